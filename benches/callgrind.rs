@@ -18,10 +18,10 @@ use harness::{Server, until};
 
 const CALLGRIND: &str = "--tool=callgrind --dump-line=no";
 
-/// The variable that names the server to the harness.
+/// The environment variable that tells the harness which server to run.
 pub const SERVER: &str = "DEHYDRATOR_SERVER";
 
-/// Returns the server's program, even after [`Host::start`] has put callgrind in its place.
+/// Returns the path of the server, even after [`Host::start`] has replaced it by callgrind.
 pub fn server_itself() -> PathBuf {
     static FOUND: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
     FOUND.get_or_init(harness::server_program).clone()
@@ -37,7 +37,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Starts a server with this module, which writes an append-only file or none.
+    /// Starts a server with this module, with or without an append-only file.
     pub fn start(module: &Path, with_file: bool) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let launcher = folder.path().join("server");
@@ -50,7 +50,7 @@ impl Host {
         fs::set_permissions(&launcher, fs::Permissions::from_mode(0o755)).expect("a program");
         // SAFETY: this program has one thread.
         unsafe { env::set_var(SERVER, &launcher) };
-        // The server's cron runs as rarely as possible: it is no part of a command.
+        // The server's cron runs as rarely as possible, because it is not part of a command.
         let file = if with_file { "yes" } else { "no" };
         let options = ["--hz", "1", "--dynamic-hz", "no", "--appendonly", file];
         let server = Server::start_with_module(module, &options);
@@ -58,7 +58,7 @@ impl Host {
         Self { folder, server, client, dumps: 0 }
     }
 
-    /// Runs something, and returns the profile of what the server did meanwhile.
+    /// Runs a function, and returns the profile of what the server did meanwhile.
     pub fn profile(&mut self, run: impl FnOnce(&mut Connection)) -> Profile {
         self.tell("zero");
         run(&mut self.client);
@@ -92,7 +92,7 @@ impl Profile {
         totals.and_then(|total| total.trim().parse().ok()).expect("a number")
     }
 
-    /// Returns the functions of this folder that ran, each with its file.
+    /// Returns the functions below this folder that ran, each with its file.
     ///
     /// A line `fl=(5) path` names a file and gives it a number, and `fl=(5)` refers to it. `fn=` does the same for
     /// functions, in a list of their own. The lines `cfi=`, `cfl=` and `cfn=`, of a call, use the same numbers, but the

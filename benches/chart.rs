@@ -1,8 +1,7 @@
-//! Charts as SVG, with colours for pages that are light and for those that are dark.
+//! Charts as SVG, with colours for light and dark pages.
 //!
-//! Bars are linear and begin at zero. What differs by powers of ten is dots or lines on an axis with labels. A colour
-//! says of which [`Family`] something is, the same in all charts. Whatever is shown, less of it is better, and each
-//! chart says so.
+//! Bars are linear and begin at zero. Values that differ by powers of ten are dots or lines on a labelled axis. A
+//! colour stands for a [`Family`], the same in all charts. In every chart, lower is better, and the chart says so.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +11,7 @@ use plotters::coord::combinators::BindKeyPoints;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// A colour on a light page, and what it becomes on a dark one.
+/// A colour on a light page, and its counterpart on a dark one.
 type Pair = (RGBColor, RGBColor);
 
 const fn pair(light: u32, dark: u32) -> Pair {
@@ -26,20 +25,20 @@ const PAPER: Pair = pair(0xFFFFFF, 0x0D1117);
 const INK: Pair = pair(0x1F2328, 0xE6EDF3);
 const FAINT: Pair = pair(0xD8DEE4, 0x30363D);
 
-/// What kind of thing is shown. Each has a colour of its own, in shades for those of a family.
+/// A kind of contender. Each has its own colour, with shades for its members.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// Dehydrator, and its Lawn: the only green.
     Ours,
-    /// What ours comes from: the Lawn as in its paper, ReDe. Purple.
+    /// The predecessors: the paper's Lawn, ReDe. Purple.
     Forebear,
     /// Timing wheels: blue.
     Wheel,
-    /// What is kept sorted: lists, heaps, trees, sorted sets. Orange.
+    /// Sorted structures: lists, heaps, trees, sorted sets. Orange.
     Sorted,
-    /// Redis's own expiry, of keys and of fields: red.
+    /// Redis's own expiry of keys and fields: red.
     Expiry,
-    /// What has no timers, or finds them by looking at all: grey.
+    /// Structures without timers, or that scan all of them: grey.
     Plain,
 }
 
@@ -47,7 +46,8 @@ impl Family {
     const ALL: [Self; 6] =
         [Self::Ours, Self::Forebear, Self::Wheel, Self::Sorted, Self::Expiry, Self::Plain];
 
-    /// From the strongest on. Two of them that share a chart of lines differ also for those who see no hues.
+    /// From the strongest on. Two shades that share a line chart also differ in brightness, for readers who see no
+    /// hues.
     fn shades(self) -> &'static [Pair] {
         const OURS: &[Pair] =
             &[pair(0x116329, 0x7EE787), pair(0x2DA44E, 0x3FB950), pair(0x5AC878, 0x238636)];
@@ -72,7 +72,7 @@ impl Family {
     }
 }
 
-/// The colour of a thing: its family, and which of its shades.
+/// The colour of a contender: its family and shade.
 #[derive(Clone, Copy)]
 pub struct Colour(pub Family, pub usize);
 
@@ -101,7 +101,7 @@ pub struct Bar {
     pub colour: Colour,
 }
 
-/// A row of [`dots`]: from where to where most of it lies.
+/// A row of [`dots`]: the median and the 99th percentile.
 pub struct Span {
     pub name: String,
     pub median: Reach,
@@ -109,7 +109,7 @@ pub struct Span {
     pub colour: Colour,
 }
 
-/// A number that was measured, or one that is known to be greater than the number here.
+/// A measured number, or a lower bound of it.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Reach {
     Measured(f64),
@@ -131,15 +131,15 @@ pub struct Line {
     pub points: Vec<(f64, f64)>,
 }
 
-/// A group of bars, one for each name of the legend.
+/// A group of bars, one for each entry of the legend.
 pub struct Group {
     pub name: String,
-    /// What the name means, below it.
+    /// An explanation below the name.
     pub meaning: String,
     pub values: Vec<Option<f64>>,
 }
 
-/// Text of so many pixels. A size of plotters' is 1.24 times that of the SVG.
+/// Text of this size in pixels. A size in plotters is 1.24 times that of the SVG.
 fn ink(pixels: u32) -> TextStyle<'static> {
     TextStyle::from((FONT, f64::from(pixels) * 1.24).into_font()).color(&INK.0)
 }
@@ -150,7 +150,7 @@ fn area(path: &Path, height: i32) -> Area<'_> {
     area
 }
 
-/// Writes the file, with a title for those who hear it, and with the colours that the drawing has on a dark page.
+/// Writes the file, with a title for screen readers, and with the colours for dark pages.
 fn finish(area: &Area<'_>, path: &Path, words: &str) {
     area.present().expect("a file");
     let svg = fs::read_to_string(path).expect("a file");
@@ -171,7 +171,7 @@ fn finish(area: &Area<'_>, path: &Path, words: &str) {
     fs::write(path, format!("{head}\n<title>{words}</title>\n{style}\n{drawing}")).expect("a file");
 }
 
-/// A number on an axis.
+/// Formats a number on an axis.
 fn short(value: f64) -> String {
     match value {
         value if value >= 1e6 => format!("{}M", value / 1e6),
@@ -183,14 +183,14 @@ fn short(value: f64) -> String {
 
 fn value_text(value: f64) -> String {
     match value {
-        // A table that has no digit after the point does not get one here.
+        // Values without a decimal in the table do not get one here.
         value if value >= 100.0 || value.fract() == 0.0 => format!("{}", value.round()),
         value if value >= 1.0 => format!("{value:.1}"),
         value => format!("{value:.2}"),
     }
 }
 
-/// So many milliseconds, in the unit that fits.
+/// Formats milliseconds in a suitable unit.
 fn time_text(ms: f64) -> String {
     match ms {
         ms if ms >= 1e3 => format!("{} s", short(ms / 1e3)),
@@ -211,21 +211,21 @@ fn text(area: &Area<'_>, at: (i32, i32), size: u32, words: &str) {
     area.draw(&Text::new(words.to_owned(), at, ink(size))).expect("a drawing");
 }
 
-/// Text of which this is the middle of the side that it is anchored at.
+/// Draws text anchored at the middle of one of its sides.
 fn anchored(area: &Area<'_>, at: (i32, i32), anchor: HPos, size: u32, words: &str) {
     let style = ink(size).pos(Pos::new(anchor, VPos::Center));
     area.draw(&Text::new(words.to_owned(), at, style)).expect("a drawing");
 }
 
-/// Draws the title, and below it which way is better: charts begin at [`BELOW_TITLE`].
+/// Draws the title, and below it which direction is better. Charts begin at [`BELOW_TITLE`].
 fn title(area: &Area<'_>, words: &str) {
     text(area, (MARGIN, 10), 16, words);
-    text(area, (MARGIN, 32), 12, "less is better");
+    text(area, (MARGIN, 32), 12, "lower is better");
 }
 
 const BELOW_TITLE: i32 = 56;
 
-/// Draws a label that may lie on a line, with paper behind it.
+/// Draws a label on a background of paper, because it may lie on a line.
 fn label(area: &Area<'_>, at: (i32, i32), anchor: HPos, size: u32, words: &str) {
     let width = room_for(std::iter::once(words), size);
     let left = match anchor {
@@ -238,13 +238,13 @@ fn label(area: &Area<'_>, at: (i32, i32), anchor: HPos, size: u32, words: &str) 
     anchored(area, at, anchor, size, words);
 }
 
-/// How much room names take, by the widest of the fonts that a reader may have.
+/// Returns the width of names in the widest of the fonts that a reader may have.
 fn room_for<'a>(names: impl Iterator<Item = &'a str>, size: u32) -> i32 {
     let longest = names.map(|name| name.chars().count()).max().unwrap_or(0);
     (longest as f64 * f64::from(size) * 0.6) as i32
 }
 
-/// Multiples of one, two or five times a power of ten, from zero on, at most seven.
+/// Returns multiples of one, two or five times a power of ten, from zero on, at most seven.
 fn linear_ticks(most: f64) -> Vec<f64> {
     let power = 10_f64.powf((most / 6.0).log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
@@ -252,7 +252,7 @@ fn linear_ticks(most: f64) -> Vec<f64> {
     (0..=6).map(|number| f64::from(number) * step).take_while(|tick| *tick <= most).collect()
 }
 
-/// Powers of ten; where there are few of them, twice and five times as much too.
+/// Returns powers of ten; if there are few, also twice and five times as much.
 fn logarithmic_ticks(least: f64, most: f64) -> Vec<f64> {
     let steps: &[f64] = if most / least > 500.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
     let powers = least.log10().floor() as i32..=most.log10().ceil() as i32;
@@ -262,7 +262,7 @@ fn logarithmic_ticks(least: f64, most: f64) -> Vec<f64> {
         .collect()
 }
 
-/// Horizontal bars from zero on, each with its name and value.
+/// Draws horizontal bars from zero on, each with its name and value.
 pub fn bars(path: &Path, words: &str, bars: &[Bar]) {
     const ROW: i32 = 26;
     const TOP: i32 = BELOW_TITLE;
@@ -276,7 +276,7 @@ pub fn bars(path: &Path, words: &str, bars: &[Bar]) {
     let most = bars.iter().map(|bar| bar.value).fold(0.0, f64::max);
     let room = f64::from(WIDTH - left - 70);
     let at = |value: f64| left + (room * value / most) as i32;
-    // No lines across the chart: they would go through the values.
+    // No lines across the chart: they would cross the values.
     line(&area, (left, bottom), (at(most), bottom), FAINT.0);
     for tick in linear_ticks(most) {
         line(&area, (at(tick), bottom), (at(tick), bottom + 4), INK.0);
@@ -293,8 +293,8 @@ pub fn bars(path: &Path, words: &str, bars: &[Bar]) {
     finish(&area, path, words);
 }
 
-/// Medians and 99th percentiles of milliseconds, as dots on a logarithmic axis. What is only known to be over
-/// a number is an arrow that begins there.
+/// Draws medians and 99th percentiles of milliseconds, as dots on a logarithmic axis. A lower bound is an arrow that
+/// begins there.
 pub fn dots(path: &Path, words: &str, spans: &[Span]) {
     const ROW: i32 = 36;
     const TOP: i32 = BELOW_TITLE + 36;
@@ -313,13 +313,13 @@ pub fn dots(path: &Path, words: &str, spans: &[Span]) {
     let decade = f64::from(RIGHT - left) / (last - first);
     let at = |value: f64| left + (decade * (value.log10() - first)) as i32;
     for tick in logarithmic_ticks(10_f64.powf(first), 10_f64.powf(last) * 1.001) {
-        // Powers of ten only: between them there is no room.
+        // Only powers of ten: there is no room between them.
         if tick.log10().fract().abs() < 1e-9 {
             line(&area, (at(tick), TOP - 10), (at(tick), bottom - 8), FAINT.0);
             anchored(&area, (at(tick), bottom + 6), HPos::Center, 12, &time_text(tick));
         }
     }
-    let axis = "logarithmic axis: each line is ten times the one to its left";
+    let axis = "logarithmic axis: each line is ten times the previous one";
     anchored(&area, ((left + RIGHT) / 2, bottom + 28), HPos::Center, 12, axis);
 
     let filled = |colour: RGBColor| colour.filled();
@@ -339,7 +339,13 @@ pub fn dots(path: &Path, words: &str, spans: &[Span]) {
     dot(left + 90, legend, hollow(INK.0));
     anchored(&area, (left + 102, legend), HPos::Left, 12, "99th percentile");
     arrow(left + 230, legend, INK.0);
-    anchored(&area, (left + 272, legend), HPos::Left, 12, "more than that, how much is not known");
+    anchored(
+        &area,
+        (left + 272, legend),
+        HPos::Left,
+        12,
+        "at least that; the exact value is unknown",
+    );
 
     for (row, span) in spans.iter().enumerate() {
         let y = TOP + row as i32 * ROW + ROW / 2 - 8;
@@ -374,7 +380,7 @@ pub fn dots(path: &Path, words: &str, spans: &[Span]) {
     finish(&area, path, words);
 }
 
-/// A name for each colour, in two columns from `top` on.
+/// Draws a name for each colour, in two columns from `top` on.
 fn legend<'a>(
     area: &Area<'_>,
     top: i32,
@@ -389,7 +395,7 @@ fn legend<'a>(
     }
 }
 
-/// A row for each name, a column for each group, and in each field a bar from zero on.
+/// Draws a row for each name, a column for each group, and a bar from zero on in each cell.
 pub fn grouped(path: &Path, words: &str, names: &[(String, Colour)], groups: &[Group]) {
     const ROW: i32 = 24;
     const TOP: i32 = BELOW_TITLE + 46;
@@ -416,7 +422,7 @@ pub fn grouped(path: &Path, words: &str, names: &[(String, Colour)], groups: &[G
     finish(&area, path, words);
 }
 
-/// Lines over two logarithmic axes, with a legend.
+/// Draws lines over two logarithmic axes, with a legend.
 pub fn lines(path: &Path, words: &str, below: &str, beside: &str, lines: &[Line]) {
     let all = || lines.iter().flat_map(|line| &line.points);
     if all().next().is_none() {
@@ -430,7 +436,7 @@ pub fn lines(path: &Path, words: &str, below: &str, beside: &str, lines: &[Line]
     let (left, right) = range(|point| point.0);
     let (lowest, highest) = range(|point| point.1);
     let (lowest, highest) = (lowest / 1.4, highest * 1.4);
-    // Where there are points, there is a label.
+    // Labels are where the points are.
     let mut measured: Vec<_> = all().map(|point| point.0).collect();
     measured.sort_by(f64::total_cmp);
     measured.dedup();
@@ -473,7 +479,7 @@ pub fn lines(path: &Path, words: &str, below: &str, beside: &str, lines: &[Line]
     finish(&area, path, words);
 }
 
-/// Lines over two linear axes from zero on, with a legend.
+/// Draws lines over two linear axes from zero on, with a legend.
 pub fn curves(path: &Path, words: &str, below: &str, beside: &str, lines: &[Line]) {
     let all = || lines.iter().flat_map(|line| &line.points);
     let right = all().map(|point| point.0).fold(0.0, f64::max);

@@ -1,10 +1,10 @@
-//! Through how many of the module's functions a request goes, and in how many files they are.
+//! Counts the module's functions, and their files, that a request runs through.
 //!
-//! The debug build is counted, where the compiler inlines nothing, on a server with an append-only file and a key in the
-//! full form. A function is counted once, however often it runs; a closure is a function of its own. Each row is counted
-//! several times, and the smallest count is shown, because the server's cron or a flush of the file may come between.
+//! It counts in the debug build, where the compiler inlines nothing, on a server with an append-only file and a key in
+//! the full form. A function counts once, however often it runs; a closure counts as a function. Each row is counted
+//! several times, and the smallest count is shown, because the server's cron or a flush of the file can interfere.
 //!
-//! Needs valgrind. An argument, part of a row's name, leaves out the other rows; `--list` prints the functions too.
+//! Needs valgrind. An argument, part of a row's name, selects rows; `--list` also prints the functions.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -16,10 +16,14 @@ use benches::callgrind::{Host, Profile};
 use harness::{cmd, debug_module, until};
 
 const TIMES: usize = 5;
-/// Many more than the small form of a lawn holds.
+/// Many more than fit into the small form of a lawn.
 const ELEMENTS: usize = 2000;
-/// The delay of what comes due while it is counted, in milliseconds. The client blocks in less, also under callgrind.
+/// The delay of elements that come due during the count, in milliseconds. The client blocks sooner, even under
+/// callgrind.
 const DELAY: usize = 300;
+
+/// A request: its name, and the function that counts it.
+type Row = (&'static str, fn(&mut Host, usize) -> Profile);
 
 fn main() {
     let arguments: Vec<_> = env::args().skip(1).filter(|it| it != "--bench").collect();
@@ -33,7 +37,7 @@ fn main() {
             &format!("DEHYDRATOR.PUSH k {} element id-{number}", 3_600_000 + number % 8),
         );
     }
-    let rows: [(&str, fn(&mut Host, usize) -> Profile); 4] = [
+    let rows: [Row; 4] = [
         ("a PUSH", push),
         ("a SETTLE", settle),
         ("a sleeper that is woken with a lease", woken),
@@ -78,8 +82,8 @@ fn settle(host: &mut Host, time: usize) -> Profile {
     })
 }
 
-/// The client blocks, an element is pushed, comes due, and is leased to the client. What the POLL and the PUSH run before
-/// is not counted.
+/// Blocks a client, pushes an element, which comes due and is leased to the client. The POLL and the PUSH themselves
+/// are not counted.
 fn woken(host: &mut Host, time: usize) -> Profile {
     let mut sleeper = host.server.connect();
     let poll = cmd("DEHYDRATOR.POLL k COUNT 1 BLOCK 0 LEASE 3600000");
@@ -98,7 +102,7 @@ fn woken(host: &mut Host, time: usize) -> Profile {
     profile
 }
 
-/// The lease of an exhausted element expires, and it is moved to a stream.
+/// Lets the lease of an exhausted element expire, so that it is moved to a stream.
 fn dead_letter(host: &mut Host, time: usize) -> Profile {
     ask(&mut host.client, "DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM dead");
     ask(&mut host.client, &format!("DEHYDRATOR.PUSH k 0 element dead-{time}"));

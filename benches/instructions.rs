@@ -1,15 +1,15 @@
-//! What each command costs the server, in instructions of the processor, beside what Redis has for the same; and what an
-//! element's life sends to a replica.
+//! The cost of each command to the server, in processor instructions, compared with the equivalents in Redis; and the
+//! bytes that the life of an element sends to a replica.
 //!
-//! Instructions do not differ from run to run by more than a few in a thousand, whatever else the machine does. All that
-//! the server's process does is counted, by valgrind's callgrind: reading the command, running it, replying, its event
-//! loop, and the append-only file, if there is one. What the kernel does for it is not.
+//! Instructions differ by no more than a few per mille between runs, whatever else the machine does. Valgrind's
+//! callgrind counts everything in the server's process: reading the command, running it, replying, the event loop, and
+//! the append-only file, if there is one. It does not count the kernel.
 //!
-//! [`COUNT`] commands of each kind, in pipelines of [`BATCH`]. A *leased job* is put away, given out under a lease, and
-//! settled; in a stream it is added, read by a consumer, acknowledged and deleted.
+//! [`COUNT`] commands of each kind, in pipelines of [`BATCH`]. A *leased job* is pushed, leased and settled; in a
+//! stream, it is added, read by a consumer, acknowledged and deleted.
 //!
-//! Needs valgrind. `PROFILE=folder` keeps what callgrind found, a file for each row, for `callgrind_annotate`. An argument,
-//! `plain` or `file`, leaves out all but what is counted without or with an append-only file.
+//! Needs valgrind. `PROFILE=folder` keeps callgrind's output, one file per row, for `callgrind_annotate`. The argument
+//! `plain` or `file` counts only without or with an append-only file.
 
 use std::env;
 use std::fs;
@@ -25,7 +25,7 @@ use harness::{Server, cmd};
 const COUNT: usize = 20_000;
 const BATCH: usize = 64;
 const BYTES: usize = 64;
-/// Elements have no more TTLs than these, as in most uses.
+/// The number of different TTLs, few as in most uses.
 const TTLS: usize = 8;
 
 fn packed(commands: &[Cmd]) -> (Vec<u8>, usize) {
@@ -33,7 +33,7 @@ fn packed(commands: &[Cmd]) -> (Vec<u8>, usize) {
     (packed, commands.len())
 }
 
-/// Sends commands, and returns how many instructions each took, and the replies.
+/// Sends commands. Returns the instructions per command, and the replies.
 fn count(host: &mut Host, row: &str, commands: &[Cmd]) -> (f64, Vec<Value>) {
     let pipelines: Vec<_> = commands.chunks(BATCH).map(packed).collect();
     let mut replies = Vec::with_capacity(commands.len());
@@ -52,7 +52,7 @@ fn count(host: &mut Host, row: &str, commands: &[Cmd]) -> (f64, Vec<Value>) {
     (profile.instructions() / commands.len() as f64, replies)
 }
 
-/// A command for each number.
+/// Returns a command for each number.
 fn each(mut command: impl FnMut(usize) -> Cmd) -> Vec<Cmd> {
     (0..COUNT).map(&mut command).collect()
 }
@@ -63,12 +63,12 @@ fn push(key: &str, ttl: usize, number: usize) -> Cmd {
     push
 }
 
-/// Far from due.
+/// Returns a TTL that is far from due.
 fn far(number: usize) -> usize {
     3_600_000 + 1000 * (number % TTLS)
 }
 
-/// A lease's token and the id, as POLL replies them.
+/// Returns the token and the id of a lease, from the reply of POLL.
 fn held(replies: &[Value]) -> Vec<(String, String)> {
     let row = |reply: &Value| {
         let rows: Vec<(String, Value, u64, String)> =
@@ -79,14 +79,14 @@ fn held(replies: &[Value]) -> Vec<(String, String)> {
     replies.iter().map(row).collect()
 }
 
-/// The first entry's id, as XREADGROUP replies it.
+/// Returns the id of the first entry, from the reply of XREADGROUP.
 fn entry(reply: &Value) -> String {
     type Entries = Vec<(String, Vec<(String, Value)>)>;
     let streams: Entries = FromRedisValue::from_redis_value(reply.clone()).expect("entries");
     streams[0].1[0].0.clone()
 }
 
-/// Instructions a command, by row.
+/// Instructions per command, by row.
 type Counted = Vec<(&'static str, f64)>;
 
 fn counted(with_file: bool) -> Counted {
@@ -165,7 +165,7 @@ fn counted(with_file: bool) -> Counted {
     counted
 }
 
-/// Bytes that a replica is sent for each command.
+/// Measures the bytes that a replica receives for each command.
 fn sent() -> Vec<(&'static str, f64)> {
     // SAFETY: this program has one thread.
     unsafe { env::set_var(SERVER, server_itself()) };
@@ -193,21 +193,21 @@ fn sent() -> Vec<(&'static str, f64)> {
     };
     note("SETTLE", &mut client, &each(settle));
     let push = each(|number| push("jobs", far(number), number));
-    note("PUSH of an hour", &mut client, &push);
+    note("PUSH, ttl of an hour", &mut client, &push);
     let touch = |number| cmd(&format!("DEHYDRATOR.TOUCH jobs {} {}", id(number), far(number + 1)));
     note("TOUCH", &mut client, &each(touch));
     note("PULL", &mut client, &each(|number| cmd(&format!("DEHYDRATOR.PULL jobs {}", id(number)))));
     sent
 }
 
-/// What stands beside a command: the names of rows, the instructions of which are added up.
+/// Ratios: a name, and the rows whose instructions are added up on each side.
 const BESIDE: [(&str, &[&str], &[&str]); 6] = [
-    ("PUSH beside SET", &["PUSH"], &["SET"]),
-    ("PUSH beside SET PX", &["PUSH"], &["SET PX"]),
-    ("PULL beside GETDEL", &["PULL"], &["GETDEL"]),
-    ("POLL COUNT 1 beside LPOP", &["POLL COUNT 1"], &["LPOP"]),
-    ("a leased job beside a stream's", &JOB, &STREAM_JOB),
-    ("a leased job, HOLD DELIVERIES, beside a stream's", &HOLD_JOB, &STREAM_JOB),
+    ("PUSH / SET", &["PUSH"], &["SET"]),
+    ("PUSH / SET PX", &["PUSH"], &["SET PX"]),
+    ("PULL / GETDEL", &["PULL"], &["GETDEL"]),
+    ("POLL COUNT 1 / LPOP", &["POLL COUNT 1"], &["LPOP"]),
+    ("a leased job / a stream's", &JOB, &STREAM_JOB),
+    ("a leased job, HOLD DELIVERIES / a stream's", &HOLD_JOB, &STREAM_JOB),
 ];
 const JOB: [&str; 3] = ["PUSH", "POLL COUNT 1 LEASE", "SETTLE"];
 const HOLD_JOB: [&str; 3] =
@@ -219,7 +219,7 @@ fn sum(counted: &Counted, rows: &[&str]) -> f64 {
     rows.iter().map(of).sum()
 }
 
-/// With commas between thousands.
+/// Formats a number with commas between thousands.
 fn printed(number: f64) -> String {
     let number = number.round() as u64;
     match number / 1000 {
@@ -231,7 +231,7 @@ fn printed(number: f64) -> String {
 fn main() {
     let is_usual = env::var_os(SERVER).is_none();
     let server = server_itself();
-    // cargo adds an argument of its own.
+    // Skip the argument that cargo adds.
     if let Some(part) = env::args().skip(1).find(|it| it != "--bench") {
         assert!(["plain", "file"].contains(&&*part), "{part}: plain or file");
         let counted = counted(part == "file");
@@ -244,8 +244,8 @@ fn main() {
     }
     let (plain, file) = (counted(false), counted(true));
     let mut told = format!(
-        "{COUNT} of each, in pipelines of {BATCH}, ids of 16 bytes, elements of {BYTES}\n\n\
-         | instructions a command | no file, no replica | with an append-only file |\n| --- | ---: | ---: |\n"
+        "{COUNT} of each, in pipelines of {BATCH}; 16-byte ids, {BYTES}-byte elements\n\n\
+         | instructions per command | no file, no replica | with an append-only file |\n| --- | ---: | ---: |\n"
     );
     for ((row, plain), (_, file)) in plain.iter().zip(&file) {
         told += &format!("| {row} | {} | {} |\n", printed(*plain), printed(*file));
@@ -262,7 +262,7 @@ fn main() {
     }
     told += &format!("| PUSH, POLL COUNT 1 LEASE and SETTLE | {:.0} |\n", sum(&sent, &JOB));
     println!("{}\n\n{told}", server.display());
-    // The page is about the server that most have.
+    // The page is about the most common server.
     if is_usual && env::var_os("PROFILE").is_none() {
         page::put("instructions", told.trim_end());
     }

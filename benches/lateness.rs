@@ -1,18 +1,18 @@
-//! Delivery latency: a blocking POLL, compared with what there is without the module.
+//! Delivery latency: a blocking POLL, compared with the alternatives without the module.
 //!
-//! In each case a million things wait for hours, and [`SOON`] of them come due one after the other over
-//! some seconds. Delivery latency is the time at which a client has an element, less the element's deadline,
-//! both by this machine's clock.
+//! In each case a million things wait for hours, and [`SOON`] of them come due one after the other over some seconds.
+//! Delivery latency is the time from the element's deadline until a client has the element, both by the clock of this
+//! machine.
 //!
 //! - *POLL with BLOCK*: 1,000 dehydrators, a client blocked on each.
 //! - *expired events*: a million keys with a TTL, one subscriber to the server's `expired` events.
 //! - *sorted set*: a million members, one client that polls every 10 ms, or every 100.
 //!
-//! And what other clients notice while a million elements that came due at once are moved to a stream.
+//! It also measures what other clients notice while a million elements that came due at once are moved to a stream.
 //!
 //! ```text
 //!   cargo bench -p dehydrator-benches --bench lateness            measures, and writes the table and the chart
-//!   cargo bench -p dehydrator-benches --bench lateness -- charts  draws the chart from the table in docs/benchmarks-full.md
+//!   cargo bench -p dehydrator-benches --bench lateness -- charts  redraws the chart from the table in docs/benchmarks-full.md
 //! ```
 
 use std::sync::Mutex;
@@ -27,22 +27,22 @@ use harness::{Server, cmd};
 const WAITING: usize = 1_000_000;
 const KEYS: usize = 1000;
 const SOON: usize = 10_000;
-/// Between one deadline and the next.
+/// The time between two deadlines.
 const APART_US: u64 = 500;
-/// Events that have not come by then are not waited for.
+/// How long late events are waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn now_ms() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64() * 1e3
 }
 
-/// Deadlines in milliseconds, from half a second ahead.
+/// Returns deadlines in milliseconds, from half a second ahead.
 fn deadlines() -> Vec<u64> {
     let start = now_ms() as u64 + 500;
     (0..SOON as u64).map(|number| start + number * APART_US / 1000).collect()
 }
 
-/// Sends commands in batches, made of their numbers.
+/// Sends commands in batches; each is made from its number.
 fn send_all(
     client: &mut Connection,
     count: usize,
@@ -111,7 +111,7 @@ fn expired_events() -> Vec<f64> {
         let at: f64 = key.split(':').nth(1).expect("a deadline").parse().expect("a number");
         lateness.push(now_ms() - at);
     }
-    // What has not come is later than this by the end.
+    // Events that have not come by the end are later than this.
     let missing = SOON - lateness.len();
     lateness.extend(std::iter::repeat_n(f64::INFINITY, missing));
     lateness
@@ -147,8 +147,8 @@ fn polled_sorted_set(every: Duration) -> Vec<f64> {
     lateness
 }
 
-/// A million elements come due at once and are moved to a stream, while another client asks for nothing but
-/// an answer. How long that takes, and how long each answer, in milliseconds.
+/// Moves a million elements, due at once, to a stream, while another client sends PINGs. Returns how long the move
+/// takes, and the reply times in milliseconds.
 fn backlog() -> (Duration, Vec<f64>) {
     let server = Server::start(&[]);
     let mut client = server.connect();
@@ -176,7 +176,7 @@ fn backlog() -> (Duration, Vec<f64>) {
     }
 }
 
-/// The ways in the table, and what they are called in the chart.
+/// The alternatives: their names in the table and in the chart.
 const BLOCKING: (&str, &str) =
     ("POLL with BLOCK, 1,000 clients blocked on 1,000 keys", "Dehydrator, POLL with BLOCK");
 const EVERY_10_MS: (&str, &str) =
@@ -186,10 +186,10 @@ const EVERY_100_MS: (&str, &str) =
 const EXPIRED: (&str, &str) =
     ("`expired` events of keys with a TTL", "expired events of keys with a TTL");
 
-/// Stands before a number in the table if all that is known is that it is greater.
+/// Precedes a lower bound in the table.
 const OVER: &str = "over ";
 
-/// A row of a table, of milliseconds. What never came is infinitely late.
+/// Returns a row of milliseconds. Events that never came are infinitely late.
 fn row(what: &str, mut late: Vec<f64>) -> String {
     late.sort_by(f64::total_cmp);
     let at = |share: f64| late[(late.len() as f64 * share) as usize];
@@ -202,7 +202,7 @@ fn row(what: &str, mut late: Vec<f64>) -> String {
     format!("| {what} | {} |\n", cells.join(" | "))
 }
 
-/// A cell of the table, as [`row`] writes it.
+/// Parses a cell of the table, as [`row`] writes it.
 fn reach(cell: &str) -> Reach {
     let number = |text: &str| page::number(text).expect("a number");
     match cell.strip_prefix(OVER) {
@@ -231,12 +231,12 @@ fn draw() {
             .into(),
         }
     });
-    let title = "Delivery latency: from the deadline until a client has the element";
+    let title = "Delivery latency: from the deadline to the client";
     chart::dots(&page::charts().join("lateness.svg"), title, &spans);
 }
 
 fn main() {
-    // cargo adds an argument of its own.
+    // Skip the argument that cargo adds.
     if std::env::args().any(|argument| argument == "charts") {
         return draw();
     }
@@ -248,20 +248,20 @@ fn main() {
         row(EXPIRED.0, expired_events()),
     ];
     let (took, answers) = backlog();
-    let answers = row("PING while a million are delivered", answers);
-    let head = "first | median | p99 | greatest |\n| --- | ---: | ---: | ---: | ---: |\n";
+    let answers = row("PING while a million elements are delivered", answers);
+    let head = "min | median | p99 | max |\n| --- | ---: | ---: | ---: | ---: |\n";
     let told = [
-        format!("{SOON} deadlines while {WAITING} others wait\n"),
+        format!("{SOON} deadlines; {WAITING} other elements wait\n"),
         format!("| delivery latency, ms | {head}{}", late.concat()),
         format!(
-            "{WAITING} elements that come due at once are in a stream {:.1} s later. Meanwhile:\n",
+            "{WAITING} elements that come due at once are in a stream after {:.1} s. Meanwhile:\n",
             took.as_secs_f64()
         ),
-        format!("| milliseconds until the answer | {head}{answers}"),
+        format!("| reply time, ms | {head}{answers}"),
     ]
     .join("\n");
     println!("{}\n\n{told}", harness::server_program().display());
-    // The page is about the server that most have.
+    // The page is about the most common server.
     if std::env::var_os("DEHYDRATOR_SERVER").is_none() {
         page::put("lateness", told.trim_end());
         draw();

@@ -1,12 +1,12 @@
-//! What several benches share.
+//! Code that several benches share.
 //!
 //! | module | noun |
 //! |---|---|
-//! | `callgrind` | a server under callgrind, and what it found |
-//! | `load` | elements and pipelines that are sent to servers |
-//! | `table`, `markdown` | tables of figures, and how they are printed |
-//! | `page`, `chart` | the pages in `docs/` that have those tables, and the charts drawn from them |
-//! | `machine` | the machine that figures were measured on |
+//! | `callgrind` | a server under callgrind, and its profiles |
+//! | `load` | elements and pipelines for servers |
+//! | `table`, `markdown` | tables of figures, and their format |
+//! | `page`, `chart` | the pages in `docs/` with those tables, and the charts drawn from them |
+//! | `machine` | the machine that the figures were measured on |
 //! | `simulation` | a server and its workers at sizes beyond one machine |
 
 pub mod callgrind;

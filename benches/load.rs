@@ -1,30 +1,29 @@
-//! What is sent to servers, and what it costs them.
+//! Loads for servers, and their cost.
 
 use redis::{Connection, ConnectionLike, Pipeline, Value};
 
 use harness::Server;
 
-/// Elements in a pipeline.
+/// Elements per pipeline.
 pub const BATCH: usize = 1000;
 
-/// Commands of a pipeline as they go over the wire, packed before anything is timed, and the number of
-/// replies to them.
+/// The commands of a pipeline as bytes, packed before anything is timed, and the number of replies.
 pub type Packed = (Vec<u8>, usize);
 
-/// A connection that waits for as long as it takes. Linux does not resume a read with a timeout after a process was
-/// stopped and goes on, as one may be while others measure.
+/// Opens a connection without a read timeout. After a process was stopped and continued, which can happen while others
+/// measure, Linux does not resume a read with a timeout.
 pub fn connect(server: &Server) -> Connection {
     let client = server.connect();
     client.set_read_timeout(None).expect("no timeout");
     client
 }
 
-/// 16 bytes, not in order of number, as real ids are not.
+/// Returns an id of 16 bytes. The ids are not in order of their numbers, like real ids.
 pub fn id(number: usize) -> String {
     format!("{:016x}", (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// Bytes that look like nothing else: a server compresses what it dumps, and real elements differ.
+/// Returns incompressible bytes: a server compresses its dumps, and real elements differ.
 pub fn element(number: usize, length: usize) -> Vec<u8> {
     let mut state = number as u64;
     let mut word = || {
@@ -40,7 +39,7 @@ pub fn element(number: usize, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// So many times what `add` adds, in pipelines of [`BATCH`].
+/// Calls `add` this many times, in pipelines of [`BATCH`].
 pub fn pipelines(count: usize, mut add: impl FnMut(&mut Pipeline, usize)) -> Vec<Packed> {
     let batch = |first: usize| {
         let mut pipe = redis::pipe();
@@ -50,7 +49,7 @@ pub fn pipelines(count: usize, mut add: impl FnMut(&mut Pipeline, usize)) -> Vec
     (0..count).step_by(BATCH).map(batch).collect()
 }
 
-/// Sends everything. No reply may be an error, or nil where something was asked for.
+/// Sends everything. Panics if a reply is an error, or is nil where an element was expected.
 pub fn send(client: &mut Connection, pipelines: &[Packed]) {
     for (pipeline, replies) in pipelines {
         let replies = client.req_packed_commands(pipeline, 0, *replies).expect("replies");
@@ -59,12 +58,12 @@ pub fn send(client: &mut Connection, pipelines: &[Packed]) {
     }
 }
 
-/// The server's own processor time so far, in microseconds.
+/// Returns the CPU time of the server so far, in microseconds.
 pub fn cpu_us(client: &mut Connection) -> f64 {
     cpu_fields_us(client, ["used_cpu_user", "used_cpu_sys"])
 }
 
-/// The processor time of the server's main thread so far, in microseconds.
+/// Returns the CPU time of the server's main thread so far, in microseconds.
 pub fn main_cpu_us(client: &mut Connection) -> f64 {
     cpu_fields_us(client, ["used_cpu_user_main_thread", "used_cpu_sys_main_thread"])
 }
@@ -78,7 +77,7 @@ fn cpu_fields_us(client: &mut Connection, fields: [&str; 2]) -> f64 {
     fields.map(seconds).iter().sum::<f64>() * 1e6
 }
 
-/// Runs something and returns the server's processor time for each of `count`, in microseconds.
+/// Runs a function, and returns the server's CPU time for each of `count`, in microseconds.
 pub fn timed<T>(
     client: &mut Connection,
     count: usize,

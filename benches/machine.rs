@@ -1,4 +1,4 @@
-//! What the figures were measured on.
+//! Describes the machine that the figures were measured on.
 
 use std::fs;
 use std::process::Command;
@@ -17,7 +17,7 @@ fn version(program: &str) -> String {
     )
 }
 
-/// The version of a crate in Cargo.lock.
+/// Returns the version of a crate in Cargo.lock.
 fn crate_version(name: &str) -> String {
     let lock = include_str!("../Cargo.lock");
     let entry = format!("name = \"{name}\"\nversion = \"");
@@ -25,7 +25,7 @@ fn crate_version(name: &str) -> String {
     format!("{name} {}", version.map_or("?", |(version, _)| version))
 }
 
-/// One line of Markdown for each thing that matters.
+/// Returns one line of Markdown per property.
 pub fn describe() -> String {
     let cpu = field("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".into());
     let cores = std::thread::available_parallelism().map_or(0, usize::from);

@@ -1,10 +1,10 @@
-//! How long after its deadline a consumer has an element of a queue that is spread over a cluster, in several ways, with
-//! how many connections; what it costs that every consumer hears of everything; and the recipes themselves.
+//! Delivery latency of a queue that is spread over a cluster, for several kinds of consumers and their numbers of
+//! connections; the cost of every consumer receiving every event; and the recipes themselves.
 //!
-//! Three primaries, each with a replica, on one machine with the consumers. [`ELEMENTS`] elements come due one after the
-//! other over some seconds, in sixteen keys in turn unless the way says otherwise. All ways take turns, and
-//! percentiles are those of all their elements. Processor time is all that the primaries' main threads take meanwhile, for
-//! pushes, for each other and for their cron too: compare it between the rows.
+//! Three primaries, each with a replica, share one machine with the consumers. [`ELEMENTS`] elements come due one after
+//! the other over some seconds, in sixteen keys in turn unless a way differs. All ways take turns, and percentiles
+//! cover all their elements. CPU time is that of the primaries' main threads, including pushes, cluster traffic and
+//! cron: compare it between the rows only.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -21,11 +21,11 @@ use harness::nodes::Cluster;
 use harness::{Ask, cmd};
 
 const ELEMENTS: usize = 600;
-/// From one deadline to the next, in milliseconds.
+/// Milliseconds between two deadlines.
 const APART_MS: u64 = 10;
 const PRIMARIES: usize = 3;
 const KEYS: usize = 16;
-/// Its place among the ways.
+/// The index of this way.
 const SUBSCRIBER: usize = 3;
 const DUE: &str = "__keyevent@0__:dehydrator.due";
 
@@ -34,7 +34,7 @@ fn now_us() -> u64 {
     since.expect("a clock after 1970").as_micros() as u64
 }
 
-/// What consumers write down: how many milliseconds after its deadline they had each element.
+/// The consumers' records: how many milliseconds after its deadline each element arrived.
 struct Books {
     late_ms: Mutex<Vec<f64>>,
     stop: AtomicBool,
@@ -54,12 +54,12 @@ impl Books {
 
 type Consume = fn(&Cluster, usize, Vec<String>, &Books);
 
-/// How consumers go about it.
+/// A kind of consumer.
 struct Way {
     name: &'static str,
     keys: fn(usize) -> Vec<String>,
     connections: usize,
-    /// Of one primary and its keys.
+    /// Consumes the keys of one primary.
     consume: Consume,
 }
 
@@ -67,39 +67,44 @@ fn spread(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("k:{number}")).collect()
 }
 
-/// Names of three tags, each of which falls to another primary of three.
+/// Returns three hash tags, each on a different primary.
 fn tagged(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("{{jobs:{}}}:{number}", number % PRIMARIES)).collect()
 }
 
 const WAYS: [Way; 6] = [
-    Way { name: "in turn, with a pause of 100 ms", keys: spread, connections: 3, consume: in_turn },
     Way {
-        name: "a connection for each primary that blocks on its keys in turn, 1 s each",
+        name: "polling the keys in turn, every 100 ms",
+        keys: spread,
+        connections: 3,
+        consume: in_turn,
+    },
+    Way {
+        name: "one connection per primary, blocking on its keys in turn for 1 s each",
         keys: spread,
         connections: 3,
         consume: block_in_turn,
     },
     Way {
-        name: "a connection for each key, `POLL ... BLOCK`",
+        name: "one connection per key, `POLL ... BLOCK`",
         keys: spread,
         connections: KEYS,
         consume: sleepers,
     },
     Way {
-        name: "a subscriber for each primary, `POLL` when there is something",
+        name: "one subscriber per primary, `POLL` after an event",
         keys: spread,
         connections: 6,
         consume: subscriber,
     },
     Way {
-        name: "three tags, a connection for each, `MPOLL ... BLOCK`",
+        name: "three hash tags, one connection per tag, `MPOLL ... BLOCK`",
         keys: tagged,
         connections: 3,
         consume: mpoll,
     },
     Way {
-        name: "three keys, a connection for each, `POLL ... BLOCK`",
+        name: "three keys, one connection per key, `POLL ... BLOCK`",
         keys: |_| tagged(PRIMARIES),
         connections: 3,
         consume: sleepers,
@@ -169,7 +174,7 @@ fn mpoll(cluster: &Cluster, primary: usize, keys: Vec<String>, books: &Books) {
     }
 }
 
-/// The primary that serves a key.
+/// Returns the index of the primary that serves a key.
 fn owner(cluster: &Cluster, key: &str) -> usize {
     let serves = |node: &usize| {
         cmd(&format!("DEHYDRATOR.LEN {key}")).exec(&mut cluster.nodes[*node].connect()).is_ok()
@@ -177,7 +182,7 @@ fn owner(cluster: &Cluster, key: &str) -> usize {
     (0..PRIMARIES).find(serves).expect("somebody serves it")
 }
 
-/// Puts elements away, each with its deadline for an element. The first comes due a second from now, or later.
+/// Pushes elements, whose content is their deadline. The first one comes due a second from now, or later.
 fn push(cluster: &Cluster, keys: &[String], wait_ms: u64) {
     let owners: Vec<_> = keys.iter().map(|key| owner(cluster, key)).collect();
     let mut nodes: Vec<_> = cluster.nodes[..PRIMARIES].iter().map(|it| it.connect()).collect();
@@ -209,14 +214,14 @@ fn polls(cluster: &Cluster) -> u64 {
     calls.sum()
 }
 
-/// What a run came to.
+/// The results of a run.
 struct Run {
     late_ms: Vec<f64>,
     polls: u64,
     cpu_us: u64,
 }
 
-/// So many consumers of one way, until all is taken.
+/// Runs this many consumers of one kind, until every element is taken.
 fn run(cluster: &Cluster, way: &Way, consumers: usize) -> Run {
     let keys = (way.keys)(KEYS);
     let books = Books { late_ms: Mutex::default(), stop: AtomicBool::new(false) };
@@ -241,7 +246,8 @@ fn run(cluster: &Cluster, way: &Way, consumers: usize) -> Run {
     Run { late_ms, polls, cpu_us }
 }
 
-/// A recipe, from the deadline to the beginning of the work, a millisecond more or less: leased, and known to a replica.
+/// Runs a recipe. Returns the milliseconds from each deadline until the work begins: leased, and confirmed by a
+/// replica.
 fn recipe(cluster: &Cluster, program: &str, file: &str) -> Vec<f64> {
     let keys = tagged(PRIMARIES);
     let directory = format!("{{\"generation\": 1, \"lists\": [{keys:?}]}}");
@@ -255,14 +261,14 @@ fn recipe(cluster: &Cluster, program: &str, file: &str) -> Vec<f64> {
     push(cluster, &keys, 3000);
     let lines = BufReader::new(process.stdout.take().expect("piped")).lines();
     let late = lines.take(ELEMENTS).map(|line| {
-        // It says which job it begins, and when. The id begins with the deadline.
+        // The recipe prints which job it begins, and when. The id begins with the deadline.
         let line = line.expect("text");
         let mut words = line.split([' ', '-']).skip(1);
         let at: f64 = words.next().expect("an id").parse().expect("a deadline");
         words.nth(1).expect("a time").parse::<f64>().expect("milliseconds") - at
     });
     let late = late.collect();
-    // Until it has settled the last one.
+    // Wait until it has settled the last one.
     let left = |node: usize| cluster.nodes[node].info("dehydrator", "dehydrator_elements");
     harness::until("all is settled", || (0..PRIMARIES).all(|node| left(node) == 0).then_some(()));
     process.kill().expect("a child");
@@ -285,7 +291,7 @@ fn main() {
         format!(
             "{ELEMENTS} elements, {APART_MS} ms apart, in {KEYS} keys on {PRIMARIES} primaries\n"
         ),
-        "| from the deadline, ms | connections | median | p99 | greatest |".to_owned(),
+        "| delivery latency, ms | connections | median | p99 | max |".to_owned(),
         "| --- | ---: | ---: | ---: | ---: |".to_owned(),
     ];
     for way in &WAYS {
@@ -306,7 +312,7 @@ fn main() {
         ));
     }
     told.push(String::new());
-    told.push("| consumers, each with a subscriber for each primary | POLLs for an element | processor time, us | median, ms | p99 | greatest |".to_owned());
+    told.push("| consumers, each with one subscriber per primary | POLLs per element | server CPU per element, us | median, ms | p99 | max |".to_owned());
     told.push("| --- | ---: | ---: | ---: | ---: | ---: |".to_owned());
     let way = &WAYS[SUBSCRIBER];
     for consumers in [1, 4, 16] {

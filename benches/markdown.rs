@@ -1,8 +1,8 @@
-//! Numbers and tables as they stand in docs/benchmarks-full.md.
+//! Formats numbers and tables for docs/benchmarks-full.md.
 
 use std::fmt::Write as _;
 
-/// A number as it is worth reading: two digits, or all there are before the point; counts as they are.
+/// Formats a number with a useful precision: two digits, or all digits before the point; whole numbers unchanged.
 pub fn number(value: f64) -> String {
     let digits = match value.abs() {
         _ if value.fract() == 0.0 => 0,
@@ -26,19 +26,19 @@ pub fn cell(value: Option<f64>) -> String {
     value.map_or_else(String::new, number)
 }
 
-/// Stands where a value is missing in a cell of several.
+/// Stands for a missing value in a cell of several values.
 pub const NOTHING: &str = "–";
 
 pub fn cell_or_dash(value: Option<f64>) -> String {
     value.map_or_else(|| NOTHING.into(), number)
 }
 
-/// One cell of several values.
+/// Joins several values into one cell.
 pub fn join(values: impl IntoIterator<Item = String>) -> String {
     values.into_iter().collect::<Vec<_>>().join(" / ")
 }
 
-/// A count in the head of a table: powers of ten as such.
+/// Formats a count for a column title: powers of ten as such.
 pub fn short(count: usize) -> String {
     let power = count.ilog10();
     let is_power = count >= 1_000 && count == 10_usize.pow(power);

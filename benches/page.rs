@@ -1,7 +1,7 @@
-//! The pages that figures are written into, between their markers: docs/benchmarks-full.md, docs/scaling.md.
+//! Writes figures into pages, between their markers: docs/benchmarks-full.md, docs/scaling.md.
 //!
-//! Charts are drawn from the tables that stand there, and docs/benchmarks.md has rows and columns of them, so that all
-//! tell the same, and so that they can be made again without measuring again.
+//! Charts are drawn from the tables in the page, and docs/benchmarks.md has rows and columns of them. So all agree, and
+//! can be made again without measuring.
 
 use std::path::PathBuf;
 
@@ -9,31 +9,31 @@ fn docs() -> PathBuf {
     harness::root().join("docs")
 }
 
-/// Where charts go.
+/// Returns the folder of the charts.
 pub fn charts() -> PathBuf {
     let folder = docs().join("charts");
     std::fs::create_dir_all(&folder).expect("a folder for charts");
     folder
 }
 
-/// The page that most figures stand on.
+/// The page with most figures.
 const FULL: &str = "benchmarks-full.md";
-/// The page that has the most telling of them.
+/// The page with an excerpt of them.
 const SHORT: &str = "benchmarks.md";
 
-/// What the short page has of a table of the full one.
+/// An excerpt of a table for the short page.
 struct Cut {
-    /// The marker on the short page. Cuts of one name stand one after the other.
+    /// The marker on the short page. Excerpts with one name follow each other.
     name: &'static str,
-    /// The marker on the full page, and which of the tables there.
+    /// The marker on the full page, and the index of the table there.
     section: &'static str,
     table: usize,
-    /// All, if none is named.
+    /// Empty: all.
     rows: &'static [&'static str],
     columns: &'static [&'static str],
 }
 
-/// Takes all of a table.
+/// Takes the whole table.
 const fn whole(name: &'static str, section: &'static str, table: usize) -> Cut {
     Cut { name, section, table, rows: &[], columns: &[] }
 }
@@ -72,11 +72,11 @@ const CUTS: [Cut; 13] = [
         ..whole("million", "core:million", 0)
     },
     Cut {
-        rows: &[OURS, "– times 8 TTLs", "– before", ANY_WHEEL, HEAP, TREE],
+        rows: &[OURS, "– × 8 TTLs", "– before", ANY_WHEEL, HEAP, TREE],
         columns: &["start", "restart", "stop", "expire", "bytes"],
         ..whole("any", "core:deadlines", 0)
     },
-    Cut { columns: &["known memory: slowest start, ms"], ..whole("pauses", "core:growth", 0) },
+    Cut { columns: &["reused memory: slowest start, ms"], ..whole("pauses", "core:growth", 0) },
     Cut { columns: &["slowest tick, **ms**"], ..whole("pauses", "core:overflow", 0) },
     Cut {
         rows: &[OURS, WHEEL, ANY_WHEEL, HEAP],
@@ -90,7 +90,7 @@ fn text(page: &str) -> String {
     std::fs::read_to_string(docs().join(page)).expect("a page in docs")
 }
 
-/// The part of the page between the markers of `section`.
+/// Returns the range between the markers of `section`.
 fn place(page: &str, section: &str) -> std::ops::Range<usize> {
     let (open, close) = (format!("<!-- {section} -->\n"), format!("<!-- /{section} -->"));
     let from = page.find(&open).unwrap_or_else(|| panic!("no marker {open}")) + open.len();
@@ -98,14 +98,14 @@ fn place(page: &str, section: &str) -> std::ops::Range<usize> {
     from..to
 }
 
-/// Puts `content` between the markers of `section` in docs/benchmarks-full.md, and what docs/benchmarks.md has of it
-/// there.
+/// Replaces the content between the markers of `section` in docs/benchmarks-full.md, and its excerpts in
+/// docs/benchmarks.md.
 pub fn put(section: &str, content: &str) {
     put_on(FULL, section, content);
     shorten();
 }
 
-/// Cuts the tables of docs/benchmarks.md out of those of docs/benchmarks-full.md. What was not measured is left out.
+/// Writes the tables of docs/benchmarks.md as excerpts of docs/benchmarks-full.md. Leaves out what was not measured.
 pub fn shorten() {
     let mut names: Vec<_> = CUTS.iter().map(|cut| cut.name).collect();
     names.dedup();
@@ -121,14 +121,14 @@ pub fn shorten() {
     }
 }
 
-/// Puts `content` between the markers of `section` in another page.
+/// Replaces the content between the markers of `section` in another page.
 pub fn put_on(page: &str, section: &str, content: &str) {
     let mut told = text(page);
     told.replace_range(place(&told, section), &format!("\n{}\n\n", content.trim_end()));
     std::fs::write(docs().join(page), told).expect("a page in docs");
 }
 
-/// The tables between the markers of `section` in docs/benchmarks-full.md.
+/// Returns the tables between the markers of `section` in docs/benchmarks-full.md.
 pub fn tables(section: &str) -> Vec<Table> {
     let page = text(FULL);
     let mut tables = Vec::new();
@@ -146,19 +146,19 @@ pub fn tables(section: &str) -> Vec<Table> {
         }
         is_within = true;
     }
-    // The line between the head and the rest is no row.
+    // The line between the head and the rows is not a row.
     tables.iter_mut().for_each(|table| _ = table.rows.remove(0));
     tables
 }
 
-/// A table as it stands on the page. The first cell of a row is its name.
+/// A table of a page. The first cell of a row is its name.
 pub struct Table {
     head: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// The titles of the columns, without that of the names.
+    /// Returns the titles of the columns, except that of the names.
     pub fn columns(&self) -> impl Iterator<Item = &str> {
         self.head.iter().skip(1).map(String::as_str)
     }
@@ -167,7 +167,7 @@ impl Table {
         self.rows.iter().map(|row| row[0].as_str())
     }
 
-    /// Returns these rows and columns in Markdown, or all. What is not there is left out.
+    /// Returns these rows and columns in Markdown, or all. Skips those that do not exist.
     fn cut(&self, rows: &[&str], columns: &[&str]) -> String {
         let is_shown = |at: &usize| {
             let title = self.head[*at].as_str();
@@ -190,13 +190,13 @@ impl Table {
         row.get(column).map(String::as_str).filter(|cell| !cell.is_empty())
     }
 
-    /// The number at the beginning of a cell. `None`: there is none.
+    /// Returns the number at the beginning of a cell, if there is one.
     pub fn number(&self, row: &str, column: &str) -> Option<f64> {
         number(self.cell(row, column)?)
     }
 }
 
-/// The number that a text begins with, which may have commas between its digits.
+/// Returns the number that a text begins with; it may have commas between its digits.
 pub fn number(text: &str) -> Option<f64> {
     text.split(' ').next()?.replace(',', "").parse().ok()
 }

@@ -1,17 +1,17 @@
-//! Rows of figures, of each of which the median over all rounds is shown.
+//! Rows of figures, each shown as the median over all rounds.
 
 #[derive(Default)]
 pub struct Table {
     rows: Vec<(String, Vec<Vec<f64>>)>,
 }
 
-/// Which of a table's columns is shown, under which title, with how many digits after the point.
+/// A shown column: its index, title, and number of decimals.
 pub struct Column {
     pub at: usize,
     pub title: &'static str,
     pub digits: usize,
-    /// What is shown is how many times the figure of the first row this one is. Both are taken as they are
-    /// printed, with so many digits, so that a reader who divides them comes to the same.
+    /// Shows the ratio to the first row's figure instead. Both are taken as printed, so that readers who divide them
+    /// get the same ratio.
     pub is_ratio: bool,
 }
 
@@ -29,7 +29,7 @@ impl Column {
         Some(number(median(figures), self.digits))
     }
 
-    /// What stands in a cell, if something was measured.
+    /// Formats a cell, if something was measured.
     fn cell(&self, figures: &[Vec<f64>], first_row: &[Vec<f64>]) -> Option<String> {
         let printed = self.printed(figures)?;
         if !self.is_ratio {
@@ -40,7 +40,7 @@ impl Column {
     }
 }
 
-/// Columns from the one `at` on, with so many digits each.
+/// Returns columns from the one `at` on, with `digits` decimals each.
 pub fn columns(at: usize, digits: usize, titles: &[&'static str]) -> Vec<Column> {
     (at..).zip(titles).map(|(at, title)| Column::new(at, digits, title)).collect()
 }
@@ -56,12 +56,12 @@ impl Table {
         columns[column].push(figure);
     }
 
-    /// Notes figures in the columns from `first` on.
+    /// Records figures in the columns from `first` on.
     pub fn note_all(&mut self, row: &str, first: usize, figures: &[f64]) {
         (first..).zip(figures).for_each(|(column, figure)| self.note(row, column, *figure));
     }
 
-    /// The table in Markdown. A dash stands where nothing was measured.
+    /// Returns the table in Markdown. A dash stands for a missing figure.
     pub fn written(&self, corner: &str, columns: &[Column]) -> String {
         let titles: Vec<_> = columns.iter().map(|column| column.title).collect();
         let mut lines = format!("| {corner} | {} |\n", titles.join(" | "));
@@ -75,7 +75,7 @@ impl Table {
     }
 }
 
-/// A figure as it is worth reading: from a hundred on, nobody asks for what is behind the point.
+/// Formats a figure with a useful precision: from a hundred on, without decimals.
 fn number(figure: f64, digits: usize) -> String {
     let digits = if figure >= 100.0 && digits > 1 { 0 } else { digits };
     format!("{figure:.digits$}")

@@ -1,15 +1,15 @@
-//! What it costs the server to wake a client for one element, beside BLPOP and BZPOPMIN.
+//! The cost to the server of waking a client for one element, compared with BLPOP and BZPOPMIN.
 //!
-//! One client asks, and falls asleep; another one puts something away; the first one is woken and has it. What is
-//! measured is the processor time of the server's main thread, as the kernel counts it to the nanosecond
-//! (`/proc/PID/schedstat`), which stands still while the server sleeps: from just before the second client sends its
-//! command until the server sleeps again, and before that for the first one to fall asleep. Nothing else is going on,
-//! so the turns of the server's event loop that a waking takes are all its own.
+//! One client asks, and blocks; another one pushes; the first one wakes and gets the element. The figure is the CPU
+//! time of the server's main thread, which the kernel counts in nanoseconds (`/proc/PID/schedstat`) and which stands
+//! still while the server sleeps: from just before the second client sends its command until the server sleeps again,
+//! and before that while the first one blocks. The server is otherwise idle, so every pass of its event loop belongs to
+//! the wake-up.
 //!
-//! All ways take turns on one server, [`JOBS`] jobs in each of [`ROUNDS`] rounds. A figure is the median of the
-//! rounds' medians: the server's cron, and the machine's other work, fall on few of the jobs.
+//! All ways take turns on one server, with [`JOBS`] jobs in each of [`ROUNDS`] rounds. A figure is the median of the
+//! rounds' medians: the server's cron, and other load on the machine, affect only a few jobs.
 //!
-//! An argument names a way by a part of its name, to run nothing else, for a profile.
+//! An argument, part of a name, selects a way, for example to profile it.
 
 use std::fs;
 use std::thread;
@@ -23,18 +23,18 @@ use harness::{Ask, Server, cmd};
 
 const ROUNDS: usize = 5;
 const JOBS: usize = 400;
-/// The greatest TTL where elements come due later, in milliseconds.
+/// The greatest TTL for elements that come due later, in milliseconds.
 const TTL_MAX: usize = 10;
-/// The server is asleep if its processor time stands still for so long.
+/// The server is idle if its CPU time does not change for this long.
 const STILL: Duration = Duration::from_micros(200);
 
-/// A way to be woken.
+/// A way to wake a client.
 struct Way {
     name: &'static str,
-    /// What the client asks that falls asleep; where it does not, it asks when there is something.
+    /// The command of the client that blocks; without blocking, it asks after the push.
     ask: &'static str,
     sleeps: bool,
-    /// What the other one puts away, of a job's number.
+    /// The command of the other client, for the number of a job.
     give: fn(usize) -> String,
 }
 
@@ -65,13 +65,13 @@ const WAYS: [Way; 6] = [
         give: |job| push(1 + job % TTL_MAX, job),
     },
     Way {
-        name: "LPOP behind RPUSH",
+        name: "LPOP after RPUSH",
         ask: "LPOP list",
         sleeps: false,
         give: |_| format!("RPUSH list {ELEMENT}"),
     },
     Way {
-        name: "POLL behind PUSH",
+        name: "POLL after PUSH",
         ask: "DEHYDRATOR.POLL k COUNT 1",
         sleeps: false,
         give: |job| push(0, job),
@@ -84,7 +84,7 @@ fn push(ttl: usize, job: usize) -> String {
     format!("DEHYDRATOR.PUSH k {ttl} {ELEMENT} {job:016}")
 }
 
-/// A server whose processor time is read, and two clients of it.
+/// A server with access to its CPU time, and two clients of it.
 struct Host {
     server: Server,
     schedstat: String,
@@ -105,7 +105,7 @@ impl Host {
         text.split(' ').next().expect("a field").parse().expect("a number")
     }
 
-    /// The server's processor time when it has come to rest.
+    /// Returns the server's CPU time, after it has become idle.
     fn at_rest_ns(&self) -> u64 {
         let mut before = self.cpu_ns();
         loop {
@@ -118,7 +118,7 @@ impl Host {
         }
     }
 
-    /// One job: microseconds from the push to the reply, and those of both clients' commands together.
+    /// Runs one job. Returns the microseconds from the push to the reply, and those of both clients' commands together.
     fn job(&mut self, way: &Way, job: usize) -> (f64, f64) {
         let (ask, give) = (cmd(way.ask).get_packed_command(), cmd(&(way.give)(job)));
         let start = self.at_rest_ns();
@@ -148,7 +148,7 @@ impl Host {
 }
 
 fn main() {
-    // cargo adds an argument of its own.
+    // Skip the argument that cargo adds.
     let wanted: Vec<_> = std::env::args().skip(1).filter(|it| it != "--bench").collect();
     let is_wanted = |way: &&Way| wanted.iter().all(|part| way.name.contains(part));
     let ways: Vec<_> = WAYS.iter().filter(is_wanted).collect();
@@ -160,19 +160,19 @@ fn main() {
     }
     let columns = [
         Column::new(0, 1, "us from push to reply"),
-        Column::ratio(0, 1, "times BLPOP"),
-        Column::new(1, 1, "us, with falling asleep"),
-        Column::ratio(1, 1, "times BLPOP"),
+        Column::ratio(0, 1, "× BLPOP"),
+        Column::new(1, 1, "us, including blocking again"),
+        Column::ratio(1, 1, "× BLPOP"),
     ];
     let told = [
-        format!("{JOBS} jobs in each of {ROUNDS} rounds, elements of {} bytes\n", ELEMENT.len()),
-        table.written("the server's processor time for a job", &columns),
+        format!("{JOBS} jobs in each of {ROUNDS} rounds, {}-byte elements\n", ELEMENT.len()),
+        table.written("server CPU per job", &columns),
     ]
     .join("\n");
     println!("{}\n\n{told}", harness::server_program().display());
     assert!(!host.gives.exists("k"), "every element was taken");
     drop(host.server);
-    // The page is about the server that most have.
+    // The page is about the most common server.
     if wanted.is_empty() && std::env::var_os("DEHYDRATOR_SERVER").is_none() {
         page::put("wakeup", told.trim_end());
     }

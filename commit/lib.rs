@@ -1,10 +1,9 @@
-//! Tells which commit the module is built from, when it is compiled.
+//! Determines, at compile time, the commit that the module is built from.
 //!
-//! A macro asks git, and not a build script: Cargo builds all that belongs to a package anew when its build script has
-//! run, tests and benches too, and they take a minute. The macro runs when the module is compiled, that is when its
-//! sources have changed, and at no other time. So a module may tell of a commit before the latest, or of one that was
-//! not made yet (`-dirty`), but only where nothing that it is made of has changed since. `make package` has it compiled
-//! again then.
+//! This is a macro, not a build script: after a build script has run, Cargo rebuilds everything in the package, including
+//! tests and benches, which takes a minute. The macro runs only when the module is compiled, that is, when its sources
+//! have changed. So a module can name a commit before the latest one, or an uncommitted state (`-dirty`), but only if its
+//! sources have not changed since. `make package` recompiles it in that case.
 
 mod git;
 
@@ -13,8 +12,8 @@ use std::path::Path;
 
 use proc_macro::{Literal, TokenStream, TokenTree};
 
-/// Expands to the commit as a string: its whole hash; with `-dirty` behind it if the sources are not those of the
-/// commit; or `unknown`, as where they are an archive's.
+/// Expands to the commit as a string: its full hash, with the suffix `-dirty` if the sources differ from it, or `unknown`,
+/// for example in an archive.
 #[proc_macro]
 pub fn commit(_: TokenStream) -> TokenStream {
     let folder = env::var_os("CARGO_MANIFEST_DIR");

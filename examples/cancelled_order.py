@@ -1,8 +1,8 @@
-"""A cancelled order: one that is not paid in time is cancelled, and one that is paid is not.
+"""Cancelled orders: an order that is not paid in time is cancelled; a paid one is not.
 
-The timer and the order's state change together, in a script: whoever takes the timer's element decides. So an order is
-never both paid and cancelled, though payment and deadline may meet at the same moment, or a worker may die between the
-two. Asked for more time, the shop postpones the deadline.
+The timer and the state of the order change together, in a script, and the script that removes the timer's element
+decides. So an order is never both paid and cancelled, even if the payment arrives exactly at the deadline, or a worker
+dies in between. The shop can also postpone the deadline.
 
 Prints:
 
@@ -22,13 +22,13 @@ TIMERS = "{demo:orders}:timers"
 STATE = "{demo:orders}:state"
 BLOCK_MS = 10_000
 
-# PULL takes the element whether it is due or not, and though a worker has it on loan.
+# PULL takes the element whether or not it is due, even if a worker has a lease on it.
 PAY = """
 if not redis.call('DEHYDRATOR.PULL', KEYS[1], ARGV[1]) then return 0 end
 redis.call('HSET', KEYS[2], ARGV[1], 'paid')
 return 1
 """
-# SETTLE takes nothing if the order was paid since the worker was given it, or if another worker was given it.
+# SETTLE changes nothing if the order was paid meanwhile, or if another worker has it.
 CANCEL = """
 if redis.call('DEHYDRATOR.SETTLE', KEYS[1], ARGV[1], ARGV[2])[1] == 0 then return 0 end
 redis.call('HSET', KEYS[2], ARGV[2], 'cancelled')
@@ -55,13 +55,13 @@ def pay(server, order):
 
 
 def give_more_time(server, order, ms):
-    # Not if it is cancelled already; and GT: never less time than it has.
+    # 0 if it is cancelled already. GT: only extend the time.
     if server.execute_command("DEHYDRATOR.TOUCH", TIMERS, order, ms, "GT"):
         print(f"{order}: has more time")
 
 
 def cancel_next(server):
-    """Waits for an order whose time is up. If the worker dies here, another one is given it after a second."""
+    """Waits for an order whose time is up. If the worker dies here, another worker gets it after a second."""
     options = ["COUNT", 1, "BLOCK", BLOCK_MS, "LEASE", 1000]
     due = server.execute_command("DEHYDRATOR.POLL", TIMERS, *options)
     for order, _element, _deliveries, token in due or []:

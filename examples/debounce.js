@@ -1,12 +1,11 @@
 /*
  * Debounce: however often a document changes, it is saved once, when it has not changed for a while.
  *
- * Each change is pushed under the document's id with REPLACE, which drops the change before it and
- * starts the timer anew. What comes due is the last change. Any number of writers and savers may take
- * part, on any number of machines.
+ * Each change is pushed under the id of the document with REPLACE, which drops the previous change and restarts the timer.
+ * So the last change comes due. There can be any number of writers and savers, on any number of machines.
  *
- * The saver uses POLL without LEASE: if it dies between taking a change and saving it, that change is
- * saved with the next one only; and what changes all the time is never saved. debounce_leases.js ends both.
+ * The saver uses POLL without LEASE. If it dies between taking a change and saving it, that change is only saved with the next
+ * one. A document that changes all the time is never saved. debounce_leases.js solves both.
  *
  * Prints:
  *
@@ -25,8 +24,8 @@ const BLOCK_MS = 10_000;
 
 const server = new Redis(process.env.REDIS_URL ?? "redis://127.0.0.1:6379");
 
-// A connection that sleeps in a block does nothing else meanwhile, so the saver has one of its own. ioredis
-// waits for a reply without end, unless told otherwise. A timeout must be longer than the block.
+// A blocked connection does nothing else, so the saver has its own. By default, ioredis waits for a reply
+// without limit. A timeout must be longer than the block.
 const saving = server.duplicate({ socketTimeout: BLOCK_MS + 5_000 });
 
 async function changed(document, text) {
@@ -35,7 +34,7 @@ async function changed(document, text) {
 
 async function saver(save) {
   for (;;) {
-    // null when the block has run out and nothing was due.
+    // null if nothing came due within the block.
     const due = await saving.call("DEHYDRATOR.POLL", KEY, "BLOCK", BLOCK_MS, "WITHIDS");
     for (const [document, text] of due ?? []) {
       await save(document, text);
@@ -43,7 +42,7 @@ async function saver(save) {
   }
 }
 
-// The demonstration: the letter changes four times, each time before it was quiet for long enough.
+// The demonstration: the letter changes four times, each time before the quiet period ends.
 await server.del(KEY);
 let saved = 0;
 const changedAt = {};

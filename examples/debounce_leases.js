@@ -1,13 +1,13 @@
 /*
- * Debounce that ends, and that loses nothing: see debounce.js for the plain one.
+ * Debounce with a maximum delay, which loses no change: see debounce.js for the simple version.
  *
- * PUSH ... REPLACE starts the timer anew at each change, so what changes all the time would never come due. Here it does:
- * when it has been quiet for QUIET_MS, and at the latest LIMIT_MS after its first change. A second dehydrator remembers when
- * that is, and forgets it by itself (ONDUE ... DROP). And the saver has a lease, so a change outlives a saver that dies. But
- * REPLACE would end that lease, and a second saver would work on the same document. So a change waits in a hash while
- * somebody saves, and whoever settles puts it away.
+ * PUSH ... REPLACE restarts the timer at each change, so a document that changes all the time would never come due. Here it
+ * comes due when it has been quiet for QUIET_MS, and at the latest LIMIT_MS after its first change. A second dehydrator
+ * stores that limit, and drops it by itself (ONDUE ... DROP). The saver has a lease, so a change survives a saver that dies.
+ * But REPLACE would end that lease, and a second saver would work on the same document. So while a document is being saved,
+ * its next change waits in a hash, and the script that settles pushes it.
  *
- * In a cluster the three keys share a hash tag.
+ * In a cluster, the three keys share a hash tag.
  *
  * Prints:
  *
@@ -21,17 +21,17 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 
-// What has changed; until when it waits at the latest; what changed while somebody saved.
+// Changes; their latest deadlines; changes during a save.
 const KEYS = ["demo:changes", "demo:changes:latest", "demo:changes:next"];
 const QUIET_MS = 200;
 const LIMIT_MS = 300;
 const LEASE_MS = 1_000;
 const BLOCK_MS = 10_000;
 
-// put_away(document, text): to be due when it has been quiet, or when it has waited for long enough.
-const PUT_AWAY = `
+// Defines push(document, text): due after the quiet period, or at the limit, whichever is first.
+const PUSH = `
   local quiet, limit = tonumber(ARGV[1]), ARGV[2]
-  local function put_away(document, text)
+  local function push(document, text)
     local left = redis.call('DEHYDRATOR.PTTL', KEYS[1], document)
     if left == -2 then redis.call('DEHYDRATOR.REM', KEYS[2], document) end
     if left ~= 0 then
@@ -42,26 +42,26 @@ const PUT_AWAY = `
   end
 `;
 
-// A document that has been given out is being saved. What LOOK ... FULL tells: name, value, ..., 'deliveries', n.
-const CHANGED = `${PUT_AWAY}
+// A document with deliveries is being saved. LOOK ... FULL replies name, value, ..., 'deliveries', n.
+const CHANGED = `${PUSH}
   local document, text = ARGV[3], ARGV[4]
   local full = redis.call('DEHYDRATOR.LOOK', KEYS[1], document, 'FULL')
   if full and full[8] > 0 then
     redis.call('HSET', KEYS[3], document, text)
   else
     redis.call('HDEL', KEYS[3], document)
-    put_away(document, text)
+    push(document, text)
   end
 `;
 
-// Replies whether it was settled: 0 says that somebody else has been given the document.
-const SETTLE = `${PUT_AWAY}
+// Replies whether it was settled: 0 if another saver has the document by now.
+const SETTLE = `${PUSH}
   local document, token = ARGV[3], ARGV[4]
   local settled = redis.call('DEHYDRATOR.SETTLE', KEYS[1], token, document)[1]
   local text = redis.call('HGET', KEYS[3], document)
   if settled == 1 and text then
     redis.call('HDEL', KEYS[3], document)
-    put_away(document, text)
+    push(document, text)
   end
   return settled
 `;
@@ -71,7 +71,7 @@ const run = (script, document, word) =>
   server.eval(script, KEYS.length, ...KEYS, QUIET_MS, LIMIT_MS, document, word);
 
 async function saver(save) {
-  // A connection of its own; its timeout is longer than the block.
+  // Its own connection, with a timeout longer than the block.
   const saving = server.duplicate({ socketTimeout: BLOCK_MS + 5_000 });
   for (;;) {
     const words = ["COUNT", 1, "BLOCK", BLOCK_MS, "LEASE", LEASE_MS, "TOKEN", randomUUID()];
@@ -94,11 +94,11 @@ let died = false;
 async function save(document, text) {
   if (!died) {
     died = true;
-    await new Promise(() => {}); // for ever: it never settles
+    await new Promise(() => {}); // forever: it never settles
   }
   assert(!busy.has(document), "two savers at one document");
   busy.add(document);
-  await sleep(500); // longer than the limit: changes come in the meantime
+  await sleep(500); // longer than the limit, so that changes come meanwhile
   busy.delete(document);
   saved.push(Number(text));
 }

@@ -1,9 +1,9 @@
-"""Delayed jobs: put away now, done when they are due, by any worker; done again if the worker dies.
+"""Delayed jobs: pushed now, done by any worker when they are due, and done again if the worker dies.
 
-A worker sleeps in the server until a job is due (BLOCK), and gets it on loan (LEASE). Only when the
-job is done does the worker settle it (SETTLE), with the token of the loan. If the worker dies before that, the lease runs out and the job
-is due again, for another worker. So each job is done at least once: make the work such that twice is
-no harm, for example by asking first whether the job's id has been done.
+A worker blocks in the server until a job is due (BLOCK), and gets a lease on it (LEASE). When the job is done, the
+worker settles it (SETTLE) with the token of the lease. If the worker dies first, the lease expires and the job is due
+again, for another worker. So each job is done at least once. Make the work idempotent, for example by checking first
+whether the id was done already.
 
 Prints:
 
@@ -21,15 +21,15 @@ import time
 import redis
 
 KEY = "demo:jobs"
-# How long a worker sleeps in the server before it asks again.
+# How long POLL blocks before the worker asks again.
 BLOCK_MS = 10_000
-# Longer than any job takes. For real work rather a minute; long jobs renew it: RENEW key ms token id.
+# Longer than any job takes. Use about a minute for real work; long jobs extend it: RENEW key ms token id.
 LEASE_MS = 500
 
 
 def connect():
-    # redis-py gives up a read after 5 seconds, unless told otherwise, and sends the command again. The
-    # timeout must be longer than the block.
+    # By default, redis-py stops reading after 5 seconds and sends the command again. The timeout must be
+    # longer than the block.
     url = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379")
     return redis.Redis.from_url(url, socket_timeout=BLOCK_MS / 1000 + 5, decode_responses=True)
 
@@ -41,18 +41,18 @@ def push(server, id, job, delay_ms):
 def worker(name):
     server = connect()
     while True:
-        # None when the block has run out and nothing was due.
+        # None if nothing came due within the block.
         jobs = server.execute_command(
             "DEHYDRATOR.POLL", KEY, "COUNT", 1, "BLOCK", BLOCK_MS, "LEASE", LEASE_MS
         )
         for id, job, deliveries, token in jobs or []:
             work(name, job, deliveries)
-            # Settles nothing if another worker has the job by now.
+            # Changes nothing if another worker has the job by now.
             server.execute_command("DEHYDRATOR.SETTLE", KEY, token, id)
 
 
 def work(name, job, deliveries):
-    """What the job is. This one kills the process when it meets label 18 for the first time."""
+    """Does the job. In this demonstration, it kills the process at the first delivery of label 18."""
     assert now_ms() >= due[job], f"{job} came early"
     if deliveries > 1:
         print(f"{name}: {job} (delivery {deliveries})", flush=True)
@@ -67,7 +67,7 @@ def now_ms():
     return time.time_ns() // 1_000_000
 
 
-# The demonstration: when each job may be done at the earliest, which the workers check.
+# For the demonstration: the earliest time of each job, which the workers check.
 due = {}
 
 

@@ -1,9 +1,9 @@
 """Delayed messages in a stream: a consumer group gets them when they are due, and retries with back-off.
 
-A dehydrator bound to a stream (ONDUE) moves what comes due there by itself; nobody polls. From there
-on it is a stream as any other: a consumer group shares the messages out, and keeps those of a consumer that
-dies. A message that fails goes back into the dehydrator for a while, longer each time; that and
-the XACK are one transaction, so the message is in one of the two.
+A dehydrator bound to a stream (ONDUE) moves due elements there by itself, without polling. From then on it is an
+ordinary stream: a consumer group distributes the messages, and keeps those of a consumer that dies. A message that fails
+goes back into the dehydrator, for longer each time. That push and the XACK are one transaction, so the message is in
+exactly one of the two.
 
 Prints:
 
@@ -20,7 +20,7 @@ import time
 
 import redis
 
-# The stream must be on the dehydrator's node: in a cluster the braces see to that.
+# The stream must be on the node of the dehydrator: in a cluster, the braces ensure that.
 LATER = "{demo:orders}:later"
 STREAM = "{demo:orders}:now"
 GROUP = "shippers"
@@ -28,8 +28,8 @@ BLOCK_MS = 10_000
 
 
 def connect():
-    # redis-py gives up a read after 5 seconds, unless told otherwise, and sends the command again. The
-    # timeout must be longer than the block.
+    # By default, redis-py stops reading after 5 seconds and sends the command again. The timeout must be
+    # longer than the block.
     url = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379")
     return redis.Redis.from_url(url, socket_timeout=BLOCK_MS / 1000 + 5, decode_responses=True)
 
@@ -61,7 +61,7 @@ def back_off_ms(attempt):
     return 100 * 2**attempt
 
 
-# The demonstration: when each message may arrive at the earliest.
+# For the demonstration: the earliest arrival of each message.
 due = {}
 
 
@@ -88,14 +88,14 @@ def main():
         due[f"order {order}"] = now_ms() + delay_ms
         push(server, f"order:{order}", f"1 order {order}", delay_ms)
 
-    # Whoever reads first gets the next; here they take turns, so that the outcome is known.
+    # The first consumer to read gets the next message. Here they take turns, so that the result is deterministic.
     for consumer in ["anna", "bert", "anna", "bert", "anna"]:
         consume_one(server, consumer, ship)
 
     assert server.xpending(STREAM, GROUP)["pending"] == 0
     assert server.execute_command("DEHYDRATOR.LEN", LATER) == 0
     print("nothing came early, nothing is pending")
-    # A dehydrator with a policy stays when it is empty, as does a stream with a group.
+    # A dehydrator with a policy remains when it is empty, and so does a stream with a group.
     server.delete(LATER, STREAM)
 
 

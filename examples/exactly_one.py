@@ -1,12 +1,12 @@
-"""Exactly one job for an id in five minutes: what comes twice is not done twice, also when the work is done already.
+"""Exactly one job per id within five minutes: a duplicate is not done twice, even if the first one is done already.
 
-A webhook is delivered again because its sender did not see the reply; a user presses the button again; a producer sends
-again what may have got lost. All push under the same id, with NX. While the job waits or is worked on, its id is there.
-When it is done, the dehydrator remembers the id for five minutes more (LIMIT ... REMEMBER; here it is a second).
+A webhook is delivered again because its sender did not see the reply; a user presses the button again; a producer
+resends a message that may be lost. All push under the same id, with NX. While the job waits or runs, its id exists. When
+it is done, the dehydrator remembers the id for another five minutes (LIMIT ... REMEMBER; here, one second).
 
-SQS FIFO counts its five minutes from when the message was sent, however long the work takes; Redis 8.6's streams remember
-the last ids of each producer for 100 seconds from then; BullMQ's deduplication ends with the job, or a time after it was
-added. Here it is the job, and the time after it.
+In comparison, SQS FIFO counts its five minutes from the time of sending, however long the work takes. Streams of Redis
+8.6 remember the last ids of each producer for 100 seconds from that time. BullMQ's deduplication ends with the job, or at
+a fixed time after it was added. Here it covers the job and the time after it.
 
 Prints:
 
@@ -36,7 +36,7 @@ def connect():
 
 
 def send(server, id):
-    """Puts a job away, unless it is there or has just been done."""
+    """Pushes a job, unless it exists or was done recently."""
     pushed = server.execute_command("DEHYDRATOR.PUSH", WEBHOOKS, 0, "pay the invoice", id, "NX")
     return "taken" if pushed else "known"
 
@@ -44,7 +44,7 @@ def send(server, id):
 def main():
     server = connect()
     server.delete(WEBHOOKS)
-    # Said once, by whoever sets the queue up: it is part of the key.
+    # Set once, when the queue is set up: the limit is stored in the key.
     server.execute_command("DEHYDRATOR.LIMIT", WEBHOOKS, "REMEMBER", REMEMBER_MS)
 
     print("webhook 17:", send(server, "17"))

@@ -1,8 +1,8 @@
 """At most ten imports at once, however many workers there are.
 
-Each import keeps a database busy, which bears ten of them. Thirty workers sleep on one key, and the server gives out no
-more than ten jobs that nobody has settled yet (LIMIT ... HELD). Whoever settles one makes room, and the worker that has
-waited for the longest wakes in that moment. The job of a worker that dies makes room when its lease has run out.
+The imports load a database that can bear ten of them. Thirty workers block on one key, and the server keeps at most ten
+jobs leased at a time (LIMIT ... HELD). Settling a job frees a place, and the worker that has waited longest wakes at that
+moment. The job of a dead worker frees its place when its lease expires.
 
 Prints:
 

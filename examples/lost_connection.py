@@ -1,10 +1,10 @@
 """A worker that loses its connection at any point, and neither loses a job nor does one twice.
 
-Each POLL has a token of the worker's own choice, another one each time. If the connection breaks before the reply has
-come, the worker sends the same command again and is given the same jobs again: they are held for it under that token
-until its lease is over. SETTLE and PUSH ... NX may be sent again just so.
+The worker chooses a new token for each POLL. If the connection breaks before the reply arrives, the worker sends the
+same command again and gets the same jobs: the server holds them under that token until the lease expires. SETTLE and
+PUSH ... NX can be resent in the same way.
 
-Here the network eats every reply now and then: what the server has done is done, and the worker does not hear of it.
+Here the network drops replies at random: the server has executed the command, but the worker does not know it.
 
 Prints:
 
@@ -22,14 +22,14 @@ from redis.retry import Retry
 
 KEY = "demo:lost"
 JOBS = 200
-# For longer than it takes to connect again and to do the jobs of one POLL.
+# Longer than it takes to reconnect and to do the jobs of one POLL.
 LEASE_MS = 60_000
 eaten = collections.Counter()
 
 
 def connect():
     url = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379")
-    # The library does not send again by itself: below it is done in the open.
+    # Turn off the library's own resending: `ask` below does it.
     return redis.Redis.from_url(url, decode_responses=True, retry=Retry(NoBackoff(), 0))
 
 
@@ -38,7 +38,7 @@ class Worker:
         self.server = connect()
 
     def ask(self, verb, *words):
-        """Sends a command until its reply has come."""
+        """Sends a command until its reply arrives."""
         while True:
             try:
                 reply = self.server.execute_command(f"DEHYDRATOR.{verb}", KEY, *words)
@@ -51,7 +51,7 @@ class Worker:
                 self.server = connect()
 
     def push(self, id, job):
-        # The second time it replies nil: the job is there already.
+        # Resent, it replies nil: the job is there already.
         self.ask("PUSH", 0, job, id, "NX")
 
     def jobs(self, most):
@@ -60,7 +60,7 @@ class Worker:
         return token, [(id, job) for id, job, _deliveries, _token in rows]
 
     def settle(self, token, ids):
-        # 0 says: settled before, or with another worker by now. Either way there is nothing left to do.
+        # 0: settled before, or another worker has it by now. Either way, nothing is left to do.
         self.ask("SETTLE", *[word for id in ids for word in (token, id)])
 
 

@@ -1,15 +1,15 @@
-"""A queue over several keys of a cluster: find an element again by its id, and change the number of keys in full use.
+"""A queue over several keys of a cluster: find an element by its id, and change the number of keys under full load.
 
-The key is chosen by the id: of all keys the one whose name and the id together have the greatest hash. So one more key
-takes its share of the ids, and all others stay where they are. The names are in `jobs:keys`, in lists: the last list
-says where an id belongs, and those before it where it may still be. Nothing is moved. An id that is in a former key
-stays there until it is done, whatever is sent for it; one that is not goes to the new key.
+The id determines the key: of all keys, the one whose name, hashed together with the id, gives the highest value. So a new
+key takes its share of the ids, and all other ids keep their key. `jobs:keys` has lists of key names: the last list tells
+where an id belongs, and the earlier ones where it may still be. No element is moved. An id in a former key stays there
+until it is done, whatever commands come for it; an id in no key goes to the new one.
 
-Who works by an old list must be told: beside each key stands the number of the latest list that anybody has used there,
-and a script refuses whoever comes with an earlier one.
+A client with an outdated list must be refused. Beside each key stands the number of the latest list that any client has
+used there, and a script refuses clients with an earlier one. many_keys.md has the details.
 
-    python many_keys.py redis://10.0.0.1:6379 jobs keys 3       # the first time; or: 5, to have five from now on
-    python many_keys.py redis://10.0.0.1:6379 jobs forget       # the former keys, when nothing is left in them
+    python many_keys.py redis://10.0.0.1:6379 jobs keys 3       # the first time; later, for example, 5
+    python many_keys.py redis://10.0.0.1:6379 jobs forget       # drops the former keys, when nothing is left in them
 """
 
 import hashlib
@@ -19,7 +19,7 @@ import time
 
 import redis
 
-# Runs a command of the key for who is up to date. If it says "if there", only if the id is there.
+# Runs a command on the key if the client is up to date; with "if there", only if the id is there.
 SCRIPT = """
 local latest = tonumber(redis.call('GET', KEYS[2]) or 0)
 if latest > tonumber(ARGV[1]) then return {'stale'} end
@@ -31,7 +31,7 @@ CHANGE = "if (redis.call('GET', KEYS[1]) or '') == ARGV[1] then return redis.cal
 
 
 def text(reply):
-    """A reply of a client with `decode_responses`, or without."""
+    """Decodes a reply, if the client does not (`decode_responses`)."""
     return reply.decode() if isinstance(reply, bytes) else reply
 
 
@@ -56,11 +56,11 @@ class Queue:
         self.read()
 
     def at(self, key, *words):
-        # The tag of the key is all of its name, so what stands beside it is in its slot.
+        # The hash tag is the whole name of the key, so its generation is in the same slot.
         return self.cluster.eval(SCRIPT, 2, key, f"{key}:generation", self.generation, *words)
 
     def by_id(self, id, command, *words):
-        """Runs a command of one id: in a former key if the id is there, and otherwise where it belongs."""
+        """Runs a command for one id: in a former key if the id is there, otherwise in the key where it belongs."""
         while True:
             *former, last = (home(id, names) for names in self.lists)
             for key in [*dict.fromkeys(key for key in former if key != last), last]:
@@ -73,14 +73,14 @@ class Queue:
                     break
 
     def push(self, id, element, ttl, *options):
-        """As DEHYDRATOR.PUSH: with NX or REPLACE it can be sent again."""
+        """Like DEHYDRATOR.PUSH. With NX or REPLACE it can be repeated."""
         return self.by_id(id, "DEHYDRATOR.PUSH", ttl, element, id, *options)
 
     def cancel(self, id):
         return self.by_id(id, "DEHYDRATOR.REM", id)
 
     def set_keys(self, count):
-        """From now on so many keys: those of now, and the first names that fall to primaries which have too few."""
+        """Sets the number of keys: keeps the current ones, and adds names that belong to primaries with too few."""
         if count < 1 or set("{}") & set(self.name):
             raise ValueError("a queue has one key at least, and no braces in its name")
         names = self.lists[-1][:count] if self.lists else []
@@ -97,10 +97,10 @@ class Queue:
         self.write([*self.lists, names])
 
     def forget(self):
-        """Forgets the former keys if no id is left in them that belongs elsewhere. Returns how many are left."""
+        """Drops the former keys if they hold no id that belongs elsewhere. Returns how many such ids are left."""
         left = 0
         for key in {name for names in self.lists for name in names}:
-            self.at(key, "always", "", "DEHYDRATOR.LEN")  # from now on nobody pushes here by a former list
+            self.at(key, "always", "", "DEHYDRATOR.LEN")  # from now on, clients with a former list are refused here
             cursor = None
             while text(cursor) != "0":
                 cursor, ids = self.cluster.execute_command("DEHYDRATOR.SCAN", key, cursor or 0, "COUNT", 1000)

@@ -1,14 +1,14 @@
 /*
- * A consumer of a queue that is spread over keys of a cluster: start it on as many machines as you like.
+ * A consumer of a queue that is spread over several keys of a cluster. Start it on any number of machines.
  *
- * On one connection to each primary it hears `dehydrator.due`, and asks for jobs when there are some. Whatever happens
- * to the cluster (a primary dies, slots move, nodes come and go), it asks again under the same token. A job begins when
- * a replica knows of its lease, so that a failover does not give it out again within the lease.
+ * On one connection per primary, it subscribes to `dehydrator.due`, and polls when there are jobs. Whatever happens to
+ * the cluster (a primary dies, slots move, nodes join or leave), it repeats commands with the same token. A job begins only
+ * when a replica has its lease, so that a failover does not deliver the job again within the lease.
  *
  *     node many_machines.js jobs 10.0.0.1:6379 10.0.0.2:6379
  *
  * Each node needs `notify-keyspace-events Ed`. The names of the keys are in `jobs:keys`: see many_keys.py.
- * docs/cluster.md says why it is made so.
+ * docs/cluster.md explains the design.
  */
 
 import { randomUUID } from "node:crypto";
@@ -18,22 +18,22 @@ import { Redis } from "ioredis";
 
 const LEASE_MS = Number(process.env.LEASE_MS ?? 60_000); // for all jobs of a POLL together
 const COUNT = Number(process.env.COUNT ?? 10);
-const REPLICAS = 1; // so many know of a lease before its job begins; with 0 jobs are done while there is none, too
-const SWEEP_MS = Number(process.env.SWEEP_S ?? 60) * 1000; // a safety net: so often it asks without having heard
+const REPLICAS = 1; // replicas that must have a lease before its job begins; 0 also does jobs while there is none
+const SWEEP_MS = Number(process.env.SWEEP_S ?? 60) * 1000; // the interval at which it polls without an event, as a safety net
 
 const [queue, ...seeds] = process.argv.slice(2);
 const DIRECTORY = `${queue}:keys`;
-let slots = []; // who serves what, as the cluster said last
+let slots = []; // the last known slots and their primaries
 const keys = new Map();
 let stopping = false;
 let surveyNow = () => {};
 
 function connect(node) {
   const [, host, port] = /^(.*):(\d+)$/.exec(node);
-  // It is not to connect again by itself: what was said while the connection was down is missed, so we must know.
+  // No automatic reconnection: events are lost while a connection is down, so we must notice that.
   const options = { retryStrategy: null, commandTimeout: 5000, connectTimeout: 5000 };
   const server = new Redis({ host, port: Number(port), ...options });
-  server.on("error", () => {}); // whoever sent a command is told
+  server.on("error", () => {}); // the sender of a command gets the error
   return server;
 }
 
@@ -42,7 +42,7 @@ function complain(who, error) {
   surveyNow();
 }
 
-/** The work. What it prints is for the tests: when it began, and until when the job is this consumer's. */
+/** The work. It prints, for the tests, when it began and until when this consumer holds the lease. */
 async function work(id, bytes, until) {
   const element = bytes.toString();
   console.log(`begin ${id} ${Date.now()} ${until}`);
@@ -50,7 +50,7 @@ async function work(id, bytes, until) {
   if (element.startsWith("fail")) throw new RangeError(element);
 }
 
-/** Does the jobs of one key, over a connection of its own to whoever serves it. */
+/** Does the jobs of one key, over its own connection to the node that serves the key. */
 class Key {
   constructor(name) {
     this.name = name;
@@ -70,7 +70,7 @@ class Key {
     this.server = node && connect(node);
   }
 
-  /** Sends commands in one go, over one connection: WAIT is about the writes of its own connection. */
+  /** Sends commands in one pipeline, over one connection: WAIT covers the writes of its own connection. */
   async send(...commands) {
     const slot = calculateSlot(this.name);
     let asking = [];
@@ -80,7 +80,7 @@ class Key {
       const replies = await this.server.pipeline(all).exec();
       const error = replies.find(([error]) => error)?.[0];
       if (!error) return replies.map(([, reply]) => reply).filter((_, at) => !asking.length || at % 2);
-      // ASK: the slot is on its way, and each command is to say so.
+      // ASK: the slot is migrating, and each command needs ASKING.
       const [kind, , node] = error.message.split(" ");
       if (kind !== "MOVED" && kind !== "ASK") throw error;
       asking = kind === "ASK" ? [["call", "ASKING"]] : [];
@@ -89,7 +89,7 @@ class Key {
     throw new Error("sent from node to node");
   }
 
-  /** Tries until something comes of it: a connection breaks, there is CLUSTERDOWN, READONLY, LOADING. */
+  /** Retries until there is a result: after broken connections, CLUSTERDOWN, READONLY, LOADING. */
   async insist(attempt, until = Infinity) {
     while (Date.now() < until && !(stopping && until === Infinity)) {
       try {
@@ -104,20 +104,20 @@ class Key {
     return [];
   }
 
-  /** The reply to a write, if replicas have it. */
+  /** Sends a write. Returns the reply if enough replicas have the write, else undefined. */
   async confirmed(...command) {
     const [reply, replicas] = await this.send(command, ["WAIT", REPLICAS, 500]);
     return replicas >= REPLICAS ? reply : undefined;
   }
 
-  /** Jobs that are due. If a reply is lost, the same jobs come again under the same token. */
+  /** Leases due jobs. If a reply is lost, the same token gets the same jobs again. */
   lease() {
     const token = randomUUID();
     return this.insist(async () => {
       const poll = ["DEHYDRATOR.POLL", this.name, "COUNT", COUNT, "LEASE", LEASE_MS, "TOKEN", token];
       const [jobs] = await this.send(poll);
       if (jobs.length === 0) return jobs;
-      // RENEW is a write of this connection, also if the lease was one of a connection that broke.
+      // RENEW is a write of this connection, even if an earlier, broken connection took the lease.
       const until = Date.now() + LEASE_MS;
       const renew = ["DEHYDRATOR.RENEW", this.name, LEASE_MS, ...jobs.flatMap(([id]) => [token, id])];
       const mine = await this.confirmed(...renew);
@@ -128,7 +128,7 @@ class Key {
 
   async run() {
     while (!stopping) {
-      // Until nothing is left, and not one POLL for each event: while something is due there is no other event.
+      // Poll until nothing is left, not once per event: while elements are due, there are no further events.
       for (let jobs = await this.lease(); jobs.length > 0; jobs = stopping ? [] : await this.lease()) {
         for (const job of jobs) await this.do(job);
       }
@@ -143,29 +143,29 @@ class Key {
   }
 
   async do({ id, element, deliveries, token, until }) {
-    if (Date.now() > until) return; // the jobs before it took too long, and others may have it
+    if (Date.now() > until) return; // the jobs before it took too long, so another consumer may have it
     let command = ["DEHYDRATOR.SETTLE", this.name, token, id];
     try {
       if (stopping) command = ["DEHYDRATOR.RELEASE", this.name, 0, token, id]; // given back
       else await work(id, element, until);
     } catch {
-      // Tried again, later each time; after the last time the server makes it a dead letter.
+      // Retried, later each time; after the last delivery, the server makes it a dead letter.
       command = ["DEHYDRATOR.RELEASE", this.name, 100 * 2 ** deliveries, token, id];
     }
     await this.insist(() => this.confirmed(...command), until);
   }
 }
 
-/** Hears what is due on a primary, until the connection breaks, or it is a primary no more. */
+/** Receives the events of a primary, until the connection breaks or the node is no longer a primary. */
 async function listen(node) {
   const events = connect(node);
   try {
     events.on("message", (_, key) => keys.get(key)?.due());
     await events.subscribe("__keyevent@0__:dehydrator.due");
-    sweep(); // nobody keeps events: what came due before has not been heard of
+    sweep(); // events are not stored: elements may have come due before the subscription
     while (!stopping && primaries().has(node)) {
       await sleep(1000, undefined, { ref: false });
-      await events.ping(); // a machine that has gone without a word does not answer in time
+      await events.ping(); // times out if the machine is gone but the connection was not closed
     }
   } finally {
     events.disconnect();
@@ -180,7 +180,7 @@ function primaries() {
   return new Set(slots.map(({ node }) => node));
 }
 
-/** Asks who serves what, and which keys there are. */
+/** Reads the slots, and the names of the keys. */
 async function survey(directory) {
   for (const node of [...primaries(), ...seeds]) {
     const server = connect(node);
@@ -202,7 +202,7 @@ async function survey(directory) {
 
 for (const signal of ["SIGTERM", "SIGINT"]) {
   process.on(signal, () => {
-    stopping = true; // what has begun is ended
+    stopping = true; // jobs that have begun are finished
     surveyNow();
   });
 }
@@ -223,7 +223,7 @@ while (!stopping || running > 0) {
       listen(node).catch((error) => complain(node, error)).finally(() => ears.delete(node));
     }
   }
-  // A key that came with its slot was perhaps announced before; and who sleeps is to stop.
+  // The event for a moved key may have come before; and waiting loops must stop.
   if (JSON.stringify(slots) !== before || stopping) sweep();
   await Promise.race([sleep(1000), new Promise((resolve) => (surveyNow = resolve))]);
   await sleep(200);

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# From ReDe: its dump loads as it is, with every element, its id and its deadline.
+# Migrate from ReDe: its dump loads unchanged, with every element, id and deadline.
 #
-#   examples/migrate_rede.sh [dump.rdb]      (without one: a dump that ReDe 0.5 made, from this repository)
+#   examples/migrate_rede.sh [dump.rdb]      (default: a dump of ReDe 0.5 in this repository)
 #
-# This is the rehearsal: it starts a server with the module on a copy of the dump, shows what is in there,
-# restarts it, and cleans up. For the real thing do the same with the server's own folder: stop it, put
-# a copy of dump.rdb aside, name this module in its configuration instead of ReDe, and start it. ReDe cannot
-# read what this module saves, so that copy is the way back.
+# This script is a rehearsal: it starts a server with the module on a copy of the dump, lists the dehydrators, restarts
+# the server, and cleans up. To migrate, do the same in the folder of your server: stop it, keep a copy of dump.rdb,
+# load this module instead of ReDe in the configuration, and start it. ReDe cannot read the dumps of this module, so you
+# need that copy to go back.
 #
-# In your programs write DEHYDRATOR. where you wrote REDE.: the arguments and their order are the same.
+# In your programs, replace REDE. by DEHYDRATOR.: the arguments and their order are the same.
 #
 # Prints:
 #
@@ -37,14 +37,14 @@ module=${DEHYDRATOR_MODULE:-$root/target/release/libdehydrator.so}
 data=$(mktemp -d)
 trap 'stop; rm -rf "$data"' EXIT
 
-# The server has no port, only a socket in its own folder: nobody else comes in meanwhile.
+# The server has no port, only a socket in its own folder, so that no other client connects.
 ask() { "$cli" -s "$data/redis.sock" "$@"; }
 
 start() {
     "$server" --port 0 --unixsocket "$data/redis.sock" --dir "$data" --logfile "$data/log" \
         --loadmodule "$module" "$@" &
     pid=$!
-    # Until it has loaded the dump, the server answers with an error.
+    # Until the dump is loaded, the server replies with an error.
     until [ "$(ask PING 2>/dev/null)" = PONG ]; do
         if ! kill -0 "$pid" 2>/dev/null; then
             cat "$data/log" >&2
@@ -59,7 +59,7 @@ stop() {
     wait
 }
 
-# Every dehydrator in every database, and how many elements it has.
+# Prints every dehydrator of every database, and its number of elements.
 show() {
     ask INFO keyspace | sed -n 's/^db\([0-9]*\):.*/\1/p' | while read -r db; do
         ask -n "$db" --scan | LC_ALL=C sort | while read -r key; do
@@ -72,15 +72,15 @@ show() {
 
 cp "$dump" "$data/dump.rdb"
 
-# The append-only file should be on, but not at the first start: a server that finds none starts empty and
-# does not read the dump. So it is switched on when the dump has been loaded, and is written then.
+# The append-only file should be on, but not at the first start: a server that finds none starts empty and does not read
+# the dump. So turn it on after the dump is loaded; the server then writes the file.
 start --appendonly no
 ask CONFIG SET appendonly yes >/dev/null
 while ask INFO persistence | grep -qE '^aof_rewrite_(in_progress|scheduled):1'; do sleep 0.05; done
 echo "loaded:"
 show
 
-# ReDe kept dehydrators that had become empty. They load, and go when something is taken from them.
+# ReDe kept empty dehydrators. They load, and the first command that takes from them deletes them.
 if [ $# = 0 ]; then
     echo "PULL single only: $(ask DEHYDRATOR.PULL single only)"
     echo "PUSH single 600000 \"hello again\" again: $(ask DEHYDRATOR.PUSH single 600000 "hello again" again)"

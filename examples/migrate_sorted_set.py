@@ -1,22 +1,20 @@
-"""From a delay queue made of a sorted set and a hash to a dehydrator, while both are in use.
+"""Migrate from a delay queue made of a sorted set and a hash to a dehydrator, while both are in use.
 
-The old queue has a sorted set of ids, scored with the time when each is due, and a hash of what belongs to
-each id. The way over, one step at a time:
+The old queue has a sorted set of ids, scored with their deadlines, and a hash with the payload of each id. The steps:
 
- 1. Workers take from both queues: they go on taking from the old one, and poll the new one as well.
- 2. Producers, one after the other, push to the new one.
- 3. The rest is moved, in portions, by a script that takes from the one and pushes to the other, with the
-    old deadline (AT). A script is one step for all other clients and for replicas, so each element is in one
-    of the two at any time: none is lost and none is done twice. Elements that the workers took before the
-    script came to them are simply no longer there.
- 4. When no producer uses the old queue and it is empty, its workers can go.
+ 1. Workers consume both queues: they keep taking from the old one, and poll the new one as well.
+ 2. Producers, one after the other, switch to pushing to the new one.
+ 3. A script moves the rest, in portions: it takes from the old queue and pushes to the new one with the old deadline
+    (AT). A script is atomic for all other clients and for replicas, so each element is in exactly one of the two at any
+    time: none is lost and none is done twice. Elements that workers took before are simply no longer there.
+ 4. When no producer uses the old queue and it is empty, stop its workers.
 
-Have a dump at hand all the same. The demonstration runs all of it at once, under load.
+Keep a dump all the same. The demonstration runs all steps at once, under load.
 
 Prints:
 
     moved some, the old workers took some, the new ones the rest
-    3000 put away, 3000 done, each once, none early
+    3000 pushed, 3000 done, each once, none early
     the old queue is gone, the new one is empty
 """
 
@@ -28,16 +26,16 @@ from collections import Counter
 
 import redis
 
-# All are used in one script: in a cluster that needs keys with the same braces.
+# One script uses all three: in a cluster, they need the same hash tag.
 SCHEDULE = "{demo:queue}:schedule"
 PAYLOADS = "{demo:queue}:payloads"
 DEHYDRATOR = "{demo:queue}:dehydrator"
 PORTION = 100
 BLOCK_MS = 500
 
-# Moves up to so many elements; replies how many. The earliest go first, so the deadlines come in order
-# and one queue takes them all; the ttl of PUSH, 0 here, is no more than that queue's name. An id that
-# is in the new queue already stays as it is there (NX). Where the scores are seconds: times 1000.
+# Moves up to ARGV[1] elements; replies how many. The earliest go first, so the deadlines ascend and the elements can share
+# one internal queue. That queue is chosen by the ttl of PUSH; with AT, any fixed value works, here 0. An id that is in the
+# new queue already stays as it is (NX). If the scores are seconds, multiply them by 1000.
 MOVE = """
 local entries = redis.call('ZRANGE', KEYS[1], 0, ARGV[1] - 1, 'WITHSCORES')
 for i = 1, #entries, 2 do
@@ -52,7 +50,7 @@ end
 return #entries / 2
 """
 
-# How the old workers take what is due. Yours may do it differently; what matters is that it is one step.
+# How the old workers take due elements. Yours may do it differently, as long as it is atomic.
 TAKE_OLD = """
 local ids = redis.call('ZRANGE', KEYS[1], '-inf', ARGV[1], 'BYSCORE', 'LIMIT', 0, 10)
 local taken = {}
@@ -67,8 +65,8 @@ return taken
 
 
 def connect():
-    # redis-py gives up a read after 5 seconds, unless told otherwise, and sends the command again. The
-    # timeout must be longer than the block.
+    # By default, redis-py stops reading after 5 seconds and sends the command again. The timeout must be
+    # longer than the block.
     url = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379")
     return redis.Redis.from_url(url, socket_timeout=BLOCK_MS / 1000 + 5, decode_responses=True)
 
@@ -97,7 +95,7 @@ def take_new(server):
 
 
 def move(server):
-    """Moves all there is, in portions, so that other clients have their turn in between."""
+    """Moves all elements, in portions, so that other clients are served in between."""
     moved = 0
     while portion := server.eval(MOVE, 3, SCHEDULE, PAYLOADS, DEHYDRATOR, PORTION):
         moved += portion
@@ -134,7 +132,7 @@ def worker(take, log, until):
 
 
 def producer(ids, old_ones):
-    """Switches from the old queue to the new one in mid-stream."""
+    """Pushes, and switches from the old queue to the new one midway."""
     server = connect()
     for n, id in enumerate(ids):
         due[id] = now_ms() + random.randrange(1500)
@@ -160,7 +158,7 @@ def main():
     for thread in workers + producers:
         thread.start()
 
-    # Let the old queue work for a while; then move, until nobody adds to it any more and it is empty.
+    # Let the old queue work for a while; then move elements, until no producer adds to it and it is empty.
     while not by_old:
         time.sleep(0.01)
     moved = 0
@@ -170,7 +168,7 @@ def main():
     moved += move(server)
     producers_done.set()
     old_queue_empty.set()
-    # What is far in the future is still in the new queue.
+    # Later elements are still in the new queue.
     while server.execute_command("DEHYDRATOR.LEN", DEHYDRATOR):
         time.sleep(0.01)
     for thread in workers:
@@ -180,7 +178,7 @@ def main():
     print("moved some, the old workers took some, the new ones the rest")
     assert not failures, failures
     assert len(done) == TOTAL and set(done.values()) == {1}, "lost, or done twice"
-    print(f"{TOTAL} put away, {len(done)} done, each once, none early")
+    print(f"{TOTAL} pushed, {len(done)} done, each once, none early")
     assert server.exists(SCHEDULE, PAYLOADS, DEHYDRATOR) == 0
     print("the old queue is gone, the new one is empty")
 

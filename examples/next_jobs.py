@@ -1,7 +1,7 @@
-"""An operator's page: what is late, what is being worked on, and what comes next, page by page, taking nothing.
+"""An operator's view: late, leased and upcoming jobs, page by page, without taking any.
 
-RANGE lists jobs in the order in which workers will get them, due or not, and says where to go on. It begins at any
-moment, and costs the same wherever that is, so a page of a queue of millions is as quick as one of ten.
+RANGE lists jobs, due or not, in the order in which workers will get them, and returns where the next page starts. It can
+start at any deadline, at the same cost, so a page of a queue of millions is as fast as a page of a queue of ten.
 
 Prints:
 
@@ -34,7 +34,7 @@ def connect():
 
 
 def pages(server, start, end, size):
-    """Rows of id, deadline, ttl, deliveries and whether it is leased, a page at a time."""
+    """Yields pages of rows: id, deadline, ttl, deliveries, and whether it is leased."""
     while start is not None:
         start, rows = server.execute_command("DEHYDRATOR.RANGE", KEY, start, end, "COUNT", size)
         yield rows
@@ -46,7 +46,7 @@ def show(server):
     for rows in pages(server, "-", now, 100):
         for id, _deadline, _ttl, deliveries, _leased in rows:
             print(f"  {id:<12}{deliveries:>4} deliveries")
-    # Those that are leased come due when their lease runs out.
+    # Leased jobs are due when their lease expires.
     print("being worked on:")
     for rows in pages(server, f"({now}", now + 5 * MINUTE_MS, 100):
         for id, _deadline, _ttl, deliveries, leased in rows:
@@ -73,7 +73,7 @@ def main():
     show(server)
 
     facts = server.execute_command("DEHYDRATOR.LOOK", KEY, "mail:4", "FULL")
-    # A map in RESP3, names and values in turn in RESP2.
+    # A map in RESP3; alternating names and values in RESP2.
     facts = facts if isinstance(facts, dict) else dict(zip(facts[::2], facts[1::2]))
     del facts["deadline"]
     print("mail:4 once more:", facts)

@@ -1,16 +1,16 @@
 """An outbox: jobs for a server of your own, beside a managed server that has the data (see beside_managed.md).
 
-No transaction spans two servers. So what is to be done later is written into a stream of the managed server, the outbox,
-in one transaction with the data. A relay moves it to the dehydrator, and deletes it from the outbox then. If the relay
-dies in between, it pushes again, which changes nothing (NX). The worker does its work in one script with a note of the
-id. If it dies before it settles the job, it is given the job again, and the note says that nothing is left to do.
+No transaction spans two servers. So a delayed job is written into a stream of the managed server, the outbox, in one
+transaction with the data. A relay pushes it to the dehydrator, then deletes it from the outbox. If the relay dies in
+between, it pushes again, which changes nothing (NX). The worker does its work in one script that also records the id.
+If the worker dies before it settles the job, the job is delivered again, and the record shows that it is done.
 
-Here both die once, at the worst moment. REDIS_URL names the server with the module, MANAGED_URL the other one, which
-needs none.
+Here both die once, at the worst moment. REDIS_URL is the server with the module; MANAGED_URL is the other one, which
+needs no module.
 
 Prints:
 
-    order 17 is taken, to be cancelled if nobody pays
+    order 17 is placed, to be cancelled if unpaid
     the relay pushes order:17, and dies
     the relay pushes order:17: it was there
     the worker cancels order 17, and dies
@@ -24,12 +24,12 @@ import time
 import redis
 
 KEY = "demo:unpaid"
-# In a cluster these would share a hash tag: {demo}:outbox.
+# In a cluster, these would share a hash tag: {demo}:outbox.
 ORDERS, OUTBOX, DONE = "demo:orders", "demo:outbox", "demo:done:"
 BLOCK_MS = 10_000
 LEASE_MS = 300
 
-# The work, once for each id, however often it is called. The note of it is kept for a day.
+# The work, done once per id, however often it is called. The record of it is kept for a day.
 CANCEL = """
 if not redis.call('SET', KEYS[2], 'done', 'NX', 'EX', 86400) then return 0 end
 return redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
@@ -58,7 +58,7 @@ def take_order(order, delay_ms):
 
 
 def relay(dies=False):
-    """Moves what is in the outbox. Run it in a loop; XREAD BLOCK tells when there is more."""
+    """Moves the jobs of the outbox. Run it in a loop; XREAD BLOCK waits for more."""
     for entry, job in managed.xrange(OUTBOX, count=100):
         new = own.execute_command(
             "DEHYDRATOR.PUSH", KEY, job["ttl"], job["element"], job["id"], "NX", "AT", job["at"]
@@ -97,7 +97,7 @@ def main():
     managed.delete(ORDERS, OUTBOX, DONE + "order:17")
 
     at = take_order("17", 300)
-    print("order 17 is taken, to be cancelled if nobody pays")
+    print("order 17 is placed, to be cancelled if unpaid")
     and_dies(relay)
     relay()
     and_dies(work)

@@ -1,8 +1,8 @@
-"""An operator's pause: while something behind the workers is repaired, nothing is given out, and nothing is lost.
+"""A pause: while an operator repairs a system that the workers need, nothing is delivered and nothing is lost.
 
-Programs go on pushing, and workers sleep on in the server: nobody has to stop or start them. A pause with a time ends by
-itself, so that a forgotten one does no harm; it holds through restarts and failovers. Work that a worker has in hand is
-finished and settled as ever.
+Programs keep pushing, and workers stay blocked in the server: no need to stop or start them. A pause with a duration
+ends by itself, so a forgotten one does no harm. It survives restarts and failovers. Workers finish and settle the jobs
+that they have.
 
 Prints:
 
@@ -55,7 +55,7 @@ def work(asleep, resumed):
     print("worker: settles what it had in hand")
     resumed.release()
     for _ in range(2):
-        # It falls asleep during the pause.
+        # It blocks during the pause.
         id, job, _deliveries, token = next_job(server)
         server.execute_command("DEHYDRATOR.SETTLE", KEY, token, id)
         print(f"worker: {job}")
@@ -79,18 +79,18 @@ def main():
     paused.set()
     settled.acquire()
     time.sleep(0.2)
-    assert info(server)["due"] == 2, "a job was given out during a pause"
+    assert info(server)["due"] == 2, "a job was delivered during a pause"
     print("operator: resumed")
     server.execute_command("DEHYDRATOR.RESUME", KEY)
     worker.join()
 
-    # Before the server begins to count, however long the reply takes.
+    # Read the clock before the server does, however long the reply takes.
     started = time.monotonic()
     server.execute_command("DEHYDRATOR.PAUSE", KEY, 300)
     push(server, 4)
     print("operator: paused for 300 ms")
     id, job, _deliveries, token = next_job(server)
-    # Times of the server are whole milliseconds.
+    # The server counts whole milliseconds.
     assert time.monotonic() - started >= 0.298, "it came early"
     server.execute_command("DEHYDRATOR.SETTLE", KEY, token, id)
     print(f"worker: {job}, 300 ms later")

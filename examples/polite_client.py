@@ -1,8 +1,8 @@
-"""A polite API client: somebody else's service takes so many calls a second, whoever makes them.
+"""A polite API client: it respects the rate limit of an external service, however many callers there are.
 
-The limit is the queue's, and not each caller's: any number of callers on any number of machines sleep on one key, and the
-server gives out no more calls in any window than it has been told (LIMIT ... RATE). Nobody counts, nobody asks again and
-again. A call that the service refuses all the same is given back, to be made later.
+The limit belongs to the queue, not to each caller. Any number of callers on any number of machines block on one key, and
+the server delivers at most the configured number of calls in any window (LIMIT ... RATE). No caller needs to count or to
+poll. A caller can give back a call that the service refuses, to make it later.
 
 Prints:
 
@@ -35,7 +35,7 @@ def caller(made):
         if not jobs:
             return
         for id, call, _deliveries, token in jobs:
-            # When a lease was given is known to the server: its deadline, less its length.
+            # The server knows when the lease began: its deadline minus its length.
             details = server.execute_command("DEHYDRATOR.LOOK", CALLS, id, "FULL")
             if not isinstance(details, dict):
                 details = dict(zip(details[::2], details[1::2]))

@@ -1,8 +1,8 @@
-"""Priorities: a worker does what is urgent first, and sleeps on all queues at once.
+"""Priorities: a worker does urgent jobs first, and blocks on all queues at once.
 
-A queue for each priority, and one command that takes from the first of them that has something. A worker that is idle
-is woken by whichever queue something comes due in. Another one prefers the queue that the first one does last, so that
-it is not forgotten while there is always something urgent. In a cluster the braces keep the queues on one node.
+There is one queue per priority. One command, MPOLL, takes from the first queue that has a due element. An idle worker
+wakes when an element comes due in any of them. A second worker uses the opposite order, so that low priorities make
+progress even under a constant urgent load. In a cluster, the braces keep the queues on one node.
 
 Prints:
 
@@ -37,24 +37,24 @@ def push(server, queue, mail, ms=0):
 
 
 def work_once(server, queues):
-    """Returns what was done, and the queue that it came from, or None if there was nothing in time."""
+    """Does one job. Returns its name and queue, or None if nothing was due within the block."""
     options = ["COUNT", 1, "BLOCK", BLOCK_MS, "LEASE", LEASE_MS]
     given = server.execute_command("DEHYDRATOR.MPOLL", len(queues), *queues, *options)
     if given is None:
         return None
     queue, [[id, mail, _deliveries, token]] = given
-    # The work is done here. What is settled is settled in the queue that it came from.
+    # Do the work here. Settle an element in the queue that it came from.
     assert server.execute_command("DEHYDRATOR.SETTLE", queue, token, id) == [1]
     return f"{mail} ({queue.rsplit(':')[-1]})"
 
 
 def push_and_sleep(server, mail, ms):
-    # Before the server begins to count, however long the reply takes.
+    # Read the clock before the server does, however long the reply takes.
     started = time.monotonic()
     push(server, LOW, mail, ms)
     print("worker sleeps")
     done = work_once(server, [HIGH, LOW])
-    # Times of the server are whole milliseconds.
+    # The server counts whole milliseconds.
     assert time.monotonic() - started >= (ms - 2) / 1000, "it came early"
     print(f"worker: {done}, {ms} ms later")
 

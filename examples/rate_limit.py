@@ -1,9 +1,9 @@
-"""Rate limiting by delay: calls that come too fast are not refused but put off, each to a slot of its own.
+"""Rate limiting by delay: calls that come too fast are not refused but delayed, each to its own time slot.
 
-Somebody else's service takes one call in so many milliseconds. A script hands each call the next free
-slot, and pushes it with that deadline (AT); a caller works off what comes due. Any number of machines may
-ask for slots, and as long as the callers keep up the service sees an even flow. Who would have to wait for
-too long is refused, which keeps the queue short. With keys for each user it limits each user.
+An external service accepts one call per INTERVAL_MS. A script gives each call the next free slot, and pushes it with
+that deadline (AT); callers make the calls that come due. Any number of machines can ask for slots. As long as the callers
+keep up, the service gets calls at an even rate. A call that would wait too long is refused, which keeps the queue short.
+With one pair of keys per user, it limits each user.
 
 Prints:
 
@@ -18,15 +18,15 @@ import time
 
 import redis
 
-# The two keys are used in one script: in a cluster the braces put them on one node.
+# One script uses both keys: in a cluster, the braces put them on one node.
 CALLS = "{demo:service}:calls"
 NEXT_SLOT = "{demo:service}:next-slot"
 INTERVAL_MS = 100
 MAX_WAIT_MS = 650
 BLOCK_MS = 10_000
 
-# Replies how long the call will wait, or -1 if that is too long. Slots are handed out in order, so that one
-# queue takes them all; the ttl of PUSH, 0 here, is no more than that queue's name.
+# Replies how long the call will wait, or -1 if that is too long. Slots are assigned in order, so elements can share one
+# internal queue. That queue is chosen by the ttl of PUSH; with AT, any fixed value works, here 0.
 PUT_OFF = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -41,14 +41,14 @@ return slot - now
 
 
 def connect():
-    # redis-py gives up a read after 5 seconds, unless told otherwise, and sends the command again. The
-    # timeout must be longer than the block.
+    # By default, redis-py stops reading after 5 seconds and sends the command again. The timeout must be
+    # longer than the block.
     url = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379")
     return redis.Redis.from_url(url, socket_timeout=BLOCK_MS / 1000 + 5, decode_responses=True)
 
 
 def due_calls(server):
-    """Waits for calls whose slot has come. At most one caller gets each."""
+    """Waits for calls whose slot has come. At most one caller gets each call."""
     return server.execute_command("DEHYDRATOR.POLL", CALLS, "BLOCK", BLOCK_MS, "WITHIDS") or []
 
 

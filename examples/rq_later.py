@@ -1,8 +1,8 @@
-"""Delayed jobs for RQ: they wait in a dehydrator, and come due into the list at which RQ's own workers wait.
+"""Delayed jobs for RQ: they wait in a dehydrator, which moves them to the list on which RQ's workers block.
 
-A job of RQ's is a hash, and its queue a list of ids. So the id alone waits (ONDUE LIST), and is in the queue at the
-millisecond; no scheduler runs, and a worker needs to know nothing of it. To cancel is a PULL. What RQ
-does with a job that its worker dies with is RQ's affair, as ever.
+A job of RQ is a hash, and a queue of RQ is a list of ids. So only the id waits in the dehydrator (ONDUE LIST), and it is
+in the queue to the millisecond. No scheduler runs, and workers need no change. PULL cancels a job. If a worker dies
+during a job, RQ handles that as usual.
 
 Prints:
 
@@ -25,7 +25,7 @@ from rq.job import Job, JobStatus
 URL = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379")
 QUEUE = "demo:mail"
 WORKER = "demo:worker"
-# In a cluster the list must be in the same slot: what stands in braces is its key.
+# In a cluster, the list must be in the same slot: its key is in the braces.
 LATER = "{rq:queue:demo:mail}:later"
 
 
@@ -36,10 +36,10 @@ def set_up(server):
 
 
 def enqueue_in(server, queue, delay_ms, function, *args):
-    """As Queue.enqueue_in, but to the millisecond."""
+    """Like Queue.enqueue_in, but to the millisecond."""
     job = Job.create(function, args, connection=server, origin=queue.name, status=JobStatus.QUEUED, result_ttl=0)
     with server.pipeline() as transaction:
-        # Workers and dashboards find the queue by that.
+        # Workers and dashboards find the queue in this set.
         transaction.sadd(Queue.redis_queues_keys, queue.key)
         job.save(pipeline=transaction)
         transaction.execute_command("DEHYDRATOR.PUSH", LATER, delay_ms, job.id, job.id)
@@ -48,7 +48,7 @@ def enqueue_in(server, queue, delay_ms, function, *args):
 
 
 def cancel(server, job):
-    """False: it is in the queue already, or done."""
+    """Returns False if the job is in the queue already, or done."""
     was_waiting = server.execute_command("DEHYDRATOR.PULL", LATER, job.id) is not None
     if was_waiting:
         job.delete()
@@ -71,7 +71,7 @@ def main():
         number: enqueue_in(server, queue, delay, "builtins.print", f"the worker: send mail {number}")
         for number, delay in delays.items()
     }
-    # RQ removes a job that is done, because of its result_ttl.
+    # RQ removes a job that is done, because its result_ttl is 0.
     while Job.exists(jobs[18].id, connection=server):
         time.sleep(0.01)
     assert time.monotonic() - started >= 0.8, "it came early"

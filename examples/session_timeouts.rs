@@ -1,8 +1,8 @@
-//! Session timeouts: a session ends when its user has not been heard of for a while.
+//! Session timeouts: a session ends when its user has been silent for a while.
 //!
-//! A session is an element whose timer each sign of life starts anew (TOUCH). What comes due has
-//! expired: a cleaner that sleeps in the server (POLL with BLOCK) gets it, with what is needed to clean up.
-//! As the expired session is taken out at once, a late sign of life finds nothing, and is told so.
+//! A session is an element. Each request restarts its timer (TOUCH). An element that comes due is an expired session:
+//! a cleaner that blocks in the server (POLL with BLOCK) gets it, with the data needed to clean up. POLL removes the
+//! session, so a late request finds none.
 //!
 //! Prints:
 //!
@@ -22,8 +22,8 @@ const BLOCK: Duration = Duration::from_secs(10);
 fn connect() -> RedisResult<Connection> {
     let url = env::var("REDIS_URL").unwrap_or("redis://127.0.0.1:6379".into());
     let connection = redis::Client::open(url)?.get_connection()?;
-    // Without this line a read waits for ever. (With redis-rs's asynchronous connections it is half a
-    // second, unless set_response_timeout says otherwise.) It must be longer than the block.
+    // Without this line, a read waits forever. (With the asynchronous connections of redis-rs, it waits for half a
+    // second, unless set_response_timeout changes that.) It must be longer than the block.
     connection.set_read_timeout(Some(BLOCK + Duration::from_secs(5)))?;
     Ok(connection)
 }
@@ -33,13 +33,13 @@ fn log_in(server: &mut Connection, user: &str, session: &str) -> RedisResult<()>
     redis::cmd("DEHYDRATOR.PUSH").arg(KEY).arg(ttl).arg(session).arg(user).query(server)
 }
 
-/// A sign of life. Whether there is such a session.
+/// Restarts the timer of a session. Returns whether the session exists.
 fn ping(server: &mut Connection, user: &str) -> RedisResult<bool> {
     let ttl = TIMEOUT.as_millis() as u64;
     redis::cmd("DEHYDRATOR.TOUCH").arg(KEY).arg(user).arg(ttl).query(server)
 }
 
-/// Sleeps until a session expires, or the block runs out. The users and sessions that have expired.
+/// Blocks until a session expires, or for BLOCK. Returns the expired users and sessions.
 fn expired(server: &mut Connection) -> RedisResult<Vec<(String, String)>> {
     let block = BLOCK.as_millis() as u64;
     redis::cmd("DEHYDRATOR.POLL").arg(KEY).arg("BLOCK").arg(block).arg("WITHIDS").query(server)
@@ -63,7 +63,7 @@ fn main() -> RedisResult<()> {
         Ok(Instant::now())
     });
 
-    // Anna is there for a while; bert is not heard of again.
+    // Anna is active for a while; bert is silent.
     let mut last_ping = Instant::now();
     for _ in 0..3 {
         thread::sleep(TIMEOUT / 4);

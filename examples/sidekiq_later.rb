@@ -1,11 +1,12 @@
 #!/usr/bin/env ruby
 # frozen_string_literal: true
 
-# Delayed jobs for Sidekiq: they wait in a dehydrator, and come due into the list at which Sidekiq's own processes wait.
+# Delayed jobs for Sidekiq: they wait in a dehydrator, which moves them to the list on which Sidekiq's processes block.
 #
-# Sidekiq's queue is a list of JSON. So the JSON waits (ONDUE LIST), and is in the queue at the millisecond, where Sidekiq
-# by itself looks every few seconds. Sidekiq takes from the right, so it is pushed to the LEFT. To cancel is a PULL by the
-# job's id. What becomes of a job whose process dies is Sidekiq's affair, as ever: without Sidekiq Pro it is lost.
+# A queue of Sidekiq is a list of JSON. So the JSON waits in the dehydrator (ONDUE LIST), and is in the queue to the
+# millisecond, whereas Sidekiq itself polls every few seconds. Sidekiq takes from the right, so ONDUE pushes to the LEFT.
+# PULL cancels a job by its id. If a process dies during a job, Sidekiq handles that as usual: without Sidekiq Pro, the job
+# is lost.
 #
 # Prints:
 #
@@ -34,7 +35,7 @@ class Mailer
   end
 end
 
-# As Mailer.perform_in, but to the millisecond.
+# Like Mailer.perform_in, but to the millisecond.
 def perform_in(server, delay_ms, worker, *args)
   job = worker.get_sidekiq_options.merge(
     "class" => worker.name, "args" => args, "jid" => SecureRandom.hex(12),
@@ -47,19 +48,19 @@ def perform_in(server, delay_ms, worker, *args)
   job["jid"]
 end
 
-# False: it is in the queue already, or done.
+# Returns false if the job is in the queue already, or done.
 def cancel(server, jid)
   !server.call(["DEHYDRATOR.PULL", LATER, jid]).nil?
 end
 
 $stdout.sync = true
-# Sidekiq 6 says things as redis-rb 5 would not have them.
+# Sidekiq 6 uses calls that redis-rb 5 deprecates.
 Redis.silence_deprecations = true
 server = Redis.new(**REDIS)
 server.del(LATER)
 server.call(["DEHYDRATOR.ONDUE", LATER, "LIST", "queue:#{QUEUE}", "LEFT"])
 
-# A process of Sidekiq's, as `sidekiq -q demo:mail -r ./this.rb` would start it.
+# A Sidekiq process, as `sidekiq -q demo:mail -r ./this.rb` would start it.
 sidekiq = fork do
   Sidekiq.logger.level = Logger::ERROR
   Sidekiq.configure_server { |config| config.redis = REDIS }

@@ -1,13 +1,13 @@
 /*
- * Stream join: two streams whose entries belong together by id, if they come within a window.
+ * Stream join: two streams whose entries belong together by id, if they arrive within a window.
  *
- * Advertisements are shown (one stream) and clicked (another). Whichever of the two comes first waits in a
- * dehydrator for the other; the other pulls it out: a pair. What stays alone until the window closes comes
- * due. Shown and not clicked is of interest, so somebody polls for it; a click on something that was never
- * shown is not, so the clicks' dehydrator has the policy DROP and cleans up after itself.
+ * Advertisements are shown (one stream) and clicked (another). The first of the two events waits in a dehydrator; the second
+ * pulls it out, and they are a pair. An event that is still alone at the end of the window comes due. Ads that were shown but
+ * not clicked are of interest, so a program polls them. Clicks on ads that were never shown are not, so their dehydrator has
+ * the policy DROP.
  *
- * Looking for the partner and waiting for it are one script, so that any number of joiners may share the
- * work, each with a consumer group's part of the entries.
+ * One script looks for the partner and, if there is none, waits for it. So any number of joiners can share the work, for
+ * example with a consumer group.
  *
  * Prints:
  *
@@ -22,7 +22,7 @@ import assert from "node:assert";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 
-// Two are read by one command, two used in one script: in a cluster the braces put them on one node.
+// One command reads two keys, and one script uses the other two: in a cluster, the braces put them on one node.
 const STREAM = { shown: "{demo:ads}:shown", clicked: "{demo:ads}:clicked" };
 const WAITING = { shown: "{demo:ads}:shown-alone", clicked: "{demo:ads}:clicked-alone" };
 const WINDOW_MS = 500;
@@ -30,8 +30,8 @@ const BLOCK_MS = 10_000;
 
 const server = new Redis(process.env.REDIS_URL ?? "redis://127.0.0.1:6379", {
   scripts: {
-    // The partner, if it waits and its window is still open; otherwise this one waits, and nil. A second
-    // entry of the same kind with the same id changes nothing (NX).
+    // Replies the partner if it waits and its window is open. Otherwise this event waits, and the reply is nil.
+    // A second entry of the same kind with the same id changes nothing (NX).
     join: {
       numberOfKeys: 2,
       lua: `
@@ -44,9 +44,9 @@ const server = new Redis(process.env.REDIS_URL ?? "redis://127.0.0.1:6379", {
   },
 });
 
-// A connection that sleeps in a block does nothing else meanwhile, so each sleeper has one of its own. ioredis
-// waits for a reply without end, unless told otherwise. A timeout must be longer than the block: a command
-// that only the client has given up still sleeps in the server, and takes an element that nobody gets.
+// A blocked connection does nothing else, so each blocking loop has its own. By default, ioredis waits for a reply
+// without limit. A timeout must be longer than the block: if only the client gives up, the command still waits in
+// the server, and takes an element that no program receives.
 const sleeper = () => server.duplicate({ commandTimeout: BLOCK_MS + 5_000 });
 
 async function joiner(onPair) {
@@ -113,6 +113,6 @@ await add("clicked", "hat");
 await until(async () => (await server.call("DEHYDRATOR.LEN", WAITING.clicked)) === 1);
 await until(async () => (await server.call("DEHYDRATOR.LEN", WAITING.clicked)) === 0);
 say("a click on hat, too late, is gone");
-// A dehydrator with a policy stays when it is empty. The demonstration leaves nothing behind.
+// A dehydrator with a policy remains when it is empty, so delete it.
 await server.del(...Object.values(STREAM), WAITING.clicked);
 process.exit();

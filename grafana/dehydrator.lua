@@ -1,11 +1,11 @@
--- For redis_exporter's option -script: the numbers of `INFO dehydrator`, so that each becomes a metric,
--- redis_script_values{key="dehydrator_elements"} and so on. What the module tells one day, this passes on. The version and
--- the commit are no numbers, even if the commit looks like one.
+-- For the option -script of redis_exporter: turns each number of `INFO dehydrator` into a metric, such as
+-- redis_script_values{key="dehydrator_elements"}. Fields that later versions add are included. The version and the commit are
+-- not numbers, even if the commit looks like one.
 --
--- The exporter wants names and values in turn, as strings.
+-- The exporter expects alternating names and values, as strings.
 
--- The queues by which workers are scaled, and which have a row each in the dashboard: keys of database 0, or of that which
--- -redis.addr names, as { 'jobs', 'mail' }. Each becomes length:jobs, waiting:jobs, leased:jobs and oldest:jobs.
+-- The queues for autoscaling, with a row each in the dashboard: keys of database 0, or of the database of -redis.addr, for
+-- example { 'jobs', 'mail' }. Each becomes length:jobs, waiting:jobs, leased:jobs and oldest:jobs.
 local queues = {}
 
 local values = {}
@@ -16,7 +16,7 @@ for name, value in string.gmatch(redis.call('INFO', 'dehydrator'), '(dehydrator_
     end
 end
 
--- The dehydrators that are overdue the longest: late:database:key, in seconds. A module before 0.1.0 has no such command.
+-- The dehydrators that are overdue the longest: late:database:key, in seconds. Modules before 0.1.0 lack this command.
 local seen = {}
 local rows = redis.pcall('DEHYDRATOR.LATE', 'COUNT', '10')
 for _, row in ipairs(rows.err and {} or rows) do
@@ -30,8 +30,8 @@ for _, row in ipairs(rows.err and {} or rows) do
     end
 end
 
--- A key that is missing is an empty queue. Of one of another node, or of another type, nothing is told, and nothing by a
--- replica, on which nothing is late: no number is better than a wrong 0, by which all workers would be stopped.
+-- A missing key is an empty queue. For a key on another node or of another type, and on a replica (where nothing is late),
+-- there are no metrics: no number is better than a wrong 0, which would stop all workers.
 local primary = string.find(redis.call('INFO', 'replication'), 'role:master', 1, true)
 for _, queue in ipairs(primary and queues or {}) do
     local told = redis.pcall('DEHYDRATOR.INFO', queue)

@@ -1,9 +1,9 @@
-//! The front door of the crate that `make mutants` changes and tests: the rooms that unit tests reach, and a stand-in for
-//! each that those need.
+//! The root of the crate that `make mutants` changes and tests: the modules that unit tests reach, with stubs for those
+//! that they need.
 
 #![allow(dead_code, unused_imports)]
 
-/// A clock that stands.
+/// A stopped clock.
 mod clock {
     pub fn now() -> u64 {
         0
@@ -34,14 +34,14 @@ mod data_type {
     mod fields;
 }
 
-/// Where a server that does not understand ends. No test gets there.
+/// Ends a server that does not understand an effect. No test reaches it.
 mod level {
     pub fn end(_: &crate::server::Context, what: &str) -> ! {
         panic!("{what}")
     }
 }
 
-/// The server's strings, as they are.
+/// The server's strings, unchanged.
 mod server {
     macro_rules! api {
         ($name:ident($($argument:expr),* $(,)?)) => {
@@ -66,7 +66,7 @@ mod server {
     }
 }
 
-// The bindings, by their name: of the real ones each build reads a thousand functions.
+// The bindings, by their name: the real ones have a thousand functions, which each build would parse.
 extern crate self as redis_module;
 
 #[allow(non_upper_case_globals)]

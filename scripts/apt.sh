@@ -1,9 +1,9 @@
 # shellcheck shell=sh
-# To be sourced: apt-get in folders of its own, which leaves the machine's packages and lists alone and
-# needs no root.
+# To be sourced: apt-get with folders of its own, which does not touch the machine's packages and lists and needs no
+# root.
 
-# apt_folders <folder> <suite> [source]: the folders, which read that suite from the mirror that this
-# machine already uses; with `source` its source packages instead of its binary ones.
+# apt_folders <folder> <suite> [source]: creates the folders for that suite, from the mirror that this machine already
+# uses; with `source`, for source packages instead of binary ones.
 apt_folders() {
     mkdir -p "$1/sources" "$1/state/lists/partial" "$1/cache/archives/partial" || return
     : >"$1/status"
@@ -20,8 +20,8 @@ apt_folders() {
     fi
 }
 
-# apt_of_suite <suite> <how awk is to read it>: sources without what that suite does not have: sid has neither
-# updates nor security updates of its own.
+# apt_of_suite <suite> <mode>: prints sources without what that suite lacks: sid has neither updates nor security
+# updates.
 apt_of_suite() {
     if [ "$1" = sid ]; then
         awk "$2"' { gsub(/ *sid-updates/, "") } !/sid-security/ && / sid/'
@@ -45,13 +45,13 @@ apt_in() {
         -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false "$@" >&2
 }
 
-# apt_mirror: the mirror that this machine uses.
+# apt_mirror: prints the mirror that this machine uses.
 apt_mirror() {
     sed -n -E 's/^(URIs: *|deb +(\[[^]]*\] +)?)(https?:[^ ]*).*/\3/p' \
         /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | head -n 1
 }
 
-# debian <folder> <suite> <package>...: adds what these packages of a suite hold to the folder, of which the path is relative.
+# debian <folder> <suite> <package>...: unpacks these packages of a suite into the folder, whose path is relative.
 debian() {
     folder=$PWD/$1
     work=$folder/.apt-$2

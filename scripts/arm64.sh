@@ -1,21 +1,20 @@
 #!/usr/bin/env bash
-# Build the module for Linux on arm64, on another machine, and try it there under qemu:
+# Build the module for Linux on arm64, on another architecture, and test it there under qemu:
 #
 #   - the unit tests, built for arm64;
-#   - the sessions in redis-cli, which show every verb, on Debian's Redis for arm64;
+#   - the sessions in redis-cli, with every command, on Debian's Redis for arm64;
 #   - replication between such a server and one of this machine's architecture: the digests of primary and
-#     replica must be equal, both ways.
+#     replica must be equal, in both directions.
 #
-# The compilers are those of a Debian sid that debootstrap puts under target/arm64/root, once; nothing of
-# the machine's is used but its cargo, which fetches the libraries, its qemu and its redis-cli. To begin anew,
-# remove target/arm64.
+# The compilers are those of a Debian sid that debootstrap creates under target/arm64/root, once. From the machine it
+# uses only cargo, which downloads the libraries, qemu and redis-cli. To start over, remove target/arm64.
 #
-# What has passed is put in target/arm64 for scripts/package.sh:
+# The tested results are put into target/arm64 for scripts/package.sh:
 #
 #   libdehydrator.so   the module
-#   dehydrator-top     the live view, which is started, no more
-#   depends            what its package depends on, in Debian's words
-#   sources            of which sources it was made
+#   dehydrator-top     the live view, which is only started
+#   depends            the dependencies of its package, in Debian's notation
+#   sources            the sources that it was built from
 #
 # Needs root, for debootstrap and chroot.
 set -euo pipefail
@@ -41,18 +40,18 @@ mkdir -p "$out"
 exec 9>"$out/.lock"
 flock 9
 
-# in_root <command>...: runs it in the Debian that is below $root.
+# in_root <command>...: runs a command in the Debian below $root.
 in_root() {
     env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 HOME=/root DEBIAN_FRONTEND=noninteractive \
         chroot "$root" "$@"
 }
 
-# logged <what> <command>...: says what is done, and what it printed if it fails.
+# logged <what> <command>...: announces a step, and prints its output if it fails.
 logged() {
     local status
     echo "--- $1"
     shift
-    # Not in a condition: there nothing would end at its first failure.
+    # Not in a condition: there, the first failure would not end it.
     set +e
     (set -e && "$@") >"$out/log" 2>&1 9>&-
     status=$?
@@ -63,24 +62,24 @@ logged() {
     }
 }
 
-# results: what the tests that were run last have counted.
+# results: prints the counts of the last tests.
 results() { grep -E '^test result:' "$out/log" || fail "no test was run"; }
 
 make_root() {
     rm -rf --one-file-system "$root"
     mkdir -p "$root" target/debootstrap
     debootstrap --variant=minbase --cache-dir="$PWD/target/debootstrap" sid "$root" "$(apt_mirror)"
-    # Nothing is started but by us.
+    # Services are started only by this script.
     printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
     chmod +x "$root/usr/sbin/policy-rc.d"
-    # What can be made again need not be safe from a power cut: dpkg would sync each file.
+    # Reproducible files need no protection from power failures: dpkg would sync each file.
     echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/unsafe-io"
-    # How this machine fetches packages: by a proxy, or from a mirror that is not kept up.
+    # How this machine downloads packages: through a proxy, or from an unmaintained mirror.
     apt-config dump | grep -E '^Acquire::(Check-|https?|Retries|Languages)' >"$root/etc/apt/apt.conf.d/host" || :
     in_root dpkg --add-architecture arm64
     in_root apt-get -q update
-    # gcc is for what runs while the module is built; dpkg-dev knows what a package depends on. The server is in
-    # redis-tools; the package redis-server has it started, no more.
+    # gcc is for build scripts; dpkg-dev finds a package's dependencies. The server is in redis-tools; the package
+    # redis-server only starts it.
     in_root apt-get -q install -y --no-install-recommends rustc cargo libstd-rust-dev:arm64 \
         gcc libc6-dev gcc-$triplet libc6-dev:arm64 libclang-dev dpkg-dev redis-tools:arm64
     in_root apt-get -q clean
@@ -90,13 +89,13 @@ make_root() {
 [ -e "$root/.complete" ] || logged "a Debian sid with compilers, in target/arm64/root: minutes, 2 GB" make_root
 
 # --- the build ---------------------------------------------------------------------------------------------
-# What it is made from; scripts/package.sh asks the same, so as not to pack the module of other sources.
+# The sources of the build; scripts/package.sh checks them, so that it does not pack a module from other sources.
 sources=$(scripts/sources.sh)
 # There is no repository there.
 commit=$(scripts/commit.sh --here)
 
 fetch() {
-    # Times are kept, so only what has changed is compiled anew.
+    # Times are kept, so that only changed files are recompiled.
     rm -rf "$root/build/dehydrator"
     mkdir -p "$root/build/dehydrator/.cargo"
     cp -a Cargo.toml Cargo.lock commit src tests benches top "$root/build/dehydrator/"
@@ -105,7 +104,7 @@ fetch() {
     cargo vendor --locked --versioned-dirs --sync top/Cargo.toml "$root/build/vendor"
     printf '[source.crates-io]\nreplace-with = "vendored"\n[source.vendored]\ndirectory = "/build/vendor"\n' \
         >"$root/build/dehydrator/.cargo/config.toml"
-    # For the unit tests, without what only the tests with servers and the benches are made with: most of it.
+    # For the unit tests, without the dependencies of the server tests and the benches, which are most of them.
     rm -rf "$root/build/unit-tests"
     cp -a "$root/build/dehydrator" "$root/build/unit-tests"
     sed -i -e '/^\[dev-dependencies\]/,/^\[profile/ { /^[a-z-]*[ .]/!b; /^\(lawn\|proptest\)[ .]/!d }' \
@@ -113,7 +112,7 @@ fetch() {
     install -m 755 "$qemu" "$root/usr/local/bin/qemu-aarch64-static"
 }
 
-# cargo_in_root <folder> <arguments>: as it is there, for the machine that is meant, without a network.
+# cargo_in_root <folder> <arguments>: runs cargo there, for the target architecture, without a network.
 cargo_in_root() {
     local folder=$1
     shift
@@ -146,7 +145,7 @@ logged "the unit tests, under qemu" unit_tests
 results
 
 # --- servers -------------------------------------------------------------------------------------------------
-# argv[0] matters: the server is one program under several names.
+# argv[0] matters: the server is one program with several names.
 printf '#!/bin/sh\nexec %q -0 redis-server -L %q %q "$@"\n' \
     "$qemu" "$root" "$root/usr/bin/redis-check-rdb" >"$out/redis-server"
 chmod +x "$out/redis-server"
@@ -156,13 +155,13 @@ servers=${SERVERS_DIR:-target/servers}
 mkdir -p "$servers"
 servers=$(cd "$servers" && pwd)
 
-# One by one: beside each other they are so slow under qemu that what is to be due later is due too soon.
+# One by one: in parallel, they are so slow under qemu that elements come due too early for the tests.
 sessions() {
     DEHYDRATOR_SERVER=$out/redis-server DEHYDRATOR_MODULE=$module DEHYDRATOR_CLI=$servers/redis-cli \
         cargo test --locked --test server -- --test-threads 1 session::
 }
 
-# This machine's server is another build of the same version, or one would not load what the other saves.
+# This machine's server has the same version; otherwise one could not load what the other saves.
 two_architectures() {
     scripts/servers.sh "$servers"
     DEHYDRATOR_SERVER=$servers/redis-8 DEHYDRATOR_CLI=$servers/redis-cli \
@@ -177,7 +176,7 @@ logged "the sessions, with every verb, on arm64 under qemu" sessions
 results
 
 # --- what scripts/package.sh takes ---------------------------------------------------------------------------
-# Which C library it needs: dpkg-shlibdeps wants to see a source package, and the libraries' own packages.
+# The C library that it needs: dpkg-shlibdeps requires a source package, and the libraries' own packages.
 depends() {
     rm -rf "$root/build/depends"
     mkdir -p "$root/build/depends/debian"

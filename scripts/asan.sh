@@ -1,47 +1,46 @@
 #!/usr/bin/env bash
-# Run the module in a server under AddressSanitizer, and, briefer, under valgrind's memcheck: what reads
-# or writes memory that is not its own is shown, and fails.
+# Run the module in a server under AddressSanitizer and, with fewer tests, under valgrind's memcheck. Invalid reads and
+# writes of memory are reported, and fail.
 #
 #   scripts/asan.sh [quick | asan | memcheck]      (default: the last two, one after the other)
 #
-# The sanitizer wants a server that takes its memory from the C library: Redis 7.0, and Valkey 9 for what it does
-# another way (see scripts/source.sh). Memcheck takes Debian's own redis-server, whose allocator is a library that
-# valgrind stands in for.
+# The sanitizer needs a server that uses the allocator of the C library: Redis 7.0, and Valkey 9, which differs in some
+# ways (see scripts/source.sh). Memcheck uses Debian's own redis-server, whose allocator is a library that valgrind
+# replaces.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/source.sh
 . scripts/source.sh
 
-# What drives it: tests by the beginning of their names, for `cargo test --test <file>`. Not those that
-# measure memory or time, those that ask for a release build, or several, and those that start no server.
+# The tests, by prefixes of their names, for `cargo test --test <file>`: not those that measure memory or time, that
+# need a release build or several builds, or that start no server.
 asan_tests=(
     "server aligned:: faults:: listening:: blocking:: hangup:: refused:: subscribed:: threads:: twice:: commands:: errors:: fenced:: keyspace:: mpoll:: pause:: range:: ondue:: rede:: settings:: unheard:: tracking:: access:: released:: rejected::"
     "torture operations:: restore::"
 )
-# Where the server moves the objects in which it keeps values.
+# Tests in which the server moves the objects that hold values.
 valkey_tests=(
     "server listening::"
 )
-# What touches the most kinds of memory in a minute or two.
+# The tests that cover the most kinds of memory in a minute or two.
 quick_tests=(
     "server listening:: commands:: fenced:: range:: refused:: ondue::dead keyspace:: unheard:: errors:: mpoll:: hangup:: ondue::list rejected::"
     "torture restore::"
 )
-# The random operations: so many of them.
+# The number of random operations.
 export DEHYDRATOR_OPERATIONS=${DEHYDRATOR_OPERATIONS:-4000}
-# Crowds and loads that measure how long the server stalls, or that take minutes in a slow one.
+# Loads that measure how long the server stalls, or that take minutes on a slow server.
 skipped=(
-    two_thousand_asleep_on_one_key thousands_that_time_out_together many_watched_keys_do_not_keep
-    a_client_that_is_killed_when_it_has_been_woken slots_that_move_under_load
+    two_thousand_clients_blocked_on_one_key thousands_that_time_out_together many_watched_keys_do_not_stop
+    a_client_killed_after_it_was_woken slots_that_move_under_load
     a_renamed_key_is_found_among_many_others every_eviction_policy_evicts
-    a_hundred_out_of_a_million_cost a_thousand_asleep_on_the_same_hundred_keys
-    keys_that_are_renamed_again_and_again thousands_that_are_sent_away_together
-    what_is_given_of_what_is_held_costs_the_same what_is_stuck_does_not_wait_for_the_backlog
-    # These have a library loaded ahead of all others, which is the sanitizer's place.
-    with_a_fork_that_fails tried_again_though_the_clock_steps_back
+    a_hundred_of_a_million_cost a_thousand_clients_blocked_on_the_same_hundred_keys
+    finding_frequently_renamed_keys thousands_that_are_unblocked_together
+    resending_a_poll_costs_the_same a_stuck_key_does_not_wait_for_the_backlog
+    # These preload a library, but the sanitizer must be loaded first.
+    with_a_failing_fork retried_even_if_the_clock_steps_back
 )
-# Memcheck is slower by far, and sees what the sanitizer does not: reads of memory that nothing was
-# written to.
+# Memcheck is much slower, but finds what the sanitizer does not: reads of uninitialized memory.
 memcheck_tests=(
     "server commands:: errors:: rede::"
 )
@@ -54,12 +53,12 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 exec 9>"$work/.lock"
 flock 9
 
-# sanitized_module <server>: builds the module as the sanitizer wants it. The sanitizer itself is in the server: one for
-# both.
+# sanitized_module <server>: builds the module for the sanitizer. The sanitizer itself is in the server, for both.
 sanitized_module() {
     local server=$1
-    # An unstable flag of a stable compiler; and frame pointers, by which the sanitizer finds who allocated what leaks. The
-    # target is named, so that the flags do not reach build scripts: those are built already, and it has a folder of its own.
+    # An unstable flag of a stable compiler; and frame pointers, with which the sanitizer finds where leaks were
+    # allocated. The target is explicit, so that the flags do not apply to build scripts, and it has a folder of its
+    # own.
     RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Cforce-frame-pointers=yes" CARGO_PROFILE_DEV_OPT_LEVEL=$optimization \
         cargo build --locked --target "$host"
     module=$PWD/target/$host/debug/libdehydrator.so
@@ -78,7 +77,7 @@ sanitized_module() {
     fi
 }
 
-# drive <reports> <a line of tests>...: runs them. Fails if one of them does, or if there is a report.
+# drive <reports> <a line of tests>...: runs tests. Fails if one of them fails, or if there is a report.
 drive() {
     local reports=$1 line file names name known failed=0
     shift
@@ -86,7 +85,7 @@ drive() {
         read -r file names <<<"$line"
         known=$(cargo test --quiet --locked --test "$file" -- --list)
         for name in $names; do
-            # A test that was renamed must not be left out unseen.
+            # A renamed test must not be omitted unnoticed.
             grep -q "^$name.*: test\$" <<<"$known" || { echo "asan.sh: $file has no test $name" >&2; return 1; }
         done
         # shellcheck disable=SC2086  # the names are meant to be split
@@ -96,13 +95,13 @@ drive() {
         echo "--- $report ---"
         head -n 200 "$report"
         failed=1
-    # That a request was too large, and was refused, is no fault.
+    # A refused request of excessive size is no error.
     done < <(find "$reports" -type f -size +0 -exec grep -lv 'WARNING: AddressSanitizer failed to allocate' {} + |
         sort | head -n 5) >&2
     return $failed
 }
 
-# What is made while the module is loaded, such as the descriptions of its commands, is never given back.
+# Allocations during the load, such as the descriptions of the commands, are never freed.
 for_ever=RedisModule_OnLoad
 
 # under_asan <server> <a line of tests>...
@@ -114,10 +113,10 @@ under_asan() {
     mkdir -p "$reports"
     echo "leak:$for_ever" >"$work/leaks"
     echo "Under AddressSanitizer, $(basename "$server"):"
-    # - Tests discard what a server says on stderr: into files.
-    # - A request that is too large gets no memory, as without a sanitizer, and is refused.
-    # - The server's own report of a crash does not tell what memory it was.
-    # - What is lost is told by those servers that a test shuts down; the others are killed.
+    # - Tests discard the server's stderr, so reports go to files.
+    # - An allocation of excessive size fails, as without a sanitizer, and the request is refused.
+    # - The server's own crash report does not describe the memory.
+    # - Leaks are reported by servers that a test shuts down; the others are killed.
     ASAN_OPTIONS=log_path=$reports/report:allocator_may_return_null=1:handle_segv=2:malloc_context_size=60:detect_leaks=1 \
         LSAN_OPTIONS=suppressions=$work/leaks:print_suppressions=0 \
         DEHYDRATOR_SERVER=$server DEHYDRATOR_MODULE=$module DEHYDRATOR_DEBUG_MODULE=$module \
@@ -133,7 +132,7 @@ under_memcheck() {
     fi
     rm -rf "$reports"
     mkdir -p "$reports"
-    # The compression of strings in a dump reads a table that it has not filled, and then checks what it read.
+    # The compression of strings in a dump reads an uninitialized table, and then checks what it read.
     cat >"$work/suppressions" <<END
 {
    compression_tests_a_hash
@@ -164,7 +163,7 @@ END
     DEHYDRATOR_SERVER=$launcher drive "$reports" "${memcheck_tests[@]}"
 }
 
-# all_under_asan <a line of tests>...: those on Redis, and some on Valkey.
+# all_under_asan <a line of tests>...: runs tests on Redis, and some on Valkey.
 all_under_asan() {
     local redis valkey
     redis=$(built_server asan-redis redis bookworm 7.0 SANITIZER=address)

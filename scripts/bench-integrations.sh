@@ -1,9 +1,9 @@
 #!/bin/sh
-# Our brokers beside the frameworks' own for Redis, in one run; writes docs/integrations.md.
+# Compare our brokers with the frameworks' own for Redis, in one run; writes docs/integrations.md.
 #
 # usage: bench-integrations.sh folder-of-servers [option of integrations/bench ...]
 #
-# What it needs is fetched into target/integrations/venv, which scripts/integrations.sh uses too.
+# Dependencies are downloaded into target/integrations/venv, which scripts/integrations.sh uses too.
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Compile what no test runs, so that it does not rot: the crate that `make mutants` changes, the module without `unsafe`,
-# and the worker in Java. The benches and the recipes in Rust are compiled by `make lint`.
+# Compile code that no test runs, so that it stays valid: the crate that `make mutants` changes, the module without
+# `unsafe`, and the worker in Java. `make lint` compiles the benches and the recipes in Rust.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/mutants.sh --check
 cargo clippy --quiet --locked --lib --features portable -- -D warnings
 
-# Jedis is in no registry that the tests can reach: what stands in for it has the same signatures and does nothing.
+# The tests cannot download Jedis: a stub has the same signatures and does nothing.
 classes=target/check-tools/java
 rm -rf "$classes"
 mkdir -p "$classes"

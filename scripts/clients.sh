@@ -1,6 +1,6 @@
 #!/bin/sh
-# Fetch the client libraries that docs/clients.md speaks of, in the versions that tests/clients/ pins, and build the probes
-# of those that are compiled, into target/clients. What the examples use already is shared with them.
+# Download the client libraries of docs/clients.md, in the versions that tests/clients/ pins, and build the compiled
+# probes, into target/clients. Libraries that the examples use are shared with them.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/apt.sh
@@ -9,7 +9,7 @@ scripts/examples.sh
 place=$PWD/target/clients
 mkdir -p "$place/bin"
 
-# Each place keeps a copy of the list that it was made from.
+# Each folder keeps a copy of the list that it was made from.
 python=$place/python
 if ! cmp -s tests/clients/probes/python.txt "$python/made-from"; then
     rm -rf "$python"
@@ -26,7 +26,7 @@ if ! cmp -s tests/clients/probes/package-lock.json "$modules/.made-from"; then
     cp tests/clients/probes/package-lock.json "$modules/.made-from"
 fi
 
-# phpredis 6, with the PHP that it is for, which a loader and C library of its own run.
+# phpredis 6, with its PHP, which runs with its own loader and C library.
 php_of_trixie() {
     rm -rf "$place/php"
     debian target/clients/php trixie php8.4-cli php8.4-redis php8.4-igbinary libc6 libgcc-s1 libstdc++6 zlib1g \

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Print which commit a module is of, as it is written in the file:
+# Print the commit of a module, as recorded in the file:
 #
-#   scripts/commit.sh [module]    its whole hash, `-dirty` behind it if its sources were not those of the commit, or
+#   scripts/commit.sh [module]    its full hash, with the suffix `-dirty` if its sources differed from the commit, or
 #                                 `unknown` (default: target/release/libdehydrator.so)
-#   scripts/commit.sh --here      the same of a module that would be built now: commit/git.rs asks likewise
+#   scripts/commit.sh --here      the same for a module that would be built now, like commit/git.rs
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -1,22 +1,22 @@
 #!/bin/sh
 # shellcheck disable=SC1091
 #
-# Fetch the client libraries that the examples use, and build what has to be built. Does nothing when all is there.
+# Download the client libraries of the examples, and build what is needed. Does nothing if all is there.
 #
-#     target/examples/venv     a Python environment with what examples/requirements.txt pins
-#     examples/node_modules    what examples/package-lock.json pins, where Node looks for it
+#     target/examples/venv     a Python environment with the packages in examples/requirements.txt
+#     examples/node_modules    the packages in examples/package-lock.json, where Node finds them
 #     target/examples/ruby     redis-rb 5 and redis-client, of Debian trixie, for RUBYLIB
 #     target/examples/sidekiq  Sidekiq 6, of Debian bookworm, for RUBYLIB
 #     target/examples/php      Predis 2, of Debian trixie, for PHP's include path
 #     target/examples/go       go-redis 9, of Debian sid, and `go`, which finds it
 #
-# The last four are fetched by apt-get under folders of its own, unpacked, and not installed. They are left out
-# where apt-get knows no Debian, as on Ubuntu: `left-out` stands in their folder then.
+# The last four are downloaded by apt-get with its own folders, unpacked, and not installed. They are omitted if apt-get
+# has no Debian sources, as on Ubuntu: then their folder contains `left-out`.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/apt.sh
 
-# Of what a system installs these may be older, and would fail in ways that do not say so.
+# Older system versions would fail with unclear errors.
 if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
     echo "The examples need Python 3.10 or later; this is $(python3 --version)." >&2
     exit 1
@@ -26,7 +26,7 @@ if ! node -e 'process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)'; then
     exit 1
 fi
 
-# Each place keeps a copy of the list that it was made from.
+# Each folder keeps a copy of the list that it was made from.
 venv=target/examples/venv
 if ! cmp -s examples/requirements.txt "$venv/made-from"; then
     rm -rf "$venv"
@@ -40,7 +40,7 @@ if ! cmp -s examples/package-lock.json "$modules/.made-from"; then
     cp examples/package-lock.json "$modules/.made-from"
 fi
 
-# once <name> <command>...: makes target/examples/<name>, unless it is there. It keeps a copy of this script.
+# once <name> <command>...: creates target/examples/<name>, unless it exists. It keeps a copy of this script.
 once() {
     place=target/examples/$1
     shift
@@ -71,16 +71,16 @@ sidekiq_of_bookworm() {
 
 php_of_trixie() { debian "$1" trixie php-predis; }
 
-# The language too: go-redis 9.17 needs Go 1.21, and bookworm's is 1.19.
+# The language too: go-redis 9.17 needs Go 1.21, and bookworm has 1.19.
 go_of_sid() {
     debian "$1" trixie golang-1.24-go golang-1.24-src
     debian "$1" sid golang-github-redis-go-redis-dev golang-github-cespare-xxhash-v2-dev \
         golang-github-dgryski-go-rendezvous-dev golang-github-gomodule-redigo-dev
-    # Debian packs it without the version that ends its name.
+    # Debian packs it without the version suffix of its name.
     mkdir -p "$1/src/github.com/redis/go-redis"
     mv "$1"/usr/share/gocode/src/github.com/redis/go-redis "$1/src/github.com/redis/go-redis/v9"
     cp -R "$1"/usr/share/gocode/src/. "$1/src"
-    # The libraries are found by GOPATH, and nothing is asked of the network.
+    # GOPATH has the libraries, and no network is used.
     cat >"$1/go" <<'SH'
 #!/bin/sh
 here=$(cd "$(dirname "$0")" && pwd)

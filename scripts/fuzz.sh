@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Run the decoder of dumps under libFuzzer for so many seconds (default: 600). What it finds is written
-# to fuzz/artifacts; what it learns is kept in fuzz/corpus.
+# Run the decoder of dumps under libFuzzer for some seconds (default: 600). Findings are written to fuzz/artifacts; the
+# corpus is kept in fuzz/corpus.
 #
-# The flags are those by which rustc instruments code for coverage, so that the stable compiler will do.
+# The flags instrument code for coverage with the stable compiler.
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 
@@ -13,7 +13,7 @@ export RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-co
 -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1"
 
 mkdir -p corpus artifacts
-# A target of its own: the flags must not reach build scripts.
+# An explicit target, so that the flags do not apply to build scripts.
 target=$(rustc -vV | sed -n 's/^host: //p')
 export CARGO_TARGET_DIR=../target/fuzz
 cargo build --quiet --release --features tiny-bounds --target "$target"

@@ -1,16 +1,16 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154,SC2317  # variables of grafana-test.sh; functions that are called by name
-# For grafana-test.sh: each case of docs/operations.md, a server each, and which of grafana/alerts.yml fire. As in
-# tests/server/lateness/alerts.rs, a minute of theirs is a few seconds here; an hour is twenty.
+# For grafana-test.sh: each case of docs/operations.md, on a server each, and the rules of grafana/alerts.yml that fire.
+# As in tests/server/lateness/alerts.rs, a minute of a rule is a few seconds here; an hour is twenty.
 
-# again <seconds> <command>...: again and again.
+# again <seconds> <command>...: repeats a command.
 again() {
     "$cli" -p "$port" -r -1 -i "$@" >/dev/null 2>>"$work/cases.log" &
     started+=($!)
 }
-# pushes <ttl>: two a second, due after so many milliseconds.
+# pushes <ttl>: pushes two elements per second, due after this many milliseconds.
 pushes() { again 0.5 EVAL "return redis.call('DEHYDRATOR.PUSH', 'k', $1, 'x', redis.call('INCR', 'n'))" 0; }
-# works <Lua>: takes an element, and does with its id and its token as Lua says.
+# works <Lua>: leases elements, and runs Lua with the id and the token of each.
 works() {
     again 0.03 EVAL "local it = redis.call('DEHYDRATOR.POLL', 'k', 'COUNT', 1, 'LEASE', 60000)
         if it and it[1] then local id, token = it[1][1], it[1][4]; $1 end" 0
@@ -47,7 +47,7 @@ dead_letters() {
     again 0.5 EVAL "return redis.call('DEHYDRATOR.PUSH', 'k', 5, 'x', redis.call('INCR', 'n'), 'AT', 5, 'DELIVERIES', 1)" 0
 }
 
-# The cases, and what fires; in alphabetical order, as Prometheus is asked.
+# The cases, and the alerts that fire; in alphabetical order, as Prometheus returns them.
 expected='dead_letters DeadLetters
 down Down
 nobody_polls Backlog
@@ -77,10 +77,11 @@ start_cases() {
 
 firing='ALERTS{alertstate="firing", job="cases"}'
 by() { api query --data-urlencode "query=$1" | jq -r '.data.result[].metric | "\(.instance) \(.alertname)"' | sort; }
-# What fired all the time in the last seconds, and what did at one time or another, are both just what should.
+# The alerts that fired all the time in the last seconds, and those that fired at some time, both equal the expected
+# ones.
 fire() {
     local always ever
-    # All of them have been looked at for long enough for the slowest.
+    # All have been observed long enough for the slowest.
     answers "count(min_over_time(up{job=\"cases\"}[6s]) == 1) == $cases and min(count_over_time(up{job=\"cases\"}[60s])) > 22" || return
     always=$(by "count_over_time(${firing}[10s]) >= 4") ever=$(by "last_over_time(${firing}[10s])")
     [ "$always" = "$expected" ] && [ "$ever" = "$expected" ]

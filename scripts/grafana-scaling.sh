@@ -1,13 +1,14 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2317  # functions that are called by name
-# For grafana-test.sh: what grafana/keda.yml and grafana/hpa.yml make of queues, each as its scaler reckons.
-# KEDA asks its Prometheus trigger's query, of which one number must be the answer; more than 0 (`activationThreshold`) ends
-# zero workers. Then, as for each AverageValue, there are as many as the number, divided by the threshold, rounded up.
+# For grafana-test.sh: the numbers of workers that grafana/keda.yml and grafana/hpa.yml request for queues, calculated
+# as the scalers do. KEDA runs its Prometheus trigger's query, which must return one number; more than 0
+# (`activationThreshold`) scales up from zero. Then, as for each AverageValue, the number of workers is the value
+# divided by the threshold, rounded up.
 
 states=0
 of_keda() { sed -n "s/^ *$1: ['\"]\(.*\)['\"]$/\1/p" grafana/keda.yml; }
 of_hpa() { sed -n "s/^.* $1: ['\"]\(.*\)['\"]}*$/\1/p" grafana/hpa.yml; }
-# Both ask the same.
+# Both use the same queries.
 if [ "$(of_keda query)" != "$(of_hpa metricsQuery)" ] || [ "$(of_keda threshold)" != "$(of_hpa averageValue)" ] ||
     [ "$(of_keda query | wc -l) $(of_keda threshold | wc -l)" != "2 2" ]; then
     echo "grafana-test.sh: keda.yml and hpa.yml differ" >&2
@@ -21,7 +22,7 @@ number() {
     api query --data-urlencode "query=$query" |
         jq -r '.data.result | if length == 1 then .[0].value[1] else "unknown" end'
 }
-# wanted <queue>: by how much work it has, as many workers.
+# wanted <queue>: prints the number of workers for its work.
 wanted() {
     local number
     number=$(number 1 "$1")
@@ -34,7 +35,7 @@ workers() {
     has() { [ "$(wanted "$1")" = "$2" ]; }
     until_true "there are $3 workers of $2: $1" has "$2" "$3"
 }
-# Nothing of it may start a worker.
+# Nothing of this may start a worker.
 idle() {
     workers "$1" "$2" 0
     [ "$(number 2 "$2")" = 0 ] || { echo "grafana-test.sh: $1, and something is old" >&2; exit 1; }
@@ -53,7 +54,7 @@ scaled() {
 
     hundred work
     workers "a hundred are due" work 5
-    # The age is that of the oldest: it is told as the server tells it, and it grows.
+    # The age of the oldest is the server's, and it grows.
     older() {
         local told real
         told=$(number 2 work)
@@ -79,10 +80,10 @@ scaled() {
     workers "a hundred are due" limited 5
     ask DEHYDRATOR.POLL limited COUNT 1 LEASE 600000 >/dev/null
     workers "one is held, and no more may be" limited 1
-    # Of a key of another type nothing is known.
+    # A key of another type has no metrics.
     ask SET text text >/dev/null
     workers "no queue" text unknown
-    # Nor of any by a replica, on which nothing is late, if the exporter of its primary is away.
+    # Nor has any key on a replica, on which nothing is late, if the exporter of its primary is down.
     workers "this is the primary" paused 0
     ask REPLICAOF 127.0.0.1 1 >/dev/null
     workers "this is a replica" paused unknown

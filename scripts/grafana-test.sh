@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Start servers with the module, Debian's redis_exporter with grafana/dehydrator.lua, and Debian's
-# Prometheus, and see that each query of the dashboard has an answer, that each scaler would start as many workers as
-# there is work for, and that each alert fires when it should.
+# Start servers with the module, Debian's redis_exporter with grafana/dehydrator.lua, and Debian's Prometheus. Check
+# that each query of the dashboard returns data, that each scaler would start the right number of workers, and that each
+# alert fires when it should.
 #
-# The two are taken from PATH if they are there. Otherwise their packages are unpacked in target/grafana:
+# The two programs are taken from PATH if they are there. Otherwise their packages are unpacked in target/grafana:
 # installing them would start services.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,7 +18,7 @@ PATH=$PATH:$unpacked/usr/bin
 fetch() { (cd "$unpacked" && apt-get -qq -o APT::Sandbox::User="$(id -un)" download "$1"); }
 for package in prometheus-redis-exporter prometheus; do
     command -v "$package" >/dev/null && continue
-    # On a fresh machine apt does not know yet what there is.
+    # On a fresh machine, apt has no lists yet.
     fetch "$package" 2>/dev/null || { apt-get -qq update && fetch "$package"; } || {
         echo "grafana-test.sh: please install $package" >&2
         exit 1
@@ -36,7 +36,7 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# A port that nobody listens on, below those that clients are given.
+# A free port, below the ephemeral ports.
 free_port() {
     local port
     while port=$((20000 + RANDOM % 12000)) && (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done
@@ -57,7 +57,7 @@ until_true() {
     exit 1
 }
 ask() { "$cli" -p "$port" "$@"; }
-# serve <name>: a server of this name, which `ask` asks until there is another.
+# serve <name>: starts a server, which `ask` uses until the next one starts.
 serve() {
     port=$(free_port)
     "$server" --port "$port" --save '' --dir "$work" --loadmodule "$module" >"$work/$1.log" 2>&1 &
@@ -82,7 +82,7 @@ exporter_pid=$!
 metrics() { curl -sf "http://127.0.0.1:$exporter/metrics"; }
 until_true "the exporter is up" metrics
 
-# All that INFO tells in numbers arrives, with its value, unless that has changed meanwhile.
+# Every number of INFO arrives, with its value, unless that has changed meanwhile.
 metrics >"$work/metrics"
 fields=0
 for field in $(ask INFO dehydrator | sed -n '/^dehydrator_git_sha1/d; s/^\(dehydrator_[a-z0-9_]*\):[0-9]*\r$/\1/p'); do
@@ -123,22 +123,22 @@ prometheus --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/data"
     --web.listen-address="127.0.0.1:$prometheus" >"$work/prometheus.log" 2>&1 &
 started+=($!)
 api() { curl -sf "http://127.0.0.1:$prometheus/api/v1/$1" "${@:2}"; }
-# answers <query>: is there a number for it?
+# answers <query>: succeeds if there is a number for it.
 answers() { api query --data-urlencode "query=$1" | jq -e '.data.result | length > 0'; }
-# A rate needs two looks.
+# A rate needs two samples.
 until_true "Prometheus has looked twice" answers 'rate(redis_script_values[10s])'
 
-# What Grafana puts in, put in by us.
+# The variables of Grafana, replaced by this script.
 # shellcheck disable=SC2016  # these are not variables of ours
 jq -r '.. | .expr? // empty' grafana/dehydrator.json |
     sed 's/\$__rate_interval/10s/g; s/\$instance/.*/g; s/\$queue/jobs/g' >"$work/queries"
 queries=0
 while read -r query; do
     queries=$((queries + 1))
-    # Again, if a slow machine was late with an answer to Prometheus.
+    # Retry, in case a slow machine replied late to Prometheus.
     until_true "there is an answer to $query" answers "$query"
 done <"$work/queries"
-# The lists of servers and of queues to choose from.
+# The lists of servers and of queues for selection.
 # shellcheck disable=SC2016
 variables=$(jq -r '.templating.list[] | select(.type == "query").query' grafana/dehydrator.json | sed 's/\$instance/.*/g')
 while read -r variable; do
@@ -152,7 +152,7 @@ port=$looked_at
 scaled
 
 all_fire
-# What nobody tells any more is no 0, by which workers would be stopped.
+# A missing value is not 0, which would stop all workers.
 kill "$exporter_pid"
 wanted_is() { [ "$(wanted "$1")" = "$2" ]; }
 until_true "no number is told" wanted_is jobs unknown

@@ -69,6 +69,8 @@ image rust:1-bookworm "$work/rust" --env PATH=/usr/local/rust/bin:/usr/sbin:/usr
 of() {
     local root=$work/$1
     debian "$suite" "$root" "$1-server"
+    # As in the official images.
+    chroot "$root" usermod --uid 999 "$1"
     install -d -o 999 -g 999 "$root/data"
     cat >"$root/usr/local/bin/entrypoint" <<SH
 #!/bin/sh
@@ -94,6 +96,7 @@ port() {
     fail "no port is free"
 }
 
+commit=$(scripts/commit.sh --here | cut -c 1-8)
 for server in redis valkey; do
     of $server
     images bud --quiet --layers --build-arg "SERVER=$server:stand-in" --tag dehydrator:$server . \
@@ -140,10 +143,24 @@ for server in redis valkey; do
     is 'capture payment 17' DEHYDRATOR.POLL jobs
     user=$(stat -c %u "$root/data/appendonlydir" 2>/dev/null || echo none)
     case $user in 0 | none) fail "the data are not in /data, or are root's: $user" ;; esac
+    [ "$(cli INFO dehydrator | sed -n 's/^dehydrator_git_sha1:\([0-9a-z]*\).*/\1/p')" = "$commit" ] ||
+        fail "INFO does not tell the commit $commit"
+    # The server's user may write where its configuration is.
+    is OK CONFIG SET timeout 77
+    is OK CONFIG REWRITE
     stop
     start
     is 'cancel basket 18' DEHYDRATOR.PULL jobs order:18
+    [ "$(cli CONFIG GET timeout | tail -n 1)" = 77 ] || fail "CONFIG REWRITE has kept nothing"
     stop
+    configuration=/usr/local/etc/dehydrator
+    images run "$container" -- sh -c "touch $configuration/users.acl && chown 999 $configuration/users.acl"
+    command="$command --aclfile $configuration/users.acl"
+    start
+    is OK ACL SETUSER worker on nopass '~jobs' +dehydrator.poll
+    is OK ACL SAVE
+    stop
+    grep -q '^user worker ' "$root$configuration/users.acl" || fail "ACL SAVE has kept nothing"
 
     command="$entrypoint $beside"
     export REDISCLI_AUTH=secret

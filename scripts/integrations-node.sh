@@ -2,30 +2,18 @@
 # Check and test integrations/node: types, style, and tests with real servers, by ioredis and node-redis.
 #
 # usage: integrations-node.sh folder-of-servers [--quick | --bench]
+#        integrations-node.sh --fetch
 #
 #     --quick     some of them, on one server, in less than a minute
+#     --fetch     no tests: only what the package is built with
 #     --bench     no tests: measure beside BullMQ, into target/bench-node/results.json
 #
 # What it needs is fetched by npm, in the versions that integrations/node/package-lock.json pins.
 set -eu
 cd "$(dirname "$0")/.."
 
-scripts/setup.sh examples
-# Node 20 or later is needed. Debian bookworm has 18; npm's registry has the programs.
-if ! node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)'; then
-    case $(uname -m) in
-        x86_64) machine=x64 ;;
-        aarch64) machine=arm64 ;;
-        *)
-            echo "integrations/node needs Node 20 or later, as from https://nodejs.org; this is $(node --version)." >&2
-            exit 1
-            ;;
-    esac
-    program=target/node/node_modules/node-linux-$machine/bin
-    [ -x "$program/node" ] ||
-        npm install --prefix target/node --no-save --no-audit --no-fund --loglevel=error "node-linux-$machine@20.20.2"
-    PATH=$PWD/$program:$PATH
-fi
+node=$(scripts/node.sh)
+PATH=$node:$PATH
 
 place=integrations/node
 # A lock file that names a registry sends everybody to that one.
@@ -38,6 +26,7 @@ if ! cmp -s "$place/package-lock.json" "$place/node_modules/.made-from"; then
     cp "$place/package-lock.json" "$place/node_modules/.made-from"
 fi
 
+[ "$1" != --fetch ] || exit 0
 servers=$1
 names='redis-7.0 valkey-8'
 [ -z "${2-}" ] || names=redis-7.0

@@ -4,9 +4,11 @@
 # Run the tests of integrations/sidekiq on Sidekiq 6.4, 7.3 and 8.1, of Debian bookworm, trixie and sid.
 #
 # usage: integrations-sidekiq.sh folder-of-servers [--quick | --bench]
+#        integrations-sidekiq.sh --fetch
 #
-#     --quick     the tests, with 500 jobs in the place of 20,000, on Sidekiq 6.4 and Redis 7.0, in less than a minute
-#     --bench     no tests: measure Sidekiq 8.1 beside its own poller, into target/bench-sidekiq/results.json
+#     --quick     the tests, with 500 jobs instead of 20,000, on Sidekiq 6.4 and Redis 7.0, in less than a minute
+#     --fetch     no tests: only Sidekiq 6.4, with a program that runs it, target/integrations-sidekiq/6.4/ruby
+#     --bench     no tests: compare Sidekiq 8.1 with its own poller, into target/bench-sidekiq/results.json
 #
 # All is unpacked into target/integrations-sidekiq: nothing of it is installed. Sidekiq 8 needs a newer Ruby than bookworm's, and
 # is run by sid's. Debian leaves Sidekiq's own tests out of its sources. With SIDEKIQ_SOURCES, a folder that holds the checkouts
@@ -52,6 +54,7 @@ version() {
 }
 
 version 6.4 bookworm $gems ruby-redis
+[ "$1" != --fetch ] || exit 0
 [ "${2-}" = --quick ] || {
     version 7.3 trixie $later ruby-concurrent
     version 8.1 sid $later ruby-minitest ruby3.3 libruby3.3 libc6 libcrypt1 libffi8 libgcc-s1 libgmp10 libssl3t64 \

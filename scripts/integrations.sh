@@ -1,13 +1,13 @@
 #!/bin/sh
-# Run the tests of integrations/: ours, and those of the frameworks, from their source distributions. Says how many pass,
-# fail, and are left out.
+# Run the tests of integrations/: ours, and those of the frameworks, from their source distributions. Prints how many
+# pass, fail, and are omitted.
 #
 # usage: integrations.sh folder-of-servers [--quick | --oldest]
 #
 #     --quick     some of them, on one server, in less than two minutes
 #     --oldest    those of kombu and Celery, in the oldest versions that are supported: requirements-oldest.txt
 #
-# All is fetched into target/integrations, in the versions that integrations/python/requirements.txt pins.
+# Everything is downloaded into target/integrations, in the versions of integrations/python/requirements.txt.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -29,13 +29,13 @@ if ! cmp -s "$list" "$place/made-from"; then
     rm -rf "$place"
     mkdir -p "$place/sources"
     python3 -m venv "$place/venv"
-    # Python compiles what is used when it is used.
+    # Python compiles modules when they are used.
     "$place/venv/bin/pip" install --quiet --disable-pip-version-check --no-compile -r "$list"
     cp "$list" "$place/made-from"
 fi
 pip() { "$place/venv/bin/pip" "$@" --quiet --disable-pip-version-check --no-deps --no-build-isolation; }
 pip install --editable integrations/python
-# What is tested with its own tests. They are unpacked, and not installed: pip asks for what builds them.
+# The frameworks whose own tests run. They are unpacked, not installed: pip would require their build tools.
 for framework in $frameworks; do
     [ -z "$(find "$place/sources" -maxdepth 1 -name "$framework-*")" ] || continue
     pip download --no-binary :all: --dest "$place/fetched" "$(grep "^$framework==" "$list")"

@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# Change one thing at a time in a copy of the sources, and see whether the unit tests notice (cargo-mutants, which is
-# built from its sources if it is not there, once). What they do not notice is printed, and written to target/mutants.
+# Change one thing at a time in a copy of the sources, and check whether the unit tests notice (with cargo-mutants,
+# which is built from source once, if it is missing). Prints unnoticed changes, and writes them to target/mutants.
 #
 #   scripts/mutants.sh [files...]
-#       files    below src/; default: those that unit tests are to hold in full
-#   scripts/mutants.sh --check    compiles what would be changed, and no more
-#   SHARD=k/n    only each n-th change, from the k-th on: 0/20 is a sample
+#       files    below src/; default: those that unit tests must cover fully
+#   scripts/mutants.sh --check    only compiles what would be changed
+#   SHARD=k/n    only every n-th change, starting with the k-th: 0/20 is a sample
 #
-# The whole module takes long to build for each change, most of it for the bindings to the server. So what is built is a
-# small crate of those files, which is put together from mutants/ and src/. The requests of commands stand beside their
-# handlers, which need the server: for those, and for those alone, it is a copy of the module.
+# The whole module takes long to build for each change, mostly for the bindings to the server. So a small crate of those
+# files is built, assembled from mutants/ and src/. The requests of commands are beside their handlers, which need the
+# server: only for those, a copy of the module is built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# put_together <folder>: the crate that is changed.
+# put_together <folder>: creates the crate that is changed.
 put_together() {
     rm -rf "$1"
     mkdir -p "$1/.cargo"
-    # With the time of now: what was built last was built of a change, and must not pass for what is here.
+    # With the current time: the last build was of a change, and must not be taken for the build of this code.
     cp -R src mutants/Cargo.toml Cargo.lock "$1"
     cp mutants/lib.rs "$1/src/lib.rs"
     cp mutants/mutants.toml "$1/.cargo"
@@ -35,7 +35,7 @@ fi
 version=27.1.0
 PATH=$PWD/target/tools/bin:$PATH
 if [ "$(cargo mutants --version 2>/dev/null)" != "cargo-mutants $version" ]; then
-    # Unoptimised, because it is built for longer than it ever computes.
+    # Without optimization, because building takes longer than running.
     cargo install --quiet --locked --debug --root target/tools "cargo-mutants@$version"
 fi
 
@@ -63,13 +63,13 @@ rm -rf "$work"/{around,requests,tiny,real}
 put_together "$tree"
 
 export CARGO_TARGET_DIR=$work/build
-# Which operations show it, nobody wants to know; and fewer do, as there are as many for each change.
+# The shortest failing operations are not needed, and fewer cases suffice, because each change runs them.
 export PROPTEST_MAX_SHRINK_ITERS=0 PROPTEST_CASES=${PROPTEST_CASES:-64}
-# A loop that a change has made endless must not take all memory before its time is over.
+# An endless loop in a change must not use all memory before its timeout.
 ulimit -v 6000000
 
-# run <folder> <sources> [options...]: what is missed or takes too long is no error here, but a test that fails by
-# itself is.
+# run <folder> <sources> [options...]: unnoticed changes and timeouts are no errors here, but tests that fail without a
+# change are.
 run() {
     local status=0
     cargo mutants --dir "$2" --in-place --output "$work/$1" --colors never --minimum-test-timeout 20 \
@@ -93,14 +93,14 @@ if [ ${#requests[@]} != 0 ]; then
     run requests "$module" --package dehydrator "${sample[@]}" --re '\b(parse|with_slack|HeldList)' "${requests[@]}"
 fi
 if [ ${#lawn[@]} != 0 ]; then
-    # With tiny bounds the oracle sees most; what it misses is for the tests of the real bounds.
+    # With tiny bounds, the oracle covers most; the rest needs the tests with the real bounds.
     run tiny "$tree" --package dehydrator-lawn --features tiny-bounds "${sample[@]}" "${lawn[@]}"
     mapfile -t again < <(sed 's/[][\.*^$+?(){}|]/\\&/g; s/.*/--re=^&$/' "$work/tiny/mutants.out/missed.txt")
     : >"$work/tiny/mutants.out/missed.txt"
     [ ${#again[@]} = 0 ] || run real "$tree" --package dehydrator-lawn "${again[@]}" "${lawn[@]}"
 fi
 
-# A change to a field of a struct is made in both passes, whatever is asked for: seen once is seen.
+# A change to a field of a struct is made in both passes: it is enough if one notices it.
 printf '\nOf the changes that compile, those that a test notices, or that never come to an end:\n'
 for result in caught timeout missed; do
     sed "s/^/$result /" "$work"/*/mutants.out/$result.txt

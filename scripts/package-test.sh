@@ -4,6 +4,11 @@
 #
 #   scripts/package-test.sh [suite...]
 #
+#       PACKAGES    another folder than target/package. If it has a folder `apt`, a repository, the package is installed from
+#                   there, as with `dehydrator.asc` beside it users do
+#       TAGGED      the commit of a module of which the package's version does not tell it
+#       MIRROR      a mirror that has the suites, if it is not this machine's
+#
 # As root, in a fresh Debian of each suite (by default this machine's and, where that is bookworm, trixie
 # too), made by debootstrap in a temporary folder. Otherwise, or where debootstrap may not work (as in some
 # containers), the package is only unpacked, and loaded by the servers of scripts/servers.sh. So is the package
@@ -20,7 +25,9 @@ if [ ${#suites[@]} = 0 ]; then
     suites=("$codename")
     [ "$codename" != bookworm ] || suites+=(trixie)
 fi
-package=$(ls target/package/dehydrator_*.deb)
+packages=${PACKAGES:-target/package}
+package=$(ls "$packages"/dehydrator_*.deb)
+tagged=${TAGGED:-$(scripts/commit.sh --here | cut -c 1-8)}
 work=$(mktemp -d)
 trap 'rm -rf --one-file-system "$work"' EXIT
 
@@ -94,7 +101,8 @@ commit=$(cli INFO dehydrator | sed -n 's/^dehydrator_git_sha1:\([^[:space:]]*\).
 case $version in
     *+git*."$commit"*) ;;
     *+git*) fail "the package is $version, and the module of $commit" ;;
-    *) [ "$commit" = unknown ] || fail "the package is $version, and the module of $commit" ;;
+    # An archive has no commit, and a tag has its own.
+    *) [ "$commit" = unknown ] || [ "$commit" = "$tagged" ] || fail "the package is $version, and the module of $commit" ;;
 esac
 # Sentinel, for one, has a server rewrite its configuration. The next start must not stumble over it.
 is OK CONFIG REWRITE
@@ -110,7 +118,7 @@ SH
 in_chroot() {
     local root=$work/$1 mirror servers=redis
     [ "$1" = bookworm ] || servers='redis valkey'
-    mirror=$(apt_mirror) || :
+    mirror=${MIRROR:-$(apt_mirror)} || :
     mkdir -p target/debootstrap "$root"
     debootstrap --variant=minbase --cache-dir="$PWD/target/debootstrap" \
         "$1" "$root" "$mirror" >"$work/debootstrap.log" 2>&1 || return
@@ -119,19 +127,30 @@ in_chroot() {
     chmod +x "$root/usr/sbin/policy-rc.d"
     # What is thrown away in a minute need not be safe from a power cut: dpkg would sync each file.
     echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/unsafe-io"
-    cp target/package/{dehydrator*.deb,dehydrator-*.tar.gz,SHA256SUMS} "$root/tmp/"
+    cp "$packages"/{dehydrator*.deb,dehydrator-*.tar.gz,SHA256SUMS} "$root/tmp/"
+    if [ -d "$packages/apt" ]; then
+        cp -r "$packages/apt" "$root/srv/"
+        install -D -m 644 "$packages/dehydrator.asc" "$root/etc/apt/keyrings/dehydrator.asc"
+        echo 'deb [signed-by=/etc/apt/keyrings/dehydrator.asc] file:/srv/apt stable main' >"$root/etc/apt/sources.list.d/dehydrator.list"
+    fi
     {
         cat <<'SH'
 set -eu
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 cd /tmp
 SH
-        printf "servers='%s' version=%s\n" "$servers" "$(dpkg-deb --field "$package" Version)"
+        printf "servers='%s' version=%s tagged=%s\n" "$servers" "$(dpkg-deb --field "$package" Version)" "$tagged"
         functions
         cat <<'SH'
 sha256sum --quiet -c SHA256SUMS
 for name in $servers; do set -- "$@" $name-server; done
-apt-get -q install -y --no-install-recommends ./dehydrator*.deb "$@" >/tmp/apt.log 2>&1 || { cat /tmp/apt.log; exit 1; }
+if [ -d /srv/apt ]; then
+    apt-get -q update >/tmp/apt.log 2>&1 || { cat /tmp/apt.log; exit 1; }
+    set -- dehydrator dehydrator-dbgsym "$@"
+else
+    set -- ./dehydrator*.deb "$@"
+fi
+apt-get -q install -y --no-install-recommends "$@" >/tmp/apt.log 2>&1 || { cat /tmp/apt.log; exit 1; }
 # Each link of the pages leads to a file that came with them.
 for page in $(find /usr/share/doc/dehydrator -name '*.md'); do
     for link in $(grep -oE '\]\([^):# ]+[)#]' "$page" | sed 's/^](//; s/.$//'); do
@@ -234,8 +253,8 @@ unpacked() {
     {
         echo 'set -eu'
         functions
-        printf 'dir=%q program=%q name=%q cli=%q version=%q\n' "$dir" "$(realpath "$1")/$2" "$2" "$3" \
-            "$(dpkg-deb --field "$4" Version)"
+        printf 'dir=%q program=%q name=%q cli=%q version=%q tagged=%q\n' "$dir" "$(realpath "$1")/$2" "$2" "$3" \
+            "$(dpkg-deb --field "$4" Version)" "$tagged"
         cat <<'SH'
 conf=$dir/test.conf
 socket=$dir/s
@@ -249,7 +268,7 @@ SH
     } | bash
 }
 
-arm64=$(ls target/package/arm64/dehydrator_*_arm64.deb 2>/dev/null) || :
+arm64=$(ls "$packages"/arm64/dehydrator_*_arm64.deb 2>/dev/null) || :
 if [ -n "$arm64" ]; then
     echo "$(dpkg-deb --field "$arm64" Package Version Architecture | paste -sd ' '), under qemu:"
     unpacked target/arm64 redis-server redis-cli "$arm64"

@@ -5,15 +5,24 @@
 #
 # Plain dpkg-deb: there is one file to install, and nothing to be configured; dist/prerm looks before it is removed.
 #
-#   DEBFULLNAME=, DEBEMAIL=   whom the packages name as their maintainer, as for Debian's own tools
+#   scripts/package.sh --release <folder>    packs what scripts/cross.sh has built instead, into that folder: for
+#                                           scripts/release.sh, with an .rpm too
+#
+#   DEBFULLNAME=, DEBEMAIL=   whom the packages name as their maintainer, as for Debian's own tools, in the place of whom
+#                             dist/publisher.toml names
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 module=target/release/libdehydrator.so
 top=target/top/release/dehydrator-top
 out=target/package
+if [ "${1:-}" = --release ]; then
+    module=target/cross/x86_64-unknown-linux-gnu/libdehydrator.so
+    top=target/cross/x86_64-unknown-linux-musl/dehydrator-top
+    out=$2
+fi
 version=$(scripts/version.sh)
-maintainer="${DEBFULLNAME:-The Dehydrator authors} <${DEBEMAIL:-authors@dehydrator.invalid}>"
+maintainer="${DEBFULLNAME:-$(scripts/publisher.py get name)} <${DEBEMAIL:-$(scripts/publisher.py get email)}>"
 
 # The same commit gives the same files.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
@@ -47,7 +56,7 @@ with_docs() {
         integrations/*/tests/upstream/exceptions.txt; do
         install -D -m 644 "$file" "$1/$file"
     done
-    install -m 644 CONTRIBUTING.md SECURITY.md "$1/"
+    install -m 644 CODE_OF_CONDUCT.md CONTRIBUTING.md GOVERNANCE.md SECURITY.md "$1/"
 }
 
 # tarball <module> <live view> <machine> <prefix of its binutils>: with the module's line tables, for whoever unpacks it
@@ -73,6 +82,7 @@ Source: dehydrator
 Version: $version-1
 Architecture: $architecture
 Maintainer: $maintainer
+Homepage: $(scripts/publisher.py get homepage)
 Installed-Size: $2
 $3
 TEXT
@@ -101,6 +111,25 @@ depends() {
         cat "$work/warnings" >&2
         return 1
     }
+}
+
+# rpm <machine>: an .rpm of what `debs` has put below $work/dehydrator.
+rpm() {
+    local root=$work/rpm modules=usr/lib64/redis/modules
+    rm -rf "$root"
+    mkdir -p "$root/usr/lib64/valkey/modules" "$root/usr/share/licenses/dehydrator"
+    cp -a "$work/dehydrator/usr/"{bin,share} "$root/usr/"
+    install -D -m 755 "$work/dehydrator/usr/lib/redis/modules/libdehydrator.so" "$root/$modules/libdehydrator.so"
+    ln -s ../../redis/modules/libdehydrator.so "$root/usr/lib64/valkey/modules/"
+    sed -i "s,/usr/lib/redis/modules,/$modules," "$root/usr/share/dehydrator/dehydrator.conf"
+    mv "$root/usr/share/doc/dehydrator/copyright" "$root/usr/share/licenses/dehydrator/LICENSE"
+    rm "$root/usr/share/doc/dehydrator/"{LICENSE,README.Debian,changelog.gz,changelog.Debian.gz}
+    install -m 644 LICENSE "$root/usr/share/doc/dehydrator/"
+    find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+    rpmbuild --quiet -bb --target "$1-linux" --define "_topdir $work/rpmbuild" --define "_rpmdir $to" \
+        --define '_rpmfilename %{name}-%{version}-%{release}.%{arch}.rpm' --define "staged $root" \
+        --define "the_version $version" --define "the_publisher $maintainer" \
+        --define "the_homepage $(scripts/publisher.py get homepage)" dist/dehydrator.spec
 }
 
 # debs <module> <live view> <architecture> <depends> <prefix of its binutils>: the .deb, and that of its line tables, by which
@@ -171,6 +200,25 @@ Description: debug symbols for dehydrator"
 
 # sums: of what is in $to.
 sums() { (cd "$to" && sha256sum -- *.deb *.tar.gz >SHA256SUMS && ls -l); }
+
+# --- a release ------------------------------------------------------------------------------------------
+if [ "${1:-}" = --release ]; then
+    to=$out
+    for machine in x86_64 aarch64; do
+        tools=
+        architecture=amd64
+        [ $machine = x86_64 ] || tools=aarch64-linux-gnu- architecture=arm64
+        built=target/cross/$machine-unknown-linux
+        top=$built-musl/dehydrator-top
+        tarball $built-gnu/libdehydrator.so "$top" $machine "$tools"
+        tarball $built-musl/libdehydrator.so "$top" $machine-musl "$tools"
+        rm -rf "$work/dehydrator" "$work/dehydrator-dbgsym"
+        # scripts/cross.sh links with the oldest C library.
+        debs $built-gnu/libdehydrator.so "$top" $architecture 'libc6 (>= 2.17)' "$tools"
+        rpm $machine
+    done
+    exit
+fi
 
 # --- for this machine ----------------------------------------------------------------------------------
 to=$out

@@ -7,8 +7,11 @@
 #   scripts/setup.sh [extra...]
 #       c++           a C++ compiler, which the fuzzer needs
 #       asan          what builds a server, and valgrind
+#       valkey        what builds a server with zig
 #       arm64         what makes a Debian and runs programs of arm64, and their binutils
 #       package       what makes a .deb, and, for root, debootstrap, which tests it
+#       release       what makes packages, repositories and images of a release
+#       musl          what builds a server with musl
 #       image         buildah, and debootstrap
 #       grafana       what reads the dashboard, for its test
 #       python        Python's venv
@@ -56,6 +59,11 @@ for extra in "$@"; do
             command -v make >/dev/null || need make
             command -v valgrind >/dev/null || need valgrind
             ;;
+        valkey)
+            command -v make >/dev/null || need make
+            command -v xz >/dev/null || need xz-utils
+            python
+            ;;
         arm64)
             command -v debootstrap >/dev/null || need debootstrap
             command -v qemu-aarch64-static >/dev/null || need qemu-user-static
@@ -63,8 +71,19 @@ for extra in "$@"; do
             ;;
         package)
             command -v dpkg-shlibdeps >/dev/null || need dpkg-dev
+            command -v python3 >/dev/null || need python3
             [ "$(id -u)" != 0 ] || command -v debootstrap >/dev/null || need debootstrap
             ;;
+        release)
+            command -v apt-ftparchive >/dev/null || need apt-utils
+            command -v buildah >/dev/null || need buildah
+            command -v createrepo_c >/dev/null || need createrepo-c
+            command -v gpg >/dev/null || need gpg
+            command -v jq >/dev/null || need jq
+            command -v rpmbuild >/dev/null || need rpm
+            python
+            ;;
+        musl) command -v musl-gcc >/dev/null || need musl-tools ;;
         image)
             command -v buildah >/dev/null || need buildah
             command -v debootstrap >/dev/null || need debootstrap

@@ -1,15 +1,15 @@
 # shellcheck shell=bash
-# To be sourced: servers that are built here, from Debian's source packages, because nobody ships them like that. Each is
-# built once, into target/built; remove its folder there to build it anew.
+# To be sourced: builds servers with unusual options from Debian's source packages. Each is built once, into target/built;
+# remove its folder there to rebuild it.
 # shellcheck source=scripts/apt.sh
 . scripts/apt.sh
 
 built=$PWD/target/built
-# The same seconds buy more with a little optimization.
+# With a little optimization, more tests run in the same time.
 optimization=1
 
-# source_of <package> <suite> <version>: prints where its source is, as an archive. apt-get checks what it fetches against
-# Debian's signatures.
+# source_of <package> <suite> <version>: prints the path of its source archive. apt-get checks downloads against Debian's
+# signatures.
 source_of() {
     local package=$1 suite=$2 version=$3 fetched=$built/$1.new
     if ! compgen -G "$built/$package/${package}_$version.*.orig.tar.gz" >/dev/null; then
@@ -25,8 +25,8 @@ source_of() {
     compgen -G "$built/$package/${package}_$version.*.orig.tar.gz"
 }
 
-# built_server <name> <package> <suite> <version> <words for make>...: builds a server, unless it is there, and prints
-# the path of its program.
+# built_server <name> <package> <suite> <version> <arguments of make>...: builds a server, unless it exists, and prints the
+# path of its program.
 built_server() {
     local name=$1 package=$2 suite=$3 version=$4 folder=$built/$1 archive
     shift 4

@@ -1,15 +1,14 @@
 #!/bin/sh
 # shellcheck disable=SC2086  # lists of names are meant to be split
 #
-# Run the tests with real servers on several of them: see scripts/servers.sh for their names.
+# Run the tests with real servers on several servers: see scripts/servers.sh for their names.
 #
-# usage: test-servers.sh folder [name ...]      (`all`: every one; default: those that servers.sh fetches)
+# usage: test-servers.sh folder [name ...]      (`all`: every one; default: the default of servers.sh)
 #
-#     TORTURE     those on which the tests that take minutes run too; default: all that are asked for
+#     TORTURE     servers on which the torture tests run too; default: all that are requested
 #
-# A server that cannot be had is left out, and said to be. If that would leave out all of Redis, or all of
-# Valkey, redis-8 or valkey-8 takes its place; without that too it is a failure. At the end there is a line
-# for each server.
+# Unavailable servers are omitted and reported. If that would omit all versions of Redis, or all of Valkey, redis-8 or
+# valkey-8 is used instead; if that fails too, the script fails. At the end, there is a line for each server.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -39,7 +38,7 @@ torture=$(echo " $servers " | tr "\n" " ")
 [ -z "${TORTURE+set}" ] || torture=" $TORTURE "
 failed=0
 summary=
-# The tests of the suite wait more than they work; torture works.
+# The server tests mostly wait; torture works.
 waiting=$(($(nproc) * 3 + 1))
 for server in $servers; do
     suites=server
@@ -49,7 +48,7 @@ for server in $servers; do
     echo "--- $server"
     log=$dest/$server.log
     began=$(date +%s)
-    # Both suites run, also after a failure in the first; the status is that of the tests, not of `tee`.
+    # Both suites run, even after a failure in the first; the status is that of the tests, not of `tee`.
     {
         status=0
         for suite in $suites; do

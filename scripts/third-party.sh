@@ -1,6 +1,6 @@
 #!/bin/sh
-# Print the licences of the libraries that are linked into the module and into the live view, which ask for that wherever
-# the two go without their sources. Needs those sources: after `make package` they are there.
+# Print the licences of the libraries that are linked into the module and into the live view, which require this
+# wherever the two are distributed without their sources. Needs those sources: after `make package`, they are there.
 set -eu
 cd "$(dirname "$0")/.."
 sources=${CARGO_HOME:-$HOME/.cargo}/registry/src
@@ -8,7 +8,7 @@ sources=${CARGO_HOME:-$HOME/.cargo}/registry/src
 echo 'libdehydrator.so and dehydrator-top contain these libraries, each under its licence, which follows. The Rust'
 echo 'standard library is in both too: Copyright (c) The Rust Project Contributors, Apache-2.0 or MIT, as most below.'
 
-# What runs while the module is built, macros among it, is not in the module. A path in brackets is ours.
+# Build-time code, such as macros, is not in the module. A path in brackets is ours.
 for manifest in Cargo.toml top/Cargo.toml; do
     cargo tree --locked --manifest-path "$manifest" --edges normal,no-proc-macro --prefix none --format '{p}|{l}'
 done |
@@ -16,7 +16,7 @@ done |
     while IFS='|' read -r crate licence; do
         folder=${crate% v*}-${crate##* v}
         printf '\n=== %s: %s ===\n\n' "$crate" "$licence"
-        # Where one may choose, MIT.
+        # If there is a choice, MIT.
         for text in "$sources"/*/"$folder"/LICENSE-MIT "$sources"/*/"$folder"/LICENSE* ''; do
             [ ! -f "$text" ] || break
         done

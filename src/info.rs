@@ -9,8 +9,9 @@ use crate::data_type::Census;
 use crate::metrics::counters::{
     DEAD_LETTERS, DELIVERIES, POLLS, PULLS, PUSHES, REDELIVERIES, RETRIES,
 };
-use crate::metrics::latency;
-use crate::pending::{blocked, compaction, overdue, schedule};
+use crate::metrics::latency::LATENESS;
+use crate::pending::agenda::{self, Reason};
+use crate::pending::{blocked, overdue};
 use crate::server::guard::guard;
 use crate::server::{Context, api};
 use crate::version;
@@ -34,7 +35,7 @@ fn version() -> [(&'static CStr, String); 3] {
 fn fields() -> Vec<(&'static CStr, u64)> {
     let all = Census::of_all();
     let ticks = cron::statistics();
-    let (late_last, late_max) = latency::last_and_max_us();
+    let (late_last, late_max) = LATENESS.last_and_max_us();
     vec![
         (c"dehydrators", all.dehydrators as u64),
         (c"elements", all.elements as u64),
@@ -50,21 +51,21 @@ fn fields() -> Vec<(&'static CStr, u64)> {
         (c"deliveries", DELIVERIES.get()),
         (c"dead_letters", DEAD_LETTERS.get()),
         (c"retries", RETRIES.get()),
-        (c"failing", schedule::failing() as u64),
+        (c"failing", agenda::failing() as u64),
         (c"paused", all.paused as u64),
         (c"oldest_due_s", overdue::oldest(1).first().map_or(0, |oldest| oldest.age / 1000)),
-        (c"late", latency::late()),
+        (c"late", LATENESS.late()),
         (c"lateness_last_us", late_last),
-        (c"lateness_p50_us", latency::percentile_us(500)),
-        (c"lateness_p99_us", latency::percentile_us(990)),
-        (c"lateness_p999_us", latency::percentile_us(999)),
+        (c"lateness_p50_us", LATENESS.percentile_us(500)),
+        (c"lateness_p99_us", LATENESS.percentile_us(990)),
+        (c"lateness_p999_us", LATENESS.percentile_us(999)),
         (c"lateness_max_us", late_max),
-        (c"scheduled", schedule::len() as u64),
+        (c"scheduled", agenda::len() as u64),
         (c"ticks", ticks.ticks),
         (c"tick_last_us", ticks.last_us),
         (c"tick_longest_us", ticks.longest_us),
         (c"compactions", ticks.compacted),
-        (c"compaction_pending", compaction::len() as u64),
+        (c"compaction_pending", agenda::count(Reason::Compact) as u64),
     ]
 }
 

@@ -12,7 +12,7 @@
 //!   6  commands                  the commands
 //!   5  delivery                  moving elements to the destination of a policy
 //!   4  data_type                 a key's value, and opening a key
-//!   3  replicate  pending        the text of replicated effects; deadlines and blocked clients
+//!   3  replicate  pending        the text of replicated effects; the agenda and blocked clients
 //!   2  metrics                   counters and latency
 //!   1  clock  config  level      the only reader of the time; settings; the replication level
 //!   0  policy  server            the rules of a dehydrator; a safe wrapper around the module API
@@ -64,10 +64,13 @@ use std::ffi::{CStr, c_int};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 
 use background::{cron, keyspace, pass};
-use commands::commands;
+use commands::{commands, defaults::DEFAULT_ONDUE};
 use server::command::{self, Command};
+use server::setting::{self, Setting};
 use server::string::Args;
-use server::{Context, allocator, api, guard, info as server_info, log_warning, other_modules};
+use server::{
+    Context, allocator, api, guard, info as server_info, log_warning, other_modules, passes,
+};
 
 /// The module's name in MODULE LIST.
 const NAME: &CStr = c"dehydrator";
@@ -122,7 +125,9 @@ fn load(context: &Context, args: Args<'_>) -> bool {
         log_warning("dehydrator: this server is too old: Redis 7.0 or later, or Valkey, is needed");
         return false;
     }
-    if let Err(reason) = config::register(context, args, commands::defaults::set) {
+    let settings: Vec<&dyn Setting> =
+        config::SETTINGS.into_iter().chain([&DEFAULT_ONDUE as _]).collect();
+    if let Err(reason) = setting::register(context, args, &settings) {
         log_warning(&format!("dehydrator: {reason}"));
         return false;
     }
@@ -158,8 +163,11 @@ fn load(context: &Context, args: Args<'_>) -> bool {
         command::set_acl_categories(context, CATEGORY, REDE_PREFIX, &commands);
     }
     other_modules::register(context, NAME);
-    // The order matters: `pass` may unsubscribe only while a subscription after the cron's stays, see `pass::register`.
-    if !cron::register(context) || !pass::register(context) || !keyspace::register(context) {
+    // The order matters: reports of passes may end only while a subscription after the cron's stays.
+    let has_hooks = cron::register(context)
+        && passes::register(context, pass::report)
+        && keyspace::register(context);
+    if !has_hooks {
         return refused("the hooks");
     }
     info::register(context) || refused("the INFO section")

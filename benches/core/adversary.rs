@@ -1,11 +1,11 @@
-//! Who knows how the store is made, and names deadlines that hurt it.
+//! An adversary, who knows the structure of a store and chooses deadlines that hurt it.
 //!
-//! A million elements with deadlines at random are there, and then come a hundred thousand more, each started, and then
-//! stopped in random order. What matters is not only what an operation costs on average, but what the slowest one costs:
-//! a server does nothing else meanwhile. Each load is run several times with the same operations. What is slow in every
-//! run is the store's own: for each operation the fastest of its runs counts, and of those the slowest is shown. The
-//! slowest of each run is noise for the most part; the median of those is shown beside it. A tool that counts
-//! instructions can count those of the slowest operation, see [`count`].
+//! A million elements with random deadlines are stored. Then a hundred thousand more are started, restarted, and
+//! stopped in random order. The slowest operation matters as much as the average, because a server does nothing else
+//! meanwhile. Each load runs several times with the same operations. An operation that is slow in every run is slow
+//! because of the store: so each operation counts with its fastest run, and the slowest of these is shown. The slowest
+//! operation of each run is mostly noise; the median of these is shown beside it. A tool that counts instructions can
+//! count those of the slowest operation, see [`count`].
 
 use std::sync::OnceLock;
 
@@ -16,40 +16,40 @@ use crate::stopwatch::Stopwatch;
 use crate::store::Store;
 use crate::stores::ours;
 
-/// How often the same operations are run.
+/// How often the same operations run.
 const RUNS: usize = 6;
 /// An hour, by which the clock steps back.
 const HOUR: u64 = 3_600_000;
-/// Between which moments those are due that are there.
+/// The range of deadlines of the elements that are stored before.
 const FIRST: u64 = HOUR;
 const SPAN: u64 = 10 * HOUR;
-/// An adversary's elements in as many as are there.
+/// The ratio of stored elements to the adversary's.
 const SHARE: usize = 10;
-/// As many as come and go together: about what a block of anything holds.
+/// The number of elements that come and go together: about the capacity of a block in any store.
 const CROWD: usize = 64;
 
-/// Deadlines that an adversary may choose, for so many elements.
+/// Sequences of deadlines that an adversary may choose, for `count` elements.
 pub const LOADS: [&str; 8] = [
     "at random",
     "ascending",
     "descending",
-    "towards the middle",
+    "toward the middle",
     "away from the middle",
     "bisecting",
     "in one millisecond",
-    "a crowd that comes and goes",
+    "elements that come and go",
 ];
 
-const CLOCK_BACK: &str = "the clock an hour back";
+const CLOCK_BACK: &str = "clock set back an hour";
 const ALL_STARTED: &str = "all in one millisecond, start";
 pub const ALL_DUE: &str = "all due at once, expire";
 const HOT_ID: &str = "one id replaced";
 
-/// Returns the deadline of an element in a load. Where there are more elements than milliseconds, they share them.
+/// Returns the deadline of an element in a load. If there are more elements than milliseconds, elements share them.
 fn deadline(load: &str, element: usize, count: usize) -> u64 {
     let (element, count) = (element as u64, count as u64);
     let middle = FIRST + SPAN / 2;
-    // By turns before and behind the middle.
+    // Alternates before and after the middle.
     let beside = |distance: u64| {
         if element.is_multiple_of(2) { middle - distance } else { middle + 1 + distance }
     };
@@ -57,17 +57,17 @@ fn deadline(load: &str, element: usize, count: usize) -> u64 {
         "at random" => FIRST + mix(!element) % SPAN,
         "ascending" => FIRST + SPAN + element,
         "descending" => FIRST - 1 - element,
-        "towards the middle" => beside((count - element) / 2),
+        "toward the middle" => beside((count - element) / 2),
         "away from the middle" => beside(element / 2),
-        // Each half, each quarter, each eighth: all blocks of a range fill at the same time.
+        // Bisects: each half, each quarter, each eighth, so that all blocks of a range fill at the same time.
         "bisecting" => middle + ((element as u32).reverse_bits() >> 12) as u64,
         "in one millisecond" => middle,
-        "a crowd that comes and goes" => middle + element % CROWD as u64 / 2,
+        "elements that come and go" => middle + element % CROWD as u64 / 2,
         other => panic!("there is no load called {other}"),
     }
 }
 
-/// Returns a store with so many elements whose deadlines lie at random.
+/// Returns a store with this many elements at random deadlines.
 fn filled<S: Store>(count: usize) -> S {
     let mut store = S::new(0);
     for element in 0..count {
@@ -76,12 +76,12 @@ fn filled<S: Store>(count: usize) -> S {
     store
 }
 
-/// Returns whether each operation of a run is timed, or the run as a whole: they take turns.
+/// Returns whether each operation of a run is timed, or the run as a whole. They alternate.
 fn is_lapped(run: usize) -> bool {
     run % 2 == 1
 }
 
-/// Returns what is said of each: a load and an operation.
+/// Returns the names of all figures: a load and an operation.
 pub fn said() -> Vec<String> {
     let [loads @ .., crowded] = LOADS;
     let mut said: Vec<String> = loads
@@ -93,17 +93,17 @@ pub fn said() -> Vec<String> {
     said
 }
 
-/// The one operation that a tool looks at, by what is said of it and its number.
+/// The single operation that a tool inspects: its name and number.
 static COUNTED: OnceLock<(String, usize)> = OnceLock::new();
 
-/// What a run of operations has cost.
+/// The costs of the runs of an operation.
 struct Costs {
     name: String,
-    /// Of each operation the fastest of the runs so far.
+    /// The fastest run so far of each operation.
     fastest: Vec<i64>,
     /// The slowest operation of each run.
     slowest: Vec<i64>,
-    /// Of each run.
+    /// The average of each run.
     ns: Vec<f64>,
 }
 
@@ -112,19 +112,19 @@ impl Costs {
         Self { name, fastest: vec![i64::MAX; operations], slowest: Vec::new(), ns: Vec::new() }
     }
 
-    /// Runs the operations up to the one that a tool looks at, which ends the process.
+    /// Runs the operations up to the one that a tool inspects, which ends the process.
     fn count(number: usize, mut operation: impl FnMut(usize)) -> ! {
         (0..number).for_each(&mut operation);
         one::measured(&mut || operation(number));
         std::process::exit(0);
     }
 
-    /// Runs the operations; `lapped`: looks at the stopwatch after each.
+    /// Runs the operations. `lapped`: reads the stopwatch after each.
     fn note(&mut self, lapped: bool, mut operation: impl FnMut(usize)) {
         let operations = self.fastest.len();
         match COUNTED.get() {
             Some((name, number)) if *name == self.name => Self::count(*number, operation),
-            // Without the stopwatch, for the tool may know no such clock.
+            // Without the stopwatch: the tool may lack its clock.
             Some(_) => return (0..operations).for_each(operation),
             None => {}
         }
@@ -171,7 +171,7 @@ fn load<S: Store>(name: &str, timers: usize, say: &mut dyn FnMut(&str, f64)) {
         start.note(lapped, |element| {
             store.start_at(&new(element), &PAYLOAD, deadline(name, element, count), 0);
         });
-        // What is there already moves into the adversary's places.
+        // Stored elements move to the adversary's deadlines.
         restart.note(lapped, |number| {
             let element = order[number] as usize;
             assert!(store.restart_at(&id(element), deadline(name, number, count), 0));
@@ -186,8 +186,8 @@ fn load<S: Store>(name: &str, timers: usize, say: &mut dyn FnMut(&str, f64)) {
     stop.say(say);
 }
 
-/// Measures a crowd of elements that comes in between others and goes again, the last first, over and
-/// over: what splits when it is full and joins when it is sparse does both all the time.
+/// Measures a group of elements that is inserted between others and removed, last first, again and again. Blocks that
+/// split when full and join when sparse do both all the time.
 fn crowd<S: Store>(name: &str, timers: usize, say: &mut dyn FnMut(&str, f64)) {
     let mut costs = Costs::new(name.into(), 2 * (timers / SHARE / CROWD) * CROWD);
     for run in 0..RUNS {
@@ -206,7 +206,7 @@ fn crowd<S: Store>(name: &str, timers: usize, say: &mut dyn FnMut(&str, f64)) {
     costs.say(say);
 }
 
-/// Measures elements that all have one deadline, which was named for each.
+/// Measures elements that were all given the same deadline.
 fn all_due_at_once<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
     let mut costs = Costs::new(ALL_DUE.into(), timers);
     let mut started = Costs::new(ALL_STARTED.into(), timers);
@@ -214,7 +214,7 @@ fn all_due_at_once<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
         let lapped = is_lapped(run);
         let mut store = S::new(0);
         started.note(lapped, |element| store.start_at(&id(element), &PAYLOAD, FIRST, 0));
-        // From one that is given out to the next.
+        // The time from one expired element to the next.
         let mut given = 0;
         let mut slowest = 0;
         let mut stopwatch = Stopwatch::start();
@@ -237,7 +237,7 @@ fn all_due_at_once<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
     costs.say(say);
 }
 
-/// Measures one id that is replaced as often as others are there, at a deadline at random each time.
+/// Measures one id that is replaced as often as there are other elements, each time with a random deadline.
 fn hot_id<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
     let mut costs = Costs::new(HOT_ID.into(), timers);
     let hot = id(timers);
@@ -262,8 +262,8 @@ fn hot_id<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
     say(&format!("{HOT_ID}: bytes left behind"), left);
 }
 
-/// Measures what comes after this: a million elements with eight long TTLs were started over an hour, and then the clock
-/// steps back to where it began: whatever is started or restarted now comes before most of its queue.
+/// Measures a clock that steps back: a million elements with eight long TTLs were started over an hour, and then the
+/// clock returns to the beginning. Every element that is started or restarted now belongs before most of its queue.
 fn clock_back<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
     let ttl = |element: usize| 2 * HOUR + mix(element as u64) % 8 * 1_000;
     let count = timers / SHARE;
@@ -277,7 +277,7 @@ fn clock_back<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
             let now = HOUR * element as u64 / timers as u64;
             store.start(&id(element), &PAYLOAD, ttl(element), now);
         }
-        // The hour passes for the second time.
+        // The hour passes a second time.
         let again = |number: usize| HOUR * number as u64 / count as u64;
         start.note(lapped, |number| {
             store.start(&id(timers + number), &PAYLOAD, ttl(number), again(number));
@@ -295,11 +295,11 @@ fn clock_back<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
     stop.say(say);
 }
 
-/// Measures all of it with so many elements.
+/// Measures all loads with this many elements.
 pub fn run<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
-    // The same operations, to the last bit of a hash.
+    // The same operations in each process, down to the bits of the hashes.
     ours::know_keys();
-    // All, or what the one operation is in that a tool looks at.
+    // All loads, or the one with the operation that a tool inspects.
     let is_wanted = |said: &str| COUNTED.get().is_none_or(|(name, _)| name.starts_with(said));
     let [loads @ .., crowded] = LOADS;
     for name in loads.iter().filter(|name| is_wanted(name)) {
@@ -319,8 +319,8 @@ pub fn run<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
     }
 }
 
-/// Runs all of it up to an operation of that number, of which [`said`] says the name: the number that was said to be
-/// slowest. Only that operation is within [`one::measured`].
+/// Runs up to the operation with this name (see [`said`]) and number, which was reported as the slowest. Only that
+/// operation is within [`one::measured`].
 pub fn count<S: Store>(said: &str, number: usize, timers: usize) {
     COUNTED.set((said.to_owned(), number)).expect("it is said once");
     run::<S>(timers, &mut |_, _| {});

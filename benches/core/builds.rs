@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-/// The store that is the module's own.
+/// The store of the module.
 pub const OURS: &str = "lawn";
-/// The module's own store as another build of this bench has it, which the environment names in `BEFORE`.
+/// The module's store in another build of this bench, at the path in the environment variable `BEFORE`.
 pub const BEFORE: &str = "before";
-/// The module's own store in a build with the feature `portable`, which the environment names in `PORTABLE`.
+/// The module's store in a build with the feature `portable`, at the path in the environment variable `PORTABLE`.
 pub const PORTABLE: &str = "portable";
 
-/// Which program measures a store, and what it is called there. `None` for what is not to be had.
+/// Returns the program that measures a store, and the name of the store there; `None` if there is none.
 pub fn executable(store: &str) -> Option<(PathBuf, &str)> {
     for (other, variable) in [(BEFORE, "BEFORE"), (PORTABLE, "PORTABLE")] {
         if store == other {

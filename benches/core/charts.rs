@@ -1,4 +1,5 @@
-//! The charts in docs/charts/, drawn from the tables of docs/benchmarks-full.md, with names that ask for no paper.
+//! Draws the charts in docs/charts/ from the tables of docs/benchmarks-full.md, with names that need no knowledge of
+//! the papers.
 
 use crate::builds::OURS;
 use crate::plan::{ANY_LENGTH, BEST, GROWTH, LARGE};
@@ -6,16 +7,16 @@ use crate::stores::{ALL, label};
 use benches::chart::{self, Bar, Colour, Family, Group, Line};
 use benches::page::{self, Table};
 
-/// The operations, and what each means to who calls it.
+/// The operations, and their meaning for users.
 const OPERATIONS: [(&str, &str); 5] = [
-    ("start", "put away"),
+    ("start", "store"),
     ("restart", "change the TTL"),
     ("touch", "same TTL again"),
     ("stop", "take by id"),
-    ("expire", "take what is due"),
+    ("expire", "take due elements"),
 ];
 
-/// What a store is called in a chart.
+/// Returns the name of a store in charts.
 fn name(store: &str) -> String {
     let name = match store {
         OURS => "Dehydrator's Lawn",
@@ -24,8 +25,8 @@ fn name(store: &str) -> String {
         "ordered-list" => "sorted list",
         "heap" => "binary heap (BinaryHeap)",
         "btree" => "B-tree (BTreeMap)",
-        "simple-wheel" => "timing wheel of 65 s at most",
-        "overflow-wheel" => "timing wheel of 65 s and an overflow list",
+        "simple-wheel" => "timing wheel, 65 s",
+        "overflow-wheel" => "timing wheel, 65 s, with overflow list",
         "hashed-sorted" => "hashed timing wheel, sorted slots",
         "hashed-unsorted" => "hashed timing wheel, unsorted slots",
         "hierarchy" => "hierarchical timing wheel, fixed sizes",
@@ -54,19 +55,19 @@ fn colour(store: &str) -> Colour {
         "hierarchy" => Colour(Family::Wheel, 1),
         "quad-wheel" => Colour(Family::Wheel, 2),
         "delay-queue" => Colour(Family::Wheel, 3),
-        // In charts of bars alone, which have their names beside them.
+        // Only in charts of bars, which are labelled.
         _ => Family::Wheel.into(),
     }
 }
 
-/// The first table of a section.
+/// Returns the first table of a section.
 fn table(section: &str) -> Table {
     let mut tables = page::tables(&format!("core:{section}"));
     assert!(!tables.is_empty(), "core:{section} has no table");
     tables.swap_remove(0)
 }
 
-/// A column of a table as bars, the shortest first.
+/// Returns a column of a table as bars, the shortest first.
 fn bars(table: &Table, column: &str, stores: &[&str]) -> Vec<Bar> {
     let bar = |store: &&str| {
         let value = table.number(label(store), column)?;
@@ -77,14 +78,14 @@ fn bars(table: &Table, column: &str, stores: &[&str]) -> Vec<Bar> {
     bars
 }
 
-/// The fastest store of all that keep time and are not ours.
+/// Returns the fastest of the other stores that keep time.
 fn best_peer(table: &Table, operation: &str) -> &'static str {
     let peers = ALL.into_iter().filter(|store| *store != OURS && !store.starts_with("floor"));
     let known = peers.filter_map(|it| Some((it, table.number(label(it), operation)?)));
     known.min_by(|a, b| a.1.total_cmp(&b.1)).expect("there are peers").0
 }
 
-/// Every operation: ours, the best peer of each, and those that one would take first.
+/// Draws every operation: ours, the best peer of each, and the obvious choices.
 fn operations(table: &Table) {
     let mut stores = vec![OURS];
     let best = OPERATIONS.map(|(operation, _)| best_peer(table, operation));
@@ -100,11 +101,11 @@ fn operations(table: &Table) {
         values: stores.iter().map(|it| table.number(label(it), operation)).collect(),
     });
     let names: Vec<_> = stores.iter().map(|store| (name(store), colour(store))).collect();
-    let title = "A million timers of 8 TTLs: nanoseconds for an operation";
+    let title = "A million timers of 8 TTLs: nanoseconds per operation";
     chart::grouped(&page::charts().join("core-operations.svg"), title, &names, &groups);
 }
 
-/// Lines through the columns of a table, whose titles are numbers.
+/// Draws lines through the columns of a table whose titles are numbers.
 fn ttls() {
     let table = table("steady");
     let line = |store: &&str| {
@@ -117,7 +118,7 @@ fn ttls() {
         }
     };
     let lines: Vec<_> = BEST.iter().map(line).collect();
-    let title = "A million timers: the cost of each that fires and starts again";
+    let title = "A million timers: the cost of a timer that fires and starts again";
     let path = page::charts().join("core-ttls.svg");
     chart::lines(&path, title, "different TTLs", "nanoseconds", &lines);
 }
@@ -135,7 +136,7 @@ fn sizes() {
         }
     };
     let lines: Vec<_> = LARGE.iter().map(line).collect();
-    let title = "Taking a timer out by its id";
+    let title = "Stopping a timer by its id";
     let path = page::charts().join("core-size.svg");
     chart::lines(&path, title, "timers", "nanoseconds", &lines);
 }
@@ -145,34 +146,30 @@ fn units() {
     let columns = [
         ("**our Lawn**, by id", "Dehydrator's Lawn, by id", Family::Ours.into()),
         ("wheel and table of ids", "timing wheel and a table of ids", Colour(Family::Wheel, 1)),
-        (
-            "wheel, by handle",
-            "timing wheel whose timers the program holds",
-            Colour(Family::Wheel, 2),
-        ),
+        ("wheel, by handle", "timing wheel, timers held by the program", Colour(Family::Wheel, 2)),
     ];
     let lines = columns.map(|(column, name, colour)| {
         let point = |row: &str| Some((page::number(row)?, table.number(row, column)?));
         Line { name: name.into(), colour, points: table.rows().filter_map(point).collect() }
     });
-    let title = "Connections with ten timers each: the cost of starting one";
+    let title = "Connections with ten timers each: the cost of a start";
     let path = page::charts().join("core-units.svg");
     chart::lines(&path, title, "connections", "nanoseconds", &lines);
 }
 
-/// Draws all charts of the core, and cuts the short page's tables anew.
+/// Draws all charts of the core, and rewrites the tables of the short page.
 pub fn draw() {
     page::shorten();
     let folder = page::charts();
     let million = table("million");
     operations(&million);
-    let title = "A million timers, ids of 16 bytes, elements of 64: bytes for a timer";
+    let title = "A million timers, 16-byte ids, 64-byte elements: bytes per timer";
     chart::bars(&folder.join("core-memory.svg"), title, &bars(&million, "bytes", &ALL));
-    let column = "known memory: slowest start, ms";
-    let title = "The slowest of ten million starts, in memory that was used before: milliseconds";
+    let column = "reused memory: slowest start, ms";
+    let title = "The slowest of ten million starts, in reused memory: milliseconds";
     chart::bars(&folder.join("core-growth.svg"), title, &bars(&table("growth"), column, &GROWTH));
-    let title = "10,000 sessions with three timeouts each: nanoseconds for an operation";
-    let sessions = bars(&table("sessions"), "ns an operation", &ALL);
+    let title = "10,000 sessions with three timeouts each: nanoseconds per operation";
+    let sessions = bars(&table("sessions"), "ns per operation", &ALL);
     chart::bars(&folder.join("core-sessions.svg"), title, &sessions);
     ttls();
     sizes();

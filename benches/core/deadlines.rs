@@ -1,13 +1,13 @@
-//! A quick run of what many TTLs, and deadlines without TTLs, cost beside eight TTLs.
+//! A quick comparison of many TTLs, and of deadlines without TTLs, with eight TTLs.
 //!
 //! ```text
-//!   cargo bench -p dehydrator-benches --bench core -- --deadlines               some two minutes; --rounds 1: one
-//!   cargo bench -p dehydrator-benches --bench core -- --adversary               what deadlines cost that were chosen to hurt; --timers 100000
-//!   BEFORE=path cargo bench -p dehydrator-benches --bench core -- --deadlines   with another build of this bench beside it: twice as long
+//!   cargo bench -p dehydrator-benches --bench core -- --deadlines               about two minutes; with --rounds 1, one
+//!   cargo bench -p dehydrator-benches --bench core -- --adversary               deadlines of an adversary; --timers 100000
+//!   BEFORE=path cargo bench -p dehydrator-benches --bench core -- --deadlines   compared with another build of this bench; twice as long
 //! ```
 //!
-//! All cases take their turn in each round, so that what the machine does meanwhile hits all of them. What others do to
-//! the caches only ever makes a round slower: the least of the rounds is shown.
+//! All cases take turns in each round, so that other load on the machine affects all of them. Cache pollution by other
+//! programs only makes a round slower, so the fastest round is shown.
 
 use crate::builds::{BEFORE, OURS};
 use crate::figures::Figures;
@@ -15,16 +15,16 @@ use crate::one::COUNTED;
 use crate::{Measure, adversary};
 use benches::markdown::{cell, head, number, short, table};
 
-/// Numbers of TTLs; 0 stands for deadlines without any.
+/// Numbers of TTLs; 0 stands for deadlines without TTLs.
 pub const CASES: [usize; 5] = [8, 1_000, 10_000, 1_000_000, 0];
-/// As [`CASES`], of what fires and starts again.
+/// Like [`CASES`], for timers that fire and start again.
 pub const STEADY: [usize; 4] = [10, 10_000, 100_000, 1_000_000];
-/// As [`CASES`], of ten thousand timers whose instructions are counted.
+/// Like [`CASES`], for ten thousand timers whose instructions are counted.
 pub const COUNTED_CASES: [usize; 3] = [8, COUNTED, 0];
 
 const OPERATIONS: [&str; 5] = ["start", "restart", "touch", "stop", "expire"];
 
-/// Returns what a number of TTLs is called.
+/// Returns the name of a number of TTLs.
 pub fn name(ttls: usize) -> String {
     match ttls {
         0 => "`AT` at random".into(),
@@ -33,8 +33,8 @@ pub fn name(ttls: usize) -> String {
     }
 }
 
-/// Makes a table of these figures: for each case a row, with how many times the first case's each is, and the same of
-/// the other build, if it was measured.
+/// Returns a table of these figures: a row for each case, with its ratio to the first case, and the same for the other
+/// build if it was measured.
 fn cases(
     figures: &Figures,
     corner: &str,
@@ -66,7 +66,7 @@ fn cases(
     table(&head(corner, columns), rows)
 }
 
-/// Shows what an adversary does to ours, and did to the other build of it.
+/// Returns the adversary's effect on ours, and on the other build of it.
 pub fn show_adversary(figures: &Figures, measure: &Measure) -> String {
     let columns = ["ns", "slowest", "slowest of a run", "slowest, instructions"];
     let rows = adversary::said().into_iter().map(|said| {
@@ -79,22 +79,22 @@ pub fn show_adversary(figures: &Figures, measure: &Measure) -> String {
         });
         std::iter::once(said.clone()).chain(cells).collect()
     });
-    let titles = ["ns", "the slowest, us", "the slowest of a run, us", "the slowest, instructions"];
+    let titles = ["ns", "slowest, us", "slowest of a run, us", "slowest, instructions"];
     let corner = format!("{} timers, before / now", number(measure.timers as f64));
     table(&head(&corner, &titles), rows)
 }
 
-/// Shows all that was found.
+/// Returns all results.
 pub fn show(figures: &Figures, timers: usize, rounds: usize) -> String {
     let life = CASES.map(|ttls| Measure::new("life", timers, ttls));
     let steady = STEADY.map(|ttls| Measure::new("steady", timers, ttls));
     let counted = COUNTED_CASES.map(|ttls| Measure::new("instructions", COUNTED, ttls));
     let times = [&OPERATIONS[..], &["bytes"]].concat();
-    let corner = format!("{} timers, ns (times the first row)", number(timers as f64));
+    let corner = format!("{} timers, ns (× the first row)", number(timers as f64));
     [
         format!("The least of {rounds} rounds.\n"),
         cases(figures, &corner, &times, life.into_iter()),
-        cases(figures, "each that fires and starts again, ns", &["fire"], steady.into_iter()),
+        cases(figures, "a timer that fires and starts again, ns", &["fire"], steady.into_iter()),
         cases(figures, "10,000 timers, instructions", &OPERATIONS, counted.into_iter()),
     ]
     .join("\n")

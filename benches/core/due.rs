@@ -1,24 +1,24 @@
-//! When elements come due: after one of a few TTLs, after one of many, or at a moment of their own.
+//! The deadlines of a load: a few TTLs, many TTLs, or absolute deadlines.
 
 use crate::load::{PAYLOAD, TTL_MIN, Ttls, id, mix};
 use crate::store::Store;
 
-/// How far apart deadlines without TTLs are at the most: ten hours.
+/// The range of absolute deadlines: ten hours.
 const SPAN: u64 = 36_000_000;
-/// Milliseconds from one look to the next while everything expires.
+/// Milliseconds between ticks while everything expires.
 const STEP: u64 = 10;
 
-/// What the elements of a load have for TTLs and deadlines. A number of TTLs stands for it on the command line and in
-/// [`Measure`](crate::Measure): 0 is [`Due::At`].
+/// The TTLs or deadlines of the elements of a load. On the command line and in [`Measure`](crate::Measure), a number of
+/// TTLs stands for it: 0 is [`Due::At`].
 #[derive(Clone, Copy)]
 pub enum Due {
-    /// One of so many TTLs.
+    /// One of this many TTLs.
     After(Ttls),
-    /// Any millisecond of ten hours, which the caller names, as by `AT`, and no TTL.
+    /// A random millisecond within ten hours, as an absolute deadline, as with `AT`.
     At,
 }
 
-/// Returns a deadline at random.
+/// Returns a random deadline.
 fn deadline(element: usize, change: u64) -> u64 {
     TTL_MIN + mix(mix(element as u64) ^ change) % SPAN
 }
@@ -28,7 +28,7 @@ impl Due {
         if ttls == 0 { Self::At } else { Self::After(Ttls::new(ttls)) }
     }
 
-    /// Puts an element away.
+    /// Starts an element.
     pub fn start<S: Store>(self, store: &mut S, element: usize, now: u64) {
         match self {
             Self::After(ttls) => store.start(&id(element), &PAYLOAD, ttls.of(element), now),
@@ -60,8 +60,8 @@ impl Due {
         }
     }
 
-    /// Returns how many milliseconds are from one look to the next while so many expire. Where deadlines lie far apart
-    /// as many as have ten elements come due, as in a load in which each of a million has its own TTL.
+    /// Returns the number of milliseconds between ticks while this many elements expire. If deadlines are far apart,
+    /// ten elements come due per tick, as in a load where each of a million has its own TTL.
     pub fn step(self, count: usize) -> u64 {
         match self {
             Self::After(_) => STEP,

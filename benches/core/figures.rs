@@ -1,4 +1,4 @@
-//! What was measured: for each measure, store and figure one value for each round.
+//! The measured values: for each measure, store and figure, one value per round.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,36 +16,37 @@ impl Figures {
         self.values.entry(key).or_default().push(value);
     }
 
-    /// What was measured of a store is to be measured anew.
+    /// Removes the figures of a store, before it is measured again.
     pub fn forget(&mut self, measure: &Measure, store: &str) {
         self.values.retain(|key, _| key.0 != *measure || key.1 != store);
     }
 
-    /// The lowest of the rounds: what else the machine does, to its caches above all, only makes one slower.
+    /// Returns the lowest value of the rounds: other load on the machine, in its caches above all, only makes a round
+    /// slower.
     pub fn least(&self, measure: &Measure, store: &str, figure: &str) -> Option<f64> {
         let key = (measure.clone(), store.to_owned(), figure.to_owned());
         self.values.get(&key)?.iter().copied().min_by(f64::total_cmp)
     }
 
-    /// What the last round found.
+    /// Returns the value of the last round.
     pub fn last(&self, measure: &Measure, store: &str, figure: &str) -> Option<f64> {
         let key = (measure.clone(), store.to_owned(), figure.to_owned());
         self.values.get(&key)?.last().copied()
     }
 
-    /// The highest of the rounds.
+    /// Returns the highest value of the rounds.
     pub fn most(&self, measure: &Measure, store: &str, figure: &str) -> Option<f64> {
         let key = (measure.clone(), store.to_owned(), figure.to_owned());
         self.values.get(&key)?.iter().copied().max_by(f64::total_cmp)
     }
 
-    /// How many rounds there were.
+    /// Returns the number of rounds.
     pub fn rounds(&self, measure: &Measure, store: &str) -> usize {
         let of = |key: &&(Measure, String, String)| key.0 == *measure && key.1 == store;
         self.values.keys().find(of).map_or(0, |key| self.values[key].len())
     }
 
-    /// The measures of a kind that there are figures of.
+    /// Returns the measures of a kind that have figures.
     pub fn measures(&self, kind: &str) -> Vec<Measure> {
         let mut measures: Vec<_> =
             self.values.keys().map(|key| key.0.clone()).filter(|it| it.kind == kind).collect();
@@ -53,7 +54,7 @@ impl Figures {
         measures
     }
 
-    /// One line for each figure, tabs between the columns.
+    /// Formats one line per figure, with tabs between the columns.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         for ((measure, store, figure), values) in &self.values {
@@ -69,7 +70,7 @@ impl Figures {
         text
     }
 
-    /// What [`Figures::to_text`] wrote. Panics on anything else.
+    /// Parses the output of [`Figures::to_text`]. Panics on anything else.
     pub fn from_text(text: &str) -> Self {
         let mut figures = Self::default();
         for line in text.lines() {

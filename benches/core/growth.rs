@@ -1,14 +1,14 @@
 //! The slowest single start while a store grows to its full size.
 //!
-//! Twice in one process: first every page is new to it, and each is a fault that the kernel, and a
-//! hypervisor below it, take their time with; then the allocator has kept them all, and what is left is
-//! the store's own.
+//! It runs twice in one process. The first time, every page is new and causes a page fault, which takes the kernel, and
+//! a hypervisor below it, some time. The second time, the allocator has kept the pages, and the remaining cost is the
+//! store's own.
 
 use crate::load::{PAYLOAD, Ttls, id};
 use crate::stopwatch::Stopwatch;
 use crate::store::Store;
 
-/// Above this many nanoseconds a start is counted as slow.
+/// A start that takes more nanoseconds counts as slow.
 const SLOW: i64 = 500_000;
 
 fn grow<S: Store>(timers: usize, ttls: Ttls) -> ((i64, usize), usize) {

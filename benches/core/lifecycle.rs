@@ -1,17 +1,18 @@
-//! A timer's life, one operation after the other, at a given number of timers and of TTLs, or with any deadlines.
+//! The life of a timer, one operation after the other, with a given number of timers and of TTLs, or with any
+//! deadlines.
 //!
-//! The first pass counts bytes, and has the allocator fetch from the kernel what the second, the timed
-//! one, will need: page faults are the kernel's, differ from machine to machine, and would drown the
-//! rest. Where they belong, in the pause while a store grows, they are counted.
+//! The first pass counts bytes, and makes the allocator fetch the pages that the second, timed pass needs. Page faults
+//! are the kernel's cost, differ between machines, and would dominate the rest. They are counted where they belong, in
+//! the pause during growth.
 //!
-//! Ids are touched, restarted and stopped in random order, another one each time: in the same one each would be the oldest of
-//! its queue when it is stopped, which no load of many clients does. Expiry follows a fill, without any of that in between;
-//! what comes due then lies where starting put it. What is taken out is read: a store must not look faster because the
-//! compiler saw that nobody wants the payload.
+//! Ids are touched, restarted and stopped in random order, a different one each time. In one fixed order, each would be
+//! the oldest of its queue when it is stopped, which does not happen with many clients. Expiry follows a fill without
+//! these operations, so due elements are where starting put them. The payload of each removed element is read, so that
+//! the compiler cannot optimize the removal away.
 //!
-//! One operation after the other lets the processor begin the next ones while it waits for memory. A server's commands do
-//! not follow each other like that. So all is measured again with a fence before each operation, which has it finish what it
-//! has begun: `fenced`.
+//! With one operation directly after the other, the processor can begin the next ones while one waits for memory.
+//! Commands of a server are further apart. So everything is measured again with a fence before each operation, which
+//! finishes all earlier work: `fenced`.
 
 use std::hint::black_box;
 
@@ -21,18 +22,17 @@ use crate::memory;
 use crate::stopwatch::Stopwatch;
 use crate::store::Store;
 
-/// Virtual milliseconds over which each phase is spread, fewer for few timers. Four of them stay below the shortest TTL, so
-/// that nothing comes due before its time.
+/// Virtual milliseconds over which each phase is spread; fewer for few timers. Four phases are shorter than the
+/// shortest TTL, so that nothing comes due too early.
 const PHASE: usize = 500;
-/// Quiet ticks that are timed, between the end of the first phase and the shortest TTL.
+/// The number of timed ticks with nothing due, between the end of the first phase and the shortest TTL.
 const QUIET: u64 = 8_000;
-/// A store that has not expired everything after so many nanoseconds has said enough.
+/// Nanoseconds after which the bench gives up on a store that has not expired everything.
 const PATIENCE: f64 = 1e10;
 
 const _: () = assert!(4 * PHASE < TTL_MIN as usize && PHASE as u64 + QUIET < TTL_MIN);
 
-/// Has the processor finish all that it has begun before it begins anything else. A fence of the language only orders what
-/// others see of it.
+/// Makes the processor finish all earlier work. A fence of the language only orders what other threads see.
 #[inline(always)]
 fn finish() {
     #[cfg(target_arch = "x86_64")]
@@ -61,8 +61,8 @@ impl<S: Store> Life<S> {
         Self { store: S::new(0), count, due, now: 0, fenced }
     }
 
-    /// Runs an operation for each element and returns nanoseconds an operation. Time moves on between
-    /// them, off the clock.
+    /// Runs an operation for each element, and returns nanoseconds per operation. Time advances between operations,
+    /// outside of the measurement.
     fn phase(
         &mut self,
         elements: impl Iterator<Item = usize>,
@@ -103,12 +103,12 @@ impl<S: Store> Life<S> {
     }
 }
 
-/// Measures all operations and says each figure as it comes.
+/// Measures all operations, and reports each figure.
 pub fn run<S: Store>(count: usize, ttls: usize, say: &mut dyn FnMut(&str, f64)) {
     live::<S>(count, ttls, false, say);
 }
 
-/// As [`run`], with a fence before each operation.
+/// Like [`run`], with a fence before each operation.
 pub fn run_fenced<S: Store>(count: usize, ttls: usize, say: &mut dyn FnMut(&str, f64)) {
     live::<S>(count, ttls, true, say);
 }
@@ -154,7 +154,7 @@ fn live<S: Store>(count: usize, ttls: usize, fenced: bool, say: &mut dyn FnMut(&
     let mut life = Life::<S>::new(count, due, fenced);
     life.start_all();
     if !S::TIMERS {
-        // The nearest thing to expiry: everything goes in the order in which it came.
+        // Closest to expiry: elements leave in the order in which they came.
         let expire = life.phase(0..count, |life, element| {
             black_box(life.store.stop(&id(element)).expect("an element that is there"));
         });
@@ -181,7 +181,7 @@ fn live<S: Store>(count: usize, ttls: usize, fenced: bool, say: &mut dyn FnMut(&
             break;
         }
     }
-    // What it has spent on some of them is less than all of them cost.
+    // The time spent on some of them is a lower bound for all.
     let expire = if expired == count { "expire" } else { "expire, at least" };
     say(expire, stopwatch.ns() / count as f64);
 }

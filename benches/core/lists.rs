@@ -1,28 +1,28 @@
-//! Doubly linked lists of timers, which most of the classic schemes are made of.
+//! Doubly linked lists of timers, the basis of most classic schemes.
 //!
-//! Nodes lie in chunks that never move, so that no scheme pays for the copying, or for the unused half,
-//! of a doubled vector. A link is a node's number, or the number of a list with the top bit set: every
-//! list is a ring through its own end, and a node leaves it in O(1) without being told which it is in.
+//! Nodes are in chunks that never move, so that no scheme pays for copying a doubled vector, or for its unused half. A
+//! link is the number of a node, or the number of a list with the top bit set. Every list is a ring through its own
+//! end, so a node can leave in O(1) without knowing its list.
 
-/// Nodes in a chunk.
+/// Nodes per chunk.
 const CHUNK: usize = 1024;
-/// Marks a link to the end of a list instead of a node.
+/// Marks a link to the end of a list.
 const END: u32 = 1 << 31;
 
 pub struct Node<E, T> {
     prev: u32,
     next: u32,
     pub deadline: u64,
-    /// What the scheme keeps with a timer.
+    /// The scheme's own data for a timer.
     pub extra: E,
-    /// What the owner of the timers keeps with it.
+    /// The owner's data for a timer.
     pub item: T,
 }
 
 pub struct Lists<E, T> {
     chunks: Vec<Vec<Node<E, T>>>,
     free: Vec<u32>,
-    /// For each list its last node and its first one.
+    /// The last and the first node of each list.
     ends: Vec<(u32, u32)>,
 }
 
@@ -54,7 +54,7 @@ impl<E: Copy + Default, T> Lists<E, T> {
         (before + chunk.len() - 1) as u32
     }
 
-    /// Forgets a node that is in no list.
+    /// Frees a node that is in no list.
     pub fn free(&mut self, node: u32) {
         self.get_mut(node).extra = E::default();
         self.free.push(node);
@@ -88,7 +88,7 @@ impl<E: Copy + Default, T> Lists<E, T> {
         self.link(self.ends[list as usize].0, node, END | list);
     }
 
-    /// Puts a node behind all of the list that come due no later, looking from the back.
+    /// Inserts a node after all nodes of the list that come due no later, searching from the back.
     pub fn insert_sorted(&mut self, list: u32, node: u32) {
         let deadline = self.get(node).deadline;
         let mut after = self.last(list);
@@ -101,7 +101,7 @@ impl<E: Copy + Default, T> Lists<E, T> {
         }
     }
 
-    /// Takes a node out of the list that it is in.
+    /// Removes a node from its list.
     pub fn unlink(&mut self, node: u32) {
         let Node { prev, next, .. } = *self.get(node);
         self.set_next(prev, next);

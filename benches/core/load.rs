@@ -1,14 +1,13 @@
-//! Ids, payloads, TTLs and orders: the same for all stores, and none of them regular enough to help
-//! one of them.
+//! Ids, payloads, TTLs and orders: the same for all stores, and too irregular to favour one of them.
 
 use crate::store::{Id, Payload};
 
-/// All payloads are one: what is in it makes no difference to anybody.
+/// All payloads are the same: their content makes no difference.
 pub const PAYLOAD: Payload = [b'x'; 64];
-/// No TTL is shorter, so that a load of less than this many milliseconds sees nothing come due.
+/// The shortest TTL: in a load shorter than this, nothing comes due.
 pub const TTL_MIN: u64 = 10_000;
 
-/// Scrambles a number: the finisher of splitmix64, which maps no two numbers to one.
+/// Scrambles a number with the finisher of splitmix64, which is a bijection.
 pub fn mix(number: u64) -> u64 {
     let mut x = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -16,7 +15,7 @@ pub fn mix(number: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The id of that number.
+/// Returns the id of a number.
 pub fn id(number: usize) -> Id {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&mix(number as u64).to_le_bytes());
@@ -24,7 +23,7 @@ pub fn id(number: usize) -> Id {
     id
 }
 
-/// The number of that id.
+/// Returns the number of an id.
 pub fn number(id: &Id) -> usize {
     u64::from_le_bytes(id[8..].try_into().expect("eight bytes")) as usize
 }
@@ -37,24 +36,24 @@ pub struct Ttls {
 }
 
 impl Ttls {
-    /// So many TTLs of 10 to 60 seconds, or up to 1,010 seconds where there are more milliseconds
-    /// wanted than that.
+    /// Returns this many TTLs of 10 to 60 seconds, or up to 1,010 seconds if there are not enough milliseconds in that
+    /// range.
     pub fn new(count: usize) -> Self {
         let count = count as u64;
         Self { count, span: if count <= 50_000 { 50_000 } else { count } }
     }
 
-    /// The TTL of that number, modulo how many there are.
+    /// Returns the TTL of a number, modulo their count.
     pub fn get(&self, number: u64) -> u64 {
         TTL_MIN + number % self.count * self.span / self.count
     }
 
-    /// The TTL that an element is started with.
+    /// Returns the TTL that an element starts with.
     pub fn of(&self, element: usize) -> u64 {
         self.get(mix(element as u64) >> 20)
     }
 
-    /// Another one, if there is.
+    /// Returns a different TTL, if there is one.
     pub fn other(&self, element: usize) -> u64 {
         self.get((mix(element as u64) >> 20) + 1)
     }
@@ -64,7 +63,7 @@ impl Ttls {
     }
 }
 
-/// Random numbers, the same for the same seed.
+/// Random numbers, reproducible from the seed.
 pub struct Dice(u64);
 
 impl Dice {
@@ -82,7 +81,7 @@ impl Dice {
     }
 }
 
-/// The numbers below `count` in random order.
+/// Returns the numbers below `count` in random order.
 pub fn shuffled(count: usize, seed: u64) -> Vec<u32> {
     let mut numbers: Vec<u32> = (0..count as u32).collect();
     let mut dice = Dice::new(seed);

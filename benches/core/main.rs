@@ -1,38 +1,37 @@
-//! The core beside other ways to keep timers: every scheme of Varghese and Lauck, the best libraries,
-//! the paper's own pseudo-code, and what there would be without any timers.
+//! Compares the core with other ways to keep timers: every scheme of Varghese and Lauck, the best libraries, the
+//! paper's own pseudo-code, and stores without timers.
 //!
 //! ```text
-//!   cargo bench -p dehydrator-benches --bench core                  everything, and the tables and charts in docs/ anew
-//!   cargo bench -p dehydrator-benches --bench core -- --quick       a glance, in less than a minute; docs/ stay
-//!   cargo bench -p dehydrator-benches --bench core -- --deadlines   what many TTLs and deadlines cost beside eight TTLs; docs/ stay
-//!   cargo bench -p dehydrator-benches --bench core -- --adversary   what deadlines cost that were chosen to hurt; docs/ stay
-//!   cargo bench -p dehydrator-benches --bench core -- --deadlines --write   the sections about that in docs/ anew, all else stays
-//!   cargo bench -p dehydrator-benches --bench core -- --check       only that all stores are right
-//!   cargo bench -p dehydrator-benches --bench core -- --again a,b   a timer's life in these stores once more, the rest from the last run
-//!   cargo bench -p dehydrator-benches --bench core -- --report      the tables and charts from the last run's figures
-//!   cargo bench -p dehydrator-benches --bench core -- charts        the charts, and docs/benchmarks.md, from the tables in docs/benchmarks-full.md
-//!   cargo test --bench core                   as --check
-//!   … -- small                              a lawn of a few elements in either form, printed
+//!   cargo bench -p dehydrator-benches --bench core                  everything; rewrites the tables and charts in docs/
+//!   cargo bench -p dehydrator-benches --bench core -- --quick       an overview, in less than a minute; docs/ stay unchanged
+//!   cargo bench -p dehydrator-benches --bench core -- --deadlines   many TTLs and deadlines compared with eight TTLs; docs/ stay unchanged
+//!   cargo bench -p dehydrator-benches --bench core -- --adversary   deadlines of an adversary; docs/ stay unchanged
+//!   cargo bench -p dehydrator-benches --bench core -- --deadlines --write   rewrites only the sections about deadlines in docs/
+//!   cargo bench -p dehydrator-benches --bench core -- --check       only checks that all stores are correct
+//!   cargo bench -p dehydrator-benches --bench core -- --again a,b   repeats the life of a timer in these stores, with the rest from the last run
+//!   cargo bench -p dehydrator-benches --bench core -- --report      rewrites the tables and charts from the figures of the last run
+//!   cargo bench -p dehydrator-benches --bench core -- charts        redraws the charts, and docs/benchmarks.md, from docs/benchmarks-full.md
+//!   cargo test --bench core                   like --check
+//!   … -- small                              prints the costs of a lawn of a few elements in either form
 //!   … -- life lawn --timers 1000000 --ttls 8  one measurement, see `Measure`
 //!   … -- one lawn start --timers 10000        one operation, see `one`
-//!   … -- slowest lawn "descending, start" --count 17   one of an adversary's, see `adversary`
-//!   BEFORE=path cargo bench -p dehydrator-benches --bench core      with another build of this bench, whose core is called `before`
+//!   … -- slowest lawn "descending, start" --count 17   one operation of the adversary, see `adversary`
+//!   BEFORE=path cargo bench -p dehydrator-benches --bench core      compared with another build of this bench, whose core is called `before`
 //! ```
 //!
-//! Each measurement of each store runs in a process of its own, one after the other, so that none finds
-//! the memory as another has left it. Rounds go over all stores before the next one begins: what the
-//! machine does meanwhile hits all of them.
+//! Each measurement of each store runs in its own process, one after the other, so that all find fresh memory. A round
+//! covers all stores before the next one begins, so that other load on the machine affects all of them.
 //!
 //! | module | noun |
 //! |---|---|
-//! | `store` | what a store of timers can do |
-//! | `stores` | the stores, ours among them |
-//! | `named`, `lists` | the table of ids, and the lists, that the classic schemes are given |
-//! | `oracle` | the model that each must agree with first |
+//! | `store` | the interface of a store of timers |
+//! | `stores` | the stores, including ours |
+//! | `named`, `lists` | the table of ids and the lists for the classic schemes |
+//! | `oracle` | the model that each store must agree with first |
 //! | `lifecycle`, `steady`, `growth`, `worst`, `adversary`, `workers`, `units`, `sessions`, `overflow`, `small`, `one` | the measurements |
-//! | `plan`, `deadlines` | which of them are run; what many TTLs and deadlines cost, in short |
-//! | `figures`, `report`, `markdown`, `charts`, `chart`, `page`, `machine` | what came of it |
-//! | `load`, `due`, `memory`, `stopwatch` | ids and TTLs; TTLs or deadlines; the allocator that counts; the thread's own time |
+//! | `plan`, `deadlines` | the choice of measurements; a short run about many TTLs and deadlines |
+//! | `figures`, `report`, `markdown`, `charts`, `chart`, `page`, `machine` | the results |
+//! | `load`, `due`, `memory`, `stopwatch` | ids and TTLs; TTLs or deadlines; the counting allocator; the CPU time of the thread |
 
 mod adversary;
 mod builds;
@@ -64,15 +63,15 @@ mod worst;
 use lexopt::prelude::*;
 use store::Store;
 
-/// What is measured, and how much of it: the command line of a measuring process.
+/// One measurement and its size: the command line of a measuring process.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Measure {
     /// `life`, `fenced`, `steady`, `growth`, `worst`, `adversary`, `overflow`, `collisions`, `workers`, `units`, `sessions` or `small`.
     pub kind: String,
     pub timers: usize,
-    /// 0: a deadline for each, see [`due::Due`].
+    /// 0: an absolute deadline for each, see [`due::Due`].
     pub ttls: usize,
-    /// Of other measures than timers: threads, units, minutes, percent.
+    /// For measures without timers: threads, units, minutes, percent.
     pub count: usize,
     pub ticks: u64,
 }
@@ -102,7 +101,7 @@ impl Measure {
     }
 }
 
-// The macro wants names without paths.
+// The macro needs names without paths.
 use adversary::count as slowest;
 use adversary::run as adversary;
 use growth::run as growth;
@@ -117,7 +116,7 @@ fn check<S: Store>(seed: u64) {
     oracle::check::<S>(seed);
 }
 
-/// Proves every store; a new seed each time.
+/// Checks every store against the model, with a new seed each time.
 fn check_all() {
     let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let seed = clock.map_or(0, |since| since.as_nanos() as u64);
@@ -130,7 +129,7 @@ fn check_all() {
 fn main() -> Result<(), lexopt::Error> {
     let mut words: Vec<String> = Vec::new();
     let mut measure = Measure::new("", 1_000_000, 8);
-    // Cargo says --bench when it benches, and nothing when it tests.
+    // Cargo passes --bench to benches, and nothing to tests.
     let (mut bench, mut only_check, mut quick, mut only_report) = (false, false, false, false);
     let mut only_adversary = false;
     let (mut only_deadlines, mut rounds, mut writes) = (false, 3, false);

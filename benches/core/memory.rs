@@ -1,8 +1,7 @@
-//! The allocator: jemalloc, as the server has it, and a count of the bytes that it sets aside.
+//! The allocator: jemalloc, as in the server, with a count of the allocated bytes.
 //!
-//! Counted are whole size classes, not what was asked for, again as the server does. The count is kept
-//! only while it is wanted, so that stores that allocate for each element pay nothing for it when they
-//! are timed.
+//! It counts whole size classes, not the requested sizes, again as the server does. It counts only when asked to, so
+//! that timed runs of stores that allocate per element pay nothing for it.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
@@ -19,11 +18,11 @@ struct Counted;
 #[global_allocator]
 static ALLOCATOR: Counted = Counted;
 
-/// Adds the size of an allocation, or takes it off.
+/// Adds or subtracts the size of an allocation.
 ///
 /// # Safety
 ///
-/// `at` is null, or an allocation of jemalloc's that is not freed yet.
+/// `at` is null, or an allocation of jemalloc that is not freed yet.
 unsafe fn count(at: *mut u8, sign: isize) {
     if COUNTING.get() && !at.is_null() {
         // SAFETY: as the caller promises.
@@ -32,8 +31,8 @@ unsafe fn count(at: *mut u8, sign: isize) {
     }
 }
 
-// SAFETY: each call is handed on to jemalloc as it is, and returns what jemalloc returns. Counting
-// reads allocations while they live, and touches nothing but two cells that need no allocation.
+// SAFETY: each call goes to jemalloc unchanged, and returns its result. Counting reads allocations while they live, and
+// touches only two cells that need no allocation.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         unsafe {
@@ -68,12 +67,12 @@ unsafe impl GlobalAlloc for Counted {
     }
 }
 
-/// Bytes that this thread has allocated and not freed since it began to count.
+/// Returns the bytes that this thread has allocated and not freed since it began to count.
 pub fn allocated() -> isize {
     BYTES.get()
 }
 
-/// Counts from now on, from zero; or stops.
+/// Starts counting from zero, or stops.
 pub fn set_counting(counting: bool) {
     COUNTING.set(counting);
     BYTES.set(0);

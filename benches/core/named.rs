@@ -1,5 +1,5 @@
-//! A scheme of timers with a table of ids beside it: how a program that knows its timers by name uses
-//! any of the classic ones.
+//! A scheme of timers with a table of ids beside it, as an application that addresses its timers by name would combine
+//! them.
 
 use ahash::RandomState;
 use hashbrown::HashMap;
@@ -13,23 +13,23 @@ pub trait Scheme {
     const LABEL: &'static str;
     const MAX_TTL: u64 = u64::MAX;
     const IN_ORDER: bool = true;
-    /// Lists that it begins with.
+    /// The number of lists that it begins with.
     const LISTS: usize = 0;
-    /// What it keeps with each timer.
+    /// The scheme's data for a timer.
     type Extra: Copy + Default;
 
     fn new(now: u64) -> Self;
 
-    /// Puts a timer, whose deadline is set, into the order.
+    /// Inserts a timer, whose deadline is set, into the order.
     fn file<T>(&mut self, lists: &mut Lists<Self::Extra, T>, node: u32, ttl: u64);
 
-    /// Takes a timer out of the order.
+    /// Removes a timer from the order.
     fn unfile<T>(&mut self, lists: &mut Lists<Self::Extra, T>, node: u32) {
         lists.unlink(node);
     }
 
-    /// The next timer that is due, taken out of the order. `None` brings the scheme's own time to
-    /// `now`; until then it is called again and again with the same `now`.
+    /// Removes and returns the next due timer. At `None`, the scheme has advanced its own time to `now`; until then it
+    /// is called repeatedly with the same `now`.
     fn pop<T>(&mut self, lists: &mut Lists<Self::Extra, T>, now: u64) -> Option<u32>;
 }
 

@@ -5,7 +5,7 @@
 //!     --toggle-collect='core::one::measured*' target/release/deps/core-… one lawn start --timers 10000
 //! ```
 //!
-//! The line `Collected` divided by the number of timers is instructions an operation.
+//! Divide `Collected` by the number of timers to get instructions per operation.
 
 use std::hint::black_box;
 
@@ -13,18 +13,18 @@ use crate::due::Due;
 use crate::load::{TTL_MIN, id, shuffled};
 use crate::store::Store;
 
-/// Timers whose operations are counted in instructions.
+/// The number of timers when instructions are counted.
 pub const COUNTED: usize = 10_000;
 pub const OPERATIONS: [&str; 6] = ["start", "touch", "restart", "stop", "expire", "quiet"];
 
-/// What the tool looks at. A name of its own, whatever the store is.
+/// Runs the operations, in a function that the tool can watch because its name does not depend on the store.
 #[inline(never)]
 pub fn measured(operations: &mut dyn FnMut()) {
     operations();
     black_box(());
 }
 
-/// `timers` operations of that kind on `timers` timers, which are [`Due`] as the number of TTLs says.
+/// Runs `timers` operations of a kind on `timers` timers, which are [`Due`] as the number of TTLs says.
 pub fn run<S: Store>(operation: &str, timers: usize, ttls: usize) {
     let due = Due::new(ttls);
     let order = shuffled(timers, 1);

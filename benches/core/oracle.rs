@@ -1,5 +1,5 @@
-//! No store is timed before it has been proved right: random operations beside a model too simple to
-//! be wrong.
+//! The test of all stores, before any is timed: random operations, compared with a model that is too simple to be
+//! wrong.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,10 @@ use crate::load::{Dice, PAYLOAD, id};
 use crate::store::{Id, Payload, Store};
 
 const STEPS: usize = 20_000;
-/// So few ids that all operations meet elements that are there and such that are not.
+/// So few ids that all operations meet both present and absent elements.
 const IDS: u64 = 300;
 
-/// Panics unless the store does what the model does. The seed is printed when it does not.
+/// Panics, and prints the seed, if the store differs from the model.
 pub fn check<S: Store>(seed: u64) {
     struct Seed(u64, &'static str);
     impl Drop for Seed {
@@ -35,7 +35,7 @@ pub fn check<S: Store>(seed: u64) {
         }
         .min(S::MAX_TTL);
         let at = now + ttl;
-        // By a TTL, or by a deadline.
+        // Either with a TTL or with a deadline.
         let by_ttl = dice.below(2) == 0;
         match dice.below(10) {
             0..4 => {

@@ -1,13 +1,12 @@
-//! The overflow that the paper speaks of: what timers beyond the reach of a wheel cost.
+//! The overflow that the paper describes: the cost of timers beyond the range of a wheel.
 //!
-//! A share of all timers has TTLs longer than a turn of the simple wheel. All are started; then all are
-//! restarted in random order, so that what is next in a list is not next in memory either, as it is in
-//! a store that has run for long. Then time passes, tick by tick, for two turns of the wheel. What
-//! fires starts again with its own TTL, so that the share stays what it is. The first of these turns is
-//! timed as a whole, for the average tick; the second tick by tick, for the slowest one. At the end all
-//! are stopped, in random order.
+//! A share of the timers has TTLs longer than a turn of the simple wheel. All are started, then restarted in random
+//! order, so that list neighbours are not neighbours in memory, as in a store that has run for long. Then time passes,
+//! tick by tick, for two turns of the wheel. A timer that fires starts again with its own TTL, so the share is
+//! constant. The first turn is timed as a whole, for the average tick; the second tick by tick, for the slowest one. At
+//! the end all are stopped, in random order.
 //!
-//! The pause of a wheel that turns is one tick in 65,536. An average would hide it.
+//! The pause at the turn of a wheel is one tick in 65,536. An average would hide it.
 
 use std::hint::black_box;
 
@@ -16,27 +15,27 @@ use crate::stopwatch::Stopwatch;
 use crate::store::{Id, Payload, Store};
 use crate::stores::wheel::SIMPLE;
 
-/// Ticks in which the simple wheel comes round.
+/// The ticks of a full turn of the simple wheel.
 const TURN: u64 = SIMPLE;
-/// Milliseconds over which starting and restarting are spread, fewer for few timers. Both together stay
-/// below the shortest TTL, so that nothing comes due before its time; and what is started with one TTL
-/// comes due over as many ticks, so that no burst of it hides the pause of a turn.
+/// Milliseconds over which starts and restarts are spread; fewer for few timers. Both together are shorter than the
+/// shortest TTL, so that nothing comes due too early. Timers of one TTL come due over as many ticks, so that no burst
+/// hides the pause of a turn.
 const PHASE: usize = 4_000;
-/// Operations of a tick while few timers are started: a reading of the stopwatch is little beside them.
+/// Operations per tick while few timers are started, so that reading the stopwatch is negligible.
 const TOGETHER: usize = 250;
-/// The shortest TTL within the wheel's reach, and how far the others spread.
+/// The shortest TTL within the range of the wheel, and the spread of the others.
 const WITHIN: (u64, u64) = (40_000, 20_000);
-/// The shortest TTL beyond the wheel's reach.
+/// The shortest TTL beyond the range of the wheel.
 const BEYOND: u64 = 80_000;
 
 const _: () = assert!(2 * PHASE < WITHIN.0 as usize && WITHIN.0 + WITHIN.1 < TURN && TURN < BEYOND);
 
-/// TTLs of 40 to 60 seconds, and as many beyond the wheel's reach, each a turn longer than the one
-/// before: so a turn brings a good part of what overflowed into reach.
+/// TTLs of 40 to 60 seconds, and as many beyond the range of the wheel, each a turn longer than the previous: so each
+/// turn brings a large part of the overflow into range.
 #[derive(Clone, Copy)]
 struct Mixture {
     count: u64,
-    /// How many in a hundred timers have a TTL beyond the wheel's reach.
+    /// The percentage of timers with a TTL beyond the range of the wheel.
     share: u64,
 }
 
@@ -45,7 +44,7 @@ impl Mixture {
         Self { count: count as u64, share: share as u64 }
     }
 
-    /// The TTL that an element always has.
+    /// Returns the fixed TTL of an element.
     fn of(&self, element: usize) -> u64 {
         let number = mix(element as u64) >> 20;
         let (percent, which) = (number % 100, number / 100 % self.count);
@@ -62,7 +61,7 @@ struct Life<S> {
     timers: usize,
     ttls: Mixture,
     now: u64,
-    /// What came due at this tick.
+    /// The elements that came due at this tick.
     due: Vec<(Id, Payload)>,
     fired: usize,
 }
@@ -72,8 +71,8 @@ impl<S: Store> Life<S> {
         Self { store: S::new(0), timers, ttls, now: 0, due: Vec::new(), fired: 0 }
     }
 
-    /// Runs an operation for each element and returns nanoseconds an operation. Time moves on between
-    /// them, off the clock.
+    /// Runs an operation for each element, and returns nanoseconds per operation. Time advances between operations,
+    /// outside of the measurement.
     fn phase(
         &mut self,
         mut elements: impl Iterator<Item = usize>,
@@ -98,7 +97,7 @@ impl<S: Store> Life<S> {
         })
     }
 
-    /// One tick, at which what fires starts again.
+    /// Runs one tick, at which fired timers start again.
     fn tick(&mut self) {
         self.now += 1;
         self.store.expire(self.now, &mut |id, payload| self.due.push((*id, *payload)));
@@ -115,7 +114,7 @@ pub fn run<S: Store>(timers: usize, ttls: usize, share: usize, say: &mut dyn FnM
     let orders = [1, 2].map(|seed| shuffled(timers, seed));
     let [first, second] =
         orders.each_ref().map(|order| order.iter().map(|element| *element as usize));
-    // For the page faults, see `lifecycle`.
+    // Avoids page faults, see `lifecycle`.
     Life::<S>::new(timers, ttls).start_all();
 
     let mut life = Life::<S>::new(timers, ttls);

@@ -1,4 +1,4 @@
-//! Which measurements are run, how often, and in which order.
+//! The plan: which measurements run, how often, and in which order.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,32 +11,32 @@ use crate::one::{COUNTED, OPERATIONS};
 use crate::stores::ALL;
 use crate::{adversary, deadlines, small, units};
 
-/// The one peer with our duty: ids and elements of any length.
+/// The only peer with the same requirement: ids and elements of any length.
 pub const ANY_LENGTH: &str = "hierarchy-any";
-/// Those that look at more timers the more there are: only for a few timers.
+/// Stores whose cost grows with the number of timers: only for a few timers.
 const LINEAR: [&str; 2] = ["ordered-list", "unordered-list"];
-/// Those that the goals are measured against: the best peers, and the floors.
+/// The stores that the goals are measured against: the best peers, and the floors.
 const NEAR: [&str; 7] =
     ["lawn", "hierarchy", ANY_LENGTH, "delay-queue", "heap", "floor-arena", "floor-boxes"];
-/// The best of each family, for what takes long.
+/// The best of each family, for long measurements.
 pub const BEST: [&str; 5] = ["lawn", "paper", "hierarchy", "delay-queue", "heap"];
 /// For ten million timers.
 pub const LARGE: [&str; 5] = ["lawn", "hierarchy", ANY_LENGTH, "floor-arena", "floor-boxes"];
-/// Numbers of TTLs, of which a timer's life is measured with eight anyway.
+/// Numbers of TTLs, with each of which the life of a timer is measured; eight is included.
 pub const TTLS: [usize; 4] = [1, 8, 10_000, 1_000_000];
 pub const GROWTH: [&str; 4] = ["lawn", "hierarchy", "delay-queue", "floor-boxes"];
-/// What is measured with deadlines of any kind in one run, and what is measured with them once.
+/// Stores that are measured with all kinds of deadlines in one run, and stores that are measured with them once.
 pub const ANY_DEADLINE: [&str; 3] = ["lawn", ANY_LENGTH, "heap"];
 pub const ANY_DEADLINE_FAR: [&str; 3] = ["hierarchy", "delay-queue", "btree"];
 pub const ANY_DEADLINE_COUNTED: [&str; 4] = ["lawn", BEFORE, ANY_LENGTH, "heap"];
-/// What has a way with deadlines, for what an adversary does.
+/// Stores that support deadlines, for the adversary.
 pub const ADVERSARY: [&str; 4] = ["lawn", ANY_LENGTH, "heap", "btree"];
 pub const WORST: [&str; 4] = ["lawn", "hierarchy", "delay-queue", "heap"];
-/// What has a way with TTLs beyond the reach of a simple wheel.
+/// Stores that support TTLs beyond the range of a simple wheel.
 pub const OVERFLOW: [&str; 4] = ["lawn", "overflow-wheel", "hierarchy", "heap"];
-/// How many in a hundred timers are beyond that reach.
+/// Percentages of timers beyond that range.
 pub const SHARES: [usize; 5] = [0, 1, 10, 50, 100];
-/// How many timers there are then: a pause that is O(n) shows beside a tenth of n.
+/// The numbers of timers for that: an O(n) pause shows beside a tenth of n.
 pub const CROWDS: [usize; 2] = [100_000, 1_000_000];
 pub const INSTRUCTIONS: [&str; 9] = [
     "lawn",
@@ -49,14 +49,14 @@ pub const INSTRUCTIONS: [&str; 9] = [
     "floor-arena",
     "floor-boxes",
 ];
-/// Rounds of what is compared most. The machine may be slow for one of them, and was for one in two.
+/// Rounds of the most important comparisons. The machine may be slow for one, and once was for every second round.
 const ROUNDS: usize = 5;
-/// Where the figures of the last run are.
+/// Returns the file with the figures of the last run.
 pub fn figures_file() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/core-figures.tsv")
 }
 
-/// Returns what valgrind counts within [`crate::one::measured`], where it is installed.
+/// Returns the instructions that valgrind counts within [`crate::one::measured`], if it is installed.
 fn instructions(exe: &Path, words: &[&str], numbers: &[(&str, usize)]) -> Option<f64> {
     let numbers = numbers.iter().flat_map(|(name, value)| [(*name).to_owned(), value.to_string()]);
     let output = Command::new("valgrind")
@@ -87,7 +87,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// Runs a measure of all these stores, so many rounds.
+    /// Runs a measure for all these stores, for `rounds` rounds.
     fn measure<'a>(
         &mut self,
         rounds: usize,
@@ -97,7 +97,7 @@ impl Plan {
         self.measure_in_turn(rounds, std::slice::from_ref(measure), stores);
     }
 
-    /// Runs measures of all these stores, so many rounds, in each of which all have their turn.
+    /// Runs measures for all these stores, for `rounds` rounds, in each of which all take a turn.
     fn measure_in_turn<'a>(
         &mut self,
         rounds: usize,
@@ -125,7 +125,7 @@ impl Plan {
                 ] {
                     child.args([name, &value.to_string()]);
                 }
-                // What was freed stays with the process, see `lifecycle`.
+                // The process keeps freed memory, see `lifecycle`.
                 child.env("_RJEM_MALLOC_CONF", "dirty_decay_ms:-1,muzzy_decay_ms:-1");
                 let output = child.stderr(Stdio::inherit()).output().expect("a process");
                 assert!(output.status.success(), "{kind} of {store} failed");
@@ -138,18 +138,18 @@ impl Plan {
         self.save();
     }
 
-    /// So that a run that was stopped has something to report.
+    /// Writes the figures, so that an interrupted run can be reported.
     fn save(&self) {
         if !self.quick {
             std::fs::write(figures_file(), self.figures.to_text()).expect("target/ is there");
         }
     }
 
-    /// Counts the instructions of each operation that was said to be the slowest.
+    /// Counts the instructions of each operation that was reported as the slowest.
     fn count_slowest(&mut self, store: &str, measure: &Measure) {
         for said in adversary::said() {
             let at = self.figures.last(measure, store, &format!("{said}: slowest at"));
-            // What is given out is not called for one by one.
+            // Expired elements are not requested one by one.
             let Some(at) = at.filter(|_| said != adversary::ALL_DUE) else { continue };
             let Some((exe, name)) = executable(store) else { continue };
             eprintln!("{:4} s  slowest {store} {said}", self.began.elapsed().as_secs());
@@ -160,7 +160,7 @@ impl Plan {
         }
     }
 
-    /// Instructions an operation, where valgrind is installed.
+    /// Counts instructions per operation, if valgrind is installed.
     fn count_instructions(&mut self, stores: &[&str], ttls: usize) {
         let measure = Measure::new("instructions", COUNTED, ttls);
         for store in stores {
@@ -184,14 +184,14 @@ impl Plan {
     }
 }
 
-/// Measures everything. What came of it is in [`figures_file`].
+/// Measures everything, into [`figures_file`].
 pub fn run() {
     let mut plan = Plan { figures: Figures::default(), began: Instant::now(), quick: false };
     everything(&mut plan);
     eprintln!("{:4} s  done", plan.began.elapsed().as_secs());
 }
 
-/// Measures a timer's life in some stores once more, in turn. All else stays as the last run has it.
+/// Repeats the life of a timer in some stores, in turn. All other figures stay as in the last run.
 pub fn run_again(stores: &[&str]) {
     let text = std::fs::read_to_string(figures_file()).expect("the figures of a whole run");
     let figures = Figures::from_text(&text);
@@ -210,7 +210,7 @@ pub fn run_again(stores: &[&str]) {
     plan.count_instructions(stores, 8);
 }
 
-/// Measures [`any_deadline`] alone, for what is written of it. The figures of the last whole run stay as they are.
+/// Measures only [`any_deadline`]. The figures of the last full run stay unchanged.
 pub fn run_any_deadline() -> Figures {
     let mut plan = Plan { figures: Figures::default(), began: Instant::now(), quick: true };
     any_deadline(&mut plan);
@@ -218,7 +218,7 @@ pub fn run_any_deadline() -> Figures {
     plan.figures
 }
 
-/// Measures what an adversary does to so many timers, ours alone, and prints it. No file changes.
+/// Measures and prints the adversary's effect on this many timers, for ours alone. Writes no file.
 pub fn run_adversary(timers: usize, rounds: usize) {
     let mut plan = Plan { figures: Figures::default(), began: Instant::now(), quick: true };
     let measure = Measure::new("adversary", timers, 0);
@@ -229,14 +229,14 @@ pub fn run_adversary(timers: usize, rounds: usize) {
     print!("{}", deadlines::show_adversary(&plan.figures, &measure));
 }
 
-/// Measures a little of everything and prints it. No file changes.
+/// Measures and prints an overview. Writes no file.
 pub fn run_quickly() {
     let mut plan = Plan { figures: Figures::default(), began: Instant::now(), quick: true };
     glance(&mut plan);
     print!("{}", plan.figures.to_text());
 }
 
-/// Measures what many TTLs and deadlines cost, ours alone, and prints it. No file changes.
+/// Measures and prints the costs of many TTLs and deadlines, for ours alone. Writes no file.
 pub fn run_deadlines(timers: usize, rounds: usize) {
     let mut plan = Plan { figures: Figures::default(), began: Instant::now(), quick: true };
     let both = [OURS, BEFORE];
@@ -249,22 +249,22 @@ pub fn run_deadlines(timers: usize, rounds: usize) {
     print!("{}", deadlines::show(&plan.figures, timers, rounds));
 }
 
-/// Returns eight TTLs, more of them, and deadlines without any: all that so many timers are measured with in one run.
+/// Returns the cases of one run: eight TTLs, more of them, and deadlines without TTLs.
 pub fn deadlines_of(timers: usize) -> impl Iterator<Item = usize> {
     TTLS.into_iter().filter(move |ttls| (8..=timers).contains(ttls)).chain([0])
 }
 
-/// Returns the measure of what an adversary does to a million.
+/// Returns the adversary's measure for a million timers.
 pub fn adversary_of_a_million() -> Measure {
     Measure::new("adversary", 1_000_000, 0)
 }
 
-/// So many timers, of which so many in a hundred are beyond the reach of a simple wheel.
+/// Returns the measure for this many timers, with this percentage beyond the range of a simple wheel.
 pub fn overflow(timers: usize, share: usize) -> Measure {
     Measure { count: share, ..Measure::new("overflow", timers, 8) }
 }
 
-/// What has timers. The floors have none.
+/// Returns the stores with timers, that is, all but the floors.
 pub fn timed() -> impl Iterator<Item = &'static str> + Clone {
     ALL.into_iter().filter(|store| !store.starts_with("floor"))
 }
@@ -273,7 +273,7 @@ fn scalable(store: &&str) -> bool {
     !LINEAR.contains(store)
 }
 
-/// Measures all of it, in most rounds what is compared most.
+/// Measures everything, with the most rounds for the main comparisons.
 fn everything(plan: &mut Plan) {
     let in_turn = |store: &&str| ANY_DEADLINE.contains(store);
     any_deadline(plan);
@@ -298,7 +298,7 @@ fn everything(plan: &mut Plan) {
         let ticks = units::ticks(count as u32, 256);
         plan.measure(3, &Measure { count, ticks, ..Measure::new("units", 0, 0) }, units::STORES);
     }
-    // An ordered list would walk over half of 20,000 timers at each ping.
+    // In an ordered list, each ping would walk over half of 20,000 timers.
     let sessions = Measure { count: 10, ..Measure::new("sessions", 10_000, 3) };
     plan.measure(1, &sessions, timed().filter(|store| *store != "ordered-list"));
     for elements in [1, 4, 8, 32] {
@@ -318,7 +318,7 @@ fn everything(plan: &mut Plan) {
     }
 }
 
-/// What depends on how many TTLs there are, or on there being none.
+/// Measures the effect of the number of TTLs, and of deadlines without TTLs.
 fn any_deadline(plan: &mut Plan) {
     for timers in [10_000, 1_000_000] {
         let cases: Vec<_> =

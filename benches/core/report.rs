@@ -1,4 +1,4 @@
-//! The tables of docs/benchmarks-full.md, between their markers.
+//! Writes the tables of docs/benchmarks-full.md, between their markers.
 
 use crate::builds::{BEFORE, OURS, PORTABLE};
 use crate::figures::Figures;
@@ -15,8 +15,7 @@ use benches::markdown::{NOTHING, cell, cell_or_dash, head, join, number, short, 
 use benches::{machine, page};
 
 const OPERATIONS: [&str; 5] = ["start", "restart", "touch", "stop", "expire"];
-/// The goals in nanoseconds, at a million and at ten million timers, and as ratios to the best
-/// peer.
+/// The goals in nanoseconds, at a million and at ten million timers, and as ratios to the best peer.
 const GOALS: [(&str, f64, f64, f64); 5] = [
     ("start", 80.0, 110.0, 1.6),
     ("restart", 110.0, 160.0, 3.0),
@@ -25,7 +24,7 @@ const GOALS: [(&str, f64, f64, f64); 5] = [
     ("expire", 60.0, 80.0, 2.0),
 ];
 
-/// As a label within a cell.
+/// Formats a label for use within a cell.
 fn plain(store: &str) -> String {
     label(store).replace('*', "").replace("one allocation per record", "boxes")
 }
@@ -39,7 +38,7 @@ impl Report {
         Measure::new("life", timers, ttls)
     }
 
-    /// The stores that have a figure.
+    /// Returns the stores that have a figure.
     fn having(
         &self,
         measure: &Measure,
@@ -50,7 +49,7 @@ impl Report {
         stores.iter().copied().filter(has).collect()
     }
 
-    /// Nanoseconds an operation, and how many times ours.
+    /// Returns nanoseconds per operation, with the ratio to ours.
     fn operations(&self, timers: usize) -> String {
         let measure = Self::life(timers, 8);
         let columns =
@@ -60,7 +59,7 @@ impl Report {
             for figure in columns {
                 let value = self.figures.least(&measure, store, figure);
                 let ours = self.figures.least(&measure, OURS, figure);
-                // tokio's clock is moved by the bench, at a cost that is not the queue's.
+                // The bench moves tokio's clock, at a cost that is not the queue's.
                 let alien = store == "delay-queue" && figure == "quiet tick";
                 row.push(match (value, ours) {
                     _ if alien => String::new(),
@@ -74,21 +73,21 @@ impl Report {
             row
         });
         let columns: Vec<&str> = columns.into_iter().chain(["rounds"]).collect();
-        table(&head("ns an operation (times ours)", &columns), rows)
+        table(&head("ns per operation (× ours)", &columns), rows)
     }
 
-    /// As [`Report::operations`] at a million, where the processor finishes each operation before it begins the next
-    /// one.
+    /// Like [`Report::operations`] for a million timers, where the processor finishes each operation before it begins
+    /// the next.
     fn fenced(&self) -> String {
         let measure = Measure::new("fenced", 1_000_000, 8);
         let rows = self.having(&measure, "start", &ALL).into_iter().map(|store| {
             let values = OPERATIONS.map(|it| cell(self.figures.least(&measure, store, it)));
             std::iter::once(label(store).to_owned()).chain(values).collect()
         });
-        table(&head("ns an operation, fenced", &OPERATIONS), rows)
+        table(&head("ns per operation, fenced", &OPERATIONS), rows)
     }
 
-    /// Ours beside another build of it, and how much of its time ours takes. `None` if that was not measured.
+    /// Compares ours with another build of it. Returns `None` if that was not measured.
     fn beside(&self, other: &str, said: &str) -> Option<String> {
         let life = |timers| Self::life(timers, 8);
         let rows: Vec<_> = [
@@ -113,7 +112,7 @@ impl Report {
         (!rows.is_empty()).then(|| table(&head(said, &OPERATIONS), rows))
     }
 
-    /// The best store of all that are not ours and keep time.
+    /// Returns the best of the other stores that keep time.
     fn best_peer(&self, measure: &Measure, figure: &str) -> Option<(&'static str, f64)> {
         let peers = ALL.into_iter().filter(|store| *store != OURS && !store.starts_with("floor"));
         let known = peers.filter_map(|it| Some((it, self.figures.least(measure, it, figure)?)));
@@ -148,13 +147,13 @@ impl Report {
         }
         let peer = self.best_peer(&million, "bytes");
         rows.push(vec![
-            "bytes a timer".into(),
+            "bytes per timer".into(),
             "112".into(),
             format!("{} / {}", cell(ours(&million, "bytes")), cell(ours(&most, "bytes"))),
             peer.map_or_else(String::new, |(it, value)| {
                 format!("{}: {}", plain(it), number(value))
             }),
-            "0.7 of it".into(),
+            "0.7: ours / peer".into(),
             ratio(ours(&million, "bytes"), peer.map(|peer| peer.1)),
             cell(alike("bytes")),
             ratio(ours(&million, "bytes"), alike("bytes")),
@@ -172,7 +171,7 @@ impl Report {
         });
         let flat = "under 180, flat";
         rows.push(row(
-            "a timer that fires, at 10 / 10^3 / 10^4 / 10^5 / 10^6 TTLs, ns",
+            "a timer that fires, with 10 / 10^3 / 10^4 / 10^5 / 10^6 TTLs, ns",
             flat,
             steady.join(" / "),
         ));
@@ -181,28 +180,28 @@ impl Report {
             cell(self.figures.least(&growth, OURS, &format!("{memory}: slowest start")))
         });
         let slowest = slowest.join(" / ");
-        let what = "slowest start on the way to 10^7, fresh / known memory, ms";
+        let what = "slowest start while growing to 10^7, fresh / reused memory, ms";
         rows.push(row(what, "under 0.5", slowest));
         let columns = [
             "goal, 10^6 / 10^7",
             "ours",
             "best peer",
-            "goal, times ahead",
-            "times ahead",
-            "a wheel with our duty",
-            "times ahead",
-            "of the arena floor",
+            "goal: peer / ours",
+            "peer / ours",
+            "wheel, any length",
+            "wheel / ours",
+            "ours / arena floor",
         ];
         table(&head("", &columns), rows)
     }
 
-    /// The operations over the number of TTLs, of which there are no more than timers.
+    /// Returns the operations by number of TTLs, which is at most the number of timers.
     fn ttls(&self, timers: usize) -> String {
         let columns = ["start", "restart", "stop", "expire"];
         let counts = || TTLS.into_iter().filter(|ttls| *ttls <= timers);
         let get = |store: &str, figure: &str, ttls| {
             let known = |name: &str| self.figures.least(&Self::life(timers, ttls), store, name);
-            // All that is known of a store with which the bench lost its patience.
+            // If the bench gave up on a store, this is all that is known.
             let least = known(&format!("{figure}, at least"));
             least.map_or_else(|| cell_or_dash(known(figure)), |it| format!("over {}", number(it)))
         };
@@ -211,10 +210,11 @@ impl Report {
             let values = |figure| join(counts().map(|ttls| get(store, figure, ttls)));
             std::iter::once(label(store).to_owned()).chain(columns.map(values)).collect()
         });
-        table(&head(&format!("ns at {} TTLs", join(counts().map(short))), &columns), rows)
+        table(&head(&format!("ns with {} TTLs", join(counts().map(short))), &columns), rows)
     }
 
-    /// Shows eight TTLs, many, and deadlines without any, in one run; ours as ratios, too, and another build of it.
+    /// Returns eight TTLs, more TTLs, and deadlines without TTLs, in one run; for ours also as ratios, and for another
+    /// build of it.
     fn deadlines(&self, timers: usize) -> String {
         let columns = ["start", "restart", "touch", "stop", "expire", "bytes"];
         let cases: Vec<_> = deadlines_of(timers).collect();
@@ -235,7 +235,7 @@ impl Report {
                     .map(|ttls| times(*ttls).map_or(NOTHING.into(), |it| format!("{it:.2}"))),
             )
         };
-        rows.push(std::iter::once("– times 8 TTLs".into()).chain(columns.map(times)).collect());
+        rows.push(std::iter::once("– × 8 TTLs".into()).chain(columns.map(times)).collect());
         if get(BEFORE, "start", 0).is_some() {
             rows.push(row(BEFORE, "– before"));
         }
@@ -245,7 +245,7 @@ impl Report {
         table(&head(&first, &columns), rows)
     }
 
-    /// Shows what an adversary does: on average, and at worst.
+    /// Returns the adversary's effect: average and worst.
     fn adversary(&self) -> String {
         let measure = plan::adversary_of_a_million();
         let mut stores = vec![(OURS, label(OURS))];
@@ -260,7 +260,7 @@ impl Report {
             std::iter::once(said.clone()).chain(cells).collect()
         });
         let columns: Vec<_> = stores.iter().map(|(_, name)| *name).collect();
-        table(&head("ns / the slowest, us / the slowest of a run, us", &columns), rows)
+        table(&head("ns / slowest, us / slowest of a run, us", &columns), rows)
     }
 
     fn steady(&self) -> String {
@@ -271,7 +271,7 @@ impl Report {
             let values = measures.iter().map(|it| cell(self.figures.least(it, store, "fire")));
             std::iter::once(label(store).to_owned()).chain(values).collect()
         });
-        table(&head("ns for each timer that fires, at so many TTLs", &ttls), rows)
+        table(&head("ns per timer that fires, by number of TTLs", &ttls), rows)
     }
 
     fn growth(&self) -> String {
@@ -292,7 +292,7 @@ impl Report {
             "fresh memory: slowest start, ms",
             "at element",
             "starts over 0.5 ms",
-            "known memory: slowest start, ms",
+            "reused memory: slowest start, ms",
             "at element",
             "starts over 0.5 ms",
         ];
@@ -315,17 +315,17 @@ impl Report {
             ]
         });
         let columns = [
-            "a TTL for each: start",
+            "one TTL per element: start",
             "expire",
             "all due at once",
             "hot id replaced",
             "bytes left behind",
-            "oldest pulled, new one started",
+            "oldest stopped, new one started",
         ];
-        table(&head("ns an operation", &columns), rows)
+        table(&head("ns per operation", &columns), rows)
     }
 
-    /// What it costs that a share of the timers is beyond a wheel's reach.
+    /// Returns the cost if a share of the timers is beyond the range of a wheel.
     fn overflow(&self) -> String {
         let [fewer, many] = CROWDS;
         let of_fewer = format!("slowest tick of {} timers, **ms**", number(fewer as f64));
@@ -333,7 +333,7 @@ impl Report {
             ("start", "start", many),
             ("restart", "restart", many),
             ("stop", "stop", many),
-            ("tick", "average tick, with what fires", many),
+            ("tick", "average tick, expiry included", many),
             ("slowest tick", "slowest tick, **ms**", many),
             ("slowest tick", &of_fewer, fewer),
         ];
@@ -366,10 +366,7 @@ impl Report {
         let rows = ["random", "colliding"]
             .into_iter()
             .map(|ids| vec![format!("{ids} ids"), get(ids, "known"), get(ids, "random")]);
-        table(
-            &head("ns to start or stop", &["keys of the hash known", "keys drawn at random"]),
-            rows,
-        )
+        table(&head("ns to start or stop", &["known hash keys", "random hash keys"]), rows)
     }
 
     fn workers(&self) -> String {
@@ -377,8 +374,8 @@ impl Report {
             let get = |figure| cell(self.figures.most(&measure, OURS, figure));
             vec![measure.count.to_string(), get("each its own"), get("one for all")]
         });
-        let columns = ["a Lawn for each, no locks", "one Lawn behind a lock"];
-        table(&head("threads: million operations a second", &columns), rows)
+        let columns = ["one Lawn per thread, no locks", "one Lawn behind a lock"];
+        table(&head("threads: million operations per second", &columns), rows)
     }
 
     fn units(&self) -> String {
@@ -398,7 +395,7 @@ impl Report {
                 cell(self.figures.least(&measure, OURS, "executions")),
             ];
             row.extend(
-                units::STORES.map(|it| cell(self.figures.least(&measure, it, "ns a schedule"))),
+                units::STORES.map(|it| cell(self.figures.least(&measure, it, "ns per schedule"))),
             );
             row
         });
@@ -410,7 +407,7 @@ impl Report {
             "wheel and table of ids",
             "wheel, by handle",
         ];
-        table(&head("units: ns a schedule", &columns), rows)
+        table(&head("units: ns per schedule", &columns), rows)
     }
 
     fn sessions(&self) -> String {
@@ -425,15 +422,15 @@ impl Report {
                     "{store}: {figure}"
                 );
             }
-            let ours = self.figures.least(&measure, OURS, "ns an operation");
-            let ratio = get("ns an operation").zip(ours).map(|(value, ours)| value / ours);
-            vec![label(store).to_owned(), cell(get("ns an operation")), cell(ratio)]
+            let ours = self.figures.least(&measure, OURS, "ns per operation");
+            let ratio = get("ns per operation").zip(ours).map(|(value, ours)| value / ours);
+            vec![label(store).to_owned(), cell(get("ns per operation")), cell(ratio)]
         });
         let all = |figure| cell(self.figures.least(&measure, OURS, figure));
         format!(
-            "{}\n{} operations; fired, the same for all: {} pings, {} reconnections given up, {} \
+            "{}\n{} operations. Each store fired {} pings, {} abandoned reconnections and {} \
              expiries.\n",
-            table(&head("", &["ns an operation", "times ours"]), rows),
+            table(&head("", &["ns per operation", "× ours"]), rows),
             all("operations"),
             all("pings"),
             all("reconnections given up"),
@@ -441,14 +438,14 @@ impl Report {
         )
     }
 
-    /// A lawn of a few elements, in either form.
+    /// Returns the costs of a lawn of a few elements, in either form.
     fn small(&self) -> String {
         small::show(|form, elements, figure| {
             self.figures.least(&small::measure(elements), form, figure)
         })
     }
 
-    /// Returns the sections about how many TTLs there are.
+    /// Returns the sections about the number of TTLs.
     fn any_deadline(&self) -> [(&'static str, String); 5] {
         [
             ("deadlines-few", self.deadlines(10_000)),
@@ -459,7 +456,7 @@ impl Report {
         ]
     }
 
-    /// Shows instructions with a TTL for each, and with deadlines without any.
+    /// Returns instructions with one TTL per element, and with deadlines without TTLs.
     fn instructions_any(&self) -> String {
         let cases = [8, COUNTED, 0];
         let rows = ANY_DEADLINE_COUNTED.into_iter().filter(|store| *store != BEFORE).map(|store| {
@@ -486,11 +483,11 @@ impl Report {
                     columns.map(|figure| cell(self.figures.least(&measure, store, figure)));
                 std::iter::once(label(store).to_owned()).chain(values).collect()
             });
-        table(&head("instructions an operation", &columns), rows)
+        table(&head("instructions per operation", &columns), rows)
     }
 }
 
-/// Writes what [`plan::run_any_deadline`] has found, and nothing else.
+/// Writes the results of [`plan::run_any_deadline`], and nothing else.
 pub fn write_any_deadline(figures: Figures) {
     let report = Report { figures };
     for (section, content) in report.any_deadline() {
@@ -528,7 +525,7 @@ pub fn write() {
     {
         page::put(&format!("core:{section}"), &content);
     }
-    if let Some(content) = report.beside(PORTABLE, "portable / as it is: ratio") {
+    if let Some(content) = report.beside(PORTABLE, "portable / default: ratio") {
         page::put("core:portable", &content);
     }
     if let Some(content) = report.beside(BEFORE, "before / now: ratio") {

@@ -1,10 +1,10 @@
-//! Session timeouts: the load of a server that holds connections open and pings them.
+//! Session timeouts: the load of a server that keeps connections open and pings them.
 //!
-//! 10,000 sessions, as in the article on the timing wheel of a Comet server, which had slots of 50 ms
-//! and three kinds of timeout. Here each message of a session starts its *ping* (15 s of silence) and
-//! its *expiry* (60 s) anew. Now and then a connection drops: its ping stops and a *reconnection*
-//! window (10 s) opens. One session in five never says a word, so that pings and expiries fire too; an
-//! expired session makes room for a new one. What fires is counted and must be the same for all stores.
+//! 10,000 sessions, as in the article on the timing wheel of a Comet server, with slots of 50 ms and three kinds of
+//! timeout. Here each message of a session restarts its *ping* (15 s of silence) and its *expiry* (60 s). From time to
+//! time a connection drops: its ping stops and a *reconnection* window (10 s) opens. One session in five never sends a
+//! message, so that pings and expiries fire too. An expired session is replaced by a new one. The fired timers are
+//! counted and must be the same for all stores.
 
 use crate::load::{Dice, PAYLOAD};
 use crate::stopwatch::Stopwatch;
@@ -13,9 +13,9 @@ use crate::store::{Id, Store};
 const SESSIONS: usize = 10_000;
 const TALKING: u64 = 8_000;
 const SLOT: u64 = 50;
-/// Messages in each slot of time: each talking session has one every 1.6 seconds.
+/// Messages per slot: each active session sends one every 1.6 seconds.
 const MESSAGES: usize = 250;
-/// One message in so many is the last before its connection drops.
+/// One in this many messages is the last before its connection drops.
 const DROPS: u64 = 200;
 
 const PING: usize = 0;
@@ -75,7 +75,7 @@ pub fn run<S: Store>(minutes: u64, say: &mut dyn FnMut(&str, f64)) {
     let mut server = Server { store: S::new(0), running, now: 0, operations: 0 };
     let mut fired: Vec<(usize, usize)> = Vec::new();
     let mut counts = [0_u64; 3];
-    // Sessions do not all begin at once.
+    // The sessions start at different times.
     for session in 0..SESSIONS {
         if session % 10 == 0 {
             server.now += 1;
@@ -100,7 +100,7 @@ pub fn run<S: Store>(minutes: u64, say: &mut dyn FnMut(&str, f64)) {
             let number = u64::from_le_bytes(id[8..].try_into().expect("eight bytes")) as usize;
             fired.push((number / 3, number % 3));
         });
-        // In the same order for all stores, whatever order they have within a slot.
+        // In the same order for all stores, whatever their order within a slot.
         fired.sort_unstable();
         fired.iter().for_each(|(session, kind)| server.running[*session][*kind] = false);
         for (session, kind) in fired.drain(..) {
@@ -108,7 +108,7 @@ pub fn run<S: Store>(minutes: u64, say: &mut dyn FnMut(&str, f64)) {
             server.fire(session, kind);
         }
     }
-    say("ns an operation", stopwatch.ns() / server.operations as f64);
+    say("ns per operation", stopwatch.ns() / server.operations as f64);
     say("operations", server.operations as f64);
     say("pings", counts[PING] as f64);
     say("reconnections given up", counts[RECONNECT] as f64);

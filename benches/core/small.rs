@@ -1,8 +1,8 @@
-//! Many lawns of a few elements each, beside the same with the small form turned off.
+//! Many lawns of a few elements each, with and without the small form.
 //!
-//! A thousand lawns, so that each is found in a cache, but not in the first: as a key of a server is that is used now and
-//! then. Each has so many elements before a start, a restart, a stop and a pop. One operation is done to every lawn in
-//! turn, a pass is timed as a whole, and what follows takes back what it did.
+//! A thousand lawns, so that each is in a cache, but not in the first level, like a key of a server that is used
+//! occasionally. Each has a given number of elements before a start, a restart, a stop and a pop. One operation runs on
+//! every lawn in turn. A pass is timed as a whole, and then undone.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use lawn::{Lawn, Shared, SmallMax};
 
 /// The two forms.
 pub const FORMS: [&str; 2] = ["small", "full"];
-/// Numbers of elements for which operations are timed, and all for which bytes are counted.
+/// Numbers of elements for timing, and for counting bytes.
 pub const TIMED: [usize; 2] = [8, 32];
 pub const COUNTED: [usize; 3] = [1, 4, 32];
 pub const OPERATIONS: [&str; 4] = ["start", "restart", "stop", "pop"];
@@ -38,7 +38,7 @@ struct Lawns {
 
 impl Lawns {
     fn new(form: &str, elements: usize) -> Self {
-        // One more than there may be is started on the way.
+        // During a pass there is one element more.
         let elements_max = if form == "small" { elements + 1 } else { 0 };
         let small_max = move || SmallMax { elements: elements_max, bytes: usize::MAX };
         let shared = Arc::new(Shared::new(RandomState::new(), small_max));
@@ -74,7 +74,7 @@ impl Lawns {
     }
 }
 
-/// Nanoseconds an operation with so many elements in each lawn, and bytes a lawn.
+/// Measures nanoseconds per operation with this many elements in each lawn, and bytes per lawn.
 pub fn run(form: &str, elements: usize, say: &mut dyn FnMut(&str, f64)) {
     memory::set_counting(true);
     let mut lawns = Lawns::new(form, elements);
@@ -88,7 +88,7 @@ pub fn run(form: &str, elements: usize, say: &mut dyn FnMut(&str, f64)) {
     let mut time = |operation: usize, stopwatch: Stopwatch| spent[operation] += stopwatch.ns();
     for pass in 0..PASSES {
         lawns.now += 100;
-        // A new one, and then any.
+        // First a new element, then any.
         let new = elements + pass as usize;
         let stopwatch = Stopwatch::start();
         lawns.start(new);
@@ -102,7 +102,7 @@ pub fn run(form: &str, elements: usize, say: &mut dyn FnMut(&str, f64)) {
         let stopwatch = Stopwatch::start();
         lawns.stop(other);
         time(2, stopwatch);
-        // It becomes the first of all, so that it is known which one is popped.
+        // Makes it the first of all, so that it is known which one is popped.
         lawns.start(other);
         lawns.restart(other, lawns.ttls.of(other), 0);
         let stopwatch = Stopwatch::start();
@@ -115,7 +115,7 @@ pub fn run(form: &str, elements: usize, say: &mut dyn FnMut(&str, f64)) {
     }
 }
 
-/// A table of what `get` says of a form with so many elements.
+/// Returns a table of the figures that `get` returns for a form with a number of elements.
 pub fn show(get: impl Fn(&str, usize, &str) -> Option<f64>) -> String {
     let rows = FORMS.map(|form| {
         let name = if form == "small" { "**the small form**" } else { "the full form" };
@@ -128,7 +128,7 @@ pub fn show(get: impl Fn(&str, usize, &str) -> Option<f64>) -> String {
     table(&head("ns an operation with 8 / 32 elements", &columns), rows)
 }
 
-/// Measures both forms here and now, and prints the table.
+/// Measures both forms in this process, and prints the table.
 pub fn print() {
     let mut figures = crate::figures::Figures::default();
     for (form, elements) in

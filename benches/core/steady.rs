@@ -1,9 +1,8 @@
 //! A steady state: a tick each millisecond, and each timer that fires starts again.
 //!
-//! TTLs lie evenly below 1,000 seconds, so a million timers make two a tick, whatever the number of
-//! TTLs: what a tick costs by itself is part of the figure. The store is filled as if it had run for
-//! ever: what waits is longer-lived than what is started, in proportion to its TTL, and is somewhere
-//! within it.
+//! TTLs are spread evenly below 1,000 seconds, so a million timers make two per tick for any number of TTLs. The cost
+//! of the tick itself is part of the figure. The store is filled as if it had run forever: waiting timers have longer
+//! TTLs than started ones, in proportion, and are at a random point within them.
 
 use crate::load::{Dice, PAYLOAD, id};
 use crate::stopwatch::Stopwatch;
@@ -11,7 +10,7 @@ use crate::store::Store;
 
 const LONGEST: u64 = 1_000_000;
 const TICKS: u64 = 25_000;
-/// A store that has not done its ticks after so many nanoseconds has said enough.
+/// Nanoseconds after which the bench gives up on a store that has not done its ticks.
 const PATIENCE: f64 = 5e8;
 
 pub fn run<S: Store>(timers: usize, ttls: usize, say: &mut dyn FnMut(&str, f64)) {

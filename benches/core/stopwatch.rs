@@ -1,9 +1,8 @@
-//! Time that the bench's own thread has spent on a processor: what others do on the machine meanwhile
-//! is left out, what they do to the caches is not.
+//! The CPU time of the bench's own thread. It excludes other load on the machine, but not its effect on the caches.
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// A stopwatch that runs while this thread does. Reading it takes some hundred nanoseconds.
+/// A stopwatch that runs while this thread does. Reading it takes about a hundred nanoseconds.
 #[derive(Clone, Copy)]
 pub struct Stopwatch(i64);
 
@@ -17,12 +16,12 @@ impl Stopwatch {
         Self(thread_ns())
     }
 
-    /// Nanoseconds since it was started.
+    /// Returns the nanoseconds since the start.
     pub fn ns(self) -> f64 {
         (thread_ns() - self.0) as f64
     }
 
-    /// Nanoseconds since it was started, or since the last lap.
+    /// Returns the nanoseconds since the start or the last lap.
     pub fn lap(&mut self) -> i64 {
         let before = std::mem::replace(&mut self.0, thread_ns());
         self.0 - before

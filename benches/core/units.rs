@@ -4,18 +4,17 @@
 //!
 //! | timer | ticks | |
 //! |---|---|---|
-//! | idle | 3,000,000 | starts anew at every message sent or received, and so never fires |
-//! | close | 9,000,000, then 500,000 | fires twice; after the second time the endpoint is gone |
+//! | idle | 3,000,000 | restarted at every message sent or received, so it never fires |
+//! | close | 9,000,000, then 500,000 | fires twice; after the second time the endpoint is closed |
 //! | pace | 10 | started after each message sent, always fires |
-//! | request | 50,000 to 50,099, fixed for a unit | started after a response of 128 messages, fires |
+//! | request | 50,000 to 50,099, fixed per unit | started after a response of 128 messages, fires |
 //! | deadline | 5,120, then 2,560 | started at a request, moved at its first message, stopped at its last |
 //!
-//! Units come into being over the first 50,000 ticks; then time moves on to the next event, by at most
-//! 5,000 ticks. The whole run is 15,000,000 ticks; with many units it is cut short, and what is left
-//! out of it is the ends of connections.
+//! Units are created over the first 50,000 ticks. Then time advances to the next event, by at most 5,000 ticks. The
+//! whole run is 15,000,000 ticks; with many units it is shortened, which leaves out the ends of connections.
 //!
-//! Ratas's timers are objects that the program holds, not names. So the wheel is measured as it is
-//! meant to be used, by handle, and once more behind a table of ids, which is what the Lawn is.
+//! Ratas's timers are objects that the program holds, without names. So the wheel is measured in its intended use, by
+//! handle, and also behind a table of ids, like the Lawn.
 
 use std::sync::Arc;
 
@@ -41,13 +40,13 @@ const REQUEST: u32 = 3;
 const DEADLINE: u32 = 4;
 const KINDS: u32 = 5;
 
-/// Timers that have numbers. The program knows which of its timers are running and says so.
+/// Timers that have numbers. The program knows which of its timers are running, and uses that.
 trait Timers {
     fn new(timers: u32) -> Self;
     fn start(&mut self, timer: u32, ticks: u64, now: u64);
     fn restart(&mut self, timer: u32, ticks: u64, now: u64);
     fn stop(&mut self, timer: u32);
-    /// Ticks from `now` until something may be due, at most `limit`.
+    /// Returns the ticks from `now` until something may be due, at most `limit`.
     fn ticks_to_next(&self, now: u64, limit: u64) -> u64;
     fn expire(&mut self, now: u64, fired: &mut Vec<u32>);
 }
@@ -90,7 +89,7 @@ impl Timers for ByHandle {
     }
 }
 
-/// What timers are called.
+/// Returns the id of a timer.
 fn name(timer: u32) -> u64 {
     mix(timer.into())
 }
@@ -306,7 +305,7 @@ fn play<T: Timers>(units: u32, run: u64, say: &mut dyn FnMut(&str, f64)) {
             let running = &mut program.endpoints[(timer / KINDS) as usize].running;
             running[(timer % KINDS) as usize] = false;
         }
-        // Closing comes last in a tick, so that the order within it makes no difference to any store.
+        // Closing comes last in a tick, so that the order within the tick makes no difference to any store.
         for closing in [false, true] {
             let now = fired.iter().filter(|timer| (**timer % KINDS == CLOSE) == closing);
             now.for_each(|timer| program.fire(timer / KINDS, timer % KINDS));
@@ -317,16 +316,16 @@ fn play<T: Timers>(units: u32, run: u64, say: &mut dyn FnMut(&str, f64)) {
     say("seconds", seconds);
     say("schedules", program.schedules as f64);
     say("executions", executions as f64);
-    say("ns a schedule", seconds * 1e9 / program.schedules as f64);
+    say("ns per schedule", seconds * 1e9 / program.schedules as f64);
     let received = program.endpoints.iter().map(|it| u64::from(it.received)).sum::<u64>();
     let gone = program.endpoints.iter().filter(|it| it.gone).count();
     say("sum", (RandomState::with_seeds(0, 0, 0, 0).hash_one((received, gone)) >> 16) as f64);
 }
 
-/// The stores of this load.
+/// The stores that run this load.
 pub const STORES: [&str; 3] = ["lawn", "hierarchy-ids", "hierarchy-handles"];
 
-/// Ticks of a run with so many units, when each unit's full run counts for `full` units.
+/// Returns the ticks of a run with this many units, when each unit's full run counts for `full` units.
 pub fn ticks(units: u32, full: u32) -> u64 {
     (RUN * u64::from(full) / u64::from(units)).clamp(2 * CREATION, RUN)
 }

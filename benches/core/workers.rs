@@ -1,5 +1,4 @@
-//! Many workers, as the paper has it (IV-A): a store for each thread and no locks, beside one store
-//! that all share behind a lock.
+//! Many workers, as in the paper (IV-A): one store per thread without locks, compared with one store behind a lock.
 
 use std::sync::{Barrier, Mutex};
 use std::time::Instant;
@@ -11,8 +10,8 @@ use crate::stores::ours::Ours;
 /// Operations of each thread.
 const OPERATIONS: usize = 1_000_000;
 
-/// What a worker does with its own elements: mostly restarts, now and then one leaves and another
-/// comes, and a tick at every 1,000 of them.
+/// The work on a worker's own elements: mostly restarts; sometimes one leaves and another comes; and a tick at every
+/// 1,000 of them.
 fn work(
     mut with: impl FnMut(&mut dyn FnMut(&mut Ours)),
     first: usize,
@@ -43,7 +42,7 @@ fn fill(store: &mut Ours, first: usize, timers: usize) {
     (first..first + timers).for_each(|it| store.start(&id(it), &PAYLOAD, ttls.of(it), 0));
 }
 
-/// Millions of operations a second of so many threads together. `timers` are divided among them.
+/// Measures millions of operations per second of all threads together. `timers` are divided among them.
 pub fn run(threads: usize, timers: usize, say: &mut dyn FnMut(&str, f64)) {
     let share = timers / threads;
     let rate =
@@ -57,7 +56,7 @@ pub fn run(threads: usize, timers: usize, say: &mut dyn FnMut(&str, f64)) {
                 fill(&mut store, worker * share, share);
                 barrier.wait();
                 work(|operation| operation(&mut store), worker * share, share, &mut 0);
-                // Dropping it is not part of the work.
+                // Dropping it is not measured.
                 std::mem::forget(store);
             });
         }

@@ -1,4 +1,4 @@
-//! What hurts a store of timers most.
+//! The worst cases for a store of timers.
 
 use ahash::RandomState;
 
@@ -28,7 +28,7 @@ pub fn run<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
     oldest_pulled::<S>(timers, say);
 }
 
-/// Everything has one deadline.
+/// Gives everything the same deadline.
 fn all_due_at_once<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
     let mut store = filled::<S>(timers);
     let mut expired = 0;
@@ -38,8 +38,8 @@ fn all_due_at_once<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
     say("all due at once", ns);
 }
 
-/// One id is replaced as often as there are others, without a tick in between. A store that deletes
-/// lazily keeps the corpses.
+/// Replaces one id as often as there are others, without a tick in between. A store that deletes lazily keeps the dead
+/// entries.
 fn hot_id<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
     memory::set_counting(true);
     let mut store = filled::<S>(timers / 10);
@@ -55,7 +55,7 @@ fn hot_id<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
     memory::set_counting(false);
 }
 
-/// The oldest is always stopped, and a new one started.
+/// Repeatedly stops the oldest, and starts a new one.
 fn oldest_pulled<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
     let mut store = filled::<S>(timers);
     let ns = ns_each(timers, || {
@@ -67,9 +67,9 @@ fn oldest_pulled<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
     say("oldest pulled", ns);
 }
 
-/// Ids whose hashes begin with the same bits, as the index sees them, so that they share its tables however
-/// deep its directory gets: an attacker who knows the keys of the hash makes them by trying. Against keys drawn at random, as the
-/// module draws them, the same ids are ids like any others.
+/// Uses ids whose hashes begin with the same bits, as the index sees them, so that they share a table however deep its
+/// directory gets. An attacker who knows the keys of the hash finds such ids by trial. With random keys, as in the
+/// module, they are ordinary ids.
 pub fn collisions(count: usize, say: &mut dyn FnMut(&str, f64)) {
     const BITS: u32 = 15;
     let known = || RandomState::with_seeds(1, 2, 3, 4);

@@ -1,4 +1,4 @@
-//! What any deadline costs, beside that of a few TTLs.
+//! The cost of any deadline, compared with a few TTLs.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,36 +13,36 @@ use harness::Ask;
 pub const COUNT: usize = 400_000;
 /// The hour within which elements without a TTL come due, in milliseconds.
 const HOUR: u64 = 3_600_000;
-/// Elements are sent in so many parts, so that what is to be sent does not fill the memory.
+/// The number of parts in which elements are sent, to save memory.
 const PARTS: usize = 8;
 
 /// How TTLs and deadlines are chosen.
 #[derive(Clone, Copy)]
 enum Choice {
     EightTtls,
-    /// `AT` at random, and no TTL.
+    /// Random `AT`, without a TTL.
     Random,
-    /// A TTL of its own for each.
+    /// A different TTL for each.
     Each,
-    /// `AT`, each later than the one before, and no TTL.
+    /// Ascending `AT`, without a TTL.
     Ascending,
 }
 
 const CHOICES: [(&str, Choice); 4] = [
     ("eight TTLs", Choice::EightTtls),
-    ("`AT` at random in an hour, ttl 0", Choice::Random),
-    ("a TTL of its own for each", Choice::Each),
+    ("`AT` random within an hour, ttl 0", Choice::Random),
+    ("a different TTL for each", Choice::Each),
     ("`AT` ascending, then touched at random", Choice::Ascending),
 ];
 
-/// Returns a number that looks random, for each number another.
+/// Returns a number that looks random; a bijection.
 fn scattered(number: u64) -> u64 {
     let x = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (x ^ x >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 16
 }
 
 impl Choice {
-    /// Returns the TTL, and what `AT` says, of an element that is put away or, `again`, touched.
+    /// Returns the TTL and `AT` of an element that is pushed or, if `again`, touched.
     fn of(self, number: usize, now: u64, again: bool) -> (u64, Option<u64>) {
         let (number, count) = (number as u64, COUNT as u64);
         let random = || now + FAR + scattered(2 * number + u64::from(again)) % HOUR;
@@ -62,7 +62,7 @@ fn disorder() -> Vec<usize> {
     numbers
 }
 
-/// Returns the server's microseconds for each of [`COUNT`] commands, which are made of their numbers.
+/// Returns the server's microseconds for each of [`COUNT`] commands, which are made from their numbers.
 fn timed(host: &mut Host, mut add: impl FnMut(&mut Pipeline, usize)) -> f64 {
     let part = COUNT / PARTS;
     let mut us = 0.0;
@@ -75,7 +75,7 @@ fn timed(host: &mut Host, mut add: impl FnMut(&mut Pipeline, usize)) -> f64 {
     us / COUNT as f64
 }
 
-/// Notes microseconds to PUSH, TOUCH and PULL, and bytes for each element when all were put away, and when all were
+/// Records microseconds of PUSH, TOUCH and PULL, and bytes per element after all were pushed and after all were
 /// touched.
 pub fn measure(host: &mut Host, table: &mut Table) {
     let order = disorder();

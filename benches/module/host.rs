@@ -1,4 +1,4 @@
-//! A server, and what is measured on it: the ways that it has, one after the other.
+//! A server, and measurements of its ways to store elements, one after the other.
 
 use std::fs;
 use std::thread;
@@ -13,60 +13,60 @@ use benches::table::Table;
 use harness::{Ask, Server, cmd, until};
 
 pub const COUNT: usize = 200_000;
-/// Bytes of an element, large and small.
+/// The bytes of an element, large and small.
 pub const LARGE: usize = 64;
 const SMALL: usize = 1;
-/// As many as wait when the greatest pause is looked for.
+/// The number of elements when the longest pause is measured.
 const MANY: usize = 10_000_000;
-/// The titles of rows say so too.
+/// The titles of rows mention this too.
 const MANY_TTLS: usize = 100_000;
 const XPOLLED: usize = 20_000;
-/// How often is asked for what takes less than a microsecond.
+/// Repetitions of commands that take less than a microsecond.
 const ASKED: usize = 100_000;
 
 pub struct Host {
     pub server: Server,
     pub client: Connection,
-    /// What is shown, the floor first.
+    /// The ways to measure, the floor first.
     ways: Vec<Way>,
     /// The last of the ways.
     dehydrator: Way,
 }
 
 impl Host {
-    /// A server with our module, and all the ways that it has.
+    /// Starts a server with our module, and measures all its ways.
     pub fn ours() -> Self {
         let mut host = Self::with(Way::Dehydrator);
         host.ways = Way::of(&mut host.client);
         host
     }
 
-    /// A server that this dehydrator is alone on.
+    /// Starts a server whose only way is this dehydrator.
     pub fn with(dehydrator: Way) -> Self {
         let server = dehydrator.start_server(&[]);
         let client = connect(&server);
         Self { server, client, ways: vec![dehydrator], dehydrator }
     }
 
-    /// Frees all that there is. Returns how much memory the server uses then.
+    /// Frees everything. Returns the memory that the server uses then.
     pub fn emptied(&mut self) -> f64 {
         empty(&mut self.client)
     }
 
-    /// Bytes that the server uses.
+    /// Returns the bytes that the server uses.
     pub fn used(&mut self) -> f64 {
         used(&mut self.client)
     }
 
-    /// Only these of the ways, all of which the server must have.
+    /// Selects some of the ways. The server must support them.
     pub fn keep(&mut self, ways: &[Way]) {
         let missing: Vec<_> = ways.iter().filter(|way| !self.ways.contains(way)).collect();
         assert!(missing.is_empty(), "{} has no {}", self.version(), missing[0].name());
         self.ways = ways.to_vec();
     }
 
-    /// Each way to put away and to take by id. The columns: the time of the one and of the other; bytes for
-    /// large elements, for small ones, and left when all but one are taken.
+    /// Measures storing and taking by id, for each way. The columns: the times of both; bytes per large element, per
+    /// small element, and left after all but one are taken.
     pub fn by_id(&mut self, table: &mut Table) {
         for way in self.ways.clone() {
             let (times, bytes) = self.there_and_back(way);
@@ -75,7 +75,7 @@ impl Host {
         }
     }
 
-    /// One way: microseconds to put away and to take, and bytes as [`Host::by_id`] shows them.
+    /// Measures one way: microseconds to store and to take, and bytes as [`Host::by_id`] returns them.
     fn there_and_back(&mut self, way: Way) -> ([f64; 2], [f64; 3]) {
         let client = &mut self.client;
         let (push, small) = (pushes(way, LARGE), pushes(way, SMALL));
@@ -83,22 +83,22 @@ impl Host {
         let before = empty(client);
         let push_us = timed(client, COUNT, |client| send(client, &push));
         let large = (used(client) - before) / COUNT as f64;
-        // One element stays, so that what holds them does, and shows what it keeps.
+        // One element stays, so that its container stays, and shows the memory that it keeps.
         let mut last = redis::pipe();
         way.push(&mut last, 0, "last", &element(0, LARGE));
         last.exec(client).expect("replies");
         let pull_us = timed(client, COUNT, |client| send(client, &pull));
         let left = (used(client) - before) / COUNT as f64;
-        // Not the number from before: there is a module that keeps what it should have freed.
+        // Not the number from before: one module keeps memory that it should free.
         let before = empty(client);
         send(client, &small);
         let small = (used(client) - before) / COUNT as f64;
         ([push_us, pull_us], [large, small, left])
     }
 
-    /// Everything is due, and taken at once: how long the server is busy with it, for each element.
+    /// Measures taking everything when all elements are due: the server's time per element.
     pub fn all_at_once(&mut self, table: &mut Table) {
-        // The floor is of the server with our module.
+        // The floor is measured on the server with our module.
         if self.dehydrator == Way::Dehydrator {
             let floor = self.lpop();
             table.note("LPOP, a list without timers", 0, floor);
@@ -115,7 +115,7 @@ impl Host {
             let us = timed(&mut self.client, COUNT, |client| {
                 replies.extend(polls.iter().map(|poll| poll.query(client).expect("a reply")));
             });
-            // A pair for each member and each field, or an element for each.
+            // One pair per member and field, or one element each.
             let taken = |reply: &Value| match reply {
                 Value::Array(items) => items.len() >= COUNT,
                 _ => false,
@@ -125,7 +125,7 @@ impl Host {
         }
     }
 
-    /// All elements in a list.
+    /// Counts the elements of a list.
     pub fn fill_list(&mut self) {
         let rpush = |pipe: &mut Pipeline, number| {
             pipe.cmd("RPUSH").arg("list").arg(element(number, LARGE));
@@ -133,7 +133,7 @@ impl Host {
         send(&mut self.client, &pipelines(COUNT, rpush));
     }
 
-    /// As the floor of taking everything at once: a list.
+    /// Measures a list, the floor of taking everything at once.
     fn lpop(&mut self) -> f64 {
         empty(&mut self.client);
         self.fill_list();
@@ -141,7 +141,7 @@ impl Host {
         timed(&mut self.client, COUNT, |client| lpop.exec(client).expect("a reply"))
     }
 
-    /// So many elements, of eight TTLs, all of them due.
+    /// Pushes this many elements, of eight TTLs, all due.
     pub fn push_due(&mut self, count: usize) {
         const TTLS: u64 = 8;
         let way = self.dehydrator;
@@ -150,11 +150,11 @@ impl Host {
             way.push_for(pipe, ttl, &id(number), &element(number, LARGE));
         };
         send(&mut self.client, &pipelines(count, push));
-        // The server's clock is this machine's.
+        // The server uses the clock of this machine.
         thread::sleep(Duration::from_millis(TTLS));
     }
 
-    /// What is asked for while nothing is due, with very many TTLs; and what else the verbs cost.
+    /// Measures commands while nothing is due, with very many TTLs, and other commands.
     pub fn verbs(&mut self, table: &mut Table, column: usize) {
         let way = self.dehydrator;
         empty(&mut self.client);
@@ -190,10 +190,10 @@ impl Host {
             due = way.verb("XPOLL").arg("k").query(client).expect("ids");
         });
         assert_eq!(due.len(), XPOLLED, "all are due");
-        table.note("XPOLL of 20,000, all of them", column, us);
+        table.note("XPOLL of all 20,000", column, us);
     }
 
-    /// Saving and loading, for each element.
+    /// Measures saving and loading, per element.
     pub fn dumps(&mut self, table: &mut Table) {
         for way in self.ways.iter().filter(|way| **way != Way::Lua) {
             let client = &mut self.client;
@@ -206,7 +206,7 @@ impl Host {
         }
     }
 
-    /// What the server calls itself, and its version.
+    /// Returns the server's name and version.
     pub fn version(&mut self) -> String {
         let info: String = cmd("INFO server").query(&mut self.client).expect("INFO");
         let named = |name: &str| {
@@ -218,8 +218,8 @@ impl Host {
     }
 }
 
-/// The slowest single command of millions, by the server's slow log, in milliseconds, and how many took
-/// longer than half of one.
+/// Finds the slowest single command among millions in the server's slow log, in milliseconds, and the number of
+/// commands that took longer than half a millisecond.
 pub fn slowest(way: Way) -> [f64; 2] {
     const NOTED_US: &str = "500";
     let options = ["--slowlog-log-slower-than", NOTED_US, "--slowlog-max-len", "10000"];

@@ -1,6 +1,7 @@
-//! A thousand sleepers on a key that is held back: how soon the next wakes when there is room, and what that costs.
+//! A thousand clients blocked on a key with a limit: how soon the next one wakes when capacity is free, and the cost of
+//! that.
 //!
-//! The order in which sleepers are served is known, so one thread sends, reads and measures.
+//! The order in which the clients are served is known, so one thread sends, reads and measures.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -11,13 +12,13 @@ use benches::table::Table;
 use harness::{Ask, Server, cmd};
 
 pub const SLEEPERS: usize = 1000;
-/// Under a lease at once at the most.
+/// The maximum number of leased elements.
 pub const HELD: usize = 10;
-/// Given out in a second at the most.
+/// The maximum number of deliveries per second.
 pub const RATE: usize = 100;
 const LEASE_MS: u64 = 600_000;
 
-/// A thousand clients asleep on a key, and one that is awake.
+/// A thousand clients blocked on a key, and one that is not.
 struct Bed {
     // Dropped first.
     sleepers: Vec<Connection>,
@@ -53,7 +54,7 @@ impl Bed {
         let _: Value = push.query(&mut self.client).expect("numbers");
     }
 
-    /// The id that a sleeper is given, for which it is waited.
+    /// Waits for the reply to a blocked client, and returns the id that it got.
     fn woken(&mut self, number: usize) -> String {
         let reply = self.sleepers[number].recv_response().expect("a reply");
         let rows: Vec<(String, String, u64, String)> =
@@ -66,13 +67,13 @@ impl Bed {
     }
 }
 
-/// Returns the median, the 99th of a hundred, and the greatest.
+/// Returns the median, the 99th percentile and the maximum.
 fn percentiles(mut all: Vec<f64>) -> [f64; 3] {
     all.sort_by(f64::total_cmp);
     [all.len() / 2, all.len() * 99 / 100, all.len() - 1].map(|at| all[at])
 }
 
-/// All are given something and settle it, ten at a time at the most: from SETTLE to the next one's reply.
+/// Delivers to all clients, ten leases at a time: measures from each SETTLE to the next reply.
 pub fn held(table: &mut Table) {
     let mut bed = Bed::made(&format!("HELD {HELD}"));
     let before = cpu_us(&mut bed.client);
@@ -93,7 +94,7 @@ pub fn held(table: &mut Table) {
     table.note("HELD 10", 3, cpu);
 }
 
-/// All are given something, so many in a second: from the moment at which the next may go to its reply.
+/// Delivers to all clients, at a limited rate: measures from the moment that capacity is free to the reply.
 pub fn rate(table: &mut Table) {
     let mut bed = Bed::made(&format!("RATE {RATE} PER 1000"));
     let before = cpu_us(&mut bed.client);

@@ -1,14 +1,13 @@
-//! The module beside what Redis users have today, on the same server in the same run.
+//! Compares the module with what Redis users have today, on the same server in the same run.
 //!
-//! Processor time is the server's own (`INFO cpu`), so it leaves out the client, the kernel's share of
-//! another process, and waiting; the sockets' part is in it, for all sides alike. Times differ from
-//! machine to machine and from hour to hour: the ratios are the result. Each figure is the median of
-//! [`ROUNDS`] rounds, in each of which all sides run one after the other. A ratio is that of the medians which
-//! stand in its table.
+//! CPU time is the server's own (`INFO cpu`), so it excludes the client, kernel time of other processes, and waiting.
+//! It includes the server's socket calls, for all sides alike. Times differ between machines and between hours: the
+//! ratios are the result. Each figure is the median of [`ROUNDS`] rounds, in each of which all sides run one after the
+//! other. A ratio is that of the printed medians.
 //!
-//! `REDE_MODULE` names the .so of ReDe, if that is to be measured too. An argument names a part, to run nothing
-//! else: `deadlines`, `workers`, `limits`, or `hash-fields`, which are hashes whose fields expire and need a server that has them; or
-//! `charts`, which measures nothing and draws the charts from the tables in docs/benchmarks-full.md.
+//! `REDE_MODULE` is the path of ReDe's .so, to measure it as well. An argument selects one part: `deadlines`,
+//! `workers`, `limits`, or `hash-fields` (hashes whose fields expire, on servers that have them); or `charts`, which
+//! only redraws the charts from the tables in docs/benchmarks-full.md.
 
 mod deadlines;
 mod host;
@@ -28,17 +27,17 @@ use ways::Way;
 
 const ROUNDS: usize = 5;
 
-/// Titles of what [`Host::by_id`] notes.
-const PUT_AWAY: &str = "put away, us";
-const TAKEN: &str = "taken by id, us";
-const SIZES: [&str; 3] = ["16 + 64", "16 + 1", "left when all but one are taken"];
+/// Titles of the columns of [`Host::by_id`].
+const PUT_AWAY: &str = "store, us";
+const TAKEN: &str = "take by id, us";
+const SIZES: [&str; 3] = ["16 + 64", "16 + 1", "left after all but one are taken"];
 
 fn times() -> [Column; 4] {
     [
         Column::new(0, 2, PUT_AWAY),
-        Column::ratio(0, 2, "times SET"),
+        Column::ratio(0, 2, "× SET"),
         Column::new(1, 2, TAKEN),
-        Column::ratio(1, 2, "times GETDEL"),
+        Column::ratio(1, 2, "× GETDEL"),
     ]
 }
 
@@ -46,15 +45,15 @@ fn sizes() -> Vec<Column> {
     columns(2, 1, &SIZES)
 }
 
-/// What is said above the tables.
+/// Returns the line above the tables.
 fn head(host: &mut Host) -> String {
     let version = host.version();
     format!(
-        "{COUNT} elements, ids of 16 bytes, elements of 64; medians of {ROUNDS} rounds; {version}\n"
+        "{COUNT} elements, 16-byte ids, 64-byte elements; medians of {ROUNDS} rounds; {version}\n"
     )
 }
 
-/// Our server with all that it has, and ReDe's, if there is one.
+/// Returns our server with all its ways, and ReDe's, if there is one.
 fn hosts() -> Vec<Host> {
     let mut hosts = vec![Host::ours()];
     match rede::module() {
@@ -64,12 +63,12 @@ fn hosts() -> Vec<Host> {
     hosts
 }
 
-/// What one worker measures.
+/// The measurements with one client.
 #[derive(Default)]
 struct Tables {
     by_id: Table,
     at_once: Table,
-    /// A column for each dehydrator.
+    /// One column per dehydrator.
     verbs: Table,
     dumps: Table,
     pauses: Table,
@@ -95,22 +94,22 @@ impl Tables {
         let names: Vec<_> = dehydrators.iter().map(|way| way.name()).collect();
         let mut pauses = columns(0, 1, &["slowest command, ms"]);
         pauses.extend(columns(1, 0, &["commands over 0.5 ms"]));
-        let mut dumps = columns(0, 2, &["save, us for each", "load, us for each"]);
-        dumps.extend(columns(2, 1, &["bytes for each"]));
-        let at_once = [Column::new(0, 3, "us for each"), Column::ratio(0, 3, "times LPOP")];
+        let mut dumps = columns(0, 2, &["save, us per element", "load, us per element"]);
+        dumps.extend(columns(2, 1, &["bytes per element"]));
+        let at_once = [Column::new(0, 3, "us per element"), Column::ratio(0, 3, "× LPOP")];
         [
-            self.by_id.written("the server's processor time", &times()),
-            self.by_id.written("bytes for each", &sizes()),
-            self.at_once.written("all are due, and taken at once", &at_once),
-            self.verbs.written("the server's processor time, us", &columns(0, 2, &names)),
+            self.by_id.written("server CPU", &times()),
+            self.by_id.written("bytes per element", &sizes()),
+            self.at_once.written("taking all due elements at once", &at_once),
+            self.verbs.written("server CPU, us", &columns(0, 2, &names)),
             self.dumps.written("dumps", &dumps),
-            self.pauses.written("on the way to ten million", &pauses),
+            self.pauses.written("growing to ten million", &pauses),
         ]
         .join("\n")
     }
 }
 
-/// Everything that one client can find out, on our server and on ReDe's.
+/// Measures everything that one client can, on our server and on ReDe's.
 fn one_worker() {
     let mut hosts = hosts();
     let mut tables = Tables::default();
@@ -127,16 +126,16 @@ fn one_worker() {
     }
 }
 
-/// The page is about the server that most have.
+/// Returns whether the results are for the page, which is about the most common server.
 fn is_for_the_page() -> bool {
     env::var_os("DEHYDRATOR_SERVER").is_none()
 }
 
-/// What a way is called in a chart.
+/// Returns the name of a way in charts.
 fn chart_name(row: &str) -> String {
     let name = match row {
         "SET" => "SET, no timer",
-        "SET PX" => "SET PX, nobody is told",
+        "SET PX" => "SET PX, no notification",
         "ZSET + HASH, pipelined" => "sorted set and hash, pipelined",
         "ZSET + HASH, by Lua" => "sorted set and hash, by Lua",
         "dehydrator" => "Dehydrator",
@@ -146,7 +145,7 @@ fn chart_name(row: &str) -> String {
     name.to_owned()
 }
 
-/// Returns what kind of way it is.
+/// Returns the family of a way.
 fn family(row: &str) -> Family {
     match row {
         "SET" => Family::Plain,
@@ -171,13 +170,13 @@ fn draw() {
         bars
     };
     let charts = page::charts();
-    let title = "To put away and to take by id: microseconds of the server's processor time";
+    let title = "Store and take by id: microseconds of server CPU";
     chart::bars(&charts.join("module-time.svg"), title, &bars(&times, &[PUT_AWAY, TAKEN]));
-    let title = "Memory for an element of 64 bytes with an id of 16: bytes";
+    let title = "Memory per element (64 bytes, 16-byte id): bytes";
     chart::bars(&charts.join("module-memory.svg"), title, &bars(&sizes, &SIZES[..1]));
 }
 
-/// Hashes whose fields expire, beside the floor and ours, on a server that has them.
+/// Measures hashes whose fields expire, with the floor and ours, on a server that has them.
 fn hash_fields() {
     let mut host = Host::ours();
     host.keep(&[Way::Set, Way::HashField, Way::Dehydrator]);
@@ -187,15 +186,15 @@ fn hash_fields() {
     }
     let told = [
         head(&mut host),
-        by_id.written("the server's processor time", &times()),
-        by_id.written("bytes for each", &sizes()),
+        by_id.written("server CPU", &times()),
+        by_id.written("bytes per element", &sizes()),
     ]
     .join("\n");
     println!("{told}");
     page::put("module-hash-fields", told.trim_end());
 }
 
-/// Measures what any deadline costs, beside that of a few TTLs.
+/// Measures the cost of any deadline, compared with a few TTLs.
 fn any_deadline() {
     let mut host = Host::ours();
     let mut table = Table::default();
@@ -205,11 +204,11 @@ fn any_deadline() {
     let titles = ["PUSH", "TOUCH", "PULL", "bytes", "bytes, touched"];
     let columns = titles.into_iter().enumerate().flat_map(|(at, title)| {
         let digits = if at < 3 { 2 } else { 0 };
-        [Column::new(at, digits, title), Column::ratio(at, digits, "times eight TTLs")]
+        [Column::new(at, digits, title), Column::ratio(at, digits, "× eight TTLs")]
     });
     let told = [
         format!(
-            "{} elements in one key, ids of 16 bytes, elements of 64; microseconds of the main thread, TOUCH and PULL in \
+            "{} elements in one key, 16-byte ids, 64-byte elements; microseconds of the main thread, TOUCH and PULL in \
              random order; medians of {ROUNDS} rounds; {}\n",
             deadlines::COUNT,
             host.version()
@@ -223,7 +222,7 @@ fn any_deadline() {
     }
 }
 
-/// Workers that share a key, and workers that share nothing.
+/// Measures workers that share a key, and workers that share nothing.
 fn many_workers() {
     const ROUNDS: usize = 3;
     let [mut sharing, mut spread] = <[Table; 2]>::default();
@@ -235,22 +234,22 @@ fn many_workers() {
     }
     let told = [
         format!(
-            "Medians of {ROUNDS} rounds; {}; {} processors for clients and servers together\n",
+            "Medians of {ROUNDS} rounds; {}; clients and servers share {} cores\n",
             host.version(),
             std::thread::available_parallelism().map_or(1, usize::from)
         ),
         sharing.written(
-            &format!("consumers of one key, {} elements a request", workers::TAKEN),
+            &format!("consumers of one key, {} elements per request", workers::TAKEN),
             &rates(&[
-                "POLL: thousand a second",
-                "server's us for each",
-                "LPOP: thousand a second",
-                "server's us for each",
+                "POLL: thousand per second",
+                "server CPU each, us",
+                "LPOP: thousand per second",
+                "server CPU each, us",
             ]),
         ),
         spread.written(
-            "workers that PUSH and POLL, in pipelines",
-            &rates(&["thousand commands a second", "servers' us for each"]),
+            "workers that PUSH and POLL, pipelined",
+            &rates(&["thousand commands per second", "server CPU each, us"]),
         ),
     ]
     .join("\n");
@@ -260,7 +259,7 @@ fn many_workers() {
     }
 }
 
-/// Sleepers on a key that is held back.
+/// Measures blocked clients on a key with a limit.
 fn held_back() {
     const ROUNDS: usize = 3;
     let mut table = Table::default();
@@ -269,12 +268,12 @@ fn held_back() {
         limits::rate(&mut table);
         limits::free(&mut table);
     }
-    let mut titles = columns(0, 2, &["median, ms", "99 of 100 within", "the latest"]);
-    titles.extend(columns(3, 1, &["server's us for each"]));
+    let mut titles = columns(0, 2, &["median, ms", "p99", "max"]);
+    titles.extend(columns(3, 1, &["server CPU each, us"]));
     let told = [
         format!(
-            "{} sleepers on one key; from the moment at which there is room (SETTLE is sent, the window is over, or, without \
-             a limit, PUSH is sent) to the reply of the next; medians of {ROUNDS} rounds; {}\n",
+            "{} sleepers on one key; from the moment that capacity is free (SETTLE is sent, the window ends, or, without a \
+             limit, PUSH is sent) to the next reply; medians of {ROUNDS} rounds; {}\n",
             limits::SLEEPERS,
             Host::ours().version()
         ),
@@ -287,14 +286,14 @@ fn held_back() {
     }
 }
 
-/// Columns of what [`workers`] notes: by turns operations and microseconds.
+/// Returns the columns that [`workers`] records: alternating operations and microseconds.
 fn rates(titles: &[&'static str]) -> Vec<Column> {
     let column = |(at, title): (usize, &&'static str)| Column::new(at, at % 2 * 2, title);
     titles.iter().enumerate().map(column).collect()
 }
 
 fn main() {
-    // cargo adds an argument of its own.
+    // Skip the argument that cargo adds.
     let parts: Vec<_> = env::args().skip(1).filter(|argument| argument != "--bench").collect();
     match parts.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => {

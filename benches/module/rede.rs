@@ -1,20 +1,20 @@
-//! ReDe, the module in C that ours succeeds, for who has built it: nothing of it is in this repository.
+//! ReDe, the predecessor of the module in C, for those who have built it: this repository does not contain it.
 
 use std::env;
 use std::path::PathBuf;
 
-/// Names the module, as built by ReDe's own Makefile.
+/// The environment variable with the path of the module, as built by ReDe's own Makefile.
 pub const VARIABLE: &str = "REDE_MODULE";
 
-/// Where ReDe is, if the variable says so. It must not depend on the folder that a server runs in.
+/// Returns the path of ReDe, if the variable is set. It is absolute, because servers run in other folders.
 pub fn module() -> Option<PathBuf> {
     let named = PathBuf::from(env::var_os(VARIABLE)?);
     let found = named.canonicalize();
     Some(found.unwrap_or_else(|error| panic!("{VARIABLE} is {}: {error}", named.display())))
 }
 
-/// How often it is asked for what takes it a walk over all TTLs: a thousand times as long as ours takes.
+/// Repetitions of commands for which ReDe walks over all TTLs: a thousand times slower than ours.
 pub const ASKED: usize = 100;
-/// Its GIDPUSH begins with the second on the clock, and draws ids until one is not taken: each is dearer than the
-/// one before until the second is over.
+/// Its GIDPUSH starts from the current second, and draws ids until one is free: each call is slower than the previous
+/// one until the second ends.
 pub const GIDPUSHED: usize = 2000;

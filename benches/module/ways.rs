@@ -1,28 +1,28 @@
-//! The ways in which Redis users put something away and get it back, the module's among them.
+//! The ways in which Redis users store an element for later and get it back, including the module's.
 
 use redis::{Cmd, Connection, Pipeline};
 
 use crate::rede;
 use harness::{Ask, Server};
 
-/// Elements are due in this many milliseconds, and a few: eight TTLs, as a system has them.
+/// The eight TTLs of the elements, in milliseconds, as a typical system has them.
 pub const FAR: u64 = 600_000;
 
-/// How something is put away under an id, and taken back by it.
+/// A way to store an element under an id, and to take it by id.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// The floor: no timer at all.
     Set,
-    /// A key that expires; nobody is told when.
+    /// A key that expires, without notification.
     SetPx,
-    /// A sorted set of ids by deadline and a hash of elements, two commands in one transaction's place.
+    /// A sorted set of ids by deadline and a hash of elements, with two pipelined commands.
     Pipelined,
     /// The same, in one script.
     Lua,
-    /// A hash whose fields expire; nobody is told when. Redis 7.4 and later.
+    /// A hash whose fields expire, without notification. Redis 7.4 and later.
     HashField,
     Dehydrator,
-    /// The module in C that ours succeeds: see [`rede`].
+    /// The predecessor of the module in C: see [`rede`].
     Rede,
 }
 
@@ -33,7 +33,7 @@ const PUSH: &str = "redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2]) \
 const PULL: &str = "local element = redis.call('HGET', KEYS[2], ARGV[1]) \
                     redis.call('ZREM', KEYS[1], ARGV[1]) \
                     redis.call('HDEL', KEYS[2], ARGV[1]) return element";
-/// KEYS: sorted set, hash. ARGV: now. In steps, for a script's stack is small.
+/// KEYS: sorted set, hash. ARGV: now. In steps, because the stack of a script is small.
 const POLL: &str = "local all = {} \
     while true do \
       local ids = redis.call('ZRANGEBYSCORE', KEYS[1], 0, ARGV[1], 'LIMIT', 0, 1000) \
@@ -44,7 +44,7 @@ const POLL: &str = "local all = {} \
     end";
 
 impl Way {
-    /// All that a server with our module has.
+    /// Returns all ways of a server with our module.
     pub fn of(client: &mut Connection) -> Vec<Self> {
         let has_hash_fields =
             client.ask("COMMAND INFO HPEXPIRE") != redis::Value::Array(vec![redis::Value::Nil]);
@@ -54,7 +54,7 @@ impl Way {
         ways
     }
 
-    /// A server that has this way. No server has both dehydrators: ours can answer to the other's names.
+    /// Starts a server that has this way. No server has both dehydrators, because ours can answer to the other's names.
     pub fn start_server(self, options: &[&str]) -> Server {
         match self {
             Self::Rede => {
@@ -65,13 +65,13 @@ impl Way {
         }
     }
 
-    /// A dehydrator's verb as a command: both have the same ones, with the same arguments.
+    /// Returns a command of a dehydrator: both have the same ones, with the same arguments.
     pub fn verb(self, verb: &str) -> Cmd {
         let prefix = if self == Self::Rede { "REDE" } else { "DEHYDRATOR" };
         redis::cmd(&format!("{prefix}.{verb}"))
     }
 
-    /// A PUSH of a dehydrator, of whatever TTL.
+    /// Adds a PUSH with any TTL to a pipeline.
     pub fn push_for(self, pipe: &mut Pipeline, ttl: u64, id: &str, element: &[u8]) {
         let mut push = self.verb("PUSH");
         push.arg("k").arg(ttl).arg(element).arg(id);
@@ -134,8 +134,8 @@ impl Way {
         };
     }
 
-    /// Takes everything, all of which is due, in one command or in as few as there are. `None`: this way
-    /// has none, for it tells nobody what is due.
+    /// Takes all elements, all of which are due, with as few commands as possible. `None`: this way cannot tell which
+    /// elements are due.
     pub fn poll(self, count: usize) -> Option<Vec<Cmd>> {
         let mut commands = Vec::new();
         match self {

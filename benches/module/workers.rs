@@ -1,8 +1,8 @@
 //! Many workers: consumers of one key, and keys over the nodes of a cluster.
 //!
-//! A server runs one command after the other, so a second worker of the same server can only fill the time in
-//! which the first one is not asking; over the nodes of a cluster, keys have processors of their own. Workers
-//! are threads of this program: they and the servers share the processors of the machine.
+//! A server runs one command after the other, so a second worker on the same server only uses the time in which the
+//! first one is not asking. On the nodes of a cluster, each key has a core of its own. The workers are threads of this
+//! program, and share the cores of the machine with the servers.
 
 use std::sync::Barrier;
 use std::thread;
@@ -16,20 +16,20 @@ use benches::table::Table;
 use harness::nodes::Cluster;
 use harness::{Ask, Server, cmd, refusal};
 
-/// How many consumers one key has.
+/// The numbers of consumers of one key.
 pub const CONSUMERS: [usize; 4] = [1, 2, 4, 8];
-/// Elements that a consumer asks for at once.
+/// The COUNT of each consumer.
 pub const TAKEN: usize = 10;
-/// As few as a cluster may have.
+/// The minimum of a cluster.
 pub const NODES: usize = 3;
-/// How often something is put away and taken again, by all workers together.
+/// The number of pushes and polls, by all workers together.
 const PAIRS: usize = 150_000;
 
-/// Where a worker works: the number of its server, and its key there.
+/// The place of a worker: the number of its server, and its key there.
 type Seat = (usize, String);
 
-/// All workers at once, each with a connection to the server of its seat. `work` says how much it did. Returns
-/// how many thousands of that were done in a second, and the servers' processor time for each, in microseconds.
+/// Runs all workers at once, each with a connection to the server of its seat. `work` returns how many operations it
+/// did. Returns thousands of operations per second, and the servers' CPU time for each, in microseconds.
 fn together(
     servers: &[Server],
     seats: &[Seat],
@@ -55,7 +55,7 @@ fn together(
     [done / took.as_secs_f64() / 1e3, (cpu() - before) / done]
 }
 
-/// Asks, and waits for the answer before it asks again, until there is nothing left. Returns how many it got.
+/// Polls, waiting for each reply, until nothing is left. Returns how many elements it got.
 fn consume(client: &mut Connection, ask: &Cmd) -> usize {
     let mut taken = 0;
     loop {
@@ -66,7 +66,7 @@ fn consume(client: &mut Connection, ask: &Cmd) -> usize {
     }
 }
 
-/// Consumers of one key, all of whose elements are due; and of a list, as the floor.
+/// Measures consumers of one key, all of whose elements are due; and of a list, as the floor.
 pub fn consumers(host: &mut Host, table: &mut Table) {
     for count in CONSUMERS {
         let seats = vec![(0, "k".to_owned()); count];
@@ -83,8 +83,8 @@ pub fn consumers(host: &mut Host, table: &mut Table) {
     }
 }
 
-/// Workers that put away what is due at once, and take one element each time, in pipelines: one, and then several
-/// on the same key, on a key each of the same node, and on a key each of a node each.
+/// Measures workers that push due elements and take one each time, in pipelines: one worker, then several on the same
+/// key, on one key each of the same node, and on one key each of different nodes.
 pub fn spread(cluster: &Cluster, table: &mut Table) {
     let keys: Vec<_> = cluster.nodes.iter().map(|node| keys_of(node, NODES)).collect();
     let seat = |node: usize, key: usize| (node, keys[node][key].clone());
@@ -92,8 +92,8 @@ pub fn spread(cluster: &Cluster, table: &mut Table) {
     for count in 2..=NODES {
         let seatings: [(&str, Vec<Seat>); 3] = [
             ("on one key", (0..count).map(|_| seat(0, 0)).collect()),
-            ("on a key each, one node", (0..count).map(|worker| seat(0, worker)).collect()),
-            ("on a key each, a node each", (0..count).map(|worker| seat(worker, 0)).collect()),
+            ("on one key each, one node", (0..count).map(|worker| seat(0, worker)).collect()),
+            ("on one key and one node each", (0..count).map(|worker| seat(worker, 0)).collect()),
         ];
         for (what, seats) in seatings {
             let row = format!("{count}, {what}");
@@ -114,7 +114,7 @@ fn put_and_take(cluster: &Cluster, seats: &[Seat]) -> [f64; 2] {
     figures
 }
 
-/// So many times a PUSH of something due at once and a POLL of one element, with ids from `first` on.
+/// Returns pipelines with a PUSH of a due element and a POLL of one element, with ids from `first` on.
 fn pairs(key: &str, first: usize, count: usize) -> Vec<Packed> {
     pipelines(count, |pipe, number| {
         let number = first + number;
@@ -123,7 +123,7 @@ fn pairs(key: &str, first: usize, count: usize) -> Vec<Packed> {
     })
 }
 
-/// Keys whose slots a node of a cluster serves: for the others it sends elsewhere.
+/// Returns keys whose slots a node of a cluster serves; for others it would redirect.
 fn keys_of(node: &Server, count: usize) -> Vec<String> {
     let mut client = node.connect();
     let keys = (0..).map(|number| format!("k{number}"));

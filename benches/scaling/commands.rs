@@ -1,9 +1,10 @@
-//! What each command costs the server's main thread, beside SET and LPOP, while a million other elements wait.
+//! The cost of each command to the server's main thread, with SET and LPOP for comparison, while a million other
+//! elements wait.
 //!
-//! *In pipelines*, a thousand commands are read at once, and what is left is the command itself. *One at a time*, each
-//! has a turn of the server's event loop, a read and a write to itself. *Many clients at once* is what a busy server
-//! sees: each has a read and a write, and they share a turn. To have many commands in one turn for certain, the server
-//! is told to sleep (DEBUG SLEEP) while they are sent.
+//! *In pipelines*, the server reads a thousand commands at once, which leaves the cost of the command itself. *One at a
+//! time*, each command has its own pass of the event loop, a read and a write. *Many clients at once* is the situation
+//! of a busy server: each command has a read and a write, and they share a pass. To get many commands into one pass,
+//! the bench makes the server sleep (DEBUG SLEEP) while it sends them.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -17,19 +18,19 @@ use crate::probe::{Probe, median};
 use benches::load::{Packed, element, id, pipelines, send};
 use harness::{Ask, cmd, until};
 
-/// Others in the same key.
+/// Other elements in the same key.
 const WAITING: usize = 1_000_000;
-/// Elements of a measurement.
+/// Elements per measurement.
 const COUNT: usize = 50_000;
-/// Elements of one POLL, where it is many.
+/// The COUNT of a POLL of many.
 const MANY: usize = 100;
 const ROUNDS: usize = 5;
-/// Clients whose commands are in one turn.
+/// Clients whose commands share a pass.
 const CLIENTS: usize = 64;
 const TURNS: usize = 60;
 const LEASE_MS: u64 = 3_600_000;
 
-/// Figures of all rounds, by name.
+/// The figures of all rounds, by name.
 #[derive(Default)]
 pub struct Figures(BTreeMap<String, Vec<f64>>);
 
@@ -43,7 +44,7 @@ impl Figures {
     }
 }
 
-/// Fills a server with what waits for hours.
+/// Fills a server with elements that wait for hours.
 pub fn fill(client: &mut Connection, count: usize) {
     const BATCH: usize = 100_000;
     for first in (0..count).step_by(BATCH) {
@@ -57,7 +58,7 @@ pub fn fill(client: &mut Connection, count: usize) {
     }
 }
 
-/// Elements that are due at once, with ids that no other has.
+/// Returns pushes of elements that are due at once, with unique ids.
 fn pushes(key: &str, count: usize) -> Vec<Packed> {
     pipelines(count, |pipe, number| {
         let number = WAITING + number;
@@ -71,7 +72,7 @@ fn polls(count: usize, options: &str) -> Vec<Packed> {
     pipelines(count, |pipe, _| _ = pipe.add_command(poll.clone()))
 }
 
-/// Sends POLLs with LEASE, and returns what they got.
+/// Sends POLLs with LEASE. Returns the leased elements.
 fn lease(client: &mut Connection, polls: &[Packed]) -> Vec<Vec<Held>> {
     let replies = polls.iter().flat_map(|(pipeline, count)| {
         client.req_packed_commands(pipeline, 0, *count).expect("replies")
@@ -83,8 +84,8 @@ fn answers(of: &[Vec<Held>], answer: impl Fn(&[Held]) -> redis::Cmd) -> Vec<Pack
     pipelines(of.len(), |pipe, at| _ = pipe.add_command(answer(&of[at])))
 }
 
-/// Commands in pipelines. `with` tells the figures of a server that is alone from those of one with a replica and an
-/// append-only file.
+/// Measures commands in pipelines. `with` is a suffix for the names of the figures: empty, or that of a server with a
+/// replica and an append-only file.
 pub fn pipelined(probe: &Probe, with: &str) -> Figures {
     let mut client = probe.connect();
     let client = &mut client;
@@ -123,11 +124,11 @@ pub fn pipelined(probe: &Probe, with: &str) -> Figures {
             note(&format!("renew_{name}"), probe.cost(COUNT, || send(client, &renew)));
             note(&format!("settle_{name}"), probe.cost(COUNT, || send(client, &settle)));
         }
-        // The stream does not take what others have put away.
+        // The stream does not contain elements of other measurements.
         send(client, &pushes("later", COUNT));
         let deliver = || {
             client.ask("DEHYDRATOR.ONDUE later STREAM stream");
-            // A look now and then is nothing beside the work.
+            // Occasional checks are negligible beside the work.
             let mut look = || {
                 thread::sleep(Duration::from_millis(20));
                 (client.ask("DEHYDRATOR.LEN later") == Value::Int(0)).then_some(())
@@ -140,7 +141,7 @@ pub fn pipelined(probe: &Probe, with: &str) -> Figures {
     figures
 }
 
-/// Commands that are not in pipelines, and clients that sleep.
+/// Measures commands without pipelines, and blocked clients.
 pub fn one_by_one(probe: &Probe) -> Figures {
     let mut figures = Figures::default();
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| probe.connect()).collect();
@@ -165,17 +166,17 @@ pub fn one_by_one(probe: &Probe) -> Figures {
             figures.note(&format!("wake_later_{name}_us"), later);
         }
     }
-    // Others' work on this machine lengthens a round, and nothing shortens it: the shortest one tells.
+    // Other load on this machine lengthens a round, and nothing shortens one: take the shortest.
     let shortest = alone.into_iter().min_by(|one, other| one[0].total_cmp(&other[0]));
     let [wall, server, thread] = shortest.expect("a round");
     figures.note("ping_alone_us", server);
     figures.note("client_ping_us", thread);
-    // What neither of both worked, they waited: for the other's processor to wake.
+    // The time in which neither worked is the time for the other core to wake.
     figures.note("wake_processor_us", ((wall - server - thread) / 2.0).max(0.0));
     figures
 }
 
-/// A PING in a turn of its own, and one of many in a turn: what one more costs.
+/// Measures a PING with a pass of its own, and one of many in a pass: the difference is the cost of a further request.
 fn shared_turn(probe: &Probe, asks: &mut Connection, clients: &mut [Connection]) -> (f64, f64) {
     let ping = redis::cmd("PING").get_packed_command();
     let sleep = cmd("DEBUG SLEEP 0.003").get_packed_command();
@@ -203,13 +204,14 @@ fn shared_turn(probe: &Probe, asks: &mut Connection, clients: &mut [Connection])
     (one - none, (all - one) / (clients.len() - 1) as f64)
 }
 
-/// This thread's processor time, in microseconds.
+/// Returns the CPU time of this thread, in microseconds.
 fn thread_us() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
 }
 
-/// PINGs of one client that waits for each answer: microseconds by the clock, of the server, and of the client.
+/// Measures PINGs of one client that waits for each reply: microseconds of wall-clock time, of the server, and of the
+/// client.
 fn lockstep(probe: &Probe, client: &mut Connection) -> [f64; 3] {
     const COUNT: usize = 1000;
     let ping = redis::cmd("PING");
@@ -224,12 +226,12 @@ fn lockstep(probe: &Probe, client: &mut Connection) -> [f64; 3] {
         thread = (thread_us() - before) / COUNT as f64;
     });
     walls.sort_by(f64::total_cmp);
-    // Waiting for what others do is in the longer ones alone.
+    // Only the longer rounds include waiting for other programs.
     [walls[COUNT / 4], server, thread]
 }
 
-/// PINGs of many threads that share a processor, each of which waits for its answer: microseconds of the server and of
-/// the clients' processor for each.
+/// Measures PINGs of many threads that share a core and wait for each reply: microseconds of the server and of the
+/// clients' core per PING.
 fn crowd(probe: &Probe) -> [f64; 2] {
     const THREADS: usize = 16;
     const COUNT: usize = 1000;
@@ -246,8 +248,8 @@ fn crowd(probe: &Probe) -> [f64; 2] {
     [server, thread_us.into_inner().expect("no panic") / (THREADS * COUNT) as f64]
 }
 
-/// POLLs of so many with LEASE, and a SETTLE for each, of one client that waits for each answer, as a worker does:
-/// microseconds of the server and of the client for both.
+/// Measures POLLs with LEASE and COUNT, and a SETTLE for each, of one client that waits for each reply, as a worker
+/// does: microseconds of the server and of the client for both.
 fn jobs(probe: &Probe, asks: &mut Connection, client: &mut Connection, many: usize) -> [f64; 2] {
     let rounds = if many == 1 { 3000 } else { 300 };
     send(asks, &pushes("jobs", rounds * many));
@@ -256,7 +258,7 @@ fn jobs(probe: &Probe, asks: &mut Connection, client: &mut Connection, many: usi
         let before = thread_us();
         for _ in 0..rounds {
             let held = job::poll(client, "jobs", many, LEASE_MS, 0);
-            assert_eq!(held.len(), many, "so many are due");
+            assert_eq!(held.len(), many, "enough are due");
             job::settle("jobs", &held).exec(client).expect("a reply");
         }
         thread = (thread_us() - before) / rounds as f64;
@@ -264,8 +266,8 @@ fn jobs(probe: &Probe, asks: &mut Connection, client: &mut Connection, many: usi
     [server, thread]
 }
 
-/// All sleep on one key, and are woken by what is due when it is pushed; and by what all comes due in one moment a
-/// little later. Microseconds of the server for each client, from the push on, the push left out.
+/// Measures waking clients that are blocked on one key: by elements that are due when pushed, and by elements that come
+/// due together a little later. Returns the server's microseconds per client after the push, without the push.
 fn wakings(probe: &Probe, asks: &mut Connection, clients: &mut [Connection]) -> (f64, f64) {
     const ROUNDS: usize = 40;
     let count = clients.len();
@@ -280,7 +282,7 @@ fn wakings(probe: &Probe, asks: &mut Connection, clients: &mut [Connection]) -> 
                 .arg(id(number));
         }
         let push = (push.get_packed_pipeline(), count);
-        // Nobody sleeps: what the pushes cost by themselves.
+        // No client is blocked: the cost of the pushes themselves.
         let alone = probe.cost(count, || send(asks, std::slice::from_ref(&push)));
         asks.ask("DEL sleepy");
         for client in &mut *clients {

@@ -1,4 +1,4 @@
-//! What was measured, as the simulation reads it: a file in the repository, one line for each figure.
+//! The measured constants of the simulation: a file in the repository, one line per figure.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Figures by name. A name ends with its unit.
 pub struct Constants {
-    /// What stands above the figures: where they come from.
+    /// The lines above the figures, which describe the machine.
     head: Vec<String>,
     figures: BTreeMap<String, f64>,
 }
@@ -54,12 +54,12 @@ impl Constants {
     }
 }
 
-/// Four digits are more than was measured.
+/// Rounds to four digits, more than the precision of the measurement.
 fn rounded(figure: f64) -> f64 {
     if figure == 0.0 {
         return 0.0;
     }
     let scale = 10_f64.powi(3 - figure.abs().log10().floor() as i32);
-    // Counts stay whole.
+    // Counts stay whole numbers.
     if scale < 1.0 { figure.round() } else { (figure * scale).round() / scale }
 }

@@ -1,8 +1,8 @@
-//! What a worker sends, and what it makes of the replies.
+//! The commands of a worker, and their replies.
 
 use redis::{Cmd, Connection, FromRedisValue, Value};
 
-/// An element under a lease. The element itself is its deadline, or nothing that a worker looks at.
+/// A leased element. The element itself is its deadline, or is ignored.
 pub struct Held {
     pub id: String,
     pub element: Vec<u8>,
@@ -10,7 +10,7 @@ pub struct Held {
     pub token: String,
 }
 
-/// The reply to a POLL with LEASE. Nil is no element.
+/// Parses the reply to a POLL with LEASE. Nil means no element.
 pub fn held(reply: Value) -> Vec<Held> {
     let rows = Option::<Vec<(String, Vec<u8>, u64, String)>>::from_redis_value(reply);
     let rows = rows.expect("id, element, deliveries and token").unwrap_or_default();
@@ -18,7 +18,7 @@ pub fn held(reply: Value) -> Vec<Held> {
     rows.into_iter().map(held).collect()
 }
 
-/// Takes so many on a lease. `block_ms` 0: does not wait for them.
+/// Sends POLL with LEASE for up to `count` elements. `block_ms` 0: does not wait.
 pub fn poll(
     client: &mut Connection,
     key: &str,

@@ -1,4 +1,4 @@
-//! What replicas are told and what the append-only file grows by, for the whole life of an element.
+//! The bytes that an element's life sends to replicas and adds to the append-only file.
 
 use redis::{Connection, ConnectionLike};
 
@@ -10,7 +10,7 @@ use harness::{Ask, cmd, until};
 const COUNT: usize = 20_000;
 const LEASE_MS: u64 = 60_000;
 
-/// A life, by the name that its figures have.
+/// A life, with the name of its figures.
 pub struct Life {
     pub name: &'static str,
     pub told: &'static str,
@@ -121,11 +121,11 @@ fn settle(client: &mut Connection, held: &[Vec<Held>]) {
     send(client, &pipelines(held.len(), settle));
 }
 
-/// Bytes for each element: to a replica, and in the append-only file.
+/// Measures bytes per element: to a replica, and in the append-only file.
 pub fn measure(life: &Life, probe: &Probe) -> [f64; 2] {
     let mut client = probe.connect();
     let sizes = |client: &mut Connection| {
-        // What is said while the disk is busy is written later.
+        // While the disk is busy, data is written later.
         until("all is written", || {
             (client.info("persistence", "aof_buffer_length") == 0).then_some(())
         });

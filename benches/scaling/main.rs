@@ -1,16 +1,17 @@
-//! How far one node goes, and how many it takes: docs/scaling.md.
+//! The capacity of one node, and the number of nodes for a load: docs/scaling.md.
 //!
-//! What can be measured on one machine is measured, and kept in benches/scaling/constants.toml: what commands cost the
-//! server's main thread, bytes, a full sync. What is beyond it, a billion timers or an outage of an hour, is simulated
-//! with those constants. What can be done both ways is done both ways, and the page says how far they are apart.
+//! Everything that one machine allows is measured, and stored in benches/scaling/constants.toml: the costs of commands
+//! to the server's main thread, bytes, a full sync. Larger cases, such as a billion timers or an outage of an hour, are
+//! simulated with those constants. Cases that can be both measured and simulated are compared, and the page states the
+//! difference.
 //!
 //! ```text
 //!   cargo bench -p dehydrator-benches --bench scaling                 measures and simulates: some minutes
-//!   cargo bench -p dehydrator-benches --bench scaling -- simulate     simulates with the constants that are kept, and writes the page
-//!   cargo bench -p dehydrator-benches --bench scaling -- ten-million  what takes a server of ten million elements: 4 GB of memory
-//!   cargo bench -p dehydrator-benches --bench scaling -- commands     what commands cost, alone
-//!   cargo bench -p dehydrator-benches --bench scaling -- lives        what others are told of an element's life, alone
-//!   cargo bench -p dehydrator-benches --bench scaling -- trials       what is done both ways, alone
+//!   cargo bench -p dehydrator-benches --bench scaling -- simulate     simulates with the stored constants, and writes the page
+//!   cargo bench -p dehydrator-benches --bench scaling -- ten-million  the part with ten million elements: 4 GB of memory
+//!   cargo bench -p dehydrator-benches --bench scaling -- commands     only the costs of commands
+//!   cargo bench -p dehydrator-benches --bench scaling -- lives        only the bytes of an element's life
+//!   cargo bench -p dehydrator-benches --bench scaling -- trials       only the comparisons with the simulation
 //! ```
 
 mod commands;
@@ -36,7 +37,7 @@ use probe::Probe;
 
 const MILLION: usize = 1_000_000;
 
-/// As a server that must not lose what it was told: an append-only file, and a replica that follows it.
+/// The options of a durable server: an append-only file, and a replica.
 const DURABLE: [&str; 6] = [
     "--appendonly",
     "yes",
@@ -47,7 +48,7 @@ const DURABLE: [&str; 6] = [
     "3600",
 ];
 
-/// What commands cost, on a server that is alone and on one that is not; what they tell others.
+/// Measures the costs of commands, on a standalone and on a durable server, and the bytes of an element's life.
 fn commands(constants: &mut Constants) {
     let probe = Probe::start_pinned(&[]);
     for figures in [commands::pipelined(&probe, ""), commands::one_by_one(&probe)] {
@@ -59,7 +60,8 @@ fn commands(constants: &mut Constants) {
     figures.medians().for_each(|(name, figure)| constants.set(&name, figure));
 }
 
-/// What a replica and the append-only file are told of an element's life. Returns the server that told them, and the replica.
+/// Measures the bytes of an element's life, to a replica and to the append-only file. Returns the primary and the
+/// replica.
 fn lives(constants: &mut Constants) -> (Probe, Probe) {
     probe::unpin();
     let replica = Probe::start(&[]);
@@ -73,7 +75,7 @@ fn lives(constants: &mut Constants) -> (Probe, Probe) {
     (probe, replica)
 }
 
-/// Memory and a full sync, of so many elements.
+/// Measures memory and a full sync, with this many elements.
 fn sizes(constants: &mut Constants, count: usize, with: &str) {
     probe::unpin();
     let probe = memory::measure(count, with, constants);
@@ -87,7 +89,7 @@ fn trials(constants: &mut Constants) {
 }
 
 fn main() {
-    // cargo adds an argument of its own.
+    // Skip the argument that cargo adds.
     let parts: Vec<_> = std::env::args().skip(1).filter(|it| it != "--bench").collect();
     let mut constants = Constants::read();
     let started = Instant::now();
@@ -111,14 +113,14 @@ fn main() {
         ["trials"] => measured("trials", trials),
         _ => panic!("{parts:?}: it may be simulate, ten-million, commands, lives or trials"),
     }
-    // The page is about the server that most have.
+    // The page is about the most common server.
     if std::env::var_os("DEHYDRATOR_SERVER").is_none() {
         report::write(&constants);
     }
     println!("{:.0} s in all", started.elapsed().as_secs_f64());
 }
 
-/// What the figures were measured on.
+/// Describes the machine that the figures were measured on.
 fn machine() -> Vec<String> {
     let described = machine::describe();
     let machine = described.lines().next().expect("a line").trim_start_matches("- ").to_owned();
@@ -129,7 +131,7 @@ fn machine() -> Vec<String> {
         let version = info.lines().find_map(|line| line.strip_prefix(&field))?;
         Some(format!("{name} {}", version.trim()))
     };
-    // Valkey says for which Redis it passes, too.
+    // Valkey also reports a Redis version, for compatibility.
     let version = ["valkey", "redis"].into_iter().find_map(named).expect("a version");
     vec![machine, format!("{version}; each figure is the median of several rounds")]
 }

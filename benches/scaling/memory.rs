@@ -1,4 +1,4 @@
-//! How much memory elements take, and how much more while a child of the server saves them and clients write.
+//! The memory of elements, and the additional memory while a child of the server saves them and clients write.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,18 +13,18 @@ use crate::probe::Probe;
 use benches::load::{element, id};
 use harness::{Ask, until};
 
-/// Writes a second while something is saved.
+/// Jobs per second during a save.
 pub const JOBS_A_SECOND: usize = 5000;
 
-/// A client that puts away something new and takes something old, any of `count`, so many times a second. The worst
-/// that can be done to pages that a child shares.
+/// Pushes a new element and takes a random old one, of `count`, at a fixed rate: the worst case for pages that the
+/// server shares with a child.
 pub fn churn(client: &mut Connection, count: usize, is_over: &AtomicBool, jobs: &AtomicUsize) {
     const BATCH: usize = 50;
     let (started, mut done) = (Instant::now(), 0);
     while !is_over.load(Ordering::Relaxed) {
         let mut pipe = redis::pipe();
         for number in done..done + BATCH {
-            // What was filled in, in an order of its own.
+            // The stored elements, in an order of its own.
             let old = (number * 7919) % count;
             pipe.cmd("DEHYDRATOR.PULL").arg("jobs").arg(id(old)).ignore();
             let push = pipe.cmd("DEHYDRATOR.PUSH").arg("jobs").arg(86_400_000 + number % 8);
@@ -38,7 +38,7 @@ pub fn churn(client: &mut Connection, count: usize, is_over: &AtomicBool, jobs: 
     }
 }
 
-/// Fills a server, and notes what that takes. `with` tells the figures of one size from those of another.
+/// Fills a server, and records its memory. `with` is a suffix for the names of the figures.
 pub fn measure(count: usize, with: &str, constants: &mut Constants) -> Probe {
     let probe = Probe::start(&[]);
     let mut client = probe.connect();
@@ -76,13 +76,13 @@ pub fn measure(count: usize, with: &str, constants: &mut Constants) -> Probe {
     probe
 }
 
-/// How many pages were touched, each at random, if so much of all was copied: some were hit twice.
+/// Returns how many random pages must have been touched to copy this share, as some were touched twice.
 fn pages(copied: f64, all: f64) -> f64 {
     const PAGE: f64 = 4096.0;
     -(1.0 - (copied / all).min(0.999)).ln() * all / PAGE
 }
 
-/// How much of all is copied after so many jobs: what [`pages`] asks, the other way round.
+/// Returns the share that is copied after this many jobs, the inverse of [`pages`].
 pub fn copied_share(pages_a_job: f64, jobs: f64, all: f64) -> f64 {
     const PAGE: f64 = 4096.0;
     1.0 - (-pages_a_job * jobs / (all / PAGE)).exp()

@@ -1,9 +1,9 @@
-//! The simulation's costs, made of what was measured.
+//! Derives the costs of the simulation from the measured constants.
 
 use crate::constants::Constants;
 use benches::simulation::costs::Costs;
 
-/// Of the figure for one alone, and that of each of a hundred: what a command costs, and each element of it.
+/// Splits the cost of one element, and of each of a hundred, into the cost of a command and the cost of each element.
 fn fixed_and_each(one: f64, of_a_hundred: f64) -> (f64, f64) {
     let each = (100.0 * of_a_hundred - one) / 99.0;
     (one - each, each)

@@ -1,12 +1,12 @@
-//! What one node holds and does, by the figures that were measured.
+//! The capacity of one node, from the measured constants.
 
 use crate::constants::Constants;
 use crate::memory::copied_share;
 
-/// A node's memory, and what of it is not for elements: the system, the server, buffers.
+/// The memory of a node, and the part that is not for elements: the system, the server, buffers.
 pub const MEMORY_GB: f64 = 16.0;
 const RESERVED_GB: f64 = 1.5;
-/// How much of a core is planned for: beyond it, requests wait several times as long as they take.
+/// The planned share of a core: beyond it, requests wait for several times their own duration.
 pub const LOAD: f64 = 0.6;
 
 pub struct Node<'a>(pub &'a Constants);
@@ -16,17 +16,17 @@ impl Node<'_> {
         self.0.get(&format!("{name}_us"))
     }
 
-    /// Reading a request and writing its reply.
+    /// Returns the cost of reading a request and writing its reply.
     pub fn request_us(&self) -> f64 {
         self.us("ping_in_a_shared_turn") - self.us("ping")
     }
 
-    /// A figure of the largest size that was measured.
+    /// Returns a figure of the largest measured size.
     fn of_the_largest(&self, name: &str) -> f64 {
         self.0.find(&format!("{name}_of_ten_million")).unwrap_or_else(|| self.0.get(name))
     }
 
-    /// Elements that fit, where so many are written a second while they are saved; 0: nothing is saved.
+    /// Returns how many elements fit, with this many writes per second during a save; 0: without saving.
     pub fn elements(&self, jobs_a_second: f64) -> f64 {
         let resident = self.of_the_largest("element_resident_bytes");
         let room = (MEMORY_GB - RESERVED_GB) * 1e9;
@@ -36,7 +36,7 @@ impl Node<'_> {
         };
         let pages_a_job = self.of_the_largest("copied_pages_a_job");
         let mut elements = room / resident;
-        // More elements take longer to save, and more of them are copied meanwhile.
+        // More elements take longer to save, so more of them are copied meanwhile.
         for _ in 0..50 {
             let share = copied_share(
                 pages_a_job,
@@ -48,28 +48,28 @@ impl Node<'_> {
         elements
     }
 
-    /// Microseconds of a job's PUSH. `with`: "", or "_durable" with a replica and an append-only file.
+    /// Returns the microseconds of a job's PUSH. `with`: "", or "_durable" with a replica and an append-only file.
     pub fn push_us(&self, with: &str) -> f64 {
         self.us(&format!("push{with}"))
     }
 
-    /// Microseconds of an element's POLL and SETTLE, so many at a time: 1 or 100.
+    /// Returns the microseconds of an element's POLL and SETTLE, with COUNT 1 or 100.
     pub fn take_us(&self, count: usize, with: &str) -> f64 {
         let command = |verb: &str| self.us(&format!("{verb}_{count}{with}"));
         command("lease") + command("settle")
     }
 
-    /// Microseconds of requests for a job that is pushed by itself, and taken and settled so many at a time.
+    /// Returns the microseconds of requests per job, which is pushed separately, and taken and settled with this COUNT.
     pub fn requests_us(&self, count: usize) -> f64 {
         self.request_us() * (1.0 + 2.0 / count as f64)
     }
 
-    /// Microseconds for all of a job.
+    /// Returns all microseconds of a job.
     pub fn job_us(&self, count: usize, with: &str) -> f64 {
         self.push_us(with) + self.take_us(count, with) + self.requests_us(count)
     }
 
-    /// Microseconds to wake a client that sleeps, its POLL included.
+    /// Returns the microseconds to wake a blocked client, including its POLL.
     pub fn wake_us(&self) -> f64 {
         self.us("wake_now_64") + self.request_us()
     }

@@ -1,9 +1,9 @@
-//! Waiting for what takes minutes.
+//! Waits for conditions that take minutes.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Asks now and then until there is an answer.
+/// Calls a function from time to time, until it returns a value.
 pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! A server whose main thread's processor time is read, and on which processor it runs.
+//! A server with access to the CPU time of its main thread, and with control over its core.
 
 use std::fs;
 use std::ops::Deref;
@@ -12,10 +12,10 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use harness::Server;
 
-/// The server is asleep if its processor time stands still for so long.
+/// A server is idle if its CPU time does not change for this long.
 const STILL: Duration = Duration::from_micros(300);
 
-/// Where the servers run whose costs are measured, and where their clients do.
+/// The cores of measured servers, and of their clients.
 const SERVERS: usize = 0;
 const CLIENTS: usize = 1;
 
@@ -33,15 +33,15 @@ impl Deref for Probe {
 }
 
 impl Probe {
-    /// A server on any processor, as its children then are.
+    /// Starts a server on any core, like its children.
     pub fn start(options: &[&str]) -> Self {
         let server = Server::start_with_port(options);
         let schedstat = format!("/proc/{}/schedstat", server.info("server", "process_id"));
         Self { server, schedstat }
     }
 
-    /// A server that has a processor of its own, while the threads that the caller starts from now on have another:
-    /// so a client costs the server nothing but what it asks for.
+    /// Starts a server on a core of its own, and moves the threads that the caller starts from now on to another: so a
+    /// client costs the server nothing but its requests.
     pub fn start_pinned(options: &[&str]) -> Self {
         let probe = Self::start(options);
         let pid = probe.info("server", "process_id") as i32;
@@ -50,7 +50,7 @@ impl Probe {
         probe
     }
 
-    /// A connection by TCP, as clients on other machines have it, that waits for as long as it takes.
+    /// Opens a connection over TCP, like clients on other machines, without a timeout.
     pub fn connect(&self) -> Connection {
         let url = format!("redis://127.0.0.1:{}", self.port());
         let info = redis::IntoConnectionInfo::into_connection_info(url).expect("a url");
@@ -61,14 +61,14 @@ impl Probe {
         connection
     }
 
-    /// Nanoseconds of the main thread: those that it ran, and those that it waited for a processor.
+    /// Returns the nanoseconds that the main thread ran, and that it waited for a core.
     pub fn ran_and_waited_ns(&self) -> [u64; 2] {
         let text = fs::read_to_string(&self.schedstat).expect("a kernel that counts");
         let mut fields = text.split(' ').map(|field| field.parse().expect("a number"));
         [(); 2].map(|()| fields.next().expect("a field"))
     }
 
-    /// The main thread's processor time when it has come to rest.
+    /// Returns the main thread's CPU time, after it has become idle.
     pub fn at_rest_ns(&self) -> u64 {
         let mut before = self.ran_and_waited_ns()[0];
         loop {
@@ -81,7 +81,7 @@ impl Probe {
         }
     }
 
-    /// Runs something, and returns the main thread's processor time for each of `count`, in microseconds.
+    /// Runs a function, and returns the main thread's CPU time for each of `count`, in microseconds.
     pub fn cost(&self, count: usize, run: impl FnOnce()) -> f64 {
         let before = self.at_rest_ns();
         run();
@@ -89,12 +89,12 @@ impl Probe {
     }
 }
 
-/// This thread, and those that it starts, may run on any processor again.
+/// Allows this thread, and those that it starts, to run on any core again.
 pub fn unpin() {
     pin(None, &[SERVERS, CLIENTS]);
 }
 
-/// Where there is but one processor, all stay on it.
+/// Pins a thread. With only one core, all stay on it.
 fn pin(thread: Option<Pid>, processors: &[usize]) {
     if thread::available_parallelism().is_ok_and(|it| it.get() > CLIENTS) || thread.is_none() {
         let mut set = CpuSet::new();
@@ -103,7 +103,7 @@ fn pin(thread: Option<Pid>, processors: &[usize]) {
     }
 }
 
-/// The one in the middle.
+/// Returns the median.
 pub fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]

@@ -1,4 +1,4 @@
-//! docs/scaling.md: the tables and charts that stand between its markers.
+//! Writes docs/scaling.md: the tables and charts between its markers.
 
 use crate::constants::Constants;
 use crate::lives::LIVES;
@@ -14,12 +14,12 @@ use benches::simulation::tally::{Second, Tally};
 use benches::simulation::{MS, SECOND};
 
 const PAGE: &str = "scaling.md";
-/// Jobs a second for which bandwidth and files are told.
+/// Jobs per second for the figures about bandwidth and files.
 const RATE: f64 = 10_000.0;
 const DAY_S: f64 = 86_400.0;
-/// A figure of the simulation that is as wrong as that is told nowhere.
+/// Figures of the simulation with this error or more are not published.
 const WRONG: f64 = 0.9;
-/// Ends the names of figures of a server with a replica and an append-only file.
+/// The suffix of figures of a server with a replica and an append-only file.
 const DURABLE: &str = "_durable";
 
 fn put(section: &str, content: &str) {
@@ -30,13 +30,13 @@ fn words(cells: &[&str]) -> Vec<String> {
     cells.iter().map(|cell| (*cell).to_owned()).collect()
 }
 
-/// A row: its name, and numbers.
+/// Returns a row: its name, and numbers.
 fn row(name: &str, numbers: &[f64]) -> Vec<String> {
     let cells = numbers.iter().map(|figure| number(*figure));
     std::iter::once(name.to_owned()).chain(cells).collect()
 }
 
-/// With two digits of those that count: what is planned with needs no more.
+/// Rounds to two significant digits, which is enough for planning.
 fn rough(figure: f64) -> String {
     let scale = 10_f64.powi(1 - figure.abs().log10().floor() as i32);
     number(if scale < 1.0 { (figure * scale).round() / scale } else { figure })
@@ -46,7 +46,7 @@ fn millions(figure: f64) -> String {
     format!("{} million", rough(figure / 1e6))
 }
 
-/// Everything on the page.
+/// Writes everything on the page.
 pub fn write(constants: &Constants) {
     let machine: Vec<_> = constants.head().iter().map(|line| format!("- {line}")).collect();
     put("machine", &machine.join("\n"));
@@ -65,27 +65,27 @@ fn one_node(node: &Node) -> String {
     let a_second = |us: f64| rough(1e6 / us);
     let line = |name: &str, figure: String| vec![name.to_owned(), figure];
     let rows = [
-        line("elements, if nothing is saved", millions(node.elements(0.0))),
-        line("elements, saved at 5,000 jobs a second", millions(node.elements(5000.0))),
-        line("elements, saved at 20,000 jobs a second", millions(node.elements(20_000.0))),
-        line("PUSH a second, one at a time", a_second(node.push_us("") + node.request_us())),
-        line("PUSH a second, in pipelines", a_second(node.push_us(""))),
+        line("elements, without saving", millions(node.elements(0.0))),
+        line("elements, saving at 5,000 jobs per second", millions(node.elements(5000.0))),
+        line("elements, saving at 20,000 jobs per second", millions(node.elements(20_000.0))),
+        line("PUSH per second, one at a time", a_second(node.push_us("") + node.request_us())),
+        line("PUSH per second, pipelined", a_second(node.push_us(""))),
         line("the same, durable", a_second(node.push_us("_durable"))),
         line(
-            "taken and settled a second, one at a time",
+            "leased and settled per second, one at a time",
             a_second(node.take_us(1, "") + 2.0 * node.request_us()),
         ),
         line(
-            "taken and settled a second, `COUNT 100`",
+            "leased and settled per second, `COUNT 100`",
             a_second(node.take_us(100, "") + node.request_us() / 50.0),
         ),
         line(
             "the same, durable",
             a_second(node.take_us(100, "_durable") + node.request_us() / 50.0),
         ),
-        line("sleeping clients woken a second", a_second(node.wake_us())),
+        line("blocked clients woken per second", a_second(node.wake_us())),
     ];
-    let corner = format!("a node of {MEMORY_GB:.0} GB, all of one core");
+    let corner = format!("one node: {MEMORY_GB:.0} GB, one core fully used");
     table(&words(&[&corner, ""]), rows)
 }
 
@@ -95,19 +95,19 @@ fn costs(node: &Node) -> String {
     let rows = [
         both("PUSH", "push"),
         both("POLL of one", "take_1"),
-        both("POLL of 100, each", "take_100"),
+        both("POLL of 100, per element", "take_100"),
         both("POLL LEASE of one", "lease_1"),
-        both("POLL LEASE of 100, each", "lease_100"),
+        both("POLL LEASE of 100, per element", "lease_100"),
         both("SETTLE of one", "settle_1"),
-        both("SETTLE of 100, each", "settle_100"),
+        both("SETTLE of 100, per element", "settle_100"),
         both("RENEW of one", "renew_1"),
-        both("ONDUE STREAM, each", "ondue_stream"),
+        both("ONDUE STREAM, per element", "ondue_stream"),
     ];
     let pipelined =
-        table(&head("in pipelines, us of the server's main thread", &["alone", "durable"]), rows);
+        table(&head("pipelined, us of the server's main thread", &["standalone", "durable"]), rows);
     format!(
-        "{pipelined}\nNot in pipelines, a request costs {} us more if many are read in one turn of the event loop, and {} on a \
-         server that slept.\n",
+        "{pipelined}\nWithout pipelining, a request costs {} us more if one pass of the event loop reads many requests, and {} us \
+         more on an idle server.\n",
         number(node.request_us()),
         number(us("ping_alone")),
     )
@@ -119,12 +119,15 @@ fn lives(constants: &Constants) -> String {
         row(life.told, &[bytes("replica").round(), (bytes("aof") * RATE * DAY_S / 1e9).round()])
     };
     table(
-        &head("an element's life", &["bytes to each", "GB of file a day at 10,000 a second"]),
+        &head(
+            "commands for one element",
+            &["bytes (replica or file)", "GB of file per day at 10,000 elements per second"],
+        ),
         LIVES.iter().filter(|life| !["poll_100", "cancel"].contains(&life.name)).map(row),
     )
 }
 
-/// How many nodes a billion timers take.
+/// Returns the number of nodes for a billion timers.
 fn nodes_for_memory(node: &Node) -> usize {
     (TIMERS / node.elements(5000.0)).ceil() as usize
 }
@@ -134,27 +137,27 @@ fn how_many(node: &Node) -> String {
     let counts = [(1, ""), (1, DURABLE), (100, ""), (100, DURABLE)];
     let rows = counts.map(|(count, with)| {
         let us = node.job_us(count, with);
-        let durable = if with.is_empty() { "alone" } else { "durable" };
+        let durable = if with.is_empty() { "standalone" } else { "durable" };
         let nodes = rates.map(|rate| (rate * us / 1e6 / LOAD).ceil());
         row(&format!("`COUNT {count}`, {durable}"), &[&[us], &nodes[..]].concat())
     });
     let by_rate = table(
         &head(
             "PUSH, POLL LEASE, SETTLE",
-            &["us a job", "nodes for 10,000 jobs a second", "100,000", "a million"],
+            &["us per job", "nodes for 10,000 jobs per second", "100,000", "a million"],
         ),
         rows,
     );
     // An example, with the figures of the tables.
     const ELEMENTS: f64 = 200e6;
     const JOBS: f64 = 20_000.0;
-    // As if all jobs were one node's: the row of the first table that leaves room enough.
+    // As if one node did all jobs: the pessimistic row of the first table.
     let (elements, us) = (node.elements(JOBS), node.job_us(1, DURABLE));
     let (by_memory, by_work) = (ELEMENTS / elements, JOBS * us / 1e6 / LOAD);
     let nodes = by_memory.max(by_work).ceil();
     format!(
-        "{by_rate}\n*Example.* 200 million elements, and 20,000 jobs a second taken one by one, durable. By memory: 200 \
-         million / {} = {by_memory:.1}. By work: 20,000 * {} / 1,000,000 / {LOAD} = {by_work:.1}. So {nodes} nodes, one more so that slots can move, and a replica for each: {} servers.\n",
+        "{by_rate}\n*Example.* 200 million elements, and 20,000 jobs per second with `COUNT 1`, durable. By memory: 200 \
+         million / {} = {by_memory:.1}. By work: 20,000 * {} / 1,000,000 / {LOAD} = {by_work:.1}. So {nodes} nodes, one spare so that slots can move, and one replica each: {} servers.\n",
         millions(elements),
         number(us),
         2.0 * (nodes + 1.0),
@@ -167,7 +170,7 @@ fn bursts(node: &Node) -> String {
     let burst = |nodes, count, workers, work, within| Burst { nodes, count, workers, work, within };
     let seconds = |tally: &Tally| tally.last_delivery as f64 / SECOND as f64;
 
-    // How fast they can be given out, to workers enough.
+    // How fast enough workers get them.
     let nodes: Vec<_> = (0..4).map(|power| least << power).collect();
     let counts = [1, 10, 100];
     let workers = 64;
@@ -182,7 +185,7 @@ fn bursts(node: &Node) -> String {
     });
     let by_nodes = table(
         &head(
-            "nodes, 64 workers each that lose no time: seconds until all are given out",
+            "nodes, each with 64 workers that ask without pause: seconds until all are delivered",
             &["`COUNT 1`", "`COUNT 10`", "`COUNT 100`"],
         ),
         rows,
@@ -194,13 +197,13 @@ fn bursts(node: &Node) -> String {
     });
     chart::lines(
         &page::charts().join("scaling-burst.svg"),
-        "50 million of a billion timers come due in one second: until all are given out",
+        "50 million of a billion timers come due in one second: time to deliver them all",
         "nodes",
         "seconds",
         &lines.rev().collect::<Vec<_>>(),
     );
 
-    // What may be done about it. How late they are is not told: where nothing piles up the simulation is wrong.
+    // The remedies. Their latency is not reported: if no backlog builds up, the simulation is wrong.
     let ways = [
         ("`COUNT 100`, deadlines spread over 10 s", burst(least, 100, 64, 0, 10 * SECOND)),
         ("`COUNT 10`, 64 workers that work for 10 ms", burst(least, 10, 64, 10 * MS, SECOND)),
@@ -210,9 +213,9 @@ fn bursts(node: &Node) -> String {
     let tallies = side_by_side(&ways, |(_, burst)| burst.run(costs));
     let rows = ways.iter().zip(&tallies).map(|((told, _), tally)| row(told, &[seconds(tally)]));
     let by_way =
-        table(&head(&format!("{least} nodes"), &["seconds until all are given out"]), rows);
+        table(&head(&format!("{least} nodes"), &["seconds until all are delivered"]), rows);
     format!(
-        "{least} nodes hold a billion, each with {} that come due.\n\n{by_nodes}\n{by_way}",
+        "{least} nodes hold a billion timers; on each, {} come due.\n\n{by_nodes}\n{by_way}",
         millions((DUE / least) as f64)
     )
 }
@@ -227,7 +230,7 @@ fn storms(constants: &Constants) -> String {
             let most = seconds.iter().max_by_key(|second| second.deliveries);
             most.copied().unwrap_or_default()
         };
-        // Where nobody asks, nothing is noted of some seconds.
+        // Without polls, some seconds have no entries.
         let mut seconds = tally.seconds.clone();
         seconds.resize(seconds.len().max(over), Second::default());
         let late = most(&seconds[over - 1800..over]);
@@ -244,12 +247,12 @@ fn storms(constants: &Constants) -> String {
     });
     let told = table(
         &head(
-            "an hour in which all work fails",
+            "all work fails for an hour",
             &[
-                "deliveries of a job",
-                "most in a second, last half hour",
+                "deliveries per job",
+                "peak per second, last half hour",
                 "% of a core then",
-                "minutes until all is done",
+                "minutes to recover",
                 "dead letters",
             ],
         ),
@@ -263,27 +266,27 @@ fn storms(constants: &Constants) -> String {
         });
     chart::curves(
         &page::charts().join("scaling-storm.svg"),
-        "All work fails for an hour and is tried again: deliveries in the busiest second of each minute",
+        "All work fails for an hour and is retried: deliveries in the busiest second of each minute",
         "minutes since the outage began",
-        "deliveries a second",
+        "deliveries per second",
         &lines.collect::<Vec<_>>(),
     );
     format!(
-        "{} jobs a second, and {} in the second in which it begins; {WORKERS} workers, {} ms a job, `COUNT 10`, one node.\n\n{told}",
+        "{} jobs per second, and {} more in the second in which the outage begins; {WORKERS} workers, {} ms per job, `COUNT 10`, one node.\n\n{told}",
         number(JOBS),
         number(AT_ONCE as f64),
         WORK / MS,
     )
 }
 
-/// Returns the minutes from the outage's first one on, which is number 0.
+/// Returns the minutes since the outage began, counted from 0.
 fn of_outage(minutes: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let first = (crate::storms::BEFORE / (60 * SECOND)) as usize;
     let since = |(minute, point): (usize, &(f64, f64))| (minute as f64, point.1);
     minutes.iter().skip(first).enumerate().map(since).collect()
 }
 
-/// The most deliveries in a second of each minute.
+/// Returns the busiest second of each minute, in deliveries.
 fn a_minute(tally: &Tally) -> Vec<(f64, f64)> {
     let minutes = tally.seconds.chunks(60).enumerate();
     let most = |seconds: &[Second]| {
@@ -312,13 +315,13 @@ fn syncs(constants: &Constants) -> String {
     });
     table(
         &head(
-            "elements, 5,000 jobs a second meanwhile",
+            "elements (5,000 jobs per second meanwhile)",
             &[
                 "RDB, MB",
-                "written and received, s",
-                "loaded, s",
+                "write and receive, s",
+                "load, s",
                 "output buffer, MB",
-                "longest stall of a client, ms",
+                "longest client stall, ms",
             ],
         ),
         rows,
@@ -335,7 +338,7 @@ fn errors(constants: &Constants) -> String {
     let results = side_by_side(&trials, |trial| trials::simulated(&trial.plan));
     let measured =
         |trial: &trials::Trial, name: &str| constants.get(&format!("trial_{}_{name}", trial.name));
-    // How far the simulation is off, in hundredths.
+    // The error of the simulation, in percent.
     let error = |trial: &trials::Trial, result: &Outcome, name: &str| {
         let error = trials::figure(result, name) / measured(trial, name) - 1.0;
         assert!(error.abs() < WRONG, "{}, {name}: {error}", trial.told);
@@ -350,7 +353,7 @@ fn errors(constants: &Constants) -> String {
                 .fold((f64::INFINITY, f64::NEG_INFINITY), |so_far, it| {
                     (it.min(so_far.0), it.max(so_far.1))
                 });
-            // Adding zero makes a 0 of -0.
+            // Adding zero turns -0 into 0.
             format!("{} to {} %", least + 0.0, greatest + 0.0)
         });
         let waited = of_kind.iter().map(|(trial, _)| measured(trial, "waited_share"));
@@ -363,15 +366,18 @@ fn errors(constants: &Constants) -> String {
         ]
     };
     let bursts = table(
-        &head("error", &["all given out", "server's processor", "the server waited"]),
-        [row("50,000 due within a second", "second"), row("50,000 due in one moment", "moment")],
+        &head("error", &["time until all are delivered", "server CPU", "CPU wait"]),
+        [
+            row("50,000 due within a second", "second"),
+            row("50,000 due at the same moment", "moment"),
+        ],
     );
     let storms = trials.iter().zip(&results).filter(|(trial, _)| trial.is_storm);
     let figures = ["deliveries", "peak", "dead", "recovered_s"];
     let errors = storms.flat_map(|(it, result)| figures.map(|name| error(it, result, name).abs()));
     let worst = errors.fold(0.0, f64::max);
     format!(
-        "{bursts}\nIn storms of seconds, deliveries, peaks, dead letters and the time afterwards were right within \
-         {worst} %.\n"
+        "{bursts}\nIn storms of a few seconds, the simulated deliveries, peaks, dead letters and recovery times were within \
+         {worst} % of the measured ones.\n"
     )
 }

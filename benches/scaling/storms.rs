@@ -1,4 +1,4 @@
-//! What is beyond one machine: a billion timers, and an outage of an hour.
+//! Cases beyond one machine: a billion timers, and an outage of an hour.
 
 use std::thread;
 
@@ -9,26 +9,26 @@ use benches::simulation::tally::Tally;
 use benches::simulation::{MS, SECOND, Time, US};
 
 pub const TIMERS: f64 = 1e9;
-/// How many of them come due in one second.
+/// The timers that come due in one second.
 pub const DUE: usize = 50_000_000;
-/// From a worker to a node in the same data centre.
+/// The network delay from a worker to a node in the same data centre.
 const ONE_WAY: Time = 100 * US;
 const MINUTE: Time = 60 * SECOND;
 const HOUR: Time = 60 * MINUTE;
 
-/// Workers on machines enough, a network between them and the node.
+/// Returns a plan with enough machines for the workers, and a network between them and the node.
 fn base(costs: Costs) -> Plan {
     Plan { one_way: ONE_WAY, ..Plan::new(costs) }
 }
 
-/// A node's part of all that is due.
+/// A node's share of the timers that come due.
 pub struct Burst {
     pub nodes: usize,
     pub count: usize,
-    /// Of each node.
+    /// Per node.
     pub workers: usize,
     pub work: Time,
-    /// The deadlines are spread over so long.
+    /// The period over which the deadlines are spread.
     pub within: Time,
 }
 
@@ -41,7 +41,7 @@ impl Burst {
     }
 }
 
-/// An hour in which all work fails, or nobody asks.
+/// An hour in which all work fails, or no worker polls.
 pub struct Storm {
     pub told: &'static str,
     pub short: &'static str,
@@ -50,13 +50,13 @@ pub struct Storm {
     is_silent: bool,
 }
 
-/// Jobs a second, all of them on one node.
+/// Jobs per second, all on one node.
 pub const JOBS: f64 = 250.0;
-/// Others that come due in the second in which it begins.
+/// Further jobs that come due in the second in which the outage begins.
 pub const AT_ONCE: usize = 100_000;
 pub const WORKERS: usize = 100;
 pub const WORK: Time = 20 * MS;
-/// How long the jobs go on before the hour, and after it.
+/// How long jobs run before the hour, and after it.
 pub const BEFORE: Time = MINUTE;
 const AFTER: Time = 20 * MINUTE;
 
@@ -65,24 +65,24 @@ impl Storm {
         let retry =
             |cap, has_jitter, deliveries| Retry { base: SECOND, cap, has_jitter, deliveries };
         let failing = |short, told, retry| Self { told, short, retry, is_silent: false };
-        let for_ever = u16::MAX;
-        let nobody = "nobody asks";
+        let without_limit = u16::MAX;
+        let silent = "workers stop polling";
         vec![
-            Self { is_silent: true, ..failing(nobody, nobody, retry(0, false, for_ever)) },
+            Self { is_silent: true, ..failing(silent, silent, retry(0, false, without_limit)) },
             failing(
                 "up to 5 minutes, no jitter",
                 "retried after 1 s, 2 s, ... up to 5 minutes",
-                retry(5 * MINUTE, false, for_ever),
+                retry(5 * MINUTE, false, without_limit),
             ),
             failing(
                 "up to 5 minutes, jitter",
                 "the same with jitter",
-                retry(5 * MINUTE, true, for_ever),
+                retry(5 * MINUTE, true, without_limit),
             ),
             failing(
                 "up to an hour, jitter",
                 "up to an hour, with jitter",
-                retry(HOUR, true, for_ever),
+                retry(HOUR, true, without_limit),
             ),
             failing(
                 "dead letters",
@@ -114,7 +114,7 @@ impl Storm {
         run(&plan)
     }
 
-    /// When the work goes well again.
+    /// Returns when the work succeeds again.
     pub fn over() -> Time {
         BEFORE + HOUR
     }

@@ -1,4 +1,4 @@
-//! A full sync: a replica that has nothing is given everything, while clients write.
+//! A full sync: a new replica gets everything, while clients write.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -10,7 +10,7 @@ use crate::patience::until;
 use crate::probe::Probe;
 use harness::Ask;
 
-/// Has a new replica follow `primary`, which has so many elements, and notes how long each part takes.
+/// Makes a new replica follow `primary`, which has `count` elements, and records how long each part takes.
 pub fn measure(primary: &Probe, count: usize, with: &str, constants: &mut Constants) {
     let replica = Probe::start(&[]);
     let (is_over, jobs) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -33,7 +33,7 @@ pub fn measure(primary: &Probe, count: usize, with: &str, constants: &mut Consta
             if received.is_none() && replica.log().contains("Loading DB in memory") {
                 received = Some(elapsed);
             }
-            // A replica answers this while it loads, but now and then only.
+            // A replica that is loading replies only from time to time.
             let is_up = replica.log().contains("Finished with success");
             is_up.then_some(())
         });
@@ -57,11 +57,11 @@ pub fn measure(primary: &Probe, count: usize, with: &str, constants: &mut Consta
     });
 }
 
-/// The longest that a PING took, in milliseconds, until it is over, or for so many seconds.
+/// Returns the longest reply time of a PING, in milliseconds, until `is_over`, or within this many seconds.
 fn longest_answer(primary: &Probe, is_over: &AtomicBool, seconds: u64) -> f64 {
     let mut client = primary.connect();
     let (started, mut longest) = (Instant::now(), Duration::ZERO);
-    // One that is over from the beginning runs for its time.
+    // If it is over from the beginning, run for the given time.
     let runs_for_its_time = is_over.load(Ordering::Relaxed);
     while started.elapsed() < Duration::from_secs(seconds)
         && (runs_for_its_time || !is_over.load(Ordering::Relaxed))

@@ -1,4 +1,4 @@
-//! The real server with real workers, to compare the simulation with.
+//! A trial: a real server with real workers, for comparison with the simulation.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,21 +15,21 @@ use benches::simulation::random::Random;
 use benches::simulation::{MS, Time};
 use harness::{Ask, until};
 
-/// What happened, as the simulation tells it too.
+/// The results, as the simulation reports them too.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// From the first deadline until the last element was given out; until the last one was settled.
+    /// From the first deadline until the last element was delivered; until the last one was settled.
     pub given_out_s: f64,
     pub settled_s: f64,
     pub median_ms: f64,
     pub p99_ms: f64,
     pub deliveries: f64,
-    /// Deliveries in the second with the most of them.
+    /// Deliveries in the busiest second.
     pub peak: f64,
     pub dead: f64,
-    /// The server's processor time.
+    /// The CPU time of the server.
     pub busy_s: f64,
-    /// How much of its time the server waited for a processor that another had.
+    /// The share of time in which the server waited for a core that another process used.
     pub waited_share: f64,
 }
 
@@ -37,7 +37,7 @@ pub fn now_ms() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64() * 1e3
 }
 
-/// An element: its deadline, and padding.
+/// Returns an element: its deadline, and padding.
 fn element(deadline_ms: u64) -> String {
     format!("{deadline_ms:064}")
 }
@@ -46,7 +46,7 @@ fn ms(time: Time) -> u64 {
     time / MS
 }
 
-/// Runs a plan on a real server: workers that share this program's processor, and do nothing but what the plan says.
+/// Runs a plan on a real server: workers that share this program's core, and do only what the plan says.
 pub fn run(probe: &Probe, plan: &Plan) -> Outcome {
     let mut client = probe.connect();
     client.ask("DEL trial trial:dead");
@@ -55,7 +55,7 @@ pub fn run(probe: &Probe, plan: &Plan) -> Outcome {
         client.ask(&format!("DEHYDRATOR.ONDUE trial HOLD DELIVERIES {most} STREAM trial:dead"));
     }
     let pushed = AtomicUsize::new(0);
-    // Putting away takes its time: on a busy machine more than was thought.
+    // Pushing takes time: on a busy machine, more than planned.
     let mut lead_ms = 500;
     let begins = loop {
         let begins = now_ms() as u64 + lead_ms;
@@ -132,7 +132,7 @@ pub fn run(probe: &Probe, plan: &Plan) -> Outcome {
     }
 }
 
-/// What comes due from this moment on.
+/// Pushes the elements that come due from this moment on.
 fn put_away(client: &mut Connection, plan: &Plan, begins: u64, pushed: &AtomicUsize) {
     pushed.store(0, Ordering::Relaxed);
     for arrivals in &plan.arrivals {
@@ -148,7 +148,7 @@ fn put_away(client: &mut Connection, plan: &Plan, begins: u64, pushed: &AtomicUs
     }
 }
 
-/// How many dead letters there are.
+/// Returns the number of dead letters.
 fn dead(client: &mut Connection) -> usize {
     match client.ask("XLEN trial:dead") {
         Value::Int(dead) => dead as usize,
@@ -156,7 +156,7 @@ fn dead(client: &mut Connection) -> usize {
     }
 }
 
-/// Pushes what is due at once, so many a second, from one moment to another.
+/// Pushes due elements at a fixed rate, from one moment to another.
 fn produce(
     client: &mut Connection,
     a_second: f64,
@@ -167,7 +167,7 @@ fn produce(
     let all = ((until - from).as_secs_f64() * a_second) as usize;
     let mut done = 0;
     while done < all {
-        // What should have been pushed by now.
+        // The number that should have been pushed by now.
         let due =
             ((Instant::now().saturating_duration_since(from)).as_secs_f64() * a_second) as usize;
         let due = due.min(all);
@@ -185,7 +185,7 @@ fn produce(
     }
 }
 
-/// One worker of a plan.
+/// A worker of a plan.
 struct Worker<'a> {
     plan: &'a Plan,
     begins_at: Instant,
@@ -193,15 +193,15 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Works until all is over. Returns the deadline of each element that it was given and when it had it, and when it
-    /// settled the last one.
+    /// Works until everything is over. Returns the deadline and the arrival of each delivered element, and the time of
+    /// the last SETTLE.
     fn work(
         &self,
         client: &mut Connection,
         is_over: &AtomicBool,
         settled: &AtomicUsize,
     ) -> (Vec<(f64, f64)>, Instant) {
-        // It looks now and then whether all is over.
+        // It checks from time to time whether everything is over.
         const BLOCK_MS: u64 = 1000;
         let (mut given, mut last) = (Vec::new(), self.begins_at);
         let mut random = Random::new(self.number);

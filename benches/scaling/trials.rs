@@ -1,4 +1,4 @@
-//! What is done both with real servers and in the simulation, to see how far they are apart.
+//! The trials: cases that run both on real servers and in the simulation, to find the error of the simulation.
 
 use crate::commands::fill;
 use crate::constants::Constants;
@@ -9,16 +9,16 @@ use benches::simulation::plan::{Arrivals, Machines, Plan, Retry};
 use benches::simulation::run::run;
 use benches::simulation::{MS, SECOND, Time};
 
-/// The most rounds, and those without others that will do.
+/// The maximum number of rounds, and the number of undisturbed rounds that is enough.
 const ROUNDS: usize = 8;
 const QUIET_ROUNDS: usize = 2;
-/// Elements that wait, and how many of them come due.
+/// Waiting elements, and the number of them that come due.
 const WAITING: usize = 1_000_000;
 const DUE: usize = WAITING / 20;
-/// The storm: for so long the work fails.
+/// The storm: the period in which the work fails.
 const OUTAGE: (Time, Time) = (SECOND, 9 * SECOND);
 
-/// Something to try, by the name that its figures have in the file of constants.
+/// A trial, with the name of its figures in the file of constants.
 pub struct Trial {
     pub name: String,
     pub told: String,
@@ -57,11 +57,11 @@ pub fn trials(costs: Costs) -> Vec<Trial> {
     trials
 }
 
-/// Which figures of a trial are kept.
+/// The figures of a trial that are stored.
 const BURST: [&str; 4] = ["given_out_s", "median_ms", "p99_ms", "busy_s"];
 const STORM: [&str; 4] = ["deliveries", "peak", "dead", "recovered_s"];
 
-/// A figure of an outcome by its name.
+/// Returns a figure of an outcome by its name.
 pub fn figure(outcome: &Outcome, name: &str) -> f64 {
     match name {
         "given_out_s" => outcome.given_out_s,
@@ -80,7 +80,7 @@ fn figures(trial: &Trial) -> &'static [&'static str] {
     if trial.is_storm { &STORM } else { &BURST }
 }
 
-/// What the simulation says of a plan.
+/// Runs a plan in the simulation.
 pub fn simulated(plan: &Plan) -> Outcome {
     let tally = run(plan);
     let seconds = |time: Time| time as f64 / SECOND as f64;
@@ -97,8 +97,8 @@ pub fn simulated(plan: &Plan) -> Outcome {
     }
 }
 
-/// Tries everything on a real server, each thing until the server has had its processor for itself often enough, or
-/// patience is at its end. The round counts in which the server waited least for what others had.
+/// Runs all trials on a real server, each until the server has had its core for itself often enough, or too many rounds
+/// have passed. Uses the round in which the server waited least.
 pub fn measure(constants: &mut Constants, costs: Costs) {
     let probe = Probe::start_pinned(&[]);
     fill(&mut probe.connect(), WAITING - DUE);
@@ -121,7 +121,7 @@ pub fn measure(constants: &mut Constants, costs: Costs) {
     }
 }
 
-/// How many rounds others hardly disturbed.
+/// Returns the number of nearly undisturbed rounds.
 fn quiet(outcomes: &[Outcome]) -> usize {
     outcomes.iter().filter(|outcome| outcome.waited_share < 0.05).count()
 }

@@ -1,4 +1,4 @@
-//! What will happen, earliest first; what is to happen at one moment, in the order in which it was noted.
+//! Future events, earliest first; events of one moment in the order in which they were added.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

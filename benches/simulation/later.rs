@@ -1,19 +1,19 @@
-//! What comes due in no order that was known before: sorted part by part, when its time comes.
+//! Elements that come due in no known order: sorted part by part, when their time comes.
 //!
-//! A heap of all of it would wait for memory at every step: in a storm there are millions.
+//! A heap of all would wait for memory at every step: in a storm there are millions.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use super::{MS, Time};
 
-/// How long a part is.
+/// The duration of a part.
 const PART: Time = 64 * MS;
 
 pub struct Later<Entry> {
-    /// The parts whose time has not come, unsorted.
+    /// The later parts, unsorted.
     parts: BTreeMap<Time, Vec<Entry>>,
-    /// The earliest of all: everything before `until`.
+    /// The earliest part, sorted: everything before `until`.
     soon: BinaryHeap<Reverse<Entry>>,
     until: Time,
 }
@@ -33,7 +33,7 @@ impl<Entry: Ord> Later<Entry> {
         }
     }
 
-    /// The earliest of those that are wanted; the others before it are dropped.
+    /// Returns the earliest wanted entry. Drops unwanted ones before it.
     pub fn first(&mut self, is_wanted: impl Fn(&Entry) -> bool) -> Option<&Entry> {
         loop {
             while self.soon.peek().is_some_and(|Reverse(entry)| !is_wanted(entry)) {

@@ -1,12 +1,12 @@
-//! A node, its workers and what comes due, in discrete events.
+//! A discrete-event simulation of a node, its workers and its elements.
 //!
-//! A *node* is a server's one thread. It works in turns of its event loop: a turn takes every request that has arrived,
-//! works on one after the other, and sends all replies at its end. A node that has nothing to do sleeps, and to wake it
-//! takes time. Elements have deadlines, leases and counts of deliveries, as the module's have. *Workers* ask, wait,
-//! work, and settle or give back, each one at a time. They run on a machine with one processor for all of them, as where
-//! this is compared with real servers, or on as many machines as it takes.
+//! A *node* is the one thread of a server. It works in passes of its event loop: a pass takes every request that has
+//! arrived, processes them one after the other, and sends all replies at its end. A node without requests sleeps, and
+//! waking it takes time. Elements have deadlines, leases and delivery counts, as in the module. *Workers* ask, wait,
+//! work, and settle or give back, one job at a time. They run on a machine with one core for all of them, as in the
+//! comparison with real servers, or on as many machines as needed.
 //!
-//! Times are nanoseconds from the beginning. The same plan and seed give the same run, event by event.
+//! Times are nanoseconds from the start. The same plan and seed give the same run, event by event.
 
 pub mod agenda;
 pub mod costs;

@@ -1,4 +1,4 @@
-//! A dehydrator on a server: what waits, what is due, what is leased.
+//! A dehydrator on a server: waiting, due and leased elements.
 
 use std::collections::VecDeque;
 
@@ -9,12 +9,12 @@ use super::later::Later;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Held {
     pub element: u32,
-    /// The lease's token.
+    /// The token of the lease.
     pub version: u16,
     pub deliveries: u16,
-    /// When the element was due, this time.
+    /// When this delivery of the element came due.
     pub due: Time,
-    /// When the lease runs out.
+    /// When the lease expires.
     pub until: Time,
 }
 
@@ -31,7 +31,7 @@ struct Element {
     state: State,
 }
 
-/// Deadline, element and version. If the element has another version by now, this is out of date.
+/// Deadline, element and version. The entry is stale if the element has another version by now.
 type Entry = (Time, u32, u16);
 
 const PUSHED: usize = 0;
@@ -41,15 +41,15 @@ const LEASED: usize = 1;
 #[derive(Default)]
 pub struct Node {
     elements: Vec<Element>,
-    /// What was pushed, and what is leased: each in the order of deadlines, for their TTLs are all the same.
+    /// Pushed and leased elements: each queue is in the order of deadlines, because its TTLs are equal.
     queues: [VecDeque<Entry>; 2],
-    /// What comes due in no such order.
+    /// Elements that come due in no such order.
     others: Later<Entry>,
     pub settled: usize,
     pub dead: usize,
 }
 
-/// What a POLL gives.
+/// The result of a POLL.
 #[derive(Default)]
 pub struct Given {
     pub held: Vec<Held>,
@@ -63,7 +63,7 @@ impl Node {
         self.wait(PUSHED, (deadline, element, 0));
     }
 
-    /// Puts an entry at the end of a queue, if it belongs there.
+    /// Appends an entry to a queue, if it belongs there.
     fn wait(&mut self, queue: usize, entry: Entry) {
         let queue = &mut self.queues[queue];
         match queue.back() {
@@ -76,7 +76,7 @@ impl Node {
         elements[element as usize].version == version
     }
 
-    /// The earliest entry, without what is out of date, and where it is first: in a queue, or among the others.
+    /// Returns the earliest entry that is not stale, and its place: in a queue, or among the others.
     fn first(&mut self) -> Option<(Entry, Option<usize>)> {
         for queue in &mut self.queues {
             while queue.front().is_some_and(|entry| !Self::is_current(&self.elements, *entry)) {
@@ -98,12 +98,12 @@ impl Node {
         self.settled + self.dead == self.elements.len()
     }
 
-    /// The earliest deadline of what waits, leases among them.
+    /// Returns the earliest deadline of waiting elements, including leases.
     pub fn next_deadline(&mut self) -> Option<Time> {
         self.first().map(|((deadline, ..), _)| deadline)
     }
 
-    /// Gives out what is due on a lease. What was given out too often is a dead letter instead.
+    /// Leases due elements. Elements that were delivered too often become dead letters.
     pub fn poll(&mut self, now: Time, count: usize, lease: Time, most: u16) -> Given {
         let mut given = Given::default();
         while given.held.len() < count {
@@ -132,7 +132,7 @@ impl Node {
         given
     }
 
-    /// Removes what is still held. Returns whether it was.
+    /// Removes an element if it is still held. Returns whether it was.
     pub fn settle(&mut self, now: Time, held: Held) -> bool {
         let is_held = self.is_held(now, held);
         if is_held {
@@ -144,7 +144,7 @@ impl Node {
         is_held
     }
 
-    /// Gives back what is still held, to be due later.
+    /// Gives back an element if it is still held, to be due later.
     pub fn renew(&mut self, now: Time, held: Held, deadline: Time) -> bool {
         let is_held = self.is_held(now, held);
         if is_held {
@@ -155,7 +155,7 @@ impl Node {
         is_held
     }
 
-    /// Whether a lease has not run out, and its element is where it was.
+    /// Returns whether a lease is running, and its element was not changed.
     fn is_held(&self, now: Time, held: Held) -> bool {
         let element = &self.elements[held.element as usize];
         now < held.until && element.version == held.version && element.state == State::Waits

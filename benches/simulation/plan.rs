@@ -1,4 +1,4 @@
-//! What is to be simulated.
+//! The plan of a simulation.
 
 use super::costs::Costs;
 use super::{SECOND, Time};
@@ -13,22 +13,22 @@ pub struct Plan {
     /// COUNT of each POLL.
     pub count: usize,
     pub lease: Time,
-    /// How long a worker works on an element, on average: exponentially distributed.
+    /// The mean duration of the work on an element, exponentially distributed.
     pub work: Time,
-    /// A worker's request and its reply are under way so long, each.
+    /// The network delay of a request, and of its reply.
     pub one_way: Time,
     pub machines: Machines,
-    /// The work fails in this time, and takes so long to.
+    /// The period in which the work fails, and how long a failure takes.
     pub outage: Option<(Time, Time)>,
     pub fails_after: Time,
     pub retry: Retry,
-    /// What was pushed before this is followed to its end: see `Tally::old_ended`.
+    /// Elements that were pushed before this are followed to their end: see `Tally::old_ended`.
     pub new_from: Time,
     pub seed: u64,
 }
 
 impl Plan {
-    /// Workers that do nothing with what they get, and lose no time.
+    /// Returns a plan with workers that do nothing with their elements, and ask without pause.
     pub fn new(costs: Costs) -> Self {
         Self {
             costs,
@@ -49,19 +49,19 @@ impl Plan {
     }
 }
 
-/// Elements that are put away, due at once.
+/// Elements that are pushed, due at once.
 #[derive(Clone, Copy)]
 pub enum Arrivals {
-    /// They were put away before; their deadlines are spread evenly over `within`.
+    /// Pushed before; their deadlines are spread evenly over `within`.
     Burst { count: usize, from: Time, within: Time },
-    /// A PUSH each, by nobody's clock but chance's: so many a second on average.
+    /// One PUSH each, at random times with this average rate per second.
     Steady { a_second: f64, from: Time, until: Time },
-    /// A PUSH each, so many a second, as even as a clock.
+    /// One PUSH each, at a fixed rate per second.
     Even { a_second: f64, from: Time, until: Time },
 }
 
 impl Arrivals {
-    /// When the last of them has come.
+    /// Returns when the last element has arrived.
     pub fn until(&self) -> Time {
         match *self {
             Self::Burst { from, within, .. } => from + within,
@@ -72,27 +72,27 @@ impl Arrivals {
 
 #[derive(Clone, Copy, PartialEq)]
 pub enum Machines {
-    /// All workers share one processor.
+    /// All workers share one core.
     One,
-    /// Each worker has a processor of its own, which is awake.
+    /// Each worker has a core of its own, which never sleeps.
     Enough,
 }
 
-/// What becomes of an element whose work has failed.
+/// The fate of an element whose work has failed.
 #[derive(Clone, Copy)]
 pub struct Retry {
-    /// The first pause; each further one is twice as long as the one before.
+    /// The first delay; each further one is twice as long.
     pub base: Time,
-    /// No pause is longer.
+    /// The longest delay.
     pub cap: Time,
-    /// A pause is drawn from the upper half up to its length.
+    /// A delay is drawn between half and all of its length.
     pub has_jitter: bool,
     /// ONDUE HOLD DELIVERIES.
     pub deliveries: u16,
 }
 
 impl Retry {
-    /// The pause after so many deliveries, `share` being what chance says.
+    /// Returns the delay after this many deliveries; `share` is a random number.
     pub fn pause(&self, deliveries: u16, share: f64) -> Time {
         let doublings = u32::from(deliveries.saturating_sub(1)).min(40);
         let pause = self.base.saturating_mul(1 << doublings).min(self.cap);

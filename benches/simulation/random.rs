@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same for the same seed.
+//! Pseudo-random numbers, reproducible from the seed.
 
 /// SplitMix64.
 pub struct Random(u64);
@@ -15,12 +15,12 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// From 0 on, below 1.
+    /// Returns a number from 0 on, below 1.
     pub fn share(&mut self) -> f64 {
         (self.word() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Of an exponential distribution.
+    /// Returns a number of an exponential distribution.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.share()).ln()
     }

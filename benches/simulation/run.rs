@@ -14,7 +14,7 @@ enum Request {
     Push,
     /// POLL ... BLOCK 0 of a worker.
     Poll(usize),
-    /// What a worker says of what it had: one SETTLE, and a RENEW for each that failed, in one pipeline.
+    /// A worker's pipeline after its work: one SETTLE, and a RENEW for each element that failed.
     Answer {
         worker: usize,
         settled: Vec<Held>,
@@ -23,18 +23,18 @@ enum Request {
 }
 
 enum Event {
-    /// The next element of one of the plan's arrivals is pushed.
+    /// Pushes the next element of one of the plan's arrivals.
     Produce(usize),
     Arrive(Request),
-    /// The node begins a turn.
+    /// The node begins a pass.
     Turn,
-    /// The node has ended a turn.
+    /// The node ends a pass.
     Turned,
-    /// The node looks at what has come due for those who sleep.
+    /// The node checks for elements that came due for blocked clients.
     Due,
-    /// A worker has a reply: elements, or that its answer has arrived.
+    /// A worker gets a reply: elements, or the reply to its pipeline.
     Reply(usize, Vec<Held>),
-    /// A worker has done its work, or has failed to.
+    /// A worker ends its work, or fails.
     Worked {
         worker: usize,
         settled: Vec<Held>,
@@ -47,17 +47,17 @@ struct Run<'a> {
     agenda: Agenda<Event>,
     random: Random,
     node: Node,
-    /// Requests that have arrived and wait for a turn.
+    /// Requests that have arrived and wait for a pass.
     pending: VecDeque<(Time, Request)>,
     /// Blocked clients, first come first.
     sleepers: VecDeque<usize>,
-    /// A turn is under way, or begins soon.
+    /// A pass is running, or begins soon.
     is_awake: bool,
-    /// For when the node has been told to look.
+    /// When the node is scheduled to check.
     looks_at: Option<Time>,
-    /// When the workers' one processor is free.
+    /// When the workers' shared core is free.
     machine_free: Time,
-    /// Arrivals that go on, and pushes under way: what will be in the node yet.
+    /// Arrivals that continue, and pushes on their way: elements that the node will still get.
     coming: usize,
     /// Elements that were pushed before the plan's `new_from`: those with a smaller number.
     old: usize,
@@ -146,7 +146,7 @@ impl Run<'_> {
         let (a_second, until, is_even) = match self.plan.arrivals[at] {
             Arrivals::Steady { a_second, until, .. } => (a_second, until, false),
             Arrivals::Even { a_second, until, .. } => (a_second, until, true),
-            Arrivals::Burst { .. } => unreachable!("a burst was put away before"),
+            Arrivals::Burst { .. } => unreachable!("a burst was pushed before"),
         };
         self.coming += 1;
         self.agenda.note(now, Event::Arrive(Request::Push));
@@ -160,7 +160,7 @@ impl Run<'_> {
         }
     }
 
-    /// Has the node begin a turn, if none is under way.
+    /// Makes the node begin a pass, if none is running.
     fn wake(&mut self, now: Time) {
         if !self.is_awake {
             self.is_awake = true;
@@ -170,7 +170,7 @@ impl Run<'_> {
         }
     }
 
-    /// One turn: all that has arrived, then those who sleep. Replies go out at its end.
+    /// Runs one pass: all requests that have arrived, then blocked clients. Replies are sent at its end.
     fn turn(&mut self, began: Time) {
         let costs = self.plan.costs;
         let mut now = began;
@@ -204,7 +204,7 @@ impl Run<'_> {
                 break;
             }
             now += ns(costs.woken);
-            replies.push((self.sleepers.pop_front().expect("one who sleeps"), held));
+            replies.push((self.sleepers.pop_front().expect("a blocked client"), held));
         }
         self.tally.busy += now - began;
         self.tally.second(began).busy += now - began;
@@ -215,7 +215,7 @@ impl Run<'_> {
         self.agenda.note(now, Event::Turned);
     }
 
-    /// Another turn, or sleep until something is due for those who wait.
+    /// Begins another pass, or sleeps until an element is due for a blocked client.
     fn turned(&mut self, now: Time) {
         let next = if self.sleepers.is_empty() { None } else { self.node.next_deadline() };
         if !self.pending.is_empty() || next.is_some_and(|deadline| deadline <= now) {
@@ -260,7 +260,7 @@ impl Run<'_> {
         }
     }
 
-    /// When a worker's processor is done with what came at this moment, and has sent what follows.
+    /// Returns when a worker's core has processed a reply that arrived now, and sent the next request.
     fn processed(&mut self, now: Time, elements: usize) -> Time {
         let costs = &self.plan.costs;
         let work = ns(costs.client_request + elements as f64 * costs.client_element);

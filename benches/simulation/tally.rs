@@ -1,8 +1,8 @@
-//! What a run was like.
+//! The results of a run.
 
 use super::{SECOND, Time};
 
-/// What happened in one second.
+/// The events of one second.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub struct Second {
     pub deliveries: usize,
@@ -17,19 +17,19 @@ pub struct Tally {
     pub settled: usize,
     pub dead: usize,
     pub deliveries: usize,
-    /// Settled too late: the lease had run out.
+    /// Settled too late: the lease had expired.
     pub late: usize,
     pub requests: usize,
-    /// From each request's arrival until its turn has come to it, all together.
+    /// The total time from the arrival of requests until their processing.
     pub waited: Time,
-    /// From each deadline until a worker had the element, in microseconds, in the order of delivery.
+    /// The delivery latency of each element in microseconds, in the order of delivery.
     pub lateness_us: Vec<f32>,
-    /// When the last element was given out, when the last one was settled.
+    /// When the last element was delivered, and when the last one was settled.
     pub last_delivery: Time,
     pub last_settle: Time,
-    /// When the last one of those was settled that were pushed before the plan's `new_from`.
+    /// When the last of the elements was settled that were pushed before the plan's `new_from`.
     pub old_ended: Time,
-    /// The node's processor time.
+    /// The CPU time of the node.
     pub busy: Time,
     pub seconds: Vec<Second>,
 }
@@ -43,7 +43,7 @@ impl Tally {
         &mut self.seconds[second]
     }
 
-    /// Delivery latency that so much of all is not above, in milliseconds.
+    /// Returns a percentile of the delivery latency, in milliseconds.
     pub fn percentile_ms(&self, share: f64) -> f64 {
         let mut late = self.lateness_us.clone();
         let at = ((late.len() as f64 * share) as usize).min(late.len().saturating_sub(1));
@@ -53,7 +53,7 @@ impl Tally {
         }
     }
 
-    /// The most deliveries in one second.
+    /// Returns the deliveries of the busiest second.
     pub fn peak(&self) -> usize {
         self.seconds.iter().map(|second| second.deliveries).max().unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! What must hold of the simulation that docs/scaling.md is written from, whatever is simulated. No server.
+//! Invariants of the simulation behind docs/scaling.md, for any plan. No server.
 
 use benches::simulation::costs::Costs;
 use benches::simulation::node::Node;
@@ -25,7 +25,7 @@ fn costs() -> Costs {
     }
 }
 
-/// Everything at once: bursts and arrivals by chance, an outage, retries, dead letters, leases that run out.
+/// Returns a plan with everything: bursts and random arrivals, an outage, retries, dead letters, leases that expire.
 fn eventful() -> Plan {
     Plan {
         arrivals: vec![
@@ -52,8 +52,8 @@ fn each_element_ends_exactly_once() {
         let tally = run(&Plan { seed, ..eventful() });
         assert!(tally.pushed > 8000, "{}", tally.pushed);
         assert_eq!(tally.settled + tally.dead, tally.pushed);
-        assert!(tally.dead > 0, "some were given out too often");
-        assert!(tally.late > 0, "some were settled too late, and given out again");
+        assert!(tally.dead > 0, "some became dead letters");
+        assert!(tally.late > 0, "some were settled too late");
         assert_eq!(tally.deliveries, tally.lateness_us.len());
         let settled: usize = tally.seconds.iter().map(|second| second.settled).sum();
         assert_eq!(settled, tally.settled);
@@ -94,8 +94,8 @@ fn the_same_seed_gives_the_same_run_and_another_one_another() {
     assert_ne!(with(7), with(8));
 }
 
-/// Requests that come by chance and take the same time each wait `s r / (2 (1 - r))` on average, where `s` is that time
-/// and `r` the share of it that the node works (Pollaczek and Khinchine).
+/// Requests that arrive at random and take the same time each wait `s r / (2 (1 - r))` on average, where `s` is that
+/// time and `r` the share of time in which the node works (Pollaczek and Khinchine).
 #[test]
 fn one_node_and_chance_wait_as_the_theory_has_it() {
     const SERVICE_US: f64 = 10.0;
@@ -104,7 +104,8 @@ fn one_node_and_chance_wait_as_the_theory_has_it() {
         let a_second = load * 1e6 / SERVICE_US;
         let until = (2e6 / a_second * 1e9) as u64;
         let arrivals = vec![Arrivals::Steady { a_second, from: 0, until }];
-        // Nobody asks: the pushes alone are the load. They never end, so the run does when all have come.
+        // No worker asks: the pushes alone are the load. Their elements never end, so the run ends when all have
+        // arrived.
         let tally = run(&Plan { arrivals, workers: 0, ..Plan::new(costs) });
         let waited_us = tally.waited as f64 / tally.requests as f64 / US as f64;
         let expected_us = SERVICE_US * load / (2.0 * (1.0 - load));
@@ -120,10 +121,10 @@ fn a_node_that_is_never_idle_is_done_when_its_work_is() {
     let costs = Costs { client_element: 0.0, ..costs };
     let plan = Plan { arrivals, workers: 100, count: 10, ..Plan::new(costs) };
     let tally = run(&plan);
-    // 1,000 POLLs and 1,000 answers of ten, with the costs above.
+    // 1,000 POLLs and 1,000 pipelines of ten, with the costs above.
     let expected_us = 1000.0 * (4.0 + 2.0 + 10.0) + 1000.0 * (4.0 + 1.0 + 7.0);
     let busy_us = tally.busy as f64 / US as f64;
-    // At the end workers ask once more, in vain.
+    // At the end, workers poll once more, in vain.
     let in_vain_us = 100.0 * 4.0;
     assert!((expected_us..=expected_us + in_vain_us).contains(&busy_us), "{busy_us} us");
     let settled_us = tally.last_settle as f64 / US as f64;

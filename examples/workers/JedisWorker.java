@@ -1,4 +1,4 @@
-// A worker with Jedis 7. README.md says what it does. Replace work.
+// A worker with Jedis 7. README.md describes it. Replace work.
 import java.net.URI;
 import java.util.List;
 import java.util.UUID;
@@ -86,7 +86,7 @@ public final class JedisWorker {
         }
     }
 
-    /** By itself the JVM would end with another status than 0 at SIGTERM, and would not wait. */
+    /** Without this hook, the JVM would exit on SIGTERM without waiting, and with a status other than 0. */
     static void stop(Thread main) {
         stopping = true;
         while (main.isAlive()) {

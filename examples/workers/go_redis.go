@@ -1,4 +1,4 @@
-// A worker with go-redis 9. README.md says what it does. Replace work.
+// A worker with go-redis 9. README.md describes it. Replace work.
 package main
 
 import (
@@ -22,7 +22,7 @@ var (
 	retryMS, most    = setting("RETRY_MS", int64(1000)), setting("DELIVERIES", int64(5))
 	stopping, _      = signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	passing          = regexp.MustCompile(`^(BUSY|LOADING|READONLY|UNBLOCKED|NOREPLICAS|MISCONF)\b`)
-	server           *redis.Client // A pool: the work has another connection than POLL.
+	server           *redis.Client // A pool: the work uses another connection than POLL.
 )
 
 func work(lost context.Context, id, job string, deliveries int64) error {
@@ -86,7 +86,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// Without retries the library sends nothing again: that is left to ask.
+	// The library resends nothing: ask does.
 	options.MaxRetries, options.ReadTimeout = -1, time.Duration(blockMS+5000)*time.Millisecond
 	server = redis.NewClient(options)
 	ask("DEHYDRATOR.ONDUE", queue, "HOLD", "DELIVERIES", most, "STREAM", queue+":dead")

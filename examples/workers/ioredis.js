@@ -1,4 +1,4 @@
-// A worker with ioredis 6. README.md says what it does. Replace `work`.
+// A worker with ioredis 6. README.md describes it. Replace `work`.
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
@@ -15,7 +15,7 @@ async function work(id, job, deliveries, lost) {
 }
 
 function connect() {
-  // With 0 ioredis sends nothing again by itself: what has no reply is rejected, and left to `ask`.
+  // With 0, ioredis resends nothing: it rejects commands without a reply, and `ask` resends them.
   const options = { socketTimeout: Number(BLOCK_MS) + 5000, maxRetriesPerRequest: 0 };
   return new Redis(REDIS_URL, options).on("error", (error) => console.log(String(error)));
 }

@@ -1,11 +1,11 @@
-// A worker with node-redis 6. README.md says what it does. Replace `work`.
+// A worker with node-redis 6. README.md describes it. Replace `work`.
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createClient, ErrorReply, RESP_TYPES } from "redis";
 
 const { REDIS_URL = "redis://127.0.0.1:6379", QUEUE = "{jobs}" } = process.env;
 const { BLOCK_MS = 5000, LEASE_MS = 60_000, RETRY_MS = 1000, DELIVERIES = 5 } = process.env;
-// It neither connects again nor sends again by itself: that is left to `ask`.
+// The library neither reconnects nor resends: `ask` does.
 const SOCKET = { socketTimeout: Number(BLOCK_MS) + 5000, reconnectStrategy: false };
 // Ids and elements are any bytes.
 const BYTES = { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } };

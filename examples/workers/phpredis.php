@@ -1,5 +1,5 @@
 <?php
-// A worker with phpredis and pcntl. README.md says what it does. Replace work().
+// A worker with phpredis and pcntl. README.md describes it. Replace work().
 declare(strict_types=1);
 
 $url = parse_url(getenv('REDIS_URL') ?: 'redis://127.0.0.1:6379');
@@ -14,7 +14,7 @@ function work(string $id, string $job, int $deliveries): void
     [$word, $number] = explode(' ', $job) + [1 => '0'];
     $until = microtime(true) + ($word === 'slow' ? $number / 1000 : 0);
     while (microtime(true) < $until) {
-        usleep(10_000); // The signal that renews the lease cuts a longer sleep short.
+        usleep(10_000); // The signal that renews the lease would interrupt a longer sleep.
     }
     if ($word === 'fail' && $deliveries <= $number) {
         throw new RuntimeException('it was to fail');
@@ -38,7 +38,7 @@ function ask(?Redis &$redis, string|int ...$command): mixed
         try {
             $redis ??= connect();
             $reply = $redis->rawCommand(...$command);
-            // Errors that pass, such as LOADING and BUSY, are RedisException: those of broken connections too.
+            // Temporary errors, such as LOADING and BUSY, are RedisException, and so are broken connections.
             return $redis->getLastError() === null ? $reply : throw new LogicException($redis->getLastError());
         } catch (RedisException $error) {
             pcntl_signal_dispatch();
@@ -82,7 +82,7 @@ while (!$stopping) {
         }
         pcntl_alarm(0);
         ask($server, ...$end, ...[$token, $id]);
-        // Another one after each job, and not before: phpredis can take a reply that broke off for an empty one.
+        // A new token only after a job: phpredis can mistake a reply that broke off for an empty one.
         $token = bin2hex(random_bytes(16));
     }
 }

@@ -1,4 +1,4 @@
-"""A worker with redis-py 8. README.md says what it does. Replace `work`."""
+"""A worker with redis-py 8. README.md describes it. Replace `work`."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""A worker with redis-py 8 and asyncio. README.md says what it does. Replace `work`."""
+"""A worker with redis-py 8 and asyncio. README.md describes it. Replace `work`."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-# A worker with redis-rb 4.8 or 5. README.md says what it does. Replace `work`.
+# A worker with redis-rb 4.8 or 5. README.md describes it. Replace `work`.
 require "redis"
 require "securerandom"
 

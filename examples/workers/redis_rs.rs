@@ -1,4 +1,4 @@
-//! A worker with redis-rs 1. README.md says what it does. Replace `work`.
+//! A worker with redis-rs 1. README.md describes it. Replace `work`.
 
 use std::error::Error;
 use std::hash::{BuildHasher, RandomState};
@@ -79,7 +79,7 @@ fn main() {
     let limit = ["DEHYDRATOR.ONDUE", &queue, "HOLD", "DELIVERIES", &most, "STREAM", &dead];
     ask::<()>(&mut server, &limit);
     while !STOPPING.load(Relaxed) {
-        // Any word that nobody has used before.
+        // Any word that was not used before.
         let token = format!("{:x}", RandomState::new().hash_one(SystemTime::now()));
         let options = ["COUNT", "1", "BLOCK", &block, "LEASE", &lease, "TOKEN", &token];
         let poll = [&["DEHYDRATOR.POLL", &queue], &options[..]].concat();

@@ -1,8 +1,6 @@
-//! Any bytes as a dump: refused, or a dehydrator that is what it says, and is saved and loaded again
-//! as the same.
+//! Loads arbitrary bytes as a dump: they are refused, or give a consistent dehydrator that survives saving and loading.
 //!
-//! The module's own sources are compiled here by path, which shows as well that the core and the
-//! encoding stand alone.
+//! The module's own sources are compiled here by path, which also shows that the core and the encoding are independent.
 
 #![no_main]
 #![allow(dead_code)]
@@ -37,7 +35,7 @@ impl<'a> Source for Cut<'a> {
     type Bytes = &'a [u8];
 
     fn unsigned(&mut self) -> Result<u64, Corrupt> {
-        // Small numbers are what counts are; the first byte says how many bytes follow.
+        // Favours small numbers, which occur as counts; the first byte tells how many bytes follow.
         let length = usize::from(self.take(1)?[0] % 9);
         let mut bytes = [0; 8];
         bytes[..length].copy_from_slice(self.take(length)?);
@@ -50,7 +48,7 @@ impl<'a> Source for Cut<'a> {
     }
 }
 
-/// A lawn that is small up to so many elements.
+/// Returns a lawn that is small up to this many elements.
 fn empty(elements: u8) -> Lawn {
     let small_max = move || SmallMax { elements: elements.into(), ..SmallMax::USUAL };
     Lawn::new(Arc::new(Shared::new(RandomState::with_seeds(1, 2, 3, 4), small_max)))
@@ -58,7 +56,7 @@ fn empty(elements: u8) -> Lawn {
 
 fuzz_target!(|data: &[u8]| {
     let Some((version, rest)) = data.split_first() else { return };
-    // Of either form, and often of one that changes.
+    // Either form, and often close to a change of form.
     let small = version >> 1 & 7;
     let Ok((mut lawn, rules, remembered)) =
         encoding::load(empty(small), &mut Cut(rest), i32::from(version % 2))
@@ -86,7 +84,7 @@ fuzz_target!(|data: &[u8]| {
     let tokens = |lawn: &Lawn| lawn.iter().map(|(_, it)| lawn.token(&it)).collect::<Vec<_>>();
     assert_eq!(tokens(&lawn), tokens(&again));
 
-    // Taken one by one it gives out what it listed.
+    // Elements popped one by one must equal the list.
     let now = u64::from(*version) << 56;
     let due: Vec<Vec<u8>> = lawn.iter_until(now).map(|(_, element)| element.id.to_vec()).collect();
     for id in due {

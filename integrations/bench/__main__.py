@@ -1,4 +1,4 @@
-"""Our brokers beside the frameworks' own for Redis: the same jobs, on the same machine, one after the other.
+"""Compares our brokers with the frameworks' own for Redis: the same jobs, on the same machine, one after the other.
 
     make bench-integrations
 
@@ -26,7 +26,7 @@ from trial import Load, Result, Trial
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: Of the benches in Ruby and in Node.
+#: The results of the benches in Ruby and in Node.
 BESIDE = [ROOT / f"target/bench-{name}/results.json" for name in ("sidekiq", "node")]
 
 
@@ -44,15 +44,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=25)
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), metavar="NAME")
     parser.add_argument("--scenarios", nargs="+", choices=SCENARIOS, default=list(SCENARIOS), metavar="NAME")
-    parser.add_argument("--wait", type=float, default=60, help="seconds, before each, for others to do little")
+    parser.add_argument("--wait", type=float, default=60, help="seconds to wait, before each, for an idle machine")
     parser.add_argument("--folder", type=Path, default=ROOT / "target/bench-integrations")
-    parser.add_argument("--keep", action="store_true", help="what the folder has of other runs")
-    parser.add_argument("--mend", action="store_true", help="--keep, and measure what is missing or had too much noise")
+    parser.add_argument("--keep", action="store_true", help="keep the results of earlier runs in the folder")
+    parser.add_argument("--mend", action="store_true", help="--keep, and repeat missing and noisy measurements")
     parser.add_argument(
-        "--beside", type=Path, nargs="+", default=BESIDE, help="what other benches measured, for the page"
+        "--beside", type=Path, nargs="+", default=BESIDE, help="results of other benches, for the page"
     )
-    parser.add_argument("--no-page", action="store_true", help="leave docs/integrations.md as it is")
-    parser.add_argument("--only-page", action="store_true", help="measure nothing: write the page from the folder")
+    parser.add_argument("--no-page", action="store_true", help="do not write docs/integrations.md")
+    parser.add_argument("--only-page", action="store_true", help="only write the page, from the results in the folder")
     return parser.parse_args()
 
 
@@ -64,7 +64,7 @@ def load_of(options: argparse.Namespace, scenario: str) -> Load:
 
 
 def measure(options: argparse.Namespace, results: Results) -> int:
-    """Returns how many could not be measured."""
+    """Returns how many measurements failed."""
     failed = 0
     plan = [(name, scenario) for scenario in options.scenarios for name in options.contenders]
     for name, scenario in plan:
@@ -125,7 +125,7 @@ def flat(result: dict[str, object]) -> dict[str, object]:
 
 def main() -> int:
     options = arguments()
-    # What was started is ended.
+    # End everything that was started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     options.folder.mkdir(parents=True, exist_ok=True)
     stored = options.folder / "results.json"

@@ -1,4 +1,4 @@
-"""An address that stays, whichever server is the primary: what a proxy or an orchestrator gives to clients.
+"""A constant address for changing primaries, like that of a proxy or an orchestrator.
 
 Not every framework knows Sentinel, and those that do know it differ: this is the same for all.
 """

@@ -1,4 +1,4 @@
-"""Workers as processes, and somebody who starts again what ended, as a supervisor does."""
+"""Workers as processes, and a supervisor that restarts them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Fleet:
         process.wait()
 
     def mend(self) -> None:
-        """Starts again what ended by itself."""
+        """Restarts processes that exited."""
         for n, process in enumerate(self.processes):
             if process.poll() is not None:
                 self._kill(n)

@@ -1,4 +1,4 @@
-"""What is measured in other languages, by benches of their own, in the words of this one."""
+"""Formats the results of benches in other languages."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import Any
 
 from telling import UNTOLD, Results, is_calm, megabytes, milliseconds, table, wrapped
 
-#: For each contender, what it is called and where its jobs wait.
+#: For each contender: its name, and where its jobs wait.
 LANGUAGES = {
-    "sidekiq": ("Sidekiq", "the server; processes look every 5 seconds on average"),
+    "sidekiq": ("Sidekiq", "the server; processes poll every 5 seconds on average"),
     "sidekiq-dehydrator": ("Sidekiq on Dehydrator", "the server"),
     "bullmq": ("BullMQ", "the server"),
-    "dehydrator-node": ("dehydrator for Node", "the server"),
+    "dehydrator-node": ("dehydrator-queue for Node", "the server"),
 }
 
 
 def rows_of(results: Results, cells: dict[str, Any]) -> list[list[str]]:
-    """A row for each contender that has all that is asked for; `cells`: of which scenario, how it is told."""
+    """Returns a row for each contender with all results. `cells`: the format of each scenario's result."""
     return [
         [told, *(cell for scenario, tell in cells.items() for cell in tell(results[f"{name} {scenario}"]))]
         for name, (told, _) in LANGUAGES.items()
@@ -25,7 +25,7 @@ def rows_of(results: Results, cells: dict[str, Any]) -> list[list[str]]:
 
 
 def calm(count: int, tell: Any) -> Any:
-    """Tells nothing of what had too much noise: of so many cells."""
+    """Replaces the cells of a result that had too much noise."""
     return lambda result: tell(result) if is_calm(result) else [UNTOLD] * count
 
 
@@ -43,10 +43,10 @@ def sidekiq_table(results: Results) -> str:
         return ""
     result = results["sidekiq poller"]
     said = (
-        "Sidekiq, the same jobs, while a process that does nothing but look for what is due is killed, `kill -9`, "
-        f"every one or two seconds, {result['killed']} times:"
+        "Sidekiq, with the same jobs, while a process that only polls for due jobs is killed with `kill -9` every one "
+        f"or two seconds, {result['killed']} times:"
     )
-    return wrapped(said) + "\n\n" + table(["", "run again", "never", "late: p99, ms"], rows)
+    return wrapped(said) + "\n\n" + table(["", "repeated", "never", "late: p99, ms"], rows)
 
 
 def node_table(results: Results) -> str:
@@ -66,24 +66,25 @@ def node_table(results: Results) -> str:
     def killed(result: dict[str, Any]) -> list[str]:
         return [again(result), f"{result['outcome']['never']:,}"]
 
-    # Bytes do not depend on what others do.
+    # Bytes do not depend on the noise.
     rows = rows_of(results, {"speed": calm(5, speed), "million": million, "workers": calm(2, killed)})
     if not rows:
         return ""
     fast, broken = (results[f"bullmq {scenario}"] for scenario in ("speed", "workers"))
     said = (
-        f"Node: {fast['load']['jobs']:,} jobs that do nothing and are due at once, all sent, a thousand in a call, "
-        f"then all done by one worker, {fast['load']['concurrency']} at a time; a million that wait for an hour or two; and "
+        f"Node: {fast['load']['jobs']:,} jobs that do nothing and are due at once, first all sent, a thousand per "
+        f"call, then all done by one worker, {fast['load']['concurrency']} at a time; a million jobs that wait for an "
+        "hour or two; and "
         f"{broken['load']['jobs']:,} jobs of {broken['load']['work'] * 1000:.0f} ms each, "
         f"{broken['load']['concurrency']} at a time, while one of two workers is killed every 2.5 seconds."
     )
     head = [
         "",
-        "sent a second",
-        "done a second",
-        "processor time for a job, us: server, sending",
-        "server, doing",
+        "sent per second",
+        "done per second",
+        "CPU per job, us: server, sending",
+        "server, working",
         "worker",
     ]
-    head += ["a million that wait: server, bytes each", "worker, MB", "killed: run again", "never"]
+    head += ["a million waiting: server, bytes each", "worker, MB", "killed: repeated", "never"]
     return wrapped(said) + "\n\n" + table(head, rows)

@@ -1,4 +1,4 @@
-"""What else the machine does: with others at work on the same cores, no number means anything."""
+"""The load by other programs: if they use the same cores, the results are meaningless."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ CORES = os.cpu_count() or 1
 
 
 def busy_seconds() -> float:
-    """How long cores were busy since the machine was started, whoever it was."""
+    """Returns the busy time of all cores since the machine was started."""
     spent = psutil.cpu_times()
     return sum(spent) - spent.idle - spent.iowait - spent.guest - spent.guest_nice
 
 
 def seconds_of(who: int) -> float:
-    """`who` is RUSAGE_SELF, or RUSAGE_CHILDREN: those that are gone."""
+    """`who` is RUSAGE_SELF, or RUSAGE_CHILDREN: ended children."""
     used = resource.getrusage(who)
     return used.ru_utime + used.ru_stime
 
 
 class Noise:
-    """What is not ours, from now on."""
+    """The CPU time of other programs, from now on."""
 
     def __init__(self, ours: Callable[[], float]) -> None:
         """`ours`: the seconds of the processor that we took until now."""
@@ -42,7 +42,7 @@ class Noise:
 
 
 def wait_for_calm(seconds: float) -> bool:
-    """Returns whether cores are nearly idle, as soon as they are, or after as long as it is told."""
+    """Waits until the cores are nearly idle, or for a given time; returns whether they are."""
     end = time.monotonic() + seconds
     while True:
         busy, began = busy_seconds(), time.monotonic()

@@ -1,4 +1,4 @@
-"""What the jobs noted: which were done, when, and how often."""
+"""The records of the jobs: which ran, when, and how often."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Outcome:
 
 
 class Notes:
-    """Reads on, where it stopped, in the files of a folder."""
+    """Reads the files of a folder incrementally."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -59,7 +59,7 @@ class Notes:
         self.late[id] = min(late, self.late.get(id, late))
 
     def forget(self) -> None:
-        """Begins anew, without the jobs that were read until now."""
+        """Starts over, without the jobs that were read so far."""
         self._forgotten.update(self.counts)
         self.counts.clear()
         self.late.clear()

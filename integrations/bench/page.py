@@ -1,4 +1,4 @@
-"""The tables of docs/integrations.md, between their markers."""
+"""Writes the tables of docs/integrations.md, between their markers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from trial import PATIENCE
 
 OPEN, CLOSE = "<!-- bench -->\n", "<!-- /bench -->"
 
-#: For each contender, what it is called and where its jobs wait.
+#: For each contender: its name, and where its jobs wait.
 NAMES = {name: (contender.name, contender.waits) for name, contender in CONTENDERS.items()} | LANGUAGES
 
 
 def write_page(page: Path, results: Results) -> None:
-    """Puts the tables in the place of those that are there."""
+    """Replaces the tables of the page."""
     told = page.read_text()
     start, end = told.index(OPEN) + len(OPEN), told.index(CLOSE)
     parts = [wrapped(conditions(results)), lateness_table(results), usage_table(results)]
@@ -33,7 +33,7 @@ def write_page(page: Path, results: Results) -> None:
 
 
 def of_scenario(results: Results, scenario: str) -> dict[str, dict[str, Any]]:
-    # Those of other languages are disturbed in other ways.
+    # Contenders in other languages have other disturbances.
     names = NAMES if scenario == "quiet" else CONTENDERS
     found = {name: results.get(f"{name} {scenario}") for name in names}
     return {name: result for name, result in found.items() if result}
@@ -42,7 +42,7 @@ def of_scenario(results: Results, scenario: str) -> dict[str, dict[str, Any]]:
 def untold(results: Results) -> str:
     if all(map(is_calm, results.values())):
         return ""
-    return f"{UNTOLD}: others took more than {NOISE:.0%} of the machine meanwhile, so this is to be measured again."
+    return f"{UNTOLD}: other programs used more than {NOISE:.0%} of the machine, so repeat the measurement."
 
 
 def conditions(results: Results) -> str:
@@ -55,7 +55,7 @@ def conditions(results: Results) -> str:
     when = date.fromisoformat(max(run["date"] for run in runs))
     return (
         f"{load['jobs']:,} jobs that do nothing, due at random moments from {load['first']:.0f} to {load['last']:.0f} "
-        "seconds after the first was sent, with Sidekiq and in Node from 20 and 8 seconds on; two processes that work. "
+        "seconds after the first was sent (Sidekiq and Node: from 20 and 8 seconds); two worker processes. "
         f"Redis {runs[0]['server']} with an append-only file, `everysec`; "
         f"{', '.join(versions)}; {when.day} {when:%B %Y}, {os.cpu_count()} cores of a virtual machine, "
         f"{processor()}."
@@ -66,11 +66,11 @@ def processor() -> str:
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
-    return "of a processor that does not tell its name"
+    return "unknown processor"
 
 
 def lateness_table(results: Results) -> str:
-    head = ["", "a job waits in", "executions", "early", "late: median, ms", "p99", "most"]
+    head = ["", "jobs wait in", "executions", "early", "late: median, ms", "p99", "max"]
     return table(head, [lateness_row(name, result) for name, result in of_scenario(results, "quiet").items()])
 
 
@@ -85,8 +85,8 @@ def lateness_row(name: str, result: dict[str, Any]) -> list[str]:
 
 
 def usage_table(results: Results) -> str:
-    head = ["", "greatest worker process, MB", "all of them, MB", "server, bytes for each that waits"]
-    head += ["processor time for a job, ms: server", "workers"]
+    head = ["", "largest worker process, MB", "all workers, MB", "server, bytes per waiting job"]
+    head += ["CPU per job, ms: server", "workers"]
     return table(head, [usage_row(name, result) for name, result in of_scenario(results, "quiet").items()])
 
 
@@ -102,7 +102,7 @@ def usage_row(name: str, result: dict[str, Any]) -> list[str]:
 
 
 def grown(result: dict[str, Any], of: str) -> str:
-    """How much memory before and at the most, if that was looked at."""
+    """Formats the memory before and at the peak, if it was measured."""
     if f"rest_{of}" not in result:
         return ""
     return f"{megabytes(result[f'rest_{of}'])} to {megabytes(result[f'peak_{of}'])}"
@@ -125,13 +125,13 @@ def disturbed_conditions(results: Results) -> str:
         return ""
     load = found[0]["load"]
     return (
-        f"And when things break: {load['jobs']:,} jobs of {load['work'] * 1000:.0f} ms each, due from "
+        f"Failures: {load['jobs']:,} jobs of {load['work'] * 1000:.0f} ms each, due from "
         f"{load['first']:.0f} to {load['last']:.0f} seconds after the first was sent; two workers of one process each. "
-        f"Every {BETWEEN_KILLS:g} seconds one of them, or the scheduler, is killed, `kill -9`, and started again; or "
-        f"the server is killed twice and is away for {AWAY:g} s, with `appendfsync always`; or it fails over to its "
-        "replica by `FAILOVER`, behind an address that stays the same. What ends by itself is started again. "
-        f"How often jobs were run again, how many never within {PATIENCE:.0f} seconds after the last was due, and how "
-        "late the latest of a hundred, and the latest of all, were."
+        f"Every {BETWEEN_KILLS:g} seconds one of them, or the scheduler, is killed with `kill -9` and restarted; or "
+        f"the server is killed twice and is down for {AWAY:g} s each time, with `appendfsync always`; or it fails over "
+        "to its replica with `FAILOVER`, behind a constant address. Processes that exit are restarted. The table shows "
+        f"how many executions were repeated, how many jobs did not run within {PATIENCE:.0f} seconds after the last "
+        "was due, and the 99th percentile and the maximum of the lateness."
     )
 
 
@@ -141,7 +141,7 @@ def disturbed_table(results: Results) -> str:
     names = [name for name in CONTENDERS if any(name in found for found in by_scenario.values())]
     head = [""]
     for scenario in by_scenario:
-        head += [f"{SCENARIOS[scenario].name}: again", "never", "late, s: p99, most"]
+        head += [f"{SCENARIOS[scenario].name}: repeated", "never", "late, s: p99, max"]
     rows = []
     for name in names:
         row = [NAMES[name][0]]

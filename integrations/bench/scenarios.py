@@ -1,4 +1,4 @@
-"""What happens while the jobs come due."""
+"""The disturbances while the jobs come due."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AWAY = 1.0
 
 @dataclass
 class Scene:
-    """What may be disturbed."""
+    """The things that can be disturbed."""
 
     server: Server
     replica: Server | None
@@ -36,9 +36,9 @@ class Scenario:
     #: Whether the two processes that work are in two workers.
     apart: bool = True
     has_replica: bool = False
-    #: Which moments of the time in which jobs come due, as parts of it; how many seconds long that is.
+    #: The moments of disturbance, as fractions of the period in which jobs come due, whose length is the argument.
     moments: Callable[[float], list[float]] = lambda seconds: []
-    #: What is done at each of them.
+    #: The disturbance.
     disturb: Callable[[Scene], None] = lambda scene: None
 
 
@@ -68,7 +68,7 @@ def often(seconds: float) -> list[float]:
 SCENARIOS = {
     "quiet": Scenario("quiet", apart=False),
     "workers": Scenario("workers killed", moments=often, disturb=kill_worker),
-    # Always: what was acknowledged is there when the server comes back.
+    # `always`, so that acknowledged data survives the kill.
     "server": Scenario("server killed", fsync="always", moments=lambda _: [1 / 3, 2 / 3], disturb=kill_server),
     "failover": Scenario("failover", has_replica=True, moments=lambda _: [1 / 2], disturb=fail_over),
 }

@@ -50,7 +50,7 @@ class Server:
         self.process.wait()
 
     def processor_seconds(self) -> float:
-        """How much of the processor's time it took until now, with what it forked."""
+        """Returns its CPU time so far, including children."""
         try:
             return self._seconds + sum(psutil.Process(self.process.pid).cpu_times()[:4])
         except psutil.NoSuchProcess:

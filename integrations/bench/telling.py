@@ -1,4 +1,4 @@
-"""How results are told in a page."""
+"""Formats results for the page."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from machine import NOISE
 
-#: What was not measured on a calm machine is not told.
+#: Stands for results that were disturbed by other programs.
 UNTOLD = "?"
 
-#: By contender and scenario: what results.json holds.
+#: The contents of results.json, by contender and scenario.
 Results = dict[str, dict[str, Any]]
 
 
@@ -19,7 +19,7 @@ def wrapped(text: str) -> str:
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
-    """Nothing, if there are no rows."""
+    """Returns a table in Markdown, or nothing if there are no rows."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) if rows else ""
 
@@ -29,7 +29,7 @@ def is_calm(result: dict[str, Any]) -> bool:
 
 
 def is_done(result: dict[str, Any]) -> bool:
-    """Whether what does not depend on time can be told: noise may be why jobs are missing."""
+    """Returns whether results that do not depend on time are valid: noise can be the reason for missing jobs."""
     return is_calm(result) or not result["outcome"]["never"]
 
 
@@ -45,4 +45,4 @@ def megabytes(count: float) -> str:
 def early(outcome: dict[str, Any]) -> str:
     if not outcome["early"]:
         return "0"
-    return f"{outcome['early']:,}, by {milliseconds(-outcome['earliest'])} ms at most"
+    return f"{outcome['early']:,}, by up to {milliseconds(-outcome['earliest'])} ms"

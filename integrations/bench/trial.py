@@ -25,10 +25,10 @@ from waiting import wait_until
 #: that was killed comes again sooner.
 CALM, CALM_IF_QUIET = 12.0, 4.0
 
-#: Seconds after the last deadline until which jobs are waited for: kombu looks each 100 seconds for what was left.
+#: Seconds to wait for jobs after the last deadline: kombu checks every 100 seconds for unacknowledged ones.
 PATIENCE = 110.0
 
-#: How many jobs run before those that are measured, to see that all is well, and to have loaded what is loaded late.
+#: The number of jobs before the measured ones, to check that everything works, and to load lazily loaded code.
 WARM = 10
 
 
@@ -64,7 +64,7 @@ class Result:
     #: Seconds of the processor, from the first job sent until the last was done.
     server_seconds: float
     worker_seconds: float
-    #: Which part of all cores somebody else took.
+    #: The share of all cores that other programs used.
     others: float
 
 
@@ -175,7 +175,7 @@ class Trial:
         return self._server_seconds() + self.usage.processor_seconds() + self.sender_seconds + seconds_of(RUSAGE_SELF)
 
     def _wait(self, began: float, moments: list[float]) -> None:
-        """Disturbs at its moments, and returns when all is done, or nothing is to be expected any more."""
+        """Disturbs at the given moments, and returns when all is done, or no more executions are expected."""
         last = began + self.load.last
         calm = CALM if moments else CALM_IF_QUIET
         changed = time.time()

@@ -13,7 +13,7 @@ EVERY = 0.5
 
 class Usage:
     def __init__(self, pids: Callable[[], list[int]]) -> None:
-        """`pids` says which processes there are now; their children count too."""
+        """`pids` returns the current processes; their children count too."""
         self._pids = pids
         #: Resident memory in bytes: of the greatest process, and of all together.
         self.greatest = self.all = 0

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def wait_until(true: Callable[[], T], seconds: float, what: str) -> T:
-    """Returns what `true` returns, as soon as it holds."""
+    """Waits until `true` returns a true value, and returns it."""
     end = time.monotonic() + seconds
     while not (found := true()):
         if time.monotonic() > end:

@@ -6,18 +6,20 @@
 //! budgets of their own; the tick catches what was missed, and a wall clock that has stepped.
 
 use std::cell::Cell;
-use std::ffi::c_void;
 
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+use redis_module::raw;
 
 use super::{delivery, pass, renamed};
 use crate::clock;
 use crate::commands::poll;
-use crate::data_type::{self, Compacted};
-use crate::metrics::{clock_steps, counters, latency};
-use crate::pending::{blocked, compaction, id_expiry, schedule, timer};
-use crate::server::guard::guard;
-use crate::server::{Context, OwnedStr, client_checks, event, listeners};
+use crate::data_type;
+use crate::metrics::latency::LATENESS;
+use crate::metrics::{clock_steps, counters};
+use crate::pending::agenda::{self, Reason};
+use crate::pending::{blocked, timer, waste};
+use crate::server::event::{self, Event};
+use crate::server::key::Name;
+use crate::server::{Context, client_checks, listeners};
 
 /// The budget of a tick, in microseconds: at ten ticks a second, a hundredth of a core.
 const BUDGET_US: u64 = 1000;
@@ -56,32 +58,19 @@ pub fn statistics() -> Statistics {
 /// Resets the module's statistics if the server's own were reset.
 pub fn reset_with_server() {
     if counters::reset_with_server() {
-        latency::reset();
+        LATENESS.reset();
         STATISTICS.take();
     }
 }
 
 /// Subscribes to the server's cron. Returns `false` if the server refuses.
 pub fn register(context: &Context) -> bool {
-    event::subscribe(context, raw::REDISMODULE_EVENT_CRON_LOOP, on_cron)
+    event::subscribe(context, raw::REDISMODULE_EVENT_CRON_LOOP, tick)
 }
 
-unsafe extern "C" fn on_cron(
-    context: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    _subevent: u64,
-    // Unused: the crate's bindings and the servers disagree on its type.
-    _data: *mut c_void,
-) {
-    guard((), || {
-        // SAFETY: the server hands out a context for the length of this call.
-        tick(&unsafe { Context::from_raw(context) });
-    });
-}
-
-fn tick(context: &Context) {
+fn tick(event: &Event<'_>) {
+    let context = event.context;
     let started = clock::monotonic_us();
-    let within_budget = || clock::monotonic_us().saturating_sub(started) < BUDGET_US;
     clock_steps::detect();
     if started.saturating_sub(RESET_CHECKED_US.get()) >= RESET_CHECK_US {
         RESET_CHECKED_US.set(started);
@@ -94,31 +83,14 @@ fn tick(context: &Context) {
     // A part of the budget, so that no task starves the others.
     let within = |part: u64| move || clock::monotonic_us().saturating_sub(started) < part;
     poll::backstop(context, within(BUDGET_US / 2));
-    schedule::check_clock(within(BUDGET_US * 3 / 4));
-    while within(BUDGET_US * 3 / 4)() && (schedule::free_some() || id_expiry::free_some()) {}
-    while within(BUDGET_US * 3 / 4)()
-        && let Some(name) = id_expiry::take(clock::now())
-    {
-        if context.select_db(name.db) {
-            data_type::forget_expired_ids(context, &name, clock::now(), within(BUDGET_US * 3 / 4));
-        }
-    }
+    while within(BUDGET_US * 3 / 4)() && waste::free_some() {}
+    visit(context, Reason::Forget, within(BUDGET_US * 3 / 4), |name, go_on| {
+        data_type::forget_expired_ids(context, name, clock::now(), go_on);
+    });
     renamed::begin(context);
-
-    // Each name once: one that is recorded again waits for the next tick. However slow the machine is, each tick visits
-    // one.
-    for _ in 0..compaction::len() {
-        let Some(name) = compaction::take() else { break };
-        if context.select_db(name.db) {
-            match data_type::compact(context, OwnedStr::new(&name.key).as_str(), within_budget) {
-                Compacted::Done => statistics.compacted += 1,
-                Compacted::More | Compacted::Later => compaction::put_back(name),
-            }
-        }
-        if !within_budget() {
-            break;
-        }
-    }
+    visit(context, Reason::Compact, within(BUDGET_US), |name, go_on| {
+        statistics.compacted += u64::from(data_type::compact(context, name, go_on));
+    });
 
     delivery::run(context);
     // The wall clock may have stepped, which changes the time to each deadline.
@@ -134,4 +106,23 @@ fn tick(context: &Context) {
     statistics.last_us = clock::monotonic_us().saturating_sub(started);
     statistics.longest_us = statistics.longest_us.max(statistics.last_us);
     STATISTICS.set(statistics);
+}
+
+/// Visits the dehydrators that are due for a reason, while `go_on` returns true. Each name once: one that is recorded again
+/// waits for the next tick. However slow the machine is, each tick visits one.
+fn visit<G: Fn() -> bool>(
+    context: &Context,
+    reason: Reason,
+    go_on: G,
+    mut visit_one: impl FnMut(&Name, &G),
+) {
+    for _ in 0..agenda::count(reason) {
+        let Some(name) = agenda::take(&[reason]) else { break };
+        if context.select_db(name.db) {
+            visit_one(&name, &go_on);
+        }
+        if !go_on() {
+            break;
+        }
+    }
 }

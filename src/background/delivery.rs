@@ -1,6 +1,6 @@
 //! Delivering due elements, and publishing the event that elements are due.
 //!
-//! The [`schedule`] lists the dehydrators with work. They are visited one by one, a batch at a time, until the budget
+//! The [`agenda`] lists the dehydrators with work. They are visited one by one, a batch at a time, until the budget
 //! is spent; the rest carries on after clients have had their turn.
 //!
 //! ```text
@@ -18,13 +18,12 @@
 use crate::data_type::{Writing, inspect, is_scheduled};
 use crate::delivery;
 use crate::metrics::counters::{self, DELIVERIES};
-use crate::metrics::latency;
-use crate::pending::overdue::Serial;
-use crate::pending::schedule;
-use crate::pending::schedule::Task;
+use crate::metrics::latency::LATENESS;
+use crate::pending::agenda::{self, Reason, Task};
 use crate::policy::{Policy, Trust};
 use crate::replicate::Effect;
 use crate::server::key::Name;
+use crate::server::notify::EventClass;
 use crate::server::{Context, OwnedStr, Str};
 use crate::{clock, config};
 
@@ -49,11 +48,11 @@ impl Budget {
 
 /// Visits all due dehydrators, until the budget is spent.
 pub fn run(context: &Context) {
-    if schedule::len() == 0 || !context.may_replicate() {
+    if agenda::len() == 0 || !context.may_replicate() {
         return;
     }
     let budget = Budget::start();
-    while let Some(name) = schedule::take() {
+    while let Some(name) = agenda::take(&Reason::DELIVERY) {
         if context.select_db(name.db) {
             deliver_from(context, &name, &budget);
         }
@@ -65,10 +64,10 @@ pub fn run(context: &Context) {
 
 /// The work in a key.
 enum Work {
-    /// No work, now or later.
+    /// There is none, now or later.
     None,
-    /// No work before then.
-    Later(Serial, Task),
+    /// There is none before the time that is recorded now.
+    Later,
     /// A policy came by RESTORE: replicate that it is unconfirmed.
     ReplicateTrust,
     /// A pause is over.
@@ -80,30 +79,33 @@ enum Work {
 /// Determines the work in a key. After a call out, which may change the key, it is to be determined again.
 fn find_work(context: &Context, key: Str<'_>, now: u64) -> Work {
     inspect(context, key, |dehydrator| {
+        let tracking = dehydrator.tracking();
         if !is_scheduled(dehydrator) {
-            dehydrator.tracking().untrack();
+            tracking.visited(Reason::Deliver);
             return Work::None;
         }
-        dehydrator.tracking().track();
+        // The deadline was unknown, or elements were removed or postponed.
+        let later = |task| {
+            agenda::note(context, key, tracking, task, now);
+            Work::Later
+        };
         if dehydrator.rules().trust == Trust::Unannounced {
             return Work::ReplicateTrust;
         }
-        let serial = dehydrator.tracking().serial();
         if let Some(pause) = dehydrator.rules().pause {
             let is_on = pause.is_on(now);
-            let later = || Work::Later(serial, dehydrator.next_task(now));
-            return if is_on { later() } else { Work::Resume };
+            return if is_on { later(dehydrator.next_task(now)) } else { Work::Resume };
         }
         let sends = dehydrator.sends_first();
         match dehydrator.lawn.next_deadline() {
             Some(deadline) if deadline <= now && !dehydrator.has_room(sends, now) => {
                 let task = dehydrator.next_task(now);
-                Work::Later(serial, Task { next: task.next.map(|next| next.max(now + 1)), ..task })
+                later(Task { next: task.next.map(|next| next.max(now + 1)), ..task })
             }
             Some(deadline) if deadline <= now => {
                 Work::Due { deadline, sends: sends.then(|| dehydrator.rules().policy.clone()) }
             }
-            next => Work::Later(serial, Task { next, delivers: sends, is_held_back: false }),
+            next => later(Task { next, delivers: sends, is_held_back: false }),
         }
     })
     .unwrap_or(Work::None)
@@ -115,39 +117,36 @@ fn deliver_from(context: &Context, name: &Name, budget: &Budget) {
     let now = clock::now();
     retry_stuck(context, name, key, now, budget);
     match find_work(context, key, now) {
-        Work::None => return schedule::forget(name),
-        Work::Later(serial, task) => {
-            // The deadline was unknown, or elements were removed or postponed.
-            return schedule::note(context, key, serial, task, now);
-        }
+        Work::None => return agenda::end_deliveries(name),
+        Work::Later => return,
         Work::ReplicateTrust => return replicate_trust(context, name, key),
         Work::Resume => return resume(context, name, key),
         Work::Due { .. } => {}
     }
     if !context.serves(key) {
-        schedule::retry_in(name, ELSEWHERE_US);
+        agenda::visit_in(name, Reason::Retry, ELSEWHERE_US);
         return;
     }
-    if schedule::announce(name) {
-        context.notify_module(c"dehydrator.due", key);
+    if agenda::announce(name) {
+        context.notify(EventClass::Module, c"dehydrator.due", key);
     }
     let Work::Due { deadline, sends } = find_work(context, key, now) else {
-        return schedule::revisit(name);
+        return agenda::visit_in(name, Reason::Deliver, 0);
     };
     let Some(policy) = sends else { return };
     if policy.is_limit() {
         return move_dead_letters_from(context, name, key, &policy, now, budget);
     }
-    let late_us = schedule::late_us(name, deadline);
+    let late_us = agenda::late_us(name, deadline);
     let (delivered, result) = delivery::deliver(context, key, &policy, now, || !budget.is_spent());
     if delivered > 0 {
-        latency::record(late_us);
+        LATENESS.record(late_us, 1);
     }
     counters::count(&DELIVERIES, delivered);
     match result {
         Ok(()) => {
-            schedule::succeeded(context, name);
-            schedule::revisit(name);
+            agenda::succeeded(context, name);
+            agenda::visit_in(name, Reason::Deliver, 0);
         }
         Err(reason) => wait_after(name, &reason),
     }
@@ -157,26 +156,27 @@ fn deliver_from(context: &Context, name: &Name, budget: &Budget) {
 fn replicate_trust(context: &Context, name: &Name, key: Str<'_>) {
     let Ok(mut dehydrator) = Writing::open(context, key) else { return };
     let policy = dehydrator.policy().clone();
-    if dehydrator.set_policy(policy.clone(), Trust::Unconfirmed) {
+    if policy.sends_elsewhere() && dehydrator.change_rules(|rules| rules.trust = Trust::Unconfirmed)
+    {
         Effect::policy(key, &policy, Trust::Unconfirmed).replicate(context);
     }
     drop(dehydrator);
-    schedule::revisit(name);
+    agenda::visit_in(name, Reason::Deliver, 0);
 }
 
 /// Ends a pause that is over and replicates that, though replicas see the end by themselves too. An empty dehydrator is
 /// then deleted.
 fn resume(context: &Context, name: &Name, key: Str<'_>) {
     if !context.serves(key) || !context.lets_clients_write(key) {
-        return schedule::retry_in(name, ELSEWHERE_US);
+        return agenda::visit_in(name, Reason::Retry, ELSEWHERE_US);
     }
     let Ok(mut dehydrator) = Writing::open(context, key) else { return };
-    if dehydrator.set_pause(None) {
-        schedule::reset_overdue(name);
+    if dehydrator.change_rules(|rules| rules.pause = None) {
+        agenda::reset_overdue(name);
         Effect::resumed(key).replicate(context);
         dehydrator.shrunk(c"dehydrator.resume");
     }
-    schedule::revisit(name);
+    agenda::visit_in(name, Reason::Deliver, 0);
 }
 
 /// Moves dead letters, which are late only for a client that waits for the elements behind them.
@@ -193,27 +193,27 @@ fn move_dead_letters_from(
         return wait_after(name, delivery::REFUSED);
     }
     delivery::move_dead_letters(context, key, policy, now, || !budget.is_spent());
-    schedule::revisit(name);
+    agenda::visit_in(name, Reason::Deliver, 0);
 }
 
 /// Retries stuck dead letters, if there are any and it is time.
 fn retry_stuck(context: &Context, name: &Name, key: Str<'_>, now: u64, budget: &Budget) {
     let is_paused = inspect(context, key, |dehydrator| {
-        dehydrator.tracking().has_stuck().then(|| dehydrator.is_paused(now))
+        dehydrator.tracking().has_stuck().then(|| dehydrator.rules().is_paused(now))
     });
     let Some(is_paused) = is_paused.flatten() else { return };
-    if schedule::is_backing_off(name) {
-        return schedule::note_stuck(name);
+    if agenda::is_backing_off(name) {
+        return agenda::note_stuck(name);
     }
     if is_paused || !context.serves(key) || !context.lets_clients_write(key) {
-        return schedule::retry_stuck_in(name, ELSEWHERE_US);
+        return agenda::visit_in(name, Reason::Stuck, ELSEWHERE_US);
     }
     match delivery::retry(context, key, now, || !budget.is_spent()) {
         delivery::Retried::All => {}
-        delivery::Retried::Some => schedule::retry_stuck_in(name, 0),
+        delivery::Retried::Some => agenda::visit_in(name, Reason::Stuck, 0),
         delivery::Retried::Fails(reason) => {
             let wait_us = delivery::failed(name, &reason);
-            schedule::retry_stuck_in(name, wait_us);
+            agenda::visit_in(name, Reason::Stuck, wait_us);
         }
     }
 }
@@ -221,5 +221,5 @@ fn retry_stuck(context: &Context, name: &Name, key: Str<'_>, now: u64, budget: &
 /// Records a failed delivery, to be retried after a wait.
 fn wait_after(name: &Name, reason: &str) {
     let wait_us = delivery::failed(name, reason);
-    schedule::retry_in(name, wait_us);
+    agenda::visit_in(name, Reason::Retry, wait_us);
 }

@@ -2,15 +2,13 @@
 //!
 //! The server does not name the keys that these add and remove, so what is recorded by name is updated here.
 
-use std::ffi::c_void;
-
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+use redis_module::raw;
 
 use crate::commands::poll;
 use crate::metrics::clock_steps;
-use crate::pending::{blocked, compaction, id_expiry, schedule, timer};
-use crate::server::guard::guard;
-use crate::server::{Context, event, listeners};
+use crate::pending::{agenda, blocked, timer};
+use crate::server::event::{self, Event};
+use crate::server::{Context, listeners};
 
 /// Subscribes to these events. Returns `false` if the server refuses.
 pub fn register(context: &Context) -> bool {
@@ -23,90 +21,40 @@ pub fn register(context: &Context) -> bool {
         && event::subscribe(context, raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, on_role)
 }
 
-// The server calls the functions below. It passes each the event's data, live for the call: every `SAFETY` below relies
-// on that promise.
-
-unsafe extern "C" fn on_flush(
-    _context: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    subevent: u64,
-    data: *mut c_void,
-) {
-    guard((), || {
-        // SAFETY: the server's promise above.
-        let info = unsafe { &*data.cast::<raw::RedisModuleFlushInfo>() };
-        if subevent == raw::REDISMODULE_SUBEVENT_FLUSHDB_END {
-            // -1 stands for all databases.
-            let db = (info.dbnum >= 0).then_some(info.dbnum);
-            schedule::flushed(db);
-            id_expiry::flushed(db);
-            poll::flushed(db);
-        }
-    });
+fn on_flush(event: &Event<'_>) {
+    if event.subevent == raw::REDISMODULE_SUBEVENT_FLUSHDB_END {
+        agenda::flushed(event.flushed_db());
+        poll::flushed(event.flushed_db());
+    }
 }
 
-unsafe extern "C" fn on_swap(
-    _context: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    _subevent: u64,
-    data: *mut c_void,
-) {
-    guard((), || {
-        // SAFETY: the server's promise above.
-        let info = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
-        schedule::swapped(info.dbnum_first, info.dbnum_second);
-        compaction::swapped(info.dbnum_first, info.dbnum_second);
-        id_expiry::swapped(info.dbnum_first, info.dbnum_second);
-        poll::swapped(info.dbnum_first, info.dbnum_second);
-    });
+fn on_swap(event: &Event<'_>) {
+    let (first, second) = event.swapped_dbs();
+    agenda::swapped(first, second);
+    poll::swapped(first, second);
 }
 
-unsafe extern "C" fn on_load(
-    context: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    subevent: u64,
-    _data: *mut c_void,
-) {
-    guard((), || {
-        if subevent == raw::REDISMODULE_SUBEVENT_LOADING_ENDED {
-            // SAFETY: the server's promise above.
-            begin_delivering(&unsafe { Context::from_raw(context) });
-        }
-    });
+fn on_load(event: &Event<'_>) {
+    if event.subevent == raw::REDISMODULE_SUBEVENT_LOADING_ENDED {
+        begin_delivering(event.context);
+    }
 }
 
-unsafe extern "C" fn on_role(
-    context: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    subevent: u64,
-    _data: *mut c_void,
-) {
-    guard((), || {
-        // SAFETY: the server's promise above.
-        let context = unsafe { Context::from_raw(context) };
-        listeners::assume_present();
-        if subevent == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
-            begin_delivering(&context);
-        } else {
-            // The server unblocks clients itself, except those that it redirects (Valkey 9).
-            blocked::dismiss_all(&context);
-        }
-    });
+fn on_role(event: &Event<'_>) {
+    listeners::assume_present();
+    if event.subevent == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
+        begin_delivering(event.context);
+    } else {
+        // The server unblocks clients itself, except those that it redirects (Valkey 9).
+        blocked::dismiss_all(event.context);
+    }
 }
 
-unsafe extern "C" fn on_slots(
-    context: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    subevent: u64,
-    _data: *mut c_void,
-) {
-    guard((), || {
-        if subevent == event::slots_imported().1 {
-            schedule::retry_all();
-            // SAFETY: the server's promise above.
-            timer::soon(&unsafe { Context::from_raw(context) });
-        }
-    });
+fn on_slots(event: &Event<'_>) {
+    if event.subevent == event::slots_imported().1 {
+        agenda::retry_all();
+        timer::soon(event.context);
+    }
 }
 
 /// Begins to give out and deliver due elements.

@@ -16,17 +16,16 @@
 //! up, the server has not read all of that yet. Then blocked clients are served only after a few more passes, so that
 //! no element goes to a client that has disconnected.
 
-use std::cell::{Cell, OnceCell};
-use std::ffi::c_void;
+use std::cell::Cell;
 
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+use redis_module::raw;
 
 use super::{delivery, renamed};
 use crate::clock;
 use crate::commands::poll;
-use crate::pending::{blocked, schedule, timer};
-use crate::server::guard::guard;
-use crate::server::{Context, event};
+use crate::pending::{agenda, blocked, timer};
+use crate::server::Context;
+use crate::server::event::Event;
 
 /// The length of consecutive passes that counts as a hold-up, in microseconds.
 const HELD_UP_US: u64 = 2000;
@@ -59,33 +58,6 @@ struct State {
 thread_local! {
     // The event loop runs on the server's main thread alone.
     static STATE: Cell<State> = Cell::default();
-    static CONTEXT: OnceCell<Context> = const { OnceCell::new() };
-}
-
-/// Subscribes to passes, whenever [`timer`] wants reports. Returns `false` if the server refuses.
-pub fn register(context: &Context) -> bool {
-    timer::register(set_listening);
-    let detached = CONTEXT.with(|it| it.set(context.detached()));
-    let is_known = event::subscribe(context, raw::REDISMODULE_EVENT_EVENTLOOP, on_event_loop);
-    set_listening(false);
-    detached.is_ok() && is_known
-}
-
-/// Turns the server's reports of passes on or off.
-///
-/// The server may be iterating over its list of listeners, and remembers the next one, which must not be removed.
-/// Turning reports on appends a listener. Only the cron may turn them off, whose listener precedes that of another
-/// event (see `lib.rs` for the order).
-fn set_listening(on: bool) {
-    CONTEXT.with(|context| {
-        let Some(context) = context.get() else { return };
-        if on {
-            event::subscribe(context, raw::REDISMODULE_EVENT_EVENTLOOP, on_event_loop);
-        } else {
-            event::unsubscribe(context, raw::REDISMODULE_EVENT_EVENTLOOP);
-            STATE.take();
-        }
-    });
 }
 
 /// Sets the timer to the next work. The cron repeats it, because the wall clock may have stepped.
@@ -93,26 +65,19 @@ pub fn plan(context: &Context) {
     let grace = STATE.get().grace.map(|grace| grace.until_us);
     let blocked = grace.or_else(poll::next_us);
     // If nothing may be replicated, the next tick checks again.
-    let delivery = schedule::next_us().filter(|_| context.may_replicate());
+    let delivery = agenda::next_us().filter(|_| context.may_replicate());
     let next = [blocked, delivery, renamed::next_us()];
     let next = next.into_iter().flatten().min();
     timer::set(context, next);
 }
 
-unsafe extern "C" fn on_event_loop(
-    context: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    subevent: u64,
-    _data: *mut c_void,
-) {
-    guard((), || {
-        if subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP {
-            begins();
-        } else if subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP {
-            // SAFETY: the server hands out a context for the length of this call.
-            ends(&unsafe { Context::from_raw(context) });
-        }
-    });
+/// Handles a report of [`passes`](crate::server::passes).
+pub fn report(event: &Event<'_>) {
+    if event.subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP {
+        begins();
+    } else if event.subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP {
+        ends(event.context);
+    }
 }
 
 fn begins() {

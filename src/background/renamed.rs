@@ -1,7 +1,6 @@
 //! Finding dehydrators with unknown names, by a walk over the keyspace, a few keys at a time.
 //!
-//! The server does not tell a module the new name after RENAME and MOVE. A dehydrator with work of its own must be
-//! found again; when a client turns keyspace events on, all must be found; and those that are overdue longest are
+//! The server does not tell a module the new name after RENAME and MOVE. A dehydrator in the agenda must be found again; when a client turns keyspace events on, all must be found; and those that are overdue longest are
 //! reported by name.
 //!
 //! A walk takes at most three hundredths of the time until it is done: half a minute for a million keys. However often
@@ -11,8 +10,9 @@
 use std::cell::RefCell;
 
 use crate::clock;
-use crate::data_type::{inspect_open, is_scheduled, moved, track_all};
-use crate::pending::{overdue, schedule, timer};
+use crate::data_type::{inspect_open, note_found};
+use crate::pending::agenda::{moved, track_all};
+use crate::pending::{overdue, timer};
 use crate::server::Context;
 use crate::server::key::Name;
 use crate::server::notify::publishes_module_events;
@@ -90,17 +90,12 @@ impl Finder {
             let more = walk.step(context, |name, key| {
                 inspect_open(key, |dehydrator| {
                     let tracking = dehydrator.tracking();
-                    if is_scheduled(dehydrator) && (for_all || !tracking.is_tracked()) {
-                        let name = Name { db, key: name.bytes().into() };
-                        schedule::add(&name, tracking.serial());
-                        dehydrator.note_memory(db, &name.key);
+                    let name = || Name { db, key: name.bytes().into() };
+                    if for_all || tracking.has_moved() {
+                        note_found(dehydrator, &name());
                     }
-                    tracking.found(is_scheduled(dehydrator));
                     if overdue::wants_name(tracking.serial()) {
-                        overdue::learn_name(
-                            tracking.serial(),
-                            Name { db, key: name.bytes().into() },
-                        );
+                        overdue::learn_name(tracking.serial(), name());
                     }
                 });
             });

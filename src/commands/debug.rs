@@ -27,47 +27,33 @@ pub fn debug(context: &CommandContext, args: Args<'_>) -> Result {
         (Some("CLOCK"), Some(offset)) => {
             let offset = offset.parse().map_err(|_| Error::from("CLOCK needs a number"))?;
             clock::set_offset(offset);
-            context.reply_ok();
-            Ok(())
         }
         (Some("LEVEL"), Some(level)) => {
             level::pretend(level.parse().map_err(|_| Error::from("LEVEL needs a number"))?);
-            context.reply_ok();
-            Ok(())
         }
         (Some("SAY"), Some(command)) => {
             let command = CString::new(command).unwrap_or_default();
             context.replicate(&command, args.from(4));
-            context.reply_ok();
-            Ok(())
         }
-        (Some("SERVER-TIMERS"), None) => {
-            if !timer::use_server_timers() {
-                return Err("the timer is in use already".into());
-            }
-            context.reply_ok();
-            Ok(())
-        }
-        (Some("PANIC-AT"), Some(place)) => {
-            trap::set(&place);
-            context.reply_ok();
-            Ok(())
-        }
+        (Some("SERVER-TIMERS"), None) if timer::use_server_timers() => {}
+        (Some("SERVER-TIMERS"), None) => return Err("the timer is in use already".into()),
+        (Some("PANIC-AT"), Some(place)) => trap::set(&place),
         (Some("OPEN-TWICE"), None) => {
             let key = args.get(1).ok_or(Error::Arity)?;
             let _first = Writing::open(context, key)?;
-            Writing::open(context, key).map(drop)
+            Writing::open(context, key)?;
         }
         (Some("CALL-OUT"), None) => {
             let key = args.get(1).ok_or(Error::Arity)?;
-            let called = inspect(context, key, |_| context.call(c"PING", &[]));
-            called.map_or(Ok(()), |called| called.map_err(Error::from))
+            inspect(context, key, |_| context.call(c"PING", &[])).transpose()?;
         }
         (Some("PANIC"), None) => panic!("as was asked for"),
         (Some("PANIC-IN-REPLY"), None) => {
             context.reply_array_up_to(2).push_bulk(b"first");
             panic!("as was asked for")
         }
-        _ => Err(Error::Arity),
+        _ => return Err(Error::Arity),
     }
+    context.reply_ok();
+    Ok(())
 }

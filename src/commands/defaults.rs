@@ -10,6 +10,8 @@ use std::mem::ManuallyDrop;
 use crate::data_type::Writing;
 use crate::policy::{Policy, Route, Trust};
 use crate::replicate::Effect;
+use crate::server::flags::is_cluster;
+use crate::server::setting::Text;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Error, OwnedStr, Str, log_warning};
 
@@ -29,17 +31,21 @@ struct Rule {
 
 thread_local! {
     // Commands and settings run on the server's main thread alone.
-    // They are not dropped with the thread: see `config`.
+    // They are not dropped with the thread: see `Text`.
     static RULES: RefCell<ManuallyDrop<Vec<Rule>>> =
         const { RefCell::new(ManuallyDrop::new(Vec::new())) };
 }
+
+/// The setting.
+pub static DEFAULT_ONDUE: Text = Text::new(c"default-ondue", set);
 
 /// Parses and applies the setting.
 ///
 /// # Errors
 ///
 /// If a rule is malformed.
-pub fn set(text: &[u8], is_cluster: bool) -> Result<(), String> {
+fn set(text: &[u8]) -> Result<(), String> {
+    let is_cluster = is_cluster();
     let words: Vec<_> =
         text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
     let rules: Vec<_> = words.split(|word| *word == NEXT).collect();
@@ -91,7 +97,7 @@ fn apply_to_new(context: &CommandContext, key: Str<'_>, dehydrator: &mut Writing
         Some(policy)
     });
     if let Some(policy) = policy
-        && dehydrator.set_policy_of_new(policy.clone())
+        && dehydrator.change_rules(|rules| rules.policy = policy.clone())
     {
         Effect::policy(key, &policy, Trust::Confirmed).replicate(context);
     }

@@ -9,23 +9,15 @@ use crate::server::{CommandContext, Str, error::Result};
 use super::args::options::Options;
 use super::args::{self, required};
 
-/// `key [COUNT n]`
-pub struct XPoll<'a> {
-    pub key: Str<'a>,
-    pub count: usize,
-}
-
-impl<'a> XPoll<'a> {
-    pub fn parse(args: Args<'a>) -> Result<Self> {
-        let key = required(args, 1)?;
-        let count = Options::new(args, 2).only_count()?;
-        Ok(Self { key, count: count.unwrap_or(usize::MAX).min(config::reply_max()) })
-    }
+/// Reads `key [COUNT n]`.
+fn parse_xpoll<'a>(args: Args<'a>) -> Result<(Str<'a>, usize)> {
+    let (key, count) = (required(args, 1)?, Options::new(args, 2).only_count()?);
+    Ok((key, count.unwrap_or(usize::MAX).min(config::reply_max())))
 }
 
 /// Runs `XPOLL key [COUNT n]`: the ids of the due elements, in order.
 pub fn xpoll(context: &CommandContext, args: Args<'_>) -> Result {
-    let XPoll { key, count } = args::read(context, args, XPoll::parse)?;
+    let (key, count) = args::read(context, args, parse_xpoll)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 
@@ -41,7 +33,7 @@ pub fn xpoll(context: &CommandContext, args: Args<'_>) -> Result {
 /// Runs `TTN key`: milliseconds until an element can be taken, 0 if one is due, nil if there is none, or if the pause lasts
 /// until RESUME.
 pub fn ttn(context: &CommandContext, args: Args<'_>) -> Result {
-    let args::OfKey { key } = args::read(context, args, args::OfKey::parse)?;
+    let key = args::read(context, args, args::key)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 
@@ -59,7 +51,7 @@ pub fn pttl(context: &CommandContext, args: Args<'_>) -> Result {
     const NO_SUCH_ID: i64 = -2;
     /// As the server's PTTL replies for a key that does not expire.
     const NO_DEADLINE: i64 = -1;
-    let args::OfId { key, id } = args::read(context, args, args::OfId::parse)?;
+    let (key, id) = args::read(context, args, args::key_and_id)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 
@@ -79,10 +71,12 @@ mod tests {
 
     #[test]
     fn an_xpoll_takes_a_count() {
-        needs_all_of("k", only!(XPoll));
-        let xpoll = |args: Args<'_>| XPoll::parse(args).map(|it| (text(it.key), it.count));
+        needs_all_of("k", only!(parse_xpoll));
+        let xpoll = |args: Args<'_>| parse_xpoll(args).map(|(key, count)| (text(key), count));
         assert_eq!(request("k", xpoll), Ok(("k".into(), usize::MAX)));
         assert_eq!(request("k count 2", xpoll), Ok(("k".into(), 2)));
-        refuses_each(&["k COUNT 1 COUNT 1", "k COUNT 0", "k WITHIDS"], only!(XPoll));
+        refuses_each(["k COUNT 1 COUNT 1", "k COUNT 0", "k WITHIDS"], |args| {
+            parse_xpoll(args).map(drop)
+        });
     }
 }

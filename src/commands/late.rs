@@ -11,7 +11,7 @@ use super::args;
 use super::args::options::Options;
 
 /// One row of the reply.
-struct Row {
+struct LateKey {
     name: Option<(i32, Box<[u8]>)>,
     age: u64,
     overdue: Option<usize>,
@@ -31,7 +31,7 @@ pub fn late(context: &CommandContext, args: Args<'_>) -> Result {
     context.select_db(db);
 
     let mut reply = context.reply_array(rows.len());
-    for Row { name, age, overdue } in rows {
+    for LateKey { name, age, overdue } in rows {
         let mut row = reply.push_array(4);
         match name {
             Some((db, key)) => {
@@ -52,8 +52,8 @@ pub fn late(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-fn row(context: &CommandContext, one: Oldest) -> Row {
-    let unknown = Row { name: None, age: one.age, overdue: None };
+fn row(context: &CommandContext, one: Oldest) -> LateKey {
+    let unknown = LateKey { name: None, age: one.age, overdue: None };
     let Some((serial, name)) = overdue::name_of(one) else { return unknown };
     let now = clock::now();
     let found = context.select_db(name.db).then(|| {
@@ -63,7 +63,7 @@ fn row(context: &CommandContext, one: Oldest) -> Row {
         })
     });
     match found.flatten().flatten() {
-        Some((age, overdue)) => Row {
+        Some((age, overdue)) => LateKey {
             name: Some((name.db, name.key)),
             age: age.unwrap_or(one.age),
             overdue: Some(overdue),

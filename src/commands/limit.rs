@@ -1,7 +1,7 @@
 //! LIMIT, GIVEN: limits of length, concurrency and rate.
 
 use crate::data_type::{Reading, Writing};
-use crate::pending::schedule;
+use crate::pending::agenda;
 use crate::policy::{LimitChange, Limits, Rate};
 use crate::replicate;
 use crate::server::key::Name;
@@ -13,36 +13,28 @@ use super::args::options::Options;
 use super::args::{self, has_exactly, required};
 use super::{defaults, limits};
 
-/// `key [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]`
-pub struct Limit<'a> {
-    pub key: Str<'a>,
-    /// `None`: reply the limits.
-    pub change: Option<LimitChange>,
-}
-
-impl<'a> Limit<'a> {
-    pub fn parse(args: Args<'a>) -> Result<Self> {
-        let key = required(args, 1)?;
-        let mut options = Options::new(args, 2);
-        let mut change = LimitChange::default();
-        while let Some(option) = options.next() {
-            match option.name() {
-                b"LENGTH" if change.length.is_none() => {
-                    change.length = Some(options.limit("LENGTH")?);
-                }
-                b"HELD" if change.held.is_none() => change.held = Some(options.limit("HELD")?),
-                b"RATE" if change.rate.is_none() => {
-                    let most = options.limit("RATE")?;
-                    change.rate = Some((most, parse_per(most, &mut options)?));
-                }
-                b"REMEMBER" if change.remember.is_none() => {
-                    change.remember = Some(options.milliseconds("REMEMBER")?);
-                }
-                _ => return Err(option.unexpected()),
+/// Reads `key [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]`. `None`: the limits are asked for.
+fn parse<'a>(args: Args<'a>) -> Result<(Str<'a>, Option<LimitChange>)> {
+    let key = required(args, 1)?;
+    let mut options = Options::new(args, 2);
+    let mut change = LimitChange::default();
+    while let Some(option) = options.next() {
+        match option.name() {
+            b"LENGTH" if change.length.is_none() => {
+                change.length = Some(options.limit("LENGTH")?);
             }
+            b"HELD" if change.held.is_none() => change.held = Some(options.limit("HELD")?),
+            b"RATE" if change.rate.is_none() => {
+                let most = options.limit("RATE")?;
+                change.rate = Some((most, parse_per(most, &mut options)?));
+            }
+            b"REMEMBER" if change.remember.is_none() => {
+                change.remember = Some(options.milliseconds("REMEMBER")?);
+            }
+            _ => return Err(option.unexpected()),
         }
-        Ok(Self { key, change: Some(change).filter(|change| *change != LimitChange::default()) })
     }
+    Ok((key, Some(change).filter(|change| *change != LimitChange::default())))
 }
 
 /// Reads `PER ms`. A rate of 0 removes the limit and needs no PER.
@@ -59,17 +51,17 @@ fn parse_per(most: u64, options: &mut Options<'_>) -> Result<u64> {
 /// Runs `LIMIT key [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]`: OK or, without options, a map
 /// of the limits.
 pub fn limit(context: &CommandContext, args: Args<'_>) -> Result {
-    let Limit { key, change } = args::read(context, args, Limit::parse)?;
+    let (key, change) = args::read(context, args, parse)?;
     let Some(change) = change else { return show(context, key) };
     let mut dehydrator = Writing::open(context, key)?;
 
-    if dehydrator.set_limits(change) {
+    if dehydrator.change_rules(|rules| rules.limit(change)) {
         if dehydrator.is_new() {
             limits::memory(context)?;
         }
         // Elements that are already due may have been held back by the old limits.
         let name = Name::of(context, key);
-        schedule::reset_overdue(&name);
+        agenda::reset_overdue(&name);
         replicate::verbatim(context);
         defaults::apply(context, key, &mut dehydrator);
         dehydrator.shrunk(c"dehydrator.limit");
@@ -80,41 +72,30 @@ pub fn limit(context: &CommandContext, args: Args<'_>) -> Result {
 
 fn show(context: &CommandContext, key: Str<'_>) -> Result {
     let dehydrator = Reading::open(context, key)?;
-    let limits = dehydrator.dehydrator().and_then(|it| it.rules().limits.as_deref());
-    let none = Limits::default();
-    let Limits { length, held, rate, remember } = limits.unwrap_or(&none);
-    let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let Limits { length, held, rate, remember } = dehydrator.rules().limits();
     let mut reply = context.reply_open_map();
-    reply.push(b"length").integer(number(*length));
-    reply.push(b"held").integer(number(*held));
-    reply.push(b"rate").integer(number(rate.as_ref().map_or(0, Rate::max)));
-    reply.push(b"per").integer(number(rate.as_ref().map_or(0, Rate::per)));
-    reply.push(b"remember").integer(number(*remember));
+    reply.integer(b"length", *length);
+    reply.integer(b"held", *held);
+    reply.integer(b"rate", rate.as_ref().map_or(0, Rate::max));
+    reply.integer(b"per", rate.as_ref().map_or(0, Rate::per));
+    reply.integer(b"remember", *remember);
     Ok(())
 }
 
-/// `key unix-ms n`
-pub struct Given<'a> {
-    pub key: Str<'a>,
-    pub moment: u64,
-    pub count: u64,
-}
-
-impl<'a> Given<'a> {
-    pub fn parse(args: Args<'a>) -> Result<Self> {
-        has_exactly(args, 3)?;
-        let moment = moment("moment", required(args, 2)?.bytes())?;
-        let count = positive("n", required(args, 3)?.bytes(), "a whole number from 1 on")?;
-        Ok(Self { key: required(args, 1)?, moment, count })
-    }
+/// Reads `key unix-ms n`.
+fn parse_given<'a>(args: Args<'a>) -> Result<(Str<'a>, u64, u64)> {
+    has_exactly(args, 3)?;
+    let moment = moment("moment", required(args, 2)?.bytes())?;
+    let count = positive("n", required(args, 3)?.bytes(), "a whole number from 1 on")?;
+    Ok((required(args, 1)?, moment, count))
 }
 
 /// Runs `GIVEN key unix-ms n`: 1, or 0 if there is no RATE. Replicates how many elements were given out at a moment.
 pub fn given(context: &CommandContext, args: Args<'_>) -> Result {
-    let Given { key, moment, count } = args::read(context, args, Given::parse)?;
+    let (key, moment, count) = args::read(context, args, parse_given)?;
     let mut dehydrator = Writing::open(context, key)?;
 
-    let is_noted = dehydrator.limits().is_some() && dehydrator.note_given(moment, count);
+    let is_noted = dehydrator.note_given(moment, count);
     if is_noted {
         replicate::verbatim(context);
         dehydrator.changed(c"dehydrator.given");
@@ -131,8 +112,8 @@ mod tests {
 
     #[test]
     fn limit_asks_for_limits_or_sets_those_it_names() {
-        needs_all_of("k", only!(Limit));
-        let limit = |args: Args<'_>| Limit::parse(args).map(|it| (text(it.key), it.change));
+        needs_all_of("k", only!(parse));
+        let limit = |args: Args<'_>| parse(args).map(|(key, change)| (text(key), change));
         assert_eq!(request("k", limit), Ok(("k".into(), None)));
         let change = |change| Ok(("k".into(), Some(change)));
         let none = LimitChange::default();
@@ -155,35 +136,18 @@ mod tests {
             change(LimitChange { length, held, rate, remember: Some(most) })
         );
         refuses_each(
-            &[
-                "k 5",
-                "k length",
-                "k length -1",
-                "k length 1 length 1",
-                "k held x",
-                "k held 1 held 1",
-                "k rate",
-                "k rate 5",
-                "k rate 5 per",
-                "k rate 5 per 0",
-                "k rate 0 per 0",
-                "k rate 5 7",
-                "k per 7",
-                "k rate 5 per 7 rate 5 per 7",
-                "k remember",
-                "k remember x",
-                "k remember 1 remember 1",
-                "k length 9223372036854775808",
-                "k length 1 more",
-            ],
-            only!(Limit),
+            "k 5; k length; k length -1; k length 1 length 1; k held x; k held 1 held 1; k rate; k rate 5; \
+             k rate 5 per; k rate 5 per 0; k rate 0 per 0; k rate 5 7; k per 7; k rate 5 per 7 rate 5 per 7; \
+             k remember; k remember x; k remember 1 remember 1; k length 9223372036854775808; k length 1 more"
+                .split("; "),
+            only!(parse),
         );
 
-        needs_all_of("k 0 1", only!(Given));
-        takes_no_more("k 0 1", only!(Given));
         let given =
-            |args: Args<'_>| Given::parse(args).map(|it| (text(it.key), it.moment, it.count));
+            |args: Args<'_>| parse_given(args).map(|(key, at, count)| (text(key), at, count));
+        needs_all_of("k 0 1", only!(given));
+        takes_no_more("k 0 1", only!(given));
         assert_eq!(request("k 5 7", given), Ok(("k".into(), 5, 7)));
-        refuses_each(&["k -1 1", "k 1 0", "k x 1", "k 1 x"], only!(Given));
+        refuses_each(["k -1 1", "k 1 0", "k x 1", "k 1 x"], only!(given));
     }
 }

@@ -59,15 +59,6 @@ pub fn lease(context: &Context, ttl: u64, now: u64) -> Result<u64> {
     from_now(context, "LEASE", ttl, ttl, now)
 }
 
-/// Returns the deadline of an element that is given back now, to come due in `ms` milliseconds.
-///
-/// # Errors
-///
-/// As those of [`deadline`].
-pub fn back_off(context: &Context, ms: u64, now: u64) -> Result<u64> {
-    from_now(context, "ms", ms, ms, now)
-}
-
 /// Checks the moment at which a pause is to end.
 ///
 /// # Errors
@@ -91,15 +82,23 @@ pub fn pause(ms: u64, now: u64) -> Result<u64> {
     end.map_err(|_| format!("PAUSE '{ms}' is too large: now + ms must fit in 63 bits").into())
 }
 
-fn from_now(context: &Context, word: &str, asked: u64, ttl: u64, now: u64) -> Result<u64> {
+/// Returns the moment `ttl` milliseconds from now. `word`: the name of the argument `asked` in errors.
+///
+/// # Errors
+///
+/// As those of [`deadline`].
+pub fn from_now(context: &Context, word: &str, asked: u64, ttl: u64, now: u64) -> Result<u64> {
     if let Some(max) = exceeded(context, asked) {
         let reason =
             format!("{word} '{asked}' is greater than dehydrator.max-ttl ({max} ms) allows");
         return Err(refusal::limit(reason));
     }
-    Lawn::deadline(ttl, now)
-        .map(|deadline| deadline.min(NEVER))
-        .map_err(|_| format!("{word} '{asked}' is too large: now + ttl must fit in 63 bits").into())
+    match Lawn::deadline(ttl, now) {
+        Ok(deadline) => Ok(deadline.min(NEVER)),
+        Err(_) => {
+            Err(format!("{word} '{asked}' is too large: now + ttl must fit in 63 bits").into())
+        }
+    }
 }
 
 /// Returns the longest TTL that clients may use, if `ahead` is longer.
@@ -150,10 +149,10 @@ pub fn full() -> Error {
 ///
 /// # Errors
 ///
-/// [`Error::OutOfMemory`].
+/// [`Error::OUT_OF_MEMORY`].
 pub fn memory(context: &Context) -> Result {
     if context.is_out_of_memory() && !context.is_replaying() {
-        return Err(Error::OutOfMemory);
+        return Err(Error::OUT_OF_MEMORY);
     }
     Ok(())
 }

@@ -10,8 +10,7 @@
 //! | `settle` | SETTLE, RENEW, RELEASE, REJECT: by tokens of leases |
 //! | `update` | UPDATE, TOUCH |
 //! | `due` | XPOLL, TTN, PTTL: due elements and next deadlines |
-//! | `look` | LOOK: one element |
-//! | `range` | RANGE: elements in order of delivery |
+//! | `range` | LOOK, RANGE: elements, without taking them |
 //! | `inspect` | LEN, SCAN, INFO: the dehydrator as a whole |
 //! | `late` | LATE: the dehydrators that are overdue the longest |
 //! | `ondue` | ONDUE |
@@ -21,7 +20,7 @@
 //! | `debug` | DEBUG, in debug builds only |
 //! | `args` | shared parts of requests: options, numbers, ids, tokens |
 //! | `defaults` | the default policies of new keys |
-//! | `limits` | the settings that limit clients: the longest TTL, the most elements |
+//! | `limits` | checks of a client's request against the settings: the longest TTL, the most elements, memory |
 //! | `refusal` | errors with codes for programs |
 //! | `glob` | the server's patterns, for SCAN |
 
@@ -35,7 +34,6 @@ mod inspect;
 mod late;
 mod limit;
 mod limits;
-mod look;
 mod ondue;
 mod pause;
 pub mod poll;

@@ -1,7 +1,7 @@
 //! ONDUE: setting what happens to elements when they come due.
 
 use crate::data_type::Writing;
-use crate::pending::schedule;
+use crate::pending::agenda;
 use crate::policy::{End, Policy, Route, Trust};
 use crate::replicate;
 use crate::server::command::{Dest, access};
@@ -96,7 +96,7 @@ pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
         && !context.is_replaying()
         && !context.may_publish_to(OwnedStr::new(channel).as_str())
     {
-        return Err(Error::NoChannel);
+        return Err(Error::NO_CHANNEL);
     }
     // A policy that only removes elements is allowed when memory is full, if the key exists.
     if policy.sends_elsewhere() {
@@ -109,12 +109,12 @@ pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
 
     // Failed deliveries are retried at once, also under an unchanged policy.
     let name = Name::of(context, key);
-    schedule::succeeded(context, &name);
-    if dehydrator.set_policy(policy, trust) {
+    agenda::succeeded(context, &name);
+    if dehydrator.change_rules(|rules| (rules.policy, rules.trust) = (policy, trust)) {
         if dehydrator.is_new() {
             limits::memory(context)?;
         }
-        schedule::reset_overdue(&name);
+        agenda::reset_overdue(&name);
         replicate::verbatim(context);
         dehydrator.shrunk(c"dehydrator.ondue");
     }
@@ -126,7 +126,7 @@ pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
 ///
 /// # Errors
 ///
-/// [`Error::WrongTypeOf`].
+/// WRONGTYPE.
 fn dest_fits(context: &Context, policy: &Policy) -> Result {
     let (dest, kind, word, noun) = match policy.route() {
         Some(Route::Stream { dest, .. }) => (dest, KeyKind::Stream, "STREAM", "stream"),
@@ -134,7 +134,10 @@ fn dest_fits(context: &Context, policy: &Policy) -> Result {
         _ => return Ok(()),
     };
     if Key::has_other_kind(context, OwnedStr::new(dest).as_str(), kind) {
-        return Err(Error::WrongTypeOf(format!("{word} '{}' is not a {noun}", shown(dest))));
+        return Err(Error::Coded(
+            "WRONGTYPE",
+            format!("{word} '{}' is not a {noun}", shown(dest)).into(),
+        ));
     }
     Ok(())
 }
@@ -176,7 +179,7 @@ mod tests {
 
     #[test]
     fn ondue_takes_the_words_of_every_policy_and_no_others() {
-        needs_all_of("k HOLD", only!(OnDue));
+        needs_all_of("k HOLD", only!(OnDue::parse));
         let on_due = |args: Args<'_>| OnDue::parse(args).map(|it| (text(it.key), it.policy));
         assert_eq!(request("k hold", on_due), Ok(("k".into(), Policy::Hold)));
         let stream = |maxlen| Route::Stream { dest: b"d"[..].into(), maxlen };
@@ -215,50 +218,19 @@ mod tests {
             assert_eq!(trust(&format!("k {words} unconfirmed")), Ok(Trust::Unconfirmed), "{words}");
         }
         refuses_each(
-            &[
-                "k HOLD UNCONFIRMED",
-                "k DROP UNCONFIRMED",
-                "k HOLD DELIVERIES 5 DROP UNCONFIRMED",
-                "k STREAM d UNCONFIRMED MAXLEN 5",
-                "k STREAM d UNCONFIRMED UNCONFIRMED",
-                "k NONE",
-                "k HOLD DROP",
-                "k HOLD 5",
-                "k HOLD DELIVERIES",
-                "k HOLD DELIVERIES 5",
-                "k HOLD DELIVERIES 0 DROP",
-                "k HOLD DELIVERIES 65536 DROP",
-                "k HOLD DELIVERIES x DROP",
-                "k HOLD DELIVERIES 5 HOLD",
-                "k HOLD DELIVERIES 5 DROP more",
-                "k HOLD DELIVERIES 5 STREAM",
-                "k HOLD DELIVERIES 5 STREAM k",
-                "k HOLD DELIVERIES 5 DELIVERIES 5 DROP",
-                "k HOLD DROP DELIVERIES 5",
-                "k DROP DELIVERIES 5",
-                "k DELIVERIES 5 DROP",
-                "k STREAM",
-                "k STREAM k",
-                "k STREAM d e",
-                "k STREAM d MAXLEN",
-                "k STREAM d MAXLEN 0",
-                "k STREAM d MAXLEN ~",
-                "k STREAM d MAXLEN =",
-                "k STREAM d MAXLEN ~ = 5",
-                "k STREAM d MAXLEN 9223372036854775808",
-                "k STREAM d MAXLEN 5 MAXLEN 5",
-                "k LIST",
-                "k LIST k",
-                "k LIST d middle",
-                "k LIST d LEFT RIGHT",
-                "k LIST d LEFT LEFT",
-                "k LIST d MAXLEN 5",
-                "k HOLD DELIVERIES 5 LIST",
-                "k HOLD DELIVERIES 5 LIST k",
-                "k PUBLISH",
-                "k PUBLISH c d",
-            ],
-            only!(OnDue),
+            "k HOLD UNCONFIRMED; k DROP UNCONFIRMED; k HOLD DELIVERIES 5 DROP UNCONFIRMED; \
+             k STREAM d UNCONFIRMED MAXLEN 5; k STREAM d UNCONFIRMED UNCONFIRMED; k NONE; k HOLD DROP; \
+             k HOLD 5; k HOLD DELIVERIES; k HOLD DELIVERIES 5; k HOLD DELIVERIES 0 DROP; \
+             k HOLD DELIVERIES 65536 DROP; k HOLD DELIVERIES x DROP; k HOLD DELIVERIES 5 HOLD; \
+             k HOLD DELIVERIES 5 DROP more; k HOLD DELIVERIES 5 STREAM; k HOLD DELIVERIES 5 STREAM k; \
+             k HOLD DELIVERIES 5 DELIVERIES 5 DROP; k HOLD DROP DELIVERIES 5; k DROP DELIVERIES 5; \
+             k DELIVERIES 5 DROP; k STREAM; k STREAM k; k STREAM d e; k STREAM d MAXLEN; k STREAM d MAXLEN 0; \
+             k STREAM d MAXLEN ~; k STREAM d MAXLEN =; k STREAM d MAXLEN ~ = 5; \
+             k STREAM d MAXLEN 9223372036854775808; k STREAM d MAXLEN 5 MAXLEN 5; k LIST; k LIST k; \
+             k LIST d middle; k LIST d LEFT RIGHT; k LIST d LEFT LEFT; k LIST d MAXLEN 5; \
+             k HOLD DELIVERIES 5 LIST; k HOLD DELIVERIES 5 LIST k; k PUBLISH; k PUBLISH c d"
+                .split("; "),
+            only!(OnDue::parse),
         );
     }
 

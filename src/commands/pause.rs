@@ -1,8 +1,8 @@
 //! PAUSE, RESUME.
 
 use crate::data_type::Writing;
-use crate::pending::schedule;
-use crate::policy;
+use crate::pending::agenda;
+use crate::policy::Pause;
 use crate::replicate::Effect;
 use crate::server::key::Name;
 use crate::server::string::Args;
@@ -24,47 +24,38 @@ pub enum PauseEnd {
     At(u64),
 }
 
-/// `key [ms | AT unix-ms]`
-pub struct Pause<'a> {
-    pub key: Str<'a>,
-    pub end: PauseEnd,
-}
-
-impl<'a> Pause<'a> {
-    pub fn parse(args: Args<'a>) -> Result<Self> {
-        let key = required(args, 1)?;
-        let mut options = Options::new(args, 2);
-        let end = match (options.next(), args.get(2)) {
-            (Some(option), _) if option.name() == b"AT" => {
-                let word = options.value("AT")?.bytes();
-                let wanted = "a whole number of unix milliseconds from 1 on";
-                PauseEnd::At(positive("AT", word, wanted)?)
-            }
-            (Some(_), Some(word)) => {
-                let wanted = "a whole number of milliseconds from 1 on";
-                PauseEnd::After(positive("PAUSE", word.bytes(), wanted)?)
-            }
-            _ => PauseEnd::Never,
-        };
-        options.end()?;
-        Ok(Self { key, end })
-    }
+/// Reads `key [ms | AT unix-ms]`.
+fn parse<'a>(args: Args<'a>) -> Result<(Str<'a>, PauseEnd)> {
+    let key = required(args, 1)?;
+    let mut options = Options::new(args, 2);
+    let end = match (options.next(), args.get(2)) {
+        (Some(option), _) if option.name() == b"AT" => {
+            let word = options.value("AT")?.bytes();
+            let wanted = "a whole number of unix milliseconds from 1 on";
+            PauseEnd::At(positive("AT", word, wanted)?)
+        }
+        (Some(_), Some(word)) => {
+            let wanted = "a whole number of milliseconds from 1 on";
+            PauseEnd::After(positive("PAUSE", word.bytes(), wanted)?)
+        }
+        _ => PauseEnd::Never,
+    };
+    options.end()?;
+    Ok((key, end))
 }
 
 /// Runs `PAUSE key [ms | AT unix-ms]`: OK. Nothing is given out or delivered until that time, or
 /// until RESUME.
 pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
-    let Pause { key, end } = args::read(context, args, Pause::parse)?;
+    let (key, end) = args::read(context, args, parse)?;
     let mut dehydrator = Writing::open(context, key)?;
     let pause = match end {
-        PauseEnd::Never => policy::Pause::UNTIL_RESUMED,
-        PauseEnd::After(ms) => policy::Pause::until(limits::pause(ms, dehydrator.now())?),
-        PauseEnd::At(at) => {
-            policy::Pause::until(limits::pause_until(context, at, dehydrator.now())?)
-        }
+        PauseEnd::Never => Pause::UNTIL_RESUMED,
+        PauseEnd::After(ms) => Pause::until(limits::pause(ms, dehydrator.now())?),
+        PauseEnd::At(at) => Pause::until(limits::pause_until(context, at, dehydrator.now())?),
     };
 
-    if dehydrator.set_pause(Some(pause)) {
+    if dehydrator.change_rules(|rules| rules.pause = Some(pause)) {
         if dehydrator.is_new() {
             limits::memory(context)?;
         }
@@ -78,14 +69,14 @@ pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
 
 /// Runs `RESUME key`: 1, or 0 if it was not paused.
 pub fn resume(context: &CommandContext, args: Args<'_>) -> Result {
-    let args::OfKey { key } = args::read(context, args, args::OfKey::parse)?;
+    let key = args::read(context, args, args::key)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
     let was_paused = dehydrator.is_paused(now);
 
-    if dehydrator.set_pause(None) {
+    if dehydrator.change_rules(|rules| rules.pause = None) {
         let name = Name::of(context, key);
-        schedule::reset_overdue(&name);
+        agenda::reset_overdue(&name);
         Effect::resumed(key).replicate(context);
         dehydrator.shrunk(c"dehydrator.resume");
     }
@@ -100,25 +91,15 @@ mod tests {
 
     #[test]
     fn a_pause_is_for_good_for_a_while_or_until_a_moment() {
-        needs_all_of("k", only!(Pause));
-        let pause = |args: Args<'_>| Pause::parse(args).map(|it| (text(it.key), it.end));
+        needs_all_of("k", only!(parse));
+        let pause = |args: Args<'_>| parse(args).map(|(key, end)| (text(key), end));
         assert_eq!(request("k", pause), Ok(("k".into(), PauseEnd::Never)));
         assert_eq!(request("k 1", pause), Ok(("k".into(), PauseEnd::After(1))));
         assert_eq!(request("k at 9", pause), Ok(("k".into(), PauseEnd::At(9))));
         refuses_each(
-            &[
-                "k 0",
-                "k -1",
-                "k x",
-                "k 9223372036854775808",
-                "k AT",
-                "k AT 0",
-                "k AT x",
-                "k AT 9 9",
-                "k 9 AT 9",
-                "k 9 9",
-            ],
-            only!(Pause),
+            "k 0; k -1; k x; k 9223372036854775808; k AT; k AT 0; k AT x; k AT 9 9; k 9 AT 9; k 9 9"
+                .split("; "),
+            only!(parse),
         );
     }
 }

@@ -12,7 +12,7 @@ use lawn::{DEADLINE_MAX, Lawn, StartError, Token};
 
 use super::args::number::milliseconds;
 use super::args::options::{Opt, Options};
-use super::args::timer::Timer;
+use super::args::timer::TimerWord;
 use super::args::{self, required};
 use super::{defaults, limits, refusal};
 
@@ -26,12 +26,9 @@ pub struct Ttl {
 }
 
 impl Ttl {
-    fn new(asked: u64) -> Self {
-        Self { ms: asked, asked }
-    }
-
     fn parse(word: Str<'_>) -> Result<Self> {
-        milliseconds("ttl", word.bytes()).map(Self::new)
+        let asked = milliseconds("ttl", word.bytes())?;
+        Ok(Self { ms: asked, asked })
     }
 
     /// Rounds the TTL up to a multiple of a power of two, the largest that adds at most `slack`, so that elements with
@@ -119,7 +116,7 @@ pub struct Push<'a> {
 
 impl<'a> Push<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
-        let timer = Timer::parse(required(args, 2)?)?;
+        let timer = TimerWord::parse(required(args, 2)?)?;
         let (element, id) = (required(args, 3)?, required(args, 4)?);
         let mut chosen =
             PushOptions { if_exists: IfExists::Refuse, slack: None, at: timer.deadline };
@@ -139,7 +136,7 @@ impl<'a> Push<'a> {
         if token.is_some() && deliveries == 0 {
             return Err("syntax error, TOKEN needs DELIVERIES".into());
         }
-        let ttl = chosen.with_slack(Ttl::new(timer.ttl))?;
+        let ttl = chosen.with_slack(Ttl { ms: timer.ttl, asked: timer.ttl })?;
         let PushOptions { if_exists, at, .. } = chosen;
         Ok(Self { key: required(args, 1)?, ttl, element, id, if_exists, at, deliveries, token })
     }
@@ -154,14 +151,16 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
     let now = dehydrator.now();
 
     let deadline = limits::deadline(context, ttl.asked, ttl.ms, at, now)?;
-    if if_exists != IfExists::Replace && refuses(context, &mut dehydrator, id) {
+    let replaces = matches!(if_exists, IfExists::Replace);
+    // Effects are never refused.
+    if !replaces && dehydrator.remembers(id.bytes(), now) && !context.is_replaying() {
         if if_exists == IfExists::Refuse {
             return Err(refusal::remembered(id.bytes()));
         }
         context.reply_null();
         return Ok(());
     }
-    let length = dehydrator.length_limit();
+    let length = dehydrator.rules().limits().length;
     let started = dehydrator.lawn_or_new(|lawn| {
         let (id, payload) = (id.bytes(), element.bytes());
         let before = lawn.len();
@@ -191,11 +190,11 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
         dehydrator.note_timer(ttl.ms, deadline);
     } else {
         let pushed = Pushed { key, ttl: ttl.ms, element, id, deadline };
-        replicate::pushed(context, &pushed, if_exists == IfExists::Replace);
+        replicate::pushed(context, &pushed, replaces);
     }
     defaults::apply(context, key, &mut dehydrator);
     counters::count(&PUSHES, 1);
-    if if_exists == IfExists::Replace {
+    if replaces {
         dehydrator.changed(c"dehydrator.push");
     } else {
         dehydrator.grown(c"dehydrator.push");
@@ -218,39 +217,25 @@ fn undo_if_over_limit(context: &Context, lawn: &mut Lawn, id: &[u8], length: u64
     Err(refusal)
 }
 
-/// Returns whether a push is refused because the dehydrator remembers the id. Effects are never refused.
-#[inline]
-fn refuses(context: &Context, dehydrator: &mut Writing<'_>, id: Str<'_>) -> bool {
-    dehydrator.remembers(id.bytes()) && !context.is_replaying()
-}
-
-/// `key ttl element [SLACK ms]`
-pub struct GidPush<'a> {
-    pub key: Str<'a>,
-    pub ttl: Ttl,
-    pub element: Str<'a>,
-}
-
-impl<'a> GidPush<'a> {
-    pub fn parse(args: Args<'a>) -> Result<Self> {
-        let (key, element) = (required(args, 1)?, required(args, 3)?);
-        let ttl = Ttl::parse(required(args, 2)?)?;
-        let mut options = Options::new(args, 4);
-        let slack = options.next_if(b"SLACK").then(|| options.milliseconds("SLACK"));
-        let slack = slack.transpose()?;
-        options.end()?;
-        Ok(Self { key, ttl: ttl.with_slack(slack.or_else(config::default_slack))?, element })
-    }
+/// Reads `key ttl element [SLACK ms]`.
+fn parse_gidpush<'a>(args: Args<'a>) -> Result<(Str<'a>, Ttl, Str<'a>)> {
+    let (key, element) = (required(args, 1)?, required(args, 3)?);
+    let ttl = Ttl::parse(required(args, 2)?)?;
+    let mut options = Options::new(args, 4);
+    let slack = options.next_if(b"SLACK").then(|| options.milliseconds("SLACK"));
+    let slack = slack.transpose()?;
+    options.end()?;
+    Ok((key, ttl.with_slack(slack.or_else(config::default_slack))?, element))
 }
 
 /// Runs `GIDPUSH key ttl element [SLACK ms]`: the generated id.
 pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
-    let GidPush { key, ttl, element } = args::read(context, args, GidPush::parse)?;
+    let (key, ttl, element) = args::read(context, args, parse_gidpush)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
 
     let deadline = limits::deadline(context, ttl.asked, ttl.ms, None, now)?;
-    let length = dehydrator.length_limit();
+    let length = dehydrator.rules().limits().length;
     let mut id = generated_id();
     let start = |lawn: &mut Lawn| {
         // 128 random bits are unique in practice; the check makes it a guarantee.
@@ -327,8 +312,11 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
     let deadlines: Vec<_> = elements.iter().map(deadline).collect::<Result<_>>()?;
     // Stays empty for a dehydrator that remembers no ids; otherwise one per element.
     let mut remembered = Vec::new();
-    if if_exists != IfExists::Replace && dehydrator.remembers_any() {
-        remembered.extend(elements.iter().map(|it| refuses(context, &mut dehydrator, it.id)));
+    if let Some(ids) = dehydrator.remembered()
+        && if_exists != IfExists::Replace
+        && !context.is_replaying()
+    {
+        remembered.extend(elements.iter().map(|it| ids.contains(it.id.bytes(), now)));
     }
     if if_exists == IfExists::Refuse
         && let Some((first, _)) = elements.iter().zip(&remembered).find(|(_, is)| **is)
@@ -336,7 +324,7 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
         return Err(refusal::remembered(first.id.bytes()));
     }
     let wanted = || elements.iter().zip(&deadlines).map(|(listed, deadline)| (*listed, *deadline));
-    let length = dehydrator.length_limit();
+    let length = dehydrator.rules().limits().length;
     let started = dehydrator.lawn_or_new(|lawn| match if_exists {
         IfExists::Replace => replace_all(context, lawn, wanted(), length),
         IfExists::Refuse | IfExists::Keep => {
@@ -499,7 +487,7 @@ mod tests {
     #[test]
     fn a_push_is_its_words_and_its_options_in_any_order() {
         use IfExists::{Keep, Refuse, Replace};
-        needs_all_of("k 5 e i", only!(Push));
+        needs_all_of("k 5 e i", only!(Push::parse));
         let pushed = |ttl: (u64, u64), rest| Ok((["k", "e", "i"].map(Into::into), ttl, rest));
         let plain = (1000, 1000);
         assert_eq!(request("k 1000 e i", push), pushed(plain, (Refuse, None, 0)));
@@ -530,54 +518,26 @@ mod tests {
     #[test]
     fn a_push_refuses_what_contradicts_itself_or_is_no_number() {
         refuses_each(
-            &[
-                "k 1.5 e i",
-                "k -1 e i",
-                "k 9223372036854775808 e i",
-                "k 9223372036854775807 e i SLACK 1",
-                "k 5@ e i",
-                "k @5 e i",
-                "k @ e i",
-                "k 5@9@7 e i",
-                "k 5@-9 e i",
-                "k 5@9223372036854775808 e i",
-                "k 5@9 e i AT 9",
-                "k 5@9 e i SLACK 1",
-                "k 5 e i NX NX",
-                "k 5 e i NX REPLACE",
-                "k 5 e i REPLACE NX",
-                "k 5 e i REPLACE REPLACE",
-                "k 5 e i SLACK 1 SLACK 1",
-                "k 5 e i SLACK",
-                "k 5 e i SLACK x",
-                "k 5 e i SLACK 1 AT 9",
-                "k 5 e i AT 9 SLACK 1",
-                "k 5 e i AT 9 SLACK 0",
-                "k 5 e i AT",
-                "k 5 e i AT x",
-                "k 5 e i AT 9 AT 9",
-                "k 5 e i AT 9223372036854775808",
-                "k 5 e i DELIVERIES 1",
-                "k 5 e i AT 9 DELIVERIES",
-                "k 5 e i AT 9 DELIVERIES 0",
-                "k 5 e i AT 9 DELIVERIES 65536",
-                "k 5 e i AT 9 DELIVERIES 1 DELIVERIES 1",
-                "k 5 e i AT 9 TOKEN 7",
-                "k 5 e i AT 9 DELIVERIES 1 TOKEN",
-                "k 5 e i AT 9 DELIVERIES 1 TOKEN 7 TOKEN 7",
-                "k 5 e i more",
-                "k 5 e i NXNXNXNXNXNXNXNXNX",
-            ],
-            only!(Push),
+            "k 1.5 e i; k -1 e i; k 9223372036854775808 e i; k 9223372036854775807 e i SLACK 1; k 5@ e i; \
+             k @5 e i; k @ e i; k 5@9@7 e i; k 5@-9 e i; k 5@9223372036854775808 e i; k 5@9 e i AT 9; \
+             k 5@9 e i SLACK 1; k 5 e i NX NX; k 5 e i NX REPLACE; k 5 e i REPLACE NX; k 5 e i REPLACE REPLACE; \
+             k 5 e i SLACK 1 SLACK 1; k 5 e i SLACK; k 5 e i SLACK x; k 5 e i SLACK 1 AT 9; \
+             k 5 e i AT 9 SLACK 1; k 5 e i AT 9 SLACK 0; k 5 e i AT; k 5 e i AT x; k 5 e i AT 9 AT 9; \
+             k 5 e i AT 9223372036854775808; k 5 e i DELIVERIES 1; k 5 e i AT 9 DELIVERIES; \
+             k 5 e i AT 9 DELIVERIES 0; k 5 e i AT 9 DELIVERIES 65536; k 5 e i AT 9 DELIVERIES 1 DELIVERIES 1; \
+             k 5 e i AT 9 TOKEN 7; k 5 e i AT 9 DELIVERIES 1 TOKEN; k 5 e i AT 9 DELIVERIES 1 TOKEN 7 TOKEN 7; \
+             k 5 e i more; k 5 e i NXNXNXNXNXNXNXNXNX"
+                .split("; "),
+            only!(Push::parse),
         );
     }
 
     #[test]
     fn pushes_without_ids_and_of_many_are_their_words() {
-        needs_all_of("k 5 e", only!(GidPush));
+        needs_all_of("k 5 e", only!(parse_gidpush));
         let gidpush = |args: Args<'_>| {
-            let it = GidPush::parse(args)?;
-            Ok((text(it.key), it.ttl.asked, it.ttl.ms, text(it.element)))
+            let (key, ttl, element) = parse_gidpush(args)?;
+            Ok((text(key), ttl.asked, ttl.ms, text(element)))
         };
         assert_eq!(request("k 1000 e", gidpush), Ok(("k".into(), 1000, 1000, "e".into())));
         assert_eq!(
@@ -586,27 +546,17 @@ mod tests {
         );
         refuses_each(
             &["k x e", "k 5 e i", "k 5 e NX", "k 5 e SLACK", "k 5 e SLACK 1 SLACK 1"],
-            only!(GidPush),
+            only!(parse_gidpush),
         );
 
-        needs_all_of("k 5 e i", only!(MultiPush));
-        takes_no_more("k 5 e i", only!(MultiPush));
-        takes_no_more("k 5 e i 6 f j 7", only!(MultiPush));
+        needs_all_of("k 5 e i", only!(MultiPush::parse));
+        takes_no_more("k 5 e i", only!(MultiPush::parse));
+        takes_no_more("k 5 e i 6 f j 7", only!(MultiPush::parse));
         refuses_each(
-            &[
-                "k 5 e i x f j",
-                "k NX e i",
-                "k 5 e i NX NX",
-                "k 5 e i NX REPLACE",
-                "k 5 e i SLACK",
-                "k 5 e i SLACK 1 AT 9",
-                "k 5 e i AT 9 AT 9",
-                "k 5 e i AT x",
-                "k 5 e i NX 5 f j",
-                "k 5 e i AT 9 DELIVERIES 1",
-                "k 5@9 e i",
-            ],
-            only!(MultiPush),
+            "k 5 e i x f j; k NX e i; k 5 e i NX NX; k 5 e i NX REPLACE; k 5 e i SLACK; k 5 e i SLACK 1 AT 9; \
+             k 5 e i AT 9 AT 9; k 5 e i AT x; k 5 e i NX 5 f j; k 5 e i AT 9 DELIVERIES 1; k 5@9 e i"
+                .split("; "),
+            only!(MultiPush::parse),
         );
     }
 
@@ -636,7 +586,8 @@ mod tests {
 
     #[test]
     fn slack_rounds_up_and_adds_at_most_itself() {
-        let with_slack = |ttl, slack| Ttl::new(ttl).with_slack(slack).map(|rounded| rounded.ms);
+        let with_slack =
+            |ttl, slack| Ttl { ms: ttl, asked: ttl }.with_slack(slack).map(|rounded| rounded.ms);
         assert_eq!(with_slack(1000, None), Ok(1000));
         assert_eq!(with_slack(1000, Some(0)), Ok(1000));
         assert_eq!(with_slack(1001, Some(1)), Ok(1002));

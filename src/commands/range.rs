@@ -1,16 +1,56 @@
-//! RANGE: listing elements in the order of delivery, without taking them.
+//! LOOK, RANGE: returning elements without taking them: one by its id, or many in the order of delivery.
 
 use crate::clock;
 use crate::config;
-use crate::data_type::{Dehydrator, Reading};
-use crate::server::string::Args;
+use crate::data_type::{Dehydrator, Reading, is_stuck};
+use crate::server::string::{Args, Digits};
 use crate::server::{CommandContext, Error, Str, error::Result, random_bytes};
 use lawn::{DEADLINE_MAX, Row, Start};
 
 use super::args::number::number;
 use super::args::options::Options;
 use super::args::{self, required, shown};
-use super::look::is_leased;
+
+/// Reads `key id [FULL]`.
+fn parse_look<'a>(args: Args<'a>) -> Result<(Str<'a>, &'a [u8], bool)> {
+    let (key, id) = (required(args, 1)?, required(args, 2)?.bytes());
+    Ok((key, id, Options::new(args, 3).only_full()?))
+}
+
+/// Runs `LOOK key id [FULL]`: the element, due or not, or nil; with FULL a map of
+/// the fields that RANGE lists.
+pub fn look(context: &CommandContext, args: Args<'_>) -> Result {
+    let (key, id, full) = args::read(context, args, parse_look)?;
+    let dehydrator = Reading::open(context, key)?;
+    let now = clock::now();
+
+    if !full {
+        match dehydrator.lawn().and_then(|lawn| lawn.look(id)) {
+            Some(element) => context.reply_bulk(element.payload),
+            None => context.reply_null(),
+        }
+        return Ok(());
+    }
+    let Some(row) = dehydrator.lawn().and_then(|lawn| lawn.row(id)) else {
+        context.reply_null();
+        return Ok(());
+    };
+    let mut reply = context.reply_open_map();
+    reply.bulk(b"element", row.element.payload);
+    reply.integer(b"deadline", row.element.deadline);
+    reply.integer(b"ttl", row.ttl);
+    reply.integer(b"deliveries", u64::from(row.element.deliveries));
+    reply.integer(b"leased", u64::from(is_leased(&row, now)));
+    let token = dehydrator.lawn().and_then(|lawn| lawn.token(&row.element));
+    let token = token.map(|token| Digits::new(token.number()));
+    reply.bulk(b"token", token.as_ref().map(Digits::bytes));
+    Ok(())
+}
+
+/// Returns whether the element was given out, is not due again yet, and is no dead letter.
+fn is_leased(row: &Row<'_>, now: u64) -> bool {
+    row.element.deliveries > 0 && row.element.deadline > now && !is_stuck(row)
+}
 
 /// Where a RANGE begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,7 +61,7 @@ pub struct Beginning {
 }
 
 /// `key start end [COUNT n] [WITHELEMENTS] [WITHTOKENS]`
-pub struct Range<'a> {
+pub struct RangeRequest<'a> {
     pub key: Str<'a>,
     /// `None`: after the last possible deadline.
     pub from: Option<Beginning>,
@@ -32,7 +72,7 @@ pub struct Range<'a> {
     pub with_tokens: bool,
 }
 
-impl<'a> Range<'a> {
+impl<'a> RangeRequest<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
         required(args, 3)?;
         let from = parse_start(required(args, 2)?)?;
@@ -102,8 +142,8 @@ fn refusal(name: &str, word: &[u8]) -> Error {
 /// Runs `RANGE key start end [COUNT n] [WITHELEMENTS] [WITHTOKENS]`. Replies the position at which to
 /// continue, or nil, and the elements from `start` to `end`.
 pub fn range(context: &CommandContext, args: Args<'_>) -> Result {
-    let Range { key, from, end, count, with_elements, with_tokens } =
-        args::read(context, args, Range::parse)?;
+    let RangeRequest { key, from, end, count, with_elements, with_tokens } =
+        args::read(context, args, RangeRequest::parse)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 
@@ -150,7 +190,7 @@ pub fn range(context: &CommandContext, args: Args<'_>) -> Result {
         }
         if with_tokens {
             match dehydrator.lawn().and_then(|lawn| lawn.token(&row.element)) {
-                Some(token) => fields.push_bulk(token.number().to_string().as_bytes()),
+                Some(token) => fields.push_bulk(Digits::new(token.number()).bytes()),
                 None => fields.push_null(),
             }
         }
@@ -178,9 +218,9 @@ mod tests {
 
     #[test]
     fn a_range_is_between_two_moments_or_from_where_one_ended() {
-        needs_all_of("k - +", only!(Range));
+        needs_all_of("k - +", only!(RangeRequest::parse));
         let range = |args: Args<'_>| {
-            let it = Range::parse(args)?;
+            let it = RangeRequest::parse(args)?;
             let from = it.from.map(|from| (from.start.deadline, from.start.behind, from.serial));
             Ok((from, it.end, it.count, it.with_elements))
         };
@@ -198,30 +238,20 @@ mod tests {
         assert_eq!(request("k 7 9 COUNT 3 WITHELEMENTS", range), options);
         assert_eq!(request("k 7 9 withelements count 3", range), options);
         refuses_each(
-            &[
-                "k x +",
-                "k -1 +",
-                "k 9223372036854775808 +",
-                "k ( +",
-                "k (- +",
-                "k (7- +",
-                "k (7-1 +",
-                "k (7-1- +",
-                "k (7-1-1-1 +",
-                "k (x-1-1 +",
-                "k 7-1-1 +",
-                "k - x",
-                "k - (",
-                "k - (x",
-                "k - (7-1-1",
-                "k - 9223372036854775808",
-                "k - + COUNT",
-                "k - + COUNT 0",
-                "k - + COUNT 1 COUNT 1",
-                "k - + WITHELEMENTS WITHELEMENTS",
-                "k - + WITHIDS",
-            ],
-            only!(Range),
+            "k x +; k -1 +; k 9223372036854775808 +; k ( +; k (- +; k (7- +; k (7-1 +; k (7-1- +; k (7-1-1-1 +; \
+             k (x-1-1 +; k 7-1-1 +; k - x; k - (; k - (x; k - (7-1-1; k - 9223372036854775808; k - + COUNT; \
+             k - + COUNT 0; k - + COUNT 1 COUNT 1; k - + WITHELEMENTS WITHELEMENTS; k - + WITHIDS"
+                .split("; "),
+            only!(RangeRequest::parse),
         );
+    }
+
+    #[test]
+    fn a_look_is_short_or_full() {
+        needs_all_of("k i", only!(parse_look));
+        let look = |args: Args<'_>| parse_look(args).map(|(_, id, full)| (id.to_vec(), full));
+        assert_eq!(request("k full", look), Ok((b"full".to_vec(), false)));
+        assert_eq!(request("k i full", look), Ok((b"i".to_vec(), true)));
+        refuses_each(["k i FULL FULL", "k i short"], only!(parse_look));
     }
 }

@@ -7,24 +7,16 @@ use crate::server::{CommandContext, error::Result};
 use super::args::number::positive;
 use super::args::{self, required, shown};
 
-/// `level [version ...]`. The version is only logged. Arguments that a later version adds after it are ignored.
-pub struct Require {
-    pub level: u64,
-    pub version: String,
-}
-
-impl Require {
-    pub fn parse(args: Args<'_>) -> Result<Self> {
-        let level = positive("REQUIRE", required(args, 1)?.bytes(), "a whole number from 1 on")?;
-        let version = args.get(2).map(|word| shown(word.bytes())).unwrap_or_default();
-        Ok(Self { level, version })
-    }
+/// Reads `level [version ...]`. The version is only logged. Arguments that a later version adds after it are ignored.
+fn parse(args: Args<'_>) -> Result<(u64, String)> {
+    let level = positive("REQUIRE", required(args, 1)?.bytes(), "a whole number from 1 on")?;
+    Ok((level, args.get(2).map(|word| shown(word.bytes())).unwrap_or_default()))
 }
 
 /// Runs `REQUIRE level [version]`: OK if this version of the module supports that [`level`]. If the request comes from the
 /// primary or the append-only file and the level is not supported, the server exits.
 pub fn require(context: &CommandContext, args: Args<'_>) -> Result {
-    let Require { level, version } = args::read(context, args, Require::parse)?;
+    let (level, version) = args::read(context, args, parse)?;
     if level > level::own() {
         if context.must_obey() {
             level::end(context, &format!("it needs level {level}, of version {version}"));
@@ -45,10 +37,9 @@ mod tests {
 
     #[test]
     fn what_a_later_version_adds_to_require_is_let_pass() {
-        needs_all_of("2", only!(Require));
-        let require = |args: Args<'_>| Require::parse(args).map(|it| (it.level, it.version));
-        assert_eq!(request("2", require), Ok((2, String::new())));
-        assert_eq!(request("3 0.3.0 and more", require), Ok((3, "0.3.0".into())));
-        refuses_each(&["0", "-1", "x", "2x"], only!(Require));
+        needs_all_of("2", only!(parse));
+        assert_eq!(request("2", parse), Ok((2, String::new())));
+        assert_eq!(request("3 0.3.0 and more", parse), Ok((3, "0.3.0".into())));
+        refuses_each(["0", "-1", "x", "2x"], only!(parse));
     }
 }

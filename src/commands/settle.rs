@@ -16,21 +16,14 @@ use super::args::{self, required};
 use super::{limits, refusal};
 
 /// The id of an element, and the token under which the client holds it.
-pub struct Held<'a> {
+pub struct HeldId<'a> {
     pub token: Token,
     pub id: Str<'a>,
 }
 
-/// `key token id [token id ...]`
-pub struct Settle<'a> {
-    pub key: Str<'a>,
-    pub held: HeldList<'a>,
-}
-
-impl<'a> Settle<'a> {
-    pub fn parse(args: Args<'a>) -> Result<Self> {
-        Ok(Self { key: required(args, 1)?, held: HeldList::parse(args, 2)? })
-    }
+/// Reads `key token id [token id ...]`.
+fn parse<'a>(args: Args<'a>) -> Result<(Str<'a>, HeldList<'a>)> {
+    Ok((required(args, 1)?, HeldList::parse(args, 2)?))
 }
 
 /// `token id [token id ...]`, parsed in place.
@@ -49,37 +42,40 @@ impl<'a> HeldList<'a> {
         }
         let list = Self { args, from, len: words / 2 };
         // A refused command changes nothing, so all tokens are checked first.
-        (0..list.len).try_for_each(|at| list.get(at).map(drop))?;
+        for at in 0..list.len {
+            list.get(at)?;
+        }
         Ok(list)
     }
 
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    pub fn iter(self) -> impl Iterator<Item = Held<'a>> {
+    pub fn iter(self) -> impl Iterator<Item = HeldId<'a>> {
         (0..self.len).filter_map(move |at| self.get(at).ok())
     }
 
-    fn get(&self, at: usize) -> Result<Held<'a>> {
+    fn get(&self, at: usize) -> Result<HeldId<'a>> {
         let word = required(self.args, self.from + 2 * at)?;
         let id = required(self.args, self.from + 2 * at + 1)?;
-        Ok(Held { token: token(word.bytes())?, id })
+        Ok(HeldId { token: token(word.bytes())?, id })
     }
 }
 
 /// Runs `SETTLE key token id [token id ...]`: for each 1 if it was held under that token and is removed, or 0.
 pub fn settle(context: &CommandContext, args: Args<'_>) -> Result {
-    let Settle { key, held } = args::read(context, args, Settle::parse)?;
+    let (key, held) = args::read(context, args, parse)?;
     let mut dehydrator = Writing::open(context, key)?;
 
-    let mut reply = context.reply_array(held.len());
+    let mut reply = context.reply_array(held.len);
     let until = dehydrator.remembers_until();
     let mut removed = Batch::settled(context, key, until);
     let mut removal = dehydrator.removal(until);
-    for Held { token, id } in held.iter() {
-        let held = removal.as_mut().filter(|removal| removal.lawn.holds(id.bytes(), token));
-        let is_settled = held.is_some_and(|removal| removal.settle(id.bytes()));
+    for HeldId { token, id } in held.iter() {
+        let is_settled = removal.as_mut().is_some_and(|removal| {
+            let is_held = removal.lawn.settle(id.bytes(), token).is_some();
+            if is_held {
+                removal.remember(id.bytes());
+            }
+            is_held
+        });
         if is_settled {
             removed.push_sent(id);
         }
@@ -92,27 +88,18 @@ pub fn settle(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// `key ttl token id [token id ...]`, or for RELEASE `key ms token id [token id ...]`
-pub struct Restart<'a> {
-    pub key: Str<'a>,
-    pub ms: u64,
-    pub held: HeldList<'a>,
-}
-
-impl<'a> Restart<'a> {
-    /// Reads the arguments. `name`: the name of the milliseconds in errors.
-    pub fn parse(args: Args<'a>, name: &str) -> Result<Self> {
-        required(args, 4)?;
-        let ms = milliseconds(name, required(args, 2)?.bytes())?;
-        Ok(Self { key: required(args, 1)?, ms, held: HeldList::parse(args, 3)? })
-    }
+/// Reads `key ttl token id [token id ...]`, or for RELEASE `key ms token id [token id ...]`. `name`: the name of the
+/// milliseconds in errors.
+fn parse_restart<'a>(args: Args<'a>, name: &str) -> Result<(Str<'a>, u64, HeldList<'a>)> {
+    required(args, 4)?;
+    let ms = milliseconds(name, required(args, 2)?.bytes())?;
+    Ok((required(args, 1)?, ms, HeldList::parse(args, 3)?))
 }
 
 /// Runs `RENEW key ttl token id [token id ...]`: for each 1 if it is held under that token and now comes due in `ttl`
 /// milliseconds, or 0. A ttl of 0 gives the element back. At the HELD limit, an expired lease is not renewed.
 pub fn renew(context: &CommandContext, args: Args<'_>) -> Result {
-    let Restart { key, ms: ttl, held } =
-        args::read(context, args, |args| Restart::parse(args, "ttl"))?;
+    let (key, ttl, held) = args::read(context, args, |args| parse_restart(args, "ttl"))?;
     let mut dehydrator = Writing::open(context, key)?;
 
     let deadline = limits::deadline(context, ttl, ttl, None, dehydrator.now())?;
@@ -123,10 +110,10 @@ pub fn renew(context: &CommandContext, args: Args<'_>) -> Result {
 /// Runs `RELEASE key ms token id [token id ...]`: for each 1 if it was held under that token and is given back, to come
 /// due in `ms` milliseconds, or 0.
 pub fn release(context: &CommandContext, args: Args<'_>) -> Result {
-    let Restart { key, ms, held } = args::read(context, args, |args| Restart::parse(args, "ms"))?;
+    let (key, ms, held) = args::read(context, args, |args| parse_restart(args, "ms"))?;
     let mut dehydrator = Writing::open(context, key)?;
 
-    let deadline = limits::back_off(context, ms, dehydrator.now())?;
+    let deadline = limits::from_now(context, "ms", ms, ms, dehydrator.now())?;
     restart(context, key, dehydrator, held, (GIVEN_BACK, deadline), c"dehydrator.release");
     Ok(())
 }
@@ -143,11 +130,11 @@ fn restart(
     (ttl, deadline): (u64, u64),
     event: &'static CStr,
 ) {
-    let mut reply = context.reply_array(held.len());
+    let mut reply = context.reply_array(held.len);
     let mut any = false;
-    let (now, most) = (dehydrator.now(), dehydrator.held_limit());
+    let (now, most) = (dehydrator.now(), dehydrator.rules().limits().held);
     let mut lawn = dehydrator.lawn();
-    for Held { token, id } in held.iter() {
+    for HeldId { token, id } in held.iter() {
         let may_run = |lawn: &&mut Lawn| {
             let runs = || lawn.look(id.bytes()).is_some_and(|it| runs(it.deadline, now));
             most == 0 || ttl == 0 || runs() || (lawn.running(now) as u64) < most
@@ -170,7 +157,7 @@ fn restart(
 /// Runs `REJECT key token id [token id ...]`: for each 1 if it was held under that token and is now a dead letter,
 /// or 0.
 pub fn reject(context: &CommandContext, args: Args<'_>) -> Result {
-    let Settle { key, held } = args::read(context, args, Settle::parse)?;
+    let (key, held) = args::read(context, args, parse)?;
     let now = clock::now();
 
     let policy = {
@@ -179,9 +166,9 @@ pub fn reject(context: &CommandContext, args: Args<'_>) -> Result {
     };
     let rejected = match policy {
         // Elements of a missing key are not held.
-        None => vec![false; held.len()],
+        None => vec![false; held.len],
         Some(policy) if policy.is_limit() => {
-            let held: Vec<_> = held.iter().map(|Held { token, id }| (token, id)).collect();
+            let held: Vec<_> = held.iter().map(|HeldId { token, id }| (token, id)).collect();
             delivery::reject(context, key, &policy, &held, now)
         }
         Some(_) => return Err(refusal::no_rule()),
@@ -200,26 +187,26 @@ mod tests {
 
     #[test]
     fn what_is_held_is_named_in_pairs() {
-        needs_all_of("k 7 i", only!(Settle));
-        takes_no_more("k 7 i", only!(Settle));
-        let read_restart = |args: Args<'_>| Restart::parse(args, "ttl").map(|_| ());
+        needs_all_of("k 7 i", only!(parse));
+        takes_no_more("k 7 i", only!(parse));
+        let read_restart = |args: Args<'_>| parse_restart(args, "ttl").map(drop);
         needs_all_of("k 5 7 i", read_restart);
         takes_no_more("k 5 7 i", read_restart);
-        let pair = |held: Held<'_>| (held.token.number(), text(held.id));
+        let pair = |held: HeldId<'_>| (held.token.number(), text(held.id));
         let settle = |args: Args<'_>| {
-            let it = Settle::parse(args)?;
-            Ok((text(it.key), it.held.iter().map(pair).collect::<Vec<_>>()))
+            let (key, held) = parse(args)?;
+            Ok((text(key), held.iter().map(pair).collect::<Vec<_>>()))
         };
         let mine = Token::of_word(b"mine").number();
         let held = vec![(7, "i".into()), (mine, "7".into())];
         assert_eq!(request("k 7 i mine 7", settle), Ok(("k".into(), held.clone())));
         let restart = |args: Args<'_>| {
-            let it = Restart::parse(args, "ttl")?;
-            Ok((text(it.key), it.ms, it.held.iter().map(pair).collect::<Vec<_>>()))
+            let (key, ms, held) = parse_restart(args, "ttl")?;
+            Ok((text(key), ms, held.iter().map(pair).collect::<Vec<_>>()))
         };
         assert_eq!(request("k 0 7 i mine 7", restart), Ok(("k".into(), 0, held)));
         refuses_each(&["k x 7 i", "k -1 7 i", "k 9223372036854775808 7 i"], read_restart);
-        let empty = with_args(&[b"k", b"", b"i"], only!(Settle));
+        let empty = with_args(&[b"k", b"", b"i"], only!(parse));
         assert!(matches!(empty, Err(Error::Refused(_))));
         // A number is the token of that number, if it is in the range of tokens.
         let number = |word: &str| request(&format!("k {word} i"), settle).map(|it| it.1[0].0);

@@ -10,7 +10,7 @@ use super::args::shown;
 #[cfg(debug_assertions)]
 use super::debug;
 use super::{
-    due, inspect, late, limit, look, ondue, pause, poll, push, range, require, settle, take, update,
+    due, inspect, late, limit, ondue, pause, poll, push, range, require, settle, take, update,
 };
 
 /// The first version of the module.
@@ -84,7 +84,7 @@ pub fn commands() -> Vec<Command> {
             c"O(N), N being the number of ids",
             c"Makes each element that is held under its token a dead letter.",
         ),
-        Command::new(c"look", handler!(look::look), c"readonly fast", -3, access::READ)
+        Command::new(c"look", handler!(range::look), c"readonly fast", -3, access::READ)
             .described(
                 "key id [FULL]",
                 c"O(1)",

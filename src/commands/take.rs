@@ -13,7 +13,7 @@ use super::limits;
 
 /// Runs `PULL key id`: the element, due or not, or nil.
 pub fn pull(context: &CommandContext, args: Args<'_>) -> Result {
-    let args::OfId { key, id } = args::read(context, args, args::OfId::parse)?;
+    let (key, id) = args::read(context, args, args::key_and_id)?;
     let mut dehydrator = Writing::open(context, key)?;
 
     let until = dehydrator.remembers_until();
@@ -37,40 +37,24 @@ pub fn pull(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// `key ttl@unix-ms@token id [id ...]`
-pub struct Lease<'a> {
-    pub key: Str<'a>,
-    pub ttl: u64,
-    pub deadline: u64,
-    pub token: Token,
-    args: Args<'a>,
-}
-
-impl<'a> Lease<'a> {
-    pub fn parse(args: Args<'a>) -> Result<Self> {
-        required(args, 3)?;
-        let (ttl, deadline, token) = timer::parse_lease(required(args, 2)?)?;
-        Ok(Self { key: required(args, 1)?, ttl, deadline, token, args })
-    }
-
-    pub fn ids(&self) -> impl Iterator<Item = &'a [u8]> {
-        self.args.from(3).map(Str::bytes)
-    }
+/// Reads `key ttl@unix-ms@token id [id ...]`.
+fn parse_lease<'a>(args: Args<'a>) -> Result<(Str<'a>, (u64, u64, Token))> {
+    required(args, 3)?;
+    Ok((required(args, 1)?, timer::parse_lease(required(args, 2)?)?))
 }
 
 /// Runs `LEASE key ttl@unix-ms@token id [id ...]`: the number of elements leased, due or not. Leases replicate in this
 /// form.
 pub fn lease(context: &CommandContext, args: Args<'_>) -> Result {
-    let request = args::read(context, args, Lease::parse)?;
-    let mut dehydrator = Writing::open(context, request.key)?;
-    let Lease { ttl, token, deadline, .. } = request;
+    let (key, (ttl, deadline, token)) = args::read(context, args, parse_lease)?;
+    let mut dehydrator = Writing::open(context, key)?;
     limits::deadline(context, ttl, ttl, Some(deadline), dehydrator.now())?;
     limits::memory(context)?;
 
     let mut count = 0;
     if let Some(lawn) = dehydrator.lawn() {
-        for id in request.ids() {
-            count += i64::from(lawn.lease_at(id, ttl, deadline, Some(token)));
+        for id in args.from(3) {
+            count += i64::from(lawn.lease_at(id.bytes(), ttl, deadline, Some(token)));
         }
     }
     if count > 0 {
@@ -84,15 +68,15 @@ pub fn lease(context: &CommandContext, args: Args<'_>) -> Result {
 /// Runs `XACK key id [id ...]`. Removes each element that was due or given out under a lease. Replies the element or nil
 /// for each id.
 pub fn xack(context: &CommandContext, args: Args<'_>) -> Result {
-    let request = args::read(context, args, args::OfIds::parse)?;
-    let mut dehydrator = Writing::open(context, request.key)?;
+    let (key, ids) = args::read(context, args, |args| args::key_and_ids(args, 2))?;
+    let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
 
-    let mut reply = context.reply_array(request.ids().count());
+    let mut reply = context.reply_array(ids.clone().count());
     let until = dehydrator.remembers_until();
-    let mut removed = Batch::settled(context, request.key, until);
+    let mut removed = Batch::settled(context, key, until);
     let mut leaving = dehydrator.removal(until);
-    for sent in request.ids() {
+    for sent in ids {
         let id = sent.bytes();
         let is_out = |lawn: &&mut Lawn| {
             lawn.look(id).is_some_and(|found| found.deadline <= now || found.deliveries > 0)
@@ -117,12 +101,12 @@ pub fn xack(context: &CommandContext, args: Args<'_>) -> Result {
 
 /// Runs `REM key id [id ...]`: the number of elements removed, due or not.
 pub fn rem(context: &CommandContext, args: Args<'_>) -> Result {
-    let request = args::read(context, args, args::OfIds::parse)?;
-    let mut dehydrator = Writing::open(context, request.key)?;
+    let (key, ids) = args::read(context, args, |args| args::key_and_ids(args, 2))?;
+    let mut dehydrator = Writing::open(context, key)?;
 
     let mut count = 0;
     if let Some(lawn) = dehydrator.lawn() {
-        for id in request.ids() {
+        for id in ids {
             count += i64::from(lawn.stop(id.bytes()).is_some());
         }
     }
@@ -135,41 +119,28 @@ pub fn rem(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// `key unix-ms id [id ...]`
-pub struct Settled<'a> {
-    pub key: Str<'a>,
-    /// Until when the ids are remembered.
-    pub until: u64,
-    args: Args<'a>,
-}
-
-impl<'a> Settled<'a> {
-    pub fn parse(args: Args<'a>) -> Result<Self> {
-        required(args, 3)?;
-        let until = moment("moment", required(args, 2)?.bytes())?;
-        Ok(Self { key: required(args, 1)?, until, args })
-    }
-
-    pub fn ids(&self) -> impl Iterator<Item = &'a [u8]> {
-        self.args.from(3).map(Str::bytes)
-    }
+/// Reads `key unix-ms id [id ...]`.
+fn parse_settled<'a>(args: Args<'a>) -> Result<(Str<'a>, u64)> {
+    required(args, 3)?;
+    Ok((required(args, 1)?, moment("moment", required(args, 2)?.bytes())?))
 }
 
 /// Runs `SETTLED key unix-ms id [id ...]`: the number of elements removed, due or not. If the key remembers ids, all
 /// of them are remembered until `unix-ms`. Settled, taken and delivered elements replicate in this form.
 pub fn settled(context: &CommandContext, args: Args<'_>) -> Result {
-    let request = args::read(context, args, Settled::parse)?;
-    let mut dehydrator = Writing::open(context, request.key)?;
-    let until = dehydrator.remembers_until().map(|_| request.until);
+    let (key, until) = args::read(context, args, parse_settled)?;
+    let ids = args.from(3).map(Str::bytes);
+    let mut dehydrator = Writing::open(context, key)?;
+    let until = dehydrator.remembers_until().and(Some(until));
     // An id that does not exist is remembered too, which uses memory and frees none.
     let is_there = |id| dehydrator.look().is_some_and(|lawn| lawn.look(id).is_some());
-    if until.is_some() && !request.ids().all(is_there) {
+    if until.is_some() && !ids.clone().all(is_there) {
         limits::memory(context)?;
     }
 
     let mut count = 0;
     if let Some(mut leaving) = dehydrator.removal(until) {
-        for id in request.ids() {
+        for id in ids {
             count += i64::from(leaving.lawn.stop(id).is_some());
             leaving.remember(id);
         }
@@ -188,20 +159,16 @@ mod tests {
     use crate::commands::args::testing::*;
 
     #[test]
-    fn a_lease_names_its_deadline_its_token_and_its_ids() {
-        needs_all_of("k 5@9@7 i", only!(Lease));
-        let lease = |args: Args<'_>| {
-            let it = Lease::parse(args)?;
-            let ids: Vec<_> = it.ids().map(String::from_utf8_lossy).collect();
-            Ok((text(it.key), it.ttl, it.deadline, it.token, ids.join(" ")))
-        };
-        let leased = |token, ids: &str| Ok(("k".into(), 5, 9, token, ids.to_owned()));
+    fn a_lease_names_its_deadline_and_its_token() {
+        needs_all_of("k 5@9@7 i", only!(parse_lease));
+        let lease = |args: Args<'_>| parse_lease(args).map(|(key, lease)| (text(key), lease));
+        let leased = |token| Ok(("k".into(), (5, 9, token)));
         let seven = Token::new(7).expect("a token");
-        assert_eq!(request("k 5@9@7 AT i", lease), leased(seven, "AT i"));
-        assert_eq!(request("k 5@9@a@b i", lease), leased(Token::of_word(b"a@b"), "i"));
+        assert_eq!(request("k 5@9@7 AT i", lease), leased(seven));
+        assert_eq!(request("k 5@9@a@b i", lease), leased(Token::of_word(b"a@b")));
         refuses_each(
-            &["k 5 i", "k 5@9 i", "k 5@9@ i", "k @9@7 i", "k 5@x@7 i", "k x@9@7 i", "k 5 AT 9 i"],
-            only!(Lease),
+            "k 5 i; k 5@9 i; k 5@9@ i; k @9@7 i; k 5@x@7 i; k x@9@7 i; k 5 AT 9 i".split("; "),
+            only!(parse_lease),
         );
     }
 }

@@ -10,27 +10,19 @@ use lawn::UpdateError;
 
 use super::args::number::counted;
 use super::args::options::Options;
-use super::args::timer::Timer;
+use super::args::timer::TimerWord;
 use super::args::{self, has_exactly, required};
 use super::{limits, refusal};
 
-/// `key id element`
-pub struct Update<'a> {
-    pub key: Str<'a>,
-    pub id: Str<'a>,
-    pub element: Str<'a>,
-}
-
-impl<'a> Update<'a> {
-    pub fn parse(args: Args<'a>) -> Result<Self> {
-        has_exactly(args, 3)?;
-        Ok(Self { key: required(args, 1)?, id: required(args, 2)?, element: required(args, 3)? })
-    }
+/// Reads `key id element`.
+fn parse_update<'a>(args: Args<'a>) -> Result<[Str<'a>; 3]> {
+    has_exactly(args, 3)?;
+    Ok([required(args, 1)?, required(args, 2)?, required(args, 3)?])
 }
 
 /// Runs `UPDATE key id element`: the old element. The deadline does not change.
 pub fn update(context: &CommandContext, args: Args<'_>) -> Result {
-    let Update { key, id, element } = args::read(context, args, Update::parse)?;
+    let [key, id, element] = args::read(context, args, parse_update)?;
     let mut dehydrator = Writing::open(context, key)?;
 
     let lawn = dehydrator.lawn().ok_or(UpdateError::Missing);
@@ -71,7 +63,7 @@ impl<'a> Touch<'a> {
         // IDS cannot be a ttl.
         let is_list = required(args, 3)?.bytes().eq_ignore_ascii_case(b"IDS");
         let (timer, ids) = if is_list { (2, 5..5 + parse_numids(args)?) } else { (3, 2..3) };
-        let timer = Timer::parse(required(args, timer)?)?;
+        let timer = TimerWord::parse(required(args, timer)?)?;
         let mut options = Options::new(args, if is_list { ids.end } else { 4 });
         let mut request = Self {
             key: required(args, 1)?,
@@ -127,7 +119,8 @@ pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
     // In an effect, a ttl of 0 gives back a held element. A client that sets the deadline by AT does not ask for that.
     let keeps_held = ttl == 0 && at.is_some() && !context.is_replaying();
     // Under a HELD limit, which counts live leases, TOUCH ends an expired lease instead of extending it.
-    let ends_over = dehydrator.held_limit() > 0 && deadline > now && !context.is_replaying();
+    let ends_over =
+        dehydrator.rules().limits().held > 0 && deadline > now && !context.is_replaying();
     let mut count = 0;
     for id in request.ids() {
         let Some(lawn) = dehydrator.lawn() else { break };
@@ -164,17 +157,16 @@ mod tests {
 
     #[test]
     fn an_update_is_its_words_in_order() {
-        needs_all_of("k i e", only!(Update));
-        takes_no_more("k i e", only!(Update));
-        let update =
-            |args: Args<'_>| Update::parse(args).map(|it| [it.key, it.id, it.element].map(text));
+        needs_all_of("k i e", only!(parse_update));
+        takes_no_more("k i e", only!(parse_update));
+        let update = |args: Args<'_>| parse_update(args).map(|words| words.map(text));
         assert_eq!(request("k i e", update), Ok(["k", "i", "e"].map(Into::into)));
     }
 
     #[test]
     fn a_touch_has_one_condition() {
         use Condition::{Always, Earlier, Later};
-        needs_all_of("k i 5", only!(Touch));
+        needs_all_of("k i 5", only!(Touch::parse));
         let touch = |args: Args<'_>| {
             let it = Touch::parse(args)?;
             let ids: Vec<_> = it.ids().map(String::from_utf8_lossy).collect();
@@ -186,7 +178,7 @@ mod tests {
         assert_eq!(request("k i 5 lt AT 9", touch), touched(Earlier, Some(9)));
         assert_eq!(request("k i 5 AT 9 GT", touch), touched(Later, Some(9)));
         assert_eq!(request("k i 5@9", touch), touched(Always, Some(9)));
-        needs_all_of("k 5 IDS 1 i", only!(Touch));
+        needs_all_of("k 5 IDS 1 i", only!(Touch::parse));
         assert_eq!(request("k 5 IDS 1 i", touch), touched(Always, None));
         assert_eq!(request("k 5 ids 1 i AT 9 GT", touch), touched(Later, Some(9)));
         let many = |condition| Ok(("k".into(), "AT 9 GT".to_owned(), 5, condition, None));
@@ -196,25 +188,11 @@ mod tests {
         let one = Ok(("k".into(), "5".to_owned(), 7, Always, None));
         assert_eq!(request("k 5 7", touch), one);
         refuses_each(
-            &[
-                "k i x",
-                "k i 5 GT GT",
-                "k i 5 GT LT",
-                "k i 5 LT GT",
-                "k i 5 LT LT",
-                "k i 5 AT",
-                "k i 5 AT x",
-                "k i 5 AT 9 AT 9",
-                "k i 5 NX",
-                "k i 5 IDS 1 j",
-                "k i IDS 1 j",
-                "k 5 IDS 0 i",
-                "k 5 IDS x i",
-                "k 5 IDS 2 i",
-                "k 5 IDS 1 i j",
-                "k 5 IDS 1 i GT LT",
-            ],
-            only!(Touch),
+            "k i x; k i 5 GT GT; k i 5 GT LT; k i 5 LT GT; k i 5 LT LT; k i 5 AT; k i 5 AT x; k i 5 AT 9 AT 9; \
+             k i 5 NX; k i 5 IDS 1 j; k i IDS 1 j; k 5 IDS 0 i; k 5 IDS x i; k 5 IDS 2 i; k 5 IDS 1 i j; \
+             k 5 IDS 1 i GT LT"
+                .split("; "),
+            only!(Touch::parse),
         );
     }
 }

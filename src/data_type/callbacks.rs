@@ -1,5 +1,6 @@
 //! The callbacks by which the server handles a dehydrator as it handles its own types.
 
+use std::alloc::Layout;
 use std::cell::OnceCell;
 use std::ffi::{c_int, c_ulong, c_void};
 use std::mem::ManuallyDrop;
@@ -13,9 +14,10 @@ use redis_module::raw::{
 
 use super::dehydrator::Dehydrator;
 use super::encoding::{self, Corrupt, Sink, Source};
-use super::{TYPE, is_scheduled, new_lawn};
+use super::upkeep::note_found;
+use super::{TYPE, new_lawn};
 use crate::clock;
-use crate::pending::{schedule, timer};
+use crate::pending::{agenda, timer};
 use crate::policy::{Policy, Rate, Rules, Trust};
 use crate::replicate::{self, Effect};
 use crate::server::guard::{AbortOnPanic, guard, trap};
@@ -110,11 +112,8 @@ fn leak(
     arrived: impl FnOnce() -> u64,
 ) -> *mut c_void {
     dehydrator.note_next(arrived);
-    name.iter().for_each(|name| dehydrator.note_memory(name.db, &name.key));
-    if is_scheduled(&dehydrator) {
-        let tracking = dehydrator.tracking();
-        name.into_iter().for_each(|name| schedule::add(&name, tracking.serial()));
-        tracking.track();
+    if let Some(name) = name {
+        note_found(&dehydrator, &name);
     }
     Box::into_raw(Box::new(dehydrator)).cast()
 }
@@ -133,7 +132,7 @@ unsafe extern "C" fn rdb_load(io: *mut RedisModuleIO, version: c_int) -> *mut c_
                 // While the server loads its data, nothing counts as overdue before the end.
                 let loads = io.context().is_loading();
                 let arrived = || if loads { 0 } else { clock::now() };
-                let value = Dehydrator::with_remembered(lawn, rules, remembered.into());
+                let value = Dehydrator::with_rules(lawn, rules, remembered.into());
                 let value = leak(value, io.name(), arrived);
                 if is_news {
                     timer::soon(&io.context());
@@ -297,12 +296,7 @@ unsafe extern "C" fn unlink2(transfer: *mut RedisModuleKeyOptCtx, value: *const 
     guard((), || {
         // SAFETY: the server's promise above.
         let (transfer, value) = unsafe { (KeyNames::from_raw(transfer), dehydrator(value)) };
-        value.remembered.clear_mark();
-        if value.tracking().unlink()
-            && let Some(name) = transfer.and_then(|transfer| transfer.source())
-        {
-            schedule::remove(&name, value.tracking().serial());
-        }
+        agenda::leave(value.tracking(), || transfer.and_then(|transfer| transfer.source()));
     });
 }
 
@@ -320,7 +314,7 @@ unsafe extern "C" fn defrag(
         let mut mover = Defrag { context };
         // SAFETY: the server's promise above, and that nothing else refers to the value meanwhile.
         unsafe {
-            let moved = mover.moved((*value).cast::<Dehydrator>());
+            let moved = mover.moved((*value).cast::<Dehydrator>(), 1);
             *value = moved.cast();
             trap::pass("defrag");
             // Small values have no cursor, and are done in one go.
@@ -344,15 +338,15 @@ struct Defrag {
 }
 
 impl Defrag {
-    /// Moves the allocation of a `T` if that helps. Returns its address.
+    /// Moves an allocation if that helps. Returns its address.
     ///
     /// # Safety
     ///
-    /// `start` must be the start of an allocation by the module's global allocator, with the alignment of `T`, and the
-    /// caller its only owner. After a move the old address is free.
-    unsafe fn moved<T>(&self, start: *mut T) -> *mut T {
+    /// `start` must be the start of an allocation by the module's global allocator, with the layout of an array of `count`,
+    /// and the caller its only owner. After a move the old address is free.
+    unsafe fn moved<T>(&self, start: *mut T, count: usize) -> *mut T {
         // The server does not know allocations that our allocator has shifted.
-        if !allocator::is_plain(align_of::<T>()) {
+        if !Layout::array::<T>(count).is_ok_and(allocator::is_plain) {
             return start;
         }
         // SAFETY: the caller vouches for the allocation, which is the server's own as it was not shifted; `Defrag` exists
@@ -372,7 +366,7 @@ impl Mover for Defrag {
         let start = ManuallyDrop::new(items).as_mut_ptr();
         // SAFETY: the vector's memory comes from the module's global allocator, and nobody refers to it: the vector was
         // handed in.
-        unsafe { Vec::from_raw_parts(self.moved(start), length, capacity) }
+        unsafe { Vec::from_raw_parts(self.moved(start, capacity), length, capacity) }
     }
 
     fn relocate_box<T>(&mut self, item: Box<T>) -> Box<T> {
@@ -381,7 +375,7 @@ impl Mover for Defrag {
         }
         let start = Box::into_raw(item);
         // SAFETY: as in `relocate`.
-        unsafe { Box::from_raw(self.moved(start)) }
+        unsafe { Box::from_raw(self.moved(start, 1)) }
     }
 }
 

@@ -1,51 +1,18 @@
 //! A key's value: a lawn, and the rules for elements that come due.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
-
+use super::census::CensusShare;
 use super::remembered_ids::RememberedIds;
+use super::stuck::{STUCK, is_stuck};
 use crate::clock;
 use crate::metrics::latency::OverdueSince;
-use crate::pending::blocked::Outlook;
-use crate::pending::compaction::{self, Mark};
-use crate::pending::overdue::{OVERDUE, OverdueSlot, Serial};
-use crate::pending::schedule::Task;
-use crate::policy::{Limits, Policy, Rate, Rules};
+use crate::pending::agenda::{self, Reason, Tracking};
+use crate::pending::overdue::OVERDUE;
+use crate::policy::{self, Limits, Rate, Rules};
 use crate::server::flags::is_active_primary;
-use lawn::{Counts, DEADLINE_MAX, Element, Lawn, Mover, Row, Start, rounded};
+use lawn::{Lawn, Mover, Row, Start, rounded};
 
-/// Most dead letters that a request for elements skips, which bounds its time.
-pub const DEAD_LETTERS_MAX: usize = 1024;
-
-/// The TTL and the deadline of *stuck* dead letters, which cannot be moved to their destination. They stand behind all
-/// elements that can be given out, in the order in which they got stuck. No clock ever reaches this deadline, and no
-/// client can request it: a client's "never" is [`NEVER`].
-pub const STUCK: u64 = DEADLINE_MAX;
-
-/// The latest deadline that a client can set, for "never". A lease until then runs like any other.
-pub const NEVER: u64 = STUCK - 1;
-
-/// Returns whether a lease with this deadline runs. A stuck element is not leased to a worker.
-pub fn runs(deadline: u64, now: u64) -> bool {
-    deadline > now && deadline != STUCK
-}
-
-/// The TTL of stuck dead letters that were rejected: dead letters under any limit of deliveries.
-pub const REJECTED: u64 = STUCK - 1;
-
-/// Returns whether an element is a stuck dead letter.
-pub fn is_stuck(row: &Row<'_>) -> bool {
-    row.element.deliveries > 0 && is_stuck_timer(row.ttl, row.element.deadline)
-}
-
-/// Returns whether a stuck element is a dead letter under this policy, and not only under an earlier one.
-pub fn is_dead(row: &Row<'_>, policy: &Policy) -> bool {
-    policy.is_limit() && (row.ttl == REJECTED || policy.routes(row.element.deliveries))
-}
-
-/// Returns whether a dead letter with this TTL and deadline is stuck.
-pub fn is_stuck_timer(ttl: u64, deadline: u64) -> bool {
-    deadline == STUCK && (ttl == STUCK || ttl == REJECTED)
-}
+/// Delay after an id's expiry before the cron forgets it, in milliseconds, so that it forgets many at once.
+const FORGETTING_DELAY_MS: u64 = 500;
 
 /// The value of a key.
 pub struct Dehydrator {
@@ -58,15 +25,14 @@ pub struct Dehydrator {
 
 impl Dehydrator {
     /// Creates a dehydrator, and counts it.
-    pub fn new(lawn: Lawn, rules: Rules) -> Self {
-        Self::with_remembered(lawn, rules, RememberedIds::default())
+    pub fn new(lawn: Lawn) -> Self {
+        Self::with_rules(lawn, Rules::default(), RememberedIds::default())
     }
 
-    /// Creates a dehydrator that remembers ids, and counts it.
-    pub fn with_remembered(lawn: Lawn, rules: Rules, remembered: RememberedIds) -> Self {
-        let new = Self { lawn, rules: boxed(rules), remembered, tracking: Tracking::none() };
-        DEHYDRATORS.fetch_add(1, Ordering::Relaxed);
-        CensusShare::default().update_census(&new);
+    /// Creates a dehydrator with rules and remembered ids, and counts it.
+    pub fn with_rules(lawn: Lawn, rules: Rules, remembered: RememberedIds) -> Self {
+        let new = Self { lawn, rules: boxed(rules), remembered, tracking: Tracking::new() };
+        new.census_share().add();
         new.look_for_stuck();
         new
     }
@@ -98,15 +64,27 @@ impl Dehydrator {
     /// Returns the policy, the pause and the limits.
     #[inline]
     pub fn rules(&self) -> &Rules {
-        static DEFAULT: Rules = Rules::DEFAULT;
-        self.rules.as_deref().unwrap_or(&DEFAULT)
+        self.rules.as_deref().unwrap_or(&policy::DEFAULT)
     }
 
-    /// Changes the rules.
-    pub fn change_rules(&mut self, change: impl FnOnce(&mut Rules)) {
-        let mut rules = self.rules.take().map_or_else(Rules::default, |rules| *rules);
+    /// Changes the rules. Returns whether they differ from before.
+    pub fn change_rules(&mut self, change: impl FnOnce(&mut Rules)) -> bool {
+        let before = self.rules();
+        let mut rules = before.clone();
         change(&mut rules);
+        if rules == *before {
+            return false;
+        }
+        let is_other_policy = (&rules.policy, rules.trust) != (&before.policy, before.trust);
+        if rules.limits().remember == 0 {
+            self.remembered.clear();
+        }
         self.rules = boxed(rules);
+        if is_other_policy {
+            // An append-only file adds elements before it sets the policy.
+            self.look_for_stuck();
+        }
+        true
     }
 
     /// Returns the limit of what is given out in a time, to note that something was.
@@ -114,130 +92,11 @@ impl Dehydrator {
         self.rules.as_mut()?.limits.as_mut()?.rate.as_mut()
     }
 
-    /// Forgets all ids if REMEMBER is not set.
-    pub fn drop_ids_if_disabled(&mut self) {
-        if self.rules().limits.as_ref().is_none_or(|limits| limits.remember == 0) {
-            self.remembered.clear();
-        }
-    }
-
-    /// Returns whether nothing is given out or delivered at `now`.
-    pub fn is_paused(&self, now: u64) -> bool {
-        self.rules().pause.is_some_and(|pause| pause.is_on(now))
-    }
-
-    /// Returns how many elements the limits allow to be given out at `now`.
-    pub fn room(&self, now: u64) -> usize {
-        let Some(limits) = &self.rules().limits else { return usize::MAX };
-        let rate = limits.rate.as_ref().map_or(u64::MAX, |rate| rate.room(now));
-        let held = match limits.held {
-            0 => u64::MAX,
-            held => held.saturating_sub(self.lawn.running(now) as u64),
-        };
-        usize::try_from(rate.min(held)).unwrap_or(usize::MAX)
-    }
-
-    /// Returns from when on the limits allow an element to be given out: 0 without limits.
-    fn room_from(&self, now: u64) -> u64 {
-        let Some(limits) = &self.rules().limits else { return 0 };
-        let rate = limits.rate.as_ref().map_or(0, |rate| rate.next(now));
-        if limits.held == 0 || (self.lawn.running(now) as u64) < limits.held {
-            return rate;
-        }
-        // More leases than allowed may run. Then the limit is checked again when the first of them ends.
-        self.lawn.first_end(now).map_or(rate, |end| end.max(rate))
-    }
-
-    /// Returns the rate that limits deliveries, if any. Dropped elements do not count.
-    fn delivery_rate(&self) -> Option<&Rate> {
-        self.rules().limits.as_ref().filter(|_| self.rules().policy.delivers())?.rate.as_ref()
-    }
-
-    /// Returns how many elements the limits allow to be delivered at `now`.
-    pub fn deliverable(&self, now: u64) -> usize {
-        let rate = self.delivery_rate();
-        rate.map_or(usize::MAX, |rate| usize::try_from(rate.room(now)).unwrap_or(usize::MAX))
-    }
-
-    /// Returns whether the limits allow a due element to leave at `now`. `sends`: the policy sends it.
-    pub fn has_room(&self, sends: bool, now: u64) -> bool {
-        (if sends { self.deliverable(now) } else { self.room(now) }) > 0
-    }
-
-    /// Returns when the first element is available, considering deadlines, a pause and limits.
-    pub fn next(&self) -> Option<u64> {
-        // Reads no clock without limits.
-        let room_from =
-            if self.rules().limits.is_some() { self.room_from(clock::now()) } else { 0 };
-        let next = self.next_deadline()?.max(room_from);
-        match self.rules().pause {
-            Some(pause) => pause.end().map(|end| end.max(next)),
-            None => Some(next),
-        }
-    }
-
-    /// Returns the next deadline. Stuck elements have none.
-    pub fn next_deadline(&self) -> Option<u64> {
-        let is_stuck = |next| next == STUCK && self.tracking.has_stuck();
-        self.lawn.next_deadline().filter(|next| !is_stuck(*next))
-    }
-
-    /// Returns the dehydrator's own work.
-    pub fn next_task(&self, now: u64) -> Task {
-        match self.rules().pause {
-            // The module ends the pause.
-            Some(pause) => Task { next: pause.end(), delivers: true, is_held_back: false },
-            None => {
-                let next = self.lawn.next_deadline();
-                let sends = self.sends_first();
-                let from = match &self.rules().limits {
-                    None => 0,
-                    Some(_) if sends => self.delivery_rate().map_or(0, |rate| rate.next(now)),
-                    Some(_) => self.room_from(now),
-                };
-                let is_held_back = from > now && next.is_some_and(|next| next <= now);
-                Task { next: next.map(|next| next.max(from)), delivers: sends, is_held_back }
-            }
-        }
-    }
-
-    /// Returns when a blocked client could be served.
-    pub fn outlook(&self) -> Outlook {
-        match self.rules().policy {
-            Policy::Send(_) => Outlook::Delivered,
-            // A dead letter is first. A client can be served after it is moved.
-            Policy::Limit { .. } if self.sends_first() => Outlook::Next(None),
-            _ => Outlook::Next(self.next()),
-        }
-    }
-
-    /// Returns the first elements that POLL gives out at `now`, in order: the due ones, without dead letters.
-    pub fn given_out(&self, now: u64, count: usize) -> impl Iterator<Item = (u64, Element<'_>)> {
-        let count = if self.is_paused(now) { 0 } else { count.min(self.room(now)) };
-        let limit = Some(&self.rules().policy).filter(|policy| policy.is_limit());
-        let passed_over = if limit.is_some() { DEAD_LETTERS_MAX } else { 0 };
-        let due = self.lawn.iter_until(now).take(count.saturating_add(passed_over));
-        let is_dead = move |deliveries| limit.is_some_and(|limit| limit.routes(deliveries));
-        due.filter(move |(_, element)| !is_dead(element.deliveries)).take(count)
-    }
-
-    /// Returns whether the policy sends the first element when it comes due.
-    pub fn sends_first(&self) -> bool {
-        match self.rules().policy {
-            Policy::Hold => false,
-            Policy::Send(_) => true,
-            Policy::Limit { .. } => {
-                let first = self.lawn.first();
-                first.is_some_and(|first| self.rules().policy.routes(first.deliveries))
-            }
-        }
-    }
-
     /// Returns the bytes used. Includes the server's two objects for the value, two words each, which the server leaves
     /// out.
     pub fn memory(&self) -> usize {
         const SERVER_OBJECTS: usize = 2 * 16;
-        /// The schedule's entry for the name, about.
+        /// The agenda's entry for the name, about.
         const SCHEDULED: usize = 240;
         let own = SERVER_OBJECTS + rounded(size_of::<Self>()) - size_of::<Lawn>();
         let rules = self.rules.as_ref().map_or(0, |rules| {
@@ -247,7 +106,7 @@ impl Dehydrator {
             });
             rounded(size_of::<Rules>()) + rounded(rules.policy.memory()) + limits
         });
-        let scheduled = if self.tracking.is_tracked() { SCHEDULED } else { 0 };
+        let scheduled = if self.tracking.is_noted(Reason::Deliver) { SCHEDULED } else { 0 };
         self.lawn.memory() + own + rules + self.remembered.memory() + scheduled
     }
 
@@ -256,11 +115,22 @@ impl Dehydrator {
         (self.lawn.is_sparse() || self.remembered.is_sparse()) && !self.is_idle()
     }
 
-    /// Records the memory to give back, now or when ids expire, for a value that got its key without a write.
-    pub fn note_memory(&self, db: i32, key: &[u8]) {
-        self.remembered.note(|| (db, key));
-        if self.is_sparse() {
-            compaction::note(self.tracking.mark(), db, key);
+    /// Records the upkeep to come: memory to give back, now or when remembered ids expire. `has_grown`: elements were only
+    /// added, so there is no more memory to give back than before. The name is built only if needed.
+    #[inline]
+    pub fn note_upkeep<'a>(&self, has_grown: bool, name: impl Fn() -> (i32, &'a [u8])) {
+        if !has_grown && !self.tracking.is_noted(Reason::Compact) && self.is_sparse() {
+            let (db, key) = name();
+            let now_us = clock::monotonic_us();
+            agenda::note_upkeep(&self.tracking, db, key, Reason::Compact, now_us);
+        }
+        if let Some(ids) = self.remembered.ids()
+            && !self.tracking.is_noted(Reason::Forget)
+            && let Some(next) = ids.next()
+        {
+            let (db, key) = name();
+            let at = next.saturating_add(FORGETTING_DELAY_MS);
+            agenda::note_upkeep(&self.tracking, db, key, Reason::Forget, at);
         }
     }
 
@@ -328,12 +198,8 @@ impl Dehydrator {
     /// Returns the dehydrator's share of the census. O(1).
     #[inline]
     pub fn census_share(&self) -> CensusShare {
-        let Counts { elements, given_out, leased, ttls } = self.lawn.counts();
-        // A lawn numbers its elements in 32 bits, so the counts fit.
-        let [elements, given_out, leased, ttls] =
-            [elements, given_out, leased, ttls].map(|count| count as u32);
-        let paused = (!self.has_default_rules() && self.rules().pause.is_some()).into();
-        CensusShare { elements, given_out, leased, ttls, paused }
+        let is_paused = !self.has_default_rules() && self.rules().pause.is_some();
+        CensusShare::new(self.lawn.counts(), is_paused)
     }
 
     /// Returns what the module knows about the name.
@@ -345,203 +211,18 @@ impl Dehydrator {
 impl Clone for Dehydrator {
     /// Returns a copy, which is in no key yet.
     fn clone(&self) -> Self {
-        Self::with_remembered(self.lawn.clone(), self.rules().clone(), self.remembered.clone())
+        Self::with_rules(self.lawn.clone(), self.rules().clone(), self.remembered.clone())
     }
 }
 
 impl Drop for Dehydrator {
     fn drop(&mut self) {
-        self.census_share().replace_by(CensusShare::default());
-        DEHYDRATORS.fetch_sub(1, Ordering::Relaxed);
+        self.census_share().remove();
     }
 }
 
 fn boxed(rules: Rules) -> Option<Box<Rules>> {
-    (rules != Rules::DEFAULT).then(|| Box::new(rules))
-}
-
-/// The totals of all dehydrators.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Census {
-    pub dehydrators: usize,
-    pub elements: usize,
-    /// Elements that were leased at least once and are still there.
-    pub given_out: usize,
-    /// Elements of `given_out` that are held under a token.
-    pub leased: usize,
-    /// TTLs, census_share per dehydrator.
-    pub ttls: usize,
-    /// Paused dehydrators.
-    pub paused: usize,
-}
-
-// A value may be freed on a background thread, hence atomics. Nothing is ordered by them.
-static DEHYDRATORS: AtomicUsize = AtomicUsize::new(0);
-static ELEMENTS: AtomicUsize = AtomicUsize::new(0);
-static GIVEN_OUT: AtomicUsize = AtomicUsize::new(0);
-static LEASED: AtomicUsize = AtomicUsize::new(0);
-static TTLS: AtomicUsize = AtomicUsize::new(0);
-static PAUSED: AtomicUsize = AtomicUsize::new(0);
-
-impl Census {
-    /// Takes the census of all dehydrators, in every database.
-    pub fn of_all() -> Self {
-        Self {
-            dehydrators: DEHYDRATORS.load(Ordering::Relaxed),
-            elements: ELEMENTS.load(Ordering::Relaxed),
-            given_out: GIVEN_OUT.load(Ordering::Relaxed),
-            leased: LEASED.load(Ordering::Relaxed),
-            ttls: TTLS.load(Ordering::Relaxed),
-            paused: PAUSED.load(Ordering::Relaxed),
-        }
-    }
-}
-
-/// A dehydrator's share of the census. It is not stored: each change counts before and afterwards.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub struct CensusShare {
-    elements: u32,
-    given_out: u32,
-    leased: u32,
-    ttls: u32,
-    paused: u32,
-}
-
-impl CensusShare {
-    /// Replaces this share in the totals by the dehydrator's present one. O(1).
-    #[inline]
-    pub fn update_census(self, dehydrator: &Dehydrator) {
-        self.replace_by(dehydrator.census_share());
-    }
-
-    #[inline]
-    fn replace_by(self, new: Self) {
-        for (sum, old, new) in [
-            (&ELEMENTS, self.elements, new.elements),
-            (&GIVEN_OUT, self.given_out, new.given_out),
-            (&LEASED, self.leased, new.leased),
-            (&TTLS, self.ttls, new.ttls),
-            (&PAUSED, self.paused, new.paused),
-        ] {
-            if old != new {
-                // Modulo 2^64, so that a decrease is the same addition.
-                sum.fetch_add((new as usize).wrapping_sub(old as usize), Ordering::Relaxed);
-            }
-        }
-    }
-}
-
-/// Whether the module knows the name of a dehydrator that it must find by itself.
-///
-/// The server reports that RENAME or MOVE takes a value from its name, but not the new name. A value that is not freed
-/// then has *moved*: its name is unknown until a write or a walk over the keyspace finds it. A background thread may
-/// free a value, hence the atomics, which order nothing.
-pub struct Tracking {
-    state: AtomicU8,
-    /// Whether dead letters may be stuck, so that they are retried. Only the main thread changes it.
-    has_stuck: AtomicBool,
-    /// Whether [`compaction`] has recorded the value.
-    mark: Mark,
-    slot: OverdueSlot,
-}
-
-/// The number of values that are [`MOVED`].
-static MOVED_COUNT: AtomicUsize = AtomicUsize::new(0);
-/// Whether a walk looks for all values, so that one whose name was never recorded also counts as moved.
-static ALL_ARE_TRACKED: AtomicBool = AtomicBool::new(false);
-
-const UNTRACKED: u8 = 0;
-const TRACKED: u8 = 1;
-const MOVED: u8 = 2;
-
-impl Tracking {
-    fn none() -> Self {
-        let (state, has_stuck) = (AtomicU8::new(UNTRACKED), AtomicBool::new(false));
-        Self { state, has_stuck, mark: Mark::none(), slot: OverdueSlot::new() }
-    }
-
-    /// Returns the number that identifies this value.
-    pub fn serial(&self) -> Serial {
-        self.slot.serial()
-    }
-
-    /// Returns the mark of [`compaction`].
-    pub fn mark(&self) -> &Mark {
-        &self.mark
-    }
-
-    /// Returns whether dead letters may be stuck.
-    pub fn has_stuck(&self) -> bool {
-        self.has_stuck.load(Ordering::Relaxed)
-    }
-
-    /// Records whether dead letters may be stuck.
-    pub fn note_stuck(&self, has_stuck: bool) {
-        self.has_stuck.store(has_stuck, Ordering::Relaxed);
-    }
-
-    /// Returns whether the present name is recorded.
-    pub fn is_tracked(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == TRACKED
-    }
-
-    /// Records that the present name is known.
-    pub fn track(&self) {
-        self.set(TRACKED);
-    }
-
-    /// Records that the module need not know the name.
-    pub fn untrack(&self) {
-        self.set(UNTRACKED);
-    }
-
-    /// Records that a walk has found the value. Its name is recorded if the module must know it.
-    pub fn found(&self, is_scheduled: bool) {
-        if is_scheduled {
-            self.track();
-        } else if self.state.load(Ordering::Relaxed) == MOVED {
-            self.set(UNTRACKED);
-        }
-    }
-
-    /// Records that the value leaves its name. Returns whether that was recorded.
-    pub fn unlink(&self) -> bool {
-        self.mark.clear();
-        let was_tracked = self.is_tracked();
-        if was_tracked || ALL_ARE_TRACKED.load(Ordering::Relaxed) {
-            self.set(MOVED);
-        }
-        was_tracked
-    }
-
-    fn set(&self, state: u8) {
-        let before = self.state.swap(state, Ordering::Relaxed);
-        if before == state {
-            return;
-        }
-        if before == MOVED {
-            MOVED_COUNT.fetch_sub(1, Ordering::Relaxed);
-        }
-        if state == MOVED {
-            MOVED_COUNT.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
-impl Drop for Tracking {
-    fn drop(&mut self) {
-        self.set(UNTRACKED);
-    }
-}
-
-/// Returns the number of live dehydrators that have left a recorded name, or one that might have been recorded.
-pub fn moved() -> usize {
-    MOVED_COUNT.load(Ordering::Relaxed)
-}
-
-/// Sets whether a walk looks for all dehydrators.
-pub fn track_all(all: bool) {
-    ALL_ARE_TRACKED.store(all, Ordering::Relaxed);
+    (rules != policy::DEFAULT).then(|| Box::new(rules))
 }
 
 // 88 bytes would take 96: see the size of a key with one element in docs/operations.md.

@@ -6,22 +6,30 @@
 //! | module | noun |
 //! |---|---|
 //! | this file | the type, and reading a key |
-//! | `writing` | changing a key, removing elements, and recording future work in [`pending`](crate::pending) |
-//! | `upkeep` | giving memory back, and forgetting expired ids |
+//! | `writing` | changing a key, and recording future work in [`pending`](crate::pending) |
+//! | `removal` | removing elements, and remembering their ids |
+//! | `upkeep` | compaction: giving memory back; forgetting expired ids; finding a name again |
 //! | `callbacks` | the server's callbacks: load, save, copy, measure, free, defragment |
-//! | `dehydrator` | the value: a lawn, its rules, its share of the census |
+//! | `dehydrator` | the value: a lawn and its rules; whether the module knows its name |
+//! | `availability` | when elements can leave a dehydrator, and how many |
+//! | `stuck` | the marks of stuck dead letters, which `delivery` moves and retries |
+//! | `census` | the totals of all dehydrators |
 //! | `copy` | copies of elements |
-//! | `remembered_ids` | the ids that a dehydrator remembers |
-//! | `encoding` | the format of an RDB file, a full sync and a DUMP |
+//! | `remembered_ids` | the ids that a dehydrator remembers, in a `lawn::Remembered` |
+//! | `encoding` | the format of an RDB file, a full sync and a DUMP: writing and reading it |
 //! | `fields` | a payload in memory, for tests of the encodings and the fuzzer |
 
+mod availability;
 mod callbacks;
+mod census;
 mod copy;
 mod dehydrator;
 mod encoding;
 #[cfg(test)]
 mod fields;
 mod remembered_ids;
+mod removal;
+mod stuck;
 mod upkeep;
 mod writing;
 
@@ -32,21 +40,23 @@ use std::sync::{Arc, LazyLock};
 use ahash::RandomState;
 use redis_module::raw::RedisModuleType;
 
+use crate::clock;
 use crate::config;
-use crate::pending::compaction;
+use crate::pending::agenda::{self, Reason};
+use crate::policy::{self, Rules};
 use crate::server::error::Result;
 use crate::server::hold::Hold;
 use crate::server::notify::publishes_module_events;
 use crate::server::{Context, Key, Str};
 use lawn::{Lawn, Shared};
 
+pub use availability::DEAD_LETTERS_MAX;
 pub use callbacks::register;
+pub use census::Census;
 pub use copy::ElementCopy;
-pub use dehydrator::{
-    Census, DEAD_LETTERS_MAX, Dehydrator, NEVER, REJECTED, STUCK, is_dead, is_stuck, moved, runs,
-    track_all,
-};
-pub use upkeep::{Compacted, compact, forget_expired_ids};
+pub use dehydrator::Dehydrator;
+pub use stuck::{NEVER, REJECTED, STUCK, is_dead, is_stuck, runs};
+pub use upkeep::{compact, forget_expired_ids, note_found};
 pub use writing::{Writing, restore_expiry};
 
 /// The type, once registered.
@@ -78,42 +88,65 @@ pub fn is_scheduled(dehydrator: &Dehydrator) -> bool {
         || publishes_module_events()
 }
 
-/// A dehydrator that is open for reading.
-pub struct Reading<'a> {
-    /// `None` if there is no key.
-    open: Option<Open<'a>>,
-}
-
-/// A value, and the guards that keep it alive.
-struct Open<'a> {
-    value: NonNull<Dehydrator>,
-    _key: Key<'a>,
+/// An open key and the dehydrator in it, which is held.
+struct Opened<'a> {
+    value: Option<NonNull<Dehydrator>>,
+    key: Key<'a>,
+    /// The right to refer to `value`.
     _hold: Hold,
 }
+
+impl<'a> Opened<'a> {
+    fn new(key: Key<'a>) -> Result<Self> {
+        Ok(Self { value: dehydrator_in(&key)?, key, _hold: Hold::begin() })
+    }
+
+    #[inline]
+    fn dehydrator(&self) -> Option<&Dehydrator> {
+        // SAFETY: the value is of our type, so a `Box<Dehydrator>` made it. It lives until the key is closed or other
+        // code runs. While it is held, no other code runs or has a reference to it.
+        Some(unsafe { self.value?.as_ref() })
+    }
+
+    #[inline]
+    fn dehydrator_mut(&mut self) -> Option<&mut Dehydrator> {
+        // SAFETY: as in `dehydrator`.
+        Some(unsafe { self.value?.as_mut() })
+    }
+
+    /// Ends the hold, and with it the right to refer to the value.
+    fn release(self) -> Key<'a> {
+        self.key
+    }
+}
+
+/// A dehydrator that is open for reading. `None` if there is no key.
+pub struct Reading<'a>(Option<Opened<'a>>);
 
 impl<'a> Reading<'a> {
     /// Opens a key.
     ///
     /// # Errors
     ///
-    /// [`Error::WrongType`](crate::server::Error::WrongType).
+    /// [`Error::WRONG_TYPE`](crate::server::Error::WRONG_TYPE).
     pub fn open(context: &'a Context, name: Str<'_>) -> Result<Self> {
-        let Some(key) = Key::open_to_read(context, name) else { return Ok(Self { open: None }) };
-        let value = dehydrator_in(&key)?;
-        let reading =
-            Self { open: value.map(|value| Open { value, _key: key, _hold: Hold::begin() }) };
+        let reading = Self(Key::open_to_read(context, name).map(Opened::new).transpose()?);
         // Only ReDe's dumps contain idle ones. A read must not delete; the tick will.
         if let Some(idle) = reading.dehydrator().filter(|dehydrator| dehydrator.is_idle()) {
-            compaction::note(idle.tracking().mark(), context.selected_db(), name.bytes());
+            let (db, now_us) = (context.selected_db(), clock::monotonic_us());
+            agenda::note_upkeep(idle.tracking(), db, name.bytes(), Reason::Compact, now_us);
         }
         Ok(reading)
     }
 
     /// Returns the dehydrator. `None`: there is no key, which reads as an empty dehydrator.
     pub fn dehydrator(&self) -> Option<&Dehydrator> {
-        // SAFETY: the value is of our type, so a `Box<Dehydrator>` made it. It lives until the key is closed or other
-        // code runs. While it is held, no other code runs or has a reference to it.
-        self.open.as_ref().map(|open| unsafe { open.value.as_ref() })
+        self.0.as_ref()?.dehydrator()
+    }
+
+    /// Returns the dehydrator's rules, or those of an empty one.
+    pub fn rules(&self) -> &Rules {
+        self.dehydrator().map_or(&policy::DEFAULT, Dehydrator::rules)
     }
 
     /// Returns the lawn in the dehydrator.
@@ -136,6 +169,6 @@ pub fn inspect<T>(
 pub fn inspect_open<T>(key: &Key<'_>, look: impl FnOnce(&Dehydrator) -> T) -> Option<T> {
     let value = dehydrator_in(key).ok()??;
     let _hold = Hold::begin();
-    // SAFETY: as in `Reading::dehydrator`; the key is open until the end.
+    // SAFETY: as in `Opened::dehydrator`; the key is open until the end.
     Some(look(unsafe { value.as_ref() }))
 }

@@ -1,67 +1,60 @@
-//! The cron's upkeep of a dehydrator: it gives memory back and forgets expired ids.
+//! The upkeep of a dehydrator: finding its name again, giving memory back, forgetting expired ids.
 
-use super::dehydrator_in;
 use super::writing::delete_leftover;
-use crate::pending::compaction;
+use super::{Dehydrator, dehydrator_in, is_scheduled};
+use crate::clock;
+use crate::pending::agenda::{self, Reason};
 use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::hold::Hold;
 use crate::server::key::Name;
-use crate::server::{Context, Key, OwnedStr, Str};
+use crate::server::{Context, Key, OwnedStr};
 
-/// The outcome of [`compact`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Compacted {
-    /// There is nothing left to do.
-    Done,
-    /// The budget ran out.
-    More,
-    /// The dehydrator is empty, and may not be deleted at this moment.
-    Later,
+/// Records a dehydrator that has just got its name, or was found under it.
+pub fn note_found(dehydrator: &Dehydrator, name: &Name) {
+    dehydrator.tracking().found();
+    dehydrator.note_upkeep(false, || (name.db, &name.key));
+    if is_scheduled(dehydrator) {
+        agenda::add(name, dehydrator.tracking());
+    }
 }
 
-/// Moves records together to free memory, and deletes an empty dehydrator. No command can see the difference, so
-/// nothing is signalled. `go_on` is asked after every few moves.
-pub fn compact(context: &Context, name: Str<'_>, mut go_on: impl FnMut() -> bool) -> Compacted {
+/// Moves records together to free memory, and deletes an empty dehydrator. Returns whether that is done; if not, the
+/// name is recorded again. `go_on` is asked after every few moves.
+pub fn compact(context: &Context, name: &Name, mut go_on: impl FnMut() -> bool) -> bool {
     /// A few microseconds' work.
     const MOVES: usize = 32;
-    let key = Key::open_to_inspect(context, name);
-    let value = key.as_ref().and_then(|key| dehydrator_in(key).ok()?);
-    let (Some(key), Some(mut value)) = (key, value) else {
-        compaction::end_round();
-        return Compacted::Done;
-    };
-    let hold = Hold::begin();
-    // SAFETY: as in `Reading::dehydrator`. The key is open for reading so that nobody's WATCH breaks.
-    let dehydrator = unsafe { value.as_mut() };
-    if dehydrator.is_idle() {
-        drop((key, hold));
-        if !context.may_replicate() {
-            return Compacted::Later;
+    let mut is_idle = false;
+    let is_done = visit(context, name, Reason::Compact, |dehydrator| {
+        is_idle = dehydrator.is_idle();
+        let share = dehydrator.census_share();
+        let is_done = loop {
+            if is_idle {
+                break context.may_replicate();
+            }
+            if !dehydrator.lawn.compact(MOVES) && !dehydrator.remembered.compact(MOVES) {
+                break true;
+            }
+            trap::pass("compact");
+            if !go_on() {
+                break false;
+            }
+        };
+        share.replace_by(dehydrator.census_share());
+        if !is_done {
+            let (tracking, now_us) = (dehydrator.tracking(), clock::monotonic_us());
+            agenda::note_upkeep(tracking, name.db, &name.key, Reason::Compact, now_us);
         }
-        delete_leftover(context, name);
-        return Compacted::Done;
+        is_done
+    });
+    let is_done = is_done.unwrap_or(true);
+    if is_idle && is_done {
+        delete_leftover(context, OwnedStr::new(&name.key).as_str());
     }
-    let _whole = AbortOnPanic::begin();
-    let share = dehydrator.census_share();
-    let is_done = loop {
-        if !dehydrator.lawn.compact(MOVES) && !dehydrator.remembered.compact(MOVES) {
-            break true;
-        }
-        trap::pass("compact");
-        if !go_on() {
-            break false;
-        }
-    };
-    share.update_census(dehydrator);
-    if !is_done {
-        return Compacted::More;
-    }
-    dehydrator.tracking().mark().visited();
-    Compacted::Done
+    is_done
 }
 
-/// Forgets ids that are expired at `now`, and records the memory that this lets the dehydrator give back. No command
-/// can see the difference, so nothing is signalled. `go_on` is asked after every few.
+/// Forgets ids that are expired at `now`, and records the memory that this lets the dehydrator give back. `go_on` is
+/// asked after every few.
 pub fn forget_expired_ids(
     context: &Context,
     name: &Name,
@@ -70,18 +63,29 @@ pub fn forget_expired_ids(
 ) {
     /// Some ten microseconds' work.
     const IDS: usize = 128;
+    visit(context, name, Reason::Forget, |dehydrator| {
+        if let Some(ids) = dehydrator.remembered.ids_mut() {
+            while ids.forget(now, IDS) > 0 && go_on() {}
+        }
+        dehydrator.note_upkeep(false, || (name.db, &name.key));
+    });
+}
+
+/// Changes the dehydrator that the agenda had for a reason. `None`: there is none under that name. No command can see
+/// the difference, so nothing is signalled.
+fn visit<T>(
+    context: &Context,
+    name: &Name,
+    reason: Reason,
+    change: impl FnOnce(&mut Dehydrator) -> T,
+) -> Option<T> {
     let sent = OwnedStr::new(&name.key);
-    let key = Key::open_to_inspect(context, sent.as_str());
-    let value = key.as_ref().and_then(|key| dehydrator_in(key).ok()?);
-    let Some(mut value) = value else { return compaction::end_round() };
+    let key = Key::open_to_inspect(context, sent.as_str())?;
+    let mut value = dehydrator_in(&key).ok()??;
     let _hold = Hold::begin();
-    // SAFETY: as in `Reading::dehydrator`. The key is open for reading so that nobody's WATCH breaks.
+    // SAFETY: as in `Opened::dehydrator`. The key is open for reading so that nobody's WATCH breaks.
     let dehydrator = unsafe { value.as_mut() };
-    dehydrator.remembered.visited();
+    dehydrator.tracking().visited(reason);
     let _whole = AbortOnPanic::begin();
-    if let Some(ids) = dehydrator.remembered.ids_mut() {
-        while ids.forget(now, IDS) > 0 && go_on() {}
-    }
-    dehydrator.remembered.note_from(name.db, &name.key, now);
-    dehydrator.note_memory(name.db, &name.key);
+    Some(change(dehydrator))
 }

@@ -34,7 +34,7 @@ use crate::data_type::{
     DEAD_LETTERS_MAX, Dehydrator, ElementCopy, REJECTED, STUCK, Writing, inspect, is_dead,
 };
 use crate::metrics::counters::{self, DEAD_LETTERS, RETRIES};
-use crate::pending::schedule;
+use crate::pending::agenda;
 use crate::policy::{Policy, Route};
 use crate::replicate::{self, Batch};
 use crate::server::guard::{AbortOnPanic, trap};
@@ -118,7 +118,7 @@ fn send(
     let is_there = |copy: &ElementCopy, dehydrator: &Dehydrator| {
         dehydrator.rules().policy == *policy
             // REJECT works during a pause.
-            && (copy.token.is_some() || !dehydrator.is_paused(now))
+            && (copy.token.is_some() || !dehydrator.rules().is_paused(now))
             && copy.is_in(&dehydrator.lawn)
             && copy.has_same_payload(&dehydrator.lawn)
     };
@@ -171,14 +171,14 @@ pub fn move_dead_letters(
     let Some(_guard) = MovingDeadLetters::begin() else { return 0 };
     let name = Name::of(context, key);
     // After a recent failure, nothing is tried for each further element that comes due.
-    if schedule::is_backing_off(&name) {
+    if agenda::is_backing_off(&name) {
         return park(context, key, policy, now);
     }
     let (moved, result) = deliver(context, key, policy, now, go_on);
     counters::count(&DEAD_LETTERS, moved);
     let Err(reason) = result else {
         if moved > 0 {
-            schedule::succeeded(context, &name);
+            agenda::succeeded(context, &name);
         }
         return moved;
     };
@@ -210,7 +210,7 @@ impl Drop for MovingDeadLetters {
 /// Records a failed delivery, and logs the first. Returns the wait before the next try, in microseconds.
 pub fn failed(name: &Name, reason: &str) -> u64 {
     counters::count(&RETRIES, 1);
-    let (is_first, wait_us) = schedule::failed(name, reason);
+    let (is_first, wait_us) = agenda::failed(name, reason);
     if is_first {
         log_warning(&format!(
             "dehydrator: what is due in '{}' (db {}) could not be delivered, and stays until it can: {reason}",
@@ -288,7 +288,7 @@ pub fn retry(context: &Context, key: Str<'_>, now: u64, go_on: impl FnMut() -> b
     let moved = moved.len() as u64;
     counters::count(&DEAD_LETTERS, moved);
     if moved > 0 {
-        schedule::succeeded(context, &Name::of(context, key));
+        agenda::succeeded(context, &Name::of(context, key));
     }
     if let Err(reason) = result {
         return Retried::Fails(reason);
@@ -332,12 +332,12 @@ pub fn reject(
             inspect(context, key, |dehydrator| batch_of_held(&dehydrator.lawn, held, &mut next));
         let Some(batch) = batch else { break };
         // A listener may call REJECT while elements are sent. Those are parked, as after a recent failure.
-        if guard.is_some() && !schedule::is_backing_off(&name) {
+        if guard.is_some() && !agenda::is_backing_off(&name) {
             let (sent, result) = send(context, key, policy, batch, now, || true);
             counters::count(&DEAD_LETTERS, sent.len() as u64);
             match result {
                 Err(reason) => _ = failed(&name, &reason),
-                Ok(()) if !sent.is_empty() => schedule::succeeded(context, &name),
+                Ok(()) if !sent.is_empty() => agenda::succeeded(context, &name),
                 Ok(()) => {}
             }
             // `sent` is in the order of `held`, but some of `held` may be missing.
@@ -394,7 +394,7 @@ fn remove<'a>(context: &'a Context, key: Str<'a>, policy: &Policy, batch: &'a [E
         }
     }
     if removed.finish() {
-        if policy.delivers() && dehydrator.limits().is_some() {
+        if policy.delivers() {
             // Not earlier than the last delivery, whose time the id of a stream's entry holds.
             let (moment, count) = (clock::now(), batch.len() as u64);
             if dehydrator.note_given(moment, count) {

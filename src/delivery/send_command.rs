@@ -78,7 +78,7 @@ impl SendCommand {
             context.call(name, &words.collect::<Vec<_>>())
         };
         // After a client's command the server itself serves the clients blocked on the key.
-        if self.adds && context.command().is_none() {
+        if self.adds && !context.is_command() {
             timer::request_extra_pass();
         }
         result

@@ -9,8 +9,8 @@ use super::element::{Element, Row};
 use super::error::{StartError, UpdateError};
 use super::index::{IdHash, Index};
 use super::lease::{Leases, Token};
-use super::queues::{Blanked, PredictedSlot, Queues, Walk, WalkRows};
-use super::store::{Handle, Records, Spot};
+use super::queues::{Blanked, PredictedRange, Queues, Walk};
+use super::store::{Handle, Record, Records, Spot};
 use super::turn::{DEADLINE_MAX, Start, Turn};
 
 /// Returns the turn of an element that is pushed now, after `pushes` others.
@@ -29,8 +29,8 @@ enum Vacated {
     NeedsRepair(Spot),
 }
 
-/// Moves a record to the tail of the predicted queue and gives it a new turn. Nearly all moves succeed here, with one
-/// look at the record and two at blocks.
+/// Moves a record to the tail of the cached queue of `ttl` and gives it a new turn. Nearly all moves succeed here, with
+/// one look at the record and two at blocks.
 ///
 /// # Errors
 ///
@@ -40,8 +40,8 @@ fn try_move_to_tail(
     queues: &mut Queues,
     records: &mut Records,
     handle: Handle,
-    turn: Turn,
-    predicted: PredictedSlot,
+    (ttl, turn): (u64, Turn),
+    predicted: PredictedRange,
 ) -> Result<(), Vacated> {
     let header = records.header(handle);
     let old_spot = header.spot();
@@ -49,10 +49,7 @@ fn try_move_to_tail(
     if blanked == Blanked::NeedsRepair {
         return Err(Vacated::NeedsRepair(old_spot));
     }
-    let spot = match predicted {
-        PredictedSlot::Queue(number) => queues.append_predicted(number, handle, turn),
-        PredictedSlot::Timeline(_) => None,
-    };
+    let spot = queues.append_recent(handle, ttl, turn, predicted);
     if let Some(spot) = spot {
         header.set_turn(turn, spot);
     }
@@ -102,14 +99,14 @@ impl Full {
             return Err(StartError::TooLate);
         }
         let turn = next_turn(&mut self.pushes, deadline);
-        let elements = self.len();
         let hash = self.index.hash(id);
         let Self { index, records, queues, .. } = self;
         // Prefetch bucket and block together, to wait for both at once.
-        let predicted = queues.predict_slot(ttl, turn, || index.prefetch(hash));
+        let predicted = queues.predict_range(ttl, turn, || index.prefetch(hash));
         let vacancy = index.vacancy(hash, |handle| records.get(handle).has_id(id));
         let vacancy = vacancy.ok_or(StartError::Exists)?;
         let reservation = records.reserve(id, payload).ok_or(StartError::Full)?;
+        let elements = vacancy.elements();
         let spot = queues.push(records, reservation.handle, (ttl, turn), elements, predicted);
         records.write(reservation, id, payload, turn, spot);
         vacancy.fill(reservation.handle);
@@ -127,12 +124,16 @@ impl Full {
         let Some(old) = self.find_hashed(hash, id) else {
             return self.start_at(id, ttl, payload, deadline);
         };
-        let new = self.insert_unindexed(id, ttl, payload, deadline)?;
-        self.index.replace(hash, old, new);
-        let record = self.records.get(old);
-        let (spot, deliveries) = (record.spot(), record.deliveries());
-        self.remove_from_queues(old, spot, deliveries);
+        if deadline > DEADLINE_MAX {
+            return Err(StartError::TooLate);
+        }
+        let new = self.rewrite(hash, old, id, payload).ok_or(StartError::Full)?;
         self.free(old);
+        let turn = self.records.turn(new);
+        if self.count_deliveries(new, 0) > 0 {
+            self.leases.forget(turn);
+        }
+        self.restart(new, ttl, deadline);
         Ok(())
     }
 
@@ -146,11 +147,11 @@ impl Full {
         let hash = self.index.hash(id);
         let Self { index, records, queues, pushes, .. } = self;
         let turn = Turn { deadline, push: *pushes % Turn::PUSHES };
-        let predicted = queues.predict_slot(ttl, turn, || index.prefetch(hash));
+        let predicted = queues.predict_range(ttl, turn, || index.prefetch(hash));
         let found = index.find(hash, |handle| {
             records.get(handle).has_id(id).then(|| {
                 *pushes += 1;
-                try_move_to_tail(queues, records, handle, turn, predicted)
+                try_move_to_tail(queues, records, handle, (ttl, turn), predicted)
             })
         });
         let Some((handle, moved)) = found else { return false };
@@ -172,6 +173,20 @@ impl Full {
         Some(handle)
     }
 
+    /// Does what [`Full::stop`] does, if the element is held under this token.
+    pub fn settle(&mut self, id: &[u8], token: Token) -> Option<Handle> {
+        let hash = self.index.hash(id);
+        let Self { index, records, leases, .. } = self;
+        let (handle, spot) = index.remove(hash, |handle| {
+            let record = records.get(handle);
+            let is_it = record.has_id(id) && record.deliveries() > 0;
+            (is_it && leases.settle(record.turn(), token)).then(|| record.spot())
+        })?;
+        self.delivered -= 1;
+        self.queues.remove(&mut self.records, spot);
+        Some(handle)
+    }
+
     /// Returns the element of a record.
     #[inline(always)]
     pub fn at(&self, record: Handle) -> Element<'_> {
@@ -185,24 +200,28 @@ impl Full {
     }
 
     pub fn look(&self, id: &[u8]) -> Option<Element<'_>> {
-        let (_, record) = self.index.find(self.index.hash(id), |handle| {
-            Some(self.records.get(handle)).filter(|record| record.has_id(id))
-        })?;
-        Some(record.into())
+        self.record(id).map(Element::from)
     }
 
     /// Replaces an element's payload. Returns the old record; the caller must free it with [`Full::free`].
     pub fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<Handle, UpdateError> {
         let hash = self.index.hash(id);
         let old = self.find_hashed(hash, id).ok_or(UpdateError::Missing)?;
+        self.rewrite(hash, old, id, payload).ok_or(UpdateError::Full)?;
+        Ok(old)
+    }
+
+    /// Copies a record with another payload. The copy takes the record's place everywhere; the caller must free the
+    /// record. Returns the copy. `None` if there is no room; then nothing has changed.
+    fn rewrite(&mut self, hash: IdHash, old: Handle, id: &[u8], payload: &[u8]) -> Option<Handle> {
         let record = self.records.get(old);
         let (turn, spot, deliveries) = (record.turn(), record.spot(), record.deliveries());
-        let reservation = self.records.reserve(id, payload).ok_or(UpdateError::Full)?;
+        let reservation = self.records.reserve(id, payload)?;
         self.records.write(reservation, id, payload, turn, spot);
         let new = reservation.handle;
         self.records.set_deliveries(new, deliveries);
         self.replace_handle(hash, old, new);
-        Ok(old)
+        Some(new)
     }
 
     pub fn lease_at(&mut self, id: &[u8], ttl: u64, deadline: u64, token: Option<Token>) -> bool {
@@ -282,27 +301,25 @@ impl Full {
         self.index.scan(cursor, count, |handle| show(self.records.get(handle).into()))
     }
 
-    pub fn iter_until(&self, now: u64) -> Walk<'_> {
-        self.iter_from(Turn::FIRST, now)
-    }
-
-    fn iter_from(&self, start: Turn, end: u64) -> Walk<'_> {
-        Walk::new(&self.records, &self.queues, start, end)
-    }
-
-    pub fn rows(&self, start: Start, end: u64) -> WalkRows<'_> {
+    pub fn rows(&self, start: Start, end: u64) -> Walk<'_> {
         let Start { deadline, behind } = start;
         // Push numbers are below 2^48, so the next number never wraps.
         let push = behind.map_or(0, |number| number.saturating_add(1));
-        WalkRows(self.iter_from(Turn { deadline, push }, end))
+        Walk::new(&self.records, &self.queues, Turn { deadline, push }, end)
     }
 
     pub fn row(&self, id: &[u8]) -> Option<Row<'_>> {
+        let record = self.record(id)?;
+        let ttl = self.queues.ttl(record.spot());
+        Some(Row { ttl, element: record.into(), number: Some(record.turn().push) })
+    }
+
+    #[inline(always)]
+    fn record(&self, id: &[u8]) -> Option<Record<'_>> {
         let (_, record) = self.index.find(self.index.hash(id), |handle| {
             Some(self.records.get(handle)).filter(|record| record.has_id(id))
         })?;
-        let ttl = self.queues.ttl(record.spot());
-        Some(Row { ttl, element: record.into(), number: Some(record.turn().push) })
+        Some(record)
     }
 
     #[inline(always)]
@@ -329,38 +346,12 @@ impl Full {
         self.first().map(|(_, handle)| self.records.get(handle).into())
     }
 
-    /// Stores a record and adds it to the order, but not to the index. The caller must do that.
-    fn insert_unindexed(
-        &mut self,
-        id: &[u8],
-        ttl: u64,
-        payload: &[u8],
-        deadline: u64,
-    ) -> Result<Handle, StartError> {
-        if deadline > DEADLINE_MAX {
-            return Err(StartError::TooLate);
-        }
-        let turn = next_turn(&mut self.pushes, deadline);
-        let reservation = self.records.reserve(id, payload).ok_or(StartError::Full)?;
-        let elements = self.len();
-        let predicted = self.queues.predict_slot(ttl, turn, || {});
-        let spot = self.queues.push(
-            &mut self.records,
-            reservation.handle,
-            (ttl, turn),
-            elements,
-            predicted,
-        );
-        self.records.write(reservation, id, payload, turn, spot);
-        Ok(reservation.handle)
-    }
-
     /// Restarts a record's timer. Returns its new turn.
     fn restart(&mut self, handle: Handle, ttl: u64, deadline: u64) -> Turn {
         let turn = next_turn(&mut self.pushes, deadline);
         let Self { queues, records, .. } = self;
-        let predicted = queues.predict_slot(ttl, turn, || {});
-        if let Err(vacated) = try_move_to_tail(queues, records, handle, turn, predicted) {
+        let predicted = queues.predict_range(ttl, turn, || {});
+        if let Err(vacated) = try_move_to_tail(queues, records, handle, (ttl, turn), predicted) {
             self.move_slow(handle, vacated, (ttl, turn), predicted);
         }
         turn
@@ -373,11 +364,11 @@ impl Full {
         handle: Handle,
         vacated: Vacated,
         (ttl, turn): (u64, Turn),
-        mut predicted: PredictedSlot,
+        mut predicted: PredictedRange,
     ) {
         if let Vacated::NeedsRepair(spot) = vacated {
             self.queues.repair_block(&mut self.records, spot);
-            predicted = self.queues.predict_slot(ttl, turn, || {});
+            predicted = self.queues.predict_range(ttl, turn, || {});
         }
         let elements = self.len();
         let spot = self.queues.push(&mut self.records, handle, (ttl, turn), elements, predicted);

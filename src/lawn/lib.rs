@@ -29,10 +29,10 @@
 //! | folder | contents | files |
 //! |---|---|---|
 //! | `small` | a lawn of a few elements | `mod`: all of it; `packed`: the layout of an element |
-//! | `store` | the bytes of elements | `records`: an element; `slab`: slots in pages; `handle`: the name of a slot; `boxes`: byte strings that are too long for a slot |
+//! | `store` | the bytes of elements | `records`: an element; `slab`: slots in pages; `handle`: the name of a slot |
 //! | `index` | from id to record | `mod`: all ids; `table`: some of them, in buckets |
 //! | `queues` | the order in which elements come due | `queues`: a FIFO for each TTL; `timeline`: all other elements, by ranges of deadlines; `block`, `blocks`: a piece of either; `ranges`, `order`: where the timeline's blocks begin, and the order within one; `votes`: which TTLs get a queue; `heads`, `first`: which queue is next; `block_index`: where a search in a long queue begins; `walk`: read-only iteration; `upkeep`: maintenance |
-//! | `lease` | who holds which element | `token`: the name of a lease; `leases`: the token of each element, and the number of live leases; `tokens`: the tree behind that, by turn; `chosen`: the elements held under each token that a client chose |
+//! | `lease` | who holds which element | `token`: the name of a lease; `leases`: the token of each element, and the number of live leases; `tokens`: a sorted list of tokens by turn |
 //!
 //! These files combine the folders, or are used by all of them:
 //!
@@ -48,7 +48,7 @@
 //! | `element` | an element, and an element with its place in the order |
 //! | `turn` | the order of delivery: by deadline, then in the order of pushing |
 //! | `error` | the errors |
-//! | `memory` | helpers for vectors: sizes, growing, shrinking, moving; a vector in chunks |
+//! | `memory` | helpers for vectors: sizes, growing, shrinking, moving |
 //! | `processor` | prefetching memory, and comparing eight numbers at once: the only `unsafe` code |
 //! | `tiny` | small limits for tests |
 //!
@@ -68,10 +68,11 @@
 //! | [`Lawn::start`] | O(1) at the end of a queue. An element that is out of order, or whose TTL has no queue (all but the first 16 and the frequent ones, at most 1,024), goes to the timeline: O(log n) to search 25,000 entries for a million elements, and a split of a block for one in some thirty |
 //! | [`Lawn::stop`], [`Lawn::look`](Lawn::look), [`Lawn::update`] | O(1) |
 //! | [`Lawn::drain`], [`Lawn::lease_due`] | O(log TTLs), for `drain` once per run. In the timeline also a sort of a block, once for some forty elements. O(1) if nothing is due |
-//! | a lease that begins, is postponed or ends, in addition; [`Lawn::running`] | O(log n) of the elements held |
+//! | a lease that begins, is postponed or ends, in addition | O(log n) of the elements held |
+//! | [`Lawn::running`] | O(log n) of the elements held, and one addition for each 256 live leases |
 //! | [`Lawn::next_deadline`](Lawn::next_deadline) | O(1), exact |
 //! | [`Lawn::iter`](Lawn::iter), [`Lawn::rows`](Lawn::rows) | O(log TTLs) per element. To begin in the middle O(TTLs), whatever precedes it |
-//! | the most that one call moves | some thousands of entries of the index, half a page of 64 KiB, 1,024 queues, the elements of two blocks, or the table of pages, 24 bytes for each 256 KiB |
+//! | the most that one call moves | some thousands of entries of the index, half a page of 64 KiB, 1,024 queues, the elements of two blocks, or the tables of pages, 60 bytes for each 256 KiB |
 //!
 //! # Rules
 //!

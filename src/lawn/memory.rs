@@ -1,7 +1,5 @@
 //! Allocation helpers: sizes as the allocator rounds them, growing, shrinking and moving vectors.
 
-use super::tiny::TINY;
-
 /// Moves allocations to where the allocator prefers them (active defragmentation).
 pub trait Mover {
     /// Returns the same items, in the same or another allocation.
@@ -42,67 +40,6 @@ pub(super) fn shrink<T>(items: &mut Vec<T>) {
 pub fn rounded(bytes: usize) -> usize {
     let doubling = bytes.saturating_sub(1).checked_ilog2().unwrap_or(0);
     bytes.next_multiple_of(1 << doubling.saturating_sub(2).max(3))
-}
-
-/// Items per chunk.
-const CHUNK: usize = if TINY { 4 } else { 256 };
-
-/// A vector in chunks of fixed size: growing it copies the list of chunks only.
-#[derive(Clone)]
-pub(super) struct ChunkedVec<T> {
-    chunks: Vec<Vec<T>>,
-    len: usize,
-}
-
-impl<T> ChunkedVec<T> {
-    pub(super) fn new() -> Self {
-        Self { chunks: Vec::new(), len: 0 }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
-    #[inline(always)]
-    pub(super) fn get(&self, number: usize) -> &T {
-        &self.chunks[number / CHUNK][number % CHUNK]
-    }
-
-    #[inline(always)]
-    pub(super) fn get_mut(&mut self, number: usize) -> &mut T {
-        &mut self.chunks[number / CHUNK][number % CHUNK]
-    }
-
-    pub(super) fn push(&mut self, item: T) {
-        if self.len.is_multiple_of(CHUNK) {
-            // The first chunk grows like a vector, from one item on, because most lawns are small.
-            let places = if self.len == 0 { 1 } else { CHUNK };
-            push_tight(&mut self.chunks, Vec::with_capacity(places));
-        }
-        let last = self.chunks.last_mut().expect("there is a chunk with room");
-        last.push(item);
-        self.len += 1;
-    }
-
-    #[cfg(any(test, feature = "checks"))]
-    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.chunks.iter().flatten()
-    }
-
-    pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
-        relocate(&mut self.chunks, mover);
-        self.chunks.iter_mut().for_each(|chunk| relocate(chunk, mover));
-    }
-
-    /// Takes the vector apart, to free one chunk at a time.
-    pub(super) fn into_chunks(self) -> impl Iterator<Item = Vec<T>> {
-        self.chunks.into_iter()
-    }
-
-    /// Returns the bytes allocated, without the struct itself. O(chunks).
-    pub(super) fn memory(&self) -> usize {
-        self.chunks.iter().map(allotted).sum::<usize>() + allotted(&self.chunks)
-    }
 }
 
 /// Moves every allocation.

@@ -36,3 +36,8 @@ pub struct Start {
     /// elements with this deadline.
     pub behind: Option<u64>,
 }
+
+impl Start {
+    /// The first element.
+    pub(super) const FIRST: Self = Self { deadline: 0, behind: None };
+}

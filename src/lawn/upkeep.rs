@@ -3,7 +3,7 @@
 use super::full::Full;
 use super::memory::Mover;
 #[cfg(any(test, feature = "checks"))]
-use super::turn::DEADLINE_MAX;
+use super::turn::{DEADLINE_MAX, Start};
 
 impl Full {
     pub fn is_sparse(&self) -> bool {
@@ -40,13 +40,13 @@ impl Full {
             self.queues.defrag(mover);
             self.records.defrag(mover);
         }
-        let records = self.records.steps();
+        let records = self.records.pages();
         let filed = records + self.queues.blocks.pages();
         let listed = filed + self.queues.ranges.pieces();
         let last = listed + self.index.tables();
         for step in from..last {
             if step < records {
-                self.records.defrag_step(step, mover);
+                self.records.defrag_page(step, mover);
             } else if step < filed {
                 self.queues.blocks.defrag_page(step - records, mover);
             } else if step < listed {
@@ -56,6 +56,13 @@ impl Full {
             }
             if !go_on() {
                 return Some(step + 1);
+            }
+        }
+        let mut boxes = from.saturating_sub(last);
+        while let Some(next) = self.records.defrag_box(boxes, mover) {
+            boxes = next;
+            if !go_on() {
+                return Some(last + boxes);
             }
         }
         None
@@ -104,8 +111,8 @@ impl Full {
         self.index.scan(0, usize::MAX, |handle| handles.push(handle));
         let records = self.records.check(handles.iter().copied());
         assert_eq!(records, self.len(), "records and index disagree");
-        let all = self.iter_until(DEADLINE_MAX);
-        let delivered = all.filter(|(_, element)| element.deliveries > 0).count();
+        let all = self.rows(Start::FIRST, DEADLINE_MAX);
+        let delivered = all.filter(|row| row.element.deliveries > 0).count();
         assert_eq!(self.delivered, delivered, "elements under a lease");
         let given_out = handles.into_iter().map(|handle| (self.records.get(handle), handle));
         let given_out = given_out.filter(|(record, _)| record.deliveries() > 0);

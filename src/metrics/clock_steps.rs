@@ -2,95 +2,86 @@
 //!
 //! Lateness does not count from before this server could give out anything, because it was loading or was a replica. And
 //! setting the wall clock forward makes no element late: an element that was due before the step keeps its lateness, and an
-//! element that became due by the step is due since the step.
+//! element that became due by the step is due since the step. One forward step is remembered: after another one, elements
+//! due before the first are late since the first.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock;
 
 /// The wall clock has stepped if it moved by this much more or less than the monotonic clock since the last [`detect`]. In
 /// microseconds.
 const STEP_US: u64 = 20_000;
-/// Steps that are remembered. One more discards the first, and elements due before the first have no lateness then.
-const STEPS_MAX: usize = 8;
 
-/// A forward step of the wall clock. In microseconds.
-#[derive(Clone, Copy)]
-struct Step {
-    /// The time after the step.
-    to: u64,
-    by: u64,
+/// The past as the wall clock shows it now. In microseconds since the epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Past {
+    /// This server gave out nothing before this moment.
+    earliest_us: u64,
+    /// The time after the last forward step, 0 if there is none.
+    step_to_us: u64,
+    /// The size of that step.
+    step_by_us: u64,
 }
 
-impl Step {
-    /// Converts a moment before the step to the clock after it.
+impl Past {
+    /// Converts a past moment to the clock after the last step, and to the earliest moment that counts.
+    #[inline]
     fn shifted(self, us: u64) -> u64 {
-        if us >= self.to { us } else { us.saturating_add(self.by).min(self.to) }
-    }
-}
-
-/// The remembered steps, in order.
-#[derive(Clone, Copy)]
-struct Steps {
-    steps: [Step; STEPS_MAX],
-    count: usize,
-}
-
-impl Steps {
-    const NONE: Self = Self { steps: [Step { to: 0, by: 0 }; STEPS_MAX], count: 0 };
-
-    fn all(&self) -> &[Step] {
-        &self.steps[..self.count]
+        let is_after = us >= self.step_to_us;
+        let us = if is_after { us } else { (us + self.step_by_us).min(self.step_to_us) };
+        us.max(self.earliest_us)
     }
 
-    /// Adds a step. If there were [`STEPS_MAX`], removes and returns the first.
-    fn push(&mut self, step: Step) -> Option<Step> {
-        let first = (self.count == STEPS_MAX).then(|| self.steps[0]);
-        if first.is_some() {
-            self.steps.rotate_left(1);
-        } else {
-            self.count += 1;
+    /// Returns the past after a step of the clock by `by_us` to `now_us`.
+    fn stepped(self, by_us: i64, now_us: u64) -> Self {
+        let size_us = by_us.unsigned_abs();
+        if by_us > 0 {
+            let step = Self { earliest_us: 0, step_to_us: now_us, step_by_us: size_us };
+            let earliest_us = step.shifted(self.earliest_us.max(self.step_to_us));
+            return Self { earliest_us, ..step };
         }
-        self.steps[self.count - 1] = step;
-        first
-    }
-
-    /// Undoes steps, the last first, for a backward step by `by`.
-    fn take_back(&mut self, mut by: u64) {
-        while let Some(last) = self.steps[..self.count].last_mut().filter(|_| by > 0) {
-            if last.by > by {
-                last.by -= by;
-                last.to = last.to.saturating_sub(by);
-                return;
+        let earliest_us = self.earliest_us.min(now_us);
+        // A backward step undoes a forward one.
+        match self.step_by_us.checked_sub(size_us) {
+            None | Some(0) => Self { earliest_us, ..Self::default() },
+            Some(step_by_us) => {
+                let step_to_us = self.step_to_us.saturating_sub(size_us);
+                Self { earliest_us, step_to_us, step_by_us }
             }
-            by -= last.by;
-            self.count -= 1;
         }
+    }
+
+    fn load() -> Self {
+        let [earliest_us, step_to_us, step_by_us] =
+            PAST.each_ref().map(|us| us.load(Ordering::Relaxed));
+        Self { earliest_us, step_to_us, step_by_us }
+    }
+
+    fn store(self) {
+        let all = [self.earliest_us, self.step_to_us, self.step_by_us];
+        PAST.iter().zip(all).for_each(|(stored, us)| stored.store(us, Ordering::Relaxed));
     }
 }
 
 // Read for every element that is given out. Only the server's main thread accesses them, so `Relaxed` suffices; a thread-local
 // would cost more to find than to read.
-/// This server gave out nothing before this moment, in microseconds since the epoch.
-static EARLIEST_US: AtomicU64 = AtomicU64::new(0);
+/// The fields of [`Past`].
+static PAST: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 /// The time of the last [`late_us`], in microseconds since the epoch.
 static LAST_US: AtomicU64 = AtomicU64::new(0);
-/// Whether any steps are remembered.
-static HAS_STEPS: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     // Commands, timers, ticks and INFO run on the server's main thread alone.
     /// The difference between wall clock and monotonic clock at the last [`detect`], in microseconds.
     static AHEAD_US: Cell<Option<u64>> = const { Cell::new(None) };
-    static STEPS: Cell<Steps> = const { Cell::new(Steps::NONE) };
 }
 
 /// Records that this server gives out elements from now on, because it has loaded or has become a primary.
 pub fn begin_serving() {
-    EARLIEST_US.store(clock::now_us(), Ordering::Relaxed);
+    Past::default().store();
     AHEAD_US.set(None);
-    set_steps(Steps::NONE);
     detect();
 }
 
@@ -99,31 +90,14 @@ pub fn begin_serving() {
 pub fn detect() {
     let now_us = clock::now_us();
     let ahead_us = now_us.wrapping_sub(clock::monotonic_us());
-    let earliest_us = EARLIEST_US.load(Ordering::Relaxed);
-    let set_earliest = |us| EARLIEST_US.store(us, Ordering::Relaxed);
     let Some(before) = AHEAD_US.replace(Some(ahead_us)) else {
         // The first call. Overdue elements became due before the module could give them out.
-        return set_earliest(earliest_us.max(now_us));
+        return Past { earliest_us: now_us, ..Past::default() }.store();
     };
-    let by = ahead_us.wrapping_sub(before).cast_signed();
-    if by.unsigned_abs() <= STEP_US {
-        return;
+    let by_us = ahead_us.wrapping_sub(before).cast_signed();
+    if by_us.unsigned_abs() > STEP_US {
+        Past::load().stepped(by_us, now_us).store();
     }
-    let mut steps = STEPS.get();
-    if by > 0 {
-        let step = Step { to: now_us, by: by.unsigned_abs() };
-        let forgotten = steps.push(step).map_or(0, |first| first.to);
-        set_earliest(step.shifted(earliest_us).max(forgotten));
-    } else {
-        steps.take_back(by.unsigned_abs());
-        set_earliest(earliest_us.min(now_us));
-    }
-    set_steps(steps);
-}
-
-fn set_steps(steps: Steps) {
-    HAS_STEPS.store(!steps.all().is_empty(), Ordering::Relaxed);
-    STEPS.set(steps);
 }
 
 /// Returns the lateness at `now_us` of an element that could have been given out since `since_us`, both in microseconds since
@@ -135,53 +109,39 @@ pub fn late_us(since_us: u64, now_us: u64) -> u64 {
         detect();
     }
     LAST_US.store(now_us, Ordering::Relaxed);
-    let since_us = if HAS_STEPS.load(Ordering::Relaxed) { shifted(since_us) } else { since_us };
-    now_us.saturating_sub(since_us.max(EARLIEST_US.load(Ordering::Relaxed)))
-}
-
-/// Converts a past moment to the current clock.
-#[cold]
-fn shifted(us: u64) -> u64 {
-    STEPS.get().all().iter().fold(us, |us, step| step.shifted(us))
+    now_us.saturating_sub(Past::load().shifted(since_us))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn past(earliest_us: u64, step_to_us: u64, step_by_us: u64) -> Past {
+        Past { earliest_us, step_to_us, step_by_us }
+    }
+
     #[test]
     fn an_element_due_before_a_step_keeps_its_lateness_and_one_due_by_it_has_none() {
-        let step = Step { to: 1_000, by: 600 };
         // It was 400 when it became 1,000.
-        for (moment, shown) in [(0, 600), (300, 900), (400, 1_000), (999, 1_000), (1_001, 1_001)] {
-            assert_eq!(step.shifted(moment), shown, "{moment}");
+        let past = past(50, 0, 0).stepped(600, 1_000);
+        for (moment, shown) in [(100, 700), (300, 900), (400, 1_000), (999, 1_000), (1_001, 1_001)]
+        {
+            assert_eq!(past.shifted(moment), shown, "{moment}");
         }
-    }
-
-    fn steps(all: &[Step]) -> Steps {
-        all.iter().fold(Steps::NONE, |mut steps, step| {
-            steps.push(*step);
-            steps
-        })
+        assert_eq!(past.shifted(0), 650, "it gave out nothing before");
     }
 
     #[test]
-    fn a_backward_step_undoes_steps() {
-        let both = [Step { to: 1_000, by: 600 }, Step { to: 2_000, by: 50 }];
-        for (by, left) in [(20, &[600, 30][..]), (50, &[600]), (150, &[500]), (700, &[])] {
-            let mut steps = steps(&both);
-            steps.take_back(by);
-            assert_eq!(steps.all().iter().map(|step| step.by).collect::<Vec<_>>(), left, "{by}");
-        }
+    fn a_backward_step_undoes_a_forward_step() {
+        let one = past(650, 1_000, 600);
+        assert_eq!(one.stepped(-200, 900), past(650, 800, 400));
+        assert_eq!(one.stepped(-600, 500), past(500, 0, 0));
+        assert_eq!(one.stepped(-900, 200), past(200, 0, 0));
     }
 
     #[test]
-    fn with_one_step_too_many_the_first_is_forgotten() {
-        let many: Vec<_> = (1..=8).map(|to| Step { to, by: 1 }).collect();
-        let mut steps = steps(&many);
-        assert_eq!(steps.all().len(), STEPS_MAX);
-        assert_eq!(steps.push(Step { to: 9, by: 1 }).map(|first| first.to), Some(1));
-        let left: Vec<_> = steps.all().iter().map(|step| step.to).collect();
-        assert_eq!(left, (2..=9).collect::<Vec<_>>());
+    fn elements_due_before_the_last_step_but_one_are_late_since_then() {
+        let two = past(650, 1_000, 600).stepped(50, 2_000);
+        assert_eq!([0, 900, 1_500, 1_960].map(|us| two.shifted(us)), [1_050, 1_050, 1_550, 2_000]);
     }
 }

@@ -21,7 +21,7 @@ const BUCKETS: usize = (PARTS * OCTAVES) as usize;
 
 /// The lateness of elements. Only the server's main thread changes it, so `Relaxed` suffices; a thread-local would cost more to
 /// find than to change.
-struct Histogram {
+pub struct Histogram {
     last_us: AtomicU64,
     max_us: AtomicU64,
     /// Elements later than [`LATE_US`].
@@ -30,17 +30,28 @@ struct Histogram {
     counts: [AtomicU64; BUCKETS],
 }
 
-static HISTOGRAM: Histogram = Histogram::new();
+/// The lateness of all elements that this server has given out or delivered.
+pub static LATENESS: Histogram = Histogram::new();
 
 /// The moment since which the next element of a key is overdue. An element may be pushed after its deadline.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct OverdueSince {
-    /// The deadline of the next element, in milliseconds since the epoch.
-    next: Option<u64>,
+    /// The deadline of the next element, in milliseconds since the epoch, or [`NONE`].
+    next: u64,
     /// When that element came, if it was due already, in microseconds since the epoch.
     since_us: u64,
-    /// Elements with this deadline or a later one came before they were due. In milliseconds since the epoch.
-    before: Option<u64>,
+    /// Elements with this deadline or a later one came before they were due. In milliseconds since the epoch, or [`NONE`].
+    before: u64,
+}
+
+/// No element, or none that matters: later than every deadline. (An `Option` would take 16 bytes.)
+const NONE: u64 = u64::MAX;
+
+impl Default for OverdueSince {
+    /// Counts elements as overdue since their deadlines.
+    fn default() -> Self {
+        Self { next: NONE, since_us: 0, before: NONE }
+    }
 }
 
 impl OverdueSince {
@@ -51,21 +62,20 @@ impl OverdueSince {
 
     /// Counts no element as overdue before `next`, in milliseconds since the epoch.
     pub fn from(next: Option<u64>) -> Self {
-        Self { next, ..Self::default() }
+        Self { next: next.unwrap_or(NONE), ..Self::default() }
     }
 
     /// Counts elements due before `before` as overdue since `moment`, and the others since their deadlines. In milliseconds
     /// since the epoch.
     pub fn since(moment: u64, before: u64) -> Self {
-        Self { since_us: moment.saturating_mul(1000), before: Some(before), next: None }
+        Self { since_us: moment.saturating_mul(1000), before, next: NONE }
     }
 
     /// Records the deadline of the next element. Reads the clock, in microseconds since the epoch, only if needed.
     pub fn note(&mut self, next: Option<u64>, clock_us: impl FnOnce() -> u64) {
         // A later deadline than before belongs to an element that was already there, after one that was taken.
-        let has_come = next.is_some_and(|next| self.next.is_none_or(|before| next < before));
-        self.next = next;
-        if let Some(next) = next.filter(|_| has_come) {
+        let before = std::mem::replace(&mut self.next, next.unwrap_or(NONE));
+        if let Some(next) = next.filter(|next| *next < before) {
             let now_us = clock_us();
             if next <= now_us / 1000 {
                 self.since_us = now_us;
@@ -80,9 +90,10 @@ impl OverdueSince {
 
     fn late_us_at(&self, deadline: u64, now_us: u64) -> u64 {
         // For an element that limits hold back, `next` is later than its deadline.
-        let deadline_us = deadline.max(self.next.unwrap_or(0)).saturating_mul(1000);
-        let was_there = self.before.is_some_and(|before| deadline >= before);
-        let since_us = if was_there { deadline_us } else { deadline_us.max(self.since_us) };
+        let next = if self.next == NONE { 0 } else { self.next };
+        let deadline_us = deadline.max(next).saturating_mul(1000);
+        let since_us =
+            if deadline >= self.before { deadline_us } else { deadline_us.max(self.since_us) };
         clock_steps::late_us(since_us, now_us)
     }
 }
@@ -122,7 +133,7 @@ impl LatenessBatch {
                 Some(overdue) => overdue.late_us_at(self.deadline, self.now_us),
                 None => clock_steps::late_us(self.deadline.saturating_mul(1000), self.now_us),
             };
-            record_many(us, count);
+            LATENESS.record(us, count);
         }
     }
 }
@@ -131,38 +142,6 @@ impl Drop for LatenessBatch {
     fn drop(&mut self) {
         self.record();
     }
-}
-
-/// Clears all records, for CONFIG RESETSTAT.
-pub fn reset() {
-    let Histogram { last_us, max_us, late, counts } = &HISTOGRAM;
-    [last_us, max_us, late].into_iter().chain(counts).for_each(|it| it.store(0, Ordering::Relaxed));
-}
-
-/// Records the lateness of one element, in microseconds.
-pub fn record(us: u64) {
-    record_many(us, 1);
-}
-
-/// Records `count` elements of the same lateness.
-#[inline]
-fn record_many(us: u64, count: u64) {
-    HISTOGRAM.record(us, count);
-}
-
-/// Returns the number of elements later than [`LATE_US`].
-pub fn late() -> u64 {
-    HISTOGRAM.late.load(Ordering::Relaxed)
-}
-
-/// Returns the last and the maximum lateness, in microseconds.
-pub fn last_and_max_us() -> (u64, u64) {
-    HISTOGRAM.last_and_max_us()
-}
-
-/// Returns a percentile of lateness in microseconds, by thousandths. 0 without elements.
-pub fn percentile_us(per_mille: u64) -> u64 {
-    HISTOGRAM.percentile(per_mille)
 }
 
 impl Histogram {
@@ -175,8 +154,16 @@ impl Histogram {
         }
     }
 
+    /// Clears all records, for CONFIG RESETSTAT.
+    pub fn reset(&self) {
+        let Self { last_us, max_us, late, counts } = self;
+        let all = [last_us, max_us, late].into_iter().chain(counts);
+        all.for_each(|number| number.store(0, Ordering::Relaxed));
+    }
+
+    /// Records `count` elements of the same lateness, in microseconds.
     #[inline]
-    fn record(&self, us: u64, count: u64) {
+    pub fn record(&self, us: u64, count: u64) {
         self.last_us.store(us, Ordering::Relaxed);
         if us > self.max_us.load(Ordering::Relaxed) {
             self.max_us.store(us, Ordering::Relaxed);
@@ -190,11 +177,18 @@ impl Histogram {
         add(&self.counts[bucket(us)]);
     }
 
-    fn last_and_max_us(&self) -> (u64, u64) {
+    /// Returns the number of elements later than [`LATE_US`].
+    pub fn late(&self) -> u64 {
+        self.late.load(Ordering::Relaxed)
+    }
+
+    /// Returns the last and the maximum lateness, in microseconds.
+    pub fn last_and_max_us(&self) -> (u64, u64) {
         (self.last_us.load(Ordering::Relaxed), self.max_us.load(Ordering::Relaxed))
     }
 
-    fn percentile(&self, per_mille: u64) -> u64 {
+    /// Returns a percentile in microseconds, by thousandths. 0 without elements.
+    pub fn percentile_us(&self, per_mille: u64) -> u64 {
         let counts = || self.counts.iter().map(|count| count.load(Ordering::Relaxed));
         let wanted = (counts().sum::<u64>() * per_mille).div_ceil(1000);
         let mut seen = 0;
@@ -247,7 +241,7 @@ mod tests {
         let seen = Histogram::new();
         let record = |us| seen.record(us, 1);
         let last_and_max_us = || seen.last_and_max_us();
-        let percentile_us = |per_mille| seen.percentile(per_mille);
+        let percentile_us = |per_mille| seen.percentile_us(per_mille);
         assert_eq!((last_and_max_us(), percentile_us(500)), ((0, 0), 0));
         [3, 1000, 5].into_iter().for_each(record);
         assert_eq!(last_and_max_us(), (5, 1000));
@@ -276,10 +270,10 @@ mod tests {
     #[test]
     fn percentiles_are_exact_to_an_eighth() {
         let seen = Histogram::new();
-        assert_eq!(seen.percentile(500), 0);
+        assert_eq!(seen.percentile_us(500), 0);
         (1..=1000).for_each(|us| seen.record(us, 1));
         for (per_mille, exact) in [(1, 1), (500, 500), (990, 990), (1000, 1000)] {
-            let told = seen.percentile(per_mille);
+            let told = seen.percentile_us(per_mille);
             assert!((exact..=exact + exact / 8).contains(&told), "{per_mille}: {told}");
         }
     }

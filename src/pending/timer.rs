@@ -6,8 +6,7 @@
 //! *At once* does not use the timer: arming it with no delay costs an interrupt, about 30 us on a virtual machine. The
 //! server's own pipe also wakes the loop, in 2 us.
 //!
-//! The server reports each pass of the event loop only while that matters ([`listen`]): a report costs some tenths of a
-//! microsecond, which a server that delivers nothing and blocks nobody need not spend.
+//! The server reports each pass of the event loop only while that matters: [`passes`].
 //!
 //! Times are on the monotonic clock, deadlines on the wall clock. A deadline is converted when it is requested, and
 //! again at each tick of the server's cron, in case the wall clock has stepped.
@@ -17,6 +16,7 @@ use std::cell::{Cell, OnceCell};
 use crate::clock;
 use crate::server::Context;
 use crate::server::loop_timer::{self, LoopTimer, TimerCallback};
+use crate::server::passes;
 
 /// The longest delay of the timer, in microseconds. After that it fires without work.
 const AHEAD_MAX_US: u64 = 3_600_000_000;
@@ -40,27 +40,11 @@ thread_local! {
     static IS_DUE: Cell<bool> = const { Cell::new(false) };
     /// Whether a reported pass is under way, at whose end [`IS_DUE`] is checked.
     static IN_PASS: Cell<bool> = const { Cell::new(false) };
-    /// Whether the server reports passes, and the function that turns reports on or off.
-    static LISTENS: Cell<bool> = const { Cell::new(false) };
-    static SET_LISTENING: Cell<fn(bool)> = const { Cell::new(|_| {}) };
-}
-
-/// Sets the function that turns the server's reports of passes on or off.
-pub fn register(set_listening: fn(bool)) {
-    SET_LISTENING.set(set_listening);
-}
-
-/// Turns reports of passes on, beginning with this pass.
-pub fn listen() {
-    if !LISTENS.replace(true) {
-        SET_LISTENING.get()(true);
-    }
 }
 
 /// Turns reports of passes off, until the next request. Only the server's cron may call this.
 pub fn stop_listening() {
-    if !IS_DUE.get() && LISTENS.replace(false) {
-        SET_LISTENING.get()(false);
+    if !IS_DUE.get() && passes::stop_listening() {
         IN_PASS.set(false);
     }
 }
@@ -79,7 +63,7 @@ fn on_request() {
 
 fn mark_due() {
     IS_DUE.set(true);
-    listen();
+    passes::listen();
 }
 
 /// Requests a pass at a deadline, in milliseconds since the epoch.
@@ -99,7 +83,7 @@ pub fn at(context: &Context, at_us: u64) {
 /// because [`set`] follows it.
 pub fn soon(context: &Context) {
     if !IS_BUSY.get() && !IS_DUE.replace(true) {
-        listen();
+        passes::listen();
         if !IN_PASS.get() {
             request_pass(context);
         }

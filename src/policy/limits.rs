@@ -17,6 +17,9 @@ pub struct Limits {
     pub remember: u64,
 }
 
+/// No limits.
+pub static NONE: Limits = Limits { length: 0, held: 0, rate: None, remember: 0 };
+
 /// A change of limits: `None` keeps a limit, 0 removes it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LimitChange {
@@ -29,7 +32,7 @@ pub struct LimitChange {
 
 impl Limits {
     pub fn has_any(&self) -> bool {
-        *self != Self::default()
+        *self != NONE
     }
 
     /// Returns the changed limits. A changed rate keeps counting the elements given out before.

@@ -24,10 +24,30 @@ pub struct Rules {
     pub limits: Option<Box<Limits>>,
 }
 
+/// The rules of a new dehydrator.
+pub static DEFAULT: Rules =
+    Rules { policy: Policy::Hold, pause: None, trust: Trust::Confirmed, limits: None };
+
 impl Rules {
-    /// The rules of a new dehydrator.
-    pub const DEFAULT: Self =
-        Self { policy: Policy::Hold, pause: None, trust: Trust::Confirmed, limits: None };
+    /// Returns whether nothing is given out or delivered at `now`.
+    pub fn is_paused(&self, now: u64) -> bool {
+        self.pause.is_some_and(|pause| pause.is_on(now))
+    }
+
+    /// Returns the limits.
+    #[inline]
+    pub fn limits(&self) -> &Limits {
+        match &self.limits {
+            Some(limits) => limits,
+            None => &limits::NONE,
+        }
+    }
+
+    /// Changes the limits.
+    pub fn limit(&mut self, change: LimitChange) {
+        let new = self.limits().changed(change);
+        self.limits = new.has_any().then(|| Box::new(new));
+    }
 }
 
 /// Whether a user with the rights for it set a policy that sends elements elsewhere, as ONDUE requires. Deliveries run without a

@@ -28,7 +28,7 @@ pub struct Rate {
     /// The length of a window, in milliseconds.
     per: u64,
     /// Ordered by moment. Each moment is the end of a granule.
-    log: VecDeque<Entry>,
+    log: VecDeque<LogEntry>,
     /// The total of the last entry that was removed from the log's front.
     before: u64,
     /// An upper bound for all moments in the log. Later moments come from before the clock stepped back. Queries lower the
@@ -37,7 +37,7 @@ pub struct Rate {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Entry {
+struct LogEntry {
     /// In milliseconds since the epoch.
     moment: u64,
     /// The number of elements given out until then, since the log began.
@@ -134,7 +134,7 @@ impl Rate {
 
     /// Returns the size of the log's heap allocation, in bytes.
     pub fn memory(&self) -> usize {
-        self.log.capacity() * size_of::<Entry>()
+        self.log.capacity() * size_of::<LogEntry>()
     }
 
     /// Removes the entries that had left the window at the beginning of the granule that ends at `end`: no moment of the granule
@@ -159,7 +159,7 @@ impl Rate {
             Some(last) if last.moment == moment => last.total = total,
             Some(last) if last.moment > moment => {}
             _ if total == before => {}
-            _ => self.log.push_back(Entry { moment, total }),
+            _ => self.log.push_back(LogEntry { moment, total }),
         }
     }
 
@@ -177,7 +177,7 @@ impl Rate {
     }
 
     /// Returns when an entry leaves the window, given that no entry was later than `latest`.
-    fn end(&self, entry: &Entry, latest: u64) -> u64 {
+    fn end(&self, entry: &LogEntry, latest: u64) -> u64 {
         entry.moment.min(latest).saturating_add(self.per)
     }
 

@@ -10,7 +10,7 @@ use crate::server::string::Digits;
 use crate::server::{Context, OwnedStr, Str, api, listeners};
 use lawn::Token;
 
-use super::effect::{announce_level, timer, verbatim};
+use super::effect::{announce_level, timer};
 
 /// Ids in one `REM`: enough to make its overhead small, few enough that a replica's buffers and the
 /// command itself stay small.
@@ -43,24 +43,11 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Begins a batch of removed elements.
-    #[inline]
-    pub fn removed(context: &'a Context, key: Str<'a>) -> Self {
-        Self::new(context, key, None)
-    }
-
     /// Begins a batch of settled, taken or delivered elements. `until`: how long their ids are remembered, if they are.
     #[inline]
     pub fn settled(context: &'a Context, key: Str<'a>, until: Option<u64>) -> Self {
-        match until {
-            None => Self::removed(context, key),
-            Some(until) => Self::remembered(context, key, until),
-        }
-    }
-
-    #[cold]
-    fn remembered(context: &'a Context, key: Str<'a>, until: u64) -> Self {
-        Self::new(context, key, Some((c"DEHYDRATOR.SETTLED", Digits::new(until))))
+        let command = until.map(|until| (c"DEHYDRATOR.SETTLED", Digits::new(until)));
+        Self::new(context, key, command)
     }
 
     /// Begins a batch of leased elements, in the order of the leases.
@@ -107,7 +94,7 @@ impl<'a> Batch<'a> {
     /// id.
     fn is_unheard(&mut self) -> bool {
         let is_first = !std::mem::replace(&mut self.any, true);
-        !self.is_heard && (!is_first || self.context.command().is_some())
+        !self.is_heard && (!is_first || self.context.is_command())
     }
 
     /// Replicates the rest of the batch. Returns whether the batch had any ids.
@@ -116,8 +103,8 @@ impl<'a> Batch<'a> {
         self.flush();
         if self.is_heard {
             BUFFER.set(std::mem::take(&mut self.buffer));
-        } else if let Some(command) = self.context.command().filter(|_| self.any) {
-            verbatim(command);
+        } else if self.any {
+            self.context.replicate_verbatim();
         }
         self.any
     }

@@ -153,17 +153,17 @@ pub(super) fn timer(ttl: u64, deadline: u64) -> Digits {
     Digits::new(ttl).and(b'@', deadline)
 }
 
-/// Returns the running command, if there is one and nothing listens to effects. Then it is replicated as it was sent, so
-/// that the server counts the change.
-fn unheard(context: &Context) -> Option<&CommandContext> {
-    context.command().filter(|_| listeners::are_absent())
+/// Replicates the running command as it was sent, if there is one and nothing listens to effects: only so that the server
+/// counts the change. Returns whether it did.
+fn is_unheard(context: &Context) -> bool {
+    listeners::are_absent() && context.replicate_verbatim()
 }
 
 /// Replicates a push. `replaces`: the push replaced an element with the same id.
 pub fn pushed(context: &Context, push: &Pushed<'_>, replaces: bool) {
     trap::pass("replicate");
-    if let Some(command) = unheard(context) {
-        return verbatim(command);
+    if is_unheard(context) {
+        return;
     }
     announce_level(context);
     let timer = timer(push.ttl, push.deadline);
@@ -213,8 +213,8 @@ pub fn given_back(
 
 /// Replicates that an element's timer was restarted.
 pub fn touched(context: &Context, key: Str<'_>, id: &[u8], ttl: u64, deadline: u64) {
-    if let Some(command) = unheard(context) {
-        return verbatim(command);
+    if is_unheard(context) {
+        return;
     }
     announce_level(context);
     let timer = timer(ttl, deadline);

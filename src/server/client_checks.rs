@@ -13,8 +13,6 @@
 use std::cell::{Cell, OnceCell};
 use std::ffi::CStr;
 
-use redis_module::raw;
-
 use crate::server::call::{NO_COMMAND, Reply};
 use crate::server::info::Section;
 use crate::server::{Context, Str, hold};
@@ -59,16 +57,14 @@ impl Context {
 
     /// Returns whether this node serves the slot of a key. Without a cluster it serves all keys.
     pub fn serves(&self, key: Str<'_>) -> bool {
-        // SAFETY: the context is live.
-        let flags = unsafe { api!(RedisModule_GetContextFlags(self.as_ptr())) } as u32;
-        if flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER == 0 {
+        if !self.is_cluster() {
             return true;
         }
         hold::assert_released();
         let (context, key) = (self.as_ptr(), key.as_ptr());
         if self.has_dry_runs() {
             let (command, format) = (c"EXISTS".as_ptr(), c"Ds".as_ptr());
-            // SAFETY: as above.
+            // SAFETY: the context is live, and the format takes one server string. The reply belongs to us.
             let reply =
                 unsafe { Reply::from_raw(api!(RedisModule_Call(context, command, format, key))) };
             return is_allowed(reply);

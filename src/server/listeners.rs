@@ -11,15 +11,15 @@
 //! changed setting. Cluster nodes migrate slots by other ways, so a cluster node always counts as having listeners.
 
 use std::cell::Cell;
-use std::ffi::{CStr, c_void};
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+use redis_module::raw;
 
 use super::client_checks;
-use crate::server::guard::guard;
+use crate::server::Context;
+use crate::server::event::{self, Event};
 use crate::server::info::Section;
-use crate::server::{Context, event};
 
 // Every write reads these. Only the server's main thread accesses them, so `Relaxed` suffices; a thread-local would cost more
 // to find than to read.
@@ -67,16 +67,9 @@ pub fn register(context: &Context) {
     IS_SUBSCRIBED.set(subscribed == [true; 3]);
 }
 
-unsafe extern "C" fn on_event(
-    _context: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    _subevent: u64,
-    _data: *mut c_void,
-) {
-    guard((), || {
-        assume_present();
-        client_checks::invalidate();
-    });
+fn on_event(_event: &Event<'_>) {
+    assume_present();
+    client_checks::invalidate();
 }
 
 /// Asks the server whether anything listens, unless the answer is known. Asking takes some tens of microseconds.

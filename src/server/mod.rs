@@ -10,7 +10,7 @@
 //! | `fake` | arguments without a server, for unit tests |
 //! | [`process`] | what the process has once: the `allocator`, the panic `guard`, the `hold` on a value, `info`, the log, random bytes |
 //! | [`context`] | the server during one callback: `reply`, `flags`, calls, `notify` |
-//! | [`hooks`] | callbacks: a `command`, a `blocked_client`, an `event`, a `command_filter`, a `loop_timer` |
+//! | [`hooks`] | callbacks: a `command`, a `blocked_client`, an `event`, a `command_filter`, a `loop_timer`, `passes`, a `setting` |
 //! | `other_modules` | whether another module may subscribe to keyspace events |
 //! | `client_checks` | the checks that the server applies to clients' commands |
 //! | `listeners` | whether anything reads the replication stream |
@@ -47,7 +47,7 @@ pub mod string;
 use context::call;
 pub use context::{CommandContext, Context, flags, notify, reply};
 pub use error::Error;
-pub use hooks::{blocked_client, command, command_filter, event, loop_timer};
+pub use hooks::{blocked_client, command, command_filter, event, loop_timer, passes, setting};
 pub use key::{Key, io, scan};
 pub use process::{allocator, guard, hold, info, log_warning, random_bytes};
 pub use string::{OwnedStr, Str};

@@ -3,13 +3,13 @@
 //! The server does not tell which modules subscribe. As long as no other module was ever loaded, none does.
 
 use std::cell::Cell;
-use std::ffi::{CStr, c_void};
+use std::ffi::CStr;
 
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+use redis_module::raw;
 
+use crate::server::Context;
 use crate::server::call::{Reply, ReplyValue};
-use crate::server::guard::guard;
-use crate::server::{Context, event};
+use crate::server::event::{self, Event};
 
 /// Modules that are part of a server, and subscribe to no keyspace events: Redis 8's and Valkey 9.1's.
 const BUILT_IN: [&[u8]; 2] = [b"vectorset", b"lua"];
@@ -53,19 +53,9 @@ fn name_of(module: ReplyValue<'_>) -> Option<&[u8]> {
     module.array()?.nth(1)?.text()
 }
 
-unsafe extern "C" fn on_change(
-    _context: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    subevent: u64,
-    data: *mut c_void,
-) {
-    guard((), || {
-        // SAFETY: the server passes the data of this event, with the name as a C string, live for this call.
-        let name = unsafe {
-            CStr::from_ptr((*data.cast::<raw::RedisModuleModuleChange>()).module_name).to_bytes()
-        };
-        if subevent == raw::REDISMODULE_SUBEVENT_MODULE_LOADED && !is_known(name) {
-            MAY_SUBSCRIBE.set(true);
-        }
-    });
+fn on_change(event: &Event<'_>) {
+    let is_loaded = event.subevent == raw::REDISMODULE_SUBEVENT_MODULE_LOADED;
+    if is_loaded && !is_known(event.module_name()) {
+        MAY_SUBSCRIBE.set(true);
+    }
 }

@@ -68,6 +68,15 @@ impl OwnedStr {
         Self { raw: NonNull::new(raw).expect("the server aborts rather than run out of memory") }
     }
 
+    /// Takes ownership of a string.
+    ///
+    /// # Safety
+    ///
+    /// `raw` must come from [`OwnedStr::into_raw`], and have no other owner.
+    pub(super) unsafe fn from_raw(raw: NonNull<RedisModuleString>) -> Self {
+        Self { raw }
+    }
+
     /// Transfers ownership to the server, which frees the string.
     pub fn into_raw(self) -> *mut RedisModuleString {
         ManuallyDrop::new(self).raw.as_ptr()
@@ -115,11 +124,11 @@ impl<'a> Args<'a> {
             return None;
         }
         // SAFETY: `at` is below `argc`, so the caller of `from_raw` vouches for what is there.
-        unsafe { NonNull::new(*self.argv.add(at)).map(|raw| Str::from_raw(raw)) }
+        unsafe { Some(Str::from_raw(NonNull::new(*self.argv.add(at))?)) }
     }
 
     /// Returns the arguments from `at` on.
-    pub fn from(self, at: usize) -> impl Iterator<Item = Str<'a>> {
+    pub fn from(self, at: usize) -> impl Iterator<Item = Str<'a>> + Clone {
         (at..self.argc).filter_map(move |at| self.get(at))
     }
 }

@@ -1,4 +1,4 @@
-//! Whether a client for a cluster sends a command to the node that has its key: three primaries, each with a replica.
+//! Whether a cluster client sends a command to the node that has its key: three primaries, each with a replica.
 
 use std::thread;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use crate::probe::{ASTRAY, CLUSTERS, Library, Probe};
 use harness::nodes::Cluster;
 use harness::{Ask, Server, until};
 
-/// Commands for each question, each with a key of its own.
+/// The number of commands per question, each with its own key.
 const COMMANDS: u64 = 30;
 
-/// A client that learns where the slots are may be sent on a few times; one that guesses, two times of three.
+/// A client that learns the slots may be redirected a few times; one that guesses, two times of three.
 const FEW: u64 = 6;
 
-/// A number in a line of INFO.
+/// Returns a number in a line of INFO.
 fn number(server: &Server, section: &str, line: &str, field: &str) -> u64 {
     let Value::BulkString(info) = server.connect().ask(&format!("INFO {section}")) else {
         panic!("text")
@@ -27,19 +27,19 @@ fn number(server: &Server, section: &str, line: &str, field: &str) -> u64 {
     field.map_or(0, |it| it.trim_start_matches('=').parse().expect("a number"))
 }
 
-/// How often a node of the cluster has sent a client on to another one.
+/// Returns how often a node of the cluster has redirected a client.
 fn sent_on(cluster: &Cluster) -> u64 {
     cluster.nodes.iter().map(|it| number(it, "errorstats", "errorstat_MOVED", "count")).sum()
 }
 
-/// How often the replicas have answered a command that reads.
+/// Returns how often the replicas have replied to a command that reads.
 fn read_from_replicas(cluster: &Cluster) -> u64 {
     let is_replica = |node: &&Server| node.info("replication", "connected_slaves") == 0;
     let replicas = cluster.nodes.iter().filter(is_replica);
     replicas.map(|it| number(it, "commandstats", "cmdstat_dehydrator.len", "calls")).sum()
 }
 
-/// Sends one for each key, and returns what was refused.
+/// Sends one command for each key, and returns the errors.
 fn send(probe: &mut Probe, line: impl Fn(u64) -> String) -> Vec<String> {
     let outcomes = (0..COMMANDS).map(|n| {
         probe.say(&line(n));
@@ -63,7 +63,7 @@ fn start_all(
 }
 
 #[test]
-fn a_client_for_a_cluster_asks_the_node_that_has_the_key() {
+fn a_cluster_client_asks_the_node_that_has_the_key() {
     let cluster = Cluster::start(3, 1);
     let port = cluster.nodes[0].port();
     let mut wrong = Vec::new();
@@ -101,23 +101,23 @@ fn a_client_for_a_cluster_asks_the_node_that_has_the_key() {
         }
     }
 
-    // A replica takes over from its primary, and nobody has told the clients.
+    // A replica takes over from its primary, without notice to the clients.
     let replica = &cluster.nodes[3];
     until("it takes over", || {
-        // While it is asked, the nodes may not know each other well enough.
+        // At that moment, the nodes may not know each other well enough.
         let _ = redis::cmd("CLUSTER").arg("FAILOVER").query::<Value>(&mut replica.connect());
         let role = format!("{:?}", replica.connect().ask("ROLE"));
         role.contains("master").then_some(())
     });
     for (library, probe) in &mut probes {
-        // It may have an error or two for it, if it had a connection to the old primary.
+        // One or two errors are allowed, if it had a connection to the old primary.
         let mut refused = send(probe, push);
         for _ in 0..3 {
             if !refused.is_empty() {
                 refused = send(probe, push);
             }
         }
-        // It does not follow, and another one has to be made.
+        // It does not follow, and a new client is needed.
         if library.name == "phpredis" {
             if refused.is_empty() {
                 wrong.push(format!("{library:?} follows a failover"));

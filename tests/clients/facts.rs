@@ -1,4 +1,4 @@
-//! What a library does, in the words of docs/clients.md.
+//! The behaviour of a library, in the words of docs/clients.md.
 
 use std::time::{Duration, Instant};
 
@@ -8,23 +8,23 @@ use crate::probe::{KEY, Library, Session};
 use crate::proxy::Event;
 use harness::{Ask, until};
 
-/// Whoever waits longer than this for a reply waits for ever.
+/// A wait longer than this counts as forever.
 const LONG: Duration = Duration::from_secs(8);
 
-/// Whoever sends a command again more often than this, does so without end.
+/// Retries more frequent than this count as endless.
 const MANY: usize = 20;
 
-/// PHP's `default_socket_timeout` for the probes, in seconds, which is a minute otherwise.
+/// PHP's `default_socket_timeout` for the probes, in seconds; the default is a minute.
 pub const PHP_TIMEOUT: f64 = 3.0;
 
-/// How long any library may take for the times that it sends a command again.
+/// The maximum time for a library's retries.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 fn poll(block: u64) -> String {
     format!("DEHYDRATOR.POLL {KEY} BLOCK {block}")
 }
 
-/// What the key holds, and nobody has.
+/// Returns the number of elements in the key, which no client has taken.
 fn length(session: &Session) -> i64 {
     let Value::Int(length) = session.server.connect().ask(&format!("DEHYDRATOR.LEN {KEY}")) else {
         panic!("a length")
@@ -32,13 +32,13 @@ fn length(session: &Session) -> i64 {
     length
 }
 
-/// Milliseconds since the epoch, as the server has them.
+/// Returns the server's time in milliseconds since the epoch.
 fn time(client: &mut Connection) -> u64 {
     let (seconds, microseconds): (u64, u64) = redis::cmd("TIME").query(client).expect("the time");
     seconds * 1000 + microseconds / 1000
 }
 
-/// Whether there is an answer within so much time.
+/// Returns whether there is a result within this time.
 fn within(time: Duration, mut ask: impl FnMut() -> bool) -> bool {
     let started = Instant::now();
     while !ask() {
@@ -58,8 +58,8 @@ fn times(sent: usize) -> String {
     }
 }
 
-/// How long a POLL waits for its reply before the library gives up, in seconds, by the library's default. `None`: it waits
-/// on, and gets its element.
+/// Measures how long a POLL waits for its reply before the library gives up, in seconds, with the library's default.
+/// `None`: it keeps waiting, and gets its element.
 pub fn reads_for(library: &Library) -> (String, Option<f64>) {
     let mut session = Session::start(library, &[]);
     session.probe.say(&poll(0));
@@ -82,7 +82,7 @@ pub fn reads_for(library: &Library) -> (String, Option<f64>) {
     (session.probe.version.clone(), None)
 }
 
-/// What happens when the reply does not come in time. The library's version first, as in all of these.
+/// Measures what happens if the reply does not come in time. The library's version comes first, as in all of these.
 pub fn at_the_timeout(library: &Library) -> (String, String) {
     let mut session = Session::start(library, &["timeout=0.4"]);
     connect(&mut session);
@@ -90,7 +90,8 @@ pub fn at_the_timeout(library: &Library) -> (String, String) {
     (session.probe.version.clone(), found)
 }
 
-/// What happens when a client for a cluster has no reply in time. What it does next is left out: here it has one node alone.
+/// Measures what happens if a cluster client gets no reply in time. What it does next is left out: here the cluster is
+/// one node.
 pub fn in_cluster_at_the_timeout(library: &Library) -> (String, String) {
     let mut session = Session::start(library, &["timeout=0.4"]);
     connect(&mut session);
@@ -98,7 +99,7 @@ pub fn in_cluster_at_the_timeout(library: &Library) -> (String, String) {
     let mut outcome = None;
     within(PATIENCE, || {
         outcome = session.probe.outcome(Duration::from_millis(5));
-        // Some send it again over the same connection.
+        // Some resend on the same connection.
         let sent = session.proxy.count(Event::Sent);
         outcome.is_some() || session.proxy.count(Event::Closed) > 0 || sent >= 3
     });
@@ -107,7 +108,7 @@ pub fn in_cluster_at_the_timeout(library: &Library) -> (String, String) {
     (session.probe.version.clone(), found)
 }
 
-/// Waits until the probe has connected, however long a busy machine takes for that.
+/// Waits until the probe has connected, however long a busy machine takes.
 fn connect(session: &mut Session) {
     until("it is connected", || {
         session.probe.say("DEHYDRATOR.LEN other");
@@ -132,13 +133,13 @@ fn give_up(library: &Library, session: &mut Session) -> String {
     }
     let sent = session.proxy.count(Event::Sent);
     if within(Duration::from_secs(1), || session.proxy.count(Event::Closed) == sent) {
-        // Nobody waits who would take anything.
+        // No blocked client is left that would take anything.
         until("it has hung up", || {
             (session.server.info("clients", "blocked_clients") == 0).then_some(())
         });
         client.ask(&format!("DEHYDRATOR.PUSH {KEY} 0 element id"));
         assert_eq!(length(session), 1, "{library:?}");
-        // The first command afterwards may be refused, because of what is left of the connection.
+        // The first command afterwards may fail, because of data left on the connection.
         let connects_again = (0..3).any(|_| {
             session.probe.say(&format!("DEHYDRATOR.POLL {KEY}"));
             let next = session.probe.outcome(PATIENCE).expect("a reply");
@@ -153,9 +154,9 @@ fn give_up(library: &Library, session: &mut Session) -> String {
     keeps_connection(library, session)
 }
 
-/// After a timeout: what becomes of three elements, and of the next reply.
+/// After a timeout: measures the fate of three elements, and of the next reply.
 fn keeps_connection(library: &Library, session: &mut Session) -> String {
-    // That many commands have nobody who would hear their replies.
+    // This many commands have nobody to receive their replies.
     while session.proxy.count(Event::Sent) < 3 {
         session.probe.say(&poll(0));
         let outcome = session.probe.outcome(PATIENCE);
@@ -165,10 +166,10 @@ fn keeps_connection(library: &Library, session: &mut Session) -> String {
     for n in 0..3 {
         client.ask(&format!("DEHYDRATOR.PUSH {KEY} 0 element{n} id{n}"));
     }
-    // Whoever is asleep in the server is served within a pass or two of its event loop.
+    // A client blocked in the server is served within a pass or two of its event loop.
     let ticks = || session.server.info("dehydrator", "dehydrator_ticks");
     let pushed = ticks();
-    until("it was given out, or will not be", || {
+    until("it was delivered, or will not be", || {
         (length(session) == 0 || ticks() > pushed + 5).then_some(())
     });
     let lost = 3 - length(session);
@@ -179,7 +180,7 @@ fn keeps_connection(library: &Library, session: &mut Session) -> String {
     format!("{also}loses {lost} of 3")
 }
 
-/// How often a command is sent again whose replies never arrive, because the connection is cut.
+/// Counts how often a command is resent if its replies never arrive, because the connection is cut.
 pub fn sends_again(library: &Library, settings: &[&str]) -> (String, String) {
     let mut session = Session::start(library, settings);
     session.proxy.cut_replies();
@@ -190,7 +191,7 @@ pub fn sends_again(library: &Library, settings: &[&str]) -> (String, String) {
         outcome.is_some() || session.proxy.count(Event::Sent) > MANY
     });
     let sent = session.proxy.count(Event::Sent);
-    // The server has done it as often.
+    // The server has executed it as often.
     assert!((sent..sent + 2).contains(&(length(&session) as usize)), "{library:?}");
     let found = match outcome {
         None if sent > MANY => "without end".into(),
@@ -203,7 +204,7 @@ pub fn sends_again(library: &Library, settings: &[&str]) -> (String, String) {
     (session.probe.version.clone(), found)
 }
 
-/// With a timeout that is longer than the block, a block ends with nothing, and an element that comes late is not lost.
+/// With a timeout longer than the block, a block can end with nothing, and a late element is not lost.
 pub fn waits_for_all_of_a_block(library: &Library) -> String {
     let mut session = Session::start(library, &["timeout=11"]);
     session.probe.say(&poll(1));

@@ -1,7 +1,7 @@
 //! docs/clients.md, line by line: `make test-clients`.
 //!
-//! The libraries' tables are read from the page, and each cell of them is compared with what the library does. So the page
-//! cannot say what is not so, nor name a library that nothing tries, but for those that were tried by hand: it says when.
+//! The tests read the libraries' tables from the page, and compare each cell with what the library does. So the page
+//! cannot be wrong, nor name a library that no test tries, except those that were tested by hand, whose date it gives.
 
 mod cluster;
 mod facts;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// A table's rows, by the heading that it stands under. The first row of a table, its header, is left out.
+/// Returns a table's rows, by its heading. Omits the header.
 pub fn table(heading: &str) -> Vec<Vec<String>> {
     let section = section(heading);
     let mut rows = section.lines().filter(|line| line.starts_with('|')).map(cells);
@@ -15,7 +15,7 @@ pub fn table(heading: &str) -> Vec<Vec<String>> {
     rows
 }
 
-/// What stands under a heading, in one line for each paragraph.
+/// Returns the text below a heading, one line per paragraph.
 pub fn section(heading: &str) -> String {
     let page = fs::read_to_string("docs/clients.md").expect("a page");
     let start = page.find(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no {heading}"));
@@ -29,7 +29,7 @@ fn cells(line: &str) -> Vec<String> {
     inner.split('|').map(|cell| cell.trim().replace("**", "")).collect()
 }
 
-/// What is code in a cell.
+/// Returns the code in a cell.
 pub fn code(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }

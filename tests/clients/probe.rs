@@ -1,7 +1,7 @@
-//! A probe is a small program for each client library, in `probes/` and `rust/`. Its arguments are how to connect (`single` or
-//! `cluster`), a port, and settings. It says `ready` and the library's version, then sends each line that it reads as a
-//! command, and prints `ok` and the reply as the language shows it, or `error` and what the library says. All else is
-//! seen from outside.
+//! A probe is a small program for each client library, in `probes/` and `rust/`. Its arguments are the kind of client
+//! (`single` or `cluster`), a port, and settings. It prints `ready` and the library's version, then sends each line
+//! that it reads as a command, and prints `ok` and the reply in the language's notation, or `error` and the library's
+//! message. Everything else is observed from outside.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
@@ -14,19 +14,19 @@ use crate::facts::PHP_TIMEOUT;
 use crate::proxy::Proxy;
 use harness::{Ask, Server, until};
 
-/// The key of all commands that the proxy is to see.
+/// The key of all commands that the proxy should see.
 pub const KEY: &str = "watched";
 
-/// How a library's probe is started.
+/// How to start a library's probe.
 #[derive(Clone, Copy, Debug)]
 pub enum Language {
     /// With the folder in target/clients/python that has the library.
     Python(&'static str),
     Node,
     Rust,
-    /// With the folder that has the library, or nothing for what the system has.
+    /// With the folder of the library, or nothing for the system's.
     Ruby(&'static str),
-    /// With the interpreter, and a folder of includes, or nothing for what the system has.
+    /// With the interpreter, and a folder of includes, or nothing for the system's.
     Php(&'static str, &'static str),
     Perl,
     Go,
@@ -34,14 +34,14 @@ pub enum Language {
 
 #[derive(Clone, Copy)]
 pub struct Library {
-    /// As docs/clients.md calls it, without the version.
+    /// The name in docs/clients.md, without the version.
     pub name: &'static str,
-    /// Which of its ways docs/clients.md means, in its own words: a setting for the timeout, or a client for a cluster.
+    /// The variant in the words of docs/clients.md: a setting for the timeout, or a cluster client.
     pub way: &'static str,
-    /// Whether the client is one for a cluster.
+    /// Whether the client is for a cluster.
     pub is_for_cluster: bool,
     language: Language,
-    /// The probe's file, and the arguments before and after the port that all its runs have.
+    /// The probe's file, and the arguments before and after the port in all its runs.
     probe: &'static str,
     first: &'static [&'static str],
     settings: &'static [&'static str],
@@ -53,7 +53,7 @@ impl fmt::Debug for Library {
     }
 }
 
-/// A library's client for one server.
+/// Returns a library's client for one server.
 const fn single(
     (name, way): (&'static str, &'static str),
     language: Language,
@@ -63,7 +63,7 @@ const fn single(
     Library { name, way, is_for_cluster: false, language, probe, first, settings: &[] }
 }
 
-/// A library's client for a cluster.
+/// Returns a library's client for a cluster.
 const fn cluster(
     (name, way): (&'static str, &'static str),
     language: Language,
@@ -80,7 +80,7 @@ const NEW_RUBY: &str = "target/examples/ruby/lib";
 const NEW_PHP: &str = "target/clients/bin/php-8";
 const NEW_PREDIS: &str = "target/examples/php/usr/share/php";
 
-/// The libraries that can be had from registries. Several of one name, version and way are to do the same.
+/// The libraries that registries provide. Several with one name, version and variant must behave alike.
 #[rustfmt::skip]
 pub const SINGLES: &[Library] = &[
     single(("redis-py", "socket_timeout"), Python("redis-6"), "redis_py.py", &["redis"]),
@@ -114,7 +114,7 @@ pub const SINGLES: &[Library] = &[
     single(("go-redis", "ReadTimeout"), Go, "go_redis", &[]),
 ];
 
-/// Those of them that know clusters.
+/// The libraries with support for clusters.
 #[rustfmt::skip]
 pub const CLUSTERS: &[Library] = &[
     cluster(("redis-py", "RedisCluster"), Python("redis-6"), "redis_py.py", &["redis"], &[]),
@@ -142,7 +142,7 @@ pub const CLUSTERS: &[Library] = &[
     cluster(("go-redis", "NewClusterClient"), Go, "go_redis", &[], &[]),
 ];
 
-/// Ways to send a command that are not for use.
+/// Variants that are not recommended.
 #[allow(dead_code)]
 pub const ASTRAY: &[Library] = &[
     cluster(("ioredis", "call"), Node, "ioredis.js", &["ioredis", "socketTimeout"], &[]),
@@ -154,7 +154,7 @@ pub const ASTRAY: &[Library] = &[
 pub const DROPPING: Library = single(("redis-rs", "dropped"), Rust, "redis-dropping", &[]);
 
 impl Library {
-    /// Whether the probe is told by name what to set.
+    /// Returns whether the probe takes its settings by name.
     pub fn names_its_way(&self) -> bool {
         self.first.contains(&self.way)
     }
@@ -184,7 +184,7 @@ impl Library {
                 if !folder.is_empty() {
                     words.extend(["-d".into(), format!("include_path={folder}")]);
                 }
-                // Its default is a minute, which is longer than a test should take.
+                // The default is a minute, longer than a test should take.
                 words.extend(["-d".into(), format!("default_socket_timeout={PHP_TIMEOUT}")]);
                 words.extend(["-d".into(), "display_errors=stderr".into(), file]);
             }
@@ -198,14 +198,14 @@ impl Library {
     }
 }
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub at: Instant,
     pub reply: Result<String, String>,
 }
 
-/// A running probe, which ends with it.
+/// A running probe, which ends when dropped.
 pub struct Probe {
     process: Child,
     to: ChildStdin,
@@ -253,7 +253,7 @@ impl Probe {
         probe
     }
 
-    /// Has a command sent.
+    /// Sends a command.
     pub fn say(&mut self, line: &str) {
         writeln!(self.to, "{line}").expect("the probe reads");
     }
@@ -262,7 +262,7 @@ impl Probe {
         self.from.recv_timeout(within).ok()
     }
 
-    /// What came of the next command, if that is known in time.
+    /// Returns the result of the next command, if it arrives in time.
     pub fn outcome(&self, within: Duration) -> Option<Outcome> {
         let (at, line) = self.line(within)?;
         let reply = match line.split_once(' ') {
@@ -281,7 +281,7 @@ impl Drop for Probe {
     }
 }
 
-/// A probe, and its server behind a proxy. The probe ends first: it would look for another connection.
+/// A probe, and its server behind a proxy. The probe ends first: otherwise it would reconnect.
 pub struct Session {
     pub probe: Probe,
     pub server: Server,
@@ -289,7 +289,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A library's client for a cluster gets one of a single node, which gives the proxy's address as its own.
+    /// A library's cluster client gets a cluster of a single node, which announces the proxy's address as its own.
     pub fn start(library: &Library, settings: &[&str]) -> Self {
         let options = ["--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1"];
         let server = if library.is_for_cluster {

@@ -1,4 +1,5 @@
-//! What stands between a client library and the server: it sees what the library does with its connections, and cuts them.
+//! A proxy between a client library and the server: it watches what the library does with its connections, and cuts
+//! them.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -9,16 +10,16 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
-/// Something that a client did.
+/// An action of a client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event {
-    /// It sent a command about the key that is watched for.
+    /// It sent a command with the watched key.
     Sent,
-    /// It closed a connection over which it had sent one.
+    /// It closed a connection on which it had sent one.
     Closed,
 }
 
-/// It listens on a port of its own until all tests are over.
+/// Listens on a port of its own until all tests have ended.
 pub struct Proxy {
     port: u16,
     seen: Arc<Mutex<Vec<(Instant, Event)>>>,
@@ -26,7 +27,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// In front of a server's socket, it watches for commands that name this key.
+    /// Starts in front of a server's socket, and watches for commands with this key.
     pub fn start(socket: PathBuf, key: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("a port").port();
@@ -36,7 +37,7 @@ impl Proxy {
         thread::spawn(move || {
             for client in listener.incoming() {
                 let Ok(client) = client else { continue };
-                // Without a server too it keeps its port, which would become another test's.
+                // It keeps its port without a server too; otherwise another test would get the port.
                 let Ok(server) = UnixStream::connect(&socket) else { continue };
                 let _ = client.set_nodelay(true);
                 Wire { client, server, key, seen: Arc::clone(&seen), cuts: Arc::clone(&cuts) }
@@ -50,24 +51,24 @@ impl Proxy {
         self.port
     }
 
-    /// From now on a connection is cut when the server replies to a command that names the key: it has executed the
-    /// command, and the client has no reply.
+    /// From now on, cuts a connection when the server replies to a command with the key: the server has executed the
+    /// command, and the client gets no reply.
     pub fn cut_replies(&self) {
         self.cuts.store(true, Ordering::SeqCst);
     }
 
-    /// What the client has done so far.
+    /// Returns the client's actions so far.
     pub fn seen(&self) -> Vec<(Instant, Event)> {
         self.seen.lock().expect("no panic").clone()
     }
 
-    /// How often it did that.
+    /// Returns how often the client did this.
     pub fn count(&self, event: Event) -> usize {
         self.seen().iter().filter(|(_, it)| *it == event).count()
     }
 }
 
-/// One connection, through the proxy.
+/// Handles one connection through the proxy.
 struct Wire {
     client: TcpStream,
     server: UnixStream,
@@ -78,7 +79,7 @@ struct Wire {
 
 impl Wire {
     fn run(self) {
-        // Whether a command that names the key was sent over it.
+        // Whether it carried a command with the key.
         let has_sent = Arc::new(AtomicBool::new(false));
         let was_cut = Arc::new(AtomicBool::new(false));
         let mut client = self.client.try_clone().expect("a socket");
@@ -105,7 +106,7 @@ impl Wire {
         thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = client.read(&mut bytes) {
-                // These commands are short, and are sent in one piece.
+                // These commands are short, and arrive in one piece.
                 let named = bytes[..count].windows(key.len()).filter(|it| *it == key).count();
                 for _ in 0..named {
                     has_sent.store(true, Ordering::SeqCst);

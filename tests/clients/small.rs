@@ -1,4 +1,4 @@
-//! What the page says besides its tables.
+//! Statements of the page outside of its tables.
 
 use std::process::Command;
 use std::time::Duration;
@@ -12,27 +12,27 @@ use harness::{Ask, until};
 /// Long enough for any reply that comes at all.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// Long enough for a reply that should not come. A slow machine can only make the test miss something.
+/// Long enough for a reply that should not come. On a slow machine, the test can only miss a failure.
 const SHORT: Duration = Duration::from_secs(1);
 
 fn called(name: &str) -> &'static Library {
     SINGLES.iter().find(|it| it.name == name).expect("a library")
 }
 
-/// What comes of a command.
+/// Returns the result of a command.
 fn say(session: &mut Session, line: &str) -> Result<String, String> {
     session.probe.say(line);
     session.probe.outcome(PATIENCE).expect("an outcome").reply
 }
 
 #[test]
-fn ioredis_puts_no_prefix_before_the_key_of_call() {
+fn ioredis_adds_no_prefix_to_the_key_of_call() {
     for name in ["ioredis", "iovalkey"] {
         let mut session = Session::start(called(name), &["prefix=p:"]);
         say(&mut session, "DEHYDRATOR.PUSH k 100000 element id").expect("OK");
         let mut client = session.server.connect();
         assert!(client.exists("k") && !client.exists("p:k"), "{name}");
-        // It does so before keys that it knows to be keys.
+        // It does so for keys that it recognizes as keys.
         say(&mut session, "set s value").expect("OK");
         assert!(client.exists("p:s"), "{name}");
     }
@@ -52,7 +52,7 @@ fn is_map(info: &str) -> bool {
 }
 
 #[test]
-fn nil_and_empty_are_told_apart_and_info_is_a_map_where_the_page_says_so() {
+fn nil_and_empty_differ_and_info_is_a_map_where_the_page_states_it() {
     let page = page::section("## Small things");
     let (_, names) = page.split_once("RESP3, which ").expect("it is said");
     let (names, _) = names.split_once(" speak by default").expect("it is said");
@@ -85,11 +85,11 @@ fn info_is_a_map_in_resp3_and_an_array_in_resp2() {
     }
 }
 
-/// What a library makes of nil and of an empty array.
+/// Checks how a library shows nil and an empty array.
 fn shows_nothing(library: &Library, session: &mut Session) -> Result<(), String> {
     let nil = say(session, "DEHYDRATOR.POLL k BLOCK 1").expect("a reply");
     let empty = say(session, "DEHYDRATOR.POLL k").expect("a reply");
-    // phpredis makes no difference.
+    // phpredis does not distinguish them.
     let is_nil = match library.name {
         "phpredis" => nil == "[]",
         _ => ["None", "null", "nil", "Null", "undef"].contains(&nil.as_str()),
@@ -99,7 +99,7 @@ fn shows_nothing(library: &Library, session: &mut Session) -> Result<(), String>
 }
 
 #[test]
-fn a_blocked_poll_holds_up_what_is_sent_after_it() {
+fn a_blocked_poll_delays_later_commands() {
     for name in ["ioredis", "node-redis", "valkey-glide for Node"] {
         let mut session = Session::start(called(name), &["parallel=yes", "timeout=100"]);
         session.probe.say(&format!("DEHYDRATOR.POLL {KEY} BLOCK 0"));
@@ -116,14 +116,14 @@ fn a_blocked_poll_holds_up_what_is_sent_after_it() {
 }
 
 #[test]
-fn a_command_that_ioredis_does_not_send_again_by_that_setting_never_settles() {
+fn a_command_that_ioredis_does_not_resend_with_that_setting_never_settles() {
     for name in ["ioredis", "iovalkey"] {
         let settings = ["resend=unfulfilled", "parallel=yes"];
         let mut session = Session::start(called(name), &settings);
         session.proxy.cut_replies();
         session.probe.say(&format!("DEHYDRATOR.GIDPUSH {KEY} 100000 element"));
         until("it is sent", || (session.proxy.count(Event::Sent) == 1).then_some(()));
-        // What is said later has its reply, by another connection.
+        // Later commands get their replies, on another connection.
         until("it has connected again", || {
             session.probe.say("DEHYDRATOR.LEN other");
             session.probe.outcome(SHORT).filter(|it| it.reply.as_deref() == Ok("0")).map(|_| ())
@@ -144,7 +144,7 @@ fn ioredis_does_not_know_that_poll_blocks() {
 }
 
 #[test]
-fn php_waits_for_a_minute_unless_it_is_told_otherwise() {
+fn php_waits_for_a_minute_by_default() {
     for php in ["php", "target/clients/bin/php-8"] {
         let tell = ["-n", "-r", "echo ini_get('default_socket_timeout');"];
         let output = Command::new(php).args(tell).output().expect("PHP");

@@ -1,4 +1,4 @@
-//! Each library does what its line on the page says.
+//! Each library behaves as its line on the page states.
 
 use std::collections::HashSet;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::probe::{CLUSTERS, DROPPING, Library, SINGLES};
 pub struct Line {
     pub name: String,
     pub versions: Vec<String>,
-    /// The cell that says which way of the library is meant.
+    /// The cell with the variant of the library.
     pub way: String,
     waits: String,
     at_the_timeout: String,
@@ -26,7 +26,7 @@ impl Line {
         self.versions.iter().any(|it| format!("{version}.").starts_with(&format!("{it}.")))
     }
 
-    /// The line that speaks of a library in a version.
+    /// Returns the line of a library in a version.
     pub fn of(lines: &[Line], library: &Library, version: &str) -> Result<Line, String> {
         let is_it = |line: &&Line| {
             line.name == library.name
@@ -47,7 +47,7 @@ pub fn singles() -> Vec<Line> {
     })
 }
 
-/// How long they wait, the page says for all of them: see [`waits_in_cluster`].
+/// Returns the lines about cluster clients. For waits, the page has one sentence for all: see [`waits_in_cluster`].
 pub fn clusters() -> Vec<Line> {
     lines("## Cluster", |row| {
         let [_, way, at_the_timeout, again, not_with] = row.try_into().expect("5");
@@ -55,7 +55,7 @@ pub fn clusters() -> Vec<Line> {
     })
 }
 
-/// The lines under a heading, one for each library that a row names.
+/// Returns the lines below a heading, one for each library that a row names.
 fn lines(heading: &str, cells: fn(Vec<String>) -> (String, String, [String; 3])) -> Vec<Line> {
     let rows = page::table(heading).into_iter();
     let lines = rows.flat_map(|row| {
@@ -75,7 +75,7 @@ fn lines(heading: &str, cells: fn(Vec<String>) -> (String, String, [String; 3]))
     lines.collect()
 }
 
-/// A library's name, and its versions: what begins with a number.
+/// Splits a library's name from its versions, which begin with a digit.
 fn named(cell: &str) -> (String, Vec<String>) {
     let words: Vec<_> = cell.split(' ').collect();
     let (versions, name): (Vec<&str>, Vec<&str>) =
@@ -84,7 +84,7 @@ fn named(cell: &str) -> (String, Vec<String>) {
     (name.join(" "), versions)
 }
 
-/// Asks all libraries at once, and tells all that is not so.
+/// Asks all libraries at once, and reports every difference.
 pub fn all(
     libraries: &'static [Library],
     lines: Vec<Line>,
@@ -122,7 +122,8 @@ fn waits(library: &Library, line: &dyn Fn(&str) -> Line) -> Result<(), String> {
     waits_as(library, |version| line(version).waits)
 }
 
-/// A client for a cluster waits as the library's other one, unless the page says that it waits for ever.
+/// Checks that a cluster client waits as long as the library's other client, unless the page states that it waits
+/// forever.
 fn waits_in_cluster(library: &Library, line: &dyn Fn(&str) -> Line) -> Result<(), String> {
     let section = page::section("## Cluster").split_whitespace().collect::<Vec<_>>().join(" ");
     let lines = singles();
@@ -144,12 +145,12 @@ fn waits_in_cluster(library: &Library, line: &dyn Fn(&str) -> Line) -> Result<()
 
 fn waits_as(library: &Library, page: impl Fn(&str) -> String) -> Result<(), String> {
     let mut said = Ok(());
-    // A machine that is busy makes it longer now and then.
+    // A busy machine makes it longer now and then.
     for _ in 0..3 {
         let (version, seconds) = facts::reads_for(library);
         let page = page(&version);
         let says = page.strip_suffix(" s").map(|it| it.parse().expect("a number of seconds"));
-        // PHP's own default, a minute, is made shorter for the probes.
+        // PHP's own default, a minute, is shortened for the probes.
         let says = says.map(|it| if it == 60.0 { facts::PHP_TIMEOUT } else { it });
         let is_so = match (says, seconds) {
             (Some(says), Some(seconds)) => (says - 0.1..says + 0.2).contains(&seconds),
@@ -167,7 +168,7 @@ fn waits_as(library: &Library, page: impl Fn(&str) -> String) -> Result<(), Stri
 fn at_the_timeout(library: &Library, line: &dyn Fn(&str) -> Line) -> Result<(), String> {
     let (version, found) = facts::at_the_timeout(library);
     let line = line(&version);
-    // How often, stands in the next cell: as often as after a cut.
+    // The next cell has the number: the same as after a cut.
     let (page, found) = match found.split_once(' ') {
         Some(("resends", times)) if line.at_the_timeout == "resends" => (&line.again, times),
         _ => (&line.at_the_timeout, found.as_str()),
@@ -187,24 +188,24 @@ fn sends_again(library: &Library, line: &dyn Fn(&str) -> Line) -> Result<(), Str
     if found == "no" {
         return same("switched off by", &line.not_with, "");
     }
-    // What comes of the switch, if not what one would want, stands behind it.
+    // The result of the setting, if unexpected, stands after it.
     let (_, page) = line.not_with.split_once("`: ").unwrap_or(("", "no"));
     let (_, found) = facts::sends_again(library, &["resend=off"]);
     same("with what switches that off, sends again", page, &found)
 }
 
 #[test]
-fn a_library_waits_for_a_reply_as_long_as_the_page_says() {
+fn a_library_waits_for_a_reply_as_long_as_the_page_states() {
     all(SINGLES, singles(), waits);
 }
 
 #[test]
-fn a_library_does_at_its_timeout_what_the_page_says() {
+fn a_library_behaves_at_its_timeout_as_the_page_states() {
     all(SINGLES, singles(), at_the_timeout);
 }
 
 #[test]
-fn a_library_sends_a_command_again_as_often_as_the_page_says() {
+fn a_library_resends_a_command_as_often_as_the_page_states() {
     all(SINGLES, singles(), sends_again);
 }
 
@@ -214,37 +215,37 @@ fn waits_for_all_of_a_block(library: &Library, line: &dyn Fn(&str) -> Line) -> R
 }
 
 #[test]
-fn with_what_the_page_says_to_set_nothing_is_lost() {
+fn with_the_recommended_settings_nothing_is_lost() {
     all(SINGLES, singles(), waits_for_all_of_a_block);
 }
 
 #[test]
-fn with_what_the_page_says_to_set_a_client_for_a_cluster_loses_nothing() {
+fn with_the_recommended_settings_a_cluster_client_loses_nothing() {
     all(CLUSTERS, clusters(), waits_for_all_of_a_block);
 }
 
 #[test]
-fn a_client_for_a_cluster_waits_for_a_reply_as_long_as_the_page_says() {
+fn a_cluster_client_waits_for_a_reply_as_long_as_the_page_states() {
     all(CLUSTERS, clusters(), waits_in_cluster);
 }
 
 #[test]
-fn a_client_for_a_cluster_does_at_its_timeout_what_the_page_says() {
+fn a_cluster_client_behaves_at_its_timeout_as_the_page_states() {
     all(CLUSTERS, clusters(), in_cluster_at_the_timeout);
 }
 
 #[test]
-fn a_client_for_a_cluster_sends_a_command_again_as_often_as_the_page_says() {
+fn a_cluster_client_resends_a_command_as_often_as_the_page_states() {
     all(CLUSTERS, clusters(), sends_again);
 }
 
 #[test]
-fn a_connection_of_redis_rs_that_is_dropped_loses_nothing() {
+fn a_redis_rs_connection_that_is_dropped_loses_nothing() {
     assert_eq!(facts::at_the_timeout(&DROPPING).1, "closes");
 }
 
 #[test]
-fn each_line_of_the_tables_is_tried() {
+fn each_line_of_the_tables_is_tested() {
     let tables = [(SINGLES, singles()), (CLUSTERS, clusters())];
     for (libraries, lines) in tables {
         for line in lines {
@@ -257,9 +258,9 @@ fn each_line_of_the_tables_is_tried() {
     }
 }
 
-/// What the page says to set is what the probes set.
+/// The recommended settings are those that the probes use.
 #[test]
-fn each_setting_on_the_page_is_what_a_probe_sets() {
+fn each_setting_on_the_page_is_used_by_a_probe() {
     let folders = ["tests/clients/probes", "tests/clients/rust/src"];
     let files = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("probes"));
     let files = files.map(|it| it.expect("a file").path()).filter(|it| it.is_file());
@@ -268,7 +269,7 @@ fn each_setting_on_the_page_is_what_a_probe_sets() {
     let cells: Vec<_> = cells.flat_map(|line| [line.way, line.not_with]).collect();
     let settings: HashSet<_> = cells.iter().flat_map(|cell| code(cell)).collect();
     for setting in settings {
-        // A value that a probe gives otherwise is not looked for, a name is.
+        // Values that probes write differently are not searched, names are.
         let name = setting.split([':', '=', ' ', '(']).next().expect("a name");
         let is_argument = SINGLES.iter().any(|it| it.way == setting && it.names_its_way());
         assert!(sources.contains(name) || is_argument, "no probe sets {setting}");

@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../examples"))
 from many_keys import Queue  # noqa: E402
 
 CLIENTS, IDS = 3, 300
-# How much is done between two changes: things, and cancels that found something.
+# The number of steps between two changes: pushes, and cancels that found their element.
 THINGS, CANCELLED = 300, 5
 
 
@@ -78,12 +78,12 @@ def audit(things, taken):
     for version, (_, id, _, ttl, began, ended, _) in pushed.items():
         delivery = deliveries.get(version)
         wrong["early"] += delivery is not None and delivery[1] < int(began) + ttl
-        # What may have removed it was at the same time, or came later.
+        # The cancel that may have removed it was concurrent, or came later.
         others = [it for it in of_id[id] if it[5] >= began and it[2] != version]
         removals = [it for it in others if it[0] == "REPLACE" or (it[0] == "cancel" and it[6])]
         wrong["lost"] += delivery is None and not removals
         if delivery is not None:
-            # What came clearly after the push, and clearly before the delivery, must have found it.
+            # A cancel that came clearly after the push, and clearly before the delivery, must have found it.
             between = [it for it in of_id[id] if it[4] > ended and it[5] < delivery[0]]
             wrong["cancelled and done"] += any(it[0] == "cancel" for it in between)
             wrong["replaced and done"] += any(it[0] == "REPLACE" for it in between)
@@ -108,7 +108,7 @@ def main():
     for target, args in processes:
         multiprocessing.Process(target=target, args=args, daemon=True).start()
     changes = [len(set(queue.lists[-1]))]
-    # The second change comes before the first one is over: some ids belong where they came from.
+    # The second change begins before the first one is complete: some ids still belong to their former keys.
     for numbers in [[5, 3], [4]]:
         work()
         queue.read()

@@ -1,4 +1,4 @@
-//! The recipes for many machines, on a real cluster in which everything happens that happens to clusters.
+//! The recipes for many machines, on a real cluster with every kind of disturbance.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -14,12 +14,12 @@ use crate::PYTHON;
 use harness::nodes::Cluster;
 use harness::{Ask, Server, cmd, text, until};
 
-/// How many keys the queue is spread over.
+/// The number of keys of the queue.
 const KEYS: usize = 6;
-/// For how long a consumer holds a job, in milliseconds.
+/// The lease of a job, in milliseconds.
 const LEASE_MS: u64 = 6000;
 const DUE: &str = "__keyevent@0__:dehydrator.due";
-/// How often a job that fails is tried.
+/// How often a failing job is delivered.
 const DELIVERIES: usize = 4;
 
 fn key(number: usize) -> String {
@@ -31,16 +31,16 @@ fn now() -> u64 {
     since.expect("a clock after 1970").as_millis() as u64
 }
 
-/// What was pushed.
+/// The pushed elements.
 #[derive(Default)]
 struct Pushed {
-    /// Not before these, by the producer's clock when it began to push. Some of them the producer knows to be there.
+    /// Their deadlines, by the producer's clock when it began to push. The producer knows that some of them exist.
     due: HashMap<String, u64>,
-    /// Those that a replica had, by the key.
+    /// Those that a replica confirmed, by key.
     confirmed: HashMap<String, usize>,
 }
 
-/// The nodes, for tests that add some and kill some.
+/// The nodes, for tests that add and kill some.
 struct Nodes {
     cluster: Cluster,
     addresses: Vec<String>,
@@ -50,12 +50,12 @@ struct Nodes {
 fn set_up(node: &Server) {
     let mut node = node.connect();
     node.ask("CONFIG SET notify-keyspace-events Ed");
-    // What takes over does so soon. It stays well above what a busy machine makes a node wait.
+    // A short timeout for a quick failover, but well above what a busy machine makes a node wait.
     node.ask("CONFIG SET cluster-node-timeout 2000");
 }
 
 impl Nodes {
-    /// Three primaries, each with a replica, and the queue's keys.
+    /// Starts three primaries, each with a replica, and creates the queue's keys.
     fn start() -> Self {
         let cluster = Cluster::start(3, 1);
         cluster.nodes.iter().for_each(set_up);
@@ -83,7 +83,7 @@ impl Nodes {
         role[0] == text("master")
     }
 
-    /// Waits until each of so many primaries has a replica, and all nodes say that all is well.
+    /// Waits until each of this many primaries has a replica, and all nodes agree that the cluster is healthy.
     fn wait_until_well(&self, primaries: usize) {
         until("each primary has a replica, and all is well", || {
             let has = |number: &usize| {
@@ -98,7 +98,7 @@ impl Nodes {
         });
     }
 
-    /// The node that serves a key.
+    /// Returns the node that serves a key.
     fn owner(&self, key: &str) -> usize {
         until("somebody serves the key", || {
             (0..self.cluster.nodes.len()).find(|number| {
@@ -108,8 +108,8 @@ impl Nodes {
         })
     }
 
-    /// Has a primary lose its replica, kills it when `lost` has come, and starts it again when the replica has taken
-    /// over. What it did meanwhile nobody knows.
+    /// Cuts a primary off from its replica, kills it when `lost` returns, and restarts it when the replica has taken
+    /// over. Nobody knows what it did meanwhile.
     fn kill_primary(&mut self, number: usize, lost: impl FnOnce(&Server)) {
         let id = self.cluster.id_of(number);
         assert!(self.is_primary(number));
@@ -119,7 +119,7 @@ impl Nodes {
             nodes.lines().any(|line| line.contains("myself,slave") && line.contains(&id))
         };
         let replica = (0..self.cluster.nodes.len()).find(follows).expect("its replica");
-        // With a password that the primary does not want, the replica gets no further.
+        // With a password that the primary rejects, the replica cannot continue.
         self.node(replica).connect().ask("CONFIG SET masterauth wrong");
         self.node(number).connect().ask("CLIENT KILL TYPE replica");
         lost(self.node(number));
@@ -127,14 +127,14 @@ impl Nodes {
         let killed = Instant::now();
         until("its replica has taken over", || self.is_primary(replica).then_some(()));
         println!("its replica has taken over after {:?}", killed.elapsed());
-        // It comes back with nothing, for it keeps nothing on a disk, and follows the new one.
+        // It comes back empty, because it stores nothing on disk, and follows the new one.
         self.cluster.nodes[number].relaunch();
         set_up(self.node(number));
         until("it follows", || (!self.is_primary(number)).then_some(()));
         self.node(number).wait_for_link();
     }
 
-    /// Moves the slot of a key to another node, as `redis-cli --cluster reshard` does.
+    /// Moves the slot of a key to another node, like `redis-cli --cluster reshard`.
     fn move_slot_of(&self, key: &str, to: usize) {
         let from = self.owner(key);
         assert_ne!(from, to);
@@ -173,7 +173,7 @@ impl Nodes {
             self.cluster.nodes.push(node);
         }
         let first = self.node(1).port();
-        // On a busy machine a handshake runs out of time: they are introduced until all is well.
+        // On a busy machine, a handshake times out: repeat the introduction until the cluster is healthy.
         let mut introduced: Option<Instant> = None;
         let count = self.cluster.nodes.len();
         let primary = self.cluster.id_of(new);
@@ -214,7 +214,7 @@ impl Nodes {
             let mut pipe = redis::pipe();
             pipe.cmd("DEHYDRATOR.PUSH").arg(key(number)).arg(ttl).arg(&id).arg(&id).arg("NX");
             pipe.cmd("WAIT").arg(1).arg(300);
-            // One that is not told that its push was replicated leaves it: it may be done, or not.
+            // A push that is not confirmed is abandoned: it may be done, or not.
             for _ in 0..3 {
                 let node = &mut at[number % KEYS];
                 match Self::ask(&mut connections, node, &pipe) {
@@ -267,7 +267,7 @@ impl Consumer {
         let program = if recipe.ends_with(".py") { PYTHON } else { "node" };
         let mut command = Command::new(program);
         command.arg(format!("examples/{recipe}")).arg("jobs").args(&addresses[..3]);
-        // A net that is seldom cast: nothing here may need it.
+        // A rare sweep: nothing here may depend on it.
         command.env("LEASE_MS", LEASE_MS.to_string()).env("SWEEP_S", "600").env("COUNT", "2");
         let process = command.stdout(file("out")).stderr(file("err")).spawn().expect("a process");
         Self { process, folder }
@@ -277,17 +277,17 @@ impl Consumer {
         fs::read_to_string(self.folder.path().join(name)).expect("what it said")
     }
 
-    /// What it did: the id, when it began, and until when the job was its own.
+    /// Returns what it did: the id, when the work began, and until when it held the lease.
     fn begun(&self) -> Vec<(String, u64, u64)> {
         let said = self.said("out");
-        // One that was killed may have ended in the middle of a line.
+        // A killed process may have ended in the middle of a line.
         let whole = said.split_inclusive('\n').filter(|line| line.ends_with('\n'));
         let words = whole.map(|line| line.split_whitespace().collect::<Vec<_>>());
         let number = |word: &str| word.parse().expect("milliseconds");
         words.map(|it| (it[1].to_owned(), number(it[2]), number(it[3]))).collect()
     }
 
-    /// Ends it as an operator would.
+    /// Stops it like an operator.
     fn stop(&mut self) {
         let pid = self.process.id().to_string();
         assert!(Command::new("kill").arg(pid).status().expect("kill").success());
@@ -307,7 +307,7 @@ impl Drop for Consumer {
     }
 }
 
-/// Tells others to stop, also if there was a panic.
+/// Tells others to stop, even after a panic.
 struct StopWhenDropped<'a>(&'a AtomicBool);
 
 impl Drop for StopWhenDropped<'_> {
@@ -342,7 +342,7 @@ fn the_number_of_keys_changes_under_load_and_every_id_is_found() {
     // Here the recipe is a library.
     let said = run(&["tests/examples/growing.py", &address]);
     assert_eq!(said, "[3, 5, 3, 4] keys; wrong: {}\n");
-    // As an operator runs it.
+    // Like an operator.
     let recipe =
         |words: &[&str]| run(&[&["examples/many_keys.py", &address, "mails"], words].concat());
     assert_eq!(recipe(&["keys", "3"]), "mails: {mails:0} {mails:1} {mails:3}\n");
@@ -372,7 +372,7 @@ fn consume(recipe: &str) {
             until(what, || (confirmed() > before + count).then_some(()));
         };
         load("there is a load", 200);
-        // What is said before they hear again is missed.
+        // Events before the next subscription are missed.
         for node in &nodes.cluster.nodes[..3] {
             let mut node = node.connect();
             let who = Value::Array(vec![text(DUE), Value::Int(2)]);
@@ -382,7 +382,7 @@ fn consume(recipe: &str) {
         }
         load("the load goes on after all subscriptions were cut", 100);
         nodes.kill_primary(0, |primary| {
-            // Jobs that consumers have not begun, and pushes that nobody was told are safe.
+            // Jobs that consumers have not begun, and unconfirmed pushes.
             let given_out = || primary.info("dehydrator", "dehydrator_polls");
             let unsafe_pushes = || {
                 let pushed = pushed.lock().expect("no panic");
@@ -440,7 +440,7 @@ fn consume(recipe: &str) {
     audit(&pushed.into_inner().expect("no panic"), &consumers, &dead);
 }
 
-/// Nothing was lost, nothing came early, and nothing was done twice within a lease.
+/// Asserts that nothing was lost, early, or done twice within a lease.
 fn audit(pushed: &Pushed, consumers: &[Consumer], dead: &HashSet<String>) {
     let mut begun: HashMap<String, Vec<(u64, u64)>> = HashMap::new();
     for (id, at, until) in consumers.iter().flat_map(Consumer::begun) {
@@ -451,7 +451,7 @@ fn audit(pushed: &Pushed, consumers: &[Consumer], dead: &HashSet<String>) {
         times.sort_unstable();
         let due = pushed.due[id];
         early.extend((times[0].0 < due).then_some((id.clone(), due, times[0])));
-        // What fails is given back on purpose before its lease is over.
+        // Failed jobs are given back on purpose before their lease ends.
         if !id.starts_with("fail") {
             again += times.len() - 1;
             let within = times.windows(2).filter(|two| two[1].0 < two[0].1);
@@ -464,7 +464,7 @@ fn audit(pushed: &Pushed, consumers: &[Consumer], dead: &HashSet<String>) {
     let each: Vec<_> = consumers.iter().map(|consumer| consumer.begun().len()).collect();
     let count = pushed.confirmed.len();
     println!("{count} of {} confirmed, {each:?} begun, {again} again", pushed.due.len());
-    assert!(again > 0, "who was killed left something");
+    assert!(again > 0, "a killed consumer left something");
     assert!(lost.is_empty(), "lost: {lost:?}");
     assert!(early.is_empty(), "early: {early:?}");
     assert!(twice.is_empty(), "twice within a lease: {twice:?}");

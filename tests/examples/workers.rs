@@ -1,9 +1,9 @@
-//! The workers in `examples/workers/`: each is run against a server that is killed and over connections that are cut
-//! at chosen points, and is killed and stopped itself.
+//! The workers in `examples/workers/`: each runs against a server that is killed and over connections that are cut at
+//! chosen points, and is killed and stopped itself.
 //!
-//! What a worker has done it writes down as "id deliveries milliseconds" in a set, where the moment is drawn once for
-//! each time that the work is done. So the set counts how often a job was done, under which delivery and when, also
-//! if the worker had to send the command twice.
+//! A worker records each job as "id deliveries milliseconds" in a set, where the time is read once per run of the work.
+//! So the set shows how often a job was done, under which delivery and when, even if the worker had to send the command
+//! twice.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::env;
@@ -23,11 +23,11 @@ use tempfile::TempDir;
 use crate::{PYTHON, built_example};
 use harness::{Ask, Server, text};
 
-/// For longer than a server takes to start, and for shorter than the longest work takes.
+/// Longer than a server takes to start, and shorter than the longest work.
 const LEASE: u64 = 4_500;
 const BLOCK: u64 = 1_000;
 const QUEUE: &str = "{jobs}";
-/// How soon a worker that sleeps has to end when it is told to: its block, and what a busy machine adds to it.
+/// How soon a blocked worker must end after a signal: its block, plus the delay of a busy machine.
 const PROMPT: Duration = Duration::from_secs(30);
 
 #[test]
@@ -66,13 +66,13 @@ fn a_worker_with_redis_rs() {
 
 #[test]
 fn a_worker_with_phpredis() {
-    // At a reply that breaks off in its middle phpredis 5.3.7 waits, until its read timeout or for ever.
+    // If a reply breaks off in the middle, phpredis 5.3.7 waits until its read timeout, or forever.
     let whole = |cut: &Cut| cut.at != Where::Within;
     let cuts = cuts().into_iter().filter(whole).collect();
     hold_with(&Language::new("phpredis.php", &["php", "examples/workers/phpredis.php"]), cuts);
 }
 
-/// The version that the system has.
+/// The system's version.
 #[test]
 fn a_worker_with_redis_rb() {
     hold(&Language::new("redis_rb.rb", &["ruby", "examples/workers/redis_rb.rb"]));
@@ -96,7 +96,7 @@ fn a_worker_with_jedis() {
 }
 
 #[test]
-fn each_worker_runs_as_the_user_that_docs_operations_md_makes_for_it() {
+fn each_worker_runs_as_the_user_that_docs_operations_md_creates() {
     let redis_rs = built_example("worker");
     let ruby = ["env", "RUBYLIB=target/examples/ruby/lib", "ruby", "examples/workers/redis_rb.rb"];
     let mut all = vec![
@@ -127,7 +127,7 @@ fn each_worker_runs_as_the_user_that_docs_operations_md_makes_for_it() {
         let mut pushed = Pushed::default();
         pushed.push(&mut client, "mail", 0, "mail");
         pushed.push(&mut client, "fails:1", 0, "fail 2");
-        // For longer than its lease, so it is renewed.
+        // Longer than its lease, so it is renewed.
         pushed.push(&mut client, "slow", 0, "slow 6000");
         worker.until("all is done", || done(&mut client).len() == 3);
         worker.until("nothing is left", || client.ask("DEHYDRATOR.LEN {jobs}") == Value::Int(0));
@@ -140,7 +140,7 @@ fn each_worker_runs_as_the_user_that_docs_operations_md_makes_for_it() {
     });
 }
 
-/// All that is asked of a worker.
+/// Runs all checks of a worker.
 fn hold(language: &Language) {
     hold_with(language, cuts());
 }
@@ -154,13 +154,13 @@ fn hold_with(language: &Language, cuts: VecDeque<Cut>) {
     let mut pushed = Pushed::default();
     let proxy = Proxy::start(server.port(), cuts);
 
-    // A worker dies with a job in hand, of which it has written nothing yet.
+    // A worker dies during a job, before it has recorded anything.
     let mut first = language.start(&proxy);
     pushed.push(&mut client, "orphan", 0, "slow 1000");
     first.until("a worker has a job", || is_held(&mut client, "orphan"));
     first.kill();
 
-    // Another one begins while a script runs for long, which the server does nothing beside.
+    // Another one starts during a long script, which blocks the server.
     client.ask("CONFIG SET busy-reply-threshold 10");
     let script = redis::cmd("EVAL").arg("while true do end").arg(0).get_packed_command();
     let mut busy = server.connect();
@@ -173,7 +173,7 @@ fn hold_with(language: &Language, cuts: VecDeque<Cut>) {
     // It ends a moment later, with an error.
     let _ = busy.recv_response();
 
-    // Two others get all there is. What one of them has in hand is cancelled: it has to stop, or is late for the rest.
+    // Two others do the rest. The current job of one is cancelled: it must stop, or it is late for the rest.
     let mut third = language.start(&proxy);
     pushed.push(&mut client, "cancelled", 0, "slow 120000");
     second.until("a worker has the job that is to be cancelled", || {
@@ -201,7 +201,7 @@ fn hold_with(language: &Language, cuts: VecDeque<Cut>) {
     }
     second.until("nothing is left", || client.ask("DEHYDRATOR.LEN {jobs}") == Value::Int(0));
 
-    // One is told to stop while it sleeps, one with a job in hand, and leaves what comes next.
+    // One is told to stop while it is blocked, one during a job, and leaves later ones.
     second.stop();
     pushed.push(&mut client, "last", 0, "slow 2000");
     third.until("a worker has its last job", || is_held(&mut client, "last"));
@@ -212,17 +212,17 @@ fn hold_with(language: &Language, cuts: VecDeque<Cut>) {
     assert!(next.windows(2).any(|pair| pair == [text("deliveries"), Value::Int(0)]), "{next:?}");
     assert_eq!(client.ask("DEHYDRATOR.LEN {jobs}"), Value::Int(1), "the last job is settled");
 
-    // And one while the server is away.
+    // And one while the server is down.
     let mut fourth = language.start(&proxy);
     fourth.until("nothing is left", || client.ask("DEHYDRATOR.LEN {jobs}") == Value::Int(0));
-    // It knows that its last job is settled, and asks for another one: that it would insist on.
+    // It knows that its last job is settled, and asks for another one: it would retry that command.
     fourth.until("the worker sleeps", || server.info("clients", "blocked_clients") == 1);
     let letters = client.ask("XRANGE {jobs}:dead - +");
     let found = done(&mut client);
     server.kill();
     let before = proxy.refused.load(Ordering::Relaxed);
     fourth.until("the worker finds no server", || proxy.refused.load(Ordering::Relaxed) > before);
-    // PHP has been seen not to heed a signal just then, so it may be told again: README.md says so.
+    // PHP sometimes ignored a signal at this moment, so it may be sent again: README.md describes this.
     let signals = if language.file.ends_with(".php") { 5 } else { 1 };
     fourth.stop_by(signals);
 
@@ -235,7 +235,7 @@ fn hold_with(language: &Language, cuts: VecDeque<Cut>) {
     assert!(left.is_empty(), "these cuts were never made: {left:?}");
 }
 
-/// What is to be done how often, and not before when.
+/// The jobs: how often each must be done, and the earliest time.
 #[derive(Default)]
 struct Pushed(BTreeMap<String, u128>);
 
@@ -246,8 +246,8 @@ impl Pushed {
         push.arg(QUEUE).arg(ttl.to_string()).arg(job).arg(id).exec(client).expect("it is pushed");
     }
 
-    /// Each job was done once, at the delivery at which it could be, and not early. A job that waited for its lease to
-    /// run out, because a worker lost its connection, would have been done at a later delivery.
+    /// Asserts that each job was done once, at the first delivery that could succeed, and not early. A job that waited
+    /// for its lease to expire, because a worker lost its connection, would have a later delivery.
     fn check(&self, done: &[String]) {
         let mut left = self.0.clone();
         for line in done {
@@ -279,12 +279,12 @@ fn done(client: &mut Connection) -> Vec<String> {
     redis::cmd("SMEMBERS").arg(format!("{QUEUE}:done")).query(client).expect("a set")
 }
 
-/// Whether a worker has the job, which was due at once.
+/// Returns whether the worker has the job, which was due at once.
 fn is_held(client: &mut Connection, id: &str) -> bool {
     matches!(client.ask(&format!("DEHYDRATOR.PTTL {{jobs}} {id}")), Value::Int(1..))
 }
 
-/// Whether the libraries of a language could not be fetched: see scripts/examples.sh, which says so.
+/// Returns whether the libraries of a language could not be downloaded: see scripts/examples.sh, which reports this.
 pub fn is_left_out(place: &str) -> bool {
     Path::new("target/examples").join(place).join("left-out").exists()
 }
@@ -322,7 +322,7 @@ impl Language {
         Worker { child, log, _folder: folder }
     }
 
-    /// Sixty lines of code, as examples/workers/README.md says, around the work, which is the reader's own.
+    /// Asserts sixty lines of code, as examples/workers/README.md states, around the work, which is the reader's own.
     fn check_length(&self) {
         let source =
             fs::read_to_string(format!("examples/workers/{}", self.file)).expect("a worker");
@@ -358,7 +358,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// Waits for something, and fails if the worker has ended.
+    /// Waits for a condition, and fails if the worker has ended.
     fn until(&mut self, what: &str, mut ask: impl FnMut() -> bool) {
         let started = Instant::now();
         while !ask() {
@@ -375,12 +375,12 @@ impl Worker {
         self.child.wait().expect("a child");
     }
 
-    /// Tells the worker to stop, and waits until it has: what is in hand, and then no more.
+    /// Tells the worker to stop, and waits until it has finished its current job and ended.
     fn stop(&mut self) {
         self.stop_by(1);
     }
 
-    /// As [`Worker::stop`], by up to so many signals, five seconds apart.
+    /// Like [`Worker::stop`], with up to this many signals, five seconds apart.
     fn stop_by(&mut self, signals: u32) {
         let pid = rustix::process::Pid::from_child(&self.child);
         let started = Instant::now();
@@ -413,18 +413,18 @@ impl Drop for Worker {
     }
 }
 
-/// Where a connection is cut.
+/// The point at which a connection is cut.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Where {
     /// The server does not get the command.
     Before,
     /// The server has executed the command, and its reply is lost.
     After,
-    /// Half of the reply comes.
+    /// Half of the reply arrives.
     Within,
 }
 
-/// A cut at a command, after so many of the kind have passed.
+/// A cut at a command, after this many of the kind have passed.
 #[derive(Debug)]
 struct Cut {
     verb: &'static str,
@@ -456,11 +456,11 @@ fn cuts() -> VecDeque<Cut> {
     all.into_iter().map(cut).collect()
 }
 
-/// A way to the server on which connections are cut.
+/// A proxy to the server that cuts connections.
 struct Proxy {
     port: u16,
     cuts: Arc<Mutex<VecDeque<Cut>>>,
-    /// How often there was no server.
+    /// How often the server was unreachable.
     refused: Arc<AtomicU32>,
 }
 
@@ -486,7 +486,7 @@ impl Proxy {
     }
 }
 
-/// Hands on what either says, until one hangs up or the connection is cut.
+/// Forwards data in both directions, until one side hangs up or the connection is cut.
 fn connect(client: TcpStream, server: TcpStream, cuts: &Arc<Mutex<VecDeque<Cut>>>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let both = [&client, &server].map(|one| one.try_clone().expect("a socket"));
@@ -511,7 +511,7 @@ fn connect(client: TcpStream, server: TcpStream, cuts: &Arc<Mutex<VecDeque<Cut>>
         let [mut client, mut server] = ends;
         while let Some(reply) = read(&mut server) {
             let request = asked.lock().expect("no panic").clone();
-            // Of POLL's replies those count that have an element.
+            // Of POLL's replies, only those with an element count.
             let is_empty =
                 verb_is(&request, "DEHYDRATOR.POLL") && !reply.starts_with(b"*1\r\n*4\r\n");
             let places: &[_] = if is_empty { &[] } else { &[Where::After, Where::Within] };
@@ -539,7 +539,7 @@ fn verb_is(request: &[u8], verb: &str) -> bool {
     request.windows(verb.len()).any(|part| part.eq_ignore_ascii_case(verb.as_bytes()))
 }
 
-/// Of the cuts for a command the next one, if it is to be made at one of these places and enough have passed.
+/// Returns the next cut for a command, if it is at one of these points and enough commands have passed.
 fn due_cut(cuts: &Mutex<VecDeque<Cut>>, request: &[u8], places: &[Where]) -> Option<Where> {
     let mut cuts = cuts.lock().expect("no panic");
     let index = cuts.iter().position(|cut| verb_is(request, cut.verb))?;

@@ -1,10 +1,10 @@
-//! Commands and replies, in the short forms that tests use all the time.
+//! Commands and replies, in short forms for tests.
 
 use redis::{Cmd, Connection, Value};
 
 use super::until;
 
-/// A command of text arguments, split at the spaces.
+/// Returns a command of text arguments, split at the spaces.
 pub fn cmd(line: &str) -> Cmd {
     let mut words = line.split(' ');
     let mut cmd = redis::cmd(words.next().expect("a command"));
@@ -14,43 +14,43 @@ pub fn cmd(line: &str) -> Cmd {
     cmd
 }
 
-/// A field in the text of INFO.
+/// Returns a field in the text of INFO.
 pub fn field_of(text: &str, field: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     line.unwrap_or_else(|| panic!("no {field} in {text}")).trim().parse().expect("a number")
 }
 
-/// Short forms for what tests do all the time.
+/// Short forms of common commands.
 pub trait Ask {
-    /// The reply to a command of text arguments.
+    /// Returns the reply to a command of text arguments.
     fn ask(&mut self, line: &str) -> Value;
 
-    /// The error that a command of text arguments is refused with.
+    /// Returns the error of a command of text arguments.
     fn refused(&mut self, line: &str) -> String;
 
-    /// Whether there is a key.
+    /// Returns whether a key exists.
     fn exists(&mut self, key: &str) -> bool {
         self.ask(&format!("EXISTS {key}")) == Value::Int(1)
     }
 
-    /// A field of INFO.
+    /// Returns a field of INFO.
     fn info(&mut self, section: &str, field: &str) -> u64 {
         let Value::BulkString(text) = self.ask(&format!("INFO {section}")) else { panic!("text") };
         field_of(&String::from_utf8_lossy(&text), field)
     }
 
-    /// The digest of a key's value, with the order of its elements.
+    /// Returns the digest of a key's value, which includes the order of its elements.
     fn digest(&mut self, key: &str) -> Value {
         self.ask(&format!("DEBUG DIGEST-VALUE {key}"))
     }
 
-    /// Has the append-only file rewritten, and waits until it is.
+    /// Rewrites the append-only file, and waits until it is done.
     fn rewrite_aof(&mut self) {
         self.ask("BGREWRITEAOF");
         self.wait_for_rewrite();
     }
 
-    /// Waits until no append-only file is being rewritten, or is to be.
+    /// Waits until no append-only file is being rewritten, or scheduled to be.
     fn wait_for_rewrite(&mut self) {
         until("the append-only file is rewritten", || {
             let Value::BulkString(text) = self.ask("INFO persistence") else { panic!("text") };
@@ -72,7 +72,7 @@ impl Ask for Connection {
     }
 }
 
-/// The error that a command is refused with, as the server sends it; or its reply.
+/// Returns the error of a command, as the server sends it; or its reply.
 pub fn refusal(cmd: &Cmd, connection: &mut Connection) -> Result<String, Value> {
     match cmd.query::<Value>(connection) {
         Ok(reply) => Err(reply),

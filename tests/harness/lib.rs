@@ -1,4 +1,4 @@
-//! A server that is started for one test and ends with it.
+//! A server that is started for one test and stopped with it.
 
 mod ask;
 mod machine;
@@ -22,14 +22,14 @@ pub use ask::*;
 use process::{CONFIGURATION, Process};
 pub use programs::*;
 
-/// How long anything may take that is waited for. Only a failing test waits that long.
+/// The timeout of every wait. Only a failing test waits that long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running server with the module loaded. Killed when dropped.
 pub struct Server {
     folder: TempDir,
     program: PathBuf,
-    /// `None`: the configuration says what to load, if anything.
+    /// `None`: the configuration determines which module to load, if any.
     module: Option<PathBuf>,
     options: Vec<String>,
     port: u16,
@@ -37,33 +37,33 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server without persistence and without a port, unless `options` say otherwise.
+    /// Starts a server without persistence and without a port, unless `options` change that.
     pub fn start(options: &[&str]) -> Self {
         Self::start_with_files(options, &[])
     }
 
-    /// As [`Server::start`], with copies of files in its data folder.
+    /// Like [`Server::start`], with copies of files in its data folder.
     pub fn start_with_files(options: &[&str], files: &[(&Path, &str)]) -> Self {
         let mut server = Self::launch(release_module(), 0, options, files);
         server.wait_until_up();
         server
     }
 
-    /// As [`Server::start`], with a port, for those that others connect to.
+    /// Like [`Server::start`], with a port, for replicas and clusters.
     pub fn start_with_port(options: &[&str]) -> Self {
         let mut server = Self::launch(release_module(), free_port(), options, &[]);
         server.wait_until_up();
         server
     }
 
-    /// As [`Server::start`], with a module that is not ours.
+    /// Like [`Server::start`], with another module.
     pub fn start_with_module(module: &Path, options: &[&str]) -> Self {
         let mut server = Self::launch(module.to_owned(), 0, options, &[]);
         server.wait_until_up();
         server
     }
 
-    /// As [`Server::start_with_port`], with another architecture's server and module: see scripts/arm64.sh.
+    /// Like [`Server::start_with_port`], with the server and the module of another architecture: see scripts/arm64.sh.
     pub fn start_of_other_architecture(options: &[&str]) -> Self {
         let variable =
             |name| PathBuf::from(env::var_os(name).unwrap_or_else(|| panic!("no {name}")));
@@ -75,22 +75,22 @@ impl Server {
         server
     }
 
-    /// As [`Server::start_with_port`], with the module's debug build, which has hooks for tests.
+    /// Like [`Server::start_with_port`], with the module's debug build, which has hooks for tests.
     pub fn start_debug(options: &[&str]) -> Self {
         let mut server = Self::launch(debug_module(), free_port(), options, &[]);
         server.wait_until_up();
         server
     }
 
-    /// As [`Server::start_with_port`], with a module beside ours that does as it is told when something happens
-    /// to a key: see tests/modules/listener.rs.
+    /// Like [`Server::start_with_port`], with an additional module that runs given commands at keyspace events: see
+    /// tests/modules/listener.rs.
     pub fn start_with_listener(options: &[&str]) -> Self {
         let listener = listener_module();
         let load = ["--loadmodule", listener.to_str().expect("a path that is text")];
         Self::start_with_port(&[options, &load].concat())
     }
 
-    /// A server with a configuration file of its own, `own.conf`, which is to load the module.
+    /// Starts a server with its own configuration file, `own.conf`, which must load the module.
     pub fn start_with_configuration(lines: &str) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         fs::write(folder.path().join(CONFIGURATION), lines).expect("a configuration");
@@ -102,21 +102,21 @@ impl Server {
         server
     }
 
-    /// Starts a server that is expected to give up. Returns its log.
+    /// Starts a server that is expected to exit. Returns its log.
     pub fn start_in_vain(options: &[&str], files: &[(&Path, &str)]) -> String {
         let mut server = Self::launch(release_module(), 0, options, files);
         server.wait_until_it_gives_up()
     }
 
-    /// As [`Server::start`], where no file may grow beyond so many kilobytes: a disk that is full. Until
-    /// [`Server::lift_file_limit`], or for good after a restart.
+    /// Like [`Server::start`], where no file may grow beyond this many kilobytes: a full disk. Until
+    /// [`Server::lift_file_limit`], or permanently after a restart.
     pub fn start_with_file_limit(kilobytes: u32, options: &[&str]) -> Self {
         let mut server = Self::start(options);
         server.limit_files(&(kilobytes * 1024).to_string());
         server
     }
 
-    /// The disk has room again.
+    /// Removes the limit of file sizes.
     pub fn lift_file_limit(&mut self) {
         self.limit_files("unlimited");
     }
@@ -148,14 +148,14 @@ impl Server {
         Self { folder, program, module: Some(module), options, port, process }
     }
 
-    /// Shuts down as an operator would, saving as configured, and starts again on the same data with another build of
-    /// the module.
+    /// Shuts down like an operator, saving as configured, and starts again on the same data with another build of the
+    /// module.
     pub fn restart_with(&mut self, module: &Path) {
         self.module = Some(module.to_owned());
         self.restart();
     }
 
-    /// As [`Server::restart_with`], on an expected end. Returns what was logged since.
+    /// Like [`Server::restart_with`], for an expected exit. Returns the new part of the log.
     pub fn restart_in_vain_with(&mut self, module: &Path) -> String {
         let _ = redis::cmd("SHUTDOWN").query::<Value>(&mut self.connect());
         until("the server ends", || self.process.try_wait().expect("a child"));
@@ -164,19 +164,19 @@ impl Server {
         self.process =
             Process::spawn(&self.program, self.folder.path(), Some(module), port, &self.options);
         let status = until("the server gives up", || self.process.try_wait().expect("a child"));
-        // 0 where a dump is refused: the check of the file, which the server runs then, finds it in order.
+        // 0 if a dump is refused: the server then runs its check of the file, which finds no error.
         assert!(status.code().is_some_and(|code| code <= 1), "{status}: {}", self.log());
         self.log()[before..].to_owned()
     }
 
-    /// Waits until the server has given up by itself. Returns its log.
+    /// Waits until the server has exited by itself. Returns its log.
     pub fn wait_until_it_gives_up(&mut self) -> String {
         let status = until("the server gives up", || self.process.try_wait().expect("a child"));
         assert_eq!(status.code(), Some(1), "{}", self.log());
         self.log()
     }
 
-    /// The port that the server listens on.
+    /// Returns the port of the server.
     pub fn port(&self) -> u16 {
         assert_ne!(self.port, 0, "this server has no port");
         self.port
@@ -195,25 +195,25 @@ impl Server {
         self.wait_until_up();
     }
 
-    /// As [`Server::relaunch`], with another build of the module.
+    /// Like [`Server::relaunch`], with another build of the module.
     pub fn relaunch_with(&mut self, module: &Path) {
         self.module = Some(module.to_owned());
         self.relaunch();
     }
 
-    /// Stops the process dead, as a power cut would.
+    /// Kills the process, like a power failure.
     pub fn kill(&mut self) {
         self.process.kill().expect("a child");
     }
 
-    /// A connection of its own.
+    /// Returns a new connection.
     pub fn connect(&self) -> Connection {
         let url = format!("redis+unix://{}", self.socket().display());
         let client = redis::Client::open(url).expect("a url");
         client.get_connection().expect("a connection")
     }
 
-    /// Runs one line in redis-cli, as if typed, and returns what it prints.
+    /// Runs one line in redis-cli, as if typed, and returns its output.
     pub fn cli(&self, line: &str) -> String {
         let mut cli = Command::new(cli_program())
             .arg("-s")
@@ -228,7 +228,7 @@ impl Server {
         String::from_utf8(output).expect("redis-cli escapes what is not text")
     }
 
-    /// Shuts down as an operator would, saving as configured, and starts again on the same data.
+    /// Shuts down like an operator, saving as configured, and starts again on the same data.
     pub fn restart(&mut self) {
         // The server hangs up without a reply.
         let _ = redis::cmd("SHUTDOWN").query::<Value>(&mut self.connect());
@@ -236,7 +236,7 @@ impl Server {
         self.relaunch();
     }
 
-    /// Waits until the process has ended, which was told to.
+    /// Waits until the process, which was told to stop, has ended.
     pub fn wait_until_ended(&mut self) {
         until("the server ends", || self.process.try_wait().expect("a child"));
     }
@@ -245,13 +245,13 @@ impl Server {
         self.process.id()
     }
 
-    /// Kills the server as a power cut would, and starts it again on the same data.
+    /// Kills the server like a power failure, and starts it again on the same data.
     pub fn crash_and_restart(&mut self) {
         self.kill();
         self.relaunch();
     }
 
-    /// A file in the server's folder.
+    /// Returns the path of a file in the server's folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -260,17 +260,17 @@ impl Server {
         log_of(self.folder.path())
     }
 
-    /// A field of INFO.
+    /// Returns a field of INFO.
     pub fn info(&self, section: &str, field: &str) -> u64 {
         self.connect().info(section, field)
     }
 
-    /// What server it is.
+    /// Returns the name and version of the server.
     pub fn version(&self) -> Version {
         let Value::BulkString(info) = self.connect().ask("INFO server") else { panic!("text") };
         let info = String::from_utf8_lossy(&info).into_owned();
         let field = |name| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        // Valkey says for which Redis it passes, too.
+        // Valkey also reports a Redis version, for compatibility.
         let (is_valkey, version) = match field("valkey_version") {
             Some(version) => (true, version),
             None => (false, field("redis_version").expect("a version")),
@@ -280,14 +280,14 @@ impl Server {
         Version { is_valkey, number: (part(), part()) }
     }
 
-    /// Makes this server a replica of `primary`, and waits until it has loaded all of it: what is written here before
-    /// that would be flushed.
+    /// Makes this server a replica of `primary`, and waits until it has loaded everything: earlier writes here would be
+    /// flushed.
     pub fn follow(&self, primary: &Server) {
         self.connect().ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
         self.wait_for_link();
     }
 
-    /// Waits until this replica is in step with its primary.
+    /// Waits until this replica is in sync with its primary.
     pub fn wait_for_link(&self) {
         until("the link is up", || {
             let Value::Array(role) = self.connect().ask("ROLE") else { panic!("an array") };
@@ -321,15 +321,15 @@ impl Drop for Server {
     }
 }
 
-/// A port that nobody listens on at this moment, and for a cluster's bus the one 10,000 above it. Both lie below the ports that
-/// the kernel gives to clients: a connection of another test's would have taken the second one now and then.
+/// Returns a free port; for the cluster bus, the port 10,000 above is free too. Both are below the range of ephemeral
+/// ports: otherwise, connections of other tests would sometimes take the second one.
 pub fn free_port() -> u16 {
     const FIRST: u32 = 11_000;
     const PORTS: u32 = 11_000;
     const BUS: u16 = 10_000;
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let is_free = |port: u16| TcpListener::bind(("0.0.0.0", port)).is_ok();
-    // Processes that test at the same time begin at other places.
+    // Processes that test at the same time start at different ports.
     let begin = std::process::id().wrapping_mul(7919);
     let ports = (0..PORTS).map(|_| {
         let number = begin.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
@@ -343,7 +343,7 @@ fn log_of(folder: &Path) -> String {
     String::from_utf8_lossy(&fs::read(folder.join("log")).unwrap_or_default()).into_owned()
 }
 
-/// Asks until there is an answer, or patience is at its end.
+/// Calls a function until it returns a value, or panics at the timeout.
 pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! A server's machine: its clock steps, and its forks fail. See tests/preload/machine.c.
+//! A server's machine whose clock steps and whose forks fail. See tests/preload/machine.c.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -10,13 +10,13 @@ use tempfile::TempDir;
 
 use super::{Server, cmd, free_port, release_module, root, server_program, until};
 
-/// What is wanted of the server's machine, in the server's folder.
+/// The settings of the server's machine, in the server's folder.
 pub(crate) const MACHINE: &str = "machine";
 
 impl Server {
-    /// As [`Server::start_with_port`], on a machine whose real-time clock [`Server::shift_clock`] sets, and on which
-    /// forks fail if [`Server::fail_forks`] says so. The monotonic clock goes on as it is, as it does when somebody sets
-    /// the clock of a machine.
+    /// Like [`Server::start_with_port`], on a machine whose real-time clock [`Server::shift_clock`] sets, and on which
+    /// forks fail after [`Server::fail_forks`]. The monotonic clock is not affected, as when an operator sets the clock
+    /// of a machine.
     pub fn start_with_clock(options: &[&str]) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         fs::write(folder.path().join(MACHINE), [0; 16]).expect("a machine like any other");
@@ -33,8 +33,8 @@ impl Server {
         server
     }
 
-    /// Sets the server's real-time clock so many milliseconds ahead of the true one, or behind it, and waits until the
-    /// server has it: Valkey 9 asks for the time once in a millisecond.
+    /// Sets the server's real-time clock this many milliseconds ahead of the true one, or behind it, and waits until
+    /// the server notices: Valkey 9 reads the time once per millisecond.
     pub fn shift_clock(&self, milliseconds: i64) {
         // No test steps by less.
         const STEP: u64 = 100;
@@ -49,7 +49,7 @@ impl Server {
         });
     }
 
-    /// Has the server's forks fail, as where there is no memory or no process to be had, or succeed.
+    /// Makes the server's forks fail, as without memory or processes, or succeed.
     pub fn fail_forks(&self, fail: bool) {
         const ENOMEM: i64 = 12;
         self.want_of_machine(1, if fail { ENOMEM } else { 0 });
@@ -57,12 +57,12 @@ impl Server {
 
     fn want_of_machine(&self, index: u64, number: i64) {
         let file = fs::File::options().write(true).open(self.file(MACHINE)).expect("a machine");
-        // In one write, over what is there: the server has the file mapped into its memory.
+        // In one write, in place: the server has mapped the file.
         file.write_all_at(&number.to_ne_bytes(), index * 8).expect("it is set");
     }
 }
 
-/// The library that stands in for some of the machine, compiled.
+/// Returns the library that replaces parts of the machine, compiled.
 pub(crate) fn preload_in(folder: &Path) -> PathBuf {
     folder.join("machine.so")
 }

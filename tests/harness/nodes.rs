@@ -1,4 +1,4 @@
-//! The nodes of a real cluster, for tests and benches of what spreads over several servers.
+//! The nodes of a real cluster, for tests and benches of several servers.
 
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use redis::cluster::{ClusterClient, ClusterConnection};
 
 use crate::{Ask, Server, cli_program, until};
 
-/// Servers that share the slots among them. They end with it.
+/// Servers that share the slots. They end when dropped.
 pub struct Cluster {
     /// Primaries first.
     pub nodes: Vec<Server>,
@@ -16,7 +16,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// At least three primaries, for redis-cli wants no fewer, and so many replicas for each.
+    /// Starts at least three primaries, the minimum of redis-cli, with this many replicas each.
     pub fn start(primaries: usize, replicas: usize) -> Self {
         let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "15000"];
         let count = primaries * (1 + replicas);
@@ -45,8 +45,8 @@ impl Cluster {
         format!("127.0.0.1:{}", self.nodes[node].port())
     }
 
-    /// Runs `redis-cli --cluster create`. On a busy machine a handshake between nodes runs out of time, which
-    /// redis-cli would wait for without end: they are introduced to each other until all is well.
+    /// Runs `redis-cli --cluster create`. On a busy machine, a handshake between nodes times out, and redis-cli would
+    /// wait forever: repeat the introductions until the cluster is healthy.
     fn make(&self, arguments: &[&str]) {
         let (out, err) = (Stdio::piped(), Stdio::piped());
         let mut making = manager(arguments).stdout(out).stderr(err).spawn().expect("redis-cli");
@@ -74,8 +74,8 @@ impl Cluster {
         const TRIES: usize = 5;
         for _ in 0..TRIES {
             let output = manager(arguments).output().expect("redis-cli");
-            // Valkey hands a slot over when a replica has said within two seconds that it knows. On a busy machine it does
-            // not always; then the slot is open, and has to be mended before more are moved.
+            // Valkey hands a slot over when a replica has confirmed within two seconds. On a busy machine, this can
+            // fail; then the slot is left open, and must be fixed before more are moved.
             let is_late = String::from_utf8_lossy(&output.stdout).contains("NOREPLICAS")
                 || String::from_utf8_lossy(&output.stderr).contains("NOREPLICAS");
             if output.status.success() || !is_late {
@@ -92,7 +92,7 @@ impl Cluster {
         client.expect("a client").get_connection().expect("a connection")
     }
 
-    /// How many slots a node serves.
+    /// Returns how many slots a node serves.
     pub fn slots_of(&self, node: usize) -> usize {
         let Value::BulkString(nodes) = self.nodes[node].connect().ask("CLUSTER NODES") else {
             panic!("text")
@@ -115,7 +115,7 @@ impl Cluster {
         String::from_utf8(id).expect("text")
     }
 
-    /// Moves slots from one node to another all at once, and waits until every primary knows.
+    /// Moves slots from one node to another atomically, and waits until every primary knows.
     #[allow(dead_code, reason = "benches and the tests of the recipes share this file")]
     pub fn move_at_once(&self, from: usize, to: usize, (first, last): (usize, usize)) {
         let moved = last + 1 - first;
@@ -146,7 +146,7 @@ impl Cluster {
     }
 }
 
-/// `redis-cli --cluster`.
+/// Returns the command `redis-cli --cluster`.
 fn manager(arguments: &[&str]) -> Command {
     let mut command = Command::new(cli_program());
     command.arg("--cluster").args(arguments).arg("--cluster-yes");

@@ -1,4 +1,4 @@
-//! A server's process, which ends in any case.
+//! A server's process, which is always ended.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,19 +14,20 @@ use std::time::Duration;
 use super::machine::{MACHINE, preload_in};
 use super::programs::setting;
 
-/// How many seconds a server lives at most, unless a run is made longer: then it is killed, and the test fails that waits for
-/// its reply. A timeout of the connection would do that too, but a read that has one fails with EINTR where the machine was
-/// stopped and goes on (signal(7)), as a host does that moves its guests. An alarm would not: servers handle SIGALRM.
+/// The maximum life of a server in seconds, unless the settings of a run make it longer: then it is killed, and the
+/// test that waits for its reply fails. A timeout of the connection would do that too, but a read with a timeout fails
+/// with EINTR if the machine was stopped and continued (signal(7)), as when a host migrates its guests. An alarm would
+/// not work: servers handle SIGALRM.
 const LIFE: u64 = 600;
 
-/// A configuration file of a test's own, in the server's folder.
+/// A configuration file of a test, in the server's folder.
 pub const CONFIGURATION: &str = "own.conf";
 
-/// Killed when its life is over, which is a failure. Its owner kills it before that.
+/// Kills it when its life is over, which is a failure. Its owner kills it before that.
 pub struct Process {
     child: Arc<Mutex<Child>>,
     is_over: Arc<AtomicBool>,
-    /// Dropped with the process: then nobody waits for the end of its life any more.
+    /// Dropped with the process, so that the watcher ends.
     _life: Sender<()>,
 }
 
@@ -39,7 +40,7 @@ impl Process {
         options: &[String],
     ) -> Self {
         let log = fs::File::options().create(true).append(true).open(folder.join("log"));
-        // With the signal ignored, a file that may not grow is a write that fails, as on a full disk.
+        // With the signal ignored, a file at its limit makes a write fail, as on a full disk.
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]);
         if preload_in(folder).exists() {
@@ -55,14 +56,14 @@ impl Process {
             .current_dir(folder)
             .args(["--port", &port.to_string(), "--unixsocket", "redis.sock"])
             .args(["--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0"])
-            // A server that crashes tests its memory, and does not come to its end where that has libc's allocator, or guard
-            // pages that /proc/self/maps does not show (docs/compatibility.md).
+            // A server that crashes tests its memory, and does not finish with libc's allocator, or with guard pages
+            // that /proc/self/maps does not show (docs/compatibility.md).
             .args(["--crash-memcheck-enabled", "no"]);
-        // A configuration of its own says what the server keeps, also after CONFIG REWRITE.
+        // A configuration of its own determines the persistence, also after CONFIG REWRITE.
         if !folder.join(CONFIGURATION).exists() {
             command.args(["--save", "", "--appendonly", "no"]);
-            // The server writes what it has said before it replies. With `everysec` it waits while a disk is slow, and what
-            // it is killed with is lost.
+            // The server writes a command before it replies. With `everysec`, it waits while a disk is slow, and a kill
+            // loses the unwritten part.
             command.args(["--appendfsync", "no"]);
         }
         if let Some(module) = module {
@@ -106,13 +107,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // A test that waits for a server to end passes else, though it had to be killed.
+        // Otherwise, a test that waits for a server to end would pass although it had to be killed.
         let is_over = self.is_over.load(Ordering::Relaxed);
         assert!(!is_over || thread::panicking(), "the server did not end, and was killed");
     }
 }
 
-/// How long a server lives at most. The settings of `tests/torture` make a run longer.
+/// Returns the maximum life of a server. The settings of `tests/torture` make a run longer.
 fn life() -> Duration {
     let longer = setting("DEHYDRATOR_OPERATIONS", 0) / 10 + 60 * setting("DEHYDRATOR_SECONDS", 0);
     Duration::from_secs(LIFE + longer)
@@ -123,7 +124,7 @@ fn life() -> Duration {
 fn a_process_is_killed_when_its_life_is_over() {
     use std::os::unix::process::ExitStatusExt;
 
-    // As servers do, it ignores an alarm.
+    // Like servers, it ignores an alarm.
     let program = ["-c", "trap '' ALRM; while :; do sleep 0.01; done"];
     let process = Process::spawn_for(Duration::from_millis(50), Command::new("sh").args(program));
     let status = super::until("it ends", || process.try_wait().expect("a child"));

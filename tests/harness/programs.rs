@@ -1,4 +1,4 @@
-//! The programs and modules that are tested, and other settings: variables of the environment name them.
+//! The tested programs and modules, and other settings, from environment variables.
 
 use std::env;
 use std::fs;
@@ -10,34 +10,34 @@ pub fn root() -> &'static Path {
     Path::new(HERE)
 }
 
-/// The program that is tested against.
+/// Returns the server under test.
 pub fn server_program() -> PathBuf {
     program("DEHYDRATOR_SERVER", "redis-server")
 }
 
-/// The command line client.
+/// Returns the command line client.
 pub fn cli_program() -> PathBuf {
     program("DEHYDRATOR_CLI", "redis-cli")
 }
 
-/// The program that a variable names: a path, which must not depend on the folder it is started in,
-/// or a name to be found where programs are.
+/// Returns the program that a variable names: a path, which must be absolute because servers start in other folders, or
+/// a name to be found in PATH.
 fn program(variable: &str, default: &str) -> PathBuf {
     let named = PathBuf::from(env::var(variable).unwrap_or(default.into()));
     fs::canonicalize(&named).unwrap_or(named)
 }
 
-/// The module as it is shipped: built for release, by `make`.
+/// Returns the module as it is shipped: built for release, by `make`.
 pub fn release_module() -> PathBuf {
     module("DEHYDRATOR_MODULE", "target/release/libdehydrator.so")
 }
 
-/// The module with hooks for tests: `make build-debug`.
+/// Returns the module with hooks for tests: `make build-debug`.
 pub fn debug_module() -> PathBuf {
     module("DEHYDRATOR_DEBUG_MODULE", "target/debug/libdehydrator.so")
 }
 
-/// The module that listens: `make build-debug`.
+/// Returns the listening module: `make build-debug`.
 pub fn listener_module() -> PathBuf {
     module("DEHYDRATOR_LISTENER", "target/debug/examples/liblistener.so")
 }
@@ -49,7 +49,7 @@ fn module(variable: &str, default: &str) -> PathBuf {
         .unwrap_or_else(|_| panic!("no module at {}: {help}", module.display()))
 }
 
-/// Which server is tested against. It compares with a number of major and minor.
+/// The server under test. It compares with a number of major and minor.
 #[derive(Clone, Copy, Debug)]
 pub struct Version {
     pub is_valkey: bool,
@@ -68,7 +68,7 @@ impl PartialOrd<(u32, u32)> for Version {
     }
 }
 
-/// A number from the environment, or else the default.
+/// Returns a number from the environment, or else the default.
 pub fn setting(variable: &str, default: u64) -> u64 {
     let number = |word: String| word.parse().unwrap_or_else(|_| panic!("{variable}={word}"));
     env::var(variable).map_or(default, number)

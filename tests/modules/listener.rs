@@ -1,16 +1,17 @@
-//! A module that listens to what happens to keys, and does as it was told then: what tests load beside ours.
+//! A module that listens to keyspace events, and runs configured commands at them: tests load it beside ours.
 //!
 //! ```text
-//!   LISTENER.ON <times> <event> <command> [arg ...]   runs the command so many times, once at each such event;
+//!   LISTENER.ON <times> <event> <command> [arg ...]   runs the command at the next events of this name, this many times;
 //!                                                     the word %key is replaced by the event's key
-//!   LISTENER.OFF                                      listens to nothing more, and forgets what it saw
+//!   LISTENER.OFF                                      stops listening, and forgets what it saw
 //!   LISTENER.SEEN                                     the events, as "event key"
-//!   LISTENER.RAN                                      what the commands replied: "ok", or the error
+//!   LISTENER.RAN                                      the replies of the commands: "ok", or the error
 //! ```
 //!
-//! Loaded with `TYPE name` it also has a data type of that name, with `COMMAND name` a command: they are taken then.
+//! Loaded with `TYPE name`, it also has a data type of that name, with `COMMAND name` a command, so that these names
+//! are taken.
 //!
-//! What it runs is replicated. The events of what it runs are seen, but nothing is run at them.
+//! Its commands are replicated. It records the events of its own commands, but runs nothing at them.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString, c_char, c_int, c_long};
@@ -18,7 +19,7 @@ use std::{mem, ptr, slice};
 
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString, RedisModuleTypeMethods};
 
-/// What the server calls REDISMODULE_NOTIFY_NEW: a key came into being. It is in no other class.
+/// REDISMODULE_NOTIFY_NEW: a key was created. It is in no other class.
 const NOTIFY_NEW: i32 = 1 << 14;
 
 /// Calls a function of the module API.
@@ -36,7 +37,7 @@ struct Rule {
 }
 
 thread_local! {
-    // Commands and events come on the server's main thread alone.
+    // Commands and events come only on the server's main thread.
     static RULES: RefCell<Vec<Rule>> = const { RefCell::new(Vec::new()) };
     static SEEN: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
     static RAN: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
@@ -45,7 +46,7 @@ thread_local! {
 
 /// # Safety
 ///
-/// For the server alone.
+/// Only for the server.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)]
 pub unsafe extern "C" fn RedisModule_OnLoad(
@@ -59,7 +60,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
         (c"listener.seen", Some(seen)),
         (c"listener.ran", Some(ran)),
     ];
-    // SAFETY: the server hands out its context, and all strings are C strings.
+    // SAFETY: the server passes its context, and all strings are C strings.
     unsafe {
         let version = raw::REDISMODULE_APIVER_1 as c_int;
         let name = c"listener".as_ptr();
@@ -81,7 +82,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     }
 }
 
-/// Takes a name: of a type that holds nothing, or of a command that does nothing.
+/// Takes a name: of an empty type, or of a command that does nothing.
 ///
 /// # Safety
 ///
@@ -95,17 +96,17 @@ unsafe fn take(context: *mut RedisModuleCtx, words: &[Vec<u8>]) -> c_int {
             api!(RedisModule_CreateCommand(context, name, Some(off), flags, 0, 0, 0))
         };
     }
-    // SAFETY: a number, and functions of which each may be absent.
+    // SAFETY: a number, and functions, each of which may be absent.
     let mut methods: RedisModuleTypeMethods = unsafe { mem::zeroed() };
     methods.version = u64::from(raw::REDISMODULE_TYPE_METHOD_VERSION);
-    // SAFETY: the same; the server copies the methods, none of which it calls without a value.
+    // SAFETY: the same; the server copies the methods, and calls none without a value.
     let made = unsafe { api!(RedisModule_CreateDataType(context, name.as_ptr(), 0, &mut methods)) };
     if made.is_null() { raw::REDISMODULE_ERR as c_int } else { raw::REDISMODULE_OK as c_int }
 }
 
 /// # Safety
 ///
-/// The arguments must be those that the server hands to a command.
+/// The arguments must be those that the server passes to a command.
 unsafe fn words(argv: *mut *mut RedisModuleString, argc: c_int) -> Vec<Vec<u8>> {
     // SAFETY: the caller's promise.
     let strings = unsafe { slice::from_raw_parts(argv, argc as usize) };
@@ -115,18 +116,18 @@ unsafe fn words(argv: *mut *mut RedisModuleString, argc: c_int) -> Vec<Vec<u8>> 
 
 /// # Safety
 ///
-/// It must be a string of the server's that lives.
+/// It must be a live string of the server.
 unsafe fn bytes(string: *mut RedisModuleString) -> Vec<u8> {
     let mut length = 0;
-    // SAFETY: the caller's promise; the server returns a pointer to so many bytes.
+    // SAFETY: the caller's promise; the server returns a pointer to this many bytes.
     unsafe {
         let start = api!(RedisModule_StringPtrLen(string, &mut length));
         slice::from_raw_parts(start.cast::<u8>(), length).to_vec()
     }
 }
 
-// The server calls what follows. It hands each callback what the signature says, live for the call: that is
-// the promise which every `SAFETY` below leans on.
+// The server calls the following functions. It passes each callback the arguments of its signature, live for the call:
+// every `SAFETY` below relies on this promise.
 
 unsafe extern "C" fn on(
     context: *mut RedisModuleCtx,
@@ -180,7 +181,7 @@ unsafe extern "C" fn ran(
 ///
 /// The context must be that of a command.
 unsafe fn reply(context: *mut RedisModuleCtx, lines: &[Vec<u8>]) -> c_int {
-    // SAFETY: the caller's promise; the server copies what it is shown.
+    // SAFETY: the caller's promise; the server copies the values.
     unsafe {
         api!(RedisModule_ReplyWithArray(context, lines.len() as c_long));
         for line in lines {
@@ -220,16 +221,16 @@ unsafe extern "C" fn notice(
     raw::REDISMODULE_OK as c_int
 }
 
-/// Runs a command with its effects replicated. Returns "ok", or the error.
+/// Runs a command and replicates its effects. Returns "ok", or the error.
 ///
 /// # Safety
 ///
-/// The context must live.
+/// The context must be live.
 unsafe fn run(context: *mut RedisModuleCtx, words: &[Vec<u8>], key: &[u8]) -> Vec<u8> {
     let mut name = words[0].clone();
     name.push(0);
-    // SAFETY: the caller's promise; the server copies the words, and the format says what follows it. The text
-    // of an error lives as long as the reply.
+    // SAFETY: the caller's promise; the server copies the words, and the format describes the arguments. The text of an
+    // error lives as long as the reply.
     unsafe {
         let string = |word: &[u8]| {
             let (start, length) = (word.as_ptr().cast::<c_char>(), word.len());

@@ -1,6 +1,6 @@
-/* What a test wants of the machine that one process runs on: preloaded by the tests. In the file that
- * DEHYDRATOR_MACHINE names are two numbers of 64 bits, which may change at any moment: the microseconds by which
- * the real-time clock, and no other clock, is shifted; and, if it is not 0, the error with which a fork fails. */
+/* Simulates faults of the machine for one process: preloaded by the tests. The file in DEHYDRATOR_MACHINE holds two
+ * 64-bit numbers, which may change at any moment: the offset of the real-time clock (and of no other clock) in
+ * microseconds; and, if it is not 0, the error with which a fork fails. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-//! Users with few rights: those of docs/operations.md, and selectors.
+//! ACL users with few permissions: those of docs/operations.md, and selectors.
 
 use std::fs;
 use std::process::Command;
@@ -9,7 +9,7 @@ use harness::{Ask, Server, cli_program, text, texts};
 
 use crate::sleeper::Sleeper;
 
-/// Makes the users of the page.
+/// Creates the users of the page.
 fn users_of_the_page(client: &mut Connection) {
     let page = fs::read_to_string("docs/operations.md").expect("the page");
     for line in page.lines().filter_map(|line| line.split_once("> ACL SETUSER ")) {
@@ -24,14 +24,14 @@ fn connect_as(server: &Server, user: &str) -> Connection {
 }
 
 #[test]
-fn the_users_of_the_page_may_do_what_they_are_for_and_no_more() {
+fn the_users_of_the_page_can_do_their_work_and_nothing_else() {
     let server = Server::start(&[]);
     users_of_the_page(&mut server.connect());
     let mut producer = connect_as(&server, "producer secret1");
     let mut worker = connect_as(&server, "worker secret2");
     let mut operator = connect_as(&server, "operator secret3");
 
-    // As the workers in examples/workers do: their dead letters, one job that is done, and one that fails.
+    // Like the workers in examples/workers: dead letters, one job that succeeds, and one that fails.
     worker.ask("DEHYDRATOR.ONDUE {jobs} HOLD DELIVERIES 2 STREAM {jobs}:dead");
     producer.ask("DEHYDRATOR.PUSH {jobs} 0 element one");
     producer.ask("DEHYDRATOR.MPUSH {jobs} 1 element two 600000 element three");
@@ -75,7 +75,7 @@ fn the_users_of_the_page_may_do_what_they_are_for_and_no_more() {
 }
 
 #[test]
-fn a_user_may_be_given_all_commands_by_name_as_the_page_says() {
+fn a_user_can_get_all_commands_by_name_as_the_page_shows() {
     let server = Server::start(&[]);
     let page = fs::read_to_string("docs/operations.md").expect("the page");
     let line = page.lines().find(|line| line.contains("COMMAND LIST FILTERBY")).expect("a line");
@@ -90,7 +90,7 @@ fn a_user_may_be_given_all_commands_by_name_as_the_page_says() {
 }
 
 #[test]
-fn a_selector_gives_a_command_for_its_own_keys_alone() {
+fn a_selector_grants_a_command_for_its_own_keys_only() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask(
@@ -104,7 +104,7 @@ fn a_selector_gives_a_command_for_its_own_keys_alone() {
     assert_eq!(user.ask("DEHYDRATOR.POLL jobs:1 BLOCK 1"), texts(&["element"]));
     user.ask("DEHYDRATOR.MPOLL 2 jobs:1 jobs:2");
     assert_eq!(user.ask("DEHYDRATOR.LOOK seen:1 id"), text("element"));
-    // No stream but the one that it may write to, and no channel but its own.
+    // No stream except its own, and no channel except its own.
     user.ask("DEHYDRATOR.ONDUE from HOLD DELIVERIES 5 STREAM to");
     user.ask("DEHYDRATOR.ONDUE from LIST to LEFT");
     user.ask("DEHYDRATOR.ONDUE from PUBLISH news");
@@ -127,7 +127,7 @@ fn a_selector_gives_a_command_for_its_own_keys_alone() {
 }
 
 #[test]
-fn rights_that_are_withdrawn_from_a_sleeper_count_when_it_is_its_turn() {
+fn permissions_revoked_from_a_blocked_client_count_when_it_is_served() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("ACL SETUSER eve on nopass ~k ~k2 +@all");

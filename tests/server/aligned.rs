@@ -1,10 +1,11 @@
-//! Memory is aligned as the module needs it, whatever the server's allocator promises: see scripts/unaligned.sh.
+//! Memory has the alignment that the module needs, whatever the server's allocator guarantees: see
+//! scripts/unaligned.sh.
 
 use redis::{Connection, Value};
 
 use harness::{Ask, Server, texts};
 
-/// Thousands of elements, of so many TTLs, by MPUSH.
+/// Pushes thousands of elements with this many TTLs, by MPUSH.
 fn put_away(client: &mut Connection, key: &str, ttls: u64) {
     for first in (0..4000).step_by(1000) {
         let mut push = redis::cmd("DEHYDRATOR.MPUSH");
@@ -12,13 +13,13 @@ fn put_away(client: &mut Connection, key: &str, ttls: u64) {
         for number in first..first + 1000 {
             push.arg(600_000 + number % ttls).arg(format!("element-{number}")).arg(number);
         }
-        let started: Vec<i64> = push.query(client).expect("all are put away");
+        let started: Vec<i64> = push.query(client).expect("all are pushed");
         assert_eq!(started, [1; 1000]);
     }
 }
 
 #[test]
-fn thousands_in_many_queues_with_leases_are_the_same_after_a_restart() {
+fn thousands_of_elements_in_many_queues_with_leases_survive_a_restart() {
     let mut server = Server::start(&["--save", "3600 1000000"]);
     let mut client = server.connect();
     for (key, ttls) in [("few", 3), ("many", 900), ("all", 4000)] {

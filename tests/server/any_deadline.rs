@@ -1,4 +1,4 @@
-//! Elements of which each has a deadline of its own: what is in no queue, beside what is.
+//! Elements with individual deadlines, which are in no queue, together with elements in queues.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ const COUNT: u64 = 5000;
 /// The year 2100: nothing comes due by itself.
 const FAR: u64 = 4_102_444_800_000;
 
-/// A number below `span` for each of many, in no order.
+/// Returns a number below `span` for each element, in no order.
 fn spread(number: u64, span: u64) -> u64 {
     (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % span
 }
 
-/// Ids in the order of delivery, as RANGE pages through them.
+/// Returns ids in the order of delivery, as RANGE pages through them.
 fn order(client: &mut Connection) -> Vec<(u64, String)> {
     let mut rows = Vec::new();
     let mut cursor = "-".to_owned();
@@ -33,7 +33,7 @@ fn order(client: &mut Connection) -> Vec<(u64, String)> {
 }
 
 #[test]
-fn elements_with_a_deadline_each_come_in_order_on_all_ways() {
+fn elements_with_individual_deadlines_are_delivered_in_order_in_every_way() {
     let primary = Server::start_with_port(&["--appendonly", "yes"]);
     let replica = Server::start_with_port(&[]);
     let mut client = primary.connect();
@@ -41,7 +41,7 @@ fn elements_with_a_deadline_each_come_in_order_on_all_ways() {
     let mut model = BTreeMap::new();
     let mut pipe = redis::pipe();
     for number in 0..COUNT {
-        // Ties of more than a block's worth, and spans that 32 bits of milliseconds do not measure.
+        // Ties of more than a block, and ranges of more than 32 bits of milliseconds.
         let span = [3, 60_000, 1 << 40][number as usize % 3];
         let (id, deadline) = (format!("{number:05}"), FAR + spread(number, span));
         let ttl = if number % 2 == 0 { 0 } else { 1 + spread(number, 1 << 34) };
@@ -56,7 +56,7 @@ fn elements_with_a_deadline_each_come_in_order_on_all_ways() {
     assert_eq!(order(&mut client), expected(&model));
     assert_equal(&primary, &replica);
 
-    // Some are touched, into one queue, to moments of their own and back; some are leased, and given back; some go.
+    // Touch some, into one queue, to individual deadlines and back; lease some, and give them back; remove some.
     let mut pipe = redis::pipe();
     for (step, key) in model.keys().copied().collect::<Vec<_>>().into_iter().enumerate() {
         let id = model[&key].clone();
@@ -93,7 +93,7 @@ fn elements_with_a_deadline_each_come_in_order_on_all_ways() {
     assert_eq!(order(&mut client), expected(&model), "from an append-only file");
     assert_equal(&primary, &replica);
 
-    // What is due is taken in order, in calls of any length, half of it under leases.
+    // Take due elements, in calls of any length, half of them with leases.
     let now = FAR - 1;
     let soon: Vec<_> = model.keys().take(600).copied().collect();
     let mut pipe = redis::pipe();

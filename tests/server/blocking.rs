@@ -1,4 +1,4 @@
-//! Clients asleep in the server, and all that can happen meanwhile.
+//! Clients blocked in the server, and everything that can happen meanwhile.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use redis::{Connection, Value};
 use crate::sleeper::{Sleeper, waiters};
 use harness::{Ask, Server, cmd, text, texts, until};
 
-/// What deadlines are counted in.
+/// The unit of deadlines.
 const TICK: Duration = Duration::from_millis(1);
 
 fn elements(elements: &[&str]) -> Value {
@@ -16,7 +16,7 @@ fn elements(elements: &[&str]) -> Value {
 }
 
 #[test]
-fn a_client_is_woken_when_something_comes_due_and_not_before() {
+fn a_client_wakes_when_an_element_is_due_and_not_before() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for wait in [0, 1, 20, 150] {
@@ -27,14 +27,14 @@ fn a_client_is_woken_when_something_comes_due_and_not_before() {
         assert_eq!(reply, elements(&["element"]));
         // The server's clock has whole milliseconds: the push may come at the end of one.
         assert!(after + TICK >= Duration::from_millis(wait), "{after:?} is early for {wait} ms");
-        // It should be a millisecond; the machine that runs the tests may be busy.
+        // Usually a millisecond, but the machine that runs the tests may be busy.
         assert!(after < Duration::from_millis(wait + 5000), "{after:?} is late for {wait} ms");
         assert!(!client.exists("k"));
     }
 }
 
 #[test]
-fn what_is_due_already_is_given_at_once() {
+fn a_due_element_is_delivered_at_once() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.MPUSH k 0 a 1 0 b 2 0 c 3");
@@ -60,7 +60,7 @@ fn an_earlier_element_and_a_touch_wake_earlier() {
 }
 
 #[test]
-fn first_come_first_served() {
+fn clients_are_served_in_order_of_arrival() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let line = "DEHYDRATOR.POLL k BLOCK 0 COUNT 1";
@@ -74,7 +74,7 @@ fn first_come_first_served() {
     for (number, sleeper) in sleepers.into_iter().enumerate() {
         assert_eq!(sleeper.reply(), elements(&[&number.to_string()]));
     }
-    // One that takes all leaves nothing for the next, who sleeps on.
+    // A client that takes everything leaves nothing for the next, which stays blocked.
     let first = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
     let second = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
     client.ask("DEHYDRATOR.MPUSH k 0 a 1 0 b 2");
@@ -85,7 +85,7 @@ fn first_come_first_served() {
 }
 
 #[test]
-fn a_client_that_times_out_is_told_nil_and_swallows_nothing() {
+fn a_client_that_times_out_gets_nil_and_takes_no_element() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 600000 element id");
@@ -100,7 +100,7 @@ fn a_client_that_times_out_is_told_nil_and_swallows_nothing() {
 }
 
 #[test]
-fn a_client_that_hangs_up_is_killed_or_unblocked_swallows_nothing() {
+fn a_client_that_hangs_up_is_killed_or_unblocked_takes_no_element() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let killed = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
@@ -125,13 +125,13 @@ fn a_client_that_hangs_up_is_killed_or_unblocked_swallows_nothing() {
 }
 
 #[test]
-fn a_client_that_is_killed_when_it_has_been_woken_leaves_all_to_the_next() {
+fn a_client_killed_after_it_was_woken_leaves_everything_to_the_next() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for round in 0..200 {
         let first = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
         let second = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
-        // In one go, so that the timer and the kill come in one turn of the server's loop.
+        // At once, so that the timer and the kill come in one pass of the event loop.
         let mut pipe = redis::pipe();
         pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(round % 2).arg(round).arg(round);
         pipe.cmd("CLIENT").arg("KILL").arg("ID").arg(first.id);
@@ -139,7 +139,7 @@ fn a_client_that_is_killed_when_it_has_been_woken_leaves_all_to_the_next() {
         let _: Vec<Value> = pipe.query(&mut client).expect("replies");
         let reply = first.outcome();
         if let Ok(reply) = reply {
-            // It was faster than the kill: then the second one waits for the next.
+            // The delivery was faster than the kill: then the second client waits for the next element.
             assert_eq!(reply, elements(&[&round.to_string()]));
             client.ask(&format!("DEHYDRATOR.PUSH k 0 {round} {round}"));
         }
@@ -149,7 +149,7 @@ fn a_client_that_is_killed_when_it_has_been_woken_leaves_all_to_the_next() {
 }
 
 #[test]
-fn transactions_and_scripts_do_not_sleep() {
+fn transactions_and_scripts_do_not_block() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("MULTI");
@@ -162,7 +162,7 @@ fn transactions_and_scripts_do_not_sleep() {
 }
 
 #[test]
-fn a_server_that_becomes_a_replica_sends_its_sleepers_away() {
+fn a_server_that_becomes_a_replica_unblocks_its_clients() {
     let primary = Server::start_with_port(&[]);
     let server = Server::start_with_port(&[]);
     let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
@@ -174,7 +174,7 @@ fn a_server_that_becomes_a_replica_sends_its_sleepers_away() {
 }
 
 #[test]
-fn while_writes_are_paused_nobody_is_woken() {
+fn nobody_wakes_while_writes_are_paused() {
     let server = Server::start(&["--hz", "100"]);
     let mut client = server.connect();
     let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
@@ -192,7 +192,7 @@ fn while_writes_are_paused_nobody_is_woken() {
 }
 
 #[test]
-fn a_failover_with_clients_asleep_kills_nobody_and_loses_nothing() {
+fn a_failover_with_blocked_clients_kills_no_server_and_loses_nothing() {
     let primary = Server::start_with_port(&[]);
     let replica = Server::start_with_port(&[]);
     replica.follow(&primary);
@@ -216,7 +216,7 @@ fn a_failover_with_clients_asleep_kills_nobody_and_loses_nothing() {
 }
 
 #[test]
-fn whatever_brings_the_key_about_wakes_who_waits_for_it() {
+fn a_client_wakes_however_its_key_appears() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let fill = |client: &mut Connection, key: &str| {
@@ -251,7 +251,7 @@ fn whatever_brings_the_key_about_wakes_who_waits_for_it() {
     assert_eq!(sleeper.reply(), elements(&["element"]));
     client.ask("SELECT 0");
 
-    // What takes the key away leaves them asleep.
+    // If the key goes away, they stay blocked.
     let sleeper = asleep();
     for line in [
         "DEL k",
@@ -281,7 +281,7 @@ fn whatever_brings_the_key_about_wakes_who_waits_for_it() {
 }
 
 #[test]
-fn what_sleepers_take_is_replicated_as_removed() {
+fn elements_taken_by_blocked_clients_are_replicated_as_removals() {
     let server = Server::start(&["--appendonly", "yes"]);
     let mut client = server.connect();
     for round in 0..50 {
@@ -301,7 +301,7 @@ fn what_sleepers_take_is_replicated_as_removed() {
     assert_eq!(client.ask("DEBUG DIGEST"), before);
 }
 
-/// The server's own processor time, in microseconds.
+/// Returns the server's CPU time, in microseconds.
 pub fn cpu_us(client: &mut Connection) -> f64 {
     let Value::BulkString(info) = client.ask("INFO cpu") else { panic!("text") };
     let info = String::from_utf8(info).expect("text");
@@ -313,14 +313,14 @@ pub fn cpu_us(client: &mut Connection) -> f64 {
 }
 
 #[test]
-fn two_thousand_asleep_on_one_key_cost_no_more_than_one() {
+fn two_thousand_clients_blocked_on_one_key_cost_no_more_than_one() {
     let server = Server::start(&["--maxclients", "3000"]);
     let mut client = server.connect();
     let asleep = 2000;
     let poll = cmd("DEHYDRATOR.POLL k BLOCK 0 COUNT 1").get_packed_command();
     let mut sleepers: Vec<_> = (0..asleep).map(|_| server.connect()).collect();
-    // One after the other: a server that finds several sockets readable at once reads them in an order
-    // of its own, and who comes first is what this asserts.
+    // One after the other: a server that finds several readable sockets reads them in an order of its own, and the test
+    // asserts the order of arrival.
     for (before, sleeper) in (0..).zip(&mut sleepers) {
         sleeper.send_packed_command(&poll).expect("it is sent");
         until("it is asleep", || {
@@ -332,7 +332,7 @@ fn two_thousand_asleep_on_one_key_cost_no_more_than_one() {
     for (number, sleeper) in sleepers.iter_mut().enumerate().take(count) {
         let mut push = redis::cmd("DEHYDRATOR.PUSH");
         push.arg("k").arg(0).arg(number).arg(number).exec(&mut client).expect("OK");
-        // Whoever came first is woken, and nobody else.
+        // The first client wakes, and no other.
         let reply = sleeper.recv_response().expect("a reply");
         assert_eq!(reply, elements(&[&number.to_string()]));
     }
@@ -342,7 +342,7 @@ fn two_thousand_asleep_on_one_key_cost_no_more_than_one() {
 }
 
 #[test]
-fn a_timeout_that_meets_a_deadline_is_replied_once_and_the_connection_stays_in_step() {
+fn a_timeout_at_a_deadline_is_replied_once_and_the_connection_stays_in_sync() {
     let server = Server::start(&[]);
     let (mut client, mut sleeper) = (server.connect(), server.connect());
     for (block, ttl) in [(20, 30), (50, 60), (30, 30), (29, 30), (30, 29), (100, 105)] {
@@ -373,17 +373,17 @@ fn thousands_that_time_out_together_do_not_stall_the_server() {
     for sleeper in &mut sleepers {
         assert_eq!(sleeper.recv_response().expect("a reply"), Value::Nil);
     }
-    // Some microseconds for each; with a walk over all others for each, it was a hundred.
+    // A few microseconds for each. With a walk over all others for each, it was a hundred.
     let each = (cpu_us(&mut client) - before) / f64::from(asleep);
     assert!(each < 100.0, "{each} us of the server's time for each client");
     assert_eq!(waiters(&server), 0);
 }
 
 #[test]
-fn thousands_that_are_sent_away_together_do_not_stall_the_server() {
+fn thousands_that_are_unblocked_together_do_not_stall_the_server() {
     const ASLEEP: u64 = 3000;
-    /// Some are sent away in each pass of the event loop. On a machine that does other things too a client may sleep
-    /// through most of these passes: then it is tried again.
+    /// Some are unblocked in each pass of the event loop. On a busy machine, the test's client may miss most of these
+    /// passes: then try again.
     const TRIES: usize = 10;
     let server = Server::start(&["--maxclients", "4000"]);
     let mut client = server.connect();
@@ -396,7 +396,7 @@ fn thousands_that_are_sent_away_together_do_not_stall_the_server() {
         }
         until("all are asleep", || (waiters(&server) == ASLEEP).then_some(()));
         client.ask("DEHYDRATOR.ONDUE k DROP");
-        // Other clients have their turn in between, and see how many are left. Asked without a pause, as long as any are.
+        // Other clients are served in between, and see how many are left. Ask without a pause as long as there are any.
         let left =
             std::iter::repeat_with(|| client.info("dehydrator", "dehydrator_blocked_clients"));
         let left: BTreeSet<_> = left.take_while(|left| *left > 0).collect();
@@ -416,7 +416,7 @@ fn thousands_that_are_sent_away_together_do_not_stall_the_server() {
 }
 
 #[test]
-fn who_comes_while_others_are_sent_away_stays() {
+fn a_client_that_blocks_while_others_are_unblocked_stays() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let mut sleepers: Vec<_> = (0..300).map(|_| server.connect()).collect();
@@ -425,7 +425,7 @@ fn who_comes_while_others_are_sent_away_stays() {
         sleeper.send_packed_command(&poll).expect("it is sent");
     }
     until("all are asleep", || (waiters(&server) == 300).then_some(()));
-    // Together, so that the last one comes while the others are being sent away.
+    // Together, so that the last one arrives while the others are being unblocked.
     let mut later = server.connect();
     let lines = ["DEHYDRATOR.ONDUE k DROP", "DEHYDRATOR.ONDUE k HOLD", "DEHYDRATOR.POLL k BLOCK 0"];
     let packed: Vec<u8> = lines.iter().flat_map(|it| cmd(it).get_packed_command()).collect();
@@ -441,7 +441,7 @@ fn who_comes_while_others_are_sent_away_stays() {
 }
 
 #[test]
-fn many_watched_keys_do_not_keep_the_tick_from_tidying() {
+fn many_watched_keys_do_not_stop_the_tick_from_compacting() {
     let server = Server::start(&["--maxclients", "5000", "--hz", "100"]);
     let mut client = server.connect();
     let mut sleepers: Vec<_> = (0..3000).map(|_| server.connect()).collect();
@@ -461,7 +461,7 @@ fn many_watched_keys_do_not_keep_the_tick_from_tidying() {
     until("the tick has compacted it", || {
         (client.info("dehydrator", "dehydrator_compaction_pending") == 0).then_some(())
     });
-    // And all watched keys are looked at, in turn.
+    // All watched keys are visited, in turn.
     client.ask("DEHYDRATOR.PUSH other 0 element id");
     client.ask("RENAME other watched-2999");
     let reply = sleepers[2999].recv_response().expect("a reply");
@@ -469,14 +469,14 @@ fn many_watched_keys_do_not_keep_the_tick_from_tidying() {
 }
 
 #[test]
-fn a_clock_that_jumps_ahead_wakes_who_is_due_by_it() {
+fn a_clock_that_jumps_ahead_wakes_clients_whose_elements_become_due() {
     let server = Server::start_debug(&[]);
     let mut client = server.connect();
     let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
     client.ask("DEHYDRATOR.PUSH k 600000 element id");
     client.ask("DEHYDRATOR.DEBUG k CLOCK 700000");
     assert_eq!(sleeper.reply(), elements(&["element"]));
-    // And back: nothing comes early.
+    // And back: nothing is early.
     let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 300");
     client.ask("DEHYDRATOR.PUSH k 100000 element id");
     client.ask("DEHYDRATOR.DEBUG k CLOCK 699900");
@@ -484,7 +484,7 @@ fn a_clock_that_jumps_ahead_wakes_who_is_due_by_it() {
 }
 
 #[test]
-fn a_sleeper_on_a_writable_replica_is_woken() {
+fn a_client_blocked_on_a_writable_replica_wakes() {
     let primary = Server::start_with_port(&[]);
     let replica = Server::start_with_port(&["--replica-read-only", "no"]);
     replica.follow(&primary);
@@ -494,7 +494,7 @@ fn a_sleeper_on_a_writable_replica_is_woken() {
 }
 
 #[test]
-fn a_backlog_that_many_poll_again_and_again_keeps_no_other_key_waiting() {
+fn a_backlog_with_many_polling_clients_does_not_starve_other_keys() {
     let server = Server::start(&["--maxclients", "1000"]);
     let mut client = server.connect();
     let count = 200 * 50;
@@ -507,7 +507,7 @@ fn a_backlog_that_many_poll_again_and_again_keeps_no_other_key_waiting() {
     let poll = cmd("DEHYDRATOR.POLL b BLOCK 0").get_packed_command();
     other.send_packed_command(&poll).expect("it is sent");
     until("it is asleep", || (waiters(&server) == 1).then_some(()));
-    // One is asleep on the backlog, so that all join the line.
+    // One client is blocked on the backlog, so that all others queue up.
     client.ask("DEHYDRATOR.POLL a COUNT 1");
     let again = cmd("DEHYDRATOR.POLL a BLOCK 0 COUNT 1").get_packed_command().repeat(50);
     let mut pollers: Vec<_> = (0..200).map(|_| server.connect()).collect();
@@ -521,7 +521,7 @@ fn a_backlog_that_many_poll_again_and_again_keeps_no_other_key_waiting() {
 }
 
 #[test]
-fn one_that_is_unblocked_while_it_is_sent_away_is_told_once() {
+fn a_client_unblocked_twice_gets_one_reply() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! A real cluster: three primaries, a replica for each, slots and roles that move under load.
+//! A real cluster: three primaries with a replica each; slots and roles that move under load.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ pub fn start() -> Cluster {
     Cluster::start(3, 1)
 }
 
-/// What clients were told.
+/// The replies that clients got.
 #[derive(Default)]
 struct Books {
     pushed: HashSet<String>,
@@ -23,7 +23,7 @@ struct Books {
     given_out_twice: Vec<String>,
 }
 
-/// Pushes to, pulls from and polls dehydrators in many slots until told to stop.
+/// Pushes to, pulls from and polls dehydrators in many slots, until told to stop.
 fn trade(client: &mut ClusterConnection, name: usize, books: &Mutex<Books>, stop: &AtomicBool) {
     let mut number = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -52,7 +52,7 @@ fn trade(client: &mut ClusterConnection, name: usize, books: &Mutex<Books>, stop
     }
 }
 
-/// Everything that was pushed has been taken once, or is there.
+/// Asserts that every pushed element was taken once, or is still there.
 fn audit(cluster: &Cluster, books: &Books) {
     let mut client = cluster.connect();
     assert_eq!(books.given_out_twice, [""; 0]);
@@ -67,7 +67,7 @@ fn audit(cluster: &Cluster, books: &Books) {
     }
 }
 
-/// Has clients trade while something changes, and audits their books.
+/// Runs clients while something changes, and checks their records.
 pub fn under_load(cluster: &Cluster, change: impl FnOnce()) {
     let books = Mutex::new(Books::default());
     let stop = AtomicBool::new(false);
@@ -76,7 +76,7 @@ pub fn under_load(cluster: &Cluster, change: impl FnOnce()) {
             let mut client = cluster.connect();
             let (books, stop) = (&books, &stop);
             scope.spawn(move || {
-                // A client that fails must not leave the others waiting for it.
+                // A client that fails must not leave the others waiting.
                 let _stop = StopWhenDropped(stop);
                 trade(&mut client, name, books, stop);
             });
@@ -100,30 +100,30 @@ impl Drop for StopWhenDropped<'_> {
 }
 
 #[test]
-fn slots_that_move_under_load_lose_nothing_and_give_out_nothing_twice() {
+fn slots_that_move_under_load_lose_nothing_and_deliver_nothing_twice() {
     let cluster = start();
     let before = cluster.slots_of(1);
     under_load(&cluster, || {
         let (from, to) = (cluster.id_of(0), cluster.id_of(1));
         let address = cluster.address(0);
-        // Not all that it has: a primary without slots becomes a replica, which ends redis-cli's work.
+        // Not all slots: a primary without slots becomes a replica, which makes redis-cli fail.
         let slots = ["--cluster-slots", "5000", "--cluster-pipeline", "1"];
         let mut reshard = vec!["reshard", &address, "--cluster-from", &from, "--cluster-to", &to];
         reshard.extend(slots);
         cluster.manage(&reshard);
     });
-    // More, where it was begun again because a node was busy.
+    // More if it was restarted because a node was busy.
     assert!(cluster.slots_of(1) >= 5000 + before);
 }
 
 #[test]
-fn a_replica_that_takes_over_loses_nothing_and_gives_out_nothing_twice() {
+fn a_replica_that_takes_over_loses_nothing_and_delivers_nothing_twice() {
     let cluster = start();
     under_load(&cluster, || fail_over(&cluster));
 }
 
 #[test]
-fn a_client_that_asks_the_wrong_node_is_sent_to_the_right_one() {
+fn a_client_that_asks_the_wrong_node_is_redirected() {
     let cluster = start();
     let mut moved = 0;
     for node in &cluster.nodes[..3] {
@@ -137,7 +137,7 @@ fn a_client_that_asks_the_wrong_node_is_sent_to_the_right_one() {
 }
 
 #[test]
-fn a_sleeper_is_sent_away_when_its_slot_goes_to_another_node() {
+fn a_blocked_client_is_unblocked_when_its_slot_moves_to_another_node() {
     let cluster = start();
     let slot = 0;
     // The key's hash tag is in slot 0.
@@ -160,7 +160,7 @@ fn a_sleeper_is_sent_away_when_its_slot_goes_to_another_node() {
 }
 
 #[test]
-fn that_a_sleeper_s_slot_is_looked_after_leaves_no_miss() {
+fn checking_the_slot_of_a_blocked_client_counts_no_keyspace_miss() {
     let cluster = start();
     let node = &cluster.nodes[0];
     let _sleeper = Sleeper::start(node, "DEHYDRATOR.POLL {fHh}:k BLOCK 0");
@@ -175,7 +175,7 @@ fn that_a_sleeper_s_slot_is_looked_after_leaves_no_miss() {
 }
 
 #[test]
-fn keys_of_several_slots_are_refused_and_who_sleeps_on_several_keys_is_sent_away_with_their_slot() {
+fn keys_of_several_slots_are_refused_and_clients_of_several_keys_are_unblocked_with_their_slot() {
     let cluster = start();
     let mut here = cluster.nodes[0].connect();
     for keys in ["{fHh}:a elsewhere", "elsewhere {fHh}:a"] {
@@ -204,7 +204,7 @@ fn keys_of_several_slots_are_refused_and_who_sleeps_on_several_keys_is_sent_away
 }
 
 #[test]
-fn a_policy_is_refused_across_slots_elsewhere_and_while_the_cluster_is_down() {
+fn a_policy_is_refused_across_slots_on_another_node_and_while_the_cluster_is_down() {
     let options = ["--cluster-enabled", "yes"];
     let server = Server::start_with_port(&options);
     let mut node = server.connect();
@@ -221,7 +221,7 @@ fn a_policy_is_refused_across_slots_elsewhere_and_while_the_cluster_is_down() {
     for line in lines {
         refuses(&mut node, line, "CLUSTERDOWN");
     }
-    // Half of the slots, of which the key's is the first.
+    // Half of the slots, including the key's, which is the first.
     node.ask("CONFIG SET cluster-require-full-coverage no");
     node.ask("CLUSTER ADDSLOTSRANGE 0 8000");
     until("the cluster is up", || {
@@ -252,7 +252,7 @@ fn a_stream_must_be_in_the_slot_of_its_dehydrator_and_both_move_together() {
     let (from, to) = (cluster.id_of(0), cluster.id_of(1));
     let address = cluster.address(0);
     let mut reshard = vec!["reshard", &address, "--cluster-from", &from, "--cluster-to", &to];
-    // Slots are moved from the first on, and the first is the one.
+    // Slots move from the first on, and this is the first.
     reshard.extend(["--cluster-slots", "10", "--cluster-pipeline", "1"]);
     cluster.manage(&reshard);
     let refused = here.refused("DEHYDRATOR.LEN {fHh}:k");
@@ -271,7 +271,7 @@ fn a_stream_must_be_in_the_slot_of_its_dehydrator_and_both_move_together() {
 }
 
 #[test]
-fn what_holds_a_key_back_moves_with_its_slot_and_refuses_nothing_that_arrives() {
+fn limits_and_pauses_move_with_their_slot_and_refuse_no_arriving_data() {
     let cluster = start();
     let mut here = cluster.nodes[0].connect();
     for number in 0..300 {
@@ -326,7 +326,7 @@ fn a_limit_and_a_pause_move_with_their_slot() {
     assert_eq!(there.ask("DEHYDRATOR.LEN {fHh}:k"), Value::Int(0));
 }
 
-/// Has the replica of the first primary take over.
+/// Makes the replica of the first primary take over.
 fn fail_over(cluster: &Cluster) {
     let port = Value::Int(cluster.nodes[0].port().into());
     let mut replica = until("a replica is in step with its primary", || {
@@ -343,11 +343,11 @@ fn fail_over(cluster: &Cluster) {
     });
 }
 
-/// Takes elements of a key under leases, settles those with even numbers, and rejects the others, until none is left. Notes which
-/// are settled.
+/// Leases elements of a key, settles those with even numbers, and rejects the others, until none is left. Records the
+/// settled ones.
 fn work(client: &mut ClusterConnection, name: usize, settled: &Mutex<HashSet<usize>>) {
     for turn in 0.. {
-        // The same words again, if a reply is lost.
+        // Resends the same command if a reply is lost.
         let token = format!("{name}-{turn}");
         let mut poll = redis::cmd("DEHYDRATOR.POLL");
         poll.arg("{fHh}:k").arg("COUNT").arg(5).arg("LEASE").arg(600_000).arg("TOKEN").arg(&token);
@@ -370,7 +370,8 @@ fn work(client: &mut ClusterConnection, name: usize, settled: &Mutex<HashSet<usi
     }
 }
 
-/// Has work be done and rejected while something changes that returns whether to go on, and looks where each element is.
+/// Settles and rejects elements while `change` runs, which returns whether to continue, and checks where each element
+/// is.
 pub fn reject_under_load(cluster: &Cluster, route: &str, mut change: impl FnMut() -> bool) {
     const ELEMENTS: usize = 3000;
     let mut client = cluster.connect();
@@ -406,20 +407,20 @@ pub fn reject_under_load(cluster: &Cluster, route: &str, mut change: impl FnMut(
     };
     let once: HashSet<usize> = dead.iter().copied().collect();
     assert_eq!(once.len(), dead.len(), "one is a dead letter twice");
-    assert!((0..ELEMENTS).step_by(2).all(|id| settled.contains(&id)), "one is settled by nobody");
+    assert!((0..ELEMENTS).step_by(2).all(|id| settled.contains(&id)), "one was never settled");
     assert!(once.iter().all(|id| id % 2 == 1), "what was settled has died");
     assert_eq!(once.len(), ELEMENTS / 2, "a dead letter is lost");
 }
 
 #[test]
-fn what_is_rejected_while_its_slot_moves_is_a_dead_letter_once() {
+fn an_element_rejected_while_its_slot_moves_is_a_dead_letter_once() {
     let cluster = start();
     for route in ["LIST", "STREAM"] {
         let mut delete = redis::cmd("DEL");
         delete.arg("{fHh}:dead").query::<u64>(&mut cluster.connect()).expect("a number");
         let (mut from, mut to) = (0, 1);
         reject_under_load(&cluster, route, || {
-            // Slots are moved from the first on, and the first is the one.
+            // Slots move from the first on, and this is the first.
             let (source, target) = (cluster.id_of(from), cluster.id_of(to));
             let address = cluster.address(0);
             let mut reshard = vec!["reshard", &address, "--cluster-from", &source];
@@ -433,7 +434,7 @@ fn what_is_rejected_while_its_slot_moves_is_a_dead_letter_once() {
 }
 
 #[test]
-fn what_is_rejected_during_failovers_is_a_dead_letter_once() {
+fn an_element_rejected_during_failovers_is_a_dead_letter_once() {
     let cluster = start();
     reject_under_load(&cluster, "LIST", || {
         fail_over(&cluster);

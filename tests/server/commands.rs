@@ -1,14 +1,14 @@
-//! What the verbs do, by a client library.
+//! The effects of the commands, through a client library.
 
 use redis::Value;
 
 use harness::{Ask, Server, text, texts, until};
 
 #[test]
-fn what_is_due_comes_earliest_deadline_first_and_ties_in_push_order() {
+fn due_elements_come_earliest_deadline_first_and_ties_in_push_order() {
     let server = Server::start(&[]);
     let mut client = server.connect();
-    // Over several TTLs, on both sides of a tie.
+    // With several TTLs, on both sides of a tie.
     for (ttl, id, at) in [(9, "d", 30), (5, "a", 10), (7, "b", 20), (5, "c", 20), (9, "e", 30)] {
         client.ask(&format!("DEHYDRATOR.PUSH k {ttl} element-{id} {id} AT {at}"));
     }
@@ -20,7 +20,7 @@ fn what_is_due_comes_earliest_deadline_first_and_ties_in_push_order() {
 }
 
 #[test]
-fn nothing_comes_before_its_time_and_all_of_it_then() {
+fn nothing_is_early_and_everything_is_delivered() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 150 element id");
@@ -33,7 +33,7 @@ fn nothing_comes_before_its_time_and_all_of_it_then() {
 }
 
 #[test]
-fn ttn_is_exact_when_the_next_element_goes() {
+fn ttn_is_exact_when_the_next_element_is_removed() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let far = 4_102_444_800_000_u64;
@@ -53,7 +53,7 @@ fn ttn_is_exact_when_the_next_element_goes() {
 }
 
 #[test]
-fn a_scan_shows_every_id_that_stays_once_while_others_come_and_go() {
+fn a_scan_shows_every_permanent_id_once_while_others_come_and_go() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let stay = 20_000;
@@ -91,7 +91,7 @@ fn a_scan_shows_every_id_that_stays_once_while_others_come_and_go() {
 }
 
 #[test]
-fn touch_moves_a_deadline_and_puts_the_element_behind_its_equals() {
+fn touch_moves_a_deadline_and_orders_the_element_after_its_equals() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for id in ["a", "b", "c"] {
@@ -107,11 +107,11 @@ fn touch_moves_a_deadline_and_puts_the_element_behind_its_equals() {
 }
 
 #[test]
-fn several_are_touched_at_once_and_those_of_which_the_condition_holds_are_counted() {
+fn touching_several_ids_counts_those_that_meet_the_condition() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.MPUSH k 600000 a a 600000 b b 5 c c AT 50");
-    // Any word may be an id: one that looks like a ttl, and one that looks like an option.
+    // Any word can be an id: one that looks like a ttl, and one that looks like an option.
     client.ask("DEHYDRATOR.MPUSH k 5 d 7 5 e AT 5 f IDS AT 50");
     let touched =
         |client: &mut _, line: &str| Ask::ask(client, &format!("DEHYDRATOR.TOUCH k {line}"));
@@ -133,7 +133,7 @@ fn several_are_touched_at_once_and_those_of_which_the_condition_holds_are_counte
 }
 
 #[test]
-fn what_holds_for_push_holds_for_each_of_mpush() {
+fn the_rules_of_push_hold_for_each_element_of_mpush() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let each = |numbers: &[i64]| Value::Array(numbers.iter().copied().map(Value::Int).collect());
@@ -149,7 +149,7 @@ fn what_holds_for_push_holds_for_each_of_mpush() {
     assert_eq!(client.digest("k"), before);
     let line = "DEHYDRATOR.MPUSH k 0 new b 0 c c 0 again c NX AT 50";
     assert_eq!(client.ask(line), each(&[0, 1, 0]));
-    // What was leased is not held any more when it is replaced, and counts no delivery.
+    // Replacing a leased element ends its lease, and resets its deliveries.
     client.ask("DEHYDRATOR.POLL k LEASE 600000 TOKEN mine");
     let line = "DEHYDRATOR.MPUSH k 7 old c 7 A a 7 C c AT 40 REPLACE";
     assert_eq!(client.ask(line), each(&[1, 1, 1]));
@@ -172,7 +172,7 @@ fn info_is_a_map_in_resp3() {
 }
 
 #[test]
-fn generated_ids_are_all_different_and_name_their_elements() {
+fn generated_ids_are_unique_and_identify_their_elements() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let mut ids = std::collections::HashSet::new();
@@ -190,13 +190,13 @@ fn generated_ids_are_all_different_and_name_their_elements() {
 }
 
 #[test]
-fn the_edges_of_63_bits() {
+fn numbers_at_the_limit_of_63_bits_are_accepted() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let last = i64::MAX;
     client.ask(&format!("DEHYDRATOR.PUSH k {last} never never AT {last}"));
     client.ask("DEHYDRATOR.PUSH k 0 always always AT 0");
-    // A hundred million years are no problem: only now + ttl counts.
+    // A hundred million years are valid: only now + ttl counts.
     client.ask("DEHYDRATOR.PUSH k 9223370000000000000 long long");
     assert_eq!(client.ask("DEHYDRATOR.XPOLL k"), texts(&["always"]));
     let before = client.digest("k");
@@ -206,7 +206,7 @@ fn the_edges_of_63_bits() {
 }
 
 #[test]
-fn resp3_replies_are_the_same() {
+fn replies_are_the_same_in_resp3() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("HELLO 3");
@@ -218,7 +218,7 @@ fn resp3_replies_are_the_same() {
 }
 
 #[test]
-fn verbs_work_in_transactions_and_scripts() {
+fn commands_work_in_transactions_and_scripts() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let (pushed, polled): (Value, Value) = redis::pipe()

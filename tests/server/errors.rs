@@ -1,43 +1,21 @@
-//! Bad input gets a clear error, changes nothing, and leaves the connection in step.
+//! Invalid input gets a clear error, changes nothing, and leaves the connection in sync.
 
 use redis::Value;
 
+use crate::replies::LINES;
 use harness::{Ask, Server, cmd, refusal, text, until};
 
-/// Each verb with arguments that it would accept.
-const VERBS: [&str; 29] = [
-    "DEHYDRATOR.PUSH KEY 600000 element id",
-    "DEHYDRATOR.GIDPUSH KEY 600000 element",
-    "DEHYDRATOR.PULL KEY id",
-    "DEHYDRATOR.POLL KEY",
-    "DEHYDRATOR.MPOLL 1 KEY",
-    "DEHYDRATOR.XPOLL KEY",
-    "DEHYDRATOR.XACK KEY id id2",
-    "DEHYDRATOR.LOOK KEY id",
-    "DEHYDRATOR.UPDATE KEY id element",
-    "DEHYDRATOR.TTN KEY",
-    "DEHYDRATOR.REM KEY id",
-    "DEHYDRATOR.MPUSH KEY 600000 element id",
-    "DEHYDRATOR.TOUCH KEY id 600000",
-    "DEHYDRATOR.PTTL KEY id",
-    "DEHYDRATOR.LEASE KEY 5@5@7 id",
-    "DEHYDRATOR.SETTLE KEY token id",
-    "DEHYDRATOR.RENEW KEY 5 token id",
-    "DEHYDRATOR.RELEASE KEY 5 token id",
-    "DEHYDRATOR.REJECT KEY token id",
-    "DEHYDRATOR.LEN KEY",
-    "DEHYDRATOR.RANGE KEY - +",
-    "DEHYDRATOR.SCAN KEY 0",
-    "DEHYDRATOR.INFO KEY",
-    "DEHYDRATOR.PAUSE KEY",
-    "DEHYDRATOR.RESUME KEY",
-    "DEHYDRATOR.LIMIT KEY",
-    "DEHYDRATOR.GIVEN KEY 5 5",
-    "DEHYDRATOR.SETTLED KEY 5 id",
-    "DEHYDRATOR.ONDUE KEY DROP",
-];
+/// Each verb with the fewest arguments that it accepts, on a key `k`.
+fn verbs() -> impl Iterator<Item = String> {
+    let lines = LINES.iter().filter(|(name, _)| !name.contains(' '));
+    lines.map(|(name, line)| match *name {
+        "LIMIT" => "DEHYDRATOR.LIMIT k".to_owned(),
+        "MPOLL" => "DEHYDRATOR.MPOLL 1 k".to_owned(),
+        _ => format!("DEHYDRATOR.{line}"),
+    })
+}
 
-/// A word as errors show it: what is not printable is escaped, byte by byte.
+/// Returns a word as errors show it: unprintable bytes are escaped.
 fn shown(word: &str) -> String {
     let printable = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
     let one = |byte: u8| {
@@ -47,7 +25,7 @@ fn shown(word: &str) -> String {
 }
 
 #[test]
-fn a_word_is_shown_as_far_as_it_is_sane() {
+fn errors_show_only_the_beginning_of_a_long_word() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let long = "x".repeat(1 << 20);
@@ -78,7 +56,7 @@ fn a_word_is_shown_as_far_as_it_is_sane() {
 }
 
 #[test]
-fn ttls_that_are_no_ttls() {
+fn invalid_ttls_are_refused() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let bad = [
@@ -129,7 +107,7 @@ fn ttls_that_are_no_ttls() {
 }
 
 #[test]
-fn deadlines_that_are_no_deadlines() {
+fn invalid_deadlines_are_refused() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for at in ["ten", "", "1.5", "-1", " 5", "9223372036854775808", "5\0"] {
@@ -150,13 +128,13 @@ fn deadlines_that_are_no_deadlines() {
         assert_eq!(error, format!("ERR AT '{at}' looks like seconds: it must be in milliseconds"));
     }
     assert!(!client.exists("k"));
-    // With AT the ttl only names the queue, so the largest is as good as any.
+    // With AT, the ttl only selects the queue, so the largest one is valid.
     client.ask("DEHYDRATOR.PUSH k 9223372036854775807 element id AT 5");
     assert_eq!(client.ask("DEHYDRATOR.TTN k"), Value::Int(0));
 }
 
 #[test]
-fn every_verb_on_a_key_of_another_type() {
+fn every_command_refuses_a_key_of_another_type() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("SET text value");
@@ -164,8 +142,8 @@ fn every_verb_on_a_key_of_another_type() {
     client.ask("XADD stream * field value");
     for key in ["text", "list", "stream"] {
         let before = client.digest(key);
-        for verb in VERBS {
-            let error = client.refused(&verb.replace("KEY", key));
+        for verb in verbs() {
+            let error = client.refused(&verb.replace(" k", &format!(" {key}")));
             assert!(error.starts_with("WRONGTYPE Operation against a key"), "{verb}: {error}");
             assert_eq!(client.ask("ECHO in-step"), text("in-step"));
         }
@@ -174,15 +152,14 @@ fn every_verb_on_a_key_of_another_type() {
 }
 
 #[test]
-fn every_verb_with_too_few_and_too_many_arguments() {
+fn every_command_refuses_too_few_and_too_many_arguments() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let takes_any_number =
         ["DEHYDRATOR.XACK", "DEHYDRATOR.REM", "DEHYDRATOR.LEASE", "DEHYDRATOR.SETTLED"];
-    for verb in VERBS {
+    for verb in verbs() {
         let words: Vec<_> = verb.split(' ').collect();
-        let fewest = if words[0] == "DEHYDRATOR.XACK" { words.len() - 1 } else { words.len() };
-        for count in 1..fewest {
+        for count in 1..words.len() {
             let error = client.refused(&words[..count].join(" "));
             let expected = format!("wrong number of arguments for '{}'", words[0].to_lowercase());
             assert!(error.contains(&expected), "{count} words of {verb}: {error}");
@@ -196,12 +173,12 @@ fn every_verb_with_too_few_and_too_many_arguments() {
             assert!(error.len() < 200, "{error}");
         }
     }
-    assert!(!client.exists("KEY"));
+    assert!(!client.exists("k"));
     assert_eq!(client.ask("DBSIZE"), Value::Int(0));
 }
 
 #[test]
-fn errors_in_a_pipeline_leave_their_neighbours_alone() {
+fn errors_in_a_pipeline_do_not_affect_other_commands() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let mut pipe = redis::pipe();
@@ -223,13 +200,13 @@ fn errors_in_a_pipeline_leave_their_neighbours_alone() {
 }
 
 #[test]
-fn a_server_out_of_memory_refuses_what_adds_and_allows_what_takes() {
+fn a_server_out_of_memory_refuses_to_add_and_allows_to_take() {
     let server = Server::start(&["--maxmemory-policy", "noeviction"]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.MPUSH k 0 element id 600000 element kept");
     client.ask("CONFIG SET maxmemory 1");
-    for verb in VERBS {
-        let line = verb.replace("KEY", "k").replace(" id", " other");
+    for verb in verbs() {
+        let line = verb.replace(" id", " other");
         let adds = ["PUSH", "UPDATE", ".LEASE"].iter().any(|adds| verb.contains(adds));
         let refused = refusal(&cmd(&line), &mut client);
         assert_eq!(refused.is_ok_and(|error| error.starts_with("OOM")), adds, "{verb}");
@@ -241,7 +218,7 @@ fn a_server_out_of_memory_refuses_what_adds_and_allows_what_takes() {
 }
 
 #[test]
-fn a_server_out_of_memory_remembers_only_what_was_there_and_leases_for_replicas_alone() {
+fn a_server_out_of_memory_remembers_only_existing_ids_and_leases_only_for_replication() {
     let primary = Server::start_with_port(&["--maxmemory-policy", "noeviction"]);
     let replica = Server::start_with_port(&[]);
     replica.follow(&primary);
@@ -270,9 +247,9 @@ fn a_server_out_of_memory_remembers_only_what_was_there_and_leases_for_replicas_
 }
 
 #[test]
-fn a_server_out_of_memory_makes_no_new_key_and_lets_replicas_make_theirs() {
+fn a_server_out_of_memory_creates_no_key_but_applies_replicated_ones() {
     let primary = Server::start_with_port(&["--maxmemory-policy", "noeviction"]);
-    // A replica that is full lets everything in by itself, as is the default.
+    // By default, a full replica accepts everything from its primary.
     let replica = Server::start_with_port(&[]);
     replica.follow(&primary);
     let mut client = primary.connect();
@@ -288,7 +265,7 @@ fn a_server_out_of_memory_makes_no_new_key_and_lets_replicas_make_theirs() {
         let oom = "OOM command not allowed when used memory > 'maxmemory'.";
         assert_eq!(refused, oom, "{policy}");
         assert!(!client.exists("new"), "{policy}");
-        // What would make no key is not refused, nor what changes one that is there.
+        // Commands that would create no key are not refused, nor are changes of an existing key.
         assert_eq!(client.ask("DEHYDRATOR.ONDUE new HOLD"), Value::Okay);
         assert_eq!(client.ask("DEHYDRATOR.RESUME new"), Value::Int(0));
         assert_eq!(client.ask(&on(policy, "k")), Value::Okay, "{policy}");
@@ -303,7 +280,7 @@ fn a_server_out_of_memory_makes_no_new_key_and_lets_replicas_make_theirs() {
 }
 
 #[test]
-fn options_that_exclude_each_other_or_come_twice_are_told_as_such() {
+fn conflicting_and_repeated_options_are_named_in_the_error() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for (line, expected) in [
@@ -324,7 +301,7 @@ fn options_that_exclude_each_other_or_come_twice_are_told_as_such() {
 }
 
 #[test]
-fn what_is_full_tells_the_number_and_help_tells_of_one_command() {
+fn full_errors_show_the_limit_and_help_shows_one_command() {
     let server = Server::start(&["--dehydrator.max-elements", "3"]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.LIMIT k LENGTH 1");

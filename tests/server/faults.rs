@@ -1,4 +1,4 @@
-//! What goes wrong around a server, and inside the module.
+//! Failures around a server, and inside the module.
 
 use redis::{Connection, Value};
 
@@ -13,7 +13,7 @@ fn a_panic_is_an_error_reply_and_a_line_in_the_log() {
     for _ in 0..3 {
         let error = client.refused("DEHYDRATOR.DEBUG k PANIC");
         assert!(error.starts_with("ERR internal error"), "{error}");
-        // Half a reply has been sent: it is closed, and the connection stays in step.
+        // Half a reply was sent: it is closed, and the connection stays in sync.
         assert_eq!(client.ask("DEHYDRATOR.DEBUG k PANIC-IN-REPLY"), texts(&["first"]));
         assert_eq!(client.ask("ECHO in-step"), text("in-step"));
     }
@@ -22,26 +22,27 @@ fn a_panic_is_an_error_reply_and_a_line_in_the_log() {
 }
 
 #[test]
-fn what_is_in_a_key_is_held_once_and_nobody_is_called_meanwhile() {
+fn an_open_key_is_not_opened_twice_nor_while_others_are_called() {
     let server = Server::start_debug(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 600000 element id");
     for word in ["OPEN-TWICE", "CALL-OUT"] {
         let error = client.refused(&format!("DEHYDRATOR.DEBUG k {word}"));
         assert!(error.starts_with("ERR internal error"), "{word}: {error}");
-        // It is held no more.
+        // It is closed again.
         assert_eq!(client.ask("DEHYDRATOR.PULL k id"), text("element"));
         client.ask("DEHYDRATOR.PUSH k 600000 element id");
     }
     assert_eq!(server.log().matches("a key's value is held").count(), 2, "{}", server.log());
 }
 
-/// A server that loses nothing it has told anybody.
+/// Returns a server that loses nothing it has acknowledged.
 fn start_durable() -> Server {
     Server::start_debug(&["--appendonly", "yes", "--appendfsync", "always", "--hz", "100"])
 }
 
-/// Has the server panic at a place to which `act` leads, and end with a report. Started again, it has what it had.
+/// Makes the server panic at a place that `act` reaches, so that it exits with a report. Checks its data after a
+/// restart.
 fn ends_at(server: &mut Server, place: &str, act: impl FnOnce(&mut Connection)) {
     let mut client = server.connect();
     let before = client.ask("DEBUG DIGEST");
@@ -58,7 +59,7 @@ fn ends_at(server: &mut Server, place: &str, act: impl FnOnce(&mut Connection)) 
     assert_eq!(server.connect().ask("DEBUG DIGEST"), before, "{place}");
 }
 
-/// Sends a command to which there is no reply, as the server ends.
+/// Sends a command that gets no reply, because the server exits.
 fn sends(line: &str) -> impl FnOnce(&mut Connection) {
     move |client| {
         let reply = cmd(line).query::<Value>(client);
@@ -102,13 +103,13 @@ fn a_panic_between_delivery_and_removal_ends_the_server_and_undoes_the_delivery(
     }
 }
 
-/// Has what is due within ten minutes come due now. There may be no time for a reply.
+/// Makes elements that are due within ten minutes come due now. There may be no time for a reply.
 fn comes_due(client: &mut Connection) {
     let _ = cmd("DEHYDRATOR.DEBUG k CLOCK 700000").query::<Value>(client);
 }
 
 #[test]
-fn a_panic_when_something_was_taken_for_a_sleeper_ends_the_server_and_it_is_there_again() {
+fn a_panic_after_taking_for_a_blocked_client_ends_the_server_and_the_element_survives() {
     let mut server = start_durable();
     server.connect().ask("DEHYDRATOR.PUSH k 600000 element a");
     for place in ["replicate", "shrunk", "taken", "woken"] {
@@ -119,7 +120,7 @@ fn a_panic_when_something_was_taken_for_a_sleeper_ends_the_server_and_it_is_ther
 }
 
 #[test]
-fn a_panic_in_the_reply_to_a_sleeper_gives_back_what_it_was_to_get() {
+fn a_panic_in_the_reply_to_a_blocked_client_gives_back_its_elements() {
     let server = start_durable();
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 600000 element a");
@@ -135,7 +136,7 @@ fn a_panic_in_the_reply_to_a_sleeper_gives_back_what_it_was_to_get() {
 }
 
 #[test]
-fn a_panic_while_memory_is_given_back_ends_the_server() {
+fn a_panic_while_memory_is_released_ends_the_server() {
     let mut server = start_durable();
     let ids = 0..20_000;
     let mut pipe = redis::pipe();
@@ -148,14 +149,14 @@ fn a_panic_while_memory_is_given_back_ends_the_server() {
     for id in ids.filter(|id| id % 20 != 0) {
         remove.arg(id);
     }
-    // As one: a tick in between may have something to do already. The next one may come before the reply.
+    // In one transaction: a tick in between could already have work to do. The next one may come before the reply.
     let mut pipe = redis::pipe();
     pipe.atomic().add_command(cmd("DEHYDRATOR.DEBUG k PANIC-AT compact")).add_command(remove);
     let is_told = pipe.query::<Value>(&mut server.connect()).is_ok();
     server.wait_for_end();
     assert!(server.log().contains("ASSERTION FAILED"), "{}", server.log());
     server.relaunch();
-    // What nobody was told of may not have been written either.
+    // What was not acknowledged may not have been written either.
     let left = server.connect().ask("DEHYDRATOR.LEN k");
     assert!(left == Value::Int(1000) || !is_told && left == Value::Int(20_000), "{left:?}");
 }
@@ -184,7 +185,7 @@ fn a_panic_while_the_server_moves_memory_ends_it() {
 }
 
 #[test]
-fn a_panic_before_a_change_or_after_all_that_goes_with_it_is_an_error_reply() {
+fn a_panic_before_a_change_or_after_all_its_effects_is_an_error_reply() {
     let server = start_durable();
     let mut client = server.connect();
     for (place, elements) in [("open", 0), ("closed", 1)] {
@@ -199,14 +200,14 @@ fn a_panic_before_a_change_or_after_all_that_goes_with_it_is_an_error_reply() {
 }
 
 #[test]
-fn a_release_has_no_hooks() {
+fn a_release_build_has_no_hooks() {
     let server = Server::start(&[]);
     let error = server.connect().refused("DEHYDRATOR.DEBUG k PANIC");
     assert!(error.contains("unknown command"), "{error}");
 }
 
 #[test]
-fn a_clock_that_steps_back_and_forth_changes_when_but_not_the_order() {
+fn a_clock_that_steps_back_and_forth_does_not_change_the_order() {
     let server = Server::start_debug(&[]);
     let mut client = server.connect();
     let hour = 3_600_000_i64;
@@ -228,8 +229,8 @@ fn a_clock_that_steps_back_and_forth_changes_when_but_not_the_order() {
     client.ask("DEBUG RELOAD");
     assert_eq!(client.digest("k"), digest);
 
-    // A stable sort: the sum of offset and ttl differs by seconds at least, or is equal in push order
-    // but for the milliseconds that the test itself takes.
+    // A stable sort: sums of offset and ttl differ by at least seconds, or are equal in push order except for the
+    // milliseconds that the test itself takes.
     expected.sort_by_key(|(deadline, _)| *deadline);
     client.ask(&format!("DEHYDRATOR.DEBUG k CLOCK {}", 10 * hour));
     let Value::Array(polled) = client.ask("DEHYDRATOR.POLL k") else { panic!("an array") };

@@ -1,18 +1,18 @@
-//! Leases that are fenced: whose token it is no more, does nothing.
+//! Fenced leases: a stale token changes nothing.
 
 use redis::{Connection, Value};
 
 use crate::sleeper::Sleeper;
 use harness::{Ask, Server, cmd, text, until};
 
-/// What POLL gives under a lease.
+/// A leased element, as POLL replies it.
 type Row = (String, String, u64, String);
 
 fn poll(client: &mut Connection, options: &str) -> Vec<Row> {
     cmd(&format!("DEHYDRATOR.POLL k {options}")).query(client).expect("rows")
 }
 
-/// Leases the one element that is due, and returns its token.
+/// Leases the one due element, and returns its token.
 fn lease(client: &mut Connection) -> String {
     let [(_, _, _, token)] = &poll(client, "LEASE 600000")[..] else { panic!("one element") };
     token.clone()
@@ -32,7 +32,7 @@ fn renew(client: &mut Connection, ttl: u64, token: &str, id: &str) -> Value {
     replies.remove(0)
 }
 
-/// Whoever has only this token can do nothing.
+/// Asserts that this token can do nothing.
 fn is_fenced(client: &mut Connection, token: &str, id: &str, what: &str) {
     let before = client.digest("k");
     for ttl in [0, 1, 600_000] {
@@ -46,7 +46,7 @@ fn is_fenced(client: &mut Connection, token: &str, id: &str, what: &str) {
 
 /// In one transaction, so that all leases end in the same millisecond, and each is the first one of its element.
 #[test]
-fn a_lease_that_is_no_longer_that_one_settles_and_renews_nothing() {
+fn a_lease_that_was_superseded_settles_and_renews_nothing() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let between = [
@@ -79,7 +79,7 @@ fn a_lease_that_is_no_longer_that_one_settles_and_renews_nothing() {
 }
 
 #[test]
-fn a_lease_that_has_run_out_is_good_until_the_element_is_given_out_again() {
+fn an_expired_lease_is_valid_until_the_element_is_delivered_again() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.MPUSH k 0 element one 0 element two");
@@ -89,12 +89,12 @@ fn a_lease_that_has_run_out_is_good_until_the_element_is_given_out_again() {
     });
     assert_eq!(settle(&mut client, &rows[0].3, "one"), Value::Int(1));
     let other = lease(&mut client);
-    is_fenced(&mut client, &rows[1].3, "two", "given out again");
+    is_fenced(&mut client, &rows[1].3, "two", "delivered again");
     assert_eq!(settle(&mut client, &other, "two"), Value::Int(1));
 }
 
 #[test]
-fn a_lease_that_is_renewed_keeps_its_token_and_one_that_is_given_back_loses_it() {
+fn a_renewed_lease_keeps_its_token_and_a_released_one_loses_it() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 0 element id");
@@ -102,7 +102,7 @@ fn a_lease_that_is_renewed_keeps_its_token_and_one_that_is_given_back_loses_it()
     assert_eq!(renew(&mut client, 1_200_000, &token, "id"), Value::Int(1));
     let Value::Int(left) = client.ask("DEHYDRATOR.PTTL k id") else { panic!("a number") };
     assert!((1_100_000..=1_200_000).contains(&left), "{left}");
-    // What others do to the deadline or to the element is done to the same lease.
+    // Changes of the deadline or the element by others apply to the same lease.
     client.ask("DEHYDRATOR.TOUCH k id 600000");
     client.ask("DEHYDRATOR.UPDATE k id other");
     assert_eq!(renew(&mut client, 1_200_000, &token, "id"), Value::Int(1));
@@ -114,9 +114,9 @@ fn a_lease_that_is_renewed_keeps_its_token_and_one_that_is_given_back_loses_it()
     assert_eq!(settle(&mut client, next, "id"), Value::Int(1));
 }
 
-/// Without a moment a ttl of 0 gives back, as RENEW's does. With one it names a queue, as any other.
+/// Without a deadline, ttl 0 gives back, as in RENEW. With one, it selects a queue, like any other ttl.
 #[test]
-fn a_ttl_of_0_with_a_moment_gives_nothing_back_here_on_a_replica_and_after_a_restart() {
+fn a_ttl_of_0_with_a_deadline_gives_nothing_back_on_primary_replica_and_after_a_restart() {
     let mut primary = Server::start_with_port(&["--appendonly", "yes"]);
     let replica = Server::start_with_port(&[]);
     replica.follow(&primary);
@@ -138,7 +138,7 @@ fn a_ttl_of_0_with_a_moment_gives_nothing_back_here_on_a_replica_and_after_a_res
             "{line}"
         );
     }
-    // Only what is held is not in the queue of what was given back.
+    // Only held elements are outside of the queue of returned ones.
     for (id, ttl) in [("drawn", 1), ("own", 1), ("past", 1), ("nobodys", 0), ("given-back", 0)] {
         let Value::Array(fields) = client.ask(&format!("DEHYDRATOR.LOOK k {id} FULL")) else {
             panic!("names and values")
@@ -163,7 +163,7 @@ fn a_ttl_of_0_with_a_moment_gives_nothing_back_here_on_a_replica_and_after_a_res
     }
 }
 
-/// As all versions have said it so far: what they gave back is given back, whatever the clock.
+/// The effect as all versions have written it so far: the element is given back, whatever the clock.
 #[test]
 fn an_effect_with_a_ttl_of_0_gives_back() {
     for effect in ["id 0@4102444800000", "id 0@5", "id 0 AT 4102444800000"] {
@@ -201,7 +201,7 @@ fn a_token_is_replied_as_the_client_wrote_it() {
         assert_eq!(rows[0].3, word);
         assert_eq!(settle(&mut client, word, "id"), Value::Int(1), "{word}");
     }
-    // Also who slept.
+    // Blocked clients too.
     for line in ["POLL k", "MPOLL 2 nowhere k"] {
         let sleeper = Sleeper::start(
             &server,
@@ -214,7 +214,7 @@ fn a_token_is_replied_as_the_client_wrote_it() {
     let refused = client.refused(&format!("DEHYDRATOR.POLL k LEASE 5 TOKEN {longest}y"));
     let start = format!("{}...", "x".repeat(32));
     assert_eq!(refused, format!("ERR TOKEN '{start}' is longer than 255 bytes"));
-    // Of none that was ever given nothing is held.
+    // No id of this name was ever leased.
     assert_eq!(settle(&mut client, &format!("{longest}y"), "id"), Value::Int(0));
 }
 
@@ -240,7 +240,7 @@ fn a_hundred_are_renewed_and_settled_in_one_command_each_with_its_own_reply() {
         cmd(&format!("DEHYDRATOR.SETTLE k {pairs}")).query(&mut client).expect("numbers");
     assert_eq!(settled, expected);
     assert_eq!(client.ask("DEHYDRATOR.XPOLL k"), harness::texts(&["8"]));
-    // One that is named twice is settled once.
+    // An id that is named twice is settled once.
     let token = lease(&mut client);
     let twice = cmd(&format!("DEHYDRATOR.SETTLE k {token} 8 {token} 8"));
     assert_eq!(twice.query::<Vec<u64>>(&mut client), Ok(vec![1, 0]));
@@ -248,7 +248,7 @@ fn a_hundred_are_renewed_and_settled_in_one_command_each_with_its_own_reply() {
 }
 
 #[test]
-fn what_is_no_token_or_lacks_its_id_changes_nothing() {
+fn invalid_tokens_and_missing_ids_change_nothing() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 0 element id");
@@ -313,7 +313,7 @@ fn what_is_no_token_or_lacks_its_id_changes_nothing() {
 }
 
 #[test]
-fn in_a_transaction_and_in_a_script_a_token_is_as_good() {
+fn tokens_work_in_transactions_and_scripts() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.MPUSH k 0 element one 0 element two");
@@ -336,8 +336,8 @@ fn in_a_transaction_and_in_a_script_a_token_is_as_good() {
     assert_eq!(replies, (vec![1], vec![0]), "what was given back is not held");
 }
 
-/// Two elements, one held under a token of the server's and one under the client's own; and the old token of what
-/// was replaced.
+/// Stores two elements, one leased under a generated token and one under the client's own; returns also the old token
+/// of a replaced element.
 fn leased(client: &mut Connection) -> [String; 2] {
     client.ask("DEHYDRATOR.PUSH k 0 element id");
     let old = lease(client);
@@ -358,7 +358,7 @@ fn are_held(client: &mut Connection, [old, token]: &[String; 2]) {
 }
 
 #[test]
-fn tokens_survive_restarts_from_either_file() {
+fn tokens_survive_restarts_from_both_kinds_of_file() {
     for options in [
         &["--save", "3600 1"][..],
         &["--appendonly", "yes"],
@@ -378,7 +378,7 @@ fn tokens_survive_restarts_from_either_file() {
             client = server.connect();
             are_held(&mut client, &tokens);
         }
-        // As does a key that is dumped, and one that is copied.
+        // So does the token of a dumped key, and of a copied one.
         client.ask("COPY k other");
         client.ask("RENAME other k2");
         let dump: Vec<u8> = cmd("DUMP k2").query(&mut client).expect("a dump");
@@ -415,7 +415,7 @@ fn tokens_survive_a_failover() {
 }
 
 #[test]
-fn a_poll_that_is_sent_again_gets_the_same_elements_again() {
+fn a_resent_poll_gets_the_same_elements_again() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for id in 0..6 {
@@ -432,20 +432,20 @@ fn a_poll_that_is_sent_again_gets_the_same_elements_again() {
     assert_eq!(poll(&mut client, "COUNT 2 LEASE 600000 TOKEN poll-1"), first[..2]);
     assert_eq!(client.digest("k"), before);
     assert_eq!(server.info("replication", "master_repl_offset"), offset);
-    // What is settled meanwhile, and what another got, is not among them.
+    // Except those that were settled meanwhile, or that another worker got.
     assert_eq!(settle(&mut client, "poll-1", "0"), Value::Int(1));
     client.ask("DEHYDRATOR.TOUCH k 1 0");
     let other = poll(&mut client, "LEASE 600000 TOKEN poll-2");
     assert_eq!(other.iter().map(|row| &row.0[..]).collect::<Vec<_>>(), ["3", "4", "5", "1"]);
     assert_eq!(poll(&mut client, "LEASE 600000 TOKEN poll-1"), first[2..]);
-    // It is told its own word.
+    // The reply has the client's own token.
     assert!(first.iter().all(|row| row.3 == "poll-1"), "{first:?}");
     assert_eq!(settle(&mut client, &first[2].3, "2"), Value::Int(1));
     assert!(poll(&mut client, "LEASE 600000 TOKEN poll-1").is_empty());
 }
 
 #[test]
-fn a_poll_that_is_sent_again_after_its_lease_is_a_new_one() {
+fn a_poll_resent_after_its_lease_is_a_new_poll() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 0 element id");
@@ -458,9 +458,9 @@ fn a_poll_that_is_sent_again_after_its_lease_is_a_new_one() {
     assert_eq!(settle(&mut client, "mine", "id"), Value::Int(1));
 }
 
-/// The reply of a client that slept goes nowhere, as when its machine is cut off: the server does not see it.
+/// The reply to a blocked client is lost, as when its machine is cut off: the server does not notice.
 #[test]
-fn a_client_that_lost_its_connection_asleep_gets_what_came_for_it() {
+fn a_client_that_lost_its_connection_while_blocked_gets_its_elements() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let line = "DEHYDRATOR.POLL k BLOCK 0 LEASE 600000 TOKEN mine";
@@ -474,15 +474,14 @@ fn a_client_that_lost_its_connection_asleep_gets_what_came_for_it() {
 }
 
 #[test]
-fn a_poll_that_is_sent_again_while_the_first_sleeps_is_told_what_that_was_given_when_its_time_is_out()
- {
+fn a_poll_resent_while_the_first_is_blocked_gets_the_same_elements_when_it_times_out() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let line =
         |block: u64| format!("DEHYDRATOR.POLL k COUNT 1 BLOCK {block} LEASE 600000 TOKEN mine");
-    // Its connection is lost, but nobody has told the server.
+    // The connection is lost, but the server does not know.
     let first = Sleeper::start(&server, &line(0));
-    // Another stands between the two in the line, for whom there is nothing.
+    // Another client is between the two in the queue, and there is nothing for it.
     let other = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 500 LEASE 600000 TOKEN other");
     let again = Sleeper::start(&server, &line(500));
     client.ask("DEHYDRATOR.PUSH k 0 element id");
@@ -492,7 +491,7 @@ fn a_poll_that_is_sent_again_while_the_first_sleeps_is_told_what_that_was_given_
     assert_eq!(other.reply(), Value::Nil);
 }
 
-/// The least that a command has cost of several times, in microseconds.
+/// Returns the lowest cost of a command over several runs, in microseconds.
 fn least_cost(server: &Server, client: &mut Connection, line: &str) -> f64 {
     const TIMES: usize = 20;
     let verb = line.split(' ').next().expect("a verb").to_ascii_lowercase();
@@ -510,13 +509,13 @@ fn least_cost(server: &Server, client: &mut Connection, line: &str) -> f64 {
 }
 
 #[test]
-fn what_is_given_of_what_is_held_costs_the_same_however_much_that_is() {
+fn resending_a_poll_costs_the_same_however_many_elements_are_held() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let lines = [
         "DEHYDRATOR.POLL k COUNT 1 LEASE 600000 TOKEN held",
         "DEHYDRATOR.MPOLL 2 nowhere k COUNT 1 LEASE 600000 TOKEN held",
-        // All of it has run out, and nothing is due: it is paused.
+        // All leases have expired, and nothing is due, because the key is paused.
         "DEHYDRATOR.POLL k COUNT 1 LEASE 600000 TOKEN over",
     ];
     let mut costs = Vec::new();
@@ -549,7 +548,7 @@ fn what_is_given_of_what_is_held_costs_the_same_however_much_that_is() {
 }
 
 #[test]
-fn an_operator_sees_under_which_token_an_element_is_held() {
+fn an_operator_sees_the_token_of_a_held_element() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.MPUSH k 0 x drawn 0 x chosen 600000 x waits");
@@ -562,7 +561,7 @@ fn an_operator_sees_under_which_token_an_element_is_held() {
     let (_, rows): (Value, Vec<Row>) = rows.expect("rows");
     let token_of = |id: &str| rows.iter().find(|row| row.0 == id).expect("it is there").5.clone();
     assert_eq!((token_of("drawn"), token_of("waits")), (Some(drawn), None));
-    // The number of a chosen token stands for it.
+    // A chosen token is shown as its number.
     let anna = token_of("chosen").expect("it is held");
     for id in ["drawn", "chosen", "waits"] {
         let full: std::collections::HashMap<String, Value> =

@@ -1,4 +1,4 @@
-//! A client that hangs up in its sleep while the server is busy with another.
+//! A blocked client that hangs up while the server is busy with another.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,8 +12,8 @@ use crate::sleeper::{Sleeper, waiters};
 use crate::threads::servers;
 use harness::{Ask, Server, cmd, texts, until};
 
-/// A client asleep on `k`, to be shut down: to drop a connection closes it only when no process that is being started at
-/// that moment, as other tests do, holds on to it.
+/// Blocks a client on `k`, to be shut down. Dropping a connection closes it only if no process that other tests start
+/// at that moment has inherited it.
 fn asleep_on_a_socket(server: &Server) -> UnixStream {
     let mut socket = UnixStream::connect(server.file("redis.sock")).expect("a connection");
     let poll = cmd("DEHYDRATOR.POLL k BLOCK 0").get_packed_command();
@@ -26,8 +26,8 @@ fn hang_up(socket: &UnixStream) {
     socket.shutdown(Shutdown::Both).expect("it is open");
 }
 
-/// Twenty times: one client keeps the server busy, and says this before and that behind it; meanwhile the sleeper hangs
-/// up.
+/// Runs this twenty times: one client keeps the server busy, with these commands before and after; meanwhile the
+/// blocked client hangs up.
 fn nothing_is_swallowed(server: &Server, before: &[&str], behind: &[&str]) {
     let mut client = server.connect();
     let mut rounds = 0;
@@ -35,7 +35,7 @@ fn nothing_is_swallowed(server: &Server, before: &[&str], behind: &[&str]) {
         assert!(round < 200, "the server was never busy for long enough");
         let sleeper = asleep_on_a_socket(server);
         let mut holder = UnixStream::connect(server.file("redis.sock")).expect("a connection");
-        // The server says in its log that it has begun; it cannot be asked.
+        // The server logs that it has begun; it cannot be asked.
         let begun = format!("round-{round}-has-begun");
         let log = format!("DEBUG LOG {begun}");
         let lines = [before, &[&log[..], "DEBUG SLEEP 0.15"], behind].concat();
@@ -51,8 +51,8 @@ fn nothing_is_swallowed(server: &Server, before: &[&str], behind: &[&str]) {
         holder.read_exact(&mut replies[early..]).expect("replies");
         assert_eq!(String::from_utf8_lossy(&replies), expected);
         if early > 0 {
-            // This test was kept waiting until the server was done: whoever was still asleep may have been served.
-            until("nobody is asleep", || (waiters(server) == 0).then_some(()));
+            // This test had to wait until the server was done: a client that was still blocked may have been served.
+            until("no client is blocked", || (waiters(server) == 0).then_some(()));
             client.ask("DEL k");
             continue;
         }
@@ -61,7 +61,7 @@ fn nothing_is_swallowed(server: &Server, before: &[&str], behind: &[&str]) {
             Value::Nil => panic!("swallowed in round {round}"),
             _ => None,
         });
-        until("nobody is asleep", || (waiters(server) == 0).then_some(()));
+        until("no client is blocked", || (waiters(server) == 0).then_some(()));
         assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(1), "swallowed in round {round}");
         let next = server.connect().ask("DEHYDRATOR.POLL k BLOCK 0");
         assert_eq!(next, texts(&["element"]));
@@ -76,35 +76,35 @@ fn nothing_is_swallowed(server: &Server, before: &[&str], behind: &[&str]) {
 }
 
 #[test]
-fn one_that_hangs_up_before_the_deadline_swallows_nothing() {
+fn a_client_that_hangs_up_before_the_deadline_takes_no_element() {
     for server in servers() {
         nothing_is_swallowed(&server, &["DEHYDRATOR.PUSH k 60 element id"], &[]);
     }
 }
 
 #[test]
-fn one_that_hangs_up_before_the_push_swallows_nothing() {
+fn a_client_that_hangs_up_before_the_push_takes_no_element() {
     for server in servers() {
         nothing_is_swallowed(&server, &[], &["DEHYDRATOR.PUSH k 0 element id"]);
     }
 }
 
 #[test]
-fn one_that_hangs_up_right_before_a_push_swallows_nothing() {
+fn a_client_that_hangs_up_right_before_a_push_takes_no_element() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for round in 0..150 {
         let sleeper = asleep_on_a_socket(&server);
         hang_up(&sleeper);
-        // The server may read of both in one pass of its loop.
+        // The server may read both in one pass of its event loop.
         client.ask("DEHYDRATOR.PUSH k 0 element id");
         let next = server.connect().ask("DEHYDRATOR.POLL k BLOCK 1000");
         assert_eq!(next, texts(&["element"]), "swallowed in round {round}");
     }
 }
 
-/// What a server reads of in one pass of its event loop, because it stood still when all of it came. (It is signalled
-/// without another process: one that is being started holds on to all connections for a moment.)
+/// Makes a server read everything in one pass of its event loop, by stopping it until all has arrived. (It sends
+/// signals without another process: a starting process holds on to all connections for a moment.)
 fn in_one_pass(server: &Server, happens: impl FnOnce()) {
     let number = server.info("server", "process_id");
     let pid = Pid::from_raw(number as i32).expect("a process");
@@ -119,7 +119,7 @@ fn in_one_pass(server: &Server, happens: impl FnOnce()) {
 }
 
 #[test]
-fn one_that_hangs_up_in_the_pass_of_the_push_swallows_nothing() {
+fn a_client_that_hangs_up_in_the_same_pass_as_the_push_takes_no_element() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for round in 0..20 {
@@ -136,7 +136,7 @@ fn one_that_hangs_up_in_the_pass_of_the_push_swallows_nothing() {
 }
 
 #[test]
-fn who_comes_behind_one_that_hangs_up_is_served_in_its_place() {
+fn the_client_behind_one_that_hangs_up_is_served_instead() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let first = asleep_on_a_socket(&server);

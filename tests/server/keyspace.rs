@@ -1,11 +1,11 @@
-//! A dehydrator among the other keys.
+//! A dehydrator among other keys.
 
 use redis::Value;
 
 use harness::{Ask, Server, text, texts, until};
 
 #[test]
-fn an_emptied_dehydrator_is_gone_with_its_event() {
+fn an_emptied_dehydrator_is_deleted_with_its_event() {
     let server = Server::start(&["--notify-keyspace-events", "KEA"]);
     let mut client = server.connect();
     let mut listener = server.connect();
@@ -18,7 +18,7 @@ fn an_emptied_dehydrator_is_gone_with_its_event() {
         assert!(!client.exists("k"), "after {take}");
         let verb = take.split(' ').next().expect("a verb").to_lowercase();
         for expected in ["dehydrator.push", &format!("dehydrator.{verb}"), "del"] {
-            // That it is due may be said before it is taken, or not.
+            // The event that it is due may come before it is taken, or not.
             let name = std::iter::repeat_with(|| {
                 let event = events.get_message().expect("an event");
                 event.get_channel_name().split_once(':').expect("a name").1.to_owned()
@@ -106,7 +106,7 @@ fn copies_are_equal_and_independent() {
 }
 
 #[test]
-fn a_dump_restores_to_the_same() {
+fn a_dump_restores_the_same_dehydrator() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for number in 0..2000 {
@@ -119,10 +119,10 @@ fn a_dump_restores_to_the_same() {
     restore("again", &dump, &mut client).expect("our own dump");
     assert_eq!(client.digest("again"), client.digest("k"));
 
-    // Cut short or mutated, with the checksum off so that it reaches us: refused, or a dehydrator;
-    // never a dead server.
+    // Truncated or mutated, with the checksum off so that it reaches the module: it is refused or loads, but never
+    // crashes the server.
     client.ask("DEBUG SET-SKIP-CHECKSUM-VALIDATION 1");
-    // The last ten bytes are version and checksum: without them the data is whole.
+    // The last ten bytes are version and checksum: without them, the data is complete.
     for length in (0..dump.len() - 10).step_by(dump.len() / 200) {
         assert!(restore("cut", &dump[..length], &mut client).is_err(), "{length} bytes");
     }
@@ -131,7 +131,7 @@ fn a_dump_restores_to_the_same() {
         let mut mutant = dump.clone();
         for _ in 0..3 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            // Not the type and module id at the start, nor version and checksum at the end.
+            // Except the type and module id at the start, and version and checksum at the end.
             let at = 10 + (random >> 33) as usize % (dump.len() - 20);
             mutant[at] = (random >> 20) as u8;
         }
@@ -144,7 +144,7 @@ fn a_dump_restores_to_the_same() {
     assert_eq!(client.ask("PING"), Value::SimpleString("PONG".into()));
 }
 
-/// A dehydrator of some hundreds of kilobytes. In one transaction, so that it is not evicted half full.
+/// Fills a dehydrator with some hundreds of kilobytes. In one transaction, so that it is not evicted half filled.
 fn fill(client: &mut redis::Connection, key: &str) {
     let mut pipe = redis::pipe();
     pipe.atomic();
@@ -208,7 +208,7 @@ fn every_eviction_policy_evicts_whole_dehydrators_and_keeps_the_rest() {
 }
 
 #[test]
-fn a_key_expires_with_all_that_waits_in_it() {
+fn a_key_expires_with_all_its_elements() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 600000 element id");
@@ -218,14 +218,14 @@ fn a_key_expires_with_all_that_waits_in_it() {
     assert_eq!(client.ask("DEHYDRATOR.PULL k id"), Value::Nil);
     client.ask("DEHYDRATOR.PUSH k 600000 again id");
     assert_eq!(client.ask("PTTL k"), Value::Int(-1));
-    // A push to a key that has a time to live leaves it.
+    // A push to a key with a time to live does not change it.
     client.ask("PEXPIRE k 500000");
     client.ask("DEHYDRATOR.PUSH k 600000 more id2");
     assert_ne!(client.ask("PTTL k"), Value::Int(-1));
 }
 
 #[test]
-fn object_type_and_scan_know_it() {
+fn object_type_and_scan_know_the_type() {
     let server = Server::start(&["--maxmemory-policy", "allkeys-lfu"]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 600000 element id");
@@ -245,7 +245,7 @@ fn object_type_and_scan_know_it() {
 }
 
 #[test]
-fn databases_move_and_swap() {
+fn dehydrators_survive_moves_between_databases_and_swaps() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     fill(&mut client, "k");
@@ -267,7 +267,7 @@ fn databases_move_and_swap() {
 }
 
 #[test]
-fn functions_replicate_effects_as_scripts_do() {
+fn functions_replicate_effects_like_scripts() {
     let server = Server::start(&["--appendonly", "yes"]);
     let mut client = server.connect();
     let library = "#!lua name=lib

@@ -1,5 +1,5 @@
-//! Imports run one way, from room to room and from file to file. That the core knows nothing of what is above it, the
-//! compiler sees to: it is a crate of its own.
+//! Imports go one way, between folders and between files. The compiler ensures that the core knows nothing of the
+//! layers above: it is a crate of its own.
 
 mod house;
 mod imports;
@@ -11,7 +11,7 @@ use std::path::Path;
 
 use house::House;
 
-/// The floors of the house. A module may import from floors below its own.
+/// The layers. A module may import from layers below its own.
 const FLOORS: [&[&str]; 10] = [
     &["server", "policy", "version"],
     &["clock", "config", "level"],
@@ -25,7 +25,7 @@ const FLOORS: [&[&str]; 10] = [
     &["lib"],
 ];
 
-/// The rooms of `server`, and its files beside them. Each imports from those before it.
+/// The folders of `server`, and its files beside them. Each imports from those before it.
 const SERVER: [&str; 10] = [
     "error",
     "string",
@@ -44,10 +44,10 @@ fn floor_of(module: &str) -> usize {
     floor.unwrap_or_else(|| panic!("{module} has no floor: say in tests/server/layout.rs which"))
 }
 
-/// The folders of crates: the module's, and the core's, which stands in it.
+/// The folders of the crates: the module's, and the core's, which is within it.
 const CRATES: [&str; 2] = ["src", "src/lawn"];
 
-/// Returns the sources of the crate in a folder, by their paths in it.
+/// Returns the sources of the crate in a folder, by their paths there.
 fn sources(folder: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).expect("a folder").flatten() {
@@ -73,7 +73,7 @@ fn imports_run_one_way() {
     let mut seen = 0;
     for (file, path) in house.named() {
         let module = file.split('/').next().expect("a name").trim_end_matches(".rs");
-        // What is of the root itself is on its floor.
+        // Items of the root belong to its layer.
         let import = path.first().map_or("lib", |first| &first[..]);
         let (below, lowest) = (floor_of(import) < floor_of(module), floor_of(module) == 0);
         assert!(
@@ -105,7 +105,7 @@ fn no_files_import_each_other() {
 }
 
 #[test]
-fn the_rooms_of_the_server_import_from_those_before_them() {
+fn the_folders_of_the_server_import_from_those_before_them() {
     let house = House::new(&sources(Path::new("src")), false);
     let place = |file: &str| {
         let room = file.strip_prefix("server/")?.split('/').next()?.trim_end_matches(".rs");

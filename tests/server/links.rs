@@ -1,4 +1,4 @@
-//! Every link of the pages leads somewhere.
+//! Every link of the pages has a target.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,18 +11,19 @@ fn pages() -> Vec<PathBuf> {
             .filter(|path| path.extension().is_some_and(|it| it == "md"))
     };
     let folders = [".", "docs", "examples", "examples/workers", "grafana", "integrations"];
-    let packages = ["integrations/python", "integrations/node", "integrations/sidekiq"];
-    folders.into_iter().chain(packages).flat_map(in_folder).collect()
+    let packages = ["python", "python-server", "node", "node-server", "sidekiq"];
+    let packages = packages.map(|name| format!("integrations/{name}"));
+    folders.into_iter().chain(packages.iter().map(String::as_str)).flat_map(in_folder).collect()
 }
 
-/// The name by which a heading is linked to.
+/// Returns the anchor of a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter(|it| it.is_alphanumeric() || matches!(it, ' ' | '-' | '_'));
     kept.map(|it| if it == ' ' { '-' } else { it.to_ascii_lowercase() }).collect()
 }
 
 #[test]
-fn every_link_leads_somewhere() {
+fn every_link_has_a_target() {
     let mut links = 0;
     for page in pages() {
         let text = fs::read_to_string(&page).expect("a page");
@@ -50,11 +51,11 @@ fn every_link_leads_somewhere() {
     assert!(links > 80, "{links} links were found");
 }
 
-/// The files and folders that a page names in code, such as `src/level.rs`.
+/// Returns the files and folders that a page names in code, such as `src/level.rs`.
 fn paths_in(page: &str) -> Vec<&str> {
     let folders = ["src/", "tests/", "benches/", "scripts/", "integrations/", "docs/", "examples/"];
     let spans = page.split('`').skip(1).step_by(2);
-    // `<verb>` stands for a name.
+    // `<verb>` is a placeholder.
     let is_path = |span: &&str| {
         folders.iter().any(|folder| span.starts_with(folder)) && !span.contains([' ', '<', '*'])
     };
@@ -62,7 +63,7 @@ fn paths_in(page: &str) -> Vec<&str> {
 }
 
 #[test]
-fn every_path_that_the_contributors_pages_name_exists() {
+fn every_path_in_the_contributors_pages_exists() {
     for name in ["docs/design.md", "CONTRIBUTING.md"] {
         let page = fs::read_to_string(name).expect("a page").replace("```", "");
         let paths = paths_in(&page);
@@ -74,12 +75,12 @@ fn every_path_that_the_contributors_pages_name_exists() {
 }
 
 #[test]
-fn the_design_page_draws_a_record_as_the_code_does() {
+fn the_design_page_draws_a_record_like_the_code() {
     let page = fs::read_to_string("docs/design.md").expect("a page");
     let code = fs::read_to_string("src/lawn/store/records.rs").expect("the code");
     let (_, figure) = code.split_once("//! ```text\n").expect("a figure");
     let lines = figure.lines().map(|line| line.trim_start_matches("//!").trim());
-    // Up to the empty line, below which the figure shows a long record.
+    // Up to the empty line, after which the figure shows a long record.
     let figure: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
     assert_eq!(figure.len(), 5);
     let drawn: Vec<_> = page.lines().map(str::trim).collect();

@@ -1,4 +1,5 @@
-//! Another module is told of our events, and writes to the very key: whatever it does there stands.
+//! Another module listens to the module's keyspace events, and writes to the same key: whatever it does there remains
+//! valid.
 
 use redis::{Connection, Value};
 
@@ -6,7 +7,7 @@ use crate::remembered::remembered;
 use crate::sleeper::Sleeper;
 use harness::{Ask, Server, cmd, refusal, texts, until};
 
-/// A primary that the other module is loaded in, and a replica that it is not loaded in.
+/// A primary with the other module, and a replica without it.
 struct Pair {
     primary: Server,
     replica: Server,
@@ -20,7 +21,7 @@ impl Pair {
         Self { primary, replica }
     }
 
-    /// Waits until the replica is as the primary is.
+    /// Waits until the replica equals the primary.
     fn compare(&self, what: &str) {
         let (mut here, mut there) = (self.primary.connect(), self.replica.connect());
         until(&format!("the replica is equal: {what}"), || {
@@ -33,7 +34,7 @@ fn ran(client: &mut Connection) -> Vec<String> {
     cmd("LISTENER.RAN").query(client).expect("lines")
 }
 
-/// What a listener may do to the key that it is told of. `%key` is the key's name.
+/// Commands of a listener on the key of an event. `%key` stands for the key's name.
 const DEEDS: [&str; 9] = [
     "DEL %key",
     "UNLINK %key",
@@ -46,7 +47,7 @@ const DEEDS: [&str; 9] = [
     "EXPIRE %key 1000",
 ];
 
-/// What brings an event about, and which.
+/// Commands that cause an event, and the event.
 const VERBS: [(&str, &str); 19] = [
     ("DEHYDRATOR.PUSH k 600000 element new", "dehydrator.push"),
     ("DEHYDRATOR.PUSH k 600000 element a REPLACE", "dehydrator.push"),
@@ -69,7 +70,7 @@ const VERBS: [(&str, &str); 19] = [
     ("DEHYDRATOR.LIMIT k HELD 5 RATE 5 PER 5000", "dehydrator.limit"),
 ];
 
-/// One that is due, and three that are not, of which one is held.
+/// Creates one due element and three that are not due, one of them leased.
 fn fill(client: &mut Connection) {
     client.ask("LISTENER.OFF");
     client.ask("FLUSHALL");
@@ -79,7 +80,7 @@ fn fill(client: &mut Connection) {
     client.ask("DEHYDRATOR.PUSH k 600000 element d AT 4102444799999 DELIVERIES 1 TOKEN mine");
 }
 
-/// What must hold of the key after the listener's deed, which was done last.
+/// Asserts the state of the key after the listener's command, which came last.
 fn holds(client: &mut Connection, deed: &str, what: &str) {
     match deed.split(' ').next().expect("a word") {
         "DEL" | "UNLINK" | "RENAME" => assert!(!client.exists("k"), "{what}"),
@@ -93,7 +94,7 @@ fn holds(client: &mut Connection, deed: &str, what: &str) {
 }
 
 #[test]
-fn a_listener_may_do_anything_to_the_key_of_every_verb() {
+fn a_listener_can_run_any_command_on_the_key_of_every_command() {
     let pair = Pair::start();
     let mut client = pair.primary.connect();
     for (verb, event) in VERBS {
@@ -101,7 +102,7 @@ fn a_listener_may_do_anything_to_the_key_of_every_verb() {
             fill(&mut client);
             let what = format!("{deed} at {event} of {verb}");
             client.ask(&format!("LISTENER.ON 1 {event} {deed}"));
-            // What the verb replies is its own affair; that it replies is not.
+            // Any reply is valid, as long as there is one.
             let _ = refusal(&cmd(verb), &mut client);
             assert_eq!(ran(&mut client).len(), 1, "{what}: it was not told");
             if ran(&mut client) == ["ok"] {
@@ -113,8 +114,9 @@ fn a_listener_may_do_anything_to_the_key_of_every_verb() {
 }
 
 #[test]
-fn a_listener_may_fill_a_key_that_expires_while_it_is_written_to() {
-    // Without a replica: the server tells it of the expiry after what the listener did, so it deletes that.
+fn a_listener_can_refill_a_key_that_expires_during_a_write() {
+    // Without a replica: the server sends the expiry to it after the listener's command, so the replica would delete
+    // the key.
     let server = Server::start_with_listener(&[]);
     let mut client = server.connect();
     client.ask("DEBUG SET-ACTIVE-EXPIRE 0");
@@ -138,7 +140,7 @@ fn a_listener_may_fill_a_key_that_expires_while_it_is_written_to() {
 }
 
 #[test]
-fn a_listener_may_do_anything_when_the_last_element_was_taken() {
+fn a_listener_can_run_any_command_when_the_last_element_is_taken() {
     let pair = Pair::start();
     let mut client = pair.primary.connect();
     for (verb, event) in [
@@ -147,7 +149,7 @@ fn a_listener_may_do_anything_when_the_last_element_was_taken() {
         ("DEHYDRATOR.REM k a", "dehydrator.rem"),
         ("DEHYDRATOR.XACK k a", "dehydrator.xack"),
     ] {
-        // To give an empty one another name is left out: a replica has deleted it by then.
+        // Except renaming an empty key: a replica has deleted it by then.
         for deed in DEEDS.into_iter().filter(|deed| !deed.starts_with("RENAME")) {
             for event in [event, "del"] {
                 client.ask("LISTENER.OFF");
@@ -166,7 +168,7 @@ fn a_listener_may_do_anything_when_the_last_element_was_taken() {
 }
 
 #[test]
-fn a_listener_may_do_anything_when_a_sleeper_is_served() {
+fn a_listener_can_run_any_command_when_a_blocked_client_is_served() {
     let pair = Pair::start();
     let mut client = pair.primary.connect();
     let event = "dehydrator.poll";
@@ -191,7 +193,7 @@ fn a_listener_may_do_anything_when_a_sleeper_is_served() {
 }
 
 #[test]
-fn a_listener_may_do_anything_when_somebody_wakes_by_a_push() {
+fn a_listener_can_run_any_command_when_a_push_wakes_a_client() {
     let pair = Pair::start();
     let mut client = pair.primary.connect();
     for deed in DEEDS {
@@ -201,7 +203,7 @@ fn a_listener_may_do_anything_when_somebody_wakes_by_a_push() {
         client.ask(&format!("LISTENER.ON 1 dehydrator.push {deed}"));
         let _ = refusal(&cmd("DEHYDRATOR.PUSH k 0 element a"), &mut client);
         client.ask("LISTENER.OFF");
-        // If the listener took it, there is another one for who sleeps.
+        // If the listener took the element, push another one for the blocked client.
         client.ask("DEL k");
         client.ask("DEHYDRATOR.PUSH k 0 element a");
         assert_eq!(sleeper.reply(), texts(&["element"]), "{deed}");
@@ -210,7 +212,7 @@ fn a_listener_may_do_anything_when_somebody_wakes_by_a_push() {
 }
 
 #[test]
-fn a_listener_may_do_anything_when_something_is_delivered() {
+fn a_listener_can_run_any_command_when_an_element_is_delivered() {
     let pair = Pair::start();
     let mut client = pair.primary.connect();
     for (policy, events) in [
@@ -231,7 +233,7 @@ fn a_listener_may_do_anything_when_something_is_delivered() {
                 let deed = deed.replace("%key", "k");
                 let what = format!("{deed} at {event} with {policy}");
                 client.ask(&format!("LISTENER.ON 1 {event} {deed}"));
-                // Where there is a limit, it has reached that.
+                // If there is a limit, the element has reached it.
                 let at = if policy.starts_with("HOLD") { " AT 5 DELIVERIES 1" } else { "" };
                 client.ask(&format!("DEHYDRATOR.PUSH k 5 element a{at}"));
                 until(&format!("it is told: {what}"), || {
@@ -251,7 +253,7 @@ fn a_listener_may_do_anything_when_something_is_delivered() {
 }
 
 #[test]
-fn what_a_listener_changes_is_delivered_as_it_is_then() {
+fn a_delivery_sees_the_changes_of_a_listener() {
     let server = Server::start_with_listener(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
@@ -267,7 +269,7 @@ fn what_a_listener_changes_is_delivered_as_it_is_then() {
 }
 
 #[test]
-fn a_listener_may_do_anything_when_who_asks_moves_a_dead_letter() {
+fn a_listener_can_run_any_command_when_a_poll_moves_a_dead_letter() {
     let pair = Pair::start();
     let mut client = pair.primary.connect();
     for (route, events) in [
@@ -297,7 +299,7 @@ fn a_listener_may_do_anything_when_who_asks_moves_a_dead_letter() {
                 let Value::Array(mut replies) = client.ask("EXEC") else { panic!("an array") };
                 let given: Vec<String> =
                     redis::from_redis_value(replies.remove(5)).expect("elements");
-                // Who says that there is no limit any more has it so.
+                // A listener that removes the delivery limit gets its way.
                 let is_limited = !deed.ends_with("HOLD");
                 let gives_dead = given.iter().any(|it| it.starts_with("dead"));
                 assert!(!(is_limited && gives_dead), "{what}: {given:?}");
@@ -307,7 +309,7 @@ fn a_listener_may_do_anything_when_who_asks_moves_a_dead_letter() {
                 }
                 let read = if route == "LIST s" { "LRANGE s 0 -1" } else { "XRANGE s - +" };
                 let entries = format!("{:?}", client.ask(read));
-                // An entry names it twice. One that is renamed while it is sent goes again by its new name.
+                // One entry has it twice: a key renamed during the delivery sends it again under its new name.
                 let most = if deed.starts_with("RENAME") { 4 } else { 2 };
                 for id in ["dead-1", "dead-2"] {
                     assert!(entries.matches(id).count() <= most, "{what}: {entries}");
@@ -318,7 +320,7 @@ fn a_listener_may_do_anything_when_who_asks_moves_a_dead_letter() {
     }
 }
 
-/// A client that is asleep on a key with an expiry is killed at the very moment at which the last element is taken for it.
+/// Kills a client that is blocked on a key with an expiry, at the moment when the last element is taken for it.
 fn killed_when_served(pair: &Pair, at: u64, expiry: u64, slow: &str) {
     let mut client = pair.primary.connect();
     client.ask("LISTENER.OFF");
@@ -335,7 +337,7 @@ fn killed_when_served(pair: &Pair, at: u64, expiry: u64, slow: &str) {
 }
 
 #[test]
-fn what_is_given_back_to_a_key_that_went_expires_with_it_as_before() {
+fn elements_given_back_to_a_deleted_key_keep_its_expiry() {
     let pair = Pair::start();
     let mut client = pair.primary.connect();
     killed_when_served(&pair, 5, 4_102_444_800_000, "PING");
@@ -343,7 +345,7 @@ fn what_is_given_back_to_a_key_that_went_expires_with_it_as_before() {
     assert_eq!(client.ask("PEXPIRETIME k"), Value::Int(4_102_444_800_000));
     pair.compare("an expiry");
     assert_eq!(pair.replica.connect().ask("PEXPIRETIME k"), Value::Int(4_102_444_800_000));
-    // Who has filled the key since says when it expires.
+    // A client that has refilled the key sets its expiry.
     killed_when_served(
         &pair,
         5,
@@ -356,7 +358,7 @@ fn what_is_given_back_to_a_key_that_went_expires_with_it_as_before() {
 }
 
 #[test]
-fn what_is_given_back_is_remembered_no_more() {
+fn an_element_given_back_is_not_remembered() {
     let pair = Pair::start();
     let mut client = pair.primary.connect();
     client.ask("DEHYDRATOR.LIMIT k REMEMBER 600000");
@@ -374,7 +376,7 @@ fn what_is_given_back_is_remembered_no_more() {
 }
 
 #[test]
-fn what_would_have_expired_with_its_key_is_not_given_back() {
+fn an_element_that_would_have_expired_with_its_key_is_not_given_back() {
     let pair = Pair::start();
     let mut client = pair.primary.connect();
     let (seconds, micros): (u64, u64) = cmd("TIME").query(&mut client).expect("the time");
@@ -384,20 +386,20 @@ fn what_would_have_expired_with_its_key_is_not_given_back() {
     pair.compare("nothing");
 }
 
-/// A key that has just come into being: not all that a listener may do then is survived by the server itself.
+/// A key that has just been created. The server itself does not survive everything that a listener can do then.
 ///
-/// Who deletes the key, or overwrites it, frees what the server's own `setKey` touches next (it counts its own
-/// reference after it has said `new`, on Redis 7.0 and 8): a plain SET is no better off there. So only what leaves
-/// the value alive is done here.
+/// Deleting or overwriting the key frees memory that the server's own `setKey` uses next (on Redis 7.0 and 8, it takes
+/// its reference after it has sent `new`): a plain SET has the same fault. So this test only uses commands that keep
+/// the value alive.
 #[test]
-fn a_listener_may_write_into_a_key_that_is_new() {
+fn a_listener_can_write_to_a_new_key() {
     let server = Server::start_with_listener(&[]);
     let mut client = server.connect();
-    // From 8.2 on Redis keeps name, value and expiry in one place, which EXPIRE moves, and which its `dbAdd` looks
-    // at once more after it has said `new`: a plain SET or LPUSH dies of that too, without a module of ours.
+    // From 8.2 on, Redis stores name, value and expiry together. EXPIRE moves this, and `dbAdd` reads it once more
+    // after it has sent `new`: a plain SET or LPUSH crashes too, without our module.
     let version = server.version();
     let moves_values = !version.is_valkey && version >= (8, 2);
-    // Redis 7.0 asserts that the key is still there.
+    // Redis 7.0 asserts that the key still exists.
     let wants_key = !version.is_valkey && version < (8, 0);
     let deeds: [&[&str]; 6] = [
         &["DEHYDRATOR.PUSH %key 600000 listened listened"],

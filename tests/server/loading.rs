@@ -1,11 +1,11 @@
-//! MODULE LOAD that fails, and leaves the server as it was; MODULE UNLOAD, which is refused.
+//! A failing MODULE LOAD leaves the server unchanged; MODULE UNLOAD is refused.
 
 use redis::Value;
 
 use crate::sleeper::waiters;
 use harness::{Ask, Server, listener_module, release_module, text, texts, until};
 
-/// A server that loads nothing but, perhaps, the module that listens, with these arguments.
+/// Returns a server that loads nothing except, optionally, the listening module with these arguments.
 fn start_without_it(listener: &str) -> Server {
     let listener = match listener {
         "" => String::new(),
@@ -17,7 +17,7 @@ fn start_without_it(listener: &str) -> Server {
     server
 }
 
-/// Loads the module in vain. The server says why, goes on, and has nothing of it.
+/// Fails to load the module. The server logs why, and continues without it.
 fn load_in_vain(server: &Server, arguments: &str, why: &str) {
     let mut client = server.connect();
     let seen = server.log().len();
@@ -39,7 +39,7 @@ fn load(arguments: &str) -> String {
     }
 }
 
-/// Loads it, and has it do something of all that the failed loads had begun to set up.
+/// Loads the module, and uses everything that the failed loads had begun to set up.
 fn load_and_use(server: &Server, arguments: &str) {
     let mut client = server.connect();
     client.ask(&format!("MODULE {}", load(arguments)));
@@ -71,21 +71,21 @@ fn a_load_with_bad_arguments_is_refused_and_a_good_one_works_afterwards() {
     load_and_use(&server, "CONFIG dehydrator.max-ttl 700000");
     let setting = server.connect().ask("CONFIG GET dehydrator.max-ttl");
     assert_eq!(setting, texts(&["dehydrator.max-ttl", "700000"]));
-    // Nothing is left of the load that failed in its middle.
+    // Nothing is left of the load that failed halfway.
     for (name, value) in [("dehydrator.max-elements", "0"), ("dehydrator.rede-commands", "no")] {
         assert_eq!(server.connect().ask(&format!("CONFIG GET {name}")), texts(&[name, value]));
     }
-    // It is there: a second time is one too many, and does no harm.
+    // It is loaded: a second load is refused, and does no harm.
     let refused = server.connect().refused(&format!("MODULE {}", load("")));
     assert!(refused.starts_with("ERR"), "{refused}");
     assert_eq!(server.connect().ask("CONFIG GET dehydrator.max-ttl"), setting);
 }
 
 #[test]
-fn a_load_with_a_setting_that_does_not_exist_is_taken_back_and_a_good_one_works_afterwards() {
+fn a_load_with_an_unknown_setting_is_undone_and_a_good_one_works_afterwards() {
     let server = start_without_it("");
     let version = server.version();
-    // Redis 7.0 keeps the module, though it replies an error. Redis 7.2 and 7.4 and Valkey die: see
+    // Redis 7.0 keeps the module, although it replies an error. Redis 7.2 and 7.4 and Valkey crash: see
     // docs/compatibility.md.
     if version.is_valkey || version < (8, 0) {
         println!("skipped: this server does not take a module with a data type back");
@@ -96,7 +96,7 @@ fn a_load_with_a_setting_that_does_not_exist_is_taken_back_and_a_good_one_works_
 }
 
 #[test]
-fn a_load_that_finds_the_type_taken_is_refused() {
+fn a_load_is_refused_if_the_type_is_taken() {
     let server = start_without_it("TYPE dehy-type");
     for _ in 0..2 {
         load_in_vain(&server, "", "the server refuses the type dehy-type; is ReDe loaded too?");
@@ -105,7 +105,7 @@ fn a_load_that_finds_the_type_taken_is_refused() {
 }
 
 #[test]
-fn a_load_that_finds_a_command_taken_is_refused_and_one_without_it_works_afterwards() {
+fn a_load_is_refused_if_a_command_is_taken_and_works_without_it() {
     let server = start_without_it("COMMAND rede.update");
     for _ in 0..2 {
         let why = "the server refuses the commands of ReDe; is it loaded too?";
@@ -115,7 +115,7 @@ fn a_load_that_finds_a_command_taken_is_refused_and_one_without_it_works_afterwa
 }
 
 #[test]
-fn unloading_is_refused_and_nobody_notices() {
+fn unloading_is_refused_without_side_effects() {
     let server = Server::start(&["--enable-module-command", "yes"]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 600000 element id");

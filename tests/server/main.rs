@@ -1,8 +1,8 @@
-//! The module in real servers, driven as its users drive it.
+//! Tests of the module in real servers, used as users would use it.
 //!
 //! `DEHYDRATOR_SERVER` and `DEHYDRATOR_CLI` name the programs (default: `redis-server`, `redis-cli`),
-//! `DEHYDRATOR_MODULE` the module (default: `target/release/libdehydrator.so`). Each test starts
-//! servers of its own, in a folder of their own, and nothing is left when it ends.
+//! `DEHYDRATOR_MODULE` the module (default: `target/release/libdehydrator.so`). Each test starts its own servers, in
+//! their own folders, and leaves nothing behind.
 
 mod access;
 mod aligned;

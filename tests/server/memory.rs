@@ -1,10 +1,10 @@
-//! Memory comes back, and is told truly.
+//! Memory is returned, and reported correctly.
 
 use redis::{Connection, Value};
 
 use harness::{Ask, Server, cmd, until};
 
-/// Pushes with an id of 16 bytes and an element of 64.
+/// Pushes with 16-byte ids and 64-byte elements.
 fn push_many(client: &mut Connection, ids: std::ops::Range<u32>) {
     for chunk in ids.collect::<Vec<_>>().chunks(10_000) {
         let mut pipe = redis::pipe();
@@ -31,13 +31,13 @@ fn usage(client: &mut Connection) -> u64 {
     redis::cmd("MEMORY").arg("USAGE").arg("k").query(client).expect("a number")
 }
 
-/// Many keys, or one, that hold the same.
+/// The number of keys with this content.
 struct Case {
     keys: usize,
     elements: usize,
     /// Bytes of an id, which is a number, and of an element.
     sizes: (usize, usize),
-    /// How many tokens the elements are held under, and whether clients have chosen them.
+    /// The number of tokens, and whether clients chose them.
     held: Option<(usize, bool)>,
     policy: Option<&'static str>,
 }
@@ -78,12 +78,12 @@ impl Case {
     }
 }
 
-/// What the server uses when only this client is left, whose buffers are small.
+/// Returns the memory of the server when only this client is left, whose buffers are small.
 fn used(server: &Server, client: &mut Connection) -> f64 {
     until("the others have gone", || {
         (server.info("clients", "connected_clients") <= 2).then_some(())
     });
-    // Some servers free in the background, and the module a little at each tick: it is a while until it stays the same.
+    // Some servers free in the background, and the module frees a little at each tick: wait until it is stable.
     let (mut last, mut since) = (0, 0);
     until("all is freed", || {
         let (used, tick) =
@@ -100,7 +100,7 @@ fn told(client: &mut Connection) -> f64 {
 }
 
 #[test]
-fn memory_usage_is_the_truth_within_a_twentieth() {
+fn memory_usage_is_correct_within_five_percent() {
     let server = Server::start(&["--hz", "100"]);
     let mut client = server.connect();
     let case = |keys, elements, sizes| Case { keys, elements, sizes, held: None, policy: None };
@@ -131,12 +131,12 @@ fn memory_usage_is_the_truth_within_a_twentieth() {
     }
     let Value::BulkString(memory) = client.ask("INFO memory") else { panic!("text") };
     let is_jemalloc = String::from_utf8_lossy(&memory).contains("mem_allocator:jemalloc");
-    // What is told is by the steps of jemalloc, which every server has by default. The C library's are smaller.
+    // Reported sizes assume jemalloc's size classes, the default of every server. Those of the C library are smaller.
     let part = if is_jemalloc { 20.0 } else { 5.0 };
     let mut wrong = Vec::new();
-    // The first one is there to have the server make what it makes once.
+    // The first key makes the server allocate what it allocates once.
     for (number, case) in cases.iter().enumerate() {
-        // What the server's own table takes for a key is in the truth, but not all of it in what it tells.
+        // The true memory includes the server's table entry of a key; the reported memory does so only in part.
         let before = used(&server, &mut client);
         let mut pipe = redis::pipe();
         for key in 0..case.keys {
@@ -151,7 +151,7 @@ fn memory_usage_is_the_truth_within_a_twentieth() {
         let truth = (used(&server, &mut client) - before) / keys - untold;
         let told = told(&mut client);
         client.ask("FLUSHALL");
-        // An allocator's smallest steps are the server's affair.
+        // The smallest size classes depend on the server's allocator.
         if number > 0 && (told - truth).abs() > truth / part + 16.0 {
             let Case { keys, elements, sizes, held, policy } = case;
             wrong.push(format!(
@@ -163,7 +163,7 @@ fn memory_usage_is_the_truth_within_a_twentieth() {
 }
 
 #[test]
-fn a_key_takes_what_the_page_says() {
+fn a_key_takes_the_memory_that_the_page_states() {
     let page = std::fs::read_to_string("docs/operations.md").expect("a page");
     let (_, table) =
         page.split_once("| elements | bytes | sorted set and hash |").expect("a table");
@@ -186,7 +186,7 @@ fn a_key_takes_what_the_page_says() {
         let mut usage = |key: &str| -> u64 {
             cmd(&format!("MEMORY USAGE {key} SAMPLES 0")).query(&mut client).expect("bytes")
         };
-        // Servers differ in what they add for the key.
+        // Servers differ in their overhead per key.
         let is_near = |said: u64, stated: u64| said.abs_diff(stated) <= 40 + stated / 20;
         let (key, zset_and_hash) = (usage("k"), usage("zset") + usage("hash"));
         println!("{elements}: {key}, {zset_and_hash}");
@@ -198,9 +198,9 @@ fn a_key_takes_what_the_page_says() {
 }
 
 #[test]
-fn a_burst_gives_its_memory_back_within_a_few_ticks() {
-    /// In us. A budget of one millisecond, give or take what the machine does to us meanwhile: where it had other things
-    /// to do for longer than this in the middle of a tick, it is tried again.
+fn a_burst_returns_its_memory_within_a_few_ticks() {
+    /// In us. A budget of one millisecond, plus what the machine adds. If the machine did something else for longer
+    /// than this during a tick, try again.
     const LONGEST: u64 = 50_000;
     const TRIES: usize = 5;
     let longest = (0..TRIES).map(|_| longest_tick_after_a_burst()).find(|us| *us < LONGEST);
@@ -212,7 +212,7 @@ fn longest_tick_after_a_burst() -> u64 {
     let mut client = server.connect();
     push_many(&mut client, 0..200_000);
     let full = usage(&mut client);
-    // Every 20th stays: each page keeps some, so none can simply be dropped.
+    // Every 20th stays: each page keeps some, so no page can simply be dropped.
     remove_many(&mut client, (0..200_000).filter(|id| id % 20 != 0));
     let before = client.digest("k");
     let left = until("the tick has compacted it", || {
@@ -237,7 +237,7 @@ fn nothing_leaks() {
         client.ask("DEHYDRATOR.POLL k");
         client.ask("DEL k");
         client.ask("FLUSHALL");
-        // Some servers free in the background, unasked.
+        // Some servers free in the background without being asked.
         until("all is freed", || {
             (client.info("memory", "lazyfree_pending_objects") == 0).then_some(())
         });
@@ -249,7 +249,7 @@ fn nothing_leaks() {
 }
 
 #[test]
-fn memory_comes_back_after_updates_too() {
+fn memory_is_returned_after_updates_too() {
     let server = Server::start(&["--hz", "100"]);
     let mut client = server.connect();
     push_many(&mut client, 0..50_000);
@@ -268,7 +268,7 @@ fn memory_comes_back_after_updates_too() {
     assert!(left * 10 < full * 8, "{left} of {full} bytes are left");
 }
 
-/// Leaves one in twenty in one go, and says this at the end of it.
+/// Keeps one element in twenty, in one transaction that ends with these commands.
 fn make_sparse(client: &mut Connection, last: &str) {
     client.ask("MULTI");
     for chunk in (0..50_000).filter(|id| id % 20 != 0).collect::<Vec<_>>().chunks(1000) {
@@ -284,7 +284,7 @@ fn make_sparse(client: &mut Connection, last: &str) {
 }
 
 #[test]
-fn a_sparse_dehydrator_that_was_renamed_is_compacted_when_it_is_next_written_to() {
+fn a_sparse_dehydrator_that_was_renamed_is_compacted_at_the_next_write() {
     let server = Server::start(&["--hz", "10"]);
     let mut client = server.connect();
     push_many(&mut client, 0..50_000);
@@ -297,7 +297,7 @@ fn a_sparse_dehydrator_that_was_renamed_is_compacted_when_it_is_next_written_to(
 }
 
 #[test]
-fn a_sparse_dehydrator_whose_database_was_swapped_is_compacted_when_it_is_next_written_to() {
+fn a_sparse_dehydrator_in_a_swapped_database_is_compacted_at_the_next_write() {
     let server = Server::start(&["--hz", "10"]);
     let mut client = server.connect();
     push_many(&mut client, 0..50_000);
@@ -305,7 +305,7 @@ fn a_sparse_dehydrator_whose_database_was_swapped_is_compacted_when_it_is_next_w
     make_sparse(&mut client, "SWAPDB 0 1");
     client.ask("SELECT 1");
     until("the tick has compacted it", || {
-        // The tick that finds nothing under the name which was noted comes before one of these.
+        // The tick that finds nothing under the recorded name comes before one of these.
         client.ask("DEHYDRATOR.PULL k nobody");
         (usage(&mut client) * 8 < full).then_some(())
     });
@@ -335,8 +335,8 @@ fn thousands_of_sparse_dehydrators_are_all_compacted() {
     assert!(server.info("dehydrator", "dehydrator_compactions") >= keys);
 }
 
-/// Of the servers that Debian packages none is built with it: they use the system's allocator, and the
-/// server says so. `DEHYDRATOR_SERVER=/path/to/redis-server` names one that is.
+/// No server packaged by Debian is built with it: they use the system's allocator, and say so.
+/// `DEHYDRATOR_SERVER=/path/to/redis-server` can name one that is.
 #[test]
 fn active_defragmentation_moves_dehydrators_and_changes_nothing() {
     let server = Server::start(&[]);
@@ -352,12 +352,12 @@ fn active_defragmentation_moves_dehydrators_and_changes_nothing() {
         ("active-defrag-threshold-lower", "1"),
         ("active-defrag-cycle-min", "50"),
         ("active-defrag-cycle-max", "75"),
-        // What takes more allocations than this is moved in steps.
+        // A value with more allocations than this is moved in steps.
         ("active-defrag-max-scan-fields", "50"),
     ] {
         client.ask(&format!("CONFIG SET {setting} {value}"));
     }
-    // Many small ones, most of which go, and one large one with as many ids.
+    // Many small ones, most of which are deleted, and one large one with as many ids.
     for first in (0..60_000).step_by(2000) {
         let mut pipe = redis::pipe();
         for key in first..first + 2000 {
@@ -375,8 +375,8 @@ fn active_defragmentation_moves_dehydrators_and_changes_nothing() {
     pipe.exec(&mut client).expect("numbers");
     let before = client.ask("DEBUG DIGEST");
     client.ask("CONFIG SET activedefrag yes");
-    // 6,000 small ones are left, of two allocations and the server's own for each, and 240 pages. Some servers move them
-    // in rounds without end, and some, as Redis 8.2, stop when each has been moved.
+    // 6,000 small ones are left, with two allocations each plus the server's own, and 240 pages. Some servers move them
+    // in endless rounds, and some, such as Redis 8.2, stop when each has been moved.
     until("everything has been moved", || {
         (client.info("stats", "active_defrag_key_hits") > 6000
             && client.info("stats", "active_defrag_hits") > 15_000)
@@ -394,7 +394,7 @@ fn active_defragmentation_moves_dehydrators_and_changes_nothing() {
 }
 
 #[test]
-fn a_key_that_the_module_looks_at_no_more_costs_what_it_did_before() {
+fn a_key_that_the_module_no_longer_visits_has_its_former_cost() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 500 element id");

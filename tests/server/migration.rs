@@ -1,5 +1,5 @@
-//! Slots that move to another node all at once: CLUSTER MIGRATESLOTS of Valkey 9, CLUSTER MIGRATION of Redis 8.4.
-//! Servers before those have nothing to test here, and say so.
+//! Atomic slot migration: CLUSTER MIGRATESLOTS of Valkey 9, CLUSTER MIGRATION of Redis 8.4. On older servers, these
+//! tests do nothing, and say so.
 
 use std::io::Write;
 
@@ -9,15 +9,15 @@ use crate::cluster::under_load;
 use harness::nodes::Cluster;
 use harness::{Ask, Server, cmd, text, texts, until};
 
-/// The slots that move: the first of them is that of the tag `fHh`.
+/// The slots that move: the first is that of the tag `fHh`.
 pub const SLOTS: (usize, usize) = (0, 4000);
 
-/// A cluster, or `None` if this server cannot.
+/// Returns a cluster, or `None` if this server lacks the feature.
 pub fn start(replicas: usize) -> Option<Cluster> {
     let version = Server::start(&[]).version();
     let can = if version.is_valkey { version >= (9, 0) } else { version >= (8, 4) };
     if !can {
-        // Straight to the terminal: what is printed in a test that passes is not shown.
+        // Print directly to the terminal: the output of a passing test is hidden.
         let _ = writeln!(std::io::stderr(), "skipped: {version:?} does not move slots at once");
     }
     can.then(|| Cluster::start(3, replicas))
@@ -28,14 +28,14 @@ fn xlen(node: &mut Connection, stream: &str) -> i64 {
     length
 }
 
-/// The ids that were delivered to a stream, in order.
+/// Returns the ids that were delivered to a stream, in order.
 fn delivered(node: &mut Connection, stream: &str) -> Vec<usize> {
     let entries: Vec<(String, [String; 4])> =
         cmd(&format!("XRANGE {stream} - +")).query(node).expect("a stream");
     entries.iter().map(|(_, fields)| fields[1].parse().expect("an id")).collect()
 }
 
-/// A client that is blocked in a POLL.
+/// Returns a client that is blocked in a POLL.
 fn sleeper(node: &Server, key: &str) -> Connection {
     let blocked = node.info("dehydrator", "dehydrator_blocked_clients");
     let mut sleeper = node.connect();
@@ -48,7 +48,7 @@ fn sleeper(node: &Server, key: &str) -> Connection {
 }
 
 #[test]
-fn slots_that_move_at_once_under_load_lose_nothing_and_give_out_nothing_twice() {
+fn slots_that_migrate_atomically_under_load_lose_nothing_and_deliver_nothing_twice() {
     let Some(cluster) = start(1) else { return };
     under_load(&cluster, || {
         for _ in 0..4 {
@@ -59,18 +59,18 @@ fn slots_that_move_at_once_under_load_lose_nothing_and_give_out_nothing_twice() 
 }
 
 #[test]
-fn what_comes_due_while_its_slot_moves_is_delivered_once_in_order_by_one_owner_or_the_other() {
+fn elements_due_during_a_migration_are_delivered_once_in_order_by_either_owner() {
     const ELEMENTS: usize = 4000;
     let Some(cluster) = start(0) else { return };
     let [mut here, mut there] = [0, 1].map(|node| cluster.nodes[node].connect());
     here.ask("DEHYDRATOR.ONDUE {fHh}:k STREAM {fHh}:s");
-    // One in a millisecond, for longer than three moves take.
+    // One per millisecond, for longer than three migrations take.
     for number in 0..ELEMENTS {
         let ttl = 500 + number;
         here.ask(&format!("DEHYDRATOR.PUSH {{fHh}}:k {ttl} element {number}"));
     }
     until("some are delivered", || (xlen(&mut here, "{fHh}:s") > 500).then_some(()));
-    // There and back and there again, while they come due. What has moved is complete at each time.
+    // There and back and there again, while they come due. After each, the moved data is complete.
     let mut before = 0;
     for (from, to) in [(0, 1), (1, 0), (0, 1)] {
         cluster.move_at_once(from, to, SLOTS);
@@ -92,7 +92,7 @@ fn what_comes_due_while_its_slot_moves_is_delivered_once_in_order_by_one_owner_o
 }
 
 #[test]
-fn leases_deadlines_and_policies_move_with_their_slot_and_sleepers_are_sent_away() {
+fn leases_deadlines_and_policies_migrate_and_blocked_clients_are_unblocked() {
     let Some(cluster) = start(0) else { return };
     let [mut here, mut there] = [0, 1].map(|node| cluster.nodes[node].connect());
     here.ask("DEHYDRATOR.ONDUE {fHh}:bound PUBLISH news");
@@ -119,7 +119,7 @@ fn leases_deadlines_and_policies_move_with_their_slot_and_sleepers_are_sent_away
     }
     let refused = here.refused("DEHYDRATOR.LEN {fHh}:l");
     assert!(refused.starts_with("MOVED"), "{refused}");
-    // The long lease holds; the short one has run out, and counts.
+    // The long lease holds; the short one has expired, and counts.
     for (id, before) in ["long", "later"].into_iter().zip(left) {
         let after = pttl(&mut there, id);
         assert!((1..=before).contains(&after), "{id}: {before}, and then {after}");
@@ -130,7 +130,7 @@ fn leases_deadlines_and_policies_move_with_their_slot_and_sleepers_are_sent_away
     let leased = poll(&mut there, "LEASE 600000");
     let leased: Vec<_> = leased.iter().map(|(id, _, count, _)| (&id[..], *count)).collect();
     assert_eq!(leased, [("short", 2), ("soon", 1)]);
-    // Who holds it settles it there, and nobody else.
+    // Its holder settles it there; nobody else can.
     for (token, settled) in [("another", 0), (&held.3[..], 1)] {
         let reply = there.ask(&format!("DEHYDRATOR.SETTLE {{fHh}}:l {token} {}", held.0));
         assert_eq!(reply, Value::Array(vec![Value::Int(settled)]));
@@ -139,7 +139,7 @@ fn leases_deadlines_and_policies_move_with_their_slot_and_sleepers_are_sent_away
     assert_eq!(settled, Value::Array(vec![Value::Nil, text("element-short"), Value::Nil]));
     let policy = format!("{:?}", there.ask("DEHYDRATOR.INFO {fHh}:bound"));
     assert!(policy.contains("PUBLISH") && policy.contains("news"), "{policy}");
-    // Whoever was sent away waits there, and is woken there.
+    // An unblocked client blocks there, and is woken there.
     let mut woken = sleeper(&cluster.nodes[1], "{fHh}:w");
     there.ask("DEHYDRATOR.PUSH {fHh}:w 0 element id");
     assert_eq!(woken.recv_response().expect("a reply"), texts(&["element"]));

@@ -1,4 +1,4 @@
-//! What operators and their tools are told: descriptions, access lists, INFO.
+//! Information for operators and their tools: descriptions, ACLs, INFO.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use crate::replication::replica_of;
 use harness::{Ask, Server, cmd, text, texts, until};
 
 #[test]
-fn what_the_server_is_told_of_each_command() {
+fn the_server_knows_the_properties_of_each_command() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     // name, arity, flags, access to the key
@@ -93,14 +93,14 @@ fn words(value: &Value) -> Vec<String> {
     items.iter().map(word).collect()
 }
 
-/// Fields of an entry of COMMAND DOCS, which RESP2 has as an array of names and values.
+/// Returns the fields of an entry of COMMAND DOCS, which RESP2 has as an array of names and values.
 fn fields(entry: &Value) -> HashMap<String, Value> {
     let Value::Array(items) = entry else { panic!("{entry:?}") };
     let name = |name: &Value| redis::from_redis_value::<String>(name.clone()).expect("text");
     items.chunks_exact(2).map(|pair| (name(&pair[0]), pair[1].clone())).collect()
 }
 
-/// Writes a list of arguments as HELP does.
+/// Formats a list of arguments like HELP.
 fn written(arguments: &Value) -> String {
     let Value::Array(arguments) = arguments else { panic!("{arguments:?}") };
     let one = |argument: &Value| {
@@ -134,7 +134,7 @@ fn written(arguments: &Value) -> String {
 }
 
 #[test]
-fn the_server_describes_each_command_s_arguments_as_help_does() {
+fn the_server_describes_each_commands_arguments_like_help() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let help: Vec<String> = cmd("DEHYDRATOR.HELP").query(&mut client).expect("an array");
@@ -147,7 +147,7 @@ fn the_server_describes_each_command_s_arguments_as_help_does() {
         assert_eq!(arguments, syntax, "{name}");
         assert_eq!(docs["summary"], text(pair[1].trim()));
         assert_eq!(docs["since"], text("0.1.0"));
-        // As the page's table of costs has it: what sets a deadline may have to find its place in the timeline.
+        // As in the page's table of costs: commands that set a deadline may need to search the timeline.
         let complexity = format!("{:?}", docs["complexity"]);
         let places = ["PUSH", "GIDPUSH", "MPUSH", "TOUCH", "RENEW", "RELEASE", "LEASE"];
         let is_placing = places.iter().any(|verb| name == format!("DEHYDRATOR.{verb}"));
@@ -156,11 +156,11 @@ fn the_server_describes_each_command_s_arguments_as_help_does() {
 }
 
 #[test]
-fn the_server_knows_what_varies_and_what_rede_had() {
+fn the_server_knows_nondeterministic_commands_and_those_of_rede() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let help: Vec<String> = cmd("DEHYDRATOR.HELP").query(&mut client).expect("an array");
-    // Of which the reply depends on the clock or on chance.
+    // The commands whose reply depends on the clock or on chance.
     let varying = "poll mpoll look range ttn pttl scan info late gidpush xpoll xack";
     let of_rede = "push pull poll look update ttn gidpush xpoll xack";
     let is_one = |list: &str, verb: &str| list.split(' ').any(|it| it == verb);
@@ -169,7 +169,7 @@ fn the_server_knows_what_varies_and_what_rede_had() {
         let verb = &name["dehydrator.".len()..];
         let Value::Array(infos) = client.ask(&format!("COMMAND INFO {name}")) else { panic!("it") };
         let Value::Array(info) = &infos[0] else { panic!("{name}: {infos:?}") };
-        /// Where COMMAND INFO has the tips.
+        /// The index of the tips in COMMAND INFO.
         const TIPS: usize = 7;
         let expected = match verb {
             "require" => "request_policy:all_nodes response_policy:all_succeeded",
@@ -182,14 +182,14 @@ fn the_server_knows_what_varies_and_what_rede_had() {
         let history = docs.get("history").map(|history| format!("{history:?}"));
         assert_eq!(history.is_some(), is_one(of_rede, verb), "{verb}: {history:?}");
         assert!(history.is_none_or(|it| it.contains("0.1.0") && it.contains("As ReDe has it")));
-        // Those for its users alone say what others use.
+        // Commands for ReDe's users have the descriptions of ours.
         let says_so = pair[1].starts_with("    For users of ReDe; others use ");
         assert_eq!(says_so, is_one("gidpush xpoll xack", verb), "{}", pair[1]);
     }
 }
 
 #[test]
-fn access_lists_know_the_commands_by_what_they_do() {
+fn acl_categories_contain_the_commands_by_their_effects() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let mut other = server.connect();
@@ -201,8 +201,8 @@ fn access_lists_know_the_commands_by_what_they_do() {
         names
     };
     let version = server.version();
-    // Redis 7.0 puts no module's command into any category, and lets none be put. ACL CAT of Redis 7.2 and 7.4
-    // and of Valkey 7.2 and 8.0 does not list those that are in one.
+    // Redis 7.0 puts no command of a module into any category, and allows no module to do so. ACL CAT of Redis 7.2 and
+    // 7.4 and of Valkey 7.2 and 8.0 does not list them.
     let lists = if version.is_valkey { version >= (8, 1) } else { version >= (8, 0) };
     if lists {
         let reading =
@@ -223,10 +223,10 @@ fn access_lists_know_the_commands_by_what_they_do() {
         let refused = looker.refused("DEHYDRATOR.PUSH k 0 element id");
         assert!(refused.starts_with("NOPERM"), "{refused}");
     }
-    // The server grumbles about categories that it does not know.
+    // The server rejects unknown categories.
     assert!(!server.log().contains("categories"), "{}", server.log());
 
-    // Rights to keys hold, to read and to write each for itself.
+    // Key permissions apply, separately for reading and writing.
     client.ask("ACL SETUSER reader on nopass +@all %R~k");
     client.ask("ACL SETUSER writer on nopass +@all %W~k");
     let mut users = ["reader", "writer"].map(|name| {
@@ -242,12 +242,12 @@ fn access_lists_know_the_commands_by_what_they_do() {
         let refused = reader.refused(&format!("DEHYDRATOR.{line}"));
         assert!(refused.starts_with("NOPERM"), "{line}: {refused}");
     }
-    // To take is to read and to write.
+    // Taking an element reads and writes.
     for line in ["LOOK k id", "PULL k id", "POLL k", "UPDATE k id other", "XACK k id"] {
         let refused = writer.refused(&format!("DEHYDRATOR.{line}"));
         assert!(refused.starts_with("NOPERM"), "{line}: {refused}");
     }
-    // Those look at no element.
+    // These read no element.
     for line in ["LEN k", "TTN k", "INFO k"] {
         writer.ask(&format!("DEHYDRATOR.{line}"));
     }
@@ -256,7 +256,7 @@ fn access_lists_know_the_commands_by_what_they_do() {
 }
 
 #[test]
-fn no_verb_gets_at_a_key_without_the_right_to_it() {
+fn no_command_accesses_a_key_without_permission() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH other 600000 element id");
@@ -304,7 +304,7 @@ fn no_verb_gets_at_a_key_without_the_right_to_it() {
     for pair in help.chunks_exact(2) {
         let verb = pair[0].split(' ').next().and_then(|name| name.split('.').nth(1));
         if matches!(verb, Some("LATE" | "HELP" | "REQUIRE")) {
-            // They have no key.
+            // These have no key.
             continue;
         }
         let of_verb = |line: &&&str| line.split(' ').next() == verb;
@@ -324,7 +324,7 @@ fn no_verb_gets_at_a_key_without_the_right_to_it() {
 }
 
 #[test]
-fn info_counts_what_there_is_and_what_was_done() {
+fn info_counts_elements_and_operations() {
     let mut server = Server::start(&["--save", "3600 1"]);
     let mut client = server.connect();
     for id in 0..10 {
@@ -363,7 +363,7 @@ fn info_counts_what_there_is_and_what_was_done() {
 }
 
 #[test]
-fn info_tells_how_late_it_is() {
+fn info_shows_the_lateness() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let mut lateness =
@@ -373,7 +373,7 @@ fn info_tells_how_late_it_is() {
     }
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k DROP");
-    // Two seconds late, because the server does something else, and then on time.
+    // Two seconds late, because the server is busy, and then on time.
     client.ask("DEHYDRATOR.PUSH k 500 element id");
     client.ask("DEBUG SLEEP 2.5");
     until("it is gone", || (client.ask("DEHYDRATOR.LEN k") == Value::Int(0)).then_some(()));
@@ -389,7 +389,7 @@ fn info_tells_how_late_it_is() {
 }
 
 #[test]
-fn the_report_of_a_crash_has_the_section_too() {
+fn a_crash_report_has_the_section_too() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 600000 element id");
@@ -401,7 +401,7 @@ fn the_report_of_a_crash_has_the_section_too() {
 }
 
 #[test]
-fn limits_are_shown_where_nothing_may_be_written() {
+fn limits_can_be_read_where_writing_is_not_allowed() {
     let primary = Server::start_with_port(&[]);
     let replica = replica_of(&primary, &[]);
     let mut client = primary.connect();

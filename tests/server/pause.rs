@@ -1,4 +1,4 @@
-//! An operator's pause: nothing is given out or delivered, and all else goes on.
+//! PAUSE: nothing is delivered, and everything else continues.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use redis::{Connection, Value};
 use crate::sleeper::{Sleeper, waiters};
 use harness::{Ask, Server, cmd, text, texts, until};
 
-/// The fields of INFO that tell of a pause.
+/// Returns the fields of INFO about a pause.
 fn paused(client: &mut Connection, key: &str) -> (bool, Option<u64>) {
     let mut info: HashMap<String, Value> =
         cmd(&format!("DEHYDRATOR.INFO {key}")).query(client).expect("a map");
@@ -22,7 +22,7 @@ fn count(server: &Server) -> u64 {
     server.info("dehydrator", "dehydrator_paused")
 }
 
-/// A few ticks, in which the server could do what it must not.
+/// Waits for a few ticks, in which the server could do what it must not.
 fn wait_for_ticks(server: &Server) {
     let ticks = || server.info("dehydrator", "dehydrator_ticks");
     let before = ticks();
@@ -30,7 +30,7 @@ fn wait_for_ticks(server: &Server) {
 }
 
 #[test]
-fn while_it_is_paused_nothing_is_given_out_and_all_else_is_as_ever() {
+fn a_pause_stops_deliveries_and_nothing_else() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.MPUSH k 0 element a 0 element b 0 element c 0 element d");
@@ -50,7 +50,7 @@ fn while_it_is_paused_nothing_is_given_out_and_all_else_is_as_ever() {
     eval.arg("return redis.call('DEHYDRATOR.POLL', KEYS[1], 'BLOCK', 0)").arg(1).arg("k");
     assert_eq!(eval.query(&mut client), Ok(texts(&[])));
 
-    // When something can be had is not known.
+    // The time of the next delivery is unknown.
     assert_eq!(client.ask("DEHYDRATOR.TTN k"), Value::Nil);
     assert_eq!(client.ask("DEHYDRATOR.PTTL k a"), Value::Int(0));
     assert_eq!(client.ask("DEHYDRATOR.PUSH k 0 element e"), Value::Okay);
@@ -72,7 +72,7 @@ fn while_it_is_paused_nothing_is_given_out_and_all_else_is_as_ever() {
 }
 
 #[test]
-fn who_sleeps_sleeps_on_until_it_is_resumed() {
+fn a_blocked_client_stays_blocked_until_resume() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let before = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 COUNT 1 WITHIDS");
@@ -88,7 +88,7 @@ fn who_sleeps_sleeps_on_until_it_is_resumed() {
     client.ask("DEHYDRATOR.RESUME k");
     assert_eq!(before.reply(), Value::Array(vec![texts(&["a", "element"])]));
     assert_eq!(after.reply(), Value::Array(vec![texts(&["b", "element"])]));
-    // What could not be given out before is not late.
+    // Elements that could not be delivered before are not late.
     let took = start.elapsed().as_micros() as u64;
     let late = server.info("dehydrator", "dehydrator_lateness_max_us");
     assert!(late <= took, "{late} us late, though it was resumed {took} us ago");
@@ -96,7 +96,7 @@ fn who_sleeps_sleeps_on_until_it_is_resumed() {
 }
 
 #[test]
-fn a_pause_ends_by_itself_when_its_time_is_over_and_not_before() {
+fn a_pause_ends_by_itself_at_its_time_and_not_before() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE bound STREAM s");
@@ -123,11 +123,11 @@ fn a_pause_ends_by_itself_when_its_time_is_over_and_not_before() {
     assert!(start.elapsed() >= Duration::from_millis(1499));
     until("both are over", || (count(&server) == 0).then_some(()));
     assert_eq!(paused(&mut client, "k"), (false, None));
-    // Where nobody waits for anything it goes too.
+    // Even if nobody waits.
     client.ask("DEHYDRATOR.PAUSE empty 50");
     assert!(client.exists("empty"));
     until("an empty one goes", || (!client.exists("empty")).then_some(()));
-    // A new end takes the place of the one before.
+    // A new end replaces the previous one.
     client.ask("DEHYDRATOR.PAUSE k 600000");
     client.ask("DEHYDRATOR.PUSH k 0 element id");
     client.ask("DEHYDRATOR.PAUSE k 20");
@@ -135,7 +135,7 @@ fn a_pause_ends_by_itself_when_its_time_is_over_and_not_before() {
 }
 
 #[test]
-fn dead_letters_and_every_other_delivery_wait_for_the_end_of_it() {
+fn dead_letters_and_all_other_deliveries_wait_for_the_end_of_a_pause() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for (policy, push) in [
@@ -159,7 +159,7 @@ fn dead_letters_and_every_other_delivery_wait_for_the_end_of_it() {
 }
 
 #[test]
-fn a_pause_goes_wherever_the_key_goes() {
+fn a_pause_follows_its_key() {
     let options =
         ["--appendonly", "yes", "--aof-use-rdb-preamble", "no", "--appendfsync", "always"];
     let mut server = Server::start(&options);
@@ -205,14 +205,14 @@ fn a_pause_goes_wherever_the_key_goes() {
                 assert_eq!((client.ask("XLEN s"), count(&server)), (Value::Int(1), 1));
                 assert_eq!(client.ask("DEHYDRATOR.RESUME there"), Value::Int(1));
             }
-            // One that ends by itself does so under its new name.
+            // A pause with an end ends under its new name.
             until(way, || (client.ask("XLEN s") == Value::Int(2)).then_some(()));
         }
     }
 }
 
 #[test]
-fn a_dump_says_that_it_is_paused() {
+fn a_dump_contains_the_pause() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 0 element id");
@@ -229,7 +229,7 @@ fn a_dump_says_that_it_is_paused() {
 }
 
 #[test]
-fn a_replica_is_paused_with_its_primary_and_ends_it_when_it_is_promoted() {
+fn a_replica_is_paused_with_its_primary_and_ends_the_pause_when_promoted() {
     let primary = Server::start_with_port(&[]);
     let replica = Server::start_with_port(&[]);
     replica.follow(&primary);
@@ -264,7 +264,7 @@ fn a_replica_is_paused_with_its_primary_and_ends_it_when_it_is_promoted() {
 }
 
 #[test]
-fn what_is_no_pause_is_refused_and_what_changes_nothing_leaves_no_trace() {
+fn invalid_pauses_are_refused_and_unchanged_ones_leave_no_trace() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for word in ["0", "-1", "+5", "1.5", "soon", "9223372036854775808"] {

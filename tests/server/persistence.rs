@@ -1,10 +1,10 @@
-//! Restarts: every deadline, id, element, TTL, and the order.
+//! Restarts preserve every deadline, id, element, TTL, and the order.
 
 use redis::{Connection, Value};
 
 use harness::{Ask, Server};
 
-/// A bit of everything: ties over TTLs, many blocks and pages, large and empty elements, many TTLs.
+/// Stores a bit of everything: ties across TTLs, many blocks and pages, large and empty elements, many TTLs.
 fn fill(client: &mut Connection) {
     let mut pipe = redis::pipe();
     let mut push = |ttl: u64, element: &[u8], id: &[u8], at: u64| {
@@ -35,7 +35,7 @@ fn fill(client: &mut Connection) {
     pipe.exec(client).expect("pushes");
 }
 
-/// Every element in order, as nothing else shows it: the digest, and what is due.
+/// Returns everything in order, as far as commands show it: the digest, and the due elements.
 fn content(client: &mut Connection) -> (Value, Value) {
     (client.digest("k"), client.ask("DEHYDRATOR.XPOLL k"))
 }
@@ -75,7 +75,7 @@ fn an_append_only_file_keeps_everything() {
 }
 
 #[test]
-fn a_rewritten_append_only_file_of_plain_words_keeps_everything() {
+fn a_rewritten_append_only_file_of_commands_keeps_everything() {
     let mut server = Server::start(&["--appendonly", "yes", "--aof-use-rdb-preamble", "no"]);
     let mut client = server.connect();
     fill(&mut client);
@@ -87,8 +87,8 @@ fn a_rewritten_append_only_file_of_plain_words_keeps_everything() {
 }
 
 #[test]
-fn the_append_only_file_is_told_effects_not_intentions() {
-    // With `everysec` what was said last may not be in the file yet.
+fn the_append_only_file_gets_effects_not_intentions() {
+    // With `everysec`, the last command may not be in the file yet.
     let server = Server::start(&["--appendonly", "yes", "--appendfsync", "always"]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 0 first one");
@@ -107,8 +107,8 @@ fn the_append_only_file_is_told_effects_not_intentions() {
             words.push_str(&String::from_utf8_lossy(&bytes));
         }
     }
-    // What a reader must understand goes ahead of the first effect, in one transaction with it. Two more are those of two
-    // effects each.
+    // The requirement for readers precedes the first effect, in one transaction with it. Two more transactions contain
+    // two effects each.
     assert_eq!(words.matches("DEHYDRATOR.REQUIRE").count(), 1, "{words}");
     assert_eq!(words.matches("MULTI").count(), 3, "{words}");
     assert!(!words.contains("DEL"), "{words}");
@@ -125,7 +125,7 @@ fn the_append_only_file_is_told_effects_not_intentions() {
 }
 
 #[test]
-fn what_waitaof_acknowledged_is_in_the_files_of_primary_and_replica() {
+fn writes_acknowledged_by_waitaof_are_in_the_files_of_primary_and_replica() {
     for flushed in ["always", "everysec"] {
         let options = ["--appendonly", "yes", "--appendfsync", flushed];
         let mut primary = Server::start_with_port(&options);
@@ -146,7 +146,7 @@ fn what_waitaof_acknowledged_is_in_the_files_of_primary_and_replica() {
             "PUSH later 0 element id",
         ] {
             client.ask(&format!("DEHYDRATOR.{line}"));
-            // Both have flushed what this client wrote, within a minute.
+            // Both have flushed this client's writes, within a minute.
             let flushed_by = client.ask("WAITAOF 1 1 60000");
             assert_eq!(flushed_by, Value::Array(vec![Value::Int(1), Value::Int(1)]), "{line}");
         }

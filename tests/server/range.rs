@@ -1,4 +1,4 @@
-//! What waits, in order, without taking it: RANGE, and LOOK ... FULL.
+//! Reading waiting elements in order, without taking them: RANGE, and LOOK ... FULL.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use harness::{Ask, Server, cmd, until};
 type Row = (String, u64, u64, u64, u64);
 type Page = (Option<String>, Vec<Row>);
 
-/// The last moment of the year 2099.
+/// The last millisecond of the year 2099.
 const FAR: u64 = 4_102_444_799_999;
 
 fn page(client: &mut Connection, start: &str, end: &str, count: usize) -> Page {
@@ -18,7 +18,7 @@ fn page(client: &mut Connection, start: &str, end: &str, count: usize) -> Page {
     cmd(&line).query(client).expect("a page")
 }
 
-/// All pages, with something done between them.
+/// Returns all pages; runs a function between them.
 fn walk(
     client: &mut Connection,
     count: usize,
@@ -41,7 +41,7 @@ fn ids(rows: &[Row]) -> Vec<&str> {
 }
 
 #[test]
-fn what_waits_is_shown_in_the_order_of_delivery_and_stays() {
+fn range_shows_elements_in_the_order_of_delivery_and_takes_none() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("CONFIG SET dehydrator.small-max-elements 0");
@@ -77,7 +77,7 @@ fn what_waits_is_shown_in_the_order_of_delivery_and_stays() {
         (format!("{far} {far}"), 2, 5),
         (format!("({far} +"), 5, 6),
         (format!("- ({far}"), 0, 2),
-        // Backwards there is nothing, as XRANGE has it.
+        // A backwards range is empty, as in XRANGE.
         ("9 8".into(), 0, 0),
         ("+ -".into(), 0, 0),
         ("(9223372036854775807 +".into(), 0, 0),
@@ -100,7 +100,7 @@ fn what_waits_is_shown_in_the_order_of_delivery_and_stays() {
 }
 
 #[test]
-fn a_small_one_shows_together_what_it_cannot_part() {
+fn a_small_dehydrator_shows_elements_together_that_it_cannot_split() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for id in 0..12 {
@@ -108,10 +108,10 @@ fn a_small_one_shows_together_what_it_cannot_part() {
     }
     let (next, first) = page(&mut client, "-", "+", 3);
     assert_eq!((next.as_deref(), first.len()), (Some(&format!("({FAR}")[..]), 4));
-    // What is before the end of the page may go, and a tie may come: neither is seen, the rest is.
+    // Elements before the end of the page may be removed, and a tie may be added: neither is shown, the rest is.
     client.ask("DEHYDRATOR.REM k 00 03");
     client.ask(&format!("DEHYDRATOR.PUSH k 5 e new AT {FAR}"));
-    // It outgrows its form in between.
+    // It grows into the full form in between.
     client.ask("CONFIG SET dehydrator.small-max-elements 0");
     client.ask(&format!("DEHYDRATOR.PUSH k 5 e 12 AT {}", FAR + 9));
     let (end, rest) = page(&mut client, &next.expect("there is more"), "+", 100);
@@ -120,7 +120,7 @@ fn a_small_one_shows_together_what_it_cannot_part() {
 }
 
 #[test]
-fn look_tells_the_same_of_one() {
+fn look_full_shows_the_same_of_one_element() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for id in 0..3000 {
@@ -146,11 +146,11 @@ fn look_tells_the_same_of_one() {
 }
 
 #[test]
-fn pages_show_what_stays_once_while_others_write() {
+fn pages_show_permanent_elements_once_while_others_change() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let mut pipe = redis::pipe();
-    // Thousands of one millisecond, of several TTLs.
+    // Thousands in one millisecond, of several TTLs.
     for id in 0..20_000_u64 {
         let (ttl, at) = (id % 3 * 10, FAR + id / 5000);
         pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(ttl).arg("e").arg(id).arg("AT").arg(at);
@@ -162,7 +162,7 @@ fn pages_show_what_stays_once_while_others_write() {
         turn += 1;
         let mut pipe = redis::pipe();
         for step in 0..40_u64 {
-            // Before, at and behind where the walk is, the last one shown among them.
+            // Before, at and after the position of the walk, including the last element shown.
             let id = (turn * 100 + step * 977) % 20_000;
             pipe.cmd("DEHYDRATOR.REM").arg("k").arg(id);
             gone.insert(id.to_string());
@@ -193,16 +193,16 @@ fn pages_show_what_stays_once_while_others_write() {
     }
 }
 
-/// What is shown again is of one millisecond at the most.
+/// Elements that are shown twice are of one millisecond at most.
 #[test]
-fn a_walk_goes_on_after_a_restart_and_on_a_replica_and_leaves_nothing_out() {
+fn a_walk_continues_after_a_restart_and_on_a_replica_and_omits_nothing() {
     let mut server = Server::start_with_port(&["--save", "3600 1"]);
     let mut client = server.connect();
     client.ask("CONFIG SET dehydrator.small-max-elements 0");
     for id in 0..100 {
         client.ask(&format!("DEHYDRATOR.PUSH k 5 e {id:02} AT {}", FAR + id / 20));
     }
-    // Numbers that begin elsewhere than where a file's do.
+    // Sequence numbers that start elsewhere than those of a file.
     for id in (0..100).rev().step_by(3) {
         client.ask(&format!("DEHYDRATOR.PUSH k 5 e {id:02} REPLACE AT {}", FAR + id / 20));
     }
@@ -227,7 +227,7 @@ fn a_walk_goes_on_after_a_restart_and_on_a_replica_and_leaves_nothing_out() {
 }
 
 #[test]
-fn what_is_no_range_is_refused() {
+fn invalid_ranges_are_refused() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 5 e i");
@@ -245,10 +245,10 @@ fn what_is_no_range_is_refused() {
     }
 }
 
-/// By the server's own count of its processor's time, in a dehydrator of a million with eight TTLs, far from its
-/// beginning and from its end.
+/// By the server's own CPU time, in a dehydrator of a million elements with eight TTLs, far from its beginning and its
+/// end.
 #[test]
-fn a_hundred_out_of_a_million_cost_no_more_than_a_hundred_looks() {
+fn a_hundred_of_a_million_cost_no_more_than_a_hundred_looks() {
     const ELEMENTS: u64 = 1_000_000;
     let server = Server::start(&[]);
     let mut client = server.connect();
@@ -283,7 +283,7 @@ fn a_hundred_out_of_a_million_cost_no_more_than_a_hundred_looks() {
     let looks: Vec<_> = (0..200 * 100_u64)
         .map(|at| format!("DEHYDRATOR.LOOK k {}", at * 7919 % ELEMENTS))
         .collect();
-    // The least of some: others have the processors, too.
+    // The least of several runs, because others use the machine.
     let mut least = |verb, lines: &[String]| (0..5).map(|_| cost(verb, lines)).min().expect("five");
     let (ranges, looks) = (least("dehydrator.range", &ranges), least("dehydrator.look", &looks));
     eprintln!("200 ranges of 100: {ranges} us, 20,000 looks: {looks} us");

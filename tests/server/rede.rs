@@ -1,4 +1,4 @@
-//! Those who come from ReDe: dumps that it made, with every element in them.
+//! Migration from ReDe: its dumps load with every element.
 
 use std::path::Path;
 
@@ -56,7 +56,7 @@ fn a_dump_with_future_deadlines_loads_and_survives_save_restart_and_load() {
         let after: Vec<_> = ["sessions", "single", "binary"].map(|key| client.digest(key)).into();
         assert_eq!(after, before);
     }
-    // Saved as ours: the type's name and encoding version make the module id in the file.
+    // Saved as ours: the name and the encoding version of the type determine the module id in the file.
     let saved = std::fs::read(server.file("dump.rdb")).expect("a dump");
     assert_ne!(saved, std::fs::read(FUTURE).expect("a dump"));
     let Value::BulkString(dump) = client.ask("DUMP single") else { panic!("a dump") };
@@ -67,7 +67,7 @@ fn a_dump_with_future_deadlines_loads_and_survives_save_restart_and_load() {
 }
 
 #[test]
-fn a_dump_with_past_deadlines_gives_everything_back_in_order() {
+fn a_dump_with_past_deadlines_delivers_everything_in_order() {
     let mut server = start(DUE);
     let mut client = server.connect();
     check_all(&mut client);
@@ -88,7 +88,7 @@ fn a_dump_with_past_deadlines_gives_everything_back_in_order() {
 }
 
 #[test]
-fn emptied_dehydrators_load_and_go_at_the_first_touch() {
+fn empty_dehydrators_load_and_are_deleted_at_the_first_use() {
     for touch in [
         "DEHYDRATOR.POLL emptied",
         "DEHYDRATOR.PULL emptied x",
@@ -107,13 +107,13 @@ fn emptied_dehydrators_load_and_go_at_the_first_touch() {
     assert!(!client.exists("emptied"));
     server.crash_and_restart();
 
-    // A read cannot delete, but it has the tick do it. Until then it reads as missing.
+    // A read cannot delete it, but makes the tick do so. Until then it reads as missing.
     client = server.connect();
     assert_eq!(client.ask("DEHYDRATOR.TTN emptied"), Value::Nil);
     until("the tick has come by", || (!client.exists("emptied")).then_some(()));
     server.crash_and_restart();
 
-    // Saved before it is touched, it is still there, and can be pushed to.
+    // Saved before its first use, it still exists, and accepts pushes.
     client = server.connect();
     client.ask("SAVE");
     server.crash_and_restart();
@@ -125,7 +125,7 @@ fn emptied_dehydrators_load_and_go_at_the_first_touch() {
 }
 
 #[test]
-fn a_dump_that_is_cut_short_is_refused_at_the_start() {
+fn a_truncated_dump_is_refused_at_startup() {
     let folder = tempfile::TempDir::new().expect("a folder");
     let cut = folder.path().join("cut.rdb");
     let whole = std::fs::read(DUE).expect("a dump");
@@ -136,7 +136,7 @@ fn a_dump_that_is_cut_short_is_refused_at_the_start() {
 }
 
 #[test]
-fn what_rede_s_push_says_of_a_lease_is_known_to_who_knows_none_of_rede_s_names() {
+fn a_lease_pushed_by_rede_name_replicates_to_servers_without_rede_names() {
     let options = ["rede-commands", "yes", "--appendonly", "yes"];
     let primary = Server::start_with_port(&options);
     let mut replica = Server::start_with_port(&["--appendonly", "yes"]);

@@ -1,11 +1,11 @@
-//! What the server refuses to its clients now, it refuses to those asleep, and to what is delivered.
+//! While the server refuses writes of its clients, it serves no blocked client and delivers nothing.
 
 use redis::{Connection, Value};
 
 use crate::sleeper::{Sleeper, waiters};
 use harness::{Ask, Server, cmd, text, until};
 
-/// Everything that happens by itself, made due while it is refused: it waits. Then it goes on by itself.
+/// Makes everything that happens by itself due while writes are refused: it waits. Then it continues by itself.
 fn all_waits_until_lifted(server: &Server, refuse: impl FnOnce(), lift: impl FnOnce()) {
     let mut client = server.connect();
     let sleeper = Sleeper::start(server, "DEHYDRATOR.POLL plain BLOCK 0");
@@ -30,7 +30,7 @@ fn all_waits_until_lifted(server: &Server, refuse: impl FnOnce(), lift: impl FnO
     });
     for key in keys {
         let length = client.ask(&format!("DEHYDRATOR.LEN {key}"));
-        assert_eq!(length, Value::Int(1), "{key} was given out");
+        assert_eq!(length, Value::Int(1), "{key} was delivered");
     }
     assert_eq!(waiters(server), 2);
     assert!(!sleeper.is_awake() && !leaser.is_awake());
@@ -46,7 +46,7 @@ fn all_waits_until_lifted(server: &Server, refuse: impl FnOnce(), lift: impl FnO
 }
 
 #[test]
-fn with_too_few_replicas_all_waits() {
+fn with_too_few_replicas_everything_waits() {
     let server = Server::start(&[]);
     all_waits_until_lifted(
         &server,
@@ -56,7 +56,7 @@ fn with_too_few_replicas_all_waits() {
 }
 
 #[test]
-fn with_a_disk_that_fails_all_waits() {
+fn with_a_failing_disk_everything_waits() {
     let server = Server::start(&["--save", "3600 1000000", "--enable-protected-configs", "yes"]);
     let mut client = server.connect();
     let save = |server: &Server| {
@@ -65,12 +65,12 @@ fn with_a_disk_that_fails_all_waits() {
             (server.info("persistence", "rdb_bgsave_in_progress") == 0).then_some(())
         });
     };
-    // A folder where the file should be.
+    // A folder in the place of the file.
     let blocked = server.file("blocked.rdb");
     std::fs::create_dir(&blocked).expect("a folder");
     std::fs::write(blocked.join("file"), "so that nothing replaces it").expect("a file");
     client.ask("SET something text");
-    // A save may take longer than what is put away waits: it has failed before, and counts at once.
+    // A save may take longer than the elements wait: it has failed before, which counts at once.
     client.ask("CONFIG SET stop-writes-on-bgsave-error no dbfilename blocked.rdb");
     save(&server);
     all_waits_until_lifted(
@@ -88,12 +88,12 @@ fn with_a_disk_that_fails_all_waits() {
 }
 
 #[test]
-fn with_a_fork_that_fails_all_waits() {
+fn with_a_failing_fork_everything_waits() {
     let server = Server::start_with_clock(&["--save", "3600 1000000"]);
     all_waits_until_lifted(
         &server,
         || {
-            // It was quiet until now: nobody listens, and nothing has failed.
+            // It was idle until now: no replica listens, and nothing has failed.
             server.fail_forks(true);
             server.connect().refused("BGSAVE");
             let refused = server.connect().refused("SET other text");
@@ -109,15 +109,15 @@ fn with_a_fork_that_fails_all_waits() {
     );
 }
 
-/// The names of the commands that the server has run, and how often.
+/// Returns the names and counts of the commands that the server has run.
 fn commandstats(client: &mut Connection) -> String {
     let Value::BulkString(text) = client.ask("INFO commandstats") else { panic!("text") };
     String::from_utf8_lossy(&text).into_owned()
 }
 
 #[test]
-fn what_the_module_asks_of_the_server_shows_nowhere() {
-    // A replica is asked for, so that somebody listens.
+fn the_modules_own_calls_appear_in_no_statistics() {
+    // A replica is attached, so that effects are replicated.
     let server = Server::start_with_port(&["--notify-keyspace-events", "KEAmn"]);
     let replica = Server::start_with_port(&[]);
     replica.follow(&server);
@@ -136,7 +136,7 @@ fn what_the_module_asks_of_the_server_shows_nowhere() {
     until("the tick has looked at what is waited for", || {
         (server.info("dehydrator", "dehydrator_ticks") > ticks + 2).then_some(())
     });
-    // Before the key goes: Redis 8.6 itself counts a miss when a module signals that a deleted key has changed.
+    // Before the key is deleted: Redis 8.6 itself counts a miss when a module signals that a deleted key has changed.
     assert_eq!(server.info("stats", "keyspace_misses"), misses);
     client.ask("DEHYDRATOR.PUSH k 0 element id");
     assert_eq!(sleeper.reply(), Value::Array(vec![text("element")]));

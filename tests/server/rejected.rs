@@ -1,11 +1,11 @@
-//! Jobs that will never work: REJECT makes dead letters of them, whatever their counts.
+//! REJECT: jobs that can never succeed become dead letters, whatever their counts.
 
 use redis::{Connection, Value};
 
 use crate::replication::{catch_up, replica_of};
 use harness::{Ask, Server, cmd, text, texts, until};
 
-/// What POLL gives under a lease.
+/// A leased element, as POLL replies it.
 type Row = (String, String, u64, String);
 
 const RULE: &str = "DEHYDRATOR.ONDUE k HOLD DELIVERIES 5";
@@ -14,7 +14,7 @@ fn numbers(numbers: &[i64]) -> Value {
     Value::Array(numbers.iter().copied().map(Value::Int).collect())
 }
 
-/// Puts elements away, all due, and leases them under `mine`, in order.
+/// Pushes elements, all due, and leases them under `mine`, in order.
 fn lease(client: &mut Connection, ids: &[&str]) {
     for (at, id) in ids.iter().enumerate() {
         client.ask(&format!("DEHYDRATOR.PUSH k 0 {id}-element {id} AT {}", at + 1));
@@ -31,7 +31,7 @@ fn stuck(client: &mut Connection) -> usize {
 }
 
 #[test]
-fn what_is_rejected_goes_where_dead_letters_go_in_order_and_at_once() {
+fn rejected_elements_become_dead_letters_in_order_and_at_once() {
     for protocol in [2, 3] {
         let server = Server::start(&[]);
         let mut client = server.connect();
@@ -46,7 +46,7 @@ fn what_is_rejected_goes_where_dead_letters_go_in_order_and_at_once() {
             client.ask("FLUSHALL");
             client.ask(&format!("{RULE} {route}"));
             lease(&mut client, &["a", "b", "c"]);
-            // In the order in which they are named; each once; and only what is held.
+            // In the order of the command; each once; and only held ones.
             let reply = client.ask("DEHYDRATOR.REJECT k yours c mine c mine a mine c mine nobody");
             assert_eq!(reply, numbers(&[0, 1, 1, 0, 0]), "{route}");
             assert_eq!(client.ask(read), expected, "{route}");
@@ -54,7 +54,7 @@ fn what_is_rejected_goes_where_dead_letters_go_in_order_and_at_once() {
             assert_eq!(client.ask("DEHYDRATOR.SETTLE k mine a mine b"), numbers(&[0, 1]));
         }
         assert_eq!(server.info("dehydrator", "dehydrator_dead_letters"), 10);
-        // An entry tells how often it was given out: not as often as the rule allows.
+        // The entry has the delivery count, which is below the limit.
         client.ask("FLUSHALL");
         client.ask(&format!("{RULE} STREAM d"));
         lease(&mut client, &["a"]);
@@ -66,7 +66,7 @@ fn what_is_rejected_goes_where_dead_letters_go_in_order_and_at_once() {
 }
 
 #[test]
-fn subscribers_hear_what_is_rejected() {
+fn subscribers_get_rejected_elements() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let mut other = server.connect();
@@ -80,7 +80,7 @@ fn subscribers_hear_what_is_rejected() {
 }
 
 #[test]
-fn without_a_rule_it_is_an_error_that_says_so() {
+fn without_a_rule_reject_is_an_error_with_a_hint() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     lease(&mut client, &["a"]);
@@ -93,7 +93,7 @@ fn without_a_rule_it_is_an_error_that_says_so() {
         client.ask("DEHYDRATOR.ONDUE k HOLD");
     }
     assert_eq!(client.ask("DEHYDRATOR.SETTLE k mine a"), numbers(&[1]));
-    // There is nothing to reject where there is nothing.
+    // A missing key has nothing to reject.
     assert_eq!(client.ask("DEHYDRATOR.REJECT nowhere mine a"), numbers(&[0]));
     client.ask("SET taken text");
     assert!(client.refused("DEHYDRATOR.REJECT taken mine a").starts_with("WRONGTYPE"));
@@ -104,7 +104,7 @@ fn without_a_rule_it_is_an_error_that_says_so() {
 }
 
 #[test]
-fn who_holds_it_no_more_rejects_nothing() {
+fn a_stale_token_rejects_nothing() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask(&format!("{RULE} LIST d"));
@@ -123,7 +123,7 @@ fn who_holds_it_no_more_rejects_nothing() {
         client.ask("DEHYDRATOR.REM k a");
     }
     assert!(!client.exists("d"));
-    // One whose lease has run out is held until somebody else is given it.
+    // An element with an expired lease is held until it is leased again.
     lease(&mut client, &["a"]);
     client.ask("DEHYDRATOR.TOUCH k a 0 AT 5");
     assert_eq!(client.ask("DEHYDRATOR.REJECT k mine a"), numbers(&[1]));
@@ -131,7 +131,7 @@ fn who_holds_it_no_more_rejects_nothing() {
 }
 
 #[test]
-fn what_cannot_go_is_stuck_and_stays_a_dead_letter_by_any_count() {
+fn a_stuck_rejected_element_stays_a_dead_letter_whatever_the_limit() {
     let mut server = Server::start(&["--appendonly", "yes"]);
     let mut client = server.connect();
     client.ask(&format!("{RULE} LIST d"));
@@ -140,14 +140,14 @@ fn what_cannot_go_is_stuck_and_stays_a_dead_letter_by_any_count() {
     client.ask("DEHYDRATOR.PUSH k 0 alive alive");
     assert_eq!(client.ask("DEHYDRATOR.REJECT k mine a mine b mine a"), numbers(&[1, 1, 0]));
     assert_eq!(stuck(&mut client), 2);
-    // Nobody holds it, nobody is given it, nobody waits for it.
+    // It is not held, not delivered, and no client waits for it.
     let nothing = numbers(&[0]);
     for line in ["REJECT k mine a", "SETTLE k mine a", "RENEW k 5 mine a", "RELEASE k 5 mine a"] {
         assert_eq!(client.ask(&format!("DEHYDRATOR.{line}")), nothing, "{line}");
     }
     assert_eq!(client.ask("DEHYDRATOR.POLL k"), texts(&["alive"]));
     assert_eq!(client.ask("DEHYDRATOR.PTTL k a"), Value::Int(-1));
-    // Another limit, a restart, a rewritten file: it is rejected all the same.
+    // Another limit, a restart, a rewritten file: it stays rejected.
     for line in ["MULTI", "DEHYDRATOR.ONDUE k HOLD DELIVERIES 65535 LIST e", "SET e text", "EXEC"] {
         client.ask(line);
     }
@@ -170,7 +170,7 @@ fn what_cannot_go_is_stuck_and_stays_a_dead_letter_by_any_count() {
         (client.ask("LRANGE e 0 -1") == texts(&["a-element", "b-element"])).then_some(())
     });
 
-    // Without a rule for dead letters it is none, and given out again with the count that it has.
+    // Without a rule for dead letters, it is an ordinary element with its count, and is delivered again.
     client.ask("DEL e");
     client.ask("SET e text");
     assert_eq!(client.ask("DEHYDRATOR.REJECT k mine c"), numbers(&[1]));
@@ -181,7 +181,7 @@ fn what_cannot_go_is_stuck_and_stays_a_dead_letter_by_any_count() {
 }
 
 #[test]
-fn it_names_ids_so_it_goes_on_while_the_key_is_paused() {
+fn reject_names_ids_so_it_works_while_the_key_is_paused() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask(&format!("{RULE} LIST d"));
@@ -192,7 +192,7 @@ fn it_names_ids_so_it_goes_on_while_the_key_is_paused() {
 }
 
 #[test]
-fn in_a_server_that_is_full_it_is_stuck_until_there_is_room_and_a_drop_needs_none() {
+fn in_a_full_server_it_is_stuck_until_memory_is_free_and_a_drop_needs_none() {
     let server = Server::start(&["--maxmemory-policy", "noeviction"]);
     let mut client = server.connect();
     client.ask(&format!("{RULE} STREAM d"));
@@ -209,7 +209,7 @@ fn in_a_server_that_is_full_it_is_stuck_until_there_is_room_and_a_drop_needs_non
 }
 
 #[test]
-fn a_rule_that_came_by_restore_moves_nothing_that_is_rejected() {
+fn a_restored_rule_moves_no_rejected_element() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask(&format!("{RULE} LIST d"));
@@ -225,7 +225,7 @@ fn a_rule_that_came_by_restore_moves_nothing_that_is_rejected() {
 }
 
 #[test]
-fn a_replica_and_an_append_only_file_hear_what_became_of_it_in_one_transaction() {
+fn a_replica_and_an_append_only_file_get_its_result_in_one_transaction() {
     let mut primary = Server::start_with_port(&["--appendonly", "yes"]);
     let replica = replica_of(&primary, &[]);
     let mut client = primary.connect();
@@ -250,7 +250,7 @@ fn a_replica_and_an_append_only_file_hear_what_became_of_it_in_one_transaction()
     client = primary.connect();
     assert_eq!(["k", "e"].map(|key| client.digest(key)), digests);
 
-    // The replica takes over: it knows of them that they are dead letters, though they were given out once.
+    // The promoted replica knows that they are dead letters, although they were delivered only once.
     let mut there = replica.connect();
     there.ask("REPLICAOF NO ONE");
     there.ask("DEL d");
@@ -259,7 +259,7 @@ fn a_replica_and_an_append_only_file_hear_what_became_of_it_in_one_transaction()
 }
 
 #[test]
-fn in_a_transaction_and_in_a_script_it_is_the_same() {
+fn reject_works_the_same_in_transactions_and_scripts() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask(&format!("{RULE} LIST d"));
@@ -276,9 +276,9 @@ fn in_a_transaction_and_in_a_script_it_is_the_same() {
     assert_eq!(client.ask("LRANGE d 0 -1"), texts(&["a-element", "b-element"]));
 }
 
-/// The server delivers as nobody: who may reject may not need to write where dead letters go.
+/// The server delivers without a user: a user who may reject needs no permission for the destination.
 #[test]
-fn who_may_reject_needs_no_right_to_where_dead_letters_go() {
+fn rejecting_needs_no_permission_for_the_destination() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask(&format!("{RULE} LIST d"));
@@ -292,7 +292,7 @@ fn who_may_reject_needs_no_right_to_where_dead_letters_go() {
 }
 
 #[test]
-fn who_sleeps_where_dead_letters_go_is_woken() {
+fn a_client_blocked_on_the_destination_wakes() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask(&format!("{RULE} LIST d"));
@@ -304,15 +304,15 @@ fn who_sleeps_where_dead_letters_go_is_woken() {
     assert_eq!(thread.join().expect("no panic"), texts(&["d", "a-element"]));
     assert_eq!(client.ask("LLEN d"), Value::Int(0));
     assert_eq!(client.ask("DEHYDRATOR.LOOK k a"), Value::Nil);
-    // What goes first is what was rejected first.
+    // Elements are moved in the order in which they were rejected.
     lease(&mut client, &["x", "y"]);
     client.ask("DEHYDRATOR.REJECT k mine y mine x");
     assert_eq!(client.ask("RPOP d"), text("x-element"));
 }
 
-/// Whoever listens may reject more, while what was rejected is on its way.
+/// A listener can reject more elements while rejected ones are being moved.
 #[test]
-fn a_listener_that_rejects_in_between_rejects_each_once() {
+fn a_listener_that_rejects_meanwhile_rejects_each_once() {
     let server = Server::start_with_listener(&[]);
     let mut client = server.connect();
     for (route, event) in

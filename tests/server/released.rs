@@ -1,4 +1,4 @@
-//! Jobs that failed, and wait to be tried again: RELEASE.
+//! RELEASE: failed jobs that wait for a retry.
 
 use redis::{Connection, Value};
 
@@ -10,7 +10,7 @@ fn one(number: i64) -> Value {
     Value::Array(vec![Value::Int(number)])
 }
 
-/// Puts an element away and leases it under `mine`.
+/// Pushes an element and leases it under `mine`.
 fn lease(client: &mut Connection) {
     client.ask("DEHYDRATOR.PUSH k 0 element id");
     let rows: Vec<(String, String, u64, String)> =
@@ -19,13 +19,13 @@ fn lease(client: &mut Connection) {
 }
 
 #[test]
-fn what_is_released_is_held_no_more_keeps_its_count_and_is_given_out_when_its_time_has_come() {
+fn a_released_element_is_not_held_keeps_its_count_and_is_delivered_when_due() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     lease(&mut client);
     let before = std::time::Instant::now();
     assert_eq!(client.ask("DEHYDRATOR.RELEASE k 300 mine id"), one(1));
-    // Nobody holds it, so nobody settles it, and it is not due.
+    // It is not held, so it cannot be settled, and it is not due.
     for line in
         ["RELEASE k 0 mine id", "RENEW k 5 mine id", "SETTLE k mine id", "RELEASE k 5 yours id"]
     {
@@ -35,13 +35,13 @@ fn what_is_released_is_held_no_more_keeps_its_count_and_is_given_out_when_its_ti
     let rows: Vec<(String, String, u64, String)> =
         cmd("DEHYDRATOR.POLL k BLOCK 0 LEASE 600000 TOKEN next").query(&mut client).expect("rows");
     assert_eq!((&rows[0].0[..], rows[0].2), ("id", 2));
-    // The server's clock, which it counts by, shows whole milliseconds.
+    // The server's clock, which it uses, has whole milliseconds.
     let waited = before.elapsed();
     assert!(waited.as_millis() >= 299, "{waited:?}");
 }
 
 #[test]
-fn of_many_those_that_are_held_are_released_and_one_that_sleeps_is_woken() {
+fn held_elements_among_many_are_released_and_a_blocked_client_wakes() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.MPUSH k 0 A a 0 B b 0 C c");
@@ -55,7 +55,7 @@ fn of_many_those_that_are_held_are_released_and_one_that_sleeps_is_woken() {
 }
 
 #[test]
-fn a_back_off_is_no_longer_than_a_ttl_may_be() {
+fn a_back_off_is_limited_like_a_ttl() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     lease(&mut client);
@@ -69,9 +69,9 @@ fn a_back_off_is_no_longer_than_a_ttl_may_be() {
     assert!(!client.exists("nowhere"));
 }
 
-/// What a replica and an append-only file are told is that it was given back, and until when.
+/// Replicas and the append-only file get the effect: given back, and until when.
 #[test]
-fn a_replica_and_a_restart_know_that_nobody_holds_it() {
+fn a_replica_and_a_restart_know_that_it_is_not_held() {
     let mut primary = Server::start_with_port(&["--appendonly", "yes"]);
     let replica = replica_of(&primary, &[]);
     let mut client = primary.connect();
@@ -95,9 +95,9 @@ fn a_replica_and_a_restart_know_that_nobody_holds_it() {
     assert_eq!(client.ask("DEHYDRATOR.PULL k id"), text("element"));
 }
 
-/// A job whose last time it was goes to the dead letters when its back-off is over, and not before.
+/// A job after its last delivery becomes a dead letter when its back-off ends, and not before.
 #[test]
-fn a_dead_letter_that_was_released_goes_when_its_back_off_is_over() {
+fn a_released_dead_letter_is_moved_when_its_back_off_ends() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM dead");
@@ -109,13 +109,13 @@ fn a_dead_letter_that_was_released_goes_when_its_back_off_is_over() {
 }
 
 #[test]
-fn a_job_of_every_day_is_done_every_day_and_once_as_the_readme_says() {
+fn a_daily_job_runs_every_day_and_once_as_the_readme_shows() {
     let page = std::fs::read_to_string("README.md").expect("the page");
     let row = page.split("| repeats the job tomorrow | `").nth(1).expect("a row");
     let line = row.split('`').next().expect("a command").replace("86400000", "5");
     let server = Server::start(&[]);
     let mut client = server.connect();
-    // What ended a chain of SETTLE and PUSH.
+    // With SETTLE and PUSH, the chain would end here.
     client.ask("DEHYDRATOR.LIMIT jobs REMEMBER 600000");
     client.ask("DEHYDRATOR.PUSH jobs 0 element order:17");
     for day in 1..=3 {
@@ -123,7 +123,7 @@ fn a_job_of_every_day_is_done_every_day_and_once_as_the_readme_says() {
         let Value::Array(given) = client.ask(poll) else { panic!("day {day}") };
         assert_eq!(given.len(), 1);
         assert_eq!(client.ask(&line), Value::Array(vec![Value::Int(1)]));
-        // Once more, as by somebody who comes late: no second chain.
+        // Again, as from a stale worker: no second chain.
         assert_eq!(client.ask(&line), Value::Array(vec![Value::Int(0)]));
         assert_eq!(client.ask("DEHYDRATOR.LEN jobs"), Value::Int(1));
     }

@@ -1,4 +1,4 @@
-//! REMEMBER: the id of what was settled, taken or delivered is not taken again for a while.
+//! REMEMBER: the ids of settled, taken or delivered elements are refused for a while.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,14 +11,14 @@ use harness::{Ask, Server, cmd, field_of, text, texts, until};
 
 const HOUR: i64 = 3_600_000;
 
-/// How many ids a key remembers.
+/// Returns how many ids a key remembers.
 pub fn remembered(client: &mut Connection, key: &str) -> u64 {
     let mut info: HashMap<String, Value> =
         cmd(&format!("DEHYDRATOR.INFO {key}")).query(client).expect("a map");
     redis::from_redis_value(info.remove("remembered").expect("it is told")).expect("a number")
 }
 
-/// Whether a key remembers an id: it does not take it, and says so to everybody.
+/// Returns whether a key remembers an id, that is, refuses it in every command.
 fn remembers(client: &mut Connection, key: &str, id: &str) -> bool {
     let before = client.ask(&format!("DEHYDRATOR.LEN {key}"));
     if client.ask(&format!("DEHYDRATOR.PUSH {key} 600000 element {id} NX")) == Value::Okay {
@@ -35,7 +35,7 @@ fn remembers(client: &mut Connection, key: &str, id: &str) -> bool {
     true
 }
 
-/// Leases what is due in a key, and returns the token.
+/// Leases the due elements of a key, and returns the token.
 fn lease(client: &mut Connection, key: &str) -> String {
     let rows: Vec<(String, String, u64, String)> =
         cmd(&format!("DEHYDRATOR.POLL {key} COUNT 1 LEASE 600000")).query(client).expect("rows");
@@ -50,7 +50,7 @@ fn settle(client: &mut Connection, id: &str) {
     assert_eq!(settled, Value::Array(vec![Value::Int(1)]));
 }
 
-/// Remembers so many ids of sixteen bytes, from this number on.
+/// Remembers this many 16-byte ids, starting with this number.
 fn settle_many(client: &mut Connection, ids: std::ops::Range<u64>) {
     for first in ids.clone().step_by(1000) {
         let mut mpush = redis::cmd("DEHYDRATOR.MPUSH");
@@ -64,7 +64,7 @@ fn settle_many(client: &mut Connection, ids: std::ops::Range<u64>) {
 }
 
 #[test]
-fn what_is_settled_taken_or_delivered_is_not_taken_again_and_what_is_removed_is() {
+fn ids_of_settled_taken_and_delivered_elements_are_refused_and_removed_ones_accepted() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let mut count = 0;
@@ -96,19 +96,19 @@ fn what_is_settled_taken_or_delivered_is_not_taken_again_and_what_is_removed_is(
         assert!(remembers(&mut client, "k", id), "{id}");
         count += 1;
         assert_eq!(remembered(&mut client, "k"), count, "{id}");
-        // It has gone for all that asks for elements.
+        // It is gone for all commands that ask for elements.
         assert_eq!(client.ask(&format!("DEHYDRATOR.LOOK k {id}")), Value::Nil);
         assert_eq!(client.ask(&format!("DEHYDRATOR.TOUCH k {id} 5")), Value::Int(0));
         let refused = client.refused(&format!("DEHYDRATOR.UPDATE k {id} other"));
         assert!(refused.starts_with("NOSUCHID"), "{refused}");
     }
-    // By a sleeper as well.
+    // Taken by a blocked client as well.
     let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
     client.ask("DEHYDRATOR.PUSH k 0 element slept");
     assert_eq!(sleeper.reply(), texts(&["element"]));
     assert!(remembers(&mut client, "k", "slept"));
 
-    // Removed, a dead letter, pushed over, gone with its key: none of these was done with.
+    // Removed, a dead letter, replaced, deleted with its key: none of these was completed.
     client.ask("DEHYDRATOR.PUSH k 0 element removed");
     client.ask("DEHYDRATOR.REM k removed");
     for route in ["DROP", "STREAM s"] {
@@ -127,7 +127,7 @@ fn what_is_settled_taken_or_delivered_is_not_taken_again_and_what_is_removed_is(
     client.ask("DEHYDRATOR.PUSH k 600000 first over");
     client.ask("DEHYDRATOR.PUSH k 600000 second over REPLACE");
     assert_eq!(remembered(&mut client, "k"), before);
-    // One that is only given out is there.
+    // A leased element exists.
     client.ask("DEHYDRATOR.PUSH k 0 element leased");
     lease(&mut client, "k");
     assert_eq!(remembered(&mut client, "k"), before);
@@ -135,7 +135,7 @@ fn what_is_settled_taken_or_delivered_is_not_taken_again_and_what_is_removed_is(
 }
 
 #[test]
-fn replace_puts_it_away_again_and_it_is_remembered_when_it_is_settled_anew() {
+fn replace_pushes_it_again_and_it_is_remembered_when_settled_again() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.LIMIT k REMEMBER 600000");
@@ -149,13 +149,13 @@ fn replace_puts_it_away_again_and_it_is_remembered_when_it_is_settled_anew() {
     assert!(client.refused("DEHYDRATOR.PUSH k 0 x a").contains("is there already"));
     assert_eq!(client.ask("DEHYDRATOR.POLL k"), texts(&["again", "again", "new"]));
     assert!(["a", "b", "c"].iter().all(|id| remembers(&mut client, "k", id)));
-    // Some of many.
+    // A few of many.
     let pushed = client.ask("DEHYDRATOR.MPUSH k 600000 x a 600000 x d 600000 x c 600000 x e NX");
     assert_eq!(pushed, Value::Array([0, 1, 0, 1].map(Value::Int).to_vec()));
 }
 
 #[test]
-fn it_forgets_when_the_time_is_over_and_not_before_and_the_key_stays() {
+fn ids_are_forgotten_at_their_time_and_not_before_and_the_key_stays() {
     let server = Server::start_with_clock(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.LIMIT k REMEMBER 1800000");
@@ -163,7 +163,7 @@ fn it_forgets_when_the_time_is_over_and_not_before_and_the_key_stays() {
     assert!(client.exists("k"), "the last one went, and the key stays");
     server.shift_clock(HOUR / 2 - 20_000);
     assert!(remembers(&mut client, "k", "a"));
-    // Another time holds from then on.
+    // From now on, another duration applies.
     client.ask("DEHYDRATOR.LIMIT k REMEMBER 7200000");
     settle(&mut client, "b");
     client.ask("DEHYDRATOR.LIMIT k REMEMBER 600000");
@@ -176,7 +176,7 @@ fn it_forgets_when_the_time_is_over_and_not_before_and_the_key_stays() {
     assert!(!remembers(&mut client, "k", "c") && remembers(&mut client, "k", "b"));
     server.shift_clock(3 * HOUR);
     until("b is forgotten", || (remembered(&mut client, "k") == 0).then_some(()));
-    // The clock steps back: what is settled then is remembered all the same.
+    // The clock steps back: ids settled then are remembered all the same.
     server.shift_clock(-HOUR);
     settle(&mut client, "d");
     assert!(remembers(&mut client, "k", "d"));
@@ -185,7 +185,7 @@ fn it_forgets_when_the_time_is_over_and_not_before_and_the_key_stays() {
 }
 
 #[test]
-fn a_limit_of_0_forgets_all_at_once() {
+fn a_limit_of_0_forgets_everything_at_once() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.LIMIT k REMEMBER 600000 LENGTH 1000");
@@ -200,7 +200,7 @@ fn a_limit_of_0_forgets_all_at_once() {
 }
 
 #[test]
-fn ids_of_every_kind_are_told_apart() {
+fn ids_of_every_kind_are_distinguished() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.LIMIT k REMEMBER 600000");
@@ -227,7 +227,7 @@ fn ids_of_every_kind_are_told_apart() {
     assert_eq!(remembered(&mut client, "k"), ids.len() as u64);
 }
 
-/// Remembers something in each way that the encodings tell apart.
+/// Remembers ids of each kind that the encoding distinguishes.
 fn fill(client: &mut Connection) {
     client.ask("DEHYDRATOR.LIMIT k REMEMBER 86400000");
     settle(client, "day");
@@ -250,7 +250,7 @@ fn holds(client: &mut Connection) {
 }
 
 #[test]
-fn it_survives_restarts_reloads_copies_dumps_and_renames() {
+fn ids_survive_restarts_reloads_copies_dumps_and_renames() {
     for options in [
         &["--save", "3600 1"][..],
         &["--appendonly", "yes"],
@@ -261,7 +261,7 @@ fn it_survives_restarts_reloads_copies_dumps_and_renames() {
         fill(&mut client);
         let before = client.digest("k");
         if options.contains(&"--appendonly") {
-            // By what was told one by one, and by a file that is written anew.
+            // From single effects, and from a rewritten file.
             server.crash_and_restart();
             client = server.connect();
             assert_eq!(client.digest("k"), before, "{options:?}");
@@ -282,7 +282,7 @@ fn it_survives_restarts_reloads_copies_dumps_and_renames() {
         holds(&mut client);
         client.ask("RENAME copy k");
         holds(&mut client);
-        // Other limits of the copy leave the original as it is.
+        // Changing the limits of the copy does not change the original.
         client.ask("COPY k copy");
         client.ask("DEHYDRATOR.LIMIT copy REMEMBER 0");
         assert_eq!((client.digest("k"), remembered(&mut client, "copy")), (before, 0));
@@ -290,7 +290,7 @@ fn it_survives_restarts_reloads_copies_dumps_and_renames() {
 }
 
 #[test]
-fn a_replica_remembers_the_same_and_knows_it_when_it_is_promoted() {
+fn a_replica_remembers_the_same_ids_and_keeps_them_when_promoted() {
     let primary = Server::start_with_port(&[]);
     let replica = Server::start_with_port(&[]);
     let mut client = primary.connect();
@@ -298,7 +298,7 @@ fn a_replica_remembers_the_same_and_knows_it_when_it_is_promoted() {
     replica.follow(&primary);
     let mut other = replica.connect();
     assert_eq!(client.digest("k"), other.digest("k"), "by a full sync");
-    // Told one by one, in transactions and scripts too.
+    // Single effects, in transactions and scripts too.
     settle(&mut client, "one");
     client.ask("DEHYDRATOR.MPUSH k 0 x two 0 x three 0 x four");
     client.ask("MULTI");
@@ -341,7 +341,7 @@ fn a_replica_remembers_the_same_and_knows_it_when_it_is_promoted() {
 }
 
 #[test]
-fn what_is_remembered_moves_with_its_slot() {
+fn remembered_ids_move_with_their_slot() {
     let Some(cluster) = migration::start(0) else { return };
     let [mut here, mut there] = [0, 1].map(|node| cluster.nodes[node].connect());
     here.ask("DEHYDRATOR.LIMIT {fHh}:k REMEMBER 600000");
@@ -357,7 +357,7 @@ fn usage(client: &mut Connection, key: &str) -> u64 {
 }
 
 #[test]
-fn an_id_takes_56_bytes_and_gives_them_back_though_nobody_writes() {
+fn an_id_takes_56_bytes_and_returns_them_without_any_write() {
     let server = Server::start_with_clock(&["--hz", "100"]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.LIMIT k REMEMBER 3600000");
@@ -375,21 +375,21 @@ fn an_id_takes_56_bytes_and_gives_them_back_though_nobody_writes() {
 }
 
 #[test]
-fn memory_comes_back_under_whatever_name_a_key_has() {
+fn memory_is_returned_under_any_name_of_a_key() {
     let server = Server::start_with_clock(&["--hz", "100"]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.LIMIT k REMEMBER 3600000");
     let empty = usage(&mut client, "k");
     let fill = |client: &mut Connection, keys: &[&str]| {
         client.ask("DEHYDRATOR.LIMIT k REMEMBER 3600000");
-        // Elements of a burst go in any order as well.
+        // Elements of a burst leave in any order as well.
         settle_many(client, 0..5000);
-        // Clients are quicker than the cron, so all of them have memory to give back.
+        // Clients are faster than the cron, so all of them have memory to return.
         for line in keys {
             client.ask(line);
         }
     };
-    // Each way to another name, and where all of them are in the end.
+    // Each command that renames, and where all keys are in the end.
     let ways: [(&[&str], &str); 6] = [
         (&[], "k"),
         (&["RENAME k renamed"], "renamed"),
@@ -414,7 +414,7 @@ fn memory_comes_back_under_whatever_name_a_key_has() {
 }
 
 #[test]
-fn a_dump_of_ids_at_random_moments_stays_small_when_it_is_restored() {
+fn a_dump_of_ids_with_random_times_stays_small_when_restored() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let now = 4_102_444_800_000_u64;
@@ -441,7 +441,7 @@ fn a_dump_of_ids_at_random_moments_stays_small_when_it_is_restored() {
 }
 
 #[test]
-fn forgetting_a_great_many_stalls_nobody() {
+fn forgetting_very_many_ids_stalls_nobody() {
     let server = Server::start_with_clock(&["--hz", "100"]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.LIMIT k REMEMBER 3600000");
@@ -452,7 +452,7 @@ fn forgetting_a_great_many_stalls_nobody() {
         field_of(&String::from_utf8_lossy(text), "used_memory")
     };
     let full = used(&client.ask("INFO memory"));
-    // The command itself frees nothing: others do, a little at a time.
+    // The command itself frees nothing: later ticks do, a little at a time.
     let mut pipe = redis::pipe();
     pipe.atomic().add_command(cmd("DEHYDRATOR.LIMIT k REMEMBER 0"));
     pipe.add_command(cmd("INFO memory"));
@@ -464,7 +464,7 @@ fn forgetting_a_great_many_stalls_nobody() {
         (used(&client.ask("INFO memory")) + 9_000_000 < full).then_some(())
     });
 
-    // What is over goes as others come and go, and who looks sees more and more of it gone.
+    // Expired ids are freed while clients run, and reads show fewer and fewer.
     let full = usage(&mut client, "expires");
     server.shift_clock(2 * HOUR);
     let mut seen = BTreeSet::new();
@@ -480,13 +480,13 @@ fn forgetting_a_great_many_stalls_nobody() {
 }
 
 #[test]
-fn settled_is_for_replication_and_takes_what_is_there() {
+fn settled_is_for_replication_and_removes_existing_elements() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     assert_eq!(client.ask("DEHYDRATOR.SETTLED nowhere 4102444800000 a"), Value::Int(0));
     assert!(!client.exists("nowhere"));
     client.ask("DEHYDRATOR.MPUSH k 0 element a 600000 element b");
-    // Without REMEMBER nothing is remembered.
+    // Without REMEMBER, nothing is remembered.
     assert_eq!(client.ask("DEHYDRATOR.SETTLED k 4102444800000 a none"), Value::Int(1));
     assert!(!remembers(&mut client, "k", "a"));
     client.ask("DEHYDRATOR.LIMIT k REMEMBER 5");

@@ -1,4 +1,4 @@
-//! Replicas equal their primaries element by element, whatever happens between the two.
+//! Replicas equal their primaries element by element, whatever happens to the link.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use redis::{Connection, Value};
 
 use harness::{Ask, Server, cmd, text, texts, until};
 
-/// Operations of every kind, the same for the same seed.
+/// Random operations of every kind, reproducible from the seed.
 pub struct Load {
     random: u64,
     sent: usize,
@@ -23,7 +23,7 @@ impl Load {
         (self.random >> 33) % below
     }
 
-    /// Sends `count` commands, some in transactions and scripts. Refusals are part of it.
+    /// Sends `count` commands, some in transactions and scripts. Errors are part of it.
     pub fn send(&mut self, client: &mut Connection, count: usize) {
         const SCRIPT: &str = "redis.pcall('DEHYDRATOR.PUSH', KEYS[1], ARGV[1], ARGV[2], ARGV[3]) \
                               redis.call('DEHYDRATOR.GIDPUSH', KEYS[1], ARGV[1], ARGV[2]) \
@@ -34,7 +34,7 @@ impl Load {
             self.sent += 1;
             let key = format!("k{}", self.next(3));
             let id = format!("id-{}", self.next(400));
-            // Few that have a queue, and many of which each is alone.
+            // A few TTLs with queues, and many with one element each.
             let ttl = match self.next(9) as usize {
                 few @ 0..6 => [0, 1, 5, 50, 600_000, 700_000][few],
                 _ => 600_000 + self.next(100_000),
@@ -81,7 +81,7 @@ impl Load {
     }
 }
 
-/// A replica of `primary`, in step with it.
+/// Starts a replica of `primary`, in sync with it.
 pub fn replica_of(primary: &Server, options: &[&str]) -> Server {
     let replica = Server::start_with_port(options);
     replica.follow(primary);
@@ -91,7 +91,7 @@ pub fn replica_of(primary: &Server, options: &[&str]) -> Server {
 /// Waits until the replica has everything that was sent before.
 pub fn catch_up(primary: &Server, replica: &Server) {
     let mut primary = primary.connect();
-    // A write of its own, so that an offset is there to wait for.
+    // An extra write, so that there is an offset to wait for.
     let mark = format!("mark-{:?}", std::time::Instant::now()).replace(' ', "");
     redis::cmd("SET").arg("mark").arg(&mark).exec(&mut primary).expect("SET");
     let mut replica = replica.connect();
@@ -111,7 +111,7 @@ pub fn assert_equal(primary: &Server, replica: &Server) {
 }
 
 #[test]
-fn a_replica_equals_its_primary_though_their_dehydrators_have_other_forms() {
+fn a_replica_equals_its_primary_even_if_their_dehydrators_have_other_forms() {
     stays_equal(
         &["small-max-elements", "0"],
         &["small-max-elements", "512", "small-max-bytes", "65536"],
@@ -135,7 +135,7 @@ fn stays_equal_to(primary: &Server, replica: &Server) {
         load.send(&mut client, 1000);
         assert_equal(primary, replica);
     }
-    // Once more from the start, with data to throw away on the replica.
+    // Once more from the start, with data to discard on the replica.
     replica.connect().ask("REPLICAOF NO ONE");
     load.send(&mut client, 1000);
     replica.follow(primary);
@@ -144,7 +144,7 @@ fn stays_equal_to(primary: &Server, replica: &Server) {
 }
 
 #[test]
-fn a_replica_that_syncs_by_a_file_equals_its_primary() {
+fn a_replica_that_syncs_with_a_file_equals_its_primary() {
     stays_equal(&["--repl-diskless-sync", "no"], &["--repl-diskless-load", "disabled"]);
 }
 
@@ -160,10 +160,10 @@ fn a_replica_that_swaps_databases_equals_its_primary() {
     stays_equal(&diskless, &["--repl-diskless-load", "swapdb"]);
 }
 
-/// Of all that a server has, in a whole: the digest that an operator would compare.
+/// Asserts that all data is equal, by the digest that an operator would compare.
 fn assert_equal_as_a_whole(primary: &Server, replica: &Server) {
     let mut both = [primary, replica].map(Server::connect);
-    // What runs on which: INFO ends its line on the system with the machine.
+    // The architecture of a server: INFO ends its line about the system with the machine.
     let machines = both.each_mut().map(|client| {
         let info: String = cmd("INFO server").query(client).expect("text");
         let system = info.lines().find(|line| line.starts_with("os:")).expect("a system");
@@ -204,7 +204,7 @@ fn a_replica_of_a_replica_equals_the_primary() {
 }
 
 #[test]
-fn a_replica_reads_refuses_to_take_and_lets_nothing_come_due_by_itself() {
+fn a_replica_allows_reads_refuses_writes_and_expires_nothing_by_itself() {
     let primary = Server::start_with_port(&[]);
     let replica = replica_of(&primary, &[]);
     let (mut writer, mut reader) = (primary.connect(), replica.connect());
@@ -227,7 +227,7 @@ fn a_replica_reads_refuses_to_take_and_lets_nothing_come_due_by_itself() {
 }
 
 #[test]
-fn a_promoted_replica_goes_on_where_its_primary_stopped() {
+fn a_promoted_replica_continues_where_its_primary_stopped() {
     let mut primary = Server::start_with_port(&[]);
     let replica = replica_of(&primary, &[]);
     Load::new(3).send(&mut primary.connect(), 4000);
@@ -242,7 +242,7 @@ fn a_promoted_replica_goes_on_where_its_primary_stopped() {
     promoted.ask("REPLICAOF NO ONE");
     assert_eq!(digests(&replica), before);
     for (key, due) in ["k0", "k1", "k2"].iter().zip(due) {
-        // More has come due since, behind what was due before.
+        // More elements have come due since, after those that were due before.
         let (Value::Array(before), Value::Array(now), Value::Array(polled)) = (
             due,
             promoted.ask(&format!("DEHYDRATOR.XPOLL {key}")),
@@ -259,7 +259,7 @@ fn a_promoted_replica_goes_on_where_its_primary_stopped() {
 struct Acknowledged {
     pushed: HashSet<String>,
     pulled: HashSet<String>,
-    /// What was being done when the connection broke: it may have happened or not.
+    /// The operation during which the connection broke: it may have happened or not.
     unsure: String,
 }
 
@@ -304,7 +304,7 @@ fn assert_nothing_acknowledged_is_lost(survivor: &mut Connection, done: &[Acknow
 }
 
 #[test]
-fn a_failover_under_load_loses_nothing_acknowledged_and_gives_out_nothing_twice() {
+fn a_failover_under_load_loses_nothing_acknowledged_and_delivers_nothing_twice() {
     let mut primary = Server::start_with_port(&[]);
     let replica = replica_of(&primary, &[]);
     let clients: Vec<_> = (0..3).map(|_| primary.connect()).collect();
@@ -338,7 +338,7 @@ fn a_coordinated_failover_under_load_keeps_both_sides_equal() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut load = Load::new(4);
-            // Refused after the roles have changed, which is part of it.
+            // Refused after the roles have changed, as intended.
             (0..50).for_each(|_| load.send(&mut primary.connect(), 200));
         });
         client.ask("FAILOVER");
@@ -353,7 +353,7 @@ fn a_coordinated_failover_under_load_keeps_both_sides_equal() {
 }
 
 #[test]
-fn a_link_that_is_cut_and_mended_in_mid_stream_loses_nothing() {
+fn a_link_that_is_cut_and_restored_midway_loses_nothing() {
     let primary = Server::start_with_port(&["--repl-backlog-size", "100mb"]);
     let replica = replica_of(&primary, &[]);
     let (mut client, mut cutter) = (primary.connect(), primary.connect());
@@ -377,7 +377,7 @@ fn paused_writes_wait_and_the_tick_does_not_replicate_meanwhile() {
     );
     let mut client = primary.connect();
     client.ask("CLIENT PAUSE 100000 WRITE");
-    // The read has the tick delete the key, which must wait until it may replicate.
+    // The read makes the tick delete the key, which must wait until it may replicate.
     assert_eq!(client.ask("DEHYDRATOR.TTN emptied"), Value::Nil);
     let ticks = primary.info("dehydrator", "dehydrator_ticks");
     until("some ticks have passed", || {
@@ -390,7 +390,7 @@ fn paused_writes_wait_and_the_tick_does_not_replicate_meanwhile() {
 }
 
 #[test]
-fn a_writable_replica_takes_without_harm_to_its_primary() {
+fn taking_from_a_writable_replica_does_not_harm_its_primary() {
     let primary = Server::start_with_port(&[]);
     let replica = replica_of(&primary, &["--replica-read-only", "no"]);
     let mut client = primary.connect();
@@ -403,7 +403,7 @@ fn a_writable_replica_takes_without_harm_to_its_primary() {
     assert_eq!(replica.connect().ask("DEHYDRATOR.LOOK k id"), text("again"));
 }
 
-/// Waits until the module has seen that nobody hears what this server would replicate.
+/// Waits until the module has noticed that nobody receives this server's effects.
 fn until_quiet(server: &Server) {
     let ticks = || server.info("dehydrator", "dehydrator_ticks");
     let before = ticks();
@@ -429,7 +429,7 @@ fn under_load(server: &Server, seed: u64, work: impl FnOnce()) {
 }
 
 #[test]
-fn a_first_replica_that_comes_under_load_equals_its_primary() {
+fn a_first_replica_attached_under_load_equals_its_primary() {
     for diskless in ["yes", "no"] {
         let primary = Server::start_with_port(&["--repl-diskless-sync", diskless]);
         Load::new(8).send(&mut primary.connect(), 500);
@@ -446,7 +446,7 @@ fn a_first_replica_that_comes_under_load_equals_its_primary() {
 }
 
 #[test]
-fn a_primary_whose_replica_is_promoted_follows_it_as_its_equal() {
+fn a_primary_whose_replica_is_promoted_follows_it_and_equals_it() {
     let [first, second] = [(); 2].map(|()| Server::start_with_port(&[]));
     Load::new(11).send(&mut first.connect(), 500);
     second.follow(&first);
@@ -458,7 +458,7 @@ fn a_primary_whose_replica_is_promoted_follows_it_as_its_equal() {
 }
 
 #[test]
-fn an_append_only_file_that_is_begun_under_load_tells_all_of_it() {
+fn an_append_only_file_started_under_load_contains_everything() {
     let server = Server::start(&["--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"]);
     let mut client = server.connect();
     Load::new(14).send(&mut client, 500);
@@ -473,7 +473,7 @@ fn an_append_only_file_that_is_begun_under_load_tells_all_of_it() {
 }
 
 #[test]
-fn changes_are_counted_though_nobody_hears_of_them() {
+fn changes_are_counted_even_without_replicas_or_file() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 600000 element kept");
@@ -498,7 +498,7 @@ fn changes_are_counted_though_nobody_hears_of_them() {
 }
 
 #[test]
-fn what_was_said_by_rede_s_names_is_replicated_by_ours() {
+fn commands_by_rede_names_are_replicated_by_ours() {
     let primary = Server::start_with_port(&["rede-commands", "yes"]);
     let replica = replica_of(&primary, &[]);
     let mut client = primary.connect();

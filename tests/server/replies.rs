@@ -1,5 +1,5 @@
-//! The principles of docs/commands.md: what each command replies where there is no such key, no such id, nothing due, and
-//! so on, and which errors have a code. All of it is read from the page.
+//! The principles of docs/commands.md: the reply of each command if there is no such key, no such id, nothing due, and
+//! so on, and which errors have a code. The test reads all of it from the page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,8 +8,8 @@ use redis::{Connection, Value};
 
 use harness::{Ask, Server, cmd, refusal};
 
-/// Each command of the page as it is sent there. `mine` holds the element `id` wherever that is.
-const LINES: [(&str, &str); 36] = [
+/// The commands of the page, as the test sends them. `mine` holds the element `id`.
+pub(crate) const LINES: [(&str, &str); 36] = [
     ("PUSH", "PUSH k 600000 element id"),
     ("PUSH NX", "PUSH k 600000 element id NX"),
     ("PUSH REPLACE", "PUSH k 600000 element id REPLACE"),
@@ -48,7 +48,7 @@ const LINES: [(&str, &str); 36] = [
     ("SETTLED", "SETTLED k 5 id"),
 ];
 
-/// Commands with options that the page has no line for.
+/// Commands with options that have no line on the page.
 const MORE_LINES: [&str; 4] =
     ["POLL k LEASE 600000", "MPOLL 1 k LEASE 600000", "ONDUE k STREAM s", "ONDUE k LIST l"];
 
@@ -56,7 +56,7 @@ fn page() -> String {
     fs::read_to_string("docs/commands.md").expect("a page")
 }
 
-/// The first figure behind these words: its lines, cut into cells, without the first.
+/// Returns the first figure after these words: its lines, split into cells, without the first.
 fn figure(behind: &str) -> Vec<Vec<String>> {
     let page = page();
     let (_, rest) = page.split_once(behind).unwrap_or_else(|| panic!("no {behind:?}"));
@@ -70,7 +70,7 @@ fn figure(behind: &str) -> Vec<Vec<String>> {
     lines[1..].to_vec()
 }
 
-/// The commands that reply each code, as the table of codes has it.
+/// Returns the commands that reply each code, from the table of codes.
 fn codes() -> BTreeMap<String, BTreeSet<String>> {
     let page = page();
     let (_, rest) =
@@ -93,7 +93,7 @@ fn verb_of(line: &str) -> String {
     line.split(' ').next().expect("a verb").to_owned()
 }
 
-/// What a command replies, or the error it is refused with.
+/// Returns the reply of a command, or its error.
 fn reply(client: &mut Connection, line: &str) -> Result<Value, String> {
     match refusal(&cmd(&format!("DEHYDRATOR.{line}")), client) {
         Ok(error) => Err(error),
@@ -101,7 +101,7 @@ fn reply(client: &mut Connection, line: &str) -> Result<Value, String> {
     }
 }
 
-/// Whether a reply is what a cell says.
+/// Returns whether a reply matches a cell.
 fn is(reply: &Result<Value, String>, cell: &str) -> bool {
     let Ok(reply) = reply else {
         let code = reply.as_ref().expect_err("an error").split(' ').next();
@@ -127,7 +127,7 @@ fn is(reply: &Result<Value, String>, cell: &str) -> bool {
     }
 }
 
-/// What stands between the commas outside of brackets.
+/// Splits at commas outside of brackets.
 fn parts(cells: &str) -> Vec<String> {
     let (mut parts, mut depth) = (vec![String::new()], 0);
     for letter in cells.chars() {
@@ -147,7 +147,7 @@ fn parts(cells: &str) -> Vec<String> {
     parts
 }
 
-/// Tries each line of a figure in each of these situations, in both protocols.
+/// Tests each line of a figure in each of these situations, in both protocols.
 fn check(figure: &[Vec<String>], situations: &[&[&str]]) {
     let server = Server::start(&[]);
     for protocol in [2, 3] {
@@ -171,7 +171,7 @@ fn check(figure: &[Vec<String>], situations: &[&[&str]]) {
 }
 
 #[test]
-fn a_cell_is_told_from_others() {
+fn different_cells_are_told_apart() {
     let int = |number| Ok(Value::Int(number));
     assert!(is(&int(0), "0") && !is(&int(0), "1") && !is(&int(0), "nil") && !is(&int(0), "number"));
     assert!(is(&Ok(Value::Nil), "nil") && !is(&Ok(Value::Nil), "[]") && !is(&Ok(Value::Nil), "OK"));
@@ -184,20 +184,20 @@ fn a_cell_is_told_from_others() {
 }
 
 #[test]
-fn each_command_replies_as_the_page_says_by_id() {
+fn each_command_replies_as_the_page_states_by_id() {
     let held = ["PUSH k 0 element id", "POLL k LEASE 600000 TOKEN mine"];
     check(&figure("Replies by id"), &[&[], &["PUSH k 600000 element other"], &held]);
 }
 
 #[test]
-fn each_command_replies_as_the_page_says_by_key() {
+fn each_command_replies_as_the_page_states_by_key() {
     let due = "PUSH k 5 element id AT 5";
     let situations = [&[][..], &["PUSH k 600000 element id"], &[due], &[due, "PAUSE k"]];
     check(&figure("Replies by key"), &situations);
 }
 
 #[test]
-fn the_page_says_it_of_every_command() {
+fn the_page_covers_every_command() {
     let server = Server::start(&[]);
     let help: Vec<String> = cmd("DEHYDRATOR.HELP").query(&mut server.connect()).expect("lines");
     let verb = |line: &String| line.split([' ', '.']).nth(1).map(str::to_owned);
@@ -210,7 +210,7 @@ fn the_page_says_it_of_every_command() {
     assert_eq!(of_page, verbs);
     let tried: BTreeSet<_> = LINES.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(tried, rows.into_iter().map(|mut row| row.swap_remove(0)).collect());
-    // A code that a command replies by one of these is in the list of codes, with the command.
+    // A code that a command replies in one of these is in the list of codes, with the command.
     let mut replied: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for row in [figure("Replies by id"), figure("Replies by key")].concat() {
         let is_code = |cell: &&String| cell.len() > 2 && cell.chars().all(char::is_uppercase);
@@ -223,8 +223,8 @@ fn the_page_says_it_of_every_command() {
     assert!(replied.iter().all(|(code, verbs)| codes[code] == *verbs), "{replied:?}, {codes:?}");
 }
 
-/// The commands that reply this code to any of the lines, each on a server that was prepared so. The others reply
-/// no error with a code of ours.
+/// Returns the commands that reply this code in any of the lines, each on a server prepared for it. The others reply no
+/// error with a code of ours.
 fn who_replies(code: &str, server: &Server, prepare: impl Fn(&mut Connection)) -> BTreeSet<String> {
     let mut client = server.connect();
     let mut verbs = BTreeSet::new();
@@ -244,7 +244,7 @@ fn who_replies(code: &str, server: &Server, prepare: impl Fn(&mut Connection)) -
 }
 
 #[test]
-fn the_codes_of_limits_are_replied_by_whom_the_page_says() {
+fn the_codes_of_limits_are_replied_by_the_commands_that_the_page_lists() {
     let server = Server::start(&["--maxmemory-policy", "noeviction"]);
     let codes = codes();
     let full = who_replies("FULL", &server, |client| {
@@ -268,7 +268,7 @@ fn the_codes_of_limits_are_replied_by_whom_the_page_says() {
 }
 
 #[test]
-fn a_key_of_another_type_is_an_error_to_all_of_them() {
+fn a_key_of_another_type_is_an_error_for_all_of_them() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("SET k text");

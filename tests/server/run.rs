@@ -1,4 +1,4 @@
-//! `make run`, but for the building: the script that starts the server.
+//! `make run` without the build: the script that starts the server.
 
 use std::fs;
 use std::net::TcpListener;
@@ -40,7 +40,7 @@ impl Run {
         })
     }
 
-    /// As Ctrl-C does.
+    /// Stops it like Ctrl-C.
     fn interrupt(mut self) {
         let kill = format!("kill -INT {}", self.process.id());
         Command::new("sh").args(["-c", &kill]).status().expect("a shell");
@@ -56,7 +56,7 @@ impl Drop for Run {
 }
 
 #[test]
-fn a_server_that_is_stopped_and_started_again_has_everything() {
+fn a_server_that_is_stopped_and_restarted_keeps_everything() {
     let data = TempDir::new().expect("a folder");
     let port = free_port();
     let run = Run::start(&data, port);
@@ -64,7 +64,7 @@ fn a_server_that_is_stopped_and_started_again_has_everything() {
     client.ask("DEHYDRATOR.PUSH k 600000 element id");
     client.ask("DEHYDRATOR.PUSH k 600000 another id2");
     client.ask("DEHYDRATOR.PULL k id2");
-    // Which says that the module is loaded, and must not have it loaded twice.
+    // This writes a loadmodule line, and the module must not be loaded twice.
     client.ask("CONFIG SET dehydrator.max-ttl 700000");
     client.ask("CONFIG REWRITE");
     let before = client.ask("DEHYDRATOR.TTN k");
@@ -75,7 +75,7 @@ fn a_server_that_is_stopped_and_started_again_has_everything() {
     let run = Run::start(&data, port);
     client = run.connect();
 
-    // A second server on the same folder would ruin the first one's files.
+    // A second server on the same folder would destroy the files of the first.
     let second = Command::new("scripts/run.sh")
         .env("PORT", free_port().to_string())
         .env("DATA", data.path().join("data"))
@@ -94,7 +94,7 @@ fn a_server_that_is_stopped_and_started_again_has_everything() {
 }
 
 #[test]
-fn a_port_in_use_is_said() {
+fn a_port_in_use_is_reported() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = taken.local_addr().expect("an address").port();
     let data = TempDir::new().expect("a folder");
@@ -107,7 +107,7 @@ fn a_port_in_use_is_said() {
 }
 
 #[test]
-fn a_dump_from_elsewhere_is_taken_in_although_the_append_only_file_is_on() {
+fn a_dump_from_elsewhere_is_loaded_although_the_append_only_file_is_on() {
     let folder = TempDir::new().expect("a folder");
     let data = folder.path().join("data");
     fs::create_dir(&data).expect("a folder");
@@ -131,7 +131,7 @@ fn a_dump_from_elsewhere_is_taken_in_although_the_append_only_file_is_on() {
 }
 
 #[test]
-fn a_server_that_is_killed_before_the_append_only_file_is_written_takes_the_dump_in_again() {
+fn a_server_killed_before_the_append_only_file_is_written_loads_the_dump_again() {
     let folder = TempDir::new().expect("a folder");
     let data = folder.path().join("data");
     fs::create_dir(&data).expect("a folder");
@@ -142,7 +142,7 @@ fn a_server_that_is_killed_before_the_append_only_file_is_written_takes_the_dump
             (client.info("persistence", "aof_rewrite_in_progress") == 1).then_some(())
         });
     };
-    // Slowly, half a second for each key: so it can be killed meanwhile.
+    // Slowly, half a second per key, so that it can be killed meanwhile.
     let slowly = ["--rdb-key-save-delay", "500000"];
     for _ in 0..2 {
         let mut run = Run::start_with(&folder, port, &slowly);
@@ -159,7 +159,7 @@ fn a_server_that_is_killed_before_the_append_only_file_is_written_takes_the_dump
     let run = Run::start(&folder, port);
     let mut client = run.connect();
     assert_eq!(client.ask("DEHYDRATOR.LOOK single only"), text("hello world"));
-    // A server that writes its first append-only file does not heed that it is to end.
+    // A server that writes its first append-only file ignores the request to stop.
     until("the append-only file is written", || {
         let is_written = client.info("persistence", "aof_enabled") == 1
             && client.info("persistence", "aof_rewrite_in_progress") == 0

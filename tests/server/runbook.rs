@@ -1,5 +1,5 @@
-//! What docs/operations.md tells an operator to do, done to the letter: its shell lines are run, by a `redis-cli`, a
-//! `sudo` and a `systemctl` that know the test's server.
+//! The procedures of docs/operations.md, run literally: their shell lines, with a `redis-cli`, a `sudo` and a
+//! `systemctl` that use the test's server.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -13,11 +13,11 @@ use harness::{
 
 const PAGE: &str = "docs/operations.md";
 const CONF: &str = "own.conf";
-/// Keys enough that a server which dawdles at each has not written them before it can be killed.
+/// Enough keys that a server that delays at each has not written them all before it can be killed.
 const KEYS: u64 = 100;
 const ELEMENTS: u64 = 100_000;
 
-/// The page's block of shell lines in which there are these words.
+/// Returns the page's block of shell lines that contains these words.
 fn block(words: &str) -> String {
     let page = fs::read_to_string(PAGE).expect("the page");
     let blocks = page.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
@@ -26,15 +26,15 @@ fn block(words: &str) -> String {
     found[0].clone()
 }
 
-/// Runs shell lines as an operator of Debian's redis-server would, if that were this server.
+/// Runs shell lines like an operator of Debian's redis-server, as if that were this server.
 fn begin(server: &Server, lines: &str) -> Child {
     let bin = server.file("bin");
     fs::create_dir_all(&bin).expect("a folder");
-    // By the path from before there were these: `redis-cli` would be the one below.
+    // With the original path: `redis-cli` would be the wrapper below.
     let path = std::env::var("PATH").expect("a path");
     let socket = server.file("redis.sock");
     let cli = format!("PATH='{path}' '{}' -s '{}'", cli_program().display(), socket.display());
-    // What systemctl sends is SIGTERM. The start is for the test.
+    // systemctl sends SIGTERM. The start is for the test.
     let stop = format!(
         "[ $1 = start ] || kill -TERM {}; while {cli} PING >/dev/null 2>&1 && [ $1 = stop ]; do sleep 0.02; done",
         server.pid()
@@ -61,7 +61,7 @@ fn run(server: &Server, lines: &str) {
     assert!(status.success(), "{status}: {lines}");
 }
 
-/// Runs shell lines in the server's folder, by the programs that are there anyway.
+/// Runs shell lines in the server's folder, with the system's own programs.
 fn run_elsewhere(server: &Server, lines: &str) {
     let mut shell = Command::new("timeout");
     let status = shell.args(["60", "sh", "-euc", lines]).current_dir(server.file("")).status();
@@ -93,12 +93,12 @@ fn elements(server: &Server) -> u64 {
 }
 
 #[test]
-fn the_append_only_file_is_turned_on_as_the_page_says_and_a_kill_at_any_moment_loses_nothing() {
+fn the_append_only_file_is_turned_on_as_the_page_shows_and_a_kill_at_any_moment_loses_nothing() {
     let mut server = start("save 3600 1\n");
     let mut client = server.connect();
     fill(&mut client);
     client.ask("SAVE");
-    // So that there are moments to choose from.
+    // To have moments to choose from.
     let slowly = "CONFIG SET rdb-key-save-delay 5000";
     client.ask(slowly);
     let on = block("CONFIG SET appendonly yes");
@@ -108,7 +108,7 @@ fn the_append_only_file_is_turned_on_as_the_page_says_and_a_kill_at_any_moment_l
         (client.info("persistence", "aof_rewrite_in_progress") == 1).then_some(())
     });
     server.kill();
-    // Not by SIGKILL: `timeout` hands this on.
+    // Not with SIGKILL: `timeout` forwards this signal.
     let pid = rustix::process::Pid::from_child(&shell);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("a child");
     shell.wait().expect("a child");
@@ -125,7 +125,7 @@ fn the_append_only_file_is_turned_on_as_the_page_says_and_a_kill_at_any_moment_l
 }
 
 #[test]
-fn the_lines_that_turn_it_on_end_with_an_error_where_a_password_is_missing() {
+fn the_lines_that_turn_it_on_end_with_an_error_if_a_password_is_missing() {
     let server = start("save 3600 1\n");
     server.connect().ask("CONFIG SET requirepass secret");
     let status = begin(&server, &block("CONFIG SET appendonly yes")).wait().expect("a child");
@@ -138,14 +138,14 @@ fn the_lines_that_turn_it_on_end_with_an_error_where_a_password_is_missing() {
 }
 
 #[test]
-fn a_server_that_started_empty_gets_its_data_back_as_the_page_says() {
+fn a_server_that_started_empty_gets_its_data_back_as_the_page_shows() {
     let mut server = start("save 3600 1\nappendonly no\n");
     fill(&mut server.connect());
     server.restart();
     edit(&server, |conf| conf.replace("appendonly no", "appendonly yes"));
     server.crash_and_restart();
     assert_eq!(elements(&server), 0, "this is what the page warns of");
-    // Somebody notices late.
+    // The operator notices late.
     server.connect().ask("SET something else");
 
     run(&server, &block("rescued.rdb"));
@@ -159,12 +159,12 @@ fn a_server_that_started_empty_gets_its_data_back_as_the_page_says() {
 }
 
 #[test]
-fn a_backup_is_made_and_loaded_as_the_page_says() {
+fn a_backup_is_made_and_loaded_as_the_page_shows() {
     let mut server = start("save 3600 1\nappendonly yes\n");
     fill(&mut server.connect());
     run(&server, "umask 077; redis-cli --rdb /var/lib/redis/backup");
     server.connect().ask("FLUSHALL");
-    // As on Debian, where the folder is not the operator's.
+    // As on Debian, where the folder does not belong to the operator.
     let folder = server.file("");
     if rustix::process::geteuid().is_root() {
         chown(&folder, Some(65_534), Some(65_534)).expect("root may");
@@ -187,10 +187,10 @@ fn a_backup_is_made_and_loaded_as_the_page_says() {
 }
 
 #[test]
-fn a_drill_counts_what_a_backup_holds() {
+fn a_drill_counts_the_contents_of_a_backup() {
     let server = start("");
     let mut client = server.connect();
-    // What is due is still there when it is counted.
+    // Due elements are still there when they are counted.
     client.ask("DEHYDRATOR.ONDUE k DROP");
     client.ask("DEHYDRATOR.PUSH k 3000 element one");
     client.ask("DEHYDRATOR.PUSH other 600000 element two");
@@ -210,13 +210,13 @@ fn a_drill_counts_what_a_backup_holds() {
     run_elsewhere(&server, &format!("({lines}) >counted"));
     let counted = fs::read_to_string(server.file("counted")).expect("what it prints");
     let counted = counted.replace('\r', "");
-    // Some servers warn of the machine first.
+    // Some servers first warn about the machine.
     assert!(counted.ends_with("dehydrator_dehydrators:2\ndehydrator_elements:2\n"), "{counted}");
 }
 
 #[test]
-fn tls_is_turned_on_as_the_page_says() {
-    // Without a certificate a server gives up; one that was built without TLS says so.
+fn tls_is_turned_on_as_the_page_shows() {
+    // Without a certificate, a server exits; one built without TLS says so.
     let arguments = ["--port", "0", "--tls-port", &free_port().to_string()];
     let said = Command::new(server_program()).args(arguments).output().expect("a server").stdout;
     if !String::from_utf8_lossy(&said).contains("Failed to configure TLS") {
@@ -239,7 +239,7 @@ fn tls_is_turned_on_as_the_page_says() {
     run_elsewhere(&server, &format!("'{}' {tls} | grep PONG", cli_program().display()));
 }
 
-/// Runs shell lines as [`run`] does, as the operator of the page, and returns what they print.
+/// Runs shell lines like [`run`], as the operator of the page, and returns their output.
 fn printed_to_the_operator(server: &Server, lines: &str) -> String {
     let page = fs::read_to_string(PAGE).expect("the page");
     let user =
@@ -247,13 +247,13 @@ fn printed_to_the_operator(server: &Server, lines: &str) -> String {
     server.connect().ask(&format!("ACL SETUSER operator{}", user.1));
     let lines =
         lines.replace("redis-cli", "redis-cli --user operator --pass secret3 --no-auth-warning");
-    // A pipe: `tee` would begin a file again.
+    // A pipe: `tee` would truncate a file.
     run(server, &format!("({lines}) 2>&1 | cat >printed"));
     fs::read_to_string(server.file("printed")).expect("what it prints")
 }
 
 #[test]
-fn what_was_due_before_a_moment_is_removed_as_the_page_says() {
+fn elements_due_before_a_moment_are_removed_as_the_page_shows() {
     let server = start("");
     let mut client = server.connect();
     let mut pipe = redis::pipe();
@@ -278,7 +278,7 @@ fn what_was_due_before_a_moment_is_removed_as_the_page_says() {
 }
 
 #[test]
-fn leases_of_a_clock_that_was_ahead_are_moved_back_as_the_page_says() {
+fn leases_from_a_clock_that_was_ahead_are_moved_back_as_the_page_shows() {
     let server = Server::start_with_clock(&[]);
     let mut client = server.connect();
     for (id, ttl) in [("before", 0), ("meanwhile", 600_000), ("waits", 9_000_000)] {
@@ -303,7 +303,8 @@ fn leases_of_a_clock_that_was_ahead_are_moved_back_as_the_page_says() {
     }
 }
 
-/// Uninstalls by the page a server whose users were made by the page, and starts it without the module.
+/// Uninstalls from a server, whose users were created as on the page, as the page describes, and starts it without the
+/// module.
 fn uninstalled(aclfile: bool) {
     let mut server = start("save 3600 1\nappendonly yes\ndehydrator.max-ttl 700000\n");
     if aclfile {
@@ -322,7 +323,7 @@ fn uninstalled(aclfile: bool) {
         made += 1;
     }
     assert!(made >= 3, "the page has {made} users");
-    // And some by hand: a selector, what the default user may not do, a category where there is one.
+    // And some created by hand: a selector, a restricted default user, a category where there is one.
     client.ask("ACL SETUSER chosen on >secret ~a* +get (~jobs:* +DEHYDRATOR.POLL +set)");
     client.ask("ACL SETUSER default -dehydrator.lease");
     let _ = cmd("ACL SETUSER all on >secret ~* +@read +@dehydrator").query::<Value>(&mut client);
@@ -392,7 +393,7 @@ fn uninstalled(aclfile: bool) {
     assert!(client.refused("DEHYDRATOR.HELP").contains("unknown command"));
     client.ask("SELECT 3");
     assert_eq!(client.ask("GET kept"), text("value"));
-    // The users are there, and may do what else they might.
+    // The users exist, and keep their other permissions.
     client.ask("AUTH worker secret2");
     client.ask("SADD {jobs}:done 1");
     client.ask("AUTH chosen secret");
@@ -401,11 +402,11 @@ fn uninstalled(aclfile: bool) {
 }
 
 #[test]
-fn a_server_starts_after_the_module_was_uninstalled_as_the_page_says() {
+fn a_server_starts_after_the_module_was_uninstalled_as_the_page_shows() {
     uninstalled(false);
 }
 
 #[test]
-fn a_server_with_an_aclfile_starts_after_the_module_was_uninstalled_as_the_page_says() {
+fn a_server_with_an_aclfile_starts_after_the_module_was_uninstalled_as_the_page_shows() {
     uninstalled(true);
 }

@@ -1,9 +1,9 @@
 //! Sessions in redis-cli, as a user would type them, compared to the letter.
 //!
-//! The README's are among them, and those of the pages in docs. A line that begins with the prompt is
-//! typed; the lines after it, up to the next prompt, are what redis-cli must print, but for how long it
-//! took. `…` stands for anything within a line, and on a line of its own for any number of lines. Time passes
-//! in one way: a `DEHYDRATOR.TTN` that should reply 0 is asked until it does, as a user would.
+//! Those of the README and of the pages in docs are included. A line that begins with the prompt is typed; the lines
+//! after it, up to the next prompt, are the expected output of redis-cli, except for how long it took. `…` stands for
+//! anything within a line, and on a line of its own for any number of lines. Time passes in one way: a `DEHYDRATOR.TTN`
+//! that should reply 0 is repeated until it does, as a user would.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use harness::{Server, cmd, until};
 
 const PROMPT: &str = "127.0.0.1:6379> ";
 
-/// Commands with what they should print.
+/// Commands and their expected output.
 fn exchanges(text: &str) -> Vec<(String, String)> {
     let mut exchanges: Vec<(String, String)> = Vec::new();
     for line in text.lines() {
@@ -27,14 +27,14 @@ fn exchanges(text: &str) -> Vec<(String, String)> {
     exchanges
 }
 
-/// The blocks of a Markdown file in which there is a prompt.
+/// Returns the blocks of a Markdown file that contain a prompt.
 fn sessions_in(markdown: &str) -> String {
     let blocks = markdown.split("```console\n").skip(1);
     blocks.filter_map(|block| block.split("```").next()).collect()
 }
 
 fn matches(printed: &str, expected: &str) -> bool {
-    // redis-cli says how long it took, when that was long.
+    // redis-cli prints how long a command took, if that was long.
     let is_time = |line: &&str| line.starts_with('(') && line.ends_with("s)") && line.contains('.');
     let lines = |text: &str| {
         let lines = text.trim_end().lines().filter(|line| !is_time(line));
@@ -43,7 +43,7 @@ fn matches(printed: &str, expected: &str) -> bool {
     lines_match(&lines(printed), &lines(expected))
 }
 
-/// Line by line; a lone `…` stands for any number of lines, none among them.
+/// Compares line by line; a lone `…` stands for any number of lines, including none.
 fn lines_match(printed: &[String], expected: &[String]) -> bool {
     match expected {
         [] => printed.is_empty(),
@@ -69,7 +69,7 @@ fn line_matches(printed: &str, expected: &str) -> bool {
 }
 
 #[test]
-fn a_lone_ellipsis_stands_for_any_lines_and_for_nothing_else() {
+fn a_lone_ellipsis_matches_any_lines_and_nothing_else() {
     assert!(matches("a\nb\nc\n", "a\n…\nc\n"));
     assert!(matches("a\nc\n", "a\n…\nc\n"));
     assert!(!matches("a\nb\n", "a\n…\nc\n"));
@@ -100,12 +100,12 @@ fn read(path: &str) -> String {
 }
 
 #[test]
-fn the_readme_s_session_replies_as_printed() {
+fn the_readmes_session_replies_as_printed() {
     play(&sessions_in(&read("README.md")));
 }
 
 #[test]
-fn a_session_with_every_verb() {
+fn a_session_with_every_command() {
     play(&read("tests/sessions/verbs.txt"));
 }
 
@@ -144,7 +144,7 @@ fn every_command_is_in_the_readme_with_a_link_to_its_entry() {
     }
 }
 
-/// The other pages that show sessions.
+/// The other pages with sessions.
 const PAGES: [&str; 2] = ["docs/operations.md", "docs/clients.md"];
 
 #[test]
@@ -166,7 +166,7 @@ fn the_sessions_of_the_other_pages_reply_as_printed() {
 
 const COMMANDS_PAGE: &str = "docs/commands.md";
 
-/// The parts of a Markdown file that stand below a heading of the second level, with the heading.
+/// Returns the sections of a Markdown file below headings of the second level, with the headings.
 fn sections_of(markdown: &str) -> impl Iterator<Item = (&str, &str)> {
     let sections = markdown.split("\n## ").skip(1);
     sections.map(|section| section.split_once('\n').unwrap_or((section, "")))
@@ -187,9 +187,9 @@ fn each_entry_of_the_commands_page_replies_as_printed() {
     assert!(played >= 19, "{played} entries have examples");
 }
 
-/// The categories of a command, by its flags: Redis 7.0 puts no module's command into any.
+/// Returns the categories of a command, from its flags: Redis 7.0 puts no command of a module into any.
 fn categories_of(client: &mut Connection, name: &str) -> String {
-    /// Where COMMAND INFO has the flags.
+    /// The index of the flags in COMMAND INFO.
     const FLAGS: usize = 2;
     let info: Vec<Vec<Value>> =
         cmd(&format!("COMMAND INFO {name}")).query(client).expect("a command");
@@ -201,7 +201,7 @@ fn categories_of(client: &mut Connection, name: &str) -> String {
     format!("`@{access}`, `@{speed}`{blocking}")
 }
 
-/// The line of the table of categories that has these.
+/// Returns the line of the table of categories with these.
 fn line_of_categories(page: &str, categories: &str) -> String {
     let start = format!("| {categories} | ");
     let line = page.lines().find_map(|line| line.strip_prefix(&start)?.strip_suffix(" |"));

@@ -1,4 +1,4 @@
-//! Settings, by every way in which a server is told of them.
+//! Settings, in every way in which a server gets them.
 
 use redis::Value;
 
@@ -12,7 +12,7 @@ fn get(server: &Server, name: &str) -> String {
 }
 
 #[test]
-fn a_setting_is_set_shown_and_refused_out_of_its_range() {
+fn a_setting_is_set_shown_and_refused_outside_of_its_range() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     assert_eq!(get(&server, "dehydrator.tick-budget-us"), "1000");
@@ -26,7 +26,7 @@ fn a_setting_is_set_shown_and_refused_out_of_its_range() {
 }
 
 #[test]
-fn settings_behind_loadmodule_are_taken_or_the_server_does_not_start() {
+fn settings_after_loadmodule_are_accepted_or_the_server_does_not_start() {
     // The last option of the harness is the module.
     let server = Server::start(&["tick-budget-us", "300"]);
     assert_eq!(get(&server, "dehydrator.tick-budget-us"), "300");
@@ -55,13 +55,13 @@ fn settings_are_read_from_the_configuration_and_written_back_to_it() {
 }
 
 #[test]
-fn what_config_rewrite_wrote_goes_before_what_stands_behind_loadmodule() {
+fn config_rewrite_takes_precedence_over_loadmodule_arguments() {
     let module = harness::release_module();
     let arguments = "tick-budget-us 2000 max-ttl 5 rede-commands yes";
     let conf = format!("loadmodule {} {arguments}\n", module.display());
     let mut server = Server::start_with_configuration(&conf);
     assert_eq!(get(&server, "dehydrator.tick-budget-us"), "2000");
-    // Another value, the usual one, and again the one behind the path.
+    // Another value, the default, and again the one after the path.
     for value in ["3000", "1000", "2000"] {
         let mut client = server.connect();
         client.ask(&format!("CONFIG SET dehydrator.tick-budget-us {value}"));
@@ -74,7 +74,7 @@ fn what_config_rewrite_wrote_goes_before_what_stands_behind_loadmodule() {
 }
 
 #[test]
-fn module_loadex_takes_settings_and_arguments() {
+fn module_loadex_accepts_settings_and_arguments() {
     let module = harness::release_module();
     let server = Server::start_with_configuration("enable-module-command yes\n");
     let mut client = server.connect();
@@ -86,7 +86,7 @@ fn module_loadex_takes_settings_and_arguments() {
 }
 
 #[test]
-fn clients_are_kept_within_the_limits_and_the_past_is_not() {
+fn clients_are_limited_and_existing_data_is_not() {
     let primary = Server::start_with_port(&[]);
     let replica = Server::start_with_port(&["max-ttl", "5", "max-elements", "1", "reply-max", "1"]);
     replica.follow(&primary);
@@ -117,7 +117,7 @@ fn clients_are_kept_within_the_limits_and_the_past_is_not() {
     let full = "FULL the dehydrator holds 3 elements already, which is dehydrator.max-elements";
     let digest = client.digest("k");
     for options in ["", " NX", " REPLACE", " REPLACE AT 5"] {
-        // What is there goes first, and what comes twice counts once.
+        // Existing elements come first, and duplicates count once.
         let line = format!("DEHYDRATOR.MPUSH k 5 new id 5 element id3 5 element id4{options}");
         let code = if options.is_empty() { "EXISTS id 'id' is there already" } else { full };
         assert_eq!(client.refused(&line), code, "{options}");
@@ -135,14 +135,14 @@ fn clients_are_kept_within_the_limits_and_the_past_is_not() {
     client.ask("DEHYDRATOR.PUSH k 500 another id3 REPLACE");
     assert_eq!(client.ask("DEHYDRATOR.PUSH k 500 another id3 NX"), Value::Nil);
     assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(3));
-    // A replica takes what its primary took.
+    // A replica accepts what its primary accepted.
     client.ask("WAIT 1 0");
     assert_eq!(replica.connect().digest("k"), client.digest("k"));
 }
 
 #[test]
-fn a_reply_is_kept_short_and_the_rest_is_there_for_the_next() {
-    // A small one is shown in one call, however much is in it.
+fn a_long_reply_is_shortened_and_the_next_call_has_the_rest() {
+    // A small dehydrator is shown in one call, whatever its size.
     let server = Server::start(&["reply-max", "10", "small-max-elements", "0"]);
     let mut client = server.connect();
     for id in 0..25 {
@@ -152,7 +152,7 @@ fn a_reply_is_kept_short_and_the_rest_is_there_for_the_next() {
     let length = |reply: Value| redis::from_redis_value::<Vec<Value>>(reply).expect("it").len();
     assert_eq!(length(client.ask("DEHYDRATOR.XPOLL k COUNT 20")), 10);
     let Value::Array(scan) = client.ask("DEHYDRATOR.SCAN k 0 COUNT 1000") else { panic!("it") };
-    // As COUNT does, it asks for about so many.
+    // Like COUNT, it asks for about that many.
     assert!((1..=20).contains(&length(scan[1].clone())), "{scan:?}");
     for (line, expected) in
         [("k", 10), ("k COUNT 3", 3), ("k LEASE 60000 COUNT 50", 10), ("k BLOCK 0", 2)]
@@ -162,7 +162,7 @@ fn a_reply_is_kept_short_and_the_rest_is_there_for_the_next() {
 }
 
 #[test]
-fn a_default_slack_lets_those_who_do_not_say_share_queues() {
+fn a_default_slack_lets_pushes_without_one_share_queues() {
     let server = Server::start(&["default-slack", "100"]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 1000 element a");
@@ -176,7 +176,7 @@ fn a_default_slack_lets_those_who_do_not_say_share_queues() {
 }
 
 #[test]
-fn rede_s_names_are_answered_to_when_asked_for_and_replicate_as_ours() {
+fn rede_names_work_if_enabled_and_replicate_as_ours() {
     let server = Server::start(&["rede-commands", "yes"]);
     let replica = Server::start_with_port(&[]);
     let primary = Server::start_with_port(&["rede-commands", "YES"]);
@@ -196,7 +196,7 @@ fn rede_s_names_are_answered_to_when_asked_for_and_replicate_as_ours() {
     assert_eq!(client.ask("REDE.PULL k id3"), text("element"));
     client.ask("WAIT 1 0");
     assert_eq!(replica.connect().digest("k"), client.digest("k"));
-    // ReDe had no other verbs, and without the setting there are none of its.
+    // ReDe had no other commands, and without the setting its names do not exist.
     for (client, line) in [(&mut client, "REDE.LEN k"), (&mut replica.connect(), "REDE.TTN k")] {
         assert!(client.refused(line).contains("unknown command"), "{line}");
     }

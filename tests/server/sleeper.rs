@@ -1,4 +1,4 @@
-//! A client that has gone to sleep in the server.
+//! A blocked client.
 
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -7,14 +7,14 @@ use redis::{Connection, RedisResult, Value};
 
 use harness::{Ask, Server, cmd, until};
 
-/// A client that has gone to sleep on its own thread.
+/// A blocked client on its own thread.
 pub struct Sleeper {
     pub id: i64,
     thread: JoinHandle<(RedisResult<Value>, Instant)>,
 }
 
 impl Sleeper {
-    /// Sends a command that blocks, and waits until the server has put its client to sleep.
+    /// Sends a command that blocks, and waits until the server has blocked its client.
     pub fn start(server: &Server, line: &str) -> Self {
         Self::start_with(server, server.connect(), line)
     }
@@ -28,17 +28,17 @@ impl Sleeper {
         Self { id, thread }
     }
 
-    /// Whether it has been told anything yet.
+    /// Returns whether it has got a reply yet.
     pub fn is_awake(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Whatever it is told: a reply, an error, that the server hung up.
+    /// Returns its reply: a value, an error, or that the server hung up.
     pub fn outcome(self) -> RedisResult<Value> {
         self.thread.join().expect("no panic").0
     }
 
-    /// Waits until the server has ended. Whether it was told nothing until then.
+    /// Waits until the server has exited. Returns whether there was no reply until then.
     pub fn hangs_up(self) -> bool {
         self.outcome().is_err_and(|error| error.is_io_error())
     }
@@ -47,7 +47,7 @@ impl Sleeper {
         self.outcome().expect("a reply")
     }
 
-    /// The reply, and how long after `start` it came.
+    /// Returns the reply, and how long after `start` it came.
     pub fn reply_after(self, start: Instant) -> (Value, Duration) {
         let (reply, at) = self.thread.join().expect("no panic");
         (reply.expect("a reply"), at - start)
@@ -58,7 +58,7 @@ impl Sleeper {
     }
 }
 
-/// How many clients are asleep in the server.
+/// Returns how many clients the server has blocked.
 pub fn waiters(server: &Server) -> u64 {
     server.info("dehydrator", "dehydrator_blocked_clients")
 }

@@ -1,4 +1,4 @@
-//! Dehydrators of a few elements: what they cost, when they take the other form, and that nothing but INFO tells.
+//! Small dehydrators: their cost, when they take the full form, and that only INFO shows the form.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use redis::{Connection, Value};
 
 use harness::{Ask, Server, cmd, text, texts, until};
 
-/// What INFO says of a key's form.
+/// Returns the form of a key from INFO.
 fn encoding(client: &mut Connection, key: &str) -> String {
     let Value::Array(info) = client.ask(&format!("DEHYDRATOR.INFO {key}")) else { panic!("a map") };
     let at = info.iter().position(|it| *it == text("encoding")).expect("the field");
@@ -40,7 +40,7 @@ fn a_dehydrator_becomes_large_at_either_limit_and_stays_so() {
         (encoding(&mut client, "k"), client.ask("DEHYDRATOR.LEN k")),
         ("lawn".into(), Value::Int(1))
     );
-    // Empty it is no more, and the next one is another.
+    // When empty it is deleted, and the next one is new.
     client.ask("DEHYDRATOR.REM k 0");
     push(&mut client, "k", 0..1, 1);
     assert_eq!(encoding(&mut client, "k"), "small");
@@ -64,7 +64,7 @@ fn a_dehydrator_becomes_large_at_either_limit_and_stays_so() {
         assert_eq!(looked, "y".repeat(5000));
         assert_eq!(client.ask(&format!("DEHYDRATOR.LOOK {key} 2")), text("x"));
     }
-    // What would have been too much and is refused changes nothing.
+    // A refused push that would exceed the limit changes nothing.
     client.ask("CONFIG SET dehydrator.max-elements 1");
     push(&mut client, "m", 0..1, 1);
     client.refused("DEHYDRATOR.PUSH m 5000 element another");
@@ -72,7 +72,7 @@ fn a_dehydrator_becomes_large_at_either_limit_and_stays_so() {
 }
 
 #[test]
-fn settings_count_for_what_is_put_in_next() {
+fn settings_apply_to_the_next_push() {
     let server = Server::start(&["small-max-elements", "2"]);
     let mut client = server.connect();
     push(&mut client, "k", 0..2, 1);
@@ -96,7 +96,7 @@ fn settings_count_for_what_is_put_in_next() {
     }
 }
 
-/// The bytes that each of many keys adds to the server's memory, when commands of `fill` have filled it.
+/// Returns the bytes that each of many keys adds to the server's memory, when the commands of `fill` have filled it.
 fn bytes_a_key(client: &mut Connection, fill: impl Fn(&mut redis::Pipeline, u32)) -> u64 {
     const KEYS: u32 = 10_000;
     client.ask("FLUSHALL");
@@ -128,18 +128,18 @@ fn many_small_dehydrators_take_no_more_than_what_they_replace() {
     }
 }
 
-/// Digest, dump and what is due, in order.
+/// Returns digest, dump and due elements, in order.
 fn content(client: &mut Connection, key: &str) -> [Value; 3] {
     let dump = client.ask(&format!("DUMP {key}"));
     [client.digest(key), dump, client.ask(&format!("DEHYDRATOR.XPOLL {key}"))]
 }
 
 #[test]
-fn the_form_is_told_by_nothing_but_info_and_comes_anew_with_a_copy() {
+fn only_info_shows_the_form_and_a_copy_chooses_it_anew() {
     let mut server = Server::start(&["--appendonly", "yes", "--save", "3600 1"]);
     let mut client = server.connect();
     let fill = |client: &mut Connection| {
-        // Ties over two TTLs, some due, some leased, one settled, one changed.
+        // Ties across two TTLs, some due, some leased, one settled, one changed.
         for id in 0..20 {
             let (ttl, at) = (id % 2 * 1000, if id < 8 { 1000 } else { 9_000_000_000_000_u64 });
             client.ask(&format!("DEHYDRATOR.PUSH k {ttl} element-{id} {id} AT {at}"));
@@ -190,7 +190,7 @@ fn the_form_is_told_by_nothing_but_info_and_comes_anew_with_a_copy() {
 }
 
 #[test]
-fn a_scan_shows_what_stays_once_while_the_form_changes() {
+fn a_scan_shows_permanent_elements_once_while_the_form_changes() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let mut next = 1000;
@@ -215,7 +215,7 @@ fn a_scan_shows_what_stays_once_while_the_form_changes() {
         assert_eq!((shown.len(), different.len()), (stay as usize, stay as usize), "{key}");
         assert_eq!(calls == 1, stay <= 32, "{calls} calls for {stay}");
     }
-    // A cursor of a dehydrator that was large, and of one that is another by now.
+    // A cursor of a dehydrator that was large, and of one that was replaced.
     push(&mut client, "k", 0..100, 1);
     let (cursor, _): (String, Vec<u32>) =
         cmd("DEHYDRATOR.SCAN k 0 COUNT 5").query(&mut client).expect("a page");

@@ -1,11 +1,11 @@
-//! A client that has subscribed to something, and may send commands all the same: RESP3.
+//! A client that has subscribed, and can still send commands: RESP3.
 
 use crate::sleeper::waiters;
 use crate::wire::Wire;
 use harness::{Ask, Server, until};
 
 #[test]
-fn one_that_has_subscribed_sleeps_or_is_told_that_nothing_is_due() {
+fn a_subscribed_client_blocks_or_is_told_that_nothing_is_due() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for subscribe in ["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"] {
@@ -16,7 +16,7 @@ fn one_that_has_subscribed_sleeps_or_is_told_that_nothing_is_due() {
         wire.send("DEHYDRATOR.POLL k BLOCK 0");
         let valkey = server.log().contains("Valkey");
         if valkey {
-            // This server puts no such client to sleep.
+            // This server does not block such a client.
             wire.ends_with("*0\r\n");
         } else {
             until("it is asleep", || (waiters(&server) == 1).then_some(()));
@@ -34,11 +34,11 @@ fn one_that_has_subscribed_sleeps_or_is_told_that_nothing_is_due() {
             client.ask("DEHYDRATOR.PUSH k 0 element id");
             wire.ends_with("*2\r\n$1\r\nk\r\n*1\r\n$7\r\nelement\r\n");
         }
-        // What is due is given to it as to any other.
+        // It gets due elements like any other client.
         client.ask("DEHYDRATOR.PUSH k 0 element id");
         wire.send("DEHYDRATOR.POLL k BLOCK 0");
         wire.ends_with("*1\r\n$7\r\nelement\r\n");
-        // And once it listens to nothing any more, it sleeps.
+        // And once it has unsubscribed, it blocks.
         wire.send(&subscribe.replace("SUB", "UNSUB"));
         wire.ends_with("x\r\n:0\r\n");
         wire.send("DEHYDRATOR.POLL k BLOCK 0");

@@ -1,5 +1,5 @@
-//! Servers that read from their clients on several threads: other clients' commands run between the moment when a
-//! client is woken and the moment when it is served.
+//! Servers with threaded reads: other clients' commands run between the moment when a client is woken and the moment
+//! when it is served.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,7 +8,7 @@ use redis::{Connection, Value};
 use crate::sleeper::{Sleeper, waiters};
 use harness::{Ask, Server, cmd, texts, until};
 
-/// With threads, as this server spells it, and without.
+/// Options with threads, as this server names them, and without.
 pub fn servers() -> [Server; 2] {
     let plain = Server::start_with_port(&[]);
     let reads = server_reads_by_option(&plain);
@@ -19,7 +19,7 @@ pub fn servers() -> [Server; 2] {
     [plain, Server::start_with_port(&options)]
 }
 
-/// Redis 7.0 asks for it; the others read on their threads whenever they have any.
+/// Redis 7.0 needs an option for threaded reads; the others always use their threads for reading.
 fn server_reads_by_option(server: &Server) -> bool {
     let Value::BulkString(info) = server.connect().ask("INFO server") else { panic!("text") };
     let info = String::from_utf8_lossy(&info).into_owned();
@@ -27,7 +27,7 @@ fn server_reads_by_option(server: &Server) -> bool {
 }
 
 #[test]
-fn for_ever_is_for_ever_though_others_take_what_is_due() {
+fn block_0_never_returns_nil_even_if_others_take_the_elements() {
     const COUNT: usize = 3000;
     for server in servers() {
         let is_over = AtomicBool::new(false);
@@ -73,7 +73,7 @@ fn for_ever_is_for_ever_though_others_take_what_is_due() {
             for taker in takers.split_off(4) {
                 sum += taker.join().expect("no panic");
             }
-            // One for each of those who sleep.
+            // One for each blocked client.
             takers.iter().for_each(|_| drop(client.ask("DEHYDRATOR.GIDPUSH k 0 end")));
             for taker in takers {
                 sum += taker.join().expect("no panic");
@@ -85,7 +85,7 @@ fn for_ever_is_for_ever_though_others_take_what_is_due() {
 }
 
 #[test]
-fn who_came_first_is_served_first_with_threads_too() {
+fn clients_are_served_in_order_of_arrival_with_threads_too() {
     for server in servers() {
         let mut client = server.connect();
         let poll = cmd("DEHYDRATOR.POLL k BLOCK 0 COUNT 1").get_packed_command();
@@ -96,7 +96,7 @@ fn who_came_first_is_served_first_with_threads_too() {
         }
         for round in 0..1000 {
             client.ask(&format!("DEHYDRATOR.PUSH k {} {round} {round}", round % 3));
-            // Whoever is first in the line has it, and goes to the end of the line.
+            // The first client gets it, and queues again at the end.
             let first = &mut line[0];
             let reply = first.recv_response().expect("a reply");
             assert_eq!(reply, texts(&[&round.to_string()]));
@@ -108,7 +108,7 @@ fn who_came_first_is_served_first_with_threads_too() {
 }
 
 #[test]
-fn an_element_that_expires_with_its_key_is_no_reason_to_wake_for_nothing() {
+fn an_element_that_expires_with_its_key_wakes_nobody() {
     for server in servers() {
         let mut client = server.connect();
         let mut sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
@@ -117,7 +117,7 @@ fn an_element_that_expires_with_its_key_is_no_reason_to_wake_for_nothing() {
             // It may have been taken already, if the test was slow.
             client.ask("PEXPIRE k 5");
             until("it is gone", || (!client.exists("k")).then_some(()));
-            // Who has been woken is out of the line.
+            // A woken client has left the queue.
             if waiters(&server) == 0 {
                 assert_eq!(sleeper.reply(), texts(&[&round.to_string()]));
                 sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");

@@ -1,11 +1,11 @@
-//! CLIENT TRACKING: a client that keeps what it has read is told of what changes it, and of nothing else.
+//! CLIENT TRACKING: a client with a cache is told of changes to what it has read, and of nothing else.
 
 use redis::{Connection, Value};
 
 use crate::wire::Wire;
 use harness::{Ask, Server, cmd, until};
 
-/// Which of the keys a client was told of until now, each once.
+/// Returns the keys that a client was told of until now, each once.
 fn told(wire: &mut Wire, keys: &[&str]) -> Vec<String> {
     let came = wire.so_far();
     let is_named = |key: &&&str| {
@@ -22,7 +22,7 @@ fn tracking(server: &Server, how: &str) -> Wire {
     wire
 }
 
-/// A dehydrator with something due, something leased and something to come.
+/// Creates a dehydrator with a due, a leased and a waiting element.
 fn fill(client: &mut Connection) {
     for line in [
         "DEL k",
@@ -34,7 +34,7 @@ fn fill(client: &mut Connection) {
     }
 }
 
-/// What changes it.
+/// Commands that change it.
 const CHANGES: [&str; 23] = [
     "PUSH k 600000 element new",
     "PUSH k 600000 other later REPLACE",
@@ -61,7 +61,7 @@ const CHANGES: [&str; 23] = [
     "PAUSE k 600000",
 ];
 
-/// What changes nothing.
+/// Commands that change nothing.
 const NO_CHANGES: [&str; 19] = [
     "PUSH k 600000 other later NX",
     "PUSH k 600000 other later",
@@ -84,7 +84,7 @@ const NO_CHANGES: [&str; 19] = [
     "POLL j",
 ];
 
-/// What a client may have read.
+/// Commands that read it.
 const READS: [&str; 8] = [
     "LOOK k later",
     "LEN k",
@@ -97,7 +97,7 @@ const READS: [&str; 8] = [
 ];
 
 #[test]
-fn who_has_read_a_key_is_told_of_what_changes_it_and_of_nothing_else() {
+fn a_client_that_has_read_a_key_is_told_of_its_changes_and_of_nothing_else() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let mut wire = tracking(&server, "");
@@ -123,7 +123,7 @@ fn who_has_read_a_key_is_told_of_what_changes_it_and_of_nothing_else() {
 }
 
 #[test]
-fn who_tracks_by_prefix_is_told_of_each_change_without_having_read() {
+fn a_client_that_tracks_by_prefix_is_told_of_each_change_without_reading() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let mut wire = tracking(&server, " BCAST PREFIX k PREFIX dead");
@@ -153,8 +153,8 @@ fn is_told(wire: &mut Wire, keys: &[&str]) {
     });
 }
 
-/// Puts away or leases, by `begin` for so many milliseconds, what the server will take out by itself, and has the
-/// client read before that: a busy machine may need more than one go.
+/// Pushes or leases with `begin`, for a time after which the server removes the elements by itself, and lets the client
+/// read before that: a busy machine may need several attempts.
 fn read_in_time(wire: &mut Wire, client: &mut Connection, begin: &dyn Fn(&mut Connection, u32)) {
     for milliseconds in [20, 200, 2000, 20_000] {
         begin(client, milliseconds);
@@ -171,12 +171,12 @@ fn read_in_time(wire: &mut Wire, client: &mut Connection, begin: &dyn Fn(&mut Co
 }
 
 #[test]
-fn who_has_read_a_key_is_told_of_what_the_server_does_by_itself() {
+fn a_client_that_has_read_a_key_is_told_of_the_servers_own_changes() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for how in ["", " BCAST"] {
         let mut wire = tracking(&server, how);
-        // A sleeper is woken.
+        // A blocked client is served.
         let mut sleeper = server.connect();
         client.ask("DEHYDRATOR.PUSH k 40 element id");
         wire.send("DEHYDRATOR.LOOK k id");
@@ -193,13 +193,13 @@ fn who_has_read_a_key_is_told_of_what_the_server_does_by_itself() {
         // A delivery changes the dehydrator and the stream.
         read_in_time(&mut wire, &mut client, &|client, ms| push(client, "STREAM s", ms));
         is_told(&mut wire, &["k", "s"]);
-        // What comes of the last lease, when it runs out, is a dead letter.
+        // When the last lease expires, the element becomes a dead letter.
         read_in_time(&mut wire, &mut client, &|client, ms| {
             push(client, "HOLD DELIVERIES 1 STREAM s", 0);
             client.ask(&format!("DEHYDRATOR.POLL k LEASE {ms} COUNT 1"));
         });
         is_told(&mut wire, &["k", "s"]);
-        // What is dropped changes the dehydrator.
+        // A drop changes the dehydrator.
         read_in_time(&mut wire, &mut client, &|client, ms| push(client, "DROP", ms));
         is_told(&mut wire, &["k"]);
         client.ask("DEL k s");
@@ -207,7 +207,7 @@ fn who_has_read_a_key_is_told_of_what_the_server_does_by_itself() {
 }
 
 #[test]
-fn that_a_lease_runs_out_changes_nothing_until_somebody_gets_the_element() {
+fn an_expiring_lease_changes_nothing_until_the_element_is_delivered() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for how in ["", " BCAST"] {

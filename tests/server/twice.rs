@@ -1,4 +1,4 @@
-//! The table of docs/clients.md that says what becomes of a command that is sent twice: each line of it is tried.
+//! The table of docs/clients.md about commands that are sent twice: each line is tested.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use redis::Value;
 
 use harness::{Ask, Server, cmd, refusal, text, texts, until};
 
-/// The commands that the table names, as it names them.
+/// Returns the commands of the table, by its names.
 fn commands_of_the_table() -> BTreeSet<String> {
     let page = fs::read_to_string("docs/clients.md").expect("a page");
     let (_, rest) = page.split_once("\n| command | sent twice |\n|---|---|\n").expect("a table");
@@ -16,7 +16,7 @@ fn commands_of_the_table() -> BTreeSet<String> {
     cells.flat_map(|cell| cell.split(", ").map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
-/// What a command of the table is tried with, on a key `k` that holds `a`, which is due, and `b`, which is not.
+/// The arguments for a command of the table, on a key `k` with `a`, which is due, and `b`, which is not.
 const TRIED: &[(&str, fn())] = &[
     ("LOOK", || reads("DEHYDRATOR.LOOK k b")),
     ("RANGE", || reads("DEHYDRATOR.RANGE k - +")),
@@ -107,7 +107,7 @@ const TRIED: &[(&str, fn())] = &[
             assert!(format!("{:?}", client.ask(poll)).contains("int(1)"), "{poll}");
             until("the lease has run out", || {
                 let reply = client.ask(poll);
-                // The count of deliveries goes up.
+                // The delivery count goes up.
                 let came_again = format!("{reply:?}").contains("int(2)");
                 assert!(came_again || reply == nothing, "{reply:?}");
                 came_again.then_some(())
@@ -134,14 +134,14 @@ fn two_elements() -> Server {
     server
 }
 
-/// As [`two_elements`], with `a` on a lease whose token is `word`.
+/// Returns a server like [`two_elements`], with `a` leased under the token `word`.
 fn leased() -> Server {
     let server = two_elements();
     server.connect().ask("DEHYDRATOR.POLL k LEASE 60000 TOKEN word");
     server
 }
 
-/// The reply to a command of several ids that was given one.
+/// Returns the reply to a command with several ids that got one.
 fn each(number: i64) -> Value {
     Value::Array(vec![Value::Int(number)])
 }
@@ -156,7 +156,7 @@ fn replies(line: &str, first: Value, second: Value) {
     twice(&two_elements(), line, first, second);
 }
 
-/// A reply without the one number of INFO that grows by itself.
+/// Returns a reply without the one number of INFO that grows by itself.
 fn without_age(reply: Value) -> Value {
     let Value::Array(mut fields) = reply else { return reply };
     if let Some(at) = fields.iter().position(|it| *it == text("oldest-due-ms")) {
@@ -165,7 +165,7 @@ fn without_age(reply: Value) -> Value {
     Value::Array(fields)
 }
 
-/// A command that says the same twice, and leaves the same behind.
+/// Asserts that a command replies the same twice, and leaves the same state.
 fn reads(line: &str) {
     let server = two_elements();
     let mut client = server.connect();
@@ -176,7 +176,7 @@ fn reads(line: &str) {
 }
 
 #[test]
-fn a_command_that_is_sent_twice_does_what_the_page_says() {
+fn a_command_sent_twice_does_what_the_page_states() {
     for (command, does) in TRIED {
         eprintln!("{command}");
         does();

@@ -1,7 +1,8 @@
-//! A client that goes when it has been woken, before it is told anything: what was taken or leased for it is given back.
+//! A client that disconnects after it was woken, before the reply: elements that were taken or leased for it are given
+//! back.
 //!
-//! Another module listens to the event by which something is given out, and has the server stand still then: what other
-//! clients send meanwhile is read before the client is told.
+//! Another module listens to the event of the delivery, and makes the server pause then: the server reads what other
+//! clients send meanwhile before it replies to the client.
 
 use std::time::{Duration, Instant};
 
@@ -10,25 +11,25 @@ use redis::{Connection, Value};
 use crate::sleeper::{Sleeper, waiters};
 use harness::{Ask, Server, cmd, text, until};
 
-/// Has somebody who sleeps be woken by what is pushed, and the server stand still then, for long enough to be sent what
-/// it reads before it tells him. (Redis 7.0 tells him at once.)
+/// Wakes a blocked client by this push, and makes the server pause then, long enough to receive what it reads before it
+/// replies. (Redis 7.0 replies at once.)
 fn wake(client: &mut Connection, push: &str) {
     client.ask("LISTENER.ON 1 dehydrator.poll DEBUG SLEEP 0.3");
     client.ask(push);
-    // It replies before it stands still, and cannot be asked then.
+    // The server replies before it pauses, and cannot be asked meanwhile.
     let replied = Instant::now();
     until("it stands still", || (replied.elapsed() > Duration::from_millis(60)).then_some(()));
 }
 
-/// As [`wake`], and has another client send this line then.
+/// Does the same as [`wake`]; then another client sends this line.
 fn woken(server: &Server, client: &mut Connection, other: &mut Connection, push: &str, line: &str) {
     wake(client, push);
     other.send_packed_command(&cmd(line).get_packed_command()).expect("it is sent");
     let _ = other.recv_response();
-    until("nobody is asleep", || (waiters(server) == 0).then_some(()));
+    until("no client is blocked", || (waiters(server) == 0).then_some(()));
 }
 
-/// What RANGE tells of the one element.
+/// Returns what RANGE shows of the one element.
 fn row(client: &mut Connection, key: &str) -> (i64, i64) {
     type Row = (String, i64, i64, i64, i64);
     let range = cmd(&format!("DEHYDRATOR.RANGE {key} - +")).query(client);
@@ -41,7 +42,7 @@ fn pair() -> (Server, Server) {
     let primary = Server::start_with_listener(&[]);
     let replica = Server::start_with_port(&[]);
     replica.follow(&primary);
-    // From its first acknowledgement on the primary sends it what happens.
+    // The primary sends effects to it only after its first acknowledgement.
     let mut client = primary.connect();
     client.ask("SET written first");
     assert_eq!(client.ask("WAIT 1 0"), Value::Int(1));
@@ -49,7 +50,7 @@ fn pair() -> (Server, Server) {
 }
 
 #[test]
-fn what_was_leased_for_one_who_is_killed_is_as_it_was() {
+fn an_element_leased_for_a_killed_client_returns_to_its_former_state() {
     let (server, replica) = pair();
     let (mut client, mut other) = (server.connect(), server.connect());
     let told_at_once = server.version() == (7, 0) && !server.version().is_valkey;
@@ -77,7 +78,7 @@ fn what_was_leased_for_one_who_is_killed_is_as_it_was() {
             (client.digest("k") == there.digest("k")).then_some(())
         });
         if deliveries > 0 {
-            // Who held it before can still settle it.
+            // Its former holder can still settle it.
             let settled = client.ask("DEHYDRATOR.SETTLE k yours id");
             assert_eq!(settled, Value::Array(vec![Value::Int(1)]));
         }
@@ -85,7 +86,7 @@ fn what_was_leased_for_one_who_is_killed_is_as_it_was() {
 }
 
 #[test]
-fn what_is_given_back_goes_where_its_database_went() {
+fn a_returned_element_follows_its_swapped_database() {
     for (line, there) in [("FLUSHALL", None), ("FLUSHDB", None), ("SWAPDB 0 1", Some(1))] {
         for options in ["COUNT 1", "LEASE 600000"] {
             let (server, _replica) = pair();
@@ -118,7 +119,7 @@ fn what_is_given_back_goes_where_its_database_went() {
 }
 
 #[test]
-fn what_nobody_saw_is_no_dead_letter() {
+fn an_element_that_nobody_received_is_no_dead_letter() {
     let (server, _replica) = pair();
     let (mut client, mut other) = (server.connect(), server.connect());
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM dead");
@@ -138,7 +139,7 @@ fn what_nobody_saw_is_no_dead_letter() {
 }
 
 #[test]
-fn what_the_client_was_told_by_another_connection_stays_leased() {
+fn an_element_that_another_connection_of_the_client_got_stays_leased() {
     let (server, replica) = pair();
     let (mut client, mut other, mut killer) =
         (server.connect(), server.connect(), server.connect());
@@ -149,9 +150,9 @@ fn what_the_client_was_told_by_another_connection_stays_leased() {
     let again = "DEHYDRATOR.POLL k LEASE 600000 TOKEN mine";
     other.send_packed_command(&cmd(again).get_packed_command()).expect("it is sent");
     let Value::Array(rows) = other.recv_response().expect("rows") else { panic!("rows") };
-    until("nobody is asleep", || (waiters(&server) == 0).then_some(()));
+    until("no client is blocked", || (waiters(&server) == 0).then_some(()));
     killer.recv_response().expect("a reply");
-    // Whichever came first: either it is his by this connection, or it was given back, and he was given it anew.
+    // Whichever came first: either the second connection got it, or it was given back and then delivered to it.
     if rows.is_empty() {
         until("it is given back", || {
             (client.ask("DEHYDRATOR.TTN k") == Value::Int(0)).then_some(())
@@ -169,7 +170,7 @@ fn what_the_client_was_told_by_another_connection_stays_leased() {
 }
 
 #[test]
-fn what_was_on_its_way_when_the_server_became_a_replica_is_the_new_primary_s() {
+fn elements_on_their_way_when_the_server_becomes_a_replica_are_on_the_new_primary() {
     for options in ["COUNT 1", "COUNT 1 LEASE 600000", "COUNT 1 LEASE 600000 TOKEN mine"] {
         let (old, new) = pair();
         let (mut client, mut other) = (old.connect(), old.connect());
@@ -182,7 +183,8 @@ fn what_was_on_its_way_when_the_server_became_a_replica_is_the_new_primary_s() {
         woken(&old, &mut client, &mut other, &pushes, &line);
         let told = sleepers.into_iter().map(Sleeper::outcome).filter(Result::is_ok).count() as i64;
         let mut there = new.connect();
-        // Whoever was told has it; the rest is due on the next primary, to which what was said is on its way.
+        // A client that got its reply has the element; the rest is due on the next primary, to which the effects are on
+        // their way.
         let due = if options.ends_with("mine") && told > 0 { 4 } else { 5 - told };
         until(&format!("{due} are due, as {told} were told ({options})"), || {
             let ids: Vec<String> = cmd("DEHYDRATOR.XPOLL k").query(&mut there).expect("ids");

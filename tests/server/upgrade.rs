@@ -1,12 +1,12 @@
-//! Versions of the module that meet: a replica, or a server with an append-only file, understands what it is told, or
-//! ends and says so. Nothing becomes silently different.
+//! Different versions of the module together: a replica, or a server with an append-only file, understands what it
+//! reads, or exits with an explanation. Nothing differs silently.
 
 use redis::Connection;
 
 use crate::replication::{Load, assert_equal, catch_up, replica_of};
 use harness::{Ask, Server, cmd, debug_module, release_module, until};
 
-/// A primary that speaks the language of a later version.
+/// Starts a primary with the replication level of a later version.
 fn later(options: &[&str]) -> Server {
     let server = Server::start_debug(options);
     server.connect().ask("DEHYDRATOR.DEBUG k LEVEL 2");
@@ -22,7 +22,7 @@ fn is_told_the_way_out(log: &str, of: &str) {
 }
 
 #[test]
-fn a_replica_ends_loudly_when_its_primary_asks_for_more_than_it_understands() {
+fn a_replica_exits_with_an_explanation_if_its_primary_requires_a_higher_level() {
     type Effect = fn(&mut Connection);
     let effects: [(&str, Effect); 4] = [
         ("a command", |client| drop(client.ask("DEHYDRATOR.PUSH k 5 element id"))),
@@ -51,7 +51,7 @@ fn a_replica_ends_loudly_when_its_primary_asks_for_more_than_it_understands() {
 }
 
 #[test]
-fn a_replica_that_comes_back_is_asked_again() {
+fn a_replica_that_reconnects_is_checked_again() {
     let primary = later(&["--repl-backlog-size", "100mb"]);
     let mut client = primary.connect();
     client.ask("DEHYDRATOR.DEBUG k LEVEL 1");
@@ -70,7 +70,7 @@ fn a_replica_that_comes_back_is_asked_again() {
 }
 
 #[test]
-fn a_promoted_replica_asks_its_former_primary() {
+fn a_promoted_replica_checks_its_former_primary() {
     let mut first = Server::start_with_port(&["--save", "3600 1"]);
     let second = Server::start_debug(&[]);
     second.follow(&first);
@@ -82,7 +82,7 @@ fn a_promoted_replica_asks_its_former_primary() {
     first.wait_for_link();
     second.connect().ask("DEHYDRATOR.TOUCH k first 700000");
     is_told_the_way_out(&first.wait_until_it_gives_up(), "level 1");
-    // What it has is what it had understood. Once it is upgraded too, it is a replica as any other.
+    // It has what it had understood. After its upgrade, it is an ordinary replica.
     first.relaunch_with(&debug_module());
     first.connect().ask("DEHYDRATOR.DEBUG k LEVEL 2");
     first.follow(&second);
@@ -91,7 +91,7 @@ fn a_promoted_replica_asks_its_former_primary() {
 }
 
 #[test]
-fn a_server_ends_loudly_at_an_append_only_file_of_a_later_version() {
+fn a_server_exits_with_an_explanation_at_an_append_only_file_of_a_later_version() {
     for preamble in ["yes", "no"] {
         for rewritten in [false, true] {
             let options = ["--appendonly", "yes", "--aof-use-rdb-preamble", preamble];
@@ -101,7 +101,7 @@ fn a_server_ends_loudly_at_an_append_only_file_of_a_later_version() {
             if rewritten {
                 client.rewrite_aof();
                 if preamble == "yes" {
-                    // The file proper is an RDB, which says by itself what is in it.
+                    // The base of the file is an RDB, which has its own version.
                     client.ask("DEHYDRATOR.PUSH k 600000 element other");
                 }
             }
@@ -113,7 +113,7 @@ fn a_server_ends_loudly_at_an_append_only_file_of_a_later_version() {
 }
 
 #[test]
-fn a_command_that_a_replica_cannot_parse_ends_it_loudly() {
+fn a_command_that_a_replica_cannot_parse_ends_it_with_an_explanation() {
     for unknown in ["DEHYDRATOR.ONDUE k SOMEWHERE", "DEHYDRATOR.LEASE k 5 KEY secret AT 9 id"] {
         for transaction in [false, true] {
             let primary = Server::start_debug(&[]);
@@ -134,7 +134,7 @@ fn a_command_that_a_replica_cannot_parse_ends_it_loudly() {
 }
 
 #[test]
-fn a_command_in_an_append_only_file_that_cannot_be_parsed_ends_the_server_loudly() {
+fn a_command_in_an_append_only_file_that_cannot_be_parsed_ends_the_server_with_an_explanation() {
     let mut server = Server::start_debug(&["--appendonly", "yes"]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 600000 element id");
@@ -144,7 +144,7 @@ fn a_command_in_an_append_only_file_that_cannot_be_parsed_ends_the_server_loudly
 }
 
 #[test]
-fn what_clients_send_ends_nothing() {
+fn commands_of_clients_end_nothing() {
     let primary = Server::start_with_port(&["--appendonly", "yes"]);
     let replica = replica_of(&primary, &["--replica-read-only", "no"]);
     for server in [&primary, &replica] {
@@ -166,7 +166,7 @@ fn what_clients_send_ends_nothing() {
         let _: redis::RedisResult<redis::Value> =
             cmd("EVAL").arg(script).arg(1).arg("k").query(&mut client);
     }
-    // What the primary sends is refused for other reasons, too, and that is not the end.
+    // Commands of the primary can fail for other reasons, which do not end the replica.
     replica.connect().ask("SET wrong type");
     primary.connect().ask("DEHYDRATOR.PUSH wrong 600000 element id");
     primary.connect().ask("DEHYDRATOR.PUSH k 600000 element id");
@@ -174,7 +174,7 @@ fn what_clients_send_ends_nothing() {
 }
 
 #[test]
-fn who_listens_is_asked_once() {
+fn a_new_replica_is_checked_once() {
     let server = Server::start_with_port(&["--appendonly", "yes"]);
     let mut client = server.connect();
     let said = || {
@@ -193,7 +193,7 @@ fn who_listens_is_asked_once() {
     assert_eq!(said(), 1);
     let _replica = replica_of(&server, &[]);
     push(&mut client);
-    // The replica is an event of its own, and so are the beginning and the end of the process that saves for it.
+    // The new replica is an event of its own, and so are the start and the end of the child that saves for it.
     assert!((2..=5).contains(&said()), "{}", said());
 }
 
@@ -204,10 +204,10 @@ fn a_dump_of_a_later_version_is_refused_with_the_way_out() {
     client.ask("DEHYDRATOR.PAUSE k");
     let mut dump: Vec<u8> = cmd("DUMP k").query(&mut client).expect("a dump");
     client.ask("DEBUG SET-SKIP-CHECKSUM-VALIDATION 1");
-    // Behind the kind and the module's name: a number, which says what features there are.
+    // After the kind and the module's name: a number with the feature bits.
     const FEATURES: usize = 11;
     assert_eq!(dump[FEATURES], 4);
-    // 512, as the server writes numbers from 64 on.
+    // 512, as the server encodes numbers from 64 on.
     dump.splice(FEATURES..=FEATURES, [0x42, 0]);
     let mut restore = redis::cmd("RESTORE");
     let refused = harness::refusal(restore.arg("key").arg(0).arg(dump), &mut client);

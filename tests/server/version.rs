@@ -1,4 +1,4 @@
-//! Which version a server says that it has, and of which commit.
+//! The version and commit that a server reports.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,13 +13,13 @@ use harness::{Ask, Server, cmd, release_module, until};
 #[path = "../../commit/git.rs"]
 mod git;
 
-/// The version of Cargo.toml, as its three numbers.
+/// Returns the version of Cargo.toml, as its three numbers.
 fn numbers() -> Vec<i64> {
     env!("CARGO_PKG_VERSION").split('.').map(|digits| digits.parse().expect("a number")).collect()
 }
 
 #[test]
-fn a_server_tells_the_version_and_the_commit_that_stand_in_the_module() {
+fn a_server_reports_the_version_and_commit_in_the_module() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let info: String = cmd("INFO dehydrator").query(&mut client).expect("text");
@@ -58,14 +58,14 @@ fn a_server_tells_the_version_and_the_commit_that_stand_in_the_module() {
 
 fn git(folder: &Path, arguments: &str) {
     let mut git = Command::new("git");
-    // Whoever commits: nobody has told this machine, perhaps.
+    // Set an identity for the commit: this machine may have none.
     git.args(["-c", "user.name=test", "-c", "user.email=test@example.org"]).current_dir(folder);
     let output = git.args(arguments.split(' ')).output().expect("git");
     assert!(output.status.success(), "git {arguments}: {output:?}");
 }
 
 #[test]
-fn a_build_knows_its_commit_and_whether_it_is_of_another_source() {
+fn a_build_knows_its_commit_and_whether_its_sources_differ() {
     let folder = TempDir::new().expect("a folder");
     let root = folder.path();
     let write = |name: &str| fs::write(root.join(name), name).expect("a file");
@@ -80,7 +80,7 @@ fn a_build_knows_its_commit_and_whether_it_is_of_another_source() {
     let first = git::commit(root).expect("a commit");
     assert!(first.len() == 40 && first.bytes().all(|it| it.is_ascii_hexdigit()), "{first}");
 
-    // What the module is not made of.
+    // A file that is not part of the module.
     fs::write(root.join("README.md"), "other").expect("a file");
     write("notes");
     assert_eq!(git::commit(root).as_ref(), Some(&first));
@@ -96,7 +96,7 @@ fn a_build_knows_its_commit_and_whether_it_is_of_another_source() {
     let second = git::commit(root).expect("a commit");
     assert!(second.len() == 40 && second != first);
 
-    // An archive that was unpacked in somebody else's repository is of no commit of theirs.
+    // An archive that was unpacked in another repository has none of its commits.
     let archive = root.join("vendor/dehydrator");
     fs::create_dir_all(archive.join("src")).expect("a folder");
     fs::write(archive.join("src/lib.rs"), "code").expect("a file");
@@ -104,7 +104,7 @@ fn a_build_knows_its_commit_and_whether_it_is_of_another_source() {
 }
 
 #[test]
-fn the_script_of_the_dashboard_hands_over_numbers_alone() {
+fn the_script_of_the_dashboard_passes_on_only_numbers() {
     let server = Server::start(&[]);
     let script = fs::read_to_string("grafana/dehydrator.lua").expect("a script");
     let mut asked = redis::cmd("EVAL");
@@ -114,7 +114,7 @@ fn the_script_of_the_dashboard_hands_over_numbers_alone() {
     assert!(pairs.len() > 20 && pairs.values().all(|it| it.parse::<u64>().is_ok()), "{pairs:?}");
     assert!(!pairs.contains_key("dehydrator_git_sha1"), "it is not counted, whatever its digits");
 
-    // And what is overdue the longest, by name.
+    // And the keys that are overdue the longest, by name.
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH jobs 0 x id");
     let age = until("it is overdue", || {

@@ -7,17 +7,17 @@ use redis::Value;
 use harness::{Ask, Server, until};
 
 const COUNT: usize = 200_000;
-/// Each TTL in milliseconds, so that all is due soon.
+/// TTLs in milliseconds, short enough that everything is due soon.
 const TTLS: [u64; 8] = [1, 2, 5, 10, 20, 50, 100, 200];
 
 #[test]
-fn two_hundred_thousand_pushed_a_third_pulled_the_rest_polled_each_once_in_order() {
+fn two_hundred_thousand_elements_a_third_pulled_the_rest_polled_each_once_in_order() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let now: (u64, u64) = redis::cmd("TIME").query(&mut client).expect("TIME");
     let base = now.0 * 1000;
 
-    // Deadlines are stated, so that the order is known: by deadline, ties in push order.
+    // Absolute deadlines, so that the order is known: by deadline, ties in push order.
     let mut expected: Vec<(u64, usize)> = Vec::with_capacity(COUNT);
     for chunk in (0..COUNT).collect::<Vec<_>>().chunks(20_000) {
         let mut pipe = redis::pipe();
@@ -68,7 +68,7 @@ fn as_many_ttls_as_elements() {
     for chunk in (0..count).collect::<Vec<_>>().chunks(10_000) {
         let mut pipe = redis::pipe();
         for number in chunk {
-            // 7919 is prime: every TTL once, in no order, and deadlines in the order of TTLs.
+            // 7919 is prime: every TTL once, in no order, with deadlines in the order of TTLs.
             let ttl = number * 7919 % count;
             pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(ttl).arg(ttl).arg(number).arg("AT").arg(ttl);
         }

@@ -1,4 +1,4 @@
-//! A wall clock that somebody sets while clients sleep. The monotonic clock goes on.
+//! Steps of the wall clock while clients are blocked. The monotonic clock is not affected.
 
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use crate::sleeper::{Sleeper, waiters};
 use harness::{Ask, Server, cmd, field_of, texts, until};
 
 const HOUR: i64 = 3_600_000;
-/// In ticks of the server's cron, of which there are ten in a second: one of them has to see that the clock was set.
-/// While a busy machine does not run the server, it does not tick either.
+/// In ticks of the server's cron, ten per second: one of them has to notice the step. While a busy machine does not run
+/// the server, it does not tick.
 const SOON: u64 = 5;
 
-/// How often the server has ticked, and the replies to what was asked for behind that, in one pass of its event loop
+/// Returns the number of ticks of the server, and the replies to the commands after that, in one pass of its event loop
 /// unless something blocks.
 fn counted(client: &mut Connection, lines: &[&str]) -> (u64, Vec<Value>) {
     let mut pipe = redis::pipe();
@@ -30,15 +30,15 @@ fn ticks_in(info: &Value) -> u64 {
     field_of(&String::from_utf8_lossy(info), "dehydrator_ticks")
 }
 
-/// A client asleep, as a [`Sleeper`], that asks for ticks and time when it is woken.
+/// A blocked client, like a [`Sleeper`], which reads ticks and time when it wakes.
 struct Counting(JoinHandle<(u64, Vec<Value>)>);
 
 struct Woken {
     reply: Value,
-    /// When it had fallen asleep, and when it was woken, in ticks.
+    /// When it had blocked, and when it woke, in ticks.
     asked: u64,
     ticks: u64,
-    /// In milliseconds since the epoch, as the server has them.
+    /// In milliseconds since the epoch, by the server.
     at: i64,
 }
 
@@ -60,26 +60,26 @@ impl Counting {
         Woken { reply: replies.remove(0), asked, ticks, at }
     }
 
-    /// The reply, and how many ticks there were from then on until it came.
+    /// Returns the reply, and the number of ticks until it came.
     fn reply_since(self, ticks: u64) -> (Value, u64) {
         let woken = self.woken();
         (woken.reply, woken.ticks.saturating_sub(ticks))
     }
 }
 
-/// The reply to TIME.
+/// Parses the reply to TIME.
 fn milliseconds(time: Value) -> i64 {
     let (seconds, microseconds): (i64, i64) = redis::from_redis_value(time).expect("the time");
     seconds * 1000 + microseconds / 1000
 }
 
-/// Milliseconds since the epoch, as the server has them now.
+/// Returns the server's time in milliseconds since the epoch.
 fn time(client: &mut Connection) -> i64 {
     milliseconds(client.ask("TIME"))
 }
 
 #[test]
-fn a_step_ahead_wakes_everybody_whose_time_has_come() {
+fn a_step_ahead_wakes_every_client_whose_element_is_due() {
     let server = Server::start_with_clock(&[]);
     let mut client = server.connect();
     let line = |key: &str| format!("DEHYDRATOR.POLL {key} BLOCK 0");
@@ -108,7 +108,7 @@ fn a_step_ahead_wakes_everybody_whose_time_has_come() {
 fn a_step_back_strands_nobody() {
     let server = Server::start_with_clock(&[]);
     let mut client = server.connect();
-    // These keep timers of the server's that were set by the clock as it was.
+    // These keep timers of the server that were set by the old clock.
     client.ask("DEHYDRATOR.PUSH far 600000 element id");
     let far = Sleeper::start(&server, "DEHYDRATOR.POLL far BLOCK 0");
     let early = Counting::start(&server, "DEHYDRATOR.POLL k BLOCK 0 COUNT 1");
@@ -131,7 +131,7 @@ fn a_step_back_strands_nobody() {
         let after = ticks_in(&replies[1]) - ticks;
         assert!(after <= 1 + SOON, "{after} ticks");
     }
-    // The clock is right again.
+    // The clock is corrected.
     server.shift_clock(0);
     let sleeper = Counting::start(&server, "DEHYDRATOR.POLL later BLOCK 0");
     let (ticks, _) = counted(&mut client, &["DEHYDRATOR.PUSH later 10 element id"]);
@@ -144,13 +144,13 @@ fn a_step_back_strands_nobody() {
 }
 
 #[test]
-fn a_step_back_with_an_element_pending_strands_nobody() {
+fn a_step_back_with_a_pending_element_strands_nobody() {
     let server = Server::start_with_clock(&[]);
     let mut client = server.connect();
     let sleeper = Counting::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
     client.ask("DEHYDRATOR.PUSH k 3000 pending pending");
     server.shift_clock(-HOUR);
-    // What waits for the first one, which is an hour off now, will not do for this one.
+    // The timer of the first one, which is an hour off now, must not serve this one.
     let (ticks, _) = counted(&mut client, &["DEHYDRATOR.PUSH k 3200 element id"]);
     let (reply, after) = sleeper.reply_since(ticks);
     assert_eq!(reply, texts(&["element"]));
@@ -158,7 +158,7 @@ fn a_step_back_with_an_element_pending_strands_nobody() {
 }
 
 #[test]
-fn a_client_that_waits_for_a_while_waits_that_long_whatever_the_clock_does() {
+fn a_block_timeout_lasts_its_time_whatever_the_clock_does() {
     let server = Server::start_with_clock(&[]);
     for shift in [-HOUR, HOUR, 0] {
         let sleeper = Counting::start(&server, "DEHYDRATOR.POLL k BLOCK 1000");
@@ -166,13 +166,13 @@ fn a_client_that_waits_for_a_while_waits_that_long_whatever_the_clock_does() {
         let woken = sleeper.woken();
         assert_eq!(woken.reply, Value::Nil);
         let after = woken.ticks - woken.asked;
-        // A clock that steps ahead may end it; none may keep it.
+        // A clock that steps ahead may end it; none may prolong it.
         assert!(after <= 10 + SOON, "{after} ticks with {shift}");
     }
 }
 
 #[test]
-fn deliveries_and_leases_go_on_when_the_clock_steps() {
+fn deliveries_and_leases_continue_when_the_clock_steps() {
     let server = Server::start_with_clock(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE streamed STREAM s");
@@ -180,7 +180,7 @@ fn deliveries_and_leases_go_on_when_the_clock_steps() {
     for (round, shift) in (0..).zip([HOUR, -HOUR, 2 * HOUR, 0, -2 * HOUR, 5, 0]) {
         client.ask("DEHYDRATOR.PUSH far-away 100000000 element id REPLACE");
         server.shift_clock(shift);
-        // What is asked for in one go is done in one pass of the server's loop, up to what blocks.
+        // Pipelined commands run in one pass of the event loop, up to a command that blocks.
         let lines = [
             "XADD s * round begins",
             &format!("DEHYDRATOR.PUSH streamed 10 element {round}"),
@@ -210,10 +210,10 @@ fn deliveries_and_leases_go_on_when_the_clock_steps() {
 }
 
 #[test]
-fn a_clock_that_is_set_again_and_again_strands_nobody_and_nothing_comes_early() {
+fn a_clock_that_is_set_repeatedly_strands_nobody_and_nothing_is_early() {
     let server = Server::start_with_clock(&[]);
     let mut client = server.connect();
-    // A generator of numbers that anybody can run again.
+    // A random number generator with a reproducible seed.
     let mut seed = 7_u64;
     let mut random = move |below: u64| {
         seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -234,11 +234,11 @@ fn a_clock_that_is_set_again_and_again_strands_nobody_and_nothing_comes_early() 
             server.shift_clock(shift);
             let now = time(&mut client);
             if now < deadline {
-                // It is not due for long now: it stays, and so does who waits for it, unless it had come before.
+                // It is not due for long now: it stays, and so does its client, unless it had come before.
                 let touch = format!("DEHYDRATOR.TOUCH k {round} 5");
                 let (touched, replies) = counted(&mut client, &[&touch]);
                 ticks = touched;
-                // What was given out by the old clock may have been asked for the time by the new one.
+                // Elements delivered by the old clock may be followed by a TIME of the new one.
                 earliest = if replies[0] == Value::Int(1) { now + 5 } else { 0 };
             } else {
                 (ticks, _) = counted(&mut client, &[]);
@@ -249,7 +249,7 @@ fn a_clock_that_is_set_again_and_again_strands_nobody_and_nothing_comes_early() 
         let expected = texts(&[&round.to_string(), &deadline.to_string()]);
         assert!(reply == expected || reply == Value::Array(vec![expected.clone()]), "{reply:?}");
         assert!(after <= SOON, "{after} ticks in round {round}");
-        // Valkey 9 asks for the time once in a millisecond.
+        // Valkey 9 reads the time once per millisecond.
         assert!(at + 1 >= earliest, "{round} came early, at {at}: {earliest}");
     }
     assert_eq!(waiters(&server), 0);
@@ -260,7 +260,7 @@ fn a_clock_that_is_set_again_and_again_strands_nobody_and_nothing_comes_early() 
 }
 
 #[test]
-fn without_a_timer_of_the_kernel_s_the_server_s_own_will_do() {
+fn without_a_kernel_timer_the_servers_own_timer_works() {
     let server = Server::start_debug(&[]);
     let mut client = server.connect();
     assert_eq!(client.ask("DEHYDRATOR.DEBUG k SERVER-TIMERS"), Value::Okay);

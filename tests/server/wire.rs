@@ -1,4 +1,4 @@
-//! A connection without a client library: what comes is looked at as it comes.
+//! A connection without a client library, to inspect the bytes as they arrive.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -23,12 +23,12 @@ impl Wire {
         write!(self.socket, "{line}\r\n").expect("it is sent");
     }
 
-    /// Waits until what came ends with this.
+    /// Waits until the received bytes end with this.
     pub fn ends_with(&mut self, end: &str) {
         self.wait(end, |came| came.ends_with(end.as_bytes()).then_some(came.len()));
     }
 
-    /// What came before the server replied to a command of this moment. What comes later is for the next time.
+    /// Returns what came before the server replied to a command of this moment. Later bytes are for the next call.
     pub fn so_far(&mut self) -> String {
         self.echoes += 1;
         let word = format!("echo-{}", self.echoes);
@@ -39,14 +39,14 @@ impl Wire {
         self.wait(&reply, |came| place(came).map(|place| place + length))
     }
 
-    /// Takes so many bytes of what came as are told, when that is.
+    /// Takes this many received bytes.
     fn wait(&mut self, what: &str, is_there: impl Fn(&[u8]) -> Option<usize>) -> String {
         let mut buffer = [0; 4096];
         let length = until(&format!("{what:?} comes"), || {
             match self.socket.read(&mut buffer) {
                 Ok(0) => panic!("the server hung up"),
                 Ok(count) => self.came.extend_from_slice(&buffer[..count]),
-                // Nothing has come yet.
+                // Nothing has arrived yet.
                 Err(_) => {}
             }
             is_there(&self.came)

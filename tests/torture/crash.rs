@@ -13,7 +13,7 @@ const CLIENTS: usize = 3;
 /// Commands that are sent before the first reply is read.
 const PIPELINE: usize = 50;
 
-/// What was acknowledged, and what was under way when the server went.
+/// The acknowledged operations, and those in flight when the server was killed.
 #[derive(Default)]
 struct Books {
     pushed: HashSet<String>,
@@ -21,8 +21,8 @@ struct Books {
     unsure: HashSet<String>,
 }
 
-/// Pushes and takes in pipelines until the server is gone. Replies are read one by one, so that what
-/// was acknowledged before the end is known.
+/// Pushes and takes in pipelines until the server is gone. Reads replies one by one, so that it is known what was
+/// acknowledged before the end.
 fn work(mut client: Connection, name: &str, books: &Mutex<Books>) -> RedisResult<()> {
     for batch in 0.. {
         let id = |number| format!("{name}-{batch}-{number}");
@@ -52,8 +52,8 @@ fn work(mut client: Connection, name: &str, books: &Mutex<Books>) -> RedisResult
         };
         let outcome = exchange();
         let mut books = books.lock().expect("no panic");
-        // A pushed element whose pull was under way may be there or not; one that was pulled is not,
-        // and one that nobody was about to pull is.
+        // A pushed element with a pull in flight may exist or not; a pulled one does not exist, and one without a pull
+        // does.
         for number in 0..PIPELINE {
             let will_be_pulled = number % 3 == 0;
             if ours.pushed.contains(&id(number))
@@ -71,7 +71,7 @@ fn work(mut client: Connection, name: &str, books: &Mutex<Books>) -> RedisResult
 }
 
 #[test]
-fn killed_twenty_times_under_load_it_has_all_that_was_acknowledged() {
+fn killed_twenty_times_under_load_it_has_everything_acknowledged() {
     let mut server = Server::start(&["--appendonly", "yes", "--appendfsync", "always"]);
     let books = Mutex::new(Books::default());
     for round in 0..ROUNDS {
@@ -112,7 +112,7 @@ fn killed_twenty_times_under_load_it_has_all_that_was_acknowledged() {
 }
 
 #[test]
-fn killed_while_it_polls_it_gives_out_nothing_that_was_acknowledged_as_taken() {
+fn killed_during_polls_it_delivers_nothing_acknowledged_as_taken() {
     let mut server = Server::start(&["--appendonly", "yes", "--appendfsync", "always"]);
     let taken = Mutex::new(HashSet::new());
     let mut count = 0;
@@ -127,7 +127,7 @@ fn killed_while_it_polls_it_gives_out_nothing_that_was_acknowledged_as_taken() {
         let is_killed = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // A few at a time, so that there is something left when the server goes.
+                // A few at a time, so that some are left when the server is killed.
                 loop {
                     let Ok(ids) =
                         redis::cmd("DEHYDRATOR.XPOLL").arg("k").query::<Vec<u64>>(&mut client)
@@ -141,7 +141,7 @@ fn killed_while_it_polls_it_gives_out_nothing_that_was_acknowledged_as_taken() {
                     };
                     let mut taken = taken.lock().expect("no panic");
                     for element in elements {
-                        assert!(taken.insert(element), "{element} was given out twice");
+                        assert!(taken.insert(element), "{element} was delivered twice");
                     }
                 }
                 assert!(is_killed.load(Ordering::Relaxed), "it was polled empty before");
@@ -158,7 +158,7 @@ fn killed_while_it_polls_it_gives_out_nothing_that_was_acknowledged_as_taken() {
             redis::cmd("DEHYDRATOR.XPOLL").arg("k").query(&mut server.connect()).expect("ids");
         let taken = taken.lock().expect("no panic");
         assert!(ids.iter().all(|id| !taken.contains(id)), "something taken is there again");
-        // What is neither there nor taken was under way: one batch in each round.
+        // Missing elements that were not taken were in flight: one batch per round.
         assert!(ids.len() + taken.len() + 20 * ROUNDS >= count, "something vanished");
         drop(taken);
         server.connect().ask("PING");

@@ -1,5 +1,5 @@
-//! Work that fails, or is rejected, consumers that die with it in hand under leases that are fenced, and a server that is
-//! killed as well: each element is settled once, or is a dead letter with its count.
+//! Failing and rejected work, consumers that die with fenced leases, and a server that is killed as well: each element
+//! is settled once, or is a dead letter with its count.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
@@ -9,27 +9,27 @@ use redis::{Connection, RedisResult, Value, from_redis_value};
 
 use harness::{Ask, Server, cmd, until};
 
-/// Milliseconds: short, so that what a dead consumer held comes back soon.
+/// Milliseconds: short, so that the elements of a dead consumer come back soon.
 const LEASE: usize = 100;
-/// So often an element is given out at the most.
+/// The maximum number of deliveries of an element.
 const DELIVERIES: u64 = 4;
 
 #[derive(Default)]
 struct Seen {
-    /// How often each element was seen to be given out.
+    /// How often each element was delivered, as far as was observed.
     given: HashMap<String, Vec<u64>>,
     settled: HashMap<String, usize>,
     /// Settlements that were sent and not acknowledged.
     unknown: HashSet<String>,
 }
 
-/// Whether whoever has this element finds that it will never work.
+/// Returns whether this element can never succeed.
 fn is_hopeless(number: usize) -> bool {
     number % 7 == 1
 }
 
-/// Takes work under a lease. One element in seven is rejected by whoever has it; one in five of the others fails whoever tries
-/// it; one in three of the others fails the first time.
+/// Leases work. One element in seven is rejected; one in five of the others always fails; one in three of the others
+/// fails the first time.
 fn consume(
     mut client: Connection,
     seen: &Mutex<Seen>,
@@ -51,7 +51,7 @@ fn consume(
             assert_eq!(*element, format!("element-{id}"));
             assert!(
                 (1..=DELIVERIES).contains(deliveries),
-                "{id} is given out the {deliveries}th time"
+                "{id} is delivered for the {deliveries}th time"
             );
             let mut seen = seen.lock().expect("no panic");
             seen.given.entry(id.clone()).or_default().push(*deliveries);
@@ -62,13 +62,13 @@ fn consume(
         for (id, _, deliveries, token) in work {
             let number: usize = id.parse().expect("a number");
             if is_hopeless(number) {
-                // Whoever comes too late is told so.
+                // A late consumer is told so.
                 let reject = format!("DEHYDRATOR.REJECT k {token} {id}");
                 cmd(&reject).query::<Vec<u64>>(&mut client)?;
                 continue;
             }
             if number.is_multiple_of(5) || number.is_multiple_of(3) && deliveries == 1 {
-                // Given back at once, or forgotten.
+                // Given back at once, or abandoned.
                 if number.is_multiple_of(2) {
                     let release = format!("DEHYDRATOR.RELEASE k 0 {token} {id}");
                     cmd(&release).query::<Vec<u64>>(&mut client)?;
@@ -88,13 +88,13 @@ fn consume(
     Ok(())
 }
 
-/// How often each dead letter was given out, by its id, where that is told.
+/// How often each dead letter was delivered, by id, if that is recorded.
 type Dead = Vec<(String, Option<u64>)>;
 
-/// A place of dead letters.
+/// A destination of dead letters.
 struct Dest {
     route: &'static str,
-    /// The command that shows what is there, and how that is read.
+    /// The command that reads it, and the parser of its reply.
     look: &'static str,
     read: fn(Value) -> Dead,
 }
@@ -125,7 +125,7 @@ const STREAM: Dest = Dest {
 };
 
 impl Dest {
-    /// What waits, and what has died, at one moment.
+    /// Returns the waiting elements and the dead letters, at one moment.
     fn places(&self, client: &mut Connection) -> (HashSet<String>, Dead) {
         let mut look = redis::pipe();
         look.atomic().add_command(cmd("DEHYDRATOR.SCAN k 0 COUNT 1000000"));
@@ -149,7 +149,7 @@ fn each_element_is_settled_once_or_is_once_in_the_list_of_dead_letters() {
     each_is_in_one_place(&LIST, 1200, 4);
 }
 
-/// Has so many elements be worked on, kills the server so often, and looks where each is.
+/// Runs consumers on this many elements, kills the server this often, and checks where each element is.
 fn each_is_in_one_place(dest: &Dest, elements: usize, rounds: usize) {
     let mut server = Server::start(&["--appendonly", "yes", "--appendfsync", "always"]);
     let mut pipe = redis::pipe();
@@ -168,7 +168,7 @@ fn each_is_in_one_place(dest: &Dest, elements: usize, rounds: usize) {
                 let (client, seen, handed_out) = (server.connect(), &seen, &handed_out);
                 let is_over = &is_over;
                 scope.spawn(move || {
-                    // Dead or cut off: either way it is gone.
+                    // Dead or cut off: either way, it is gone.
                     let _ = consume(client, seen, handed_out, is_over, 2 + (round + consumer) % 5);
                 });
             }
@@ -216,13 +216,13 @@ fn each_is_in_one_place(dest: &Dest, elements: usize, rounds: usize) {
                 });
                 assert!(is_told && settled == 0, "{id}: {deliveries:?}, {settled}, {given:?}");
             }
-            // What the server did before it was killed, and could not say, it knows alone.
+            // Only the server knows what it did before it was killed without replying.
             None => assert!(
                 !is_hopeless(number) && settled == 1 || settled == 0 && seen.unknown.contains(&id),
-                "{id} was settled {settled} times, and given out {given:?}"
+                "{id} was settled {settled} times, and delivered {given:?}"
             ),
         }
-        // Each count was seen once: nobody has it twice at one time.
+        // Each count was seen once: no element was delivered to two consumers at a time.
         let counts: HashSet<&u64> = given.iter().collect();
         assert_eq!(counts.len(), given.len(), "{id}: {given:?}");
     }

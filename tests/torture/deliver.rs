@@ -7,8 +7,8 @@ use redis::{Connection, Value};
 
 use harness::{Ask, Server, cmd, until};
 
-/// Pushes ids from 0 on that come due at one moment, some seconds ahead, so that none is delivered before
-/// all are there. Returns that moment.
+/// Pushes ids from 0 on that come due at one moment, some seconds ahead, so that none is delivered before all are
+/// pushed. Returns that moment.
 fn push_all(client: &mut Connection, count: usize) -> u64 {
     let Value::Array(time) = client.ask("TIME") else { panic!("an array") };
     let now: u64 = redis::from_redis_value(time[0].clone()).expect("seconds");
@@ -24,11 +24,11 @@ fn push_all(client: &mut Connection, count: usize) -> u64 {
     at
 }
 
-/// Where elements go.
+/// The destination.
 #[derive(Clone, Copy)]
 enum Dest {
     Stream,
-    /// To its right end, or to its left.
+    /// At its right end, or at its left.
     List(bool),
 }
 
@@ -47,7 +47,7 @@ impl Dest {
         length as usize
     }
 
-    /// What has arrived, in the order in which it did.
+    /// Returns the delivered elements, in their order.
     fn delivered(self, client: &mut Connection) -> Vec<usize> {
         let Self::List(is_left) = self else { return delivered(client) };
         let mut ids: Vec<usize> = cmd("LRANGE s 0 -1").query(client).expect("a list, or none yet");
@@ -58,7 +58,7 @@ impl Dest {
     }
 }
 
-/// The ids in the stream, in order.
+/// Returns the ids in the stream, in order.
 fn delivered(client: &mut Connection) -> Vec<usize> {
     let mut ids = Vec::new();
     let mut from = "-".to_owned();
@@ -71,8 +71,7 @@ fn delivered(client: &mut Connection) -> Vec<usize> {
     }
 }
 
-/// For how long the main thread of a process has run, and for how long it could have and was kept waiting, in
-/// nanoseconds.
+/// Returns how long the main thread of a process has run, and how long it was runnable but waited, in nanoseconds.
 fn schedule(path: &str) -> (u64, u64) {
     let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let mut numbers = text.split_whitespace().map(|it| it.parse().expect("a number"));
@@ -83,7 +82,7 @@ fn ran(process: u64) -> u64 {
     schedule(&format!("/proc/{process}/schedstat")).0
 }
 
-/// For how long this thread was.
+/// Returns how long this thread waited.
 fn kept_waiting() -> u64 {
     schedule("/proc/thread-self/schedstat").1
 }
@@ -91,8 +90,8 @@ fn kept_waiting() -> u64 {
 #[test]
 fn a_million_at_once_arrive_in_order_and_others_are_served_meanwhile() {
     const COUNT: usize = 1_000_000;
-    /// Nanoseconds of the server's processor time that no client is to wait longer for, but one in a hundred: how long
-    /// that takes on the clock is a matter of who else uses the processors. The bench shows the longest.
+    /// The limit of the server's CPU time per reply, in nanoseconds, for 99 percent of the replies. Wall-clock time
+    /// depends on who else uses the cores. The bench shows the longest.
     const NOTICED: u64 = 20_000_000;
     let server = Server::start_debug(&[]);
     let mut client = server.connect();
@@ -105,7 +104,7 @@ fn a_million_at_once_arrive_in_order_and_others_are_served_meanwhile() {
         for _ in 0..100 {
             let before = (ran(process), kept_waiting());
             client.ask("PING");
-            // While this test has the reply and no processor, the server goes on with others.
+            // While this test has the reply but no core, the server continues with other work.
             let since = kept_waiting() - before.1;
             let waited = (ran(process) - before.0).saturating_sub(since);
             asked += 1;
@@ -118,18 +117,18 @@ fn a_million_at_once_arrive_in_order_and_others_are_served_meanwhile() {
 }
 
 #[test]
-fn killed_in_the_middle_of_it_every_element_is_in_one_place_and_arrives_once() {
+fn killed_during_deliveries_every_element_is_in_one_place_and_arrives_once() {
     kill_in_the_middle(Dest::Stream, 20_000, 20);
 }
 
 #[test]
-fn killed_while_it_pushes_to_a_list_every_element_is_in_one_place_and_arrives_once() {
+fn killed_during_list_pushes_every_element_is_in_one_place_and_arrives_once() {
     for is_left in [false, true] {
         kill_in_the_middle(Dest::List(is_left), 6000, 6);
     }
 }
 
-/// Has half of so many elements be delivered, and kills the server so often meanwhile.
+/// Makes half of this many elements come due, and kills the server this often meanwhile.
 fn kill_in_the_middle(dest: Dest, count: usize, rounds: usize) {
     let mut server = Server::start(&["--appendonly", "yes", "--appendfsync", "always"]);
     let mut client = server.connect();
@@ -153,7 +152,7 @@ fn kill_in_the_middle(dest: Dest, count: usize, rounds: usize) {
         let ids = dest.delivered(&mut client);
         let expected = (0..count).step_by(2).take(ids.len());
         assert!(ids.iter().copied().eq(expected), "round {round}: each once, in order");
-        // It goes on at once: what is here now was not there a moment ago.
+        // It continues at once: these were not here a moment ago.
         let left: HashSet<usize> = {
             let waiting: (u64, Vec<usize>) =
                 cmd("DEHYDRATOR.SCAN k 0 COUNT 1000000").query(&mut client).expect("ids");

@@ -1,4 +1,4 @@
-//! A disk that is full, and has room again.
+//! A full disk, which later has space again.
 
 use redis::{Connection, Value};
 
@@ -17,7 +17,7 @@ fn push(client: &mut Connection, number: usize) -> Result<(), String> {
 }
 
 #[test]
-fn an_append_only_file_that_cannot_grow_refuses_writes_and_carries_on_later() {
+fn an_append_only_file_that_cannot_grow_refuses_writes_and_continues_later() {
     let mut server = Server::start_with_file_limit(500, &["--appendonly", "yes"]);
     let mut client = server.connect();
     let mut acknowledged = 0;
@@ -29,7 +29,7 @@ fn an_append_only_file_that_cannot_grow_refuses_writes_and_carries_on_later() {
         assert!(acknowledged < 10_000, "the disk is never full");
     };
     assert!(error.contains("MISCONF"), "{error}");
-    // Refused: nothing is taken, and what there is can be seen.
+    // Refused: nothing is taken, and the data can be read.
     let digest = client.digest("k");
     for write in ["DEHYDRATOR.PULL k 3", "DEHYDRATOR.POLL k", "DEHYDRATOR.REM k 3"] {
         assert!(
@@ -51,7 +51,7 @@ fn an_append_only_file_that_cannot_grow_refuses_writes_and_carries_on_later() {
 }
 
 #[test]
-fn a_snapshot_that_cannot_be_written_leaves_the_last_one_and_the_server() {
+fn a_failing_snapshot_leaves_the_previous_one_and_the_server() {
     let options = ["--save", "3600 1000000", "--stop-writes-on-bgsave-error", "no"];
     let mut server = Server::start(&options);
     let mut client = server.connect();
@@ -63,7 +63,7 @@ fn a_snapshot_that_cannot_be_written_leaves_the_last_one_and_the_server() {
     let mut limited = Server::start_with_file_limit(100, &options);
     let mut other = limited.connect();
     (0..1000).for_each(|number| push(&mut other, number).expect("room"));
-    // Random bytes do not compress to nothing.
+    // Random bytes are incompressible.
     let before = other.digest("k");
     other.ask("CONFIG SET rdbcompression no");
     let error = refusal(&cmd("SAVE"), &mut other);

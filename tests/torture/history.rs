@@ -1,9 +1,9 @@
-//! What clients saw, and whether that can have been.
+//! The observations of clients, and a check whether they are possible.
 //!
-//! A history is what each client asked, when, and what was replied. Between asking and the reply the server did it, at
-//! a moment that nobody knows; so only what is wrong for every such moment is wrong.
+//! A history records the requests of each client, their times, and the replies. The server executed a request at an
+//! unknown moment between request and reply. So only observations that are wrong for every such moment are errors.
 //!
-//! Ids are pushed once each, so that whatever is said of an id is said of one element.
+//! Each id is pushed once, so that every observation of an id is about one element.
 
 mod limits;
 
@@ -15,39 +15,39 @@ pub use limits::{Limit, check_limit};
 pub type Moment = u64;
 pub type Id = u64;
 
-/// What the measuring of two clocks may be wrong by.
+/// The error in comparing two clocks.
 pub const TOLERANCE: u64 = 2_000;
-/// How long something may be due beside a sleeper.
+/// How long a due element may wait beside a blocked client.
 pub const STRANDED: u64 = 1_000_000;
-/// Who asked so much earlier than another came first, whatever the scheduler did.
+/// A request earlier by this much came first, whatever the scheduler did.
 const EARLIER: u64 = 200_000;
 
 #[derive(Clone, Debug)]
 pub enum Act {
-    /// Put away, for so many ms, or until a time in unix ms.
+    /// A push, with a ttl in ms, or a deadline in unix ms.
     Push {
         id: Id,
         ttl: u64,
         at: Option<u64>,
     },
     Poll(Poll),
-    /// PULL, REM, or XACK of one id; whether it was there, and taken.
+    /// PULL, REM, or XACK of one id; whether it existed, and was taken.
     Take {
         id: Id,
         taken: bool,
     },
-    /// What is due, and whether that is all of it.
+    /// Due elements, and whether these are all.
     XPoll {
         ids: Vec<Id>,
         all: bool,
     },
-    /// Whether it was there.
+    /// Whether it existed.
     Touch {
         id: Id,
         ttl: u64,
         touched: bool,
     },
-    /// CLIENT UNBLOCK of another client, which was asleep.
+    /// CLIENT UNBLOCK of another client, which was blocked.
     Unblock {
         client: usize,
     },
@@ -59,14 +59,14 @@ pub struct Poll {
     pub block: Option<u64>,
     /// In ms.
     pub lease: Option<u64>,
-    /// As many as this at the most.
+    /// The maximum number.
     pub count: usize,
     pub reply: Reply,
 }
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub enum Reply {
-    /// Nobody was there to read it: the client hung up, or was killed.
+    /// Not read: the client hung up, or was killed.
     #[default]
     Unread,
     Given(Vec<Id>),
@@ -84,55 +84,55 @@ pub struct Event {
     pub act: Act,
 }
 
-/// The server's wall clock: how far it is ahead of ours, in microseconds.
+/// The server's wall clock: its difference from ours, in microseconds.
 pub struct Clock {
-    /// From when to when it was stepped, and how far ahead it was then.
+    /// The periods of steps, and the difference in each.
     pub steps: Vec<(Moment, Moment, i64)>,
-    /// How far beside that it may be, in microseconds.
+    /// The error of the difference, in microseconds.
     pub error: u64,
 }
 
-/// All that is known of a run.
+/// All observations of a run.
 pub struct History {
     pub clock: Clock,
     pub events: Vec<Event>,
-    /// What was left in the end.
+    /// The elements left at the end.
     pub left: Vec<Id>,
-    /// When that was looked at.
+    /// When they were read.
     pub end: Moment,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Wrong {
-    /// Given out before its deadline.
+    /// Delivered before its deadline.
     Early,
-    /// Given out again while it was under a lease.
+    /// Delivered again while it was leased.
     LeaseBroken,
-    /// Given out again after it was taken.
+    /// Delivered again after it was taken.
     Twice,
-    /// Given out, and never pushed.
+    /// Delivered, and never pushed.
     Unknown,
-    /// Pushed, and neither given out nor there.
+    /// Pushed, and neither delivered nor left.
     Lost,
-    /// Given out before one whose turn was earlier.
+    /// Delivered before one that was first.
     OutOfOrder,
-    /// A client slept on although something was due.
+    /// A client stayed blocked although an element was due.
     Stranded,
-    /// Who waits for ever was replied that there is nothing.
+    /// A client that waits forever got nil.
     ForEverEnded,
-    /// A reply of no elements to who waits for some.
+    /// An empty reply to a client that waits for elements.
     Empty,
-    /// Nil before the time to wait was over.
+    /// Nil before the timeout.
     TimeoutEarly,
-    /// A client that came later was served earlier.
+    /// A later client was served earlier.
     Overtaken,
     /// More leases ran at a time than the key allows.
     HeldBeyond,
-    /// More was given out in a time than the key allows.
+    /// More was delivered in a window than the key allows.
     TooManyInATime,
 }
 
-/// What is wrong, and why.
+/// The kind of error, and the reason.
 pub type Finding = (Wrong, String);
 
 impl Clock {
@@ -140,12 +140,12 @@ impl Clock {
         Self { steps: vec![(0, 0, ahead)], error }
     }
 
-    /// Whether what it showed earlier was earlier.
+    /// Returns whether earlier readings were lower.
     fn is_steady(&self) -> bool {
         self.steps.len() == 1
     }
 
-    /// What may have been its offsets between two moments, and from when to when.
+    /// Returns the possible offsets between two moments, and their periods.
     fn offsets(&self, from: Moment, to: Moment) -> impl Iterator<Item = (Moment, Moment, i64)> {
         let ends = self.steps.iter().skip(1).map(|step| step.1).chain([Moment::MAX]);
         let segments = self.steps.iter().zip(ends);
@@ -155,7 +155,7 @@ impl Clock {
         })
     }
 
-    /// The latest time that it may have shown, in unix microseconds.
+    /// Returns the latest time that it may have shown, in unix microseconds.
     fn latest(&self, from: Moment, to: Moment) -> u64 {
         let times = self.offsets(from, to).map(|(_, end, ahead)| end.saturating_add_signed(ahead));
         times.max().expect("a clock shows something") + self.error
@@ -167,7 +167,7 @@ impl Clock {
         times.min().expect("a clock shows something") - self.error
     }
 
-    /// The longest time without a break that a deadline, in unix microseconds, was certainly over.
+    /// Returns the longest period in which a deadline, in unix microseconds, had certainly passed.
     fn longest_due(&self, deadline: u64, from: Moment, to: Moment) -> u64 {
         let (mut longest, mut since) = (0, None);
         for (at, (_, certain, ahead)) in self.steps.iter().enumerate() {
@@ -186,10 +186,10 @@ impl Clock {
     }
 }
 
-/// Something that set a deadline, or took the element.
+/// An event that set a deadline, or took the element.
 struct Touched<'a> {
     event: &'a Event,
-    /// In unix microseconds: the earliest and the latest that it may be. `None`: it was taken.
+    /// The earliest and the latest possible deadline, in unix microseconds. `None`: it was taken.
     deadline: Option<(u64, u64)>,
     is_lease: bool,
 }
@@ -206,7 +206,7 @@ struct Life<'a> {
     /// In the order of their replies, the push first.
     touched: Vec<Touched<'a>>,
     takes: Vec<&'a Event>,
-    /// By polls, and where in their replies.
+    /// Its deliveries by polls, and its positions in their replies.
     given: Vec<(&'a Event, usize)>,
     seen: Vec<&'a Event>,
 }
@@ -216,13 +216,13 @@ impl<'a> Life<'a> {
         self.touched.iter().find(|it| it.is_push())
     }
 
-    /// What may have been the last to set the deadline when something happened.
+    /// Returns the events that may have set the deadline last before a moment.
     fn in_force(&self, event: &Event) -> Vec<&Touched<'a>> {
         let before = |it: &&Touched<'_>| {
             it.event.start <= event.end && !std::ptr::eq(it.event, event) && it.deadline.is_some()
         };
         let all: Vec<_> = self.touched.iter().filter(before).collect();
-        // Nothing was before the push.
+        // Nothing came before the push.
         let is_behind = |one: &Touched<'_>, other: &Touched<'_>| {
             other.event.start > one.event.end || (one.is_push() && !other.is_push())
         };
@@ -232,13 +232,13 @@ impl<'a> Life<'a> {
         all.iter().copied().filter(|it| !is_over(it)).collect()
     }
 
-    /// Whether nothing but its push ever set its deadline.
+    /// Returns whether only its push ever set its deadline.
     fn is_plain(&self) -> bool {
         self.touched.iter().filter(|it| it.deadline.is_some()).count() == 1
     }
 }
 
-/// Whether all of it can have been.
+/// Checks everything.
 pub fn check(history: &History) -> Vec<Finding> {
     let lives = lives(history);
     let mut findings = Vec::new();
@@ -304,7 +304,7 @@ fn lives(history: &History) -> BTreeMap<Id, Life<'_>> {
             _ => {}
         }
     }
-    // A sleeper was not given it before it was due, however long it had slept.
+    // A blocked client did not get it before it was due, however long it had been blocked.
     for life in lives.values_mut() {
         for at in 0..life.touched.len() {
             let event = life.touched[at].event;
@@ -319,7 +319,7 @@ fn lives(history: &History) -> BTreeMap<Id, Life<'_>> {
     lives
 }
 
-/// Early, lease broken, twice, unknown.
+/// Checks for early, twice, unknown, and broken leases.
 fn check_life(history: &History, id: Id, life: &Life<'_>, findings: &mut Vec<Finding>) {
     let mut find = |wrong, event: &Event| {
         let so_far = life.touched.iter().filter(|it| it.event.start <= event.start);
@@ -357,8 +357,8 @@ fn check_life(history: &History, id: Id, life: &Life<'_>, findings: &mut Vec<Fin
     }
 }
 
-/// However long those slept who were given it: the second was given it a lease after the first at the earliest, the
-/// third a lease after that, whoever of them was which.
+/// Regardless of how long the clients that got it were blocked: the second got it at least a lease after the first, the
+/// third another lease later, in whatever order.
 fn check_chain(history: &History, life: &Life<'_>, find: &mut impl FnMut(Wrong, &Event)) {
     let is_touched = life.touched.iter().any(|it| matches!(it.event.act, Act::Touch { .. }));
     let is_known = !is_touched && history.clock.is_steady();
@@ -379,8 +379,8 @@ fn check_chain(history: &History, life: &Life<'_>, find: &mut impl FnMut(Wrong, 
     }
 }
 
-/// What is neither taken nor there may have been in a reply that nobody read: as many as it can have had, and only
-/// what was due before its client was gone.
+/// Checks for lost elements. One that is neither taken nor left may have been in a reply that was not read: at most as
+/// many as it could have, and only elements that were due before its client was gone.
 fn check_lost(history: &History, lives: &BTreeMap<Id, Life<'_>>, findings: &mut Vec<Finding>) {
     let mut places = Vec::new();
     for event in &history.events {
@@ -393,7 +393,7 @@ fn check_lost(history: &History, lives: &BTreeMap<Id, Life<'_>>, findings: &mut 
         life.takes.is_empty() && life.push().is_some() && !history.left.contains(id)
     };
     let missing: Vec<_> = lives.iter().filter(is_missing).collect();
-    // When somebody saw that it was not there any more.
+    // When somebody observed that it did not exist any more.
     let gone_by = |id: Id, life: &Life<'_>| {
         let (_, due) = life.push().filter(|_| life.is_plain())?.deadline?;
         let was_gone = |event: &&Event| match &event.act {
@@ -410,7 +410,7 @@ fn check_lost(history: &History, lives: &BTreeMap<Id, Life<'_>>, findings: &mut 
         let in_force = life.in_force(place);
         in_force.iter().filter_map(|it| it.deadline).any(|(from, _)| from <= gone)
     };
-    // Who sits where; to make room, whoever sits there moves to another place, if one fits.
+    // The assignment of elements to replies; to make room, one that is assigned moves to another reply, if one fits.
     fn seat(
         who: usize,
         fits: &dyn Fn(usize, usize) -> bool,
@@ -443,7 +443,7 @@ fn check_lost(history: &History, lives: &BTreeMap<Id, Life<'_>>, findings: &mut 
     }
 }
 
-/// Of two whose turns nobody changed, the one whose turn is earlier is not given out later.
+/// Checks the order: of two elements with unchanged deadlines, the one that is first is not delivered later.
 fn check_order(history: &History, lives: &BTreeMap<Id, Life<'_>>, findings: &mut Vec<Finding>) {
     struct Turn<'a> {
         id: Id,
@@ -459,7 +459,7 @@ fn check_order(history: &History, lives: &BTreeMap<Id, Life<'_>>, findings: &mut
     let mut turns: Vec<_> = turns.collect();
     turns.sort_by_key(|turn| turn.given.0.end);
     for (at, second) in turns.iter().enumerate() {
-        // Whatever was given out before it, back to a while ago: more would take for ever.
+        // Everything that was delivered before it, within a window: more would take too long.
         for first in
             turns[..at].iter().rev().take(500).chain(&turns[at + 1..(at + 50).min(turns.len())])
         {
@@ -468,7 +468,7 @@ fn check_order(history: &History, lives: &BTreeMap<Id, Life<'_>>, findings: &mut
             } else {
                 second.given.0.start > first.given.0.end
             };
-            // It was there, and its turn was earlier, or as early and pushed earlier.
+            // It existed, and its deadline was earlier, or the same and it was pushed earlier.
             let pushed = history.clock.latest(second.push.start, second.push.end) + TOLERANCE;
             let was_there = second.push.end < first.given.0.start
                 || (history.clock.is_steady() && pushed < first.deadline.0)
@@ -494,11 +494,11 @@ fn check_order(history: &History, lives: &BTreeMap<Id, Life<'_>>, findings: &mut
     }
 }
 
-/// Stranded, and replies that say nothing.
+/// Checks for stranded clients, and for empty replies.
 fn check_sleepers(history: &History, lives: &BTreeMap<Id, Life<'_>>, findings: &mut Vec<Finding>) {
-    /// Of what happened at nearly the same time, nobody knows what came first.
+    /// The order of nearly simultaneous events is unknown.
     const NEAR: u64 = 50_000;
-    // From when to when each was certainly there with a deadline that is known.
+    // The period in which each certainly existed with a known deadline.
     let mut there = Vec::new();
     for (id, life) in lives {
         let mut touched: Vec<_> = life.touched.iter().collect();
@@ -514,7 +514,7 @@ fn check_sleepers(history: &History, lives: &BTreeMap<Id, Life<'_>>, findings: &
                 continue;
             }
             let is_left = history.left.contains(id);
-            // What vanished, vanished at some time.
+            // A vanished element vanished at some time.
             if let Some(until) = next.or(is_left.then_some(history.end)) {
                 there.push((*id, latest, it.event.end, until));
             }
@@ -554,9 +554,9 @@ fn check_sleepers(history: &History, lives: &BTreeMap<Id, Life<'_>>, findings: &
     }
 }
 
-/// First come, first served: what is due earlier goes to who came earlier.
+/// Checks the order of clients: earlier elements go to earlier clients.
 fn check_line(history: &History, lives: &BTreeMap<Id, Life<'_>>, findings: &mut Vec<Finding>) {
-    // Sleepers that were given one element, which was there before it was due and whose turn nobody changed.
+    // Blocked clients that got one element, which existed before it was due and whose deadline did not change.
     let served = history.events.iter().filter_map(|event| {
         let Act::Poll(Poll { block: Some(_), count: 1, reply: Reply::Given(ids), .. }) = &event.act
         else {
@@ -576,7 +576,7 @@ fn check_line(history: &History, lives: &BTreeMap<Id, Life<'_>>, findings: &mut 
         let overtakes = |(late, _, latest, push): &&(&Event, u64, u64, &Event)| {
             early.start + EARLIER < late.start
                 && latest + TOLERANCE < *its
-                // Both were there when the first of them was due.
+                // Both existed when the first of them was due.
                 && push.end < early.end
                 && late.end < early.end
         };

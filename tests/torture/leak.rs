@@ -1,4 +1,4 @@
-//! Memory after everything is where it was before.
+//! After everything, memory is where it was before.
 
 use redis::Connection;
 
@@ -52,7 +52,7 @@ fn twenty_cycles_of_everything_leave_used_memory_where_it_was() {
         until("all is freed", || {
             (client.info("memory", "lazyfree_pending_objects") == 0).then_some(())
         });
-        // A connection of its own leaves no buffers behind.
+        // Its own connection leaves no buffers behind.
         until("the old connections are gone", || {
             (client.info("clients", "connected_clients") == 1).then_some(())
         });
@@ -61,6 +61,6 @@ fn twenty_cycles_of_everything_leave_used_memory_where_it_was() {
     let first = cycle();
     let rest: Vec<_> = (0..19).map(|_| cycle()).collect();
     let last = rest[rest.len() - 1];
-    // A hundredth of what one cycle holds at a time; a leak of one element in a thousand shows.
+    // A hundredth of what one cycle holds at a time; a leak of one element in a thousand is noticed.
     assert!(last < first + 100_000, "{first} bytes, then {rest:?}");
 }

@@ -1,4 +1,4 @@
-//! Consumers that die with elements in hand or dawdle until others have them, and a server that is killed as well.
+//! Consumers that die during work or are slower than their leases, and a server that is killed as well.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -10,22 +10,22 @@ use harness::{Ask, Server, until};
 
 const ELEMENTS: usize = 3000;
 const ROUNDS: usize = 8;
-/// Milliseconds: short, so that what a dead consumer held comes back soon.
+/// Milliseconds: short, so that the elements of a dead consumer come back soon.
 const LEASE: u64 = 100;
 
-/// What consumers know of each other, which none of them knows by itself.
+/// What consumers know together, and none alone.
 #[derive(Default)]
 struct Known {
-    /// Of each element, which delivery of it was settled.
+    /// The delivery of each element that was settled.
     settled: Mutex<HashMap<String, u64>>,
-    /// Of each element, the last delivery that reached a consumer.
+    /// The last delivery of each element that reached a consumer.
     handed_out: Mutex<HashMap<String, u64>>,
     deliveries: AtomicUsize,
-    /// How often somebody came too late.
+    /// The number of late SETTLEs.
     fenced: AtomicUsize,
 }
 
-/// Whether the lease of an element has run out, by the server's clock, or somebody has it under another one.
+/// Returns whether the lease of an element has expired, by the server's clock, or another consumer has it.
 fn is_over(client: &mut Connection, id: &str, deliveries: u64) -> RedisResult<bool> {
     let look = redis::cmd("DEHYDRATOR.LOOK").arg("k").arg(id).arg("FULL").query(client)?;
     let Value::Array(fields) = look else { return Ok(true) };
@@ -36,7 +36,7 @@ fn is_over(client: &mut Connection, id: &str, deliveries: u64) -> RedisResult<bo
     Ok(field("leased") == Value::Int(0) || field("deliveries") != Value::Int(deliveries as i64))
 }
 
-/// Takes work under a lease and settles some of it; every now and then it dies with the rest in hand.
+/// Leases work and settles some of it; from time to time, it dies with the rest.
 fn consume(mut client: Connection, known: &Known, name: &str, lifetime: usize) -> RedisResult<()> {
     let mut has_dawdled = false;
     for turn in 0.. {
@@ -62,7 +62,7 @@ fn consume(mut client: Connection, known: &Known, name: &str, lifetime: usize) -
         if turn == lifetime {
             return Ok(());
         }
-        // It takes its time, and more than its lease; one of them until somebody else has what it had.
+        // It works longer than its lease; one of them until another consumer has its element.
         if let Some((id, _, deliveries, _)) = work.first() {
             if name == "last-0" && !has_dawdled {
                 has_dawdled = true;
@@ -76,7 +76,7 @@ fn consume(mut client: Connection, known: &Known, name: &str, lifetime: usize) -
                 })?;
             }
         }
-        // Half of it one by one, and the rest in one go.
+        // Half of them one by one, and the rest in one command.
         let (one_by_one, rest) = work.split_at(work.len() / 2);
         for work in one_by_one.chunks(1).chain([rest]).filter(|work| !work.is_empty()) {
             let mut settle = redis::cmd("DEHYDRATOR.SETTLE");
@@ -117,7 +117,7 @@ fn with_consumers_and_the_server_killed_everything_is_settled_once_by_its_last_h
                 let (client, known) = (server.connect(), &known);
                 let name = format!("{round}-{consumer}{}", "x".repeat(consumer % 2));
                 scope.spawn(move || {
-                    // Dead or cut off: either way it is gone.
+                    // Dead or cut off: either way, it is gone.
                     let _ = consume(client, known, &name, 2 + (round + consumer) % 5);
                 });
             }
@@ -133,7 +133,7 @@ fn with_consumers_and_the_server_killed_everything_is_settled_once_by_its_last_h
             server.relaunch();
         }
     }
-    // The last consumers live until nothing is left. The first of them has something before the others come.
+    // The last consumers live until nothing is left. The first of them has an element before the others start.
     let more = format!("DEHYDRATOR.PUSH k 0 element-{ELEMENTS} {ELEMENTS}");
     server.connect().ask(&more);
     std::thread::scope(|scope| {
@@ -153,15 +153,15 @@ fn with_consumers_and_the_server_killed_everything_is_settled_once_by_its_last_h
     });
     let settled = known.settled.into_inner().expect("no panic");
     let handed_out = known.handed_out.into_inner().expect("no panic");
-    // A settlement that was carried out but not acknowledged is known to the server alone.
+    // Only the server knows of a SETTLE that was executed but not acknowledged.
     let unsure = 10 * (6 * ROUNDS + 4);
     assert!(settled.len() + unsure >= ELEMENTS, "{} of {ELEMENTS} settled", settled.len());
-    // Whoever settled an element was the last one who had it.
+    // The consumer that settled an element was the last one that had it.
     for (id, delivery) in &settled {
         assert_eq!(handed_out[id], *delivery, "{id} was settled by somebody who had it no more");
     }
     let (deliveries, fenced) = (known.deliveries.into_inner(), known.fenced.into_inner());
     println!("{deliveries} deliveries, {} settled, {fenced} times too late", settled.len());
     assert!(deliveries > ELEMENTS, "no consumer died with work in hand");
-    assert!(fenced > 0, "nobody came too late");
+    assert!(fenced > 0, "no consumer came too late");
 }

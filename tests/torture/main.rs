@@ -1,4 +1,4 @@
-//! What takes minutes: faults, many times over. `make torture`.
+//! Tests that take minutes: many repeated faults. `make torture`.
 
 mod concurrent;
 mod crash;

@@ -1,6 +1,6 @@
-//! What a dehydrator is, as plainly as it can be said: a list, searched from end to end.
+//! A model of a dehydrator, as simple as possible: a list, searched from end to end.
 //!
-//! It knows nothing of queues, heaps or indexes, and reads no clock: the test hands it the time.
+//! It has no queues, heaps or indexes, and reads no clock: the test passes the time.
 
 mod keyspace;
 mod limits;
@@ -14,7 +14,7 @@ use redis::Value;
 pub use limits::Limits;
 pub use op::{IfThere, Moment, Op, Policy};
 
-/// The latest deadline there is, and the largest number that any argument may be.
+/// The latest possible deadline, and the largest number in any argument.
 pub const MAX: u64 = i64::MAX as u64;
 
 pub type Bytes = Vec<u8>;
@@ -22,15 +22,15 @@ pub type Bytes = Vec<u8>;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
     pub deadline: u64,
-    /// The order of pushing, leasing and touching.
+    /// The order of pushes, leases and touches.
     pub sequence: u64,
     pub id: Bytes,
     pub element: Bytes,
     pub ttl: u64,
     pub deliveries: u64,
-    /// Under which it is held.
+    /// The token under which it is held.
     pub token: Option<u64>,
-    /// Whether it is held under one that the server has drawn, and perhaps not told yet.
+    /// Whether it is held under a generated token, which may be unknown yet.
     pub is_drawn: bool,
 }
 
@@ -38,10 +38,10 @@ pub struct Entry {
 pub struct Dehydrator {
     pub entries: Vec<Entry>,
     pub policy: Policy,
-    /// When a pause ends; [`MAX`]: when it is resumed.
+    /// When a pause ends; [`MAX`]: at RESUME.
     pub pause: Option<u64>,
     pub limits: Limits,
-    /// Ids of what has gone, and until when they are not taken again.
+    /// Remembered ids, and until when they are refused.
     pub remembered: BTreeMap<Bytes, u64>,
 }
 
@@ -51,25 +51,25 @@ pub enum Kept {
     Text,
 }
 
-/// What is to be replied.
+/// The expected reply.
 #[derive(PartialEq, Debug)]
 pub enum Expect {
     Is(Value),
-    /// About so many milliseconds, and not 0: the server's clock has moved on a little.
+    /// About this many milliseconds, and not 0: the server's clock has advanced a little.
     Near(u64),
     /// An error that starts with this.
     Refused(&'static str),
-    /// An id that nobody has.
+    /// A new id.
     NewId,
-    /// Rows of id, element and deliveries, each with a token that the server has drawn.
+    /// Rows of id, element and deliveries, each with a generated token.
     Leased(Vec<Vec<Value>>),
-    /// That of one of several keys, with its name.
+    /// The reply of one of several keys, with its name.
     From(&'static str, Box<Expect>),
-    /// What this dehydrator shows to somebody who only looks.
+    /// The state of this dehydrator, as reads show it.
     Shown(Box<Dehydrator>),
 }
 
-/// What came due in a dehydrator with a policy, in order.
+/// The elements that came due in a dehydrator with a policy, in order.
 #[derive(Clone, Debug)]
 pub struct Delivered {
     pub db: usize,
@@ -82,9 +82,9 @@ pub struct Delivered {
 pub struct World {
     pub dbs: [BTreeMap<&'static str, Kept>; 2],
     sequence: u64,
-    /// What was moved by the way.
+    /// Dead letters that were moved along the way.
     delivered: Vec<Delivered>,
-    /// Dead letters that whoever asked for elements has met.
+    /// Dead letters that a poll came across.
     met: Vec<(Bytes, Bytes, u64)>,
 }
 
@@ -99,14 +99,14 @@ fn bulk(bytes: &[u8]) -> Value {
     Value::BulkString(bytes.to_vec())
 }
 
-/// The rows that POLL replies under a lease.
+/// Returns the rows that POLL replies with a lease.
 fn leased(rows: Vec<Vec<Value>>, token: u64) -> Expect {
     let token = bulk(token.to_string().as_bytes());
     let row = |row: Vec<Value>| Value::Array([row, vec![token.clone()]].concat());
     Expect::Is(Value::Array(rows.into_iter().map(row).collect()))
 }
 
-/// The TTL, rounded up to the coarsest power of two by which it is no more than `slack` later.
+/// Returns the TTL, rounded up to the coarsest power of two that adds no more than `slack`.
 pub fn rounded(ttl: u64, slack: Option<u64>) -> Option<u64> {
     let mut step = 1;
     while step * 2 - 1 <= slack.unwrap_or(0) {
@@ -129,14 +129,14 @@ impl Dehydrator {
         self.find(id).map(|at| self.entries.remove(at))
     }
 
-    /// All of it, in the order of delivery.
+    /// Returns everything in the order of delivery.
     pub fn ordered(&self) -> Vec<&Entry> {
         let mut all: Vec<_> = self.entries.iter().collect();
         all.sort_by_key(|entry| (entry.deadline, entry.sequence));
         all
     }
 
-    /// As [`Dehydrator::ordered`], without dead letters.
+    /// Like [`Dehydrator::ordered`], without dead letters.
     pub fn alive(&self) -> Vec<&Entry> {
         let is_dead = |entry: &Entry| self.policy.holds() && self.policy.sends(entry);
         self.ordered().into_iter().filter(|entry| !is_dead(entry)).collect()
@@ -146,7 +146,7 @@ impl Dehydrator {
         self.pause.is_some_and(|end| end > now)
     }
 
-    /// Takes out what comes first and goes by the policy.
+    /// Takes the first element and applies the policy.
     fn bury(&mut self, now: u64) -> Vec<(Bytes, Bytes, u64)> {
         let mut dead = Vec::new();
         if self.is_paused(now) {
@@ -187,7 +187,7 @@ impl World {
         }
     }
 
-    /// Does it, and says what the server replies to it; in a transaction nobody sleeps.
+    /// Applies an operation, and returns the expected reply; in a transaction, nothing blocks.
     pub fn apply(
         &mut self,
         db: usize,
@@ -225,7 +225,7 @@ impl World {
             let elements = std::mem::take(&mut self.met);
             self.delivered.push(Delivered { db, policy, elements });
         }
-        // What is empty is no key, unless it has a policy or limits, or is paused.
+        // An empty dehydrator is deleted, unless it has a policy or limits, or is paused.
         let is_usual =
             inside.policy == Policy::Hold && inside.pause.is_none() && !inside.limits.is_any();
         if inside.entries.is_empty() && is_usual {
@@ -236,7 +236,7 @@ impl World {
         expect
     }
 
-    /// What the first key replies that holds something under the token already, or gives something out.
+    /// Returns the reply of the first key that already holds elements under the token, or delivers some.
     fn first_of(
         &mut self,
         db: usize,
@@ -267,7 +267,7 @@ impl World {
                 continue;
             }
             match self.apply(db, key, poll, now, transaction) {
-                // They were all dead letters.
+                // All were dead letters.
                 Expect::Is(Value::Array(none)) if none.is_empty() => {}
                 Expect::Leased(none) if none.is_empty() => {}
                 expect => return Expect::From(key, Box::new(expect)),
@@ -281,7 +281,7 @@ impl World {
         self.sequence
     }
 
-    /// A GIDPUSH was replied with this id.
+    /// Records the id that a GIDPUSH replied.
     pub fn named(&mut self, db: usize, key: &'static str, op: &Op, id: Bytes, now: u64) {
         let Op::GidPush { ttl, element, slack } = op else { panic!("{op:?}") };
         let (if_there, at, deliveries, token) = (IfThere::Refuse, None, None, None);
@@ -290,7 +290,7 @@ impl World {
         assert_eq!(self.apply(db, key, &push, now, false), Expect::Is(Value::Okay), "a new id");
     }
 
-    /// A POLL was replied with these ids, under this token.
+    /// Records the ids and the token that a POLL replied.
     pub fn held(&mut self, db: usize, key: &'static str, ids: &[Bytes], token: u64) {
         let Some(Kept::Dehydrator(it)) = self.dbs[db].get_mut(key) else { panic!("no {key}") };
         for id in ids {
@@ -299,13 +299,13 @@ impl World {
         }
     }
 
-    /// How many dehydrators are paused.
+    /// Returns how many dehydrators are paused.
     pub fn paused(&self) -> usize {
         let kept = self.dbs.iter().flat_map(BTreeMap::values);
         kept.filter(|kept| matches!(kept, Kept::Dehydrator(it) if it.pause.is_some())).count()
     }
 
-    /// Ends the pauses whose time is over. Returns whether there were any.
+    /// Ends pauses whose time is over. Returns whether there were any.
     pub fn resume(&mut self, now: u64) -> bool {
         let before = self.paused();
         for keys in &mut self.dbs {
@@ -321,7 +321,7 @@ impl World {
         self.paused() < before
     }
 
-    /// Takes out what policies deliver at this time.
+    /// Takes the elements that policies deliver at this time.
     pub fn deliver(&mut self, now: u64) -> Vec<Delivered> {
         let mut all = std::mem::take(&mut self.delivered);
         for (db, keys) in self.dbs.iter_mut().enumerate() {
@@ -348,7 +348,7 @@ impl Entry {
 
     fn lease(&mut self, ttl: u64, deadline: u64, sequence: u64, token: Option<u64>) {
         (self.token, self.is_drawn) = (token, false);
-        // It is counted no further than 16 bits go.
+        // The count stops at 16 bits.
         self.deliveries = (self.deliveries + 1).min(65_535);
         (self.ttl, self.deadline, self.sequence) = (ttl, deadline, sequence);
     }

@@ -1,9 +1,9 @@
-//! Random operations of every verb beside a plain model, with everything between them that moves, saves, loads,
-//! copies or kills.
+//! Random operations of every command, compared with a simple model, interleaved with everything that moves, saves,
+//! loads, copies or kills.
 //!
-//! The model has to be exact although the server's clock runs on. So every time here is so many *grains*, of which
-//! one is far longer than a run: what the clock really moves on by never makes anything due. Time passes when the
-//! debug build's clock is stepped, by whole grains.
+//! The model must be exact although the server's clock advances. So every time here is a number of *grains*, each of
+//! which is far longer than a run: the real progress of the clock never makes anything due. Time passes when the clock
+//! of the debug build is stepped, by whole grains.
 //!
 //! DEHYDRATOR_SEED repeats a run, DEHYDRATOR_OPERATIONS makes it longer or shorter.
 
@@ -26,14 +26,14 @@ use words::{command, words_of};
 
 /// More than four hours, in milliseconds.
 const GRAIN: u64 = 1 << 24;
-/// How far behind the model the server's clock is, at the most.
+/// How far the server's clock can be behind the model.
 const BEHIND: u64 = GRAIN / 4;
 const OPERATIONS: u64 = 20_000;
 const KEYS: [&str; 5] = ["a", "b\0\r\n", "c", "", "e"];
 const STREAMS: [&str; 2] = ["s1", "s2"];
 const LISTS: [&str; 2] = ["l1", "l2"];
 const CHANNEL: &str = "news";
-/// Lines of what was done before something went wrong.
+/// The lines of the log that are shown for a failure.
 const REMEMBERED: usize = 60;
 
 struct Torture {
@@ -48,7 +48,7 @@ struct Torture {
     /// When the run began, in milliseconds since the epoch.
     start: u64,
     began: Instant,
-    /// How far the clock is stepped.
+    /// The offset of the clock.
     offset: u64,
     done: VecDeque<String>,
     deliveries: usize,
@@ -74,7 +74,7 @@ impl Torture {
             since_epoch.expect("a clock after 1970").as_millis() as u64
         };
         let start = now();
-        // What is put away for so many grains comes after what has a deadline of so many grains.
+        // An element with a ttl in grains comes after one with the same deadline in grains.
         until("the clock has moved on", || (now() > start).then_some(()));
         let mut torture = Self {
             random: Random::new(seed),
@@ -101,7 +101,7 @@ impl Torture {
         self.subscriber.recv_response().expect("subscribed");
     }
 
-    /// What time the model has.
+    /// Returns the model's time.
     fn now(&self) -> u64 {
         self.start + BEHIND + self.offset
     }
@@ -120,13 +120,13 @@ impl Torture {
         }
     }
 
-    /// One operation: alone, in a transaction, or in a script.
+    /// Runs one operation: alone, in a transaction, or in a script.
     fn step(&mut self) {
         let (db, key) = (self.random.below(2) as usize, self.random.pick(&KEYS));
         let op = self.op(db, key);
-        // What is not even queued spoils a transaction.
+        // A command that is not even queued aborts a transaction.
         let how = if matches!(op, Op::Nonsense(_)) { 2 } else { self.random.below(8) };
-        // Lua knows no integers beyond 2^53.
+        // Lua has no integers beyond 2^53.
         let shows_deadlines =
             matches!(op, Op::Look { full: true, .. } | Op::Range { .. } | Op::Info { .. });
         let how = if how == 1 && shows_deadlines { 0 } else { how };
@@ -224,7 +224,7 @@ impl Torture {
         }
     }
 
-    /// Waits until what policies deliver is delivered, and looks for it where it should have come.
+    /// Waits until policies have delivered everything, and checks the destinations.
     fn deliver(&mut self) {
         let now = self.now();
         if self.world.resume(now) {
@@ -276,7 +276,7 @@ impl Torture {
         assert_eq!(heard, expected, "published");
     }
 
-    /// What was moved to a list, which is empty then.
+    /// Checks the elements that were moved to a list, and empties it.
     fn check_list(&mut self, db: usize, dest: &str, delivered: &[Delivered]) {
         self.select(db);
         let mut found: Vec<Bytes> =
@@ -290,7 +290,7 @@ impl Torture {
         let mut expected: Vec<Bytes> =
             elements_of(&sources).into_iter().map(|(_, element, _)| element).collect();
         if sources.len() > 1 {
-            // Of dehydrators that are due at one time each has its turn.
+            // Dehydrators that are due at one time take turns.
             found.sort();
             expected.sort();
         } else if sources.first().and_then(|it| end(it)) == Some(true) {
@@ -299,7 +299,7 @@ impl Torture {
         assert_eq!(found, expected, "in {dest} of {db}");
     }
 
-    /// What was moved to a stream, which is empty then.
+    /// Checks the elements that were moved to a stream, and empties it.
     fn check_stream(&mut self, db: usize, dest: &str, delivered: &[Delivered]) {
         self.select(db);
         type Entries = Vec<(String, Vec<Bytes>)>;
@@ -326,7 +326,7 @@ impl Torture {
             _ => false,
         };
         let sources: Vec<_> = delivered.iter().filter(goes_there).collect();
-        // Of dead letters alone it is said how often they were given out.
+        // Only dead letters have the delivery count.
         let told = |it: &Delivered| {
             let is_dead = it.policy.holds();
             let elements = it.elements.iter().cloned();
@@ -336,7 +336,7 @@ impl Torture {
         };
         let mut expected: Vec<_> = sources.iter().flat_map(|it| told(it)).collect();
         if sources.len() > 1 {
-            // Of dehydrators that are due at one time each has its turn.
+            // Dehydrators that are due at one time take turns.
             found.sort();
             expected.sort();
         }
@@ -346,7 +346,7 @@ impl Torture {
                 let kept = expected.len().saturating_sub(length as usize);
                 assert_eq!(found, expected[kept..], "{dest} of {db}");
             }
-            // How much was trimmed is a matter of whose turn came last.
+            // The trimming depends on whose turn came last.
             Some(_) => assert!(found.iter().all(|it| expected.contains(it)), "{dest} of {db}"),
         }
     }
@@ -357,7 +357,7 @@ impl Torture {
         self.replica.connect().ask(&command);
     }
 
-    /// Takes all rates away, and forgets ids. When who looked at the clock that was set back, the model does not know.
+    /// Removes all rates, and forgets ids. The model does not know when the module read a clock that was set back.
     fn forget_rates(&mut self) {
         let now = self.now();
         let (rate, remember) = (Some((0, 0)), Some(0));
@@ -383,7 +383,7 @@ impl Torture {
         self.deliver();
     }
 
-    /// Time passes, and now and then the clock is set back.
+    /// Lets time pass, and sometimes sets the clock back.
     fn pass(&mut self) {
         let grains = self.random.below(4) * GRAIN;
         let offset = if self.random.one_in(6) {
@@ -400,7 +400,7 @@ impl Torture {
         self.deliver();
     }
 
-    /// One key's dump is restored over another, or refused.
+    /// Restores one key's dump over another, or is refused.
     fn restore(&mut self) {
         let (db, from, to) =
             (self.random.below(2) as usize, self.random.pick(&KEYS), self.random.pick(&KEYS));
@@ -424,7 +424,7 @@ impl Torture {
         }
         assert_eq!(restored, Ok(Value::Okay));
         let copy = self.world.dbs[db].get(from).cloned().expect("it was dumped");
-        // Nothing goes by a policy that came by RESTORE before somebody has said it.
+        // A policy from RESTORE delivers nothing until it is confirmed.
         if let Kept::Dehydrator(dehydrator) = &copy {
             let words = words_of(to, &Op::OnDue(dehydrator.policy.clone()));
             let confirmed = command(&words).query::<Value>(&mut self.client);
@@ -433,11 +433,11 @@ impl Torture {
         self.world.dbs[db].insert(to, copy);
     }
 
-    /// What must leave everything as it is.
+    /// Actions that must change nothing.
     fn upheave(&mut self) {
         let what = self.random.below(6);
         if matches!(what, 2 | 3) {
-            // Until it is told otherwise, a server that has started has the machine's clock.
+            // A restarted server has the machine's clock, until it is stepped.
             self.forget_rates();
         }
         let before = self.client.ask("DEBUG DIGEST");
@@ -484,7 +484,7 @@ impl Torture {
             }
         }
         assert_eq!(self.client.ask("DEBUG DIGEST"), before, "{}", names[what as usize]);
-        // What is written survives a kill -9 either way, and a disk may be slow.
+        // Written data survives a kill -9 either way, and a disk may be slow.
         let fsync = self.random.pick(&["always", "no", "no"]);
         self.client.ask(&format!("CONFIG SET appendfsync {fsync}"));
         self.compare();

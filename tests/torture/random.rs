@@ -1,15 +1,15 @@
-//! Random numbers from a seed, which a failure tells.
+//! Random numbers from a seed, which a failure prints.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use harness::setting;
 
-/// Xorshift: the same for the same seed.
+/// Xorshift: reproducible from the seed.
 pub struct Random(u64);
 
 impl Random {
     pub fn new(seed: u64) -> Self {
-        // Of zero nothing but zero comes.
+        // A seed of zero would only give zeros.
         Self(seed.max(1))
     }
 
@@ -20,7 +20,7 @@ impl Random {
         self.0 % end
     }
 
-    /// Whether one of so many came.
+    /// Returns true once in this many times.
     pub fn one_in(&mut self, many: u64) -> bool {
         self.below(many) == 0
     }
@@ -30,7 +30,7 @@ impl Random {
     }
 }
 
-/// DEHYDRATOR_SEED, or one that nobody had before. It is printed: a test that fails shows it.
+/// Returns DEHYDRATOR_SEED, or a new seed. It is printed, so that a failing test shows it.
 pub fn seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
     let seed = setting("DEHYDRATOR_SEED", now.as_nanos() as u64 | 1);

@@ -40,7 +40,7 @@ fn seeds() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_hundred_thousand_mutants_are_refused_or_harmless_and_leave_no_memory() {
+fn a_hundred_thousand_mutants_are_refused_or_harmless_and_leak_no_memory() {
     let seeds = seeds();
     let server = Server::start(&[]);
     let mut client = server.connect();
@@ -55,7 +55,7 @@ fn a_hundred_thousand_mutants_are_refused_or_harmless_and_leave_no_memory() {
             let seed = &seeds[random.below(seeds.len())];
             let mut bytes = seed.clone();
             for _ in 0..=random.below(4) {
-                // Type and module id at the start stay, or it would not reach us.
+                // Keeps type and module id at the start, or the payload would not reach the module.
                 let at = 10 + random.below(bytes.len() - 20);
                 match random.below(4) {
                     0 => bytes[at] = random.below(256) as u8,
@@ -64,7 +64,7 @@ fn a_hundred_thousand_mutants_are_refused_or_harmless_and_leave_no_memory() {
                     _ => bytes.insert(at, random.below(256) as u8),
                 }
             }
-            // Both encodings: the last bits of the id say which.
+            // Both encodings: the last bits of the id select one.
             if random.below(10) == 0 {
                 bytes[9] ^= 1;
             }

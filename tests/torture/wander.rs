@@ -1,4 +1,4 @@
-//! Dehydrators with policies that wander through the keyspace by everything that moves a key.
+//! Dehydrators with policies that move through the keyspace by every command that moves a key.
 
 use redis::{Cmd, Connection, Pipeline, Value};
 
@@ -41,16 +41,16 @@ impl Random {
             84..86 => format!("PEXPIRE {one} {}", 1 + self.below(3000)),
             86..88 => format!("DEHYDRATOR.POLL {one}"),
             88..90 => format!("DEHYDRATOR.POLL {one} LEASE 50"),
-            // Now and then, or there would never be many.
+            // Only sometimes, or there would never be many.
             90..91 if self.below(10) == 0 => "FLUSHDB".to_owned(),
             90..92 => format!("UNLINK {one}"),
             _ => return self.restore(&one, &other),
         })
     }
 
-    /// A dump of one key put over another, in one go.
+    /// Restores a dump of one key over another, in one transaction.
     fn restore(&mut self, from: &str, to: &str) -> Cmd {
-        // Nothing goes by a policy that came by RESTORE before somebody has said it.
+        // A policy from RESTORE delivers nothing until it is confirmed.
         let script = "local dump = redis.call('DUMP', KEYS[1]) \
                       if not dump then return end \
                       redis.call('RESTORE', KEYS[2], 0, dump, 'REPLACE') \
@@ -70,7 +70,7 @@ impl Random {
     }
 }
 
-/// Bound dehydrators in which something is left, by all the names there are.
+/// Returns the dehydrators with a policy that are not empty, by all possible names.
 fn left(client: &mut Connection) -> Vec<String> {
     let mut left = Vec::new();
     for db in 0..DATABASES {
@@ -111,10 +111,10 @@ fn wander(seed: u64, options: &[&str]) {
             for number in 0..=random.below(20) as usize {
                 pipe.add_command(random.command((round * BATCHES + batch) * 20 + number));
             }
-            // Many are refused, for there is no such key, or it is of another type.
+            // Many are refused, because the key is missing, or has another type.
             let _ = pipe.ignore_errors().query::<Vec<Value>>(&mut client);
         }
-        // All of it comes due within a second. What was forgotten would be there for ever.
+        // Everything comes due within a second. A forgotten key would stay forever.
         let mut waited = Vec::new();
         until(&format!("all that was bound is delivered, in round {round}"), || {
             waited = left(&mut client);
@@ -126,7 +126,7 @@ fn wander(seed: u64, options: &[&str]) {
         }
     }
     client.ask("SELECT 0");
-    // Nothing may come due between the one digest and the other.
+    // Nothing may come due between the two digests.
     until("the replica is equal", || {
         let before = client.ask("DEBUG DIGEST");
         client.ask("WAIT 1 1000");
@@ -140,11 +140,11 @@ fn wander(seed: u64, options: &[&str]) {
 }
 
 #[test]
-fn whatever_moves_a_key_what_is_due_in_it_is_delivered() {
+fn whatever_moves_a_key_its_due_elements_are_delivered() {
     wander(0x5eed, &["--appendonly", "yes", "--appendfsync", "no"]);
 }
 
 #[test]
-fn whatever_moves_a_key_while_events_are_on_what_is_due_in_it_is_delivered() {
+fn whatever_moves_a_key_while_events_are_on_its_due_elements_are_delivered() {
     wander(0xbeef, &["--notify-keyspace-events", "KEA"]);
 }

@@ -1,7 +1,7 @@
-//! A live view of the dehydrators in a server, in the terminal: how many elements each holds, how many
+//! A live view of the dehydrators of a server, in the terminal: the number of elements of each, how many
 //! are due and given out, how fast it grows, its TTLs as bars, and how late the server is.
 //!
-//! `options` reads the command line, `model` is what is shown, `watch` asks the server for it, `view` draws it.
+//! `options` parses the command line, `model` holds the data, `watch` reads it from the server, `view` draws it.
 
 mod model;
 mod options;
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     let options = match Options::parse(lexopt::Parser::from_env()) {
         Ok(Some(options)) => options,
         Ok(None) => {
-            // Whoever pipes it to `head` may read no more of it.
+            // Ignore a closed pipe, as from `| head`.
             let _ = writeln!(io::stdout(), "{USAGE}");
             return ExitCode::SUCCESS;
         }
@@ -73,7 +73,7 @@ fn run(terminal: &mut DefaultTerminal, options: Options) -> io::Result<()> {
 
 enum Pressed {
     Quit,
-    /// Another dehydrator is selected.
+    /// Another dehydrator was selected.
     Other,
     Nothing,
 }

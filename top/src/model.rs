@@ -1,11 +1,11 @@
-//! What is shown: the last replies of the server, and what follows from two of them.
+//! The data of the view: the last replies of the server, and rates calculated from two of them.
 //!
-//! Times are handed in, as the time since the program started, so that tests need not wait.
+//! Times are arguments, measured from the start of the program, so that tests need not wait.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What `DEHYDRATOR.INFO` says of a dehydrator.
+/// The reply of `DEHYDRATOR.INFO` for one dehydrator.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     pub length: u64,
@@ -16,68 +16,68 @@ pub struct Facts {
     pub next_deadline: Option<u64>,
     /// In bytes.
     pub memory: u64,
-    /// What becomes of an element when it comes due, if the module says so.
+    /// The ONDUE policy, if the module reports it.
     pub policy: Option<Vec<u8>>,
-    /// How often its deliveries have failed. Older modules do not say; nor when, nor why.
+    /// How often its deliveries have failed. Older modules do not report this, nor when, nor why.
     pub failures: u64,
-    /// Since when they have failed without one that succeeded, in unix milliseconds.
+    /// Since when they have failed without a success, in unix milliseconds.
     pub failing_since: Option<u64>,
     pub last_failure: Option<Vec<u8>>,
-    /// Whether nothing is given out or delivered. Older modules do not say; nor until when.
+    /// Whether it is paused. Older modules do not report this, nor until when.
     pub paused: bool,
-    /// When that ends by itself, in unix milliseconds.
+    /// The end of the pause, in unix milliseconds, if it has one.
     pub paused_until: Option<u64>,
-    /// Elements that could have been given out for a second or longer. Older modules do not say; nor since when.
+    /// Elements that have been ready for a second or longer. Older modules do not report this, nor the age.
     pub overdue: u64,
-    /// For how long the oldest could have been, in milliseconds.
+    /// How long the oldest element has been ready, in milliseconds.
     pub oldest_due_ms: Option<u64>,
 }
 
-/// Why there is nothing new to show.
+/// Why a refresh failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trouble {
-    /// What is wrong, a sentence or two.
+    /// The problem, in a sentence or two.
     pub what: String,
-    /// What to do about it. Empty where time will tell.
+    /// What to do about it. Empty if the user can only wait.
     pub advice: &'static str,
 }
 
 #[derive(Default)]
 pub struct Dehydrator {
     pub facts: Facts,
-    /// Elements more in each second, between the last two times that it was asked.
+    /// The growth per second, between the last two refreshes.
     pub net: Option<f64>,
     asked: Option<Duration>,
-    /// The walk over all keys that saw it last.
+    /// The last walk over all keys that saw it.
     seen_by_walk: u64,
 }
 
 #[derive(Default)]
 pub struct Model {
-    /// As in `Redis 7.0.15`.
+    /// For example `Redis 7.0.15`.
     pub server: String,
     /// The server's clock, in unix milliseconds.
     pub now_ms: u64,
     /// The fields of the module's section of INFO, without their prefix. Older modules have fewer.
     pub fields: BTreeMap<String, f64>,
-    /// By how much each field has grown in a second, between the last two times that it was asked.
+    /// The growth of each field per second, between the last two refreshes.
     growth: BTreeMap<String, f64>,
     fields_asked: Option<Duration>,
     pub dehydrators: BTreeMap<Vec<u8>, Dehydrator>,
-    /// The number of elements for each TTL, of the dehydrator that is selected.
+    /// The number of elements per TTL, for the selected dehydrator.
     pub by_ttl: Vec<(u64, u64)>,
-    /// How many walks over all keys have come to their end.
+    /// The number of completed walks over all keys.
     pub walks: u64,
     pub order: Order,
     pub selected: Option<Vec<u8>>,
-    /// Those that are overdue the longest, of all databases, as far as they are known by name: key, database, milliseconds.
-    /// Older modules do not say.
+    /// The dehydrators that are overdue the longest, of all databases, if their names are known: key, database,
+    /// milliseconds. Older modules do not report this.
     pub worst: Vec<(Vec<u8>, u64, u64)>,
-    /// What went wrong, if the last refresh did.
+    /// The problem of the last refresh, if it failed.
     pub trouble: Option<Trouble>,
 }
 
-/// By what the dehydrators are sorted, the greatest first; by key, the first.
+/// The sort order of the dehydrators: descending, but ascending by key.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Order {
     #[default]
@@ -100,7 +100,7 @@ impl Order {
 }
 
 impl Model {
-    /// Takes in the text of `INFO server dehydrator`.
+    /// Updates from the text of `INFO server dehydrator`.
     pub fn take_info(&mut self, info: &str, now: Duration) {
         let lines = info.lines().filter_map(|line| line.trim().split_once(':'));
         let all: BTreeMap<_, _> = lines.collect();
@@ -132,25 +132,24 @@ impl Model {
         self.fields_asked = Some(now);
     }
 
-    /// By how much a counter grows in a second; `None` if that is not known. One that shrinks has been
-    /// set to 0, because the server has started anew.
+    /// Returns the growth of a counter per second; `None` if unknown. A counter that shrinks was reset by a restart of the
+    /// server.
     pub fn rate(&self, counter: &str) -> Option<f64> {
         self.growth.get(counter).copied().filter(|growth| *growth >= 0.0)
     }
 
-    /// How many elements leave in a second, whichever way: as many as come, but for those that there are
-    /// more of.
+    /// Returns how many elements leave per second, in any way: arrivals minus growth.
     pub fn out(&self) -> Option<f64> {
         let more = self.growth.get("elements")?;
         Some((self.rate("pushes")? - more).max(0.0))
     }
 
-    /// A walk over all keys has come by this dehydrator.
+    /// Records that a walk over all keys saw this dehydrator.
     pub fn saw(&mut self, key: Vec<u8>) {
         self.dehydrators.entry(key).or_default().seen_by_walk = self.walks;
     }
 
-    /// The walk is at its end: what it has not seen is gone.
+    /// Ends a walk: forgets the dehydrators that it did not see.
     pub fn end_walk(&mut self) {
         let walk = self.walks;
         self.dehydrators.retain(|_, dehydrator| dehydrator.seen_by_walk == walk);
@@ -167,7 +166,7 @@ impl Model {
         dehydrator.asked = Some(now);
     }
 
-    /// The dehydrators in the order that is wished.
+    /// Returns the dehydrators in the chosen order.
     pub fn sorted(&self) -> Vec<(&Vec<u8>, &Dehydrator)> {
         let mut sorted: Vec<_> = self.dehydrators.iter().collect();
         let number = |dehydrator: &Dehydrator| match self.order {
@@ -178,18 +177,18 @@ impl Model {
             Order::Memory => dehydrator.facts.memory as f64,
             Order::Key => 0.0,
         };
-        // They are sorted by key already, and equals stay so.
+        // They are sorted by key already, and the sort is stable.
         sorted.sort_by(|(_, a), (_, b)| number(b).total_cmp(&number(a)));
         sorted
     }
 
-    /// Where in that order the one is that is selected.
+    /// Returns the place of the selected dehydrator in that order.
     pub fn place(&self) -> Option<usize> {
         let selected = self.selected.as_ref()?;
         self.sorted().iter().position(|(key, _)| *key == selected)
     }
 
-    /// Selects the one that is so many lines further down.
+    /// Moves the selection by `further` lines.
     pub fn select(&mut self, further: isize) {
         let last = self.dehydrators.len().saturating_sub(1);
         let place = self.place().map_or(0, |place| place.saturating_add_signed(further).min(last));

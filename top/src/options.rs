@@ -1,4 +1,4 @@
-//! What the command line asks for.
+//! Parses the command line.
 
 use std::error::Error;
 use std::fs;
@@ -12,29 +12,30 @@ use redis::{
 pub const USAGE: &str = "\
 usage: dehydrator-top [options] [url]
 
-The url is as in redis://user:password@host:6379/0, rediss://host:6379 for TLS, or
-redis+unix:///path/to/socket?db=0; by default it is redis://127.0.0.1:6379. A password
-may also be in REDISCLI_AUTH.
+The url is redis://user:password@host:6379/0, rediss://host:6379 for TLS, or
+redis+unix:///path/to/socket?db=0; default redis://127.0.0.1:6379. The password can
+also be in REDISCLI_AUTH.
 
-  --every seconds     how often the view is refreshed (default: 1)
+  --every seconds     the refresh interval (default: 1)
   --cacert file       the CA of the server's certificate, in PEM. As in redis-cli, any
-                      certificate of such a CA will do, whatever name it is for. Without
-                      these two, the system's CAs and the name of the host are what counts
+                      certificate of this CA is accepted, for any host name. Without
+                      --cacert or --cacertdir, the certificate must be for the host
+                      name, from a CA of the system
   --cacertdir folder  a folder of such files
   --cert file         a client certificate, in PEM
   --key file          its private key
   --insecure          do not check the server's certificate
 
-One node of a cluster is shown at a time, one database of a server. An ACL user needs
-+info +scan +dehydrator.info, and ~*; with +dehydrator.late it is shown what is overdue
-the longest.";
+It shows one node of a cluster, and one database of a server. An ACL user needs
++info +scan +dehydrator.info and ~*, and +dehydrator.late to see the keys that are
+overdue the longest.";
 
 pub struct Options {
     pub client: Client,
     pub every: Duration,
 }
 
-/// How a server is trusted, and how it is to trust us: as redis-cli has it.
+/// The certificates of both sides, as in redis-cli.
 #[derive(Default)]
 struct Tls {
     ca: Option<PathBuf>,
@@ -45,7 +46,7 @@ struct Tls {
 }
 
 impl Options {
-    /// Reads the command line. Returns `None` if it asks for help.
+    /// Parses the command line. Returns `None` if it asks for help.
     pub fn parse(mut arguments: lexopt::Parser) -> Result<Option<Self>, Box<dyn Error>> {
         use lexopt::prelude::*;
 
@@ -87,7 +88,7 @@ impl Tls {
     fn client(self, info: ConnectionInfo) -> Result<Client, Box<dyn Error>> {
         let ConnectionAddr::TcpTls { host, port, .. } = info.addr().clone() else {
             if self.is_asked_for() {
-                return Err("for TLS the url begins with rediss://".into());
+                return Err("for TLS, the url must begin with rediss://".into());
             }
             return Ok(Client::open(info)?);
         };
@@ -116,7 +117,7 @@ impl Tls {
         self.insecure || files.into_iter().any(Option::is_some)
     }
 
-    /// Returns the certificates of the CAs that were named, one after the other; `None` if none were.
+    /// Returns the certificates of the given CAs, concatenated; `None` if none were given.
     fn roots(&self) -> Result<Option<Vec<u8>>, Box<dyn Error>> {
         let mut roots = Vec::new();
         if let Some(file) = &self.ca {
@@ -124,7 +125,7 @@ impl Tls {
         }
         if let Some(folder) = &self.ca_folder {
             let entries = fs::read_dir(folder).map_err(|error| said(folder, &error))?;
-            // Where OpenSSL is to find them, there is a link to each file as well: once is enough, and twice no harm.
+            // In folders prepared for OpenSSL, each file also has a link. Reading a certificate twice does no harm.
             for file in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file()) {
                 roots.extend(read(&file)?);
                 roots.push(b'\n');
@@ -137,7 +138,7 @@ impl Tls {
         if found {
             Ok(Some(roots))
         } else {
-            Err("no certificate in PEM is in what --cacert or --cacertdir names".into())
+            Err("no certificate in PEM format in the files of --cacert or --cacertdir".into())
         }
     }
 }

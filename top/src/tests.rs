@@ -1,4 +1,4 @@
-//! What is drawn of a real server, and of replies that a test makes up.
+//! The drawing of a real server, and of replies that a test makes up.
 
 mod tls;
 
@@ -16,7 +16,7 @@ use harness::{Ask, Server, cmd, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What is on a terminal of so many columns and 24 lines, a string for each line.
+/// Returns the contents of a terminal with this many columns and 24 lines, as a string per line.
 fn drawn_in(columns: u16, model: &Model) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(columns, 24)).expect("a terminal");
     terminal.draw(|frame| view::draw(frame, model)).expect("no I/O");
@@ -29,13 +29,13 @@ fn drawn(model: &Model) -> Vec<String> {
     drawn_in(100, model)
 }
 
-/// All words of what is drawn, without frames and line breaks.
+/// Returns all words of a drawing, without frames and line breaks.
 fn words(drawn: &[String]) -> String {
     let text = drawn.join(" ").replace(['│', '─', '┌', '┐', '└', '┘'], " ");
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The words of the line that has this one among them.
+/// Returns the words of the line that contains this one.
 fn line_with<'a>(drawn: &'a [String], word: &str) -> Vec<&'a str> {
     let mut lines =
         drawn.iter().map(|line| line.split([' ', '│']).filter(|it| !it.is_empty()).collect());
@@ -79,7 +79,7 @@ fn shows_what_a_server_holds() {
     let binary = line_with(&first, r"\x1b[31mred\xff");
     assert_eq!(binary[1..7], ["3", "3", "0", "-", "1", "0"]);
 
-    // The longest is selected, and its TTLs are shown, with bars as long as there are elements.
+    // The longest is selected, and its TTLs are shown, with bars in proportion to the number of elements.
     assert!(first.concat().contains("TTLs of jobs"));
     assert_eq!(line_with(&first, "1.5")[0], "jobs");
     let bar = |words: &str| {
@@ -89,12 +89,12 @@ fn shows_what_a_server_holds() {
     let (hour, minutes) = (bar(" 2 h        1,500 █"), bar(" 1.5 h           20 "));
     assert!(hour > 60 && minutes <= 2, "{first:#?}");
 
-    // Another is selected: its TTLs are shown before the next refresh.
+    // Another one is selected: its TTLs are shown before the next refresh.
     model.select(1);
     watch.refresh_selected(&mut model);
     assert_eq!((model.selected.as_deref(), model.by_ttl.len()), (Some(&b"\x1b[31mred\xff"[..]), 1));
 
-    // A second later: some came, one went with its last element.
+    // A second later: some elements came, and one key lost its last element.
     push(&mut client, b"jobs", 5_400_000, 1520..1540);
     client.ask("DEHYDRATOR.XACK leases id");
     watch.refresh(&mut model, 3 * SECOND);
@@ -104,7 +104,7 @@ fn shows_what_a_server_holds() {
 }
 
 #[test]
-fn shows_what_is_overdue_and_who_is_the_longest() {
+fn shows_overdue_keys_and_the_oldest_of_them() {
     let server = Server::start_with_port(&[]);
     let mut client = server.connect();
     push(&mut client, b"jobs", 0, 0..7);
@@ -118,7 +118,7 @@ fn shows_what_is_overdue_and_who_is_the_longest() {
     watch.refresh(&mut model, SECOND);
     let drawn = drawn(&model);
     let all = words(&drawn);
-    // A second is how far behind something has to be to be called overdue.
+    // An element must wait for a second to count as overdue.
     for by in ["overdue: jobs (db 0) ", "7 overdue, by "] {
         let (_, after) = all.split_once(by).unwrap_or_else(|| panic!("no {by:?} in {drawn:#?}"));
         let (seconds, _) = after.split_once(" s").expect("a unit");
@@ -127,7 +127,7 @@ fn shows_what_is_overdue_and_who_is_the_longest() {
     }
     assert!(all.contains("leased 0 given back 0"), "{drawn:#?}");
 
-    // Who may not ask that sees the rest.
+    // A user without this permission sees the rest.
     client.ask("ACL SETUSER looker on >secret ~* +info +scan +dehydrator.info");
     let url = format!("redis://looker:secret@127.0.0.1:{}", server.port());
     let client = redis::Client::open(url).expect("a url");
@@ -137,7 +137,7 @@ fn shows_what_is_overdue_and_who_is_the_longest() {
 }
 
 #[test]
-fn is_not_confused_by_keys_that_change_and_servers_that_go() {
+fn handles_keys_that_change_and_servers_that_stop() {
     let mut server = Server::start_with_port(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH jobs 60000 element id");
@@ -184,7 +184,7 @@ fn walks_over_many_keys_in_steps() {
     assert!(model.dehydrators.values().all(|it| it.facts.length == 1), "some were never asked");
 }
 
-/// INFO as a module has it that counts.
+/// INFO of a module with counters.
 fn counters(pushes: u64, elements: u64) -> String {
     format!(
         "# Server\r\nredis_version:8.0.2\r\nserver_time_usec:1700000000000000\r\n\r\n\
@@ -194,21 +194,21 @@ fn counters(pushes: u64, elements: u64) -> String {
 }
 
 #[test]
-fn tells_rates_from_two_looks_at_the_counters() {
+fn calculates_rates_from_two_readings_of_the_counters() {
     let mut model = Model::default();
     model.take_info(&counters(1_000_000, 50), SECOND);
     assert_eq!((model.rate("pushes"), model.out()), (None, None));
     model.take_info(&counters(1_000_300, 80), 3 * SECOND);
     let drawn = drawn(&model);
-    // Of 300 that came in two seconds, 270 have left.
+    // Of 300 that arrived in two seconds, 270 have left.
     assert_eq!(line_with(&drawn, "150/s")[..6], ["in", "150/s", "out", "135/s", "pulls", "0.0/s"]);
     assert_eq!(line_with(&drawn, "elements")[..2], ["elements", "80"]);
     let late = line_with(&drawn, "p99");
     assert!(late.windows(3).any(|words| words == ["p99", "2.4", "ms"]), "{late:?}");
-    // What the module does not tell.
+    // Fields that the module does not report.
     assert!(late.windows(3).any(|words| words == ["late:", "last", "-"]), "{late:?}");
 
-    // The server has started again.
+    // The server was restarted.
     model.take_info(&counters(5, 5), 4 * SECOND);
     assert_eq!(model.rate("pushes"), None);
 }
@@ -231,7 +231,7 @@ fn sorts_and_selects() {
     let at = |keys: &str, selected: &str| (keys.to_owned(), Some(selected.to_owned()));
     model.select(0);
     assert_eq!(press('j', &mut model), at("bca", "c"));
-    // Who is selected stays so, wherever it goes.
+    // The selection follows its key.
     assert_eq!(press('s', &mut model), at("abc", "c"));
     assert_eq!(press('k', &mut model), at("abc", "b"));
     for _ in 0..5 {
@@ -241,7 +241,7 @@ fn sorts_and_selects() {
     assert_eq!(Order::ALL.iter().fold(model.order, |order, _| order.next()), model.order);
 }
 
-/// Everything that a module tells, in numbers as long as they come.
+/// Returns everything that a module reports, in the longest possible numbers.
 fn long_info(seconds: u64) -> String {
     let counters = ["pushes", "pulls", "polls", "deliveries", "redeliveries"];
     let counters = counters.map(|name| format!("dehydrator_{name}:{}\r\n", seconds * 1_234_567));
@@ -316,7 +316,7 @@ fn eighty_columns_hold_every_figure_and_cut_no_text_without_an_ellipsis() {
 }
 
 #[test]
-fn a_refused_connection_is_told_with_its_address_and_what_to_do() {
+fn a_refused_connection_is_shown_with_its_address_and_advice() {
     let port = harness::free_port();
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).expect("a url");
     let (mut watch, mut model) = (Watch::new(client), Model::default());
@@ -330,7 +330,7 @@ fn a_refused_connection_is_told_with_its_address_and_what_to_do() {
 }
 
 #[test]
-fn a_server_without_the_module_is_told_apart_from_one_without_dehydrators() {
+fn a_server_without_the_module_differs_from_one_without_dehydrators() {
     let server = Server::start_with_configuration("");
     let socket = server.file("redis.sock").canonicalize().expect("a socket");
     let url = format!("redis+unix://{}", socket.display());
@@ -345,7 +345,7 @@ fn a_server_without_the_module_is_told_apart_from_one_without_dehydrators() {
 }
 
 #[test]
-fn a_user_that_may_not_ask_is_told_which_rights_are_missing() {
+fn missing_permissions_are_shown() {
     let server = Server::start_with_port(&[]);
     let mut client = server.connect();
     client.ask("ACL SETUSER looker on >secret ~* +ping");
@@ -363,7 +363,7 @@ fn a_user_that_may_not_ask_is_told_which_rights_are_missing() {
 }
 
 #[test]
-fn a_dehydrator_that_is_paused_is_counted_and_says_so_below_its_row() {
+fn a_paused_dehydrator_is_counted_and_marked_below_its_row() {
     let server = Server::start_with_port(&[]);
     let mut client = server.connect();
     push(&mut client, b"jobs", 600_000, 0..3);
@@ -397,13 +397,13 @@ fn a_dehydrator_that_is_paused_is_counted_and_says_so_below_its_row() {
 }
 
 #[test]
-fn a_dehydrator_whose_deliveries_fail_is_counted_and_says_why_below_its_row() {
+fn a_dehydrator_with_failing_deliveries_is_counted_and_explained_below_its_row() {
     let info = |stuck: &str| format!("server_time_usec:1700000600000000\r\n{stuck}dehydrator_x:1");
     let mut model = Model::default();
     for (key, length) in [("jobs", 3), ("mails", 2), ("other", 1)] {
         model.saw(key.into());
         let failing_since = (key == "mails").then_some(1_700_000_480_000);
-        // One that has failed once, and has recovered, is not failing.
+        // One that has failed once and recovered is not failing.
         let last_failure = (key != "other").then(|| b"WRONGTYPE the stream is a \xff".to_vec());
         let facts = Facts { length, failures: 12, failing_since, last_failure, ..Facts::default() };
         model.take_facts(key.as_bytes(), facts, SECOND);
@@ -417,7 +417,7 @@ fn a_dehydrator_whose_deliveries_fail_is_counted_and_says_why_below_its_row() {
     assert!(drawn[row + 1].contains(why), "{drawn:#?}");
     assert_eq!(words(&drawn).matches("not delivered").count(), 1, "{drawn:#?}");
 
-    // None is failing, or the module is too old to say so.
+    // None is failing, or the module is too old to report it.
     for older in ["dehydrator_failing:0\r\n", ""] {
         model.take_info(&info(older), 2 * SECOND);
         assert!(!words(&drawn_in(80, &model)).contains("failing"), "{older}");

@@ -1,6 +1,6 @@
-//! Draws the model. Nothing else happens here, so that a test can look at what is drawn.
+//! Draws the model, and does nothing else, so that a test can check what is drawn.
 //!
-//! Nothing is cut off without a word: figures flow into as many lines as they need, texts end in an ellipsis.
+//! Nothing is cut off silently: figures flow into as many lines as they need, and long texts end in an ellipsis.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Direction, Layout, Rect};
@@ -10,7 +10,7 @@ use ratatui::widgets::{Bar, BarChart, BarGroup, Block, List, ListItem, ListState
 
 use crate::model::{Dehydrator, Model, Order, Trouble};
 
-/// What is not known.
+/// Stands for an unknown value.
 const UNKNOWN: &str = "-";
 const ELLIPSIS: char = '…';
 const KEYS: &str = " up, down: select   s: sort by the next column   q: quit ";
@@ -42,13 +42,13 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
 
 const TRYING_AGAIN: &str = "Trying again.";
 
-/// What is wrong, and what to do about it, in as few lines as it needs.
+/// Returns the problem and the advice, in as few lines as possible.
 fn trouble(model: &Model, width: usize) -> Vec<Line<'static>> {
     let Some(trouble) = &model.trouble else { return Vec::new() };
     paragraph(&format!("{} {} {TRYING_AGAIN}", trouble.what, trouble.advice), width)
 }
 
-/// There is nothing else to show.
+/// Draws a problem on an otherwise empty screen.
 fn draw_trouble(frame: &mut Frame<'_>, trouble: &Trouble) {
     let [body, foot] =
         Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(frame.area());
@@ -71,7 +71,7 @@ fn paragraph(text: &str, width: usize) -> Vec<Line<'static>> {
     flowing(words, width).into_iter().map(|line| Line::from(format!(" {line}"))).collect()
 }
 
-/// Words in lines of so many characters at most. A word that is longer ends in an ellipsis.
+/// Wraps words into lines of at most `width` characters. Longer words end in an ellipsis.
 fn flowing(words: Vec<String>, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in words {
@@ -87,7 +87,7 @@ fn flowing(words: Vec<String>, width: usize) -> Vec<String> {
     lines
 }
 
-/// The server as a whole, in lines of so many characters.
+/// Returns the figures of the whole server, in lines of `width` characters.
 fn server(model: &Model, width: usize) -> Vec<Line<'static>> {
     let field = |name: &str| model.fields.get(name).map_or(UNKNOWN.into(), |value| count(*value));
     let time = |name: &str| model.fields.get(name).map_or(UNKNOWN.into(), |us| duration(us / 1e3));
@@ -130,7 +130,7 @@ fn server(model: &Model, width: usize) -> Vec<Line<'static>> {
     groups.into_iter().flat_map(|group| pairs(group, width)).chain(worst).collect()
 }
 
-/// Who is overdue the longest. `None`: nobody.
+/// Returns the keys that are overdue the longest, or `None` if there are none.
 fn worst(model: &Model) -> Option<String> {
     let one = |(key, db, age): &(Vec<u8>, u64, u64)| {
         format!("{} (db {db}) {}", shown(key), duration(*age as f64))
@@ -139,7 +139,7 @@ fn worst(model: &Model) -> Option<String> {
     (!all.is_empty()).then(|| format!(" overdue: {}", all.join(", ")))
 }
 
-/// Names and values, in as many lines as they need.
+/// Lays out names and values, in as many lines as they need.
 fn pairs(pairs: Vec<(&'static str, String)>, width: usize) -> Vec<Line<'static>> {
     let mut lines: Vec<Line<'static>> = Vec::new();
     for (name, value) in pairs {
@@ -158,12 +158,12 @@ fn pairs(pairs: Vec<(&'static str, String)>, width: usize) -> Vec<Line<'static>>
     lines
 }
 
-/// The field of the dehydrators whose deliveries fail.
+/// The field with the number of dehydrators whose deliveries fail.
 const FAILING: &str = "failing";
-/// The field of those that are paused.
+/// The field with the number of paused dehydrators.
 const PAUSED: &str = "paused";
 
-/// The columns: a title, what they sort by, and how wide they are at least.
+/// The columns: title, sort order, and minimum width.
 const COLUMNS: [(&str, Option<Order>, usize); 8] = [
     ("key", Some(Order::Key), 8),
     ("length", Some(Order::Length), 9),
@@ -175,12 +175,12 @@ const COLUMNS: [(&str, Option<Order>, usize); 8] = [
     ("memory", Some(Order::Memory), 8),
 ];
 
-/// A line for each dehydrator, and more for each that is paused or whose deliveries fail.
+/// Draws a line for each dehydrator, and further lines for those that are paused, overdue or failing.
 fn draw_list(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let room = usize::from(area.width.saturating_sub(2));
     let sorted = model.sorted();
     let rows: Vec<_> = sorted.iter().map(|(key, it)| cells(key, it, model.now_ms)).collect();
-    // The key has what the others leave.
+    // The key gets the width that the others leave.
     let mut widths = COLUMNS.map(|(_, _, least)| least);
     for (at, width) in widths.iter_mut().enumerate().skip(1) {
         *width = rows.iter().map(|row| length(&row[at])).fold(*width, usize::max);
@@ -215,7 +215,7 @@ fn draw_list(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     frame.render_stateful_widget(list, body, &mut state);
 }
 
-/// The titles of the columns; that of the order is reversed.
+/// Returns the titles of the columns; the one of the sort order is reversed.
 fn heads(widths: &[usize; 8], order: Order) -> Line<'static> {
     let spans = COLUMNS.iter().zip(widths).enumerate().flat_map(|(at, ((title, by, _), width))| {
         let style = if *by == Some(order) { Modifier::REVERSED } else { Modifier::BOLD };
@@ -247,7 +247,7 @@ fn cells(key: &[u8], dehydrator: &Dehydrator, now_ms: u64) -> [String; 8] {
     ]
 }
 
-/// Cells as a line: the first to the left, the others to the right.
+/// Joins cells into a line: the first aligned left, the others right.
 fn aligned(cells: &[String; 8], widths: &[usize; 8]) -> String {
     let mut line = String::new();
     for (at, (cell, width)) in cells.iter().zip(widths).enumerate() {
@@ -260,7 +260,7 @@ fn aligned(cells: &[String; 8], widths: &[usize; 8]) -> String {
     line
 }
 
-/// For how long it is paused yet. `None`: it is not, or the module does not say.
+/// Returns the remaining time of a pause, or `None` if it is not paused or the module does not report it.
 fn pause(dehydrator: &Dehydrator, now_ms: u64) -> Option<String> {
     let facts = &dehydrator.facts;
     let left = facts.paused_until.map(|end| duration(end.saturating_sub(now_ms) as f64));
@@ -268,14 +268,14 @@ fn pause(dehydrator: &Dehydrator, now_ms: u64) -> Option<String> {
     facts.paused.then(|| format!("  paused {left}"))
 }
 
-/// How many are overdue, and for how long the oldest is. `None`: none are, or the module does not say.
+/// Returns how many elements are overdue, and the age of the oldest; `None` if none are, or the module does not report it.
 fn overdue(dehydrator: &Dehydrator) -> Option<String> {
     let facts = &dehydrator.facts;
     let oldest = duration(facts.oldest_due_ms? as f64);
     (facts.overdue > 0).then(|| format!("  {} overdue, by {oldest}", count(facts.overdue as f64)))
 }
 
-/// Since when deliveries fail, how often, and why. `None`: they do not, or the module does not say.
+/// Returns since when deliveries fail, how often, and why; `None` if they do not, or the module does not report it.
 fn failure(dehydrator: &Dehydrator, now_ms: u64) -> Option<String> {
     let facts = &dehydrator.facts;
     let since = duration(now_ms.saturating_sub(facts.failing_since?) as f64);
@@ -289,7 +289,7 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// The text, or as much of it as fits before an ellipsis.
+/// Returns the text, shortened with an ellipsis if it does not fit.
 fn fitting(text: &str, width: usize) -> String {
     if length(text) <= width {
         return text.to_owned();
@@ -298,13 +298,13 @@ fn fitting(text: &str, width: usize) -> String {
     kept.chain((width > 0).then_some(ELLIPSIS)).collect()
 }
 
-/// The TTLs of the dehydrator that is selected, as bars.
+/// Draws the TTLs of the selected dehydrator as bars.
 fn draw_ttls(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let Some(key) = &model.selected else {
         return frame.render_widget(Block::bordered().title(" TTLs "), area);
     };
     let room = usize::from(area.height.saturating_sub(2));
-    // The most frequent ones that there is room for, in the order of the TTLs.
+    // The most frequent ones that fit, sorted by TTL.
     let mut shown_ttls = model.by_ttl.clone();
     shown_ttls.sort_by_key(|(ttl, count)| (std::cmp::Reverse(*count), *ttl));
     shown_ttls.truncate(room);
@@ -317,7 +317,7 @@ fn draw_ttls(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let policy = policy.map(|policy| format!(", on due {}", shown(policy))).unwrap_or_default();
     let width = usize::from(area.width.saturating_sub(2));
     let rest = format!("{policy}{left_out} ");
-    // The key gives way first, down to a few characters.
+    // The key is shortened first, to no less than a few characters.
     let room = width.saturating_sub(length(" TTLs of ") + length(&rest)).max(8);
     let title = fitting(&format!(" TTLs of {}{rest}", fitting(&shown(key), room)), width);
     let bars = shown_ttls.iter().map(|(ttl, elements)| {
@@ -334,12 +334,12 @@ fn draw_ttls(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     frame.render_widget(chart, area);
 }
 
-/// A key, which may be any bytes, as ASCII.
+/// Returns a key, which can be any bytes, as escaped ASCII.
 pub fn shown(key: &[u8]) -> String {
     key.escape_ascii().to_string()
 }
 
-/// A whole number, with commas.
+/// Formats a whole number, with commas.
 fn count(number: f64) -> String {
     let digits = format!("{number:.0}");
     let (sign, digits) = digits.strip_prefix('-').map_or(("", digits.as_str()), |rest| ("-", rest));
@@ -353,12 +353,12 @@ fn count(number: f64) -> String {
     grouped
 }
 
-/// A count that a column has room for: above ten million, three digits of it.
+/// Formats a count that fits into a column: from ten million on, in millions.
 fn short_count(number: f64) -> String {
     if number < 1e7 { count(number) } else { trimmed(number / 1e6, "M") }
 }
 
-/// So many more, or fewer, in a second.
+/// Formats growth per second, with its sign.
 fn net(more: f64) -> String {
     match more.abs() {
         below if below < 1e4 => format!("{more:+.1}"),
@@ -371,7 +371,7 @@ fn per_second(rate: f64) -> String {
     if rate < 10.0 { format!("{rate:.1}/s") } else { format!("{}/s", count(rate)) }
 }
 
-/// So many milliseconds, in the unit that fits.
+/// Formats milliseconds in a suitable unit.
 fn duration(ms: f64) -> String {
     let units = [(86_400_000.0, "d"), (3_600_000.0, "h"), (60_000.0, "min"), (1000.0, "s")];
     match units.into_iter().find(|(unit, _)| ms >= *unit) {
@@ -381,7 +381,7 @@ fn duration(ms: f64) -> String {
     }
 }
 
-/// So many bytes, in the unit that fits.
+/// Formats bytes in a suitable unit.
 fn bytes(bytes: f64) -> String {
     let units = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
     match units.into_iter().find(|(unit, _)| bytes >= *unit) {
@@ -390,7 +390,7 @@ fn bytes(bytes: f64) -> String {
     }
 }
 
-/// With one decimal, unless that is a zero.
+/// Formats with one decimal, unless that is zero.
 fn trimmed(number: f64, unit: &str) -> String {
     let digits = format!("{number:.1}");
     format!("{} {unit}", digits.strip_suffix(".0").unwrap_or(&digits))

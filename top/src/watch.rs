@@ -1,4 +1,4 @@
-//! Asks the server, by INFO and SCAN alone, a bounded number of times at each refresh.
+//! Reads from the server, with INFO and SCAN alone, and with a bounded number of commands per refresh.
 
 use std::time::Duration;
 
@@ -8,24 +8,24 @@ use redis::{
 
 use crate::model::{Facts, Model, Trouble};
 
-/// So many slots of the server's table of keys does one SCAN look at: well below a millisecond.
+/// The COUNT of a SCAN, which takes well below a millisecond.
 const COUNT: usize = 500;
-/// Dehydrators that are shown as overdue the longest.
+/// The number of dehydrators shown as overdue the longest.
 const WORST: usize = 3;
-/// So many SCANs at one refresh; the next one carries on. A million keys are walked over in 40 refreshes.
+/// SCANs per refresh; the next refresh continues. A million keys take 40 refreshes.
 const SCANS: usize = 50;
-/// So many dehydrators are asked at one refresh; the next one carries on with the others.
+/// Dehydrators whose INFO is read per refresh; the next refresh continues with the others.
 const ASKED: usize = 500;
-/// A server that does not answer is told to the user, not waited for.
+/// The timeout for the server, after which the user is told.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-const HOW_TO_CONNECT: &str = "Is a server running there? Another one is named by its URL, as in \
+const HOW_TO_CONNECT: &str = "Is a server running there? Give the URL of another one, such as \
     redis://user:password@host:6379/0, or rediss:// for TLS (`make top URL=...`, or PORT=6380).";
-const HOW_TO_TRUST: &str = "The CA of the server's certificate is named by --cacert, a client certificate, which the \
-    server may ask for, by --cert and --key. A URL with rediss:// is for a port with TLS, redis:// for one without. \
+const HOW_TO_TRUST: &str = "Give the CA of the server's certificate with --cacert, and a client certificate, if the server \
+    requires one, with --cert and --key. Use rediss:// for a port with TLS, and redis:// for one without. \
     (`make top URL=... OPTIONS='--cacert ca.crt'`)";
-const HOW_TO_LOG_IN: &str = "A user and a password are part of the URL, as in \
-    redis://user:password@host:6379/0; a password may also be in REDISCLI_AUTH.";
+const HOW_TO_LOG_IN: &str = "Put the user and the password into the URL, as in \
+    redis://user:password@host:6379/0; the password can also be in REDISCLI_AUTH.";
 const HOW_TO_PERMIT: &str = "The user needs +info +scan +dehydrator.info, and ~*.";
 const HOW_TO_LOAD: &str = "Load it with `loadmodule /path/to/libdehydrator.so` in redis.conf, or with MODULE \
     LOAD; `make run` starts a server that has it.";
@@ -34,7 +34,7 @@ pub struct Watch {
     client: Client,
     connection: Option<Connection>,
     cursor: u64,
-    /// The dehydrator that is asked next.
+    /// The dehydrator whose INFO is read next.
     next: Vec<u8>,
 }
 
@@ -43,7 +43,7 @@ impl Watch {
         Self { client, connection: None, cursor: 0, next: Vec::new() }
     }
 
-    /// Brings the model up to date. What goes wrong is said in it, and tried again the next time.
+    /// Updates the model. Stores an error in it, and retries at the next refresh.
     pub fn refresh(&mut self, model: &mut Model, now: Duration) {
         let result = self.connect().map_err(|error| self.trouble(&error, false));
         let result = result.and_then(|()| {
@@ -53,7 +53,7 @@ impl Watch {
         self.conclude(model, result);
     }
 
-    /// Brings the TTLs of the one that is selected up to date, and nothing else: it has just been selected.
+    /// Updates only the TTLs of the selected dehydrator, after a selection.
     pub fn refresh_selected(&mut self, model: &mut Model) {
         if let Some(connection) = &mut self.connection {
             let result = ask_selected(connection, model);
@@ -65,7 +65,7 @@ impl Watch {
     fn conclude(&mut self, model: &mut Model, result: Result<(), Trouble>) {
         model.trouble = result.err();
         if model.trouble.is_some() {
-            // Replies may still be on their way, which are no replies to what is asked next.
+            // Late replies would be taken for replies to the next commands.
             self.connection = None;
             self.cursor = 0;
         }
@@ -79,7 +79,7 @@ impl Watch {
         matches!(self.client.get_connection_info().addr(), ConnectionAddr::TcpTls { .. })
     }
 
-    /// What an error means to the user. `connected`: whether there was a connection.
+    /// Translates an error for the user. `connected`: whether there was a connection.
     fn trouble(&self, error: &RedisError, connected: bool) -> Trouble {
         let address = self.address();
         let refuses_user = error.kind() == ErrorKind::AuthenticationFailed
@@ -96,8 +96,8 @@ impl Watch {
             _ if error.is_timeout() => {
                 let seconds = PATIENCE.as_secs();
                 let what =
-                    format!("The server at {address} has not answered within {seconds} seconds.");
-                // A server without TLS waits for the end of a command, and this is none.
+                    format!("The server at {address} has not replied within {seconds} seconds.");
+                // A server without TLS takes the handshake for an incomplete command, and waits.
                 let advice = if !connected && self.is_with_tls() { HOW_TO_TRUST } else { "" };
                 (what, advice)
             }
@@ -108,7 +108,7 @@ impl Watch {
             true if error.is_io_error() => {
                 (format!("The connection to {address} is lost: {error}."), "")
             }
-            true => (format!("The server at {address} replies an error: {error}."), ""),
+            true => (format!("The server at {address} replied with an error: {error}."), ""),
         };
         Trouble { what, advice }
     }
@@ -132,7 +132,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Asks all there is to ask; nothing more than INFO if the module is not there.
+    /// Reads everything; only INFO if the module is not loaded.
     fn try_refresh(&mut self, model: &mut Model, now: Duration) -> RedisResult<()> {
         let connection = self.connection.as_mut().expect("connect() was called");
         let info: String = redis::cmd("INFO").arg("server").arg("dehydrator").query(connection)?;
@@ -162,7 +162,7 @@ impl Watch {
         keys.iter().for_each(|key| {
             asked.cmd("DEHYDRATOR.INFO").arg(key);
         });
-        // One that is no dehydrator any more has an error for a reply, which is none of the others' concern.
+        // A key that is no longer a dehydrator replies an error, which does not concern the others.
         let replies = if keys.is_empty() {
             Vec::new()
         } else {
@@ -174,13 +174,13 @@ impl Watch {
             }
         }
 
-        // Whoever was selected may be gone; and somebody always is.
+        // Keep a dehydrator selected, even if the selected one is gone.
         model.select(0);
         ask_selected(connection, model)
     }
 }
 
-/// Whether the two do not come to terms about TLS, by the words of the library, which has no kind for it.
+/// Returns whether an error is about TLS, judged by its text, because the library has no kind for it.
 fn is_about_tls(error: &RedisError) -> bool {
     let error = error.to_string();
     ["certificate", "Certificate", "InvalidContentType", "HandshakeFailure", "fatal alert"]
@@ -188,10 +188,10 @@ fn is_about_tls(error: &RedisError) -> bool {
         .any(|word| error.contains(word))
 }
 
-/// A row of LATE: the key and its database, if they are known, for how long it is overdue, and what is due in it.
+/// A row of LATE: the key and its database, if known, how long it is overdue, and how many elements are due.
 type Worst = (Option<Vec<u8>>, Option<u64>, u64, Option<u64>);
 
-/// Asks who is overdue the longest. A user who may not ask that, and a module that does not know, tell of nobody.
+/// Reads the keys that are overdue the longest. Returns none if the user lacks the permission, or the module the command.
 fn ask_worst(connection: &mut Connection) -> RedisResult<Vec<(Vec<u8>, u64, u64)>> {
     let late = redis::cmd("DEHYDRATOR.LATE").arg("COUNT").arg(WORST).query(connection);
     let rows: Vec<Worst> = match late {
@@ -210,14 +210,13 @@ fn ask_selected(connection: &mut Connection, model: &mut Model) -> RedisResult<(
             model.by_ttl = parse(&reply).map(|(_, by_ttl)| by_ttl).unwrap_or_default();
             Ok(())
         }
-        // The server refuses: the key has just become something else.
+        // The key has just changed its type.
         Err(error) if error.code().is_some() => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// The reply of `DEHYDRATOR.INFO key [FULL]`, and the elements for each TTL. What is not known yet is
-/// passed over, what is missing is 0.
+/// Parses the reply of `DEHYDRATOR.INFO key [FULL]`, with the elements per TTL. Skips unknown fields; missing ones are 0.
 fn parse(reply: &Value) -> Option<(Facts, Vec<(u64, u64)>)> {
     let mut facts = Facts::default();
     let mut by_ttl = Vec::new();

@@ -1,10 +1,10 @@
-//! What is printed to somebody who has stopped reading.
+//! The help, printed to a pipe whose reader has closed it.
 
 use std::io;
 use std::process::Command;
 
 #[test]
-fn help_ends_in_order_when_nobody_reads_it() {
+fn help_ends_cleanly_when_nobody_reads_it() {
     let (reader, writer) = io::pipe().expect("a pipe");
     drop(reader);
     let mut top = Command::new(env!("CARGO_BIN_EXE_dehydrator-top"));

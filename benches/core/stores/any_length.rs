@@ -1,8 +1,8 @@
-//! The hierarchical wheel with ids and elements of any length, as a server's are.
+//! The hierarchical wheel with ids and elements of any length, which a server needs.
 //!
-//! [`Named`](crate::named::Named) is told at compile time how long ids and elements are: it has the ids in its table and
-//! the elements in its nodes. Our Lawn is not, and what is not has them elsewhere. Here that is one allocation
-//! for both, found through a table of hashes, which is how a careful program would do it.
+//! [`Named`](crate::named::Named) knows the lengths of ids and elements at compile time: its ids are in the table, and
+//! its elements in the nodes. Our Lawn does not know them, so they must be stored elsewhere. Here that is one
+//! allocation for both, found through a table of hashes, as a careful program would do it.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -14,7 +14,7 @@ use crate::lists::Lists;
 use crate::named::Scheme;
 use crate::store::{Id, Payload, Store};
 
-/// An id and an element, one behind the other.
+/// An id and an element, one after the other.
 struct Item {
     id_length: u32,
     bytes: Box<[u8]>,
@@ -40,7 +40,7 @@ pub struct AnyLength {
     hasher: RandomState,
 }
 
-/// hashbrown wants its tag in the top bits.
+/// Spreads a hash: hashbrown takes its tag from the top bits.
 fn spread(hash: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(hash)
 }
@@ -62,7 +62,7 @@ impl AnyLength {
         self.table.find(spread(hash), is_it).map(|entry| entry.1)
     }
 
-    /// Takes a timer that is in no list out of the table, and frees its node.
+    /// Removes a timer that is in no list from the table, and frees its node.
     fn take(&mut self, node: u32) -> Item {
         let hash = self.hash(id_of(&self.nodes, node));
         let entry = self.table.find_entry(spread(hash), |entry| entry.1 == node);

@@ -1,8 +1,7 @@
 //! tokio-util's `DelayQueue` with a table of ids beside it.
 //!
-//! Its time is tokio's clock, which the bench stops and moves by hand. Moving it costs some hundreds
-//! of nanoseconds for each tick, none of which a program pays that lives in tokio's runtime anyway:
-//! its ticks are not to be compared, what it does for an element is.
+//! Its time is tokio's clock, which the bench stops and moves by hand. Moving it costs some hundreds of nanoseconds per
+//! tick, which a program in tokio's runtime does not pay. So its ticks cannot be compared; its operations can.
 
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -41,7 +40,7 @@ impl Delayed {
 impl Store for Delayed {
     const NAME: &'static str = "delay-queue";
     const LABEL: &'static str = "7 tokio-util DelayQueue";
-    /// What its wheel refuses to take: 64^6 ms.
+    /// The limit of its wheel: 64^6 ms.
     const MAX_TTL: u64 = (1 << 36) - 1;
 
     fn new(now: u64) -> Self {
@@ -93,7 +92,7 @@ impl Store for Delayed {
         let _entered = self.runtime.enter();
         let mut context = Context::from_waker(Waker::noop());
         let mut count = 0;
-        // What it hands out has left it, so starting again is an insertion, with a new key.
+        // An element that it returns has left it, so restarting is an insertion, with a new key.
         while let Poll::Ready(Some(expired)) = self.queue.poll_expired(&mut context) {
             let (id, payload) = expired.into_inner();
             let at = epoch + Duration::from_millis(now + ttl());

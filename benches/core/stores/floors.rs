@@ -1,4 +1,4 @@
-//! What ids and elements cost without any timers: nobody who stores them can be much below.
+//! The costs of ids and elements without timers: no store can be much below.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -69,7 +69,7 @@ impl Arena {
     }
 }
 
-/// hashbrown wants its tag in the top bits.
+/// Spreads a hash: hashbrown takes its tag from the top bits.
 fn spread(hash: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(hash)
 }

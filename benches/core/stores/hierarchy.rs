@@ -1,9 +1,8 @@
-//! Scheme 7 of Varghese and Lauck: a hierarchy of wheels, as the post on Ratas describes it.
+//! Scheme 7 of Varghese and Lauck: a hierarchy of wheels, as the article on Ratas describes it.
 //!
-//! Not Ratas itself, which is C++: the same structure after its author's description. Eight wheels of
-//! 256 slots, no bitmaps of slots in use, no count of rounds, each timer in the innermost wheel that
-//! reaches it. When a wheel has come round, the next slot of the wheel outside of it is emptied into
-//! the wheels within.
+//! Not Ratas itself, which is C++, but the same structure, after its author's description. Eight wheels of 256 slots,
+//! without bitmaps of used slots or counts of rounds; each timer is in the innermost wheel that reaches it. When a
+//! wheel completes a turn, the next slot of the outer wheel is emptied into the inner ones.
 
 use crate::lists::Lists;
 use crate::named::Scheme;
@@ -17,17 +16,17 @@ pub struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// Puts a timer into the slot that its distance asks for.
+    /// Inserts a timer into the slot for its distance.
     fn place<T>(&self, lists: &mut Lists<(), T>, node: u32) {
         let deadline = lists.get(node).deadline;
-        // The highest digit in which the deadline differs from now is the wheel.
+        // The wheel is the highest digit in which the deadline differs from now.
         let differs = (deadline ^ self.now) | 1;
         let wheel = differs.ilog2() / BITS;
         let slot = deadline >> (wheel * BITS) & (SLOTS - 1);
         lists.push_back(wheel * SLOTS as u32 + slot as u32, node);
     }
 
-    /// One tick; outer wheels that come round are emptied inwards.
+    /// Runs one tick; outer wheels that complete a turn are emptied inwards.
     fn advance<T>(&mut self, lists: &mut Lists<(), T>) {
         self.now += 1;
         let turned = (self.now.trailing_zeros() / BITS).min(WHEELS - 1);
@@ -41,8 +40,8 @@ impl Hierarchy {
         }
     }
 
-    /// Ticks until something may be due, at most `limit`: the slots ahead on the innermost wheel are
-    /// looked at one by one, and the end of its round counts as something.
+    /// Returns the ticks until something may be due, at most `limit`. It checks the slots ahead on the innermost wheel
+    /// one by one, and counts the end of its turn as well.
     pub fn ticks_to_next<T>(&self, lists: &Lists<(), T>, limit: u64) -> u64 {
         let to_end = SLOTS - self.now % SLOTS;
         let ahead = limit.min(to_end);

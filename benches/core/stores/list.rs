@@ -3,10 +3,9 @@
 use crate::lists::Lists;
 use crate::named::Scheme;
 
-/// Scheme 1: a tick looks at every timer there is.
+/// Scheme 1: a tick checks every timer.
 ///
-/// The paper counts the timers down; comparing a deadline writes nothing and is the variant that it
-/// names itself.
+/// The paper counts the timers down. Comparing deadlines writes nothing, and is a variant that the paper mentions.
 pub struct Unordered {
     cursor: Option<u32>,
     now: u64,
@@ -43,8 +42,8 @@ impl Scheme for Unordered {
     }
 }
 
-/// Scheme 2: a start walks to its place. From the back, which is kind to timers that are started in
-/// the order in which they come due.
+/// Scheme 2: a start searches for its place, from the back, which favours timers that are started in the order in which
+/// they come due.
 pub struct Ordered;
 
 impl Scheme for Ordered {

@@ -1,4 +1,4 @@
-//! The stores that are compared: one file for each family.
+//! The compared stores: one file per family.
 
 pub mod any_length;
 pub mod delay_queue;
@@ -12,7 +12,7 @@ pub mod quad_wheel;
 pub mod tree;
 pub mod wheel;
 
-/// Calls a function that is generic over a [`Store`](crate::store::Store) for the store of a name.
+/// Calls a generic function for the [`Store`](crate::store::Store) with this name.
 #[macro_export]
 macro_rules! for_store {
     ($name:expr, $function:ident($($argument:expr),*)) => {{
@@ -40,7 +40,7 @@ macro_rules! for_store {
     }};
 }
 
-/// What a store is called in tables.
+/// Returns the name of a store in tables.
 pub fn label(store: &str) -> &'static str {
     fn of<S: crate::store::Store>() -> &'static str {
         S::LABEL
@@ -48,7 +48,7 @@ pub fn label(store: &str) -> &'static str {
     for_store!(store, of())
 }
 
-/// All of them, in the order of the tables.
+/// All stores, in the order of the tables.
 pub const ALL: [&str; 16] = [
     "lawn",
     "paper",

@@ -7,13 +7,13 @@ use ahash::RandomState;
 use crate::store::{Id, Payload, Store};
 use lawn::{Lawn, Shared, SmallMax};
 
-/// What users say who have no TTL, but a deadline.
+/// The TTL for absolute deadlines.
 const NO_TTL: u64 = 0;
 
-/// The keys of the hash, as the module has them: drawn once.
+/// The keys of the hash: random, drawn once, as in the module.
 static HASHER: OnceLock<RandomState> = OnceLock::new();
 
-/// Has the keys be the same in each process.
+/// Uses the same keys in each process.
 pub fn know_keys() {
     HASHER.get_or_init(|| RandomState::with_seeds(1, 2, 3, 4));
 }
@@ -21,7 +21,7 @@ pub fn know_keys() {
 pub struct Ours(Lawn);
 
 impl Ours {
-    /// A lawn whose hash of ids has these keys, as an attacker would know them.
+    /// Returns a lawn whose hash of ids has these keys, which an attacker would know.
     pub fn with_hasher(hasher: RandomState) -> Self {
         Self(Lawn::new(Arc::new(Shared::new(hasher, || SmallMax::USUAL))))
     }
@@ -75,7 +75,7 @@ impl Store for Ours {
 
     fn rearm(&mut self, now: u64, ttl: &mut impl FnMut() -> u64) -> usize {
         let mut count = 0;
-        // A lease is a TTL: the element moves to another queue and stays where it is in memory.
+        // A lease is a TTL: the element moves to another queue, and stays in its place in memory.
         while self.0.next_deadline().is_some_and(|next| next <= now) {
             self.0.lease_due(now, ttl(), None);
             count += 1;

@@ -1,23 +1,20 @@
-//! Scheme 4 of Varghese and Lauck with an overflow list: what a simple wheel does about TTLs beyond its
-//! reach.
+//! Scheme 4 of Varghese and Lauck with an overflow list, the remedy of a simple wheel for TTLs beyond its range.
 //!
-//! They describe it where they write about simulations (section 4.2): an array of lists "with a single
-//! overflow list" of timers beyond its range. When the pointer into the array comes round, "the overflow
-//! list is checked", and what is due within the turn that begins moves into the array. This, or a wheel
-//! built anew with more slots, is what the Lawn paper calls *overflow*: the line of its last table in
-//! which a wheel costs O(n) and a Lawn does not.
+//! They describe it for simulations (section 4.2): an array of lists "with a single overflow list" of timers beyond its
+//! range. When the pointer into the array completes a turn, "the overflow list is checked", and timers that are due
+//! within the next turn move into the array. This, or a wheel rebuilt with more slots, is what the Lawn paper calls
+//! *overflow*: the line of its last table in which a wheel costs O(n) and a Lawn does not.
 //!
-//! A simulation's array holds the turn under way and nothing else, so that late in a turn nearly
-//! everything overflows. This one is scheme 4's, whose slots serve the next turn as soon as they have
-//! served this one (section 5): only what is beyond the wheel's reach when it is filed goes into the
-//! list. For such timers section 5 names scheme 2, an ordered list, as well: no turn would look through
-//! all of it, but each start would.
+//! The array of a simulation holds only the current turn, so that late in a turn nearly everything overflows. Here it
+//! is scheme 4's, whose slots serve the next turn as soon as they have served this one (section 5): only timers beyond
+//! the range of the wheel at their start go into the list. For such timers, section 5 also suggests scheme 2, an
+//! ordered list: then no turn would scan all of it, but each start would.
 
 use crate::lists::Lists;
 use crate::named::Scheme;
 use crate::stores::wheel::SIMPLE;
 
-/// The list behind those of the slots, in no order.
+/// The overflow list, after the lists of the slots, unordered.
 const OVERFLOW: u32 = SIMPLE as u32;
 
 pub struct OverflowWheel {
@@ -25,15 +22,15 @@ pub struct OverflowWheel {
 }
 
 impl OverflowWheel {
-    /// Puts a timer into its slot, or into the overflow list.
+    /// Inserts a timer into its slot, or into the overflow list.
     fn place<T>(&self, lists: &mut Lists<(), T>, node: u32) {
         let deadline = lists.get(node).deadline;
         let within = deadline - self.now < SIMPLE;
         lists.push_back(if within { (deadline % SIMPLE) as u32 } else { OVERFLOW }, node);
     }
 
-    /// Looks through the whole overflow list and moves what is due within the turn that begins. Nothing
-    /// in it is due earlier: whatever was filed in the turn that has ended was out of that one's reach.
+    /// Scans the whole overflow list, and moves timers that are due within the next turn. None is due earlier:
+    /// everything that was inserted in the previous turn was beyond its range.
     fn turn<T>(&mut self, lists: &mut Lists<(), T>) {
         let mut next = lists.first(OVERFLOW);
         while let Some(node) = next {

@@ -1,14 +1,12 @@
-//! The Lawn of the paper, to the letter where the letter works.
+//! The Lawn of the paper, to the letter as far as it works.
 //!
-//! Three things are corrected, because with them timers would fire late or never. Its comparison is
-//! strict, which makes each timer a tick late: here due means at or before now. Its *closest
-//! expiration* starts at 0, below which no deadline ever is: here none waits when nothing does. And
-//! its tick takes the old closest expiration into the new minimum, so that it stays in the past or
-//! skips a head: here a tick finds it anew over all heads.
+//! Three things are corrected, because with them timers would fire late or never. Its comparison is strict, which makes
+//! each timer a tick late: here, due means at or before now. Its *closest expiration* starts at 0, which no deadline is
+//! ever below: here there is none if no timer waits. And its tick includes the old closest expiration in the new
+//! minimum, so that it stays in the past or skips a head: here a tick recalculates it from all heads.
 //!
-//! What is left as it stands is its cost: a tick with something due looks at the head of every TTL,
-//! and so does the next tick after the closest timer was stopped. A hash of TTLs is scanned as a dense
-//! array beside the hash, the kindest way to do it.
+//! Its cost is unchanged: a tick with something due checks the head of every TTL, and so does the next tick after the
+//! closest timer was stopped. The hash of TTLs is scanned as a dense array beside the hash, the fastest way to do it.
 
 use ahash::RandomState;
 use hashbrown::HashMap;
@@ -24,11 +22,11 @@ struct Queue {
 pub struct Paper {
     by_ttl: HashMap<u64, u32, RandomState>,
     queues: Vec<Queue>,
-    /// Lists of queues that ran empty.
+    /// Lists of empty queues, for reuse.
     spare: Vec<u32>,
-    /// 0: not known, the next tick looks.
+    /// 0: unknown, the next tick recalculates it.
     closest: u64,
-    /// Where the tick under way is, and the closest expiration it has seen so far.
+    /// The position of the current tick, and the closest expiration that it has seen so far.
     scan: Option<(usize, u64)>,
 }
 

@@ -1,8 +1,8 @@
 //! Scheme 7 again, from crates.io: `hierarchical_hash_wheel_timer`, four wheels and an overflow.
 //!
-//! Its wheel cannot give up an entry before its time, and neither does its own cancellable variant:
-//! that keeps the entries in a table and leaves a dangling reference in the wheel. So does this, with
-//! a stamp for each filing, and the table of ids that all others have.
+//! Its wheel cannot remove an entry before its time, and neither can its own cancellable variant, which keeps the
+//! entries in a table and leaves a dangling reference in the wheel. So does this one, with a stamp per insertion, and
+//! the same table of ids as all others.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::named::Scheme;
 
 pub struct QuadWheel {
     wheel: QuadWheelWithOverflow<(u32, u32)>,
-    /// What came due at `now` and is not taken yet, last first.
+    /// Elements that came due at `now` and are not taken yet, last first.
     due: Vec<(u32, u32)>,
     now: u64,
     stamp: u32,

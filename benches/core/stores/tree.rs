@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BinaryHeap};
 use crate::lists::Lists;
 use crate::named::Scheme;
 
-/// A binary heap. It cannot give up what lies in its middle, so a stopped or restarted timer leaves a
-/// dead entry that goes when it surfaces; each filing has a stamp, and the living entry is the one
-/// with the timer's own stamp.
+/// A binary heap. It cannot remove an entry from its middle, so a stopped or restarted timer leaves a dead entry, which
+/// is dropped when it reaches the top. Each insertion has a stamp; the live entry is the one with the timer's current
+/// stamp.
 pub struct Heap {
     heap: BinaryHeap<Reverse<(u64, u32, u32)>>,
     stamp: u32,
@@ -48,7 +48,7 @@ impl Scheme for Heap {
     }
 }
 
-/// A B-tree. A number for each filing tells equal deadlines apart.
+/// A B-tree. A number per insertion distinguishes equal deadlines.
 pub struct Tree {
     tree: BTreeMap<(u64, u32), u32>,
     filings: u32,

@@ -1,15 +1,15 @@
-//! Schemes 4 to 6 of Varghese and Lauck: one wheel. Scheme 7 is in `hierarchy.rs` and `quad_wheel.rs`;
-//! what scheme 4 does about TTLs beyond its reach is in `overflow_wheel.rs`.
+//! Schemes 4 to 6 of Varghese and Lauck: one wheel. Scheme 7 is in `hierarchy.rs` and `quad_wheel.rs`; the overflow
+//! list of scheme 4 is in `overflow_wheel.rs`.
 
 use crate::lists::Lists;
 use crate::named::Scheme;
 
 /// Slots of the simple wheel: the longest TTL in milliseconds, a little over a minute.
 pub const SIMPLE: u64 = 1 << 16;
-/// Slots of the hashed wheels, a quarter of that: a million timers make some sixty to a slot.
+/// Slots of the hashed wheels, a quarter of that: with a million timers, about sixty per slot.
 const HASHED: u64 = 1 << 14;
 
-/// Scheme 4: a slot for each tick, up to a longest TTL.
+/// Scheme 4: one slot per tick, up to a longest TTL.
 pub struct Simple {
     now: u64,
 }
@@ -44,7 +44,7 @@ impl Scheme for Simple {
     }
 }
 
-/// Scheme 5: deadlines share slots modulo the wheel's size, and each slot is a sorted list.
+/// Scheme 5: deadlines share slots modulo the size of the wheel, and each slot is a sorted list.
 pub struct HashedSorted {
     now: u64,
 }
@@ -78,10 +78,9 @@ impl Scheme for HashedSorted {
     }
 }
 
-/// Scheme 6: as 5, with unsorted lists. A tick looks at all of a slot's timers.
+/// Scheme 6: like 5, with unsorted lists. A tick checks all timers of a slot.
 ///
-/// The paper keeps a count of rounds with each timer; comparing the deadline says the same and
-/// writes nothing.
+/// The paper keeps a count of rounds with each timer. Comparing the deadline is equivalent, and writes nothing.
 pub struct HashedUnsorted {
     cursor: Option<u32>,
     now: u64,

@@ -1,4 +1,4 @@
-"""Who is compared. One more is a class here, and its name in CONTENDERS."""
+"""The contenders. To add one, write a class here, and add its name to CONTENDERS."""
 
 from contenders.base import Contender, Program
 from contenders.celery import CeleryOnDehydrator, CeleryOnRedis, CeleryOnRedisForAnHour

@@ -1,4 +1,4 @@
-"""What the bench asks of a framework on a broker."""
+"""The interface of a framework with a broker."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ JOBS = Path(__file__).resolve().parents[1] / "jobs"
 #: Where the programs of the frameworks are.
 PROGRAMS = Path(sys.executable).parent
 
-#: Seconds after which work of a worker that died is to be done by another, wherever that can be set.
+#: Seconds after which another worker should do the jobs of a dead one, where that can be set.
 VISIBILITY = 10
 
 
 @dataclass(frozen=True)
 class Program:
-    """What is started: its words, and what it is told by its environment."""
+    """A command to start: its words and its environment."""
 
     words: list[str]
     environment: dict[str, str] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Contender:
     name: str
     #: Where a job is until it is due.
     waits: str
-    #: The Python packages whose versions are told.
+    #: The Python packages whose versions are reported.
     packages: tuple[str, ...] = ()
     needs_module = False
     #: The scenarios, if not all.
@@ -46,7 +46,7 @@ class Contender:
         raise NotImplementedError
 
     def sender(self, url: str) -> Program:
-        """Sends what the plan says, and ends."""
+        """Sends the jobs of the plan, and ends."""
         raise NotImplementedError
 
     def versions(self) -> str:

@@ -32,7 +32,7 @@ class CeleryOnRedis(Contender):
 class CeleryOnRedisForAnHour(CeleryOnRedis):
     name = "Celery on Redis, `visibility_timeout` an hour, the default"
     visibility = 3600
-    # What was in the hand of a worker that is killed comes again when the bench is long over.
+    # The jobs of a killed worker would be delivered again long after the bench.
     scenarios = ("quiet",)
 
 
@@ -40,5 +40,5 @@ class CeleryOnDehydrator(CeleryOnRedis):
     name = "Celery on Dehydrator"
     waits = "the server"
     packages = ("celery", "kombu")
-    transport = "dehydrator.kombu:Transport"
+    transport = "dehydrator_queue.kombu:Transport"
     needs_module = True

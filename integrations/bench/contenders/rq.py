@@ -9,14 +9,14 @@ import sys
 
 from contenders.base import PROGRAMS, Contender, Program
 
-#: Workers look each ten seconds for what others left behind who died: jobs, and the lock of the scheduler. By default
-#: that is each ten minutes, and not before they have waited seven minutes for a job.
+#: Workers check every ten seconds for the jobs and the scheduler lock of dead workers. By default they check every ten
+#: minutes, and not before they have waited seven minutes for a job.
 SOON = ["--maintenance-interval", "10", "--worker-ttl", "25"]
 
 
 class RqOnRedis(Contender):
     name = "RQ with its scheduler"
-    waits = "the server; a scheduler looks each second"
+    waits = "the server; a scheduler polls every second"
     packages = ("rq", "redis")
     broker = "redis"
     options: tuple[str, ...] = ("--with-scheduler",)
@@ -39,5 +39,5 @@ class RqOnDehydrator(RqOnRedis):
     waits = "the server"
     packages = ("rq",)
     broker = "dehydrator"
-    options = ("--queue-class", "dehydrator.rq.Queue", "--job-class", "dehydrator.rq.Job")
+    options = ("--queue-class", "dehydrator_queue.rq.Queue", "--job-class", "dehydrator_queue.rq.Job")
     needs_module = True

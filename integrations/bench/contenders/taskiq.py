@@ -6,13 +6,13 @@ import sys
 
 from contenders.base import PROGRAMS, VISIBILITY, Contender, Program
 
-#: What taskiq-redis delays has a process of its own, and by default is looked at once a minute. In seconds.
+#: taskiq-redis has a scheduler process, which by default polls once a minute. In seconds.
 UPDATE = 1
 
 
 class TaskiqOnRedis(Contender):
     name = "taskiq-redis: stream broker, list schedules"
-    waits = "the server; a scheduler looks each second"
+    waits = "the server; a scheduler polls every second"
     packages = ("taskiq", "taskiq-redis", "redis")
     broker = "redis"
 

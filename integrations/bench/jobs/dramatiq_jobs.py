@@ -1,4 +1,4 @@
-"""Dramatiq. BENCH_URL is the broker; BENCH_BROKER says which."""
+"""Dramatiq. BENCH_URL is the address of the broker; BENCH_BROKER selects it."""
 
 import math
 import os
@@ -10,7 +10,7 @@ from plan import planned
 
 url, seconds = os.environ["BENCH_URL"], float(os.environ["BENCH_VISIBILITY"])
 if os.environ["BENCH_BROKER"] == "dehydrator":
-    from dehydrator.dramatiq import DehydratorBroker
+    from dehydrator_queue.dramatiq import DehydratorBroker
 
     broker = DehydratorBroker(url=url, lease=seconds)
 else:

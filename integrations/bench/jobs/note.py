@@ -1,4 +1,4 @@
-"""What each job does, whatever the framework: it takes its time, and notes outside of the broker that it was done.
+"""The work of each job, in any framework: it takes its time, and records outside of the broker that it ran.
 
 BENCH_NOTES is a folder, in which each process has a file of its own, a line for each job: `id due started`. BENCH_WORK
 is how many seconds a job takes.

@@ -1,4 +1,4 @@
-"""What is to be sent: BENCH_PLAN is a file with a line for each job, `id due`."""
+"""The jobs to send: BENCH_PLAN is a file with a line for each job, `id due`."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""RQ. BENCH_URL is the server; BENCH_BROKER says which queue."""
+"""RQ. BENCH_URL is the server; BENCH_BROKER selects the queue."""
 
 import os
 from datetime import datetime, timezone
@@ -11,7 +11,7 @@ from plan import planned
 
 if __name__ == "__main__":
     if os.environ["BENCH_BROKER"] == "dehydrator":
-        from dehydrator.rq import Queue
+        from dehydrator_queue.rq import Queue
     else:
         from rq import Queue
 
@@ -19,5 +19,5 @@ if __name__ == "__main__":
     terms = {"retry": rq.Retry(max=3), "job_timeout": 5, "result_ttl": 0}
     queue = Queue(connection=redis.Redis.from_url(os.environ["BENCH_URL"]))
     for id, due, _ in planned():
-        # By name: what this program defines is not what workers import.
+        # By name: workers do not import the definitions of this program.
         queue.enqueue_at(datetime.fromtimestamp(due, timezone.utc), f"{note.__module__}.note", id, due, **terms)

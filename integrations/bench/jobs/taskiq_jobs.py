@@ -1,4 +1,4 @@
-"""taskiq. BENCH_URL is the broker; BENCH_BROKER says which."""
+"""taskiq. BENCH_URL is the address of the broker; BENCH_BROKER selects it."""
 
 import asyncio
 import math
@@ -20,7 +20,7 @@ LONGEST_WAIT = 600
 url, seconds = os.environ["BENCH_URL"], float(os.environ["BENCH_VISIBILITY"])
 is_ours = os.environ["BENCH_BROKER"] == "dehydrator"
 if is_ours:
-    from dehydrator.taskiq import DehydratorBroker
+    from dehydrator_queue.taskiq import DehydratorBroker
 
     broker = DehydratorBroker(url, lease=seconds)
 else:

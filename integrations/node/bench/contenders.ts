@@ -1,4 +1,4 @@
-// Who is compared.
+// The contenders.
 
 import { readFileSync } from "node:fs";
 

@@ -1,4 +1,4 @@
-// What processes take, and what else the machine does: with others at work on the same cores, no number means anything.
+// The CPU time of processes, and the load by other programs: if they use the same cores, the results are meaningless.
 
 import { readFileSync } from "node:fs";
 import { cpus } from "node:os";
@@ -9,7 +9,7 @@ const TICKS = 100;
 
 export const CORES = cpus().length;
 
-/** How long cores were busy since the machine was started, whoever it was. */
+/** Returns the busy time of all cores since the machine was started. */
 export function busySeconds(): number {
   const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0, steal = 0] = readFileSync("/proc/stat", "utf8")
     .split("\n", 1)[0]!
@@ -45,7 +45,7 @@ export function memoryOf(pid: number | undefined): { now: number; peak: number }
   }
 }
 
-/** Waits until cores are nearly idle, or as many seconds as it is told. */
+/** Waits until the cores are nearly idle, or for a given number of seconds. */
 export async function calm(seconds: number): Promise<void> {
   for (const end = performance.now() + seconds * 1000; performance.now() < end; ) {
     const [busy, began] = [busySeconds(), performance.now()];

@@ -1,4 +1,4 @@
-// What the jobs noted: which were done, when, and how often.
+// The records of the jobs: which ran, when, and how often.
 
 import { closeSync, openSync, readdirSync, readSync } from "node:fs";
 import { join } from "node:path";
@@ -21,7 +21,7 @@ export interface Outcome {
   earliest: number;
 }
 
-/** Reads on, where it stopped, in the files of a folder. */
+/** Reads the files of a folder incrementally. */
 export class Notes {
   readonly #files = new Map<string, { at: number; rest: string }>();
   #forgotten = new Set<string>();
@@ -67,7 +67,7 @@ export class Notes {
     this.last = Math.max(this.last, Number(started));
   }
 
-  /** Begins anew, without the jobs that were read until now. */
+  /** Starts over, without the jobs that were read so far. */
   forget(): void {
     this.#forgotten = new Set(this.counts.keys());
     this.counts.clear();

@@ -1,4 +1,4 @@
-// The server, the workers and who sends, as processes.
+// The server, the workers and the sender, as processes.
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";

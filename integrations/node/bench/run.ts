@@ -1,11 +1,11 @@
-// This package beside BullMQ: the same jobs, on the same machine, one after the other.
+// Compares this package with BullMQ: the same jobs, on the same machine, one after the other.
 //
 // usage: run.js [--quick] [--server redis-server] [--module libdehydrator.so] [--folder folder] [--wait seconds]
 //               [--only scenario]
 //
-//     --quick     a tenth of the jobs, to see that it runs
+//     --quick     a tenth of the jobs, to check that it runs
 //
-// Writes results.json, in the words of integrations/bench, and prints tables.
+// Writes results.json, in the format of integrations/bench, and prints tables.
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

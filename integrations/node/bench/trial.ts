@@ -46,13 +46,13 @@ export interface Result {
   rest_greatest: number;
   peak_greatest: number;
   server_bytes: number;
-  /** Of the processor: of all, and of that for what was sent. */
+  /** CPU time: in total, and until all jobs were sent. */
   server_seconds: number;
   server_seconds_sending: number;
   worker_seconds: number;
   /** Seconds from the first job's beginning to the last one's. */
   working: number;
-  /** Which part of all cores somebody else took. */
+  /** The share of all cores that other programs used. */
   others: number;
 }
 
@@ -184,7 +184,7 @@ class Trial {
     return (performance.now() - began) / 1000;
   }
 
-  /** Some jobs before those that are measured, to see that all is well, and to have loaded what is loaded late. */
+  /** Runs some jobs before the measured ones, to check that everything works, and to load lazily loaded code. */
   async #warmUp(): Promise<void> {
     await this.#send(Array.from({ length: WARM }, (_, n) => `warm-${n} ${Date.now() / 1000 + 1}`));
     for (const end = performance.now() + 60_000; this.#notes.counts.size < WARM; await sleep(50)) {
@@ -194,7 +194,7 @@ class Trial {
     this.#notes.forget();
   }
 
-  /** Kills workers at their moments, and returns when all is done, or nothing is to be expected any more. */
+  /** Kills workers at the given moments, and returns when all is done, or no more executions are expected. */
   async #wait(last: number): Promise<void> {
     const { kills, load } = this.scenario;
     let next = kills === undefined ? Number.POSITIVE_INFINITY : Date.now() / 1000 + load.first + kills / 2;
@@ -207,7 +207,7 @@ class Trial {
       }
       if (this.#notes.read() > 0) changed = now;
       const areDone = this.#notes.counts.size >= load.jobs;
-      // What a worker had in hand that was killed may come again, also when all were done.
+      // The jobs of a killed worker may be repeated, even after all were done.
       const calm = kills === undefined ? 1 : VISIBILITY + 2;
       if (now > last && ((areDone && now > changed + calm) || now > Math.max(last, changed) + PATIENCE)) return;
     }

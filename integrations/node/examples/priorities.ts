@@ -1,5 +1,5 @@
-// Two priorities and a pause: what is urgent is done first, and nothing is while the mailer is repaired.
-import { Queue, Worker } from "dehydrator";
+// Two priorities and a pause: urgent jobs come first, and none run while the mailer is repaired.
+import { Queue, Worker } from "dehydrator-queue";
 
 const url = process.env.REDIS_URL ?? "redis://127.0.0.1:6379";
 const high = new Queue<string>(url, "{mail}:high");

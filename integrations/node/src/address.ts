@@ -1,19 +1,19 @@
-// Where the server is, as a URL says it.
+// Parses server URLs.
 
 export interface Address {
   readonly kind: "server" | "sentinel" | "cluster";
-  /** A URL that every library reads; of Sentinel and a cluster, without its hosts. */
+  /** A URL that every library understands; for Sentinel and clusters, without the hosts. */
   readonly url: URL;
   readonly text: string;
   readonly hosts: readonly { host: string; port: number }[];
-  /** What Sentinel calls the primary. */
+  /** Sentinel's name of the primary. */
   readonly name: string;
   readonly db: number;
 }
 
 /**
- * Reads a URL. Beside those of the libraries there are `redis+cluster://host:port,host:port`, and
- * `redis+sentinel://user:password@host:port,host:port/name/db` for what Sentinel calls `name`.
+ * Parses a URL. In addition to those of the libraries, there are `redis+cluster://host:port,host:port`, and
+ * `redis+sentinel://user:password@host:port,host:port/name/db` for the primary that Sentinel calls `name`.
  */
 export function addressOf(url: string): Address {
   const [, scheme = "", how = "", user = "", hosts = "", path = ""] =

@@ -1,6 +1,6 @@
-// How what is put away becomes bytes, and back.
+// Converts payloads to bytes and back.
 
-/** Turns payloads into bytes and back. Whatever `decode` throws makes a dead letter of the element. */
+/** Converts payloads to bytes and back. If `decode` throws, the element becomes a dead letter. */
 export interface Codec<T> {
   encode(payload: T): string | Uint8Array;
   decode(element: Buffer): T;
@@ -8,7 +8,7 @@ export interface Codec<T> {
 
 const UTF_8 = new TextDecoder("utf-8", { fatal: true });
 
-/** JSON in UTF-8: the codec of a queue that is told no other. */
+/** JSON in UTF-8: the default codec of a queue. */
 export function json<T>(): Codec<T> {
   return {
     encode(payload) {
@@ -20,7 +20,7 @@ export function json<T>(): Codec<T> {
   };
 }
 
-/** The bytes themselves. */
+/** The bytes, unchanged. */
 export function raw(): Codec<Uint8Array> {
   return { encode: (payload) => payload, decode: (element) => element };
 }

@@ -1,11 +1,11 @@
-// What can go wrong, and what the work of a worker may throw.
+// The errors of this package, and errors that the work can throw.
 
-/** Stands above all errors of this package. */
+/** The base class of all errors of this package. */
 export class DehydratorError extends Error {
   override name = "DehydratorError";
 }
 
-/** Says that the server has not loaded the module. */
+/** The server has not loaded the module. */
 export class ModuleMissingError extends DehydratorError {
   override name = "ModuleMissingError";
 
@@ -18,7 +18,7 @@ export class ModuleMissingError extends DehydratorError {
   }
 }
 
-/** Says that the server's module lacks a command that this package needs. */
+/** The server's module lacks a command that this package needs. */
 export class ModuleTooOldError extends DehydratorError {
   override name = "ModuleTooOldError";
 
@@ -31,17 +31,17 @@ export class ModuleTooOldError extends DehydratorError {
   }
 }
 
-/** Says that no reply came in time. */
+/** No reply came in time. */
 export class NoReplyError extends DehydratorError {
   override name = "NoReplyError";
 }
 
-/** Thrown by the work: the job goes to the dead letters now, with this reason. */
+/** Thrown by the work: the job becomes a dead letter now, with this reason. */
 export class Reject extends Error {
   override name = "Reject";
 }
 
-/** Thrown by the work: the job is given out again in so many milliseconds, if it has attempts left. */
+/** Thrown by the work: the job is delivered again after `delay` milliseconds, if it has attempts left. */
 export class Retry extends Error {
   override name = "Retry";
 

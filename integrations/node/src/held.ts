@@ -1,4 +1,4 @@
-// What a worker has in hand, whose leases are to be renewed.
+// The jobs of a worker, whose leases must be renewed.
 
 import type { Delivery, Job } from "./job.js";
 import type { Pair } from "./verbs.js";
@@ -9,7 +9,7 @@ interface Hand {
   readonly lost: AbortController;
 }
 
-/** Jobs in hand, by their leases. */
+/** The current jobs, by their leases. */
 export class Held {
   readonly #hands = new Map<string, Hand>();
 
@@ -17,12 +17,12 @@ export class Held {
     this.#hands.set(name(delivery), { delivery, job, lost });
   }
 
-  /** Returns whether its lease is held still. */
+  /** Returns whether its lease is still held. */
   remove(delivery: Delivery): boolean {
     return this.#hands.delete(name(delivery));
   }
 
-  /** Returns the job whose lease is over, if its work still runs; once. */
+  /** Returns the job whose lease was lost, if its work still runs; only once. */
   lose(delivery: Delivery): Job | undefined {
     const hand = this.#hands.get(name(delivery));
     if (hand === undefined) return undefined;
@@ -31,7 +31,7 @@ export class Held {
     return hand.job;
   }
 
-  /** Returns what is in hand of a queue. */
+  /** Returns the current jobs of a queue. */
   of(key: string): Delivery[] {
     return [...this.#hands.values()].map((hand) => hand.delivery).filter((delivery) => delivery.key === key);
   }
@@ -42,6 +42,6 @@ export function pairOf({ token, id }: Delivery): Pair {
 }
 
 function name({ key, token, id }: Delivery): string {
-  // Latin-1 keeps bytes apart that are no UTF-8.
+  // Latin-1 keeps bytes distinct that are not UTF-8.
   return `${key}\n${token}\n${id.toString("latin1")}`;
 }

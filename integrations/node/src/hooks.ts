@@ -1,11 +1,11 @@
-// What a worker tells of what it does: to the console, and to whoever overrides these.
+// The events of a worker: written to the console, and passed to overridden hooks.
 
 import { debuglog } from "node:util";
 import type { Delivery, Job } from "./job.js";
 
 const debug = debuglog("dehydrator");
 
-/** Writes what went wrong to the console, and the rest if NODE_DEBUG=dehydrator. Override what you need. */
+/** Writes problems to the console, and the rest if NODE_DEBUG=dehydrator. Override what you need. */
 export class Hooks {
   started(job: Job): void {
     debug("%s: %s begins, attempt %d", job.queue, job.id, job.attempt);
@@ -20,37 +20,37 @@ export class Hooks {
     console.warn(`dehydrator: ${job.queue}: ${job.id} failed, ${again}: ${error}`);
   }
 
-  /** Hears of what became a dead letter here; what the server itself moves there is not heard of. */
+  /** Called for jobs that became dead letters here, but not for those that the server moved itself. */
   buried(delivery: Delivery, reason: string): void {
     console.error(`dehydrator: ${delivery.key}: ${delivery.id} is a dead letter: ${reason}`);
   }
 
-  /** Hears of a job that was cancelled, or that another worker has by now. */
+  /** Called for a job that was cancelled, or that another worker has by now. */
   lost(job: Job): void {
     console.warn(`dehydrator: ${job.queue}: ${job.id} was lost: cancelled, or its lease ran out`);
   }
 
-  /** Hears each time before a command is sent again. */
+  /** Called each time before a command is resent. */
   interrupted(error: unknown): void {
     console.warn(`dehydrator: the server does not answer, asking again: ${error}`);
   }
 
-  /** Hears of what was thrown beside the work, by a server that refused or by a hook, and what failed: a renewal, say. */
+  /** Called for errors outside of the work: by the server or by a hook; with what failed, for example a renewal. */
   crashed(error: unknown, what: string): void {
     console.error(`dehydrator: ${what} failed:`, error);
   }
 }
 
-/** Calls a hook, and does not wait for what it returns. */
+/** Calls a hook, without waiting for its result. */
 export type Tell = <Name extends keyof Hooks>(name: Name, ...told: Parameters<Hooks[Name]>) => void;
 
-/** Calls hooks, of which some are overridden. What one throws goes to `crashed`, and no further: a worker outlives it. */
+/** Calls hooks, some of which are overridden. If one throws, `crashed` is called, and the worker continues. */
 export function tellerOf(some: Partial<Hooks> = {}): Tell {
   const own = new Hooks();
   const hooks = some instanceof Hooks ? some : Object.assign(new Hooks(), some);
   const tell: Tell = async (name, ...told) => {
     try {
-      // A hook may be asynchronous: what it rejects with would end the process.
+      // A hook can be asynchronous: its rejection would end the process.
       await Reflect.apply(hooks[name], hooks, told);
     } catch (error) {
       if (name !== "crashed") return tell("crashed", error, `the hook ${name}`);

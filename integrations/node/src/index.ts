@@ -1,5 +1,5 @@
 /**
- * Delayed jobs in Redis and Valkey, by the module dehydrator.
+ * Delayed jobs in Redis and Valkey, with the module Dehydrator.
  *
  *     const jobs = new Queue("redis://127.0.0.1:6379", "jobs");
  *     await jobs.put({ mail: "anna" }, { delay: 5000 });

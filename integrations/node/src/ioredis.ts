@@ -1,9 +1,9 @@
-// Connections by ioredis.
+// Connections with ioredis.
 
 import type { Address } from "./address.js";
 import { isReply, type Opened } from "./wire.js";
 
-/** What is used of `Redis` and `Cluster` of ioredis. */
+/** The used part of `Redis` and `Cluster` of ioredis. */
 export interface Ioredis {
   readonly isCluster: boolean;
   readonly status: string;
@@ -21,14 +21,14 @@ interface Command {
   getKeys(): unknown;
 }
 
-/** As needed for a connection that neither sends again nor connects again by itself, whatever its like was told. */
+/** Options of a connection that neither resends nor reconnects by itself, whatever the original client does. */
 const OPTIONS = {
   autoPipelining: false,
   autoResendUnfulfilledCommands: false,
   commandTimeout: undefined,
   enableAutoPipelining: false,
   enableOfflineQueue: true,
-  // What it waits for would be hidden: that the server loads, say.
+  // It would hide what it waits for, for example that the server is loading.
   enableReadyCheck: false,
   lazyConnect: true,
   maxRetriesPerRequest: 0,
@@ -46,7 +46,7 @@ const CLUSTER_OPTIONS = {
   redisOptions: { autoResendUnfulfilledCommands: false, commandTimeout: undefined, stringNumbers: false },
 };
 
-/** Connects as a client of the user's own does. */
+/** Connects like a client of the user. */
 export function openLikeIoredis(client: Ioredis): Promise<Opened> {
   return opened(client.isCluster ? client.duplicate([], CLUSTER_OPTIONS) : client.duplicate(OPTIONS));
 }
@@ -73,11 +73,11 @@ async function opened(client: Ioredis): Promise<Opened> {
     cause = error;
   });
   try {
-    // A cluster that has no node to give ends, and leaves the promise as it is.
+    // A cluster without an available node ends, and never resolves the promise.
     const ended = new Promise<never>((_, reject) => client.on("end", () => reject(new Error("the connection ended"))));
     ended.catch(() => {});
     await Promise.race([client.connect(), ended]);
-    // If its own SELECT was refused, as while a script runs, it goes on, in the first database.
+    // If its own SELECT fails, as while a script runs, it continues in the first database.
     const { db } = client.options as { db?: number };
     if (db !== undefined && db !== 0) await Promise.race([client.callBuffer("SELECT", String(db)), ended]);
   } catch (error) {
@@ -93,7 +93,7 @@ async function opened(client: Ioredis): Promise<Opened> {
       try {
         return await sender.callBuffer(String(command), ...words);
       } catch (error) {
-        // It says that the retries are used up, and there are none: why the connection broke says more.
+        // It reports used-up retries, but there are none: the reason of the broken connection is more useful.
         throw isReply(error) ? error : (cause ?? error);
       }
     },
@@ -102,7 +102,7 @@ async function opened(client: Ioredis): Promise<Opened> {
 }
 
 /**
- * Returns the client with keys that it finds in our commands, and with no prefix for those of EVAL alone. A cluster
+ * Returns the client with support for the keys of our commands, and without a prefix for those of EVAL. A cluster
  * client asks a random node if it knows no key.
  */
 function keyed(client: Ioredis): Ioredis {

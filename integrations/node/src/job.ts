@@ -1,9 +1,9 @@
-// What a queue is given, and what a worker and who looks are given of it.
+// Jobs: what clients put into a queue, and what workers and readers get.
 
-/** An id: any bytes. Where the package shows one it is text, and `idBytes` are the bytes themselves. */
+/** An id: any bytes. The package shows ids as text, and `idBytes` has the bytes. */
 export type Id = string | Uint8Array;
 
-/** An element that the server gave out under a lease. */
+/** An element that the server delivered with a lease. */
 export interface Delivery {
   readonly key: string;
   readonly id: Buffer;
@@ -17,36 +17,36 @@ export interface Job<T = unknown> {
   readonly id: string;
   readonly idBytes: Buffer;
   readonly payload: T;
-  /** How often it was given out, this time included. */
+  /** How often it was delivered, including this time. */
   readonly attempt: number;
-  /** The name of the queue that it is from. */
+  /** The name of its queue. */
   readonly queue: string;
-  /** The name of the lease: two attempts at one job never share it. Good for fencing what the work itself writes. */
+  /** The token of the lease, different for each attempt. It can fence the writes of the work. */
   readonly token: string;
-  /** Aborts when the job was cancelled, given back, or is another worker's: the work should stop, its end counts no more. */
+  /** Aborts when the job was cancelled, given back, or another worker has it: the work should stop. */
   readonly lost: AbortSignal;
 }
 
-/** One of several payloads that are put away at once. */
+/** One of several payloads that are put into a queue at once. */
 export interface Item<T = unknown> {
   payload: T;
   id?: Id;
   /** In milliseconds. */
   delay?: number;
-  /** A Date, or milliseconds since 1970, in place of `delay`. */
+  /** A Date, or milliseconds since 1970, instead of `delay`. */
   at?: Date | number;
 }
 
-/** What the queue knows of an element that is in it. */
+/** An element of the queue, as a reader sees it. */
 export interface Waiting<T = unknown> {
   readonly id: string;
   readonly idBytes: Buffer;
   readonly payload: T;
-  /** When it is due, or when its lease ends, by the server's clock. */
+  /** Its deadline, or the end of its lease, by the server's clock. */
   readonly due: Date;
-  /** How often it was given out. */
+  /** How often it was delivered. */
   readonly attempts: number;
-  /** Whether a worker has it, under a lease that runs. */
+  /** Whether a worker has it, with a running lease. */
   readonly leased: boolean;
 }
 
@@ -57,6 +57,6 @@ export interface DeadLetter {
   readonly idBytes: Buffer;
   readonly element: Buffer;
   readonly attempts: number;
-  /** Why it is one; empty if it was given out as often as it may be, and its last worker said nothing. */
+  /** The reason; empty if it reached its delivery limit without a reason from its last worker. */
   readonly reason: string;
 }

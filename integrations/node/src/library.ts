@@ -1,4 +1,4 @@
-// The client library: ioredis or node-redis, whichever is there.
+// The client library: ioredis or node-redis, whichever is installed.
 
 import { type Address, addressOf } from "./address.js";
 import { DehydratorError } from "./errors.js";
@@ -9,7 +9,7 @@ import { type Opened, Wire } from "./wire.js";
 /** A client of ioredis (`Redis`, `Cluster`) or of node-redis (`createClient`, `createCluster`, `createSentinel`). */
 export type Client = Ioredis | NodeRedis;
 
-/** Which library connects to a URL; without this the first of them that is installed. */
+/** The library that connects to a URL; by default the first that is installed. */
 export type LibraryName = "ioredis" | "redis";
 
 /** Makes connections to one server. */
@@ -56,9 +56,12 @@ function isMissing(error: unknown, name: LibraryName): boolean {
 
 function missing(error: unknown): unknown {
   if (!isMissing(error, "ioredis") && !isMissing(error, "redis")) return error;
-  return new DehydratorError("dehydrator needs ioredis or node-redis: `npm install ioredis`, or `npm install redis`", {
-    cause: error,
-  });
+  return new DehydratorError(
+    "dehydrator-queue needs ioredis or node-redis: `npm install ioredis`, or `npm install redis`",
+    {
+      cause: error,
+    },
+  );
 }
 
 export function wireOf(maker: Maker, timeout: number): Wire {

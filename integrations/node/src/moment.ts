@@ -1,4 +1,4 @@
-// Durations and moments, as the server wants them.
+// Converts durations and points in time for the server.
 
 /** Returns a duration in whole milliseconds, rounded up: never early. */
 export function milliseconds(duration: number): number {
@@ -6,7 +6,7 @@ export function milliseconds(duration: number): number {
   return Math.max(0, Math.ceil(duration));
 }
 
-/** Returns a moment, or a number of milliseconds since 1970, in whole milliseconds since 1970. */
+/** Returns a point in time, or a number of milliseconds since 1970, in whole milliseconds since 1970. */
 export function unixMilliseconds(moment: Date | number): number {
   const at = Number(moment);
   if (!Number.isFinite(at)) throw new RangeError(`a moment is a Date, or milliseconds since 1970, and not ${moment}`);

@@ -1,10 +1,10 @@
-// Connections by node-redis.
+// Connections with node-redis.
 
 import type { Address } from "./address.js";
 import { text } from "./reply.js";
 import type { Opened } from "./wire.js";
 
-/** What is used of what `createClient`, `createCluster` and `createSentinel` of node-redis return. */
+/** The used part of the clients from `createClient`, `createCluster` and `createSentinel` of node-redis. */
 export interface NodeRedis {
   readonly isOpen: boolean;
   readonly isReady?: boolean;
@@ -20,12 +20,12 @@ export interface NodeRedis {
 
 /** Bulk strings are read as Buffers: ids and elements are any bytes. 36 is `RESP_TYPES.BLOB_STRING`. */
 const BYTES = { typeMapping: { 36: Buffer } };
-/** Otherwise `connect` would wait for as long as there is no server. */
+/** Otherwise `connect` would wait as long as there is no server. */
 const ONCE = { reconnectStrategy: false } as const;
 
 type Kind = Address["kind"];
 
-/** Connects as a client of the user's own does. */
+/** Connects like a client of the user. */
 export function openLikeNodeRedis(client: NodeRedis): Promise<Opened> {
   const kind = kindOf(client);
   const { options, _options } = client as { options?: Options; _options?: Options };
@@ -62,7 +62,7 @@ export async function openByNodeRedis(address: Address): Promise<Opened> {
     const defaults = { ...who, socket: { ...ONCE, ...tls } };
     return opened(kind, createCluster({ rootNodes, defaults } as never) as unknown as NodeRedis);
   }
-  // Its own client for Sentinel goes on asking by itself. Here each connection is for one primary, and when it breaks,
+  // Its own client for Sentinel retries by itself. Here each connection is to one primary, and when it breaks,
   // Sentinel is asked for the next.
   const primary = await primaryOf(address, (socket) => createClient({ socket: { ...socket, ...ONCE } }) as NodeRedis);
   return opened("server", createClient({ ...who, database: db, socket: { ...primary, ...ONCE, ...tls } }) as NodeRedis);
@@ -89,7 +89,7 @@ async function primaryOf({ hosts, name }: Address, make: (socket: object) => Nod
 
 async function opened(kind: Kind, client: NodeRedis): Promise<Opened> {
   client.on("error", () => {});
-  // A cluster of which some nodes are closed throws, and Sentinel's client rejects.
+  // A cluster with some closed nodes throws, and Sentinel's client rejects.
   const close = () => {
     Promise.resolve()
       .then(() => client.isOpen && client.destroy())
@@ -115,7 +115,7 @@ async function opened(kind: Kind, client: NodeRedis): Promise<Opened> {
   };
 }
 
-/** Which node is asked; without a key, any. */
+/** Selects the node; without a key, any. */
 function keyOf(words: readonly (string | Buffer)[]): string | Buffer | undefined {
   return words[{ "DEHYDRATOR.MPOLL": 2, EVAL: 3 }[String(words[0])] ?? 1];
 }

@@ -1,10 +1,10 @@
-// Counts of what a worker does, for Prometheus, by prom-client: `{ hooks: new PrometheusHooks() }`.
+// Counters of a worker's jobs, for Prometheus, by prom-client: `{ hooks: new PrometheusHooks() }`.
 
 import { Counter, Histogram, type Registry, register } from "prom-client";
 import { Hooks } from "./hooks.js";
 import type { Delivery, Job } from "./job.js";
 
-/** Logs, and counts: `dehydrator_worker_jobs_total` by queue and outcome, and the seconds that work took. */
+/** Logs and counts: `dehydrator_worker_jobs_total` by queue and outcome, and the duration of the work in seconds. */
 export class PrometheusHooks extends Hooks {
   readonly #jobs: Counter;
   readonly #seconds: Histogram;

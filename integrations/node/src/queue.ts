@@ -1,4 +1,4 @@
-// A queue: what others put away for workers.
+// A queue of jobs for workers.
 
 import { type Codec, json } from "./codec.js";
 import type { DeadLetter, Id, Item, Waiting } from "./job.js";
@@ -6,36 +6,36 @@ import { type Client, type LibraryName, type Maker, makerOf, wireOf } from "./li
 import { Server } from "./server.js";
 import { BATCH, type PutOptions, Verbs } from "./verbs.js";
 
-/** For how many milliseconds a queue waits for a reply, on a connection where nothing sleeps. Then it makes another. */
+/** How many milliseconds a queue waits for a reply on a connection without blocking commands. Then it opens another. */
 export const REPLY = 5000;
 
 export interface QueueOptions<T> {
   codec?: Codec<T>;
   /** The stream for dead letters: by default `jobs:dead` for `jobs`, and on a cluster `{jobs}:dead`, in its slot. */
   dead?: string;
-  /** For how many milliseconds a command is sent again while the server is away. */
+  /** For how many milliseconds a command is retried while the server is down. */
   patience?: number;
-  /** Which library connects to a URL; without this the first of them that is installed. */
+  /** The library that connects to a URL; by default the first that is installed. */
   library?: LibraryName;
 }
 
-/** Returns where the dead letters of a queue go: on a cluster, in the slot of the queue. */
+/** Returns the stream of a queue's dead letters: on a cluster, in the slot of the queue. */
 export function deadOf(name: string, cluster: boolean): string {
   return cluster && !name.includes("{") ? `{${name}}:dead` : `${name}:dead`;
 }
 
 /**
- * Puts jobs away, and reads, postpones and cancels them by their ids.
+ * Puts jobs into a queue, and reads, postpones and cancels them by their ids.
  *
- * All commands are sent again when the connection breaks, for `patience`, and take effect once, but see `put`. Durations are
- * in milliseconds. A queue has a connection of its own from its first command on, until `close`.
+ * All commands are resent when the connection breaks, for `patience`, and take effect once, but see `put`. Durations
+ * are in milliseconds. A queue has a connection of its own from its first command on, until `close`.
  */
 export class Queue<T = unknown> {
   readonly verbs: Verbs<T>;
   readonly server: Server;
   readonly #maker: Maker;
 
-  /** Names a queue. `server`: a URL, or a client of ioredis or node-redis: the queue connects as that one does. */
+  /** Opens a queue. `server`: a URL, or a client of ioredis or node-redis: the queue connects in the same way. */
   constructor(
     server: string | Client,
     readonly name: string,
@@ -47,12 +47,12 @@ export class Queue<T = unknown> {
   }
 
   /**
-   * Puts a payload away; returns its id. Without an id one is drawn.
+   * Puts a payload into the queue; returns its id. By default, an id is generated.
    *
-   * An id that is there already stays as it was, and null is returned; with `replace` the new payload takes its place,
-   * and its delay begins anew: a debounce.
+   * An existing element with that id stays, and null is returned; with `replace` the new payload takes its place,
+   * and its delay restarts: a debounce.
    *
-   * The id is free when a worker is done with the job. If a reply is lost and `put` sent again after that, the job is done
+   * The id is free when the job is done. If a reply is lost and `put` is resent after that, the job is done
    * twice, unless the server remembers ids for a while: DEHYDRATOR.LIMIT key REMEMBER ms.
    */
   put(payload: T, options: PutOptions = {}): Promise<string | null> {
@@ -60,9 +60,9 @@ export class Queue<T = unknown> {
   }
 
   /**
-   * Puts many away, a thousand in a command; returns for each what `put` would, and false if LIMIT LENGTH left no room.
+   * Puts many payloads, a thousand per command; returns for each what `put` would, and false at LIMIT LENGTH.
    *
-   * Those of one moment `at` share commands. If many have moments of their own, each is a command.
+   * Payloads with the same `at` share commands. If many have different ones, each is a command.
    */
   async putMany(
     items: Iterable<Item<T>> | AsyncIterable<Item<T>>,
@@ -97,27 +97,27 @@ export class Queue<T = unknown> {
     return ids;
   }
 
-  /** Removes jobs, whether they wait or a worker has them; returns how many were there. */
+  /** Removes jobs, waiting or with a worker; returns how many existed. */
   async cancel(...ids: Id[]): Promise<number> {
     return ids.length === 0 ? 0 : this.server.ask(this.verbs.cancel(ids));
   }
 
-  /** Sets when a job is due, in so many milliseconds or at a Date, later or earlier than it was; was it there? */
+  /** Sets the deadline of a job, in milliseconds from now or as a Date; returns whether it existed. */
   postpone(id: Id, until: number | Date): Promise<boolean> {
     return this.#ask(() => this.verbs.postpone(id, until));
   }
 
-  /** Returns what is known of a job, and leaves it as it is. */
+  /** Reads a job, without changing it. */
   look(id: Id): Promise<Waiting<T> | null> {
     return this.server.ask(this.verbs.look(id));
   }
 
-  /** Replaces a payload; the deadline stays. If there is no such id the server's error, NOSUCHID, is thrown. */
+  /** Replaces a payload; the deadline stays. If the id does not exist, the server's error, NOSUCHID, is thrown. */
   update(id: Id, payload: T): Promise<void> {
     return this.#ask(() => this.verbs.update(id, payload));
   }
 
-  /** Yields all that is in the queue, in the order of delivery, and takes nothing. */
+  /** Yields everything in the queue, in the order of delivery, without taking anything. */
   async *[Symbol.asyncIterator](): AsyncGenerator<Waiting<T>> {
     for (let start: string | null = "-"; start !== null; ) {
       const { next, rows }: { next: string | null; rows: Waiting<T>[] } = await this.server.ask(this.verbs.page(start));
@@ -126,17 +126,17 @@ export class Queue<T = unknown> {
     }
   }
 
-  /** Returns how many jobs there are: due, with workers, and waiting. */
+  /** Returns the number of jobs: due, with workers, and waiting. */
   size(): Promise<number> {
     return this.server.ask(this.verbs.size());
   }
 
-  /** Returns what DEHYDRATOR.INFO tells. */
+  /** Returns the fields of DEHYDRATOR.INFO. */
   info(): Promise<Record<string, unknown>> {
     return this.server.ask(this.verbs.info());
   }
 
-  /** Gives out nothing for so many milliseconds, or until `resume`. */
+  /** Pauses deliveries for this many milliseconds, or until `resume`. */
   pause(duration?: number): Promise<void> {
     return this.#ask(() => this.verbs.pause(duration));
   }
@@ -146,26 +146,26 @@ export class Queue<T = unknown> {
     return this.server.ask(this.verbs.resume());
   }
 
-  /** Returns the first of the dead letters, with the reasons. */
+  /** Returns the first dead letters, with the reasons. */
   deadLetters(count = 100): Promise<DeadLetter[]> {
     return this.server.ask(this.verbs.deadLetters(count));
   }
 
   /**
-   * Puts the first dead letters away again, due at once; returns how many. One whose id is in the queue stays.
+   * Puts the first dead letters back into the queue, due at once; returns how many. One whose id is in the queue stays.
    *
-   * If the reply is lost it is sent again, and so may do it for up to `count` more, and returns those alone.
+   * If the reply is lost, it is resent, and so may revive up to `count` more, and returns only those.
    */
   revive(count = 100): Promise<number> {
     return this.server.ask(this.verbs.revive(count));
   }
 
-  /** Throws ModuleMissingError or ModuleTooOldError, which say what to do, if the server cannot do this. */
+  /** Throws ModuleMissingError or ModuleTooOldError, which explain what to do, if the server lacks support. */
   check(): Promise<void> {
     return this.server.check();
   }
 
-  /** Closes the connection: without that the process does not end by itself. */
+  /** Closes the connection: otherwise the process does not end by itself. */
   close(): void {
     this.server.close();
   }
@@ -174,12 +174,12 @@ export class Queue<T = unknown> {
     this.close();
   }
 
-  /** Returns the server by another connection, which waits for a reply for so many milliseconds. */
+  /** Returns the server on another connection, with this timeout for replies in milliseconds. */
   another(timeout: number): Server {
     return new Server(wireOf(this.#maker, timeout), Number.POSITIVE_INFINITY);
   }
 
-  /** What is wrong with arguments is a rejection too, and not thrown at once. */
+  /** Invalid arguments reject too, instead of throwing at once. */
   async #ask<A>(question: () => Parameters<Server["ask"]>[0]): Promise<A> {
     return (await this.server.ask(question())) as A;
   }

@@ -1,4 +1,4 @@
-// Replies, whichever library read them: bytes or text, maps or lists of names and values.
+// Normalizes replies of either library: bytes or text, maps or lists of names and values.
 
 /** Returns a bulk string as bytes. */
 export function bytes(reply: unknown): Buffer {
@@ -11,7 +11,7 @@ export function text(reply: unknown): string {
   return reply instanceof Uint8Array ? bytes(reply).toString() : String(reply);
 }
 
-/** Returns what is a map in RESP3, and an array of names and values in RESP2. */
+/** Parses a map in RESP3, or an array of names and values in RESP2. */
 export function pairs(reply: unknown): Map<string, unknown> {
   const found = new Map<string, unknown>();
   if (Array.isArray(reply)) {

@@ -1,28 +1,28 @@
-// The server, asked until it answers.
+// The server, with retries.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { ModuleMissingError, ModuleTooOldError } from "./errors.js";
 import { bare, type Question } from "./verbs.js";
 import { isReply, passes, type Wire } from "./wire.js";
 
-/** How long to wait before a command is sent again, in milliseconds: the first time, and at most. */
+/** The delay before a command is resent, in milliseconds: the first time, and at most. */
 const FIRST_PAUSE = 50;
 const LONGEST_PAUSE = 2000;
 
-/** Newer than others: a server that knows it knows all that this package needs. */
+/** The newest command that this package needs: a server that knows it knows all of them. */
 const NEWEST = "DEHYDRATOR.REJECT";
 
 export interface Patience {
-  /** For how many milliseconds it is asked again. */
+  /** For how many milliseconds to retry. */
   patience?: number;
-  /** For how many milliseconds a reply is waited for, before it is asked for by another connection. */
+  /** How many milliseconds to wait for a reply, before retrying on another connection. */
   reply?: number | undefined;
   giveUp?(): boolean;
-  /** Hears of each error that is not the last. */
+  /** Called for each error except the last. */
   tell?(error: unknown): void;
 }
 
-/** Sends each command again until there is a reply, or until patience ends. All commands here bear that. */
+/** Resends each command until there is a reply, or patience ends. All commands here are safe to repeat. */
 export class Server {
   constructor(
     private readonly wire: Wire,
@@ -50,7 +50,7 @@ export class Server {
     }
   }
 
-  /** Throws what is wrong if the module is not there, or too old. */
+  /** Throws an explanation if the module is missing or too old. */
   async check(how: Patience = {}): Promise<void> {
     for (const command of ["DEHYDRATOR.POLL", NEWEST]) {
       try {
@@ -66,14 +66,14 @@ export class Server {
   }
 }
 
-/** Returns a clearer error, if the server does not know the command. */
+/** Returns a clearer error if the server does not know the command. */
 function clearer(error: unknown, command: string): unknown {
   if (!isReply(error) || knows(error)) return error;
   const old = command === "DEHYDRATOR.RELEASE" || command === NEWEST;
   return old ? new ModuleTooOldError(command, { cause: error }) : new ModuleMissingError({ cause: error });
 }
 
-/** Returns whether a command without its arguments was refused for that, and so is known. */
+/** Returns whether a command was refused because its arguments are missing, so that the server knows it. */
 function knows(error: unknown): boolean {
   return isReply(error) && !error.message.toLowerCase().includes("unknown command 'dehydrator");
 }

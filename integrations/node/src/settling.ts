@@ -1,4 +1,4 @@
-// What is done, settled together: jobs that end at about the same time go in one command.
+// Settles jobs together that end at about the same time, in one command.
 
 import { BATCH, type Pair } from "./verbs.js";
 
@@ -8,13 +8,13 @@ interface Ending {
   reject(error: unknown): void;
 }
 
-/** Gathers what ends in one turn of the event loop. */
+/** Collects the jobs that end in one turn of the event loop. */
 export class Settling {
   #endings: Ending[] = [];
 
   constructor(private readonly send: (pairs: Pair[]) => Promise<boolean[]>) {}
 
-  /** Returns whether it was held still. */
+  /** Returns whether it was still held. */
   settle(pair: Pair): Promise<boolean> {
     return new Promise((resolve, reject) => {
       if (this.#endings.push({ pair, resolve, reject }) === 1) setImmediate(() => this.#flush());

@@ -1,4 +1,4 @@
-// What SIGTERM and SIGINT end.
+// Handles SIGTERM and SIGINT.
 
 const NAMES = ["SIGTERM", "SIGINT"] as const;
 
@@ -7,7 +7,7 @@ const callAll = () => {
   for (const listener of listeners) listener();
 };
 
-/** Calls `listener` at each signal, until what is returned is called. All share one listener: Node warns of the eleventh. */
+/** Calls `listener` at each signal, until the returned function is called. All share one: Node warns at eleven. */
 export function onSignal(listener: () => void): () => void {
   if (listeners.size === 0) for (const name of NAMES) process.on(name, callAll);
   listeners.add(listener);

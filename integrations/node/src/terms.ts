@@ -1,4 +1,4 @@
-// The terms on which a worker works, and what becomes of a job that failed.
+// The settings of a worker, and the handling of failed jobs.
 
 import { BACKOFF, type Backoff, waitAfter } from "./backoff.js";
 import { Reject, Retry } from "./errors.js";
@@ -6,13 +6,13 @@ import { milliseconds } from "./moment.js";
 
 /** Durations in milliseconds. */
 export interface TermsOptions {
-  /** How many jobs at a time. */
+  /** The number of jobs at a time. */
   concurrency?: number;
   lease?: number;
-  /** How often a job is given out before it is a dead letter; null: as often as it takes. */
+  /** How often a job is delivered before it becomes a dead letter; null: unlimited. */
   attempts?: number | null;
   backoff?: Partial<Backoff>;
-  /** How long one question sleeps in the server, and so how long a stop may take. */
+  /** How long a POLL blocks in the server, and so how long a stop can take. */
   block?: number;
 }
 
@@ -30,16 +30,16 @@ export function termsOf(options: TermsOptions): Terms {
   return { concurrency, lease, attempts, block, backoff: { ...BACKOFF, ...options.backoff } };
 }
 
-/** To be given out again in `delay` milliseconds, or to go to the dead letters now. */
+/** To be delivered again in `delay` milliseconds, or to become a dead letter now. */
 export type Verdict = { delay: number } | { reason: string };
 
-/** Returns in one line why something failed. */
+/** Returns the reason of a failure, in one line. */
 export function reasonOf(error: unknown): string {
   if (error instanceof Reject) return error.message || "rejected";
   return String(error);
 }
 
-/** Says what becomes of a job whose work threw `error`. */
+/** Returns the fate of a job whose work threw `error`. */
 export function verdict(error: unknown, deliveries: number, terms: Terms): Verdict {
   if (error instanceof Reject || (terms.attempts !== null && deliveries >= terms.attempts)) {
     return { reason: reasonOf(error) };

@@ -1,4 +1,4 @@
-// The commands: for each the words to send, and how to read the reply. Nothing here talks to a server.
+// The commands: their words, and the parsing of their replies. Nothing here connects to a server.
 
 import { randomUUID } from "node:crypto";
 import type { Codec } from "./codec.js";
@@ -6,7 +6,7 @@ import type { DeadLetter, Delivery, Id, Item, Waiting } from "./job.js";
 import { milliseconds, unixMilliseconds } from "./moment.js";
 import { bytes, pairs, plain, text } from "./reply.js";
 
-/** Makes a dead letter of what is still held, with the reason, in one step. */
+/** Turns a job that is still held into a dead letter, with the reason, atomically. */
 const BURY = `
 local kind = redis.call('TYPE', KEYS[2]).ok
 if kind ~= 'none' and kind ~= 'stream' then
@@ -18,9 +18,9 @@ return 1
 `;
 
 /**
- * Puts dead letters away again, due at once, with a count that begins anew. One whose id is in the queue stays.
+ * Puts dead letters back, due at once, with a new delivery count. One whose id is in the queue stays.
  *
- * NX would refuse an id that LIMIT REMEMBER has the server remember, as it does what BURY settled.
+ * NX would refuse an id that the server remembers (LIMIT REMEMBER), such as those that BURY settled.
  */
 const REVIVE = `
 local revived = 0
@@ -37,18 +37,18 @@ end
 return revived
 `;
 
-/** How many elements one command carries at most. */
+/** The maximum number of elements per command. */
 export const BATCH = 1000;
 
 export type Word = string | number | Uint8Array;
 
-/** A command and how its reply is read. Each may be sent twice without harm. */
+/** A command and the parser of its reply. Each is safe to repeat. */
 export interface Question<T> {
   readonly words: readonly Word[];
   read(reply: unknown): T;
 }
 
-/** What a lease is named by. */
+/** The name of a lease. */
 export interface Pair {
   readonly token: string;
   readonly id: Id;
@@ -58,9 +58,9 @@ export interface PutOptions {
   id?: Id;
   /** In milliseconds. */
   delay?: number;
-  /** A Date, or milliseconds since 1970, in place of `delay`. */
+  /** A Date, or milliseconds since 1970, instead of `delay`. */
   at?: Date | number;
-  /** The payload takes the place of what has that id, and its delay begins anew: a debounce. */
+  /** Replaces an element with that id, and restarts its delay: a debounce. */
   replace?: boolean;
 }
 
@@ -82,9 +82,9 @@ function deliveriesOf(key: string, reply: unknown): Delivery[] {
   }));
 }
 
-/** Leases what is due in the first of the keys that has something. */
+/** Leases due elements of the first key that has any. */
 export function poll(keys: readonly string[], count: number, lease: number, block?: number): Question<Delivery[]> {
-  // Another token for each question, and the same one when the question is sent again: then the reply is the same.
+  // A new token for each POLL, and the same one when it is resent, so that the reply is the same.
   const options: Word[] = ["COUNT", count, "LEASE", lease, "TOKEN", randomUUID()];
   if (block !== undefined) options.push("BLOCK", Math.max(1, block));
   const [key] = keys;
@@ -97,7 +97,7 @@ export function poll(keys: readonly string[], count: number, lease: number, bloc
   });
 }
 
-/** Asks whether a command is there: without its arguments it is refused for that. */
+/** Checks whether a command exists: without its arguments, it is refused because of that. */
 export function bare(command: string): Question<void> {
   return ask([command], nothing);
 }
@@ -115,11 +115,11 @@ export class Verbs<T> {
     const words: Word[] = ["DEHYDRATOR.PUSH", this.key, milliseconds(delay), this.codec.encode(payload), name];
     words.push(replace ? "REPLACE" : "NX");
     if (at !== undefined) words.push("AT", unixMilliseconds(at));
-    // An id that was drawn is there only if the same command arrived before.
+    // A generated id exists only if the same command arrived before.
     return ask(words, (reply) => (id === undefined || reply !== null ? text(name) : null));
   }
 
-  /** Puts up to a thousand away, all of them for the moment `at` if there is one. */
+  /** Puts up to a thousand payloads, all with the deadline `at`, if given. */
   putMany(items: readonly Item<T>[], replace: boolean, at?: Date | number): Question<(string | null | false)[]> {
     const words: Word[] = ["DEHYDRATOR.MPUSH", this.key];
     const names: Id[] = [];
@@ -144,7 +144,7 @@ export class Verbs<T> {
   }
 
   postpone(id: Id, until: Date | number): Question<boolean> {
-    // A ttl of 0 would take the element from the worker that has it; a millisecond does not.
+    // A ttl of 0 would take the element from its worker; a millisecond does not.
     const words: Word[] = ["DEHYDRATOR.TOUCH", this.key, id];
     if (until instanceof Date) words.push(1, "AT", unixMilliseconds(until));
     else words.push(Math.max(1, milliseconds(until)));
@@ -175,7 +175,7 @@ export class Verbs<T> {
     return ask(["DEHYDRATOR.UPDATE", this.key, id, this.codec.encode(payload)], nothing);
   }
 
-  /** Lists a thousand from `start` on, and where the next page begins, or null. */
+  /** Lists a thousand from `start` on, and returns the start of the next page, or null. */
   page(start: string): Question<{ next: string | null; rows: Waiting<T>[] }> {
     return ask(["DEHYDRATOR.RANGE", this.key, start, "+", "COUNT", BATCH, "WITHELEMENTS"], (reply) => {
       const [next, rows] = reply as [unknown, unknown[][]];

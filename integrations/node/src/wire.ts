@@ -1,20 +1,20 @@
-// A connection to the server that is made when it is needed, and made anew when it broke.
+// A connection to the server that opens when needed, and reopens when it broke.
 
 import { DehydratorError, NoReplyError } from "./errors.js";
 import type { Word } from "./verbs.js";
 
-/** A client of a library, connected. It sends nothing again by itself, and does not connect again. */
+/** A connected client of a library, which neither resends nor reconnects by itself. */
 export interface Opened {
   readonly alive: boolean;
-  /** Replies with Buffers where the server replies with bulk strings. */
+  /** Returns bulk strings as Buffers. */
   send(words: (string | Buffer)[]): Promise<unknown>;
   close(): void;
 }
 
-/** What the server says that passes by itself: the same command, sent again in a while, may succeed. */
+/** Temporary errors of the server: the same command may succeed later. */
 const PASSING = /^-?(BUSY|UNBLOCKED|READONLY|NOREPLICAS|MISCONF|LOADING|TRYAGAIN|CLUSTERDOWN|MASTERDOWN)\b/;
 
-/** Said while a script runs for too long: by a server that is otherwise well, on a connection that is. */
+/** The error while a script runs for too long: server and connection are fine otherwise. */
 const BUSY = /^-?BUSY\b/;
 
 /** An error that the server replied. */
@@ -22,30 +22,31 @@ export type ErrorReply = Error & { readonly [REPLY]: true };
 declare const REPLY: unique symbol;
 
 /**
- * Returns whether an error is a reply of the server, which begins with a code: `ERR`, `WRONGTYPE`. The libraries' errors do not.
+ * Returns whether an error is a reply of the server, which starts with a code (`ERR`, `WRONGTYPE`), unlike library
+ * errors.
  *
- * Their classes do not tell: a bundler renames them, and a program may hold a library twice.
+ * Classes are unreliable: a bundler renames them, and a program may contain a library twice.
  */
 export function isReply(error: unknown): error is ErrorReply {
   return error instanceof Error && /^-?[A-Z]{2,}( |$)/.test(error.message);
 }
 
-/** Returns whether the same command, sent again in a while, may succeed. */
+/** Returns whether the same command may succeed later. */
 export function passes(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   if (isReply(error)) return PASSING.test(error.message);
   if (error instanceof NoReplyError) return true;
-  // What is wrong in a program stays wrong. All else that a library throws is of its connection.
+  // Programming errors are permanent. All other errors of a library are about its connection.
   const lasting = [TypeError, RangeError, ReferenceError, SyntaxError, DehydratorError];
   return !lasting.some((kind) => error instanceof kind);
 }
 
-/** One connection. When it breaks, or a reply does not come, it is closed, and the next command makes another one. */
+/** One connection. When it breaks, or a reply does not arrive, it is closed, and the next command opens another one. */
 export class Wire {
   #opening: Promise<Opened> | undefined;
   #closed = false;
 
-  /** `timeout`: for how many milliseconds it waits for a reply, if nothing else is asked for. */
+  /** `timeout`: the default timeout for replies, in milliseconds. */
   constructor(
     private readonly open: () => Promise<Opened>,
     private readonly timeout: number,
@@ -78,11 +79,11 @@ export class Wire {
     if (this.#opening !== undefined) this.#drop(this.#opening);
   }
 
-  /** Closes a connection, also one that is yet to be made. */
+  /** Closes a connection, even if it is still being opened. */
   #drop(opening: Promise<Opened>): void {
     if (this.#opening !== opening) return;
     this.#opening = undefined;
-    // Neither that it was never made, nor that it is closed already, is of interest.
+    // Ignore errors: it was never opened, or is closed already.
     opening.then((opened) => opened.close()).catch(() => {});
   }
 }

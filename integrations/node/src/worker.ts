@@ -1,4 +1,4 @@
-// A worker: takes what is due, does the work, and says what became of it.
+// A worker: takes due jobs, does the work, and reports the results.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { Retry } from "./errors.js";
@@ -14,42 +14,42 @@ import { reasonOf, type Terms, type TermsOptions, termsOf, verdict } from "./ter
 import { BATCH, poll, type Question } from "./verbs.js";
 import { isReply, passes } from "./wire.js";
 
-/** How much longer than a block the worker waits for the reply, in milliseconds. */
+/** The reply timeout beyond the block, in milliseconds. */
 const GRACE = 5000;
 
-/** No more are taken at once, however many may run. */
+/** The maximum number of jobs per POLL, whatever the concurrency. */
 const MOST_AT_ONCE = 100;
 
 export interface WorkerOptions extends TermsOptions {
-  /** What is told of; those that are left out write to the console. */
+  /** Hooks for events; missing ones write to the console. */
   hooks?: Partial<Hooks>;
 }
 
 /**
- * Takes what is due, and calls `work` with a Job, for `concurrency` jobs at a time.
+ * Takes due jobs, and calls `work` with each Job, for `concurrency` jobs at a time.
  *
- * What `work` returns from is settled. If it throws, the job is given out again, after a back-off, until it was given out
- * `attempts` times; then it goes to the dead letters, with the reason. While it runs, its lease is renewed. If the worker
- * dies, the job is given to another one when the lease has run out.
+ * If `work` returns, the job is settled. If it throws, the job is delivered again, after a back-off, until it was
+ * delivered `attempts` times; then it becomes a dead letter, with the reason. While it runs, its lease is renewed. If
+ * the worker dies, another worker gets the job when the lease expires.
  */
 export class Worker<T = unknown> {
   readonly #queues = new Map<string, Queue<T>>();
   readonly #settling = new Map<string, Settling>();
   readonly #terms: Terms;
   readonly #tell: Tell;
-  /** For how many milliseconds a reply is waited for where a lease hangs on it: there is time to ask again. */
+  /** The timeout in milliseconds for replies about leases: short enough to retry within the lease. */
   readonly #reply: number;
   readonly #held = new Held();
   readonly #serving = new Set<Promise<void>>();
   readonly #ended = new AbortController();
-  /** Ends the wait for each work that runs. */
+  /** Ends the waits for running work. */
   readonly #leaving = new Set<() => void>();
   #stopping = false;
   #left = false;
   #roomy: () => void = () => {};
   #awake: () => void = () => {};
 
-  /** Several queues are asked in their order: the first that has something is served. */
+  /** Several queues are polled in their order: the first with due jobs is served. */
   constructor(
     queues: Queue<T> | readonly Queue<T>[],
     private readonly work: (job: Job<T>) => unknown,
@@ -66,12 +66,12 @@ export class Worker<T = unknown> {
   }
 
   /**
-   * Has the worker ask for nothing more, finish what it has in hand, and return from `run`.
+   * Makes the worker take no more jobs, finish its current ones, and return from `run`.
    *
-   * What the server gives it while it still sleeps is in hand too: if it was given back, that would count as an attempt.
+   * Jobs that arrive while it is still blocked are finished too: giving them back would count as an attempt.
    *
-   * After `grace` milliseconds it waits no longer: it aborts `lost` of the jobs whose work still runs, and gives them back as
-   * if the work had failed, due at once. If the server gives it a job in that moment, it comes again when its lease has run out.
+   * After `grace` milliseconds it stops waiting: it aborts `lost` of the jobs whose work still runs, and gives them back
+   * as if the work had failed, due at once. A job that arrives at that moment is delivered again when its lease expires.
    */
   stop(grace?: number): void {
     this.#stopping = true;
@@ -86,7 +86,7 @@ export class Worker<T = unknown> {
   }
 
   /**
-   * Works until `stop`, or SIGTERM or SIGINT, which stop it with `grace`. An error that will not pass by itself is thrown.
+   * Works until `stop`, or SIGTERM or SIGINT, which stop it with `grace`. Throws permanent errors.
    */
   async run({ signals = true, grace }: { signals?: boolean; grace?: number } = {}): Promise<void> {
     const deaf = signals ? onSignal(() => this.stop(grace)) : () => {};
@@ -122,7 +122,7 @@ export class Worker<T = unknown> {
     }
   }
 
-  /** Waits until a job may run, and for as many jobs as may. */
+  /** Waits for free capacity, and for up to that many jobs. */
   async #take(server: Server): Promise<void> {
     const { concurrency, lease, block } = this.#terms;
     const room = Math.min(concurrency - this.#serving.size, MOST_AT_ONCE);
@@ -149,7 +149,7 @@ export class Worker<T = unknown> {
     try {
       await this.#do(delivery);
     } catch (error) {
-      // It was neither settled nor given back, and comes again when its lease has run out.
+      // It was neither settled nor given back, so it is delivered again when its lease expires.
       this.#tell("crashed", error, "the end of a job");
     }
   }
@@ -175,7 +175,7 @@ export class Worker<T = unknown> {
     const ms = performance.now() - began;
     if (!this.#held.remove(delivery)) return;
     if (failure === undefined) {
-      // False may mean that the first of two SETTLEs was answered by a connection that broke.
+      // False can mean that a first SETTLE worked, but its reply was lost.
       await this.#settling.get(queue.name)!.settle(pairOf(delivery));
       return this.#tell("succeeded", job, ms);
     }
@@ -185,7 +185,7 @@ export class Worker<T = unknown> {
     this.#tell("retried", job, ms, failure.error, then.delay);
   }
 
-  /** Waits for the work, but no longer than a stop allows. */
+  /** Waits for the work, at most as long as a stop allows. */
   async #workOn(job: Job<T>, lost: AbortController): Promise<void> {
     let leave!: () => void;
     const left = new Promise<never>((_, reject) => {
@@ -208,7 +208,7 @@ export class Worker<T = unknown> {
     if (this.#terms.attempts !== null) {
       await this.#ask(queue, queue.verbs.bury(delivery, reason));
     } else {
-      // Where dead letters go is not this worker's to say: the policy of the queue says it, or nothing does.
+      // This worker does not configure dead letters: the policy of the queue does, if any.
       try {
         await this.#ask(queue, queue.verbs.reject(pairOf(delivery)));
       } catch (error) {
@@ -221,7 +221,7 @@ export class Worker<T = unknown> {
     this.#tell("buried", delivery, told);
   }
 
-  /** Asks for as long as a lease: after that the answer no longer counts. Once more only, when a stop waits no longer. */
+  /** Retries for the duration of a lease: after that, the reply is useless. Only once when a stop has timed out. */
   #ask<A>(queue: Queue<T>, question: Question<A>): Promise<A> {
     const patience = Math.max(this.#terms.lease, 10_000);
     return queue.server.ask(question, {
@@ -232,7 +232,7 @@ export class Worker<T = unknown> {
     });
   }
 
-  /** Renews what is in hand, three times in the time of a lease, until the worker has ended: two may fail. */
+  /** Renews the current jobs, three times per lease, until the worker has ended: two may fail. */
   async #renew(): Promise<void> {
     const { signal } = this.#ended;
     const wait = () => sleep(this.#terms.lease / 3, true, { signal }).catch(() => false);

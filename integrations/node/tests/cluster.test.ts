@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
-import { type LibraryName, Reject } from "dehydrator";
+import { type LibraryName, Reject } from "dehydrator-queue";
 import { Cluster } from "ioredis";
 import { createCluster } from "redis";
 import { queueOf, running, withEach } from "./harness.js";
@@ -75,7 +75,7 @@ withEach("a cluster of three", (library) => {
       }
     }
     const sizes = await Promise.all(nodes.map(({ client }) => client.dbsize()));
-    // Nothing is in the queues any more, but what they were told of dead letters is kept.
+    // The queues are empty, but their policies for dead letters remain.
     assert.ok(Math.min(...sizes) > 0, `no node without a queue: ${sizes}`);
   });
 

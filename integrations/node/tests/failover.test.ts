@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Queue } from "dehydrator";
+import type { Queue } from "dehydrator-queue";
 import { Redis } from "ioredis";
 import { createSentinel } from "redis";
 import { queueOf, running, withEach } from "./harness.js";
@@ -26,7 +26,7 @@ async function servesThrough(
   const { notes } = running(t, jobs, ({ payload }) => done.push(payload), { concurrency: 5, lease: 60_000 });
   await jobs.putMany(Array.from({ length: 100 }, (_, n) => ({ payload: n, delay: n * 2 })));
   await until(() => done.length === 100);
-  // What the replica has not heard of is lost with the primary.
+  // Writes that the replica does not have are lost with the primary.
   await until(async () => (await replica.client.call("DEHYDRATOR.LEN", jobs.name)) === 0);
   await failover();
   await jobs.putMany(Array.from({ length: 100 }, (_, n) => ({ payload: 100 + n, id: `${n}`, delay: n * 2 })));
@@ -62,7 +62,7 @@ withEach("by Sentinel", (library) => {
     const jobs = queueOf<number>(t, own as never, { patience: 40_000 });
     await servesThrough(t, jobs, replica, async () => {
       await sentinel.client.call("SENTINEL", "FAILOVER", "mymaster");
-      // What the old primary takes after the replica was promoted is lost.
+      // Writes to the old primary after the promotion are lost.
       await until(async () => (await primary.client.info("replication")).includes("role:slave"));
     });
   });
@@ -80,7 +80,7 @@ withEach("FAILOVER", (library) => {
     await until(() => done.length > 20);
     await primary.client.call("FAILOVER");
     await until(async () => (await primary.client.info("replication")).includes("role:slave"));
-    // A worker asks whom it knows, which is a replica now: READONLY.
+    // A worker asks the server that it knows, which is a replica now: READONLY.
     await until(() => notes.heard.includes("interrupted"));
     await until(async () => (await primary.client.info("replication")).includes("master_link_status:up"));
     await replica.client.call("FAILOVER");

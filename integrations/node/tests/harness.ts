@@ -1,7 +1,15 @@
-// What tests of queues and workers share: each is run with both libraries.
+// Shared by the tests of queues and workers: each runs with both libraries.
 
 import { describe, type TestContext } from "node:test";
-import { Hooks, type Job, type LibraryName, Queue, type QueueOptions, Worker, type WorkerOptions } from "dehydrator";
+import {
+  Hooks,
+  type Job,
+  type LibraryName,
+  Queue,
+  type QueueOptions,
+  Worker,
+  type WorkerOptions,
+} from "dehydrator-queue";
 
 export const LIBRARIES: readonly LibraryName[] = ["ioredis", "redis"];
 
@@ -12,7 +20,7 @@ export function withEach(name: string, tests: (library: LibraryName) => void): v
 
 let names = 0;
 
-/** Returns a queue of its own name, that is closed when the test is over. */
+/** Returns a queue with a unique name, which is closed after the test. */
 export function queueOf<T = unknown>(
   t: TestContext,
   server: string | ConstructorParameters<typeof Queue>[0],
@@ -24,7 +32,7 @@ export function queueOf<T = unknown>(
   return queue;
 }
 
-/** Hooks that keep what they hear, and print nothing. */
+/** Hooks that record events, and print nothing. */
 export class Notes extends Hooks {
   readonly heard: string[] = [];
 
@@ -53,7 +61,7 @@ export class Notes extends Hooks {
   }
 }
 
-/** A worker that runs, for tests: short waits, and stopped when the test is over. */
+/** A running worker for tests, with short waits, which is stopped after the test. */
 export function running<T>(
   t: TestContext,
   queues: Queue<T> | Queue<T>[],
@@ -63,7 +71,7 @@ export function running<T>(
   const notes = new Notes();
   const worker = new Worker(queues, work, { block: 200, hooks: notes, ...options });
   const ended = worker.run({ signals: false });
-  // Whoever awaits it hears of it; a test that fails before must not end the process.
+  // An awaiting test gets the error; a test that fails before must not end the process.
   ended.catch(() => {});
   t.after(async () => {
     worker.stop();

@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Queue } from "dehydrator";
+import { Queue } from "dehydrator-queue";
 import { queueOf, running, withEach } from "./harness.js";
 import { RealServer, until } from "./servers.js";
 
@@ -40,7 +40,7 @@ withEach("when something is killed", (library) => {
     const server = await RealServer.start();
     t.after(() => server.close());
     const jobs = queueOf<{ ms: number; fail: number }>(t, server.url, { library });
-    // Four that the first worker has in hand when it is killed, and six that wait.
+    // Four jobs that the first worker has when it is killed, and six that wait.
     await jobs.putMany(
       Array.from({ length: 10 }, (_, n) => ({ payload: { ms: n < 4 ? 700 : 0, fail: 0 }, id: `${n}` })),
     );
@@ -110,7 +110,7 @@ withEach("when something is killed", (library) => {
     const done = await doneOf(server);
     const ids = new Set(done.map(({ id }) => id));
     assert.equal(ids.size, 400);
-    // Only what a killed worker had in hand may be done twice: four of each, at most. The same of each restart.
+    // Only jobs of a killed worker may be done twice: at most four per kill. The same for each restart.
     t.diagnostic(`${done.length - 400} twice, ${killed} killed`);
     assert.ok(done.length - 400 <= 4 * killed + 16, `${done.length - 400} twice, ${killed} killed`);
     for (const { id, at } of done) assert.ok(at >= began + Number(id) * 20, `${id} was early`);

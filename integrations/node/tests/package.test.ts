@@ -8,7 +8,7 @@ import { RealServer } from "./servers.js";
 
 const HERE = new URL("../../", import.meta.url).pathname;
 
-/** A project that has what is in the package, as who installs it has, and neither library. */
+/** A project with the installed package, and neither library. */
 let project: string;
 
 function run(program: string, ...words: string[]): string {
@@ -33,7 +33,7 @@ before(() => {
 test("its types need no library", () => {
   writeFileSync(
     join(project, "uses.ts"),
-    `import { Queue, Worker } from "dehydrator";
+    `import { Queue, Worker } from "dehydrator-queue";
      const jobs = new Queue<{ mail: string }>("redis://127.0.0.1", "jobs");
      const id: string | null = await jobs.put({ mail: "anna" }, { delay: 5 });
      // @ts-expect-error: it is no mail
@@ -61,8 +61,8 @@ for (const how of [
     for (const library of ["prom-client", "bintrees", "tdigest", "@opentelemetry"]) give(library);
     writeFileSync(
       join(project, "requires.cts"),
-      `import { Queue, Worker } from "dehydrator";
-       import { PrometheusHooks } from "dehydrator/prometheus";
+      `import { Queue, Worker } from "dehydrator-queue";
+       import { PrometheusHooks } from "dehydrator-queue/prometheus";
        const jobs = new Queue<{ mail: string }>("redis://127.0.0.1", "jobs");
        const worker = new Worker(jobs, (job) => job.payload.mail.trim(), { hooks: new PrometheusHooks() });
        console.log(worker.stop(), Queue.name);`,
@@ -79,7 +79,7 @@ test("without a library it says what to install, and with either it works", asyn
   const server = await RealServer.start();
   t.after(() => server.close());
   const program = `
-    import { Queue } from "dehydrator";
+    import { Queue } from "dehydrator-queue";
     const jobs = new Queue("${server.url}", "jobs");
     console.log(await jobs.put(1, { id: "a", replace: true }).catch(String));
     jobs.close();`;
@@ -98,7 +98,7 @@ test("a program that is bundled and minified knows the server's errors", async (
   for (const library of ["redis", "ioredis"]) give(library);
   writeFileSync(
     join(project, "bundled.mts"),
-    `import { Queue, Worker } from "dehydrator";
+    `import { Queue, Worker } from "dehydrator-queue";
      for (const library of ["ioredis", "redis"] as const) {
        const [bare, jobs] = ["${bare.url}", "${server.url}"].map((url) => new Queue(url, "jobs", { library, patience: 3000 }));
        const name = (error: Error) => console.log(error.name);

@@ -36,7 +36,7 @@ export class CuttingProxy {
     for (const socket of this.#sockets) this.#stalled.add(socket);
   }
 
-  /** Has the server get another command, as long as this one. */
+  /** Replaces a command by another one of the same length. */
   rename(command: string, other: string): void {
     this.#rename = [command, other];
   }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
-import { ModuleMissingError, ModuleTooOldError, raw } from "dehydrator";
+import { ModuleMissingError, ModuleTooOldError, raw } from "dehydrator-queue";
 import { Cluster, Redis } from "ioredis";
 import { createClient } from "redis";
 import { queueOf, withEach } from "./harness.js";

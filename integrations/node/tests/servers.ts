@@ -35,7 +35,7 @@ export async function freePort(): Promise<number> {
   return port;
 }
 
-/** Returns what `holds` returns, as soon as it holds. */
+/** Waits until `holds` returns a true value, and returns it. */
 export async function until<T>(
   holds: () => T | Promise<T>,
   seconds = 20,
@@ -53,7 +53,7 @@ export async function until<T>(
 export class RealServer {
   readonly folder = mkdtempSync(join(tmpdir(), "dehydrator-"));
   readonly url: string;
-  /** A client for what tests look at, and for what they do to the server. */
+  /** A client for checks and actions of tests. */
   readonly client: Redis;
   #process: ChildProcess | undefined;
 
@@ -79,7 +79,7 @@ export class RealServer {
     return server;
   }
 
-  /** A Sentinel that calls the server at this address `mymaster`, and needs nobody else's vote. */
+  /** A Sentinel that monitors the server at this address as `mymaster`, with a quorum of one. */
   static async sentinel(primary: string): Promise<RealServer> {
     const server = new RealServer(await freePort(), ["--sentinel"]);
     const lines = [`monitor mymaster ${primary} 1`, "down-after-milliseconds mymaster 1000"];

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { before, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type Job, ModuleMissingError, type Queue, Reject, Retry, Worker } from "dehydrator";
-import { PrometheusHooks } from "dehydrator/prometheus";
+import { type Job, ModuleMissingError, type Queue, Reject, Retry, Worker } from "dehydrator-queue";
+import { PrometheusHooks } from "dehydrator-queue/prometheus";
 import { Registry } from "prom-client";
 import { Notes, queueOf, running, withEach } from "./harness.js";
 import { CuttingProxy } from "./proxy.js";
@@ -23,7 +23,7 @@ withEach("a worker", (library) => {
     running(t, jobs, ({ payload }) => late.push(Date.now() - payload), { concurrency: 20 });
     await until(async () => (await jobs.size()) === 0);
     assert.equal(late.length, 300);
-    // The queue was told a little after `began`; a clock may show the millisecond before.
+    // The command came a little after `began`; a clock may show the millisecond before.
     assert.ok(Math.min(...late) >= -1, `early by ${Math.min(...late)}`);
   });
 
@@ -224,7 +224,7 @@ withEach("a worker", (library) => {
     const work = async ({ id, lost }: Job<string>) => {
       if (id === "a") return sleep(50);
       lost.addEventListener("abort", () => aborted.push(id));
-      // One ends later by an error, of which nobody is to hear.
+      // One ends later with an error, which must not be reported.
       await sleep(400);
       throw new Error("too late");
     };
@@ -370,7 +370,7 @@ withEach("a worker", (library) => {
         throw new Error("of the hook");
       };
       if (name === "crashed") {
-        // What an asynchronous hook throws has nobody who awaits it.
+        // The rejection of an asynchronous hook is not awaited.
         hooks.succeeded = async () => {
           throw new Error("of another");
         };

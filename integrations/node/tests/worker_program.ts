@@ -3,7 +3,7 @@
 // usage: worker_program.js url queue ioredis|redis
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { type LibraryName, Queue, Worker } from "dehydrator";
+import { type LibraryName, Queue, Worker } from "dehydrator-queue";
 import { Redis } from "ioredis";
 
 const [url = "", name = "", library] = process.argv.slice(2);

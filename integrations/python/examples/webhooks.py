@@ -7,7 +7,7 @@ import os
 import urllib.error
 import urllib.request
 
-from dehydrator import Backoff, Job, Queue, Reject, Worker
+from dehydrator_queue import Backoff, Job, Queue, Reject, Worker
 
 webhooks = Queue(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"), "webhooks")
 

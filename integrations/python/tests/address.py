@@ -1,4 +1,4 @@
-"""An address that stays, whichever server is the primary: what a name, a proxy or a virtual IP gives to clients."""
+"""A constant address for changing primaries, like that of a name, a proxy or a virtual IP."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from servers import RealServer
 
 
 class Address:
-    """A port that leads to the server that it was last told of."""
+    """A port that forwards to the server that was set last."""
 
     def __init__(self, target: RealServer) -> None:
         self._target = target.port
@@ -63,7 +63,7 @@ class Address:
             self._silent -= {source, sink}
 
     def close(self) -> None:
-        # What waits in accept wakes up.
+        # Wakes the thread in accept.
         with suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()

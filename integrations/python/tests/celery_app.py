@@ -10,7 +10,7 @@ import redis
 url = os.environ["URL"]
 app = celery.Celery("celery_app", broker=os.environ.get("BROKER", f"{url}/0"), backend=f"{url}/1")
 app.conf.update(
-    broker_transport=os.environ.get("TRANSPORT", "dehydrator.kombu:Transport"),
+    broker_transport=os.environ.get("TRANSPORT", "dehydrator_queue.kombu:Transport"),
     broker_transport_options=json.loads(os.environ.get("OPTIONS", '{"visibility_timeout": 1}')),
     task_acks_late=os.environ.get("LATE") == "1",
     task_reject_on_worker_lost=True,
@@ -43,7 +43,7 @@ def flaky(self, name: str) -> str:
 
 @app.task(bind=True)
 def endless(self, name: str) -> None:
-    """Ends only if it was given out before."""
+    """Ends only at a redelivery."""
     store.rpush("begun", os.getpid())
     if not self.request.delivery_info["redelivered"]:
         time.sleep(600)

@@ -27,7 +27,7 @@ def server(shared_server: RealServer) -> RealServer:
 
 
 def served(folder: Path, start: Callable[[Path], Closes]) -> Iterator[Closes]:
-    """Yields what is started in a new folder."""
+    """Yields the started server, in a new folder."""
     folder.mkdir()
     started = start(folder)
     yield started

@@ -7,7 +7,7 @@ import socketserver
 import threading
 from typing import Any
 
-#: What an older module lacks, and names of the same length that nobody has.
+#: The commands that an older module lacks, and unknown names of the same length.
 LACKS = {b"DEHYDRATOR.REJECT": b"DEHYDRATOR.ABSENT", b"DEHYDRATOR.RELEASE": b"DEHYDRATOR.ABSENCE"}
 
 

@@ -1,4 +1,4 @@
-"""What RQ's workers run in tests."""
+"""The jobs of RQ's workers in tests."""
 
 import time
 

@@ -38,7 +38,7 @@ def free_port() -> int:
 
 
 def wait_until(true: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """Returns what `true` returns, as soon as it holds."""
+    """Waits until `true` returns a true value, and returns it."""
     end = time.monotonic() + seconds
     while not (found := true()):
         if time.monotonic() > end:
@@ -56,7 +56,7 @@ class RealServer:
         self.url = f"redis://127.0.0.1:{self.port}"
         self.options = [
             *("--port", str(self.port), "--dir", str(folder), "--save", "", "--appendonly", "yes"),
-            # What a process has written outlives it, so this is enough for one that is killed, and waits for no disk.
+            # Written data survives the process, so this suffices for a kill, without waiting for the disk.
             *("--appendfsync", "no", "--repl-diskless-sync-delay", "0", *options),
         ]
         if module:

@@ -1,4 +1,4 @@
-"""Dramatiq, taskiq and RQ while a replica becomes the primary, and what a worker that was killed had."""
+"""Dramatiq, taskiq and RQ during a failover, and the jobs of a killed worker."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from servers import RealServer, wait_until
 from test_taskiq import working as taskiq_working
 from topologies import Pair
 
-from dehydrator.dramatiq import DehydratorBroker as DramatiqBroker
-from dehydrator.rq import Queue
-from dehydrator.taskiq import DehydratorBroker as TaskiqBroker
+from dehydrator_queue.dramatiq import DehydratorBroker as DramatiqBroker
+from dehydrator_queue.rq import Queue
+from dehydrator_queue.taskiq import DehydratorBroker as TaskiqBroker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 SIZE = 300
@@ -96,7 +96,7 @@ async def test_taskiq_goes_on_after_a_failover(pair: Pair) -> None:
 
 TASKIQ_WORKER = """
 import asyncio, sys, time
-from dehydrator.taskiq import DehydratorBroker
+from dehydrator_queue.taskiq import DehydratorBroker
 from taskiq.api import run_receiver_task
 broker = DehydratorBroker(sys.argv[1], lease=1)
 @broker.task(task_name="note")

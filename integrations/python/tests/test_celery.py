@@ -68,7 +68,7 @@ def killed_worker(server: RealServer, *options: str, **environment: str) -> Iter
 
 def application(server: RealServer) -> celery.Celery:
     app = celery.Celery("celery_app", broker=f"{server.url}/0", backend=f"{server.url}/1")
-    app.conf.update(broker_transport="dehydrator.kombu:Transport")
+    app.conf.update(broker_transport="dehydrator_queue.kombu:Transport")
     return app
 
 
@@ -203,7 +203,7 @@ def test_a_warm_stop_gives_back_what_was_fetched_ahead(own_server: RealServer) -
         wait_until(lambda: len(done(own_server)) >= 1)
     ended = len(done(own_server))
     left = own_server.client.execute_command(*LENGTH)
-    # Celery's pool loses what its processes tell of in the moment of the stop now and then: such a task comes again.
+    # Celery's pool sometimes loses results at the moment of a stop: such a task is delivered again.
     assert 10 - ended <= left <= 10 - ended + 2
     assert own_server.client.execute_command("DEHYDRATOR.INFO", "dehydrator:celery")[3] == left
 
@@ -238,5 +238,5 @@ def test_workers_and_the_server_are_killed_and_all_is_done(own_server: RealServe
     counts = Counter(name for name, _, _ in done(own_server))
     assert set(counts) == {str(n) for n in range(150)}, f"seed {seed}"
     assert all(at >= due - 0.001 for _, due, at in done(own_server)), f"seed {seed}"
-    # Twice is only what a worker that was killed had done and not acknowledged, or what a cut kept from the server.
+    # Only tasks that a killed worker had not acknowledged, or whose ack was lost in a cut, are done twice.
     assert sum(counts.values()) - 150 <= 10 * (killed + 3), f"seed {seed}"

@@ -54,7 +54,7 @@ def test_a_failover_under_load_loses_nothing(pair: Pair, own_server: RealServer)
     with ExitStack() as stack:
         address = stack.enter_context(closing(Address(pair.primary)))
         url = f"{address.url}/0"
-        app = application(url, broker_transport="dehydrator.kombu:Transport")
+        app = application(url, broker_transport="dehydrator_queue.kombu:Transport")
         two_workers(stack, own_server, BROKER=url)
         sender = threading.Thread(target=send_all, args=[app])
         sender.start()
@@ -62,7 +62,7 @@ def test_a_failover_under_load_loses_nothing(pair: Pair, own_server: RealServer)
             time.sleep(3)
             pair.fail_over(address, cut=True)
         sender.join()
-        # What a worker has in hand when its connection breaks is given out again: it fetches eight at a time.
+        # The tasks of a worker whose connection breaks are delivered again: it prefetches eight.
         check(own_server, 3 * 2 * 8)
         wait_until(lambda: pair.primary.client.execute_command(*LENGTH) == 0)
 
@@ -72,12 +72,12 @@ def test_sentinel_leads_to_the_server_that_takes_over(pair: Pair, own_server: Re
         sentinels = stack.enter_context(closing(Sentinels(tmp_path, pair)))
         url = sentinels.celery_url
         options = {"master_name": "mine", "visibility_timeout": 2}
-        transport = "dehydrator.kombu:SentinelTransport"
+        transport = "dehydrator_queue.kombu:SentinelTransport"
         app = application(url, broker_transport=transport, broker_transport_options=options)
         two_workers(stack, own_server, BROKER=url, TRANSPORT=transport, OPTIONS=json.dumps(options))
         send_all(app)
         old, new = pair.primary, pair.replica
-        # Replication does not wait: what is sent in the last moment of a server is lost with it.
+        # Replication is asynchronous: writes in the last moment of a server are lost with it.
         old.client.wait(1, 10000)
         old.kill()
         wait_until(lambda: new.client.role()[0] == b"master")

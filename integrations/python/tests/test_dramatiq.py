@@ -14,7 +14,7 @@ import redis
 from dramatiq.errors import QueueJoinTimeout
 from servers import RealServer, wait_until
 
-from dehydrator.dramatiq import DehydratorBroker
+from dehydrator_queue.dramatiq import DehydratorBroker
 
 KEY = "dramatiq:default"
 
@@ -158,7 +158,7 @@ def test_a_stop_gives_back_what_was_not_begun(broker: DehydratorBroker, server: 
 def test_what_a_killed_worker_had_comes_again(broker: DehydratorBroker, server: RealServer) -> None:
     program = (
         "import dramatiq, time\n"
-        "from dehydrator.dramatiq import DehydratorBroker\n"
+        "from dehydrator_queue.dramatiq import DehydratorBroker\n"
         f"dramatiq.set_broker(DehydratorBroker(url='{server.url}', lease=1.0))\n"
         "@dramatiq.actor\n"
         "def note():\n"

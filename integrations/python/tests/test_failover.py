@@ -21,9 +21,9 @@ from address import Address
 from servers import wait_until
 from topologies import Cluster, Pair, Sentinels
 
-import dehydrator
-import dehydrator.aio
-from dehydrator import Job, Queue
+import dehydrator_queue
+import dehydrator_queue.aio
+from dehydrator_queue import Job, Queue
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 both = pytest.mark.parametrize("kind", ["threads", "asyncio"])
@@ -35,7 +35,7 @@ LEASE = 15.0
 
 @dataclass
 class Record:
-    """What was done: the id, when it was due, and when it was done."""
+    """Executions: the id, the deadline, and the time."""
 
     done: list[tuple[str, float, float]] = field(default_factory=list)
 
@@ -43,7 +43,7 @@ class Record:
         self.done.append((job.id, job.payload, time.time()))
 
     def some_more(self, count: int) -> None:
-        """Waits until so many more are done."""
+        """Waits until this many more are done."""
         before = len(self.done)
         wait_until(lambda: len(self.done) > before + count)
 
@@ -69,7 +69,7 @@ def working(kind: str, url: str, *names: str) -> Iterator[Record]:
     threads = []
     for _ in range(2):
         if kind == "threads":
-            workers.append(dehydrator.Worker([Queue(url, name) for name in names], record.note, **terms))
+            workers.append(dehydrator_queue.Worker([Queue(url, name) for name in names], record.note, **terms))
             threads.append(threading.Thread(target=workers[-1].run))
         else:
 
@@ -77,8 +77,8 @@ def working(kind: str, url: str, *names: str) -> Iterator[Record]:
                 record.note(job)
 
             async def run() -> None:
-                queues = [dehydrator.aio.Queue(url, name) for name in names]
-                worker = dehydrator.aio.Worker(queues, work, **terms)
+                queues = [dehydrator_queue.aio.Queue(url, name) for name in names]
+                worker = dehydrator_queue.aio.Worker(queues, work, **terms)
                 workers.append(worker)
                 await worker.run()
 
@@ -100,7 +100,7 @@ class Putting:
 
     def __init__(self, url: str, *names: str) -> None:
         self.queues = [Queue(url, name, patience=120) for name in names]
-        #: When each was sent, and when the server had said that it has it.
+        #: When each was sent, and when the server acknowledged it.
         self.put: dict[str, tuple[float, float]] = {}
         self.stopping = threading.Event()
         self.failure: Exception | None = None
@@ -128,7 +128,7 @@ class Putting:
         assert self.failure is None
 
     def some_more(self, count: int) -> None:
-        """Waits until so many more were put away."""
+        """Waits until this many more were sent."""
         before = len(self.put)
         wait_until(lambda: len(self.put) > before + count)
 
@@ -141,7 +141,7 @@ class Putting:
         return not any(len(queue) for queue in self.queues)
 
     def ids(self, *but: tuple[float, float]) -> set[str]:
-        """Returns what is not to be lost: all but what was told between these moments."""
+        """Returns the jobs that must not be lost: all except those acknowledged between these moments."""
         return {
             id
             for id, (began, told) in self.put.items()
@@ -177,7 +177,7 @@ def test_sentinel_takes_another_primary_when_one_is_killed(pair: Pair, sentinels
         wait_until(lambda: old.client.info("replication").get("master_link_status") == "up")
         putting.some_more(100)
         putting.end()
-    # The old one may have said yes to what its replica had not heard of yet: a second is long for that.
+    # The old primary may have acknowledged writes that its replica did not have: a second is more than enough.
     twice = record.check(putting.ids((killed - 1, killed)), [killed, changed], 3)
     print(f"away for {changed - killed:.1f} s; {len(record.done)} done, {twice} twice")
 
@@ -193,7 +193,7 @@ def test_sentinel_is_told_to_change_the_primary(pair: Pair, sentinels: Sentinels
         changed = time.time()
         putting.some_more(300)
         putting.end()
-    # Until the old one has heard of it, it says yes to what nobody will know of.
+    # Until the old primary knows of the failover, it acknowledges writes that will be lost.
     record.check(putting.ids((told - 1, changed)), [told, changed], max(3, changed - told))
 
 
@@ -266,7 +266,7 @@ def test_a_replica_of_a_cluster_takes_over(cluster: Cluster, kind: str) -> None:
         wait_until(lambda: cluster.owner() is cluster.replica)
         wait_until(lambda: old.client.info("replication").get("master_link_status") == "up")
         record.some_more(200)
-        # Asked for, it has lost nothing; now it is killed, and the first takes over by itself.
+        # The requested failover has lost nothing; now the server is killed, and the first takes over by itself.
         killed = time.time()
         cluster.replica.kill()
         wait_until(lambda: cluster.owner() is old)

@@ -12,8 +12,8 @@ import huey
 import pytest
 from servers import RealServer, wait_until
 
-from dehydrator import ModuleMissingError
-from dehydrator.huey import DehydratorHuey
+from dehydrator_queue import ModuleMissingError
+from dehydrator_queue.huey import DehydratorHuey
 
 
 @contextmanager

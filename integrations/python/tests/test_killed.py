@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from servers import RealServer, wait_until
 
-from dehydrator import Item, Queue
+from dehydrator_queue import Item, Queue
 
 PROGRAM = Path(__file__).with_name("worker_program.py")
 
@@ -37,7 +37,7 @@ class Fleet:
         self.killed += 1
 
     def stop(self) -> list[int]:
-        """Asks all of them to end, and returns what they exit with."""
+        """Stops all of them, and returns their exit codes."""
         for worker in self.workers:
             worker.send_signal(signal.SIGTERM)
         return [worker.wait(30) for worker in self.workers]
@@ -70,7 +70,7 @@ def test_workers_and_the_server_are_killed_and_all_is_done(own_server: RealServe
     done = [line.decode().split() for line in own_server.client.lrange("done", 0, -1)]
     counts = Counter(id for id, _, _ in done)
     assert set(counts) == {str(n) for n in range(400)}, f"seed {seed}"
-    # Only what a killed worker had in hand may be done twice: four of each, at most.
+    # Only jobs of a killed worker may be done twice: at most four per kill.
     assert sum(counts.values()) - 400 <= 4 * fleet.killed + 16
     assert all(float(at) >= payloads[int(id)]["due"] for id, _, at in done)
     assert jobs.dead_letters() == []

@@ -15,15 +15,15 @@ import redis
 from address import Address
 from servers import RealServer, free_port, wait_until
 
-import dehydrator.kombu
-from dehydrator import ModuleMissingError
+import dehydrator_queue.kombu
+from dehydrator_queue import ModuleMissingError
 
 KEY = "dehydrator:work"
 
 
 def connect(server: RealServer, **options: Any) -> kombu.Connection:
     options = {"visibility_timeout": 60, **options}
-    return kombu.Connection(server.url, transport="dehydrator.kombu:Transport", transport_options=options)
+    return kombu.Connection(server.url, transport="dehydrator_queue.kombu:Transport", transport_options=options)
 
 
 def publish(connection: kombu.Connection, body: Any, **properties: Any) -> None:
@@ -106,7 +106,7 @@ def test_what_a_killed_process_had_comes_again(server: RealServer) -> None:
         publish(connection, 1)
     program = (
         "import kombu, time\n"
-        f"c = kombu.Connection('{server.url}', transport='dehydrator.kombu:Transport',"
+        f"c = kombu.Connection('{server.url}', transport='dehydrator_queue.kombu:Transport',"
         " transport_options={'visibility_timeout': 1})\n"
         "assert kombu.Queue('work')(c.default_channel).get()\n"
         "print('held', flush=True)\n"
@@ -210,7 +210,7 @@ def test_a_reply_that_is_lost_is_asked_for_again(server: RealServer) -> None:
         with consumer:
             with pytest.raises(TimeoutError):
                 connection.drain_events(timeout=0.1)
-            # The poll sleeps in the server: it is given the message, and nobody reads the reply.
+            # The poll is blocked in the server: it gets the message, and the reply is not read.
             publish(connection, 1)
             wait_until(lambda: server.client.execute_command("DEHYDRATOR.INFO", KEY)[5] == 1)
             consumer.channel.client.connection.disconnect()
@@ -340,7 +340,7 @@ def test_a_revoked_message_that_a_worker_takes_in_that_moment_is_left_to_it(
     send = redis.Redis.execute_command
 
     def late(client: redis.Redis, *words: Any, **options: Any) -> Any:
-        """Has another worker take what is due before this one, however it takes it."""
+        """Makes another worker take due messages before this one, by any command."""
         if words[0] == "DEHYDRATOR.PULL":
             assert send(server.client, "DEHYDRATOR.POLL", KEY, "LEASE", 60_000)
         return send(client, *words, **options)
@@ -380,7 +380,7 @@ def test_the_alias_is_a_scheme(server: RealServer) -> None:
     with kombu.Connection(server.url.replace("redis", "dehydrator")) as connection:
         publish(connection, 1)
         assert length(server) == 1
-        assert isinstance(connection.default_channel, dehydrator.kombu.Channel)
+        assert isinstance(connection.default_channel, dehydrator_queue.kombu.Channel)
 
 
 @pytest.mark.parametrize(
@@ -393,7 +393,9 @@ def test_the_alias_is_a_scheme(server: RealServer) -> None:
     ],
 )
 def test_a_lease_has_a_name_and_a_default_of_its_own(server: RealServer, options: dict[str, Any], seconds: int) -> None:
-    with kombu.Connection(server.url, transport="dehydrator.kombu:Transport", transport_options=options) as connection:
+    with kombu.Connection(
+        server.url, transport="dehydrator_queue.kombu:Transport", transport_options=options
+    ) as connection:
         channel = connection.default_channel
         assert channel.leases.lease_ms == seconds * 1000
         assert channel.visibility_timeout == options.get("visibility_timeout", 3600)
@@ -402,7 +404,7 @@ def test_a_lease_has_a_name_and_a_default_of_its_own(server: RealServer, options
 def test_the_next_of_several_urls_has_the_same_transport(server: RealServer) -> None:
     nobody = f"redis://127.0.0.1:{free_port()}"
     urls = f"{nobody};{server.url}"
-    with kombu.Connection(urls, transport="dehydrator.kombu:Transport") as connection:
+    with kombu.Connection(urls, transport="dehydrator_queue.kombu:Transport") as connection:
         connection.ensure_connection(max_retries=3, interval_start=0.01)
         publish(connection, "there")
         with connection.clone() as another:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from dehydrator.leases import RENEWER, Leases, Renewer
+from dehydrator_queue.leases import RENEWER, Leases, Renewer
 
 
 class Consumer(Leases):
@@ -63,7 +63,7 @@ def test_a_forked_process_watches_its_own_whatever_its_parent_was_about() -> Non
             own = Consumer()
             renewer.watch(own)
             os._exit(0 if own.renewed.wait(10) and len(renewer._watched) == 1 else 1)
-    # One that is stuck does not end by itself.
+    # A stuck one does not end by itself.
     killing = threading.Timer(30, lambda: os.kill(child, 9))
     killing.start()
     _, status = os.waitpid(child, 0)

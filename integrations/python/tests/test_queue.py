@@ -15,9 +15,9 @@ from address import Address
 from older import OlderModule
 from servers import RealServer, wait_until
 
-from dehydrator import Item, ModuleMissingError, ModuleTooOldError, Queue, Raw, Worker
-from dehydrator.aio import Queue as AsyncQueue
-from dehydrator.verbs import poll
+from dehydrator_queue import Item, ModuleMissingError, ModuleTooOldError, Queue, Raw, Worker
+from dehydrator_queue.aio import Queue as AsyncQueue
+from dehydrator_queue.verbs import poll
 
 
 def test_what_is_put_away_waits_for_its_delay(server: RealServer) -> None:
@@ -115,7 +115,7 @@ def test_many_are_weighed_not_only_counted(server: RealServer) -> None:
     with Queue(server.url, "jobs", codec=Raw()) as jobs:
         assert all(jobs.put_many(Item(bytes(300_000)) for _ in range(30)))
         assert all(jobs.put_many([Item(bytes(3_000_000)), Item(b"")]))
-    # Three of them are less than a megabyte; what is more than that goes alone.
+    # Three of them are less than a megabyte; larger ones are sent alone.
     stats = {name.lower(): told for name, told in server.client.info("commandstats").items()}
     assert stats["cmdstat_dehydrator.mpush"]["calls"] == 10 + 2
 
@@ -148,9 +148,9 @@ def test_a_url_that_would_not_be_kept_to_is_refused() -> None:
 async def test_a_client_of_the_other_kind_is_refused_before_anything_is_sent(library: str, kind: str) -> None:
     kind = kind.replace("Redis", library.title())
     plain, awaited = importlib.import_module(library), importlib.import_module(f"{library}.asyncio")
-    with pytest.raises(TypeError, match=r"of asyncio; use dehydrator\.aio"):
+    with pytest.raises(TypeError, match=r"of asyncio; use dehydrator_queue\.aio"):
         Queue(getattr(awaited, kind)(host="127.0.0.1"), "jobs")
-    with pytest.raises(TypeError, match="not of asyncio; use dehydrator"):
+    with pytest.raises(TypeError, match="not of asyncio; use dehydrator_queue"):
         AsyncQueue(object.__new__(getattr(plain, kind)), "jobs")
 
 
@@ -339,7 +339,7 @@ def test_dead_letters_are_listed_and_revived(server: RealServer) -> None:
 
 
 def bury(jobs: Queue, reason: str) -> bool:
-    """Makes a dead letter of what is due."""
+    """Turns the due job into a dead letter."""
     (delivery,) = jobs.server.ask(poll(["jobs"], 1, 60_000, "token", None))
     return jobs.server.ask(jobs.verbs.bury(delivery, reason))
 

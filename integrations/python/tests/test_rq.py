@@ -17,8 +17,8 @@ import rq_jobs
 from rq import Retry
 from servers import RealServer, wait_until
 
-from dehydrator import ModuleMissingError
-from dehydrator.rq import Job, Queue
+from dehydrator_queue import ModuleMissingError
+from dehydrator_queue.rq import Job, Queue
 
 
 @contextmanager
@@ -26,8 +26,8 @@ def working(server: RealServer) -> Iterator[subprocess.Popen[bytes]]:
     log = (server.folder / "rq.log").open("a")
     # One that works in its own process: others fork for each job.
     classes = (
-        *("--worker-class", "rq.SimpleWorker", "--queue-class", "dehydrator.rq.Queue"),
-        *("--job-class", "dehydrator.rq.Job"),
+        *("--worker-class", "rq.SimpleWorker", "--queue-class", "dehydrator_queue.rq.Queue"),
+        *("--job-class", "dehydrator_queue.rq.Job"),
     )
     process = subprocess.Popen(
         [sys.executable, "-m", "rq.cli", "worker", "--url", server.url, *classes, "default"],

@@ -14,8 +14,8 @@ from servers import RealServer, wait_until
 from taskiq import SmartRetryMiddleware, TaskiqMessage, TaskiqMiddleware
 from taskiq.api import run_receiver_task
 
-from dehydrator import ModuleMissingError
-from dehydrator.taskiq import DehydratorBroker
+from dehydrator_queue import ModuleMissingError
+from dehydrator_queue.taskiq import DehydratorBroker
 
 KEY = "taskiq:dehydrator"
 
@@ -77,7 +77,7 @@ async def test_a_retry_waits_for_as_long_as_its_middleware_says(server: RealServ
     async with working(broker):
         await fails.kiq()
         await until(lambda: len(ran) == 3)
-        # This label says how long its retries wait.
+        # This label sets the delay of its retries.
         await note.kiq()
         await until(lambda: len(ran) == 4)
     assert all(later - earlier >= 0.999 for earlier, later in itertools.pairwise(ran[:3]))
@@ -271,7 +271,7 @@ async def test_what_a_cancelled_receiver_had_in_hand_is_given_back(server: RealS
         await receiving
     await broker.shutdown()
     assert in_hand(server) == 0
-    # What a stop has cut off does not count as done.
+    # An interrupted job does not count as done.
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
         with suppress(asyncio.CancelledError):
@@ -283,7 +283,7 @@ async def test_what_a_cancelled_receiver_had_in_hand_is_given_back(server: RealS
 async def test_a_message_that_its_receiver_dropped_comes_again(
     server: RealServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What pytest keeps of it would keep the message.
+    # pytest's reference to it would keep the message alive.
     monkeypatch.setattr(logging.getLogger("asyncio"), "disabled", True)
     seen = []
 
@@ -302,7 +302,7 @@ async def test_a_message_that_its_receiver_dropped_comes_again(
     async with working(broker):
         await note.kiq()
         await until(lambda: seen)
-        # The receiver keeps hold of the last one that it fetched, and an error of what it went through.
+        # The receiver keeps a reference to the last message, and an error one to its frames.
         await note.kiq()
         await until(lambda: gc.collect() >= 0 and length(server) == 0)
     assert len(seen) == 3

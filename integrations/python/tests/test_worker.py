@@ -16,10 +16,10 @@ from address import Address
 from prometheus_client import CollectorRegistry
 from servers import RealServer, wait_until
 
-from dehydrator import Backoff, Hooks, Item, Job, ModuleMissingError, Queue, Reject, Retry, Worker
-from dehydrator.aio import Queue as AsyncQueue
-from dehydrator.aio import Worker as AsyncWorker
-from dehydrator.prometheus import PrometheusHooks
+from dehydrator_queue import Backoff, Hooks, Item, Job, ModuleMissingError, Queue, Reject, Retry, Worker
+from dehydrator_queue.aio import Queue as AsyncQueue
+from dehydrator_queue.aio import Worker as AsyncWorker
+from dehydrator_queue.prometheus import PrometheusHooks
 
 QUICK = Backoff(first=0.05, most=0.1)
 
@@ -300,7 +300,7 @@ def test_long_work_with_a_short_lease_is_done_once_when_its_connections_fall_sil
         begun.set()
         time.sleep(5)
         done.append(job.attempt)
-        # The lease is to be renewed on the one connection, and the end to be told on the next.
+        # The lease is renewed on one connection, and the job settled on the next.
         address.fall_silent()
 
     try:
@@ -390,7 +390,7 @@ def test_queues_of_two_databases_are_refused(server: RealServer, kind: str, othe
     one = queue(server.url, "a")
     with pytest.raises(ValueError, match="one worker serves one database of one server, and a and b are in two"):
         worker([one, queue(others.format(port=server.port), "b")], print)
-    # What is named in another way is the same one.
+    # Another name for the same server.
     worker([one, queue(server.url.replace("127.0.0.1", "localhost") + "/0", "b")], print)
     worker([queue(others.format(port=1), name) for name in "ab"], print)
 
@@ -399,7 +399,7 @@ def test_queues_of_two_databases_are_refused(server: RealServer, kind: str, othe
 def test_queues_of_the_other_kind_are_refused(server: RealServer, kind: str) -> None:
     queue, worker = (AsyncQueue, Worker) if kind == "threads" else (Queue, AsyncWorker)
     for queues in (queue(server.url, "a"), [queue(server.url, "a")]):
-        with pytest.raises(TypeError, match=r"a worker serves dehydrator\.(aio\.)?Queue, not"):
+        with pytest.raises(TypeError, match=r"a worker serves dehydrator_queue\.(aio\.)?Queue, not"):
             worker(queues, print)
 
 
@@ -453,9 +453,9 @@ def test_a_stop_has_a_deadline_and_gives_back_what_is_not_done_by_then(server: R
 
 def test_a_process_ends_although_work_goes_on_that_a_stop_cut_off(server: RealServer) -> None:
     program = """
-import sys, time, threading, dehydrator
-jobs = dehydrator.Queue(sys.argv[1], "jobs")
-worker = dehydrator.Worker(jobs, lambda job: (worker.stop(0.1), time.sleep(600)), block=0.2)
+import sys, time, threading, dehydrator_queue
+jobs = dehydrator_queue.Queue(sys.argv[1], "jobs")
+worker = dehydrator_queue.Worker(jobs, lambda job: (worker.stop(0.1), time.sleep(600)), block=0.2)
 jobs.put(1, id="a")
 worker.run()
 """

@@ -27,7 +27,7 @@ class Pair:
 
     @property
     def primary(self) -> RealServer:
-        """Returns the one that says that it is."""
+        """Returns the server that reports to be the primary."""
         return wait_until(self._primary)
 
     def _primary(self) -> RealServer | None:
@@ -44,7 +44,7 @@ class Pair:
         return next(server for server in self.servers if server is not primary)
 
     def fail_over(self, address: Address, cut: bool = False) -> None:
-        """Has the servers change their parts, as the primary is asked to, and the address follow."""
+        """Makes the servers switch roles, by a command to the primary, and updates the address."""
         old, new = self.primary, self.replica
         old.client.execute_command("FAILOVER", "TO", "127.0.0.1", new.port, "TIMEOUT", 20_000)
         wait_until(lambda: new.client.info("replication")["role"] == "master")

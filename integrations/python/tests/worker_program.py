@@ -10,16 +10,21 @@ import time
 
 import redis
 
-import dehydrator
-import dehydrator.aio
+import dehydrator_queue
+import dehydrator_queue.aio
 
 url, name, kind, concurrency = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 logging.basicConfig(level=logging.INFO, stream=sys.stdout)
 store = redis.Redis.from_url(url)
-terms = {"concurrency": concurrency, "lease": 1.0, "attempts": 50, "backoff": dehydrator.Backoff(first=0.05, most=0.2)}
+terms = {
+    "concurrency": concurrency,
+    "lease": 1.0,
+    "attempts": 50,
+    "backoff": dehydrator_queue.Backoff(first=0.05, most=0.2),
+}
 
 
-def note(job: dehydrator.Job) -> None:
+def note(job: dehydrator_queue.Job) -> None:
     while True:
         try:
             store.rpush("done", f"{job.id} {job.attempt} {time.time()}")
@@ -28,7 +33,7 @@ def note(job: dehydrator.Job) -> None:
             time.sleep(0.05)
 
 
-def work(job: dehydrator.Job) -> None:
+def work(job: dehydrator_queue.Job) -> None:
     if (seconds := job.payload.get("seconds")) and job.lost.wait(seconds):
         return
     if job.attempt <= job.payload.get("fail", 0):
@@ -36,7 +41,7 @@ def work(job: dehydrator.Job) -> None:
     note(job)
 
 
-async def work_async(job: dehydrator.Job) -> None:
+async def work_async(job: dehydrator_queue.Job) -> None:
     await asyncio.sleep(job.payload.get("seconds", 0))
     if job.attempt <= job.payload.get("fail", 0):
         raise RuntimeError("it was to fail")
@@ -44,10 +49,10 @@ async def work_async(job: dehydrator.Job) -> None:
 
 
 if kind == "sync":
-    dehydrator.Worker(dehydrator.Queue(url, name), work, **terms).run()
+    dehydrator_queue.Worker(dehydrator_queue.Queue(url, name), work, **terms).run()
 else:
 
     async def main() -> None:
-        await dehydrator.aio.Worker(dehydrator.aio.Queue(url, name), work_async, **terms).run()
+        await dehydrator_queue.aio.Worker(dehydrator_queue.aio.Queue(url, name), work_async, **terms).run()
 
     asyncio.run(main())

@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
-# Sidekiq's own poller and this gem, one after the other, on the same machine with the same jobs: how late they come, what they
-# cost in the server's memory and processor time, and how many are lost or run twice, also when processes are killed that take
-# nothing from the queue and, with Sidekiq's poller, only look for what is due.
+# Compares Sidekiq's own poller with this gem, one after the other, on the same machine with the same jobs: lateness, the
+# server's memory and CPU time, and the numbers of lost and repeated jobs, also while processes are killed that take
+# nothing from the queue and, with Sidekiq's poller, only poll for due jobs.
 #
 # usage: bench.rb file [jobs [seconds]]        default: 20000 jobs that come due within a minute
 #
-# Writes JSON in the words of integrations/bench: seconds and bytes.
+# Writes JSON in the format of integrations/bench: seconds and bytes.
 
 require "date"
 require "etc"
@@ -21,12 +21,12 @@ WORKERS = 2
 THREADS = 5
 # Sidekiq's poller waits for 10 to 15 seconds before it begins.
 AHEAD = 20.0
-# Less than that is what clocks are read apart.
+# Tolerance for readings of different clocks.
 EARLY = 0.001
 
 Sidekiq.logger.level = Logger::ERROR
 
-# What others take of the machine: with them at work on the same cores, no number means anything.
+# The load by other programs: if they use the same cores, the results are meaningless.
 class Noise
   TICKS_A_SECOND = 100.0
 
@@ -34,7 +34,7 @@ class Noise
     @began, @busy, @own = now, busy, own
   end
 
-  # Which part of all cores, until now.
+  # Returns the share of all cores, until now.
   def part
     (busy - @busy - (own - @own)) / (now - @began) / Etc.nprocessors
   end
@@ -50,7 +50,7 @@ class Noise
     times.utime + times.stime + times.cutime + times.cstime
   end
 
-  # How long cores were busy since the machine was started, whoever it was: all but what they were idle, or waited for a disk.
+  # Returns the busy time of all cores since the machine was started: all except idle time and waiting for a disk.
   def busy
     ticks = File.foreach("/proc/stat").first.split.drop(1).first(8).map(&:to_i)
     (ticks.sum - ticks[3] - ticks[4]) / TICKS_A_SECOND
@@ -72,14 +72,14 @@ class Contender
     ensure
       @server.close
     end
-    # Those that we started are counted when they have ended.
+    # Our own children are counted after they have ended.
     result.merge("others" => noise.part)
   end
 
   private
 
   def measured
-    # They are there before anything is due: loading them takes long on a busy machine.
+    # Start them before anything is due: loading takes long on a busy machine.
     processes = Array.new(WORKERS) { SidekiqProcess.new(@server, plain: @plain, threads: THREADS) }
     wait_until(120) { @server.say("SCARD", "processes") == ":#{WORKERS}" }
     before = info("used_memory")
@@ -92,7 +92,7 @@ class Contender
     described(memory, processor - cpu, kills)
   end
 
-  # Puts off by a process of its own: the gem cannot be taken out of one.
+  # Schedules in a separate process, because the gem cannot be unloaded.
   def put_off
     start = Time.now.to_f + AHEAD
     program = "require '#{__dir__}/jobs'; " \
@@ -104,7 +104,7 @@ class Contender
     start
   end
 
-  # With the poller on, and nothing to do but to look: so what is lost is lost between the set and the queue.
+  # With the poller on, and no other work: so jobs can only be lost between the set and the queue.
   def kill_until(finish)
     random = Random.new(17)
     kills = 0

@@ -2,7 +2,7 @@
 
 require "rbconfig"
 
-# Sidekiq's own processes, and what their jobs wrote down.
+# Sidekiq's own processes, and the records of their jobs.
 RUBY = ENV.fetch("SIDEKIQ_RUBY", RbConfig.ruby)
 GEM = File.expand_path("../lib", __dir__)
 
@@ -38,7 +38,7 @@ class SidekiqProcess
   end
 end
 
-# What jobs wrote: a number, and how late in seconds.
+# The records of jobs: a number, and the lateness in seconds.
 def done(server)
   path = "#{server.folder}/done"
   return [] unless File.exist?(path)

@@ -9,7 +9,7 @@ ROOT = File.expand_path("../../..", __dir__)
 MODULE = ENV.fetch("DEHYDRATOR_MODULE", "#{ROOT}/target/release/libdehydrator.so")
 SERVER = ENV.fetch("DEHYDRATOR_SERVER", "redis-server")
 
-# Returns what the block returns, as soon as it holds.
+# Waits until the block returns a true value, and returns it.
 def wait_until(seconds = 30)
   finish = Process.clock_gettime(Process::CLOCK_MONOTONIC) + seconds
   until (found = yield)

@@ -3,7 +3,7 @@
 require_relative "helper"
 require "sidekiq/scheduled"
 
-# What is put off, and what can be done with it meanwhile.
+# Scheduled jobs, and operations on them while they wait.
 class JobsTest < DehydratorTest
   # What Sidekiq by itself would have in the queue, of the same job: put into its own set, and taken by its own poller.
   def by_sidekiq(job)
@@ -38,7 +38,7 @@ class JobsTest < DehydratorTest
     assert_operator early.min, :>=, -0.5
   end
 
-  # A new id each time, as a caller has who tries again.
+  # A new id each time, like a caller that retries.
   def many_jobs(count, queue = "default")
     (1..count).map { |n| [{ "class" => "Note", "args" => [n, 0], "jid" => SecureRandom.hex(12), "queue" => queue }, Time.now.to_f + n - 20] }
   end
@@ -126,7 +126,7 @@ class JobsTest < DehydratorTest
     assert_equal 1, scheduled.size
     scheduled.clear
     assert_equal [0, 0], [scheduled.size, ask("DEHYDRATOR.LEN", "schedule:default")]
-    # After that too, what is put off comes.
+    # Scheduled jobs arrive after that too.
     Note.perform_in(0.05, 1, 0)
     wait_until { queue.size == 1 }
   end

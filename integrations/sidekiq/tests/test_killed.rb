@@ -63,7 +63,7 @@ class KilledTest < DehydratorTest
     second&.close
   end
 
-  # Sidekiq's poller would lose what it has taken and not yet pushed: here there is nothing to lose.
+  # Sidekiq's poller would lose jobs between taking and pushing: here no job can be lost.
   def test_each_runs_once_when_processes_are_killed_that_take_nothing_from_the_queue
     sidekiq
     wait_until { Sidekiq::ProcessSet.new(false).size == 1 }
@@ -80,7 +80,7 @@ class KilledTest < DehydratorTest
     assert_operator done(@server).map(&:last).min, :>=, -0.002
   end
 
-  # What a worker has in hand when it is killed is lost, as ever with Sidekiq. All else runs once.
+  # The jobs of a killed worker are lost, as always with Sidekiq. All others run once.
   def test_none_runs_twice_and_only_what_was_in_hand_is_lost_when_workers_are_killed
     threads = 5
     workers = Array.new(2) { sidekiq(threads: threads) }
@@ -98,7 +98,7 @@ class KilledTest < DehydratorTest
       workers << sidekiq(threads: threads)
     end
     wait_until(120) { scheduled.size.zero? && queue.size.zero? }
-    # They finish what they have in hand.
+    # They finish their current jobs.
     workers.each(&:stop)
     @processes.clear
     numbers = done(@server).map(&:first)

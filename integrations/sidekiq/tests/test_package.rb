@@ -7,7 +7,7 @@ require "rubygems/installer"
 require "tmpdir"
 require_relative "processes"
 
-# The gem, built and installed as `gem build` and `gem install --local` do, without what it depends on.
+# The gem, built and installed with `gem build` and `gem install --local`, without its dependencies.
 class PackageTest < Minitest::Test
   HERE = File.expand_path("..", __dir__)
 

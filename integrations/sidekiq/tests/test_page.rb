@@ -24,7 +24,7 @@ class PageTest < DehydratorTest
     end.to_app)
   end
 
-  # What a form posts, with what Sidekiq asks of it against forgery.
+  # The data of a posted form, with Sidekiq's CSRF token.
   def post(path, **values)
     shown = @page.get(path[%r{^/\w+}])
     token = shown.body[/name=['"]authenticity_token['"] value=['"]([^'"]+)/, 1]

@@ -76,7 +76,7 @@ class TakeoverTest < DehydratorTest
     wait_until { scheduled.size == 405 && ask("ZCARD", "schedule") == 5 }
     assert_equal bad.sort, ask("ZRANGE", "schedule", 0, -2).sort
     wait_until { process.log.scan("stays in the sorted set schedule").size == 5 }
-    # It is told once, however often it is looked for.
+    # It is logged once, however often it is found.
     Note.perform_in(0.5, 1, Time.now.to_f + 0.5)
     wait_until { done(@server).size == 1 }
     assert_equal 5, process.log.scan("stays in the sorted set schedule").size

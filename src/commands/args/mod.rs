@@ -3,12 +3,11 @@
 //!
 //! | module | noun |
 //! |---|---|
-//! | this file | requests with only a key, an id, or ids |
+//! | this file | requests with only a key, an id, or ids; a client's word, as errors quote it |
 //! | `options` | the options at the end of a command |
 //! | `number` | numbers, and TTLs with their slack |
 //! | `timer` | a TTL and its deadline in one word |
 //! | `token` | tokens of leases |
-//! | `word` | a client's word, as errors quote it |
 //! | `testing` | helpers for unit tests of requests |
 //!
 //! Checks that need the clock, such as whether now + ttl fits, are in [`limits`](super::limits).
@@ -19,13 +18,10 @@ pub mod options;
 pub mod testing;
 pub mod timer;
 pub mod token;
-mod word;
 
 use crate::level;
 use crate::server::string::Args;
 use crate::server::{Context, Error, Str, error::Result};
-
-pub use word::shown;
 
 /// Parses a command's arguments into a request.
 ///
@@ -55,45 +51,33 @@ fn end(context: &Context, args: Args<'_>, error: &Error) {
     level::end(context, &format!("it holds a {name} that this version does not know: {reason}"))
 }
 
-/// `key`
-pub struct OfKey<'a> {
-    pub key: Str<'a>,
+/// Reads `key`.
+pub fn key<'a>(args: Args<'a>) -> Result<Str<'a>> {
+    has_exactly(args, 1)?;
+    required(args, 1)
 }
 
-impl<'a> OfKey<'a> {
-    pub fn parse(args: Args<'a>) -> Result<Self> {
-        has_exactly(args, 1)?;
-        Ok(Self { key: required(args, 1)? })
-    }
+/// Reads `key id`.
+pub fn key_and_id<'a>(args: Args<'a>) -> Result<(Str<'a>, Str<'a>)> {
+    has_exactly(args, 2)?;
+    Ok((required(args, 1)?, required(args, 2)?))
 }
 
-/// `key id`
-pub struct OfId<'a> {
-    pub key: Str<'a>,
-    pub id: Str<'a>,
-}
-
-impl<'a> OfId<'a> {
-    pub fn parse(args: Args<'a>) -> Result<Self> {
-        has_exactly(args, 2)?;
-        Ok(Self { key: required(args, 1)?, id: required(args, 2)? })
-    }
-}
-
-/// `key id [id ...]`
-pub struct OfIds<'a> {
-    pub key: Str<'a>,
+/// Reads `key id [id ...]`; other arguments may stand before the ids, which are those from `first` on.
+pub fn key_and_ids<'a>(
     args: Args<'a>,
+    first: usize,
+) -> Result<(Str<'a>, impl Iterator<Item = Str<'a>> + Clone)> {
+    required(args, first)?;
+    Ok((required(args, 1)?, args.from(first)))
 }
 
-impl<'a> OfIds<'a> {
-    pub fn parse(args: Args<'a>) -> Result<Self> {
-        required(args, 2)?;
-        Ok(Self { key: required(args, 1)?, args })
-    }
-
-    pub fn ids(&self) -> impl Iterator<Item = Str<'a>> {
-        self.args.from(2)
+/// Returns the printable form of a word that a client sent, cut after 32 bytes.
+pub fn shown(word: &[u8]) -> String {
+    const SHOWN: usize = 32;
+    match word.get(..SHOWN) {
+        Some(start) if word.len() > SHOWN => format!("{}...", start.escape_ascii()),
+        _ => word.escape_ascii().to_string(),
     }
 }
 
@@ -114,23 +98,29 @@ mod tests {
 
     #[test]
     fn requests_without_options_are_their_words_in_order() {
-        needs_all_of("k", only!(OfKey));
-        takes_no_more("k", only!(OfKey));
-        assert_eq!(request("k", |args| Ok(text(OfKey::parse(args)?.key))), Ok("k".into()));
+        needs_all_of("k", only!(key));
+        takes_no_more("k", only!(key));
+        assert_eq!(request("k", |args| key(args).map(text)), Ok("k".into()));
 
-        needs_all_of("k i", only!(OfId));
-        takes_no_more("k i", only!(OfId));
-        let of_id = |args: Args<'_>| OfId::parse(args).map(|it| (text(it.key), text(it.id)));
+        needs_all_of("k i", only!(key_and_id));
+        takes_no_more("k i", only!(key_and_id));
+        let of_id = |args: Args<'_>| key_and_id(args).map(|(key, id)| (text(key), text(id)));
         assert_eq!(request("k i", of_id), Ok(("k".into(), "i".into())));
 
-        needs_all_of("k i", only!(OfIds));
+        needs_all_of("k i", |args| key_and_ids(args, 2).map(drop));
         let of_ids = |args: Args<'_>| {
-            OfIds::parse(args).map(|it| (text(it.key), it.ids().map(text).collect::<Vec<_>>()))
+            key_and_ids(args, 2).map(|(key, ids)| (text(key), ids.map(text).collect::<Vec<_>>()))
         };
         assert_eq!(request("k a", of_ids), Ok(("k".into(), vec!["a".into()])));
-        assert_eq!(
-            request("k a b a", of_ids),
-            Ok(("k".into(), ["a", "b", "a"].map(Into::into).into()))
-        );
+        let all = ["a", "b", "a"].map(Into::into);
+        assert_eq!(request("k a b a", of_ids), Ok(("k".into(), all.into())));
+    }
+
+    #[test]
+    fn a_long_word_is_cut() {
+        let short = "x".repeat(32);
+        assert_eq!(shown(short.as_bytes()), short);
+        assert_eq!(shown("x".repeat(33).as_bytes()), format!("{short}..."));
+        assert_eq!(shown(b"\0\n"), "\\x00\\n");
     }
 }

@@ -5,7 +5,7 @@ use crate::server::{Error, error::Result};
 use lawn::DEADLINE_MAX;
 
 use super::required;
-use super::word::shown;
+use super::shown;
 
 /// Reads milliseconds. Whether now + ms fits is checked after the clock is read.
 pub fn milliseconds(name: &str, word: &[u8]) -> Result<u64> {
@@ -68,10 +68,15 @@ pub fn number(bytes: &[u8]) -> std::result::Result<u64, NotNumber> {
     if bytes.is_empty() || !is_canonical || !bytes.iter().all(u8::is_ascii_digit) {
         return Err(NotNumber::Other);
     }
-    let number = bytes.iter().try_fold(0_u64, |number, digit| {
-        number.checked_mul(10)?.checked_add((digit - b'0').into())
-    });
-    number.filter(|number| *number <= DEADLINE_MAX).ok_or(NotNumber::TooLarge)
+    let mut number = 0_u64;
+    for digit in bytes {
+        // So the next step stays far below 2^64.
+        if number > DEADLINE_MAX / 10 {
+            return Err(NotNumber::TooLarge);
+        }
+        number = number * 10 + u64::from(digit - b'0');
+    }
+    if number <= DEADLINE_MAX { Ok(number) } else { Err(NotNumber::TooLarge) }
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use crate::server::{Error, Str, error::Result};
 use lawn::{DEADLINE_MAX, Token};
 
 use super::number::{self, NotNumber, number, positive};
+use super::shown;
 use super::token::token;
-use super::word::shown;
 
 /// The options at the end of a command, in any order.
 pub struct Options<'a> {

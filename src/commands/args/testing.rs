@@ -14,8 +14,8 @@ pub fn request<T>(line: &str, parse: impl FnOnce(Args<'_>) -> Result<T>) -> Resu
 
 /// Parses a request and drops it.
 macro_rules! only {
-    ($request:ident) => {
-        |args: $crate::server::string::Args<'_>| $request::parse(args).map(|_| ())
+    ($parse:path) => {
+        |args: $crate::server::string::Args<'_>| $parse(args).map(|_| ())
     };
 }
 pub(crate) use only;
@@ -35,8 +35,12 @@ pub fn needs_all_of(line: &str, parse: impl Fn(Args<'_>) -> Result) {
 }
 
 /// Asserts that each line is refused, and not for its arity.
-pub fn refuses_each(lines: &[&str], parse: impl Fn(Args<'_>) -> Result) {
+pub fn refuses_each(
+    lines: impl IntoIterator<Item: AsRef<str>>,
+    parse: impl Fn(Args<'_>) -> Result,
+) {
     for line in lines {
+        let line = line.as_ref();
         let error = request(line, &parse).err();
         assert!(matches!(error, Some(Error::Refused(_))), "{line}: {error:?}");
     }

@@ -12,14 +12,14 @@ use super::token::token;
 const SIGN: u8 = b'@';
 
 /// `ttl`, or `ttl@unix-ms`.
-pub struct Timer {
+pub struct TimerWord {
     /// In milliseconds.
     pub ttl: u64,
     /// In milliseconds since the epoch, if present.
     pub deadline: Option<u64>,
 }
 
-impl Timer {
+impl TimerWord {
     pub fn parse(word: Str<'_>) -> Result<Self> {
         let (ttl, rest) = cut(word.bytes());
         let deadline = rest.map(|rest| deadline(word, rest)).transpose()?;
@@ -38,10 +38,12 @@ pub fn parse_lease(word: Str<'_>) -> Result<(u64, u64, Token)> {
 
 /// Splits a word at the first sign, if there is one.
 fn cut(word: &[u8]) -> (&[u8], Option<&[u8]>) {
-    match word.iter().position(|byte| *byte == SIGN) {
-        Some(at) => (&word[..at], Some(&word[at + 1..])),
-        None => (word, None),
+    for (at, byte) in word.iter().enumerate() {
+        if *byte == SIGN {
+            return (&word[..at], Some(&word[at + 1..]));
+        }
     }
+    (word, None)
 }
 
 fn deadline(word: Str<'_>, at: &[u8]) -> Result<u64> {

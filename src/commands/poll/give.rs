@@ -23,7 +23,7 @@ pub(super) trait Recipient {
 /// Takes or leases due elements, replicates that, and gives them to the recipient.
 pub(super) fn take_due<'a>(
     context: &'a Context,
-    mut dehydrator: Writing<'a>,
+    dehydrator: Writing<'a>,
     key: Str<'a>,
     now: u64,
     take: &Take<'_>,
@@ -159,7 +159,7 @@ fn take_first<R: Recipient>(
     }
     // The effect that takes or leases the elements is replicated before.
     let polled = polled as u64;
-    if polled > 0 && dehydrator.limits().is_some() && dehydrator.note_given(now, polled) {
+    if polled > 0 && dehydrator.note_given(now, polled) {
         replicate::given(context, key, now, polled);
     }
     match lease {

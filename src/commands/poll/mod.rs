@@ -6,7 +6,7 @@
 //! | `mpoll` | MPOLL |
 //! | `request` | the arguments of both |
 //! | `give` | giving out due elements to a recipient: a reply, or what is taken for a blocked client |
-//! | `reply` | the reply of both |
+//! | `reply` | the reply of both if something is due at once |
 //! | `serve` | waking blocked clients, in the order that [`pending`](crate::pending::blocked) keeps |
 //! | `taken` | elements taken for a blocked client |
 //! | `client` | a blocked client: from the command that blocks it to its reply, or to its disconnection |

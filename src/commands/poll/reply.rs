@@ -98,7 +98,7 @@ impl Recipient for Measured<'_, '_> {
 #[inline(always)]
 pub(super) fn reply_due<'a>(
     context: &'a Context,
-    mut dehydrator: Writing<'a>,
+    dehydrator: Writing<'a>,
     key: Str<'a>,
     now: u64,
     take: &'a Take<'a>,

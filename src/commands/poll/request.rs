@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_poll_takes_a_count_a_timeout_and_a_lease() {
-        needs_all_of("k", only!(Poll));
+        needs_all_of("k", only!(Poll::parse));
         let poll = |args: Args<'_>| {
             let it = Poll::parse(args)?;
             Ok((text(it.key), it.block, (it.take.count, it.take.lease, it.take.with_ids)))
@@ -102,33 +102,17 @@ mod tests {
         assert_eq!(request("k COUNT 3 BLOCK 7 LEASE 1 WITHIDS", poll), all);
         assert_eq!(request("k WITHIDS LEASE 1 BLOCK 7 COUNT 3", poll), all);
         refuses_each(
-            &[
-                "k COUNT",
-                "k COUNT 0",
-                "k COUNT -1",
-                "k COUNT 1 COUNT 1",
-                "k BLOCK",
-                "k BLOCK -1",
-                "k BLOCK 0.5",
-                "k BLOCK 1 BLOCK 1",
-                "k LEASE",
-                "k LEASE 0",
-                "k LEASE x",
-                "k LEASE 1 LEASE 1",
-                "k WITHIDS WITHIDS",
-                "k TOKEN 7",
-                "k LEASE 5 TOKEN",
-                "k LEASE 5 TOKEN 7 TOKEN 7",
-                "k LEASE 5 TOKEN 4611686018427387904",
-                "k 5",
-            ],
-            only!(Poll),
+            "k COUNT; k COUNT 0; k COUNT -1; k COUNT 1 COUNT 1; k BLOCK; k BLOCK -1; k BLOCK 0.5; \
+             k BLOCK 1 BLOCK 1; k LEASE; k LEASE 0; k LEASE x; k LEASE 1 LEASE 1; k WITHIDS WITHIDS; k TOKEN 7; \
+             k LEASE 5 TOKEN; k LEASE 5 TOKEN 7 TOKEN 7; k LEASE 5 TOKEN 4611686018427387904; k 5"
+                .split("; "),
+            only!(Poll::parse),
         );
     }
 
     #[test]
     fn an_mpoll_lists_its_keys_and_takes_the_options_of_poll() {
-        needs_all_of("1 k", only!(MPoll));
+        needs_all_of("1 k", only!(MPoll::parse));
         let mpoll = |args: Args<'_>| {
             let it = MPoll::parse(args)?;
             let keys = it.keys.into_iter().map(text).collect::<Vec<_>>().join(" ");
@@ -140,8 +124,8 @@ mod tests {
         let all = polled("b COUNT", Some(7), (3, Some(1), true));
         assert_eq!(request("2 b COUNT COUNT 3 BLOCK 7 LEASE 1 WITHIDS", mpoll), all);
         refuses_each(
-            &["0 k", "-1 k", "01 k", "k k", "2 k", "1 k k", "9223372036854775807 k", "1 k TOKEN 7"],
-            only!(MPoll),
+            "0 k; -1 k; 01 k; k k; 2 k; 1 k k; 9223372036854775807 k; 1 k TOKEN 7".split("; "),
+            only!(MPoll::parse),
         );
     }
 }

@@ -158,7 +158,7 @@ pub fn backstop(context: &Context, mut go_on: impl FnMut() -> bool) {
                 let outlook = look(context, key.as_str());
                 blocked::note_name(context, &name, || outlook);
             } else {
-                blocked::dismiss(context, &name, Error::SlotMoved);
+                blocked::dismiss(context, &name, Error::SLOT_MOVED);
             }
         }
         if !go_on() {

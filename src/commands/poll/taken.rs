@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use crate::clock;
 use crate::data_type::{ElementCopy, Writing, inspect, restore_expiry};
-use crate::metrics::latency;
+use crate::metrics::latency::LATENESS;
 use crate::pending::Take;
 use crate::pending::blocked::{self, Sleeper};
 use crate::replicate::{self, Pushed};
@@ -84,7 +84,7 @@ impl TakenElements {
     fn of_due(context: &Context, sleeper: &Rc<Sleeper>, name: &Name) -> Option<Self> {
         let (key, now) = (OwnedStr::new(&name.key), clock::now());
         let in_line = blocked::with(|lines| lines.overdue(name)).unwrap_or_default();
-        let mut dehydrator = Writing::open_at(context, key.as_str(), now).ok()?;
+        let dehydrator = Writing::open_at(context, key.as_str(), now).ok()?;
         if !dehydrator.policy().holds() {
             return None;
         }
@@ -97,7 +97,7 @@ impl TakenElements {
         // The dehydrator knows of pauses, and the line when a limit left room for one more.
         let deadline = taken.elements[0].deadline;
         let late_us = overdue.unwrap_or_default().late_us(deadline);
-        latency::record(late_us.min(in_line.late_us(deadline)));
+        LATENESS.record(late_us.min(in_line.late_us(deadline)), 1);
         Some(Self { expiry, is_returnable: true, whole, ..taken })
     }
 

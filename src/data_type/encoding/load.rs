@@ -41,39 +41,29 @@ fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<Loaded, Corr
     };
     let pause = if features & PAUSE != 0 { Some(load_pause(source)?) } else { None };
     let limits = if features & LIMITS != 0 { Some(load_limits(source)?) } else { None };
-    let mut left = source.unsigned()?;
     let mut deadline: u64 = 0;
-    while left > 0 {
-        let chunk = source.bytes()?;
-        let mut rest = &chunk[..];
-        if rest.is_empty() {
-            return Err(Corrupt("a chunk without elements"));
+    load_records(source, |rest| {
+        let later = take_number(rest)?;
+        deadline = deadline.checked_add(later).ok_or(Corrupt("a deadline is out of range"))?;
+        let ttl = take_number(rest)?;
+        if ttl > DEADLINE_MAX {
+            return Err(Corrupt("a ttl is out of range"));
         }
-        while !rest.is_empty() {
-            left = left.checked_sub(1).ok_or(Corrupt("more elements than announced"))?;
-            let later = take_number(&mut rest)?;
-            deadline = deadline.checked_add(later).ok_or(Corrupt("a deadline is out of range"))?;
-            let ttl = take_number(&mut rest)?;
-            if ttl > DEADLINE_MAX {
-                return Err(Corrupt("a ttl is out of range"));
-            }
-            let deliveries = if features & LEASES != 0 { take_number(&mut rest)? } else { 0 };
-            let deliveries = u16::try_from(deliveries)
-                .map_err(|_| Corrupt("a number of deliveries is out of range"))?;
-            let token = match features & TOKENS {
-                TOKENS if deliveries > 0 => take_token(&mut rest)?,
-                _ => None,
-            };
-            let id_length = take_number(&mut rest)?;
-            let payload_length = take_number(&mut rest)?;
-            let id = take_bytes(&mut rest, id_length)?;
-            let payload = take_bytes(&mut rest, payload_length)?;
-            start(&mut lawn, id, ttl, payload, deadline)?;
-            if deliveries > 0 {
-                lawn.set_deliveries(id, deliveries, token);
-            }
+        let deliveries = if features & LEASES != 0 { take_number(rest)? } else { 0 };
+        let deliveries = u16::try_from(deliveries)
+            .map_err(|_| Corrupt("a number of deliveries is out of range"))?;
+        let token = match features & TOKENS {
+            TOKENS if deliveries > 0 => take_token(rest)?,
+            _ => None,
+        };
+        let (id_length, payload_length) = (take_number(rest)?, take_number(rest)?);
+        let (id, payload) = (take_bytes(rest, id_length)?, take_bytes(rest, payload_length)?);
+        start(&mut lawn, id, ttl, payload, deadline)?;
+        if deliveries > 0 {
+            lawn.set_deliveries(id, deliveries, token);
         }
-    }
+        Ok(())
+    })?;
     let remembered = match features & REMEMBERED {
         0 => None,
         _ if limits.as_ref().is_some_and(|limits| limits.remember > 0) => {
@@ -84,35 +74,45 @@ fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<Loaded, Corr
     Ok((lawn, Rules { policy, pause, trust, limits: limits.map(Box::new) }, remembered))
 }
 
-/// Reads remembered ids, which must not be in the lawn.
-fn load_remembered(lawn: &Lawn, source: &mut impl Source) -> Result<Remembered, Corrupt> {
-    let mut ids = Remembered::beside(lawn);
-    let mut left = source.unsigned()?;
-    if left == 0 {
-        return Err(Corrupt("no remembered ids"));
-    }
-    let mut until: u64 = 0;
+/// Reads a number of records, and then the records, which `take` cuts from the front of strings. Returns the number.
+fn load_records(
+    source: &mut impl Source,
+    mut take: impl FnMut(&mut &[u8]) -> Result<(), Corrupt>,
+) -> Result<u64, Corrupt> {
+    let count = source.unsigned()?;
+    let mut left = count;
     while left > 0 {
         let chunk = source.bytes()?;
         let mut rest = &chunk[..];
         if rest.is_empty() {
-            return Err(Corrupt("a chunk without ids"));
+            return Err(Corrupt("a string without records"));
         }
         while !rest.is_empty() {
-            left = left.checked_sub(1).ok_or(Corrupt("more ids than announced"))?;
-            until = until.wrapping_add(take_number(&mut rest)?);
-            if until > DEADLINE_MAX {
-                return Err(Corrupt("a time is out of range"));
-            }
-            let length = take_number(&mut rest)?;
-            let id = take_bytes(&mut rest, length)?;
-            if lawn.look(id).is_some() || ids.until(id).is_some() {
-                return Err(Corrupt("a remembered id occurs twice"));
-            }
-            ids.insert(id, until);
+            left = left.checked_sub(1).ok_or(Corrupt("more records than announced"))?;
+            take(&mut rest)?;
         }
     }
-    Ok(ids)
+    Ok(count)
+}
+
+/// Reads remembered ids, which must not be in the lawn.
+fn load_remembered(lawn: &Lawn, source: &mut impl Source) -> Result<Remembered, Corrupt> {
+    let mut ids = Remembered::beside(lawn);
+    let mut until: u64 = 0;
+    let count = load_records(source, |rest| {
+        until = until.wrapping_add(take_number(rest)?);
+        if until > DEADLINE_MAX {
+            return Err(Corrupt("a time is out of range"));
+        }
+        let length = take_number(rest)?;
+        let id = take_bytes(rest, length)?;
+        if lawn.look(id).is_some() || ids.until(id).is_some() {
+            return Err(Corrupt("a remembered id occurs twice"));
+        }
+        ids.insert(id, until);
+        Ok(())
+    })?;
+    if count == 0 { Err(Corrupt("no remembered ids")) } else { Ok(ids) }
 }
 
 fn load_pause(source: &mut impl Source) -> Result<Pause, Corrupt> {

@@ -36,30 +36,22 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: Option<&Remembered>, sink: &
         save_limits(limits, sink);
     }
     sink.unsigned(lawn.len() as u64);
-    let mut chunk = Vec::new();
     let mut last = 0;
-    for (ttl, element) in lawn.iter() {
-        put_number(&mut chunk, element.deadline - last);
-        put_number(&mut chunk, ttl);
+    save_records(lawn.iter(), sink, |chunk, (ttl, element)| {
+        put_number(chunk, element.deadline - last);
+        put_number(chunk, ttl);
         if features & LEASES != 0 {
-            put_number(&mut chunk, element.deliveries.into());
+            put_number(chunk, element.deliveries.into());
         }
         if features & TOKENS != 0 && element.deliveries > 0 {
-            put_number(&mut chunk, lawn.token(&element).map_or(0, Token::number));
+            put_number(chunk, lawn.token(&element).map_or(0, Token::number));
         }
-        put_number(&mut chunk, element.id.len() as u64);
-        put_number(&mut chunk, element.payload.len() as u64);
+        put_number(chunk, element.id.len() as u64);
+        put_number(chunk, element.payload.len() as u64);
         chunk.extend_from_slice(element.id);
         chunk.extend_from_slice(element.payload);
         last = element.deadline;
-        if chunk.len() >= CHUNK_BYTES {
-            sink.bytes(&chunk);
-            chunk.clear();
-        }
-    }
-    if !chunk.is_empty() {
-        sink.bytes(&chunk);
-    }
+    });
     if let Some(ids) = remembered {
         save_remembered(ids, sink);
     }
@@ -76,13 +68,24 @@ fn has_stuck(lawn: &Lawn) -> bool {
 /// Writes remembered ids in the order of their times, so that the differences are small.
 fn save_remembered(ids: &Remembered, sink: &mut impl Sink) {
     sink.unsigned(ids.len() as u64);
-    let mut chunk = Vec::new();
     let mut last = 0;
-    for (until, id) in ids.iter() {
-        put_number(&mut chunk, until.wrapping_sub(last));
-        put_number(&mut chunk, id.len() as u64);
+    save_records(ids.iter(), sink, |chunk, (until, id)| {
+        put_number(chunk, until.wrapping_sub(last));
+        put_number(chunk, id.len() as u64);
         chunk.extend_from_slice(id);
         last = until;
+    });
+}
+
+/// Writes records, one behind the other, in strings of about [`CHUNK_BYTES`].
+fn save_records<T>(
+    records: impl Iterator<Item = T>,
+    sink: &mut impl Sink,
+    mut put: impl FnMut(&mut Vec<u8>, T),
+) {
+    let mut chunk = Vec::new();
+    for record in records {
+        put(&mut chunk, record);
         if chunk.len() >= CHUNK_BYTES {
             sink.bytes(&chunk);
             chunk.clear();

@@ -283,10 +283,10 @@ fn invalid_elements_are_refused() {
     };
     assert_eq!(chunk(&[5, 3, 1, 1, b'i', b'p']), Ok(()));
     let refused = |bytes: &[u8], why| assert_eq!(chunk(bytes), Err(Corrupt(why)), "{bytes:?}");
-    refused(&[], "a chunk without elements");
+    refused(&[], "a string without records");
     refused(&[5, 3, 1, 1, b'i'], "a string is cut off");
     refused(&[5, 3, 1], "a number is cut off");
-    refused(&[5, 3, 1, 1, b'i', b'p', 0], "more elements than announced");
+    refused(&[5, 3, 1, 1, b'i', b'p', 0], "more records than announced");
     refused(&[5, 3, 0xff, 0xff, 0xff, 0xff, 0x0f, 1, b'i', b'p'], "a string is cut off");
     let most = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
     refused(&[&most[..], &[1, 3, 1, 1, b'i', b'p']].concat(), "a deadline is out of range");
@@ -393,7 +393,7 @@ fn limits_are_saved_and_loaded_and_invalid_ones_are_refused() {
     let all =
         LimitChange { length: Some(1), held: Some(DEADLINE_MAX), remember: Some(7), rate: None };
     for limits in [limits(all), given.clone(), given.changed(all)] {
-        let rules = Rules { limits: Some(limits.into()), ..Rules::DEFAULT };
+        let rules = Rules { limits: Some(limits.into()), ..Rules::default() };
         let mut fields = Fields::default();
         save(&some_lawn(), &rules, None, &mut fields);
         for kept in 0..fields.0.len() {

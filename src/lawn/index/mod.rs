@@ -57,6 +57,11 @@ pub struct Vacancy<'a> {
 }
 
 impl Vacancy<'_> {
+    /// Returns the number of entries before this one.
+    pub fn elements(&self) -> usize {
+        *self.len
+    }
+
     pub fn fill(self, handle: Handle) {
         self.table.insert(self.home, IndexEntry { hash: self.hash, handle });
         *self.len += 1;

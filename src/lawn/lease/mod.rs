@@ -1,13 +1,11 @@
-//! Who holds what.
+//! Which client holds which element.
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
 //! | `token` | the name of a lease |
-//! | `leases` | the tokens of all that is leased in a lawn |
-//! | `tokens` | these tokens by turn, counted |
-//! | `chosen` | what is held under tokens that clients have chosen |
+//! | `leases` | the token of each leased element, and the elements held under each token that a client chose |
+//! | `tokens` | a sorted list of tokens by turn |
 
-mod chosen;
 mod leases;
 mod token;
 mod tokens;

@@ -29,5 +29,5 @@ mod walk;
 
 pub use block::{Blanked, PLACES};
 pub use heads::TIMELINE;
-pub use queues::{AHEAD, PredictedSlot, Queues};
-pub use walk::{Walk, WalkRows};
+pub use queues::{AHEAD, PredictedRange, Queues};
+pub use walk::Walk;

@@ -61,15 +61,9 @@ pub(super) struct Queue {
     pub(super) prefetched_to: Option<Spot>,
 }
 
-/// The predicted position of an element: see [`Queues::predict_slot`].
-#[derive(Clone, Copy)]
-pub enum PredictedSlot {
-    /// At the tail of a queue.
-    Queue(QueueNumber),
-    /// In this block of the timeline, whose range begins at this deadline, unless the TTL has a queue that is not
-    /// cached. `None`: before all ranges.
-    Timeline(Option<(u64, Handle)>),
-}
+/// The block of the timeline that an element is likely to be inserted into, and the deadline where the block's range
+/// begins: see [`Queues::predict_range`].
+pub type PredictedRange = Option<(u64, Handle)>;
 
 /// All queues of a lawn.
 #[derive(Clone)]
@@ -116,22 +110,31 @@ impl Queues {
         }
     }
 
-    /// Predicts where an element will be inserted, so that its memory can be fetched early. Valid until the next
-    /// change. `prefetch_index` is called if the prediction has to wait for memory itself.
+    /// Predicts where in the timeline an element will be inserted, so that its memory can be fetched early. `None` if it
+    /// probably belongs to a queue. Valid until the next change. `prefetch_index` is called if the prediction has to wait
+    /// for memory itself.
+    ///
+    /// A queue is not predicted: to read it before the index would delay both.
     #[inline(always)]
-    pub fn predict_slot(
+    pub fn predict_range(
         &self,
         ttl: u64,
         turn: Turn,
         prefetch_index: impl FnOnce(),
-    ) -> PredictedSlot {
-        let number = self.recent[recent_slot(ttl)];
-        let queue = self.queues.get(usize::from(number));
-        if queue.is_some_and(|queue| queue.ttl == ttl && queue.latest <= turn.deadline) {
-            return PredictedSlot::Queue(number);
+    ) -> PredictedRange {
+        if self.timeline_len == 0 || self.recent_queue(ttl, turn).is_some() {
+            return None;
         }
         prefetch_index();
-        PredictedSlot::Timeline(self.predict_in_timeline(turn))
+        self.predict_in_timeline(turn)
+    }
+
+    /// Returns the number of the cached queue of `ttl`, if it accepts an element with this turn at its tail.
+    #[inline(always)]
+    fn recent_queue(&self, ttl: u64, turn: Turn) -> Option<QueueNumber> {
+        let number = self.recent[recent_slot(ttl)];
+        let queue = self.queues.get(usize::from(number))?;
+        (queue.ttl == ttl && queue.latest <= turn.deadline).then_some(number)
     }
 
     /// Inserts a record into the queue of `ttl` or into the timeline, and returns its spot. The caller must store the
@@ -143,27 +146,28 @@ impl Queues {
         handle: Handle,
         (ttl, turn): (u64, Turn),
         elements: usize,
-        predicted: PredictedSlot,
+        predicted: PredictedRange,
     ) -> Spot {
-        let range = match predicted {
-            PredictedSlot::Queue(number) => match self.append_predicted(number, handle, turn) {
-                Some(spot) => return spot,
-                None => None,
-            },
-            PredictedSlot::Timeline(range) => range,
-        };
-        self.push_slow(records, handle, (ttl, turn), elements, range)
+        match self.append_recent(handle, ttl, turn, predicted) {
+            Some(spot) => spot,
+            None => self.push_slow(records, handle, (ttl, turn), elements, predicted),
+        }
     }
 
-    /// Appends a record to the predicted queue: the fast path of [`Queues::push`], taken by nearly all elements. `None`
-    /// if the tail block is full; then nothing has changed.
+    /// Appends a record to the cached queue of `ttl`: the fast path of [`Queues::push`], taken by nearly all elements.
+    /// `None` if there is no such queue, or its tail block is full; then nothing has changed.
     #[inline(always)]
-    pub fn append_predicted(
+    pub fn append_recent(
         &mut self,
-        number: QueueNumber,
         handle: Handle,
+        ttl: u64,
         turn: Turn,
+        predicted: PredictedRange,
     ) -> Option<Spot> {
+        if predicted.is_some() {
+            return None;
+        }
+        let number = self.recent_queue(ttl, turn)?;
         let queue = &mut self.queues[usize::from(number)];
         let (_, tail) = queue.ends?;
         let place = self.blocks.append(tail, handle)?;
@@ -179,7 +183,7 @@ impl Queues {
         handle: Handle,
         (ttl, turn): (u64, Turn),
         elements: usize,
-        range: Option<(u64, Handle)>,
+        predicted: PredictedRange,
     ) -> Spot {
         let spot = match self.find(ttl) {
             Some(number) => self.push_to_queue(records, number, handle, turn),
@@ -191,7 +195,7 @@ impl Queues {
                 if may_start { self.start_queue(handle, ttl, turn) } else { None }
             }
         };
-        let spot = spot.or_else(|| self.push_to_timeline(records, handle, ttl, turn, range));
+        let spot = spot.or_else(|| self.push_to_timeline(records, handle, ttl, turn, predicted));
         // A block holds several records on average, so the records run out of handles first.
         spot.expect("there are fewer blocks than records")
     }

@@ -41,7 +41,7 @@ use super::block::{BlockMeta, PLACES};
 use super::blocks::Blocks;
 use super::heads::TIMELINE;
 use super::order::{DEADLINES, SortKeys, offset_of, place_of};
-use super::queues::Queues;
+use super::queues::{PredictedRange, Queues};
 use super::ranges::{FAR, Range, offset};
 
 /// The columns behind the deadlines: the lower and the upper half of the TTLs. A block has them only if one of its
@@ -113,7 +113,7 @@ impl Queues {
     /// Predicts the block for an element with this turn, and the deadline where the block's range begins. Prefetches
     /// the block.
     #[inline(never)]
-    pub(super) fn predict_in_timeline(&self, turn: Turn) -> Option<(u64, Handle)> {
+    pub(super) fn predict_in_timeline(&self, turn: Turn) -> PredictedRange {
         let found = self.ranges.find(turn)?;
         self.blocks.prefetch_wide(found.1);
         Some(found)
@@ -128,7 +128,7 @@ impl Queues {
         handle: Handle,
         ttl: u64,
         turn: Turn,
-        predicted: Option<(u64, Handle)>,
+        predicted: PredictedRange,
     ) -> Option<Spot> {
         let columns = columns_for(ttl);
         let (mut from, mut block) = match predicted.or_else(|| self.ranges.find(turn)) {

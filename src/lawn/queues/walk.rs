@@ -10,7 +10,7 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, binary_heap};
 
-use super::super::element::{Element, Row};
+use super::super::element::Row;
 use super::super::store::{Handle, Records};
 use super::super::turn::Turn;
 use super::block::BlockView;
@@ -171,7 +171,7 @@ impl Queues {
     }
 }
 
-/// Elements in the order of delivery, with their TTLs.
+/// Elements in the order of delivery.
 pub struct Walk<'a> {
     records: &'a Records,
     queues: &'a Queues,
@@ -267,23 +267,11 @@ impl<'a> Walk<'a> {
 }
 
 impl<'a> Iterator for Walk<'a> {
-    type Item = (u64, Element<'a>);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let (ttl, handle) = self.advance()?;
-        Some((ttl, self.records.get(handle).into()))
-    }
-}
-
-/// Elements in the order of delivery, with their row numbers.
-pub struct WalkRows<'a>(pub Walk<'a>);
-
-impl<'a> Iterator for WalkRows<'a> {
     type Item = Row<'a>;
 
     fn next(&mut self) -> Option<Row<'a>> {
-        let (ttl, handle) = self.0.advance()?;
-        let record = self.0.records.get(handle);
+        let (ttl, handle) = self.advance()?;
+        let record = self.records.get(handle);
         Some(Row { ttl, element: record.into(), number: Some(record.turn().push) })
     }
 }

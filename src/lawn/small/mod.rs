@@ -16,7 +16,7 @@ use super::element::{Element, Row};
 use super::error::{StartError, UpdateError};
 use super::lease::Token;
 use super::memory::{Mover, relocate, rounded};
-use super::turn::DEADLINE_MAX;
+use super::turn::{DEADLINE_MAX, Start};
 use packed::{PackedElement, PackedElements, PackedHeader, Timer, WIDTH_MAX};
 
 /// The limits of the small form. A lawn that exceeds one is converted to the full form, for good.
@@ -119,6 +119,11 @@ impl Small {
         self.find(id).map(|entry| entry.at)
     }
 
+    /// Does what [`Small::stop`] does, if the element is held under this token.
+    pub fn settle(&mut self, id: &[u8], token: Token) -> Option<usize> {
+        self.find(id).filter(|entry| entry.token(&self.bytes) == Some(token)).map(|entry| entry.at)
+    }
+
     /// Returns the element at an offset.
     #[inline(never)]
     pub fn at(&self, at: usize) -> Element<'_> {
@@ -137,8 +142,7 @@ impl Small {
     }
 
     pub fn row(&self, id: &[u8]) -> Option<Row<'_>> {
-        let entry = self.find(id)?;
-        Some(Row { ttl: entry.ttl(&self.bytes), element: entry.element(&self.bytes), number: None })
+        self.find(id).map(|entry| entry.row(&self.bytes))
     }
 
     /// Returns whether an element, if it exists, may get this payload without exceeding a limit.
@@ -277,8 +281,9 @@ impl Small {
         counts
     }
 
-    pub fn iter_until(&self, now: u64) -> SmallIter<'_> {
-        SmallIter { small: self, at: 0, now }
+    pub fn rows(&self, start: Start, end: u64) -> SmallRows<'_> {
+        let first = self.entries().find(|entry| entry.deadline >= start.deadline);
+        SmallRows { small: self, at: first.map_or(self.bytes.len(), |first| first.at), end }
     }
 
     pub fn defrag(&mut self, mover: &mut impl Mover) {
@@ -484,25 +489,24 @@ impl Clone for Small {
     }
 }
 
-/// Elements in the order of delivery, each with its TTL.
-pub struct SmallIter<'a> {
+/// Elements in the order of delivery.
+pub struct SmallRows<'a> {
     small: &'a Small,
     at: usize,
-    now: u64,
+    end: u64,
 }
 
-impl<'a> Iterator for SmallIter<'a> {
-    type Item = (u64, Element<'a>);
+impl<'a> Iterator for SmallRows<'a> {
+    type Item = Row<'a>;
 
-    fn next(&mut self) -> Option<Self::Item> {
-        let small = self.small;
-        let entry =
-            (self.at < small.bytes.len()).then(|| PackedElement::read(&small.bytes, self.at))?;
-        if entry.deadline > self.now {
+    fn next(&mut self) -> Option<Row<'a>> {
+        let Self { small, at, end } = *self;
+        let entry = (at < small.bytes.len()).then(|| PackedElement::read(&small.bytes, at))?;
+        if entry.deadline > end {
             return None;
         }
         self.at = entry.end;
-        Some((entry.ttl(&small.bytes), entry.element(&small.bytes)))
+        Some(entry.row(&small.bytes))
     }
 }
 

@@ -9,7 +9,7 @@
 //!   id, payload
 //! ```
 
-use super::super::element::Element;
+use super::super::element::{Element, Row};
 use super::super::lease::Token;
 
 const ID_LONG: u8 = 1;
@@ -156,6 +156,10 @@ impl PackedElement {
             deadline: self.deadline,
             deliveries: self.deliveries(bytes),
         }
+    }
+
+    pub(super) fn row<'a>(&self, bytes: &'a [u8]) -> Row<'a> {
+        Row { ttl: self.ttl(bytes), element: self.element(bytes), number: None }
     }
 
     pub(super) fn id<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {

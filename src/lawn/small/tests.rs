@@ -49,7 +49,7 @@ fn heads_are_read_as_they_were_written() {
         }
     }
     small.check();
-    let found = small.iter_until(DEADLINE_MAX).map(|(ttl, it)| {
+    let found = small.rows(Start::FIRST, DEADLINE_MAX).map(|Row { ttl, element: it, .. }| {
         let (id, payload) = (it.id.to_vec(), it.payload.to_vec());
         (ttl, id, payload, it.deadline, it.deliveries, small.token(&it))
     });
@@ -84,7 +84,8 @@ fn an_insert_beyond_a_limit_is_refused_and_changes_nothing() {
     assert_eq!(small.replace_at(b"a", 0, &long, 5, wide), None);
     assert!(!small.may_update(b"a", &long, wide));
     small.check();
-    let ids: Vec<_> = small.iter_until(5).map(|(_, it)| (it.id, it.payload)).collect();
+    let ids: Vec<_> =
+        small.rows(Start::FIRST, 5).map(|row| (row.element.id, row.element.payload)).collect();
     assert_eq!(ids, [(&b"b"[..], &b"bbbbbbbb"[..]), (b"a", b"AA")]);
 }
 

@@ -5,13 +5,11 @@
 //! | `records` | an element's bytes: header, id, payload |
 //! | `slab` | slots of a few units each, in pages; grows without copying, gives memory back |
 //! | `handle` | the name of a slot, and the unit that slots consist of |
-//! | `boxes` | byte strings that are too long for a slot |
 
-mod boxes;
 mod handle;
 mod records;
 mod slab;
 
 pub use handle::{Handle, Unit};
-pub use records::{Records, Spot};
+pub use records::{Record, Records, Spot};
 pub use slab::Slab;

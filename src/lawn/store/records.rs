@@ -7,8 +7,7 @@
 //!   └────────┴──────────┴───────┴───────┴────────────┴────────┴────┴─────────────┴─────────┴─────────┘
 //!    u64      u48        u32     u8      u16          varint        varint                  to 8 bytes
 //!
-//!   more than 8 KiB:                                │ 80 00 │ box │ ─▶ │ id len │ id │ payload len │ payload │
-//!                                                             u32
+//!   more than 8 KiB:                                │ 80 00 │  and in an allocation: │ id len │ id │ payload len │ payload │
 //! ```
 //!
 //! Lengths are LEB128: one byte up to 127. The id precedes the length of the payload, so that a look-up reads nothing
@@ -17,11 +16,14 @@
 //!
 //! A deadline has 63 bits. The 64th bit marks a free slot.
 
+use std::collections::BTreeMap;
+#[cfg(any(test, feature = "checks"))]
+use std::collections::BTreeSet;
+
 use super::super::element::Element;
-use super::super::memory::Mover;
+use super::super::memory::{Mover, allotted, relocate};
 use super::super::processor::prefetch;
 use super::super::turn::Turn;
-use super::boxes::Boxes;
 use super::handle::{Handle, Unit};
 use super::slab::{Slab, WIDEST};
 
@@ -49,11 +51,14 @@ const DELIVERIES: usize = 19;
 const LENGTHS: usize = 21;
 /// The longest id or payload whose length takes one byte.
 const SHORT_MAX: usize = 0x7f;
-/// Stored instead of lengths: the number of a box follows. As LEB128 this would be an overlong 0, which is never
-/// written.
+/// Stored instead of lengths, id and payload, which are in an allocation of their own. As LEB128 this would be an
+/// overlong 0, which is never written.
 const BOXED: [u8; 2] = [0x80, 0];
-/// The size of a record whose lengths, id and payload are in a box.
-const BOXED_BYTES: usize = LENGTHS + BOXED.len() + size_of::<u32>();
+/// The size of such a record.
+const BOXED_BYTES: usize = LENGTHS + BOXED.len();
+
+/// What is too long for a slot, by the bits of the record's handle. A B-tree, because a hash table would double at once.
+type Boxes = BTreeMap<u32, Vec<u8>>;
 
 /// The position of a record in the order of deadlines: a block, and a place in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,8 +77,9 @@ impl Spot {
 #[derive(Clone, Copy)]
 pub struct Record<'a> {
     header: &'a [u8; LENGTHS],
-    /// Lengths, id and payload and the rest of the page, or the number of a box.
+    /// Lengths, id and payload and the rest of the page, or [`BOXED`].
     bytes: &'a [u8],
+    handle: Handle,
     boxes: &'a Boxes,
 }
 
@@ -98,7 +104,7 @@ impl<'a> Record<'a> {
     pub fn id(&self) -> &'a [u8] {
         match short(self.bytes) {
             Some((id, _)) => id,
-            None => parts(self.bytes, self.boxes).0,
+            None => self.parts().0,
         }
     }
 
@@ -114,7 +120,19 @@ impl<'a> Record<'a> {
         {
             return (id, payload);
         }
-        parts(self.bytes, self.boxes)
+        self.parts()
+    }
+
+    /// Returns id and payload when at least one of them is long or they are boxed.
+    #[inline(never)]
+    fn parts(&self) -> (&'a [u8], &'a [u8]) {
+        let bytes = if self.is_boxed() { &self.boxes[&bits(self.handle)] } else { self.bytes };
+        let (id, rest) = part(bytes);
+        (id, part(rest).0)
+    }
+
+    fn is_boxed(&self) -> bool {
+        self.bytes.starts_with(&BOXED)
     }
 
     /// Returns whether the record has this id.
@@ -124,7 +142,7 @@ impl<'a> Record<'a> {
         let is_short = id.len() <= SHORT_MAX && usize::from(self.bytes[0]) == id.len();
         match self.bytes.get(1..1 + id.len()).filter(|_| is_short) {
             Some(own) => are_equal(own, id),
-            None if self.bytes[0] > SHORT_MAX as u8 => parts(self.bytes, self.boxes).0 == id,
+            None if self.bytes[0] > SHORT_MAX as u8 => self.parts().0 == id,
             None => false,
         }
     }
@@ -185,14 +203,6 @@ fn short(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     if usize::from(*length) > SHORT_MAX { None } else { rest.split_at_checked((*length).into()) }
 }
 
-/// Returns id and payload when at least one of them is long or they are boxed.
-#[inline(never)]
-fn parts<'a>(bytes: &'a [u8], boxes: &'a Boxes) -> (&'a [u8], &'a [u8]) {
-    let bytes = boxed(bytes).map_or(bytes, |number| boxes.get(number));
-    let (id, rest) = part(bytes);
-    (id, part(rest).0)
-}
-
 /// Splits off a length-prefixed part. Returns it and the rest.
 fn part(bytes: &[u8]) -> (&[u8], &[u8]) {
     let mut at = 0;
@@ -200,10 +210,9 @@ fn part(bytes: &[u8]) -> (&[u8], &[u8]) {
     bytes[at..].split_at(length)
 }
 
-/// Returns the box number of a boxed record.
-fn boxed(bytes: &[u8]) -> Option<u32> {
-    let number = bytes.strip_prefix(&BOXED)?.first_chunk()?;
-    Some(u32::from_le_bytes(*number))
+/// Returns the key of a record's box.
+fn bits(handle: Handle) -> u32 {
+    Handle::to_bits(Some(handle))
 }
 
 /// Returns the bytes that an encoded length takes.
@@ -270,17 +279,6 @@ impl Header<'_> {
     }
 }
 
-/// Writes id and payload into a box, and the box number into the record.
-#[cold]
-fn put_boxed(boxes: &mut Boxes, bytes: &mut [u8], id: &[u8], payload: &[u8]) {
-    let mut apart = vec![0; size_of_parts(id, payload)];
-    put_parts(&mut apart, id, payload);
-    // Handles name fewer slots than there are box numbers.
-    let number = boxes.insert(apart).expect("fewer boxes than records");
-    bytes[..BOXED.len()].copy_from_slice(&BOXED);
-    bytes[BOXED.len()..][..size_of::<u32>()].copy_from_slice(&number.to_le_bytes());
-}
-
 /// A slot that is reserved for an element.
 #[derive(Clone, Copy)]
 pub struct Reservation {
@@ -293,11 +291,13 @@ pub struct Reservation {
 pub struct Records {
     slab: Slab<Granule>,
     boxes: Boxes,
+    /// Bytes allocated for the content of the boxes.
+    boxed: usize,
 }
 
 impl Records {
     pub fn new() -> Self {
-        Self { slab: Slab::new(), boxes: Boxes::new() }
+        Self { slab: Slab::new(), boxes: Boxes::new(), boxed: 0 }
     }
 
     /// Reserves a slot for an element. The caller must [write](Self::write) it next. `None` if the store is full (see
@@ -327,17 +327,26 @@ impl Records {
         put_spot(header, spot);
         header[DELIVERIES..].fill(0);
         if reservation.is_boxed {
-            put_boxed(&mut self.boxes, bytes, id, payload);
+            bytes[..BOXED.len()].copy_from_slice(&BOXED);
+            self.put_boxed(reservation.handle, id, payload);
         } else {
             put_parts(bytes, id, payload);
         }
+    }
+
+    #[cold]
+    fn put_boxed(&mut self, handle: Handle, id: &[u8], payload: &[u8]) {
+        let mut bytes = vec![0; size_of_parts(id, payload)];
+        put_parts(&mut bytes, id, payload);
+        self.boxed += allotted(&bytes);
+        self.boxes.insert(bits(handle), bytes);
     }
 
     #[inline(always)]
     pub fn get(&self, handle: Handle) -> Record<'_> {
         let bytes = self.slab.get(handle).as_flattened();
         let (header, bytes) = bytes.split_first_chunk().expect("a slot holds a header");
-        Record { header, bytes, boxes: &self.boxes }
+        Record { header, bytes, handle, boxes: &self.boxes }
     }
 
     /// Prefetches a record.
@@ -397,8 +406,10 @@ impl Records {
     /// Frees a record's box, if it has one.
     #[inline(never)]
     fn unbox(&mut self, handle: Handle) {
-        if let Some(number) = boxed(self.get(handle).bytes) {
-            self.boxes.remove(number);
+        if self.get(handle).is_boxed()
+            && let Some(bytes) = self.boxes.remove(&bits(handle))
+        {
+            self.boxed -= allotted(&bytes);
         }
     }
 
@@ -407,7 +418,11 @@ impl Records {
     }
 
     pub fn relocate(&mut self, handle: Handle) -> Option<Handle> {
-        self.slab.relocate(handle)
+        let new = self.slab.relocate(handle)?;
+        if let Some(bytes) = self.boxes.remove(&bits(handle)) {
+            self.boxes.insert(bits(new), bytes);
+        }
+        Some(new)
     }
 
     /// Returns whether a page can be freed: see [`Slab::is_sparse`].
@@ -415,46 +430,52 @@ impl Records {
         self.slab.is_sparse()
     }
 
-    /// Moves the tables of pages and boxes.
+    /// Moves the tables of pages.
     pub fn defrag(&mut self, mover: &mut impl Mover) {
         self.slab.defrag(mover);
-        self.boxes.defrag(mover);
     }
 
-    /// Returns the number of steps of [`Records::defrag_step`].
-    pub fn steps(&self) -> usize {
-        self.slab.pages() + self.boxes.len()
+    /// Returns the number of page numbers.
+    pub fn pages(&self) -> usize {
+        self.slab.pages()
     }
 
-    /// Moves a page or a box.
-    pub fn defrag_step(&mut self, step: usize, mover: &mut impl Mover) {
-        match step.checked_sub(self.slab.pages()) {
-            None => self.slab.defrag_page(step, mover),
-            Some(number) => self.boxes.defrag_box(number, mover),
-        }
+    /// Moves a page.
+    pub fn defrag_page(&mut self, number: usize, mover: &mut impl Mover) {
+        self.slab.defrag_page(number, mover);
     }
 
-    /// Takes the store apart. Each step frees a page, or some hundreds of boxes.
+    /// Moves the first box whose key is `from` or later. Returns the key after that one, or `None` at the end.
+    pub fn defrag_box(&mut self, from: usize, mover: &mut impl Mover) -> Option<usize> {
+        let (key, bytes) = self.boxes.range_mut(u32::try_from(from).ok()?..).next()?;
+        relocate(bytes, mover);
+        Some(*key as usize + 1)
+    }
+
+    /// Takes the store apart. Each step frees a page or a box.
     pub fn into_pages(self) -> impl Iterator<Item = ()> {
-        self.slab.into_pages().map(drop).chain(self.boxes.into_chunks().map(drop))
+        self.slab.into_pages().map(drop).chain(self.boxes.into_values().map(drop))
     }
 
     /// Returns the bytes allocated, without the struct itself. O(pages).
     pub fn memory(&self) -> usize {
-        self.slab.memory() + self.boxes.memory()
+        // The standard library's nodes are about two thirds full.
+        self.slab.memory() + self.boxed + self.boxes.len() * size_of::<(u32, Vec<u8>)>() * 3 / 2
     }
 
     /// Returns roughly how many allocations dropping it frees. O(1).
     pub fn allocations(&self) -> usize {
-        self.slab.allocations() + self.boxes.allocations()
+        self.slab.allocations() + self.boxes.len()
     }
 
     /// Panics unless pages and boxes are consistent. Returns the number of records.
     #[cfg(any(test, feature = "checks"))]
     pub fn check(&self, live: impl Iterator<Item = Handle>) -> usize {
         self.slab.check();
-        let is_boxed = |handle: &Handle| boxed(self.get(*handle).bytes).is_some();
-        assert_eq!(live.filter(is_boxed).count(), self.boxes.check(), "boxes without a record");
+        let boxed = live.filter(|handle| self.get(*handle).is_boxed());
+        let keys: BTreeSet<_> = boxed.map(bits).collect();
+        assert!(keys.iter().eq(self.boxes.keys()), "boxes and their records");
+        assert_eq!(self.boxed, self.boxes.values().map(allotted).sum::<usize>(), "bytes of boxes");
         self.slab.len()
     }
 

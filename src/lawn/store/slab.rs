@@ -4,7 +4,7 @@
 //! and a slot is as wide as its class. In exchange the slab manages memory itself, in two bounded ways:
 //!
 //! - *It grows with little copying.* The first page of a class doubles, up to 64 KiB. Later pages are allocated at
-//!   their full size and filled from the front. Otherwise only the table of pages is copied when it doubles: 24 bytes
+//!   their full size and filled from the front. Otherwise only the tables of pages are copied when they double: 60 bytes
 //!   for each 256 KiB.
 //! - *It gives memory back.* A page is freed with its last slot. Half-empty pages are emptied one slot at a time:
 //!   [`Slab::sparse_slot`] names a slot to move; the owner calls [`Slab::relocate`] and replaces the old handle
@@ -24,7 +24,7 @@
 //!
 //! Insertion, removal and access are O(1).
 
-use super::super::memory::{ChunkedVec, Mover, allotted, push_tight, relocate};
+use super::super::memory::{Mover, allotted, push_tight, relocate};
 use super::super::tiny::TINY;
 use super::handle::{Handle, Unit};
 
@@ -110,7 +110,7 @@ impl Class {
 pub struct Slab<T> {
     /// The initialized units of each page.
     pages: Vec<Vec<T>>,
-    infos: ChunkedVec<Info>,
+    infos: Vec<Info>,
     classes: Vec<Class>,
     /// The first vacant page number.
     vacant: u32,
@@ -122,7 +122,7 @@ impl<T: Unit> Slab<T> {
     pub fn new() -> Self {
         Self {
             pages: Vec::new(),
-            infos: ChunkedVec::new(),
+            infos: Vec::new(),
             classes: Vec::new(),
             vacant: NIL,
             draining: NIL,
@@ -164,7 +164,7 @@ impl<T: Unit> Slab<T> {
         let (class, width) = class_of(width);
         let partial = self.classes.get(class).map_or(NIL, |class| class.partial);
         let number = if partial == NIL { self.open_page(class, width)? } else { partial };
-        let info = self.infos.get_mut(number as usize);
+        let info = &mut self.infos[number as usize];
         let units = &mut self.pages[number as usize];
         let unit = info.free;
         let unit = if unit == NIL {
@@ -193,7 +193,7 @@ impl<T: Unit> Slab<T> {
         let number = handle.page::<T>();
         let unit = &mut self.pages[number][handle.unit::<T>()];
         assert!(unit.free().is_none(), "a slot is freed twice");
-        let info = self.infos.get_mut(number);
+        let info = &mut self.infos[number];
         unit.set_free(info.free);
         info.free = handle.unit::<T>() as u32;
         info.live -= 1;
@@ -241,7 +241,7 @@ impl<T: Unit> Slab<T> {
             }
             // Scan from the end: free slots there are cut off and not visited again.
             let (number, width) = (self.draining, u32::from(self.info(self.draining).width));
-            let info = self.infos.get_mut(number as usize);
+            let info = &mut self.infos[number as usize];
             // No slot is allocated in this page any more.
             info.free = NIL;
             while info.filled > 0 {
@@ -274,14 +274,14 @@ impl<T: Unit> Slab<T> {
 
     /// Returns whether a page number is vacant.
     pub fn is_vacant(&self, page: usize) -> bool {
-        self.infos.get(page).width == 0
+        self.infos[page].width == 0
     }
 
     /// Moves the tables of pages and classes.
     pub fn defrag(&mut self, mover: &mut impl Mover) {
         relocate(&mut self.classes, mover);
         relocate(&mut self.pages, mover);
-        self.infos.defrag(mover);
+        relocate(&mut self.infos, mover);
     }
 
     /// Moves a page.
@@ -303,7 +303,10 @@ impl<T: Unit> Slab<T> {
     /// Returns the bytes allocated, without the struct itself. O(pages).
     pub fn memory(&self) -> usize {
         let units = self.pages.iter().map(allotted);
-        units.sum::<usize>() + allotted(&self.pages) + self.infos.memory() + allotted(&self.classes)
+        units.sum::<usize>()
+            + allotted(&self.pages)
+            + allotted(&self.infos)
+            + allotted(&self.classes)
     }
 
     /// Returns roughly how many allocations dropping it frees. O(1).
@@ -312,11 +315,11 @@ impl<T: Unit> Slab<T> {
     }
 
     fn info(&self, number: u32) -> Info {
-        *self.infos.get(number as usize)
+        self.infos[number as usize]
     }
 
     fn info_mut(&mut self, number: u32) -> &mut Info {
-        self.infos.get_mut(number as usize)
+        &mut self.infos[number as usize]
     }
 
     #[cold]
@@ -355,7 +358,7 @@ impl<T: Unit> Slab<T> {
         };
         if self.vacant == NIL {
             push_tight(&mut self.pages, units);
-            self.infos.push(info);
+            push_tight(&mut self.infos, info);
         } else {
             self.vacant = self.info(number).next;
             self.pages[number as usize] = units;

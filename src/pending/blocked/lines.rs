@@ -557,14 +557,14 @@ mod tests {
         for (number, keys) in [["a", "d"], ["b", "d"], ["c", "d"]].iter().enumerate() {
             join(lines, number, keys);
         }
-        assert!(!lines.dismiss(&name("nobody's"), Error::Delivered));
-        assert!(lines.dismiss(&name("d"), Error::Delivered));
+        assert!(!lines.dismiss(&name("nobody's"), Error::DELIVERED));
+        assert!(lines.dismiss(&name("d"), Error::DELIVERED));
         assert!(!lines.is_watched(&name("d")) && lines.is_watched(&name("a")));
         join(lines, 3, &["d"]);
         assert!(leaves(lines, 1), "it hangs up meanwhile");
         assert_eq!((lines.next_us(false), lines.len()), (Some(0), 3));
-        assert_eq!(send_away(lines), Some((0, Some(Error::Delivered))));
-        assert_eq!(send_away(lines), Some((2, Some(Error::Delivered))));
+        assert_eq!(send_away(lines), Some((0, Some(Error::DELIVERED))));
+        assert_eq!(send_away(lines), Some((2, Some(Error::DELIVERED))));
         assert_eq!(send_away(lines), None, "the other came later");
         assert_eq!((lines.len(), lines.watched(), lines.next_us(false)), (1, 1, None));
     }
@@ -579,12 +579,12 @@ mod tests {
         note(lines, "b", Some(2));
         lines.come_due(1);
         assert_eq!(next(lines), "a");
-        lines.dismiss_all(&Error::SlotMoved);
+        lines.dismiss_all(&Error::SLOT_MOVED);
         join(lines, 2, &["a"]);
         assert!(lines.ready() == 0 && next_in_line(lines, "a", 9).is_none());
         assert_eq!([next(lines), next(lines)], ["a", "a"]);
         for ticket in [0, 1] {
-            assert_eq!(send_away(lines), Some((ticket, Some(Error::SlotMoved))));
+            assert_eq!(send_away(lines), Some((ticket, Some(Error::SLOT_MOVED))));
         }
         assert_eq!((send_away(lines), lines.len(), lines.watched()), (None, 1, 1));
     }

@@ -30,6 +30,7 @@ use super::{Take, timer};
 use crate::clock;
 use crate::server::blocked_client::BlockedClient;
 use crate::server::key::Name;
+use crate::server::passes;
 use crate::server::{Context, Error, Str};
 
 pub use lines::{Lines, Outlook, Sleeper};
@@ -74,7 +75,7 @@ pub fn join(
     let names = keys.iter().map(|(key, _)| Name::of(context, *key));
     let sleeper = with(|lines| lines.join(client, names, until_us, take));
     // Passes are measured while a client is blocked.
-    timer::listen();
+    passes::listen();
     if let Some(until_us) = until_us {
         timer::at(context, until_us);
     }
@@ -95,7 +96,7 @@ pub fn note(context: &Context, key: Str<'_>, outlook: impl FnOnce() -> Outlook) 
 pub fn note_name(context: &Context, name: &Name, outlook: impl FnOnce() -> Outlook) {
     match with(|lines| lines.note(name, outlook)) {
         Some(Outlook::Next(Some(next))) => timer::at_deadline(context, next),
-        Some(Outlook::Delivered) => dismiss(context, name, Error::Delivered),
+        Some(Outlook::Delivered) => dismiss(context, name, Error::DELIVERED),
         _ => {}
     }
 }
@@ -110,6 +111,6 @@ pub fn dismiss(context: &Context, name: &Name, reason: Error) {
 
 /// Dismisses all blocked clients: this server has become a replica.
 pub fn dismiss_all(context: &Context) {
-    with(|lines| lines.dismiss_all(&Error::SlotMoved));
+    with(|lines| lines.dismiss_all(&Error::SLOT_MOVED));
     timer::soon(context);
 }

@@ -15,7 +15,7 @@ mod slots;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 
 use crate::clock;
 use crate::metrics::clock_steps;
@@ -235,13 +235,8 @@ pub const NAMED_MAX: usize = 64;
 /// Rows of slots read per tick, at most: a tenth of a millisecond.
 const ROWS_PER_TICK: usize = 1024;
 
-/// The names of the values that are overdue longest. A value does not know its own: a walk over the keyspace finds it.
-#[derive(Default)]
-struct Names {
-    known: HashMap<u32, (Serial, Name), ahash::RandomState>,
-    /// Slots whose names the walk looks for.
-    wanted: HashSet<u32, ahash::RandomState>,
-}
+/// By slot, the values that are overdue longest. A value does not know its own name: a walk over the keyspace finds it.
+type Names = HashMap<u32, Option<(Serial, Name)>, ahash::RandomState>;
 
 thread_local! {
     // Commands and ticks run on the server's main thread alone.
@@ -255,34 +250,29 @@ pub fn miss_names() -> bool {
     NAMES.with_borrow_mut(|names| {
         // The next tick reads the rows that this one did not come to.
         if is_complete {
-            names.known.retain(|slot, _| slots.contains(slot));
+            names.retain(|slot, _| slots.contains(slot));
         }
-        names.wanted.clear();
-        let unknown = slots.into_iter().filter(|slot| !names.known.contains_key(slot));
-        names.wanted.extend(unknown);
-        !names.wanted.is_empty()
+        slots.into_iter().for_each(|slot| _ = names.entry(slot).or_default());
+        names.values().any(Option::is_none)
     })
 }
 
 /// Returns whether the name of a value is wanted.
 pub fn wants_name(serial: Serial) -> bool {
-    NAMES.with_borrow(|names| names.wanted.contains(&(serial as u32)))
+    NAMES.with_borrow(|names| matches!(names.get(&(serial as u32)), Some(None)))
 }
 
 /// Records the name of a value.
 pub fn learn_name(serial: Serial, name: Name) {
-    NAMES.with_borrow_mut(|names| {
-        names.wanted.remove(&(serial as u32));
-        names.known.insert(serial as u32, (serial, name));
-    });
+    NAMES.with_borrow_mut(|names| _ = names.insert(serial as u32, Some((serial, name))));
 }
 
 /// Forgets the name of a value, which has lost it.
 pub fn forget_name(serial: Serial) {
-    NAMES.with_borrow_mut(|names| _ = names.known.remove(&(serial as u32)));
+    NAMES.with_borrow_mut(|names| _ = names.remove(&(serial as u32)));
 }
 
 /// Returns the name that a value had when the walk found it.
 pub fn name_of(one: Oldest) -> Option<(Serial, Name)> {
-    NAMES.with_borrow(|names| names.known.get(&one.slot).cloned())
+    NAMES.with_borrow(|names| names.get(&one.slot).cloned())?
 }

@@ -26,9 +26,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub const NEVER: u32 = u32::MAX;
 
 /// Slots in a row.
-pub const ROW: usize = 64;
+const ROW: usize = 64;
 /// Rows in a page, which takes at most 16 KiB.
-pub const ROWS: usize = 60;
+const ROWS: usize = 60;
 const PAGE: usize = ROW * ROWS;
 /// Bits of a slot's number for its place in the page.
 const PLACE_BITS: u32 = 12;
@@ -36,16 +36,12 @@ const SHELF: usize = 1024;
 /// Enough for slot numbers of 31 bits.
 const SHELVES_MAX: usize = 512;
 
-/// Pages searched for a free slot before a new one is allocated.
-const SEARCHED_MAX: usize = 16;
-
-pub struct Page {
+struct Page {
     seconds: [AtomicU32; PAGE],
     /// The lower bound of each row. The main thread's.
     bounds: [AtomicU32; ROWS],
     /// The taken slots of each row, a bit each.
     taken: [AtomicU64; ROWS],
-    free: AtomicU32,
 }
 
 type Shelf = [OnceLock<Box<Page>>; SHELF];
@@ -55,8 +51,10 @@ static SHELVES: [OnceLock<Box<Shelf>>; SHELVES_MAX] = [const { OnceLock::new() }
 thread_local! {
     /// The number of pages.
     static PAGES: Cell<usize> = const { Cell::new(0) };
-    /// The page and the row of the last free slot found.
-    static FOUND: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+    /// The row of the last free slot found.
+    static FOUND: Cell<usize> = const { Cell::new(0) };
+    /// The row from which slots are searched once the page of that row is full.
+    static SEARCHED: Cell<usize> = const { Cell::new(0) };
 }
 
 impl Page {
@@ -65,54 +63,34 @@ impl Page {
             seconds: [const { AtomicU32::new(NEVER) }; PAGE],
             bounds: [const { AtomicU32::new(NEVER) }; ROWS],
             taken: [const { AtomicU64::new(0) }; ROWS],
-            free: AtomicU32::new(PAGE as u32),
         })
     }
 
     /// Returns the seconds in a row.
-    pub fn row(&self, row: usize) -> impl Iterator<Item = u32> + '_ {
+    fn row(&self, row: usize) -> impl Iterator<Item = u32> + '_ {
         let row = &self.seconds[row * ROW..(row + 1) * ROW];
         row.iter().map(|second| second.load(Ordering::Relaxed))
     }
 
     /// Returns the lower bound of a row.
-    pub fn bound(&self, row: usize) -> u32 {
+    fn bound(&self, row: usize) -> u32 {
         self.bounds[row].load(Ordering::Relaxed)
     }
 
-    pub fn set_bound(&self, row: usize, bound: u32) {
+    fn set_bound(&self, row: usize, bound: u32) {
         self.bounds[row].store(bound, Ordering::Relaxed);
-    }
-
-    /// Takes a free slot in these rows. Returns its row and its place in the row.
-    fn take(&self, rows: impl IntoIterator<Item = usize>) -> Option<(usize, usize)> {
-        for row in rows {
-            let taken = self.taken[row].load(Ordering::Acquire);
-            if taken != u64::MAX {
-                let place = taken.trailing_ones();
-                self.taken[row].fetch_or(1 << place, Ordering::Relaxed);
-                self.free.fetch_sub(1, Ordering::Relaxed);
-                return Some((row, place as usize));
-            }
-        }
-        None
     }
 }
 
 /// Returns an existing page.
 #[inline]
-pub fn page(number: usize) -> &'static Page {
+fn page(number: usize) -> &'static Page {
     let page = SHELVES[number / SHELF].get().and_then(|shelf| shelf[number % SHELF].get());
     page.expect("a slot is in a page")
 }
 
-/// Returns the number of pages.
-pub fn pages() -> usize {
-    PAGES.get()
-}
-
 /// Returns the page and the row of a slot.
-pub fn row_of(slot: u32) -> (usize, usize) {
+fn row_of(slot: u32) -> (usize, usize) {
     (page_of(slot), place_of(slot) / ROW)
 }
 
@@ -127,39 +105,38 @@ fn place_of(slot: u32) -> usize {
 }
 
 /// Returns the first slot of a row.
-pub fn first_of(page: usize, row: usize) -> u32 {
+fn first_of(page: usize, row: usize) -> u32 {
     ((page << PLACE_BITS) + row * ROW) as u32
 }
 
 /// Takes a free slot. For the main thread.
 pub fn take() -> u32 {
-    let (found, row) = FOUND.get();
-    let pages = PAGES.get();
-    let slot = |number, (row, place): (usize, usize)| {
-        FOUND.set((number, row));
-        first_of(number, row) + place as u32
-    };
-    if pages > 0
-        && let Some(at) = page(found).take(row..ROWS)
-    {
-        return slot(found, at);
-    }
-    for number in (found..found + pages.min(SEARCHED_MAX)).map(|number| number % pages) {
-        FOUND.set((number, 0));
-        // Where few slots are free, searching the next page is faster.
-        if page(number).free.load(Ordering::Relaxed) as usize > ROW
-            && let Some(at) = page(number).take(0..ROWS)
-        {
-            return slot(number, at);
+    let (rows, found) = (PAGES.get() * ROWS, FOUND.get());
+    let rest_of_page = found..rows.min((found / ROWS + 1) * ROWS);
+    let searched = SEARCHED.get()..(SEARCHED.get() + ROWS).min(rows);
+    for row in rest_of_page.chain(searched.clone()) {
+        if let Some(slot) = take_in(row) {
+            return slot;
         }
     }
+    SEARCHED.set(if searched.end < rows { searched.end } else { 0 });
+    let number = PAGES.replace(PAGES.get() + 1);
     let new_shelf = || Box::new([const { OnceLock::new() }; SHELF]);
-    let shelf = SHELVES[pages / SHELF].get_or_init(new_shelf);
-    shelf[pages % SHELF].get_or_init(Page::new);
-    PAGES.set(pages + 1);
-    FOUND.set((pages, 0));
-    let at = page(pages).take(0..1).expect("a new page is free");
-    slot(pages, at)
+    SHELVES[number / SHELF].get_or_init(new_shelf)[number % SHELF].get_or_init(Page::new);
+    take_in(rows).expect("a new page is free")
+}
+
+/// Takes a free slot in a row, by the row's number among those of all pages.
+fn take_in(row: usize) -> Option<u32> {
+    let (number, place) = (row / ROWS, row % ROWS);
+    let taken = &page(number).taken[place];
+    let free = taken.load(Ordering::Acquire).trailing_ones();
+    if free == u64::BITS {
+        return None;
+    }
+    taken.fetch_or(1 << free, Ordering::Relaxed);
+    FOUND.set(row);
+    Some(first_of(number, place) + free)
 }
 
 /// Frees a slot, on any thread.
@@ -169,7 +146,6 @@ pub fn give_back(slot: u32) {
     page.seconds[place_of(slot)].store(NEVER, Ordering::Relaxed);
     // The next owner writes the slot after this.
     page.taken[row].fetch_and(!(1 << (place_of(slot) % ROW)), Ordering::Release);
-    page.free.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Returns the second in a slot.
@@ -178,15 +154,11 @@ pub fn second(slot: u32) -> u32 {
     page(page_of(slot)).seconds[place_of(slot)].load(Ordering::Relaxed)
 }
 
-fn set_second(slot: u32, second: u32) {
-    page(page_of(slot)).seconds[place_of(slot)].store(second, Ordering::Relaxed);
-}
-
 /// Sets the second of a slot and lowers the row's bound.
 pub fn set(slot: u32, second: u32) {
-    set_second(slot, second);
     let (number, row) = row_of(slot);
     let page = page(number);
+    page.seconds[place_of(slot)].store(second, Ordering::Relaxed);
     if second < page.bound(row) {
         page.set_bound(row, second);
     }
@@ -205,7 +177,7 @@ pub struct First {
 
 /// Returns the `most` slots with the earliest seconds up to `latest`. Reads at most `rows_max` rows.
 pub fn first(latest: u32, most: usize, rows_max: usize) -> First {
-    let rows = (0..pages()).flat_map(|page| (0..ROWS).map(move |row| (page, row)));
+    let rows = (0..PAGES.get()).flat_map(|page| (0..ROWS).map(move |row| (page, row)));
     let bounds = rows.map(|(number, row)| Reverse((page(number).bound(row), number, row)));
     let mut rows: BinaryHeap<_> =
         bounds.filter(|Reverse((bound, ..))| *bound <= latest && *bound != NEVER).collect();

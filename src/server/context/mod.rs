@@ -20,7 +20,7 @@ pub mod user;
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::ops::Deref;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
 use redis_module::raw::{self, RedisModuleCtx};
 
@@ -72,10 +72,18 @@ impl Context {
         unsafe { api!(RedisModule_SelectDb(self.as_ptr(), number)) == raw::REDISMODULE_OK as c_int }
     }
 
-    /// Returns the context of the running command, if this callback runs one.
-    pub fn command(&self) -> Option<&CommandContext> {
-        // SAFETY: the flag is set only in `CommandContext`, which has the same layout, and the field is never moved out.
-        self.is_command.then(|| unsafe { &*ptr::from_ref(self).cast::<CommandContext>() })
+    /// Returns whether this callback runs one of the module's commands.
+    pub fn is_command(&self) -> bool {
+        self.is_command
+    }
+
+    /// Replicates the running command as the client sent it. Returns `false` if this callback runs none.
+    pub fn replicate_verbatim(&self) -> bool {
+        if self.is_command {
+            // SAFETY: the context is live, and a command's.
+            unsafe { api!(RedisModule_ReplicateVerbatim(self.as_ptr())) };
+        }
+        self.is_command
     }
 
     /// Returns whether the server asks for the positions of the command's keys ([`Context::key_at`]), and does not run the
@@ -97,11 +105,7 @@ impl Context {
 
 /// The server while it runs one of the module's commands: the command can be replicated verbatim, and its client can be
 /// blocked.
-#[repr(transparent)]
-pub struct CommandContext {
-    /// Its `is_command` flag is set.
-    context: Context,
-}
+pub struct CommandContext(Context);
 
 impl CommandContext {
     /// Wraps the server's context.
@@ -111,13 +115,7 @@ impl CommandContext {
     /// As for [`Context::from_raw`], and the callback must run a command.
     pub unsafe fn from_raw(raw: *mut RedisModuleCtx) -> Self {
         // SAFETY: the caller vouches for `raw`.
-        Self { context: Context { is_command: true, ..unsafe { Context::from_raw(raw) } } }
-    }
-
-    /// Replicates the command as the client sent it.
-    pub fn replicate_verbatim(&self) {
-        // SAFETY: the context is live, and a command's.
-        unsafe { api!(RedisModule_ReplicateVerbatim(self.as_ptr())) };
+        Self(Context { is_command: true, ..unsafe { Context::from_raw(raw) } })
     }
 }
 
@@ -125,6 +123,6 @@ impl Deref for CommandContext {
     type Target = Context;
 
     fn deref(&self) -> &Context {
-        &self.context
+        &self.0
     }
 }

@@ -7,6 +7,16 @@ use redis_module::raw;
 use super::Context;
 use crate::server::{Str, hold};
 
+/// A class of keyspace events.
+#[derive(Clone, Copy)]
+#[repr(i32)]
+pub enum EventClass {
+    /// The module's own events.
+    Module = raw::REDISMODULE_NOTIFY_MODULE,
+    /// Events of every type, like `del` when its last element is removed.
+    Generic = raw::REDISMODULE_NOTIFY_GENERIC,
+}
+
 impl Context {
     /// Replicates a command with these words.
     pub fn replicate<'a>(&self, command: &CStr, words: impl IntoIterator<Item = Str<'a>>) {
@@ -25,23 +35,14 @@ impl Context {
         unsafe { api!(RedisModule_SignalModifiedKey(self.as_ptr(), key.as_ptr())) };
     }
 
-    /// Publishes a keyspace event of the module class.
-    pub fn notify_module(&self, event: &CStr, key: Str<'_>) {
-        self.notify(raw::REDISMODULE_NOTIFY_MODULE, event, key);
-    }
-
-    /// Publishes `del`, as every type does when its last element is removed.
-    pub fn notify_deleted(&self, key: Str<'_>) {
-        self.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"del", key);
-    }
-
-    fn notify(&self, class: c_int, event: &CStr, key: Str<'_>) {
+    /// Publishes a keyspace event.
+    pub fn notify(&self, class: EventClass, event: &CStr, key: Str<'_>) {
         hold::assert_released();
         // SAFETY: context and key are live, and the event is a C string.
         unsafe {
             api!(RedisModule_NotifyKeyspaceEvent(
                 self.as_ptr(),
-                class,
+                class as c_int,
                 event.as_ptr(),
                 key.as_ptr()
             ))

@@ -102,12 +102,6 @@ impl Context {
                 unsafe { api!(RedisModule_WrongArity(self.reply_ptr())) };
                 return;
             }
-            Error::WrongType => Error::WRONG_TYPE.to_owned(),
-            Error::WrongTypeOf(reason) => format!("WRONGTYPE {reason}"),
-            Error::SlotMoved => Error::SLOT_MOVED.to_owned(),
-            Error::Delivered => Error::DELIVERED.to_owned(),
-            Error::OutOfMemory => Error::OUT_OF_MEMORY.to_owned(),
-            Error::NoChannel => Error::NO_CHANNEL.to_owned(),
             Error::Coded(code, reason) => format!("{code} {reason}"),
             Error::Refused(reason) => format!("ERR {reason}"),
         };
@@ -198,12 +192,34 @@ pub struct OpenMap<'a> {
     length: usize,
 }
 
-impl OpenMap<'_> {
+impl<'a> OpenMap<'a> {
     /// Begins an entry; its value must follow.
-    pub fn push(&mut self, name: &[u8]) -> MapValue<'_> {
+    fn push(&mut self, name: &[u8]) -> &'a Context {
         self.context.reply_bulk(name);
         self.length += 1;
-        MapValue { context: self.context }
+        self.context
+    }
+
+    /// Adds a number below 2^63, or nil.
+    pub fn integer(&mut self, name: &[u8], number: impl Into<Option<u64>>) {
+        let context = self.push(name);
+        match number.into() {
+            Some(number) => context.reply_integer(number as i64),
+            None => context.reply_null(),
+        }
+    }
+
+    /// Adds a string, or nil.
+    pub fn bulk<'b>(&mut self, name: &[u8], bytes: impl Into<Option<&'b [u8]>>) {
+        let context = self.push(name);
+        match bytes.into() {
+            Some(bytes) => context.reply_bulk(bytes),
+            None => context.reply_null(),
+        }
+    }
+
+    pub fn open_map(&mut self, name: &[u8]) -> OpenMap<'a> {
+        self.push(name).reply_open_map()
     }
 }
 
@@ -211,29 +227,5 @@ impl Drop for OpenMap<'_> {
     fn drop(&mut self) {
         // SAFETY: the context is live, and this map is the innermost open one.
         unsafe { api!(RedisModule_ReplySetMapLength(self.context.as_ptr(), self.length as c_long)) }
-    }
-}
-
-/// The value of a map's entry, still to be sent.
-#[must_use]
-pub struct MapValue<'a> {
-    context: &'a Context,
-}
-
-impl<'a> MapValue<'a> {
-    pub fn integer(self, number: i64) {
-        self.context.reply_integer(number);
-    }
-
-    pub fn null(self) {
-        self.context.reply_null();
-    }
-
-    pub fn bulk(self, bytes: &[u8]) {
-        self.context.reply_bulk(bytes);
-    }
-
-    pub fn open_map(self) -> OpenMap<'a> {
-        self.context.reply_open_map()
     }
 }

@@ -171,16 +171,15 @@ pub unsafe fn run(
     argc: c_int,
     command: fn(&CommandContext, Args<'_>) -> Result,
 ) -> c_int {
-    guard::guard((), || {
-        // SAFETY: the caller vouches for the context and the arguments, for as long as this runs.
-        let (context, args) =
-            unsafe { (CommandContext::from_raw(context), Args::from_raw(argv, argc as usize)) };
-        let reply = guard::guard(Err(Error::INTERNAL), || command(&context, args));
-        match reply {
-            Err(error) if !context.has_replied() => context.reply_error(&error),
-            _ => {}
-        }
-    });
+    // SAFETY: the caller vouches for the context and the arguments, for as long as this runs.
+    let (context, args) =
+        unsafe { (CommandContext::from_raw(context), Args::from_raw(argv, argc as usize)) };
+    let reply = guard::guard(Err(Error::INTERNAL), || command(&context, args));
+    if let Err(error) = reply
+        && !context.has_replied()
+    {
+        guard::guard((), || context.reply_error(&error));
+    }
     raw::REDISMODULE_OK as c_int
 }
 

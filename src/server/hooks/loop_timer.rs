@@ -133,16 +133,16 @@ mod kernel {
 
     /// `struct timespec`.
     #[repr(C)]
-    struct Time {
+    struct TimeSpec {
         seconds: c_long,
         nanoseconds: c_long,
     }
 
     /// `struct itimerspec`.
     #[repr(C)]
-    struct Setting {
-        interval: Time,
-        value: Time,
+    struct TimerSpec {
+        interval: TimeSpec,
+        value: TimeSpec,
     }
 
     const CLOCK_MONOTONIC: c_int = 1;
@@ -154,8 +154,8 @@ mod kernel {
         fn timerfd_settime(
             fd: c_int,
             flags: c_int,
-            new: *const Setting,
-            old: *mut Setting,
+            new: *const TimerSpec,
+            old: *mut TimerSpec,
         ) -> c_int;
     }
 
@@ -170,15 +170,15 @@ mod kernel {
     pub fn set(fd: &OwnedFd, in_us: u64) {
         // A time of zero would stop the timer.
         let nanoseconds = (in_us % 1_000_000 * 1000).max(1) as c_long;
-        set_time(fd, Time { seconds: (in_us / 1_000_000) as c_long, nanoseconds });
+        set_time(fd, TimeSpec { seconds: (in_us / 1_000_000) as c_long, nanoseconds });
     }
 
     pub fn stop(fd: &OwnedFd) {
-        set_time(fd, Time { seconds: 0, nanoseconds: 0 });
+        set_time(fd, TimeSpec { seconds: 0, nanoseconds: 0 });
     }
 
-    fn set_time(fd: &OwnedFd, value: Time) {
-        let setting = Setting { interval: Time { seconds: 0, nanoseconds: 0 }, value };
+    fn set_time(fd: &OwnedFd, value: TimeSpec) {
+        let setting = TimerSpec { interval: TimeSpec { seconds: 0, nanoseconds: 0 }, value };
         // SAFETY: the descriptor is open, the setting lives for the call, and `old` may be null. The call fails only for an
         // invalid descriptor or time.
         unsafe { timerfd_settime(fd.as_raw_fd(), 0, &setting, ptr::null_mut()) };

@@ -8,10 +8,14 @@
 //! | `command_filter` | a filter that observes commands before the server runs them |
 //! | `event` | server events |
 //! | `loop_timer` | a timer in the server's event loop |
+//! | `passes` | reports of the passes of the event loop |
+//! | `setting` | settings in the server's configuration |
 
 pub mod blocked_client;
 pub mod command;
 pub mod command_filter;
 pub mod event;
 pub mod loop_timer;
+pub mod passes;
+pub mod setting;
 mod syntax;

@@ -59,18 +59,15 @@ impl<'a> Key<'a> {
     /// Opens a key for writing, whether or not it exists. Opening alone does not signal a change, because of a module option
     /// that `lib.rs` sets.
     pub fn open_to_write(context: &'a Context, name: Str<'_>) -> Self {
-        let open = || {
-            let mode = raw::REDISMODULE_READ | raw::REDISMODULE_WRITE;
-            Self::open(context, name, mode).expect("a key opened for writing need not exist")
-        };
-        let key = open();
-        if other_modules::may_subscribe() && key.is_empty() {
+        let mode = raw::REDISMODULE_READ | raw::REDISMODULE_WRITE;
+        let mut key = Self::open(context, name, mode);
+        if other_modules::may_subscribe() && key.as_ref().is_some_and(Self::is_empty) {
             // The key may have expired while it was opened, and another module's event handler may have filled it again.
             // The open key does not show the new value, and writing would lose that value.
             drop(key);
-            return open();
+            key = Self::open(context, name, mode);
         }
-        key
+        key.expect("a key opened for writing need not exist")
     }
 
     fn is_empty(&self) -> bool {
@@ -108,25 +105,22 @@ impl<'a> Key<'a> {
         // SAFETY: context and name are live.
         let raw =
             unsafe { api!(RedisModule_OpenKey(context.as_ptr(), name.as_ptr(), mode as c_int)) };
-        NonNull::new(raw).map(|raw| Self { raw, context: PhantomData })
+        Some(Self { raw: NonNull::new(raw)?, context: PhantomData })
     }
 
     /// Returns the value of the module type `kind`, or `None` if the key is empty.
     ///
     /// # Errors
     ///
-    /// [`Error::WrongType`] if the value has another type.
+    /// [`Error::WRONG_TYPE`] if the value has another type.
     pub fn value(&self, kind: *mut RedisModuleType) -> Result<Option<NonNull<c_void>>> {
-        if self.is_empty() {
-            return Ok(None);
-        }
-        // SAFETY: the key is open.
+        // SAFETY: the key is open. Without a value of a module type the server returns null.
         unsafe {
-            if api!(RedisModule_ModuleTypeGetType(self.raw.as_ptr())) != kind {
-                return Err(Error::WrongType);
+            if api!(RedisModule_ModuleTypeGetType(self.raw.as_ptr())) == kind {
+                return Ok(NonNull::new(api!(RedisModule_ModuleTypeGetValue(self.raw.as_ptr()))));
             }
-            Ok(NonNull::new(api!(RedisModule_ModuleTypeGetValue(self.raw.as_ptr()))))
         }
+        if self.is_empty() { Ok(None) } else { Err(Error::WRONG_TYPE) }
     }
 
     /// Sets the value of a key that is open for writing and empty, and closes the key.

@@ -1,7 +1,7 @@
 //! The server's allocator as the module's allocator, so that the server's memory limits and statistics include the module.
 //!
 //! Rust requests an alignment for each allocation, and the server's function takes only a size. Nearly all requests are for
-//! 8 bytes, which every server guarantees. Two rules provide more:
+//! 8 bytes, which every server guarantees. An [`EXCEPTION`] needs 16, although Rust requests 8. Two rules provide more:
 //!
 //! * A size is rounded up to a multiple of its alignment: jemalloc, as Redis builds it, has size classes of 24, 40 and 56
 //!   bytes, which are aligned to 8; sizes that are a multiple of 16 are aligned to 16.
@@ -25,6 +25,18 @@ const WORD: usize = 8;
 /// The largest alignment that a server guarantees, in bytes.
 const MAX_ALIGN: usize = 16;
 
+/// What a panic allocates. LLVM's unwinder, which zig links into the module, writes to it with `movaps`, and so relies on
+/// the 16 bytes of the C ABI. Rust requests 8 (until rust-lang/rust#161368), and a server that uses jemalloc or musl
+/// returns no more: without this rule, the first panic ends it.
+const EXCEPTION: Layout = Layout::new::<[usize; 7]>();
+
+/// Returns the alignment that an allocation gets.
+#[inline]
+const fn align_of(layout: Layout) -> usize {
+    let is_exception = layout.size() == EXCEPTION.size() && layout.align() == EXCEPTION.align();
+    if is_exception { MAX_ALIGN } else { layout.align() }
+}
+
 #[cfg_attr(not(test), global_allocator)]
 static ALLOCATOR: Aligned<Server> = Aligned::of(Server);
 
@@ -33,10 +45,9 @@ pub fn probe() {
     ALLOCATOR.probe();
 }
 
-/// Returns whether memory of this alignment is returned as it came from the server, so that the server's defragmentation may
-/// move it.
-pub fn is_plain(align: usize) -> bool {
-    ALLOCATOR.is_plain(align)
+/// Returns whether an allocation is returned as it came from the server, so that the server's defragmentation may move it.
+pub fn is_plain(layout: Layout) -> bool {
+    ALLOCATOR.is_plain(align_of(layout))
 }
 
 /// A source of memory.
@@ -105,10 +116,10 @@ impl<M: Memory> Aligned<M> {
         self.plain.store(if is_aligned { MAX_ALIGN } else { WORD }, Ordering::Relaxed);
     }
 
-    /// Allocates with an alignment above [`WORD`]. Only a few tables need one.
+    /// Allocates with an alignment above [`WORD`]. Only a few tables, and panics, need one.
     #[cold]
     unsafe fn alloc_aligned(&self, layout: Layout) -> *mut u8 {
-        let align = layout.align();
+        let align = align_of(layout);
         // A layout's size, rounded up to a multiple of its alignment, does not overflow, and neither does the sum with
         // one more alignment.
         let size = layout.size().next_multiple_of(align);
@@ -146,7 +157,7 @@ impl<M: Memory> Aligned<M> {
 unsafe impl<M: Memory> GlobalAlloc for Aligned<M> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if layout.align() <= WORD {
+        if align_of(layout) <= WORD {
             return self.memory.take(layout.size());
         }
         // SAFETY: the caller's promise is the same.
@@ -157,10 +168,11 @@ unsafe impl<M: Memory> GlobalAlloc for Aligned<M> {
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
         // SAFETY: the caller promises that `start` came from `alloc` with the same layout, which took the same branch.
         unsafe {
-            if layout.align() <= WORD {
+            let align = align_of(layout);
+            if align <= WORD {
                 return self.memory.give_back(start);
             }
-            self.dealloc_aligned(start, layout.align());
+            self.dealloc_aligned(start, align);
         }
     }
 }
@@ -168,10 +180,44 @@ unsafe impl<M: Memory> GlobalAlloc for Aligned<M> {
 #[cfg(test)]
 mod tests {
     use std::alloc::System;
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
     use std::collections::HashMap;
+    use std::panic::{catch_unwind, resume_unwind};
 
     use super::*;
+
+    /// The system's allocator, which notes what each thread has allocated last.
+    struct Noting;
+
+    thread_local! {
+        static LAST: Cell<Option<Layout>> = const { Cell::new(None) };
+    }
+
+    #[global_allocator]
+    static NOTING: Noting = Noting;
+
+    // SAFETY: the system's allocator does all of it.
+    unsafe impl GlobalAlloc for Noting {
+        unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+            LAST.set(Some(layout));
+            // SAFETY: the caller's promise is the same.
+            unsafe { System.alloc(layout) }
+        }
+
+        unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+            // SAFETY: as above.
+            unsafe { System.dealloc(start, layout) }
+        }
+    }
+
+    #[test]
+    fn what_a_panic_allocates_is_aligned_for_every_unwinder() {
+        LAST.set(None);
+        // Without the hook, which would allocate more.
+        assert!(catch_unwind(|| resume_unwind(Box::new(()))).is_err());
+        let exception = LAST.get().expect("a panic allocates");
+        assert!(align_of(exception) >= MAX_ALIGN, "{exception:?} is not an EXCEPTION");
+    }
 
     /// Memory whose addresses are `beyond` bytes above a multiple of 4096.
     struct Mock {
@@ -226,7 +272,10 @@ mod tests {
                 let all: Vec<_> =
                     layouts().map(|layout| (allocator.alloc(layout), layout)).collect();
                 for (start, layout) in &all {
-                    assert!(start.addr().is_multiple_of(layout.align()), "{layout:?} at {beyond}");
+                    assert!(
+                        start.addr().is_multiple_of(align_of(*layout)),
+                        "{layout:?} at {beyond}"
+                    );
                     let out = allocator.memory.out.borrow();
                     let (base, whole) = out
                         .iter()
@@ -273,6 +322,22 @@ mod tests {
                 let start = allocator.alloc(layout);
                 let taken = allocator.memory.out.borrow()[&start.addr()].size();
                 assert_eq!(taken, size + 8, "jemalloc aligns {size} bytes to 8");
+                allocator.dealloc(start, layout);
+            }
+        }
+    }
+
+    #[test]
+    fn an_exception_is_rounded_up_and_other_sizes_are_not() {
+        let allocator = Mock::aligned(0);
+        allocator.probe();
+        for (size, align, expected) in [(56, 8, 64), (56, 1, 56), (48, 8, 48), (64, 8, 64)] {
+            // SAFETY: as above.
+            unsafe {
+                let layout = Layout::from_size_align(size, align).expect("small");
+                let start = allocator.alloc(layout);
+                let taken = allocator.memory.out.borrow()[&start.addr()].size();
+                assert_eq!(taken, expected, "{layout:?}");
                 allocator.dealloc(start, layout);
             }
         }

@@ -1,4 +1,4 @@
-// What all probes in Node share: the settings from the command line, and a line printed for each line read.
+// Shared by all probes in Node: the settings from the command line, and a line printed for each line read.
 
 import { createInterface } from "node:readline";
 import { createRequire } from "node:module";
@@ -13,7 +13,7 @@ export function versionOf(name) {
   return createRequire(import.meta.url)(`./node_modules/${name}/package.json`).version;
 }
 
-// With `parallel`, a command does not wait for the one before it.
+// With `parallel`, a command does not wait for the previous one.
 export async function serve(version, parallel, send) {
   console.log("ready", version);
   for await (const line of createInterface({ input: process.stdin })) {

@@ -1,4 +1,4 @@
-// ioredis and iovalkey, of which the first argument names one, and the second one the setting for the timeout.
+// ioredis and iovalkey. The first argument selects one, the second one the setting for the timeout.
 
 import { fromCommandLine, serve, versionOf } from "./common.js";
 
@@ -24,7 +24,7 @@ if (settings.mode === "cluster") {
 }
 client.on("error", () => {});
 
-// A command that knows where its key is.
+// A command that declares its key.
 class OfKey extends (await import(name)).Command {
   getKeys() {
     return [this.args[0]];

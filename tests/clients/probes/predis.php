@@ -1,5 +1,5 @@
 <?php
-// Predis, in whichever version PHP finds.
+// Predis, in the version that PHP finds.
 
 require 'Predis/Autoloader.php';
 Predis\Autoloader::register();

@@ -1,4 +1,4 @@
-// redigo, of which one connection is kept until it breaks.
+// redigo, with one connection that is kept until it breaks.
 package main
 
 import (

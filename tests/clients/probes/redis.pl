@@ -19,7 +19,7 @@ print "ready $Redis::VERSION\n";
 while (my $line = <STDIN>) {
     chomp $line;
     my ($name, @arguments) = split / /, $line;
-    # A method whose name has a point in it has to be called by way of a variable.
+    # A method whose name contains a dot must be called through a variable.
     my $reply = eval { $client->$name(@arguments) };
     if ($@) {
         my $error = $@ =~ s/\n.*//sr;

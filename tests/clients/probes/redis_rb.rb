@@ -1,4 +1,4 @@
-# redis-rb, in whichever version Ruby finds. What a probe is: see tests/clients/probe.rs.
+# redis-rb, in the version that Ruby finds. For probes in general, see tests/clients/probe.rs.
 
 require "redis"
 

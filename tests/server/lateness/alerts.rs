@@ -1,5 +1,5 @@
-//! The alerts of docs/operations.md fire when they should, and not otherwise. The conditions are read from grafana/alerts.yml. A
-//! minute of theirs is a second here.
+//! The alerts of docs/operations.md fire when they should, and not otherwise. The test reads the conditions from
+//! grafana/alerts.yml. Their minutes are seconds here.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use redis::{Connection, Value};
 use super::time;
 use harness::{Ask, Server, cmd, field_of, until};
 
-/// An alert: it fires while a field of INFO, or what that has grown by, is greater than a number.
+/// An alert: it fires while a field of INFO, or its growth, exceeds a number.
 struct Alert {
     name: String,
     field: String,
@@ -22,7 +22,7 @@ struct Alert {
 
 enum Of {
     Value,
-    /// In a second.
+    /// Growth per second.
     Rate,
     Increase,
 }
@@ -35,7 +35,7 @@ fn alerts() -> Vec<Alert> {
         let Some(name) = line.strip_prefix("- alert: ") else { continue };
         let name = name.split(' ').next().expect("a name").to_owned();
         let expr = lines.next().and_then(|line| line.strip_prefix("expr: ")).expect("a condition");
-        // Whether the server is up, the server does not tell.
+        // The server itself does not report whether it is up.
         let Some((what, threshold)) = expr.split_once(" > ") else { continue };
         let (of, range) = match what.split_once('(') {
             None => (Of::Value, what),
@@ -53,7 +53,7 @@ fn alerts() -> Vec<Alert> {
     alerts
 }
 
-/// Which alerts fire after a second of a case, and each for half a second more.
+/// Returns the alerts that fire after a second of a case, and for half a second more.
 fn fired(server: &Server) -> BTreeSet<String> {
     let mut client = server.connect();
     let mut look = || {
@@ -87,7 +87,7 @@ fn fired(server: &Server) -> BTreeSet<String> {
     firing.expect("it was looked")
 }
 
-/// Somebody who does something again and again, each with a number, until this is dropped.
+/// A background thread that repeats an action with ascending numbers, until it is dropped.
 struct Again(Arc<AtomicBool>, Option<JoinHandle<()>>);
 
 impl Again {
@@ -115,7 +115,7 @@ impl Drop for Again {
     }
 }
 
-/// Puts an element away now and then, which is due after so many milliseconds.
+/// Pushes an element from time to time, with this ttl in milliseconds.
 fn pushes(server: &Server, key: &'static str, ttl: u64) -> Again {
     Again::start(server, move |client, number| {
         client.ask(&format!("DEHYDRATOR.PUSH {key} {ttl} x {number}"));
@@ -123,7 +123,7 @@ fn pushes(server: &Server, key: &'static str, ttl: u64) -> Again {
     })
 }
 
-/// The id and the token of what a worker is given.
+/// Returns the id and the token of a delivered element.
 fn taken(client: &mut Connection, key: &str, lease: u64) -> Option<(String, String)> {
     let reply = client.ask(&format!("DEHYDRATOR.POLL {key} COUNT 1 BLOCK 50 LEASE {lease}"));
     let Value::Array(rows) = reply else { return None };
@@ -146,12 +146,12 @@ fn backlog(client: &mut Connection, key: &str) {
     }
 }
 
-/// What is there, who does what, and which alerts fire.
+/// The cases: the data, the activity, and the alerts that fire.
 type Case = (&'static str, fn(&Server, &mut Connection) -> Vec<Again>, &'static [&'static str]);
 
 const CASES: [Case; 11] = [
     (
-        "nobody polls a key with a backlog",
+        "a key with a backlog and no polls",
         |_, client| {
             backlog(client, "k");
             vec![]
@@ -175,7 +175,7 @@ const CASES: [Case; 11] = [
         &[],
     ),
     (
-        "elements that are not due, and nobody there",
+        "elements that are not due, and no clients",
         |server, _| vec![pushes(server, "k", 600_000)],
         &[],
     ),
@@ -259,7 +259,7 @@ fn each_alert_fires_when_it_should() {
         severities += 1;
     }
     assert_eq!(severities, expected.len() + 1, "Down is one more");
-    // A few at a time: on a machine that is busy with all of them, some are late.
+    // A few at a time: if all run at once, a busy machine makes some late.
     for cases in CASES.chunks(3) {
         thread::scope(|scope| {
             for (what, begin, expected) in cases {
@@ -269,7 +269,7 @@ fn each_alert_fires_when_it_should() {
                     let others = begin(&server, &mut client);
                     let expected: BTreeSet<_> =
                         expected.iter().map(|name| (*name).to_owned()).collect();
-                    // An alert that fires for ten minutes is one; a machine that is busy for a while is none.
+                    // An alert condition that holds for ten minutes is an alert; a busy machine for a while is not.
                     until(&format!("it is as it should be: {what}"), || {
                         (fired(&server) == expected).then_some(())
                     });
@@ -280,9 +280,9 @@ fn each_alert_fires_when_it_should() {
     }
 }
 
-/// What is taken late, and what was given out too often, counts when it is.
+/// A late poll or a dead letter counts when it happens.
 #[test]
-fn polls_that_are_too_rare_and_dead_letters_fire() {
+fn infrequent_polls_and_dead_letters_fire() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE dead HOLD DELIVERIES 1 DROP");

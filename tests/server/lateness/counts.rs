@@ -1,4 +1,4 @@
-//! Who holds what, what waits in back-off, and what came back because a lease ran out.
+//! The counts of leased elements, of elements in back-off, and of redeliveries.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use redis::{Connection, Value};
 
 use harness::{Ask, Server, cmd, until};
 
-/// How many are leased, given back, and given out, in all dehydrators and in one; and how many leases ran out.
+/// Returns how many are leased, given back, and given out, in all dehydrators and in one; and how many leases expired.
 fn counts(client: &mut Connection, key: &str) -> ([u64; 3], u64) {
     let mut all = |field: &str| client.info("dehydrator", &format!("dehydrator_{field}"));
     let (of_all, run_out) =
@@ -22,7 +22,7 @@ fn counts(client: &mut Connection, key: &str) -> ([u64; 3], u64) {
 }
 
 fn taken(client: &mut Connection, count: usize, lease: u64) -> Vec<(String, String)> {
-    until("so many are due", || {
+    until("this many are due", || {
         let due: Vec<String> =
             cmd(&format!("DEHYDRATOR.XPOLL k COUNT {count}")).query(client).expect("ids");
         (due.len() == count).then_some(())
@@ -33,7 +33,7 @@ fn taken(client: &mut Connection, count: usize, lease: u64) -> Vec<(String, Stri
 }
 
 #[test]
-fn what_is_held_and_what_was_given_back_are_numbers_of_their_own() {
+fn leased_and_given_back_elements_are_counted_separately() {
     for small in ["32", "0"] {
         let server = Server::start(&[]);
         let mut client = server.connect();
@@ -44,7 +44,7 @@ fn what_is_held_and_what_was_given_back_are_numbers_of_their_own() {
         }
         let held = taken(&mut client, 3, 600_000);
         assert_eq!(counts(&mut client, "k"), ([3, 0, 3], 0));
-        // A retry that the worker asks for, with a delay and without.
+        // A retry that the worker requests, with a delay and without.
         for ((id, token), ms) in held.iter().zip([600_000, 0]) {
             client.ask(&format!("DEHYDRATOR.RELEASE k {ms} {token} {id}"));
         }
@@ -52,7 +52,7 @@ fn what_is_held_and_what_was_given_back_are_numbers_of_their_own() {
         let held = taken(&mut client, 2, 1);
         assert_eq!(held[1].0, "b");
         assert_eq!(counts(&mut client, "k"), ([3, 1, 4], 0), "it was asked for");
-        // Their leases run out, and nobody has been given them since.
+        // Their leases expire, and they were not delivered again since.
         let held = taken(&mut client, 2, 600_000);
         assert_eq!(counts(&mut client, "k"), ([3, 1, 4], 2));
         client.ask(&format!("DEHYDRATOR.RENEW k 1 {} {}", held[0].1, held[0].0));

@@ -1,4 +1,4 @@
-//! How late it was is counted from when it could have been on time.
+//! Lateness counts from the moment when an element could have been on time.
 
 mod alerts;
 mod counts;
@@ -10,7 +10,7 @@ use redis::{Connection, Value};
 use crate::sleeper::Sleeper;
 use harness::{Ask, Server, cmd, texts, until};
 
-/// Microseconds: far less than what would be counted by mistake, and more than any machine that runs the tests takes.
+/// Microseconds: far less than an error would add, and more than any machine that runs the tests takes.
 const MINUTE: u64 = 60_000_000;
 
 fn late(server: &Server, which: &str) -> u64 {
@@ -27,13 +27,13 @@ fn all_is_less_late_than(limit: u64, server: &Server, what: &str) {
     }
 }
 
-/// Microseconds since the epoch, as the server has them.
+/// Returns the server's time in microseconds since the epoch.
 fn time(client: &mut Connection) -> u64 {
     let (seconds, microseconds): (u64, u64) = cmd("TIME").query(client).expect("the time");
     seconds * 1_000_000 + microseconds
 }
 
-/// Waits until the server's clock says that what was there at that time is overdue for long, and returns for how long.
+/// Waits until elements that existed at that time are long overdue by the server's clock, and returns for how long.
 fn overdue(client: &mut Connection, since: u64) -> u64 {
     until("it is overdue for long", || {
         Some(time(client).saturating_sub(since)).filter(|overdue| *overdue > 1_500_000)
@@ -47,7 +47,7 @@ fn emptied(client: &mut Connection, key: &str) {
 }
 
 #[test]
-fn a_deadline_in_the_past_is_not_late_when_it_comes() {
+fn an_element_pushed_with_a_past_deadline_is_not_late() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL w BLOCK 0");
@@ -68,7 +68,7 @@ fn a_deadline_in_the_past_is_not_late_when_it_comes() {
 }
 
 #[test]
-fn what_is_overdue_when_a_policy_is_said_is_not_late() {
+fn an_overdue_element_is_not_late_when_a_policy_is_set() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for (key, policy) in
@@ -84,7 +84,7 @@ fn what_is_overdue_when_a_policy_is_said_is_not_late() {
 }
 
 #[test]
-fn what_comes_by_another_door_is_not_late() {
+fn an_overdue_element_is_not_late_when_its_key_arrives_in_another_way() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for id in 0..10 {
@@ -113,7 +113,7 @@ fn a_clock_that_steps_ahead_makes_nothing_late() {
 }
 
 #[test]
-fn what_is_overdue_when_a_policy_is_said_is_not_late_though_it_has_been_announced() {
+fn an_announced_overdue_element_is_not_late_when_a_policy_is_set() {
     let server = Server::start(&["--notify-keyspace-events", "KEA"]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 0 x id");
@@ -125,7 +125,7 @@ fn what_is_overdue_when_a_policy_is_said_is_not_late_though_it_has_been_announce
 }
 
 #[test]
-fn what_was_overdue_when_a_replica_is_promoted_is_not_late() {
+fn an_element_overdue_at_promotion_is_not_late() {
     let primary = Server::start_with_port(&[]);
     let replica = Server::start_with_port(&[]);
     let mut client = primary.connect();
@@ -143,12 +143,12 @@ fn what_was_overdue_when_a_replica_is_promoted_is_not_late() {
     other.ask("REPLICAOF NO ONE");
     other.ask("DEL s");
     emptied(&mut other, "k");
-    // It failed for as long as the stream was another thing: not for long.
+    // It failed only as long as the stream had another type: not for long.
     all_is_less_late_than(overdue, &replica, "a promotion");
 }
 
 #[test]
-fn to_reset_the_statistics_resets_ours() {
+fn resetting_the_server_statistics_resets_ours() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE d STREAM s");
@@ -181,7 +181,7 @@ fn to_reset_the_statistics_resets_ours() {
         let late = ["last", "p50", "p99", "p999", "max"].map(|which| late(&server, which));
         (counts.iter().all(is_zero) && late == [0; 5]).then_some(())
     });
-    // It counts on, from there. What there is stays.
+    // Counters restart from there. The elements stay.
     assert!(count("tick_longest_us") <= longest);
     assert_eq!(count("given_out"), 1);
     client.ask("DEHYDRATOR.PUSH k 0 x c");

@@ -1,4 +1,4 @@
-//! The age of the oldest element that could be given out: of all, of each key, and which keys are the worst.
+//! The age of the oldest deliverable element: of all, of each key, and the list of the oldest keys.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,7 +9,7 @@ use harness::{Ask, Server, cmd, until};
 
 const DBS: usize = 3;
 
-/// Milliseconds since the epoch, as the server has them.
+/// Returns the server's time in milliseconds since the epoch.
 fn now(client: &mut Connection) -> u64 {
     time(client) / 1000
 }
@@ -18,7 +18,7 @@ fn oldest(server: &Server) -> u64 {
     server.info("dehydrator", "dehydrator_oldest_due_s")
 }
 
-/// A field of DEHYDRATOR.INFO.
+/// Returns a field of DEHYDRATOR.INFO.
 fn field(client: &mut Connection, key: &str, name: &str) -> Value {
     let info: HashMap<String, Value> =
         cmd(&format!("DEHYDRATOR.INFO {key}")).query(client).expect("a map");
@@ -50,7 +50,7 @@ fn worst(client: &mut Connection, count: usize) -> Vec<Row> {
 }
 
 #[test]
-fn a_backlog_that_nobody_takes_is_seen_while_it_waits() {
+fn a_backlog_is_visible_while_it_waits() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     assert_eq!(oldest(&server), 0);
@@ -68,22 +68,22 @@ fn a_backlog_that_nobody_takes_is_seen_while_it_waits() {
     assert_eq!(field(&mut client, "later", "overdue"), Value::Int(0));
     assert_eq!(field(&mut client, "nowhere", "oldest-due-ms"), Value::Nil);
     until("it is 2 s old", || (oldest(&server) >= 2).then_some(()));
-    // What has only just come due is due, and not overdue.
+    // Elements that have just come due are due, but not overdue.
     client.ask("DEHYDRATOR.PUSH k 0 x new");
     assert_eq!(field(&mut client, "k", "due"), Value::Int(101));
     assert_eq!(field(&mut client, "k", "overdue"), Value::Int(100));
-    // Paused, nothing can be given out.
+    // While paused, nothing is deliverable.
     client.ask("DEHYDRATOR.PAUSE k");
     assert_eq!((oldest(&server), field(&mut client, "k", "overdue")), (0, Value::Int(0)));
     assert_eq!(field(&mut client, "k", "due"), Value::Int(101));
     client.ask("DEHYDRATOR.RESUME k");
-    assert_eq!(oldest(&server), 0, "it could not be given out before");
+    assert_eq!(oldest(&server), 0, "it could not be delivered before");
     client.ask("DEHYDRATOR.POLL k");
     assert_eq!(oldest(&server), 0);
 }
 
 #[test]
-fn a_replica_has_nothing_that_is_overdue_until_it_is_promoted() {
+fn a_replica_has_nothing_overdue_until_it_is_promoted() {
     let primary = Server::start_with_port(&[]);
     let replica = Server::start_with_port(&[]);
     let mut client = primary.connect();
@@ -101,7 +101,7 @@ fn a_replica_has_nothing_that_is_overdue_until_it_is_promoted() {
 }
 
 #[test]
-fn the_worst_are_listed_with_their_names_whatever_they_are_called_now() {
+fn the_oldest_keys_are_listed_with_their_current_names() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for (number, key) in ["a", "b", "c"].iter().enumerate() {
@@ -124,13 +124,13 @@ fn the_worst_are_listed_with_their_names_whatever_they_are_called_now() {
     assert!(rows[0].2 >= rows[1].2 + 1000 && rows[1].2 >= rows[2].2 + 1000, "{rows:?}");
     assert_eq!(worst(&mut client, 1).len(), 1);
     assert_eq!(client.ask("DEHYDRATOR.LEN a"), Value::Int(1), "the same database is selected");
-    // Whatever memory its name takes is not the key's.
+    // Memory of the name does not count as the key's.
     let usage = cmd("MEMORY USAGE a").query::<u64>(&mut client).expect("a number");
     client.ask("RENAME a other");
     named(&mut client, &[("other", 0), ("b", 1)]);
     client.ask("RENAME other a");
     named(&mut client, &[("a", 0), ("b", 1)]);
-    // Some servers keep the name with the value, and have another size for that when it was renamed.
+    // Some servers store the name with the value, and report another size after a rename.
     let again = cmd("MEMORY USAGE a").query::<u64>(&mut client).expect("a number");
     assert!(again.abs_diff(usage) <= 16, "{again} bytes after {usage}");
     client.ask("SWAPDB 0 1");
@@ -143,13 +143,13 @@ fn the_worst_are_listed_with_their_names_whatever_they_are_called_now() {
     named(&mut client, &[("b", 5), ("c", 2)]);
     client.ask("FLUSHALL");
     // They may be freed in the background.
-    until("nobody is left", || worst(&mut client, 64).is_empty().then_some(()));
+    until("no key is left", || worst(&mut client, 64).is_empty().then_some(()));
     for line in ["DEHYDRATOR.LATE COUNT 0", "DEHYDRATOR.LATE COUNT x", "DEHYDRATOR.LATE k"] {
         assert!(client.refused(line).starts_with("ERR "), "{line}");
     }
 }
 
-/// Which keys there are, and since when what is overdue in them can be given out, at the earliest.
+/// The keys, and for each the earliest moment since when an overdue element could be delivered.
 type Model = [BTreeMap<String, u64>; DBS];
 
 struct Draw(u64);
@@ -161,7 +161,7 @@ impl Draw {
     }
 }
 
-/// Does one thing, and to the model what follows for that.
+/// Runs one command, and updates the model accordingly.
 fn step(client: &mut Connection, model: &mut Model, draw: &mut Draw, number: usize) {
     let (db, key, other) = (draw.below(DBS), draw.below(12), draw.below(12));
     let (key, other) = (format!("k{key}"), format!("k{other}"));
@@ -220,7 +220,7 @@ fn step(client: &mut Connection, model: &mut Model, draw: &mut Draw, number: usi
         }
         _ => {}
     }
-    // Some of them make keys, and some delete them.
+    // Some commands create keys, and some delete them.
     for (db, keys) in model.iter_mut().enumerate() {
         client.ask(&format!("SELECT {db}"));
         let there: Vec<String> = cmd("KEYS *").query(client).expect("keys");
@@ -229,7 +229,7 @@ fn step(client: &mut Connection, model: &mut Model, draw: &mut Draw, number: usi
     }
 }
 
-/// The ages of all that have something to give out, in milliseconds, the oldest first.
+/// Returns the ages of all keys with deliverable elements, in milliseconds, the oldest first.
 fn ages(client: &mut Connection, model: &Model) -> Vec<(u64, String, u64)> {
     let mut ages = Vec::new();
     for (db, keys) in model.iter().enumerate() {
@@ -253,7 +253,7 @@ fn ages(client: &mut Connection, model: &Model) -> Vec<(u64, String, u64)> {
 }
 
 #[test]
-fn the_oldest_of_all_is_told_to_a_second_whatever_becomes_of_keys() {
+fn the_age_of_the_oldest_is_exact_to_a_second_whatever_happens_to_keys() {
     let server = Server::start_debug(&[]);
     let mut client = server.connect();
     let (mut model, mut draw) = (Model::default(), Draw(7));
@@ -267,7 +267,7 @@ fn the_oldest_of_all_is_told_to_a_second_whatever_becomes_of_keys() {
         let after = ages(&mut client, &model).first().map_or(0, |first| first.0);
         assert!(told + 2000 > before && told <= after, "{before} <= {told} <= {after}");
     }
-    // In the end all of the worst are found.
+    // In the end, all of the oldest are found.
     until("all are found", || {
         let ages = ages(&mut client, &model);
         let rows = worst(&mut client, 64);
@@ -279,7 +279,7 @@ fn the_oldest_of_all_is_told_to_a_second_whatever_becomes_of_keys() {
         let overdue = ages.iter().filter(|(age, ..)| *age > 1500).count();
         (rows.len() >= overdue.min(64) && rows.iter().all(is_of)).then_some(())
     });
-    // They are freed by a thread of the server's.
+    // A thread of the server frees them.
     client.ask("FLUSHALL ASYNC");
     until("none is left", || (oldest(&server) == 0).then_some(()));
 }

@@ -1,11 +1,11 @@
-//! What POLL and MPOLL take counts, from the moment when it could first have been given out.
+//! Elements taken by POLL and MPOLL count as late, from the moment when they could first have been delivered.
 
 use redis::{Connection, Value};
 
 use super::{all_is_less_late_than, late, overdue, time};
 use harness::{Ask, Server, cmd, texts, until};
 
-/// Waits for so many milliseconds by the server's clock.
+/// Waits for this many milliseconds by the server's clock.
 fn wait(client: &mut Connection, milliseconds: u64) {
     let began = time(client);
     until("time passes", || (time(client) >= began + milliseconds * 1000).then_some(()));
@@ -21,7 +21,7 @@ fn polls() -> [&'static str; 4] {
 }
 
 #[test]
-fn what_waited_for_a_poll_is_as_late_as_it_waited() {
+fn an_element_that_waited_for_a_poll_is_late_by_its_wait() {
     for small in ["32", "0"] {
         for poll in polls() {
             let server = Server::start(&[]);
@@ -29,7 +29,7 @@ fn what_waited_for_a_poll_is_as_late_as_it_waited() {
             client.ask(&format!("CONFIG SET dehydrator.small-max-elements {small}"));
             client.ask("DEHYDRATOR.PUSH k 0 x 1");
             let since = time(&mut client);
-            // The milliseconds of deadlines are whole.
+            // Deadlines are whole milliseconds.
             let least = overdue(&mut client, since) - 2000;
             client.ask(poll);
             for which in ["last", "p50", "max"] {
@@ -42,13 +42,13 @@ fn what_waited_for_a_poll_is_as_late_as_it_waited() {
     }
 }
 
-/// Each of them counts, also in one call, by its own deadline.
+/// Each of them counts by its own deadline, even within one call.
 #[test]
-fn a_drain_of_many_counts_each() {
+fn each_element_of_a_large_poll_counts() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let now = time(&mut client) / 1000;
-    // A moment ago is when they come, and so in time.
+    // They were pushed a moment ago, so they are on time.
     for id in 0..900 {
         client.ask(&format!("DEHYDRATOR.PUSH k 0 x {id} AT {}", now + 10));
     }
@@ -67,7 +67,7 @@ fn a_drain_of_many_counts_each() {
 }
 
 #[test]
-fn what_came_with_a_deadline_that_was_over_is_late_since_it_came() {
+fn an_element_pushed_with_a_past_deadline_is_late_since_the_push() {
     let doors: [(&str, &[&str]); 5] = [
         ("a push", &["DEHYDRATOR.PUSH k 0 x a AT 10"]),
         ("several", &["DEHYDRATOR.MPUSH k 0 x a 0 x b AT 10", "DEHYDRATOR.PUSH k 0 x c AT 5"]),
@@ -91,9 +91,9 @@ fn what_came_with_a_deadline_that_was_over_is_late_since_it_came() {
     }
 }
 
-/// Those that were there before are as late as they were.
+/// Older elements are as late as they were.
 #[test]
-fn what_was_there_is_as_late_though_others_come_before_it() {
+fn an_older_element_keeps_its_lateness_when_earlier_ones_are_pushed() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 0 x old");
@@ -107,7 +107,7 @@ fn what_was_there_is_as_late_though_others_come_before_it() {
 }
 
 #[test]
-fn what_was_paused_is_late_since_the_end_of_the_pause() {
+fn a_paused_element_is_late_since_the_end_of_the_pause() {
     for (pause, resume) in [("DEHYDRATOR.PAUSE k", true), ("DEHYDRATOR.PAUSE k 1200", false)] {
         let server = Server::start(&[]);
         let mut client = server.connect();
@@ -124,7 +124,7 @@ fn what_was_paused_is_late_since_the_end_of_the_pause() {
 }
 
 #[test]
-fn a_clock_that_steps_ahead_makes_nothing_late_that_is_polled_and_what_was_late_stays_so() {
+fn a_clock_that_steps_ahead_makes_no_polled_element_late_and_keeps_existing_lateness() {
     let server = Server::start_with_clock(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH old 0 x a");
@@ -140,7 +140,7 @@ fn a_clock_that_steps_ahead_makes_nothing_late_that_is_polled_and_what_was_late_
 }
 
 #[test]
-fn what_was_due_before_a_restart_or_a_promotion_is_late_since_then() {
+fn an_element_due_before_a_restart_or_promotion_is_late_since_then() {
     let mut server = Server::start_with_port(&["--appendonly", "yes"]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 0 x a");

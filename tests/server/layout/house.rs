@@ -1,10 +1,10 @@
-//! The files of a crate, and which imports which.
+//! The files of a crate, and their imports.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::imports::{Module, Path, modules};
 
-/// A crate's files.
+/// The files of a crate.
 pub struct House {
     modules: BTreeMap<Path, (String, Module)>,
 }
@@ -16,7 +16,7 @@ impl House {
             files.keys().map(|file| (module_of(file), file)).collect();
         let mut house = Self { modules: BTreeMap::new() };
         let mut for_tests: Vec<Path> = Vec::new();
-        // A module comes before those below it.
+        // A module comes before its children.
         for (path, file) in &paths {
             if for_tests.iter().any(|it| path.starts_with(it)) {
                 continue;
@@ -36,7 +36,7 @@ impl House {
         house
     }
 
-    /// Each file, and the paths that it names, from the root of the crate.
+    /// Returns each file, and the paths that it names, from the root of the crate.
     pub fn named(&self) -> impl Iterator<Item = (&str, &Path)> {
         self.modules.values().flat_map(|(file, module)| {
             let paths = module.uses.iter().map(|it| &it.path).chain(&module.mentions);
@@ -44,8 +44,8 @@ impl House {
         })
     }
 
-    /// The arrows: from each file to those that it imports, with the names that it takes from them. What a file
-    /// only hands on is imported by who takes it from there.
+    /// Returns the edges: from each file to those that it imports, with the imported names. A re-export counts for the
+    /// file that uses it.
     pub fn arrows(&self) -> BTreeMap<(&str, &str), BTreeSet<String>> {
         let mut arrows: BTreeMap<(&str, &str), BTreeSet<String>> = BTreeMap::new();
         for (file, module) in self.modules.values() {
@@ -62,7 +62,7 @@ impl House {
         arrows
     }
 
-    /// The file in which a path ends, and what is named in it. Names that are handed on are followed.
+    /// Returns the file in which a path ends, and the item there. Follows re-exports.
     fn resolved(&self, path: &[String], depth: usize) -> (&str, String) {
         let length =
             (0..=path.len()).rev().find(|length| self.modules.contains_key(&path[..*length]));
@@ -76,7 +76,7 @@ impl House {
         }
     }
 
-    /// Files that import each other, directly or by way of others.
+    /// Returns files that import each other, directly or through others.
     pub fn circles(&self) -> Vec<BTreeSet<&str>> {
         let arrows = self.arrows();
         let reach = |from: &str| {
@@ -107,7 +107,7 @@ impl House {
     }
 }
 
-/// `a/b.rs` and `a/b/mod.rs` are the module `a::b`.
+/// Returns the module of a file: `a/b.rs` and `a/b/mod.rs` are `a::b`.
 fn module_of(file: &str) -> Path {
     let path = file.strip_suffix(".rs").expect("a file of Rust");
     let path = path.strip_suffix("/mod").unwrap_or(path);
@@ -129,8 +129,8 @@ mod tests {
     }
 
     #[test]
-    fn two_files_of_a_room_that_import_each_other_are_a_circle() {
-        // The old test compared rooms alone.
+    fn two_files_of_a_folder_that_import_each_other_are_a_cycle() {
+        // The old test compared only folders.
         let all = [
             ("lib.rs", "mod a;"),
             ("a/mod.rs", "mod b; mod c;"),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_by_way_of_a_third_or_of_code_is_one_too() {
+    fn a_cycle_through_a_third_file_or_through_code_is_found() {
         let all = [
             ("lib.rs", "mod a; mod b; mod c; mod d;"),
             ("a.rs", "use crate::{b::{B, D}, d::E};"),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_handed_on_leads_to_where_it_is() {
+    fn a_re_export_leads_to_the_definition() {
         let all = [
             ("lib.rs", "mod a;"),
             ("a/mod.rs", "mod b; mod c; pub use b::B; pub use c::C;"),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_tests_alone_makes_no_circle() {
+    fn code_for_tests_makes_no_cycle() {
         let all = [
             ("lib.rs", "mod a; mod b; #[cfg(test)] mod c;"),
             ("a.rs", "use crate::b::B; pub struct A;"),

@@ -1,35 +1,35 @@
-//! What a file imports: the paths in its code, in full.
+//! The imports of a file: the full paths in its code.
 
 use super::words::{Word, without_tests, words};
 
-/// Where a module is, from the root of the crate.
+/// The path of a module from the root of the crate.
 pub type Path = Vec<String>;
 
-/// A module that stands in a file, and what it names.
+/// A module within a file, and the names that it uses.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Module {
     pub path: Path,
     pub uses: Vec<Use>,
-    /// Paths in the midst of code.
+    /// Paths within code.
     pub mentions: Vec<Path>,
-    /// Names in the midst of code, which may be those of `uses`.
+    /// Names within code, which may come from `uses`.
     pub names: Vec<String>,
-    /// Modules below it that are for tests alone.
+    /// Child modules that are only for tests.
     pub for_tests: Vec<String>,
 }
 
-/// One name that is brought in by `use`.
+/// A name from a `use`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Use {
-    /// What it is called here. `*` for whatever there is.
+    /// Its local name; `*` for a glob.
     pub name: String,
     pub path: Path,
-    /// Whether it is handed on.
+    /// Whether it is re-exported.
     pub is_public: bool,
 }
 
-/// Reads the module of a file, which comes first, and those that stand within it. `children` are the names of the
-/// modules below it that have files of their own. A path that leads out of the crate is not told of.
+/// Parses the module of a file, which comes first, and the modules within it. `children` are the names of child modules
+/// in files of their own. Ignores paths to other crates.
 pub fn modules(path: &[&str], children: &[&str], code: &str, with_tests: bool) -> Vec<Module> {
     let (without, for_tests) = without_tests(words(code));
     let kept = if with_tests { words(code) } else { without };
@@ -87,7 +87,7 @@ fn read(
     }
 }
 
-/// The modules that stand in braces here, and where their bodies are.
+/// Returns the inline modules, and the positions of their bodies.
 fn inner_modules(words: &[Word]) -> Vec<(String, std::ops::Range<usize>)> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -113,7 +113,7 @@ fn inner_modules(words: &[Word]) -> Vec<(String, std::ops::Range<usize>)> {
     found
 }
 
-/// The names that a path begins with, up to one that is no name.
+/// Returns the leading names of a path.
 fn segments(words: &[Word]) -> Path {
     let mut segments = Vec::new();
     for pair in words.chunks(2) {
@@ -126,7 +126,7 @@ fn segments(words: &[Word]) -> Path {
     segments
 }
 
-/// What is between `use` and its semicolon: each name, and its path.
+/// Parses the words between `use` and its semicolon: each name, and its path.
 fn tree(words: &[Word]) -> Vec<(String, Path)> {
     // A path from the root of all crates leads out of this one.
     if words.first() == Some(&Word::Path) {
@@ -148,7 +148,7 @@ fn tree(words: &[Word]) -> Vec<(String, Path)> {
                 .collect()
         }
         Some(Word::Sign('*')) => vec![("*".to_owned(), path)],
-        // `a::b as c`: without a `::`, the last name is followed at once.
+        // `a::b as c`: without a `::`, the last name follows directly.
         _ => {
             let name = match words {
                 [.., mark, Word::Name(name)] if mark.is_named("as") => name.clone(),
@@ -163,7 +163,7 @@ fn last(path: &[String]) -> String {
     path.last().cloned().unwrap_or_default()
 }
 
-/// The items of a list, at the commas that stand in no braces of their own.
+/// Returns the items of a list, split at commas outside of braces.
 fn list_items(words: &[Word]) -> Vec<&[Word]> {
     let mut depth = 0;
     let items = words.split(|word| {
@@ -173,7 +173,7 @@ fn list_items(words: &[Word]) -> Vec<&[Word]> {
     items.filter(|item| !item.is_empty()).collect()
 }
 
-/// A path from the root of the crate, as it is meant in a module. `None` if it leads to another crate.
+/// Resolves a path in a module to a path from the root of the crate. Returns `None` if it leads to another crate.
 fn full(module: &[String], children: &[String], segments: &[String]) -> Option<Path> {
     let (first, behind) = segments.split_first()?;
     let (mut path, mut behind) = match &first[..] {
@@ -197,7 +197,7 @@ fn full(module: &[String], children: &[String], segments: &[String]) -> Option<P
 mod tests {
     use super::*;
 
-    /// What the first module of some code, which is `a::b` and has a child `c`, brings in.
+    /// Returns the imports of the first module of some code, which is `a::b` and has a child `c`.
     fn uses(code: &str) -> Vec<String> {
         let all = modules(&["a", "b"], &["c"], code, false);
         let said = |it: &Use| format!("{} {}", it.name, it.path.join("::"));
@@ -205,15 +205,15 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_read_to_its_own_end() {
-        // The old test stopped at the first brace that closes, and saw x and y alone.
+    fn a_list_is_parsed_to_its_end() {
+        // The old test stopped at the first closing brace, and saw only x and y.
         let code = "use crate::{x::{X, Y}, y,\n    z::{self, w::{W as V}, *}};";
         let full = ["X x::X", "Y x::Y", "y y", "z z", "V z::w::W", "* z"];
         assert_eq!(uses(code), full);
     }
 
     #[test]
-    fn a_path_is_meant_from_where_it_stands() {
+    fn a_path_is_resolved_from_its_module() {
         assert_eq!(
             uses("use super::x; use super::super::y::Y; use self::c::Z;"),
             ["x a::x", "Y y::Y", "Z a::b::c::Z"]
@@ -223,14 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_handed_on_is_told_apart() {
+    fn re_exports_are_recognized() {
         let all = modules(&["a"], &["c"], "pub use c::C; pub(crate) use c::D; use c::E;", false);
         let public: Vec<_> = all[0].uses.iter().map(|it| it.is_public).collect();
         assert_eq!(public, [true, true, false]);
     }
 
     #[test]
-    fn paths_in_the_midst_of_code_are_seen_and_texts_are_not() {
+    fn paths_within_code_are_found_and_strings_are_ignored() {
         let code = "fn f(x: &super::X<crate::y::Y>) { c::g(); $crate::z::h::<u8>(); \"crate::n\"; x.c::<u8>(); }";
         let all = modules(&["a", "b"], &["c"], code, false);
         let mentions: Vec<_> = all[0].mentions.iter().map(|path| path.join("::")).collect();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_within_a_file_has_a_path_of_its_own() {
+    fn a_module_within_a_file_has_its_own_path() {
         let code = "use crate::x; mod d { use super::y; pub mod e { use super::super::z; } } fn f() { d::g() }";
         let all = modules(&["a"], &[], code, false);
         let said: Vec<_> =
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_are_read_if_asked_for() {
+    fn tests_are_parsed_on_request() {
         let code = "#[cfg(test)] mod tests { use crate::x; } #[cfg(test)] mod fields;";
         assert_eq!(modules(&["a"], &[], code, false).len(), 1);
         assert_eq!(modules(&["a"], &[], code, false)[0].for_tests, ["fields"]);

@@ -1,6 +1,6 @@
-//! The words of Rust code: names and signs, without comments, texts and what is built for tests alone.
+//! The tokens of Rust code: names and signs, without comments, strings and code for tests.
 
-/// A word of code.
+/// A token of code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Word {
     Name(String),
@@ -19,7 +19,7 @@ impl Word {
     }
 }
 
-/// Takes code apart. Lifetimes and texts leave nothing.
+/// Splits code into tokens. Skips lifetimes and strings.
 pub fn words(code: &str) -> Vec<Word> {
     let mut words = Vec::new();
     let mut rest = code;
@@ -39,7 +39,7 @@ pub fn words(code: &str) -> Vec<Word> {
             let end = rest.find(|letter| !is_name(letter)).unwrap_or(rest.len());
             let name = &rest[..end];
             rest = &rest[end..];
-            // `b"..."` and `c"..."` are texts, too.
+            // `b"..."` and `c"..."` are strings too.
             if !(["b", "c"].contains(&name) && rest.starts_with(['"', '\''])) {
                 words.push(Word::Name(name.to_owned()));
             }
@@ -60,7 +60,7 @@ fn is_name(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
-/// Comments of this kind may stand in each other.
+/// Skips a block comment, which may be nested.
 fn behind_comment(code: &str) -> &str {
     let (mut rest, mut depth) = (&code[2..], 1);
     while depth > 0 {
@@ -76,7 +76,7 @@ fn behind_comment(code: &str) -> &str {
     rest
 }
 
-/// What follows a raw text, if there is one here.
+/// Returns the code after a raw string, if there is one here.
 fn raw_text(code: &str) -> Option<&str> {
     let head = ["br", "cr", "r"].into_iter().find_map(|head| code.strip_prefix(head))?;
     let text = head.trim_start_matches('#');
@@ -85,7 +85,7 @@ fn raw_text(code: &str) -> Option<&str> {
     Some(text.find(&end).map_or("", |at| &text[at + end.len()..]))
 }
 
-/// What follows a text, of which the quote that begins it has been read.
+/// Returns the code after a string, whose opening quote has been read.
 fn behind_text(text: &str, quote: char) -> &str {
     let mut letters = text.char_indices();
     while let Some((at, letter)) = letters.next() {
@@ -98,7 +98,7 @@ fn behind_text(text: &str, quote: char) -> &str {
     ""
 }
 
-/// What follows a letter in quotes, or a lifetime.
+/// Returns the code after a character in quotes, or after a lifetime.
 fn behind_quote(text: &str) -> &str {
     let mut letters = text.chars();
     match (letters.next(), letters.next()) {
@@ -107,7 +107,7 @@ fn behind_quote(text: &str) -> &str {
     }
 }
 
-/// Takes out what stands behind `#[cfg(test)]`. Also returns the names of modules that are declared there.
+/// Removes items after `#[cfg(test)]`. Also returns the names of modules declared there.
 pub fn without_tests(words: Vec<Word>) -> (Vec<Word>, Vec<String>) {
     let test = self::words("#[cfg(test)]");
     let (mut kept, mut modules) = (Vec::new(), Vec::new());
@@ -130,7 +130,7 @@ pub fn without_tests(words: Vec<Word>) -> (Vec<Word>, Vec<String>) {
     (kept, modules)
 }
 
-/// How many words an item has: up to its semicolon, or to the brace that ends its body.
+/// Returns the number of tokens of an item: up to its semicolon, or to the brace that ends its body.
 fn item_length(words: &[Word]) -> usize {
     let is_import = words.iter().take(5).any(|word| word.is_named("use"));
     let mut depth = 0;
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_texts_are_no_words() {
+    fn comments_and_strings_are_not_tokens() {
         assert_eq!(said("a // use b;\n/* c /* d */ e */ f"), "a f");
         assert_eq!(said(r###"a "use b; \" c" d r#"e " f"# g b"h" c"i" br"j" k"###), "a d g k");
         assert_eq!(said(r#"'"' a '\'' b 'c' b'd' <'e, 'static> f"#), "a b < , > f");
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_tests_alone_is_left_out_with_its_body() {
+    fn items_for_tests_are_removed_with_their_bodies() {
         let code = "a; #[cfg(test)] mod b; #[cfg(test)] pub mod c { { } x; } #[cfg(test)] use d::{e, f}; g \
                     #[cfg(test)] #[path = \"h\"] mod i; fn j() { }";
         let (kept, modules) = without_tests(words(code));

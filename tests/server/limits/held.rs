@@ -1,4 +1,4 @@
-//! HELD: how many leases run at once.
+//! HELD: the maximum number of running leases.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use harness::{Ask, Server, cmd, text, texts, until};
 const LEASE: &str = "LEASE 600000 TOKEN";
 
 #[test]
-fn no_more_are_given_out_than_there_is_room_for() {
+fn no_more_are_leased_than_the_limit_allows() {
     for small_max in ["0", "32"] {
         let server = Server::start(&["--dehydrator.small-max-elements", small_max]);
         let mut client = server.connect();
@@ -34,10 +34,10 @@ fn no_more_are_given_out_than_there_is_room_for() {
         let mut eval = redis::cmd("EVAL");
         eval.arg("return redis.call('DEHYDRATOR.POLL', KEYS[1], 'BLOCK', 0)").arg(1).arg("k");
         assert_eq!(eval.query(&mut client), Ok(texts(&[])));
-        // Words sent again are answered as before.
+        // Resent commands get the same replies as before.
         let again = client.ask("DEHYDRATOR.POLL k COUNT 2 LEASE 600000 TOKEN one");
         assert_eq!(again, first);
-        // What runs may run on; a tool may lease as it likes.
+        // Running leases can be renewed; a tool can lease with LEASE beyond the limit.
         assert_eq!(
             client.ask("DEHYDRATOR.RENEW k 600000 one a"),
             Value::Array(vec![Value::Int(1)])
@@ -47,7 +47,7 @@ fn no_more_are_given_out_than_there_is_room_for() {
         assert_eq!(client.ask("DEHYDRATOR.POLL k LEASE 5"), texts(&[]), "as many as allowed");
         client.ask("DEHYDRATOR.REM k g");
         assert_eq!(ids(&client.ask("DEHYDRATOR.POLL k LEASE 600000")), ["d"]);
-        // Without a lease what is left of the room is given, and holds nothing.
+        // Without a lease, POLL takes up to the remaining limit, and holds nothing.
         client.ask("DEHYDRATOR.SETTLE k one b");
         for _ in ["e", "f"] {
             assert_eq!(client.ask("DEHYDRATOR.POLL k"), texts(&["x"]));
@@ -57,7 +57,7 @@ fn no_more_are_given_out_than_there_is_room_for() {
 }
 
 #[test]
-fn who_sleeps_wakes_in_turn_when_there_is_room() {
+fn blocked_clients_wake_in_order_when_capacity_is_free() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.LIMIT k HELD 1");
@@ -102,7 +102,7 @@ fn who_sleeps_wakes_in_turn_when_there_is_room() {
 }
 
 #[test]
-fn a_lease_that_runs_out_makes_room_at_that_moment() {
+fn an_expired_lease_frees_capacity_at_that_moment() {
     for small_max in ["0", "32"] {
         let server = Server::start(&["--dehydrator.small-max-elements", small_max]);
         let mut client = server.connect();
@@ -119,7 +119,7 @@ fn a_lease_that_runs_out_makes_room_at_that_moment() {
         assert_eq!(ids(&reply), ["c"]);
         assert!(after >= Duration::from_millis(1499), "{after:?}");
         assert_eq!(waiters(&server), 1);
-        // What has run out is due again, behind what came before it.
+        // Expired elements are due again, after those that came before.
         client.ask("DEHYDRATOR.SETTLE k one c");
         assert_eq!(ids(&two.reply()), ["d"]);
         client.ask("DEHYDRATOR.SETTLE k two d");
@@ -128,7 +128,7 @@ fn a_lease_that_runs_out_makes_room_at_that_moment() {
 }
 
 #[test]
-fn dead_letters_that_cannot_go_take_no_room() {
+fn dead_letters_that_cannot_be_moved_use_no_capacity() {
     for small_max in ["0", "32"] {
         let server = Server::start(&["--dehydrator.small-max-elements", small_max]);
         let mut client = server.connect();
@@ -143,7 +143,7 @@ fn dead_letters_that_cannot_go_take_no_room() {
         });
         client.ask("DEHYDRATOR.PUSH k 0 x c");
         assert_eq!(ids(&client.ask("DEHYDRATOR.POLL k LEASE 600000")), ["c"]);
-        // Nor do they make any when they go.
+        // Nor do they free any when they are moved.
         client.ask("DEHYDRATOR.PUSH k 0 x d");
         assert_eq!(ids(&client.ask("DEHYDRATOR.POLL k LEASE 600000")), ["d"]);
         assert_eq!(client.ask("DEHYDRATOR.REM k a b"), Value::Int(2));
@@ -153,7 +153,7 @@ fn dead_letters_that_cannot_go_take_no_room() {
 }
 
 #[test]
-fn a_dead_letter_that_cannot_go_runs_again_only_where_there_is_room() {
+fn a_stuck_dead_letter_is_leased_again_only_within_the_limit() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
@@ -196,7 +196,7 @@ fn a_lease_that_never_ends_counts_and_is_no_dead_letter() {
     assert_eq!(client.ask("XLEN s"), Value::Int(0));
     assert_eq!(client.ask("DEHYDRATOR.SETTLE k a a"), Value::Array(vec![Value::Int(1)]));
     assert_eq!(ids(&client.ask("DEHYDRATOR.POLL k LEASE 600000")), ["c"]);
-    // The timer of a dead letter that cannot go is the module's own.
+    // The timer of a stuck dead letter is the module's own.
     let error = client.refused("DEHYDRATOR.LEASE k 5@9223372036854775807@7 d");
     assert!(error.contains("no deadline is later than 9223372036854775806"), "{error}");
     let error = client.refused("DEHYDRATOR.PUSH k 5@9223372036854775807 x e");
@@ -204,7 +204,7 @@ fn a_lease_that_never_ends_counts_and_is_no_dead_letter() {
 }
 
 #[test]
-fn a_lease_that_has_run_out_does_not_run_again_beside_as_many_as_allowed() {
+fn an_expired_lease_does_not_restart_beyond_the_limit() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.LIMIT k HELD 1");
@@ -222,7 +222,7 @@ fn a_lease_that_has_run_out_does_not_run_again_beside_as_many_as_allowed() {
     client.ask("DEHYDRATOR.SETTLE k now b");
     assert_eq!(renewed(&mut client), 1);
     assert_eq!(field(&mut client, "k", "running"), Value::Int(1));
-    // A deadline that somebody sets does not make it run again either: the lease has ended.
+    // Setting its deadline does not restart it either: the lease has ended.
     client.ask("DEHYDRATOR.RENEW k 1 late a");
     until("it runs no more", || {
         (field(&mut client, "k", "running") == Value::Int(0)).then_some(())
@@ -230,7 +230,7 @@ fn a_lease_that_has_run_out_does_not_run_again_beside_as_many_as_allowed() {
     assert_eq!(client.ask("DEHYDRATOR.TOUCH k a 600000"), Value::Int(1));
     assert_eq!(field(&mut client, "k", "running"), Value::Int(0));
     assert_eq!(client.ask("DEHYDRATOR.SETTLE k late a"), Value::Array(vec![Value::Int(0)]));
-    // One that runs is put off, and runs on.
+    // A running lease can be postponed, and continues.
     client.ask("DEHYDRATOR.PUSH k 0 x c");
     client.ask("DEHYDRATOR.POLL k LEASE 600000 TOKEN runs");
     client.ask("DEHYDRATOR.TOUCH k c 700000");
@@ -239,7 +239,7 @@ fn a_lease_that_has_run_out_does_not_run_again_beside_as_many_as_allowed() {
 }
 
 #[test]
-fn who_goes_while_it_sleeps_or_is_woken_takes_no_room_along() {
+fn clients_that_leave_while_blocked_or_woken_use_no_capacity() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.LIMIT k HELD 1");
@@ -253,7 +253,7 @@ fn who_goes_while_it_sleeps_or_is_woken_takes_no_room_along() {
     let blocked =
         list.lines().find(|line| line.contains("cmd=dehydrator.poll") && line.contains("flags=b"));
     let id = blocked.expect("one is blocked").split(' ').next().expect("an id").replace("id=", "");
-    // In one go: it is killed when it is its turn.
+    // At once: it is killed when it is its turn.
     let mut pipe = redis::pipe();
     pipe.add_command(cmd("DEHYDRATOR.SETTLE k me a"))
         .add_command(cmd(&format!("CLIENT KILL ID {id}")));
@@ -264,7 +264,7 @@ fn who_goes_while_it_sleeps_or_is_woken_takes_no_room_along() {
 }
 
 #[test]
-fn who_waits_for_several_keys_is_given_what_one_of_them_has_room_for() {
+fn a_client_of_several_keys_gets_an_element_of_a_key_with_capacity() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.LIMIT limited HELD 1");
@@ -284,7 +284,7 @@ fn who_waits_for_several_keys_is_given_what_one_of_them_has_room_for() {
     assert_eq!(from(second.reply()), text("limited"));
 }
 
-/// Stores elements and leases them all: ten for long, the others for a millisecond.
+/// Stores elements and leases all of them: ten for long, the others for a millisecond.
 fn lease_many(client: &mut Connection, count: usize) {
     let mut push = redis::cmd("DEHYDRATOR.MPUSH");
     push.arg("k");
@@ -297,7 +297,7 @@ fn lease_many(client: &mut Connection, count: usize) {
 }
 
 #[test]
-fn a_limit_over_many_leases_knows_at_once_which_run_whatever_is_done_with_the_key() {
+fn a_limit_set_over_many_leases_knows_which_run_whatever_happens_to_the_key() {
     let mut server = Server::start(&[]);
     for (bring, db, name) in [
         ("PERSIST k", 0, "k"),

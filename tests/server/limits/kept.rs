@@ -1,4 +1,4 @@
-//! Limits are kept in the value, and shown.
+//! Limits are stored in the value, and shown.
 
 use redis::Value;
 
@@ -6,7 +6,7 @@ use super::{field, limits};
 use harness::{Ask, Server, cmd, text, until};
 
 #[test]
-fn limits_are_said_one_by_one_and_shown() {
+fn limits_are_set_individually_and_shown() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     assert_eq!(limits(&mut client, "k"), [0; 5]);
@@ -51,7 +51,7 @@ fn limits_are_said_one_by_one_and_shown() {
 }
 
 #[test]
-fn to_look_changes_nothing_and_who_watches_hears_of_a_change() {
+fn reading_limits_changes_nothing_and_watchers_see_changes() {
     let server = Server::start(&[]);
     let (mut client, mut other) = (server.connect(), server.connect());
     client.ask("DEHYDRATOR.LIMIT k HELD 1");
@@ -69,7 +69,7 @@ fn to_look_changes_nothing_and_who_watches_hears_of_a_change() {
 }
 
 #[test]
-fn they_go_wherever_the_key_goes() {
+fn limits_follow_their_key() {
     let server = Server::start_with_port(&[]);
     let replica = Server::start_with_port(&[]);
     let mut client = server.connect();
@@ -104,7 +104,7 @@ fn they_go_wherever_the_key_goes() {
 }
 
 #[test]
-fn a_key_without_limits_takes_no_more_memory() {
+fn a_key_without_limits_takes_no_additional_memory() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let memory = |client: &mut redis::Connection| match client.ask("MEMORY USAGE k") {

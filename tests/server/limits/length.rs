@@ -1,11 +1,11 @@
-//! LENGTH: how much is in it.
+//! LENGTH: the maximum number of elements.
 
 use redis::{Connection, Value};
 
 use super::limits;
 use harness::{Ask, Server, cmd, until};
 
-/// Returns how a push beyond a limit of the length is refused.
+/// Returns the error of a push beyond a length limit.
 fn full(length: u64) -> String {
     format!(
         "FULL the dehydrator holds {length} elements already, which is the LENGTH that LIMIT set"
@@ -17,7 +17,7 @@ fn numbers(client: &mut Connection, line: &str) -> Vec<i64> {
 }
 
 #[test]
-fn a_further_id_is_refused_and_what_replaces_needs_no_room() {
+fn a_new_id_is_refused_and_a_replacement_needs_no_capacity() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     assert_eq!(client.ask("DEHYDRATOR.LIMIT k LENGTH 2"), Value::Okay);
@@ -28,17 +28,17 @@ fn a_further_id_is_refused_and_what_replaces_needs_no_room() {
     }
     assert_eq!(client.refused("DEHYDRATOR.GIDPUSH k 0 three"), full(2));
     assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(2));
-    // Those that are there.
+    // The existing elements.
     assert_eq!(client.ask("DEHYDRATOR.PUSH k 60000 other a REPLACE"), Value::Okay);
     assert_eq!(client.ask("DEHYDRATOR.PUSH k 60000 more a NX"), Value::Nil);
     assert!(client.refused("DEHYDRATOR.PUSH k 60000 more a").starts_with("EXISTS "));
     client.ask("DEHYDRATOR.UPDATE k a longer-than-before");
-    // What is given out under a lease is in it; what is taken is not.
+    // Leased elements count; taken ones do not.
     client.ask("DEHYDRATOR.POLL k LEASE 60000");
     assert_eq!(client.refused("DEHYDRATOR.PUSH k 0 three c"), full(2));
     client.ask("DEHYDRATOR.REM k a");
     assert_eq!(client.ask("DEHYDRATOR.PUSH k 0 three c"), Value::Okay);
-    // Fewer than there are: nothing goes.
+    // A limit below the current length removes nothing.
     client.ask("DEHYDRATOR.LIMIT k LENGTH 1");
     assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(2));
     assert_eq!(client.refused("DEHYDRATOR.PUSH k 0 four d"), full(1));
@@ -48,7 +48,7 @@ fn a_further_id_is_refused_and_what_replaces_needs_no_room() {
 }
 
 #[test]
-fn mpush_says_of_each_what_became_of_it() {
+fn mpush_reports_the_result_of_each_element() {
     let server = Server::start(&["--dehydrator.max-elements", "5"]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.LIMIT k LENGTH 3");
@@ -62,7 +62,7 @@ fn mpush_says_of_each_what_became_of_it() {
     client.ask("DEHYDRATOR.REM k a");
     let replaced = numbers(&mut client, &format!("DEHYDRATOR.MPUSH k 60000 y e {a_to_d} REPLACE"));
     assert_eq!(replaced, [1, -1, 1, 1, -1]);
-    // The same id twice is one.
+    // The same id twice counts once.
     client.ask("DEHYDRATOR.REM k e");
     let twice = "DEHYDRATOR.MPUSH k 60000 y e 60000 z e 60000 y f REPLACE";
     assert_eq!(numbers(&mut client, twice), [1, 1, -1]);
@@ -73,7 +73,7 @@ fn mpush_says_of_each_what_became_of_it() {
     client.ask("MULTI");
     client.ask("PING");
     assert_ne!(client.ask("EXEC"), Value::Nil);
-    // What the operator allows is all or none, as ever.
+    // The operator's own limit is all or nothing, as always.
     client.ask("DEHYDRATOR.LIMIT k LENGTH 100");
     assert!(
         client.refused(&format!("DEHYDRATOR.MPUSH k {}", "0 x p 0 x q 0 x r")).starts_with("FULL ")
@@ -82,14 +82,14 @@ fn mpush_says_of_each_what_became_of_it() {
 }
 
 #[test]
-fn replicas_and_what_is_loaded_are_never_refused() {
+fn replicas_and_loading_ignore_the_limit() {
     let mut server = Server::start_with_port(&["--appendonly", "yes"]);
     let replica = Server::start_with_port(&[]);
     replica.follow(&server);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.MPUSH k 60000 x a 60000 x b 60000 x c");
     client.ask("DEHYDRATOR.LIMIT k LENGTH 1");
-    // The effect of one that is given back to a full key, and of one that took another's place.
+    // The effect of an element given back to a full key, and of a replacement.
     client.ask("DEHYDRATOR.PUSH k 60000 y a REPLACE");
     let mut there = replica.connect();
     let digest = client.digest("k");

@@ -1,4 +1,4 @@
-//! What holds a key back: LIMIT, with LENGTH, HELD and RATE.
+//! LIMIT: LENGTH, HELD and RATE.
 
 mod held;
 mod kept;
@@ -11,7 +11,7 @@ use redis::{Connection, Value};
 
 use harness::{Server, cmd, until};
 
-/// The limits of a key, as LIMIT shows them: LENGTH, HELD, RATE, PER, REMEMBER.
+/// Returns the limits of a key, as LIMIT shows them: LENGTH, HELD, RATE, PER, REMEMBER.
 fn limits(client: &mut Connection, key: &str) -> [u64; 5] {
     let map: BTreeMap<String, u64> =
         cmd(&format!("DEHYDRATOR.LIMIT {key}")).query(client).expect("a map");
@@ -19,21 +19,21 @@ fn limits(client: &mut Connection, key: &str) -> [u64; 5] {
     ["length", "held", "rate", "per", "remember"].map(|name| map[name])
 }
 
-/// A field of INFO of a key.
+/// Returns a field of INFO of a key.
 fn field(client: &mut Connection, key: &str, name: &str) -> Value {
     let map: BTreeMap<String, Value> =
         cmd(&format!("DEHYDRATOR.INFO {key}")).query(client).expect("a map");
     map.get(name).unwrap_or_else(|| panic!("no {name} in {map:?}")).clone()
 }
 
-/// A few ticks, in which the server could do what it must not.
+/// Waits for a few ticks, in which the server could do what it must not.
 fn wait_for_ticks(server: &Server) {
     let ticks = || server.info("dehydrator", "dehydrator_ticks");
     let before = ticks();
     until("ticks went by", || (ticks() > before + 2).then_some(()));
 }
 
-/// The ids in a reply of POLL with LEASE, or of MPOLL.
+/// Returns the ids in a reply of POLL with LEASE, or of MPOLL.
 fn ids(reply: &Value) -> Vec<String> {
     let Value::Array(rows) = reply else { panic!("rows, and not {reply:?}") };
     let id = |row: &Value| match row {

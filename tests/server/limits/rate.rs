@@ -1,4 +1,4 @@
-//! RATE: how much is given out in any window.
+//! RATE: the maximum number of deliveries in any window.
 
 use std::time::{Duration, Instant};
 
@@ -29,12 +29,12 @@ fn push(client: &mut Connection, key: &str, count: usize) {
     let _: Value = push.query(client).expect("numbers");
 }
 
-/// An hour, of which the parts are minutes: a test that takes long takes none of them.
+/// A window of an hour, with steps of minutes, so that the duration of the test does not matter.
 const PER: i64 = 3_600_000;
 const MINUTE: i64 = 60_000;
 
 #[test]
-fn no_more_are_given_out_in_a_window_however_they_are_asked_for() {
+fn no_more_are_delivered_in_a_window_by_any_command() {
     let server = Server::start_debug(&[]);
     let mut client = server.connect();
     client.ask(&format!("DEHYDRATOR.LIMIT k RATE 5 PER {PER}"));
@@ -49,11 +49,11 @@ fn no_more_are_given_out_in_a_window_however_they_are_asked_for() {
     assert_eq!(count(&client.ask("DEHYDRATOR.POLL k COUNT 10")), 0);
     assert_eq!(client.ask("DEHYDRATOR.MPOLL 1 k"), Value::Nil);
     assert_eq!(client.ask("DEHYDRATOR.POLL k BLOCK 20"), Value::Nil);
-    // What was given out already may be asked for again.
+    // Delivered elements can be requested again with their token.
     assert_eq!(count(&client.ask("DEHYDRATOR.POLL k LEASE 600000 TOKEN me")), 1);
-    // What is taken by its id is not given out.
+    // Taking by id is not a delivery.
     assert_eq!(client.ask("DEHYDRATOR.PULL k 40"), text("x"));
-    // The first two leave the window, and then the others.
+    // The first two leave the window, then the others.
     step(&mut client, PER + MINUTE - 1000);
     assert_eq!(count(&client.ask("DEHYDRATOR.POLL k COUNT 10")), 0);
     step(&mut client, PER + 2 * MINUTE);
@@ -67,7 +67,7 @@ fn no_more_are_given_out_in_a_window_however_they_are_asked_for() {
 }
 
 #[test]
-fn who_sleeps_wakes_when_the_next_may_go() {
+fn a_blocked_client_wakes_when_the_next_delivery_is_allowed() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.LIMIT k RATE 2 PER 250");
@@ -94,20 +94,20 @@ fn who_sleeps_wakes_when_the_next_may_go() {
         .collect();
     times.sort();
     for (earlier, later) in times.iter().zip(&times[2..]) {
-        // By the client's clock, which hears of it later: the server's are 250 ms apart.
+        // By the client's clock, which lags behind: the server's are 250 ms apart.
         assert!(
             *later + Duration::from_millis(60) >= *earlier + Duration::from_millis(250),
             "{times:?}"
         );
     }
     assert!(times[5] >= Duration::from_millis(499), "{times:?}");
-    // What RATE holds back is not late.
+    // Elements that RATE holds back are not late.
     let late = server.info("dehydrator", "dehydrator_lateness_max_us");
     assert!(late < 240_000, "{late} us");
 }
 
 #[test]
-fn deliveries_keep_to_it_too_and_dead_letters_and_what_is_dropped_do_not() {
+fn deliveries_respect_the_rate_but_dead_letters_and_drops_do_not() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.LIMIT k RATE 3 PER 400");
@@ -119,7 +119,7 @@ fn deliveries_keep_to_it_too_and_dead_letters_and_what_is_dropped_do_not() {
     let ms = |id: &str| id.split('-').next().expect("ms").parse::<u64>().expect("a number");
     let times: Vec<u64> = entries.iter().map(|(id, _)| ms(id)).collect();
     for (earlier, later) in times.iter().zip(&times[3..]) {
-        // An entry's id is read from the clock a moment after the batch's time is.
+        // The id of an entry is read from the clock a moment after the time of the batch.
         assert!(later + 20 >= earlier + 400, "{times:?}");
     }
     let late = server.info("dehydrator", "dehydrator_lateness_max_us");
@@ -137,7 +137,7 @@ fn deliveries_keep_to_it_too_and_dead_letters_and_what_is_dropped_do_not() {
 }
 
 #[test]
-fn a_failover_a_crash_and_a_copy_know_what_was_given_out() {
+fn failovers_crashes_and_copies_preserve_the_counted_deliveries() {
     let mut server = Server::start_with_port(&["--appendonly", "yes", "--appendfsync", "always"]);
     let replica = Server::start_with_port(&[]);
     replica.follow(&server);
@@ -187,7 +187,7 @@ fn a_failover_a_crash_and_a_copy_know_what_was_given_out() {
 }
 
 #[test]
-fn a_clock_that_steps_back_makes_nobody_wait_for_it() {
+fn a_clock_that_steps_back_delays_no_client() {
     let server = Server::start_debug(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.LIMIT k RATE 2 PER 60000");
@@ -197,7 +197,7 @@ fn a_clock_that_steps_back_makes_nobody_wait_for_it() {
     }
     step(&mut client, 10 * PER);
     assert_eq!(count(&client.ask("DEHYDRATOR.POLL k COUNT 5")), 2);
-    // Ten hours back: what was given out counts as now, and leaves the window a minute later.
+    // Ten hours back: earlier deliveries count as of now, and leave the window a minute later.
     step(&mut client, 0);
     assert_eq!(count(&client.ask("DEHYDRATOR.POLL k COUNT 5")), 0);
     step(&mut client, MINUTE / 2);
@@ -209,7 +209,7 @@ fn a_clock_that_steps_back_makes_nobody_wait_for_it() {
 }
 
 #[test]
-fn a_clock_that_steps_back_keeps_nothing_from_being_delivered() {
+fn a_clock_that_steps_back_delays_no_delivery() {
     let server = Server::start_debug(&[]);
     let mut client = server.connect();
     step(&mut client, 10 * PER);
@@ -217,13 +217,13 @@ fn a_clock_that_steps_back_keeps_nothing_from_being_delivered() {
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
     client.ask("DEHYDRATOR.MPUSH k 0 x a 0 x b 0 x c AT 1");
     until("the first is delivered", || (client.ask("XLEN s") == Value::Int(1)).then_some(()));
-    // Ten hours back: when the next may go had been noted by the clock as it was.
+    // Ten hours back: the next delivery was scheduled by the old clock.
     step(&mut client, 0);
     until("all are delivered", || (client.ask("XLEN s") == Value::Int(3)).then_some(()));
 }
 
 #[test]
-fn who_wants_more_than_is_left_is_given_what_is_left_and_the_line_goes_on() {
+fn a_request_beyond_the_rate_gets_the_rest_and_the_queue_proceeds() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.LIMIT k RATE 3 PER 600000 HELD 100");
@@ -241,7 +241,7 @@ fn who_wants_more_than_is_left_is_given_what_is_left_and_the_line_goes_on() {
 }
 
 #[test]
-fn a_planned_failover_hands_over_what_was_given_out_and_what_is_held() {
+fn a_planned_failover_hands_over_deliveries_and_leases() {
     let primary = Server::start_with_port(&[]);
     let replica = Server::start_with_port(&[]);
     replica.follow(&primary);
@@ -268,9 +268,9 @@ fn a_planned_failover_hands_over_what_was_given_out_and_what_is_held() {
     assert_eq!(field(&mut there, "k", "rate-room"), Value::Int(0));
 }
 
-/// GIVEN is open to whoever may write: what it says at the edges of numbers is saved and loaded.
+/// Anyone who may write can send GIVEN: extreme numbers must be saved and loaded.
 #[test]
-fn numbers_at_the_edge_are_saved_and_loaded() {
+fn extreme_numbers_are_saved_and_loaded() {
     const MAX: u64 = u64::MAX >> 1;
     let mut server = Server::start(&["--appendonly", "yes", "--save", "3600 1"]);
     let mut client = server.connect();

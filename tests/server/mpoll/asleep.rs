@@ -1,4 +1,4 @@
-//! Who is asleep on several keys, and whose turn it is.
+//! Clients blocked on several keys, and the order in which they are served.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use crate::sleeper::{Sleeper, waiters};
 use harness::{Ask, Server, cmd, texts, until};
 
 #[test]
-fn who_is_asleep_on_several_keys_is_served_once() {
+fn a_client_blocked_on_several_keys_is_served_once() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for key in ["a", "b", "c"] {
@@ -32,7 +32,7 @@ fn who_is_asleep_on_several_keys_is_served_once() {
 }
 
 #[test]
-fn of_keys_that_are_due_together_its_own_first_one_serves_it() {
+fn of_keys_that_are_due_together_the_clients_first_one_serves_it() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for _ in 0..20 {
@@ -41,16 +41,16 @@ fn of_keys_that_are_due_together_its_own_first_one_serves_it() {
         at_once(&mut client, &[&push("low"), &push("middle")]);
         assert_eq!(sleeper.reply(), from("middle", &["middle"]));
         assert_eq!(client.ask("DEHYDRATOR.MPOLL 2 high low"), from("low", &["low"]));
-        // By their deadlines, not at once.
+        // By their deadlines, not all at once.
         let sleeper = Sleeper::start(&server, "DEHYDRATOR.MPOLL 3 high middle low BLOCK 0");
         let start = client.ask("TIME");
         let (seconds, _): (u64, u64) = redis::from_redis_value(start).expect("a time");
-        // A second or two from now: both are asleep by then.
+        // A second or two from now: both are blocked by then.
         let at = (seconds + 2) * 1000;
         for key in ["low", "high"] {
             client.ask(&format!("DEHYDRATOR.PUSH {key} 0 {key} id AT {at}"));
         }
-        // Another one, who would be glad of what is left.
+        // Another client, which would take what is left.
         let second = Sleeper::start(&server, "DEHYDRATOR.MPOLL 3 high middle low BLOCK 0");
         if sleeper.is_awake() {
             continue;
@@ -63,7 +63,7 @@ fn of_keys_that_are_due_together_its_own_first_one_serves_it() {
 }
 
 #[test]
-fn first_come_first_served_for_each_key_whatever_they_asked_with() {
+fn each_key_serves_its_clients_in_order_of_arrival_with_any_command() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let asleep =
@@ -90,7 +90,7 @@ fn first_come_first_served_for_each_key_whatever_they_asked_with() {
 }
 
 #[test]
-fn who_would_rather_have_another_key_waits_there_behind_those_who_came_before() {
+fn a_client_that_prefers_another_key_queues_there_behind_earlier_ones() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let before = Sleeper::start(&server, "DEHYDRATOR.POLL high COUNT 1 BLOCK 0");
@@ -102,7 +102,7 @@ fn who_would_rather_have_another_key_waits_there_behind_those_who_came_before() 
     assert_eq!(both.reply(), from("high", &["second"]));
     assert_eq!(client.ask("DEHYDRATOR.POLL low"), texts(&["low"]));
 
-    // What was due there and is no more keeps nobody waiting.
+    // An element that was due there and is not any more makes nobody wait.
     let before = Sleeper::start(&server, "DEHYDRATOR.POLL high COUNT 1 BLOCK 0");
     let both = Sleeper::start(&server, "DEHYDRATOR.MPOLL 2 high low COUNT 1 BLOCK 0");
     at_once(&mut client, &[low, high, "DEL high"]);
@@ -110,7 +110,7 @@ fn who_would_rather_have_another_key_waits_there_behind_those_who_came_before() 
     client.ask("DEHYDRATOR.PUSH high 0 high id");
     assert_eq!(before.reply(), texts(&["high"]));
 
-    // When nothing is left for it there, it gets what it can have.
+    // If nothing is left for it there, it gets an element from another key.
     let before = Sleeper::start(&server, "DEHYDRATOR.POLL high BLOCK 0");
     let both = Sleeper::start(&server, "DEHYDRATOR.MPOLL 2 high low COUNT 1 BLOCK 0");
     at_once(&mut client, &[low, high]);
@@ -119,7 +119,7 @@ fn who_would_rather_have_another_key_waits_there_behind_those_who_came_before() 
 }
 
 #[test]
-fn clients_whose_orders_go_round_in_a_circle_are_all_served() {
+fn clients_with_circular_preferences_are_all_served() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for pushed in [["a", "b", "c"], ["c", "b", "a"], ["b", "c", "a"]] {
@@ -132,7 +132,7 @@ fn clients_whose_orders_go_round_in_a_circle_are_all_served() {
         let replies = sleepers.map(Sleeper::reply);
         assert_eq!(replies, ["a", "b", "c"].map(|key| from(key, &["element"])));
 
-        // The second one has not only the third key's turn, but the first key's, too.
+        // The second client is next not only at the third key, but also at the first.
         let sleepers = [asleep("a b"), asleep("b a"), asleep("b a")];
         let push = "DEHYDRATOR.PUSH b 0 element id";
         at_once(&mut client, &[push, "DEHYDRATOR.MPUSH a 0 one 1 0 two 2"]);
@@ -144,7 +144,7 @@ fn clients_whose_orders_go_round_in_a_circle_are_all_served() {
 }
 
 #[test]
-fn who_goes_leaves_the_lines_of_all_its_keys() {
+fn a_client_that_leaves_is_removed_from_the_queues_of_all_its_keys() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let line = "DEHYDRATOR.MPOLL 3 a b c BLOCK 0";
@@ -177,7 +177,7 @@ fn who_goes_leaves_the_lines_of_all_its_keys() {
 }
 
 #[test]
-fn what_is_taken_for_one_who_is_killed_then_goes_to_the_next() {
+fn elements_taken_for_a_killed_client_go_to_the_next() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for round in 0..100 {
@@ -191,7 +191,7 @@ fn what_is_taken_for_one_who_is_killed_then_goes_to_the_next() {
         let _: Vec<Value> = pipe.query(&mut client).expect("replies");
         let expected = from(key, &[&round.to_string()]);
         if let Ok(reply) = first.outcome() {
-            // It was faster than the kill: then the second one waits for the next.
+            // The delivery was faster than the kill: then the second client waits for the next element.
             assert_eq!(reply, expected);
             client.ask(&format!("DEHYDRATOR.PUSH {key} 0 {round} {round}"));
         }
@@ -201,7 +201,7 @@ fn what_is_taken_for_one_who_is_killed_then_goes_to_the_next() {
 }
 
 #[test]
-fn whatever_becomes_of_its_keys_who_sleeps_is_woken_by_what_comes_due() {
+fn a_client_wakes_for_a_due_element_whatever_happened_to_its_keys() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let tick = |server: &Server| {
@@ -231,7 +231,7 @@ fn whatever_becomes_of_its_keys_who_sleeps_is_woken_by_what_comes_due() {
 }
 
 #[test]
-fn a_server_that_becomes_a_replica_sends_them_away() {
+fn a_server_that_becomes_a_replica_unblocks_them() {
     let primary = Server::start_with_port(&[]);
     let server = Server::start_with_port(&[]);
     let sleepers = ["a b", "b a"]
@@ -244,7 +244,7 @@ fn a_server_that_becomes_a_replica_sends_them_away() {
 }
 
 #[test]
-fn while_writes_are_refused_nobody_is_woken() {
+fn nobody_wakes_while_writes_are_refused() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let sleeper = Sleeper::start(&server, "DEHYDRATOR.MPOLL 2 a b BLOCK 0");
@@ -263,7 +263,7 @@ fn while_writes_are_refused_nobody_is_woken() {
 }
 
 #[test]
-fn in_a_crowd_everything_is_given_once_and_by_the_key_that_had_it() {
+fn in_a_crowd_every_element_is_delivered_once_and_from_its_own_key() {
     const PUSHED: usize = 6000;
     const KEYS: [&str; 5] = ["a", "b", "c", "d", "e"];
     let server = Server::start(&[]);
@@ -328,7 +328,7 @@ fn in_a_crowd_everything_is_given_once_and_by_the_key_that_had_it() {
 }
 
 #[test]
-fn a_thousand_asleep_on_the_same_hundred_keys_do_not_make_a_write_slow() {
+fn a_thousand_clients_blocked_on_the_same_hundred_keys_do_not_slow_a_write() {
     let server = Server::start(&["--maxclients", "3000"]);
     let mut client = server.connect();
     let (asleep, keys) = (1000, 100);
@@ -359,7 +359,7 @@ fn a_thousand_asleep_on_the_same_hundred_keys_do_not_make_a_write_slow() {
     eprintln!("{watched:.1} us for a write to a watched key, {unwatched:.1} us to another");
     assert!(watched < 30.0, "{watched} us of the server's time for each write");
 
-    // One that wakes the first in the line, who leaves ninety-nine others.
+    // A write that wakes the first client, which leaves ninety-nine queues.
     let woken = 500;
     let before = cpu_us(&mut client);
     for (number, sleeper) in sleepers.iter_mut().enumerate().take(woken) {

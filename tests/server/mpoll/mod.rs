@@ -7,12 +7,12 @@ use redis::{Connection, Value};
 use crate::sleeper::{Sleeper, waiters};
 use harness::{Ask, Server, text, texts, until};
 
-/// What was given, and by which key.
+/// Returns the reply of MPOLL: the elements, and their key.
 fn from(key: &str, elements: &[&str]) -> Value {
     Value::Array(vec![text(key), texts(elements)])
 }
 
-/// Does all of this in one pass of the server's event loop.
+/// Runs all commands in one pass of the server's event loop.
 fn at_once(client: &mut Connection, lines: &[&str]) {
     client.ask("MULTI");
     for line in lines {
@@ -22,7 +22,7 @@ fn at_once(client: &mut Connection, lines: &[&str]) {
 }
 
 #[test]
-fn the_first_key_that_has_something_gives_it() {
+fn the_first_key_with_due_elements_serves() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH later 600000 element id");
@@ -47,13 +47,13 @@ fn the_first_key_that_has_something_gives_it() {
     assert_eq!(client.ask("DEHYDRATOR.SETTLE c 7 1"), Value::Array(vec![Value::Int(1)]));
     client.ask("HELLO 3");
     assert_eq!(mpoll(&mut client, ""), Value::Nil);
-    // A key that is there twice is there once.
+    // A key that is named twice counts once.
     client.ask("DEHYDRATOR.MPUSH b 0 b1 1 0 b2 2");
     assert_eq!(client.ask("DEHYDRATOR.MPOLL 3 b b b"), from("b", &["b1", "b2"]));
 }
 
 #[test]
-fn what_is_no_number_of_keys_is_refused_and_changes_nothing() {
+fn an_invalid_number_of_keys_is_refused_and_changes_nothing() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 0 element id");
@@ -75,7 +75,7 @@ fn what_is_no_number_of_keys_is_refused_and_changes_nothing() {
         ),
         ("1 k k", "syntax error, unexpected 'k'".to_owned()),
         ("1 k COUNT 0", "COUNT '0' is not a whole number from 1 on".to_owned()),
-        // An option that is counted as a key is one.
+        // An option within the number of keys is a key.
         ("2 k COUNT 1", "syntax error, unexpected '1'".to_owned()),
         ("1 k TOKEN t", "syntax error, TOKEN needs LEASE".to_owned()),
         (
@@ -87,7 +87,7 @@ fn what_is_no_number_of_keys_is_refused_and_changes_nothing() {
         assert_eq!(error, format!("ERR {said}"), "{line}");
         assert_eq!(client.ask("ECHO in-step"), text("in-step"));
     }
-    // Whatever is due before it.
+    // Even if something is due before it.
     client.ask("SET text text");
     for line in ["2 k text", "2 text k", "2 k text BLOCK 0", "2 nowhere text BLOCK 0"] {
         let error = client.refused(&format!("DEHYDRATOR.MPOLL {line}"));
@@ -98,7 +98,7 @@ fn what_is_no_number_of_keys_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn a_key_that_is_delivered_is_no_key_to_wait_for() {
+fn a_key_with_a_policy_cannot_be_waited_for() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let sleeper = Sleeper::start(&server, "DEHYDRATOR.MPOLL 2 held bound BLOCK 0");
@@ -109,7 +109,7 @@ fn a_key_that_is_delivered_is_no_key_to_wait_for() {
     let error = client.refused("DEHYDRATOR.MPOLL 2 held bound BLOCK 0");
     assert_eq!(error, "ERR BLOCK is not allowed: ONDUE delivers one of these keys");
     assert_eq!(client.ask("DEHYDRATOR.LEN held"), Value::Int(1));
-    // Without BLOCK it is as with POLL.
+    // Without BLOCK, it is like POLL.
     assert_eq!(client.ask("DEHYDRATOR.MPOLL 2 bound held"), from("held", &["element"]));
     client.ask("MULTI");
     client.ask("DEHYDRATOR.PUSH bound 0 element id");
@@ -120,7 +120,7 @@ fn a_key_that_is_delivered_is_no_key_to_wait_for() {
 }
 
 #[test]
-fn a_key_that_is_paused_is_passed_over() {
+fn a_paused_key_is_skipped() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH a 0 a id");
@@ -137,7 +137,7 @@ fn a_key_that_is_paused_is_passed_over() {
 }
 
 #[test]
-fn dead_letters_are_moved_and_the_next_key_is_asked() {
+fn dead_letters_are_moved_and_the_next_key_is_tried() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE a HOLD DELIVERIES 1 STREAM dead");
@@ -158,7 +158,7 @@ fn dead_letters_are_moved_and_the_next_key_is_asked() {
 }
 
 #[test]
-fn transactions_and_scripts_do_not_sleep() {
+fn transactions_and_scripts_do_not_block() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("MULTI");
@@ -174,7 +174,7 @@ fn transactions_and_scripts_do_not_sleep() {
 }
 
 #[test]
-fn the_same_token_again_gives_the_same_elements_of_the_same_key() {
+fn the_same_token_gets_the_same_elements_of_the_same_key() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let line = "DEHYDRATOR.MPOLL 2 high low COUNT 1 LEASE 60000 TOKEN mine";
@@ -185,12 +185,12 @@ fn the_same_token_again_gives_the_same_elements_of_the_same_key() {
     client.ask("DEHYDRATOR.PUSH high 0 high id");
     assert_eq!(client.ask(line), given);
     assert_eq!(client.ask(&format!("{line} BLOCK 0")), given);
-    // Without a token of its own it is another lease.
+    // Without a token of its own, it is another lease.
     let other = client.ask("DEHYDRATOR.MPOLL 2 high low COUNT 1 LEASE 60000");
     let Value::Array(named) = other else { panic!("an array") };
     assert_eq!(named[0], text("high"));
 
-    // Asleep twice, because the first connection broke: what came for one is shown to the other too.
+    // Blocked twice, because the first connection broke: both get the elements of one.
     client.ask("FLUSHALL");
     let first = Sleeper::start(&server, &format!("{line} BLOCK 0"));
     let second = Sleeper::start(&server, &format!("{line} BLOCK 0"));
@@ -202,7 +202,7 @@ fn the_same_token_again_gives_the_same_elements_of_the_same_key() {
 }
 
 #[test]
-fn what_it_takes_is_replicated_as_what_poll_takes() {
+fn its_effects_are_replicated_like_those_of_poll() {
     let server = Server::start_with_port(&["--appendonly", "yes"]);
     let replica = Server::start_with_port(&[]);
     replica.follow(&server);
@@ -224,7 +224,7 @@ fn what_it_takes_is_replicated_as_what_poll_takes() {
         assert_eq!(client.ask("DEBUG DIGEST"), digest, "{options}");
         client.ask("FLUSHALL");
     }
-    // Nothing found: nothing said.
+    // An empty POLL replicates nothing.
     let offset = |client: &mut Connection| client.info("replication", "master_repl_offset");
     let mut quiet = server.connect();
     until("only what is asked for moves the offset", || {
@@ -235,7 +235,7 @@ fn what_it_takes_is_replicated_as_what_poll_takes() {
 }
 
 #[test]
-fn the_server_knows_its_keys_and_checks_the_rights_to_each() {
+fn the_server_knows_its_keys_and_checks_the_permissions_for_each() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let keys = client.ask("COMMAND GETKEYS DEHYDRATOR.MPOLL 2 a b COUNT 5");
@@ -252,7 +252,7 @@ fn the_server_knows_its_keys_and_checks_the_rights_to_each() {
         let error = eve.refused(&format!("DEHYDRATOR.MPOLL {line}"));
         assert!(error.starts_with("NOPERM"), "{line}: {error}");
     }
-    // What the server finds no keys in, the module does not either.
+    // If the server finds no keys, neither does the module.
     for line in ["0 b", "2 b", "01 b", "+1 b", "4294967297 b"] {
         let error = eve.refused(&format!("DEHYDRATOR.MPOLL {line}"));
         assert!(error.starts_with("ERR") || error.starts_with("NOPERM"), "{line}: {error}");

@@ -1,4 +1,4 @@
-//! Clients that wait for what will never be given to them: what comes due goes elsewhere.
+//! Clients that wait for a key whose elements are delivered elsewhere.
 
 use redis::{Connection, Value};
 
@@ -8,13 +8,13 @@ use harness::{Ask, Server, cmd, texts, until};
 const POLICIES: [&str; 3] = ["DROP", "STREAM s", "PUBLISH channel"];
 
 fn is_told_of_the_policy(error: &str) {
-    // The client library takes the first word for a code.
+    // The client library takes the first word for an error code.
     assert!(error.contains("UNBLOCKED"), "{error}");
     assert!(error.contains("ONDUE"), "{error}");
 }
 
 #[test]
-fn to_wait_for_a_key_with_a_policy_is_an_error() {
+fn blocking_on_a_key_with_a_policy_is_an_error() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for policy in POLICIES {
@@ -24,7 +24,7 @@ fn to_wait_for_a_key_with_a_policy_is_an_error() {
             assert!(error.starts_with("ERR ") && error.contains("ONDUE"), "{error}");
         }
         assert_eq!(waiters(&server), 0);
-        // Where nobody sleeps, BLOCK is as if it were not there.
+        // Where nobody can block, BLOCK is ignored.
         assert_eq!(client.ask("DEHYDRATOR.POLL k"), texts(&[]));
         client.ask("MULTI");
         client.ask("DEHYDRATOR.POLL k BLOCK 0");
@@ -40,7 +40,7 @@ fn to_wait_for_a_key_with_a_policy_is_an_error() {
 }
 
 #[test]
-fn who_sleeps_when_a_policy_is_said_is_told_of_it() {
+fn a_client_is_unblocked_with_an_error_when_a_policy_is_set() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for policy in POLICIES {
@@ -48,12 +48,12 @@ fn who_sleeps_when_a_policy_is_said_is_told_of_it() {
         let other = Sleeper::start(&server, "DEHYDRATOR.POLL other BLOCK 0");
         client.ask(&format!("DEHYDRATOR.ONDUE k {policy}"));
         asleep.into_iter().for_each(|sleeper| is_told_of_the_policy(&sleeper.error()));
-        assert_eq!(waiters(&server), 1, "who waits for another key sleeps on");
+        assert_eq!(waiters(&server), 1, "a client of another key stays blocked");
         client.ask("DEHYDRATOR.PUSH other 0 element id");
         assert_eq!(other.reply(), texts(&["element"]));
         client.ask("DEL k");
     }
-    // To hold is what is done anyhow.
+    // HOLD is the default anyway.
     for before in ["", "DEHYDRATOR.PUSH k 600000 element id"] {
         let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
         if !before.is_empty() {
@@ -72,7 +72,7 @@ fn who_sleeps_when_a_policy_is_said_is_told_of_it() {
 }
 
 #[test]
-fn who_sleeps_when_a_key_with_a_policy_comes_by_is_told_of_it() {
+fn a_client_is_unblocked_with_an_error_when_a_key_with_a_policy_arrives() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let dump_of = |client: &mut Connection, key: &str| -> Vec<u8> {

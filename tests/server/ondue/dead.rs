@@ -1,4 +1,4 @@
-//! Dead letters: what has been given out as often as it may be, and is due again.
+//! Dead letters: elements that reached their delivery limit, and are due again.
 
 use redis::{Connection, Value};
 
@@ -6,7 +6,7 @@ use super::{arrived, field, policy};
 use crate::sleeper::Sleeper;
 use harness::{Ask, Server, cmd, text, texts, until};
 
-/// Id, element and deliveries of the entries in a stream of dead letters, in order.
+/// Returns id, element and deliveries of the entries in a stream of dead letters, in order.
 fn dead(client: &mut Connection, key: &str) -> Vec<(String, String, u64)> {
     let entries: Vec<(String, Vec<String>)> =
         cmd(&format!("XRANGE {key} - +")).query(client).expect("a stream");
@@ -24,7 +24,7 @@ fn dead_ids(client: &mut Connection, key: &str) -> Vec<String> {
     dead(client, key).into_iter().map(|(id, ..)| id).collect()
 }
 
-/// Waits until so many dead letters are in a stream, and returns their ids.
+/// Waits until this many dead letters are in a stream, and returns their ids.
 fn died(client: &mut Connection, key: &str, count: usize) -> Vec<String> {
     until(&format!("{count} are in {key}"), || {
         let ids = dead_ids(client, key);
@@ -32,12 +32,12 @@ fn died(client: &mut Connection, key: &str, count: usize) -> Vec<String> {
     })
 }
 
-/// As POLL with LEASE replies it.
+/// Returns a row of POLL with LEASE.
 fn leased(id: &str, deliveries: i64) -> Value {
     Value::Array(vec![text(id), text("element"), Value::Int(deliveries)])
 }
 
-/// What POLL with LEASE replied, without the tokens.
+/// Returns the rows of POLL with LEASE, without the tokens.
 fn without_tokens(reply: Value) -> Value {
     let Value::Array(mut rows) = reply else { return reply };
     for row in &mut rows {
@@ -50,7 +50,7 @@ fn without_tokens(reply: Value) -> Value {
 }
 
 #[test]
-fn what_was_given_out_as_often_as_it_may_be_goes_to_the_stream_with_its_count() {
+fn an_element_at_its_delivery_limit_goes_to_the_stream_with_its_count() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 3 STREAM s MAXLEN ~ 1000");
@@ -61,12 +61,12 @@ fn what_was_given_out_as_often_as_it_may_be_goes_to_the_stream_with_its_count() 
         assert_eq!(without_tokens(reply), Value::Array(vec![leased("id", deliveries)]));
         assert_eq!(dead(&mut client, "s"), []);
     }
-    // Nobody asks for it.
+    // Without any request.
     assert_eq!(died(&mut client, "s", 1), ["id"]);
     assert_eq!(dead(&mut client, "s"), [("id".into(), "element".into(), 3)]);
     assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(0));
     assert_eq!((field(&server, "dead_letters"), field(&server, "deliveries")), (1, 0));
-    // What was not given out as often is not touched, nor what is settled in time.
+    // Elements below the limit, and those settled in time, are not affected.
     for id in ["once", "settled"] {
         client.ask(&format!("DEHYDRATOR.PUSH k 0 element {id} AT 5 DELIVERIES 2"));
     }
@@ -77,14 +77,14 @@ fn what_was_given_out_as_often_as_it_may_be_goes_to_the_stream_with_its_count() 
     client.ask("DEHYDRATOR.POLL k LEASE 60000");
     assert_eq!(client.ask("DEHYDRATOR.XACK k settled"), texts(&["element"]));
     assert_eq!(dead(&mut client, "s").len(), 1);
-    // With a policy an empty one stays.
+    // An empty dehydrator with a policy stays.
     assert!(client.exists("k"));
     client.ask("DEHYDRATOR.ONDUE k HOLD");
     assert!(!client.exists("k"));
 }
 
 #[test]
-fn nobody_is_given_a_dead_letter_though_he_comes_before_the_server() {
+fn nobody_gets_a_dead_letter_even_before_the_server_moves_it() {
     let server = Server::start(&["--appendonly", "yes"]);
     let mut client = server.connect();
     let elements =
@@ -92,7 +92,7 @@ fn nobody_is_given_a_dead_letter_though_he_comes_before_the_server() {
     for script in [false, true] {
         client.ask("FLUSHALL");
         client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 2 STREAM s");
-        // In a transaction or a script the server has no chance to deliver between two commands.
+        // In a transaction or a script, the server cannot deliver between two commands.
         let lines = [
             "DEHYDRATOR.PUSH k 0 element a AT 1",
             "DEHYDRATOR.PUSH k 0 element x AT 2 DELIVERIES 1",
@@ -139,7 +139,7 @@ fn nobody_is_given_a_dead_letter_though_he_comes_before_the_server() {
 }
 
 #[test]
-fn whatever_is_before_a_dead_letter_it_goes_when_its_turn_comes() {
+fn a_dead_letter_is_moved_whatever_elements_come_before_it() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
@@ -156,7 +156,7 @@ fn whatever_is_before_a_dead_letter_it_goes_when_its_turn_comes() {
         client.ask("DEHYDRATOR.PUSH k 0 element first REPLACE AT 1");
         client.ask("DEHYDRATOR.PUSH k 0 element dead AT 2 DELIVERIES 1");
     }
-    // A limit that is set when it was exceeded long ago.
+    // A limit that is set long after it was exceeded.
     client.ask("DEHYDRATOR.ONDUE k HOLD");
     client.ask("DEHYDRATOR.REM k first");
     assert_eq!(client.ask("DEHYDRATOR.XPOLL k"), texts(&["dead", "last"]));
@@ -167,11 +167,11 @@ fn whatever_is_before_a_dead_letter_it_goes_when_its_turn_comes() {
 }
 
 #[test]
-fn who_sleeps_is_woken_for_what_he_may_have() {
+fn a_blocked_client_wakes_only_for_elements_that_it_can_have() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
-    // The first thing that comes due is a dead letter, then one whose lease has run out, then one for him.
+    // First a dead letter comes due, then an element whose lease has expired, then one for this client.
     client.ask("DEHYDRATOR.PUSH k 0 element leased");
     assert_eq!(
         without_tokens(client.ask("DEHYDRATOR.POLL k LEASE 300")),
@@ -184,7 +184,7 @@ fn who_sleeps_is_woken_for_what_he_may_have() {
     client.ask("DEHYDRATOR.PUSH k 50 element id");
     assert_eq!(sleeper.reply(), Value::Array(vec![texts(&["id", "element"])]));
 
-    // What is his is behind dead letters, and is there before them.
+    // Its element is behind dead letters, and comes due before them.
     let sleepers =
         [(); 2].map(|()| Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 COUNT 1 WITHIDS"));
     client.ask("MULTI");
@@ -198,13 +198,13 @@ fn who_sleeps_is_woken_for_what_he_may_have() {
     assert_eq!(first, Value::Array(vec![texts(&["a", "element"])]));
     assert_eq!(second, Value::Array(vec![texts(&["c", "element"])]));
     assert_eq!(died(&mut client, "s", 4), ["dead", "leased", "b", "d"]);
-    // Nothing but dead letters: who asks goes to sleep.
+    // Only dead letters: the client blocks.
     client.ask("DEHYDRATOR.PUSH k 0 element e AT 5 DELIVERIES 1");
     assert_eq!(client.ask("DEHYDRATOR.POLL k BLOCK 20"), Value::Nil);
 }
 
 #[test]
-fn dead_letters_are_dropped_or_published_if_that_is_said() {
+fn dead_letters_are_dropped_or_published_if_configured() {
     let server = Server::start(&["--appendonly", "yes"]);
     let mut client = server.connect();
     let mut ear = server.connect();
@@ -237,7 +237,7 @@ fn dead_letters_are_dropped_or_published_if_that_is_said() {
 }
 
 #[test]
-fn where_dead_letters_cannot_go_the_others_are_given_out_all_the_same() {
+fn stuck_dead_letters_do_not_stop_the_delivery_of_others() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for (breaks, mends, reason) in [
@@ -255,7 +255,7 @@ fn where_dead_letters_cannot_go_the_others_are_given_out_all_the_same() {
         let warned = server.log().matches("could not be delivered").count();
         client.ask(breaks);
         client.ask("EXEC");
-        // Who comes first and who sleeps.
+        // To a client that polls, and to one that is blocked.
         assert_eq!(
             client.ask("DEHYDRATOR.POLL k WITHIDS BLOCK 0"),
             Value::Array(vec![texts(&["alive", "element"])])
@@ -268,7 +268,7 @@ fn where_dead_letters_cannot_go_the_others_are_given_out_all_the_same() {
         assert_eq!(field(&server, "failing"), 1);
         let info = format!("{:?}", client.ask("DEHYDRATOR.INFO k"));
         assert!(info.contains(reason), "{info}");
-        // One that has not gone yet can be settled, taken, and given more time.
+        // A stuck dead letter can be settled, taken and postponed.
         assert_eq!(client.ask("DEHYDRATOR.XACK k dead-0"), texts(&["element"]));
         assert_eq!(client.ask("DEHYDRATOR.PULL k dead-1"), text("element"));
         assert_eq!(client.ask("DEHYDRATOR.TOUCH k dead-2 600000"), Value::Int(1));
@@ -282,7 +282,7 @@ fn where_dead_letters_cannot_go_the_others_are_given_out_all_the_same() {
 }
 
 #[test]
-fn while_clients_may_not_write_no_dead_letter_goes_anywhere() {
+fn dead_letters_are_not_moved_while_clients_may_not_write() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for route in ["STREAM s", "PUBLISH news", "DROP"] {
@@ -293,7 +293,7 @@ fn while_clients_may_not_write_no_dead_letter_goes_anywhere() {
         client.ask("CONFIG SET min-replicas-to-write 1");
         let tried = field(&server, "retries");
         until("it is tried", || (field(&server, "retries") > tried).then_some(()));
-        // Nor is it put off.
+        // Nor are they postponed.
         assert_eq!(client.ask("DEHYDRATOR.PTTL k id"), Value::Int(0));
         client.ask("CONFIG SET min-replicas-to-write 0");
         until(route, || (client.ask("DEHYDRATOR.LEN k") == Value::Int(0)).then_some(()));
@@ -302,7 +302,7 @@ fn while_clients_may_not_write_no_dead_letter_goes_anywhere() {
 }
 
 #[test]
-fn however_many_dead_letters_there_are_who_asks_passes_over_some_of_them_alone() {
+fn a_poll_skips_a_bounded_number_of_dead_letters() {
     const COUNT: usize = 5000;
     let server = Server::start(&[]);
     let mut client = server.connect();
@@ -319,7 +319,7 @@ fn however_many_dead_letters_there_are_who_asks_passes_over_some_of_them_alone()
     let (given, moved): (Vec<String>, usize) = pipe.query(&mut client).expect("replies");
     assert_eq!(given, Vec::<String>::new());
     assert!((1024..1200).contains(&moved), "{moved}");
-    // The server sees to the rest; who sleeps meanwhile gets what is behind.
+    // The server moves the rest; a client that is blocked meanwhile gets the elements behind them.
     assert_eq!(client.ask("DEHYDRATOR.POLL k BLOCK 0"), texts(&["element"]));
     let order: Vec<String> = (0..COUNT).map(|id| id.to_string()).collect();
     assert!(died(&mut client, "s", COUNT) == order, "each once, in order");
@@ -327,7 +327,7 @@ fn however_many_dead_letters_there_are_who_asks_passes_over_some_of_them_alone()
 }
 
 #[test]
-fn a_limit_and_the_counts_go_wherever_the_key_goes() {
+fn a_delivery_limit_and_the_counts_follow_the_key() {
     let options =
         ["--appendonly", "yes", "--aof-use-rdb-preamble", "no", "--appendfsync", "always"];
     let mut server = Server::start(&options);
@@ -372,7 +372,7 @@ fn a_limit_and_the_counts_go_wherever_the_key_goes() {
 }
 
 #[test]
-fn a_replica_sends_no_dead_letters_until_it_is_promoted() {
+fn a_replica_moves_no_dead_letters_until_it_is_promoted() {
     let primary = Server::start_with_port(&[]);
     let replica = Server::start_with_port(&[]);
     replica.follow(&primary);
@@ -407,7 +407,7 @@ fn a_replica_sends_no_dead_letters_until_it_is_promoted() {
 }
 
 #[test]
-fn what_is_stuck_is_the_same_on_a_replica_which_tries_it_when_it_is_promoted() {
+fn stuck_dead_letters_are_the_same_on_a_replica_which_retries_them_when_promoted() {
     let primary = Server::start_with_port(&[]);
     let replica = Server::start_with_port(&[]);
     replica.follow(&primary);
@@ -432,7 +432,7 @@ fn what_is_stuck_is_the_same_on_a_replica_which_tries_it_when_it_is_promoted() {
 }
 
 #[test]
-fn a_dead_letter_that_cannot_go_is_not_given_to_its_own_token_again_and_can_be_settled() {
+fn a_stuck_dead_letter_is_not_leased_again_by_its_token_and_can_be_settled() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for filler in [0, 100] {
@@ -458,7 +458,7 @@ fn a_dead_letter_that_cannot_go_is_not_given_to_its_own_token_again_and_can_be_s
         assert_eq!(fields[8..10], [text("leased"), Value::Int(0)]);
         let range = format!("{:?}", client.ask("DEHYDRATOR.RANGE k 9223372036854775807 +"));
         assert!(range.contains("\"id\""), "{range}");
-        // What is stuck is nothing that comes due.
+        // A stuck dead letter does not count as coming due.
         if filler == 0 {
             assert_eq!(client.ask("DEHYDRATOR.TTN k"), Value::Nil);
         }
@@ -471,7 +471,7 @@ fn a_dead_letter_that_cannot_go_is_not_given_to_its_own_token_again_and_can_be_s
 }
 
 #[test]
-fn what_is_stuck_is_written_once_however_often_it_is_tried() {
+fn a_stuck_dead_letter_is_written_once_however_often_it_is_retried() {
     let options = ["--appendonly", "yes", "--appendfsync", "always"];
     let server = Server::start(&options);
     let mut client = server.connect();
@@ -495,7 +495,7 @@ fn what_is_stuck_is_written_once_however_often_it_is_tried() {
 }
 
 #[test]
-fn what_is_stuck_is_tried_again_though_the_clock_steps_back() {
+fn a_stuck_dead_letter_is_retried_even_if_the_clock_steps_back() {
     let server = Server::start_with_clock(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
@@ -508,7 +508,7 @@ fn what_is_stuck_is_tried_again_though_the_clock_steps_back() {
 }
 
 #[test]
-fn what_is_stuck_goes_on_by_another_policy_and_after_a_restart() {
+fn a_stuck_dead_letter_is_moved_by_a_new_policy_and_after_a_restart() {
     let options = ["--appendonly", "yes", "--appendfsync", "always", "--aof-use-rdb-preamble"];
     for preamble in ["yes", "no"] {
         let mut server = Server::start(&[&options[..], &[preamble]].concat());
@@ -556,7 +556,7 @@ fn what_is_stuck_goes_on_by_another_policy_and_after_a_restart() {
                         assert_eq!(died(&mut client, "other", 100), ids);
                     } else {
                         let mut given = Vec::new();
-                        until("all are given out again", || {
+                        until("all are delivered again", || {
                             let reply = cmd("DEHYDRATOR.POLL k WITHIDS").query(&mut client);
                             let more: Vec<(String, String)> = reply.expect("pairs");
                             given.extend(more.into_iter().map(|(id, _)| id));

@@ -1,4 +1,4 @@
-//! What ONDUE says of keys of which nobody has said anything.
+//! The default policy of keys that have none.
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ fn shown(client: &mut Connection) -> String {
 const RULES: &str = "jobs:* HOLD DELIVERIES 2 STREAM *:dead ; mail DROP ; * HOLD DELIVERIES 9 DROP";
 
 #[test]
-fn a_key_that_a_push_makes_has_the_first_rule_that_matches() {
+fn a_new_key_gets_the_first_matching_rule() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     assert_eq!(shown(&mut client), "");
@@ -44,7 +44,7 @@ fn a_key_that_a_push_makes_has_the_first_rule_that_matches() {
         ] {
             client.ask(&format!("DEHYDRATOR.{}", push.replace('%', key)));
             assert_eq!(policy(&mut client, key), expected, "{push}");
-            // Lost with its key, and there again.
+            // Lost with its key, and set again.
             client.ask("FLUSHALL");
         }
     }
@@ -57,14 +57,14 @@ fn a_key_that_a_push_makes_has_the_first_rule_that_matches() {
         );
         client.ask("DEL jobs:1");
     }
-    // What somebody says holds.
+    // An explicit policy stays.
     client.ask("DEHYDRATOR.ONDUE jobs:1 STREAM mine");
     client.ask("DEHYDRATOR.PUSH jobs:1 600000 x id");
     assert_eq!(policy(&mut client, "jobs:1"), "STREAM mine");
     client.ask("DEHYDRATOR.ONDUE jobs:1 HOLD");
     client.ask("DEHYDRATOR.PUSH jobs:1 600000 x id2");
     assert_eq!(policy(&mut client, "jobs:1"), "HOLD");
-    // What is not put away makes no key.
+    // A command that pushes nothing creates no key.
     client.refused("DEHYDRATOR.PUSH jobs:2 9223372036854775807 x id");
     client.ask("DEHYDRATOR.POLL jobs:2");
     assert!(!client.exists("jobs:2"));
@@ -77,7 +77,7 @@ fn a_key_that_a_push_makes_has_the_first_rule_that_matches() {
 }
 
 #[test]
-fn poison_goes_to_the_stream_after_a_flush() {
+fn dead_letters_go_to_the_stream_even_after_a_flush() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     set(&mut client, RULES).expect("it is set");
@@ -85,7 +85,7 @@ fn poison_goes_to_the_stream_after_a_flush() {
         client.ask("FLUSHALL");
         client.ask("DEHYDRATOR.PUSH jobs:1 0 x poison");
         for _ in 0..2 {
-            until("it is given out", || {
+            until("it is delivered", || {
                 let reply = client.ask("DEHYDRATOR.POLL jobs:1 LEASE 1");
                 matches!(reply, Value::Array(rows) if !rows.is_empty()).then_some(())
             });
@@ -96,7 +96,7 @@ fn poison_goes_to_the_stream_after_a_flush() {
 }
 
 #[test]
-fn nonsense_is_refused_and_what_was_set_stays() {
+fn invalid_rules_are_refused_and_the_old_ones_stay() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     set(&mut client, RULES).expect("it is set");
@@ -123,7 +123,7 @@ fn nonsense_is_refused_and_what_was_set_stays() {
 }
 
 #[test]
-fn replicas_and_files_hear_of_it_as_of_ondue_and_do_not_apply_their_own() {
+fn replicas_and_files_get_it_as_ondue_and_do_not_apply_their_own() {
     let mut primary = Server::start_with_port(&["--appendonly", "yes"]);
     let replica = Server::start_with_port(&[]);
     let mut client = primary.connect();
@@ -155,7 +155,7 @@ fn replicas_and_files_hear_of_it_as_of_ondue_and_do_not_apply_their_own() {
 }
 
 #[test]
-fn in_a_cluster_what_a_rule_names_is_in_the_slot_of_the_key() {
+fn in_a_cluster_the_destination_of_a_rule_is_in_the_slot_of_the_key() {
     let server = Server::start_with_port(&["--cluster-enabled", "yes"]);
     let mut client = server.connect();
     client.ask("CLUSTER ADDSLOTSRANGE 0 16383");
@@ -177,14 +177,14 @@ fn in_a_cluster_what_a_rule_names_is_in_the_slot_of_the_key() {
             |client: &mut Connection, key: &str| client.ask(&format!("CLUSTER KEYSLOT {key}"));
         assert_eq!(slot(&mut client, key), slot(&mut client, dest));
     }
-    // No name that holds this one is in its slot.
+    // No name that contains this one is in its slot.
     client.ask("DEHYDRATOR.PUSH {}a 600000 x id");
     assert_eq!(policy(&mut client, "{}a"), "HOLD");
     assert!(server.log().contains("default-ondue does not hold for '{}a'"));
 }
 
 #[test]
-fn a_rule_that_is_empty_is_refused() {
+fn an_empty_rule_is_refused() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for rules in ["; x DROP", "x DROP ;", "x DROP ; ; y DROP", ";"] {

@@ -1,4 +1,4 @@
-//! What arrives, and when: in a stream, in a channel, nowhere.
+//! What is delivered, and when: to a stream, to a channel, to nowhere.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use super::{arrived, field, ids, policy, stream};
 use harness::{Ask, Server, cmd, text, texts, until};
 
 #[test]
-fn what_comes_due_is_in_the_stream_in_order_and_not_before() {
+fn due_elements_are_in_the_stream_in_order_and_not_before() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
@@ -26,7 +26,7 @@ fn what_comes_due_is_in_the_stream_in_order_and_not_before() {
     assert_eq!(last, Some(("late".into(), "element-late".into())));
     assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(1));
     client.ask("DEHYDRATOR.PULL k far");
-    // With a policy an empty one stays.
+    // An empty dehydrator with a policy stays.
     assert!(client.exists("k"));
     assert_eq!(field(&server, "deliveries"), 4);
     client.ask("DEHYDRATOR.ONDUE k HOLD");
@@ -34,7 +34,7 @@ fn what_comes_due_is_in_the_stream_in_order_and_not_before() {
 }
 
 #[test]
-fn ids_and_elements_of_any_bytes_are_delivered_as_they_are() {
+fn ids_and_elements_of_any_bytes_are_delivered_unchanged() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let (key, dest, id, element) = (b"k\0 \xff", b"\r\n\0", b"\0i\r\n", b"");
@@ -54,7 +54,7 @@ fn ids_and_elements_of_any_bytes_are_delivered_as_they_are() {
 }
 
 #[test]
-fn a_consumer_asleep_on_the_stream_is_woken() {
+fn a_consumer_blocked_on_the_stream_wakes() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("XGROUP CREATE s workers $ MKSTREAM");
@@ -67,14 +67,14 @@ fn a_consumer_asleep_on_the_stream_is_woken() {
     let (reply, at) = thread.join().expect("no panic");
     assert!(format!("{reply:?}").contains("element"), "{reply:?}");
     let after = at - start;
-    // Nobody else asks the server anything meanwhile: it must wake by itself.
+    // There are no other requests meanwhile: the server must wake by itself.
     assert!(after >= Duration::from_millis(199), "{after:?}");
     assert!(after < Duration::from_secs(20), "{after:?}");
 }
 
-/// The server's cron comes once a second, which is when it would notice otherwise.
+/// The server's cron runs once a second, which is when it would notice otherwise.
 #[test]
-fn a_consumer_asleep_on_the_stream_is_woken_at_once() {
+fn a_consumer_blocked_on_the_stream_wakes_at_once() {
     let server = Server::start(&["--hz", "1", "--dynamic-hz", "no"]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
@@ -91,7 +91,7 @@ fn a_consumer_asleep_on_the_stream_is_woken_at_once() {
         client.ask(&format!("DEHYDRATOR.PUSH k 20 element {round} AT {at}"));
         Duration::from_micros(thread.join().expect("no panic") - at * 1000)
     });
-    // A machine that is busy with others may be late now and then.
+    // A busy machine may be late now and then.
     let least = took.min().expect("some");
     assert!(least < Duration::from_millis(300), "{least:?}");
 }
@@ -120,7 +120,7 @@ fn a_stream_is_trimmed_to_its_length() {
 }
 
 #[test]
-fn dropped_is_gone() {
+fn dropped_elements_are_gone() {
     let server = Server::start(&["--appendonly", "yes"]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k DROP");
@@ -139,7 +139,7 @@ fn dropped_is_gone() {
 }
 
 #[test]
-fn subscribers_hear_what_comes_due_on_the_primary_and_on_its_replica() {
+fn subscribers_get_due_elements_on_the_primary_and_on_its_replica() {
     let primary = Server::start_with_port(&[]);
     let replica = Server::start_with_port(&[]);
     replica.follow(&primary);
@@ -166,7 +166,7 @@ fn subscribers_hear_what_comes_due_on_the_primary_and_on_its_replica() {
 }
 
 #[test]
-fn a_backlog_lets_others_have_their_turn() {
+fn a_backlog_lets_other_clients_run() {
     let server = Server::start(&["--enable-module-command", "yes"]);
     let mut client = server.connect();
     client.ask("CONFIG SET dehydrator.tick-budget-us 10");
@@ -179,7 +179,7 @@ fn a_backlog_lets_others_have_their_turn() {
     client.ask("DEHYDRATOR.ONDUE big STREAM b");
     client.ask("DEHYDRATOR.PUSH small 0 element id");
     arrived(&mut client, "s", 1);
-    // Nor does it go before others because somebody writes to it.
+    // Nor does a write to it give it precedence.
     for round in 0..10 {
         client.ask("DEHYDRATOR.TOUCH big nobody 5");
         client.ask(&format!("DEHYDRATOR.PUSH big 600000 element later-{round}"));
@@ -197,7 +197,7 @@ fn a_backlog_lets_others_have_their_turn() {
 }
 
 #[test]
-fn a_policy_that_is_set_again_is_no_change() {
+fn setting_the_same_policy_again_is_no_change() {
     let server = Server::start(&[]);
     let (mut client, mut other) = (server.connect(), server.connect());
     client.ask("DEHYDRATOR.ONDUE k HOLD");
@@ -218,7 +218,7 @@ fn a_policy_that_is_set_again_is_no_change() {
 }
 
 #[test]
-fn a_lease_that_runs_out_is_delivered() {
+fn an_element_whose_lease_expires_is_delivered() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 0 element id");
@@ -244,6 +244,6 @@ fn large_elements_are_copied_one_at_a_time() {
     client.ask("DEHYDRATOR.ONDUE k STREAM s MAXLEN 1");
     until("all are gone", || (client.ask("DEHYDRATOR.LEN k") == Value::Int(0)).then_some(()));
     let peak = client.info("memory", "used_memory_peak");
-    // Some copies of one, not of all.
+    // A few copies of one element, not of all.
     assert!(peak < before + 8 * SIZE as u64, "{before} bytes before, {peak} at the most");
 }

@@ -1,4 +1,4 @@
-//! The event that tells that something is due.
+//! The event `dehydrator.due`.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use redis::{Connection, PubSub, Value};
 use super::field;
 use harness::{Ask, Server, cmd, until};
 
-/// How long an event is listened for in one go.
+/// How long to listen for an event at a time.
 const LISTEN: Duration = Duration::from_secs(1);
 
 fn events_of(client: &mut Connection, classes: &str) {
@@ -16,7 +16,7 @@ fn events_of(client: &mut Connection, classes: &str) {
 }
 
 #[test]
-fn one_event_tells_that_something_is_due() {
+fn one_event_announces_that_something_is_due() {
     let mut server = Server::start(&["--notify-keyspace-events", "Ed", "--save", "3600 1"]);
     let mut client = server.connect();
     let mut ear = server.connect();
@@ -33,7 +33,7 @@ fn one_event_tells_that_something_is_due() {
         });
         wait_for_ticks();
     };
-    // Two come due, one after the other: the second is no news.
+    // Two come due, one after the other: the second is not announced.
     client.ask("DEHYDRATOR.PUSH k 600 element a");
     client.ask("DEHYDRATOR.PUSH k 900 element b");
     due(&mut client, 2);
@@ -51,8 +51,7 @@ fn one_event_tells_that_something_is_due() {
     }
     drop(events);
 
-    // Those that were there before events were turned on are found, renamed ones too, and those that
-    // were loaded.
+    // Keys from before events were turned on are found, including renamed and loaded ones.
     for reload in [false, true] {
         let mut client = server.connect();
         client.ask("CONFIG SET notify-keyspace-events KEA");
@@ -76,7 +75,7 @@ fn one_event_tells_that_something_is_due() {
 }
 
 #[test]
-fn events_that_were_off_for_a_while_come_again() {
+fn events_that_were_off_for_a_while_resume() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let mut ear = server.connect();
@@ -99,14 +98,14 @@ fn events_that_were_off_for_a_while_come_again() {
     assert_eq!(heard, ["again", "near"]);
 }
 
-/// Waits for an event, which is of `k`. To be interrupted is nothing but to wait once more.
+/// Waits for an event of `k`. If interrupted, waits again.
 fn hear(events: &mut PubSub<'_>, what: &str) {
     let event = until(what, || events.get_message().ok());
     assert_eq!(event.get_payload::<String>().expect("a key"), "k");
 }
 
 #[test]
-fn what_comes_due_while_a_long_reply_is_made_is_news() {
+fn an_element_due_during_a_long_reply_is_announced() {
     let server = Server::start(&["--notify-keyspace-events", "Ed"]);
     let mut client = server.connect();
     let mut ear = server.connect();
@@ -119,7 +118,7 @@ fn what_comes_due_while_a_long_reply_is_made_is_news() {
         for id in 0..100_000 {
             push.arg(0).arg("element").arg(id);
         }
-        push.exec(&mut client).expect("they are put away");
+        push.exec(&mut client).expect("they are pushed");
         hear(&mut events, "what is due");
         // The reply takes longer than that.
         let mut both = redis::pipe();
@@ -137,10 +136,10 @@ fn what_comes_due_while_a_long_reply_is_made_is_news() {
     assert!(happened, "the last one was never late for the reply");
 }
 
-/// A consumer that takes what it is given until there is no more, and then waits to hear of something, is given all: also what a
-/// limit keeps back for a while.
+/// A consumer that takes elements until there are none, and then waits for an event, gets everything, including
+/// elements that a limit holds back for a while.
 #[test]
-fn what_there_is_room_for_again_is_news() {
+fn free_capacity_is_announced() {
     let server = Server::start(&["--notify-keyspace-events", "Ed"]);
     let mut client = server.connect();
     let mut ear = server.connect();
@@ -153,7 +152,7 @@ fn what_there_is_room_for_again_is_news() {
         ("RATE 1 PER 300", "HOLD DELIVERIES 5 DROP", long, true),
         ("HELD 1", "HOLD", long, true),
         ("HELD 1", "HOLD DELIVERIES 5 DROP", long, true),
-        // The worker says nothing, and its lease runs out.
+        // The worker does nothing, and its lease expires.
         ("HELD 1", "HOLD", short, false),
     ] {
         client.ask(&format!("DEHYDRATOR.LIMIT k {limit}"));
@@ -161,7 +160,7 @@ fn what_there_is_room_for_again_is_news() {
         client.ask("DEHYDRATOR.MPUSH k 0 element a 0 element b 0 element c");
         for id in ["a", "b", "c"] {
             hear(&mut events, &format!("{limit}, {id}"));
-            // At once, so that there is no room again between the two.
+            // In one transaction, so that no capacity is free in between.
             let mut both = redis::pipe();
             for token in ["one", "two"] {
                 both.add_command(cmd(&format!("{poll} TOKEN {id}-{token}")));

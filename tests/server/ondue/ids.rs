@@ -1,10 +1,10 @@
-//! The ids that a stream's entries are delivered under.
+//! The ids of delivered stream entries.
 
 use redis::Connection;
 
 use harness::{Ask, Server, cmd, until};
 
-/// Milliseconds and number of each entry's id, with its element.
+/// Returns milliseconds and sequence number of each entry's id, with its element.
 fn entries(client: &mut Connection) -> Vec<((u64, u64), String)> {
     let entries: Vec<(String, Vec<String>)> = cmd("XRANGE s - +").query(client).expect("a stream");
     let parsed = entries.into_iter().map(|(id, fields)| {
@@ -15,7 +15,7 @@ fn entries(client: &mut Connection) -> Vec<((u64, u64), String)> {
 }
 
 #[test]
-fn no_entry_is_older_than_its_deadline() {
+fn no_entry_id_is_earlier_than_its_deadline() {
     const COUNT: u64 = 5000;
     let server = Server::start(&[]);
     let (mut client, mut busy) = (server.connect(), server.connect());
@@ -29,7 +29,7 @@ fn no_entry_is_older_than_its_deadline() {
         push.arg("AT").arg(deadline);
     }
     pipe.exec(&mut client).expect("pushes");
-    // A server that has much to do looks at its clock less often.
+    // A busy server reads its clock less often.
     until("all are delivered", || {
         let mut pipe = redis::pipe();
         (0..200).for_each(|_| _ = pipe.cmd("DEHYDRATOR.XPOLL").arg("k").arg("COUNT").arg(50));
@@ -46,7 +46,7 @@ fn no_entry_is_older_than_its_deadline() {
 }
 
 #[test]
-fn a_stream_whose_last_id_is_in_the_future_takes_what_comes() {
+fn a_stream_whose_last_id_is_in_the_future_accepts_deliveries() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("XADD s 9999999999999-5 id before element before");

@@ -1,4 +1,4 @@
-//! A policy follows its key, wherever that goes, and is forgotten when it goes for good.
+//! A policy follows its key, and ends with the key.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::blocking::cpu_us;
 use harness::{Ask, Server, cmd, until};
 
 #[test]
-fn a_policy_follows_its_key_wherever_it_goes() {
+fn a_policy_follows_its_key() {
     let mut server = Server::start(&["--appendonly", "yes", "--aof-use-rdb-preamble", "no"]);
     let mut client = server.connect();
     let ways: [(&str, &[&str]); 9] = [
@@ -32,7 +32,7 @@ fn a_policy_follows_its_key_wherever_it_goes() {
             client.ask(line);
         }
         assert_eq!(policy(&mut client, "there"), "STREAM s MAXLEN ~ 1000", "after {way}");
-        // Nobody touches it by its new name: it must be found.
+        // No command uses the new name: the module must find it.
         assert_eq!(arrived(&mut client, "s", 1), ["id"], "after {way}");
     }
     client.wait_for_rewrite();
@@ -96,7 +96,7 @@ fn a_replica_delivers_nothing_until_it_is_promoted() {
     drop(client);
     drop(primary);
     until("it is due", || (other.ask("DEHYDRATOR.TTN there") == Value::Int(0)).then_some(()));
-    // As long as it is a replica it is in vain to wait.
+    // As long as it is a replica, blocking is useless.
     assert_eq!(other.ask("DEHYDRATOR.LEN there"), Value::Int(1));
     other.ask("REPLICAOF NO ONE");
     assert_eq!(arrived(&mut other, "s", 2001)[2000], "later");
@@ -106,7 +106,7 @@ fn a_replica_delivers_nothing_until_it_is_promoted() {
 }
 
 #[test]
-fn what_is_gone_is_forgotten() {
+fn deleted_keys_are_forgotten() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for gone in ["DEL k", "UNLINK k", "FLUSHDB", "FLUSHALL ASYNC", "SET k v", "PEXPIRE k 1"] {
@@ -120,7 +120,7 @@ fn what_is_gone_is_forgotten() {
 }
 
 #[test]
-fn a_bound_key_that_is_put_over_another_is_not_forgotten() {
+fn a_bound_key_that_replaces_another_is_not_forgotten() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
@@ -153,7 +153,7 @@ fn a_bound_key_that_is_put_over_another_is_not_forgotten() {
             }
             _ => drop(client.ask("RENAME k other")),
         }
-        // What came by RESTORE goes nowhere before somebody has said so.
+        // A key from RESTORE delivers nothing until its policy is confirmed.
         if let Some(key) = way.strip_prefix("RESTORE over ") {
             let key = if key == "itself" { "k" } else { "other" };
             client.ask(&format!("DEHYDRATOR.ONDUE {key} STREAM s"));
@@ -163,7 +163,7 @@ fn a_bound_key_that_is_put_over_another_is_not_forgotten() {
 }
 
 #[test]
-fn many_bound_keys_do_not_make_whole_databases_slow() {
+fn many_bound_keys_do_not_slow_commands_on_whole_databases() {
     let server = Server::start(&["--slowlog-log-slower-than", "0"]);
     let mut client = server.connect();
     for first in (0..100_000).step_by(10_000) {
@@ -199,19 +199,19 @@ fn a_renamed_key_is_found_among_many_others() {
     client.ask("RENAME k there");
     let start = Instant::now();
     assert_eq!(arrived(&mut client, "s", 2), ["first", "id"]);
-    // A walk takes three hundredths of the time: a quarter of a minute, unless the machine is busy with others.
+    // A walk takes three percent of the time: a quarter of a minute, unless the machine is busy.
     assert!(start.elapsed() < Duration::from_secs(55), "{:?}", start.elapsed());
 }
 
 #[test]
-fn keys_that_are_renamed_again_and_again_cost_a_few_hundredths_of_the_time() {
+fn finding_frequently_renamed_keys_costs_a_few_percent_of_the_time() {
     const ROUNDS: u32 = 150;
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEBUG POPULATE 300000");
     client.ask("DEHYDRATOR.ONDUE ruled:0 STREAM s");
     client.ask("SET plain:0 text");
-    // The server's processor time, in parts of the time that went by, while a key is renamed a hundred times a second.
+    // The server's CPU time, as a share of wall-clock time, while a key is renamed a hundred times a second.
     let mut load = |key: &str| {
         let (before, started) = (cpu_us(&mut client), Instant::now());
         for round in 0..ROUNDS {

@@ -1,4 +1,4 @@
-//! What is due, pushed to a list: where clients wait by BRPOP, in one transaction with its removal.
+//! Delivery to a list, where clients wait with BRPOP, in one transaction with the removal.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn list(client: &mut Connection, key: &str) -> Vec<String> {
     cmd(&format!("LRANGE {key} 0 -1")).query(client).expect("a list, or none yet")
 }
 
-/// Waits until so many elements are in a list, and returns them.
+/// Waits until this many elements are in a list, and returns them.
 fn arrived(client: &mut Connection, key: &str, count: usize) -> Vec<String> {
     until(&format!("{count} are in {key}"), || {
         let elements = list(client, key);
@@ -28,14 +28,14 @@ fn push(client: &mut Connection, key: &str, count: usize) {
     for number in 0..count {
         let ttl = if number == 0 { 1 } else { 0 };
         pipe.cmd("DEHYDRATOR.PUSH").arg(key).arg(ttl).arg(number).arg(format!("id-{number}"));
-        // Each is in a place of its own, whatever its TTL.
+        // Each has a place of its own in the order, whatever its TTL.
         pipe.arg("AT").arg(number + 1);
     }
     pipe.exec(client).expect("replies");
 }
 
 #[test]
-fn what_comes_due_is_at_its_end_of_the_list_in_order_and_not_before() {
+fn due_elements_are_at_their_end_of_the_list_in_order_and_not_before() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for (words, is_left) in [("LIST l", false), ("list l right", false), ("LIST l LEFT", true)] {
@@ -59,9 +59,9 @@ fn what_comes_due_is_at_its_end_of_the_list_in_order_and_not_before() {
     assert_eq!(field(&server, "deliveries"), 900);
 }
 
-/// The server's cron comes once a second, which is when it would notice otherwise.
+/// The server's cron runs once a second, which is when it would notice otherwise.
 #[test]
-fn who_is_asleep_on_the_list_is_woken_at_once() {
+fn a_client_blocked_on_the_list_wakes_at_once() {
     let server = Server::start(&["--hz", "1", "--dynamic-hz", "no"]);
     let mut client = server.connect();
     let dead = "HOLD DELIVERIES 1 LIST l";
@@ -87,7 +87,7 @@ fn who_is_asleep_on_the_list_is_woken_at_once() {
                 assert!(woke_us >= at * 1000, "too early");
                 Duration::from_micros(woke_us - at * 1000)
             });
-            // A machine that is busy with others may be late now and then.
+            // A busy machine may be late now and then.
             let least = took.min().expect("some");
             assert!(least < Duration::from_millis(300), "{verb} after {policy}: {least:?}");
         }
@@ -95,7 +95,7 @@ fn who_is_asleep_on_the_list_is_woken_at_once() {
 }
 
 #[test]
-fn who_sleeps_first_is_given_the_first() {
+fn the_first_blocked_client_gets_the_first_element() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k LIST l");
@@ -118,7 +118,7 @@ fn who_sleeps_first_is_given_the_first() {
 }
 
 #[test]
-fn keys_and_elements_of_any_bytes_are_delivered_as_they_are() {
+fn keys_and_elements_of_any_bytes_are_delivered_unchanged() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let (key, dest) = (b"k\0 \xff", b"LEFT");
@@ -138,7 +138,7 @@ fn keys_and_elements_of_any_bytes_are_delivered_as_they_are() {
 }
 
 #[test]
-fn a_list_of_another_type_is_refused_and_waited_for() {
+fn a_destination_of_another_type_is_refused_and_retried() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("SET taken text");
@@ -167,7 +167,7 @@ fn a_list_of_another_type_is_refused_and_waited_for() {
     let info = format!("{:?}", client.ask("DEHYDRATOR.INFO k"));
     assert!(!info.contains("WRONGTYPE"), "{info}");
 
-    // Nor is there room for it in a server that is full.
+    // Nor is there memory for it in a full server.
     let refused = {
         client.ask("CONFIG SET maxmemory 1");
         client.refused("DEHYDRATOR.ONDUE k LIST other")
@@ -183,7 +183,7 @@ fn a_list_of_another_type_is_refused_and_waited_for() {
 }
 
 #[test]
-fn replicas_and_the_append_only_file_hear_of_a_push_and_of_a_removal_in_one_transaction() {
+fn replicas_and_the_append_only_file_get_push_and_removal_in_one_transaction() {
     let mut primary = Server::start_with_port(&["--appendonly", "yes"]);
     let replica = replica_of(&primary, &[]);
     let mut client = primary.connect();
@@ -206,7 +206,7 @@ fn replicas_and_the_append_only_file_hear_of_a_push_and_of_a_removal_in_one_tran
     let (pushes, removals) = ["RPUSH", "DEHYDRATOR.REM"]
         .map(|word| words.iter().filter(|it| **it == word).count())
         .into();
-    // Many in a word, and never one without the other.
+    // Many elements in one command, and never one command without the other.
     assert_eq!(pushes, removals);
     assert!((16..200).contains(&pushes), "{pushes}");
     let mut is_open = false;
@@ -229,7 +229,7 @@ fn replicas_and_the_append_only_file_hear_of_a_push_and_of_a_removal_in_one_tran
 }
 
 #[test]
-fn dead_letters_go_to_the_list_by_themselves_and_by_who_asks() {
+fn dead_letters_go_to_the_list_by_themselves_and_on_a_poll() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 2 LIST dead LEFT");
@@ -246,14 +246,14 @@ fn dead_letters_go_to_the_list_by_themselves_and_by_who_asks() {
     at(1, "e", " DELIVERIES 2").exec(&mut client).expect("OK");
     assert_eq!(arrived(&mut client, "dead", 3), ["e", "c", "a"]);
     assert_eq!(field(&server, "dead_letters"), 3);
-    // Those that cannot go are no hindrance, and go when they can.
+    // Stuck ones do not block others, and are moved when possible.
     client.ask("DEL dead");
     client.ask("SET dead text");
     for id in ["f", "g"] {
         at(5, id, " DELIVERIES 2").exec(&mut client).expect("OK");
     }
     client.ask("DEHYDRATOR.PUSH k 0 alive alive");
-    until("it is given out", || {
+    until("it is delivered", || {
         (client.ask("DEHYDRATOR.POLL k") == texts(&["alive"])).then_some(())
     });
     client.ask("DEL dead");
@@ -261,7 +261,7 @@ fn dead_letters_go_to_the_list_by_themselves_and_by_who_asks() {
 }
 
 #[test]
-fn a_policy_that_came_by_restore_pushes_nothing_until_somebody_has_said_it() {
+fn a_restored_policy_pushes_nothing_until_it_is_confirmed() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k LIST l LEFT");
@@ -279,7 +279,7 @@ fn a_policy_that_came_by_restore_pushes_nothing_until_somebody_has_said_it() {
 
 /// In a transaction, and in a script.
 #[test]
-fn what_is_due_within_a_transaction_goes_behind_it() {
+fn elements_due_within_a_transaction_are_delivered_after_it() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("MULTI");
@@ -299,14 +299,14 @@ fn what_is_due_within_a_transaction_goes_behind_it() {
 }
 
 #[test]
-fn a_failover_in_the_middle_leaves_each_element_in_one_place() {
+fn a_failover_during_delivery_leaves_each_element_in_one_place() {
     const COUNT: usize = 20_000;
     let primary = Server::start_with_port(&[]);
     let replica = replica_of(&primary, &[]);
     let mut client = primary.connect();
     client.ask("CONFIG SET dehydrator.tick-budget-us 200");
     push(&mut client, "k", COUNT);
-    // A replica that has just come is not online at once, and nothing may be delivered until it can take over.
+    // A new replica is not online at once, and nothing may be delivered until it can take over.
     until("the replica is online", || (client.ask("WAIT 1 100") == Value::Int(1)).then_some(()));
     client.ask("DEHYDRATOR.ONDUE k LIST l");
     until("some are delivered", || {
@@ -320,7 +320,7 @@ fn a_failover_in_the_middle_leaves_each_element_in_one_place() {
     let expected: Vec<_> = (0..COUNT).map(|number| number.to_string()).collect();
     until("all are delivered", || (there.ask("DEHYDRATOR.LEN k") == Value::Int(0)).then_some(()));
     assert!(list(&mut there, "l") == expected, "each once, in order");
-    // The rest was delivered by the replica, and its new replica is equal.
+    // The replica delivered the rest, and its new replica is equal.
     let delivered = field(&replica, "deliveries");
     assert!(delivered > 0, "nothing was left when it took over");
     primary.wait_for_link();

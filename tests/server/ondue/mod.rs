@@ -1,4 +1,4 @@
-//! Delivery without anybody asking.
+//! Delivery without a request.
 
 mod asleep;
 mod dead;
@@ -16,7 +16,7 @@ use redis::{Connection, Value};
 
 use harness::{Server, cmd, text, until};
 
-/// The ids and elements in a stream, in order.
+/// Returns the ids and elements in a stream, in order.
 fn stream(client: &mut Connection, key: &str) -> Vec<(String, String)> {
     let entries: Vec<(String, Vec<String>)> =
         cmd(&format!("XRANGE {key} - +")).query(client).expect("a stream");
@@ -32,7 +32,7 @@ fn ids(client: &mut Connection, key: &str) -> Vec<String> {
     stream(client, key).into_iter().map(|(id, _)| id).collect()
 }
 
-/// Waits until so many elements are in a stream, and returns their ids.
+/// Waits until this many elements are in a stream, and returns their ids.
 fn arrived(client: &mut Connection, key: &str, count: usize) -> Vec<String> {
     until(&format!("{count} are in {key}"), || {
         let ids = ids(client, key);

@@ -1,4 +1,4 @@
-//! What may not or cannot be delivered now: it stays, and is tried again.
+//! Elements that may not, or cannot, be delivered now: they stay, and are retried.
 
 use redis::Value;
 
@@ -6,7 +6,7 @@ use super::{arrived, field};
 use harness::{Ask, Server, cmd, field_of, text, texts, until};
 
 #[test]
-fn what_cannot_be_delivered_stays_and_is_tried_again() {
+fn an_undeliverable_element_stays_and_is_retried() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
@@ -24,7 +24,7 @@ fn what_cannot_be_delivered_stays_and_is_tried_again() {
     assert!(log.contains("WRONGTYPE"), "{log}");
     assert_eq!(field(&server, "deliveries"), 10);
 
-    // Without memory too. To take away is allowed.
+    // Without memory too. Removing is allowed.
     client.ask("CONFIG SET maxmemory 1");
     let refused = client.refused("DEHYDRATOR.PUSH k 0 element id");
     assert!(refused.starts_with("OOM"), "{refused}");
@@ -37,7 +37,7 @@ fn what_cannot_be_delivered_stays_and_is_tried_again() {
     assert_eq!(arrived(&mut client, "s", 11)[10], "last");
     assert_eq!(server.log().matches("could not be delivered").count(), 2);
 
-    // Somebody who asks gets what is due all the same.
+    // A POLL gets due elements all the same.
     client.ask("DEL s");
     client.ask("SET s text");
     client.ask("DEHYDRATOR.PUSH k 0 element id");
@@ -60,7 +60,7 @@ fn nothing_is_delivered_while_clients_are_paused() {
 }
 
 #[test]
-fn a_policy_asks_for_the_right_to_what_it_writes_to() {
+fn a_policy_needs_permission_for_its_destination() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("ACL SETUSER eve on nopass +@all ~k ~mine resetchannels &mine");
@@ -81,7 +81,7 @@ fn a_policy_asks_for_the_right_to_what_it_writes_to() {
         let refused = eve.refused(&format!("DEHYDRATOR.ONDUE k {line}"));
         assert!(refused.starts_with("NOPERM"), "{line}: {refused}");
     }
-    // Nor another key's policy.
+    // Nor the policy of another key.
     for line in [
         "DROP",
         "HOLD",
@@ -101,7 +101,7 @@ fn a_policy_asks_for_the_right_to_what_it_writes_to() {
         assert!(refused.starts_with("NOPERM"), "{refused}");
         let _ = cmd("DISCARD").query::<Value>(&mut eve);
     }
-    // Of channels the server is not told, so that it refuses when the transaction runs.
+    // The server does not check channels, so the command is refused when the transaction runs.
     eve.ask("MULTI");
     eve.ask("DEHYDRATOR.ONDUE k PUBLISH news");
     eve.ask("DEHYDRATOR.LEN k");
@@ -133,14 +133,14 @@ fn a_policy_asks_for_the_right_to_what_it_writes_to() {
 }
 
 #[test]
-fn a_policy_that_was_allowed_once_is_asked_for_no_right_again() {
+fn a_policy_that_was_allowed_once_needs_no_permission_again() {
     let options = ["--appendonly", "yes", "--appendfsync", "always"];
     let mut primary = Server::start_with_port(&options);
     let replica = Server::start_with_port(&[]);
     replica.follow(&primary);
     let mut client = primary.connect();
     let mut there = replica.connect();
-    // By the time it is replayed nobody may publish.
+    // By the time it is replayed, nobody may publish.
     for node in [&mut client, &mut there] {
         node.ask("ACL SETUSER default resetchannels");
     }
@@ -154,7 +154,7 @@ fn a_policy_that_was_allowed_once_is_asked_for_no_right_again() {
 }
 
 #[test]
-fn another_module_needs_no_right_to_a_channel() {
+fn another_module_needs_no_permission_for_a_channel() {
     let server = Server::start_with_listener(&[]);
     let mut client = server.connect();
     client.ask("LISTENER.ON 1 set DEHYDRATOR.ONDUE k PUBLISH news");
@@ -171,7 +171,7 @@ fn another_module_needs_no_right_to_a_channel() {
 }
 
 #[test]
-fn memory_that_is_free_again_is_seen_without_a_command() {
+fn free_memory_is_noticed_without_a_command() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let mut set = redis::cmd("SET");
@@ -180,7 +180,7 @@ fn memory_that_is_free_again_is_seen_without_a_command() {
     client.ask("DEHYDRATOR.PUSH k 400 element id");
     client.ask("XGROUP CREATE s workers $ MKSTREAM");
     client.ask("CONFIG SET maxmemory 30mb");
-    // The last command before there is silence began in want of memory, and ended in plenty.
+    // The last command began without free memory, and ended with it.
     let mut consumer = server.connect();
     let line = "XREADGROUP GROUP workers one BLOCK 0 STREAMS s >";
     let thread = std::thread::spawn(move || consumer.ask(line));
@@ -189,7 +189,7 @@ fn memory_that_is_free_again_is_seen_without_a_command() {
 }
 
 #[test]
-fn a_clock_that_steps_back_does_not_put_off_what_failed() {
+fn a_clock_that_steps_back_does_not_delay_a_retry() {
     let server = Server::start_debug(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
@@ -204,7 +204,7 @@ fn a_clock_that_steps_back_does_not_put_off_what_failed() {
 }
 
 #[test]
-fn a_policy_that_is_said_anew_is_tried_at_once() {
+fn a_policy_that_is_set_again_is_retried_at_once() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for (again, stream) in
@@ -216,7 +216,7 @@ fn a_policy_that_is_said_anew_is_tried_at_once() {
         client.ask("DEHYDRATOR.PUSH k 0 element id");
         let before = field(&server, "retries");
         until("it has failed often", || (field(&server, "retries") >= before + 5).then_some(()));
-        // By now it waits for more than three seconds, which are thirty ticks.
+        // By now it has waited for more than three seconds, which are thirty ticks.
         client.ask("RENAME s other");
         let info = || cmd("INFO dehydrator");
         let mut pipe = redis::pipe();
@@ -234,7 +234,7 @@ fn a_policy_that_is_said_anew_is_tried_at_once() {
 }
 
 #[test]
-fn what_clients_may_not_write_is_not_delivered_either() {
+fn nothing_is_delivered_that_clients_may_not_write() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k STREAM s");

@@ -1,5 +1,5 @@
-//! A policy that came by RESTORE, by which a user could send what they like to where they may not write: nothing goes
-//! by it until it is said by ONDUE.
+//! A policy from RESTORE, with which a user could write to destinations without permission: it delivers nothing until
+//! an ONDUE confirms it.
 
 use redis::{Connection, Value};
 
@@ -9,7 +9,7 @@ use crate::migration;
 use crate::replication::{catch_up, replica_of};
 use harness::{Ask, Server, cmd, until};
 
-/// A dehydrator's payload, with this policy and an element that is due.
+/// Returns the payload of a dehydrator, with this policy and a due element.
 fn dump(client: &mut Connection, key: &str, policy: &str) -> Vec<u8> {
     let lines = [
         format!("DEHYDRATOR.PUSH {key} 0 element id AT 1 DELIVERIES 1"),
@@ -17,7 +17,7 @@ fn dump(client: &mut Connection, key: &str, policy: &str) -> Vec<u8> {
         format!("DUMP {key}"),
         format!("DEL {key}"),
     ];
-    // In one go, or it would be delivered.
+    // In one transaction, or it would be delivered.
     let mut pipe = redis::pipe();
     pipe.atomic();
     for line in &lines {
@@ -31,7 +31,7 @@ fn restore(client: &mut Connection, key: &str, dump: &[u8]) {
     redis::cmd("RESTORE").arg(key).arg(0).arg(dump).exec(client).expect("OK");
 }
 
-/// Waits until it is to be delivered, and is not.
+/// Waits long enough for a delivery, and asserts that there is none.
 fn stays(client: &mut Connection, key: &str) {
     until("it is tried, and stays", || {
         let info: Vec<Value> = cmd(&format!("DEHYDRATOR.INFO {key}")).query(client).expect("a map");
@@ -42,7 +42,7 @@ fn stays(client: &mut Connection, key: &str) {
 }
 
 #[test]
-fn who_may_not_write_to_a_stream_or_channel_does_not_by_restore_either() {
+fn a_user_without_permission_for_a_destination_gains_none_by_restore() {
     for policy in ["STREAM s", "PUBLISH c", "HOLD DELIVERIES 1 STREAM s"] {
         let server = Server::start_with_port(&[]);
         let mut client = server.connect();
@@ -62,16 +62,16 @@ fn who_may_not_write_to_a_stream_or_channel_does_not_by_restore_either() {
         assert_eq!(field(&server, "deliveries") + field(&server, "dead_letters"), 0, "{policy}");
         assert!(!client.exists("s"), "{policy}");
         assert_eq!(server.log().matches("came by RESTORE").count(), 1, "{}", server.log());
-        // To say it takes the right to.
+        // Setting the policy needs the permission.
         let refused = eve.refused(&format!("DEHYDRATOR.ONDUE own {policy}"));
         assert!(refused.contains("NOPERM"), "{refused}");
-        // A word of replication is not theirs either.
+        // The user may not send the replication commands either.
         let refused = client.refused(&format!("DEHYDRATOR.ONDUE own {policy} UNCONFIRMED"));
         assert_eq!(refused, "ERR syntax error, unexpected 'UNCONFIRMED'");
         client.ask(&format!("DEHYDRATOR.ONDUE own {policy}"));
         assert_eq!(super::policy(&mut client, "own"), policy);
         if policy == "HOLD DELIVERIES 1 STREAM s" {
-            // A dead letter that could not go was put off.
+            // A stuck dead letter is postponed.
             until("it is there", || client.exists("s").then_some(()));
         } else {
             until("it is delivered", || (field(&server, "deliveries") == 1).then_some(()));
@@ -81,7 +81,7 @@ fn who_may_not_write_to_a_stream_or_channel_does_not_by_restore_either() {
 }
 
 #[test]
-fn what_sends_nothing_elsewhere_needs_no_confirmation() {
+fn policies_without_a_destination_need_no_confirmation() {
     let server = Server::start_with_port(&[]);
     let mut client = server.connect();
     let payload = dump(&mut client, "k", "DROP");
@@ -91,7 +91,7 @@ fn what_sends_nothing_elsewhere_needs_no_confirmation() {
 }
 
 #[test]
-fn it_stays_unconfirmed_wherever_it_goes() {
+fn the_policy_stays_unconfirmed_wherever_its_key_goes() {
     let ways: [(&str, &[&str]); 10] = [
         ("RENAME", &["RENAME k there"]),
         ("RENAME in the same pass", &[]),
@@ -126,7 +126,7 @@ fn it_stays_unconfirmed_wherever_it_goes() {
         client.ask("DEBUG LOADAOF");
         stays(&mut client, "there");
         assert_eq!(policy(&mut client, "there"), "STREAM s MAXLEN ~ 1000 UNCONFIRMED", "{way}");
-        // By way of another dump.
+        // Through another dump.
         let again: Vec<u8> = cmd("DUMP there").query(&mut client).expect("a dump");
         restore(&mut client, "again", &again);
         stays(&mut client, "again");
@@ -137,7 +137,7 @@ fn it_stays_unconfirmed_wherever_it_goes() {
 }
 
 #[test]
-fn it_stays_unconfirmed_through_restarts() {
+fn the_policy_stays_unconfirmed_across_restarts() {
     for (options, crash) in [
         (&["--save", "3600 1"][..], false),
         (&["--appendonly", "yes", "--appendfsync", "always"], true),
@@ -147,7 +147,7 @@ fn it_stays_unconfirmed_through_restarts() {
         let mut client = server.connect();
         let payload = dump(&mut client, "k", "STREAM s");
         restore(&mut client, "k", &payload);
-        // The append-only file has been told by the time that the client has its reply.
+        // The append-only file has it by the time the client has its reply.
         if crash {
             server.crash_and_restart();
         } else {
@@ -164,7 +164,7 @@ fn it_stays_unconfirmed_through_restarts() {
 }
 
 #[test]
-fn it_stays_unconfirmed_on_a_replica_that_is_promoted() {
+fn the_policy_stays_unconfirmed_on_a_promoted_replica() {
     let primary = Server::start_with_port(&[]);
     let mut client = primary.connect();
     let payload = dump(&mut client, "k", "STREAM s");
@@ -194,7 +194,7 @@ fn it_stays_unconfirmed_on_a_replica_that_is_promoted() {
 }
 
 #[test]
-fn in_a_cluster_too_and_not_for_what_moves_with_its_slot() {
+fn in_a_cluster_it_is_the_same_except_for_keys_that_move_with_their_slot() {
     let cluster = cluster::start();
     let [mut here, mut there] = [0, 1].map(|node| cluster.nodes[node].connect());
     let payload = dump(&mut here, "{fHh}:k", "STREAM {fHh}:s");
@@ -237,7 +237,7 @@ fn in_a_cluster_too_and_not_for_what_moves_with_its_slot() {
 }
 
 #[test]
-fn a_slot_that_moves_at_once_brings_along_what_is_confirmed_and_what_is_not() {
+fn an_atomic_slot_migration_keeps_confirmed_and_unconfirmed_policies() {
     let Some(cluster) = migration::start(0) else { return };
     let [mut here, mut there] = [0, 1].map(|node| cluster.nodes[node].connect());
     let payload = dump(&mut here, "{fHh}:k", "STREAM {fHh}:s");

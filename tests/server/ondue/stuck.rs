@@ -1,4 +1,4 @@
-//! A delivery that fails is seen where one looks.
+//! Failing deliveries are visible to operators.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use redis::{Connection, Value};
 use super::{arrived, field};
 use harness::{Ask, Server, cmd, until};
 
-/// How often in a row, since when, and why it failed.
+/// Returns the number of consecutive failures, since when, and the reason.
 fn failures(client: &mut Connection, key: &str) -> (i64, Value, Value) {
     let mut info: HashMap<String, Value> =
         cmd(&format!("DEHYDRATOR.INFO {key}")).query(client).expect("a map");
@@ -19,7 +19,7 @@ fn failures(client: &mut Connection, key: &str) -> (i64, Value, Value) {
 const NONE: (i64, Value, Value) = (0, Value::Nil, Value::Nil);
 
 #[test]
-fn what_fails_is_told_until_it_is_put_right() {
+fn a_failure_is_reported_until_it_is_fixed() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for key in ["a", "b", "c"] {
@@ -47,11 +47,11 @@ fn what_fails_is_told_until_it_is_put_right() {
     assert!((time[0] * 1000..(time[0] + 60) * 1000).contains(&since), "{since}");
     let last: String = redis::from_redis_value(last).expect("text");
     assert!(last.contains("WRONGTYPE"), "{last}");
-    // It counts on; it began when it began.
+    // The count goes up; the beginning stays.
     until("it has failed again", || (failures(&mut client, "a").0 > count).then_some(()));
     assert_eq!(failures(&mut client, "a").1, Value::Int(since));
 
-    // One is put right at its stream, one by another policy.
+    // One is fixed at its stream, one by another policy.
     client.ask("DEL a-s");
     arrived(&mut client, "a-s", 1);
     assert_eq!(failures(&mut client, "a"), NONE);
@@ -62,7 +62,7 @@ fn what_fails_is_told_until_it_is_put_right() {
 }
 
 #[test]
-fn what_is_stuck_and_deleted_is_stuck_no_more() {
+fn a_deleted_stuck_key_is_no_longer_reported() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for away in ["DEL k", "FLUSHALL", "DEHYDRATOR.PULL k id"] {
@@ -77,7 +77,7 @@ fn what_is_stuck_and_deleted_is_stuck_no_more() {
 }
 
 #[test]
-fn a_policy_whose_stream_is_of_another_type_is_refused() {
+fn a_policy_whose_stream_has_another_type_is_refused() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("SET taken text");
@@ -90,19 +90,19 @@ fn a_policy_whose_stream_is_of_another_type_is_refused() {
         }
     }
     assert!(!client.exists("k"));
-    // A stream, and none yet.
+    // A stream, and a missing key.
     client.ask("XADD s * a b");
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
     client.ask("DEHYDRATOR.ONDUE k STREAM later");
     client.ask("SET later text");
-    // What is refused changes nothing.
+    // A refused command changes nothing.
     let digest = client.digest("k");
     client.refused("DEHYDRATOR.ONDUE k STREAM taken");
     assert_eq!(client.digest("k"), digest);
 }
 
 #[test]
-fn what_is_stuck_does_not_wait_for_the_backlog_of_another_key() {
+fn a_stuck_key_does_not_wait_for_the_backlog_of_another() {
     const BACKLOG: u64 = 200_000;
     let server = Server::start(&[]);
     let mut client = server.connect();
@@ -110,7 +110,7 @@ fn what_is_stuck_does_not_wait_for_the_backlog_of_another_key() {
     client.ask("SET s text");
     client.ask("DEHYDRATOR.PUSH stuck 0 element id");
     until("it fails", || (field(&server, "failing") == 1).then_some(()));
-    // All at once, so that both can go from one moment on.
+    // In one transaction, so that both can be delivered from the same moment on.
     let script = "for i = 1, ARGV[1] do redis.call('DEHYDRATOR.PUSH', KEYS[1], 0, 'element', i) end \
                   redis.call('DEHYDRATOR.ONDUE', KEYS[1], 'STREAM', KEYS[2]) \
                   redis.call('DEL', KEYS[3])";
@@ -122,9 +122,9 @@ fn what_is_stuck_does_not_wait_for_the_backlog_of_another_key() {
     assert!(left > 0, "the backlog came first");
 }
 
-/// As many as an outage leaves: they are put aside once, and from there on nothing is written, nor said to replicas.
+/// As many as after an outage: they are parked once, and from then on nothing is written or replicated.
 #[test]
-fn fifty_thousand_that_are_stuck_write_nothing_for_as_long_as_they_are() {
+fn fifty_thousand_stuck_dead_letters_write_nothing_while_stuck() {
     const MANY: usize = 50_000;
     let server = Server::start(&["--appendonly", "yes"]);
     let mut client = server.connect();

@@ -1,4 +1,4 @@
-//! A client, and what it does until nobody asks any more.
+//! A client, and its actions until the run ends.
 
 use std::net::TcpStream;
 use std::sync::atomic::Ordering;
@@ -11,7 +11,7 @@ use crate::history::{Act, Event, Id, Poll, Reply, STRANDED};
 use crate::random::Random;
 use harness::{Ask, cmd};
 
-/// A client, and what it saw.
+/// A client, and its observations.
 pub struct Client<'a> {
     run: &'a Run,
     connection: Connection,
@@ -29,7 +29,7 @@ impl<'a> Client<'a> {
 }
 
 impl Client<'_> {
-    /// Does it, and notes what was replied.
+    /// Runs an action, and records the reply.
     fn record<T: redis::FromRedisValue>(&mut self, command: &Cmd, act: impl FnOnce(T) -> Act) {
         let start = self.run.moment();
         let reply = command.query(&mut self.connection);
@@ -41,7 +41,7 @@ impl Client<'_> {
     pub fn produce(mut self, is_restless: bool) -> Vec<Event> {
         let mut last = Vec::new();
         while !self.run.is_late() {
-            // Now and then many at once.
+            // Sometimes many at once.
             let burst = if self.random.one_in(20) { 10 } else { 1 };
             for _ in 0..burst {
                 let id = self.run.ids.fetch_add(1, Ordering::Relaxed);
@@ -84,9 +84,9 @@ impl Client<'_> {
         }
     }
 
-    /// Returns what was given, or nothing if the connection was cut.
+    /// Returns the elements, or nothing if the connection was cut.
     fn poll(&mut self, mut poll: Poll) -> Option<Vec<Id>> {
-        // Every other client watches a key beside it, of which nothing ever comes.
+        // Every other client also watches a key that never has elements.
         let watches_two = self.number.is_multiple_of(2);
         let mut command = if watches_two {
             let mut command = redis::cmd("DEHYDRATOR.MPOLL");
@@ -129,7 +129,7 @@ impl Client<'_> {
         given
     }
 
-    /// Sleeps, and comes again when it was killed.
+    /// Blocks, and reconnects after it was killed.
     pub fn sleep(mut self) -> Vec<Event> {
         self.run.victims.lock().expect("no panic").push(self.number);
         self.run.sleepers.lock().expect("no panic").push(self.number);
@@ -157,10 +157,10 @@ impl Client<'_> {
         self.run.sleepers.lock().expect("no panic").push(self.number);
         while !self.run.is_over() {
             let poll = Poll { block: Some(0), lease: Some(LEASE), count: 2, ..Poll::default() };
-            let ids = self.poll(poll).expect("nobody kills this one");
+            let ids = self.poll(poll).expect("this one is not killed");
             for id in ids {
                 match self.random.below(6) {
-                    // Dead, as far as anybody can tell.
+                    // Dead, as far as others can tell.
                     0 if !self.run.is_late() => {}
                     1 => {
                         let mut touch = redis::cmd("DEHYDRATOR.TOUCH");
@@ -201,9 +201,9 @@ impl Client<'_> {
         self.events
     }
 
-    /// Asks, and hangs up before there is anything to be given: none of the lost are this one's.
+    /// Polls, and hangs up before any element is due: no lost element is this client's.
     pub fn quit(mut self) -> Vec<Event> {
-        /// In us, before it is due.
+        /// In us, before the deadline.
         const AHEAD: u64 = 15_000;
         let mut seen = 0;
         while !self.run.is_late() {
@@ -231,7 +231,7 @@ impl Client<'_> {
         self.events
     }
 
-    /// Kills sleepers, and unblocks them.
+    /// Kills blocked clients, and unblocks them.
     pub fn haunt(mut self) -> Vec<Event> {
         while !self.run.is_late() {
             self.run.pause(self.random.below(30));
@@ -261,13 +261,13 @@ impl Client<'_> {
         }
     }
 
-    /// Sets the server's clock forward and back, and right again.
+    /// Sets the server's clock forward and back, and then corrects it.
     pub fn step_clock(mut self) -> Vec<Event> {
         const HOUR: i64 = 3_600_000;
         let ahead = self.run.clock.lock().expect("no panic").steps[0].2;
         let mut last = 0;
         while !self.run.is_late() {
-            // Longer than anybody may be stranded.
+            // Longer than any client may be stranded.
             let until = self.run.moment() + 3 * STRANDED / 2;
             while self.run.moment() < until && !self.run.is_late() {
                 self.run.pause(10);
@@ -288,31 +288,31 @@ impl Client<'_> {
         clock.steps.push((start, self.run.moment(), ahead + shift * 1000));
     }
 
-    /// Puts away some, and keeps the server busy until they are overdue.
+    /// Pushes some, and keeps the server busy until they are overdue.
     pub fn conduct(mut self) -> Vec<Event> {
         const TTL: u64 = 100;
         while !self.run.is_late() {
             self.run.due.store(self.run.moment() + TTL * 1000, Ordering::Relaxed);
-            // Time for the others to come.
+            // Time for the others to arrive.
             self.run.pause(40);
             let left = self.run.due.load(Ordering::Relaxed).saturating_sub(self.run.moment());
             for _ in 0..4 {
                 let id = self.run.ids.fetch_add(1, Ordering::Relaxed);
-                // Never before what was announced.
+                // Never before the announced moment.
                 let ttl = left / 1000 + 1;
                 let push = cmd(&format!("DEHYDRATOR.PUSH k {ttl} {id} {id}"));
                 self.record(&push, |_: String| Act::Push { id, ttl, at: None });
             }
             self.connection.ask("DEBUG SLEEP 0.1");
             self.run.pause(20);
-            // What is gone by now, nobody was given who comes later.
+            // Elements that are gone by now cannot be delivered to later clients.
             self.record(&cmd("DEHYDRATOR.XPOLL k"), |ids| Act::XPoll { ids, all: true });
         }
         self.events
     }
 }
 
-/// Of a pair of id and element, or with the number of deliveries.
+/// Parses a pair of id and element, or a row with the number of deliveries.
 fn id_of(row: Value) -> Id {
     let Value::Array(row) = row else { panic!("{row:?}") };
     assert_eq!(row[0], row[1], "an id with another's element");

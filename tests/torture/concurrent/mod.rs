@@ -1,7 +1,7 @@
-//! Many clients at once, each on a connection of its own, and whether what they saw can have been.
+//! Many concurrent clients, each with its own connection, and a check whether their observations are possible.
 //!
-//! DEHYDRATOR_SECONDS makes each run longer or shorter, DEHYDRATOR_SEED repeats its random numbers, though not what
-//! the scheduler makes of them.
+//! DEHYDRATOR_SECONDS makes each run longer or shorter. DEHYDRATOR_SEED repeats its random numbers, but not the
+//! scheduling.
 
 mod client;
 mod run;
@@ -21,33 +21,33 @@ use harness::{Ask, server_program, setting};
 const SECONDS: u64 = 4;
 /// In ms.
 const LEASE: u64 = 60;
-/// How long what is left may take to be given out, when nobody pushes any more.
+/// The maximum time to deliver the rest, after the last push.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Who is there.
+/// The participants of a run.
 #[derive(Clone, Copy)]
 struct Plan {
-    /// Clients that take one at a time, and sleep for ever.
+    /// Clients that take one at a time, and block forever.
     sleepers: usize,
-    /// Clients that lease, and settle most of what they lease.
+    /// Clients that lease, and settle most of their elements.
     lessees: usize,
-    /// Clients that wait a while.
+    /// Clients that block for a while.
     waiters: usize,
-    /// Clients that come, ask, and go without waiting.
+    /// Clients that connect, poll, and leave without waiting.
     passers_by: usize,
-    /// Clients that put away something now and then.
+    /// Clients that push from time to time.
     producers: usize,
-    /// Clients that hang up before what the conductor puts away is due.
+    /// Clients that hang up before the conductor's elements are due.
     quitters: usize,
-    /// Whether somebody puts away many at once, and keeps the server busy until they are overdue.
+    /// Whether a conductor pushes many at once, and keeps the server busy until they are overdue.
     has_conductor: bool,
-    /// Whether sleepers are killed and unblocked.
+    /// Whether blocked clients are killed and unblocked.
     is_violent: bool,
     /// Whether the server's real-time clock is stepped.
     is_stepped: bool,
     /// Whether pushed elements are also touched, pulled and removed.
     is_restless: bool,
-    /// What the key allows.
+    /// The limits of the key.
     limit: Option<Limit>,
 }
 
@@ -65,7 +65,7 @@ const NOBODY: Plan = Plan {
     limit: None,
 };
 
-/// What a client does, until nobody asks any more.
+/// The actions of a client, until the run ends.
 type Work = fn(Client<'_>) -> Vec<Event>;
 
 fn left(run: &Run) -> Vec<Id> {
@@ -85,7 +85,7 @@ fn play(plan: Plan, options: &[&str]) {
         });
     }
     let seconds = setting("DEHYDRATOR_SECONDS", SECONDS);
-    // A clock shows each time for a while.
+    // Each clock reading stays valid for a while.
     let seconds = if plan.is_stepped { 3 * seconds } else { seconds };
     let mut seeds = Random::new(seed());
     let mut events = Vec::new();
@@ -122,17 +122,17 @@ fn play(plan: Plan, options: &[&str]) {
         run.move_on(Stage::Late);
         let ended = others.into_iter().flatten().map(|it| it.join().expect("no panic"));
         events = ended.flatten().collect();
-        // All of it is given out soon; if not, the check will say why that is wrong.
+        // Everything is delivered soon; if not, the check will report why that is wrong.
         let late = Instant::now();
         let mut client = run.connect();
         while client.exists("k") && late.elapsed() < PATIENCE {
             run.pause(10);
         }
-        // What is taken between the two is left, and was not taken before the end.
+        // Elements taken between the two count as left, and were not taken before the end.
         end = run.moment();
         remains = left(&run);
         run.move_on(Stage::Over);
-        // Who sleeps for ever sleeps still.
+        // Clients that block forever are still blocked.
         let mut woken = Client::new(&run, 1);
         while !consumers.iter().flatten().all(|it| it.is_finished()) {
             let sleepers = run.sleepers.lock().expect("no panic").clone();
@@ -145,10 +145,10 @@ fn play(plan: Plan, options: &[&str]) {
     });
     let clock = run.clock.into_inner().expect("no panic");
     let history = History { clock, events, left: remains, end };
-    // What was taken for a client that has gone is given back, and others may have been served meanwhile.
+    // Elements taken for a client that has gone are given back, and others may have been served meanwhile.
     let may_be_late = plan.is_violent || plan.quitters > 0;
     let excused: &[Wrong] = match plan.limit {
-        // What is held back makes nobody late.
+        // Elements held back by a limit make no client late.
         Some(_) => &[Wrong::Stranded],
         None if may_be_late => &[Wrong::OutOfOrder],
         None => &[],
@@ -159,7 +159,7 @@ fn play(plan: Plan, options: &[&str]) {
 }
 
 fn judge(history: &History, mut findings: Vec<Finding>, excused: &[Wrong]) {
-    /// What is shown of each kind.
+    /// How many errors of each kind are shown.
     const SHOWN: usize = 5;
     let count = |which: fn(&Act) -> bool| history.events.iter().filter(|it| which(&it.act)).count();
     let pushes = count(|act| matches!(act, Act::Push { .. }));
@@ -177,7 +177,7 @@ fn judge(history: &History, mut findings: Vec<Finding>, excused: &[Wrong]) {
     assert!(findings.is_empty(), "{} things cannot have been: see above", findings.len());
 }
 
-/// Options that have threads read what clients send, by what this server calls them.
+/// Returns the options for threaded reads, by the server's names.
 fn threads() -> Vec<&'static str> {
     let version = Command::new(server_program()).arg("--version").output().expect("a version");
     let version = String::from_utf8_lossy(&version.stdout).into_owned();
@@ -186,7 +186,7 @@ fn threads() -> Vec<&'static str> {
         options.extend(["--io-threads-do-reads", "yes"]);
     }
     if version.contains("Valkey server v=8") {
-        // Or few clients would never be enough for a thread.
+        // Otherwise, few clients would never suffice for a thread.
         options.extend(["--events-per-io-thread", "0"]);
     }
     options
@@ -198,7 +198,7 @@ const CROWD: Plan =
 const VIOLENCE: Plan = Plan { sleepers: 4, lessees: 1, is_violent: true, ..NOBODY };
 const QUITTERS: Plan =
     Plan { sleepers: 1, waiters: 1, producers: 0, quitters: 4, has_conductor: true, ..NOBODY };
-// The server's own timeouts are by the clock that is stepped, and so nobody waits for a while here.
+// The server's own timeouts use the stepped clock, so no client blocks with a timeout here.
 const STEPPED: Plan = Plan { sleepers: 3, lessees: 1, is_stepped: true, ..NOBODY };
 const HELD: Plan =
     Plan { lessees: 5, producers: 1, limit: Some(Limit::Held(3)), is_restless: true, ..NOBODY };
@@ -207,22 +207,22 @@ const RATED: Plan =
 const ONE: Plan = Plan { sleepers: 1, ..NOBODY };
 
 #[test]
-fn one_sleeper_is_given_everything_in_order() {
+fn one_blocked_client_gets_everything_in_order() {
     play(ONE, &[]);
 }
 
 #[test]
-fn one_sleeper_is_given_everything_in_order_with_threads() {
+fn one_blocked_client_gets_everything_in_order_with_threads() {
     play(ONE, &threads());
 }
 
 #[test]
-fn sleepers_are_served_in_turn() {
+fn blocked_clients_are_served_in_turn() {
     play(SLEEPERS, &[]);
 }
 
 #[test]
-fn sleepers_are_served_in_turn_with_threads() {
+fn blocked_clients_are_served_in_turn_with_threads() {
     play(SLEEPERS, &threads());
 }
 
@@ -237,22 +237,22 @@ fn in_a_crowd_each_element_has_one_owner_at_a_time_with_threads() {
 }
 
 #[test]
-fn sleepers_that_are_killed_and_unblocked_swallow_nothing() {
+fn clients_that_are_killed_and_unblocked_take_no_element() {
     play(VIOLENCE, &[]);
 }
 
 #[test]
-fn sleepers_that_are_killed_and_unblocked_swallow_nothing_with_threads() {
+fn clients_that_are_killed_and_unblocked_take_no_element_with_threads() {
     play(VIOLENCE, &threads());
 }
 
 #[test]
-fn sleepers_that_hang_up_beside_a_busy_server_swallow_nothing() {
+fn clients_that_hang_up_beside_a_busy_server_take_no_element() {
     play(QUITTERS, &[]);
 }
 
 #[test]
-fn sleepers_that_hang_up_beside_a_busy_server_swallow_nothing_with_threads() {
+fn clients_that_hang_up_beside_a_busy_server_take_no_element_with_threads() {
     play(QUITTERS, &threads());
 }
 
@@ -267,21 +267,21 @@ fn a_clock_that_steps_strands_nobody_with_threads() {
 }
 
 #[test]
-fn no_more_are_held_than_the_key_allows() {
+fn no_more_are_leased_than_the_key_allows() {
     play(HELD, &[]);
 }
 
 #[test]
-fn no_more_are_held_than_the_key_allows_with_threads() {
+fn no_more_are_leased_than_the_key_allows_with_threads() {
     play(HELD, &threads());
 }
 
 #[test]
-fn no_more_are_given_out_in_a_time_than_the_key_allows() {
+fn no_more_are_delivered_in_a_window_than_the_key_allows() {
     play(RATED, &[]);
 }
 
 #[test]
-fn no_more_are_given_out_in_a_time_than_the_key_allows_with_threads() {
+fn no_more_are_delivered_in_a_window_than_the_key_allows_with_threads() {
     play(RATED, &threads());
 }

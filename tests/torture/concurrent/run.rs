@@ -1,4 +1,4 @@
-//! What all clients of a run share: a server, its clock, and how far the run has come.
+//! The shared state of the clients of a run: a server, its clock, and the stage of the run.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Condvar, Mutex};
@@ -10,34 +10,34 @@ use redis::Connection;
 use crate::history::Clock;
 use harness::Server;
 
-/// How far a run has come.
+/// The stage of a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     Busy,
-    /// Nobody pushes any more.
+    /// No more pushes.
     Late,
-    /// Nobody asks any more.
+    /// No more polls.
     Over,
 }
 
-/// What all clients of a run share.
+/// The shared state of the clients of a run.
 pub struct Run {
     pub server: Server,
     pub began: Instant,
     pub clock: Mutex<Clock>,
     pub ids: AtomicU64,
     stage: Mutex<Stage>,
-    /// Told of each new stage.
+    /// Notified at each new stage.
     has_moved_on: Condvar,
-    /// From when on the conductor's elements are due.
+    /// When the conductor's elements are due.
     pub due: AtomicU64,
     /// Clients that may be killed or unblocked.
     pub victims: Mutex<Vec<usize>>,
-    /// Clients that sleep for ever.
+    /// Clients that block forever.
     pub sleepers: Mutex<Vec<usize>>,
 }
 
-/// Ends a run when a client falls, or who conducts it: the others must not go on for ever.
+/// Ends a run when a client or the conductor panics, so that the others do not continue forever.
 pub struct End<'a>(pub &'a Run);
 
 impl Drop for End<'_> {
@@ -56,15 +56,15 @@ impl Run {
             Server::start_with_port(options)
         };
         let began = Instant::now();
-        // How far apart the clocks are is known best when they were read at nearly the same time.
+        // The difference of two clocks is most precise when they were read at nearly the same time.
         let read = || {
             let before = began.elapsed();
             let wall = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
             (began.elapsed() - before, wall.as_micros() as i64 - before.as_micros() as i64)
         };
         let (_, ahead) = (0..100).map(|_| read()).min().expect("some");
-        // Valkey 9 reads the wall clock once in a millisecond and counts on by the processor's own clock: preempted
-        // between the two, or where two threads do it at once, it is beside the truth, and steps back.
+        // Valkey 9 reads the wall clock once per millisecond and continues with the processor's own clock. If it is
+        // preempted between the two, or two threads do it at once, its time is wrong, and steps back.
         let version = server.version();
         let is_cached = version.is_valkey && version >= (9, 0);
         let error = if is_cached { 1000 } else { 0 };
@@ -85,7 +85,7 @@ impl Run {
         self.began.elapsed().as_micros() as u64
     }
 
-    /// The server's time, in unix ms.
+    /// Returns the server's time, in unix ms.
     pub fn wall(&self) -> u64 {
         let clock = self.clock.lock().expect("no panic");
         let ahead = clock.steps.last().expect("it shows something").2;
@@ -105,7 +105,7 @@ impl Run {
         self.has_moved_on.notify_all();
     }
 
-    /// Waits so many milliseconds, or until the next stage begins.
+    /// Waits for this many milliseconds, or until the next stage begins.
     pub fn pause(&self, ms: u64) {
         let stage = self.stage.lock().expect("no panic");
         let now = *stage;
@@ -116,9 +116,9 @@ impl Run {
     }
 
     pub fn connect(&self) -> Connection {
-        // Threads read what comes from a network alone.
+        // Threads only read from network connections.
         let client = redis::Client::open(("127.0.0.1", self.server.port())).expect("an address");
-        // A sleeper that nobody wakes is woken by the end of the server, and then there is none to connect to.
+        // The end of the server wakes clients that nothing else wakes, and then there is no server to connect to.
         client.get_connection().expect("a connection")
     }
 }

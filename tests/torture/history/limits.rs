@@ -1,8 +1,8 @@
-//! Whether more was held, or given out in a time, than a limit allows.
+//! Checks whether more was leased, or delivered in a window, than a limit allows.
 //!
-//! Only what is certain counts: a lease runs for certain from when its reply was read until somebody may have ended it, or
-//! it may have run out; an element was given out for certain between when it was asked for, and there, and when the reply
-//! was read.
+//! Only certain facts count: a lease certainly runs from the moment when its reply was read until it may have been
+//! ended, or may have expired; an element was certainly delivered between the moment when it was requested, and
+//! existed, and the moment when the reply was read.
 
 use super::{Act, Event, Finding, History, Life, Moment, Poll, Reply, TOLERANCE, Wrong, lives};
 
@@ -10,11 +10,11 @@ use super::{Act, Event, Finding, History, Life, Moment, Poll, Reply, TOLERANCE, 
 #[derive(Clone, Copy, Debug)]
 pub enum Limit {
     Held(usize),
-    /// So many in so many ms.
+    /// The maximum number in a window of ms.
     Rate(usize, u64),
 }
 
-/// Finds out whether it was ever exceeded. The clock must not have stepped.
+/// Checks whether it was ever exceeded. The clock must not have stepped.
 pub fn check_limit(history: &History, limit: Limit) -> Vec<Finding> {
     match limit {
         Limit::Held(most) => check_held(history, most),
@@ -37,7 +37,7 @@ fn check_held(history: &History, most: usize) -> Vec<Finding> {
             }
         }
     }
-    // Where one ends as another begins, it has ended.
+    // If one ends as another begins, it has ended.
     changes.sort_unstable();
     let (mut held, mut worst) = (0, (0, 0));
     for (moment, change) in changes {
@@ -55,7 +55,7 @@ fn all_of<'a>(life: &'a Life<'_>) -> impl Iterator<Item = &'a Event> {
 }
 
 fn check_rate(history: &History, most: usize, per: u64) -> Vec<Finding> {
-    // Both ends of the window are told to the millisecond.
+    // Both ends of the window have a precision of a millisecond.
     let window = per * 1000 - TOLERANCE;
     let lives = lives(history);
     let mut given = Vec::new();
@@ -67,7 +67,7 @@ fn check_rate(history: &History, most: usize, per: u64) -> Vec<Finding> {
         }
     }
     given.sort_unstable();
-    println!("{} were given out", given.len());
+    println!("{} were delivered", given.len());
     let too_many = given.windows(most + 1).find_map(|those| {
         let first = those.iter().map(|(_, earliest)| *earliest).min()?;
         let (last, _) = those.last()?;
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn two_leases_that_run_at_a_time_are_more_than_one() {
+    fn two_concurrent_leases_exceed_one() {
         let both = || vec![push(1), push(2), given(1, 20_000, 21_000), given(2, 30_000, 31_000)];
         assert!(wrong(both(), Limit::Held(1)) && !wrong(both(), Limit::Held(2)));
         let mut settled = both();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn three_in_a_window_are_more_than_two() {
+    fn three_in_a_window_exceed_two() {
         let mut three = vec![push(1), push(2), push(3)];
         three.extend([given(1, 20_000, 21_000), given(2, 30_000, 31_000)]);
         let late = |start| {
@@ -124,7 +124,7 @@ mod tests {
             wrong(late(60_000), Limit::Rate(2, 50)) && !wrong(late(60_000), Limit::Rate(3, 50))
         );
         assert!(!wrong(late(72_000), Limit::Rate(2, 50)));
-        // It may have been given out long before.
+        // It may have been delivered long before.
         assert!(!wrong(late(60_000), Limit::Rate(2, 40)));
     }
 }

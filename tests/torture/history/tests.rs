@@ -1,8 +1,8 @@
-//! Bad histories made by hand: each kind of wrong is found.
+//! Wrong histories, made by hand: each kind of error is found.
 
 use super::*;
 
-/// Milliseconds: what the tests count in. The server's clock is a second ahead.
+/// Milliseconds, the unit of the tests. The server's clock is a second ahead.
 const MS: u64 = 1000;
 const AHEAD: i64 = 1_000_000;
 
@@ -10,7 +10,7 @@ fn event(client: usize, start: u64, end: u64, act: Act) -> Event {
     Event { client, start: start * MS, end: end * MS, act }
 }
 
-/// Pushed in a millisecond, by a client of its own.
+/// Returns a push within a millisecond, by a client of its own.
 fn push(id: Id, start: u64, ttl: u64) -> Event {
     event(100, start, start + 1, Act::Push { id, ttl, at: None })
 }
@@ -58,7 +58,7 @@ fn assert_found(events: &[Event], left: &[Id], expected: &[Wrong]) {
 }
 
 #[test]
-fn what_went_well_is_not_complained_of() {
+fn a_correct_history_has_no_errors() {
     let events = [
         push(1, 0, 10),
         push(2, 1, 10),
@@ -81,9 +81,9 @@ fn what_went_well_is_not_complained_of() {
 }
 
 #[test]
-fn what_is_given_out_early_is_found() {
+fn an_early_delivery_is_found() {
     assert_found(&[push(1, 0, 100), poll(0, 50, 51, &[1])], &[], &[Wrong::Early]);
-    // The reply was read late, and may have been given in time.
+    // The reply was read late, and may have been sent in time.
     assert_found(&[push(1, 0, 100), poll(0, 50, 101, &[1])], &[], &[]);
     assert_found(
         &[push(1, 0, 100), event(0, 50, 51, Act::XPoll { ids: vec![1], all: true })],
@@ -93,14 +93,14 @@ fn what_is_given_out_early_is_found() {
     let touch = event(0, 10, 11, Act::Touch { id: 1, ttl: 500, touched: true });
     let events = [push(1, 0, 100), touch, poll(0, 200, 201, &[1])];
     assert_found(&events, &[], &[Wrong::Early]);
-    // A deadline of its own, by the server's clock.
+    // An absolute deadline, by the server's clock.
     let at = event(100, 0, 1, Act::Push { id: 1, ttl: 5, at: Some(1100) });
     assert_found(&[at.clone(), poll(0, 50, 51, &[1])], &[], &[Wrong::Early]);
     assert_found(&[at, poll(0, 100, 101, &[1])], &[], &[]);
 }
 
 #[test]
-fn what_is_given_out_twice_is_found() {
+fn a_double_delivery_is_found() {
     let events = [push(1, 0, 10), poll(0, 20, 21, &[1]), poll(1, 20, 22, &[1])];
     assert_found(&events, &[], &[Wrong::Twice]);
     let events = [push(1, 0, 10), poll(0, 20, 21, &[1]), take(1, 20, 22)];
@@ -114,45 +114,45 @@ fn what_is_given_out_twice_is_found() {
 }
 
 #[test]
-fn what_is_lost_is_found() {
+fn a_lost_element_is_found() {
     assert_found(&[push(1, 0, 10)], &[], &[Wrong::Lost]);
     assert_found(&[push(1, 0, 10), lease(0, 20, 21, 1, 10)], &[], &[Wrong::Lost]);
-    // It may have been in a reply that nobody read ...
+    // It may have been in a reply that was not read ...
     let unread = sleep(0, 0, 50, Reply::Unread);
     assert_found(&[push(1, 0, 10), unread.clone()], &[], &[]);
-    // ... but not if the client was gone before it was due, or took it under a lease ...
+    // ... but not if the client was gone before it was due, or had leased it ...
     assert_found(&[push(1, 0, 100), unread.clone()], &[], &[Wrong::Lost]);
     let leased = with(unread.clone(), |poll| poll.lease = Some(10));
     assert_found(&[push(1, 0, 10), leased], &[], &[Wrong::Lost]);
-    // ... and no more than it asked for.
+    // ... and at most as many as it asked for.
     let events = [push(1, 0, 10), push(2, 0, 10), unread.clone()];
     assert_eq!(check(&history(&events, &[])).len(), 1);
-    // Somebody saw that it was gone before that client came.
+    // It was observed to be gone before that client came.
     let xpoll = event(1, 20, 21, Act::XPoll { ids: vec![], all: true });
     let late = sleep(0, 30, 50, Reply::Unread);
     assert_found(&[push(1, 0, 10), late.clone()], &[], &[]);
     assert_found(&[push(1, 0, 10), xpoll, late], &[], &[Wrong::Lost]);
-    // Each in the one that fits: the first may have had either, the second only one.
+    // Each in the one that fits: the first reply can have had either, the second only one.
     let events = [push(1, 0, 10), push(2, 0, 40), sleep(1, 0, 20, Reply::Unread), unread];
     assert_found(&events, &[], &[]);
 }
 
 #[test]
-fn what_is_out_of_order_is_found() {
+fn a_wrong_order_is_found() {
     let pushes = [push(1, 0, 10), push(2, 5, 10)];
     let events = [&pushes[..], &[poll(0, 20, 21, &[2, 1])]].concat();
     assert_found(&events, &[], &[Wrong::OutOfOrder]);
     let events = [&pushes[..], &[poll(0, 20, 21, &[2]), poll(1, 22, 23, &[1])]].concat();
     assert_found(&events, &[], &[Wrong::OutOfOrder]);
-    // Nobody knows which was first.
+    // It is unknown which was first.
     let events = [&pushes[..], &[poll(0, 20, 23, &[2]), poll(1, 22, 23, &[1])]].concat();
     assert_found(&events, &[], &[]);
-    // Both were there before the first of them was due, and then it was the other's turn.
+    // Both existed before the first of them was due, and then it was the other's turn.
     let asleep = |client, end, id| sleep(client, 8, end, Reply::Given(vec![id]));
     let later = sleep(1, 35, 40, Reply::Given(vec![1]));
     let events = [push(1, 0, 20), push(2, 5, 25), asleep(0, 33, 2), later];
     assert_found(&events, &[], &[Wrong::OutOfOrder]);
-    // Of one deadline, the one that was pushed first.
+    // With equal deadlines, the one pushed first.
     let at = |id, start| event(100, start, start + 1, Act::Push { id, ttl: 0, at: Some(5) });
     let events = [at(1, 0), at(2, 5), poll(0, 20, 21, &[2, 1])];
     assert_found(&events, &[], &[Wrong::OutOfOrder]);
@@ -165,11 +165,11 @@ fn a_broken_lease_is_found() {
     assert_found(&events, &[1], &[Wrong::LeaseBroken]);
     let events = [push(1, 0, 10), lease(0, 20, 21, 1, 1000), poll(1, 500, 501, &[1])];
     assert_found(&events, &[], &[Wrong::LeaseBroken]);
-    // A sleeper is not given it before it is due, however long it has slept.
+    // A blocked client does not get it before it is due, however long it was blocked.
     let asleep = with(sleep(0, 0, 2000, Reply::Given(vec![1])), |it| it.lease = Some(1000));
     let events = [push(1, 0, 1999), asleep, poll(1, 2500, 2501, &[1])];
     assert_found(&events, &[], &[Wrong::LeaseBroken]);
-    // Both were asleep when it came.
+    // Both were blocked when it came.
     let sleeper = |client, end| {
         with(sleep(client, 0, end, Reply::Given(vec![1])), |it| it.lease = Some(1000))
     };
@@ -183,11 +183,11 @@ fn a_broken_lease_is_found() {
 }
 
 #[test]
-fn a_stranded_sleeper_is_found() {
+fn a_stranded_client_is_found() {
     let sleeper = sleep(0, 0, 5000, Reply::Given(vec![1]));
     assert_found(&[push(1, 0, 10), sleeper.clone()], &[], &[Wrong::Stranded]);
     assert_found(&[push(1, 0, 4500), sleeper], &[], &[]);
-    // It slept till the end, beside an element that is there still.
+    // It was blocked until the end, beside an element that is still there.
     let sleeper = sleep(0, 0, 90_000, Reply::Unread);
     assert_found(&[push(1, 0, 10), sleeper.clone()], &[1], &[Wrong::Stranded]);
     assert_found(&[push(1, 0, 95_000), sleeper.clone()], &[1], &[]);
@@ -199,7 +199,7 @@ fn a_stranded_sleeper_is_found() {
 }
 
 #[test]
-fn a_sleeper_is_stranded_by_what_the_clock_says_is_due() {
+fn a_client_is_stranded_by_elements_that_the_clock_makes_due() {
     let sleeper = sleep(0, 0, 60_000, Reply::Unread);
     let mut history = history(&[push(1, 0, 3_600_000), sleeper], &[1]);
     assert_eq!(kinds(&history), []);
@@ -208,10 +208,10 @@ fn a_sleeper_is_stranded_by_what_the_clock_says_is_due() {
     history.clock.steps.push((10_000 * MS, 10_001 * MS, AHEAD + hour));
     history.clock.steps.push((15_000 * MS, 15_001 * MS, AHEAD));
     assert_eq!(kinds(&history), [Wrong::Stranded]);
-    // For half a second nobody need have seen it.
+    // For half a second, it need not be noticed.
     history.clock.steps[2] = (10_500 * MS, 10_501 * MS, AHEAD);
     assert_eq!(kinds(&history), []);
-    // And what was given out meanwhile was not early.
+    // And deliveries meanwhile were not early.
     history.events.push(poll(1, 10_200, 10_201, &[1]));
     history.left.clear();
     assert_eq!(kinds(&history), []);
@@ -220,14 +220,14 @@ fn a_sleeper_is_stranded_by_what_the_clock_says_is_due() {
 }
 
 #[test]
-fn replies_that_say_nothing_are_found() {
+fn empty_replies_are_found() {
     assert_found(&[sleep(0, 0, 50, Reply::Nil)], &[], &[Wrong::ForEverEnded]);
     assert_found(&[sleep(0, 0, 50, Reply::Refused)], &[], &[Wrong::ForEverEnded]);
     assert_found(&[sleep(0, 0, 50, Reply::Given(vec![]))], &[], &[Wrong::Empty]);
     let nil = |end| with(sleep(0, 0, end, Reply::Nil), |poll| poll.block = Some(100));
     assert_found(&[nil(50)], &[], &[Wrong::TimeoutEarly]);
     assert_found(&[nil(100)], &[], &[]);
-    // Somebody had them woken.
+    // Another client unblocked them.
     let unblock = |client, at| event(7, at, at + 1, Act::Unblock { client });
     assert_found(&[sleep(0, 0, 50, Reply::Nil), unblock(0, 49)], &[], &[]);
     assert_found(&[sleep(0, 0, 50, Reply::Nil), unblock(1, 49)], &[], &[Wrong::ForEverEnded]);
@@ -235,7 +235,7 @@ fn replies_that_say_nothing_are_found() {
 }
 
 #[test]
-fn who_overtakes_is_found() {
+fn an_overtaking_client_is_found() {
     let pushes = [push(1, 0, 600), push(2, 0, 650)];
     let served = |first: Id, second: Id, firsts_end| {
         [

@@ -1,11 +1,11 @@
-//! What the model makes of what is done to whole keys.
+//! The model of commands on whole keys.
 
 use redis::Value;
 
 use super::{Expect, Kept, Op, REFUSED, World, int};
 
 impl World {
-    /// Does it, if it is done to a whole key, and says what the server replies to it.
+    /// Applies a command on a whole key, and returns the expected reply.
     pub(super) fn keyspace(&mut self, db: usize, key: &'static str, op: &Op) -> Option<Expect> {
         Some(match op {
             Op::Nonsense(_) => REFUSED,
@@ -44,7 +44,7 @@ impl World {
                 Expect::Is(Value::Okay)
             }
             Op::Help | Op::Late => Expect::Shown(Box::default()),
-            // No level is as high as that.
+            // No level is that high.
             Op::Require { level: u64::MAX } => REFUSED,
             Op::Require { .. } => Expect::Is(Value::Okay),
             Op::SetText => {

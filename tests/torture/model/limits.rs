@@ -1,4 +1,4 @@
-//! What holds a dehydrator back, as plainly as it can be said.
+//! The model of limits, as simple as possible.
 
 use super::{Dehydrator, Entry, MAX, Policy};
 
@@ -7,13 +7,13 @@ use super::{Dehydrator, Entry, MAX, Policy};
 pub struct Limits {
     pub length: u64,
     pub held: u64,
-    /// How many, in how many milliseconds, and what was given out.
+    /// The number, the window in milliseconds, and the deliveries.
     pub rate: Option<(u64, u64, Given)>,
     /// In milliseconds.
     pub remember: u64,
 }
 
-/// When how many were given out.
+/// The times and sizes of deliveries.
 pub type Given = Vec<(u64, u64)>;
 
 impl Limits {
@@ -43,7 +43,7 @@ impl Entry {
 }
 
 impl Dehydrator {
-    /// Whether an id is not taken, because it has gone a moment ago.
+    /// Returns whether an id is refused because it was completed recently.
     pub fn remembers(&self, id: &[u8], now: u64) -> bool {
         self.remembered.get(id).is_some_and(|until| *until > now)
     }
@@ -56,7 +56,7 @@ impl Dehydrator {
         }
     }
 
-    /// Whether there is no room for one more.
+    /// Returns whether there is no room for another element.
     pub fn is_full(&self) -> bool {
         let most = self.limits.length;
         most > 0 && self.entries.len() as u64 >= most
@@ -67,24 +67,24 @@ impl Dehydrator {
         if self.limits.held == 0 { MAX } else { self.limits.held.saturating_sub(running) }
     }
 
-    /// How many may be given out.
+    /// Returns how many may be delivered.
     pub fn room(&self, now: u64) -> u64 {
         self.held_room(now).min(self.limits.rate_room(now))
     }
 
-    /// How many may be given out when everything that ever was is over.
+    /// Returns how many may be delivered when all windows have ended.
     pub fn room_at_last(&self) -> u64 {
         let held = if self.limits.held == 0 { MAX } else { self.limits.held };
         held.min(self.limits.rate.as_ref().map_or(MAX, |(most, ..)| *most))
     }
 
-    /// How many may be delivered, and whether that counts.
+    /// Returns how many the server may deliver, and whether they count.
     pub fn deliverable(&self, now: u64) -> u64 {
         let counts = !matches!(self.policy, Policy::Hold | Policy::Limit(..) | Policy::Drop);
         if counts { self.limits.rate_room(now) } else { MAX }
     }
 
-    /// From when on there is room.
+    /// Returns when capacity is free.
     pub fn room_from(&self, now: u64) -> u64 {
         let rate = self.limits.rate.as_ref().map_or(0, |(_, per, given)| {
             let ends = given.iter().map(|(at, _)| at + per);

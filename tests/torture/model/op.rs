@@ -1,4 +1,4 @@
-//! What the model may be asked for.
+//! The operations of the model.
 
 use super::{Bytes, Entry};
 
@@ -9,7 +9,7 @@ pub enum Policy {
     Drop,
     Stream {
         dest: &'static str,
-        /// Whether exactly so, and how long.
+        /// Whether the length is exact, and the length.
         maxlen: Option<(bool, u64)>,
     },
     Publish(&'static str),
@@ -17,12 +17,12 @@ pub enum Policy {
         dest: &'static str,
         is_left: bool,
     },
-    /// HOLD with so many deliveries at the most; then what is due goes there.
+    /// HOLD with this delivery limit, and the destination of dead letters.
     Limit(u64, Box<Policy>),
 }
 
 impl Policy {
-    /// Which way elements go.
+    /// Returns the policy that moves elements: that of the dead letters, for a delivery limit.
     pub fn route(&self) -> &Policy {
         match self {
             Policy::Limit(_, route) => route,
@@ -30,7 +30,7 @@ impl Policy {
         }
     }
 
-    /// Whether an element that is due goes by itself.
+    /// Returns whether due elements are delivered by themselves.
     pub(super) fn sends(&self, entry: &Entry) -> bool {
         match self {
             Policy::Hold => false,
@@ -39,7 +39,7 @@ impl Policy {
         }
     }
 
-    /// Whether it waits to be taken, if it does not.
+    /// Returns whether due elements wait to be taken otherwise.
     pub fn holds(&self) -> bool {
         matches!(self, Policy::Hold | Policy::Limit(..))
     }
@@ -52,7 +52,7 @@ pub enum IfThere {
     Replace,
 }
 
-/// Whatever may be asked of a dehydrator, and of the keyspace around it.
+/// All operations on a dehydrator, and on the keyspace around it.
 #[derive(Clone, Debug)]
 pub enum Op {
     Push {
@@ -113,7 +113,7 @@ pub enum Op {
         with_elements: bool,
         with_tokens: bool,
     },
-    /// One call from the beginning, of ids that start so.
+    /// One call from the beginning, for ids with this prefix.
     Scan {
         prefix: Option<&'static str>,
         count: Option<u64>,
@@ -123,7 +123,7 @@ pub enum Op {
     },
     Help,
     Late,
-    /// As a client asks for it, which has nothing else happen.
+    /// As a client asks for it, without side effects.
     Require {
         level: u64,
     },
@@ -142,9 +142,9 @@ pub enum Op {
         ids: Vec<Bytes>,
     },
     OnDue(Policy),
-    /// A stream of that length, for which nothing says whether exactly so.
+    /// A stream with that length, without stating whether it is exact.
     OnDueStream(&'static str, u64),
-    /// For so long, or until then.
+    /// For this long, or until then.
     Pause {
         ms: Option<u64>,
         at: Option<u64>,
@@ -156,12 +156,12 @@ pub enum Op {
         rate: Option<(u64, u64)>,
         remember: Option<u64>,
     },
-    /// What replicas are told of ids that are remembered.
+    /// The effect for remembered ids.
     Settled {
         until: u64,
         ids: Vec<Bytes>,
     },
-    /// What replicas are told of a rate.
+    /// The effect for a rate.
     Given {
         at: u64,
         count: u64,
@@ -169,7 +169,7 @@ pub enum Op {
     Ttn,
     Pttl(Bytes),
     Len,
-    /// Something that no command understands, whatever there is.
+    /// Words that no command understands.
     Nonsense(Vec<Bytes>),
     Copy {
         to: &'static str,
@@ -190,13 +190,13 @@ pub enum Op {
     SetText,
 }
 
-/// From when a RANGE is, or up to when.
+/// A bound of a RANGE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Moment {
     /// `-` and `+`
     First,
     Last,
     At(u64),
-    /// From behind it, or up to before it.
+    /// Exclusive.
     Without(u64),
 }

@@ -1,4 +1,4 @@
-//! What the model makes of each verb.
+//! The model of each command.
 
 use redis::Value;
 
@@ -8,7 +8,7 @@ use super::{
 };
 
 impl World {
-    /// Does it within a key, and says what the server replies to it.
+    /// Applies a command to a key, and returns the expected reply.
     pub(super) fn within(
         &mut self,
         it: &mut Dehydrator,
@@ -19,7 +19,7 @@ impl World {
         let at_or = |at: Option<u64>, ttl: u64| {
             at.or_else(|| now.checked_add(ttl).filter(|deadline| *deadline <= MAX))
         };
-        // No client may give this deadline, which is for dead letters that are stuck; `AT` makes the one before of it.
+        // No client may set this deadline, which is for stuck dead letters; `AT` accepts the one before it.
         let at = match op {
             Op::Push { at, .. } | Op::Touch { at, .. } => *at,
             Op::Lease { at, .. } => Some(*at),
@@ -60,7 +60,7 @@ impl World {
             }
             Op::GidPush { ttl, slack, .. } => {
                 let ttl = rounded(*ttl, *slack).expect("seen to before");
-                // The id is known when the reply has come: see `named`.
+                // The id is known after the reply: see `named`.
                 match at_or(None, ttl) {
                     Some(_) if it.is_full() => Expect::Refused("FULL"),
                     Some(_) => Expect::NewId,
@@ -139,7 +139,7 @@ impl World {
                 }
                 let room = it.room(now);
                 let count = count.min(room as usize);
-                // Dead letters in the way are moved; one that is first has somebody sleep until it has gone.
+                // Dead letters in the way are moved; if one is first, a client blocks until it has been moved.
                 if block.is_some() && !transaction {
                     let dead = if it.policy.holds() { it.bury(now) } else { Default::default() };
                     self.met.extend(dead);
@@ -281,10 +281,10 @@ impl World {
                         Some(_) => deadline < entry.deadline,
                     };
                     if holds {
-                        // With a moment 0 gives nothing back.
+                        // With a deadline, 0 gives nothing back.
                         let keeps = at.is_some() && entry.token.is_some();
                         let ttl = if keeps { (*ttl).max(1) } else { *ttl };
-                        // Where leases that run are counted, one that has run out ends by it.
+                        // If running leases are counted, an expired one ends by this.
                         let is_held = entry.token.is_some() || entry.is_drawn;
                         let is_over = entry.deadline <= now && deadline > now;
                         let ends = it.limits.held > 0 && is_held && is_over;

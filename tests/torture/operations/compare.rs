@@ -1,4 +1,4 @@
-//! What the server shows of a dehydrator beside what the model says.
+//! Compares reads of a dehydrator with the model.
 
 use redis::Value;
 
@@ -21,7 +21,7 @@ impl Torture {
                 let Kept::Dehydrator(dehydrator) = kept else { continue };
                 let ordered = dehydrator.ordered();
                 let alive = dehydrator.alive();
-                // At the end of time only what nobody has resumed is paused.
+                // At the end of time, only dehydrators without an end of their pause are paused.
                 let is_paused = dehydrator.pause == Some(MAX);
                 let room = usize::try_from(dehydrator.room_at_last()).unwrap_or(usize::MAX);
                 let given = &alive[..alive.len().min(room)];
@@ -34,7 +34,7 @@ impl Torture {
         }
     }
 
-    /// At the end of time all is due, in order. In a transaction nothing of it is delivered.
+    /// At the end of time, everything is due, in order. In a transaction, nothing of it is delivered.
     fn compare_order(&mut self, key: &str, ordered: &[&Entry]) {
         let mut pipe = redis::pipe();
         pipe.atomic();
@@ -71,7 +71,7 @@ impl Torture {
         self.check_info(it, true, &Fields::of(info));
     }
 
-    /// A walk shows each id exactly once, whatever its steps are.
+    /// Checks that a walk shows each id exactly once, whatever its steps.
     fn compare_scan(&mut self, key: &str, ordered: &[&Entry]) {
         let prefix = self.random.pick(&["", "id-", "rare-1", "i", "nobody"]);
         let count = self.random.pick(&[1, 7, 100, 100_000]);
@@ -99,12 +99,12 @@ impl Torture {
         assert_eq!(found, expected, "{key:?}, {prefix}");
     }
 
-    /// Page by page, from the beginning or from a moment in the middle.
+    /// Reads page by page, from the beginning or from a moment in the middle.
     fn compare_range(&mut self, key: &str, ordered: &[&Entry]) {
         let count = self.random.pick(&[1, 7, 100, 100_000]);
         let count = if ordered.len() > 500 { count.max(100) } else { count };
         let from = self.random.below(1 + ordered.len() as u64) as usize;
-        // So far before what begins there that the server's clock makes no difference.
+        // So far before the first element that the server's clock makes no difference.
         let moment = ordered.get(from).map_or(0, |entry| entry.deadline.saturating_sub(BEHIND));
         let from = ordered.partition_point(|entry| entry.deadline <= moment.saturating_sub(1));
         let is_clear = ordered.iter().all(|entry| entry.deadline.abs_diff(moment) > BEHIND / 2);
@@ -119,7 +119,7 @@ impl Torture {
             let rows = rows.into_iter().map(|(id, deadline, ttl, deliveries, leased, element)| {
                 (Row { id, deadline, ttl, deliveries, leased }, element)
             });
-            // A small one shows together what has the same deadline.
+            // A small dehydrator shows elements with the same deadline together.
             assert!(rows.len() >= count || next.is_none(), "{key:?}: {} rows", rows.len());
             found.extend(rows);
             let Some(next) = next else { break };

@@ -1,4 +1,4 @@
-//! That nothing is left out: every verb that the server lists in HELP is drawn, with every word that it knows.
+//! Checks completeness: every command in the server's HELP is drawn, with every word of its syntax.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,13 +8,13 @@ use crate::model::Op;
 use crate::random::seed;
 use harness::cmd;
 
-/// Far more than it takes until the rarest has come.
+/// Far more than needed for the rarest word.
 const DRAWN: usize = 20_000;
-/// Hooks for tests, which debug builds alone have.
+/// Hooks for tests, which only debug builds have.
 const HOOKS: &str = "DEHYDRATOR.DEBUG";
 
 #[test]
-fn the_model_knows_every_verb_and_every_word_of_it() {
+fn the_model_knows_every_command_and_every_word_of_it() {
     let mut torture = Torture::new(seed());
     let mut drawn: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for _ in 0..DRAWN {
@@ -36,7 +36,7 @@ fn the_model_knows_every_verb_and_every_word_of_it() {
             missing.push(verb.to_owned());
             continue;
         };
-        // What is written in capitals is typed as it stands.
+        // Words in capitals are typed literally.
         let is_typed = |word: &&str| word.chars().all(|it| it.is_ascii_uppercase());
         let typed = words.filter(|word| !word.is_empty()).filter(is_typed);
         missing.extend(typed.filter(|it| !known.contains(*it)).map(|it| format!("{verb} {it}")));

@@ -1,4 +1,4 @@
-//! Drawing the next operation.
+//! Draws the next operation.
 
 use super::words::nonsense;
 use super::{CHANNEL, GRAIN, KEYS, LISTS, STREAMS, Torture};
@@ -32,12 +32,12 @@ impl Torture {
                 0..3 => 0,
                 3..8 => self.random.below(5),
                 8 => self.random.below(5000),
-                // Far beyond any year that has a name, and near the edge.
+                // Far in the future, and near the limit.
                 _ => self.random.pick(&[1 << 38, (MAX - self.start) / GRAIN - 10_000]),
             }
     }
 
-    /// What is too much, every now and then.
+    /// Sometimes beyond the limit.
     pub(super) fn ttl_or_too_much(&mut self) -> u64 {
         if self.random.one_in(60) { self.random.pick(&[MAX, MAX - 1]) } else { self.ttl() }
     }
@@ -55,12 +55,12 @@ impl Torture {
         (0..=self.random.below(5)).map(|_| self.id()).collect()
     }
 
-    /// A token of a client's own choice, of which there are few.
+    /// Draws a token of the client's choice, from a few.
     pub(super) fn token(&mut self) -> Option<u64> {
         self.random.one_in(2).then(|| 1 + self.random.below(5))
     }
 
-    /// Ids with the tokens under which they are held, or with others.
+    /// Draws ids with the tokens under which they are held, or with others.
     pub(super) fn held(&mut self, db: usize, key: &str) -> Vec<(u64, Bytes)> {
         let entries = self.world.dehydrator(db, key).map(|it| it.entries.clone());
         let entries = entries.unwrap_or_default().into_iter();
@@ -78,7 +78,7 @@ impl Torture {
     }
 
     pub(super) fn slack(&mut self) -> Option<u64> {
-        // Steps up to a few grains, which leave the TTL a whole number of grains.
+        // Steps up to a few grains, which keep the TTL a whole number of grains.
         let slacks = [0, 1, 511, GRAIN - 1, 2 * GRAIN, 5 * GRAIN, 8 * GRAIN - 1];
         self.random.one_in(5).then(|| self.random.pick(&slacks))
     }
@@ -90,17 +90,17 @@ impl Torture {
                 let most = self.random.pick(&[1, 1, 2, 2, 3, 65_535]);
                 Policy::Limit(most, Box::new(self.route()))
             }
-            // Or nothing would ever be polled.
+            // Otherwise, nothing would ever be polled.
             _ => Policy::Hold,
         }
     }
 
-    /// What a window begins with is in it until half a grain before its end.
+    /// The first delivery of a window counts until half a grain before its end.
     fn limit(&mut self) -> Op {
         let grains = 1 + self.random.below(3);
         let per = grains * GRAIN - GRAIN / 2;
         if self.random.one_in(3) {
-            // Or soon nothing could be done any more.
+            // Otherwise, nothing could be done after a while.
             let (length, held, rate) = (Some(0), Some(0), Some((0, per)));
             return Op::Limit { length, held, rate, remember: Some(0) };
         }
@@ -128,8 +128,8 @@ impl Torture {
         }
     }
 
-    /// Moments that the server's clock does not come near to: what is put away for so long is due within the first
-    /// quarter of a grain, what has a deadline at its beginning or at three quarters.
+    /// Moments that the server's clock does not come near: elements with such a ttl are due within the first quarter of
+    /// a grain, those with a deadline at its beginning or at three quarters.
     fn moment(&mut self) -> Moment {
         let grains = GRAIN * (self.offset / GRAIN + self.random.below(10)).saturating_sub(4);
         let clear = self.start + grains + GRAIN / 2;
@@ -163,7 +163,7 @@ impl Torture {
                     // Rounded up to whole grains.
                     (ttl, slack) = (ttl - 300, Some(511));
                 }
-                // What says that it is a dead letter which cannot go is given back, or goes: see tests of the server.
+                // An element that claims to be a stuck dead letter is given back, or moved: see the server tests.
                 let is_stuck = at == Some(MAX) && ttl >= MAX - 1;
                 let deliveries = at.filter(|_| self.random.one_in(3) && !is_stuck);
                 let deliveries = deliveries.map(|_| self.random.pick(&[1, 2, 65_534, 65_535]));
@@ -194,7 +194,7 @@ impl Torture {
                 let lease = self.random.one_in(2).then(|| GRAIN * (1 + self.random.below(3)));
                 let lease = if self.random.one_in(100) { Some(MAX) } else { lease };
                 let block = self.random.one_in(5).then(|| 1 + self.random.below(3));
-                // A client does not sleep beside a policy.
+                // A client does not block on a key with a policy.
                 let is_bound = self.world.dehydrator(db, key).is_some_and(|it| !it.policy.holds());
                 let block = block.filter(|_| !is_bound);
                 let token = lease.and_then(|_| self.token());
@@ -202,7 +202,7 @@ impl Torture {
                 if self.random.one_in(3) {
                     let mut keys = vec![key];
                     keys.extend((0..self.random.below(4)).map(|_| self.random.pick(&KEYS)));
-                    // Nor beside dead letters, of which only the server's clock knows when they go.
+                    // Nor on one with dead letters: only the server's clock knows when they are moved.
                     let is_plain = |key: &&str| {
                         let it = self.world.dehydrator(db, key);
                         it.is_none_or(|it| it.policy == Policy::Hold)
@@ -241,10 +241,10 @@ impl Torture {
                 let same = at.is_none().then(|| self.now().checked_add(ttl)).flatten();
                 let it = self.world.dehydrator(db, key);
                 let entry = |id: &Bytes| it.and_then(|it| it.entries.get(it.find(id)?));
-                // Which of the two is later by less than a grain, only the server's clock knows.
+                // Only the server's clock knows which of the two is later by less than a grain.
                 let is_known =
                     |id: &Bytes| entry(id).is_none_or(|entry| Some(entry.deadline) != same);
-                // An id that comes twice is later than itself by less than that.
+                // An id that is named twice would differ from itself by less than that.
                 let is_known = ids.iter().all(is_known) && (at.is_some() || ids.len() == 1);
                 Op::Touch { ids, ttl, only: only.filter(|_| is_known), at }
             }
@@ -261,7 +261,7 @@ impl Torture {
                 1 => Op::Pause { ms: None, at: Some(self.deadline().clamp(1, MAX - 1)) },
                 _ => Op::Pause { ms: Some(self.ttl_or_too_much().max(GRAIN)), at: None },
             },
-            // Or nothing would ever be polled.
+            // Otherwise, nothing would ever be polled.
             866..875 => Op::Resume,
             875..880 => Op::Ttn,
             880..900 => Op::Pttl(self.id()),

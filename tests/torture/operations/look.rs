@@ -1,4 +1,4 @@
-//! What is replied to those who only look, beside what the model says: LOOK, RANGE, SCAN, INFO, HELP.
+//! Compares the replies of reads with the model: LOOK, RANGE, SCAN, INFO, HELP.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::model::{Bytes, Dehydrator, Entry, MAX, Moment, Op};
 /// A map, as RESP2 has it.
 pub(super) struct Fields(Vec<Value>);
 
-/// What RANGE says of an element, and LOOK with FULL.
+/// The fields of an element in RANGE, and in LOOK with FULL.
 pub(super) struct Row {
     pub id: Bytes,
     pub deadline: u64,
@@ -41,7 +41,7 @@ fn of<T: redis::FromRedisValue>(value: Value) -> T {
     redis::from_redis_value(value).expect("what was asked for")
 }
 
-/// Checks under which token an element is shown to be held. One that the server has drawn may be unknown here.
+/// Checks the token of a held element. A generated token may be unknown here.
 fn check_token(entry: &Entry, token: &Value) {
     let expected = entry.token.map(|it| Value::BulkString(it.to_string().into_bytes()));
     let is_unknown = entry.is_drawn && entry.token.is_none();
@@ -49,7 +49,7 @@ fn check_token(entry: &Entry, token: &Value) {
 }
 
 impl Torture {
-    /// Checks the reply to `op` of somebody who looks at this dehydrator.
+    /// Checks the reply to `op`, which reads this dehydrator.
     pub(super) fn check_shown(&self, op: &Op, it: &Dehydrator, reply: Value) {
         match op {
             Op::Look { id, .. } => match it.find(id) {
@@ -92,7 +92,7 @@ impl Torture {
                 let all = it.entries.iter().map(|entry| &entry.id);
                 let mut expected: Vec<_> = all.filter(|id| id.starts_with(prefix)).collect();
                 if cursor == 0 {
-                    // It was all in one step.
+                    // Everything came in one step.
                     expected.sort();
                     ids.sort();
                     assert_eq!(ids.iter().collect::<Vec<_>>(), expected, "{op:?}");
@@ -139,7 +139,7 @@ impl Torture {
             let (id, deadline, ttl) = (of(id), of(deadline), of(ttl));
             let row = Row { id, deadline, ttl, deliveries: of(deliveries), leased: of(leased) };
             self.check_row(entry, &row);
-            // A small one shows together what has the same deadline.
+            // A small dehydrator shows elements with the same deadline together.
             assert!(at < count || last == Some(deadline), "{at} of {count}");
             last = Some(deadline);
         }
@@ -168,7 +168,7 @@ impl Torture {
             assert_eq!(of::<Vec<(u64, usize)>>(info.get("elements-by-ttl")), by_ttl);
         }
         assert_eq!(info.0.contains(&Value::BulkString("elements-by-ttl".into())), full);
-        // Those that found no place in a queue count one by one.
+        // Elements without a queue count one by one.
         let (queues, possible) = (info.number("ttls"), by_ttl.len()..=ordered.len());
         assert!(possible.contains(&(queues as usize)), "{queues} of {possible:?}");
         let near = |name: &str, expected: Option<u64>| match (info.get(name), expected) {
@@ -186,14 +186,14 @@ impl Torture {
         let shown = ["length-limit", "held-limit", "rate-limit", "rate-per", "remember"];
         let shown = shown.map(|name| info.number(name));
         assert_eq!(shown, [limits.length, limits.held, rate.0, rate.1, limits.remember]);
-        // Ids of more moments than this may be buried, and then are counted until they go.
+        // With more distinct times than this, expired ids may remain, and are counted until they are freed.
         let moments: BTreeSet<_> = it.remembered.values().collect();
         let remembered = it.remembered.values().filter(|until| **until > now).count() as u64;
         let shown = info.number("remembered");
         assert!(shown == remembered || moments.len() > 16 && shown > remembered, "{shown}");
         let policy = words_of("", &Op::OnDue(it.policy.clone()))[2..].join(&b' ');
         let Value::BulkString(shown) = info.get("policy") else { panic!("{:?}", info.0) };
-        // The end of a list that is meant unless it is said.
+        // The default end of a list.
         let policy = policy.strip_suffix(b" right").unwrap_or(&policy);
         assert!(shown.eq_ignore_ascii_case(policy), "{}", shown.escape_ascii());
         assert_eq!(info.number("failures"), 0);

@@ -1,4 +1,4 @@
-//! How an operation is said to the server.
+//! Formats an operation as a command.
 
 use crate::model::{Bytes, IfThere, Moment, Op, Policy};
 use crate::random::Random;
@@ -14,7 +14,7 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
     let pairs_of = |held: &[(u64, Bytes)]| -> Vec<Bytes> {
         held.iter().flat_map(|(token, id)| [number(*token), id.clone()]).collect()
     };
-    // A deadline has a word of its own, or it stands beside the TTL, as effects say it.
+    // A deadline has an option of its own, or stands beside the TTL, as in effects.
     let timer = |ttl: u64, at: Option<u64>| match at.filter(|at| at % 2 == 1) {
         Some(at) => ([number(ttl), number(at)].join(&b'@'), None),
         None => (number(ttl), at),
@@ -214,7 +214,7 @@ pub(super) fn command(words: &[Bytes]) -> redis::Cmd {
     command
 }
 
-/// What no command takes, whatever there is.
+/// Words that no command accepts.
 pub(super) fn nonsense(random: &mut Random) -> Op {
     let bad = random.pick(&["", " 5", "5 ", "+5", "-1", "05", "1.5", "ten", "9223372036854775808"]);
     let lines = [

@@ -1,4 +1,4 @@
-//! What is asked of a server with TLS, by the command line's options.
+//! Options of the command line for TLS.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use harness::{self, Server};
 
 type Ca = Issuer<'static, KeyPair>;
 
-/// Makes a CA, and writes its certificate to the file.
+/// Creates a CA, and writes its certificate to the file.
 fn ca(file: &Path) -> Ca {
     let mut params = CertificateParams::new(Vec::new()).expect("no names");
     params.distinguished_name.push(DnType::CommonName, file.display().to_string());
@@ -25,7 +25,7 @@ fn ca(file: &Path) -> Ca {
     Issuer::new(params, key)
 }
 
-/// Writes a certificate for this name to a file, and its key to another, by their names without an end.
+/// Writes a certificate for this name to a file, and its key to another, with different extensions.
 fn certificate(ca: &Ca, name: &str, file: &Path) {
     let mut params = CertificateParams::new([name.to_owned()]).expect("a name");
     params.distinguished_name.push(DnType::CommonName, name);
@@ -35,7 +35,7 @@ fn certificate(ca: &Ca, name: &str, file: &Path) {
     fs::write(file.with_extension("key"), key.serialize_pem()).expect("a file");
 }
 
-/// A server with TLS, whose certificate is for another name than its own, and what is needed to connect to it.
+/// A server with TLS, whose certificate is for another host name, and the files needed to connect to it.
 struct Secured {
     folder: TempDir,
     port: u16,
@@ -70,7 +70,7 @@ impl Secured {
         Self { folder, port, _server: server }
     }
 
-    /// Returns what is drawn for these options, in which a name with a dot or a slash is that of a file.
+    /// Returns the drawing for these options, in which names with a dot or a slash are files.
     fn drawn(&self, scheme: &str, options: &str) -> String {
         let file = |word: &str| self.folder.path().join(word).display().to_string();
         let is_file = |word: &str| word.contains('.') || word == "cas";
@@ -86,7 +86,7 @@ impl Secured {
 }
 
 #[test]
-fn a_server_with_tls_is_trusted_by_its_ca_as_redis_cli_does() {
+fn a_server_with_tls_is_trusted_by_its_ca_like_in_redis_cli() {
     let server = Secured::start("no");
     for options in
         ["--cacert ca.crt", "--cacertdir cas", "--insecure", "--cacert other.crt --cacertdir cas"]
@@ -104,7 +104,7 @@ fn a_server_with_tls_is_trusted_by_its_ca_as_redis_cli_does() {
 }
 
 #[test]
-fn a_server_that_asks_for_a_certificate_is_shown_one() {
+fn a_client_certificate_is_sent_if_the_server_requires_one() {
     let server = Secured::start("yes");
     let drawn = server.drawn("rediss", "--cacert ca.crt --cert client.crt --key client.key");
     assert!(drawn.contains("dehydrators: 0"), "{drawn}");
@@ -113,7 +113,7 @@ fn a_server_that_asks_for_a_certificate_is_shown_one() {
 }
 
 #[test]
-fn a_plain_server_is_told_apart_from_one_with_tls() {
+fn a_plain_server_differs_from_one_with_tls() {
     let server = Server::start_with_port(&[]);
     let url = format!("rediss://127.0.0.1:{}", server.port());
     let options = Options::parse(lexopt::Parser::from_args(["--insecure", &url]));
@@ -125,7 +125,7 @@ fn a_plain_server_is_told_apart_from_one_with_tls() {
 }
 
 #[test]
-fn options_that_make_no_sense_are_refused() {
+fn contradictory_options_are_refused() {
     let folder = TempDir::new().expect("a folder");
     fs::write(folder.path().join("empty"), "").expect("a file");
     let empty = folder.path().join("empty").display().to_string();

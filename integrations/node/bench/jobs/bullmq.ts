@@ -17,7 +17,7 @@ if (process.argv[2] === "sender") {
       some.map((one) => ({
         name: "j",
         data: one,
-        // By default what was done is kept for good. An id that is all digits is refused.
+        // By default, finished jobs are kept forever. Ids of digits only are refused.
         opts: { jobId: `j${one.id}`, delay: delayOf(one), removeOnComplete: true, attempts: 50 },
       })),
     );

@@ -1,6 +1,6 @@
 // usage: dehydrator.js worker|sender
 
-import { Queue, Worker } from "dehydrator";
+import { Queue, Worker } from "dehydrator-queue";
 import { note } from "./note.js";
 import { delayOf, type Planned, planned } from "./plan.js";
 

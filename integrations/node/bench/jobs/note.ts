@@ -1,4 +1,4 @@
-// What each job does, whichever the queue: it takes its time, and notes outside of the queue that it was done.
+// The work of each job, in any queue: it takes its time, and records outside of the queue that it ran.
 //
 // BENCH_NOTES is a folder, in which each process has a file of its own, a line for each job: `id due started`, in
 // seconds. BENCH_WORK is how many seconds a job takes. So it is in integrations/bench too.

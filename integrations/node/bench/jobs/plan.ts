@@ -1,4 +1,4 @@
-// What is to be sent: BENCH_PLAN is a file with a line for each job, `id due`, in seconds.
+// The jobs to send: BENCH_PLAN is a file with a line for each job, `id due`, in seconds.
 
 import { readFileSync } from "node:fs";
 

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 from kombu.transport import TRANSPORT_ALIASES
 
-import dehydrator.kombu
+import dehydrator_queue.kombu
 
-TRANSPORT_ALIASES["redis"] = "dehydrator.kombu:Transport"
-TRANSPORT_ALIASES["rediss"] = "dehydrator.kombu:Transport"
-TRANSPORT_ALIASES["sentinel"] = "dehydrator.kombu:SentinelTransport"
+TRANSPORT_ALIASES["redis"] = "dehydrator_queue.kombu:Transport"
+TRANSPORT_ALIASES["rediss"] = "dehydrator_queue.kombu:Transport"
+TRANSPORT_ALIASES["sentinel"] = "dehydrator_queue.kombu:SentinelTransport"
 
 # kombu's tests look at the keys of queues.
 if queue_key := os.environ.get("DEHYDRATOR_QUEUE_KEY"):
-    dehydrator.kombu.Channel.queue_key = queue_key
-    dehydrator.kombu.SentinelChannel.queue_key = queue_key
+    dehydrator_queue.kombu.Channel.queue_key = queue_key
+    dehydrator_queue.kombu.SentinelChannel.queue_key = queue_key
 
 
 def exceptions() -> list[str]:
@@ -32,7 +32,7 @@ def exceptions() -> list[str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests() -> None:
-    """Gives each of pytest-xdist's processes a server of its own, before Celery's conftest.py asks where it is."""
+    """Gives each of pytest-xdist's processes its own server, before Celery's conftest.py reads the address."""
     if process := os.environ.get("PYTEST_XDIST_WORKER"):
         ports = os.environ["DEHYDRATOR_PORTS"].split()
         for name in ("REDIS_PORT", "TEST_BROKER", "TEST_BACKEND"):

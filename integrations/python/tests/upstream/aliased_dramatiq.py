@@ -12,7 +12,7 @@ import dramatiq.brokers.redis
 import pytest
 from aliased import leave_out
 
-from dehydrator.dramatiq import DehydratorBroker
+from dehydrator_queue.dramatiq import DehydratorBroker
 
 URL = os.environ["DEHYDRATOR_URL"]
 

@@ -1,4 +1,4 @@
-"""Runs our tests and those of the frameworks on servers, and says how many pass, fail and are left out.
+"""Runs our tests and those of the frameworks on servers, and prints how many pass, fail and are omitted.
 
 usage: run.py [--quick] [--oldest] [--only suite] folder-of-source-distributions server...
 
@@ -105,7 +105,7 @@ CELERY_OLDEST = of_celery(["tasks", "canvas", "inspect", "worker"], "-p", "celer
 
 
 def run(suite: Suite, sources: Path, server: str) -> tuple[str, bool]:
-    """Returns what is to be said of a suite, and whether all is well."""
+    """Returns the summary of a suite, and whether it passed."""
     os.environ["DEHYDRATOR_SERVER"] = server
     sys.path.insert(0, str(HERE.parent))
     import servers

@@ -1,20 +1,20 @@
 # frozen_string_literal: true
 
-# What Sidekiq's `perform_in`, `perform_at` and failed jobs put off waits in a dehydrator for each queue, and the server itself
-# pushes it to Sidekiq's list when it is due (DEHYDRATOR.ONDUE ... LIST). No job waits for a poller.
+# Jobs that Sidekiq schedules (`perform_in`, `perform_at`, retries) wait in a dehydrator per queue, and the server
+# itself pushes them to Sidekiq's list when they are due (DEHYDRATOR.ONDUE ... LIST). No job waits for a poller.
 #
 #     require "sidekiq-dehydrator"
 #
-# in the application, once Sidekiq is there, is all. Sidekiq's own sorted sets, `schedule` and `retry`, are read every few
-# seconds, in the place of Sidekiq's poller: what a process without this line puts there is taken over.
+# in the application, after Sidekiq, is all. Instead of Sidekiq's poller, Sidekiq's own sorted sets, `schedule` and
+# `retry`, are read every few seconds: jobs from processes without this line are taken over.
 #
-#     key                    what
-#     schedule:<queue>       a dehydrator: what is put off, by job id (Scheduled)
-#     retry:<queue>          a dehydrator: what failed (Retries)
-#     dehydrator:queues      a set: the queues that have those
+#     key                    value
+#     schedule:<queue>       a dehydrator: scheduled jobs, by job id (Scheduled)
+#     retry:<queue>          a dehydrator: failed jobs (Retries)
+#     dehydrator:queues      a set: the queues with these keys
 #
-# The rooms: `waiting` is one of the two, with its dehydrators; `scripts` what must be done in one step; `takeover` moves
-# jobs in and out. The others are doors in Sidekiq's walls: `client`, `retries`, `sets`, `pages`, `stats`.
+# The files: `waiting` is one of the two, with its dehydrators; `scripts` has the atomic operations; `takeover` moves
+# jobs in and out. The others patch Sidekiq: `client`, `retries`, `sets`, `pages`, `stats`.
 
 require "sidekiq"
 require "sidekiq/api"
@@ -35,19 +35,19 @@ require "sidekiq/dehydrator/stats"
 
 module Sidekiq
   module Dehydrator
-    # Moves what waits back into Sidekiq's sorted sets. To be called when no process has this gem any more: one that has would
-    # take it over again. Returns how many jobs it moved.
+    # Moves waiting jobs back into Sidekiq's sorted sets. Call it when no process has this gem any more: otherwise the
+    # jobs would be taken over again. Returns how many jobs it moved.
     def self.leave!
       Leaving.new.run
     end
 
-    # Moves what waits in Sidekiq's sorted sets into dehydrators. Sidekiq's processes do it when they start, and again now
-    # and then. Returns how many jobs it moved.
+    # Moves the jobs in Sidekiq's sorted sets into dehydrators. Sidekiq's processes call it when they start, and
+    # regularly afterwards. Returns how many jobs it moved.
     def self.take_over
       Takeover.new.run
     end
 
-    # Raises what is wrong if the server lacks the module, or has an old one.
+    # Raises an explanation if the server lacks the module, or has an old one.
     def self.check
       Sidekiq.redis do |conn|
         Errors.explained { conn.call("DEHYDRATOR.REJECT") }
@@ -66,7 +66,7 @@ Sidekiq::Dehydrator::Pages.install
 Sidekiq::Stats.prepend(Sidekiq::Dehydrator::Stats)
 
 Sidekiq.configure_server do |config|
-  # The place that Sidekiq has for those who replace its poller's work.
+  # Sidekiq's setting for a replacement of its poller.
   (config.respond_to?(:[]=) ? config : config.options)[:scheduled_enq] = Sidekiq::Dehydrator::Takeover
   config.on(:startup) do
     Sidekiq::Dehydrator.check

@@ -6,14 +6,14 @@ use tokio::runtime::Runtime;
 
 use crate::{Settings, serve};
 
-/// As Cargo.lock has it: the crate does not tell.
+/// From Cargo.lock: the crate does not provide it.
 fn version() -> &'static str {
     let lock = include_str!("../Cargo.lock");
     let (_, rest) = lock.split_once("name = \"fred\"\nversion = \"").expect("it is locked");
     rest.split('"').next().expect("a version")
 }
 
-/// `blocking`: whether fred is told that the commands block.
+/// `blocking`: whether fred knows that the commands block.
 pub fn client(settings: &Settings, blocking: bool) {
     let runtime = Runtime::new().expect("a runtime");
     let server = if settings.is_cluster {

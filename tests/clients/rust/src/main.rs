@@ -1,4 +1,4 @@
-//! Probes of redis-rs and fred. The first argument names which; what a probe is: see tests/clients/probe.rs.
+//! Probes of redis-rs and fred. The first argument selects one; for probes in general, see tests/clients/probe.rs.
 
 mod fred;
 mod redis;
@@ -6,7 +6,7 @@ mod redis;
 use std::collections::HashMap;
 use std::io::{BufRead, stdin};
 
-/// What the command line asks for.
+/// The command line.
 pub struct Settings {
     pub is_cluster: bool,
     pub port: u16,
@@ -34,7 +34,7 @@ impl Settings {
     }
 }
 
-/// Prints what each line that is read comes to.
+/// Prints the result of each line that it reads.
 pub fn serve<E: std::fmt::Display>(
     version: &str,
     mut send: impl FnMut(&[&str]) -> Result<String, E>,

@@ -7,7 +7,7 @@ use tokio::runtime::Runtime;
 
 use crate::{Settings, serve};
 
-/// As Cargo.lock has it: the crate does not tell.
+/// From Cargo.lock: the crate does not provide it.
 fn version() -> &'static str {
     let lock = include_str!("../Cargo.lock");
     let (_, rest) = lock.split_once("name = \"redis\"\nversion = \"").expect("it is locked");
@@ -52,7 +52,7 @@ fn cluster(settings: &Settings) -> ClusterClientBuilder {
     builder
 }
 
-/// One connection, kept whatever happens to it.
+/// A single connection, kept whatever happens to it.
 pub fn sync(settings: &Settings) {
     if settings.is_cluster {
         let client = cluster(settings).build().expect("a client");
@@ -68,7 +68,7 @@ pub fn sync(settings: &Settings) {
     });
 }
 
-/// A connection that is dropped at an error, and another one then.
+/// A connection that is dropped at an error and replaced.
 pub fn sync_dropping(settings: &Settings) {
     let client = open(settings);
     let mut kept = None;

@@ -2,9 +2,10 @@
 
 module Sidekiq
   module Dehydrator
-    # `Sidekiq::Client`: what has a moment goes into a dehydrator.
+    # `Sidekiq::Client`: scheduled jobs go into a dehydrator.
     module Client
-      # Sidekiq sends a bulk in batches. If one is refused, the batches before it are taken back, but for what was due meanwhile.
+      # Sidekiq sends a bulk in batches. If one is refused, earlier batches are removed again, except for jobs that came
+      # due.
       def push_bulk(items)
         sent = Thread.current[:sidekiq_dehydrator_bulk] = []
         super

@@ -2,16 +2,16 @@
 
 module Sidekiq
   module Dehydrator
-    # A job that waits in a dehydrator, as Sidekiq's sets and pages hand it out.
+    # A job in a dehydrator, as Sidekiq's sets and pages return it.
     class Entry < Sidekiq::SortedEntry
       def initialize(set, row)
         super(set, row.deadline / 1000.0, row.element)
         @row = row
-        # It says when it will be in the queue. Nobody is to read that it is there already.
+        # The time is in the future: a reader must not take it for enqueued.
         @item = @item.except("enqueued_at")
       end
 
-      # Returns what Sidekiq's own does: from version 7 on how many, before whether it was there.
+      # Returns what Sidekiq's own method does: a count from version 7 on, before that whether it existed.
       def delete
         count = Sidekiq.redis { |conn| conn.call("DEHYDRATOR.REM", @row.key, @row.id) }
         Sidekiq::VERSION.to_i < 7 ? count.positive? : count
@@ -22,7 +22,7 @@ module Sidekiq
         @score = at.to_f
       end
 
-      # The server pushes it, as what is due: there is no moment in which it could be lost.
+      # The server pushes it like a due job, so it cannot be lost.
       def add_to_queue
         move(Moment.now) { |job| job }
       end
@@ -35,11 +35,11 @@ module Sidekiq
         message = Sidekiq.redis do |conn|
           Scripts::KILL.call(conn, [@row.key, "dead"], [@row.id, Moment.now.to_s])
         end
-        # It is among the dead already. This trims them, and calls the death handlers.
+        # It is in the dead set already. This trims the set, and calls the death handlers.
         Sidekiq::DeadSet.new.kill(message) if message
       end
 
-      # What a page is given to show.
+      # The fields for a page.
       def shown
         @item.empty? ? @row.element : Sidekiq.dump_json(@item)
       end

@@ -10,15 +10,15 @@ module Sidekiq
       end
     end
 
-    # There is no room, or the delay is longer than the operator allows.
+    # A limit is reached, or the delay is longer than the operator allows.
     class Refused < StandardError; end
 
     module Errors
-      # Sidekiq 6 speaks by redis-rb, later ones by redis-client.
+      # Sidekiq 6 uses redis-rb, later versions redis-client.
       COMMAND = defined?(::RedisClient) ? ::RedisClient::CommandError : ::Redis::CommandError
       BASE = defined?(::RedisClient) ? ::RedisClient::Error : ::Redis::BaseError
 
-      # The replies after which Sidekiq's own client connects again, and sends once more.
+      # The replies after which Sidekiq's own client reconnects, and retries once.
       ANOTHER_SERVER = /READONLY|NOREPLICAS|UNBLOCKED/
 
       def self.explained
@@ -29,7 +29,7 @@ module Sidekiq
         raise
       end
 
-      # Yields, and once more if the server has become a replica meanwhile, as Sidekiq does when it pushes.
+      # Yields, and again if the server has become a replica meanwhile, like Sidekiq's push.
       def self.patient(conn)
         again = true
         begin

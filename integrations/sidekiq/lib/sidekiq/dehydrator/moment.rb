@@ -2,17 +2,17 @@
 
 module Sidekiq
   module Dehydrator
-    # Sidekiq says seconds, with a fraction; the server milliseconds.
+    # Sidekiq uses seconds with a fraction; the server uses milliseconds.
     module Moment
-      # No server counts further than 2^63 ms; no calendar either.
+      # Servers count up to 2^63 ms, and calendars not further.
       LAST = 1e13
 
       def self.now
         Time.now.to_f
       end
 
-      # In how many ms is that, by this clock? One more than that, for the server begins at the whole ms that it is in; and 0 for
-      # what is due.
+      # Returns the milliseconds until then, by this clock. Plus one, because the server counts from the start of its
+      # current ms; 0 for due jobs.
       def self.ttl(at)
         wait = (at - now) * 1000
         wait.positive? ? wait.ceil + 1 : 0

@@ -4,7 +4,7 @@ module Sidekiq
   module Dehydrator
     # `Sidekiq::Paginator`: a page of *Scheduled* or *Retries*, earliest first.
     module Pages
-      # Those who include the paginator have its methods already: they are replaced in it.
+      # Classes that include the paginator have its methods already: they are replaced there.
       def self.install
         Sidekiq::Paginator.module_eval do
           alias_method :page_of_key, :page
@@ -19,7 +19,7 @@ module Sidekiq
         end
       end
 
-      # Sidekiq's page: its number, how many there are in all, and pairs of what is pushed and when, in seconds.
+      # Sidekiq's page: its number, the total, and pairs of payload and time, in seconds.
       def self.page(waiting, current, page_size, reverse)
         own = Sidekiq.redis { |conn| conn.zcard(waiting.name) }
         total = own + waiting.size
@@ -44,7 +44,7 @@ module Sidekiq
         waiting.with_elements(rows).map { |row| [Entry.new(waiting, row).shown, row.deadline / 1000.0] }
       end
 
-      # What is in Sidekiq's sorted set still.
+      # Jobs that are still in Sidekiq's sorted set.
       def self.leftovers(name)
         Enumerator.new do |out|
           (0..).step(Takeover::PAGE) do |start|

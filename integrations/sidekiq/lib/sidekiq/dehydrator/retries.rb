@@ -4,10 +4,10 @@ require "delegate"
 
 module Sidekiq
   module Dehydrator
-    # `Sidekiq::JobRetry` adds what failed to the sorted set `retry`, by a connection that it asks for. It gets one that puts it
-    # into a dehydrator.
+    # `Sidekiq::JobRetry` adds failed jobs to the sorted set `retry`, on a connection that it requests. It gets one that
+    # puts them into a dehydrator.
     module Retries
-      # A connection, of which ZADD retry is another thing.
+      # A connection that redirects ZADD retry.
       class Connection < SimpleDelegator
         def zadd(key, *rest)
           return super unless key == Waiting::RETRY.name && rest.size == 2 && put(*rest)
@@ -15,8 +15,8 @@ module Sidekiq
 
         private
 
-        # False: it has no id, there is no room, or no module after a failover. Then Sidekiq's set gets it, and `Takeover` looks
-        # there.
+        # Returns false if the job has no id, a limit is reached, or the module is missing after a failover. Then
+        # Sidekiq's set gets the job, and `Takeover` finds it there.
         def put(at, payload)
           job = Sidekiq.load_json(payload)
           return false unless Waiting.fits?(job)
@@ -29,14 +29,14 @@ module Sidekiq
         end
       end
 
-      # From Sidekiq 7 on it asks by a method of its own.
+      # From Sidekiq 7 on, it requests a connection with its own method.
       module Asking
         def redis
           super { |conn| yield Connection.new(conn) }
         end
       end
 
-      # Before, it asks Sidekiq, in the method that puts a job off.
+      # Before, it asks Sidekiq, in the method that schedules the retry.
       module Marking
         private
 

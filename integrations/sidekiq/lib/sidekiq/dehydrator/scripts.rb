@@ -4,8 +4,8 @@ require "digest/sha1"
 
 module Sidekiq
   module Dehydrator
-    # What must be done in one step, whoever is killed meanwhile. A script and what it changed are one transaction, also in
-    # the append-only file and for replicas.
+    # Atomic operations, even if a process is killed. A script and its effects are one transaction, also in the
+    # append-only file and for replicas.
     class Script
       def initialize(text)
         @text = text
@@ -22,10 +22,10 @@ module Sidekiq
     end
 
     module Scripts
-      # Jobs of some queues into their dehydrators, all or none.
-      # KEYS: Sidekiq's set of queues, ours, then for each queue its dehydrator and its list. ARGV: for each queue its name, and
-      # how many words its jobs are, then for each job its ttl, its element and its id.
-      # Replies for each job 1, or 0 if its id is there.
+      # Moves jobs of some queues into their dehydrators, all or none.
+      # KEYS: Sidekiq's set of queues, ours, then for each queue its dehydrator and its list. ARGV: for each queue its
+      # name, and the number of its words, then for each job its ttl, its element and its id.
+      # Replies 1 for each job, or 0 if its id exists.
       PUT = Script.new(<<~LUA)
         local replies, put, word = {}, {}, 1
         for i = 3, #KEYS, 2 do
@@ -59,10 +59,10 @@ module Sidekiq
         return replies
       LUA
 
-      # From a sorted set into a dehydrator. What the dehydrator refuses, or a key that is none, stays, unless it is due: then
-      # it is pushed here.
-      # KEYS: the sorted set, the dehydrator, the list, Sidekiq's set of queues, ours. ARGV: the queue's name, then for each
-      # job: its member, its score as it was read, its moment in unix ms, the element, its id, and another id.
+      # Moves jobs from a sorted set into a dehydrator. Jobs that the dehydrator refuses, or whose key has another type,
+      # stay, unless they are due: then they are pushed here.
+      # KEYS: the sorted set, the dehydrator, the list, Sidekiq's set of queues, ours. ARGV: the queue's name, then for
+      # each job: its member, its score as it was read, its time in unix ms, the element, its id, and another id.
       # Replies how many were moved, how many were refused, and why.
       TAKE = Script.new(<<~LUA)
         local moved, refused, why = 0, 0, ''
@@ -101,7 +101,7 @@ module Sidekiq
         return {moved, refused, why}
       LUA
 
-      # From a dehydrator into a sorted set, and the dehydrator goes when it is empty.
+      # Moves jobs from a dehydrator into a sorted set, and deletes the dehydrator when it is empty.
       # KEYS: the dehydrator, the sorted set. ARGV: how many at once. Replies how many were moved.
       LEAVE = Script.new(<<~LUA)
         local rows = redis.call('DEHYDRATOR.RANGE', KEYS[1], '-', '+', 'COUNT', ARGV[1], 'WITHELEMENTS')[2]
@@ -115,8 +115,8 @@ module Sidekiq
         return #rows
       LUA
 
-      # Another moment for a job, and what it says of it. KEYS: the dehydrator. ARGV: the id, the element, how many ms.
-      # Replies 0 if it waits no more.
+      # Sets another time and element for a job. KEYS: the dehydrator. ARGV: the id, the element, the delay in ms.
+      # Replies 0 if it does not wait any more.
       MOVE = Script.new(<<~LUA)
         if not redis.call('DEHYDRATOR.LOOK', KEYS[1], ARGV[1]) then
           return 0
@@ -125,7 +125,8 @@ module Sidekiq
         return redis.call('DEHYDRATOR.TOUCH', KEYS[1], ARGV[1], ARGV[3])
       LUA
 
-      # To the dead ones. KEYS: the dehydrator, the sorted set. ARGV: the id, the score. Replies the element, or nil.
+      # Moves a job to the dead set. KEYS: the dehydrator, the sorted set. ARGV: the id, the score. Replies the element,
+      # or nil.
       KILL = Script.new(<<~LUA)
         local element = redis.call('DEHYDRATOR.PULL', KEYS[1], ARGV[1])
         if element then

@@ -2,7 +2,8 @@
 
 module Sidekiq
   module Dehydrator
-    # `Sidekiq::ScheduledSet` and `Sidekiq::RetrySet`: what waits in dehydrators, and what is in Sidekiq's sorted set still.
+    # `Sidekiq::ScheduledSet` and `Sidekiq::RetrySet`: jobs in dehydrators, and jobs that are still in Sidekiq's sorted
+    # set.
     module Sets
       def size
         super + waiting.size
@@ -33,7 +34,7 @@ module Sidekiq
         entries
       end
 
-      # By the id: no walk over all that waits.
+      # By id: no scan of all waiting jobs.
       def find_job(jid)
         row = waiting.find(jid)
         row ? Entry.new(self, row) : super
@@ -72,7 +73,7 @@ module Sidekiq
         end
       end
 
-      # Once through them: what is paused stays after that too.
+      # Once through them: paused jobs remain afterwards.
       def retry_all
         each_of_sidekiqs(&:retry)
         waiting.each_row { |row| Entry.new(self, row).retry }
@@ -91,7 +92,7 @@ module Sidekiq
         (score.to_f.clamp(0, Moment::LAST) * 1000).public_send(whole)
       end
 
-      # What is in the sorted set. What cannot be read stays there.
+      # Jobs in the sorted set. Unreadable ones stay there.
       def each_of_sidekiqs
         stays = 0
         loop do

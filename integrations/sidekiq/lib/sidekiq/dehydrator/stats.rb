@@ -2,7 +2,7 @@
 
 module Sidekiq
   module Dehydrator
-    # `Sidekiq::Stats`: how many are scheduled, and to be retried.
+    # `Sidekiq::Stats`: the numbers of scheduled jobs and retries.
     module Stats
       def fetch_stats_fast!
         super

@@ -2,13 +2,13 @@
 
 module Sidekiq
   module Dehydrator
-    # Takes over what waits in Sidekiq's sorted sets: at the start, and then in the place of what Sidekiq's poller did, because
-    # a process without this gem, or a gem that writes there itself, may add to them at any time.
+    # Takes over the jobs in Sidekiq's sorted sets: at the start, and then instead of Sidekiq's poller, because a
+    # process without this gem, or a gem that writes there itself, may add to them at any time.
     class Takeover
-      # How many at once.
+      # The number of jobs per batch.
       PAGE = 200
 
-      # Of what stays where it is, so many are remembered, to be told of once.
+      # How many of the jobs that stay are remembered, so that each is logged once.
       TOLD = 1000
       @told = {}
       class << self
@@ -22,13 +22,13 @@ module Sidekiq
 
         private
 
-        # The server says `inf`, which is no number to Ruby.
+        # The server's `inf` is not a number in Ruby.
         def number(score)
           score.to_s.include?("inf") ? Float::INFINITY : Float(score)
         end
       end
 
-      # From Sidekiq 7 on it is made with a configuration.
+      # From Sidekiq 7 on, it is created with a configuration.
       def initialize(*)
         @done = false
       end
@@ -37,7 +37,7 @@ module Sidekiq
         Waiting::BOTH.sum { |waiting| take(waiting) }
       end
 
-      # What Sidekiq's poller calls.
+      # Called by Sidekiq's poller.
       def enqueue_jobs(*)
         run
         name_queues
@@ -55,7 +55,7 @@ module Sidekiq
           members = Sidekiq.redis { |conn| Takeover.members(conn, waiting.name, stayed) }
           return moved if members.empty?
 
-          # What is neither moved nor stays was moved by another process meanwhile.
+          # Jobs that were neither moved nor stay were moved by another process meanwhile.
           now_moved, now_stayed = move(waiting, members)
           moved += now_moved
           stayed += now_stayed
@@ -88,7 +88,7 @@ module Sidekiq
         [member, score.to_s, (at * 1000).ceil, Waiting.element(job, at), job["jid"], Waiting.other_id(job)]
       end
 
-      # As Sidekiq reads it when it is due, but that what it would throw away stays.
+      # Parses a job like Sidekiq when it is due, but keeps jobs that Sidekiq would throw away.
       def readable(waiting, member, score)
         raise ArgumentError, "it is for no moment" unless score.abs < Moment::LAST
 
@@ -110,7 +110,7 @@ module Sidekiq
         Sidekiq.logger.warn { "stays in the sorted set #{waiting.name}: #{shown}: #{why.lines.first.to_s.strip}" }
       end
 
-      # Who deletes a queue on Sidekiq's page strikes it from the set of queues. It is there again when it holds something.
+      # Deleting a queue on Sidekiq's page removes it from the set of queues. Adds it again when it has jobs.
       def name_queues
         Sidekiq.redis do |conn|
           missing = conn.call("SDIFF", OURS, QUEUES)

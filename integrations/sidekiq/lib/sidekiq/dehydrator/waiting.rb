@@ -4,20 +4,19 @@ require "digest/sha1"
 
 module Sidekiq
   module Dehydrator
-    # Where Sidekiq's names stand in the server.
+    # The keys of Sidekiq in the server.
     QUEUES = "queues"
     OURS = "dehydrator:queues"
 
-    # One job that waits: where, its id, when it is due in unix ms, and what is pushed then (nil if nobody asked).
+    # A waiting job: its place, its id, its deadline in unix ms, and the payload (nil if it was not requested).
     Row = Struct.new(:key, :id, :deadline, :element)
 
-    # All that is scheduled, or all that is to be retried: a dehydrator for each queue. It stands beside Sidekiq's sorted set of
-    # the same name.
+    # All scheduled jobs, or all retries: a dehydrator per queue, beside Sidekiq's sorted set of the same name.
     class Waiting
-      # How many rows to ask for at once.
+      # How many rows to read at once.
       PAGE = 500
 
-      # In ms: a moment after which there is none, and how wide the first window is that is read from the last on.
+      # In ms: a time later than any deadline, and the first window when reading from the last job on.
       NEVER = 2**63 - 1
       SECOND = 1000
 
@@ -39,7 +38,7 @@ module Sidekiq
         "#{name}:#{queue}"
       end
 
-      # Puts jobs away: `pairs` are of a job, which names its queue and its id, and of its moment.
+      # Stores jobs: `pairs` of a job, which has its queue and its id, and its time.
       def put(conn, pairs)
         Errors.patient(conn) { send_all(conn, pairs) }
       end
@@ -50,17 +49,17 @@ module Sidekiq
         end
       end
 
-      # What a job's element says: what Sidekiq would push to the list at that moment.
+      # Returns a job's element: what Sidekiq would push to the list at that time.
       def self.element(job, at)
         Sidekiq.dump_json(job.reject { |name, _| name == "at" }.merge("enqueued_at" => Moment.enqueued_at(at)))
       end
 
-      # What has no id or no queue cannot wait here.
+      # A job without an id or a queue cannot wait here.
       def self.fits?(job)
         job["jid"].is_a?(String) && job["queue"].is_a?(String)
       end
 
-      # Another job may wait under the same job id, as in a sorted set: this is then its id.
+      # Another job may wait with the same job id, as in a sorted set: then this is its id.
       def self.other_id(job)
         "#{job["jid"]}:#{Digest::SHA1.hexdigest(Sidekiq.dump_json(known_by(job)))[0, 16]}"
       end
@@ -74,24 +73,24 @@ module Sidekiq
         end
       end
 
-      # Yields the rows of all queues, each queue's in the order in which they are due.
+      # Yields the rows of all queues, each queue's in the order of deadlines.
       def each_row(**options, &block)
         all_keys.each { |key| rows_of(key, **options, &block) }
       end
 
-      # Yields the rows of all queues, the last due first, as Sidekiq's sets do.
+      # Yields the rows of all queues, the last due first, like Sidekiq's sets.
       def each_row_from_last(&block)
         sources = all_keys.map { |key| enum_for(:from_last, key) }
         merge(sources) { |row| -row.deadline }.each(&block)
       end
 
-      # The rows of all queues, in the order in which they are due, without their elements.
+      # Returns the rows of all queues, in the order of deadlines, without their elements.
       def in_order
         sources = all_keys.map { |key| rows_of(key, elements: false) }
         merge(sources) { |row| row.deadline }
       end
 
-      # Fills in what rows lack; those that are gone meanwhile are left out.
+      # Adds missing fields to rows; omits jobs that are gone meanwhile.
       def with_elements(rows)
         return [] if rows.empty?
 
@@ -116,7 +115,7 @@ module Sidekiq
         Sidekiq.redis { |conn| conn.smembers(OURS) }.sort.map { |queue| key(queue) }
       end
 
-      # Merges enumerators that are in order, by what the block says.
+      # Merges sorted enumerators, by the key that the block returns.
       def self.merge(sources)
         Enumerator.new do |out|
           heads = sources.filter_map { |source| peek(source) }
@@ -138,7 +137,7 @@ module Sidekiq
       end
       private_class_method :peek
 
-      # The same job is one that says the same, whenever it was put away.
+      # Two jobs are the same if their contents are, whenever they were stored.
       def self.known_by(job)
         job.reject { |name, _| %w[enqueued_at at].include?(name) }
       end
@@ -158,13 +157,13 @@ module Sidekiq
         raise error.message.start_with?("FULL") ? Refused.new(error.message) : error
       end
 
-      # The clock is read when all else is ready: what is late here comes late.
+      # Reads the clock last, because every delay here makes the job late.
       def words(pairs)
         ready = pairs.map { |job, at| [at, Waiting.element(job, at), job["jid"]] }
         ready.flat_map { |at, *rest| [Moment.ttl(at), *rest] }
       end
 
-      # Its id is there. If it is the same job (its reply was lost, or it is given another moment), it takes the place.
+      # Its id exists. If it is the same job (its reply was lost, or it gets another time), it is replaced.
       def put_beside(conn, key, job, at)
         there = conn.call("DEHYDRATOR.LOOK", key, job["jid"])
         same = there.nil? || Waiting.known_by(Sidekiq.load_json(there)) == Waiting.known_by(round_trip(job))
@@ -185,7 +184,7 @@ module Sidekiq
         end
       end
 
-      # Where the next page begins, or nil, and rows.
+      # Returns the start of the next page, or nil, and rows.
       def range(key, from, to, elements: true, count: PAGE)
         following, rows = Sidekiq.redis do |conn|
           conn.call("DEHYDRATOR.RANGE", key, from, to, "COUNT", count, *("WITHELEMENTS" if elements))
@@ -193,8 +192,8 @@ module Sidekiq
         [following, rows.map { |id, deadline, *, element| Row.new(key, id, deadline, elements ? element : nil) }]
       end
 
-      # RANGE lists from the first on. So the last moment is found by halving, and then windows are read that end there, of about a
-      # page each.
+      # RANGE lists from the first on. So this finds the last deadline by bisection, and then reads windows that end
+      # there, of about a page each.
       def from_last(key, &block)
         return rows_of(key).to_a.reverse_each(&block) if Sidekiq.redis { |conn| conn.call("DEHYDRATOR.LEN", key) } <= PAGE
 

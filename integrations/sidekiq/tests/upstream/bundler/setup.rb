@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# In the place of Bundler's own: Sidekiq's tests get what is at hand, and the gem.
+# Replaces Bundler: Sidekiq's tests get the installed libraries, and the gem.
 require "logger"
 require "active_support/all"
 

@@ -1,3 +1,3 @@
 # frozen_string_literal: true
 
-# Sidekiq asks for it to count threads. They are not counted here.
+# Sidekiq requires it to count threads. They are not counted here.

@@ -1,6 +1,0 @@
-"""The same for asyncio: `Queue`, whose methods are awaited, and `Worker`, whose work is a coroutine."""
-
-from dehydrator.aio.queue import Queue
-from dehydrator.aio.worker import Worker
-
-__all__ = ["Queue", "Worker"]

@@ -1,0 +1,141 @@
+"""A queue for asyncio: see dehydrator_queue.queue."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from datetime import datetime
+from typing import Any
+
+from dehydrator_queue.aio.server import Server
+from dehydrator_queue.codec import Codec, Json
+from dehydrator_queue.job import DeadLetter, Item, Waiting
+from dehydrator_queue.library import REPLY, Client, connect
+from dehydrator_queue.moment import Duration
+from dehydrator_queue.queue import dead_of
+from dehydrator_queue.verbs import Keep, Verbs
+
+
+class Queue:
+    """Puts jobs into a queue, and reads, postpones and cancels them by their ids.
+
+    All commands are resent when the connection breaks, for `patience` seconds, and take effect once, except as
+    `put` and `revive` describe. Durations are in seconds, or timedeltas; `at` is a datetime with its time zone, or
+    seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        server: str | Client,
+        name: str,
+        *,
+        codec: Codec | None = None,
+        dead: str | None = None,
+        keep_dead: Keep = None,
+        patience: float = 10.0,
+    ) -> None:
+        """Opens a queue. `server`: a URL, or your own client of redis-py or valkey-py.
+
+        `dead`: the stream of its dead letters. `keep_dead`: how many of them to keep, or, as a
+        timedelta, for how long; by default all.
+        """
+        self._url = server if isinstance(server, str) else None
+        client: Client = connect(server, REPLY, asyncio=True) if isinstance(server, str) else server
+        self.name = name
+        self.server = Server(client, patience)
+        self.verbs = Verbs(name, dead or dead_of(name, client), codec or Json(), keep_dead)
+
+    async def put(
+        self,
+        payload: Any,
+        *,
+        id: str | bytes | None = None,
+        delay: Duration = 0.0,
+        at: datetime | float | None = None,
+        replace: bool = False,
+    ) -> str | None:
+        """Puts a payload into the queue; returns its id. By default, an id is generated.
+
+        An existing element with that id stays, and None is returned; with `replace` the new payload takes its
+        place, and its delay restarts: a debounce.
+
+        If the reply is lost, the command is resent. If a worker has finished the job by then, its id is free and
+        the job is put into the queue again, unless the server remembers recent ids: `DEHYDRATOR.LIMIT key REMEMBER`.
+        """
+        return await self.server.ask(self.verbs.put(payload, id, delay, at, replace))
+
+    async def put_many(self, items: Iterable[Item], *, replace: bool = False) -> list[str | None]:
+        """Puts many payloads, up to a thousand or a megabyte per command.
+
+        Returns for each what `put` would, and None if a limit is reached.
+        """
+        return [id for question in self.verbs.put_many(items, replace) for id in await self.server.ask(question)]
+
+    async def cancel(self, *ids: str | bytes) -> int:
+        """Removes jobs, waiting or with a worker; returns how many existed."""
+        return await self.server.ask(self.verbs.cancel(ids)) if ids else 0
+
+    async def postpone(self, id: str | bytes, delay: Duration = 0.0, *, at: datetime | float | None = None) -> bool:
+        """Sets the deadline of a job, from now, later or earlier than before; returns whether it exists."""
+        return await self.server.ask(self.verbs.postpone(id, delay, at))
+
+    async def look(self, id: str | bytes) -> Waiting | None:
+        """Reads a job, without changing it."""
+        return await self.server.ask(self.verbs.look(id))
+
+    async def update(self, id: str | bytes, payload: Any) -> None:
+        """Replaces a payload; the deadline stays. If the id does not exist, the server's error, NOSUCHID, is raised."""
+        await self.server.ask(self.verbs.update(id, payload))
+
+    async def __aiter__(self) -> AsyncIterator[Waiting]:
+        """Yields everything in the queue, in the order of delivery, without taking anything."""
+        start: Any = "-"
+        while start is not None:
+            start, rows = await self.server.ask(self.verbs.page(start))
+            for row in rows:
+                yield row
+
+    async def length(self) -> int:
+        """Returns the number of jobs: due, with workers, and waiting."""
+        return await self.server.ask(self.verbs.length())
+
+    async def info(self) -> dict[str, Any]:
+        """Returns the fields of DEHYDRATOR.INFO."""
+        return await self.server.ask(self.verbs.info())
+
+    async def pause(self, duration: Duration | None = None) -> None:
+        """Pauses deliveries for a while, or until `resume`."""
+        await self.server.ask(self.verbs.pause(duration))
+
+    async def resume(self) -> bool:
+        """Ends a pause; returns whether there was one."""
+        return await self.server.ask(self.verbs.resume())
+
+    async def dead_letters(self, count: int = 100) -> list[DeadLetter]:
+        """Returns the first dead letters, with the reasons."""
+        return await self.server.ask(self.verbs.dead_letters(count))
+
+    async def revive(self, count: int = 100) -> int:
+        """Puts the first dead letters back, due at once; returns how many. One whose id is in the queue stays.
+
+        If the reply is lost, it is resent, and so may revive up to `count` more, and returns only those.
+        """
+        return await self.server.ask(self.verbs.revive(count))
+
+    async def check(self) -> None:
+        """Raises ModuleMissingError or ModuleTooOldError, which explain what to do, if the server lacks support."""
+        await self.server.check(self.name)
+
+    def patient(self, timeout: float) -> Client:
+        """Returns a client with this reply timeout: another one, if the queue was opened with a URL."""
+        return self.server.client if self._url is None else connect(self._url, timeout, asyncio=True)
+
+    async def close(self) -> None:
+        """Closes the connections. Your own client stays open."""
+        if self._url is not None:
+            await self.server.client.aclose()  # type: ignore[attr-defined]
+
+    async def __aenter__(self) -> Queue:
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self.close()

@@ -1,0 +1,79 @@
+"""The server, with retries: see dehydrator_queue.server."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from dehydrator_queue.library import BROKEN, Client, check_kind, doubts_others, forget_connections, passes
+from dehydrator_queue.server import FIRST_PAUSE, LONGEST_PAUSE, PROBES, explain, knows
+from dehydrator_queue.verbs import Question
+
+T = TypeVar("T")
+
+
+class Server:
+    """Resends each command until there is a reply, or patience ends. All commands here are safe to repeat."""
+
+    def __init__(self, client: Client, patience: float) -> None:
+        check_kind(client, asyncio=True)
+        self.client = client
+        self.patience = patience
+
+    async def ask(
+        self,
+        question: Question[T],
+        patience: float | None = None,
+        give_up: Callable[[], bool] = lambda: False,
+        tell: Callable[[Exception], Any] = lambda error: None,
+    ) -> T:
+        """Returns the reply. `patience` in seconds; `tell` is called for each error except the last."""
+        end = time.monotonic() + (self.patience if patience is None else patience)
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                return question.read(await self._send(question.words))
+            except Exception as error:
+                if not passes(error) or give_up() or time.monotonic() + pause > end:
+                    clearer = explain(error, question.words[0])
+                    raise clearer from (None if clearer is error else error)
+                tell(error)
+                if doubts_others(error) and inspect.isawaitable(closed := forget_connections(self.client)):
+                    # A silent connection may not report its end either.
+                    with suppress(*BROKEN):
+                        await closed
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _send(self, words: Sequence[Any]) -> Any:
+        if sys.version_info >= (3, 12):
+            return await self.client.execute_command(*words)
+        # The library sends with asyncio.wait_for, which can lose a cancellation (gh-86296).
+        sending = asyncio.ensure_future(self.client.execute_command(*words))
+        try:
+            await asyncio.wait({sending})
+        except asyncio.CancelledError:
+            sending.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+            sending.cancel()
+            raise
+        return sending.result()
+
+    async def check(
+        self,
+        key: str,
+        give_up: Callable[[], bool] = lambda: False,
+        tell: Callable[[Exception], Any] = lambda error: None,
+    ) -> None:
+        """Raises an explanation if the module is missing or too old."""
+        for words in PROBES:
+            try:
+                question = Question((words[0], key, *words[1:]), lambda reply: None)
+                await self.ask(question, give_up=give_up, tell=tell)
+            except Exception as error:
+                if not knows(error):
+                    raise

@@ -1,0 +1,222 @@
+"""A broker for Dramatiq: delayed messages wait in the server, not in a worker's memory.
+
+dramatiq.set_broker(DehydratorBroker(url="redis://127.0.0.1:6379/0"))
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+from dramatiq import Broker, Consumer, Message, MessageProxy, Middleware
+from dramatiq.errors import ConnectionClosed, QueueJoinTimeout
+
+from dehydrator_queue.job import Delivery, id_text
+from dehydrator_queue.leases import Lease, Leases
+from dehydrator_queue.library import Client, connect, is_cluster, passes, reply_in
+from dehydrator_queue.moment import Duration, milliseconds
+from dehydrator_queue.names import look_words, names_of_message, push_words, take_words
+from dehydrator_queue.queue import dead_of
+from dehydrator_queue.server import Server
+from dehydrator_queue.terms import reason_of
+from dehydrator_queue.verbs import Keep, Question, as_bytes, bury_words, keep_words, new_token, poll
+
+#: In the options of a message: distinguishes messages with one id.
+OPTION = "dehydrator_id"
+
+#: Seconds. Acks are sent between two polls, so none blocks longer.
+LONGEST_BLOCK = 1.0
+
+#: Seconds between two checks for free capacity, when the maximum number of messages is held.
+PAUSE = 0.02
+
+
+class DehydratorBroker(Broker):
+    """Sends messages with PUSH, takes them with POLL and a renewed lease, and acknowledges them with SETTLE.
+
+    A rejected message goes to the stream of dead letters, with the reason: `dramatiq:<queue>:dead`.
+    """
+
+    def __init__(
+        self,
+        *,
+        url: str | None = None,
+        client: Client | None = None,
+        middleware: list[Middleware] | None = None,
+        namespace: str = "dramatiq",
+        lease: Duration = 60.0,
+        patience: float = 10.0,
+        keep_dead: Keep = timedelta(days=7),
+        **options: Any,
+    ) -> None:
+        """`options` are those of the client library, for example `host` and `port` instead of a URL.
+
+        `keep_dead`: for how long to keep dead letters, as on Redis, or how many; None: all of them.
+        """
+        keep_words(keep_dead)
+        self.keep_dead = keep_dead
+        super().__init__(middleware=middleware)
+        self.namespace = namespace
+        self.queues: set[str] = set()
+        self.client: Client = client or connect(url, timeout=LONGEST_BLOCK + 5, **options)
+        self.server = Server(self.client, patience)
+        lease_ms = milliseconds(lease)
+        own: Client = client or connect(url, timeout=reply_in(lease_ms), **options)
+        self._clients = [self.client, own]
+        self.leases = Leases(lambda: own, lease_ms)
+
+    def key(self, queue_name: str) -> str:
+        """Returns the name of a queue's key: on a cluster, in the slot of its dead letters."""
+        name = f"{self.namespace}:{queue_name}"
+        return f"{{{name}}}" if is_cluster(self.client) else name
+
+    def ask(self, *words: Any) -> Any:
+        """Retries a command until it arrives."""
+        try:
+            return self.server.ask(Question(words, lambda reply: reply))
+        except Exception as error:
+            if passes(error):
+                raise ConnectionClosed(error) from None
+            raise
+
+    def close(self) -> None:
+        for client in self._clients:
+            if (closing := getattr(client, "close", None)) is not None:
+                closing()
+
+    def declare_queue(self, queue_name: str) -> None:
+        if queue_name not in self.queues:
+            self.emit_before("declare_queue", queue_name)
+            self.queues.add(queue_name)
+            self.emit_after("declare_queue", queue_name)
+
+    def get_declared_queues(self) -> set[str]:
+        return self.queues.copy()
+
+    def enqueue(self, message: Message[Any], *, delay: int | None = None) -> Message[Any]:
+        """Sends a message with a delay of `delay` milliseconds. Its id is that of the message, if that is free."""
+        message = message.copy(options={OPTION: str(uuid4())})
+        self.emit_before("enqueue", message, delay)
+        key, element = self.key(message.queue_name), message.encode()
+        for name in names_of_message(message.message_id, message.options[OPTION]):
+            if self.ask(*push_words(key, max(0, delay or 0), element, name)) is not None:
+                break
+            if as_bytes(self.ask(*look_words(key, name)) or b"") == element:
+                break
+        self.emit_after("enqueue", message, delay)
+        return message
+
+    def cancel(self, message: Message[Any]) -> bool:
+        """Cancels a message that no worker has; returns whether it existed."""
+        key = self.key(message.queue_name)
+        element = message.encode()
+        for name in names_of_message(message.message_id, message.options.get(OPTION, "")):
+            if as_bytes(self.ask(*look_words(key, name)) or b"") == element:
+                return bool(self.ask(*take_words(key, name)))
+        return False
+
+    def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 5000) -> Consumer:
+        return DehydratorConsumer(self, queue_name, prefetch, timeout)
+
+    def flush(self, queue_name: str) -> None:
+        """Drops all messages of a queue, including those that workers have."""
+        self.ask("UNLINK", self.key(queue_name))
+
+    def flush_all(self) -> None:
+        for queue_name in self.queues:
+            self.flush(queue_name)
+
+    def join(self, queue_name: str, *, interval: int = 100, timeout: int | None = None) -> None:
+        """Waits until a queue is empty: nothing due, delayed or with a worker."""
+        deadline = None if timeout is None else time.monotonic() + timeout / 1000
+        while self.ask("DEHYDRATOR.LEN", self.key(queue_name)):
+            if deadline is not None and time.monotonic() >= deadline:
+                raise QueueJoinTimeout(queue_name)
+            time.sleep(interval / 1000)
+
+
+class DehydratorConsumer(Consumer):
+    """Takes the messages of one queue."""
+
+    def __init__(self, broker: DehydratorBroker, queue_name: str, prefetch: int, timeout: int) -> None:
+        self.broker = broker
+        self.key = broker.key(queue_name)
+        self.prefetch = prefetch
+        self.block = min(timeout / 1000, LONGEST_BLOCK)
+        self.tags: set[str] = set()
+        self.taken: list[Delivery] = []
+        self.token = new_token()
+
+    def __next__(self) -> MessageProxy | None:
+        while True:
+            if not self.taken:
+                self._take()
+            if not self.taken:
+                return None
+            delivery = self.taken.pop(0)
+            lease = Lease(delivery.key, delivery.id, delivery.token, delivery.deliveries)
+            try:
+                message: Message[Any] = Message.decode(delivery.element)
+                tag = message.options[OPTION] = f"{message.options.get(OPTION, '')}/{delivery.token}"
+            except Exception as error:
+                self._bury(lease, delivery.element, f"it cannot be decoded: {reason_of(error)}")
+                continue
+            self.broker.leases.add(tag, lease)
+            self.tags.add(tag)
+            return MessageProxy(message)
+
+    def _take(self) -> None:
+        room = self.prefetch - len(self.tags)
+        if room <= 0:
+            time.sleep(min(PAUSE, self.block))
+            return
+        lease_ms = self.broker.leases.lease_ms
+        question = poll([self.key], room, lease_ms, self.token, milliseconds(self.block))
+        try:
+            # The same token gets the messages of a reply that was lost.
+            self.taken = self.broker.server.ask(question)
+        except Exception as error:
+            if passes(error):
+                raise ConnectionClosed(error) from None
+            raise
+        self.token = new_token()
+
+    def ack(self, message: MessageProxy) -> None:
+        tag = message.options.get(OPTION, "")
+        self.tags.discard(tag)
+        self.broker.leases.settle(tag)
+
+    def nack(self, message: MessageProxy) -> None:
+        """Moves a message to the dead letters, with its actor's error."""
+        tag = message.options.get(OPTION, "")
+        lease = self.broker.leases.get(tag)
+        if lease is None:
+            self.tags.discard(tag)
+            return
+        error = message._exception
+        reason = "rejected" if error is None else reason_of(error)
+        element = message._message.copy(options={OPTION: tag.rpartition("/")[0]}).encode()
+        # While the server is down, Dramatiq calls this again: until then the lease is held.
+        self._bury(lease, element, reason)
+        self.broker.leases.drop(tag)
+        self.tags.discard(tag)
+
+    def _bury(self, lease: Lease, element: bytes, reason: str) -> None:
+        dead = dead_of(lease.key, self.broker.client)
+        self.broker.logger.error("%s: %s is a dead letter: %s", lease.key, id_text(lease.id), reason)
+        self.broker.ask(*bury_words(dead, lease, element, reason, self.broker.keep_dead))
+
+    def requeue(self, messages: Iterable[MessageProxy]) -> None:
+        for message in messages:
+            tag = message.options.get(OPTION, "")
+            self.tags.discard(tag)
+            self.broker.leases.release(tag)
+
+    def close(self) -> None:
+        """Gives back messages that were taken and not passed on."""
+        while self.taken:
+            delivery = self.taken.pop()
+            self.broker.ask("DEHYDRATOR.RELEASE", self.key, 0, delivery.token, delivery.id)

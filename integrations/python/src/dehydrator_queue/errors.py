@@ -1,0 +1,39 @@
+"""The errors of this package, and errors that a worker's function can raise."""
+
+from dehydrator_queue.moment import Duration, in_seconds
+
+
+class DehydratorError(Exception):
+    """The base class of all errors of this package."""
+
+
+class ModuleMissingError(DehydratorError):
+    """The server has not loaded the module."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The server has not loaded the module dehydrator. Start it with `--loadmodule /path/to/libdehydrator.so`, "
+            "or send `MODULE LOAD`. docs/operations.md, section Install, says how to get it."
+        )
+
+
+class ModuleTooOldError(DehydratorError):
+    """The server's module lacks a command that this package needs."""
+
+    def __init__(self, command: str) -> None:
+        super().__init__(
+            f"The server's module dehydrator has no command {command}: it is older than this package needs. "
+            "docs/operations.md, section Upgrade, says how to replace it."
+        )
+
+
+class Reject(Exception):
+    """Raised by a worker's function: the job becomes a dead letter now, with this reason."""
+
+
+class Retry(Exception):
+    """Raised by a worker's function: the job is delivered again after `delay`, if it has attempts left."""
+
+    def __init__(self, delay: Duration, reason: str = "the work asked to be tried again") -> None:
+        super().__init__(reason)
+        self.delay = in_seconds(delay)

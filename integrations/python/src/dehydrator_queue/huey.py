@@ -1,0 +1,71 @@
+"""Huey with delayed tasks in the server, which pushes them to Huey's own list when they are due.
+
+huey = DehydratorHuey("my-app", url="redis://127.0.0.1:6379/0")
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime, timezone
+from typing import Any
+
+from huey import RedisHuey
+from huey.storage import RedisStorage
+
+from dehydrator_queue.library import ResponseError
+from dehydrator_queue.moment import milliseconds
+from dehydrator_queue.server import explain
+from dehydrator_queue.verbs import as_bytes
+
+
+class DehydratorStorage(RedisStorage):
+    """Huey's storage in Redis, whose schedule is a dehydrator, `huey.later.<name>`.
+
+    The consumers' schedulers still move tasks in the sorted set of Huey's own storage.
+    """
+
+    #: Whether the times that Huey passes, without a time zone, are in UTC.
+    utc = True
+
+    @property
+    def later_key(self) -> str:
+        return f"huey.later.{self.name}"
+
+    def add_to_schedule(self, data: bytes, ts: datetime) -> None:
+        moment = ts.replace(tzinfo=timezone.utc) if self.utc else ts.astimezone()
+        pipe = self.conn.pipeline()
+        # Sent each time, because the database may have been flushed.
+        pipe.execute_command("DEHYDRATOR.ONDUE", self.later_key, "LIST", self.queue_key, "LEFT")
+        delay = milliseconds(moment - datetime.now(timezone.utc))
+        # As in a sorted set, equal bytes exist once.
+        pipe.execute_command(
+            "DEHYDRATOR.PUSH", self.later_key, delay, data, hashlib.sha256(data).hexdigest(), "REPLACE"
+        )
+        try:
+            pipe.execute()
+        except ResponseError as error:
+            raise explain(error, "DEHYDRATOR.PUSH") from None
+
+    def schedule_size(self) -> int:
+        return int(self.conn.execute_command("DEHYDRATOR.LEN", self.later_key) + super().schedule_size())
+
+    def scheduled_items(self, limit: int | None = None) -> list[bytes]:
+        count = ("COUNT", limit) if limit else ()
+        words = ("DEHYDRATOR.RANGE", self.later_key, "-", "+", *count, "WITHELEMENTS")
+        items = [as_bytes(row[-1]) for row in self.conn.execute_command(*words)[1]]
+        return [*items, *super().scheduled_items(limit)][:limit]
+
+    def flush_schedule(self) -> None:
+        self.conn.delete(self.later_key)
+        super().flush_schedule()
+
+
+class DehydratorHuey(RedisHuey):
+    """A `RedisHuey`: its arguments, and all else, are the same."""
+
+    storage_class = DehydratorStorage
+
+    def get_storage(self, **kwargs: Any) -> Any:
+        storage = super().get_storage(**kwargs)
+        storage.utc = self.utc
+        return storage

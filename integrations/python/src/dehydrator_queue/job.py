@@ -1,0 +1,88 @@
+"""The jobs of a worker."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def id_text(id: bytes | str) -> str:
+    """Returns an id as text; `id_bytes` restores bytes that are not UTF-8."""
+    return id if isinstance(id, str) else id.decode("utf-8", "surrogateescape")
+
+
+def id_bytes(id: bytes | str) -> bytes:
+    if not isinstance(id, (bytes, str)):
+        raise TypeError(f"an id is a str or bytes, not {id!r}")
+    return id if isinstance(id, bytes) else id.encode("utf-8", "surrogateescape")
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """An element that the server delivered with a lease."""
+
+    key: str
+    id: bytes
+    element: bytes
+    deliveries: int
+    token: str
+
+
+@dataclass
+class Job:
+    """A delivery with its payload. While its work runs, its lease is renewed in the background."""
+
+    id: str
+    payload: Any
+    #: How often it was delivered, including this time.
+    attempt: int
+    #: The name of its queue.
+    queue: str
+    #: The token of the lease, different for each attempt. It can fence the writes of the work.
+    token: str
+    #: Set when the job was cancelled, another worker has it, or a stop interrupted it: the work should end, and
+    #: its result is ignored.
+    lost: threading.Event = field(default_factory=threading.Event, repr=False)
+
+    @classmethod
+    def of(cls, delivery: Delivery, decode: Callable[[bytes], Any]) -> Job:
+        payload = decode(delivery.element)
+        return cls(id_text(delivery.id), payload, delivery.deliveries, delivery.key, delivery.token)
+
+
+@dataclass(frozen=True)
+class Item:
+    """One of several payloads that are put into a queue at once."""
+
+    payload: Any
+    id: str | bytes | None = None
+    #: In seconds, or a timedelta.
+    delay: Any = 0.0
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """An element of the queue, as a reader sees it."""
+
+    id: str
+    payload: Any
+    #: Its deadline, or the end of its lease, in seconds since 1970 by the server's clock.
+    due: float
+    #: How often it was delivered.
+    attempts: int
+    #: Whether a worker has it, with a running lease.
+    leased: bool
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """An entry of the stream of dead letters."""
+
+    entry: str
+    id: str
+    element: bytes
+    attempts: int
+    #: The reason; empty if it reached its delivery limit without a reason from its last worker.
+    reason: str

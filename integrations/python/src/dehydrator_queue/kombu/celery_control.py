@@ -1,0 +1,79 @@
+"""Celery's remote-control commands `revoke` and `scheduled`, extended to tasks that wait in the server.
+
+They are registered like custom commands, as Celery's guide describes, under Celery's names, and call Celery's.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from kombu.utils.encoding import bytes_to_str
+from kombu.utils.json import loads
+
+from dehydrator_queue.verbs import BATCH
+
+log = logging.getLogger("dehydrator_queue.kombu")
+
+#: Like Celery's own timer for tasks with an ETA.
+PRIORITY = 6
+
+
+def register(**_: Any) -> None:
+    """Registers the commands in a worker that is ready."""
+    from celery.worker import control
+
+    @control.control_command(name="revoke", variadic="task_id", signature="[id1 [id2 [... [idN]]]]")
+    def revoke(state: Any, task_id: Any, *args: Any, **kwargs: Any) -> Any:
+        """Revoke task by task id (or list of ids), including tasks that wait in the server."""
+        reply = control.revoke(state, task_id, *args, **kwargs)
+        if (channel := _channel(state)) is not None:
+            channel.revoked.extend([task_id] if isinstance(task_id, str) else task_id or [])
+        return reply
+
+    @control.inspect_command(name="scheduled", alias="dump_schedule")
+    def scheduled(state: Any, **kwargs: Any) -> list[dict[str, Any]]:
+        """List of currently scheduled ETA/countdown tasks, in this worker and in the server."""
+        listed: list[dict[str, Any]] = control.scheduled(state, **kwargs)
+        if (channel := _channel(state)) is not None:
+            for queue in channel.active_queues:
+                for key in channel._keys(queue):
+                    listed += _waiting(state, channel, key)
+        return listed
+
+
+def _channel(state: Any) -> Any:
+    """Returns the channel from which a worker gets its tasks, if it is one of ours."""
+    channel = getattr(state.consumer.task_consumer, "channel", None)
+    return channel if hasattr(channel, "leases") else None
+
+
+def _waiting(state: Any, channel: Any, key: str) -> list[dict[str, Any]]:
+    """Lists the first thousand that are not due."""
+    from celery.worker.request import Request
+
+    listed = []
+    with channel.conn_or_acquire() as client:
+        seconds, microseconds = client.time()
+        start = f"({seconds * 1000 + microseconds // 1000}"
+        _, rows = client.execute_command("DEHYDRATOR.RANGE", key, start, "+", "COUNT", BATCH, "WITHELEMENTS")
+    for id, _, _, _, leased, element in rows:
+        if leased:
+            continue
+        try:
+            message = channel.Message(loads(bytes_to_str(element)), channel=channel)
+            request = Request(message, app=state.app, hostname=state.hostname)
+            eta = request.eta.isoformat() if request.eta else None
+            listed.append({"eta": eta, "priority": PRIORITY, "request": request.info()})
+        except Exception as error:
+            log.warning("%s: %r cannot be listed: %r", key, id, error)
+    return listed
+
+
+try:
+    from celery.signals import worker_ready
+except ImportError:
+    # kombu without Celery.
+    pass
+else:
+    worker_ready.connect(register)

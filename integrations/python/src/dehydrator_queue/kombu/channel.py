@@ -1,0 +1,386 @@
+"""A channel of kombu's Redis transport whose queues are dehydrators."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from queue import Empty
+from time import monotonic
+from typing import Any
+
+from kombu.transport import redis as base
+from kombu.transport import virtual
+from kombu.utils.encoding import bytes_to_str
+from kombu.utils.json import dumps, loads
+
+from dehydrator_queue.job import Delivery, id_text
+from dehydrator_queue.kombu.eta import delay_ms, forget_future
+from dehydrator_queue.kombu.qos import QoS
+from dehydrator_queue.leases import Lease, Leases
+from dehydrator_queue.library import passes, reply_in
+from dehydrator_queue.names import look_words, names_of_message, names_of_task, push_words, take_words
+from dehydrator_queue.server import NEWEST, explain, knows
+from dehydrator_queue.terms import reason_of
+from dehydrator_queue.verbs import BATCH, Keep, bury_words, new_token, pairs
+
+log = logging.getLogger("dehydrator_queue.kombu")
+
+
+#: Transport options in addition to those of the Redis transport.
+OPTIONS = ("queue_key", "keep_dead", "lease")
+
+#: Seconds. The Redis transport's `visibility_timeout` defaults to an hour, because nothing renews it.
+LEASE = 300
+
+
+class Dehydrated(base.Channel):
+    """Sends messages with PUSH, takes them with MPOLL and a lease, and acknowledges them with SETTLE.
+
+    Exchanges, bindings, fanout and connections are those of the Redis transport.
+    """
+
+    QoS = QoS
+    connection: Any
+
+    #: In seconds. It is renewed while the worker lives, however long a task takes: this is how soon another worker
+    #: gets its tasks when it dies. The default is `visibility_timeout`, if that is given, or else LEASE.
+    lease: float | None = None
+
+    #: The key of a queue, after `global_keyprefix`. The Redis transport's list has the name of its
+    #: queue, so old and new workers do not disturb each other during a migration.
+    queue_key = "dehydrator:{queue}"
+
+    #: How many unreadable messages to keep, or, as a timedelta, for how long.
+    keep_dead: Keep = None
+
+    from_transport_options = (*base.Channel.from_transport_options, *OPTIONS)
+
+    _lease_pool: Any = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        #: Ids of revoked tasks that may wait here.
+        self.revoked: deque[str] = deque()
+        self._token = new_token()
+        self._polled: dict[str, str] = {}
+        self._no_ack: set[str] = set()
+        self._lease_lock = threading.Lock()
+        super().__init__(*args, **kwargs)
+        lease = vars(self).get("visibility_timeout", LEASE) if self.lease is None else self.lease
+        lease_ms = max(100, int(float(lease) * 1000))
+        self.leases = Leases(self._create_lease_client, lease_ms, self._prolong_held)
+        if not self.ack_emulation:
+            # As on Redis, delivered messages are gone.
+            self.QoS = virtual.QoS
+        try:
+            self._check_module()
+        except Exception:
+            self.connection.cycle.discard(self)
+            # In older versions of kombu, the end of its connections would end the polling of other channels.
+            self.connection = None
+            self._disconnect_pools()
+            raise
+
+    def _check_module(self) -> None:
+        # The first command writes, which a replica refuses, so that no connection to a replica is used.
+        for words in (("DEHYDRATOR.REM", self._key("no queue", 0), "no message"), (NEWEST,)):
+            try:
+                with self.conn_or_acquire() as client:
+                    client.execute_command(*words)
+            except self.ResponseError as error:
+                if not knows(error):
+                    raise explain(error, words[0]) from None
+
+    @contextmanager
+    def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:
+        with super().conn_or_acquire(client) as acquired, self._reconnecting():
+            yield acquired
+
+    @contextmanager
+    def _reconnecting(self) -> Iterator[None]:
+        """Treats it as a broken connection if a server is no longer a primary, or not ready.
+
+        A worker ends at such a reply, but reconnects, perhaps to another server, when a connection breaks.
+        """
+        try:
+            yield
+        except self.ResponseError as error:
+            if passes(error):
+                raise base.get_redis_ConnectionError()(str(error)) from error
+            raise
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            # This may end early if a connection is broken, and the messages would be held forever.
+            self.leases.release_all()
+
+    def _create_lease_client(self) -> Any:
+        """Creates a client for leases. One of kombu's waits for a reply without limit."""
+        with self._lease_lock:
+            if self._lease_pool is None:
+                sentinels = getattr(self, "_sentinel_manager", None)
+                self._lease_pool = self._get_pool()
+                self._lease_pool.connection_kwargs["socket_timeout"] = reply_in(self.leases.lease_ms)
+                if sentinels is not None:
+                    # It is for kombu, which closes those of its own pool.
+                    self._sentinel_manager = sentinels
+            return self.Client(connection_pool=self._lease_pool)
+
+    def _disconnect_pools(self) -> None:
+        super()._disconnect_pools()
+        pool, self._lease_pool = self._lease_pool, None
+        if pool is not None:
+            pool.disconnect()
+
+    def _after_fork(self) -> None:
+        # The renewing thread may have held it.
+        self._lease_lock = threading.Lock()
+        super()._after_fork()
+        self.leases.forget()
+
+    # Names
+
+    def _q_for_pri(self, queue: str, pri: int) -> str:
+        """Names the key of a queue at a priority, without the global prefix."""
+        return str(super()._q_for_pri(self.queue_key.format(queue=queue), pri))
+
+    def _key(self, queue: str, pri: int) -> str:
+        return f"{self.global_keyprefix}{self._q_for_pri(queue, pri)}"
+
+    def _keys(self, queue: str) -> list[str]:
+        return [self._key(queue, pri) for pri in self.priority_steps]
+
+    # Sending
+
+    def _put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
+        key = self._key(queue, self._get_message_priority(message, reverse=False))
+        element, delay = dumps(message).encode(), delay_ms(message)
+        tag = message["properties"]["delivery_tag"]
+        lifetimes = self._lifetimes(queue, delay)
+        batch = kwargs.get("_publish_batch")
+        if batch is not None:
+            # The replies are not read: the id is unique.
+            batch.add("execute_command", *push_words(key, delay, element, tag))
+            for words in lifetimes:
+                batch.add("execute_command", *words)
+            return
+        task_id = (message.get("headers") or {}).get("id")
+        with self.conn_or_acquire() as client:
+            for name in names_of_message(task_id, tag):
+                if client.execute_command(*push_words(key, delay, element, name)) is not None:
+                    break
+                if client.execute_command(*look_words(key, name)) == element:
+                    break
+            self._prolong(client, lifetimes)
+
+    def _lifetimes(self, queue: str, ms: int) -> list[tuple[Any, ...]]:
+        """Returns the commands for a queue with `x-expires` when it is used.
+
+        Its keys expire after that time without use, but not while an element must stay for `ms`.
+        """
+        # Older versions of kombu have no such queues.
+        expires = getattr(self, "_expires", {}).get(queue)
+        if expires is None:
+            return []
+        # The client of the Redis transport adds the global prefix to the key.
+        keys = [self._q_for_pri(queue, pri) for pri in self.priority_steps]
+        return [("PEXPIRE", key, ms + expires, how) for key in keys for how in ("NX", "GT")]
+
+    def _prolong_held(self, key: str) -> None:
+        """Keeps a queue with `x-expires` while a lease runs in it."""
+        for queue in list(getattr(self, "_expires", {})):
+            if key in self._keys(queue):
+                self._prolong(self._create_lease_client(), self._lifetimes(queue, self.leases.lease_ms))
+
+    def _prolong(self, client: Any, lifetimes: list[tuple[Any, ...]]) -> None:
+        if lifetimes:
+            with client.pipeline(transaction=False) as pipeline:
+                for words in lifetimes:
+                    pipeline.execute_command(*words)
+                pipeline.execute()
+
+    # Taking
+
+    def basic_consume(self, queue: str, no_ack: bool, *args: Any, **kwargs: Any) -> Any:
+        if no_ack:
+            self._no_ack.add(queue)
+        else:
+            self._no_ack.discard(queue)
+        return super().basic_consume(queue, no_ack, *args, **kwargs)
+
+    def basic_get(self, queue: str, no_ack: bool = False, **kwargs: Any) -> Any:
+        message = super().basic_get(queue, no_ack, **kwargs)
+        if message is not None and no_ack:
+            self.leases.settle(message.delivery_tag)
+        return message
+
+    def _poll_words(self, keys: list[str], token: str) -> list[Any]:
+        lease = ["COUNT", 1, "LEASE", self.leases.lease_ms, "TOKEN", token]
+        return ["DEHYDRATOR.MPOLL", len(keys), *keys, *lease]
+
+    def _brpop_start(self, timeout: float | None = None) -> None:
+        if timeout is None:
+            # Older versions of kombu have no such option.
+            timeout = getattr(self, "brpop_timeout", 1)
+        self._deliver_revoked()
+        queues = self._queue_cycle.consume(len(self.active_queues))
+        if not queues:
+            return
+        self._polled = {self._key(queue, pri): queue for pri in self.priority_steps for queue in queues}
+        self._in_poll = self.client.connection
+        self._brpop_sent_at = monotonic()
+        # If the last reply was lost with its connection, this is its token: the reply is repeated.
+        words = self._poll_words(list(self._polled), self._token)
+        self.client.connection.send_command(*words, "BLOCK", int((timeout or 0) * 1000))
+
+    def _brpop_read(self, **options: Any) -> bool:
+        try:
+            try:
+                with self._reconnecting():
+                    reply = self._read_poll(**options)
+            except self.connection_errors:
+                # The next poll reconnects.
+                self.client.connection.disconnect()
+                raise
+            self._token = new_token()
+            if not reply:
+                raise Empty()
+            key = bytes_to_str(reply[0])
+            queue = self._polled[key]
+            self._queue_cycle.rotate(queue)
+            # Replies are not read while the prefetch count is reached: the lease may have expired by now.
+            stale = monotonic() - self._brpop_sent_at > self.leases.lease_ms / 2000
+            message = self._message(key, reply[1][0], stale)
+            if queue in self._no_ack or not self.ack_emulation:
+                self.leases.settle(message["properties"]["delivery_tag"])
+            elif lifetimes := self._lifetimes(queue, self.leases.lease_ms):
+                self._prolong(self._create_client(), lifetimes)
+            self.connection._deliver(message, queue)
+            return True
+        finally:
+            self._in_poll = None
+            flush = getattr(self, "_flush_brpop_reauth", None)
+            if flush is not None:
+                flush()
+
+    def _read_poll(self, **options: Any) -> Any:
+        try:
+            return self.client.parse_response(self.client.connection, "DEHYDRATOR.MPOLL", **options)
+        except self.ResponseError as error:
+            if str(error).startswith("UNBLOCKED"):
+                raise Empty() from None
+            raise
+
+    def _poll_error(self, type: str, **options: Any) -> None:
+        if type == "LISTEN":
+            self.subclient.parse_response()
+        else:
+            self.client.parse_response(self.client.connection, "DEHYDRATOR.MPOLL")
+
+    def _get(self, queue: str) -> dict[str, Any]:
+        with self.conn_or_acquire() as client:
+            reply = client.execute_command(*self._poll_words(self._keys(queue), new_token()))
+            self._prolong(client, self._lifetimes(queue, self.leases.lease_ms if reply else 0))
+        if not reply:
+            raise Empty()
+        message = self._message(bytes_to_str(reply[0]), reply[1][0], stale=False)
+        if not self.ack_emulation:
+            self.leases.settle(message["properties"]["delivery_tag"])
+        return message
+
+    def _message(self, key: str, row: Any, stale: bool) -> dict[str, Any]:
+        """Parses delivered messages, and holds their leases from now on."""
+        id, element, deliveries, token = row
+        token = id_text(token)
+        delivery = Delivery(key, id, element, deliveries, token)
+        if stale:
+            with self.conn_or_acquire() as client:
+                if client.execute_command("DEHYDRATOR.RENEW", key, self.leases.lease_ms, token, id) == [0]:
+                    raise Empty()
+        try:
+            message: dict[str, Any] = loads(bytes_to_str(element))
+            properties = message["properties"]
+            tag = properties["delivery_tag"]
+        except Exception as error:
+            self._bury(delivery, f"it cannot be decoded: {reason_of(error)}")
+            raise Empty() from None
+        if tag in self.leases:
+            # One message may be in several queues of this channel.
+            tag = properties["delivery_tag"] = f"{tag}:{token}"
+        forget_future(message)
+        if deliveries > 1:
+            if isinstance(message.get("headers"), dict):
+                message["headers"]["redelivered"] = True
+            properties.setdefault("delivery_info", {})["redelivered"] = True
+        # While the connection still has the address: an ack may be sent after its end.
+        self._create_lease_client()
+        self.leases.add(tag, Lease(key, id, token, deliveries))
+        return message
+
+    def _bury(self, delivery: Delivery, reason: str) -> None:
+        """Moves unreadable messages to the stream of dead letters."""
+        log.error("%s: %r is a dead letter: %s", delivery.key, delivery.id, reason)
+        words = bury_words(f"{delivery.key}:dead", delivery, delivery.element, reason, self.keep_dead)
+        with self.conn_or_acquire() as client:
+            try:
+                client.execute_command(*words)
+            except self.ResponseError as error:
+                if passes(error):
+                    raise
+                # This would end Celery's worker.
+                log.error("%s: %r stays, and comes again when its lease is over: %s", delivery.key, delivery.id, error)
+
+    # Revoking
+
+    def _deliver_revoked(self) -> None:
+        """Removes revoked tasks from the queues, and passes them to the worker, which knows that they are revoked."""
+        while self.revoked:
+            names = names_of_task(self.revoked.popleft())
+            for queue in self.active_queues:
+                for key in self._keys(queue):
+                    for element in self._take_free(key, *names):
+                        self.connection._deliver(loads(bytes_to_str(element)), queue)
+
+    def _take_free(self, key: str, *names: str) -> Any:
+        """Takes waiting messages, but not those that a worker has."""
+        with self.conn_or_acquire() as client:
+            return client.execute_command(*take_words(key, *names))
+
+    # Counting and emptying
+
+    def _size(self, queue: str) -> int:
+        """Counts the messages that no worker has: due and waiting."""
+        return sum(self._free_in(key) for key in self._keys(queue))
+
+    def _free_in(self, key: str) -> int:
+        with self.conn_or_acquire() as client:
+            told = pairs(client.execute_command("DEHYDRATOR.INFO", key))
+        # Messages with expired leases are in both counts.
+        return int(max(told["due"], told["length"] - told["leased"]))
+
+    def _purge(self, queue: str) -> int:
+        """Removes the messages that no worker has."""
+        return sum(self._purge_key(key) for key in self._keys(queue))
+
+    def _purge_key(self, key: str) -> int:
+        removed, start = 0, "-"
+        with self.conn_or_acquire() as client:
+            while start is not None:
+                start, rows = client.execute_command("DEHYDRATOR.RANGE", key, start, "+", "COUNT", BATCH)
+                if free := [id for id, _, _, _, leased in rows if not leased]:
+                    removed += client.execute_command("DEHYDRATOR.REM", key, *free)
+        return removed
+
+
+class Channel(Dehydrated):
+    """A channel to one server."""
+
+
+class SentinelChannel(Dehydrated, base.SentinelChannel):
+    """A channel to the server that Sentinel reports."""
+
+    from_transport_options = (*base.SentinelChannel.from_transport_options, *OPTIONS)

@@ -1,0 +1,202 @@
+"""The messages that a process holds for a framework, and the thread that renews their leases."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakSet
+
+from dehydrator_queue.library import passes
+
+log = logging.getLogger("dehydrator_queue")
+
+#: Seconds between retries after a broken connection or a failover.
+ANEW = 1.0
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The key and the token of a held message. `key` is the full name."""
+
+    key: str
+    id: bytes
+    token: str
+    deliveries: int
+
+
+class Leases:
+    """The leases of one consumer, by tags of its choice. Thread-safe: acks come from any thread."""
+
+    def __init__(
+        self, client: Callable[[], Any], lease_ms: int, renewed: Callable[[str], None] = lambda key: None
+    ) -> None:
+        """`client`: creates a thread-safe client with a reply timeout that suits the lease (`reply_in`).
+
+        `renewed`: called for each queue in which leases were renewed, in another thread.
+        """
+        self._client = client
+        self._tell = renewed
+        self.lease_ms = lease_ms
+        self._held: dict[str, Lease] = {}
+        self._lock = threading.Lock()
+        self._due = time.monotonic() + lease_ms / 3000
+
+    def __contains__(self, tag: str) -> bool:
+        return tag in self._held
+
+    def add(self, tag: str, lease: Lease) -> None:
+        with self._lock:
+            self._held[tag] = lease
+        RENEWER.watch(self)
+
+    def settle(self, tag: str) -> None:
+        """Settles a message: the work is done."""
+        self._end(tag, "DEHYDRATOR.SETTLE")
+
+    def release(self, tag: str) -> None:
+        """Gives a message back: it is due at once."""
+        self._end(tag, "DEHYDRATOR.RELEASE", 0)
+
+    def release_all(self) -> None:
+        """Gives back the held messages, in their order of arrival."""
+        for tag in list(self._held):
+            self.release(tag)
+
+    def _end(self, tag: str, command: str, *arguments: Any) -> None:
+        lease = self.drop(tag)
+        if lease is None:
+            return
+        words = (command, lease.key, *arguments, lease.token, lease.id)
+        client = self._client()
+        try:
+            if client.execute_command(*words) == [0]:
+                log.warning("%s: the lease of %r had run out, and it is another's by now", lease.key, lease.id)
+        except Exception as error:
+            if not passes(error):
+                raise
+            # The token makes it safe to resend, even on another connection.
+            log.warning("%s of %r is sent again: %s", command, lease.id, error)
+            RENEWER.again(client, words, self.lease_ms / 1000)
+
+    def get(self, tag: str) -> Lease | None:
+        return self._held.get(tag)
+
+    def drop(self, tag: str) -> Lease | None:
+        """Forgets a lease, without a command."""
+        with self._lock:
+            return self._held.pop(tag, None)
+
+    def forget(self) -> None:
+        """Forgets all leases, which belong to the parent process, as may a holder of the lock at the fork."""
+        self._lock = threading.Lock()
+        self._held = {}
+
+    def until_renewal(self) -> float:
+        """Returns the seconds until the next renewal."""
+        return max(0.0, self._due - time.monotonic())
+
+    def renew(self) -> None:
+        """Renews all held messages, if a third of a lease has passed. A failed renewal is retried soon."""
+        if self.until_renewal() > 0:
+            return
+        self._due = time.monotonic() + self.lease_ms / 3000
+        held: dict[str, list[tuple[str, Lease]]] = defaultdict(list)
+        with self._lock:
+            for tag, lease in self._held.items():
+                held[lease.key].append((tag, lease))
+        for key, some in held.items():
+            try:
+                self._renew(key, some)
+            except Exception as error:
+                self._due = time.monotonic() + min(ANEW, self.lease_ms / 10_000)
+                log.warning("%s: leases could not be renewed, and will be again: %s", key, error)
+
+    def _renew(self, key: str, some: list[tuple[str, Lease]]) -> None:
+        words = [word for _, lease in some for word in (lease.token, lease.id)]
+        renewed = self._client().execute_command("DEHYDRATOR.RENEW", key, self.lease_ms, *words)
+        for (tag, lease), still in zip(some, renewed, strict=True):
+            with self._lock:
+                lost = not still and self._held.pop(tag, None) is not None
+            if lost:
+                log.warning("%s: %r was cancelled, or its lease ran out", key, lease.id)
+        self._tell(key)
+
+
+class Renewer:
+    """One thread per process that holds messages: a pool of one task blocks the loop while it works."""
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        """Starts afresh, also in a child process: a fork copies no threads, and the copied state is the parent's."""
+        self._thread: threading.Thread | None = None
+        self._watched: WeakSet[Leases] = WeakSet()
+        self._again: list[tuple[Any, tuple[Any, ...], float]] = []
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+
+    def watch(self, leases: Leases) -> None:
+        with self._lock:
+            if leases in self._watched:
+                return
+            self._watched.add(leases)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="dehydrator-renewal", daemon=True)
+                self._thread.start()
+        self._wake.set()
+
+    def again(self, client: Any, words: tuple[Any, ...], seconds: float) -> None:
+        """Retries a command until it arrives, or until its lease has expired."""
+        with self._lock:
+            self._again.append((client, words, time.monotonic() + seconds))
+        self._wake.set()
+
+    def _run(self) -> None:
+        wake = self._wake
+        while True:
+            with self._lock:
+                watched, again = list(self._watched), list(self._again)
+            waits = [leases.until_renewal() for leases in watched] + [ANEW] * len(again)
+            wait = min(waits, default=None)
+            del again
+            # Do not keep the object alive meanwhile.
+            del watched
+            if wake.wait(wait):
+                wake.clear()
+                wake.wait(ANEW if self._again else 0)
+            self._send_again()
+            self._renew()
+
+    def _renew(self) -> None:
+        with self._lock:
+            watched = list(self._watched)
+        for leases in watched:
+            try:
+                leases.renew()
+            except Exception as error:
+                log.warning("leases could not be renewed, and will be again: %s", error)
+
+    def _send_again(self) -> None:
+        with self._lock:
+            again, self._again = self._again, []
+        for client, words, end in again:
+            try:
+                client.execute_command(*words)
+            except Exception as error:
+                if time.monotonic() < end:
+                    with self._lock:
+                        self._again.append((client, words, end))
+                else:
+                    log.error("%s never arrived, and the message comes again: %s", words[0], error)
+
+
+RENEWER = Renewer()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=RENEWER._forget)

@@ -1,0 +1,48 @@
+"""The ids of a framework's messages, which are found by the id of their task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+#: A task can have several messages at a time: one with a worker, and a waiting retry.
+NAMES_OF_ONE = 3
+
+
+def names_of_task(task_id: str) -> list[str]:
+    """Returns the ids that messages of a task can have."""
+    return [task_id, *(f"{task_id}:{n}" for n in range(1, NAMES_OF_ONE))]
+
+
+def names_of_message(task_id: Any, unique: str) -> Iterator[str]:
+    """Yields the ids that a message can have, in the order of attempts. The last one, `unique`, is free."""
+    if isinstance(task_id, str) and task_id:
+        yield from names_of_task(task_id)
+    yield unique
+
+
+#: Takes elements that no worker has, by their ids, and replies them. A message with a running lease is not taken.
+TAKE = """
+local taken = {}
+for _, id in ipairs(ARGV) do
+    local told, leased = redis.call('DEHYDRATOR.LOOK', KEYS[1], id, 'FULL') or {}, 1
+    for i = 1, #told, 2 do
+        if told[i] == 'leased' then leased = told[i + 1] end
+    end
+    if leased == 0 then taken[#taken + 1] = redis.call('DEHYDRATOR.PULL', KEYS[1], id) end
+end
+return taken
+"""
+
+
+def take_words(key: str, *names: str) -> tuple[Any, ...]:
+    return ("EVAL", TAKE, 1, key, *names)
+
+
+def push_words(key: str, delay_ms: int, element: bytes, name: str) -> tuple[Any, ...]:
+    return ("DEHYDRATOR.PUSH", key, delay_ms, element, name, "NX")
+
+
+def look_words(key: str, name: str) -> tuple[Any, ...]:
+    """Reads the element of an id that exists. If the library has sent a PUSH twice, it is the same element."""
+    return ("DEHYDRATOR.LOOK", key, name)

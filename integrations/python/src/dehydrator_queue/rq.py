@@ -1,0 +1,133 @@
+"""RQ without a scheduler: `enqueue_in`, `enqueue_at` and retries with intervals wait in the server.
+
+    queue = Queue(connection=redis.Redis())
+    queue.enqueue_in(timedelta(minutes=5), send, "anna")
+
+and `rq worker --queue-class dehydrator_queue.rq.Queue --job-class dehydrator_queue.rq.Job`. When a job is due the
+server pushes its id to RQ's own list (ONDUE LIST), on which RQ's workers block.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+import rq
+import rq.job
+from rq.job import JobStatus
+from rq.utils import as_text, utcformat, utcparse
+
+from dehydrator_queue.library import ResponseError
+from dehydrator_queue.moment import milliseconds
+from dehydrator_queue.server import explain
+
+#: The field of a job's hash with the time when its dehydrator pushes it to its queue.
+DUE = "dehydrator_due"
+
+
+def waiting_key(queue_key: str, at_front: bool = False) -> str:
+    """Returns the key of the dehydrator for a queue's delayed jobs, at its end or at its front."""
+    return f"{queue_key}:later:front" if at_front else f"{queue_key}:later"
+
+
+def waiting_keys(queue_key: str) -> list[str]:
+    return [waiting_key(queue_key, at_front) for at_front in (False, True)]
+
+
+class Job(rq.job.Job):
+    """A job that is also removed from the dehydrator when cancelled or deleted, and is queued when due."""
+
+    #: When its dehydrator pushed it to its queue, if no worker has started it since.
+    pushed_at: datetime | None = None
+
+    def _remove_from_registries(self, pipeline: Any = None, remove_from_queue: bool = True) -> None:
+        super()._remove_from_registries(pipeline=pipeline, remove_from_queue=remove_from_queue)
+        connection = self.connection if pipeline is None else pipeline
+        for key in self._waiting_keys():
+            connection.execute_command("DEHYDRATOR.REM", key, self.id)
+
+    def _waiting_keys(self) -> list[str]:
+        return waiting_keys(f"{rq.Queue.redis_queue_namespace_prefix}{self.origin}")
+
+    def get_status(self, refresh: bool = True) -> JobStatus:
+        status = super().get_status(refresh)
+        if refresh and status == JobStatus.SCHEDULED and self._was_pushed():
+            self._status = status = JobStatus.QUEUED
+        return status
+
+    def restore(self, raw_data: Any) -> Any:
+        super().restore(raw_data)
+        if self._status == JobStatus.SCHEDULED and self._was_pushed():
+            self._status = JobStatus.QUEUED
+
+    def _was_pushed(self) -> bool:
+        """Returns whether its dehydrator has pushed it to its queue: the server only changes the list."""
+        due = due_of(self)
+        if due is None or due > datetime.now(timezone.utc):
+            return False
+        if any(self.connection.execute_command("DEHYDRATOR.PTTL", key, self.id) != -2 for key in self._waiting_keys()):
+            return False
+        self.pushed_at = self.enqueued_at = due
+        return True
+
+
+class Queue(rq.Queue):
+    """A queue whose scheduled jobs wait in a dehydrator, `rq:queue:<name>:later`."""
+
+    job_class = Job
+
+    def schedule_job(self, job: Any, datetime: datetime, pipeline: Any = None, unique: bool = False) -> Any:
+        """Schedules a job for `datetime`. A waiting job with its id gets the new time."""
+        if unique:
+            raise ValueError("unique=True is not there for scheduled jobs: an id that waits already is replaced")
+        at_front = job.should_enqueue_at_front()
+        key = waiting_key(self.key, at_front)
+        pipe = self.connection.pipeline() if pipeline is None else pipeline
+        pipe.sadd(self.redis_queues_keys, self.key)
+        self._persist_job(job, pipe, status=JobStatus.SCHEDULED)
+        pipe.hset(job.key, DUE, utcformat(datetime.astimezone(timezone.utc)))
+        # Sent each time, because the database may have been flushed.
+        pipe.execute_command("DEHYDRATOR.ONDUE", key, "LIST", self.key, "LEFT" if at_front else "RIGHT")
+        pipe.execute_command("DEHYDRATOR.PUSH", key, _from_now(datetime), job.id, job.id, "REPLACE")
+        pipe.execute_command("DEHYDRATOR.REM", waiting_key(self.key, not at_front), job.id)
+        if pipeline is None:
+            try:
+                pipe.execute()
+            except ResponseError as error:
+                raise explain(error, "DEHYDRATOR.PUSH") from None
+        return job
+
+    def scheduled_job_ids(self) -> list[str]:
+        """Returns the ids of the waiting jobs, in the order of their deadlines."""
+        rows = []
+        for key in waiting_keys(self.key):
+            rows += self.connection.execute_command("DEHYDRATOR.RANGE", key, "-", "+")[1]
+        return [as_text(id) for id, *_ in sorted(rows, key=lambda row: row[1])]
+
+    @classmethod
+    def dequeue_any(cls, *args: Any, **options: Any) -> Any:
+        """Returns the next job like RQ, except for one that was cancelled while it waited in the server."""
+        while (found := super().dequeue_any(*args, **options)) is not None:
+            job, queue = found
+            status = job.get_status(refresh=False)
+            if status == JobStatus.CANCELED:
+                # RQ's list of jobs that were taken and not started.
+                job.connection.lrem(queue.intermediate_queue_key, 1, job.id)
+                continue
+            pushed_at = due_of(job) if status == JobStatus.SCHEDULED else getattr(job, "pushed_at", None)
+            if pushed_at is not None:
+                job.enqueued_at = pushed_at
+                job.connection.hset(job.key, "enqueued_at", utcformat(pushed_at))
+            return found
+        return None
+
+
+def due_of(job: Any) -> datetime | None:
+    """Returns the deadline of a job, if it was scheduled in a dehydrator."""
+    due = job.connection.hget(job.key, DUE)
+    return utcparse(as_text(due)) if due is not None else None
+
+
+def _from_now(moment: datetime) -> int:
+    """Returns the milliseconds until then, by this clock. Times without a time zone are local."""
+    return milliseconds(moment.astimezone(timezone.utc) - datetime.now(timezone.utc))

@@ -1,0 +1,212 @@
+"""A broker for taskiq: delayed tasks wait in the server.
+
+broker = DehydratorBroker("redis://127.0.0.1:6379/0")
+await task.kicker().with_labels(delay_seconds=30).kiq()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+from typing import Any
+from uuid import uuid4
+from weakref import ref
+
+from taskiq import AckableMessage, AsyncBroker, AsyncResultBackend, BrokerMessage
+
+from dehydrator_queue.aio.server import Server
+from dehydrator_queue.job import Delivery
+from dehydrator_queue.library import BROKEN, connect, passes, reply_in
+from dehydrator_queue.moment import Duration, milliseconds
+from dehydrator_queue.names import look_words, names_of_message, names_of_task, push_words, take_words
+from dehydrator_queue.queue import dead_of
+from dehydrator_queue.terms import reason_of
+from dehydrator_queue.verbs import Keep, Question, as_bytes, bury_words, keep_words, new_token, poll
+from dehydrator_queue.worker import GRACE
+
+log = logging.getLogger("dehydrator_queue")
+
+#: The label with the delay of a task in seconds.
+DELAY = "delay_seconds"
+
+#: taskiq's own labels: the delay of a retry in seconds, and its number.
+RETRY_DELAY, RETRIES = "delay", "_retries"
+
+
+class DehydratorBroker(AsyncBroker):
+    """Sends tasks with PUSH, takes them with POLL and a renewed lease, and acknowledges them with SETTLE."""
+
+    def __init__(
+        self,
+        url: str = "redis://127.0.0.1:6379/0",
+        queue_name: str = "taskiq:dehydrator",
+        *,
+        lease: Duration = 60.0,
+        block: Duration = 2.0,
+        count: int = 1,
+        patience: float = 10.0,
+        keep_dead: Keep = None,
+        result_backend: AsyncResultBackend[Any] | None = None,
+        task_id_generator: Callable[[], str] | None = None,
+        **options: Any,
+    ) -> None:
+        """`count`: how many tasks are taken at a time. `keep_dead`: how many dead letters to keep, or, as a timedelta,
+        for how long; by default all. `options` are those of the client library's `from_url`.
+        """
+        keep_words(keep_dead)
+        self._keep_dead = keep_dead
+        super().__init__(result_backend, task_id_generator)
+        self.queue_name = queue_name
+        self._lease_ms, self._block_ms, self._count = milliseconds(lease), milliseconds(block), count
+        self._url, self._options = url, options
+        self._patience = patience
+        self._server = Server(self._connect(reply_in(self._lease_ms)), patience)
+        # Each with its ack, as long as that can be called.
+        self._held: dict[tuple[str, bytes], tuple[Delivery, ref[Any]]] = {}
+        self._renewing: asyncio.Task[None] | None = None
+
+    def _connect(self, timeout: float) -> Any:
+        return connect(self._url, timeout, asyncio=True, **self._options)
+
+    async def _ask(self, *words: Any) -> Any:
+        return await self._server.ask(Question(words, lambda reply: reply))
+
+    async def startup(self) -> None:
+        await super().startup()
+        await self._server.check(self.queue_name)
+        if self.is_worker_process:
+            self._renewing = asyncio.create_task(self._renew())
+
+    async def shutdown(self) -> None:
+        """Gives back unacknowledged tasks, including running ones, whose acks then do nothing."""
+        try:
+            if self._renewing is not None:
+                self._renewing.cancel()
+                await asyncio.wait({self._renewing})
+            await self._release(*(delivery for delivery, _ in self._held.values()))
+            await super().shutdown()
+        finally:
+            await self._server.client.aclose()  # type: ignore[attr-defined]
+
+    async def kick(self, message: BrokerMessage) -> None:
+        """Sends a task, with the delay in its label `delay_seconds`."""
+        key = message.labels.get("queue_name") or self.queue_name
+        delay = milliseconds(self._delay_of(message.labels))
+        for name in names_of_message(message.task_id, uuid4().hex):
+            if await self._ask(*push_words(key, delay, message.message, name)) is not None:
+                return
+            # Two tasks with one id differ by their contents; an identical one is the same task.
+            if as_bytes(await self._ask(*look_words(key, name)) or b"") == message.message:
+                return
+
+    def _delay_of(self, labels: dict[str, Any]) -> float:
+        # SmartRetryMiddleware leaves the delay to the broker, if it has no schedule source.
+        scheduled = any(getattr(middleware, "schedule_source", None) for middleware in self.middlewares)
+        retry = labels.get(RETRY_DELAY) if labels.get(RETRIES) and not scheduled else None
+        return float(retry or labels.get(DELAY) or 0)
+
+    async def cancel(self, task_id: str, queue_name: str | None = None) -> bool:
+        """Cancels a task that no worker has; returns whether it existed."""
+        return bool(await self._ask(*take_words(queue_name or self.queue_name, *names_of_task(task_id))))
+
+    async def listen(self) -> AsyncGenerator[bytes | AckableMessage, None]:
+        """Yields due tasks, each with its `ack`."""
+        server = Server(self._connect(self._block_ms / 1000 + GRACE), patience=float("inf"))
+        token: str | None = None
+        taken: list[tuple[Delivery, AckableMessage]] = []
+        if self._renewing is None:
+            self._renewing = asyncio.create_task(self._renew())
+        try:
+            while True:
+                token = new_token()
+                question = poll([self.queue_name], self._count, self._lease_ms, token, self._block_ms)
+                deliveries = await server.ask(question, tell=lambda error: log.warning("asking again: %r", error))
+                token = None
+                taken = [(delivery, self._message_of(delivery)) for delivery in deliveries]
+                while taken:
+                    delivery, message = taken[0]
+                    if (fault := self._fault_of(delivery)) is None:
+                        del taken[0]
+                        yield message
+                    else:
+                        await self._bury(delivery, fault)
+                        del taken[0]
+        finally:
+            unused = [delivery for delivery, _ in taken]
+            if token is not None:
+                # The reply may have been on its way: the token repeats it.
+                question = poll([self.queue_name], self._count, self._lease_ms, token, None)
+                with suppress(*BROKEN):
+                    given = await self._server.ask(question, patience=0)
+                    unused += given
+            await self._release(*unused)
+            await server.client.aclose()  # type: ignore[attr-defined]
+
+    def _fault_of(self, delivery: Delivery) -> str | None:
+        """Returns why the receiver could not run a message, which it would acknowledge and lose."""
+        try:
+            message = self.formatter.loads(message=delivery.element)
+            message.parse_labels()
+        except Exception as error:
+            return f"it cannot be decoded: {reason_of(error)}"
+        if self.find_task(message.task_name) is None:
+            return f"there is no task {message.task_name}"
+        return None
+
+    async def _bury(self, delivery: Delivery, reason: str) -> None:
+        """Moves a message to the dead letters. If that fails, it is delivered again when its lease expires."""
+        self._held.pop((delivery.token, delivery.id), None)
+        log.error("%s: %r is a dead letter: %s", delivery.key, delivery.id, reason)
+        dead = dead_of(delivery.key, self._server.client)
+        try:
+            await self._ask(*bury_words(dead, delivery, delivery.element, reason, self._keep_dead))
+        except Exception as error:
+            log.error("%s: %r stays, for it could not be moved: %r", delivery.key, delivery.id, error)
+
+    def _message_of(self, delivery: Delivery) -> AckableMessage:
+        async def ack() -> None:
+            self._held.pop((delivery.token, delivery.id), None)
+            settle = Question(("DEHYDRATOR.SETTLE", delivery.key, delivery.token, delivery.id), bool)
+            # After that, it has been delivered again anyway.
+            await self._server.ask(settle, patience=max(self._lease_ms / 1000, self._patience))
+
+        self._held[delivery.token, delivery.id] = delivery, ref(ack)
+        return AckableMessage(data=delivery.element, ack=ack)
+
+    async def _release(self, *deliveries: Delivery) -> None:
+        """Gives messages back, due at once. If that fails, they are delivered again when their leases expire."""
+        for delivery in deliveries:
+            self._held.pop((delivery.token, delivery.id), None)
+        words = [word for delivery in deliveries for word in (delivery.token, delivery.id)]
+        try:
+            if words:
+                await self._ask("DEHYDRATOR.RELEASE", self.queue_name, 0, *words)
+        except Exception as error:
+            log.warning("%s: %d could not be given back: %r", self.queue_name, len(deliveries), error)
+
+    async def _renew(self) -> None:
+        """Renews the current jobs, three times per lease."""
+        while True:
+            await asyncio.sleep(self._lease_ms / 3000)
+            for name, (delivery, ack) in list(self._held.items()):
+                if ack() is None:
+                    # The receiver dropped it, for example because a middleware failed.
+                    log.warning("%s: nobody will acknowledge %r", delivery.key, delivery.id)
+                    del self._held[name]
+            held = [delivery for delivery, _ in self._held.values()]
+            if not held:
+                continue
+            words = [word for delivery in held for word in (delivery.token, delivery.id)]
+            renew = ("DEHYDRATOR.RENEW", self.queue_name, self._lease_ms, *words)
+            try:
+                # As long as the leases still run.
+                renewed = await self._server.ask(Question(renew, list), patience=2 * self._lease_ms / 3000)
+            except Exception as error:
+                if not passes(error):
+                    log.error("leases could not be renewed: %r", error)
+                continue
+            for delivery, still in zip(held, renewed, strict=True):
+                if not still and self._held.pop((delivery.token, delivery.id), None) is not None:
+                    log.warning("%s: %r was cancelled, or its lease ran out", delivery.key, delivery.id)

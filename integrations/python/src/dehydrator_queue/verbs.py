@@ -1,0 +1,289 @@
+"""The commands: their words, and the parsing of their replies. Nothing here connects to a server."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Generic, Protocol, TypeVar
+
+from dehydrator_queue.codec import Codec
+from dehydrator_queue.job import DeadLetter, Delivery, Item, Waiting, id_bytes, id_text
+from dehydrator_queue.moment import Duration, milliseconds, unix_milliseconds
+
+T = TypeVar("T")
+
+#: Turns a job that is still held into a dead letter, with the reason, atomically; drops excess or old dead letters.
+BURY = """
+local kind = redis.call('TYPE', KEYS[2]).ok
+if kind ~= 'none' and kind ~= 'stream' then
+    return redis.error_reply('WRONGTYPE the dead letters at ' .. KEYS[2] .. ' are no stream')
+end
+if redis.call('DEHYDRATOR.SETTLE', KEYS[1], ARGV[1], ARGV[2])[1] == 0 then return 0 end
+redis.call('XADD', KEYS[2], '*', 'id', ARGV[2], 'element', ARGV[3], 'deliveries', ARGV[4], 'reason', ARGV[5])
+local least = ARGV[7]
+if ARGV[6] == 'MINID' then least = math.max(0, redis.call('TIME')[1] * 1000 - least) end
+if least then redis.call('XTRIM', KEYS[2], ARGV[6], least) end
+return 1
+"""
+
+#: How many dead letters to keep, or for how long; by default all.
+Keep = int | timedelta | None
+
+#: Puts dead letters back, due at once, with a new delivery count. One whose id is in the queue stays.
+#: NX would refuse an id that the server remembers (LIMIT REMEMBER), such as those that BURY settled.
+REVIVE = """
+local revived = 0
+local dead = redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', ARGV[1])
+for _, entry in ipairs(dead) do
+    local letter = {}
+    for i = 1, #entry[2], 2 do letter[entry[2][i]] = entry[2][i + 1] end
+    if not redis.call('DEHYDRATOR.LOOK', KEYS[1], letter.id) then
+        redis.call('DEHYDRATOR.PUSH', KEYS[1], 0, letter.element, letter.id, 'REPLACE')
+        redis.call('XDEL', KEYS[2], entry[1])
+        revived = revived + 1
+    end
+end
+return revived
+"""
+
+#: The maximum number of elements per command, and of bytes, if there are several.
+BATCH, BATCH_BYTES = 1000, 1 << 20
+
+
+@dataclass(frozen=True)
+class Question(Generic[T]):
+    """A command and the parser of its reply. Each is safe to repeat."""
+
+    words: tuple[Any, ...]
+    read: Callable[[Any], T]
+
+
+def name_of(id: str | bytes | None) -> bytes:
+    """Returns the id of a payload: the given one, or a generated one."""
+    if id is not None and not id:
+        raise ValueError("an id is not empty; without one, an id is drawn")
+    return id_bytes(uuid.uuid4().hex if id is None else id)
+
+
+def _check_moments(delay: Duration, at: datetime | float | None) -> None:
+    if at is not None and delay:
+        raise ValueError("`delay` and `at` exclude each other")
+
+
+def new_token() -> str:
+    return uuid.uuid4().hex
+
+
+def as_bytes(reply: Any) -> bytes:
+    """Returns a reply in bytes, even if the client decodes replies."""
+    return reply.encode() if isinstance(reply, str) else bytes(reply)
+
+
+def pairs(reply: Any) -> dict[str, Any]:
+    """Parses a map in RESP3, or an array of names and values in RESP2."""
+    if not isinstance(reply, dict):
+        reply = dict(zip(reply[::2], reply[1::2], strict=True))
+    return {id_text(name): value for name, value in reply.items()}
+
+
+def _each_is_one(reply: Any) -> list[bool]:
+    return [one == 1 for one in reply]
+
+
+def _is_one(reply: Any) -> bool:
+    return bool(reply == 1)
+
+
+def _deliveries(key: str, reply: Any) -> list[Delivery]:
+    return [
+        Delivery(key, as_bytes(id), as_bytes(element), count, id_text(token))
+        for id, element, count, token in reply or []
+    ]
+
+
+def poll(keys: Sequence[str], count: int, lease_ms: int, token: str, block_ms: int | None) -> Question[list[Delivery]]:
+    """Leases due elements of the first key that has any."""
+    options: list[Any] = ["COUNT", count, "LEASE", lease_ms, "TOKEN", token]
+    if block_ms is not None:
+        options += ["BLOCK", max(1, block_ms)]
+    if len(keys) == 1:
+        return Question(("DEHYDRATOR.POLL", keys[0], *options), lambda reply: _deliveries(keys[0], reply))
+    words = ("DEHYDRATOR.MPOLL", len(keys), *keys, *options)
+    return Question(words, lambda reply: _deliveries(id_text(reply[0]), reply[1]) if reply else [])
+
+
+def keep_words(keep: Keep) -> tuple[Any, ...]:
+    """Returns the trim options of a stream."""
+    if keep is None:
+        return ()
+    if isinstance(keep, timedelta):
+        return "MINID", milliseconds(keep)
+    if not isinstance(keep, int) or keep < 1:
+        raise ValueError(f"keep_dead is a number of dead letters, from 1 on, or a timedelta, not {keep!r}")
+    return "MAXLEN", keep
+
+
+class Held(Protocol):
+    """An element under a lease."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def id(self) -> bytes: ...
+    @property
+    def token(self) -> str: ...
+    @property
+    def deliveries(self) -> int: ...
+
+
+def bury_words(dead: str, held: Held, element: bytes, reason: str, keep: Keep) -> tuple[Any, ...]:
+    told = (held.token, held.id, element, held.deliveries, reason)
+    return ("EVAL", BURY, 2, held.key, dead, *told, *keep_words(keep))
+
+
+class Verbs:
+    """The commands of one queue."""
+
+    def __init__(self, key: str, dead: str, codec: Codec, keep: Keep = None) -> None:
+        keep_words(keep)
+        self.keep = keep
+        self.key = key
+        self.dead = dead
+        self.codec = codec
+
+    def put(
+        self, payload: Any, id: str | bytes | None, delay: Duration, at: datetime | float | None, replace: bool
+    ) -> Question[str | None]:
+        _check_moments(delay, at)
+        drawn, id = id is None, name_of(id)
+        words: list[Any] = ["DEHYDRATOR.PUSH", self.key, milliseconds(delay), self.codec.encode(payload), id]
+        words.append("REPLACE" if replace else "NX")
+        if at is not None:
+            words += ["AT", unix_milliseconds(at)]
+        # A generated id exists only if the same command arrived before.
+        return Question(tuple(words), lambda reply: id_text(id) if drawn or reply is not None else None)
+
+    def put_many(self, items: Iterable[Item], replace: bool) -> list[Question[list[str | None]]]:
+        questions = []
+        words: list[Any] = []
+        ids: list[tuple[str, bool]] = []
+        weight = 0
+
+        def flush() -> None:
+            here, option = list(ids), "REPLACE" if replace else "NX"
+
+            def read(reply: Any) -> list[str | None]:
+                # A generated id exists only if the same command arrived before. -1: a limit is reached.
+                told = zip(here, reply, strict=True)
+                return [id if one == 1 or (drawn and one == 0) else None for (id, drawn), one in told]
+
+            questions.append(Question(("DEHYDRATOR.MPUSH", self.key, *words, option), read))
+            words.clear()
+            ids.clear()
+
+        for item in items:
+            id, element = name_of(item.id), self.codec.encode(item.payload)
+            if len(ids) == BATCH or (ids and weight + len(element) > BATCH_BYTES):
+                flush()
+                weight = 0
+            words += [milliseconds(item.delay), element, id]
+            ids.append((id_text(id), item.id is None))
+            weight += len(element)
+        if ids:
+            flush()
+        return questions
+
+    def cancel(self, ids: Sequence[str | bytes]) -> Question[int]:
+        return Question(("DEHYDRATOR.REM", self.key, *map(id_bytes, ids)), int)
+
+    def postpone(self, id: str | bytes, delay: Duration, at: datetime | float | None) -> Question[bool]:
+        _check_moments(delay, at)
+        # A ttl of 0 would take the element from its worker; a millisecond does not.
+        words: list[Any] = ["DEHYDRATOR.TOUCH", self.key, id_bytes(id), max(1, milliseconds(delay))]
+        if at is not None:
+            words += ["AT", unix_milliseconds(at)]
+        return Question(tuple(words), _is_one)
+
+    def look(self, id: str | bytes) -> Question[Waiting | None]:
+        def read(reply: Any) -> Waiting | None:
+            if reply is None:
+                return None
+            told = pairs(reply)
+            payload = self.codec.decode(as_bytes(told["element"]))
+            return Waiting(id_text(id), payload, told["deadline"] / 1000, told["deliveries"], told["leased"] == 1)
+
+        return Question(("DEHYDRATOR.LOOK", self.key, id_bytes(id), "FULL"), read)
+
+    def update(self, id: str | bytes, payload: Any) -> Question[None]:
+        words = ("DEHYDRATOR.UPDATE", self.key, id_bytes(id), self.codec.encode(payload))
+        return Question(words, lambda reply: None)
+
+    def page(self, start: Any) -> Question[tuple[Any, list[Waiting]]]:
+        """Lists a thousand from `start` on, and returns the start of the next page, or None."""
+
+        def read(reply: Any) -> tuple[Any, list[Waiting]]:
+            rows = [
+                Waiting(id_text(id), self.codec.decode(as_bytes(element)), deadline / 1000, deliveries, leased == 1)
+                for id, deadline, _, deliveries, leased, element in reply[1]
+            ]
+            return reply[0], rows
+
+        return Question(("DEHYDRATOR.RANGE", self.key, start, "+", "COUNT", BATCH, "WITHELEMENTS"), read)
+
+    def length(self) -> Question[int]:
+        return Question(("DEHYDRATOR.LEN", self.key), int)
+
+    def info(self) -> Question[dict[str, Any]]:
+        return Question(("DEHYDRATOR.INFO", self.key), pairs)
+
+    def pause(self, duration: Duration | None) -> Question[None]:
+        words: tuple[Any, ...] = ("DEHYDRATOR.PAUSE", self.key)
+        return Question(words if duration is None else (*words, milliseconds(duration)), lambda reply: None)
+
+    def resume(self) -> Question[bool]:
+        return Question(("DEHYDRATOR.RESUME", self.key), _is_one)
+
+    def settle(self, token: str, id: str | bytes) -> Question[bool]:
+        words = ("DEHYDRATOR.SETTLE", self.key, token, id_bytes(id))
+        return Question(words, lambda reply: bool(reply[0] == 1))
+
+    def renew(self, lease_ms: int, held: Sequence[tuple[str, str | bytes]]) -> Question[list[bool]]:
+        words: list[Any] = ["DEHYDRATOR.RENEW", self.key, lease_ms]
+        for token, id in held:
+            words += [token, id_bytes(id)]
+        return Question(tuple(words), _each_is_one)
+
+    def release(self, delay: Duration, token: str, id: str | bytes) -> Question[bool]:
+        words = ("DEHYDRATOR.RELEASE", self.key, milliseconds(delay), token, id_bytes(id))
+        return Question(words, lambda reply: bool(reply[0] == 1))
+
+    def reject(self, token: str, id: str | bytes) -> Question[bool]:
+        words = ("DEHYDRATOR.REJECT", self.key, token, id_bytes(id))
+        return Question(words, lambda reply: bool(reply[0] == 1))
+
+    def bury(self, delivery: Delivery, reason: str) -> Question[bool]:
+        return Question(bury_words(self.dead, delivery, delivery.element, reason, self.keep), _is_one)
+
+    def limit_attempts(self, attempts: int) -> Question[None]:
+        # ONDUE has no age limit: BURY drops old ones with the next dead letter.
+        most = keep_words(self.keep) if isinstance(self.keep, int) else ()
+        words = ("DEHYDRATOR.ONDUE", self.key, "HOLD", "DELIVERIES", attempts, "STREAM", self.dead, *most)
+        return Question(words, lambda reply: None)
+
+    def dead_letters(self, count: int) -> Question[list[DeadLetter]]:
+        def letter(entry: Any, fields: Any) -> DeadLetter:
+            told = pairs(fields)
+            reason = id_text(told.get("reason", b""))
+            return DeadLetter(
+                id_text(entry), id_text(told["id"]), as_bytes(told["element"]), int(told.get("deliveries", 0)), reason
+            )
+
+        def read(reply: Any) -> list[DeadLetter]:
+            return [letter(entry, fields) for entry, fields in reply or []]
+
+        return Question(("XRANGE", self.dead, "-", "+", "COUNT", count), read)
+
+    def revive(self, count: int) -> Question[int]:
+        return Question(("EVAL", REVIVE, 2, self.key, self.dead, count), int)

@@ -1,0 +1,256 @@
+"""A worker of threads."""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dehydrator_queue.backoff import Backoff
+from dehydrator_queue.held import Held
+from dehydrator_queue.hooks import Guarded, Hooks
+from dehydrator_queue.job import Delivery, Job
+from dehydrator_queue.library import ResponseError, addresses, passes, read_timeout, reply_in
+from dehydrator_queue.moment import Duration, in_seconds
+from dehydrator_queue.queue import Queue
+from dehydrator_queue.server import Server
+from dehydrator_queue.terms import CUT_OFF, Again, Dead, Terms, reason_of, verdict
+from dehydrator_queue.threads import Threads
+from dehydrator_queue.verbs import Question, new_token, poll
+
+#: The reply timeout beyond the block, in seconds.
+GRACE = 5.0
+
+#: The maximum number of jobs per POLL, whatever the number of threads.
+MOST_AT_ONCE = 100
+
+
+def by_name(queues: Any, kind: type[Any]) -> dict[str, Any]:
+    """Returns the queues of a worker by their names, if one command can serve them."""
+    some = [queues] if hasattr(queues, "verbs") else list(queues)
+    if not some:
+        raise ValueError("a worker needs a queue")
+    for queue in some:
+        if not isinstance(queue, kind):
+            raise TypeError(f"a worker serves {kind.__module__.removesuffix('.queue')}.Queue, not {queue!r}")
+        here, there = addresses(some[0].server.client), addresses(queue.server.client)
+        if here and there and here.isdisjoint(there):
+            names = f"{some[0].name} and {queue.name}"
+            raise ValueError(f"one worker serves one database of one server, and {names} are in two: run two workers")
+    return {queue.name: queue for queue in some}
+
+
+class Worker:
+    """Takes due jobs, and calls `work` with each Job, in `concurrency` threads.
+
+    If `work` returns, the job is settled. If it raises an error, the job is delivered again, after a back-off, until it
+    was delivered `attempts` times; then it becomes a dead letter, with the reason. While it runs, its lease is renewed.
+    If the worker dies, another worker gets the job when the lease expires.
+    """
+
+    def __init__(
+        self,
+        queues: Queue | Sequence[Queue],
+        work: Callable[[Job], Any],
+        *,
+        concurrency: int = 1,
+        lease: Duration = 60.0,
+        attempts: int | None = 5,
+        backoff: Backoff | None = None,
+        block: Duration = 2.0,
+        hooks: Hooks | None = None,
+        stop_timeout: Duration | None = None,
+    ) -> None:
+        """Several queues are polled in their order: the first with due jobs is served.
+
+        `block`: how long a POLL blocks in the server, and so how long a stop can take. `stop_timeout`: how long a
+        stop waits for work to end; by default without limit.
+        """
+        self._queues: dict[str, Queue] = by_name(queues, Queue)
+        self._work = work
+        self._terms = Terms.of(concurrency, lease, block, attempts, backoff, stop_timeout)
+        self._hooks = Guarded(hooks or Hooks())
+        self._held = Held()
+        self._stopping = threading.Event()
+        self._stop_by = math.inf
+        self._running = threading.Lock()
+        self._free = threading.Semaphore(concurrency)
+
+    def stop(self, timeout: Duration | None = None) -> None:
+        """Makes the worker take no more jobs, finish its current ones, and return from `run`.
+
+        Work that does not end within `timeout`, or the worker's `stop_timeout`, is interrupted: `job.lost` is set, and
+        the job is given back at once, or becomes a dead letter if this was its last attempt. Its thread continues until
+        it ends, or until the process does.
+        """
+        wait = self._terms.stop_timeout if timeout is None else in_seconds(timeout)
+        self._stop_by = min(self._stop_by, time.monotonic() + wait)
+        self._stopping.set()
+
+    def run(self, *, signals: bool = True) -> None:
+        """Works until `stop`, or SIGTERM or SIGINT. Raises permanent errors.
+
+        An earlier `stop` ends it at once. After it has returned, it can be called again.
+        """
+        if not self._running.acquire(blocking=False):
+            raise RuntimeError("the worker is running")
+        before = {}
+        if signals and threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                before[number] = signal.signal(number, lambda *_: self.stop())
+        try:
+            self._run()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            self._stopping.clear()
+            self._stop_by = math.inf
+            self._running.release()
+
+    def _run(self) -> None:
+        first = next(iter(self._queues.values()))
+        server = Server(first.patient(self._terms.block_ms / 1000 + GRACE), patience=float("inf"))
+        block_ms = self._terms.block_ms
+        if (timeout := read_timeout(server.client)) is not None:
+            # The user's client may have a shorter timeout: the reply must come before that.
+            block_ms = min(block_ms, int(timeout * 500))
+        server.check(first.name, self._stopping.is_set, self._hooks.interrupted)
+        self._leases = Server(first.patient(reply_in(self._terms.lease_ms)), patience=0)
+        for queue in self._queues.values():
+            if self._terms.attempts is not None:
+                limit = queue.verbs.limit_attempts(self._terms.attempts)
+                server.ask(limit, None, self._stopping.is_set, self._hooks.interrupted)
+        self._ended = threading.Event()
+        renewing = threading.Thread(target=self._renew, name="dehydrator-renewal", daemon=True)
+        renewing.start()
+        threads = Threads(self._terms.concurrency, self._serve)
+        try:
+            while not self._stopping.is_set():
+                self._take(server, block_ms, threads)
+        except Exception as error:
+            if not (self._stopping.is_set() and passes(error)):
+                raise
+        finally:
+            self.stop()
+            if not threads.end(lambda: time.monotonic() >= self._stop_by):
+                self._cut_off()
+            self._ended.set()
+            renewing.join()
+            if server.client is not first.server.client:
+                for own in (server, self._leases):
+                    own.client.close()  # type: ignore[attr-defined]
+
+    def _take(self, server: Server, block_ms: int, threads: Threads) -> None:
+        """Waits for a free thread, and for up to as many jobs as there are free threads."""
+        if not self._free.acquire(timeout=0.2):
+            return
+        room = 1
+        while room < MOST_AT_ONCE and self._free.acquire(blocking=False):
+            room += 1
+        used = 0
+        try:
+            question = poll(list(self._queues), room, self._terms.lease_ms, new_token(), block_ms)
+            for delivery in server.ask(question, None, self._stopping.is_set, self._hooks.interrupted):
+                threads.submit(delivery)
+                used += 1
+        finally:
+            if room > used:
+                self._free.release(room - used)
+
+    def _serve(self, delivery: Delivery) -> None:
+        try:
+            self._do(delivery)
+        except Exception as error:
+            # It was neither settled nor given back, so it is delivered again when its lease expires.
+            self._hooks.crashed(error)
+        finally:
+            self._free.release()
+
+    def _cut_off(self) -> None:
+        """Gives back the jobs whose work still runs."""
+        for delivery, job in self._held.lose_all():
+            verbs = self._queues[delivery.key].verbs
+            last = self._terms.is_last(delivery)
+            question = verbs.bury(delivery, CUT_OFF) if last else verbs.release(0, delivery.token, delivery.id)
+            try:
+                self._leases.ask(question, tell=self._hooks.interrupted)
+            except Exception as error:
+                # It is delivered again when its lease expires.
+                self._hooks.crashed(error)
+            self._hooks.lost(job)
+
+    def _do(self, delivery: Delivery) -> None:
+        queue = self._queues[delivery.key]
+        if self._stopping.is_set() and not self._terms.is_last(delivery):
+            # The POLL was blocked in the server when the stop was requested. Other workers can do this job.
+            self._ask(queue.verbs.release(0, delivery.token, delivery.id))
+            return
+        try:
+            job = Job.of(delivery, queue.verbs.codec.decode)
+        except Exception as error:
+            self._bury(queue, delivery, f"it cannot be decoded: {reason_of(error)}")
+            return
+        self._held.add(delivery, job)
+        began = time.monotonic()
+        failure: BaseException | None = None
+        try:
+            self._hooks.started(job)
+            self._work(job)
+        except BaseException as error:
+            failure = error
+        finally:
+            self._held.remove(delivery)
+        seconds = time.monotonic() - began
+        if job.lost.is_set():
+            return
+        if failure is None:
+            # A 0 can mean that a first SETTLE worked, but its reply was lost.
+            self._ask(queue.verbs.settle(delivery.token, delivery.id))
+            self._hooks.succeeded(job, seconds)
+            return
+        match verdict(failure, delivery, self._terms):
+            case Again(delay):
+                self._ask(queue.verbs.release(delay, delivery.token, delivery.id))
+                self._hooks.retried(job, seconds, failure, delay)
+            case Dead(reason):
+                self._bury(queue, delivery, reason)
+
+    def _bury(self, queue: Queue, delivery: Delivery, reason: str) -> None:
+        if self._terms.attempts is not None:
+            self._ask(queue.verbs.bury(delivery, reason))
+        else:
+            # This worker does not configure dead letters: the policy of the queue does, if any.
+            try:
+                self._ask(queue.verbs.reject(delivery.token, delivery.id))
+            except ResponseError as error:
+                delay = self._terms.backoff.most
+                self._ask(queue.verbs.release(delay, delivery.token, delivery.id))
+                reason = f"{reason}; it waits for {delay:.0f} s, for it could not go to the dead letters: {error}"
+        self._hooks.buried(delivery, reason)
+
+    def _ask(self, question: Question[Any]) -> Any:
+        """Retries for the duration of a lease: after that, the reply is useless."""
+        patience = max(self._terms.lease_ms / 1000, 10.0)
+        return self._leases.ask(question, patience, tell=self._hooks.interrupted)
+
+    def _renew(self) -> None:
+        """Renews the current jobs, three times per lease, until the worker has ended."""
+        while not self._ended.wait(self._terms.renewal):
+            for name, held in self._held.by_queue().items():
+                try:
+                    # As long as the leases still run.
+                    renewed = self._leases.ask(
+                        self._queues[name].verbs.renew(self._terms.lease_ms, held),
+                        2 * self._terms.renewal,
+                        self._ended.is_set,
+                        self._hooks.interrupted,
+                    )
+                except Exception as error:
+                    self._hooks.crashed(error)
+                    continue
+                for (token, id), still in zip(held, renewed, strict=True):
+                    if not still and (job := self._held.lose(name, token, id)) is not None:
+                        self._hooks.lost(job)

@@ -1,0 +1,121 @@
+//! When the elements of a dehydrator can leave it, and how many: due, not paused, within the limits.
+
+use super::dehydrator::Dehydrator;
+use super::stuck::STUCK;
+use crate::clock;
+use crate::pending::agenda::Task;
+use crate::pending::blocked::Outlook;
+use crate::policy::{Policy, Rate};
+use lawn::Element;
+
+/// Most dead letters that a request for elements skips, which bounds its time.
+pub const DEAD_LETTERS_MAX: usize = 1024;
+
+impl Dehydrator {
+    /// Returns how many elements the limits allow to be given out at `now`.
+    pub fn room(&self, now: u64) -> usize {
+        let Some(limits) = &self.rules().limits else { return usize::MAX };
+        let rate = limits.rate.as_ref().map_or(u64::MAX, |rate| rate.room(now));
+        let held = match limits.held {
+            0 => u64::MAX,
+            held => held.saturating_sub(self.lawn.running(now) as u64),
+        };
+        usize::try_from(rate.min(held)).unwrap_or(usize::MAX)
+    }
+
+    /// Returns from when on the limits allow an element to be given out: 0 without limits.
+    fn room_from(&self, now: u64) -> u64 {
+        let Some(limits) = &self.rules().limits else { return 0 };
+        let rate = limits.rate.as_ref().map_or(0, |rate| rate.next(now));
+        if limits.held == 0 || (self.lawn.running(now) as u64) < limits.held {
+            return rate;
+        }
+        // More leases than allowed may run. Then the limit is checked again when the first of them ends.
+        self.lawn.first_end(now).map_or(rate, |end| end.max(rate))
+    }
+
+    /// Returns the rate that limits deliveries, if any. Dropped elements do not count.
+    fn delivery_rate(&self) -> Option<&Rate> {
+        self.rules().limits.as_ref().filter(|_| self.rules().policy.delivers())?.rate.as_ref()
+    }
+
+    /// Returns how many elements the limits allow to be delivered at `now`.
+    pub fn deliverable(&self, now: u64) -> usize {
+        let rate = self.delivery_rate();
+        rate.map_or(usize::MAX, |rate| usize::try_from(rate.room(now)).unwrap_or(usize::MAX))
+    }
+
+    /// Returns whether the limits allow a due element to leave at `now`. `sends`: the policy sends it.
+    pub fn has_room(&self, sends: bool, now: u64) -> bool {
+        (if sends { self.deliverable(now) } else { self.room(now) }) > 0
+    }
+
+    /// Returns when the first element is available, considering deadlines, a pause and limits.
+    pub fn next(&self) -> Option<u64> {
+        // Reads no clock without limits.
+        let room_from =
+            if self.rules().limits.is_some() { self.room_from(clock::now()) } else { 0 };
+        let next = self.next_deadline()?.max(room_from);
+        match self.rules().pause {
+            Some(pause) => pause.end().map(|end| end.max(next)),
+            None => Some(next),
+        }
+    }
+
+    /// Returns the next deadline. Stuck elements have none.
+    pub fn next_deadline(&self) -> Option<u64> {
+        let is_stuck = |next| next == STUCK && self.tracking().has_stuck();
+        self.lawn.next_deadline().filter(|next| !is_stuck(*next))
+    }
+
+    /// Returns the dehydrator's own work.
+    pub fn next_task(&self, now: u64) -> Task {
+        match self.rules().pause {
+            // The module ends the pause.
+            Some(pause) => Task { next: pause.end(), delivers: true, is_held_back: false },
+            None => {
+                let next = self.lawn.next_deadline();
+                let sends = self.sends_first();
+                let from = match &self.rules().limits {
+                    None => 0,
+                    Some(_) if sends => self.delivery_rate().map_or(0, |rate| rate.next(now)),
+                    Some(_) => self.room_from(now),
+                };
+                let is_held_back = from > now && next.is_some_and(|next| next <= now);
+                Task { next: next.map(|next| next.max(from)), delivers: sends, is_held_back }
+            }
+        }
+    }
+
+    /// Returns when a blocked client could be served.
+    pub fn outlook(&self) -> Outlook {
+        match self.rules().policy {
+            Policy::Send(_) => Outlook::Delivered,
+            // A dead letter is first. A client can be served after it is moved.
+            Policy::Limit { .. } if self.sends_first() => Outlook::Next(None),
+            _ => Outlook::Next(self.next()),
+        }
+    }
+
+    /// Returns the first elements that POLL gives out at `now`, in order: the due ones, without dead letters.
+    pub fn given_out(&self, now: u64, count: usize) -> impl Iterator<Item = (u64, Element<'_>)> {
+        let count = if self.rules().is_paused(now) { 0 } else { count.min(self.room(now)) };
+        let limit = Some(&self.rules().policy).filter(|policy| policy.is_limit());
+        let passed_over = if limit.is_some() { DEAD_LETTERS_MAX } else { 0 };
+        let due = self.lawn.iter_until(now).take(count.saturating_add(passed_over));
+        let is_dead = move |deliveries| limit.is_some_and(|limit| limit.routes(deliveries));
+        due.filter(move |(_, element)| !is_dead(element.deliveries)).take(count)
+    }
+
+    /// Returns whether the policy sends the first element when it comes due.
+    pub fn sends_first(&self) -> bool {
+        match self.rules().policy {
+            Policy::Hold => false,
+            Policy::Send(_) => true,
+            Policy::Limit { .. } => {
+                let first = self.lawn.first();
+                first.is_some_and(|first| self.rules().policy.routes(first.deliveries))
+            }
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Consecutive deliveries that failed, and the wait before the next try.
+
+/// The wait after a first failure. It doubles with each further one.
+pub const BACK_OFF_US: u64 = 100_000;
+/// The longest wait: a repair is noticed no later than this.
+const BACK_OFF_MAX_US: u64 = 10_000_000;
+
+/// Consecutive deliveries that failed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Failure {
+    /// How many there were.
+    pub count: u32,
+    /// When the first one failed, in milliseconds since the epoch.
+    pub since: u64,
+    /// Why the last one failed.
+    pub reason: String,
+    /// When the next one is tried, on the monotonic clock, in microseconds.
+    pub(super) retry_us: u64,
+}
+
+impl Failure {
+    /// Returns the wait after one more failure, in microseconds.
+    fn back_off_us(&self) -> u64 {
+        BACK_OFF_US.saturating_mul(1 << self.count.min(16)).min(BACK_OFF_MAX_US)
+    }
+
+    /// Counts one more failure. Returns the wait before the next try, in microseconds.
+    pub(super) fn count_one(&mut self, reason: &str, now_us: u64) -> u64 {
+        let wait_us = self.back_off_us();
+        self.count = self.count.saturating_add(1);
+        reason.clone_into(&mut self.reason);
+        self.retry_us = now_us + wait_us;
+        wait_us
+    }
+}

@@ -1,0 +1,352 @@
+//! The dehydrators that the module visits of its own accord, for which reasons, and when.
+//!
+//! A value does not know its name. So a dehydrator with work of its own (to deliver elements or publish that they are
+//! due, to forget remembered ids, to give memory back) is recorded here by database and name. Deliveries take the names
+//! from here one by one, at the end of a pass of the event loop whose time has come, and at each tick; the cron takes
+//! those that need upkeep.
+//!
+//! When its time comes, a name may be gone or belong to another value: the visitor checks. If the deadline is unknown
+//! (after a load or a copy, before the key exists), the next tick visits it.
+//!
+//! Each database has its own names, so that SWAPDB exchanges two and FLUSHDB drops one in constant time.
+//!
+//! | module | noun |
+//! |---|---|
+//! | this file | the agenda of this server |
+//! | `table` | the names, their reasons and times |
+//! | `reason` | the reasons, and the clock of each |
+//! | `tracking` | what a value knows of its entry |
+//! | `failure` | consecutive deliveries that failed |
+
+mod failure;
+mod reason;
+mod table;
+mod tracking;
+
+use std::rc::Rc;
+
+use self::failure::BACK_OFF_US;
+use self::reason::Moment;
+use self::store::{change, read};
+use self::table::{Database, Delivery, Key, Table};
+use super::{overdue::Serial, timer, waste};
+use crate::clock;
+use crate::metrics::latency::OverdueSince;
+use crate::server::key::Name;
+use crate::server::{Context, Str};
+
+pub use failure::Failure;
+pub use reason::Reason;
+pub use tracking::{Tracking, moved, track_all};
+
+/// The deliveries of a dehydrator.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Task {
+    /// When there is work, or since when, in milliseconds since the epoch.
+    pub next: Option<u64>,
+    /// Whether it is visited for as long as something is due, and not only once.
+    pub delivers: bool,
+    /// Whether something is due already, and waits until `next` for room within limits.
+    pub is_held_back: bool,
+}
+
+/// The only doors to the table: a change that is not a repeated [`note`] cannot forget to count itself.
+mod store {
+    use std::cell::{Cell, RefCell};
+
+    use super::table::Table;
+    use super::{Serial, Task};
+
+    /// Values whose last note is remembered: one for each remainder of their serials.
+    const LAST_MAX: usize = 64;
+
+    /// The last note of a value: its task, whether it was due then, and how many other changes the table had seen.
+    type Noted = Option<(Serial, Task, bool, u64)>;
+
+    thread_local! {
+        // Commands, timers and ticks run on the server's main thread alone.
+        static TABLE: RefCell<Table> = RefCell::default();
+        static CHANGES: Cell<u64> = const { Cell::new(0) };
+        /// Most writes do not change when there is work next. To note that again would change nothing, and costs as much as
+        /// the rest of a write.
+        static LAST: [Cell<Noted>; LAST_MAX] = const { [const { Cell::new(None) }; LAST_MAX] };
+    }
+
+    /// Reads the table. `None` while a change is under way, as in a crash report.
+    pub fn read<T>(read: impl FnOnce(&Table) -> T) -> Option<T> {
+        TABLE.with(|table| table.try_borrow().ok().map(|table| read(&table)))
+    }
+
+    /// Changes the table, so that the next [`note`](super::note) of each value is looked at again.
+    pub fn change<T>(change: impl FnOnce(&mut Table) -> T) -> T {
+        CHANGES.set(CHANGES.get() + 1);
+        TABLE.with_borrow_mut(change)
+    }
+
+    /// Applies a note, unless it repeats the last one of this value with no change since.
+    pub fn note(serial: Serial, task: Task, is_due: bool, apply: impl FnOnce(&mut Table)) {
+        let noted = Some((serial, task, is_due, CHANGES.get()));
+        let last = LAST.with(|last| last[serial as usize % LAST_MAX].replace(noted));
+        if last != noted {
+            TABLE.with_borrow_mut(apply);
+        }
+    }
+}
+
+/// Returns the number of dehydrators with deliveries or events of their own.
+pub fn len() -> usize {
+    sum(Database::deliveries)
+}
+
+/// Returns the number of dehydrators to visit for a reason.
+pub fn count(reason: Reason) -> usize {
+    sum(|database| database.queue(reason).len())
+}
+
+/// Returns the number of dehydrators with failing deliveries.
+pub fn failing() -> usize {
+    sum(|database| database.failures.len())
+}
+
+fn sum(count: impl Fn(&Database) -> usize) -> usize {
+    read(|table| table.databases.values().map(count).sum()).unwrap_or(0)
+}
+
+/// Returns a dehydrator's consecutive failures. `None`: its last delivery succeeded.
+pub fn failure(name: &Name) -> Option<Failure> {
+    read(|table| table.databases.get(&name.db)?.failures.get(&name.key[..]).cloned())?
+}
+
+/// Records when a dehydrator has deliveries.
+///
+/// `now` is when the command looked for due elements: those that came due while it wrote a long reply are to be
+/// announced.
+pub fn note(context: &Context, key: Str<'_>, tracking: &Tracking, task: Task, now: u64) {
+    tracking.note_deliveries(task.next.is_some());
+    let is_due = task.next.is_some_and(|next| next <= now);
+    let serial = tracking.serial();
+    store::note(serial, task, is_due, |table| {
+        let database = table.databases.entry(context.selected_db()).or_default();
+        if let Some(at) = database.note(key.bytes(), serial, task, now) {
+            timer::at_deadline(context, at);
+        }
+    });
+}
+
+impl Database {
+    /// Records when a dehydrator has deliveries. Returns when, in milliseconds since the epoch, if that is news.
+    fn note(&mut self, key: &[u8], serial: Serial, task: Task, now: u64) -> Option<u64> {
+        let Task { next: Some(next), delivers, is_held_back } = task else {
+            self.end_deliveries(key);
+            return None;
+        };
+        let key = self.enter(key, serial);
+        self.set(&key, Reason::HeldBack, is_held_back.then_some(now));
+        let delivery = self.delivery(&key);
+        if next > now {
+            delivery.is_announced = false;
+        }
+        delivery.overdue.note(Some(next), clock::now_us);
+        let is_wanted = delivers || !delivery.is_announced;
+        if self.is_visited(&key, Reason::Retry) {
+            return None;
+        }
+        let before = self.entry(&key)?.visit(Reason::Deliver);
+        // One that is due already keeps its place in the queue.
+        let waits = before.filter(|at| *at <= now && next <= now);
+        let at = waits.or(is_wanted.then_some(next));
+        self.set(&key, Reason::Deliver, at);
+        at.filter(|at| Some(*at) != before || *at <= now)
+    }
+
+    /// Sets a visit: see [`visit_in`].
+    fn visit_in(&mut self, key: &Key, reason: Reason, us: u64, now: Moment) {
+        match reason {
+            Reason::Deliver => self.set(key, Reason::Retry, None),
+            Reason::Retry => self.set(key, Reason::Deliver, None),
+            _ => {}
+        }
+        self.set(key, reason, Some(reason.at(us, now)));
+    }
+
+    /// Retries a failed delivery now.
+    fn retry_now(&mut self, key: &Key, now: Moment) {
+        if self.is_visited(key, Reason::Retry) {
+            self.visit_in(key, Reason::Deliver, 0, now);
+        }
+    }
+}
+
+/// Records a dehydrator for upkeep at a time as [`Reason`] says, unless it is recorded for that reason already.
+#[inline]
+pub fn note_upkeep(tracking: &Tracking, db: i32, key: &[u8], reason: Reason, at: u64) {
+    if !tracking.is_noted(reason) {
+        change(|table| {
+            let database = table.databases.entry(db).or_default();
+            let key = database.enter(key, tracking.serial());
+            database.set(&key, reason, Some(at));
+        });
+        tracking.note(reason);
+    }
+}
+
+/// Records a dehydrator that has just got its name for a delivery at the next tick.
+pub fn add(name: &Name, tracking: &Tracking) {
+    tracking.note_deliveries(true);
+    change(|table| {
+        let database = table.databases.entry(name.db).or_default();
+        let key = database.enter(&name.key, tracking.serial());
+        *database.delivery(&key) =
+            Delivery { is_announced: false, overdue: OverdueSince::since_now() };
+        database.set(&key, Reason::Retry, None);
+        database.set(&key, Reason::Deliver, Some(0));
+    });
+}
+
+/// Records that a value leaves its name: it is deleted, overwritten, renamed or moved. `name` is that name.
+pub fn leave(tracking: &Tracking, name: impl FnOnce() -> Option<Name>) {
+    if tracking.leave()
+        && let Some(name) = name()
+    {
+        with_database(name.db, |database| database.leave(&name.key, tracking.serial()));
+    }
+}
+
+/// Ends the deliveries of a name, whatever value it belongs to.
+pub fn end_deliveries(name: &Name) {
+    with_database(name.db, |database| database.end_deliveries(&name.key));
+}
+
+/// Returns the name that has waited longest for a visit for one of these reasons. It is removed from the agenda for those
+/// that are due: the visitor calls [`Tracking::visited`], or [`note`].
+pub fn take(reasons: &[Reason]) -> Option<Name> {
+    let now = now();
+    change(|table| table.take(reasons, now))
+}
+
+fn now() -> Moment {
+    Moment { wall_us: clock::now_us(), monotonic_us: clock::monotonic_us() }
+}
+
+/// Returns the time of the earliest delivery, on the monotonic clock, in microseconds.
+pub fn next_us() -> Option<u64> {
+    let now = now();
+    let until_us = read(|table| table.next_delivery_us(now))??;
+    Some(now.monotonic_us.saturating_add_signed(until_us))
+}
+
+/// Sets the next visit of a name with deliveries, in microseconds from now. A delivery waits either for its time, behind
+/// the others that are due, or for a retry.
+pub fn visit_in(name: &Name, reason: Reason, us: u64) {
+    let now = now();
+    with_deliveries(name, |database, key| database.visit_in(key, reason, us, now));
+}
+
+/// Records that dead letters of a dehydrator are stuck, and are to be retried. Repeating this does not delay the retry.
+pub fn note_stuck(name: &Name) {
+    let now_us = clock::monotonic_us();
+    with_deliveries(name, |database, key| {
+        if !database.is_visited(key, Reason::Stuck) {
+            let retry_us = database.failures.get(key).map_or(now_us, |failure| failure.retry_us);
+            database.set(key, Reason::Stuck, Some(retry_us));
+        }
+    });
+}
+
+/// Returns how late an element with this deadline is, in microseconds.
+pub fn late_us(name: &Name, deadline: u64) -> u64 {
+    let entry = |table: &Table| {
+        let delivery = table.databases.get(&name.db)?.entry(&name.key)?.delivery.as_ref()?;
+        Some(delivery.overdue.late_us(deadline))
+    };
+    read(entry).flatten().unwrap_or(0)
+}
+
+/// Records that a due element is being announced. Returns `false` if one was already.
+pub fn announce(name: &Name) -> bool {
+    let announce = |it: &mut Delivery| !std::mem::replace(&mut it.is_announced, true);
+    with_deliveries(name, |database, key| announce(database.delivery(key))).unwrap_or(false)
+}
+
+/// Records a failed delivery. Returns whether it is the first in a row, and the wait before the next try, in
+/// microseconds.
+pub fn failed(name: &Name, reason: &str) -> (bool, u64) {
+    let (now, now_us) = (clock::now(), clock::monotonic_us());
+    let counted = with_deliveries(name, |database, key| {
+        let new = || Failure { since: now, ..Failure::default() };
+        let failure = database.failures.entry(Rc::clone(key)).or_insert_with(new);
+        (failure.count == 0, failure.count_one(reason, now_us))
+    });
+    counted.unwrap_or((false, BACK_OFF_US))
+}
+
+/// Returns whether deliveries of a dehydrator wait after a recent failure.
+pub fn is_backing_off(name: &Name) -> bool {
+    let now_us = clock::monotonic_us();
+    failure(name).is_some_and(|failure| failure.retry_us > now_us)
+}
+
+/// Records a successful delivery, or a new policy: nothing waits for a retry any longer.
+pub fn succeeded(context: &Context, name: &Name) {
+    let now = now();
+    with_deliveries(name, |database, key| {
+        database.failures.remove(key);
+        if database.is_visited(key, Reason::Stuck) {
+            database.visit_in(key, Reason::Stuck, 0, now);
+            timer::soon(context);
+        }
+        database.retry_now(key, now);
+    });
+}
+
+/// Counts due elements as overdue from now on: a policy, a limit or a pause held them back before.
+pub fn reset_overdue(name: &Name) {
+    with_deliveries(name, |database, key| {
+        database.delivery(key).overdue = OverdueSince::since_now()
+    });
+}
+
+/// Retries all names that wait after a failure: its cause may be over.
+pub fn retry_all() {
+    let now = now();
+    change(|table| {
+        for database in table.databases.values_mut() {
+            let waiting = database.queue(Reason::Retry).iter().map(|(_, key)| Rc::clone(key));
+            for key in waiting.collect::<Vec<_>>() {
+                database.retry_now(&key, now);
+            }
+        }
+    });
+}
+
+/// Forgets the names in a database that was emptied, or in all (`None`).
+pub fn flushed(db: Option<i32>) {
+    let emptied: Vec<_> = change(|table| match db {
+        Some(db) => table.databases.remove(&db).into_iter().collect(),
+        None => std::mem::take(&mut table.databases).into_values().collect(),
+    });
+    emptied.into_iter().for_each(|database| waste::discard(database.into_waste()));
+}
+
+/// Swaps the names of two databases, after SWAPDB.
+pub fn swapped(first: i32, second: i32) {
+    change(|table| {
+        let [at_first, at_second] = [first, second].map(|db| table.databases.remove(&db));
+        table.databases.extend(at_first.map(|names| (second, names)));
+        table.databases.extend(at_second.map(|names| (first, names)));
+    });
+}
+
+/// Changes the deliveries of a name, if there are any.
+fn with_deliveries<T>(name: &Name, change_it: impl FnOnce(&mut Database, &Key) -> T) -> Option<T> {
+    let change_entry = |database: &mut Database| {
+        database.entry(&name.key)?.delivery.as_ref()?;
+        let key = database.key(&name.key)?;
+        Some(change_it(database, &key))
+    };
+    with_database(name.db, change_entry)?
+}
+
+fn with_database<T>(db: i32, change_it: impl FnOnce(&mut Database) -> T) -> Option<T> {
+    change(|table| table.databases.get_mut(&db).map(change_it))
+}

@@ -1,0 +1,60 @@
+//! The reasons for a visit, and the clock that each follows.
+
+/// Why the module visits a dehydrator of its own accord.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// An element comes due that is delivered or announced, or a pause ends. In milliseconds since the epoch.
+    Deliver,
+    /// Due elements wait for room within limits until [`Reason::Deliver`]. If the wall clock steps back, room may come much
+    /// earlier. So the name is visited when the time is *before* this one, at which it was recorded, in milliseconds since
+    /// the epoch.
+    HeldBack,
+    /// A delivery failed. In microseconds on the monotonic clock, which never steps.
+    Retry,
+    /// Stuck dead letters are retried, while other elements go on. In microseconds on the monotonic clock.
+    Stuck,
+    /// Remembered ids expire. In milliseconds since the epoch.
+    Forget,
+    /// There is memory to give back since this time, in microseconds on the monotonic clock.
+    Compact,
+}
+
+/// The present time on both clocks, in microseconds.
+#[derive(Clone, Copy)]
+pub struct Moment {
+    pub wall_us: u64,
+    pub monotonic_us: u64,
+}
+
+impl Reason {
+    pub(super) const COUNT: usize = 6;
+
+    /// The reasons of [`background::delivery`](crate::background).
+    pub const DELIVERY: [Self; 4] = [Self::Deliver, Self::HeldBack, Self::Retry, Self::Stuck];
+
+    /// The reasons of the cron, on replicas too.
+    pub const UPKEEP: [Self; 2] = [Self::Forget, Self::Compact];
+
+    /// Returns the time of a visit in `us` microseconds.
+    pub(super) fn at(self, us: u64, now: Moment) -> u64 {
+        match self {
+            Self::Deliver | Self::HeldBack | Self::Forget => (now.wall_us + us) / 1000,
+            Self::Retry | Self::Stuck | Self::Compact => now.monotonic_us + us,
+        }
+    }
+
+    /// Returns the time until a visit recorded for `at`, in microseconds: negative if it is overdue.
+    pub(super) fn until_us(self, at: u64, now: Moment) -> i64 {
+        let wall_us = difference(at.saturating_mul(1000), now.wall_us);
+        match self {
+            Self::Deliver | Self::Forget => wall_us,
+            Self::HeldBack if wall_us > 0 => -wall_us,
+            Self::HeldBack => i64::MAX,
+            Self::Retry | Self::Stuck | Self::Compact => difference(at, now.monotonic_us),
+        }
+    }
+}
+
+fn difference(us: u64, other_us: u64) -> i64 {
+    i64::try_from(us).unwrap_or(i64::MAX).saturating_sub_unsigned(other_us)
+}

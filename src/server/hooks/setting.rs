@@ -1,0 +1,295 @@
+//! Settings in the server's configuration, under the module's name.
+//!
+//! The arguments of `loadmodule`, pairs of `name value`, are registered as defaults. So values from CONFIG REWRITE or MODULE
+//! LOADEX take precedence, and CONFIG REWRITE knows which values to write. The server checks ranges and reports errors.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_longlong, c_void};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, Ordering};
+
+use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
+
+use crate::server::guard::guard;
+use crate::server::string::Args;
+use crate::server::{Context, OwnedStr, Str};
+
+const OK: c_int = raw::REDISMODULE_OK as c_int;
+const ERR: c_int = raw::REDISMODULE_ERR as c_int;
+
+/// A setting. Only the server's main thread reads or changes it.
+pub trait Setting: Sync {
+    /// Returns the name, without the module's.
+    fn name(&self) -> &'static CStr;
+
+    /// Sets the default: a load of the module that failed may have left another value.
+    fn reset(&self);
+
+    /// Sets the value from an argument of `loadmodule`.
+    ///
+    /// # Errors
+    ///
+    /// The reason for a refusal.
+    fn set_argument(&self, word: &[u8]) -> Result<(), String>;
+
+    /// Registers the setting with its present value as the default. Returns the server's status.
+    fn register(&'static self, context: *mut RedisModuleCtx) -> c_int;
+}
+
+/// Reads the arguments of `loadmodule`, and registers these settings, which are all that the module has.
+///
+/// # Errors
+///
+/// The reason, for the server's log.
+pub fn register(
+    context: &Context,
+    args: Args<'_>,
+    settings: &[&'static dyn Setting],
+) -> Result<(), String> {
+    settings.iter().for_each(|setting| setting.reset());
+    let words: Vec<_> = args.from(0).map(Str::bytes).collect();
+    for pair in words.chunks(2) {
+        let name = String::from_utf8_lossy(pair[0]);
+        let [_, value] = pair else { return Err(format!("the setting {name} has no value")) };
+        let known = settings.iter().find(|setting| setting.name().to_bytes() == pair[0]);
+        known.ok_or_else(|| format!("there is no setting {name}"))?.set_argument(value)?;
+    }
+    for setting in settings {
+        if setting.register(context.as_ptr()) != OK {
+            return Err(format!("the server refuses the setting {:?}", setting.name()));
+        }
+    }
+    // SAFETY: the context is live.
+    let loaded = unsafe { api!(RedisModule_LoadConfigs(context.as_ptr())) };
+    if loaded == OK { Ok(()) } else { Err("the server refuses a setting".to_owned()) }
+}
+
+/// A numeric setting, which is never negative.
+pub struct Number {
+    name: &'static CStr,
+    value: AtomicI64,
+    default: i64,
+    min: i64,
+    max: i64,
+}
+
+impl Number {
+    pub const fn new(name: &'static CStr, default: i64, min: i64, max: i64) -> Self {
+        Self { name, value: AtomicI64::new(default), default, min, max }
+    }
+
+    pub fn get(&self) -> u64 {
+        self.value.load(Ordering::Relaxed).unsigned_abs()
+    }
+
+    /// Returns the value as a limit: 0 means none.
+    pub fn limit(&self) -> Option<u64> {
+        Some(self.get()).filter(|limit| *limit > 0)
+    }
+}
+
+impl Setting for Number {
+    fn name(&self) -> &'static CStr {
+        self.name
+    }
+
+    fn reset(&self) {
+        self.value.store(self.default, Ordering::Relaxed);
+    }
+
+    fn set_argument(&self, word: &[u8]) -> Result<(), String> {
+        let Self { min, max, .. } = *self;
+        let number = std::str::from_utf8(word).ok().and_then(|word| word.parse().ok());
+        let number = number.filter(|number| (min..=max).contains(number));
+        let name = self.name.to_string_lossy();
+        let number = number.ok_or_else(|| format!("{name} is not a number from {min} to {max}"))?;
+        self.value.store(number, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn register(&'static self, context: *mut RedisModuleCtx) -> c_int {
+        let (name, flags, data) = (self.name.as_ptr(), raw::REDISMODULE_CONFIG_DEFAULT, data(self));
+        let (default, min, max) = (self.value.load(Ordering::Relaxed), self.min, self.max);
+        let (get, set) = (Some(get_number as GetNumber), Some(set_number as SetNumber));
+        // SAFETY: the context is live while the module loads; name and data are static.
+        unsafe {
+            api!(RedisModule_RegisterNumericConfig(
+                context, name, default, flags, min, max, get, set, None, data
+            ))
+        }
+    }
+}
+
+/// A setting that is yes or no, and fixed once the module is loaded.
+pub struct Switch {
+    name: &'static CStr,
+    is_on: AtomicBool,
+}
+
+impl Switch {
+    /// Creates a setting that is no by default.
+    pub const fn new(name: &'static CStr) -> Self {
+        Self { name, is_on: AtomicBool::new(false) }
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+}
+
+impl Setting for Switch {
+    fn name(&self) -> &'static CStr {
+        self.name
+    }
+
+    fn reset(&self) {
+        self.is_on.store(false, Ordering::Relaxed);
+    }
+
+    fn set_argument(&self, word: &[u8]) -> Result<(), String> {
+        let is_on = match &word.to_ascii_lowercase()[..] {
+            b"yes" => true,
+            b"no" => false,
+            _ => return Err(format!("{} must be yes or no", self.name.to_string_lossy())),
+        };
+        self.is_on.store(is_on, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn register(&'static self, context: *mut RedisModuleCtx) -> c_int {
+        let (name, default, data) = (self.name.as_ptr(), self.is_on().into(), data(self));
+        let flags = raw::REDISMODULE_CONFIG_IMMUTABLE;
+        let (get, set) = (Some(get_switch as GetSwitch), Some(set_switch as SetSwitch));
+        // SAFETY: the context is live while the module loads; name and data are static.
+        unsafe {
+            api!(RedisModule_RegisterBoolConfig(
+                context, name, default, flags, get, set, None, data
+            ))
+        }
+    }
+}
+
+/// A setting that is a text, empty by default.
+pub struct Text {
+    name: &'static CStr,
+    /// Reads and applies a text, or returns the reason for a refusal.
+    apply: fn(&[u8]) -> Result<(), String>,
+    /// Null stands for the empty text. A plain pointer, because nothing here may be dropped with the thread: a library with a
+    /// thread-local destructor is never unmapped, and a server that unloads the module and loads it again would find the old
+    /// registration.
+    text: AtomicPtr<RedisModuleString>,
+}
+
+impl Text {
+    /// Creates a setting whose texts `apply` reads and applies. `apply` returns the reason for a refusal.
+    pub const fn new(name: &'static CStr, apply: fn(&[u8]) -> Result<(), String>) -> Self {
+        Self { name, apply, text: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    fn set(&self, text: &[u8]) -> Result<(), String> {
+        (self.apply)(text)?;
+        let before = self.text.swap(OwnedStr::new(text).into_raw(), Ordering::Relaxed);
+        // SAFETY: the pointer is null or came from `into_raw`, and is used no more.
+        drop(NonNull::new(before).map(|before| unsafe { OwnedStr::from_raw(before) }));
+        Ok(())
+    }
+}
+
+impl Setting for Text {
+    fn name(&self) -> &'static CStr {
+        self.name
+    }
+
+    fn reset(&self) {
+        self.set(b"").expect("every setting can be empty");
+    }
+
+    fn set_argument(&self, word: &[u8]) -> Result<(), String> {
+        self.set(word)
+    }
+
+    fn register(&'static self, context: *mut RedisModuleCtx) -> c_int {
+        let text = NonNull::new(self.text.load(Ordering::Relaxed));
+        // SAFETY: the setting owns the string.
+        let text = text.map_or(&b""[..], |text| unsafe { Str::from_raw(text) }.bytes());
+        let default = CString::new(text).unwrap_or_default();
+        let (name, default, data) = (self.name.as_ptr(), default.as_ptr(), data(self));
+        let flags = raw::REDISMODULE_CONFIG_DEFAULT;
+        let (get, set) = (Some(get_text as GetText), Some(set_text as SetText));
+        // SAFETY: the context is live while the module loads; name and data are static, and the server copies the text.
+        unsafe {
+            api!(RedisModule_RegisterStringConfig(
+                context, name, default, flags, get, set, None, data
+            ))
+        }
+    }
+}
+
+/// Returns what the server passes to the functions below.
+fn data<T>(setting: &'static T) -> *mut c_void {
+    ptr::from_ref(setting).cast_mut().cast()
+}
+
+type Name = *const c_char;
+type Reason = *mut *mut RedisModuleString;
+type GetNumber = unsafe extern "C" fn(Name, *mut c_void) -> c_longlong;
+type SetNumber = unsafe extern "C" fn(Name, c_longlong, *mut c_void, Reason) -> c_int;
+type GetSwitch = unsafe extern "C" fn(Name, *mut c_void) -> c_int;
+type SetSwitch = unsafe extern "C" fn(Name, c_int, *mut c_void, Reason) -> c_int;
+type GetText = unsafe extern "C" fn(Name, *mut c_void) -> *mut RedisModuleString;
+type SetText = unsafe extern "C" fn(Name, *mut RedisModuleString, *mut c_void, Reason) -> c_int;
+
+// The server passes each of these functions the data of its `register`: a static setting of that type. Every `SAFETY` below
+// relies on that promise.
+
+unsafe extern "C" fn get_number(_name: Name, data: *mut c_void) -> c_longlong {
+    // SAFETY: the server's promise above.
+    guard(0, || unsafe { &*data.cast::<Number>() }.value.load(Ordering::Relaxed))
+}
+
+unsafe extern "C" fn set_number(_: Name, value: c_longlong, data: *mut c_void, _: Reason) -> c_int {
+    guard(ERR, || {
+        // SAFETY: the server's promise above. It has checked the range.
+        unsafe { &*data.cast::<Number>() }.value.store(value, Ordering::Relaxed);
+        OK
+    })
+}
+
+unsafe extern "C" fn get_switch(_name: Name, data: *mut c_void) -> c_int {
+    // SAFETY: the server's promise above.
+    guard(0, || unsafe { &*data.cast::<Switch>() }.is_on().into())
+}
+
+unsafe extern "C" fn set_switch(_: Name, value: c_int, data: *mut c_void, _: Reason) -> c_int {
+    guard(ERR, || {
+        // SAFETY: the server's promise above.
+        unsafe { &*data.cast::<Switch>() }.is_on.store(value != 0, Ordering::Relaxed);
+        OK
+    })
+}
+
+/// Returns the text, which still belongs to the module.
+unsafe extern "C" fn get_text(_name: Name, data: *mut c_void) -> *mut RedisModuleString {
+    // SAFETY: the server's promise above.
+    guard(ptr::null_mut(), || unsafe { &*data.cast::<Text>() }.text.load(Ordering::Relaxed))
+}
+
+unsafe extern "C" fn set_text(
+    _name: Name,
+    value: *mut RedisModuleString,
+    data: *mut c_void,
+    error: Reason,
+) -> c_int {
+    guard(ERR, || {
+        let Some(value) = NonNull::new(value) else { return ERR };
+        // SAFETY: the server's promise above, and the value lives until this returns.
+        let (setting, value) = unsafe { (&*data.cast::<Text>(), Str::from_raw(value)) };
+        let Err(reason) = setting.set(value.bytes()) else { return OK };
+        // SAFETY: `error` is null or points to room for the reason, which the server frees.
+        unsafe {
+            if !error.is_null() {
+                *error = OwnedStr::new(reason.as_bytes()).into_raw();
+            }
+        }
+        ERR
+    })
+}
