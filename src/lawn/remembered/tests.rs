@@ -22,7 +22,7 @@ fn remembered() -> Remembered {
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// What is settled now is remembered for so long.
+    /// The time for which an id that is settled now is remembered.
     Settle {
         id: u16,
         ms: u64,
@@ -103,7 +103,7 @@ fn name(id: u16) -> Vec<u8> {
     }
 }
 
-/// What is remembered, in a map.
+/// The remembered ids, in a map.
 #[derive(Default)]
 struct Oracle(BTreeMap<Vec<u8>, u64>);
 

@@ -57,7 +57,7 @@ const BOXED: [u8; 2] = [0x80, 0];
 /// The size of such a record.
 const BOXED_BYTES: usize = LENGTHS + BOXED.len();
 
-/// What is too long for a slot, by the bits of the record's handle. A B-tree, because a hash table would double at once.
+/// Records too long for a slot, by the bits of the record's handle. A B-tree, because a hash table would double at once.
 type Boxes = BTreeMap<u32, Vec<u8>>;
 
 /// The position of a record in the order of deadlines: a block, and a place in it.

@@ -25,7 +25,7 @@ const WORD: usize = 8;
 /// The largest alignment that a server guarantees, in bytes.
 const MAX_ALIGN: usize = 16;
 
-/// What a panic allocates. LLVM's unwinder, which zig links into the module, writes to it with `movaps`, and so relies on
+/// The allocation of a panic. LLVM's unwinder, which zig links into the module, writes to it with `movaps`, and so relies on
 /// the 16 bytes of the C ABI. Rust requests 8 (until rust-lang/rust#161368), and a server that uses jemalloc or musl
 /// returns no more: without this rule, the first panic ends it.
 const EXCEPTION: Layout = Layout::new::<[usize; 7]>();
