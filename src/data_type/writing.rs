@@ -156,8 +156,9 @@ impl<'a> Writing<'a> {
         matches!(self.change, Some(Change { new: Some(_), .. }))
     }
 
-    /// Returns the key's expiry, in milliseconds since the epoch.
+    /// Returns the expiry of a key that has a dehydrator, in milliseconds since the epoch.
     pub fn expiry(&self) -> Option<u64> {
+        self.existing()?;
         self.opened.as_ref()?.key.expiry()
     }
 

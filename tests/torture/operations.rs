@@ -127,9 +127,11 @@ impl Torture {
         // A command that is not even queued aborts a transaction.
         let how = if matches!(op, Op::Nonsense(_)) { 2 } else { self.random.below(8) };
         // Lua has no integers beyond 2^53.
-        let shows_deadlines =
-            matches!(op, Op::Look { full: true, .. } | Op::Range { .. } | Op::Info { .. });
-        let how = if how == 1 && shows_deadlines { 0 } else { how };
+        let shows_large_numbers = matches!(
+            op,
+            Op::Look { full: true, .. } | Op::Range { .. } | Op::Info { .. } | Op::Pttl(_)
+        );
+        let how = if how == 1 && shows_large_numbers { 0 } else { how };
         let words = words_of(key, &op);
         let shown = words.iter().map(|word| word[..word.len().min(40)].escape_ascii());
         let shown: Vec<_> = shown.map(|word| format!("\"{word}\"")).collect();

@@ -157,9 +157,10 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Returns the key's expiry in milliseconds since the epoch, if it has one.
+    /// Returns the key's expiry in milliseconds since the epoch, if it has one. The key must not be empty: Redis 8.6 reads
+    /// the expiry from the value's object, without looking whether there is one.
     pub fn expiry(&self) -> Option<u64> {
-        // SAFETY: the key is open.
+        // SAFETY: the key is open and not empty.
         let at = unsafe { api!(RedisModule_GetAbsExpire(self.raw.as_ptr())) };
         // -1 means none.
         u64::try_from(at).ok()
