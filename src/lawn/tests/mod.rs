@@ -154,6 +154,30 @@ fn a_token_is_valid_for_one_lease_only() {
 }
 
 #[test]
+fn an_element_is_settled_by_its_token_alone() {
+    in_either_form(|mut lawn| {
+        start_numbered(&mut lawn, 0..3, 10, 0);
+        let [first, second, third] = [0_u64, 1, 2].map(u64::to_be_bytes);
+        let (mine, other) = (Token::of_word(b"mine"), Token::drawn(7));
+        for token in [mine, other] {
+            assert!(lawn.lease_due(10, 20, Some(token)).is_some());
+        }
+        for (id, token) in [(&first, other), (&second, mine), (&third, mine)] {
+            assert!(lawn.settle(id, token).is_none());
+        }
+        assert!(lawn.settle(b"none", mine).is_none());
+        lawn.check();
+        assert!(lawn.holds(&first, mine) && lawn.holds(&second, other));
+        assert!(lawn.settle(&first, mine).is_some() && lawn.settle(&first, mine).is_none());
+        lawn.check();
+        assert!(lawn.settle(&second, other).is_some());
+        assert_eq!(lawn.first().map(|it| it.id.to_vec()), Some(third.to_vec()));
+        assert_eq!((lawn.len(), lawn.has_tokens()), (1, false));
+        lawn.check();
+    });
+}
+
+#[test]
 fn elements_held_under_a_chosen_token_are_listed_until_their_lease_expires() {
     in_either_form(|mut lawn| {
         start_numbered(&mut lawn, 0..5, 10, 0);
