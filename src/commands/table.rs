@@ -19,7 +19,8 @@ const OURS: &CStr = c"0.1.0";
 const AS_REDE: &CStr = c"As ReDe has it.";
 
 /// Lists every command: name, function, flags, arity, access to the key; syntax, complexity, summary. A command is `fast`
-/// if its cost does not grow with the number of elements it finds.
+/// if its cost does not grow with the number of elements it finds, and `varying` if its reply depends on the clock or on
+/// chance.
 pub fn commands() -> Vec<Command> {
     vec![
         Command::new(c"push", handler!(push::push), c"write deny-oom fast", -5, access::TOUCH)

@@ -28,6 +28,15 @@ pub trait Ask {
     /// Returns the error of a command of text arguments.
     fn refused(&mut self, line: &str) -> String;
 
+    /// Returns the commands that HELP lists, without the prefix, in its order. The hooks for tests are left out.
+    fn verbs(&mut self) -> Vec<String> {
+        let help: Vec<String> =
+            redis::from_redis_value(self.ask("DEHYDRATOR.HELP")).expect("an array of text");
+        let verb = |line: &String| line.split([' ', '.']).nth(1).map(str::to_owned);
+        let verbs = help.iter().step_by(2).filter_map(verb);
+        verbs.filter(|verb| verb != "DEBUG").collect()
+    }
+
     /// Returns whether a key exists.
     fn exists(&mut self, key: &str) -> bool {
         self.ask(&format!("EXISTS {key}")) == Value::Int(1)

@@ -9,7 +9,7 @@ use std::fs;
 
 use redis::{Connection, Value};
 
-use harness::{Server, cmd, until};
+use harness::{Ask, Server, cmd, until};
 
 const PROMPT: &str = "127.0.0.1:6379> ";
 
@@ -133,14 +133,11 @@ fn a_session_of_mistakes() {
 fn every_command_is_in_the_readme_with_a_link_to_its_entry() {
     let readme = read("README.md");
     let server = Server::start(&[]);
-    let help: Vec<String> =
-        redis::cmd("DEHYDRATOR.HELP").query(&mut server.connect()).expect("an array");
-    assert!(help.len() >= 2 * 19, "{help:?}");
-    for line in help.iter().step_by(2) {
-        let name = line.split(' ').next().expect("a name");
-        let verb = name.strip_prefix("DEHYDRATOR.").expect("our prefix");
+    let verbs = server.connect().verbs();
+    assert!(verbs.len() >= 19, "{verbs:?}");
+    for verb in verbs {
         let link = format!("[{verb}]({COMMANDS_PAGE}#dehydrator{})", verb.to_lowercase());
-        assert!(readme.contains(&link), "README has no link for {name}");
+        assert!(readme.contains(&link), "README has no link for {verb}");
     }
 }
 
@@ -218,7 +215,11 @@ fn every_command_has_its_entry_as_the_server_knows_it() {
     let name_of = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
     let entries = sections_of(&page).map(|(heading, _)| heading);
     let entries: Vec<_> = entries.filter(|heading| heading.starts_with("DEHYDRATOR.")).collect();
-    assert_eq!(entries, verbs().map(|line| name_of(line)).collect::<Vec<_>>());
+    let names: Vec<_> = verbs().map(|line| name_of(line)).collect();
+    assert_eq!(entries, names, "the entries of the page, in the order of HELP");
+    let mut sections = sections_of(&page);
+    let (_, costs) = sections.find(|(heading, _)| *heading == "Costs").expect("costs");
+    let priced: Vec<_> = costs.lines().filter(|line| line.starts_with('|')).collect();
 
     for line in verbs() {
         let name = name_of(line);
@@ -232,5 +233,9 @@ fn every_command_has_its_entry_as_the_server_knows_it() {
         assert!(listed.split(", ").any(|it| it == verb), "{verb} is not among {categories}");
         let link = format!("](#{})", name.to_lowercase().replace('.', ""));
         assert!(page.contains(&link), "the table has no link to {name}");
+        let is_priced =
+            |row: &&str| row.split(|it: char| !it.is_ascii_uppercase()).any(|word| word == verb);
+        let has_no_key = matches!(verb, "HELP" | "REQUIRE" | "DEBUG");
+        assert!(has_no_key || priced.iter().any(is_priced), "{verb} is not in \"Costs\"");
     }
 }

@@ -31,6 +31,11 @@ struct Leaf {
     entries: VecDeque<(Turn, Token)>,
 }
 
+/// Returns the most entries that a leaf of this length has memory for.
+fn capacity_max(length: usize) -> usize {
+    MOST.min(length + length / 2 + 8)
+}
+
 /// Returns a number that is in the order of turns. Two numbers are compared without an unpredictable branch.
 #[inline(always)]
 fn number(turn: Turn) -> u128 {
@@ -93,7 +98,7 @@ impl Tokens {
         let (_, token) = leaf.entries.remove(place)?;
         self.len -= 1;
         let (length, capacity) = (leaf.entries.len(), leaf.entries.capacity());
-        if capacity > length + length / 2 + 8 || length == 0 {
+        if capacity > capacity_max(length) || length == 0 {
             self.shrink(at);
         }
         Some(token)
@@ -179,7 +184,7 @@ impl Tokens {
         }
     }
 
-    /// Panics unless entries are in order, and leaves are not empty and begin where they should.
+    /// Panics unless entries are in order, and leaves are not empty, begin where they should, and waste little memory.
     #[cfg(any(test, feature = "checks"))]
     pub(super) fn check(&self) {
         let entries = || self.leaves.iter().flat_map(|leaf| &leaf.entries);
@@ -191,6 +196,8 @@ impl Tokens {
                 [leaf.entries.front(), leaf.entries.back()].map(|it| it.map(|it| it.0));
             assert!(first.is_some_and(|first| leaf.from <= first), "where a leaf begins");
             assert!(before < Some(leaf.from) && leaf.entries.len() <= MOST, "leaves overlap");
+            let (length, capacity) = (leaf.entries.len(), leaf.entries.capacity());
+            assert!(capacity <= capacity_max(length), "memory for {capacity}, {length} used");
             before = last;
         }
     }
