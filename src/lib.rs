@@ -29,7 +29,7 @@
 //! | `info` | `background`, `data_type`, `pending`, `metrics`, `version` |
 //! | `background` | every layer below; from `commands` only POLL's folder, which serves blocked clients |
 //! | `commands` | every layer below |
-//! | `delivery` | `data_type`, `replicate`, `pending`, `metrics`, `clock`, `policy`, `lawn` |
+//! | `delivery` | `data_type`, `replicate`, `pending`, `metrics`, `clock`, `config`, `policy`, `lawn` |
 //! | `data_type` | `replicate`, `pending`, `policy`, `lawn`, `metrics`, `clock`, `config` |
 //! | `replicate` | `level`, `policy`, `lawn`, `version` |
 //! | `pending` | `metrics`, `clock`, `lawn` |

@@ -20,9 +20,10 @@ use std::cell::Cell;
 
 use redis_module::raw;
 
-use super::{delivery, renamed};
+use super::renamed;
 use crate::clock;
 use crate::commands::poll;
+use crate::delivery;
 use crate::pending::{agenda, blocked, timer};
 use crate::server::Context;
 use crate::server::event::Event;
