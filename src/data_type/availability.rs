@@ -64,7 +64,7 @@ impl Dehydrator {
 
     /// Returns the next deadline. Stuck elements have none.
     pub fn next_deadline(&self) -> Option<u64> {
-        let is_stuck = |next| next == STUCK && self.tracking().has_stuck();
+        let is_stuck = |next| next == STUCK && self.tracking.has_stuck();
         self.lawn.next_deadline().filter(|next| !is_stuck(*next))
     }
 

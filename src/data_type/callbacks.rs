@@ -296,7 +296,7 @@ unsafe extern "C" fn unlink2(transfer: *mut RedisModuleKeyOptCtx, value: *const 
     guard((), || {
         // SAFETY: the server's promise above.
         let (transfer, value) = unsafe { (KeyNames::from_raw(transfer), dehydrator(value)) };
-        agenda::leave(value.tracking(), || transfer.and_then(|transfer| transfer.source()));
+        agenda::leave(&value.tracking, || transfer.and_then(|transfer| transfer.source()));
     });
 }
 

@@ -11,10 +11,10 @@ use crate::server::{Context, Key, OwnedStr};
 
 /// Records a dehydrator that has just got its name, or was found under it.
 pub fn note_found(dehydrator: &Dehydrator, name: &Name) {
-    dehydrator.tracking().found();
+    dehydrator.tracking.found();
     dehydrator.note_upkeep(false, || (name.db, &name.key));
     if is_scheduled(dehydrator) {
-        agenda::add(name, dehydrator.tracking());
+        agenda::add(name, &dehydrator.tracking);
     }
 }
 
@@ -41,7 +41,7 @@ pub fn compact(context: &Context, name: &Name, mut go_on: impl FnMut() -> bool) 
         };
         share.replace_by(dehydrator.census_share());
         if !is_done {
-            let (tracking, now_us) = (dehydrator.tracking(), clock::monotonic_us());
+            let (tracking, now_us) = (&dehydrator.tracking, clock::monotonic_us());
             agenda::note_upkeep(tracking, name.db, &name.key, Reason::Compact, now_us);
         }
         is_done
@@ -85,7 +85,7 @@ fn visit<T>(
     let _hold = Hold::begin();
     // SAFETY: as in `Opened::dehydrator`. The key is open for reading so that nobody's WATCH breaks.
     let dehydrator = unsafe { value.as_mut() };
-    dehydrator.tracking().visited(reason);
+    dehydrator.tracking.visited(reason);
     let _whole = AbortOnPanic::begin();
     Some(change(dehydrator))
 }

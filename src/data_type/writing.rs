@@ -12,7 +12,7 @@ use crate::clock;
 use crate::metrics::latency::OverdueSince;
 use crate::pending::agenda;
 use crate::pending::blocked::{self, Outlook};
-use crate::policy::{self, Policy, Rules};
+use crate::policy::{self, Rules};
 use crate::replicate;
 use crate::server::error::Result;
 use crate::server::guard::{AbortOnPanic, trap};
@@ -182,20 +182,10 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Returns the policy for due elements.
-    pub fn policy(&self) -> &Policy {
-        &self.rules().policy
-    }
-
     /// Returns whether the dehydrator has the default rules: then there are no limits, and nothing else to check.
     #[inline]
     pub fn has_default_rules(&self) -> bool {
         self.existing().is_none_or(Dehydrator::has_default_rules)
-    }
-
-    /// Returns whether the dehydrator is paused at `now`.
-    pub fn is_paused(&self, now: u64) -> bool {
-        self.rules().is_paused(now)
     }
 
     /// Changes the rules. Creates a dehydrator if there was none, unless it would be idle. Returns whether anything has
@@ -234,7 +224,7 @@ impl<'a> Writing<'a> {
         if is_stuck_timer(ttl, deadline)
             && let Some(dehydrator) = self.existing()
         {
-            dehydrator.tracking().note_stuck(true);
+            dehydrator.tracking.note_stuck(true);
         }
     }
 
@@ -371,8 +361,8 @@ impl<'a> Writing<'a> {
         blocked::note(context, name, || dehydrator.outlook());
         if is_scheduled(dehydrator) {
             let now = now();
-            agenda::note(context, name, dehydrator.tracking(), dehydrator.next_task(now), now);
-            if dehydrator.tracking().has_stuck() {
+            agenda::note(context, name, &dehydrator.tracking, dehydrator.next_task(now), now);
+            if dehydrator.tracking.has_stuck() {
                 agenda::note_stuck(&Name::of(context, name));
             }
         }

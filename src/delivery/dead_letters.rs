@@ -87,7 +87,7 @@ pub(super) fn retry(
     let wait = conclude(context, name, &DEAD_LETTERS, moved.len() as u64, result);
     let is_left = |dehydrator: &Dehydrator| {
         dehydrator.look_for_stuck();
-        dehydrator.tracking().has_stuck()
+        dehydrator.tracking.has_stuck()
     };
     wait.or_else(|| inspect(context, key, is_left)?.then_some(0))
 }
@@ -162,7 +162,7 @@ fn restart_each(
     choose: impl FnOnce(&mut Lawn) -> Vec<Vec<u8>>,
 ) -> u64 {
     let Ok(mut dehydrator) = Writing::open_at(context, key, now) else { return 0 };
-    if dehydrator.policy() != policy {
+    if dehydrator.rules().policy != *policy {
         return 0;
     }
     let Some(lawn) = dehydrator.lawn() else { return 0 };

@@ -15,6 +15,7 @@ use crate::metrics::counters::{self, Counter, RETRIES};
 use crate::pending::agenda;
 use crate::policy::{Policy, Route};
 use crate::replicate::{self, Batch};
+use crate::server::flags::is_cluster;
 use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::key::Name;
 use crate::server::{Context, Str, log_warning};
@@ -34,7 +35,7 @@ thread_local! {
 
 /// Returns whether this node is importing the slot of a key.
 fn is_importing(context: &Context, key: Str<'_>) -> bool {
-    context.is_cluster()
+    is_cluster()
         && DETACHED.with(|detached| !detached.get_or_init(|| context.detached()).serves(key))
 }
 
@@ -199,7 +200,7 @@ fn remove<'a>(context: &'a Context, key: Str<'a>, policy: &Policy, batch: &'a [E
 fn drop_due(context: &Context, key: Str<'_>, policy: &Policy, now: u64) -> u64 {
     let Ok(mut dehydrator) = Writing::open_at(context, key, now) else { return 0 };
     // Checking whether clients may write called out.
-    if dehydrator.policy() != policy || dehydrator.is_paused(now) {
+    if dehydrator.rules().policy != *policy || dehydrator.rules().is_paused(now) {
         return 0;
     }
     let until = dehydrator.remembers_until().filter(|_| !policy.is_limit());

@@ -64,7 +64,7 @@ enum Work {
 /// `has_retried`: stuck dead letters were retried in this visit.
 fn find_work(context: &Context, key: Str<'_>, now: u64, has_retried: bool) -> Work {
     inspect(context, key, |dehydrator| {
-        let (tracking, rules) = (dehydrator.tracking(), dehydrator.rules());
+        let (tracking, rules) = (&dehydrator.tracking, dehydrator.rules());
         if tracking.has_stuck() && !has_retried {
             return Work::Stuck { is_paused: rules.is_paused(now) };
         }
@@ -141,7 +141,7 @@ fn send_due(
     (deadline, now): (u64, u64),
     until_us: u64,
 ) {
-    let wait = if policy.holds() {
+    let wait = if policy.is_limit() {
         // Postponing a stuck dead letter is a write.
         if context.lets_clients_write(key) {
             // They are late only for a client that waits for the elements behind them.
@@ -167,7 +167,7 @@ fn send_due(
 /// Replicates that a policy is unconfirmed.
 fn replicate_trust(context: &Context, name: &Name, key: Str<'_>) {
     let Ok(mut dehydrator) = Writing::open(context, key) else { return };
-    let policy = dehydrator.policy().clone();
+    let policy = dehydrator.rules().policy.clone();
     if policy.sends_elsewhere() && dehydrator.change_rules(|rules| rules.trust = Trust::Unconfirmed)
     {
         Effect::policy(key, &policy, Trust::Unconfirmed).replicate(context);

@@ -85,7 +85,7 @@ impl TakenElements {
         let (key, now) = (OwnedStr::new(&name.key), clock::now());
         let in_line = blocked::with(|lines| lines.overdue(name)).unwrap_or_default();
         let dehydrator = Writing::open_at(context, key.as_str(), now).ok()?;
-        if !dehydrator.policy().holds() {
+        if !dehydrator.rules().policy.holds() {
             return None;
         }
         let (expiry, overdue) = (dehydrator.expiry(), dehydrator.overdue());
