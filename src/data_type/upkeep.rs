@@ -1,11 +1,10 @@
 //! The upkeep of a dehydrator: finding its name again, giving memory back, forgetting expired ids.
 
 use super::writing::delete_leftover;
-use super::{Dehydrator, dehydrator_in, is_scheduled};
+use super::{Dehydrator, Opened, is_scheduled};
 use crate::clock;
 use crate::pending::agenda::{self, Reason};
 use crate::server::guard::{AbortOnPanic, trap};
-use crate::server::hold::Hold;
 use crate::server::key::Name;
 use crate::server::{Context, Key, OwnedStr};
 
@@ -80,11 +79,9 @@ fn visit<T>(
     change: impl FnOnce(&mut Dehydrator) -> T,
 ) -> Option<T> {
     let sent = OwnedStr::new(&name.key);
-    let key = Key::open_to_inspect(context, sent.as_str())?;
-    let mut value = dehydrator_in(&key).ok()??;
-    let _hold = Hold::begin();
-    // SAFETY: as in `Opened::dehydrator`. The key is open for reading so that nobody's WATCH breaks.
-    let dehydrator = unsafe { value.as_mut() };
+    // For reading, so that nobody's WATCH breaks.
+    let mut opened = Opened::new(Key::open_to_inspect(context, sent.as_str())?).ok()?;
+    let dehydrator = opened.dehydrator_mut()?;
     dehydrator.tracking.visited(reason);
     let _whole = AbortOnPanic::begin();
     Some(change(dehydrator))
