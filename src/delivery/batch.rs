@@ -35,7 +35,7 @@ pub(super) fn batch_of(copies: impl Iterator<Item = ElementCopy>) -> Vec<Element
     let mut batch = Vec::new();
     let mut bytes = 0;
     for copy in copies.take(BATCH) {
-        bytes += copy.payload().len();
+        bytes += copy.payload.bytes().len();
         batch.push(copy);
         if bytes >= BATCH_BYTES {
             break;

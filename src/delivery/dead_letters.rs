@@ -131,8 +131,9 @@ pub fn reject(
             let mut sent = sent.iter().peekable();
             for ((token, id), is_rejected) in held.iter().zip(&mut rejected).take(next).skip(first)
             {
-                let is_it =
-                    |copy: &&ElementCopy| copy.token == Some(*token) && copy.id() == id.bytes();
+                let is_it = |copy: &&ElementCopy| {
+                    copy.token == Some(*token) && copy.id.bytes() == id.bytes()
+                };
                 *is_rejected = sent.next_if(is_it).is_some();
             }
         }

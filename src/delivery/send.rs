@@ -96,7 +96,7 @@ pub(super) fn send(
         dehydrator.rules().policy == *policy
             // REJECT works during a pause.
             && (copy.token.is_some() || !dehydrator.rules().is_paused(now))
-            && copy.find(&dehydrator.lawn).is_some_and(|found| found.payload == copy.payload())
+            && copy.find(&dehydrator.lawn).is_some_and(|found| found.payload == copy.payload.bytes())
     };
     let (mut sent, mut result) = (Vec::new(), Ok(()));
     let mut whole = None;

@@ -15,7 +15,7 @@ use super::send::{REFUSED, conclude, deliver, failed};
 use crate::data_type::{Writing, inspect, is_scheduled};
 use crate::metrics::counters::DELIVERIES;
 use crate::metrics::latency::LATENESS;
-use crate::pending::agenda::{self, Reason, Task};
+use crate::pending::agenda::{self, Reason};
 use crate::policy::{Policy, Trust};
 use crate::replicate::Effect;
 use crate::server::key::Name;
@@ -72,28 +72,20 @@ fn find_work(context: &Context, key: Str<'_>, now: u64, has_retried: bool) -> Wo
             tracking.visited(Reason::Deliver);
             return Work::None;
         }
-        // The deadline was unknown, or elements were removed or postponed.
-        let later = |task| {
-            agenda::note(context, key, tracking, task, now);
-            Work::Later
-        };
         if rules.trust == Trust::Unannounced {
             return Work::ReplicateTrust;
         }
-        if let Some(pause) = rules.pause {
-            let is_on = pause.is_on(now);
-            return if is_on { later(dehydrator.next_task(now)) } else { Work::Resume };
-        }
-        let sends = dehydrator.sends_first();
-        match dehydrator.lawn.next_deadline() {
-            Some(deadline) if deadline <= now && !dehydrator.has_room(sends, now) => {
-                let task = dehydrator.next_task(now);
-                later(Task { next: task.next.map(|next| next.max(now + 1)), ..task })
+        let task = dehydrator.next_task(now);
+        match (task.next, dehydrator.lawn.next_deadline()) {
+            (Some(next), _) if next <= now && rules.pause.is_some() => Work::Resume,
+            (Some(next), Some(deadline)) if next <= now => {
+                Work::Due { deadline, sends: task.delivers.then(|| rules.policy.clone()) }
             }
-            Some(deadline) if deadline <= now => {
-                Work::Due { deadline, sends: sends.then(|| rules.policy.clone()) }
+            _ => {
+                // The deadline was unknown, or elements were removed or postponed.
+                agenda::note(context, key, tracking, task, now);
+                Work::Later
             }
-            next => later(Task { next, delivers: sends, is_held_back: false }),
         }
     })
     .unwrap_or(Work::None)
