@@ -20,6 +20,7 @@ use crate::policy::{Policy, Trust};
 use crate::replicate::Effect;
 use crate::server::key::Name;
 use crate::server::notify::EventClass;
+use crate::server::other_modules::may_subscribe;
 use crate::server::{Context, OwnedStr, Str};
 use crate::{clock, config};
 
@@ -29,11 +30,12 @@ const ELSEWHERE_US: u64 = 1_000_000;
 
 /// Visits all due dehydrators, until the budget is spent.
 pub fn run(context: &Context) {
-    let started = clock::monotonic_us();
-    if agenda::next_us().is_none_or(|at| at > started) || !context.may_replicate() {
+    let Some(next_us) = agenda::next_us() else { return };
+    let started_us = clock::monotonic_us();
+    if next_us > started_us || !context.may_replicate() {
         return;
     }
-    let until_us = started + config::tick_budget_us();
+    let until_us = started_us + config::tick_budget_us();
     while let Some(name) = agenda::take(&Reason::DELIVERY) {
         if context.select_db(name.db) {
             visit(context, &name, until_us);
@@ -115,8 +117,10 @@ fn visit(context: &Context, name: &Name, until_us: u64) {
                 context.notify(EventClass::Module, c"dehydrator.due", key);
             }
             match sends {
-                // The event called out, so the key is read again.
-                Some(_) if is_new => agenda::visit_in(name, Reason::Deliver, 0),
+                // The event called out, so the key is to be read again.
+                Some(_) if is_new && may_subscribe() => {
+                    agenda::visit_in(name, Reason::Deliver, 0);
+                }
                 Some(policy) => send_due(context, name, key, &policy, (deadline, now), until_us),
                 None => {}
             }
