@@ -10,8 +10,7 @@
 
 use std::cell::Cell;
 
-use super::batch::{BATCH, batch_of, batch_of_held};
-use super::send::{conclude, deliver, send};
+use super::send::{BATCH, batch_of, conclude, deliver, send};
 use crate::data_type::{
     DEAD_LETTERS_MAX, Dehydrator, ElementCopy, REJECTED, STUCK, Writing, inspect, is_dead,
 };
@@ -180,6 +179,21 @@ fn restart_each(
         dehydrator.changed(c"dehydrator.touch");
     }
     ids.len() as u64
+}
+
+/// Copies the first of the listed elements that are held, starting at `next`. Moves `next` past the last one checked.
+fn batch_of_held(lawn: &Lawn, held: &[(Token, Str<'_>)], next: &mut usize) -> Vec<ElementCopy> {
+    // An id may be listed twice.
+    let mut ids = Vec::new();
+    let (held, at) = (&held[*next..], next);
+    batch_of(held.iter().filter_map(|(token, id)| {
+        *at += 1;
+        let id = id.bytes();
+        let is_new = lawn.holds(id, *token) && !ids.contains(&id);
+        let row = is_new.then(|| lawn.row(id)).flatten()?;
+        ids.push(id);
+        Some(ElementCopy::new(row.element, row.ttl, Some(*token)))
+    }))
 }
 
 /// Parks the elements that are still held among the stuck dead letters.

@@ -14,9 +14,7 @@
 //! | `dead_letters` | dead letters: moving, rejecting, parking and retrying them |
 //! | `send` | sending elements, and removing those that were sent |
 //! | `send_command` | the server command that moves elements |
-//! | `batch` | a batch of copied elements |
 
-mod batch;
 mod dead_letters;
 mod send;
 mod send_command;

@@ -1,13 +1,12 @@
 //! Sending elements to the destination of a policy.
 //!
-//! A server command publishes events, and a listener may change anything. So each element is checked again before it is
-//! sent, and no key is open meanwhile.
+//! A server command publishes events, and a listener may change anything. So elements are copied in batches, each is
+//! checked again before it is sent, and no key is open meanwhile.
 //!
 //! Sent elements are removed, or the process ends: a panic in between would leave them in both places.
 
 use std::cell::OnceCell;
 
-use super::batch::{BATCH, batch_of};
 use super::send_command::SendCommand;
 use crate::clock;
 use crate::data_type::{Dehydrator, ElementCopy, Writing, inspect};
@@ -19,6 +18,12 @@ use crate::server::flags::is_cluster;
 use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::key::Name;
 use crate::server::{Context, Str, log_warning};
+
+/// Elements delivered before their removal is replicated, at most: few, so that the removal stays within the time budget
+/// too.
+pub(super) const BATCH: usize = 64;
+/// A batch is complete at this many bytes of elements: they are copied, and the receiving command copies them again.
+const BATCH_BYTES: usize = 64 * 1024;
 
 /// The reason when elements are not dropped or published because clients may not write.
 pub(super) const REFUSED: &str = "the server refuses writes now (NOREPLICAS, MISCONF)";
@@ -41,6 +46,20 @@ fn is_importing(context: &Context, key: Str<'_>) -> bool {
 
 /// The reason when nothing is sent by a policy that came by RESTORE.
 const UNCONFIRMED: &str = "the policy came by RESTORE: send it again by ONDUE to confirm it";
+
+/// Collects the first of these copies into a batch.
+pub(super) fn batch_of(copies: impl Iterator<Item = ElementCopy>) -> Vec<ElementCopy> {
+    let mut batch = Vec::new();
+    let mut bytes = 0;
+    for copy in copies.take(BATCH) {
+        bytes += copy.payload.bytes().len();
+        batch.push(copy);
+        if bytes >= BATCH_BYTES {
+            break;
+        }
+    }
+    batch
+}
 
 /// Moves some of the first due elements to the destination of the policy, until `until_us`. Returns how many were moved,
 /// and the error if one could not be.
