@@ -175,14 +175,9 @@ fn now() -> Moment {
 
 /// Returns the time of the earliest delivery, on the monotonic clock, in microseconds.
 pub fn next_us() -> Option<u64> {
-    // Usually there is none, and no clock is read.
-    if len() == 0 {
-        return None;
-    }
-    let now = now();
     let until_us = read(|table| Some(table.first(&Reason::DELIVERY, now)?.0))??;
     // What is held back has no time of its own.
-    (until_us < i64::MAX).then(|| now.monotonic_us.saturating_add_signed(until_us))
+    (until_us < i64::MAX).then(|| clock::monotonic_us().saturating_add_signed(until_us))
 }
 
 /// Sets the next visit of a name with deliveries, in microseconds from now. A delivery waits either for its time, behind
