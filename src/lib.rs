@@ -125,6 +125,7 @@ fn load(context: &Context, args: Args<'_>) -> bool {
         log_warning("dehydrator: this server is too old: Redis 7.0 or later, or Valkey, is needed");
         return false;
     }
+    context.detach();
     let settings: Vec<&dyn Setting> =
         config::SETTINGS.into_iter().chain([&DEFAULT_ONDUE as _]).collect();
     if let Err(reason) = setting::register(context, args, &settings) {

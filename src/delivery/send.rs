@@ -5,8 +5,6 @@
 //!
 //! Sent elements are removed, or the process ends: a panic in between would leave them in both places.
 
-use std::cell::OnceCell;
-
 use super::send_command::SendCommand;
 use crate::clock;
 use crate::data_type::{Dehydrator, ElementCopy, Writing, inspect};
@@ -32,16 +30,10 @@ pub(super) const REFUSED: &str = "the server refuses writes now (NOREPLICAS, MIS
 /// arrived yet, and could no longer arrive if a new one was created.
 const IMPORTING: &str = "the slot is being moved to this node";
 
-thread_local! {
-    // Commands, timers and ticks run on the server's main thread alone.
-    /// A context without a client: the client whose command runs may have sent ASKING.
-    static DETACHED: OnceCell<Context> = const { OnceCell::new() };
-}
-
 /// Returns whether this node is importing the slot of a key.
-fn is_importing(context: &Context, key: Str<'_>) -> bool {
-    is_cluster()
-        && DETACHED.with(|detached| !detached.get_or_init(|| context.detached()).serves(key))
+fn is_importing(key: Str<'_>) -> bool {
+    // The client whose command runs may have sent ASKING, so its context is not asked.
+    is_cluster() && Context::with_detached(|context| !context.serves(key)) == Some(true)
 }
 
 /// The reason when nothing is sent by a policy that came by RESTORE.
@@ -104,7 +96,7 @@ pub(super) fn send(
     // XADD and RPUSH check themselves whether clients may write.
     let refusal = match command.adds {
         true if context.is_out_of_memory() => Some("OOM used memory > 'maxmemory'"),
-        true if is_importing(context, key) => Some(IMPORTING),
+        true if is_importing(key) => Some(IMPORTING),
         false if !context.lets_clients_write(key) => Some(REFUSED),
         _ => None,
     };
