@@ -29,7 +29,7 @@
 //! | `info` | `background`, `data_type`, `pending`, `metrics`, `version` |
 //! | `background` | every layer below; from `commands` only POLL's folder, which serves blocked clients |
 //! | `commands` | every layer below |
-//! | `delivery` | `data_type`, `replicate`, `pending`, `metrics`, `clock`, `policy`, `lawn` |
+//! | `delivery` | `data_type`, `replicate`, `pending`, `metrics`, `clock`, `config`, `policy`, `lawn` |
 //! | `data_type` | `replicate`, `pending`, `policy`, `lawn`, `metrics`, `clock`, `config` |
 //! | `replicate` | `level`, `policy`, `lawn`, `version` |
 //! | `pending` | `metrics`, `clock`, `lawn` |
@@ -125,6 +125,7 @@ fn load(context: &Context, args: Args<'_>) -> bool {
         log_warning("dehydrator: this server is too old: Redis 7.0 or later, or Valkey, is needed");
         return false;
     }
+    context.detach();
     let settings: Vec<&dyn Setting> =
         config::SETTINGS.into_iter().chain([&DEFAULT_ONDUE as _]).collect();
     if let Err(reason) = setting::register(context, args, &settings) {

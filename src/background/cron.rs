@@ -9,10 +9,11 @@ use std::cell::Cell;
 
 use redis_module::raw;
 
-use super::{delivery, pass, renamed};
+use super::{pass, renamed};
 use crate::clock;
 use crate::commands::poll;
 use crate::data_type;
+use crate::delivery;
 use crate::metrics::latency::LATENESS;
 use crate::metrics::{clock_steps, counters};
 use crate::pending::agenda::{self, Reason};

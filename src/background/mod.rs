@@ -2,21 +2,19 @@
 //!
 //! This folder is above [`data_type`](crate::data_type): it opens keys, changes them, and replicates the changes.
 //! [`pending`](crate::pending) records the work. `pass` has blocked clients served by
-//! [`commands::poll`](crate::commands::poll), below.
+//! [`commands::poll`](crate::commands::poll), and elements delivered by [`delivery`](crate::delivery), both below.
 //!
 //! | module | noun |
 //! |---|---|
 //! | `pass` | the end of a pass of the event loop, where due work is done |
 //! | `cron` | the server's cron: bookkeeping per tick |
-//! | `delivery` | delivering due elements, publishing the event that elements are due |
 //! | `renamed` | the walk over the keyspace that finds renamed dehydrators |
 //! | `keyspace` | FLUSHALL, SWAPDB, a load, a change of roles |
 //!
-//! The server calls `pass`, `cron` and `keyspace`, which `lib` registers. `pass` calls `delivery` and `renamed`; `cron`
-//! catches what they missed.
+//! The server calls `pass`, `cron` and `keyspace`, which `lib` registers. `pass` calls `renamed`; `cron` catches
+//! what they missed.
 
 pub mod cron;
-mod delivery;
 pub mod keyspace;
 pub mod pass;
 mod renamed;

@@ -20,9 +20,10 @@ use std::cell::Cell;
 
 use redis_module::raw;
 
-use super::{delivery, renamed};
+use super::renamed;
 use crate::clock;
 use crate::commands::poll;
+use crate::delivery;
 use crate::pending::{agenda, blocked, timer};
 use crate::server::Context;
 use crate::server::event::Event;
@@ -109,9 +110,11 @@ fn measure(is_due: bool) -> bool {
     let is_held_up = took_us + last + before > HELD_UP_US;
     let begin =
         |began_us| Some(Grace { began_us, until_us: now_us + GRACE_US, passes: GRACE_PASSES });
+    let (waits, is_ready) = blocked::with(|lines| (!lines.is_empty(), lines.ready() > 0));
     state.grace = match state.grace {
-        _ if blocked::len() == 0 => None,
-        None if is_held_up && (is_due || blocked::is_ready()) => begin(now_us),
+        _ if !waits => None,
+        // It matters which clients have disconnected.
+        None if is_held_up && (is_due || is_ready) => begin(now_us),
         None => None,
         Some(Grace { began_us, .. })
             if took_us > HELD_UP_US && state.began_us < began_us + RESTARTS_US =>

@@ -7,7 +7,7 @@
 //! keys are renamed, it takes no more: the next walk begins after this one. A write to a dehydrator makes its name
 //! known at once.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use crate::clock;
 use crate::data_type::{inspect_open, note_found};
@@ -31,13 +31,13 @@ struct Finder {
     for_all: bool,
     /// Whether events were on at the last check.
     published: bool,
-    /// When the walk continues, on the monotonic clock, in microseconds.
-    goes_on_us: Option<u64>,
 }
 
 thread_local! {
     // Timers and ticks run on the server's main thread alone.
     static FINDER: RefCell<Finder> = RefCell::default();
+    /// When the walk continues, on the monotonic clock, in microseconds.
+    static GOES_ON_US: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
 /// Begins a walk if there is a reason. For the tick.
@@ -53,9 +53,9 @@ pub fn begin(context: &Context) {
             finder.walk = Some((0, Scan::new()));
         }
         finder.published = publishes;
-        if finder.walk.is_some() && finder.goes_on_us.is_none() {
+        if finder.walk.is_some() && GOES_ON_US.get().is_none() {
             let now_us = clock::monotonic_us();
-            finder.goes_on_us = Some(now_us);
+            GOES_ON_US.set(Some(now_us));
             timer::at(context, now_us);
         }
     });
@@ -63,16 +63,14 @@ pub fn begin(context: &Context) {
 
 /// Returns when a walk continues, on the monotonic clock, in microseconds.
 pub fn next_us() -> Option<u64> {
-    FINDER.with_borrow(|finder| finder.goes_on_us)
+    GOES_ON_US.get()
 }
 
 /// Continues a walk if it is time.
 pub fn go_on(context: &Context) {
-    FINDER.with_borrow_mut(|finder| {
-        if finder.goes_on_us.is_some_and(|at_us| at_us <= clock::monotonic_us()) {
-            finder.goes_on_us = finder.go_on(context);
-        }
-    });
+    if GOES_ON_US.get().is_some_and(|at_us| at_us <= clock::monotonic_us()) {
+        GOES_ON_US.set(FINDER.with_borrow_mut(|finder| finder.go_on(context)));
+    }
 }
 
 impl Finder {
@@ -89,13 +87,13 @@ impl Finder {
             }
             let more = walk.step(context, |name, key| {
                 inspect_open(key, |dehydrator| {
-                    let tracking = dehydrator.tracking();
+                    let tracking = &dehydrator.tracking;
                     let name = || Name { db, key: name.bytes().into() };
                     if for_all || tracking.has_moved() {
                         note_found(dehydrator, &name());
                     }
-                    if overdue::wants_name(tracking.serial()) {
-                        overdue::learn_name(tracking.serial(), name());
+                    if overdue::wants_name(tracking.slot.serial()) {
+                        overdue::learn_name(tracking.slot.serial(), name());
                     }
                 });
             });

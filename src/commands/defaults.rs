@@ -83,7 +83,7 @@ fn apply_to_new(context: &CommandContext, key: Str<'_>, dehydrator: &mut Writing
     if RULES.with_borrow(|rules| rules.is_empty()) || context.is_replaying() {
         return;
     }
-    let is_cluster = context.is_cluster();
+    let is_cluster = is_cluster();
     let policy = RULES.with_borrow(|rules| {
         let rule = rules.iter().find(|rule| glob::matches(&rule.pattern, key.bytes()))?;
         let policy = rule.policy(key.bytes(), is_cluster).ok()?;

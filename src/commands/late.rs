@@ -58,7 +58,7 @@ fn row(context: &CommandContext, one: Oldest) -> LateKey {
     let now = clock::now();
     let found = context.select_db(name.db).then(|| {
         inspect(context, OwnedStr::new(&name.key).as_str(), |dehydrator| {
-            let is_it = dehydrator.tracking().serial() == serial;
+            let is_it = dehydrator.tracking.slot.serial() == serial;
             is_it.then(|| (dehydrator.age(now), dehydrator.count_overdue(now)))
         })
     });

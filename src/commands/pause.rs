@@ -72,7 +72,7 @@ pub fn resume(context: &CommandContext, args: Args<'_>) -> Result {
     let key = args::read(context, args, args::key)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
-    let was_paused = dehydrator.is_paused(now);
+    let was_paused = dehydrator.rules().is_paused(now);
 
     if dehydrator.change_rules(|rules| rules.pause = None) {
         let name = Name::of(context, key);

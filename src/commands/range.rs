@@ -207,7 +207,7 @@ thread_local! {
 
 /// Returns a number that distinguishes this dehydrator from all others, and from itself before it was loaded.
 fn serial(dehydrator: &Dehydrator) -> u64 {
-    let serial = dehydrator.tracking().serial();
+    let serial = dehydrator.tracking.slot.serial();
     PROCESS.with(|process| process.wrapping_add(serial) % (1 << 32))
 }
 

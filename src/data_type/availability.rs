@@ -45,11 +45,6 @@ impl Dehydrator {
         rate.map_or(usize::MAX, |rate| usize::try_from(rate.room(now)).unwrap_or(usize::MAX))
     }
 
-    /// Returns whether the limits allow a due element to leave at `now`. `sends`: the policy sends it.
-    pub fn has_room(&self, sends: bool, now: u64) -> bool {
-        (if sends { self.deliverable(now) } else { self.room(now) }) > 0
-    }
-
     /// Returns when the first element is available, considering deadlines, a pause and limits.
     pub fn next(&self) -> Option<u64> {
         // Reads no clock without limits.
@@ -64,8 +59,8 @@ impl Dehydrator {
 
     /// Returns the next deadline. Stuck elements have none.
     pub fn next_deadline(&self) -> Option<u64> {
-        let is_stuck = |next| next == STUCK && self.tracking().has_stuck();
-        self.lawn.next_deadline().filter(|next| !is_stuck(*next))
+        let next = self.lawn.next_deadline()?;
+        (next != STUCK || !self.tracking.has_stuck()).then_some(next)
     }
 
     /// Returns the dehydrator's own work.
@@ -114,7 +109,7 @@ impl Dehydrator {
             Policy::Send(_) => true,
             Policy::Limit { .. } => {
                 let first = self.lawn.first();
-                first.is_some_and(|first| self.rules().policy.routes(first.deliveries))
+                matches!(first, Some(first) if self.rules().policy.routes(first.deliveries))
             }
         }
     }

@@ -1,7 +1,6 @@
 //! The callbacks by which the server handles a dehydrator as it handles its own types.
 
 use std::alloc::Layout;
-use std::cell::OnceCell;
 use std::ffi::{c_int, c_ulong, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
@@ -28,11 +27,6 @@ use lawn::{Mover, Remembered, Token};
 
 /// ReDe's type name, so that its dumps load.
 const NAME: &std::ffi::CStr = c"dehy-type";
-
-thread_local! {
-    /// A context for questions to the server while it loads a value without a client.
-    static DETACHED: OnceCell<Context> = const { OnceCell::new() };
-}
 
 /// Registers the type. Returns `false` if the server refuses it, as it does when ReDe is loaded.
 pub fn register(context: &Context) -> bool {
@@ -67,7 +61,6 @@ pub fn register(context: &Context) -> bool {
             &mut methods
         ))
     };
-    DETACHED.with(|detached| _ = detached.set(context.detached()));
     TYPE.store(kind, Ordering::Relaxed);
     !kind.is_null()
 }
@@ -174,9 +167,8 @@ fn trust(io: &Io, rules: &Rules) -> Trust {
     let is_restored = || {
         let name = io.name().map(|name| OwnedStr::new(&name.key));
         !io.context().is_loading()
-            && DETACHED.with(|context| match (context.get(), &name) {
-                (Some(context), Some(name)) => context.serves(name.as_str()),
-                _ => true,
+            && name.is_none_or(|name| {
+                Context::with_detached(|context| context.serves(name.as_str())).unwrap_or(true)
             })
     };
     if may_be_foreign && is_restored() { Trust::Unannounced } else { rules.trust }
@@ -296,7 +288,7 @@ unsafe extern "C" fn unlink2(transfer: *mut RedisModuleKeyOptCtx, value: *const 
     guard((), || {
         // SAFETY: the server's promise above.
         let (transfer, value) = unsafe { (KeyNames::from_raw(transfer), dehydrator(value)) };
-        agenda::leave(value.tracking(), || transfer.and_then(|transfer| transfer.source()));
+        agenda::leave(&value.tracking, || transfer.and_then(|transfer| transfer.source()));
     });
 }
 

@@ -24,32 +24,20 @@ impl ElementCopy {
         Self { id, payload, ttl, deadline, deliveries, token }
     }
 
-    pub fn id(&self) -> &[u8] {
-        self.id.as_str().bytes()
-    }
-
-    pub fn payload(&self) -> &[u8] {
-        self.payload.as_str().bytes()
-    }
-
-    /// Returns whether the lawn still has the element with the same deadline and deliveries, and it is held as it was.
-    pub fn is_in(&self, lawn: &Lawn) -> bool {
-        self.token.is_none_or(|token| lawn.holds(self.id(), token))
-            && lawn.look(self.id()).is_some_and(|element| {
-                element.deadline == self.deadline && element.deliveries == self.deliveries
-            })
-    }
-
-    /// Returns whether the lawn has the same payload under the id.
-    pub fn has_same_payload(&self, lawn: &Lawn) -> bool {
-        lawn.look(self.id()).is_some_and(|element| element.payload == self.payload())
+    /// Returns the element in the lawn, perhaps with another payload, if it has the same deadline and deliveries, and is
+    /// held as it was.
+    pub fn find<'a>(&self, lawn: &'a Lawn) -> Option<Element<'a>> {
+        let found = lawn.look(self.id.bytes())?;
+        let is_held = self.token.is_none_or(|token| lawn.holds(self.id.bytes(), token));
+        let is_same = found.deadline == self.deadline && found.deliveries == self.deliveries;
+        (is_held && is_same).then_some(found)
     }
 
     /// Returns whether the lawn has the element among the dead letters that were rejected and are stuck.
     pub fn is_rejected(&self, lawn: &Lawn) -> bool {
-        lawn.row(self.id()).is_some_and(|row| {
+        lawn.row(self.id.bytes()).is_some_and(|row| {
             row.ttl == REJECTED
-                && row.element.payload == self.payload()
+                && row.element.payload == self.payload.bytes()
                 && row.element.deliveries == self.deliveries
         })
     }

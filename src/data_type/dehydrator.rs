@@ -20,7 +20,8 @@ pub struct Dehydrator {
     /// `None`: the default rules. In a box, because they would be most of a small dehydrator.
     rules: Option<Box<Rules>>,
     pub remembered: RememberedIds,
-    tracking: Tracking,
+    /// What the module knows about the name.
+    pub tracking: Tracking,
 }
 
 impl Dehydrator {
@@ -200,11 +201,6 @@ impl Dehydrator {
     pub fn census_share(&self) -> CensusShare {
         let is_paused = !self.has_default_rules() && self.rules().pause.is_some();
         CensusShare::new(self.lawn.counts(), is_paused)
-    }
-
-    /// Returns what the module knows about the name.
-    pub fn tracking(&self) -> &Tracking {
-        &self.tracking
     }
 }
 

@@ -83,9 +83,7 @@ fn dehydrator_in(key: &Key<'_>) -> Result<Option<NonNull<Dehydrator>>> {
 /// Returns whether the module must know a dehydrator's name: because the module has work when an element comes due or a
 /// pause ends, or because a client subscribes to events.
 pub fn is_scheduled(dehydrator: &Dehydrator) -> bool {
-    !dehydrator.has_default_rules()
-        || dehydrator.tracking().has_stuck()
-        || publishes_module_events()
+    !dehydrator.has_default_rules() || dehydrator.tracking.has_stuck() || publishes_module_events()
 }
 
 /// An open key and the dehydrator in it, which is held.
@@ -134,7 +132,7 @@ impl<'a> Reading<'a> {
         // Only ReDe's dumps contain idle ones. A read must not delete; the tick will.
         if let Some(idle) = reading.dehydrator().filter(|dehydrator| dehydrator.is_idle()) {
             let (db, now_us) = (context.selected_db(), clock::monotonic_us());
-            agenda::note_upkeep(idle.tracking(), db, name.bytes(), Reason::Compact, now_us);
+            agenda::note_upkeep(&idle.tracking, db, name.bytes(), Reason::Compact, now_us);
         }
         Ok(reading)
     }

@@ -1,20 +1,19 @@
 //! The upkeep of a dehydrator: finding its name again, giving memory back, forgetting expired ids.
 
 use super::writing::delete_leftover;
-use super::{Dehydrator, dehydrator_in, is_scheduled};
+use super::{Dehydrator, Opened, is_scheduled};
 use crate::clock;
 use crate::pending::agenda::{self, Reason};
 use crate::server::guard::{AbortOnPanic, trap};
-use crate::server::hold::Hold;
 use crate::server::key::Name;
 use crate::server::{Context, Key, OwnedStr};
 
 /// Records a dehydrator that has just got its name, or was found under it.
 pub fn note_found(dehydrator: &Dehydrator, name: &Name) {
-    dehydrator.tracking().found();
+    dehydrator.tracking.found();
     dehydrator.note_upkeep(false, || (name.db, &name.key));
     if is_scheduled(dehydrator) {
-        agenda::add(name, dehydrator.tracking());
+        agenda::add(name, &dehydrator.tracking);
     }
 }
 
@@ -41,7 +40,7 @@ pub fn compact(context: &Context, name: &Name, mut go_on: impl FnMut() -> bool) 
         };
         share.replace_by(dehydrator.census_share());
         if !is_done {
-            let (tracking, now_us) = (dehydrator.tracking(), clock::monotonic_us());
+            let (tracking, now_us) = (&dehydrator.tracking, clock::monotonic_us());
             agenda::note_upkeep(tracking, name.db, &name.key, Reason::Compact, now_us);
         }
         is_done
@@ -80,12 +79,10 @@ fn visit<T>(
     change: impl FnOnce(&mut Dehydrator) -> T,
 ) -> Option<T> {
     let sent = OwnedStr::new(&name.key);
-    let key = Key::open_to_inspect(context, sent.as_str())?;
-    let mut value = dehydrator_in(&key).ok()??;
-    let _hold = Hold::begin();
-    // SAFETY: as in `Opened::dehydrator`. The key is open for reading so that nobody's WATCH breaks.
-    let dehydrator = unsafe { value.as_mut() };
-    dehydrator.tracking().visited(reason);
+    // For reading, so that nobody's WATCH breaks.
+    let mut opened = Opened::new(Key::open_to_inspect(context, sent.as_str())?).ok()?;
+    let dehydrator = opened.dehydrator_mut()?;
+    dehydrator.tracking.visited(reason);
     let _whole = AbortOnPanic::begin();
     Some(change(dehydrator))
 }

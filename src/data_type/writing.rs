@@ -12,7 +12,7 @@ use crate::clock;
 use crate::metrics::latency::OverdueSince;
 use crate::pending::agenda;
 use crate::pending::blocked::{self, Outlook};
-use crate::policy::{self, Policy, Rules};
+use crate::policy::{self, Rules};
 use crate::replicate;
 use crate::server::error::Result;
 use crate::server::guard::{AbortOnPanic, trap};
@@ -33,8 +33,6 @@ pub struct Writing<'a> {
     opened: Option<Opened<'a>>,
     /// `None` before the first possible change.
     change: Option<Change>,
-    /// Whether the key holds an idle dehydrator, which only ReDe's dumps contain.
-    is_leftover: bool,
     /// The time of the change, in milliseconds since the epoch, once read.
     now: Option<u64>,
 }
@@ -75,7 +73,7 @@ impl<'a> Writing<'a> {
     pub fn open(context: &'a Context, name: Str<'a>) -> Result<Self> {
         let opened = Some(Opened::new(Key::open_to_write(context, name))?);
         trap::pass("open");
-        Ok(Self { context, name, opened, change: None, is_leftover: false, now: None })
+        Ok(Self { context, name, opened, change: None, now: None })
     }
 
     /// Opens a key, at a time that the caller has read from the clock.
@@ -110,14 +108,9 @@ impl<'a> Writing<'a> {
         Some(dehydrator)
     }
 
-    /// Returns the lawn for a change, if there is a dehydrator. An idle one, which only ReDe's dumps contain, counts as
-    /// none, and is deleted at the end.
+    /// Returns the lawn for a change, if there is a dehydrator.
     #[inline]
     pub fn lawn(&mut self) -> Option<&mut Lawn> {
-        if self.existing()?.is_idle() {
-            self.is_leftover = true;
-            return None;
-        }
         Some(&mut self.changing()?.lawn)
     }
 
@@ -182,20 +175,10 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Returns the policy for due elements.
-    pub fn policy(&self) -> &Policy {
-        &self.rules().policy
-    }
-
     /// Returns whether the dehydrator has the default rules: then there are no limits, and nothing else to check.
     #[inline]
     pub fn has_default_rules(&self) -> bool {
         self.existing().is_none_or(Dehydrator::has_default_rules)
-    }
-
-    /// Returns whether the dehydrator is paused at `now`.
-    pub fn is_paused(&self, now: u64) -> bool {
-        self.rules().is_paused(now)
     }
 
     /// Changes the rules. Creates a dehydrator if there was none, unless it would be idle. Returns whether anything has
@@ -234,7 +217,7 @@ impl<'a> Writing<'a> {
         if is_stuck_timer(ttl, deadline)
             && let Some(dehydrator) = self.existing()
         {
-            dehydrator.tracking().note_stuck(true);
+            dehydrator.tracking.note_stuck(true);
         }
     }
 
@@ -245,12 +228,10 @@ impl<'a> Writing<'a> {
         (ms > 0).then(|| self.now().saturating_add(ms).min(DEADLINE_MAX))
     }
 
-    /// Returns the lawn for a removal, if there is a dehydrator: see [`Writing::lawn`]. Remembers the removed ids until
-    /// `until`, if given.
+    /// Returns the lawn for a removal, if there is a dehydrator. Remembers the removed ids until `until`, if given.
     #[inline(always)]
     pub fn removal(&mut self, until: Option<u64>) -> Option<Removal<'_>> {
         let until = until.map(|until| (until, self.now()));
-        self.lawn()?;
         let Dehydrator { lawn, remembered, .. } = self.changing()?;
         Some(Removal { lawn, remembered, until })
     }
@@ -314,21 +295,15 @@ impl<'a> Writing<'a> {
     }
 
     /// Closes the key without a change of which replicas were told. Records future work nevertheless, because the key may
-    /// have got another value since its name was recorded. Deletes a leftover; replicas do not know that it is idle.
+    /// have got another value since its name was recorded. Deletes an idle dehydrator, which only ReDe's dumps
+    /// contain; replicas do not know that it is idle.
     fn abandon(&mut self) {
         // First, because a panic ends the process here. Replicas were told nothing, so nothing is created.
         let before = self.change.take().map(|change| change.before);
-        if !self.is_leftover {
-            self.close(before, None, Ending::Changed);
-            return;
-        }
-        let whole = AbortOnPanic::begin();
-        let is_deleted = self.close(before, None, Ending::Shrunk);
-        if is_deleted {
+        let whole = self.existing().is_some_and(Dehydrator::is_idle).then(AbortOnPanic::begin);
+        if self.close(before, None, Ending::Shrunk) {
             replicate::deleted(self.context, self.name);
-        }
-        drop(whole);
-        if is_deleted {
+            drop(whole);
             self.context.signal_modified(self.name);
             self.context.notify(EventClass::Generic, c"del", self.name);
         }
@@ -371,8 +346,8 @@ impl<'a> Writing<'a> {
         blocked::note(context, name, || dehydrator.outlook());
         if is_scheduled(dehydrator) {
             let now = now();
-            agenda::note(context, name, dehydrator.tracking(), dehydrator.next_task(now), now);
-            if dehydrator.tracking().has_stuck() {
+            agenda::note(context, name, &dehydrator.tracking, dehydrator.next_task(now), now);
+            if dehydrator.tracking.has_stuck() {
                 agenda::note_stuck(&Name::of(context, name));
             }
         }
@@ -390,10 +365,8 @@ impl Drop for Writing<'_> {
 
 /// Deletes an idle dehydrator.
 pub(super) fn delete_leftover(context: &Context, name: Str<'_>) {
-    if let Ok(mut dehydrator) = Writing::open(context, name) {
-        // Notes that it is idle, and deletes it at the end.
-        dehydrator.lawn();
-    }
+    // Dropping it deletes it.
+    drop(Writing::open(context, name));
 }
 
 /// Restores the expiry of a key into which a dehydrator was put back, and tells replicas.

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::server::info;
 
-/// A counter. Only the server's main thread changes it, so `Relaxed` suffices; a thread-local would cost more to find than to
+/// A number. Only the server's main thread changes it, so `Relaxed` suffices; a thread-local would cost more to find than to
 /// change.
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
@@ -18,7 +18,7 @@ impl Counter {
         self.0.load(Ordering::Relaxed)
     }
 
-    fn set(&self, number: u64) {
+    pub(super) fn set(&self, number: u64) {
         self.0.store(number, Ordering::Relaxed);
     }
 }

@@ -4,9 +4,8 @@
 //! event: the push of an element whose deadline had passed; the end of a pause; room within limits; an ONDUE for an overdue
 //! element; the events in [`clock_steps`].
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use super::clock_steps;
+use super::counters::{self, Counter};
 use crate::clock;
 
 /// Buckets per power of two: a percentile is exact to an eighth.
@@ -19,15 +18,14 @@ const LATE_US: u64 = 100_000;
 
 const BUCKETS: usize = (PARTS * OCTAVES) as usize;
 
-/// The lateness of elements. Only the server's main thread changes it, so `Relaxed` suffices; a thread-local would cost more to
-/// find than to change.
+/// The lateness of elements.
 pub struct Histogram {
-    last_us: AtomicU64,
-    max_us: AtomicU64,
+    last_us: Counter,
+    max_us: Counter,
     /// Elements later than [`LATE_US`].
-    late: AtomicU64,
+    late: Counter,
     /// Elements per bucket.
-    counts: [AtomicU64; BUCKETS],
+    counts: [Counter; BUCKETS],
 }
 
 /// The lateness of all elements that this server has given out or delivered.
@@ -147,10 +145,10 @@ impl Drop for LatenessBatch {
 impl Histogram {
     const fn new() -> Self {
         Self {
-            last_us: AtomicU64::new(0),
-            max_us: AtomicU64::new(0),
-            late: AtomicU64::new(0),
-            counts: [const { AtomicU64::new(0) }; BUCKETS],
+            last_us: Counter::new(),
+            max_us: Counter::new(),
+            late: Counter::new(),
+            counts: [const { Counter::new() }; BUCKETS],
         }
     }
 
@@ -158,38 +156,33 @@ impl Histogram {
     pub fn reset(&self) {
         let Self { last_us, max_us, late, counts } = self;
         let all = [last_us, max_us, late].into_iter().chain(counts);
-        all.for_each(|number| number.store(0, Ordering::Relaxed));
+        all.for_each(|number| number.set(0));
     }
 
     /// Records `count` elements of the same lateness, in microseconds.
     #[inline]
     pub fn record(&self, us: u64, count: u64) {
-        self.last_us.store(us, Ordering::Relaxed);
-        if us > self.max_us.load(Ordering::Relaxed) {
-            self.max_us.store(us, Ordering::Relaxed);
-        }
-        let add = |number: &AtomicU64| {
-            number.store(number.load(Ordering::Relaxed) + count, Ordering::Relaxed);
-        };
+        self.last_us.set(us);
+        self.max_us.set(self.max_us.get().max(us));
         if us > LATE_US {
-            add(&self.late);
+            counters::count(&self.late, count);
         }
-        add(&self.counts[bucket(us)]);
+        counters::count(&self.counts[bucket(us)], count);
     }
 
     /// Returns the number of elements later than [`LATE_US`].
     pub fn late(&self) -> u64 {
-        self.late.load(Ordering::Relaxed)
+        self.late.get()
     }
 
     /// Returns the last and the maximum lateness, in microseconds.
     pub fn last_and_max_us(&self) -> (u64, u64) {
-        (self.last_us.load(Ordering::Relaxed), self.max_us.load(Ordering::Relaxed))
+        (self.last_us.get(), self.max_us.get())
     }
 
     /// Returns a percentile in microseconds, by thousandths. 0 without elements.
     pub fn percentile_us(&self, per_mille: u64) -> u64 {
-        let counts = || self.counts.iter().map(|count| count.load(Ordering::Relaxed));
+        let counts = || self.counts.iter().map(Counter::get);
         let wanted = (counts().sum::<u64>() * per_mille).div_ceil(1000);
         let mut seen = 0;
         for (bucket, count) in counts().enumerate() {

@@ -14,6 +14,7 @@ use std::cell::{Cell, OnceCell};
 use std::ffi::CStr;
 
 use crate::server::call::{NO_COMMAND, Reply};
+use crate::server::flags::is_cluster;
 use crate::server::info::Section;
 use crate::server::{Context, Str, hold};
 
@@ -57,7 +58,7 @@ impl Context {
 
     /// Returns whether this node serves the slot of a key. Without a cluster it serves all keys.
     pub fn serves(&self, key: Str<'_>) -> bool {
-        if !self.is_cluster() {
+        if !is_cluster() {
             return true;
         }
         hold::assert_released();

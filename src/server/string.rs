@@ -82,6 +82,10 @@ impl OwnedStr {
         ManuallyDrop::new(self).raw.as_ptr()
     }
 
+    pub fn bytes(&self) -> &[u8] {
+        self.as_str().bytes()
+    }
+
     pub fn as_str(&self) -> Str<'_> {
         // SAFETY: the string lives until `self` is dropped.
         unsafe { Str::from_raw(self.raw) }

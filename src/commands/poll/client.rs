@@ -14,7 +14,7 @@
 //! are in flight, a filter checks commands before they run. Before a command that makes this server a replica, all
 //! elements in flight are given back.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::mem;
 use std::rc::Rc;
 
@@ -79,8 +79,6 @@ struct InFlight {
 thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.
     static IN_FLIGHT: RefCell<InFlight> = RefCell::default();
-    /// For the filter, which the server calls without a context.
-    static CONTEXT: OnceCell<Context> = const { OnceCell::new() };
 }
 
 /// Unblocks a client: the server replies the outcome.
@@ -91,7 +89,6 @@ pub(super) fn unblock(context: &Context, client: BlockedClient, outcome: Outcome
         IN_FLIGHT.with_borrow_mut(|all| {
             all.woken.push(Rc::clone(&woken));
             if all.filter.is_none() {
-                CONTEXT.with(|it| _ = it.get_or_init(|| context.detached()));
                 all.filter = CommandFilter::install::<BecomesReplica>(context);
             }
         });
@@ -209,7 +206,7 @@ impl CommandObserver for BecomesReplica {
     fn observe(command: &CommandView) {
         let is_replicaof = command.arg_is(0, b"REPLICAOF") || command.arg_is(0, b"SLAVEOF");
         if is_replicaof && !(command.arg_is(1, b"NO") && command.arg_is(2, b"ONE")) {
-            CONTEXT.with(|context| context.get().map(give_back_all));
+            Context::with_detached(give_back_all);
         }
     }
 }

@@ -31,11 +31,11 @@ pub(super) fn take_due<'a>(
 ) {
     let mut count = take.count;
     if !dehydrator.has_default_rules() {
-        if dehydrator.is_paused(now) {
+        if dehydrator.rules().is_paused(now) {
             return;
         }
         count = count.min(dehydrator.room(now));
-        if dehydrator.policy().is_limit() {
+        if dehydrator.rules().policy.is_limit() {
             return take_below_limit(context, dehydrator, key, now, count, take, to);
         }
     }
@@ -59,15 +59,15 @@ fn take_below_limit<'a>(
             lawn.settle_first();
             lawn.first().filter(|first| first.deadline <= now).map(|first| first.deliveries)
         });
-        if first.is_some_and(|first| !dehydrator.policy().routes(first)) {
+        if first.is_some_and(|first| !dehydrator.rules().policy.routes(first)) {
             return take_first(context, dehydrator, key, now, count, take, to);
         }
     }
     let (mut left, mut dead) = (count, 0);
     loop {
         left = left.min(dehydrator.room(now));
-        let policy = dehydrator.policy().clone();
-        if dehydrator.is_paused(now) {
+        let policy = dehydrator.rules().policy.clone();
+        if dehydrator.rules().is_paused(now) {
             return;
         }
         let Some(lawn) = dehydrator.lawn() else { return };
@@ -90,7 +90,7 @@ fn take_below_limit<'a>(
             return;
         }
         // Events call out, and so do moves, so everything is read again.
-        let gone = delivery::move_dead_letters(context, key, &policy, now, || true);
+        let gone = delivery::move_dead_letters(context, key, &policy, now, u64::MAX);
         let Ok(again) = Writing::open_at(context, key, now) else { return };
         if gone == 0 {
             return;

@@ -120,7 +120,9 @@ fn serve_line(context: &Context, name: &Rc<Name>, most: usize) -> usize {
         }
         // The client stays in the table meanwhile: taking publishes an event, and another module may then do
         // anything, such as kill the client.
-        let taken = from.iter().find_map(|from| TakenElements::take(context, &sleeper, from));
+        let taken = TakenElements::of_held(context, &sleeper).or_else(|| {
+            from.iter().find_map(|from| TakenElements::of_due(context, &sleeper, from))
+        });
         let Some(taken) = taken else {
             // A change went unnoticed, or a due element cannot be taken: then the backstop tries again.
             let outlook = look(context, key.as_str());

@@ -60,11 +60,6 @@ impl Recipient for Collector {
 }
 
 impl TakenElements {
-    /// Takes the due elements of a key in the selected database for a blocked client. `None`: nothing is due.
-    pub(super) fn take(context: &Context, sleeper: &Rc<Sleeper>, name: &Name) -> Option<Self> {
-        Self::of_held(context, sleeper).or_else(|| Self::of_due(context, sleeper, name))
-    }
-
     /// Returns the elements that the client holds under its chosen token, if there are any: they may have been given to
     /// another connection of the client, which lost the reply. Takes nothing.
     pub(super) fn of_held(context: &Context, sleeper: &Rc<Sleeper>) -> Option<Self> {
@@ -80,12 +75,13 @@ impl TakenElements {
         })
     }
 
-    /// Takes the due elements of a key, and records how late the first one is. `None`: nothing is due.
-    fn of_due(context: &Context, sleeper: &Rc<Sleeper>, name: &Name) -> Option<Self> {
+    /// Takes the due elements of a key in the selected database for a blocked client, and records how late the first one
+    /// is. `None`: nothing is due.
+    pub(super) fn of_due(context: &Context, sleeper: &Rc<Sleeper>, name: &Name) -> Option<Self> {
         let (key, now) = (OwnedStr::new(&name.key), clock::now());
         let in_line = blocked::with(|lines| lines.overdue(name)).unwrap_or_default();
         let dehydrator = Writing::open_at(context, key.as_str(), now).ok()?;
-        if !dehydrator.policy().holds() {
+        if !dehydrator.rules().policy.holds() {
             return None;
         }
         let (expiry, overdue) = (dehydrator.expiry(), dehydrator.overdue());
@@ -136,7 +132,7 @@ impl TakenElements {
         let mut reply = Reply::new(context, key, &take);
         for copy in &self.elements {
             let deliveries = self.deliveries_as_given(copy);
-            let (id, payload, deadline) = (copy.id(), copy.payload(), copy.deadline);
+            let (id, payload, deadline) = (copy.id.bytes(), copy.payload.bytes(), copy.deadline);
             reply.push(&Element { id, payload, deadline, deliveries });
         }
     }
@@ -149,7 +145,7 @@ impl TakenElements {
     /// Records that the elements held in a key under a token were sent over another connection.
     pub(super) fn resent(&mut self, db: i32, key: Str<'_>, token: Option<Token>) {
         let is_same = db == self.db && token == self.sleeper.take().token;
-        self.is_returnable &= !(is_same && key.bytes() == self.key.as_str().bytes());
+        self.is_returnable &= !(is_same && key.bytes() == self.key.bytes());
     }
 
     /// Records that two databases were swapped.
@@ -188,7 +184,7 @@ impl TakenElements {
         let Some((lawn, token)) = dehydrator.lawn().zip(self.sleeper.take().token) else { return };
         let mut any = false;
         for copy in &self.elements {
-            let (id, deliveries) = (copy.id(), self.deliveries_as_given(copy));
+            let (id, deliveries) = (copy.id.bytes(), self.deliveries_as_given(copy));
             // A client with the token may have changed or released the element meanwhile, or another may hold it.
             let is_held = lawn.holds(id, token)
                 && lawn.look(id).is_some_and(|element| element.deliveries == deliveries);
@@ -215,8 +211,11 @@ impl TakenElements {
         let put = dehydrator.lawn_or_new(|lawn: &mut Lawn| {
             for copy in &self.elements {
                 // An id that was pushed meanwhile is another element.
-                if lawn.start_at(copy.id(), copy.ttl, copy.payload(), copy.deadline).is_ok() {
-                    lawn.set_deliveries(copy.id(), copy.deliveries, copy.token);
+                if lawn
+                    .start_at(copy.id.bytes(), copy.ttl, copy.payload.bytes(), copy.deadline)
+                    .is_ok()
+                {
+                    lawn.set_deliveries(copy.id.bytes(), copy.deliveries, copy.token);
                     given_back.push(copy);
                 }
             }
@@ -229,7 +228,7 @@ impl TakenElements {
         }
         if put.is_ok() {
             for copy in given_back {
-                dehydrator.forget(copy.id());
+                dehydrator.forget(copy.id.bytes());
                 replicate_given_back(context, key, copy, copy.payload.as_str(), false);
             }
             dehydrator.changed(c"dehydrator.push");

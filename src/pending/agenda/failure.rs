@@ -1,5 +1,7 @@
 //! Consecutive deliveries that failed, and the wait before the next try.
 
+use crate::clock;
+
 /// The wait after a first failure. It doubles with each further one.
 pub const BACK_OFF_US: u64 = 100_000;
 /// The longest wait: a repair is noticed no later than this.
@@ -25,8 +27,11 @@ impl Failure {
     }
 
     /// Counts one more failure. Returns the wait before the next try, in microseconds.
-    pub(super) fn count_one(&mut self, reason: &str, now_us: u64) -> u64 {
-        let wait_us = self.back_off_us();
+    pub(super) fn count_one(&mut self, reason: &str) -> u64 {
+        let (wait_us, now_us) = (self.back_off_us(), clock::monotonic_us());
+        if self.count == 0 {
+            self.since = clock::now();
+        }
         self.count = self.count.saturating_add(1);
         reason.clone_into(&mut self.reason);
         self.retry_us = now_us + wait_us;

@@ -13,11 +13,13 @@
 //! | module | noun |
 //! |---|---|
 //! | this file | the agenda of this server |
-//! | `table` | the names, their reasons and times |
+//! | `table` | the names in each database |
+//! | `entry` | an entry: reasons to visit a name, and when |
 //! | `reason` | the reasons, and the clock of each |
 //! | `tracking` | what a value knows of its entry |
 //! | `failure` | consecutive deliveries that failed |
 
+mod entry;
 mod failure;
 mod reason;
 mod table;
@@ -25,30 +27,21 @@ mod tracking;
 
 use std::rc::Rc;
 
+use self::entry::{Queues, Recorded};
 use self::failure::BACK_OFF_US;
 use self::reason::Moment;
 use self::store::{change, read};
-use self::table::{Database, Delivery, Key, Table};
+use self::table::Table;
 use super::{overdue::Serial, timer, waste};
 use crate::clock;
 use crate::metrics::latency::OverdueSince;
 use crate::server::key::Name;
 use crate::server::{Context, Str};
 
+pub use entry::Task;
 pub use failure::Failure;
 pub use reason::Reason;
 pub use tracking::{Tracking, moved, track_all};
-
-/// The deliveries of a dehydrator.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Task {
-    /// When there is work, or since when, in milliseconds since the epoch.
-    pub next: Option<u64>,
-    /// Whether it is visited for as long as something is due, and not only once.
-    pub delivers: bool,
-    /// Whether something is due already, and waits until `next` for room within limits.
-    pub is_held_back: bool,
-}
 
 /// The only doors to the table: a change that is not a repeated [`note`] cannot forget to count itself.
 mod store {
@@ -74,7 +67,7 @@ mod store {
 
     /// Reads the table. `None` while a change is under way, as in a crash report.
     pub fn read<T>(read: impl FnOnce(&Table) -> T) -> Option<T> {
-        TABLE.with(|table| table.try_borrow().ok().map(|table| read(&table)))
+        TABLE.with(|table| Some(read(&*table.try_borrow().ok()?)))
     }
 
     /// Changes the table, so that the next [`note`](super::note) of each value is looked at again.
@@ -95,26 +88,27 @@ mod store {
 
 /// Returns the number of dehydrators with deliveries or events of their own.
 pub fn len() -> usize {
-    sum(Database::deliveries)
+    sum(|queues| queues.deliveries)
 }
 
 /// Returns the number of dehydrators to visit for a reason.
 pub fn count(reason: Reason) -> usize {
-    sum(|database| database.queue(reason).len())
+    sum(|queues| queues.of(reason).len())
 }
 
 /// Returns the number of dehydrators with failing deliveries.
 pub fn failing() -> usize {
-    sum(|database| database.failures.len())
+    sum(|queues| queues.failures.len())
 }
 
-fn sum(count: impl Fn(&Database) -> usize) -> usize {
-    read(|table| table.databases.values().map(count).sum()).unwrap_or(0)
+fn sum(count: impl Fn(&Queues) -> usize) -> usize {
+    let queues = |table: &Table| table.databases.values().map(|it| count(&it.queues)).sum();
+    read(queues).unwrap_or(0)
 }
 
 /// Returns a dehydrator's consecutive failures. `None`: its last delivery succeeded.
 pub fn failure(name: &Name) -> Option<Failure> {
-    read(|table| table.databases.get(&name.db)?.failures.get(&name.key[..]).cloned())?
+    read(|table| table.databases.get(&name.db)?.queues.failures.get(&name.key[..]).cloned())?
 }
 
 /// Records when a dehydrator has deliveries.
@@ -124,57 +118,13 @@ pub fn failure(name: &Name) -> Option<Failure> {
 pub fn note(context: &Context, key: Str<'_>, tracking: &Tracking, task: Task, now: u64) {
     tracking.note_deliveries(task.next.is_some());
     let is_due = task.next.is_some_and(|next| next <= now);
-    let serial = tracking.serial();
+    let serial = tracking.slot.serial();
     store::note(serial, task, is_due, |table| {
         let database = table.databases.entry(context.selected_db()).or_default();
-        if let Some(at) = database.note(key.bytes(), serial, task, now) {
+        if let Some(at) = database.enter(key.bytes(), serial).note(task, now) {
             timer::at_deadline(context, at);
         }
     });
-}
-
-impl Database {
-    /// Records when a dehydrator has deliveries. Returns when, in milliseconds since the epoch, if that is news.
-    fn note(&mut self, key: &[u8], serial: Serial, task: Task, now: u64) -> Option<u64> {
-        let Task { next: Some(next), delivers, is_held_back } = task else {
-            self.end_deliveries(key);
-            return None;
-        };
-        let key = self.enter(key, serial);
-        self.set(&key, Reason::HeldBack, is_held_back.then_some(now));
-        let delivery = self.delivery(&key);
-        if next > now {
-            delivery.is_announced = false;
-        }
-        delivery.overdue.note(Some(next), clock::now_us);
-        let is_wanted = delivers || !delivery.is_announced;
-        if self.is_visited(&key, Reason::Retry) {
-            return None;
-        }
-        let before = self.entry(&key)?.visit(Reason::Deliver);
-        // One that is due already keeps its place in the queue.
-        let waits = before.filter(|at| *at <= now && next <= now);
-        let at = waits.or(is_wanted.then_some(next));
-        self.set(&key, Reason::Deliver, at);
-        at.filter(|at| Some(*at) != before || *at <= now)
-    }
-
-    /// Sets a visit: see [`visit_in`].
-    fn visit_in(&mut self, key: &Key, reason: Reason, us: u64, now: Moment) {
-        match reason {
-            Reason::Deliver => self.set(key, Reason::Retry, None),
-            Reason::Retry => self.set(key, Reason::Deliver, None),
-            _ => {}
-        }
-        self.set(key, reason, Some(reason.at(us, now)));
-    }
-
-    /// Retries a failed delivery now.
-    fn retry_now(&mut self, key: &Key, now: Moment) {
-        if self.is_visited(key, Reason::Retry) {
-            self.visit_in(key, Reason::Deliver, 0, now);
-        }
-    }
 }
 
 /// Records a dehydrator for upkeep at a time as [`Reason`] says, unless it is recorded for that reason already.
@@ -183,8 +133,7 @@ pub fn note_upkeep(tracking: &Tracking, db: i32, key: &[u8], reason: Reason, at:
     if !tracking.is_noted(reason) {
         change(|table| {
             let database = table.databases.entry(db).or_default();
-            let key = database.enter(key, tracking.serial());
-            database.set(&key, reason, Some(at));
+            database.enter(key, tracking.slot.serial()).set(reason, at);
         });
         tracking.note(reason);
     }
@@ -195,11 +144,7 @@ pub fn add(name: &Name, tracking: &Tracking) {
     tracking.note_deliveries(true);
     change(|table| {
         let database = table.databases.entry(name.db).or_default();
-        let key = database.enter(&name.key, tracking.serial());
-        *database.delivery(&key) =
-            Delivery { is_announced: false, overdue: OverdueSince::since_now() };
-        database.set(&key, Reason::Retry, None);
-        database.set(&key, Reason::Deliver, Some(0));
+        database.enter(&name.key, tracking.slot.serial()).deliver_soon();
     });
 }
 
@@ -208,13 +153,13 @@ pub fn leave(tracking: &Tracking, name: impl FnOnce() -> Option<Name>) {
     if tracking.leave()
         && let Some(name) = name()
     {
-        with_database(name.db, |database| database.leave(&name.key, tracking.serial()));
+        with_recorded(&name, |recorded| recorded.leave(tracking.slot.serial()));
     }
 }
 
 /// Ends the deliveries of a name, whatever value it belongs to.
 pub fn end_deliveries(name: &Name) {
-    with_database(name.db, |database| database.end_deliveries(&name.key));
+    with_recorded(name, |recorded| recorded.end_deliveries());
 }
 
 /// Returns the name that has waited longest for a visit for one of these reasons. It is removed from the agenda for those
@@ -230,25 +175,25 @@ fn now() -> Moment {
 
 /// Returns the time of the earliest delivery, on the monotonic clock, in microseconds.
 pub fn next_us() -> Option<u64> {
-    let now = now();
-    let until_us = read(|table| table.next_delivery_us(now))??;
-    Some(now.monotonic_us.saturating_add_signed(until_us))
+    let until_us = read(|table| Some(table.first(&Reason::DELIVERY, now)?.0))??;
+    // What is held back has no time of its own.
+    (until_us < i64::MAX).then(|| clock::monotonic_us().saturating_add_signed(until_us))
 }
 
 /// Sets the next visit of a name with deliveries, in microseconds from now. A delivery waits either for its time, behind
 /// the others that are due, or for a retry.
 pub fn visit_in(name: &Name, reason: Reason, us: u64) {
     let now = now();
-    with_deliveries(name, |database, key| database.visit_in(key, reason, us, now));
+    with_deliveries(name, |recorded| recorded.visit_in(reason, us, now));
 }
 
 /// Records that dead letters of a dehydrator are stuck, and are to be retried. Repeating this does not delay the retry.
 pub fn note_stuck(name: &Name) {
     let now_us = clock::monotonic_us();
-    with_deliveries(name, |database, key| {
-        if !database.is_visited(key, Reason::Stuck) {
-            let retry_us = database.failures.get(key).map_or(now_us, |failure| failure.retry_us);
-            database.set(key, Reason::Stuck, Some(retry_us));
+    with_deliveries(name, |recorded| {
+        if !recorded.is_visited(Reason::Stuck) {
+            let retry_us = recorded.failure().map_or(now_us, |failure| failure.retry_us);
+            recorded.set(Reason::Stuck, retry_us);
         }
     });
 }
@@ -256,7 +201,8 @@ pub fn note_stuck(name: &Name) {
 /// Returns how late an element with this deadline is, in microseconds.
 pub fn late_us(name: &Name, deadline: u64) -> u64 {
     let entry = |table: &Table| {
-        let delivery = table.databases.get(&name.db)?.entry(&name.key)?.delivery.as_ref()?;
+        let entry = table.databases.get(&name.db)?.entries.get(&name.key[..])?;
+        let delivery = entry.delivery.as_ref()?;
         Some(delivery.overdue.late_us(deadline))
     };
     read(entry).flatten().unwrap_or(0)
@@ -264,18 +210,18 @@ pub fn late_us(name: &Name, deadline: u64) -> u64 {
 
 /// Records that a due element is being announced. Returns `false` if one was already.
 pub fn announce(name: &Name) -> bool {
-    let announce = |it: &mut Delivery| !std::mem::replace(&mut it.is_announced, true);
-    with_deliveries(name, |database, key| announce(database.delivery(key))).unwrap_or(false)
+    let announce = |recorded: &mut Recorded<'_>| {
+        recorded.delivery().is_some_and(|it| !std::mem::replace(&mut it.is_announced, true))
+    };
+    with_deliveries(name, announce).unwrap_or(false)
 }
 
 /// Records a failed delivery. Returns whether it is the first in a row, and the wait before the next try, in
 /// microseconds.
 pub fn failed(name: &Name, reason: &str) -> (bool, u64) {
-    let (now, now_us) = (clock::now(), clock::monotonic_us());
-    let counted = with_deliveries(name, |database, key| {
-        let new = || Failure { since: now, ..Failure::default() };
-        let failure = database.failures.entry(Rc::clone(key)).or_insert_with(new);
-        (failure.count == 0, failure.count_one(reason, now_us))
+    let counted = with_deliveries(name, |recorded| {
+        let failure = recorded.failure_or_new();
+        (failure.count == 0, failure.count_one(reason))
     });
     counted.unwrap_or((false, BACK_OFF_US))
 }
@@ -289,20 +235,20 @@ pub fn is_backing_off(name: &Name) -> bool {
 /// Records a successful delivery, or a new policy: nothing waits for a retry any longer.
 pub fn succeeded(context: &Context, name: &Name) {
     let now = now();
-    with_deliveries(name, |database, key| {
-        database.failures.remove(key);
-        if database.is_visited(key, Reason::Stuck) {
-            database.visit_in(key, Reason::Stuck, 0, now);
+    with_deliveries(name, |recorded| {
+        recorded.forget_failure();
+        if recorded.is_visited(Reason::Stuck) {
+            recorded.visit_in(Reason::Stuck, 0, now);
             timer::soon(context);
         }
-        database.retry_now(key, now);
+        recorded.retry_now(now);
     });
 }
 
 /// Counts due elements as overdue from now on: a policy, a limit or a pause held them back before.
 pub fn reset_overdue(name: &Name) {
-    with_deliveries(name, |database, key| {
-        database.delivery(key).overdue = OverdueSince::since_now()
+    with_deliveries(name, |recorded| {
+        recorded.delivery().into_iter().for_each(|it| it.overdue = OverdueSince::since_now());
     });
 }
 
@@ -311,9 +257,9 @@ pub fn retry_all() {
     let now = now();
     change(|table| {
         for database in table.databases.values_mut() {
-            let waiting = database.queue(Reason::Retry).iter().map(|(_, key)| Rc::clone(key));
+            let waiting = database.queues.of(Reason::Retry).iter().map(|(_, key)| Rc::clone(key));
             for key in waiting.collect::<Vec<_>>() {
-                database.retry_now(&key, now);
+                database.find(&key).into_iter().for_each(|mut it| it.retry_now(now));
             }
         }
     });
@@ -338,15 +284,14 @@ pub fn swapped(first: i32, second: i32) {
 }
 
 /// Changes the deliveries of a name, if there are any.
-fn with_deliveries<T>(name: &Name, change_it: impl FnOnce(&mut Database, &Key) -> T) -> Option<T> {
-    let change_entry = |database: &mut Database| {
-        database.entry(&name.key)?.delivery.as_ref()?;
-        let key = database.key(&name.key)?;
-        Some(change_it(database, &key))
-    };
-    with_database(name.db, change_entry)?
+fn with_deliveries<T>(name: &Name, change_it: impl FnOnce(&mut Recorded<'_>) -> T) -> Option<T> {
+    with_recorded(name, |mut recorded| {
+        recorded.delivery()?;
+        Some(change_it(&mut recorded))
+    })?
 }
 
-fn with_database<T>(db: i32, change_it: impl FnOnce(&mut Database) -> T) -> Option<T> {
-    change(|table| table.databases.get_mut(&db).map(change_it))
+/// Changes a name, if it is recorded.
+fn with_recorded<T>(name: &Name, change_it: impl FnOnce(Recorded<'_>) -> T) -> Option<T> {
+    change(|table| Some(change_it(table.databases.get_mut(&name.db)?.find(&name.key)?)))
 }

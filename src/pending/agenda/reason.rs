@@ -45,16 +45,15 @@ impl Reason {
 
     /// Returns the time until a visit recorded for `at`, in microseconds: negative if it is overdue.
     pub(super) fn until_us(self, at: u64, now: Moment) -> i64 {
-        let wall_us = difference(at.saturating_mul(1000), now.wall_us);
+        let (at_us, now_us) = match self {
+            Self::Deliver | Self::HeldBack | Self::Forget => (at.saturating_mul(1000), now.wall_us),
+            Self::Retry | Self::Stuck | Self::Compact => (at, now.monotonic_us),
+        };
+        let until_us = i64::try_from(at_us).unwrap_or(i64::MAX).saturating_sub_unsigned(now_us);
         match self {
-            Self::Deliver | Self::Forget => wall_us,
-            Self::HeldBack if wall_us > 0 => -wall_us,
+            Self::HeldBack if until_us > 0 => -until_us,
             Self::HeldBack => i64::MAX,
-            Self::Retry | Self::Stuck | Self::Compact => difference(at, now.monotonic_us),
+            _ => until_us,
         }
     }
-}
-
-fn difference(us: u64, other_us: u64) -> i64 {
-    i64::try_from(us).unwrap_or(i64::MAX).saturating_sub_unsigned(other_us)
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 use super::reason::Reason;
-use crate::pending::overdue::{OverdueSlot, Serial};
+use crate::pending::overdue::OverdueSlot;
 
 /// The reasons for which a value's present name is in the agenda, so that a write need not record it again.
 ///
@@ -30,11 +30,6 @@ impl Tracking {
     pub fn new() -> Self {
         let (bits, has_stuck) = (AtomicU8::new(0), AtomicBool::new(false));
         Self { bits, has_stuck, slot: OverdueSlot::new() }
-    }
-
-    /// Returns the number that identifies this value.
-    pub fn serial(&self) -> Serial {
-        self.slot.serial()
     }
 
     /// Returns whether dead letters may be stuck.

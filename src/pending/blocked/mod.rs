@@ -56,11 +56,6 @@ pub fn is_watched(context: &Context, key: Str<'_>) -> bool {
     with(|lines| !lines.is_empty() && lines.is_watched(&Name::of(context, key)))
 }
 
-/// Returns whether a key is ready, so that it matters which clients have disconnected.
-pub fn is_ready() -> bool {
-    with(|lines| lines.ready() > 0)
-}
-
 /// Queues a client that was just blocked for `keys`, which are all different, each with the time at which its next
 /// element comes due. The client waits for `timeout` milliseconds (0: forever).
 pub fn join(

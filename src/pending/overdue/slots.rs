@@ -71,15 +71,6 @@ impl Page {
         let row = &self.seconds[row * ROW..(row + 1) * ROW];
         row.iter().map(|second| second.load(Ordering::Relaxed))
     }
-
-    /// Returns the lower bound of a row.
-    fn bound(&self, row: usize) -> u32 {
-        self.bounds[row].load(Ordering::Relaxed)
-    }
-
-    fn set_bound(&self, row: usize, bound: u32) {
-        self.bounds[row].store(bound, Ordering::Relaxed);
-    }
 }
 
 /// Returns an existing page.
@@ -89,19 +80,10 @@ fn page(number: usize) -> &'static Page {
     page.expect("a slot is in a page")
 }
 
-/// Returns the page and the row of a slot.
-fn row_of(slot: u32) -> (usize, usize) {
-    (page_of(slot), place_of(slot) / ROW)
-}
-
+/// Returns the page of a slot, and the place in it.
 #[inline]
-fn page_of(slot: u32) -> usize {
-    (slot >> PLACE_BITS) as usize
-}
-
-#[inline]
-fn place_of(slot: u32) -> usize {
-    (slot & ((1 << PLACE_BITS) - 1)) as usize
+fn place_of(slot: u32) -> (&'static Page, usize) {
+    (page((slot >> PLACE_BITS) as usize), (slot & ((1 << PLACE_BITS) - 1)) as usize)
 }
 
 /// Returns the first slot of a row.
@@ -141,26 +123,26 @@ fn take_in(row: usize) -> Option<u32> {
 
 /// Frees a slot, on any thread.
 pub fn give_back(slot: u32) {
-    let (number, row) = row_of(slot);
-    let page = page(number);
-    page.seconds[place_of(slot)].store(NEVER, Ordering::Relaxed);
+    let (page, place) = place_of(slot);
+    page.seconds[place].store(NEVER, Ordering::Relaxed);
     // The next owner writes the slot after this.
-    page.taken[row].fetch_and(!(1 << (place_of(slot) % ROW)), Ordering::Release);
+    page.taken[place / ROW].fetch_and(!(1 << (place % ROW)), Ordering::Release);
 }
 
 /// Returns the second in a slot.
 #[inline]
 pub fn second(slot: u32) -> u32 {
-    page(page_of(slot)).seconds[place_of(slot)].load(Ordering::Relaxed)
+    let (page, place) = place_of(slot);
+    page.seconds[place].load(Ordering::Relaxed)
 }
 
 /// Sets the second of a slot and lowers the row's bound.
 pub fn set(slot: u32, second: u32) {
-    let (number, row) = row_of(slot);
-    let page = page(number);
-    page.seconds[place_of(slot)].store(second, Ordering::Relaxed);
-    if second < page.bound(row) {
-        page.set_bound(row, second);
+    let (page, place) = place_of(slot);
+    page.seconds[place].store(second, Ordering::Relaxed);
+    let bound = &page.bounds[place / ROW];
+    if second < bound.load(Ordering::Relaxed) {
+        bound.store(second, Ordering::Relaxed);
     }
 }
 
@@ -178,7 +160,9 @@ pub struct First {
 /// Returns the `most` slots with the earliest seconds up to `latest`. Reads at most `rows_max` rows.
 pub fn first(latest: u32, most: usize, rows_max: usize) -> First {
     let rows = (0..PAGES.get()).flat_map(|page| (0..ROWS).map(move |row| (page, row)));
-    let bounds = rows.map(|(number, row)| Reverse((page(number).bound(row), number, row)));
+    let bounds = rows.map(|(number, row)| {
+        Reverse((page(number).bounds[row].load(Ordering::Relaxed), number, row))
+    });
     let mut rows: BinaryHeap<_> =
         bounds.filter(|Reverse((bound, ..))| *bound <= latest && *bound != NEVER).collect();
     // The latest is on top.
@@ -204,7 +188,7 @@ pub fn first(latest: u32, most: usize, rows_max: usize) -> First {
                 }
             }
         }
-        page.set_bound(row, bound);
+        page.bounds[row].store(bound, Ordering::Relaxed);
     }
     First {
         found: found.into_sorted_vec(),

@@ -36,8 +36,8 @@ impl Context {
     /// kill the server. (A writable replica replicates nothing.)
     pub fn may_write(&self) -> bool {
         // SAFETY: `AvoidReplicaTraffic` takes no argument.
-        let must_wait = || unsafe { api!(RedisModule_AvoidReplicaTraffic()) != 0 };
-        !self.has(raw::REDISMODULE_CTX_FLAGS_LOADING) && !must_wait()
+        !self.has(raw::REDISMODULE_CTX_FLAGS_LOADING)
+            && unsafe { api!(RedisModule_AvoidReplicaTraffic()) == 0 }
     }
 
     /// Returns whether the replication stream may have readers by the flags alone: this server writes an append-only file, is
@@ -48,11 +48,6 @@ impl Context {
                 | raw::REDISMODULE_CTX_FLAGS_SLAVE
                 | raw::REDISMODULE_CTX_FLAGS_CLUSTER,
         )
-    }
-
-    /// Returns whether this server is a node of a cluster.
-    pub fn is_cluster(&self) -> bool {
-        is_cluster()
     }
 
     /// Returns whether this server is a read-only replica.

@@ -17,7 +17,7 @@ pub mod notify;
 pub mod reply;
 pub mod user;
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::ffi::c_int;
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -35,6 +35,11 @@ pub struct Context {
     is_command: bool,
 }
 
+thread_local! {
+    // The server calls modules on its main thread alone.
+    static DETACHED: OnceCell<Context> = const { OnceCell::new() };
+}
+
 impl Context {
     /// Wraps the server's context.
     ///
@@ -46,13 +51,19 @@ impl Context {
         Self { raw, replied: Cell::new(false), is_command: false }
     }
 
-    /// Creates a context that belongs to no callback and lasts as long as the process, for callbacks that get none from the
-    /// server. It cannot reply. Commands replicated with it are sent after the next command has run.
-    pub fn detached(&self) -> Self {
+    /// Creates the detached context, when the module is loaded.
+    pub fn detach(&self) {
         // SAFETY: the context is live.
         let raw = unsafe { api!(RedisModule_GetDetachedThreadSafeContext(self.as_ptr())) };
         let raw = NonNull::new(raw).expect("the server aborts rather than run out of memory");
-        Self { raw, replied: Cell::new(false), is_command: false }
+        let context = Self { raw, replied: Cell::new(false), is_command: false };
+        DETACHED.with(|it| _ = it.set(context));
+    }
+
+    /// Calls `run` with a context that belongs to no callback and no client, for callbacks that get none from the server. It
+    /// cannot reply. Commands replicated with it are sent after the next command has run. `None`: there is no server.
+    pub fn with_detached<T>(run: impl FnOnce(&Self) -> T) -> Option<T> {
+        DETACHED.with(|context| context.get().map(run))
     }
 
     /// Returns the server's own pointer, for the API.

@@ -1,7 +1,7 @@
 //! The server's reports of the passes of its event loop, only while they are wanted: a report costs some tenths of a
 //! microsecond.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::Cell;
 
 use redis_module::raw;
 
@@ -10,27 +10,26 @@ use crate::server::Context;
 
 thread_local! {
     // The event loop runs on the server's main thread alone.
-    static REPORT: OnceCell<(Context, Handler)> = const { OnceCell::new() };
+    static REPORT: Cell<Option<Handler>> = const { Cell::new(None) };
     static LISTENS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Registers the function that is called before and after the server sleeps, while [`listen`] holds. Returns `false` if the
 /// server refuses.
 pub fn register(context: &Context, report: Handler) -> bool {
-    let is_new = REPORT.with(|it| it.set((context.detached(), report))).is_ok();
+    REPORT.set(Some(report));
     let is_known = event::subscribe(context, raw::REDISMODULE_EVENT_EVENTLOOP, report);
     event::unsubscribe(context, raw::REDISMODULE_EVENT_EVENTLOOP);
-    is_new && is_known
+    is_known
 }
 
 /// Turns reports on, beginning with this pass.
 pub fn listen() {
-    if !LISTENS.replace(true) {
-        REPORT.with(|report| {
-            if let Some((context, report)) = report.get() {
-                event::subscribe(context, raw::REDISMODULE_EVENT_EVENTLOOP, *report);
-            }
-        });
+    if !LISTENS.replace(true)
+        && let Some(report) = REPORT.get()
+    {
+        let id = raw::REDISMODULE_EVENT_EVENTLOOP;
+        Context::with_detached(|context| event::subscribe(context, id, report));
     }
 }
 
@@ -42,11 +41,8 @@ pub fn listen() {
 pub fn stop_listening() -> bool {
     let listens = LISTENS.replace(false);
     if listens {
-        REPORT.with(|report| {
-            if let Some((context, _)) = report.get() {
-                event::unsubscribe(context, raw::REDISMODULE_EVENT_EVENTLOOP);
-            }
-        });
+        let id = raw::REDISMODULE_EVENT_EVENTLOOP;
+        Context::with_detached(|context| event::unsubscribe(context, id));
     }
     listens
 }

@@ -1,0 +1,208 @@
+//! An entry of the agenda: the reasons to visit a dehydrator, and when.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use hashbrown::hash_map::OccupiedEntry;
+
+use super::failure::Failure;
+use super::reason::{Moment, Reason};
+use crate::clock;
+use crate::metrics::latency::OverdueSince;
+use crate::pending::overdue::Serial;
+
+/// A key's name within its database.
+pub type Key = Rc<[u8]>;
+
+/// No visit for a reason.
+pub(super) const NEVER: u64 = u64::MAX;
+
+/// The deliveries of a dehydrator.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Task {
+    /// When there is work, or since when, in milliseconds since the epoch.
+    pub next: Option<u64>,
+    /// Whether it is visited for as long as something is due, and not only once.
+    pub delivers: bool,
+    /// Whether something is due already, and waits until `next` for room within limits.
+    pub is_held_back: bool,
+}
+
+/// The deliveries that are recorded, and the event that something is due.
+#[derive(Default)]
+pub struct Delivery {
+    /// Whether the event that something is due was published.
+    pub is_announced: bool,
+    pub overdue: OverdueSince,
+}
+
+/// An entry of the table.
+pub struct Entry {
+    /// The value that was recorded last under this name.
+    pub(super) serial: Serial,
+    /// The time of the visit for each reason: see [`Reason`].
+    pub(super) visits: [u64; Reason::COUNT],
+    /// `None`: nothing is delivered or published.
+    pub delivery: Option<Delivery>,
+}
+
+// As many keys may have a policy: see `Dehydrator::memory`.
+const _: () = assert!(size_of::<Entry>() <= 88);
+
+/// The names in a database by what is to be done with them.
+#[derive(Default)]
+pub struct Queues {
+    /// The names to visit for each reason, earliest first.
+    pub(super) visits: [BTreeSet<(u64, Key)>; Reason::COUNT],
+    /// Names whose last delivery failed.
+    pub failures: BTreeMap<Key, Failure>,
+    /// The number of entries with [`Entry::delivery`].
+    pub deliveries: usize,
+}
+
+impl Queues {
+    /// Returns the names to visit for a reason.
+    pub fn of(&self, reason: Reason) -> &BTreeSet<(u64, Key)> {
+        &self.visits[reason as usize]
+    }
+}
+
+/// A recorded name, for a change.
+pub struct Recorded<'a> {
+    pub(super) entry: OccupiedEntry<'a, Key, Entry, ahash::RandomState>,
+    pub(super) queues: &'a mut Queues,
+}
+
+impl Recorded<'_> {
+    /// Returns whether the name is to be visited for a reason.
+    pub fn is_visited(&self, reason: Reason) -> bool {
+        self.visit(reason) != NEVER
+    }
+
+    /// Returns the time of the visit for a reason.
+    pub(super) fn visit(&self, reason: Reason) -> u64 {
+        self.entry.get().visits[reason as usize]
+    }
+
+    /// Sets or cancels the visit for a reason.
+    pub fn set(&mut self, reason: Reason, at: u64) {
+        let before = std::mem::replace(&mut self.entry.get_mut().visits[reason as usize], at);
+        if before == at {
+            return;
+        }
+        let (key, queue) = (self.entry.key(), &mut self.queues.visits[reason as usize]);
+        if before != NEVER {
+            queue.remove(&(before, Rc::clone(key)));
+        }
+        if at != NEVER {
+            queue.insert((at, Rc::clone(key)));
+        }
+    }
+
+    /// Sets a visit in `us` microseconds. A delivery waits either for its time, behind the others that are due, or for a
+    /// retry.
+    pub fn visit_in(&mut self, reason: Reason, us: u64, now: Moment) {
+        match reason {
+            Reason::Deliver => self.set(Reason::Retry, NEVER),
+            Reason::Retry => self.set(Reason::Deliver, NEVER),
+            _ => {}
+        }
+        self.set(reason, reason.at(us, now));
+    }
+
+    /// Retries a failed delivery now.
+    pub fn retry_now(&mut self, now: Moment) {
+        if self.is_visited(Reason::Retry) {
+            self.visit_in(Reason::Deliver, 0, now);
+        }
+    }
+
+    /// Returns the deliveries, if there are any.
+    pub fn delivery(&mut self) -> Option<&mut Delivery> {
+        self.entry.get_mut().delivery.as_mut()
+    }
+
+    /// Returns the deliveries, which begin if there were none.
+    pub(super) fn begin_deliveries(&mut self) -> &mut Delivery {
+        let delivery = &mut self.entry.get_mut().delivery;
+        self.queues.deliveries += usize::from(delivery.is_none());
+        delivery.get_or_insert_default()
+    }
+
+    /// Records when there are deliveries. Returns when, in milliseconds since the epoch, if that is news.
+    pub fn note(mut self, task: Task, now: u64) -> Option<u64> {
+        let Task { next: Some(next), delivers, is_held_back } = task else {
+            self.end_deliveries();
+            return None;
+        };
+        self.set(Reason::HeldBack, if is_held_back { now } else { NEVER });
+        let delivery = self.begin_deliveries();
+        if next > now {
+            delivery.is_announced = false;
+        }
+        delivery.overdue.note(Some(next), clock::now_us);
+        let is_wanted = delivers || !delivery.is_announced;
+        if self.is_visited(Reason::Retry) {
+            return None;
+        }
+        // One that is due already keeps its place in the queue.
+        let before = self.visit(Reason::Deliver);
+        let waits = before <= now && next <= now;
+        let at = if waits {
+            before
+        } else if is_wanted {
+            next
+        } else {
+            NEVER
+        };
+        self.set(Reason::Deliver, at);
+        (at != NEVER && (at != before || at <= now)).then_some(at)
+    }
+
+    /// Records deliveries at the next tick, of a value that has just got its name.
+    pub fn deliver_soon(mut self) {
+        *self.begin_deliveries() =
+            Delivery { is_announced: false, overdue: OverdueSince::since_now() };
+        self.set(Reason::Retry, NEVER);
+        self.set(Reason::Deliver, 0);
+    }
+
+    /// Returns the consecutive failures of the deliveries, if there are any.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.queues.failures.get(self.entry.key())
+    }
+
+    /// Returns the consecutive failures of the deliveries, for one more.
+    pub fn failure_or_new(&mut self) -> &mut Failure {
+        self.queues.failures.entry(Rc::clone(self.entry.key())).or_default()
+    }
+
+    /// Forgets the consecutive failures.
+    pub fn forget_failure(&mut self) {
+        self.queues.failures.remove(self.entry.key());
+    }
+
+    /// Ends the deliveries.
+    pub fn end_deliveries(mut self) {
+        Reason::DELIVERY.into_iter().for_each(|reason| self.set(reason, NEVER));
+        self.queues.deliveries -= usize::from(self.entry.get_mut().delivery.take().is_some());
+        self.forget_failure();
+        self.remove_if_idle();
+    }
+
+    /// Forgets the name if it was recorded for this value.
+    pub fn leave(mut self, serial: Serial) {
+        if self.entry.get().serial == serial {
+            Reason::UPKEEP.into_iter().for_each(|reason| self.set(reason, NEVER));
+            self.end_deliveries();
+        }
+    }
+
+    /// Forgets the name if it is to be visited no more.
+    pub(super) fn remove_if_idle(self) {
+        let Entry { visits, delivery, .. } = self.entry.get();
+        if delivery.is_none() && *visits == [NEVER; Reason::COUNT] {
+            self.entry.remove();
+        }
+    }
+}
