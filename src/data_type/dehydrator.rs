@@ -44,7 +44,7 @@ impl Dehydrator {
 
     /// Returns the stuck dead letters, in order.
     pub fn stuck(&self) -> impl Iterator<Item = Row<'_>> {
-        let lawn = Some(&self.lawn).filter(|lawn| lawn.delivered() > 0);
+        let lawn = Some(&self.lawn).filter(|lawn| lawn.counts().given_out > 0);
         let first = Start { deadline: STUCK, behind: None };
         lawn.into_iter().flat_map(move |lawn| lawn.rows(first, STUCK)).filter(is_stuck)
     }

@@ -15,8 +15,8 @@ pub(super) const CHUNK_BYTES: usize = 32 * 1024;
 pub fn save(lawn: &Lawn, rules: &Rules, remembered: Option<&Remembered>, sink: &mut impl Sink) {
     let Rules { policy, pause, trust, limits } = rules;
     // A dehydrator without a new feature stays readable for older readers.
-    let leases = if lawn.delivered() > 0 { LEASES } else { 0 };
-    let tokens = if lawn.has_tokens() { TOKENS } else { 0 };
+    let leases = if lawn.counts().given_out > 0 { LEASES } else { 0 };
+    let tokens = if lawn.leased() > 0 { TOKENS } else { 0 };
     let paused = if pause.is_some() { PAUSE } else { 0 };
     let ruled = if *policy == Policy::Hold { 0 } else { POLICY };
     let unconfirmed = if trust.is_confirmed() { 0 } else { UNCONFIRMED };
@@ -61,7 +61,7 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: Option<&Remembered>, sink: &
 fn has_stuck(lawn: &Lawn) -> bool {
     let last = Start { deadline: DEADLINE_MAX, behind: None };
     let is_stuck = |ttl: u64, deliveries: u16| ttl >= DEADLINE_MAX - 1 && deliveries > 0;
-    lawn.delivered() > 0
+    lawn.counts().given_out > 0
         && lawn.rows(last, DEADLINE_MAX).any(|row| is_stuck(row.ttl, row.element.deliveries))
 }
 

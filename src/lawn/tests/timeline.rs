@@ -239,7 +239,7 @@ fn emptied_queues_make_room_for_other_ttls() {
     let mut lawn = lawn();
     for round in 0..3 {
         for ttl in 0..16 {
-            lawn.start(&u64::to_be_bytes(ttl), ttl + round, b"", 0).expect("room");
+            start_now(&mut lawn, &u64::to_be_bytes(ttl), ttl + round, b"", 0).expect("room");
         }
         assert_eq!(lawn.parts().shape(), (16, 0));
         assert_eq!(pop_all(&mut lawn, u64::MAX).len(), 16);
@@ -285,12 +285,12 @@ fn records_are_prefetched_a_few_at_a_time_and_once() {
     start_numbered(&mut lawn, 0..40, 10, 0);
     let mut reads = Vec::new();
     for taken in 0..40 {
-        let parts = lawn.parts_mut();
+        let parts = lawn.full();
         parts.queues.refresh_heads(&mut parts.records);
         if let Some(handles) = parts.queues.handles_to_prefetch() {
             reads.push((taken, handles.iter().flatten().count()));
         }
-        lawn.pop_due(10).expect("it is due");
+        assert_eq!(drained(&mut lawn, 10, 1).len(), 1);
     }
     assert_eq!(reads, [(0, 16), (16, 16), (32, 8)]);
 }
