@@ -50,7 +50,8 @@ impl Lawns {
     fn start(&mut self, element: usize) {
         for lawn in &mut self.lawns {
             let ttl = self.ttls.of(element);
-            lawn.start_at(&id(element), ttl, &PAYLOAD[..PAYLOAD_BYTES], self.now + ttl).expect("room");
+            lawn.start_at(&id(element), ttl, &PAYLOAD[..PAYLOAD_BYTES], self.now + ttl)
+                .expect("room");
         }
     }
 

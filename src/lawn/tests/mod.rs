@@ -224,18 +224,6 @@ fn the_longest_ttl_ends_where_deadlines_do() {
 }
 
 #[test]
-fn errors_have_messages() {
-    let errors = [StartError::Exists, StartError::TooLate, StartError::Full];
-    let said = errors.map(|error| error.to_string());
-    assert_eq!(
-        said,
-        ["id already exists", "the deadline does not fit in 63 bits", "the dehydrator is full"]
-    );
-    assert_eq!(UpdateError::Missing.to_string(), "no such id");
-    assert_eq!(UpdateError::Full.to_string(), said[2]);
-}
-
-#[test]
 #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
 fn ttls_are_counted_whether_they_have_a_queue_or_not() {
     let mut lawn = lawn();
