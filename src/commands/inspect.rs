@@ -119,7 +119,7 @@ pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
     reply.integer(b"rate-per", rate.map_or(0, Rate::per));
     reply.integer(b"rate-room", rate.map(|rate| rate.room(now)));
     reply.integer(b"remember", *remember);
-    reply.integer(b"remembered", count(&|it| it.remembered.ids().map_or(0, |ids| ids.len_at(now))));
+    reply.integer(b"remembered", count(&|it| it.remembered.len_at(now)));
     reply.integer(b"leased", leased);
     reply.integer(b"given-back", given_out.saturating_sub(leased));
     reply.integer(b"overdue", count(&|it| it.count_overdue(now)));

@@ -88,7 +88,7 @@ impl Lawn {
     }
 
     /// Creates an empty lawn with the same [`Shared`].
-    pub(super) fn another(&self) -> Self {
+    pub fn another(&self) -> Self {
         Self::new(Arc::clone(&self.shared))
     }
 

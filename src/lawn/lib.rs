@@ -116,7 +116,7 @@ pub use error::{StartError, UpdateError};
 pub use lawn::Lawn;
 pub use lease::Token;
 pub use memory::{Mover, rounded};
-pub use remembered::{Remembered, Rest};
+pub use remembered::Remembered;
 pub use shared::Shared;
 pub use small::SmallMax;
 pub use turn::{DEADLINE_MAX, Start};

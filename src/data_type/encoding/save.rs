@@ -12,7 +12,7 @@ use lawn::{DEADLINE_MAX, Lawn, Remembered, Start, Token};
 pub(super) const CHUNK_BYTES: usize = 32 * 1024;
 
 /// Writes a dehydrator in the newest version.
-pub fn save(lawn: &Lawn, rules: &Rules, remembered: Option<&Remembered>, sink: &mut impl Sink) {
+pub fn save(lawn: &Lawn, rules: &Rules, remembered: &Remembered, sink: &mut impl Sink) {
     let Rules { policy, pause, trust, limits } = rules;
     // A dehydrator without a new feature stays readable for older readers.
     let leases = if lawn.counts().given_out > 0 { LEASES } else { 0 };
@@ -21,8 +21,7 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: Option<&Remembered>, sink: &
     let ruled = if *policy == Policy::Hold { 0 } else { POLICY };
     let unconfirmed = if trust.is_confirmed() { 0 } else { UNCONFIRMED };
     let limited = if limits.is_some() { LIMITS } else { 0 };
-    let remembered = remembered.filter(|ids| !ids.is_empty());
-    let remembers = if remembered.is_some() { REMEMBERED } else { 0 };
+    let remembers = if remembered.is_empty() { 0 } else { REMEMBERED };
     let to_list = if matches!(policy.route(), Some(Route::List { .. })) { TO_LIST } else { 0 };
     let stuck = if has_stuck(lawn) { STUCK } else { 0 };
     let features =
@@ -52,8 +51,8 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: Option<&Remembered>, sink: &
         chunk.extend_from_slice(element.payload);
         last = element.deadline;
     });
-    if let Some(ids) = remembered {
-        save_remembered(ids, sink);
+    if !remembered.is_empty() {
+        save_remembered(remembered, sink);
     }
 }
 
