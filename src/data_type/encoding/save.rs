@@ -15,17 +15,18 @@ pub(super) const CHUNK_BYTES: usize = 32 * 1024;
 pub fn save(lawn: &Lawn, rules: &Rules, remembered: &Remembered, sink: &mut impl Sink) {
     let Rules { policy, pause, trust, limits } = rules;
     // A dehydrator without a new feature stays readable for older readers.
-    let leases = if lawn.counts().given_out > 0 { LEASES } else { 0 };
-    let tokens = if lawn.leased() > 0 { TOKENS } else { 0 };
-    let paused = if pause.is_some() { PAUSE } else { 0 };
-    let ruled = if *policy == Policy::Hold { 0 } else { POLICY };
-    let unconfirmed = if trust.is_confirmed() { 0 } else { UNCONFIRMED };
-    let limited = if limits.is_some() { LIMITS } else { 0 };
-    let remembers = if remembered.is_empty() { 0 } else { REMEMBERED };
-    let to_list = if matches!(policy.route(), Some(Route::List { .. })) { TO_LIST } else { 0 };
-    let stuck = if has_stuck(lawn) { STUCK } else { 0 };
-    let features =
-        leases | tokens | paused | ruled | unconfirmed | to_list | limited | remembers | stuck;
+    let used = [
+        (LEASES, lawn.counts().given_out > 0),
+        (TOKENS, lawn.leased() > 0),
+        (PAUSE, pause.is_some()),
+        (POLICY, *policy != Policy::Hold),
+        (UNCONFIRMED, !trust.is_confirmed()),
+        (LIMITS, limits.is_some()),
+        (REMEMBERED, !remembered.is_empty()),
+        (TO_LIST, matches!(policy.route(), Some(Route::List { .. }))),
+        (STUCK, has_stuck(lawn)),
+    ];
+    let features = used.into_iter().filter(|(_, is_used)| *is_used).map(|(bit, _)| bit).sum();
     sink.unsigned(features);
     save_policy(policy, sink);
     if let Some(pause) = pause {

@@ -46,14 +46,6 @@ fn due_means_at_or_before_now() {
 }
 
 #[test]
-fn a_ttl_of_zero_is_due_at_once_and_taking_it_ends() {
-    in_either_form(|mut lawn| {
-        start_numbered(&mut lawn, 0..3, 0, 7);
-        assert_eq!(pop_all(&mut lawn, 7), [0, 1, 2]);
-    });
-}
-
-#[test]
 fn equal_deadlines_come_in_the_order_of_pushing_across_all_ttls() {
     in_either_form(|mut lawn| {
         // Each is pushed a millisecond later with a TTL a millisecond shorter; then the other way round.
