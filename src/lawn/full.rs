@@ -1,7 +1,6 @@
 //! The full form of a lawn, for any size: an index of ids, records in pages, queues by TTL and the timeline.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use ahash::RandomState;
 
@@ -446,11 +445,5 @@ impl Full {
             self.leases.replace(new, self.records.turn(new));
         }
         self.queues.replace(self.records.spot(new), new);
-    }
-}
-
-impl fmt::Debug for Full {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Full").field("len", &self.len()).finish_non_exhaustive()
     }
 }

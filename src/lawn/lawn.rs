@@ -8,7 +8,6 @@
 //! The change keeps a scan's promise, because a small lawn shows everything in one call, whatever the cursor.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use ahash::RandomState;
@@ -65,12 +64,6 @@ impl Taken<'_> {
     #[inline(always)]
     pub fn element(&self) -> Element<'_> {
         either!(&*self.form, it => it.at(self.at))
-    }
-}
-
-impl fmt::Debug for Taken<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Taken").field(&self.element()).finish()
     }
 }
 
@@ -457,12 +450,6 @@ impl Lawn {
     #[cfg(any(test, feature = "checks"))]
     pub fn check(&self) {
         either!(&self.form, it => it.check());
-    }
-}
-
-impl fmt::Debug for Lawn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lawn").field("len", &self.len()).finish_non_exhaustive()
     }
 }
 

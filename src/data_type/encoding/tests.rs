@@ -266,14 +266,6 @@ fn deliveries_are_written_only_if_an_element_was_delivered() {
 }
 
 #[test]
-fn every_truncation_is_refused() {
-    let fields = saved(&some_lawn()).0;
-    for kept in 0..fields.len() {
-        assert!(load_of(fields.iter().take(kept).cloned()).is_err(), "{kept} fields");
-    }
-}
-
-#[test]
 fn invalid_elements_are_refused() {
     let header = [Field::Unsigned(0), Field::Unsigned(1)];
     let chunk = |bytes: &[u8]| {

@@ -155,21 +155,6 @@ fn an_id_of_sixteen_bytes_takes_56_and_no_more_than_72_whatever_the_order() {
 }
 
 #[test]
-fn what_comes_in_order_goes_in_order_and_gives_its_memory_back() {
-    let (beside, mut remembered) = (beside(SmallMax::USUAL), Remembered::default());
-    let first = 1_700_000_000_000;
-    (0..5000).for_each(|number| remembered.insert(&beside, &sixteen(number), first + number));
-    assert_eq!(remembered.next(), Some(first));
-    assert_eq!((remembered.forget(first - 1, 9), remembered.forget(first, 9)), (0, 1));
-    assert_eq!(remembered.forget(u64::MAX, 10), 10);
-    assert_eq!(remembered.next(), Some(first + 11));
-    assert_eq!(remembered.len_at(first + 20), 5000 - 21);
-    assert_eq!(remembered.forget(u64::MAX, usize::MAX), 5000 - 11);
-    remembered.check();
-    assert_eq!((remembered.memory(), remembered.is_empty()), (0, true));
-}
-
-#[test]
 fn all_that_is_forgotten_at_once_is_freed_in_small_steps() {
     let (beside, mut remembered) = (beside(SmallMax::USUAL), Remembered::default());
     for id in 0..20_000_u64 {

@@ -86,27 +86,3 @@ fn an_insert_beyond_a_limit_is_refused_and_changes_nothing() {
         small.rows(Start::FIRST, 5).map(|row| (row.element.id, row.element.payload)).collect();
     assert_eq!(ids, [(&b"b"[..], &b"bbbbbbbb"[..]), (b"a", b"AA")]);
 }
-
-#[test]
-fn draining_takes_due_elements_up_to_the_count() {
-    let mut small = Small::default();
-    for id in 0..6_u8 {
-        start(&mut small, &[id], 10 + u64::from(id % 2), b"p", 100 + u64::from(id / 2));
-    }
-    assert!(small.lease_at(&[0], 7, 101, Some(Token::drawn(7))));
-    small.check();
-    let mut taken = Vec::new();
-    let mut drain = |small: &mut Small, now, count| {
-        let drained = small.drain(now, count, |ttl, it| taken.push((ttl, it.id[0])));
-        small.check();
-        drained
-    };
-    assert_eq!(drain(&mut small, 99, 9), 0);
-    assert_eq!(drain(&mut small, 100, 9), 1);
-    assert_eq!(drain(&mut small, 101, 2), 2);
-    assert_eq!(drain(&mut small, 101, 0), 0);
-    assert_eq!(drain(&mut small, 200, 9), 3);
-    assert_eq!(taken, [(11, 1), (10, 2), (11, 3), (7, 0), (10, 4), (11, 5)]);
-    assert_eq!(small.counts(), Counts { elements: 0, given_out: 0, leased: 0, ttls: 0 });
-    assert_eq!(small.memory(), 0);
-}

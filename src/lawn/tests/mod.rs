@@ -255,38 +255,6 @@ fn a_scan_shows_about_count_elements() {
 }
 
 #[test]
-fn an_updated_element_keeps_its_deadline_and_its_place() {
-    in_either_form(|mut lawn| {
-        start_numbered(&mut lawn, 0..30, 10, 0);
-        for id in [29_u64, 3, 14] {
-            let old = lawn.update(&id.to_be_bytes(), &[b'x'; 500]).expect("it is there");
-            assert_eq!(old.element().payload, b"payload");
-        }
-        lawn.check();
-        assert_eq!(lawn.look(&3_u64.to_be_bytes()).expect("it is there").payload, [b'x'; 500]);
-        assert_eq!(lawn.update(b"none", b"").err(), Some(UpdateError::Missing));
-        assert_eq!(pop_all(&mut lawn, 10), (0..30).collect::<Vec<_>>());
-    });
-}
-
-#[test]
-fn a_refused_start_changes_nothing() {
-    in_either_form(|mut lawn| {
-        start_now(&mut lawn, b"a", 5, b"first", 0).expect("room");
-        assert_eq!(start_now(&mut lawn, b"a", 9, b"second", 0), Err(StartError::Exists));
-        assert_eq!(start_now(&mut lawn, b"b", DEADLINE_MAX, b"", 1), Err(StartError::TooLate));
-        assert_eq!(start_now(&mut lawn, b"b", u64::MAX, b"", u64::MAX), Err(StartError::TooLate));
-        assert_eq!(lawn.start_at(b"b", 0, b"", DEADLINE_MAX + 1), Err(StartError::TooLate));
-        assert_eq!(lawn.start_at(b"c", u64::MAX, b"", DEADLINE_MAX), Ok(()));
-        lawn.check();
-        assert_eq!(
-            content(&lawn),
-            [(5, &b"a"[..], &b"first"[..], 5), (u64::MAX, b"c", b"", DEADLINE_MAX)]
-        );
-    });
-}
-
-#[test]
 #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
 fn defragmenting_moves_every_allocation_once_whether_it_is_interrupted_or_not() {
     /// Counts bytes as the allocator rounds them.

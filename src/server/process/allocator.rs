@@ -294,24 +294,6 @@ mod tests {
     }
 
     #[test]
-    fn grown_and_zeroed_allocations_are_aligned_too() {
-        let allocator = Mock::aligned(8);
-        allocator.probe();
-        let layout = Layout::from_size_align(48, 16).expect("small");
-        // SAFETY: as above.
-        unsafe {
-            let start = allocator.alloc_zeroed(layout);
-            assert_eq!(std::slice::from_raw_parts(start, 48), [0; 48]);
-            start.write_bytes(7, 48);
-            let start = allocator.realloc(start, layout, 4800);
-            assert!(start.addr().is_multiple_of(16));
-            assert_eq!(std::slice::from_raw_parts(start, 48), [7; 48]);
-            allocator.dealloc(start, Layout::from_size_align(4800, 16).expect("small"));
-        }
-        assert!(allocator.memory.out.borrow().is_empty());
-    }
-
-    #[test]
     fn sizes_are_rounded_up_to_a_multiple_of_a_large_alignment_and_for_an_exception() {
         let allocator = Mock::aligned(0);
         allocator.probe();
