@@ -320,6 +320,8 @@ fn memory_comes_back_after_a_burst() {
     lawn.check();
     assert!(steps < 1000, "{steps} steps");
     assert!(lawn.memory() < full / 8, "{} of {full} bytes for 2,000 of 100,000", lawn.memory());
+    let each = lawn.parts().queues.memory() / lawn.len();
+    assert!(each < 60, "{each} bytes for each in blocks that should have been joined");
     assert_eq!(pop_all(&mut lawn, 10), (0..2000).map(|id| id * 50).collect::<Vec<_>>());
     start_numbered(&mut lawn, 0..1, 10, 0);
     while lawn.compact(16) {}
