@@ -3,7 +3,7 @@
 //! Each can be set in redis.conf, by CONFIG SET, by MODULE LOADEX, or after the module's path in `loadmodule`; CONFIG REWRITE
 //! writes it. `default-ondue` is beside the commands, in `commands/defaults.rs`.
 
-use crate::server::setting::{Number, Setting, Switch};
+use crate::server::setting::{Number, Setting};
 use lawn::SmallMax;
 
 /// The time budget of deliveries per pass: the minimum allows one or two deliveries, the maximum is noticeable to clients.
@@ -18,7 +18,7 @@ static SMALL_MAX_ELEMENTS: Number =
 static SMALL_MAX_BYTES: Number =
     Number::new(c"small-max-bytes", SmallMax::USUAL.bytes as i64, 0, 65_536);
 /// It is read only when the module loads, because commands cannot be unregistered.
-static REDE_COMMANDS: Switch = Switch::new(c"rede-commands");
+static REDE_COMMANDS: Number = Number::switch(c"rede-commands");
 
 /// The settings here.
 pub static SETTINGS: [&dyn Setting; 8] = [
@@ -64,5 +64,5 @@ pub fn small_max() -> SmallMax {
 
 /// Returns whether commands are also registered under ReDe's names.
 pub fn rede_commands() -> bool {
-    REDE_COMMANDS.is_on()
+    REDE_COMMANDS.get() > 0
 }

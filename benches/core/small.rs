@@ -50,7 +50,8 @@ impl Lawns {
     fn start(&mut self, element: usize) {
         for lawn in &mut self.lawns {
             let ttl = self.ttls.of(element);
-            lawn.start(&id(element), ttl, &PAYLOAD[..PAYLOAD_BYTES], self.now).expect("room");
+            lawn.start_at(&id(element), ttl, &PAYLOAD[..PAYLOAD_BYTES], self.now + ttl)
+                .expect("room");
         }
     }
 
@@ -69,7 +70,7 @@ impl Lawns {
 
     fn pop(&mut self) {
         for lawn in &mut self.lawns {
-            black_box(lawn.pop_due(u64::MAX).expect("it is due").element().payload[0]);
+            assert_eq!(lawn.drain(u64::MAX, 1, |_, it| _ = black_box(it.payload[0])), 1);
         }
     }
 }

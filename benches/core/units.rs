@@ -150,7 +150,7 @@ impl Timers for InLawn {
 
     fn start(&mut self, timer: u32, ticks: u64, now: u64) {
         let id = name(timer).to_le_bytes();
-        self.0.start(&id, ticks, &timer.to_le_bytes(), now).expect("it is not running");
+        self.0.start_at(&id, ticks, &timer.to_le_bytes(), now + ticks).expect("it is not running");
     }
 
     fn restart(&mut self, timer: u32, ticks: u64, now: u64) {
@@ -167,10 +167,10 @@ impl Timers for InLawn {
     }
 
     fn expire(&mut self, now: u64, fired: &mut Vec<u32>) {
-        while let Some(taken) = self.0.pop_due(now) {
-            let number = taken.element().payload.try_into().expect("four bytes");
+        self.0.drain(now, usize::MAX, |_, element| {
+            let number = element.payload.try_into().expect("four bytes");
             fired.push(u32::from_le_bytes(number));
-        }
+        });
     }
 }
 

@@ -58,29 +58,27 @@ fuzz_target!(|data: &[u8]| {
     let Some((version, rest)) = data.split_first() else { return };
     // Either form, and often close to a change of form.
     let small = version >> 1 & 7;
-    let Ok((mut lawn, rules, remembered)) =
+    let Ok((mut lawn, rules, mut remembered)) =
         encoding::load(empty(small), &mut Cut(rest), i32::from(version % 2))
     else {
         return;
     };
     lawn.check();
     let mut saved = Fields::default();
-    remembered.iter().for_each(Remembered::check);
-    encoding::save(&lawn, &rules, remembered.as_ref(), &mut saved);
+    remembered.check();
+    encoding::save(&lawn, &rules, &remembered, &mut saved);
     let (again, same, known) =
         encoding::load(empty(7 - small), &mut saved, encoding::VERSION).expect("our own words");
     assert!(lawn.iter().eq(again.iter()) && rules == same);
-    let ids = |ids: &Option<Remembered>| {
-        let mut all: Vec<_> = ids.iter().flat_map(Remembered::iter).map(|(at, id)| (id.to_vec(), at)).collect();
+    let ids = |ids: &Remembered| {
+        let mut all: Vec<_> = ids.iter().map(|(at, id)| (id.to_vec(), at)).collect();
         all.sort();
         all
     };
     assert_eq!(ids(&remembered), ids(&known));
-    if let Some(mut ids) = remembered {
-        let count = ids.len();
-        assert_eq!(ids.forget(u64::MAX, usize::MAX), count);
-        ids.check();
-    }
+    let count = remembered.len();
+    assert_eq!(remembered.forget(u64::MAX, usize::MAX), count);
+    remembered.check();
     let tokens = |lawn: &Lawn| lawn.iter().map(|(_, it)| lawn.token(&it)).collect::<Vec<_>>();
     assert_eq!(tokens(&lawn), tokens(&again));
 
@@ -88,9 +86,9 @@ fuzz_target!(|data: &[u8]| {
     let now = u64::from(*version) << 56;
     let due: Vec<Vec<u8>> = lawn.iter_until(now).map(|(_, element)| element.id.to_vec()).collect();
     for id in due {
-        assert_eq!(lawn.pop_due(now).expect("it is due").element().id, id);
+        assert_eq!(lawn.drain(now, 1, |_, element| assert_eq!(element.id, id)), 1);
     }
-    assert!(lawn.pop_due(now).is_none());
+    assert_eq!(lawn.drain(now, 1, |_, _| {}), 0);
     while lawn.compact(8) {}
     lawn.check();
 });

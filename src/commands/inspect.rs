@@ -93,13 +93,14 @@ pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
     let rate = rate.as_ref();
     let pause = rules.pause.filter(|pause| pause.is_on(now));
     let failure = agenda::failure(&Name::of(context, key));
-    let (given_out, leased) = (count(&|it| it.lawn.delivered()), count(&|it| it.lawn.leased()));
+    let (given_out, leased) =
+        (count(&|it| it.lawn.counts().given_out), count(&|it| it.lawn.leased()));
 
     let mut reply = context.reply_open_map();
     reply.integer(b"length", count(&|it| it.lawn.len()));
     reply.integer(b"due", count(&|it| it.lawn.count_due(now)));
     reply.integer(b"given-out", given_out);
-    reply.integer(b"ttls", count(&|it| it.lawn.ttls()));
+    reply.integer(b"ttls", count(&|it| it.lawn.counts().ttls));
     reply.integer(b"next-deadline", value.and_then(Dehydrator::next_deadline));
     reply.integer(b"memory", count(&Dehydrator::memory));
     let is_small = value.is_none_or(|it| it.lawn.is_small());
@@ -118,7 +119,7 @@ pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
     reply.integer(b"rate-per", rate.map_or(0, Rate::per));
     reply.integer(b"rate-room", rate.map(|rate| rate.room(now)));
     reply.integer(b"remember", *remember);
-    reply.integer(b"remembered", count(&|it| it.remembered.ids().map_or(0, |ids| ids.len_at(now))));
+    reply.integer(b"remembered", count(&|it| it.remembered.len_at(now)));
     reply.integer(b"leased", leased);
     reply.integer(b"given-back", given_out.saturating_sub(leased));
     reply.integer(b"overdue", count(&|it| it.count_overdue(now)));

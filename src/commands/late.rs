@@ -4,18 +4,12 @@ use crate::clock;
 use crate::config;
 use crate::data_type::inspect;
 use crate::pending::overdue::{self, Oldest};
+use crate::server::key::Name;
 use crate::server::string::Args;
 use crate::server::{CommandContext, OwnedStr, error::Result};
 
 use super::args;
 use super::args::options::Options;
-
-/// One row of the reply.
-struct LateKey {
-    name: Option<(i32, Box<[u8]>)>,
-    age: u64,
-    overdue: Option<usize>,
-}
 
 /// Runs `LATE [COUNT n]`. Replies the dehydrators of all databases whose oldest element has been due the longest, and at
 /// least a second. Each row has the key, the database, the time overdue in ms, and the number of overdue elements. The key
@@ -31,30 +25,30 @@ pub fn late(context: &CommandContext, args: Args<'_>) -> Result {
     context.select_db(db);
 
     let mut reply = context.reply_array(rows.len());
-    for LateKey { name, age, overdue } in rows {
+    for (age, found) in rows {
         let mut row = reply.push_array(4);
-        match name {
-            Some((db, key)) => {
+        match found {
+            Some((Name { db, key }, overdue)) => {
                 row.push_bulk(&key);
                 row.push_integer(db.into());
+                row.push_integer(age as i64);
+                row.push_integer(overdue as i64);
             }
             None => {
                 row.push_null();
                 row.push_null();
+                row.push_integer(age as i64);
+                row.push_null();
             }
-        }
-        row.push_integer(age as i64);
-        match overdue {
-            Some(overdue) => row.push_integer(overdue as i64),
-            None => row.push_null(),
         }
     }
     Ok(())
 }
 
-fn row(context: &CommandContext, one: Oldest) -> LateKey {
-    let unknown = LateKey { name: None, age: one.age, overdue: None };
-    let Some((serial, name)) = overdue::name_of(one) else { return unknown };
+/// Returns the time overdue and, if the key is known, its name and the number of overdue elements.
+fn row(context: &CommandContext, one: Oldest) -> (u64, Option<(Name, usize)>) {
+    let age = one.age;
+    let Some((serial, name)) = overdue::name_of(one) else { return (age, None) };
     let now = clock::now();
     let found = context.select_db(name.db).then(|| {
         inspect(context, OwnedStr::new(&name.key).as_str(), |dehydrator| {
@@ -62,16 +56,10 @@ fn row(context: &CommandContext, one: Oldest) -> LateKey {
             is_it.then(|| (dehydrator.age(now), dehydrator.count_overdue(now)))
         })
     });
-    match found.flatten().flatten() {
-        Some((age, overdue)) => LateKey {
-            name: Some((name.db, name.key)),
-            age: age.unwrap_or(one.age),
-            overdue: Some(overdue),
-        },
+    let Some((exact, overdue)) = found.flatten().flatten() else {
         // It was renamed, or deleted.
-        None => {
-            overdue::forget_name(serial);
-            unknown
-        }
-    }
+        overdue::forget_name(serial);
+        return (age, None);
+    };
+    (exact.unwrap_or(age), Some((name, overdue)))
 }

@@ -125,15 +125,18 @@ pub fn has_room(context: &Context, lawn: &Lawn) -> bool {
     config::max_elements().is_none_or(|max| lawn.len() as u64 <= max || context.is_replaying())
 }
 
-/// Returns whether the `further` ids fit within `dehydrator.max-elements`. They may repeat, and none exists yet.
+/// Returns whether the `ids`, as many as LENGTH allows, fit within `dehydrator.max-elements`. They may repeat or exist.
 pub fn has_room_for<'a>(
     context: &Context,
     lawn: &Lawn,
-    further: impl Iterator<Item = &'a [u8]>,
+    ids: impl Iterator<Item = &'a [u8]>,
+    length: u64,
 ) -> bool {
     config::max_elements().is_none_or(|max| {
-        let further = further.collect::<BTreeSet<_>>().len();
-        (lawn.len() + further) as u64 <= max || further == 0 || context.is_replaying()
+        let further = ids.filter(|id| lawn.look(id).is_none()).collect::<BTreeSet<_>>();
+        let (before, length) = (lawn.len() as u64, if length == 0 { u64::MAX } else { length });
+        let after = (before + further.len() as u64).min(length.max(before));
+        after <= max || after == before || context.is_replaying()
     })
 }
 

@@ -1,7 +1,5 @@
 //! PUSH, GIDPUSH, MPUSH: storing elements.
 
-use std::collections::BTreeSet;
-
 use crate::config;
 use crate::data_type::Writing;
 use crate::metrics::counters::{self, PUSHES};
@@ -161,26 +159,20 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
         return Ok(());
     }
     let length = dehydrator.rules().limits().length;
-    let started = dehydrator.lawn_or_new(|lawn| {
+    let is_stored = dehydrator.lawn_or_new(|lawn| {
         let (id, payload) = (id.bytes(), element.bytes());
-        let before = lawn.len();
-        let started = match if_exists {
-            IfExists::Replace => lawn.replace_at(id, ttl.ms, payload, deadline),
-            IfExists::Refuse | IfExists::Keep => lawn.start_at(id, ttl.ms, payload, deadline),
-        };
-        match started {
-            Err(StartError::Exists) if if_exists == IfExists::Keep => return Ok(false),
-            started => started.map_err(|error| refusal::of_start(error, id))?,
-        }
-        if lawn.len() > before {
-            undo_if_over_limit(context, lawn, id, length)?;
+        let timer = (ttl.ms, deadline);
+        match store(context, lawn, (id, payload), timer, if_exists, length)? {
+            PushResult::Stored => {}
+            PushResult::Kept => return Ok(false),
+            PushResult::BeyondLength => return Err(limits::too_long(length)),
         }
         if deliveries > 0 {
             lawn.set_deliveries(id, deliveries, token);
         }
         Ok::<_, Error>(true)
     })?;
-    if !started {
+    if !is_stored {
         context.reply_null();
         return Ok(());
     }
@@ -203,18 +195,50 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Removes the element that was just started, if it exceeds a limit.
+/// The result for one element, as MPUSH replies it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PushResult {
+    /// The LENGTH limit, or with REPLACE the size of a lawn, left no room.
+    BeyondLength = -1,
+    /// The id existed, and its element was kept.
+    Kept = 0,
+    Stored = 1,
+}
+
+/// Stores an element.
+///
+/// # Errors
+///
+/// If the id exists and must not, or there is no room. Then nothing has changed.
 #[inline(always)]
-fn undo_if_over_limit(context: &Context, lawn: &mut Lawn, id: &[u8], length: u64) -> Result {
-    let refusal = if !limits::is_within_length(context, lawn, length) {
-        limits::too_long(length)
+fn store(
+    context: &Context,
+    lawn: &mut Lawn,
+    (id, payload): (&[u8], &[u8]),
+    (ttl, deadline): (u64, u64),
+    if_exists: IfExists,
+    length: u64,
+) -> Result<PushResult> {
+    let before = lawn.len();
+    let started = match if_exists {
+        IfExists::Replace => lawn.replace_at(id, ttl, payload, deadline),
+        IfExists::Refuse | IfExists::Keep => lawn.start_at(id, ttl, payload, deadline),
+    };
+    match started {
+        Err(StartError::Exists) if if_exists == IfExists::Keep => return Ok(PushResult::Kept),
+        started => started.map_err(|error| refusal::of_start(error, id))?,
+    }
+    let beyond = if lawn.len() == before {
+        return Ok(PushResult::Stored);
+    } else if !limits::is_within_length(context, lawn, length) {
+        Ok(PushResult::BeyondLength)
     } else if !limits::has_room(context, lawn) {
-        limits::full()
+        Err(limits::full())
     } else {
-        return Ok(());
+        return Ok(PushResult::Stored);
     };
     drop(lawn.stop(id));
-    Err(refusal)
+    beyond
 }
 
 /// Reads `key ttl element [SLACK ms]`.
@@ -242,9 +266,11 @@ pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
         while lawn.look(&id).is_some() {
             id = generated_id();
         }
-        let started = lawn.start_at(&id, ttl.ms, element.bytes(), deadline);
-        started.map_err(|error| refusal::of_start(error, &id))?;
-        undo_if_over_limit(context, lawn, &id, length)
+        let (new, timer) = ((&id[..], element.bytes()), (ttl.ms, deadline));
+        match store(context, lawn, new, timer, IfExists::Refuse, length)? {
+            PushResult::BeyondLength => Err(limits::too_long(length)),
+            PushResult::Stored | PushResult::Kept => Ok(()),
+        }
     };
     dehydrator.lawn_or_new(start)?;
     dehydrator.forget(&id);
@@ -303,42 +329,34 @@ impl<'a> MultiPush<'a> {
 
 /// Runs `MPUSH key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms]`: for each 1, 0 if the
 /// id exists already, or -1 if the LENGTH limit leaves no room.
-pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
+pub fn mpush<'a>(context: &CommandContext, args: Args<'a>) -> Result {
     let MultiPush { key, elements, if_exists, at } = args::read(context, args, MultiPush::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
 
     let deadline = |it: &Listed<'_>| limits::deadline(context, it.ttl.asked, it.ttl.ms, at, now);
-    let deadlines: Vec<_> = elements.iter().map(deadline).collect::<Result<_>>()?;
-    // Stays empty for a dehydrator that remembers no ids; otherwise one per element.
+    let with_deadline = |it: Listed<'a>| Ok((it, deadline(&it)?));
+    let wanted: Vec<_> = elements.into_iter().map(with_deadline).collect::<Result<_>>()?;
     let mut remembered = Vec::new();
-    if let Some(ids) = dehydrator.remembered()
-        && if_exists != IfExists::Replace
-        && !context.is_replaying()
-    {
-        remembered.extend(elements.iter().map(|it| ids.contains(it.id.bytes(), now)));
+    if if_exists != IfExists::Replace && !context.is_replaying() {
+        remembered.extend(wanted.iter().map(|(it, _)| dehydrator.remembers(it.id.bytes(), now)));
     }
     if if_exists == IfExists::Refuse
-        && let Some((first, _)) = elements.iter().zip(&remembered).find(|(_, is)| **is)
+        && let Some(((first, _), _)) = wanted.iter().zip(&remembered).find(|(_, is)| **is)
     {
         return Err(refusal::remembered(first.id.bytes()));
     }
-    let wanted = || elements.iter().zip(&deadlines).map(|(listed, deadline)| (*listed, *deadline));
     let length = dehydrator.rules().limits().length;
-    let started = dehydrator.lawn_or_new(|lawn| match if_exists {
-        IfExists::Replace => replace_all(context, lawn, wanted(), length),
-        IfExists::Refuse | IfExists::Keep => {
-            start_all(context, lawn, wanted(), if_exists, (length, &remembered))
-        }
-    })?;
+    let results = dehydrator
+        .lawn_or_new(|lawn| store_all(context, lawn, &wanted, if_exists, (length, &remembered)))?;
     let mut count = 0;
-    let put = wanted().zip(&started.each).filter(|(_, result)| **result == PushResult::Stored);
-    for ((listed, deadline), _) in put {
-        let Listed { ttl, element, id } = listed;
+    let stored = wanted.iter().zip(&results).filter(|(_, it)| **it == PushResult::Stored);
+    for ((Listed { ttl, element, id }, deadline), _) in stored {
+        let (ttl, deadline) = (ttl.ms, *deadline);
         dehydrator.forget(id.bytes());
-        let pushed = Pushed { key, ttl: ttl.ms, element, id, deadline };
+        let pushed = Pushed { key, ttl, element: *element, id: *id, deadline };
         replicate::pushed(context, &pushed, if_exists == IfExists::Replace);
-        dehydrator.note_timer(ttl.ms, deadline);
+        dehydrator.note_timer(ttl, deadline);
         count += 1;
     }
     if count > 0 {
@@ -349,112 +367,47 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
             IfExists::Refuse | IfExists::Keep => dehydrator.grown(c"dehydrator.push"),
         }
     }
-    if let Some(refusal) = started.refusal {
-        return Err(refusal);
-    }
-    let mut reply = context.reply_array(started.each.len());
-    started.each.into_iter().for_each(|result| reply.push_integer(result as i64));
+    let mut reply = context.reply_array(results.len());
+    results.into_iter().for_each(|result| reply.push_integer(result as i64));
     Ok(())
 }
 
-/// The result for one element of an MPUSH, as it is replied.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum PushResult {
-    /// The LENGTH limit left no room.
-    Refused = -1,
-    /// The id existed, and its element was kept.
-    Kept = 0,
-    Stored = 1,
-}
-
-/// The results of an MPUSH.
-struct PushResults {
-    each: Vec<PushResult>,
-    /// The error that stopped the command before the remaining elements.
-    refusal: Option<Error>,
-}
-
-/// Starts all elements or none, except those beyond the LENGTH limit. An existing or remembered id is kept or, with
+/// Stores all elements or none, except those beyond the LENGTH limit. An existing or remembered id is replaced, kept or, with
 /// [`IfExists::Refuse`], makes the whole command fail.
-fn start_all<'a>(
+fn store_all(
     context: &Context,
     lawn: &mut Lawn,
-    wanted: impl Iterator<Item = (Listed<'a>, u64)> + Clone,
+    wanted: &[(Listed<'_>, u64)],
     if_exists: IfExists,
     (length, remembered): (u64, &[bool]),
-) -> Result<PushResults> {
-    let mut each = Vec::with_capacity(wanted.size_hint().0);
-    for (Listed { ttl, element, id }, deadline) in wanted.clone() {
-        if remembered.get(each.len()) == Some(&true) {
-            each.push(PushResult::Kept);
-            continue;
-        }
-        let refusal = match lawn.start_at(id.bytes(), ttl.ms, element.bytes(), deadline) {
-            Ok(()) if !limits::is_within_length(context, lawn, length) => {
-                drop(lawn.stop(id.bytes()));
-                each.push(PushResult::Refused);
-                continue;
-            }
-            Ok(()) if limits::has_room(context, lawn) => None,
-            Ok(()) => {
-                drop(lawn.stop(id.bytes()));
-                Some(limits::full())
-            }
-            Err(StartError::Exists) if if_exists == IfExists::Keep => {
-                each.push(PushResult::Kept);
-                continue;
-            }
-            Err(error) => Some(refusal::of_start(error, id.bytes())),
-        };
-        if let Some(refusal) = refusal {
-            // A refused command changes nothing.
-            let done = wanted.zip(&each).filter(|(_, result)| **result == PushResult::Stored);
-            done.for_each(|((listed, _), _)| drop(lawn.stop(listed.id.bytes())));
-            return Err(refusal);
-        }
-        each.push(PushResult::Stored);
-    }
-    Ok(PushResults { each, refusal: None })
-}
-
-/// Starts all elements or none, replacing existing ones. Exceptions: elements beyond the LENGTH limit are refused, and the
-/// lawn itself may become full. In that case the elements before have already replaced others.
-fn replace_all<'a>(
-    context: &Context,
-    lawn: &mut Lawn,
-    wanted: impl Iterator<Item = (Listed<'a>, u64)> + Clone,
-    length: u64,
-) -> Result<PushResults> {
-    let further = wanted.clone().map(|(listed, _)| listed.id.bytes());
-    let further = further.filter(|id| lawn.look(id).is_none());
-    // At most `room` new ids are stored.
-    let room = length.saturating_sub(lawn.len() as u64);
-    let room = if length == 0 { usize::MAX } else { usize::try_from(room).unwrap_or(usize::MAX) };
-    let further = further.collect::<BTreeSet<_>>().into_iter().take(room);
-    if !limits::has_room_for(context, lawn, further) {
+) -> Result<Vec<PushResult>> {
+    let replaces = if_exists == IfExists::Replace;
+    let ids = || wanted.iter().map(|(listed, _)| listed.id.bytes());
+    // Replaced elements could not be restored.
+    if replaces && !limits::has_room_for(context, lawn, ids(), length) {
         return Err(limits::full());
     }
-    let mut each = Vec::with_capacity(wanted.size_hint().0);
+    let mut results = Vec::with_capacity(wanted.len());
     for (Listed { ttl, element, id }, deadline) in wanted {
-        if length > 0
-            && lawn.len() as u64 >= length
-            && !context.is_replaying()
-            && lawn.look(id.bytes()).is_none()
-        {
-            each.push(PushResult::Refused);
-            continue;
+        let (new, timer) = ((id.bytes(), element.bytes()), (ttl.ms, *deadline));
+        let result = if remembered.get(results.len()) == Some(&true) {
+            Ok(PushResult::Kept)
+        } else {
+            store(context, lawn, new, timer, if_exists, length)
+        };
+        match result {
+            Ok(result) => results.push(result),
+            // At 32 GiB.
+            Err(_) if replaces => results.push(PushResult::BeyondLength),
+            Err(refusal) => {
+                // A refused command changes nothing.
+                let stored = ids().zip(results).filter(|(_, it)| *it == PushResult::Stored);
+                stored.for_each(|(id, _)| drop(lawn.stop(id)));
+                return Err(refusal);
+            }
         }
-        if let Err(error) = lawn.replace_at(id.bytes(), ttl.ms, element.bytes(), deadline) {
-            let refusal = refusal::of_start(error, id.bytes());
-            return if !each.contains(&PushResult::Stored) {
-                Err(refusal)
-            } else {
-                Ok(PushResults { each, refusal: Some(refusal) })
-            };
-        }
-        each.push(PushResult::Stored);
     }
-    Ok(PushResults { each, refusal: None })
+    Ok(results)
 }
 
 /// Generates a random id: 32 hexadecimal digits.

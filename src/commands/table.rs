@@ -13,8 +13,6 @@ use super::{
     due, inspect, late, limit, ondue, pause, poll, push, range, require, settle, take, update,
 };
 
-/// The first version of the module.
-const OURS: &CStr = c"0.1.0";
 /// The history of commands that are unchanged.
 const AS_REDE: &CStr = c"As ReDe has it.";
 
@@ -29,7 +27,7 @@ pub fn commands() -> Vec<Command> {
                 c"O(log(N)) at most, N being the number of elements in the key",
                 c"Stores an element that comes due after ttl milliseconds.",
             )
-            .with_history(&[(OURS, c"As ReDe has it, with NX, REPLACE, SLACK and AT.")]),
+            .with_history(c"As ReDe has it, with NX, REPLACE, SLACK and AT."),
         Command::new(c"mpush", handler!(push::mpush), c"write deny-oom fast", -5, access::TOUCH)
             .described(
                 "key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms]",
@@ -38,7 +36,7 @@ pub fn commands() -> Vec<Command> {
             ),
         Command::new(c"pull", handler!(take::pull), c"write fast", 3, access::TAKE)
             .described("key id", c"O(1)", c"Removes an element by its id, due or not, and returns it.")
-            .with_history(&[(OURS, AS_REDE)]),
+            .with_history(AS_REDE),
         Command::new(c"poll", handler!(poll::poll), c"write blocking", -2, access::TAKE)
             .described(
                 "key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
@@ -46,7 +44,7 @@ pub fn commands() -> Vec<Command> {
                 c"Takes or leases due elements, earliest deadline first.",
             )
             .varying()
-            .with_history(&[(OURS, c"As ReDe has it, with COUNT, BLOCK, LEASE, TOKEN and WITHIDS.")]),
+            .with_history(c"As ReDe has it, with COUNT, BLOCK, LEASE, TOKEN and WITHIDS."),
         Command::new(
             c"mpoll",
             handler!(poll::mpoll),
@@ -55,7 +53,6 @@ pub fn commands() -> Vec<Command> {
             -3,
             access::TAKE,
         )
-        .with_numkeys()
         .described(
             "numkeys key [key ...] [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
             c"O(K+N), K being the number of keys, N of elements it takes",
@@ -92,7 +89,7 @@ pub fn commands() -> Vec<Command> {
                 c"Returns an element by its id, due or not, without taking it.",
             )
             .varying()
-            .with_history(&[(OURS, c"As ReDe has it, with FULL.")]),
+            .with_history(c"As ReDe has it, with FULL."),
         Command::new(c"range", handler!(range::range), c"readonly", -4, access::READ)
             .described(
                 "key start end [COUNT n] [WITHELEMENTS] [WITHTOKENS]",
@@ -106,7 +103,7 @@ pub fn commands() -> Vec<Command> {
                 c"O(1)",
                 c"Replaces an element, keeps its deadline, and returns the old element.",
             )
-            .with_history(&[(OURS, AS_REDE)]),
+            .with_history(AS_REDE),
         Command::new(c"touch", handler!(update::touch), c"write fast", -4, access::TOUCH)
             .described(
                 "key <id ttl | ttl IDS numids id [id ...]> [GT | LT] [AT unix-ms]",
@@ -150,7 +147,7 @@ pub fn commands() -> Vec<Command> {
         Command::new(c"ttn", handler!(due::ttn), c"readonly fast", 2, access::COUNT)
             .described("key", c"O(1)", c"Returns the milliseconds until the next element comes due.")
             .varying()
-            .with_history(&[(OURS, AS_REDE)]),
+            .with_history(AS_REDE),
         Command::new(c"pttl", handler!(due::pttl), c"readonly fast", 3, access::READ)
             .described("key id", c"O(1)", c"Returns the milliseconds until an element comes due.")
             .varying(),
@@ -192,7 +189,7 @@ pub fn commands() -> Vec<Command> {
                 c"For users of ReDe; others use PUSH with NX and an id of their own. Stores an element under a generated id, and returns the id.",
             )
             .varying()
-            .with_history(&[(OURS, c"As ReDe has it, with SLACK.")]),
+            .with_history(c"As ReDe has it, with SLACK."),
         Command::new(c"xpoll", handler!(due::xpoll), c"readonly", -2, access::READ)
             .described(
                 "key [COUNT n]",
@@ -200,7 +197,7 @@ pub fn commands() -> Vec<Command> {
                 c"For users of ReDe; others use POLL with LEASE, or RANGE to look. Lists the ids of due elements, without taking them.",
             )
             .varying()
-            .with_history(&[(OURS, c"As ReDe has it, with COUNT.")]),
+            .with_history(c"As ReDe has it, with COUNT."),
         Command::new(c"xack", handler!(take::xack), c"write fast", -3, access::TAKE)
             .described(
                 "key id [id ...]",
@@ -208,7 +205,7 @@ pub fn commands() -> Vec<Command> {
                 c"For users of ReDe; others use SETTLE, which requires the token. Takes elements by their ids, if they are due or were given out under a lease.",
             )
             .varying()
-            .with_history(&[(OURS, AS_REDE)]),
+            .with_history(AS_REDE),
         Command::new(c"lease", handler!(take::lease), c"write fast", -4, access::TOUCH).described(
             "key ttl@unix-ms@token id [id ...]",
             c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",

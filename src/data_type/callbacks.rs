@@ -23,7 +23,7 @@ use crate::server::guard::{AbortOnPanic, guard, trap};
 use crate::server::io::{Digest, Io, LoadedBytes};
 use crate::server::key::{KeyNames, Name};
 use crate::server::{Context, OwnedStr, Str, allocator, api};
-use lawn::{Mover, Remembered, Token};
+use lawn::{Mover, Token};
 
 /// ReDe's type name, so that its dumps load.
 const NAME: &std::ffi::CStr = c"dehy-type";
@@ -125,7 +125,7 @@ unsafe extern "C" fn rdb_load(io: *mut RedisModuleIO, version: c_int) -> *mut c_
                 // While the server loads its data, nothing counts as overdue before the end.
                 let loads = io.context().is_loading();
                 let arrived = || if loads { 0 } else { clock::now() };
-                let value = Dehydrator::with_rules(lawn, rules, remembered.into());
+                let value = Dehydrator::with_rules(lawn, rules, remembered);
                 let value = leak(value, io.name(), arrived);
                 if is_news {
                     timer::soon(&io.context());
@@ -178,7 +178,7 @@ unsafe extern "C" fn rdb_save(io: *mut RedisModuleIO, value: *mut c_void) {
     guard((), || {
         // SAFETY: the server's promise above.
         let (mut io, value) = unsafe { (Io::from_raw(io), dehydrator(value)) };
-        encoding::save(&value.lawn, value.rules(), value.remembered.ids(), &mut io);
+        encoding::save(&value.lawn, value.rules(), &value.remembered, &mut io);
     });
 }
 
@@ -207,7 +207,7 @@ unsafe extern "C" fn aof_rewrite(
         if let Some(pause) = value.rules().pause {
             Effect::paused(key, pause).rewrite(&io);
         }
-        for (until, id) in value.remembered.ids().into_iter().flat_map(Remembered::iter) {
+        for (until, id) in value.remembered.iter() {
             Effect::settled(key, until, id).rewrite(&io);
         }
     });
@@ -252,8 +252,7 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
         // In any order: each is a sequence of its own. Expired ids are skipped: this server may have forgotten them,
         // and another not.
         let now = clock::now();
-        let ids = value.remembered.ids().into_iter().flat_map(Remembered::iter);
-        for (until, id) in ids.filter(|(until, _)| *until > now) {
+        for (until, id) in value.remembered.iter().filter(|(until, _)| *until > now) {
             digest.bytes(id);
             digest.unsigned(until);
             digest.end_sequence();

@@ -1,15 +1,15 @@
 //! A key's value: a lawn, and the rules for elements that come due.
 
 use super::census::CensusShare;
-use super::remembered_ids::RememberedIds;
 use super::stuck::{STUCK, is_stuck};
 use crate::clock;
 use crate::metrics::latency::OverdueSince;
 use crate::pending::agenda::{self, Reason, Tracking};
 use crate::pending::overdue::OVERDUE;
+use crate::pending::waste;
 use crate::policy::{self, Limits, Rate, Rules};
 use crate::server::flags::is_active_primary;
-use lawn::{Lawn, Mover, Row, Start, rounded};
+use lawn::{Lawn, Mover, Remembered, Row, Start, rounded};
 
 /// Delay after an id's expiry before the cron forgets it, in milliseconds, so that it forgets many at once.
 const FORGETTING_DELAY_MS: u64 = 500;
@@ -19,7 +19,8 @@ pub struct Dehydrator {
     pub lawn: Lawn,
     /// `None`: the default rules. In a box, because they would be most of a small dehydrator.
     rules: Option<Box<Rules>>,
-    pub remembered: RememberedIds,
+    /// The ids that are remembered after their elements were removed, so that they are not added again: see REMEMBER.
+    pub remembered: Remembered,
     /// What the module knows about the name.
     pub tracking: Tracking,
 }
@@ -27,11 +28,11 @@ pub struct Dehydrator {
 impl Dehydrator {
     /// Creates a dehydrator, and counts it.
     pub fn new(lawn: Lawn) -> Self {
-        Self::with_rules(lawn, Rules::default(), RememberedIds::default())
+        Self::with_rules(lawn, Rules::default(), Remembered::default())
     }
 
     /// Creates a dehydrator with rules and remembered ids, and counts it.
-    pub fn with_rules(lawn: Lawn, rules: Rules, remembered: RememberedIds) -> Self {
+    pub fn with_rules(lawn: Lawn, rules: Rules, remembered: Remembered) -> Self {
         let new = Self { lawn, rules: boxed(rules), remembered, tracking: Tracking::new() };
         new.census_share().add();
         new.look_for_stuck();
@@ -45,7 +46,7 @@ impl Dehydrator {
 
     /// Returns the stuck dead letters, in order.
     pub fn stuck(&self) -> impl Iterator<Item = Row<'_>> {
-        let lawn = Some(&self.lawn).filter(|lawn| lawn.delivered() > 0);
+        let lawn = Some(&self.lawn).filter(|lawn| lawn.counts().given_out > 0);
         let first = Start { deadline: STUCK, behind: None };
         lawn.into_iter().flat_map(move |lawn| lawn.rows(first, STUCK)).filter(is_stuck)
     }
@@ -77,8 +78,9 @@ impl Dehydrator {
             return false;
         }
         let is_other_policy = (&rules.policy, rules.trust) != (&before.policy, before.trust);
-        if rules.limits().remember == 0 {
-            self.remembered.clear();
+        if rules.limits().remember == 0 && !self.remembered.is_empty() {
+            let mut rest = std::mem::take(&mut self.remembered).into_rest();
+            waste::discard(move || rest.next().is_some());
         }
         self.rules = boxed(rules);
         if is_other_policy {
@@ -125,9 +127,8 @@ impl Dehydrator {
             let now_us = clock::monotonic_us();
             agenda::note_upkeep(&self.tracking, db, key, Reason::Compact, now_us);
         }
-        if let Some(ids) = self.remembered.ids()
+        if let Some(next) = self.remembered.next()
             && !self.tracking.is_noted(Reason::Forget)
-            && let Some(next) = ids.next()
         {
             let (db, key) = name();
             let at = next.saturating_add(FORGETTING_DELAY_MS);
@@ -154,8 +155,7 @@ impl Dehydrator {
             if let Some(next) = self.lawn.defrag(from, mover, &mut go_on) {
                 return Some(next);
             }
-            self.remembered.ids()?;
-            return Some(REMEMBERED);
+            return (!self.remembered.is_empty()).then_some(REMEMBERED);
         }
         let next = self.remembered.defrag(from - REMEMBERED, mover, go_on)?;
         Some(REMEMBERED + next)

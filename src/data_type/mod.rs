@@ -15,7 +15,6 @@
 //! | `stuck` | the marks of stuck dead letters, which `delivery` moves and retries |
 //! | `census` | the totals of all dehydrators |
 //! | `copy` | copies of elements |
-//! | `remembered_ids` | the ids that a dehydrator remembers, in a `lawn::Remembered` |
 //! | `encoding` | the format of an RDB file, a full sync and a DUMP: writing and reading it |
 //! | `fields` | a payload in memory, for tests of the encodings and the fuzzer |
 
@@ -27,7 +26,6 @@ mod dehydrator;
 mod encoding;
 #[cfg(test)]
 mod fields;
-mod remembered_ids;
 mod removal;
 mod stuck;
 mod upkeep;

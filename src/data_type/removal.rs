@@ -1,12 +1,15 @@
 //! Removing elements, and remembering their ids.
 
-use super::remembered_ids::{FORGOTTEN_PER_ID, RememberedIds};
-use lawn::{Element, Lawn};
+use lawn::{Element, Lawn, Remembered};
 
-/// A lawn from which elements are removed, and the ids that it remembers.
+/// Expired ids to forget for each id that is remembered: more than one, so that expired ids get fewer.
+const FORGOTTEN_PER_ID: usize = 3;
+
+/// A lawn from which elements are removed, and the ids that are remembered after that. An id is in the lawn or remembered,
+/// never both: storing an element forgets its id.
 pub struct Removal<'a> {
     pub lawn: &'a mut Lawn,
-    pub(super) remembered: &'a mut RememberedIds,
+    pub(super) remembered: &'a mut Remembered,
     /// Until when the removed ids are remembered, if they are, and the present time.
     pub(super) until: Option<(u64, u64)>,
 }
@@ -21,15 +24,15 @@ impl Removal<'_> {
         mut give: impl FnMut(u64, Element<'_>),
     ) -> usize {
         let Self { lawn, remembered, until } = self;
-        let mut remembers = until.map(|(until, moment)| (remembered.ids_of(lawn), until, moment));
+        let until = until.map(|(until, moment)| (lawn.another(), until, moment));
         let drained = lawn.drain(now, count, |ttl, element| {
-            if let Some((ids, until, _)) = &mut remembers {
-                ids.insert(element.id, *until);
+            if let Some((beside, until, _)) = &until {
+                remembered.insert(beside, element.id, *until);
             }
             give(ttl, element);
         });
-        if let Some((ids, _, moment)) = remembers {
-            ids.forget(moment, drained.saturating_mul(FORGOTTEN_PER_ID));
+        if let Some((.., moment)) = until {
+            remembered.forget(moment, drained.saturating_mul(FORGOTTEN_PER_ID));
         }
         drained
     }
@@ -48,7 +51,8 @@ impl Removal<'_> {
     #[inline]
     pub fn remember(&mut self, id: &[u8]) {
         if let Some((until, now)) = self.until {
-            self.remembered.remember(self.lawn, id, until, now);
+            self.remembered.insert(self.lawn, id, until);
+            self.remembered.forget(now, FORGOTTEN_PER_ID);
         }
     }
 }

@@ -63,9 +63,7 @@ pub fn forget_expired_ids(
     /// Some ten microseconds' work.
     const IDS: usize = 128;
     visit(context, name, Reason::Forget, |dehydrator| {
-        if let Some(ids) = dehydrator.remembered.ids_mut() {
-            while ids.forget(now, IDS) > 0 && go_on() {}
-        }
+        while dehydrator.remembered.forget(now, IDS) > 0 && go_on() {}
         dehydrator.note_upkeep(false, || (name.db, &name.key));
     });
 }

@@ -4,7 +4,6 @@ use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 
 use super::census::CensusShare;
-use super::remembered_ids::RememberedIds;
 use super::removal::Removal;
 use super::stuck::is_stuck_timer;
 use super::{Dehydrator, Opened, dehydrator_in, is_scheduled, kind, new_lawn};
@@ -195,7 +194,7 @@ impl<'a> Writing<'a> {
         let is_changed = rules != policy::DEFAULT;
         if is_changed {
             // Counted with its rules: `make` takes its share of the census from here on.
-            self.make(Dehydrator::with_rules(new_lawn(), rules, RememberedIds::default()));
+            self.make(Dehydrator::with_rules(new_lawn(), rules, Remembered::default()));
         }
         is_changed
     }
@@ -239,25 +238,16 @@ impl<'a> Writing<'a> {
     /// Returns whether an id is remembered at `now`, so that a push treats it as present.
     #[inline]
     pub fn remembers(&self, id: &[u8], now: u64) -> bool {
-        match self.remembered() {
-            Some(ids) => ids.contains(id, now),
-            None => false,
-        }
-    }
-
-    /// Returns the remembered ids, if there may be any.
-    #[inline]
-    pub fn remembered(&self) -> Option<&Remembered> {
-        self.existing()?.remembered.ids()
+        self.existing().is_some_and(|dehydrator| dehydrator.remembered.contains(id, now))
     }
 
     /// Forgets an id, because an element with it was stored.
     #[inline]
     pub fn forget(&mut self, id: &[u8]) {
         if let Some(dehydrator) = self.changing()
-            && let Some(ids) = dehydrator.remembered.ids_mut()
+            && !dehydrator.remembered.is_empty()
         {
-            ids.remove(id);
+            dehydrator.remembered.remove(id);
         }
     }
 

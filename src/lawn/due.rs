@@ -13,19 +13,19 @@ use super::turn::{DEADLINE_MAX, Turn};
 const ID_AHEAD_MAX: usize = 256;
 
 /// The record of an element that is given away. Freed on drop, even if the receiver panics.
-struct Removal<'a> {
+struct TakenRecord<'a> {
     records: &'a mut Records,
     handle: Handle,
 }
 
-impl Removal<'_> {
+impl TakenRecord<'_> {
     #[inline(always)]
     fn element(&self) -> Element<'_> {
         self.records.get(self.handle).into()
     }
 }
 
-impl Drop for Removal<'_> {
+impl Drop for TakenRecord<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         self.records.remove(self.handle);
@@ -33,27 +33,7 @@ impl Drop for Removal<'_> {
 }
 
 impl Full {
-    #[allow(
-        dead_code,
-        reason = "the module takes what is due in runs; tests and benches take one at a time"
-    )]
-    pub fn pop_due(&mut self, now: u64) -> Option<Handle> {
-        let handle = self.first_due(now, Self::prefetch_to_remove)?;
-        self.pop(handle);
-        Some(handle)
-    }
-
-    /// Removes an element, except its record.
-    fn pop(&mut self, handle: Handle) {
-        let record = self.records.get(handle);
-        let (hash, spot, deliveries) =
-            (self.index.hash(record.id()), record.spot(), record.deliveries());
-        self.index.remove_handle(hash, handle);
-        self.remove_from_queues(handle, spot, deliveries);
-    }
-
-    /// Cheaper than `count` calls of [`Full::pop_due`]: consecutive elements of one queue are taken in a run, which
-    /// prefetches records and updates the heap once.
+    /// Takes consecutive elements of one queue in a run, which prefetches records and updates the heap once.
     pub fn drain(
         &mut self,
         now: u64,
@@ -84,10 +64,13 @@ impl Full {
     fn drain_one(&mut self, now: u64, give: impl FnOnce(u64, Element<'_>)) -> Option<()> {
         let handle = self.first_due(now, Self::prefetch_to_remove)?;
         let record = self.records.get(handle);
-        let ttl = self.queues.ttl(record.spot());
-        self.pop(handle);
-        let removal = Removal { records: &mut self.records, handle };
-        give(ttl, removal.element());
+        let (hash, spot, deliveries) =
+            (self.index.hash(record.id()), record.spot(), record.deliveries());
+        let ttl = self.queues.ttl(spot);
+        self.index.remove_handle(hash, handle);
+        self.remove_from_queues(handle, spot, deliveries);
+        let taken = TakenRecord { records: &mut self.records, handle };
+        give(ttl, taken.element());
         Some(())
     }
 
@@ -145,8 +128,8 @@ impl Full {
                 if deliveries > 0 {
                     self.unlease(*handle);
                 }
-                let removal = Removal { records: &mut self.records, handle: *handle };
-                give(ttl, removal.element());
+                let taken = TakenRecord { records: &mut self.records, handle: *handle };
+                give(ttl, taken.element());
                 done += 1;
                 ahead = (2 * ahead).min(AHEAD / 2);
             }

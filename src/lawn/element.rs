@@ -1,4 +1,4 @@
-//! An element as the lawn's user sees it.
+//! An element as the lawn's user sees it, and the numbers of elements.
 
 /// An element of the lawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,4 +19,16 @@ pub struct Row<'a> {
     /// Orders elements with equal deadlines: later elements have greater numbers, for as long as this lawn is in
     /// memory. `None` in a small lawn, which stores no numbers.
     pub number: Option<u64>,
+}
+
+/// The counters of a lawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counts {
+    pub elements: usize,
+    /// Elements that were given out under a lease and are not settled, whether the lease has expired or not.
+    pub given_out: usize,
+    /// Elements that are held under a token, whether the lease has expired or not.
+    pub leased: usize,
+    /// Each element of the timeline counts as a TTL.
+    pub ttls: usize,
 }

@@ -1,7 +1,5 @@
 //! The lawn's errors.
 
-use std::fmt;
-
 /// Why an element was not started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StartError {
@@ -13,18 +11,6 @@ pub enum StartError {
     Full,
 }
 
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Exists => "id already exists",
-            Self::TooLate => "the deadline does not fit in 63 bits",
-            Self::Full => "the dehydrator is full",
-        })
-    }
-}
-
-impl std::error::Error for StartError {}
-
 /// Why an element was not updated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UpdateError {
@@ -33,14 +19,3 @@ pub enum UpdateError {
     /// As [`StartError::Full`].
     Full,
 }
-
-impl fmt::Display for UpdateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing => f.write_str("no such id"),
-            Self::Full => StartError::Full.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for UpdateError {}

@@ -1,11 +1,10 @@
 //! The full form of a lawn, for any size: an index of ids, records in pages, queues by TTL and the timeline.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use ahash::RandomState;
 
-use super::element::{Element, Row};
+use super::element::{Counts, Element, Row};
 use super::error::{StartError, UpdateError};
 use super::index::{IdHash, Index};
 use super::lease::{Leases, Token};
@@ -19,6 +18,15 @@ fn next_turn(pushes: &mut u64, deadline: u64) -> Turn {
     let push = *pushes % Turn::PUSHES;
     *pushes += 1;
     Turn { deadline, push }
+}
+
+/// Returns the bits of a handle, which name an element that was taken out.
+fn bits(record: Handle) -> usize {
+    Handle::to_bits(Some(record)) as usize
+}
+
+fn record(bits: usize) -> Handle {
+    Handle::from_bits(bits as u32).expect("the bits of a handle")
 }
 
 /// The old place of a record whose move [`try_move_to_tail`] could not complete.
@@ -88,6 +96,15 @@ impl Full {
         self.index.len()
     }
 
+    pub fn counts(&self) -> Counts {
+        Counts {
+            elements: self.len(),
+            given_out: self.delivered,
+            leased: self.leases.len(),
+            ttls: self.queues.len() + self.queues.timeline_len(),
+        }
+    }
+
     pub fn start_at(
         &mut self,
         id: &[u8],
@@ -128,7 +145,7 @@ impl Full {
             return Err(StartError::TooLate);
         }
         let new = self.rewrite(hash, old, id, payload).ok_or(StartError::Full)?;
-        self.free(old);
+        self.records.remove(old);
         let turn = self.records.turn(new);
         if self.count_deliveries(new, 0) > 0 {
             self.leases.forget(turn);
@@ -161,8 +178,9 @@ impl Full {
         true
     }
 
-    /// Removes an element from everything but the store, where it stays until [`Full::free`]. Returns its record.
-    pub fn stop(&mut self, id: &[u8]) -> Option<Handle> {
+    /// Removes an element from everything but the store, where it stays until [`Full::free`]. Returns the bits of its
+    /// record's handle.
+    pub fn stop(&mut self, id: &[u8]) -> Option<usize> {
         let hash = self.index.hash(id);
         let Self { index, records, .. } = self;
         let (handle, (spot, deliveries)) = index.remove(hash, |handle| {
@@ -170,11 +188,11 @@ impl Full {
             record.has_id(id).then(|| (record.spot(), record.deliveries()))
         })?;
         self.remove_from_queues(handle, spot, deliveries);
-        Some(handle)
+        Some(bits(handle))
     }
 
     /// Does what [`Full::stop`] does, if the element is held under this token.
-    pub fn settle(&mut self, id: &[u8], token: Token) -> Option<Handle> {
+    pub fn settle(&mut self, id: &[u8], token: Token) -> Option<usize> {
         let hash = self.index.hash(id);
         let Self { index, records, leases, .. } = self;
         let (handle, spot) = index.remove(hash, |handle| {
@@ -184,19 +202,19 @@ impl Full {
         })?;
         self.delivered -= 1;
         self.queues.remove(&mut self.records, spot);
-        Some(handle)
+        Some(bits(handle))
     }
 
     /// Returns the element of a record.
     #[inline(always)]
-    pub fn at(&self, record: Handle) -> Element<'_> {
-        self.records.get(record).into()
+    pub fn at(&self, bits: usize) -> Element<'_> {
+        self.records.get(record(bits)).into()
     }
 
     /// Frees the record of an element that was taken out.
     #[inline(always)]
-    pub fn free(&mut self, record: Handle) {
-        self.records.remove(record);
+    pub fn free(&mut self, bits: usize) {
+        self.records.remove(record(bits));
     }
 
     pub fn look(&self, id: &[u8]) -> Option<Element<'_>> {
@@ -204,11 +222,11 @@ impl Full {
     }
 
     /// Replaces an element's payload. Returns the old record; the caller must free it with [`Full::free`].
-    pub fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<Handle, UpdateError> {
+    pub fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<usize, UpdateError> {
         let hash = self.index.hash(id);
         let old = self.find_hashed(hash, id).ok_or(UpdateError::Missing)?;
         self.rewrite(hash, old, id, payload).ok_or(UpdateError::Full)?;
-        Ok(old)
+        Ok(bits(old))
     }
 
     /// Copies a record with another payload. The copy takes the record's place everywhere; the caller must free the
@@ -255,20 +273,12 @@ impl Full {
         listed.map(|handle| self.records.get(handle).into())
     }
 
-    pub fn leased(&self) -> usize {
-        self.leases.len()
-    }
-
     pub fn running(&self, now: u64) -> usize {
         self.leases.running(now)
     }
 
     pub fn first_end(&self, now: u64) -> Option<u64> {
         self.leases.first_end(now)
-    }
-
-    pub fn delivered(&self) -> usize {
-        self.delivered
     }
 
     pub fn next_deadline(&self) -> Option<u64> {
@@ -283,10 +293,6 @@ impl Full {
 
     pub fn count_due(&self, now: u64) -> usize {
         self.queues.count_due(&self.records, now)
-    }
-
-    pub fn ttls(&self) -> usize {
-        self.queues.len() + self.queues.timeline_len()
     }
 
     pub fn counts_by_ttl(&self) -> BTreeMap<u64, usize> {
@@ -439,11 +445,5 @@ impl Full {
             self.leases.replace(new, self.records.turn(new));
         }
         self.queues.replace(self.records.spot(new), new);
-    }
-}
-
-impl fmt::Debug for Full {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Full").field("len", &self.len()).finish_non_exhaustive()
     }
 }

@@ -8,12 +8,11 @@
 //! The change keeps a scan's promise, because a small lawn shows everything in one call, whatever the cursor.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use ahash::RandomState;
 
-use super::element::{Element, Row};
+use super::element::{Counts, Element, Row};
 use super::error::{StartError, UpdateError};
 use super::full::Full;
 use super::iter::{Elements, Rows};
@@ -21,19 +20,7 @@ use super::lease::Token;
 use super::memory::{Mover, rounded};
 use super::shared::Shared;
 use super::small::Small;
-use super::store::Handle;
 use super::turn::{DEADLINE_MAX, Start};
-
-/// The counters of a lawn.
-#[derive(Clone, Copy)]
-pub struct Counts {
-    pub elements: usize,
-    /// Elements that were given out under a lease and are still in the lawn.
-    pub given_out: usize,
-    /// Elements that are held under a token.
-    pub leased: usize,
-    pub ttls: usize,
-}
 
 #[derive(Clone)]
 enum Form {
@@ -76,35 +63,15 @@ impl Taken<'_> {
     /// Returns the element.
     #[inline(always)]
     pub fn element(&self) -> Element<'_> {
-        match &*self.form {
-            Form::Small(small) => small.at(self.at),
-            Form::Full(full) => full.at(record(self.at)),
-        }
-    }
-}
-
-impl fmt::Debug for Taken<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Taken").field(&self.element()).finish()
+        either!(&*self.form, it => it.at(self.at))
     }
 }
 
 impl Drop for Taken<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        match self.form {
-            Form::Small(small) => small.free(self.at),
-            Form::Full(full) => full.free(record(self.at)),
-        }
+        either!(self.form, it => it.free(self.at))
     }
-}
-
-fn bits(record: Handle) -> usize {
-    Handle::to_bits(Some(record)) as usize
-}
-
-fn record(bits: usize) -> Handle {
-    Handle::from_bits(bits as u32).expect("the bits of a handle")
 }
 
 impl Lawn {
@@ -114,7 +81,7 @@ impl Lawn {
     }
 
     /// Creates an empty lawn with the same [`Shared`].
-    pub(super) fn another(&self) -> Self {
+    pub fn another(&self) -> Self {
         Self::new(Arc::clone(&self.shared))
     }
 
@@ -128,14 +95,10 @@ impl Lawn {
         either!(&self.form, it => it.len())
     }
 
+    /// Returns all counters. O(1).
     #[inline]
     pub fn counts(&self) -> Counts {
-        either!(&self.form, it => Counts {
-            elements: it.len(),
-            given_out: it.delivered(),
-            leased: it.leased(),
-            ttls: it.ttls(),
-        })
+        either!(&self.form, it => it.counts())
     }
 
     /// Returns whether there is no element.
@@ -153,30 +116,8 @@ impl Lawn {
         deadline.ok_or(StartError::TooLate)
     }
 
-    /// Starts an element that comes due `ttl` milliseconds after `now`. Returns its deadline.
-    ///
-    /// # Errors
-    ///
-    /// [`StartError`]; then nothing has changed.
-    #[allow(
-        dead_code,
-        reason = "the module states deadlines; tests, benches and the paper start timers"
-    )]
-    #[inline]
-    pub fn start(
-        &mut self,
-        id: &[u8],
-        ttl: u64,
-        payload: &[u8],
-        now: u64,
-    ) -> Result<u64, StartError> {
-        let deadline = Self::deadline(ttl, now)?;
-        self.start_at(id, ttl, payload, deadline)?;
-        Ok(deadline)
-    }
-
-    /// Starts an element in the queue of `ttl` that comes due at `deadline`. The two need not agree. Replicas, dumps
-    /// and imports insert elements this way.
+    /// Starts an element in the queue of `ttl` that comes due at `deadline`, mostly [`Lawn::deadline`]. Replicas, dumps
+    /// and imports insert elements with other deadlines.
     ///
     /// # Errors
     ///
@@ -245,19 +186,13 @@ impl Lawn {
     /// Takes an element out, due or not.
     #[inline]
     pub fn stop(&mut self, id: &[u8]) -> Option<Taken<'_>> {
-        let at = match &mut self.form {
-            Form::Small(small) => small.stop(id)?,
-            Form::Full(full) => bits(full.stop(id)?),
-        };
+        let at = either!(&mut self.form, it => it.stop(id))?;
         Some(Taken { form: &mut self.form, at })
     }
 
     /// Takes an element out, if it is held under this token.
     pub fn settle(&mut self, id: &[u8], token: Token) -> Option<Taken<'_>> {
-        let at = match &mut self.form {
-            Form::Small(small) => small.settle(id, token)?,
-            Form::Full(full) => bits(full.settle(id, token)?),
-        };
+        let at = either!(&mut self.form, it => it.settle(id, token))?;
         Some(Taken { form: &mut self.form, at })
     }
 
@@ -278,24 +213,8 @@ impl Lawn {
         {
             self.full();
         }
-        let at = match &mut self.form {
-            Form::Small(small) => small.update(id, payload)?,
-            Form::Full(full) => bits(full.update(id, payload)?),
-        };
+        let at = either!(&mut self.form, it => it.update(id, payload))?;
         Ok(Taken { form: &mut self.form, at })
-    }
-
-    /// Takes out the first element, if it is due at `now`.
-    #[allow(
-        dead_code,
-        reason = "the module takes what is due in runs; tests and benches take one at a time"
-    )]
-    pub fn pop_due(&mut self, now: u64) -> Option<Taken<'_>> {
-        let at = match &mut self.form {
-            Form::Small(small) => small.pop_due(now)?,
-            Form::Full(full) => bits(full.pop_due(now)?),
-        };
-        Some(Taken { form: &mut self.form, at })
     }
 
     /// Takes out up to `count` elements that are due at `now`, in order, and passes each to `give` with its TTL.
@@ -351,14 +270,9 @@ impl Lawn {
         all.filter(move |_| token.is_chosen())
     }
 
-    /// Returns whether any element is held under a token.
-    pub fn has_tokens(&self) -> bool {
-        self.leased() > 0
-    }
-
-    /// Returns the number of elements that are held under a token, with leases that have expired. O(1).
+    /// Returns the number of elements that are held under a token, whether the lease has expired or not. O(1).
     pub fn leased(&self) -> usize {
-        either!(&self.form, it => it.leased())
+        self.counts().leased
     }
 
     /// Returns the number of live leases: elements that are held and whose deadline is after `now`, without those that
@@ -371,12 +285,6 @@ impl Lawn {
     /// Returns when the first live lease expires. Costs as much as [`Lawn::running`].
     pub fn first_end(&self, now: u64) -> Option<u64> {
         either!(&self.form, it => it.first_end(now))
-    }
-
-    /// Returns the number of elements that were given out under a lease and are not settled, whether the lease has
-    /// expired or not.
-    pub fn delivered(&self) -> usize {
-        either!(&self.form, it => it.delivered())
     }
 
     /// Returns the deadline of the first element. It may be in the past. Always exact.
@@ -404,11 +312,6 @@ impl Lawn {
     /// elements), and visits each block of the timeline that is due.
     pub fn count_due(&self, now: u64) -> usize {
         either!(&self.form, it => it.count_due(now))
-    }
-
-    /// Returns the number of TTLs. Each element of the timeline counts as one.
-    pub fn ttls(&self) -> usize {
-        either!(&self.form, it => it.ttls())
     }
 
     /// Counts the elements by TTL. Reads 16 bytes for each block of a queue (up to 62 elements), and visits each
@@ -523,7 +426,7 @@ impl Lawn {
     }
 
     /// Converts the lawn to the full form, for good, and returns that form.
-    fn full(&mut self) -> &mut Full {
+    pub(super) fn full(&mut self) -> &mut Full {
         if let Form::Small(small) = &self.form {
             let full = to_full(small, self.shared.hasher.clone());
             self.form = Form::Full(full);
@@ -543,25 +446,10 @@ impl Lawn {
         }
     }
 
-    /// Returns the full form, mutably.
-    #[cfg(test)]
-    pub(super) fn parts_mut(&mut self) -> &mut Full {
-        match &mut self.form {
-            Form::Full(full) => full,
-            Form::Small(_) => panic!("a small lawn has no parts"),
-        }
-    }
-
     /// Panics unless all parts agree. For tests.
     #[cfg(any(test, feature = "checks"))]
     pub fn check(&self) {
         either!(&self.form, it => it.check());
-    }
-}
-
-impl fmt::Debug for Lawn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lawn").field("len", &self.len()).finish_non_exhaustive()
     }
 }
 

@@ -45,7 +45,7 @@
 //! | `full` | a full lawn: operations by id, and queries |
 //! | `due` | a full lawn: taking and leasing due elements |
 //! | `upkeep` | a full lawn: freeing memory, moving allocations, measuring, checking |
-//! | `element` | an element, and an element with its place in the order |
+//! | `element` | an element, an element with its place in the order, and the numbers of elements |
 //! | `turn` | the order of delivery: by deadline, then in the order of pushing |
 //! | `error` | the errors |
 //! | `memory` | helpers for vectors: sizes, growing, shrinking, moving |
@@ -65,7 +65,7 @@
 //!
 //! | operation | cost |
 //! |---|---|
-//! | [`Lawn::start`] | O(1) at the end of a queue. An element that is out of order, or whose TTL has no queue (all but the first 16 and the frequent ones, at most 1,024), goes to the timeline: O(log n) to search 25,000 entries for a million elements, and a split of a block for one in some thirty |
+//! | [`Lawn::start_at`] | O(1) at the end of a queue. An element that is out of order, or whose TTL has no queue (all but the first 16 and the frequent ones, at most 1,024), goes to the timeline: O(log n) to search 25,000 entries for a million elements, and a split of a block for one in some thirty |
 //! | [`Lawn::stop`], [`Lawn::look`](Lawn::look), [`Lawn::update`] | O(1) |
 //! | [`Lawn::drain`], [`Lawn::lease_due`] | O(log TTLs), for `drain` once per run. In the timeline also a sort of a block, once for some forty elements. O(1) if nothing is due |
 //! | a lease that begins, is postponed or ends, in addition | O(log n) of the elements held |
@@ -111,14 +111,12 @@ mod upkeep;
 #[cfg(test)]
 mod tests;
 
-pub use element::{Element, Row};
+pub use element::{Counts, Element, Row};
 pub use error::{StartError, UpdateError};
-#[cfg(test)]
-pub use lawn::Taken;
-pub use lawn::{Counts, Lawn};
+pub use lawn::Lawn;
 pub use lease::Token;
 pub use memory::{Mover, rounded};
-pub use remembered::{Remembered, Rest};
+pub use remembered::Remembered;
 pub use shared::Shared;
 pub use small::SmallMax;
 pub use turn::{DEADLINE_MAX, Start};

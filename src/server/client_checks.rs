@@ -16,7 +16,7 @@ use std::ffi::CStr;
 use crate::server::call::{NO_COMMAND, Reply};
 use crate::server::flags::is_cluster;
 use crate::server::info::Section;
-use crate::server::{Context, Str, hold};
+use crate::server::{Context, OwnedStr, Str};
 
 thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.
@@ -33,21 +33,9 @@ pub fn invalidate() {
 impl Context {
     /// Returns whether the server would let a client write to a key now: enough replicas are connected, and the disk works.
     pub fn lets_clients_write(&self, key: Str<'_>) -> bool {
-        /// `D`: a dry run. `S`: refuse writes as for scripts. `s`: the key. Any write command works.
-        const FORMAT: &CStr = c"DSs";
-        hold::assert_released();
         if self.has_dry_runs() {
-            // SAFETY: the context is live, and the format takes one server string. The reply belongs to us.
-            let reply = unsafe {
-                let (command, format) = (c"PERSIST".as_ptr(), FORMAT.as_ptr());
-                Reply::from_raw(api!(RedisModule_Call(
-                    self.as_ptr(),
-                    command,
-                    format,
-                    key.as_ptr()
-                )))
-            };
-            return is_allowed(reply);
+            // `D`: a dry run. `S`: refuse writes as for scripts. Any write command works.
+            return is_allowed(self.ask(c"PERSIST", c"DSv", &[key]));
         }
         MAY_WRITE.get().unwrap_or_else(|| {
             let may_write = self.may_scripts_write();
@@ -61,20 +49,11 @@ impl Context {
         if !is_cluster() {
             return true;
         }
-        hold::assert_released();
-        let (context, key) = (self.as_ptr(), key.as_ptr());
         if self.has_dry_runs() {
-            let (command, format) = (c"EXISTS".as_ptr(), c"Ds".as_ptr());
-            // SAFETY: the context is live, and the format takes one server string. The reply belongs to us.
-            let reply =
-                unsafe { Reply::from_raw(api!(RedisModule_Call(context, command, format, key))) };
-            return is_allowed(reply);
+            return is_allowed(self.ask(c"EXISTS", c"Dv", &[key]));
         }
         // Without the flag `E`, a command on another node's key has no reply.
-        let (command, format, usage) = (c"MEMORY".as_ptr(), c"cs".as_ptr(), c"USAGE".as_ptr());
-        // SAFETY: the context is live, the format takes a C string and a server string. The reply belongs to us.
-        unsafe { Reply::from_raw(api!(RedisModule_Call(context, command, format, usage, key))) }
-            .is_some()
+        self.ask(c"MEMORY", c"v", &[OwnedStr::new(b"USAGE").as_str(), key]).is_some()
     }
 
     fn has_dry_runs(&self) -> bool {
@@ -82,12 +61,7 @@ impl Context {
             *has.get_or_init(|| {
                 // A server without the flag returns no reply. A server with the flag replies that the command does not
                 // exist.
-                // SAFETY: the context is live, the format takes no arguments. The reply belongs to us.
-                let reply = unsafe {
-                    let (command, format) = (NO_COMMAND.as_ptr(), c"D".as_ptr());
-                    Reply::from_raw(api!(RedisModule_Call(self.as_ptr(), command, format)))
-                };
-                reply.is_some()
+                self.ask(NO_COMMAND, c"Dv", &[]).is_some()
             })
         })
     }
@@ -120,12 +94,8 @@ impl Context {
 
     /// Returns a server setting.
     fn setting(&self, name: &CStr) -> Option<String> {
-        let (context, command, format) = (self.as_ptr(), c"CONFIG".as_ptr(), c"cc".as_ptr());
-        let (get, name) = (c"GET".as_ptr(), name.as_ptr());
-        // SAFETY: the context is live, and the format takes two C strings. The reply belongs to us.
-        let reply = unsafe {
-            Reply::from_raw(api!(RedisModule_Call(context, command, format, get, name)))
-        }?;
+        let words = [b"GET", name.to_bytes()].map(OwnedStr::new);
+        let reply = self.ask(c"CONFIG", c"v", &words.each_ref().map(OwnedStr::as_str))?;
         let value = reply.root().array()?.nth(1)?.text()?;
         Some(String::from_utf8_lossy(value).into_owned())
     }

@@ -7,9 +7,9 @@ use std::ffi::CStr;
 
 use redis_module::raw;
 
-use crate::server::Context;
-use crate::server::call::{Reply, ReplyValue};
+use crate::server::call::ReplyValue;
 use crate::server::event::{self, Event};
+use crate::server::{Context, OwnedStr};
 
 /// Modules that are part of a server, and subscribe to no keyspace events: Redis 8's and Valkey 9.1's.
 const BUILT_IN: [&[u8]; 2] = [b"vectorset", b"lua"];
@@ -38,11 +38,7 @@ fn is_known(name: &[u8]) -> bool {
 
 /// Returns whether all loaded modules are known to have no subscriptions.
 fn are_known(context: &Context) -> bool {
-    let (context, command, format) = (context.as_ptr(), c"MODULE".as_ptr(), c"c".as_ptr());
-    // SAFETY: the context is live, and the command takes one word. The reply belongs to us.
-    let list = unsafe {
-        Reply::from_raw(api!(RedisModule_Call(context, command, format, c"LIST".as_ptr())))
-    };
+    let list = context.ask(c"MODULE", c"v", &[OwnedStr::new(b"LIST").as_str()]);
     let Some(list) = list else { return false };
     let modules = list.root().array();
     modules.is_some_and(|mut modules| modules.all(|it| name_of(it).is_some_and(is_known)))

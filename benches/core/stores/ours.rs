@@ -36,7 +36,7 @@ impl Store for Ours {
     }
 
     fn start(&mut self, id: &Id, payload: &Payload, ttl: u64, now: u64) {
-        self.0.start(id, ttl, payload, now).expect("an id is started once");
+        self.0.start_at(id, ttl, payload, now + ttl).expect("an id is started once");
     }
 
     fn restart(&mut self, id: &Id, ttl: u64, now: u64) -> bool {

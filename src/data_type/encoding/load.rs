@@ -8,7 +8,7 @@ use crate::policy::{End, Limits, MaxLen, Pause, Policy, Rate, Route, Rules, Trus
 use lawn::{DEADLINE_MAX, Lawn, Remembered, StartError, Token};
 
 /// The content of a dehydrator: elements, rules and remembered ids.
-pub type Loaded = (Lawn, Rules, Option<Remembered>);
+pub type Loaded = (Lawn, Rules, Remembered);
 
 /// Reads a dehydrator of any version into an empty lawn.
 ///
@@ -18,7 +18,7 @@ pub type Loaded = (Lawn, Rules, Option<Remembered>);
 pub fn load(lawn: Lawn, source: &mut impl Source, version: i32) -> Result<Loaded, Corrupt> {
     match version {
         VERSION => load_current(lawn, source),
-        VERSION_REDE => Ok((load_rede(lawn, source)?, Rules::default(), None)),
+        VERSION_REDE => Ok((load_rede(lawn, source)?, Rules::default(), Remembered::default())),
         _ => Err(Corrupt::LATER),
     }
 }
@@ -65,9 +65,9 @@ fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<Loaded, Corr
         Ok(())
     })?;
     let remembered = match features & REMEMBERED {
-        0 => None,
+        0 => Remembered::default(),
         _ if limits.as_ref().is_some_and(|limits| limits.remember > 0) => {
-            Some(load_remembered(&lawn, source)?)
+            load_remembered(&lawn, source)?
         }
         _ => return Err(Corrupt("remembered ids without REMEMBER")),
     };
@@ -97,7 +97,7 @@ fn load_records(
 
 /// Reads remembered ids, which must not be in the lawn.
 fn load_remembered(lawn: &Lawn, source: &mut impl Source) -> Result<Remembered, Corrupt> {
-    let mut ids = Remembered::beside(lawn);
+    let mut ids = Remembered::default();
     let mut until: u64 = 0;
     let count = load_records(source, |rest| {
         until = until.wrapping_add(take_number(rest)?);
@@ -109,7 +109,7 @@ fn load_remembered(lawn: &Lawn, source: &mut impl Source) -> Result<Remembered, 
         if lawn.look(id).is_some() || ids.until(id).is_some() {
             return Err(Corrupt("a remembered id occurs twice"));
         }
-        ids.insert(id, until);
+        ids.insert(lawn, id, until);
         Ok(())
     })?;
     if count == 0 { Err(Corrupt("no remembered ids")) } else { Ok(ids) }

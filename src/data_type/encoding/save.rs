@@ -12,21 +12,21 @@ use lawn::{DEADLINE_MAX, Lawn, Remembered, Start, Token};
 pub(super) const CHUNK_BYTES: usize = 32 * 1024;
 
 /// Writes a dehydrator in the newest version.
-pub fn save(lawn: &Lawn, rules: &Rules, remembered: Option<&Remembered>, sink: &mut impl Sink) {
+pub fn save(lawn: &Lawn, rules: &Rules, remembered: &Remembered, sink: &mut impl Sink) {
     let Rules { policy, pause, trust, limits } = rules;
     // A dehydrator without a new feature stays readable for older readers.
-    let leases = if lawn.delivered() > 0 { LEASES } else { 0 };
-    let tokens = if lawn.has_tokens() { TOKENS } else { 0 };
-    let paused = if pause.is_some() { PAUSE } else { 0 };
-    let ruled = if *policy == Policy::Hold { 0 } else { POLICY };
-    let unconfirmed = if trust.is_confirmed() { 0 } else { UNCONFIRMED };
-    let limited = if limits.is_some() { LIMITS } else { 0 };
-    let remembered = remembered.filter(|ids| !ids.is_empty());
-    let remembers = if remembered.is_some() { REMEMBERED } else { 0 };
-    let to_list = if matches!(policy.route(), Some(Route::List { .. })) { TO_LIST } else { 0 };
-    let stuck = if has_stuck(lawn) { STUCK } else { 0 };
-    let features =
-        leases | tokens | paused | ruled | unconfirmed | to_list | limited | remembers | stuck;
+    let used = [
+        (LEASES, lawn.counts().given_out > 0),
+        (TOKENS, lawn.leased() > 0),
+        (PAUSE, pause.is_some()),
+        (POLICY, *policy != Policy::Hold),
+        (UNCONFIRMED, !trust.is_confirmed()),
+        (LIMITS, limits.is_some()),
+        (REMEMBERED, !remembered.is_empty()),
+        (TO_LIST, matches!(policy.route(), Some(Route::List { .. }))),
+        (STUCK, has_stuck(lawn)),
+    ];
+    let features = used.into_iter().filter(|(_, is_used)| *is_used).map(|(bit, _)| bit).sum();
     sink.unsigned(features);
     save_policy(policy, sink);
     if let Some(pause) = pause {
@@ -52,8 +52,8 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: Option<&Remembered>, sink: &
         chunk.extend_from_slice(element.payload);
         last = element.deadline;
     });
-    if let Some(ids) = remembered {
-        save_remembered(ids, sink);
+    if !remembered.is_empty() {
+        save_remembered(remembered, sink);
     }
 }
 
@@ -61,7 +61,7 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: Option<&Remembered>, sink: &
 fn has_stuck(lawn: &Lawn) -> bool {
     let last = Start { deadline: DEADLINE_MAX, behind: None };
     let is_stuck = |ttl: u64, deliveries: u16| ttl >= DEADLINE_MAX - 1 && deliveries > 0;
-    lawn.delivered() > 0
+    lawn.counts().given_out > 0
         && lawn.rows(last, DEADLINE_MAX).any(|row| is_stuck(row.ttl, row.element.deliveries))
 }
 

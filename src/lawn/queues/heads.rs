@@ -29,9 +29,6 @@ struct Head {
 #[derive(Clone, Default)]
 pub struct Heads {
     heap: Vec<Head>,
-    /// The second-earliest turn, or an earlier one: the only comparison that is needed while elements are taken from
-    /// the first queue. `None` if unknown.
-    runner_up: Option<Turn>,
     /// The heap index of each queue.
     indices: Vec<Option<u16>>,
 }
@@ -73,31 +70,11 @@ impl Heads {
     /// Sets the turn of a queue's head.
     pub(super) fn set(&mut self, queue: QueueNumber, turn: Turn) {
         let head = Head { turn, queue };
-        if let Some(first) = self.heap.first_mut()
-            && first.queue == queue
-            && self.runner_up.is_some_and(|runner_up| turn < runner_up)
-        {
-            *first = head;
-            return;
-        }
-        self.runner_up = None;
         if self.indices.len() <= queue.into() {
             self.indices.resize(usize::from(queue) + 1, None);
         }
         match self.indices[usize::from(queue)] {
-            Some(index) => {
-                let index = usize::from(index);
-                let sinks = turn > self.heap[index].turn;
-                self.heap[index] = head;
-                if sinks {
-                    self.sink(index)
-                } else {
-                    self.rise(index)
-                }
-                if index == 0 {
-                    self.runner_up = self.second().map(|second| second.0);
-                }
-            }
+            Some(index) => self.replace(index.into(), head),
             None => {
                 push_tight(&mut self.heap, head);
                 self.rise(self.heap.len() - 1);
@@ -119,10 +96,15 @@ impl Heads {
         let index = usize::from(index);
         let last = self.heap.pop().expect("the heap is not empty");
         if index < self.heap.len() {
-            let sinks = last.turn > self.heap[index].turn;
-            self.heap[index] = last;
-            if sinks { self.sink(index) } else { self.rise(index) }
+            self.replace(index, last);
         }
+    }
+
+    /// Replaces the head at a heap index, and moves the new one to where it belongs.
+    fn replace(&mut self, index: usize, head: Head) {
+        let sinks = head.turn > self.heap[index].turn;
+        self.heap[index] = head;
+        if sinks { self.sink(index) } else { self.rise(index) }
     }
 
     /// Drops the numbers from `queues` on, which have no head, and frees what a burst of queues allocated.
@@ -181,12 +163,6 @@ impl Heads {
         for (index, head) in self.heap.iter().enumerate().skip(1) {
             let parent = &self.heap[(index - 1) / CHILDREN];
             assert!(parent.turn <= head.turn, "the heap is out of order at {index}");
-        }
-        if let Some(runner_up) = self.runner_up {
-            assert!(
-                self.second().is_none_or(|second| runner_up <= second.0),
-                "an earlier runner-up"
-            );
         }
         let mut placed = 0;
         for queue in 0..self.indices.len() as QueueNumber {

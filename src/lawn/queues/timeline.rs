@@ -481,41 +481,4 @@ impl Queues {
             self.blocks.meta(block).places().map(move |place| self.blocks.ttl(block, place))
         })
     }
-
-    /// Panics unless each element is in the right range. Returns the number of elements.
-    #[cfg(any(test, feature = "checks"))]
-    pub(super) fn check_timeline(&self, records: &Records) -> usize {
-        let ends = self.queues[usize::from(TIMELINE)].ends;
-        assert_eq!(ends.map(|ends| ends.0), self.ranges.first().map(|first| first.block));
-        self.ranges.check();
-        let (mut prev, mut count) = (None, 0);
-        let mut ranges = self.ranges.iter().peekable();
-        while let Some(Range { from, block }) = ranges.next() {
-            let next = ranges.peek();
-            let view = self.blocks.view(block);
-            assert_eq!((view.block.prev, view.meta.queue), (prev, TIMELINE), "links");
-            assert_eq!(view.block.next, next.map(|next| next.block), "links");
-            assert_eq!(view.meta.is_head, prev.is_none(), "which block is the first");
-            assert_eq!(view.handles().count(), view.meta.len(), "a place without a handle");
-            assert!(!view.meta.is_empty() && (view.meta.is_head || !view.meta.is_sorted));
-            if !view.meta.is_sorted {
-                assert!(!view.meta.is_head || self.stale.contains(TIMELINE), "an unsorted head");
-            }
-            let mut last = None;
-            for (place, handle) in view.handles() {
-                let turn = records.turn(handle);
-                assert!(from <= turn && next.is_none_or(|next| turn < next.from), "{turn:?}");
-                let column = self.blocks.column(block, DEADLINES);
-                assert_eq!(column[place], offset(turn.deadline, from.deadline), "a deadline");
-                assert_eq!(records.spot(handle), Spot::new(block, place), "a record's spot");
-                assert!(!view.meta.is_sorted || last.is_none_or(|last| last < turn), "{last:?}");
-                last = Some(turn);
-                count += 1;
-            }
-            prev = Some(block);
-        }
-        assert_eq!(ends.map(|ends| ends.1), prev, "the last block is not the tail");
-        assert_eq!(count, self.timeline_len, "elements of the timeline");
-        count
-    }
 }

@@ -6,7 +6,11 @@ use super::super::store::Records;
 use super::super::store::Spot;
 use super::block_index::BLOCKS_PER_ENTRY;
 use super::heads::{QueueNumber, TIMELINE};
+#[cfg(any(test, feature = "checks"))]
+use super::order::DEADLINES;
 use super::queues::Queues;
+#[cfg(any(test, feature = "checks"))]
+use super::ranges::{Range, offset};
 
 impl Queues {
     /// Returns whether [`Queues::compact`] would move a block.
@@ -63,44 +67,49 @@ impl Queues {
         self.blocks.allocations() + self.block_index.allocations() + self.ranges.allocations() + 5
     }
 
-    /// Panics unless every queue is sorted, linked both ways, and consistent with its records. Returns the number of
-    /// records.
+    /// Panics unless every queue and the timeline are in order, linked both ways, and consistent with their records.
+    /// Returns the number of records.
     #[cfg(any(test, feature = "checks"))]
     pub fn check(&self, records: &Records) -> usize {
-        let mut count = self.check_timeline(records);
-        let (mut blocks, mut indexed) = (self.ranges.iter().count(), 0);
-        for (number, queue) in self.queues.iter().enumerate().skip(1) {
+        let (mut count, mut blocks, mut indexed) = (0, 0, 0);
+        self.ranges.check();
+        let mut ranges = self.ranges.iter().peekable();
+        for (number, queue) in (0..).zip(&self.queues) {
+            let in_timeline = number == TIMELINE;
             let Some((head, tail)) = queue.ends else {
-                assert!(self.free.contains(&(number as QueueNumber)), "a lost queue number");
+                assert!(in_timeline || self.free.contains(&number), "a lost queue number");
                 continue;
             };
-            assert_eq!(self.find(queue.ttl), Some(number as QueueNumber), "TTL {}", queue.ttl);
+            assert!(in_timeline || self.find(queue.ttl) == Some(number), "TTL {}", queue.ttl);
             let (mut at, mut prev, mut last) = (Some(head), None, None);
             while let Some(handle) = at {
                 let view = self.blocks.view(handle);
-                assert_eq!(
-                    (view.block.prev, usize::from(view.meta.queue)),
-                    (prev, number),
-                    "links"
-                );
+                assert_eq!((view.block.prev, view.meta.queue), (prev, number), "links");
                 assert_eq!(view.meta.is_head, prev.is_none(), "which block is the first");
                 assert_eq!(view.handles().count(), view.meta.len(), "a place without a handle");
-                assert!(!view.meta.is_empty() && view.meta.is_sorted, "a block of a queue");
-                let first = view.first().map(|first| records.turn(first)).expect("an element");
-                let entry = self.block_index.indexed_turn(number as QueueNumber, first, handle);
-                assert_eq!(
-                    entry.is_some(),
-                    view.meta.since_indexed == BLOCKS_PER_ENTRY,
-                    "a block of the index"
-                );
-                assert!(entry.is_none_or(|turn| last.is_none_or(|last| last < turn)), "{entry:?}");
-                indexed += usize::from(entry.is_some());
+                let turns = || view.handles().map(|(_, handle)| records.turn(handle));
+                let first = turns().min().expect("a block is not empty");
+                let from = if in_timeline {
+                    let range = ranges.next().expect("each block has a range");
+                    self.check_range(records, range);
+                    assert_eq!(range.block, handle, "the block of a range");
+                    assert!(ranges.peek().is_none_or(|next| turns().all(|turn| turn < next.from)));
+                    Some(range.from)
+                } else {
+                    assert!(view.meta.is_sorted, "an unsorted queue");
+                    let entry = self.block_index.indexed_turn(number, first, handle);
+                    let is_indexed = view.meta.since_indexed == BLOCKS_PER_ENTRY;
+                    assert_eq!(entry.is_some(), is_indexed, "a block of the index");
+                    indexed += usize::from(is_indexed);
+                    entry
+                };
+                assert!(from.is_none_or(|from| last < Some(from) && from <= first), "{from:?}");
+                assert!(last < Some(first), "{last:?} before {first:?}");
+                assert!(!view.meta.is_sorted || turns().is_sorted(), "the order in a block");
+                last = turns().max();
                 for (place, handle_in) in view.handles() {
                     let spot = Spot::new(handle, place);
                     assert_eq!(records.spot(handle_in), spot, "a record's spot");
-                    let turn = records.turn(handle_in);
-                    assert!(last.is_none_or(|last| last < turn), "{last:?} before {turn:?}");
-                    last = Some(turn);
                     count += 1;
                 }
                 blocks += 1;
@@ -109,6 +118,8 @@ impl Queues {
             assert_eq!(prev, Some(tail), "the last block is not the tail");
             assert!(last.is_some_and(|last| last.deadline <= queue.latest), "latest is too early");
         }
+        assert!(ranges.next().is_none(), "a range without a block");
+        assert_eq!(self.timeline_ttls().count(), self.timeline_len, "elements of the timeline");
         assert_eq!(blocks, self.blocks.check(), "blocks outside of queues");
         let counted = self.counts().map(|(_, length)| length).sum::<usize>();
         assert_eq!(counted, count, "lengths of blocks");
@@ -123,5 +134,18 @@ impl Queues {
             self.queues.get(usize::from(number)).and_then(|_| self.head_turn(records, number))
         });
         count
+    }
+
+    /// Panics unless the columns of a block of the timeline and its range agree.
+    #[cfg(any(test, feature = "checks"))]
+    fn check_range(&self, records: &Records, Range { from, block }: Range) {
+        let view = self.blocks.view(block);
+        let is_stale = self.stale.contains(TIMELINE);
+        assert!(view.meta.is_head || !view.meta.is_sorted, "only the first block is sorted");
+        assert!(view.meta.is_sorted || !view.meta.is_head || is_stale, "an unsorted head");
+        for (place, handle) in view.handles() {
+            let offset = offset(records.turn(handle).deadline, from.deadline);
+            assert_eq!(self.blocks.column(block, DEADLINES)[place], offset, "a deadline");
+        }
     }
 }

@@ -12,7 +12,7 @@ mod packed;
 
 use std::collections::BTreeMap;
 
-use super::element::{Element, Row};
+use super::element::{Counts, Element, Row};
 use super::error::{StartError, UpdateError};
 use super::lease::Token;
 use super::memory::{Mover, relocate, rounded};
@@ -48,6 +48,15 @@ pub struct Small {
 impl Small {
     pub fn len(&self) -> usize {
         self.len.into()
+    }
+
+    pub fn counts(&self) -> Counts {
+        Counts {
+            elements: self.len(),
+            given_out: self.delivered.into(),
+            leased: self.held.into(),
+            ttls: self.ttls.into(),
+        }
     }
 
     /// Starts an element as [`Lawn::start_at`](super::Lawn::start_at) does. `None` if that would exceed `max`; then
@@ -164,14 +173,6 @@ impl Small {
         Ok(self.bytes.len() - old.width())
     }
 
-    #[allow(
-        dead_code,
-        reason = "the module takes what is due in runs; tests and benches take one at a time"
-    )]
-    pub fn pop_due(&mut self, now: u64) -> Option<usize> {
-        self.first_due(now).map(|first| first.at)
-    }
-
     pub fn drain(
         &mut self,
         now: u64,
@@ -203,7 +204,7 @@ impl Small {
         token: Option<Token>,
     ) -> Option<(u64, Element<'_>)> {
         debug_assert_ne!(ttl, 0, "a lease of 0 ms");
-        let first = self.first_due(now)?;
+        let first = self.entries().next().filter(|first| first.deadline <= now)?;
         let at = self.lease(&first, ttl, now.saturating_add(ttl).min(DEADLINE_MAX), token);
         Some((first.deadline, PackedElement::read(&self.bytes, at).element(&self.bytes)))
     }
@@ -233,10 +234,6 @@ impl Small {
         held.filter(move |it| runs(it.deadline) && it.token(&self.bytes).is_some())
     }
 
-    pub fn delivered(&self) -> usize {
-        self.delivered.into()
-    }
-
     pub fn token(&self, element: &Element<'_>) -> Option<Token> {
         self.find(element.id)?.token(&self.bytes)
     }
@@ -253,24 +250,16 @@ impl Small {
         entries.map(|entry| entry.element(&self.bytes))
     }
 
-    pub fn leased(&self) -> usize {
-        self.held.into()
-    }
-
     pub fn next_deadline(&self) -> Option<u64> {
-        (self.len > 0).then(|| PackedElement::read(&self.bytes, 0).deadline)
+        self.entries().next().map(|first| first.deadline)
     }
 
     pub fn first_element(&self) -> Option<Element<'_>> {
-        (self.len > 0).then(|| PackedElement::read(&self.bytes, 0).element(&self.bytes))
+        self.entries().next().map(|first| first.element(&self.bytes))
     }
 
     pub fn count_due(&self, now: u64) -> usize {
         self.entries().take_while(|entry| entry.deadline <= now).count()
-    }
-
-    pub fn ttls(&self) -> usize {
-        self.ttls.into()
     }
 
     pub fn counts_by_ttl(&self) -> BTreeMap<u64, usize> {
@@ -301,12 +290,6 @@ impl Small {
 
     fn find(&self, id: &[u8]) -> Option<PackedElement> {
         self.entries().find(|entry| entry.has_id(&self.bytes, id))
-    }
-
-    fn first_due(&self, now: u64) -> Option<PackedElement> {
-        (self.len > 0)
-            .then(|| PackedElement::read(&self.bytes, 0))
-            .filter(|first| first.deadline <= now)
     }
 
     /// Returns the offset for a new element with this deadline, and whether its TTL is already in use. `None` if the id
@@ -472,7 +455,7 @@ impl Small {
         assert_eq!(ids.len(), self.len());
         assert_eq!(self.ttls, self.different_ttls());
         let delivered = self.entries().filter(|entry| entry.has_deliveries).count();
-        assert_eq!(self.delivered(), delivered, "elements under a lease");
+        assert_eq!(usize::from(self.delivered), delivered, "elements under a lease");
         let held = self.entries().filter(|entry| entry.token(&self.bytes).is_some()).count();
         assert_eq!(usize::from(self.held), held, "elements under a token");
         let spare = self.bytes.capacity() - self.bytes.len();

@@ -23,9 +23,7 @@ fn an_element_costs_eleven_bytes_more_than_its_data() {
     }
     assert!(small.memory() <= 80, "{} bytes for one", small.memory());
     assert_eq!(small.clone().memory(), 48);
-    let at = small.pop_due(u64::MAX).expect("it is due");
-    small.free(at);
-    assert_eq!(small.memory(), 0);
+    assert_eq!((small.drain(u64::MAX, 1, |_, _| {}), small.memory()), (1, 0));
 }
 
 #[test]
@@ -54,7 +52,7 @@ fn heads_are_read_as_they_were_written() {
         (ttl, id, payload, it.deadline, it.deliveries, small.token(&it))
     });
     assert!(found.eq(expected));
-    assert_eq!((small.ttls(), small.len()), (8, 40));
+    assert_eq!((small.counts().ttls, small.len()), (8, 40));
 }
 
 #[test]
@@ -87,27 +85,4 @@ fn an_insert_beyond_a_limit_is_refused_and_changes_nothing() {
     let ids: Vec<_> =
         small.rows(Start::FIRST, 5).map(|row| (row.element.id, row.element.payload)).collect();
     assert_eq!(ids, [(&b"b"[..], &b"bbbbbbbb"[..]), (b"a", b"AA")]);
-}
-
-#[test]
-fn draining_takes_due_elements_up_to_the_count() {
-    let mut small = Small::default();
-    for id in 0..6_u8 {
-        start(&mut small, &[id], 10 + u64::from(id % 2), b"p", 100 + u64::from(id / 2));
-    }
-    assert!(small.lease_at(&[0], 7, 101, Some(Token::drawn(7))));
-    small.check();
-    let mut taken = Vec::new();
-    let mut drain = |small: &mut Small, now, count| {
-        let drained = small.drain(now, count, |ttl, it| taken.push((ttl, it.id[0])));
-        small.check();
-        drained
-    };
-    assert_eq!(drain(&mut small, 99, 9), 0);
-    assert_eq!(drain(&mut small, 100, 9), 1);
-    assert_eq!(drain(&mut small, 101, 2), 2);
-    assert_eq!(drain(&mut small, 101, 0), 0);
-    assert_eq!(drain(&mut small, 200, 9), 3);
-    assert_eq!(taken, [(11, 1), (10, 2), (11, 3), (7, 0), (10, 4), (11, 5)]);
-    assert_eq!((small.len(), small.ttls(), small.delivered(), small.memory()), (0, 0, 0, 0));
 }

@@ -21,14 +21,15 @@ fn in_either_form(test: impl Fn(Lawn)) {
 
 fn start_numbered(lawn: &mut Lawn, ids: std::ops::Range<u64>, ttl: u64, now: u64) {
     for id in ids {
-        lawn.start(&id.to_be_bytes(), ttl, b"payload", now).expect("room");
+        start_now(lawn, &id.to_be_bytes(), ttl, b"payload", now).expect("room");
     }
 }
 
+/// Takes out all due elements, one at a time.
 fn pop_all(lawn: &mut Lawn, now: u64) -> Vec<u64> {
     let mut ids = Vec::new();
-    while let Some(taken) = lawn.pop_due(now) {
-        ids.push(u64::from_be_bytes(taken.element().id.try_into().expect("eight bytes")));
+    while let [(_, id, ..)] = &drained(lawn, now, 1)[..] {
+        ids.push(u64::from_be_bytes(id[..].try_into().expect("eight bytes")));
     }
     ids
 }
@@ -36,19 +37,11 @@ fn pop_all(lawn: &mut Lawn, now: u64) -> Vec<u64> {
 #[test]
 fn due_means_at_or_before_now() {
     in_either_form(|mut lawn| {
-        lawn.start(b"a", 50, b"", 1000).expect("room");
-        assert!(lawn.pop_due(1049).is_none());
+        start_now(&mut lawn, b"a", 50, b"", 1000).expect("room");
+        assert_eq!(drained(&mut lawn, 1049, 9), []);
         assert_eq!(lawn.next_deadline(), Some(1050));
-        assert_eq!(lawn.pop_due(1050).map(|taken| taken.element().deadline), Some(1050));
+        assert_eq!(drained(&mut lawn, 1050, 9), [(50, b"a".into(), b"".into(), 1050)]);
         assert_eq!(lawn.next_deadline(), None);
-    });
-}
-
-#[test]
-fn a_ttl_of_zero_is_due_at_once_and_taking_it_ends() {
-    in_either_form(|mut lawn| {
-        start_numbered(&mut lawn, 0..3, 0, 7);
-        assert_eq!(pop_all(&mut lawn, 7), [0, 1, 2]);
     });
 }
 
@@ -72,16 +65,16 @@ fn a_lease_counts_until_it_is_settled_and_stops_at_the_end_of_the_count() {
     in_either_form(|mut lawn| {
         start_numbered(&mut lawn, 0..2, 10, 0);
         let (first, second) = (0_u64.to_be_bytes(), 1_u64.to_be_bytes());
-        assert_eq!((lawn.len(), lawn.is_empty(), lawn.delivered()), (2, false, 0));
+        assert_eq!((lawn.len(), lawn.is_empty(), lawn.counts().given_out), (2, false, 0));
         assert!(lawn.lease_due(9, 5, None).is_none(), "nothing is due");
-        assert_eq!(lawn.delivered(), 0);
+        assert_eq!(lawn.counts().given_out, 0);
         let (deadline, leased) = lawn.lease_due(10, 5, None).expect("it is due");
         assert_eq!(deadline, 10, "as it was");
         assert_eq!((leased.id, leased.deadline, leased.deliveries), (&first[..], 15, 1));
         assert!(lawn.lease_at(&second, 7, 100, None));
         assert!(lawn.lease_at(&second, 7, 17, None));
         let looked = lawn.look(&second).expect("it is there");
-        assert_eq!((looked.deadline, looked.deliveries, lawn.delivered()), (17, 2, 2));
+        assert_eq!((looked.deadline, looked.deliveries, lawn.counts().given_out), (17, 2, 2));
         // Invalid calls change nothing.
         assert!(!lawn.lease_at(b"none", 7, 17, None));
         assert!(!lawn.lease_at(&second, 7, DEADLINE_MAX + 1, None));
@@ -91,14 +84,17 @@ fn a_lease_counts_until_it_is_settled_and_stops_at_the_end_of_the_count() {
 
         assert!(lawn.set_deliveries(&first, u16::MAX, None));
         assert!(lawn.set_deliveries(&second, 0, None));
-        assert_eq!(lawn.delivered(), 1);
+        assert_eq!(lawn.counts().given_out, 1);
         let (_, leased) = lawn.lease_due(15, DEADLINE_MAX, None).expect("it is due");
         assert_eq!((leased.deadline, leased.deliveries), (DEADLINE_MAX, u16::MAX));
         // A new timer keeps the count; a new element resets it.
         assert!(lawn.restart_at(&first, 0, 16));
         assert_eq!(lawn.look(&first).map(|it| (it.deadline, it.deliveries)), Some((16, u16::MAX)));
         assert_eq!(lawn.replace_at(&first, 0, b"new", 16), Ok(()));
-        assert_eq!((lawn.look(&first).map(|it| it.deliveries), lawn.delivered()), (Some(0), 0));
+        assert_eq!(
+            (lawn.look(&first).map(|it| it.deliveries), lawn.counts().given_out),
+            (Some(0), 0)
+        );
         lawn.check();
         assert_eq!(pop_all(&mut lawn, 17), [0, 1]);
         assert!(lawn.is_empty());
@@ -146,7 +142,7 @@ fn a_token_is_valid_for_one_lease_only() {
     assert!(!lawn.holds(b"i", tokens[3]));
     // Leased by its id, under another token and under none.
     assert!(lawn.lease_at(b"i", 5, 15, Some(tokens[5])) && lawn.holds(b"i", tokens[5]));
-    assert!(lawn.lease_at(b"i", 5, 15, None) && !lawn.has_tokens());
+    assert!(lawn.lease_at(b"i", 5, 15, None) && lawn.leased() == 0);
     assert!(tokens.iter().all(|token| !lawn.holds(b"i", *token)));
     assert!(lawn.set_deliveries(b"i", 7, Some(tokens[6])) && lawn.holds(b"i", tokens[6]));
     assert!(lawn.set_deliveries(b"i", 0, Some(tokens[6])) && !lawn.holds(b"i", tokens[6]));
@@ -172,7 +168,7 @@ fn an_element_is_settled_by_its_token_alone() {
         lawn.check();
         assert!(lawn.settle(&second, other).is_some());
         assert_eq!(lawn.first().map(|it| it.id.to_vec()), Some(third.to_vec()));
-        assert_eq!((lawn.len(), lawn.has_tokens()), (1, false));
+        assert_eq!((lawn.len(), lawn.leased()), (1, 0));
         lawn.check();
     });
 }
@@ -202,8 +198,8 @@ fn elements_held_under_a_chosen_token_are_listed_until_their_lease_expires() {
         }
         assert_eq!(held(&lawn, mine, 30), [3, 0]);
         lawn.check();
-        while lawn.pop_due(100).is_some() {}
-        assert!(!lawn.has_tokens());
+        drained(&mut lawn, 100, usize::MAX);
+        assert!(lawn.leased() == 0);
     });
 }
 
@@ -238,35 +234,23 @@ fn the_longest_ttl_ends_where_deadlines_do() {
         lawn.start_at(b"last", 0, b"", DEADLINE_MAX).expect("room");
         assert_eq!(lawn.replace_at(b"last", 0, b"", DEADLINE_MAX + 1), Err(StartError::TooLate));
         assert!(lawn.restart_at(b"last", 1, DEADLINE_MAX));
-        assert!(lawn.pop_due(DEADLINE_MAX - 1).is_none());
-        assert!(lawn.pop_due(DEADLINE_MAX).is_some());
+        assert_eq!(drained(&mut lawn, DEADLINE_MAX - 1, 9).len(), 0);
+        assert_eq!(drained(&mut lawn, DEADLINE_MAX, 9).len(), 1);
     });
-}
-
-#[test]
-fn errors_have_messages() {
-    let errors = [StartError::Exists, StartError::TooLate, StartError::Full];
-    let said = errors.map(|error| error.to_string());
-    assert_eq!(
-        said,
-        ["id already exists", "the deadline does not fit in 63 bits", "the dehydrator is full"]
-    );
-    assert_eq!(UpdateError::Missing.to_string(), "no such id");
-    assert_eq!(UpdateError::Full.to_string(), said[2]);
 }
 
 #[test]
 #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
 fn ttls_are_counted_whether_they_have_a_queue_or_not() {
     let mut lawn = lawn();
-    assert_eq!(lawn.ttls(), 0);
+    assert_eq!(lawn.counts().ttls, 0);
     start_numbered(&mut lawn, 0..10, 3, 10_000);
     start_numbered(&mut lawn, 10..20, 5, 10_000);
-    assert_eq!(lawn.ttls(), 2);
+    assert_eq!(lawn.counts().ttls, 2);
     // One more queue. Each of its late elements, in the timeline, counts as one TTL.
     start_numbered(&mut lawn, 20..2000, 10, 10_000);
     start_numbered(&mut lawn, 2000..3000, 10, 1000);
-    assert_eq!((lawn.parts().shape(), lawn.ttls()), ((3, 1000), 1003));
+    assert_eq!((lawn.parts().shape(), lawn.counts().ttls), ((3, 1000), 1003));
     assert_eq!(
         lawn.counts_by_ttl().into_iter().collect::<Vec<_>>(),
         [(3, 10), (5, 10), (10, 2980)]
@@ -292,38 +276,6 @@ fn a_scan_shows_about_count_elements() {
         assert_eq!(all, 20_000);
         assert!(calls < 2 * 20_000 / count, "{calls} calls with a count of {count}");
     }
-}
-
-#[test]
-fn an_updated_element_keeps_its_deadline_and_its_place() {
-    in_either_form(|mut lawn| {
-        start_numbered(&mut lawn, 0..30, 10, 0);
-        for id in [29_u64, 3, 14] {
-            let old = lawn.update(&id.to_be_bytes(), &[b'x'; 500]).expect("it is there");
-            assert_eq!(old.element().payload, b"payload");
-        }
-        lawn.check();
-        assert_eq!(lawn.look(&3_u64.to_be_bytes()).expect("it is there").payload, [b'x'; 500]);
-        assert_eq!(lawn.update(b"none", b"").err(), Some(UpdateError::Missing));
-        assert_eq!(pop_all(&mut lawn, 10), (0..30).collect::<Vec<_>>());
-    });
-}
-
-#[test]
-fn a_refused_start_changes_nothing() {
-    in_either_form(|mut lawn| {
-        lawn.start(b"a", 5, b"first", 0).expect("room");
-        assert_eq!(lawn.start(b"a", 9, b"second", 0), Err(StartError::Exists));
-        assert_eq!(lawn.start(b"b", DEADLINE_MAX, b"", 1), Err(StartError::TooLate));
-        assert_eq!(lawn.start(b"b", u64::MAX, b"", u64::MAX), Err(StartError::TooLate));
-        assert_eq!(lawn.start_at(b"b", 0, b"", DEADLINE_MAX + 1), Err(StartError::TooLate));
-        assert_eq!(lawn.start_at(b"c", u64::MAX, b"", DEADLINE_MAX), Ok(()));
-        lawn.check();
-        assert_eq!(
-            content(&lawn),
-            [(5, &b"a"[..], &b"first"[..], 5), (u64::MAX, b"c", b"", DEADLINE_MAX)]
-        );
-    });
 }
 
 #[test]
@@ -353,7 +305,7 @@ fn defragmenting_moves_every_allocation_once_whether_it_is_interrupted_or_not() 
     }
     // In boxes.
     for id in 1_000_000..1_000_040_u64 {
-        lawn.start(&id.to_be_bytes(), 0, &[b'x'; 10_000], 0).expect("room");
+        start_now(&mut lawn, &id.to_be_bytes(), 0, &[b'x'; 10_000], 0).expect("room");
     }
     // The table of TTLs cannot be moved, nor can the block index.
     let least = lawn.memory() - size_of::<Lawn>() - 256 - 8 * 1024;
@@ -392,6 +344,8 @@ fn memory_comes_back_after_a_burst() {
     lawn.check();
     assert!(steps < 1000, "{steps} steps");
     assert!(lawn.memory() < full / 8, "{} of {full} bytes for 2,000 of 100,000", lawn.memory());
+    let each = lawn.parts().queues.memory() / lawn.len();
+    assert!(each < 60, "{each} bytes for each in blocks that should have been joined");
     assert_eq!(pop_all(&mut lawn, 10), (0..2000).map(|id| id * 50).collect::<Vec<_>>());
     start_numbered(&mut lawn, 0..1, 10, 0);
     while lawn.compact(16) {}
@@ -403,10 +357,10 @@ fn memory_comes_back_after_a_burst() {
 #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
 fn a_small_lawn_is_small_and_a_large_one_dense() {
     let mut lawn = lawn();
-    lawn.start(b"id-of-16-bytes..", 1000, &[0; 64], 0).expect("room");
+    start_now(&mut lawn, b"id-of-16-bytes..", 1000, &[0; 64], 0).expect("room");
     assert!(lawn.memory() < 2100, "{} bytes for one element", lawn.memory());
     for id in 1..900_000_u64 {
-        lawn.start(&[&id.to_be_bytes(), &b"12345678"[..]].concat(), id % 8, &[0; 64], 0)
+        start_now(&mut lawn, &[&id.to_be_bytes(), &b"12345678"[..]].concat(), id % 8, &[0; 64], 0)
             .expect("room");
     }
     let each = lawn.memory() / 900_000;

@@ -50,14 +50,6 @@ impl Oracle {
         (0..self.elements.len()).min_by_key(|at| self.elements[*at].3)
     }
 
-    fn pop_due(&mut self, now: u64) -> Option<(Vec<u8>, Vec<u8>)> {
-        let at = self.first().filter(|at| self.elements[*at].3 <= now)?;
-        let (id, _, payload, _) = self.elements.remove(at);
-        self.deliveries.remove(&id);
-        self.tokens.remove(&id);
-        Some((id, payload))
-    }
-
     fn lease(
         &mut self,
         at: usize,
@@ -181,28 +173,9 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
                 assert_eq!(old.ok().map(|old| old.element().payload.to_vec()), expected);
             }
             Op::PopDue { most } => {
-                for _ in 0..most {
-                    let taken = lawn.pop_due(now);
-                    let taken = taken.as_ref().map(Taken::element);
-                    let found = taken.map(|taken| (taken.id.to_vec(), taken.payload.to_vec()));
-                    assert_eq!(found, oracle.pop_due(now));
-                    if found.is_none() {
-                        break;
-                    }
-                }
+                (0..most).any(|_| drain(&mut lawn, &mut oracle, now, 1) == 0);
             }
-            Op::Drain { most } => {
-                let mut found = Vec::new();
-                let count = lawn.drain(now, most, |ttl, it| {
-                    found.push((ttl, it.id.to_vec(), it.payload.to_vec(), it.deadline));
-                });
-                let due = oracle.ordered().into_iter().take_while(|it| it.3 <= now).take(most);
-                let due: Vec<_> = due
-                    .map(|(ttl, id, payload, at)| (ttl, id.to_vec(), payload.to_vec(), at))
-                    .collect();
-                assert_eq!((found, count), (due.clone(), due.len()));
-                due.iter().for_each(|it| drop(oracle.stop(&it.1)));
-            }
+            Op::Drain { most } => _ = drain(&mut lawn, &mut oracle, now, most),
             Op::SmallMax { max } => *small_max.lock().expect("not poisoned") = max,
             Op::Scan { count } => scan.step(&lawn, &oracle, count),
             Op::Clock { by } => now = now.saturating_add_signed(by).min(DEADLINE_MAX - 1000),
@@ -275,7 +248,8 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
         assert_eq!(lawn.iter_until(now).map(|(_, element)| element.id).collect::<Vec<_>>(), due);
         assert_eq!(lawn.count_due(now), due.len());
         check_rows(&lawn, &oracle, now.saturating_add_signed(step as i64 % 9 - 4), seed);
-        assert_eq!(lawn.delivered(), oracle.deliveries.len(), "given out after {op:?}");
+        let given_out = lawn.counts().given_out;
+        assert_eq!(given_out, oracle.deliveries.len(), "given out after {op:?}");
         let held = |(_, it): (u64, Element<'_>)| Some((it.id.to_vec(), lawn.token(&it)?));
         let held: std::collections::HashMap<_, _> = lawn.iter().filter_map(held).collect();
         assert_eq!(held, oracle.tokens, "tokens after {op:?}");
@@ -376,7 +350,38 @@ pub(super) fn start(
     now: u64,
 ) {
     let expected = oracle.start(&name(id), ttl, payload, now.checked_add(ttl));
-    assert_eq!(lawn.start(&name(id), ttl, payload, now), expected.map(|()| now + ttl));
+    assert_eq!(start_now(lawn, &name(id), ttl, payload, now), expected);
+}
+
+/// Starts an element that comes due `ttl` milliseconds after `now`.
+pub(super) fn start_now(
+    lawn: &mut Lawn,
+    id: &[u8],
+    ttl: u64,
+    payload: &[u8],
+    now: u64,
+) -> Result<(), StartError> {
+    lawn.start_at(id, ttl, payload, Lawn::deadline(ttl, now)?)
+}
+
+/// Takes out up to `most` due elements. Returns the TTL, id, payload and deadline of each.
+pub(super) fn drained(lawn: &mut Lawn, now: u64, most: usize) -> Vec<(u64, Vec<u8>, Vec<u8>, u64)> {
+    let mut taken = Vec::new();
+    let count = lawn.drain(now, most, |ttl, it| {
+        taken.push((ttl, it.id.to_vec(), it.payload.to_vec(), it.deadline));
+    });
+    assert_eq!(taken.len(), count);
+    taken
+}
+
+/// Takes out up to `most` due elements. Returns their number.
+fn drain(lawn: &mut Lawn, oracle: &mut Oracle, now: u64, most: usize) -> usize {
+    let due = oracle.ordered().into_iter().take_while(|it| it.3 <= now).take(most);
+    let due: Vec<_> =
+        due.map(|(ttl, id, payload, at)| (ttl, id.to_vec(), payload.to_vec(), at)).collect();
+    assert_eq!(drained(lawn, now, most), due);
+    due.iter().for_each(|it| drop(oracle.stop(&it.1)));
+    due.len()
 }
 
 fn restart(lawn: &mut Lawn, oracle: &mut Oracle, id: u16, ttl: u64, deadline: u64) {

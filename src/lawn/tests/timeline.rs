@@ -4,36 +4,6 @@ use super::super::queues::TIMELINE;
 use super::*;
 
 #[test]
-fn elements_started_after_the_clock_stepped_back_are_in_the_timeline_and_in_order() {
-    let mut lawn = lawn();
-    start_numbered(&mut lawn, 0..5000, 10, 10_000);
-    start_numbered(&mut lawn, 5000..10_000, 10, 1000);
-    start_numbered(&mut lawn, 10_000..15_000, 10, 10_001);
-    lawn.check();
-    assert_eq!(lawn.parts().shape(), (1, 5000));
-    assert_eq!(lawn.next_deadline(), Some(1010));
-    let order: Vec<_> = (5000..10_000).chain(0..5000).chain(10_000..15_000).collect();
-    assert_eq!(pop_all(&mut lawn, 20_000), order);
-}
-
-#[test]
-fn with_a_ttl_for_each_element_nearly_all_are_in_the_timeline() {
-    let mut lawn = lawn();
-    let count = 20_000;
-    for id in 0..count {
-        // 7919 is prime: every TTL once, unordered.
-        start_numbered(&mut lawn, id..id + 1, id * 7919 % count, 0);
-    }
-    lawn.check();
-    let (queues, timeline_len) = lawn.parts().shape();
-    assert_eq!(queues + timeline_len, count as usize);
-    assert!(queues <= 20, "{queues} queues");
-    let deadlines: Vec<_> = pop_all(&mut lawn, count).iter().map(|id| id * 7919 % count).collect();
-    assert_eq!(deadlines, (0..count).collect::<Vec<_>>());
-    assert!(lawn.is_empty());
-}
-
-#[test]
 #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
 fn a_ttl_that_comes_often_has_a_queue_and_one_of_thousands_has_none() {
     for (ttls, has_queues) in [(100, true), (20_000, false)] {
@@ -239,7 +209,7 @@ fn emptied_queues_make_room_for_other_ttls() {
     let mut lawn = lawn();
     for round in 0..3 {
         for ttl in 0..16 {
-            lawn.start(&u64::to_be_bytes(ttl), ttl + round, b"", 0).expect("room");
+            start_now(&mut lawn, &u64::to_be_bytes(ttl), ttl + round, b"", 0).expect("room");
         }
         assert_eq!(lawn.parts().shape(), (16, 0));
         assert_eq!(pop_all(&mut lawn, u64::MAX).len(), 16);
@@ -267,30 +237,17 @@ fn memory_comes_back_after_a_burst_of_ttls() {
 
 #[test]
 #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
-fn sparse_blocks_of_a_queue_are_joined() {
-    let mut lawn = lawn();
-    start_numbered(&mut lawn, 0..100_000, 10, 0);
-    for id in (0..100_000_u64).filter(|id| id % 50 != 0) {
-        lawn.stop(&id.to_be_bytes()).expect("it is there");
-    }
-    while lawn.compact(16) {}
-    let each = lawn.parts().queues.memory() / lawn.len();
-    assert!(each < 60, "{each} bytes for each of {} elements", lawn.len());
-}
-
-#[test]
-#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
 fn records_are_prefetched_a_few_at_a_time_and_once() {
     let mut lawn = lawn();
     start_numbered(&mut lawn, 0..40, 10, 0);
     let mut reads = Vec::new();
     for taken in 0..40 {
-        let parts = lawn.parts_mut();
+        let parts = lawn.full();
         parts.queues.refresh_heads(&mut parts.records);
         if let Some(handles) = parts.queues.handles_to_prefetch() {
             reads.push((taken, handles.iter().flatten().count()));
         }
-        lawn.pop_due(10).expect("it is due");
+        assert_eq!(drained(&mut lawn, 10, 1).len(), 1);
     }
     assert_eq!(reads, [(0, 16), (16, 16), (32, 8)]);
 }

@@ -22,24 +22,24 @@ impl Context {
         /// array of strings. `M`, which checks `maxmemory`, is left out: outside of commands the server checks the memory
         /// that was in use when the last command ran.
         const FORMAT: &CStr = c"!ESv";
-        hold::assert_released();
-        let arguments: Vec<_> = arguments.iter().map(|argument| argument.as_ptr()).collect();
-        // SAFETY: the context is live, the arguments are server strings, and match the format. The reply belongs to us.
-        let reply = unsafe {
-            Reply::from_raw(api!(RedisModule_Call(
-                self.as_ptr(),
-                command.as_ptr(),
-                FORMAT.as_ptr(),
-                arguments.as_ptr(),
-                arguments.len()
-            )))
-        };
+        let reply = self.ask(command, FORMAT, arguments);
         let reply = reply.ok_or_else(|| "the server does not run it".to_owned())?;
         if !reply.root().is_error() {
             return Ok(());
         }
         let text = reply.root().text().unwrap_or_default();
         Err(String::from_utf8_lossy(text).trim_end().to_owned())
+    }
+
+    /// Calls a server command. `format` has the flags of the call, and ends with `v`. Returns its reply, if it has one.
+    pub fn ask(&self, command: &CStr, format: &CStr, arguments: &[Str<'_>]) -> Option<Reply> {
+        hold::assert_released();
+        let arguments: Vec<_> = arguments.iter().map(|argument| argument.as_ptr()).collect();
+        let (context, command, format) = (self.as_ptr(), command.as_ptr(), format.as_ptr());
+        let (start, count) = (arguments.as_ptr(), arguments.len());
+        // SAFETY: the context is live, and the format takes an array of server strings with its length. The reply belongs
+        // to us.
+        unsafe { Reply::from_raw(api!(RedisModule_Call(context, command, format, start, count))) }
     }
 }
 

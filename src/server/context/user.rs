@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use redis_module::raw::{self, RedisModuleString, RedisModuleUser};
 
 use super::Context;
-use super::call::{NO_COMMAND, Reply};
+use super::call::NO_COMMAND;
 use crate::server::{Str, hold};
 
 /// The id of a connection, never reused.
@@ -83,12 +83,9 @@ impl Context {
     /// 7.0 and 7.2 must not be asked for the user's name in that case: they would dereference a null pointer.
     fn has_user(&self) -> bool {
         // `C` checks the user's rights. Without a user the server refuses that with ENOTSUP before it looks up the command.
-        // SAFETY: the context is live, the format takes no arguments.
-        let reply =
-            unsafe { api!(RedisModule_Call(self.as_ptr(), NO_COMMAND.as_ptr(), c"C".as_ptr())) };
+        let reply = self.ask(NO_COMMAND, c"Cv", &[]);
         let error = std::io::Error::last_os_error();
-        // SAFETY: the reply belongs to us.
-        drop(unsafe { Reply::from_raw(reply) });
+        drop(reply);
         error.kind() != std::io::ErrorKind::Unsupported
     }
 }

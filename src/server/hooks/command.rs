@@ -32,7 +32,7 @@ pub mod access {
         | raw::REDISMODULE_CMD_KEY_ACCESS;
 }
 
-/// A command. Its first argument is its key, if it has one, or the number of keys that follow.
+/// A command. Its first argument is its key, if it has one, or the number of keys that follow, as its syntax says.
 pub struct Command {
     /// Its name in lower case, without the module's name.
     pub verb: &'static CStr,
@@ -43,8 +43,6 @@ pub struct Command {
     pub arity: c_int,
     /// See [`access`]. `None` if the command has no key.
     pub access: Option<u32>,
-    /// Whether the first argument is the number of keys that follow, rather than the key.
-    pub is_counted: bool,
     /// The keywords that may precede a second key.
     pub dests: &'static [Dest],
     /// The arguments after the name, see [`syntax`].
@@ -55,8 +53,8 @@ pub struct Command {
     pub tips: &'static CStr,
     /// The first version of the module that had the command.
     pub since: &'static CStr,
-    /// Later changes: the version, and the change.
-    pub history: &'static [(&'static CStr, &'static CStr)],
+    /// How that differs from the command of the same name that users knew before, if there was one.
+    pub history: Option<&'static CStr>,
 }
 
 /// A second key, after a keyword.
@@ -96,20 +94,14 @@ impl Command {
             flags,
             arity,
             access: None,
-            is_counted: false,
             dests: &[],
             syntax: "",
             complexity: c"",
             summary: c"",
             tips: c"",
             since: c"0.1.0",
-            history: &[],
+            history: None,
         }
-    }
-
-    /// Makes the first argument the number of keys.
-    pub const fn with_numkeys(self) -> Self {
-        Self { is_counted: true, ..self }
     }
 
     /// Sets the keywords that may precede a second key.
@@ -138,13 +130,16 @@ impl Command {
         Self { tips, ..self }
     }
 
-    /// Sets the changes, each with its version.
-    pub const fn with_history(self, history: &'static [(&'static CStr, &'static CStr)]) -> Self {
-        Self { history, ..self }
+    /// Sets the history.
+    pub const fn with_history(self, history: &'static CStr) -> Self {
+        Self { history: Some(history), ..self }
     }
-}
 
-impl Command {
+    /// Returns whether the first argument is the number of keys that follow, rather than the key.
+    fn is_counted(&self) -> bool {
+        self.syntax.starts_with("numkeys ")
+    }
+
     /// Returns the ACL categories that the server derives from these flags for its own commands.
     fn categories(&self) -> String {
         let flags = self.flags.to_string_lossy();
@@ -204,7 +199,7 @@ pub fn register(context: &Context, prefix: &str, command: &Command) -> bool {
     let name = format!("{prefix}.{}", command.verb.to_string_lossy());
     let Ok(name) = CString::new(name) else { return false };
     // The description below gives the positions of counted keys.
-    let key = c_int::from(command.access.is_some() && !command.is_counted);
+    let key = c_int::from(command.access.is_some() && !command.is_counted());
     // SAFETY: the context is live during loading, the name for the length of this call, and all other
     // strings are static.
     unsafe {
@@ -284,7 +279,7 @@ fn describe(command: &Command) -> raw::RedisModuleCommandInfo {
         first.flags = access.into();
         first.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
         first.bs.index.pos = 1;
-        if command.is_counted {
+        if command.is_counted() {
             first.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_KEYNUM;
             // Both relative to the position of the number.
             first.fk.keynum.keynumidx = 0;
@@ -302,23 +297,17 @@ fn describe(command: &Command) -> raw::RedisModuleCommandInfo {
         other.bs.keyword.startfrom = dest.from;
     }
     // An empty entry ends the list. Without any entries the list is null: a server would show an empty history.
-    let end = (c"", c"");
-    let entries = command.history.iter().chain([&end]);
-    let history: Box<[_]> = entries
-        .map(|(since, changes)| raw::RedisModuleCommandHistoryEntry {
-            since: if since.is_empty() { ptr::null() } else { since.as_ptr() },
-            changes: changes.as_ptr(),
-        })
-        .collect();
+    let entry = |since, changes| raw::RedisModuleCommandHistoryEntry { since, changes };
+    let history = command.history.map(|changes| {
+        let only = entry(command.since.as_ptr(), changes.as_ptr());
+        Box::leak(Box::new([only, entry(ptr::null(), ptr::null())])).as_mut_ptr()
+    });
     raw::RedisModuleCommandInfo {
         version: &VERSION,
         summary: command.summary.as_ptr(),
         complexity: command.complexity.as_ptr(),
         since: command.since.as_ptr(),
-        history: match command.history {
-            [] => ptr::null_mut(),
-            _ => Box::leak(history).as_mut_ptr(),
-        },
+        history: history.unwrap_or(ptr::null_mut()),
         tips: if command.tips.is_empty() { ptr::null() } else { command.tips.as_ptr() },
         arity: command.arity,
         // Leaked rather than tracked: the descriptions are made once, while loading.

@@ -8,7 +8,7 @@
 //! the cron corrects the effects of clock steps.
 
 use std::cell::Cell;
-use std::ffi::{c_int, c_long, c_void};
+use std::ffi::{c_int, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
@@ -127,61 +127,35 @@ unsafe extern "C" fn on_timer(_context: *mut RedisModuleCtx, data: *mut c_void) 
 
 #[cfg(target_os = "linux")]
 mod kernel {
-    //! `timerfd_create(2)`: two functions of the C library that the standard library lacks.
+    //! `timerfd_create(2)`.
 
     use super::*;
 
-    /// `struct timespec`.
-    #[repr(C)]
-    struct TimeSpec {
-        seconds: c_long,
-        nanoseconds: c_long,
-    }
-
-    /// `struct itimerspec`.
-    #[repr(C)]
-    struct TimerSpec {
-        interval: TimeSpec,
-        value: TimeSpec,
-    }
-
-    const CLOCK_MONOTONIC: c_int = 1;
-    const TFD_NONBLOCK: c_int = 0o4000;
-    const TFD_CLOEXEC: c_int = 0o2_000_000;
-
-    unsafe extern "C" {
-        fn timerfd_create(clock: c_int, flags: c_int) -> c_int;
-        fn timerfd_settime(
-            fd: c_int,
-            flags: c_int,
-            new: *const TimerSpec,
-            old: *mut TimerSpec,
-        ) -> c_int;
-    }
-
     pub fn timer() -> Option<OwnedFd> {
+        let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
         // SAFETY: takes only numbers. A result that is not negative is a descriptor that belongs to us.
         unsafe {
-            let fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+            let fd = libc::timerfd_create(libc::CLOCK_MONOTONIC, flags);
             (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))
         }
     }
 
     pub fn set(fd: &OwnedFd, in_us: u64) {
         // A time of zero would stop the timer.
-        let nanoseconds = (in_us % 1_000_000 * 1000).max(1) as c_long;
-        set_time(fd, TimeSpec { seconds: (in_us / 1_000_000) as c_long, nanoseconds });
+        set_time(fd, in_us / 1_000_000, (in_us % 1_000_000 * 1000).max(1));
     }
 
     pub fn stop(fd: &OwnedFd) {
-        set_time(fd, TimeSpec { seconds: 0, nanoseconds: 0 });
+        set_time(fd, 0, 0);
     }
 
-    fn set_time(fd: &OwnedFd, value: TimeSpec) {
-        let setting = TimerSpec { interval: TimeSpec { seconds: 0, nanoseconds: 0 }, value };
+    fn set_time(fd: &OwnedFd, seconds: u64, nanoseconds: u64) {
+        let it_interval = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let it_value = libc::timespec { tv_sec: seconds as _, tv_nsec: nanoseconds as _ };
+        let setting = libc::itimerspec { it_interval, it_value };
         // SAFETY: the descriptor is open, the setting lives for the call, and `old` may be null. The call fails only for an
         // invalid descriptor or time.
-        unsafe { timerfd_settime(fd.as_raw_fd(), 0, &setting, ptr::null_mut()) };
+        unsafe { libc::timerfd_settime(fd.as_raw_fd(), 0, &setting, ptr::null_mut()) };
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_longlong, c_void};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
 
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 
@@ -63,18 +63,24 @@ pub fn register(
     if loaded == OK { Ok(()) } else { Err("the server refuses a setting".to_owned()) }
 }
 
-/// A numeric setting, which is never negative.
+/// A numeric setting, which is never negative. Or a switch: yes or no, and fixed once the module is loaded.
 pub struct Number {
     name: &'static CStr,
     value: AtomicI64,
     default: i64,
     min: i64,
     max: i64,
+    is_switch: bool,
 }
 
 impl Number {
     pub const fn new(name: &'static CStr, default: i64, min: i64, max: i64) -> Self {
-        Self { name, value: AtomicI64::new(default), default, min, max }
+        Self { name, value: AtomicI64::new(default), default, min, max, is_switch: false }
+    }
+
+    /// Creates a switch that is no by default.
+    pub const fn switch(name: &'static CStr) -> Self {
+        Self { is_switch: true, ..Self::new(name, 0, 0, 1) }
     }
 
     pub fn get(&self) -> u64 {
@@ -98,71 +104,37 @@ impl Setting for Number {
 
     fn set_argument(&self, word: &[u8]) -> Result<(), String> {
         let Self { min, max, .. } = *self;
-        let number = std::str::from_utf8(word).ok().and_then(|word| word.parse().ok());
+        let number = match &word.to_ascii_lowercase()[..] {
+            b"yes" if self.is_switch => Some(1),
+            b"no" if self.is_switch => Some(0),
+            _ if self.is_switch => None,
+            word => std::str::from_utf8(word).ok().and_then(|word| word.parse().ok()),
+        };
         let number = number.filter(|number| (min..=max).contains(number));
-        let name = self.name.to_string_lossy();
-        let number = number.ok_or_else(|| format!("{name} is not a number from {min} to {max}"))?;
+        let number = number.ok_or_else(|| match (self.name.to_string_lossy(), self.is_switch) {
+            (name, true) => format!("{name} must be yes or no"),
+            (name, false) => format!("{name} is not a number from {min} to {max}"),
+        })?;
         self.value.store(number, Ordering::Relaxed);
         Ok(())
     }
 
     fn register(&'static self, context: *mut RedisModuleCtx) -> c_int {
-        let (name, flags, data) = (self.name.as_ptr(), raw::REDISMODULE_CONFIG_DEFAULT, data(self));
-        let (default, min, max) = (self.value.load(Ordering::Relaxed), self.min, self.max);
+        let (name, default, data) =
+            (self.name.as_ptr(), self.value.load(Ordering::Relaxed), data(self));
+        let (flags, min, max) = (raw::REDISMODULE_CONFIG_DEFAULT, self.min, self.max);
         let (get, set) = (Some(get_number as GetNumber), Some(set_number as SetNumber));
+        let (is_on, set_on) = (Some(get_switch as GetSwitch), Some(set_switch as SetSwitch));
         // SAFETY: the context is live while the module loads; name and data are static.
         unsafe {
+            if self.is_switch {
+                let (default, flags) = (default as c_int, raw::REDISMODULE_CONFIG_IMMUTABLE);
+                return api!(RedisModule_RegisterBoolConfig(
+                    context, name, default, flags, is_on, set_on, None, data
+                ));
+            }
             api!(RedisModule_RegisterNumericConfig(
                 context, name, default, flags, min, max, get, set, None, data
-            ))
-        }
-    }
-}
-
-/// A setting that is yes or no, and fixed once the module is loaded.
-pub struct Switch {
-    name: &'static CStr,
-    is_on: AtomicBool,
-}
-
-impl Switch {
-    /// Creates a setting that is no by default.
-    pub const fn new(name: &'static CStr) -> Self {
-        Self { name, is_on: AtomicBool::new(false) }
-    }
-
-    pub fn is_on(&self) -> bool {
-        self.is_on.load(Ordering::Relaxed)
-    }
-}
-
-impl Setting for Switch {
-    fn name(&self) -> &'static CStr {
-        self.name
-    }
-
-    fn reset(&self) {
-        self.is_on.store(false, Ordering::Relaxed);
-    }
-
-    fn set_argument(&self, word: &[u8]) -> Result<(), String> {
-        let is_on = match &word.to_ascii_lowercase()[..] {
-            b"yes" => true,
-            b"no" => false,
-            _ => return Err(format!("{} must be yes or no", self.name.to_string_lossy())),
-        };
-        self.is_on.store(is_on, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn register(&'static self, context: *mut RedisModuleCtx) -> c_int {
-        let (name, default, data) = (self.name.as_ptr(), self.is_on().into(), data(self));
-        let flags = raw::REDISMODULE_CONFIG_IMMUTABLE;
-        let (get, set) = (Some(get_switch as GetSwitch), Some(set_switch as SetSwitch));
-        // SAFETY: the context is live while the module loads; name and data are static.
-        unsafe {
-            api!(RedisModule_RegisterBoolConfig(
-                context, name, default, flags, get, set, None, data
             ))
         }
     }
@@ -254,17 +226,14 @@ unsafe extern "C" fn set_number(_: Name, value: c_longlong, data: *mut c_void, _
     })
 }
 
-unsafe extern "C" fn get_switch(_name: Name, data: *mut c_void) -> c_int {
-    // SAFETY: the server's promise above.
-    guard(0, || unsafe { &*data.cast::<Switch>() }.is_on().into())
+unsafe extern "C" fn get_switch(name: Name, data: *mut c_void) -> c_int {
+    // SAFETY: the caller's promise is the same.
+    unsafe { get_number(name, data) as c_int }
 }
 
-unsafe extern "C" fn set_switch(_: Name, value: c_int, data: *mut c_void, _: Reason) -> c_int {
-    guard(ERR, || {
-        // SAFETY: the server's promise above.
-        unsafe { &*data.cast::<Switch>() }.is_on.store(value != 0, Ordering::Relaxed);
-        OK
-    })
+unsafe extern "C" fn set_switch(name: Name, on: c_int, data: *mut c_void, error: Reason) -> c_int {
+    // SAFETY: the caller's promise is the same.
+    unsafe { set_number(name, on.into(), data, error) }
 }
 
 /// Returns the text, which still belongs to the module.

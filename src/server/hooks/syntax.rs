@@ -105,33 +105,19 @@ fn repeat(args: &mut Vec<Arg>, count: usize) {
     args.push(Arg { multiple: true, ..block(repeated) });
 }
 
-/// Joins a token and the argument after it into one argument.
+/// Joins each token and the argument after it into one argument.
 fn join_tokens(args: Vec<Arg>) -> Vec<Arg> {
-    match <[Arg; 2]>::try_from(args) {
-        Ok([token, value])
-            if token.kind == PURE_TOKEN && value.token.is_none() && !value.optional =>
-        {
-            vec![Arg { token: token.token, ..value }]
-        }
-        Ok(both) => both.into(),
-        Err(args) => {
-            // A token among other arguments: `ttl IDS numids id`.
-            let mut joined: Vec<Arg> = Vec::new();
-            for arg in args {
-                match joined.last_mut() {
-                    Some(last)
-                        if last.kind == PURE_TOKEN
-                            && arg.kind != PURE_TOKEN
-                            && arg.parts.is_empty() =>
-                    {
-                        *last = Arg { token: last.token.take(), ..arg };
-                    }
-                    _ => joined.push(arg),
-                }
+    let mut joined: Vec<Arg> = Vec::new();
+    for arg in args {
+        let is_value = arg.token.is_none() && arg.parts.is_empty() && !arg.optional;
+        match joined.last_mut() {
+            Some(last) if last.kind == PURE_TOKEN && is_value => {
+                *last = Arg { token: last.token.take(), ..arg };
             }
-            joined
+            _ => joined.push(arg),
         }
     }
+    joined
 }
 
 impl Arg {

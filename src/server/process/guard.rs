@@ -55,15 +55,11 @@ impl Drop for AbortOnPanic {
 fn end() -> ! {
     const FALSE: &CStr = c"a change was completed and replicated";
     /// The module's name, in place of the assertion's file.
-    const FILE: &CStr =
-        match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_NAME"), "\0").as_bytes()) {
-            Ok(name) => name,
-            Err(_) => c"",
-        };
-    // SAFETY: the strings are C strings.
+    const FILE: &str = concat!(env!("CARGO_PKG_NAME"), "\0");
+    // SAFETY: the strings end with a NUL.
     unsafe {
         if let Some(fail) = raw::RedisModule__Assert {
-            fail(FALSE.as_ptr(), FILE.as_ptr(), 0);
+            fail(FALSE.as_ptr(), FILE.as_ptr().cast(), 0);
         }
     }
     std::process::abort()
