@@ -155,6 +155,29 @@ fn an_id_of_sixteen_bytes_takes_56_and_no_more_than_72_whatever_the_order() {
 }
 
 #[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn memory_comes_back_as_ids_go_whatever_the_order() {
+    let orders: [Until<'_>; 3] = [&|id| id, &|id| random(id) % 100_000, &|id| 100_000 - id];
+    for until in orders {
+        let (beside, mut remembered) = (beside(SmallMax::USUAL), Remembered::default());
+        let empty = remembered.memory();
+        (0..100_000).for_each(|id| remembered.insert(&beside, &sixteen(id), until(id)));
+        let mut was_sparse = false;
+        for now in (0..95_000).step_by(5000) {
+            while remembered.forget(now, 128) > 0 {}
+            was_sparse |= remembered.is_sparse();
+            while remembered.compact(32) {}
+            let each = each(&remembered);
+            assert!(each <= 110.0, "{each} bytes for each of {}", remembered.len());
+        }
+        assert!(was_sparse && !remembered.is_sparse());
+        remembered.check();
+        assert!(remembered.forget(100_000, usize::MAX) > 0);
+        assert_eq!(remembered.memory(), empty);
+    }
+}
+
+#[test]
 fn all_that_is_forgotten_at_once_is_freed_in_small_steps() {
     let (beside, mut remembered) = (beside(SmallMax::USUAL), Remembered::default());
     for id in 0..20_000_u64 {
