@@ -47,14 +47,14 @@ stop() {
     wait "$server" || :
 }
 
-# session <README.md>: plays its first session, and compares each reply with the one shown.
+# session <README.md>: plays its first session, and compares each reply with the one shown. How long each took does not count.
 session() {
     local page=$1 line
     awk '/^```console$/ { inside = 1; next } /^```$/ { if (inside) exit } inside && !/^\([0-9.]+s\)$/' "$page" >"$work/shown"
     sed -n 's/^127.0.0.1:6379> //p' "$work/shown" >"$work/commands"
     while read -r line; do
         echo "127.0.0.1:6379> $line"
-        echo "$line" | cli --no-raw
+        echo "$line" | cli --no-raw | sed -E '/^\([0-9.]+s\)$/d'
     done <"$work/commands" >"$work/played"
     [ -s "$work/commands" ] || fail "$page has no session"
     diff "$work/shown" "$work/played" || fail "the session of $page went otherwise"
