@@ -54,21 +54,14 @@ signed() {
     gpg --batch --yes --faked-system-time "$SOURCE_DATE_EPOCH!" --local-user "$KEY" --digest-algo SHA512 "$@"
 }
 
-# python: with what writes the bill of materials.
-venv=$PWD/target/release-venv
-[ -e "$venv/.complete" ] || {
-    python3 -m venv "$venv"
-    "$venv/bin/pip" install --quiet cyclonedx-python-lib==11.12.0
-    touch "$venv/.complete"
-}
-
 echo "--- what is built ($(date +%T))"
 scripts/cross.sh
 cargo fetch --quiet --locked
 cargo fetch --quiet --locked --manifest-path top/Cargo.toml
 rust=$(rustc --version)
-"$venv/bin/python" scripts/sbom.py Cargo.toml libdehydrator.so "$version" "$rust" >"$out/libdehydrator.so.cdx.json"
-"$venv/bin/python" scripts/sbom.py top/Cargo.toml dehydrator-top "$version" "$rust" >"$out/dehydrator-top.cdx.json"
+python=$(scripts/release-tools.sh)/python
+"$python" scripts/sbom.py Cargo.toml libdehydrator.so "$version" "$rust" >"$out/libdehydrator.so.cdx.json"
+"$python" scripts/sbom.py top/Cargo.toml dehydrator-top "$version" "$rust" >"$out/dehydrator-top.cdx.json"
 
 echo "--- tarballs, .deb, .rpm ($(date +%T))"
 scripts/package.sh --release "$out"
