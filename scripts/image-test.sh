@@ -174,7 +174,9 @@ for server in redis valkey; do
     [ "$(cli CONFIG GET timeout | tail -n 1)" = 77 ] || fail "CONFIG REWRITE has kept nothing"
     stop
     configuration=/usr/local/etc/dehydrator
-    images run "$container" -- sh -c "touch $configuration/users.acl && chown 999 $configuration/users.acl"
+    # A server takes its users from one place only, and CONFIG REWRITE has written them into the configuration.
+    images run "$container" -- sh -c "touch $configuration/users.acl && chown 999 $configuration/users.acl &&
+        sed -i '/^user /d' $configuration/dehydrator.conf && chown 999 $configuration/dehydrator.conf"
     command="$command --aclfile $configuration/users.acl"
     start
     is OK ACL SETUSER worker on nopass '~jobs' +dehydrator.poll
