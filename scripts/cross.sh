@@ -10,9 +10,19 @@
 #   --tests     runs the unit tests instead; for another architecture by what CARGO_TARGET_<TARGET>_RUNNER names
 #
 # The compiler is this machine's Rust, with the standard libraries that rustup downloads; zig links, with the C libraries that
-# it brings along. So the machine's own C library does not matter, and the same Rust makes the same bytes from a commit.
+# it brings along. So the machine's own C library does not matter. As root, the same Rust makes the same bytes from a commit, in
+# whatever folder; otherwise, the line tables of what zig compiles name the folder.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+# In a namespace of its own, this folder is at the same place everywhere.
+place=/usr/src/dehydrator
+export DEHYDRATOR_COMMIT="${DEHYDRATOR_COMMIT:-$(scripts/commit.sh --here)}"
+if [ "$(id -u)" = 0 ] && [ "$PWD" != $place ]; then
+    mkdir -p $place
+    # shellcheck disable=SC2016  # the names are the inner shell's
+    exec unshare --mount sh -c 'mount --rbind . "$0" && cd "$0" && exec scripts/cross.sh "$@"' $place "$@"
+fi
 
 root=$PWD
 out=$root/target/cross
@@ -36,13 +46,13 @@ flock 9
 
 # zigbuild <rustc's flags> <cargo's arguments>...: the files of a release do not contain the folders of this machine.
 cargo_home=${CARGO_HOME:-$HOME/.cargo}
-commit=$(scripts/commit.sh --here)
 zigbuild() (
     flags="--remap-path-prefix=$cargo_home=/cargo --remap-path-prefix=$root=/dehydrator -Clink-arg=-Wl,--build-id=sha1 $1"
     shift
     # Below a folder that has zig in it, zig tells the places of its headers by relative paths, which bindgen does not find.
     cd "$out"
-    PATH=$zig:$PATH CARGO_ZIGBUILD_ZIG_PATH=$zig/zig CARGO_TARGET_DIR=$out/build DEHYDRATOR_COMMIT=$commit \
+    # Zig's caches are not shared with other folders: they tell theirs.
+    PATH=$zig:$PATH CARGO_ZIGBUILD_ZIG_PATH=$zig/zig CARGO_TARGET_DIR=$out/build XDG_CACHE_HOME=$out/cache \
         CFLAGS=-ffile-prefix-map=$cargo_home=/cargo RUSTFLAGS=$flags cargo-zigbuild "$@"
 )
 

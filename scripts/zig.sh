@@ -16,7 +16,8 @@ mkdir -p target
         python3 -m venv "$place"
         # shellcheck disable=SC2086  # a list
         "$place/bin/pip" install --quiet --disable-pip-version-check --no-compile $versions >&2
-        ln -s "$place"/lib/python3*/site-packages/ziglang/zig "$place/bin/zig"
+        # Relative: see scripts/cross.sh, which gives this folder another name.
+        (cd "$place/bin" && ln -s ../lib/python3*/site-packages/ziglang/zig .)
         echo "$versions" >"$place/made"
     }
 ) 9>"$place.lock"
