@@ -9,6 +9,7 @@
 # Any base image of Debian 12 or later works; images with Alpine's C library do not.
 ARG SERVER=redis:8
 
+# For the images of a release, scripts/release-images.sh replaces this stage by what it would have built.
 FROM rust:1-bookworm AS build
 # hadolint ignore=DL3008
 RUN apt-get update \

@@ -144,7 +144,7 @@ lint-scripts: ## Check the shell scripts with shellcheck
 deny: ## Check licences, sources, versions and advisories of the libraries with cargo-deny (built once: minutes)
 	@scripts/deny.sh
 
-arm64: build ## Build the module for arm64 in a Debian sid (root, 3 GB), and test it under qemu; `make package` then packs it too
+arm64: ## Build the module for arm64, and test it under qemu
 	@scripts/setup.sh arm64
 	SERVERS_DIR=$(SERVERS_DIR) scripts/arm64.sh
 

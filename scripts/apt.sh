@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # To be sourced: apt-get with folders of its own, which does not touch the machine's packages and lists and needs no
-# root.
+# root. With ARCHITECTURE set, packages are those of that one, of Debian's names.
 
 # apt_folders <folder> <suite> [source]: creates the folders for that suite, from the mirror that this machine already
 # uses; with `source`, for source packages instead of binary ones.
@@ -34,7 +34,8 @@ apt_of_suite() {
 apt_in() {
     apt_dir=$1
     shift
-    apt-get -qq -o Dir::Etc::SourceList=/dev/null \
+    apt-get -qq ${ARCHITECTURE:+-o APT::Architecture="$ARCHITECTURE" -o APT::Architectures="$ARCHITECTURE"} \
+        -o Dir::Etc::SourceList=/dev/null \
         -o Dir::Etc::SourceParts="$apt_dir/sources" \
         -o Dir::Etc::PreferencesParts=/dev/null \
         -o Dir::State="$apt_dir/state" \

@@ -2,19 +2,23 @@
 # Build the image that the Dockerfile describes, and use it as `docker run` would: no engine is needed, and no
 # registry of images. As root.
 #
-#   scripts/image-test.sh [suite]
+#   scripts/image-test.sh
+#   scripts/image-test.sh --release <folder>        instead uses the images for x86-64 and glibc of a release: see
+#                                                   scripts/release-images.sh
 #
-# The images that the Dockerfile begins from are stood in for by Debian's own packages: rust:1-bookworm by a fresh
-# Debian bookworm with this machine's Rust, and the server's image by a fresh Debian of a suite (trixie, by
-# default, which has both servers) with an entrypoint that does what those of the official images are documented to
-# do. So what is tried is every line of the Dockerfile, the configuration that it makes, and that the module fits
-# into a Debian that it was not built on; what is not is the official images themselves.
+# Debian's own packages stand in for the images that the Dockerfile begins from: a fresh Debian bookworm with this machine's Rust
+# for rust:1-bookworm, and a fresh Debian trixie for the server's image, with an entrypoint that does what those of the official
+# images are documented to do. So every line of the Dockerfile is tried, the configuration that it makes, and that the module fits
+# into a Debian that it was not built on; the official images themselves are not. An image of a release that has stand-ins for them
+# too gets that Debian's files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck disable=SC1091
 . scripts/apt.sh
 
-suite=${1:-trixie}
+release=
+[ "${1:-}" != --release ] || release=$(cd "$2" && pwd)
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 if [ "$(id -u)" != 0 ]; then
     echo "image-test: only root can make a Debian; try sudo" >&2
     exit 1
@@ -55,24 +59,26 @@ image() {
     images commit --quiet --rm "$container" "$name" >/dev/null
 }
 
-echo "Making the images that the Dockerfile begins from..."
-debian bookworm "$work/rust" ca-certificates gcc libc6-dev
-mkdir -p "$work/rust/usr/local/rust" "$work/rust/usr/local/cargo"
-(cd "$(rustc --print sysroot)" && tar -c --exclude=./share .) | tar -x -C "$work/rust/usr/local/rust"
-# What Cargo has fetched here is not fetched again.
-cargo fetch --quiet --locked
-cp -a "${CARGO_HOME:-$HOME/.cargo}/registry" "$work/rust/usr/local/cargo/"
-image rust:1-bookworm "$work/rust" --env PATH=/usr/local/rust/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-    --env CARGO_HOME=/usr/local/cargo
+# rust: the image that the module is built in.
+rust() {
+    debian bookworm "$work/rust" ca-certificates gcc libc6-dev
+    mkdir -p "$work/rust/usr/local/rust" "$work/rust/usr/local/cargo"
+    (cd "$(rustc --print sysroot)" && tar -c --exclude=./share .) | tar -x -C "$work/rust/usr/local/rust"
+    # What Cargo has fetched here is not fetched again.
+    cargo fetch --quiet --locked
+    cp -a "${CARGO_HOME:-$HOME/.cargo}/registry" "$work/rust/usr/local/cargo/"
+    image rust:1-bookworm "$work/rust" --env PATH=/usr/local/rust/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+        --env CARGO_HOME=/usr/local/cargo
+}
 
 # of <server>: an image with that server, as the official ones are.
 of() {
     local root=$work/$1
-    debian "$suite" "$root" "$1-server"
+    debian trixie "$root" "$1-server"
     # As in the official images.
     chroot "$root" usermod --uid 999 "$1"
     install -d -o 999 -g 999 "$root/data"
-    cat >"$root/usr/local/bin/entrypoint" <<SH
+    cat >"$root/usr/local/bin/docker-entrypoint.sh" <<SH
 #!/bin/sh
 # A configuration is given to the server; root gives /data, and the server, to the server's own user.
 set -e
@@ -83,8 +89,8 @@ if [ "\$1" = $1-server ] && [ "\$(id -u)" = 0 ]; then
 fi
 exec "\$@"
 SH
-    chmod 755 "$root/usr/local/bin/entrypoint"
-    image "$1:stand-in" "$root" --entrypoint '["entrypoint"]' --workingdir /data --cmd "$1-server"
+    chmod 755 "$root/usr/local/bin/docker-entrypoint.sh"
+    image "$1:stand-in" "$root" --entrypoint '["docker-entrypoint.sh"]' --workingdir /data --cmd "$1-server"
 }
 
 # port: one that nobody listens to.
@@ -97,13 +103,27 @@ port() {
 }
 
 commit=$(scripts/commit.sh --here | cut -c 1-8)
+echo "Making the images to begin from..."
+[ -n "$release" ] || rust
 for server in redis valkey; do
-    of $server
-    images bud --quiet --layers --build-arg "SERVER=$server:stand-in" --tag dehydrator:$server . \
-        >"$work/build.log" 2>&1 || { tail -n 40 "$work/build.log" >&2; fail "the image cannot be built"; }
-
-    container=$(images from dehydrator:$server)
-    root=$(images mount "$container")
+    if [ -n "$release" ]; then
+        name=dehydrator-$version-$([ $server = redis ] && echo redis-7.2 || echo valkey-8)
+        container=$(images from --quiet "oci-archive:$release/$name.oci.tar:$version")
+        root=$(images mount "$container")
+        if [ ! -e "$root/usr/local/bin/docker-entrypoint.sh" ]; then
+            of $server
+            cp -an "$(images mount "$(images from $server:stand-in)")/." "$root/"
+        fi
+    else
+        of $server
+        name=dehydrator:$server
+        images bud --quiet --layers --build-arg "SERVER=$server:stand-in" --tag $name . >"$work/build.log" 2>&1 || {
+            tail -n 40 "$work/build.log" >&2
+            fail "the image cannot be built"
+        }
+        container=$(images from $name)
+        root=$(images mount "$container")
+    fi
     number=$(port)
     words_of() { images inspect --format "{{range .OCIv1.Config.$1}}{{.}} {{end}}" "$container"; }
     entrypoint=$(words_of Entrypoint)
@@ -154,7 +174,9 @@ for server in redis valkey; do
     [ "$(cli CONFIG GET timeout | tail -n 1)" = 77 ] || fail "CONFIG REWRITE has kept nothing"
     stop
     configuration=/usr/local/etc/dehydrator
-    images run "$container" -- sh -c "touch $configuration/users.acl && chown 999 $configuration/users.acl"
+    # A server takes its users from one place only, and CONFIG REWRITE has written them into the configuration.
+    images run "$container" -- sh -c "touch $configuration/users.acl && chown 999 $configuration/users.acl &&
+        sed -i '/^user /d' $configuration/dehydrator.conf && chown 999 $configuration/dehydrator.conf"
     command="$command --aclfile $configuration/users.acl"
     start
     is OK ACL SETUSER worker on nopass '~jobs' +dehydrator.poll
@@ -174,6 +196,6 @@ for server in redis valkey; do
     stop
     unset REDISCLI_AUTH
     images umount "$container" >/dev/null
-    echo "dehydrator from $server: built, started as its entrypoint does, stopped, started again with its data;" \
+    echo "$name: started as its entrypoint does, stopped, started again with its data;" \
         "started, killed and started again as examples/beside_managed.md has it"
 done

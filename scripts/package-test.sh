@@ -11,8 +11,7 @@
 #
 # As root, in a fresh Debian of each suite (by default this machine's and, where that is bookworm, trixie
 # too), made by debootstrap in a temporary folder. Otherwise, or where debootstrap may not work (as in some
-# containers), the package is only unpacked, and loaded by the servers of scripts/servers.sh. So is the package
-# for arm64, if there is one, by the server with which scripts/arm64.sh has tried the module under qemu.
+# containers), the package is only unpacked, and loaded by the servers of scripts/servers.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck disable=SC1091
@@ -245,16 +244,16 @@ SH
     rm -rf --one-file-system "$root"
 }
 
-# unpacked <folder with the server> <server> <redis-cli> <package>
+# unpacked <server>
 unpacked() {
-    local dir=$work/$2
+    local dir=$work/$1 servers=$PWD/target/servers
     mkdir -p "$dir"
-    dpkg -x "$4" "$dir/root"
+    dpkg -x "$package" "$dir/root"
     {
         echo 'set -eu'
         functions
-        printf 'dir=%q program=%q name=%q cli=%q version=%q tagged=%q\n' "$dir" "$(realpath "$1")/$2" "$2" "$3" \
-            "$(dpkg-deb --field "$4" Version)" "$tagged"
+        printf 'dir=%q program=%q name=%q cli=%q version=%q tagged=%q\n' "$dir" "$servers/$1" "$1" "$servers/redis-cli" \
+            "$(dpkg-deb --field "$package" Version)" "$tagged"
         cat <<'SH'
 conf=$dir/test.conf
 socket=$dir/s
@@ -268,12 +267,6 @@ SH
     } | bash
 }
 
-arm64=$(ls "$packages"/arm64/dehydrator_*_arm64.deb 2>/dev/null) || :
-if [ -n "$arm64" ]; then
-    echo "$(dpkg-deb --field "$arm64" Package Version Architecture | paste -sd ' '), under qemu:"
-    unpacked target/arm64 redis-server redis-cli "$arm64"
-fi
-
 if [ "$(id -u)" = 0 ] && command -v debootstrap >/dev/null && [ -n "$codename" ]; then
     tested=yes
     for suite in "${suites[@]}"; do
@@ -285,5 +278,5 @@ fi
 echo "No Debian could be made here by debootstrap: the package is not installed, only unpacked."
 scripts/servers.sh target/servers >/dev/null
 for server in redis-7.0 redis-8 valkey-8; do
-    unpacked target/servers "$server" "$PWD/target/servers/redis-cli" "$package"
+    unpacked "$server"
 done

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Make the packages of the module, and of the live view, that `make package` has built, in target/package: a .deb, with
-# the line tables in another, a tarball, and the sums of all three. Where scripts/arm64.sh has built the same commit, the
-# same for arm64, in target/package/arm64.
+# the line tables in another, a tarball, and the sums of all three.
 #
 # Plain dpkg-deb: there is one file to install, and nothing to be configured; dist/prerm looks before it is removed.
 #
@@ -71,7 +70,7 @@ tarball() {
         "$work/$name/"
     with_docs "$work/$name"
     tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
-        --use-compress-program='gzip -n' -cf "$to/$name.tar.gz" "$name"
+        --use-compress-program='gzip -n' -cf "$out/$name.tar.gz" "$name"
 }
 
 # control <package> <size in kB> <more fields>: its description, which ends with the fields given.
@@ -97,7 +96,7 @@ pack() {
     control "$1" "$(du -sk --apparent-size --exclude=DEBIAN "$root" | cut -f 1)" "$2" \
         >"$root/DEBIAN/control"
     find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
-    dpkg-deb --root-owner-group -Zxz -b "$root" "$to/${1}_$version-1_$architecture.deb" >/dev/null
+    dpkg-deb --root-owner-group -Zxz -b "$root" "$out/${1}_$version-1_$architecture.deb" >/dev/null
 }
 
 # depends <program>...: which C library they need.
@@ -126,7 +125,7 @@ rpm() {
     rm "$root/usr/share/doc/dehydrator/"{LICENSE,README.Debian,changelog.gz,changelog.Debian.gz}
     install -m 644 LICENSE "$root/usr/share/doc/dehydrator/"
     find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
-    rpmbuild --quiet -bb --target "$1-linux" --define "_topdir $work/rpmbuild" --define "_rpmdir $to" \
+    rpmbuild --quiet -bb --target "$1-linux" --define "_topdir $work/rpmbuild" --define "_rpmdir $out" \
         --define '_rpmfilename %{name}-%{version}-%{release}.%{arch}.rpm' --define "staged $root" \
         --define "the_version $version" --define "the_publisher $maintainer" \
         --define "the_homepage $(scripts/publisher.py get homepage)" dist/dehydrator.spec
@@ -198,12 +197,8 @@ Description: debug symbols for dehydrator"
     fi
 }
 
-# sums: of what is in $to.
-sums() { (cd "$to" && sha256sum -- *.deb *.tar.gz >SHA256SUMS && ls -l); }
-
 # --- a release ------------------------------------------------------------------------------------------
 if [ "${1:-}" = --release ]; then
-    to=$out
     for machine in x86_64 aarch64; do
         tools=
         architecture=amd64
@@ -221,24 +216,7 @@ if [ "${1:-}" = --release ]; then
 fi
 
 # --- for this machine ----------------------------------------------------------------------------------
-to=$out
 needs=$(depends "$module" "$top")
 tarball "$module" "$top" "$(uname -m)" ''
 debs "$module" "$top" "$(dpkg --print-architecture)" "$needs" ''
-sums
-
-# --- for arm64, if scripts/arm64.sh has built and tried this commit ---------------------------------------
-if [ -e target/arm64/sources ]; then
-    if [ "$(cat target/arm64/sources)" = "$(scripts/sources.sh)" ] &&
-        [ "$(scripts/commit.sh target/arm64/libdehydrator.so)" = "$(scripts/commit.sh --here)" ]; then
-        # In a folder of its own: `dehydrator_*.deb` beside it is what this machine can install.
-        to=$out/arm64
-        mkdir "$to"
-        rm -rf "$work/dehydrator" "$work/dehydrator-dbgsym"
-        tarball target/arm64/libdehydrator.so target/arm64/dehydrator-top aarch64 aarch64-linux-gnu-
-        debs target/arm64/libdehydrator.so target/arm64/dehydrator-top arm64 "$(cat target/arm64/depends)" aarch64-linux-gnu-
-        sums
-    else
-        echo "package.sh: target/arm64 is of another commit, and left out: run \`make arm64\` again" >&2
-    fi
-fi
+(cd "$out" && sha256sum -- *.deb *.tar.gz >SHA256SUMS && ls -l)

@@ -35,10 +35,11 @@ base() {
     echo "localhost/stand-in:$2"
 }
 
-# What the image adds, apart from the module.
-mkdir -p "$work/context/etc/dehydrator"
-dist/image-configuration <redis.conf >"$work/context/etc/dehydrator/dehydrator.conf"
-cp dist/Containerfile "$work/context/"
+# What the Dockerfile copies from its stage `build`, which this folder replaces.
+context=$work/build/dehydrator
+module=$context/target/release/libdehydrator.so
+mkdir -p "$context/etc/dehydrator" "$(dirname "$module")"
+dist/image-configuration <redis.conf >"$context/etc/dehydrator/dehydrator.conf"
 
 # image <name> <official image> <C library>
 image() {
@@ -49,12 +50,12 @@ image() {
         tools=
         [ $architecture = amd64 ] || machine=aarch64 tools=aarch64-linux-gnu-
         "${tools}strip" --strip-debug --strip-unneeded --remove-section=.comment \
-            -o "$work/context/libdehydrator.so" "target/cross/$machine-unknown-linux-$library/libdehydrator.so"
-        find "$work/context" -exec touch -d "@$epoch" {} +
+            -o "$module" "target/cross/$machine-unknown-linux-$library/libdehydrator.so"
+        find "$work/build" -exec touch -d "@$epoch" {} +
         images bud --quiet --no-cache --arch "$architecture" --os linux --timestamp "$epoch" --format oci \
             --build-arg "SERVER=$(base "$from" $architecture)" --label "org.opencontainers.image.version=$version" \
             --label "org.opencontainers.image.revision=$(git rev-parse HEAD)" --label org.opencontainers.image.licenses=BSD-3-Clause \
-            --tag "$list:$architecture" --file "$work/context/Containerfile" "$work/context" >/dev/null
+            --build-context "build=$work/build" --tag "$list:$architecture" --file Dockerfile "$work/build" >/dev/null
         images manifest add "$list" "$list:$architecture" >/dev/null
     done
     images manifest push --quiet --all "$list" "oci:$work/$name:$version" >/dev/null

@@ -47,14 +47,14 @@ stop() {
     wait "$server" || :
 }
 
-# session <README.md>: plays its first session, and compares each reply with the one shown.
+# session <README.md>: plays its first session, and compares each reply with the one shown. How long each took does not count.
 session() {
     local page=$1 line
     awk '/^```console$/ { inside = 1; next } /^```$/ { if (inside) exit } inside && !/^\([0-9.]+s\)$/' "$page" >"$work/shown"
     sed -n 's/^127.0.0.1:6379> //p' "$work/shown" >"$work/commands"
     while read -r line; do
         echo "127.0.0.1:6379> $line"
-        echo "$line" | cli --no-raw
+        echo "$line" | cli --no-raw | sed -E '/^\([0-9.]+s\)$/d'
     done <"$work/commands" >"$work/played"
     [ -s "$work/commands" ] || fail "$page has no session"
     diff "$work/shown" "$work/played" || fail "the session of $page went otherwise"
@@ -124,7 +124,7 @@ check() {
 }
 
 # The .deb by apt from the repository's folder, and the tarball, in clean Debians: see scripts/package-test.sh.
-debian() {
+apt() {
     local folder=$work/debian
     mkdir "$folder"
     cp "$release/apt/pool/"*_amd64.deb "$release/dehydrator-$version-linux-x86_64.tar.gz" "$folder/"
@@ -140,7 +140,7 @@ debian() {
 
 # The .rpm by dnf from the repository's folder, into an empty root. No distribution with rpm can be reached by Debian's tools:
 # an empty package stands in for the C library that it asks for, and the server is Debian's.
-fedora() {
+dnf() {
     local root=$work/trixie mirror
     mirror=$(apt_mirror) || :
     mkdir -p target/debootstrap
@@ -200,7 +200,7 @@ TRY
 
 # The modules on servers whose allocators differ.
 modules() {
-    local server
+    local server library
     scripts/cross.sh --debug x86_64-unknown-linux-{gnu,musl}
     server=$(built_server bundled redis bookworm 7.0 MALLOC=jemalloc)
     try_module x86_64-unknown-linux-gnu "Redis 7.0 with its bundled jemalloc" "$server"
@@ -208,39 +208,33 @@ modules() {
     try_module x86_64-unknown-linux-gnu "Redis 7.0 with the C library's allocator" "$server"
     server=$(built_server musl redis bookworm 7.0 CC=musl-gcc)
     try_module x86_64-unknown-linux-musl "Redis 7.0 built with musl-gcc" "$server"
-    if [ -x scripts/valkey.sh ]; then
-        for library in gnu musl; do
-            scripts/valkey.sh "x86_64-unknown-linux-$library" "$work/valkey-$library"
-            try_module "x86_64-unknown-linux-$library" "Valkey 8.1 built by zig for $library" "$work/valkey-$library/valkey-server"
-        done
-    fi
+    for library in gnu musl; do
+        scripts/valkey.sh "x86_64-unknown-linux-$library" "$work/valkey-$library"
+        try_module "x86_64-unknown-linux-$library" "the Valkey that zig builds for $library" "$work/valkey-$library/valkey-server"
+    done
 }
 
 # The modules for arm64, under qemu, on Debian's servers and on those that zig has built.
 arm64() {
-    local root=$work/arm64 mirror run
+    local servers=$work/arm64 run library folder=$work/arm64-deb
     scripts/cross.sh --debug aarch64-unknown-linux-{gnu,musl}
-    mirror=$(apt_mirror) || :
-    mkdir -p target/debootstrap
-    # Nothing is configured, only unpacked.
-    debootstrap --arch=arm64 --foreign --variant=minbase --include=redis-server,valkey-server,musl \
-        --cache-dir="$PWD/target/debootstrap" trixie "$root" "$mirror" >"$work/log" 2>&1 || {
-        tail "$work/log" >&2
-        fail "no Debian for arm64 could be made"
-    }
-    for package in "$root"/var/cache/apt/archives/*.deb; do dpkg -x "$package" "$root"; done
-    run=(qemu-aarch64-static -L "$root")
-    try_module aarch64-unknown-linux-gnu "Debian's Redis 8, under qemu" "${run[@]}" -0 redis-server "$root/usr/bin/redis-check-rdb"
-    try_module aarch64-unknown-linux-gnu "Debian's Valkey 8, under qemu" "${run[@]}" -0 valkey-server "$root/usr/bin/valkey-check-rdb"
-    if [ -x scripts/valkey.sh ]; then
-        for library in gnu musl; do
-            scripts/valkey.sh "aarch64-unknown-linux-$library" "$work/arm64-$library"
-            try_module "aarch64-unknown-linux-$library" "Valkey 8.1 built by zig for $library, under qemu" \
-                "${run[@]}" "$work/arm64-$library/valkey-server"
-        done
-    fi
+    (export ARCHITECTURE=arm64 && scripts/servers.sh "$servers" redis-8 valkey-8 && cd "$servers" && debian trixie trixie musl)
+    # Where programs look for their loader.
+    ln -s usr/lib "$servers/trixie/lib"
+    run=(qemu-aarch64-static -L "$servers/trixie")
+    try_module aarch64-unknown-linux-gnu "Debian's Redis 8, under qemu" "$servers/redis-8"
+    try_module aarch64-unknown-linux-gnu "Debian's Valkey 8, under qemu" "$servers/valkey-8"
+    for library in gnu musl; do
+        scripts/valkey.sh "aarch64-unknown-linux-$library" "$work/arm64-$library"
+        try_module "aarch64-unknown-linux-$library" "the Valkey that zig builds for $library, under qemu" \
+            "${run[@]}" "$work/arm64-$library/valkey-server"
+    done
     "${run[@]}" "$work/dehydrator-$version-linux-aarch64/dehydrator-top" --help | grep -q cacert || fail "dehydrator-top for arm64"
-    rm -rf --one-file-system "$root"
+    dpkg -x "$release/apt/pool/dehydrator_$version-1_arm64.deb" "$folder"
+    serve "$folder$(sed -n 's/^loadmodule //p' "$folder/usr/share/dehydrator/dehydrator.conf")" "$servers/redis-8"
+    commit_of_info
+    stop
+    echo "the .deb for arm64: unpacked, and its module loaded"
 }
 
 # A server that is too old says what is needed.
@@ -285,21 +279,47 @@ images() {
         rm -rf "$work/image"
         echo "$(basename "$archive"): for x86-64 and arm64, with module and a configuration that the server may rewrite"
     done
+    scripts/image-test.sh --release "$release/images"
+}
+
+# README's *Try it* and its session, as a newcomer copies them.
+quickstart() {
+    local place=$work/quickstart command seconds=$SECONDS
+    mkdir "$place"
+    tar -xzf "$release/dehydrator-$version-linux-x86_64.tar.gz" -C "$place" --strip-components=1 --wildcards '*/README.md'
+    command=$(awk '/^## Try it$/ { here = 1 } here && /^```$/ { exit } inside; here && /^```sh$/ { inside = 1 }' "$place/README.md")
+    [[ $command == *'<folder>'*dehydrator-server* ]] || fail "README.md does not start with a folder's packages"
+    (cd "$place" && exec sh -c "${command/<folder>/"$release/packages"}") >"$work/log" 2>&1 &
+    server=$!
+    # What the server tells to type, without the port that is the usual one.
+    talk() {
+        # shellcheck disable=SC2046  # a command and its arguments
+        env PATH="$place/venv/bin:$PATH" $(sed -n 's/^ *\(dehydrator-cli\)/\1/p' "$work/log") "$@"
+    }
+    until grep -q ' dehydrator-cli' "$work/log" && [ "$(talk PING 2>&1)" = PONG ]; do
+        if ! kill -0 $server 2>/dev/null || [ $((SECONDS - seconds)) -ge 60 ]; then
+            cat "$work/log" >&2
+            fail "no server within a minute"
+        fi
+        sleep 0.2
+    done
+    (
+        cli() { talk "$@"; }
+        session "$place/README.md"
+        cli SHUTDOWN NOSAVE
+    )
+    wait $server || :
+    echo "README's first command and its session: $((SECONDS - seconds)) s, of which 5 are the delay in the session"
+    [ $((SECONDS - seconds)) -lt 60 ] || fail "that takes more than a minute"
 }
 
 # The other packages.
-packages() {
-    if [ -x scripts/release-packages-test.sh ]; then
-        scripts/release-packages-test.sh "$release/packages"
-    else
-        echo "left out: packages for PyPI, npm and RubyGems"
-    fi
-}
+packages() { scripts/release-packages-test.sh "$release/packages"; }
 
 # The same files once more: what is compiled is compiled anew.
 twice() {
     if [ -n "${KEY:-}" ]; then
-        rm -rf target/cross/root/build/target
+        rm -rf target/cross target/valkey/cache target/valkey/*/built
         scripts/release.sh target/release-again
         diff -r "$release" target/release-again || fail "the release is not the same twice"
         echo "made twice: no byte differs"
@@ -309,7 +329,7 @@ twice() {
 }
 
 scripts/setup.sh arm64 asan package release musl
-for step in ${ONLY:-check debian fedora modules arm64 refused images packages twice}; do
+for step in ${ONLY:-quickstart check apt dnf modules arm64 refused images packages twice}; do
     echo "--- $step ($(date +%T))"
     $step
 done

@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-list=scripts/release-packages.txt
+list=scripts/release-tools.txt
 place=$PWD/target/release-tools
 scripts/setup.sh python >&2
 if ! cmp -s "$list" "$place/made-from"; then

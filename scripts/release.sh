@@ -8,7 +8,8 @@
 #       PUBLISHER   a file in the place of dist/publisher.toml
 #       BASES       registry (default: the official images) or stand-ins: see scripts/release-images.sh
 #
-# From a clean clone of a tag: `v` and the version of Cargo.toml. As root: see scripts/cross.sh.
+# From a clean clone of a tag: `v` and the version of Cargo.toml. As root: see scripts/release-images.sh. The compiler is this
+# machine's Rust.
 #
 #   dehydrator-VERSION-linux-*.tar.gz   the module and the live view, for glibc 2.17 and for musl
 #   apt, yum                            repositories to put behind any web server, with the .deb and .rpm
@@ -32,7 +33,7 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 scripts/publisher.py filled
 [ -z "$(git status --porcelain)" ] || fail "there are changes that were not committed"
 [ "$(scripts/version.sh)" = "$version" ] || fail "the commit has no tag v$version"
-scripts/setup.sh arm64 package release
+scripts/setup.sh package release
 : "${KEY:?name the OpenPGP key that signs: KEY=<fingerprint>}"
 if [ "$KEY" = throwaway ]; then
     export GNUPGHOME=$PWD/target/throwaway-key
@@ -53,21 +54,14 @@ signed() {
     gpg --batch --yes --faked-system-time "$SOURCE_DATE_EPOCH!" --local-user "$KEY" --digest-algo SHA512 "$@"
 }
 
-# python: with what writes the bill of materials.
-venv=$PWD/target/release-venv
-[ -e "$venv/.complete" ] || {
-    python3 -m venv "$venv"
-    "$venv/bin/pip" install --quiet cyclonedx-python-lib==11.12.0
-    touch "$venv/.complete"
-}
-
 echo "--- what is built ($(date +%T))"
 scripts/cross.sh
 cargo fetch --quiet --locked
 cargo fetch --quiet --locked --manifest-path top/Cargo.toml
-rust=$(cat target/cross/rust)
-"$venv/bin/python" scripts/sbom.py Cargo.toml libdehydrator.so "$version" "$rust" >"$out/libdehydrator.so.cdx.json"
-"$venv/bin/python" scripts/sbom.py top/Cargo.toml dehydrator-top "$version" "$rust" >"$out/dehydrator-top.cdx.json"
+rust=$(rustc --version)
+python=$(scripts/release-tools.sh)/python
+"$python" scripts/sbom.py Cargo.toml libdehydrator.so "$version" "$rust" >"$out/libdehydrator.so.cdx.json"
+"$python" scripts/sbom.py top/Cargo.toml dehydrator-top "$version" "$rust" >"$out/dehydrator-top.cdx.json"
 
 echo "--- tarballs, .deb, .rpm ($(date +%T))"
 scripts/package.sh --release "$out"
@@ -103,17 +97,15 @@ signed --armor --detach-sign --output "$out/yum/repodata/repomd.xml.asc" "$out/y
 echo "--- images ($(date +%T))"
 scripts/release-images.sh "$out/images" "${BASES:-registry}"
 
-if [ -x scripts/release-packages.sh ]; then
-    echo "--- packages for PyPI, npm and RubyGems ($(date +%T))"
-    scripts/release-packages.sh "$out/packages" target/cross
-fi
+echo "--- packages for PyPI, npm and RubyGems ($(date +%T))"
+scripts/release-packages.sh "$out/packages" target/cross
 
 # sums: one line for each file.
 sums() { (cd "$out" && find . -type f ! -name 'SHA256SUMS*' -printf '%P\0' | LC_ALL=C sort -z | xargs -0 sha256sum); }
 
 # The statement that SLSA describes. Its subjects are all other files.
 sums | jq -n -R --arg commit "$(git rev-parse HEAD)" --arg tag "v$version" --arg repository "$(scripts/publisher.py get repository)" \
-    --arg rust "$rust" --arg tools "$(cat target/cross/tools)" '{
+    --arg rust "$rust" --arg zig "$("$(scripts/zig.sh)/zig" version)" '{
     _type: "https://in-toto.io/Statement/v1",
     subject: [inputs | capture("^(?<sum>\\w+)  (?<name>.*)$") | {name, digest: {sha256: .sum}}],
     predicateType: "https://slsa.dev/provenance/v1",
@@ -121,7 +113,7 @@ sums | jq -n -R --arg commit "$(git rev-parse HEAD)" --arg tag "v$version" --arg
         buildDefinition: {
             buildType: ($repository + "/blob/" + $tag + "/scripts/release.sh"),
             externalParameters: {tag: $tag},
-            internalParameters: {rust: $rust, tools: $tools},
+            internalParameters: {rust: $rust, zig: $zig},
             resolvedDependencies: [{uri: ("git+" + $repository + "@refs/tags/" + $tag), digest: {gitCommit: $commit}}]
         },
         runDetails: {builder: {id: ($repository + "/blob/" + $tag + "/scripts/release.sh")}}

@@ -8,7 +8,7 @@
 #       c++           a C++ compiler, which the fuzzer needs
 #       asan          what builds a server, and valgrind
 #       valkey        what builds a server with zig
-#       arm64         what makes a Debian and runs programs of arm64, and their binutils
+#       arm64         what runs programs of arm64
 #       package       what makes a .deb, and, for root, debootstrap, which tests it
 #       release       what makes packages, repositories and images of a release
 #       musl          what builds a server with musl
@@ -64,17 +64,14 @@ for extra in "$@"; do
             command -v xz >/dev/null || need xz-utils
             python
             ;;
-        arm64)
-            command -v debootstrap >/dev/null || need debootstrap
-            command -v qemu-aarch64-static >/dev/null || need qemu-user-static
-            command -v aarch64-linux-gnu-strip >/dev/null || need binutils-aarch64-linux-gnu
-            ;;
+        arm64) command -v qemu-aarch64-static >/dev/null || need qemu-user-static ;;
         package)
             command -v dpkg-shlibdeps >/dev/null || need dpkg-dev
             command -v python3 >/dev/null || need python3
             [ "$(id -u)" != 0 ] || command -v debootstrap >/dev/null || need debootstrap
             ;;
         release)
+            command -v aarch64-linux-gnu-strip >/dev/null || need binutils-aarch64-linux-gnu
             command -v apt-ftparchive >/dev/null || need apt-utils
             command -v buildah >/dev/null || need buildah
             command -v createrepo_c >/dev/null || need createrepo-c

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Build a Valkey 8.1 that runs on any Linux of its machine and C library: the server that dehydrator-queue-server, for PyPI
+# Build a Valkey that runs on any Linux of its machine and C library: the server that dehydrator-queue-server, for PyPI
 # and npm, brings along.
 #
 #   scripts/valkey.sh <target> <folder>
@@ -7,22 +7,23 @@
 #       target      x86_64-unknown-linux-gnu, -musl, aarch64-unknown-linux-gnu, -musl. Those of gnu need glibc 2.17
 #       folder      gets `valkey-server`, `valkey-cli`, and their licences in `VALKEY-LICENCES`
 #
-# The source is Debian's archive, which is checked by its sum: the same one gives the same program, in whatever folder. The
-# compiler is zig's, of the Python package ziglang, which brings each C library along. The server has no TLS.
+# The source is upstream's archive, as Debian has it, checked by its sum: the same one gives the same program, in whatever
+# folder. When Debian has a newer version, take it, for its security fixes: change version and sum. The compiler is zig's, which
+# brings each C library along. The server has no TLS.
 # OPTIMIZATION=-O1 takes half the time, for tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck disable=SC1091
 . scripts/apt.sh
 
-version=8.1.1
-sum=d9bbd82eecb82f359e649a0007ad3dc1b47cc15afa626348ca86b73c4ae2c7ee
+version=9.1.2
+sum=8e8557da7426a51b4e0fb514a65ef6241dc7c85cb408243af389070abf379cec
 
 target=$1
 mkdir -p "$2"
 folder=$(cd "$2" && pwd)
 work=$PWD/target/valkey
-archive=$work/valkey-$version.tar.xz
+archive=$work/valkey-$version.tar.gz
 
 machine=${target%%-*}
 library=${target##*-}
@@ -46,17 +47,20 @@ fetch() {
     echo "Fetching the source of Valkey $version." >&2
     rm -rf "$new"
     mkdir -p "$new"
-    apt_folders "$new/apt" trixie source
+    apt_folders "$new/apt" sid source
     apt_in "$new/apt" update
     (cd "$new" && apt_in "$new/apt" source --download-only --tar-only valkey)
-    mv "$new"/valkey_"$version"+*.orig.tar.xz "$archive"
+    if ! mv "$new"/valkey_"$version".orig.tar.gz "$archive"; then
+        echo "valkey.sh: Debian has another version than $version by now. Put upstream's archive at $archive, or take that one." >&2
+        exit 1
+    fi
     rm -rf "$new"
 }
 [ -e "$archive" ] || fetch
 echo "$sum  $archive" | sha256sum --check --quiet
 
 scripts/setup.sh valkey
-compiler=$(scripts/zig.sh)
+compiler=$(realpath "$(scripts/zig.sh)/zig")
 
 # Built once, and anew when this script changes.
 source=$work/$target
@@ -68,7 +72,7 @@ if [ "$(cat "$source/built" 2>/dev/null)" = "$this" ]; then
 fi
 rm -rf "$source"
 mkdir -p "$source/bin" "$source/out"
-tar -xJf "$archive" -C "$source" --strip-components=1
+tar -xzf "$archive" -C "$source" --strip-components=1
 
 # What zig says is undefined behaviour does not end the server. No folder of this machine stands in the program. zig links
 # programs for musl statically, which load no module, unless it is told to.
@@ -104,15 +108,17 @@ install -m 755 "$source/src/valkey-server" "$source/src/valkey-cli" "$source/out
 # Those of the libraries, and of single files that are somebody else's, which stand in a comment.
 {
     cat "$source/COPYING"
-    for text in hdr_histogram/COPYING.txt hiredis/COPYING jemalloc/COPYING fpconv/LICENSE.txt lua/COPYRIGHT; do
+    for text in hdr_histogram/COPYING.txt libvalkey/COPYING jemalloc/COPYING fpconv/LICENSE.txt lua/COPYRIGHT; do
         printf '\n=== deps/%s ===\n\n' "$text"
         cat "$source/deps/$text"
     done
+    printf '\n=== deps/fast_float ===\n\n'
+    awk '!/^\/\// { exit } 1' "$source/deps/fast_float/ffc.h"
     printf '\n=== compiler_rt of zig ===\n\n'
     cat "$(dirname "$compiler")/LICENSE"
     printf '\n=== Single files ===\n'
     # shellcheck disable=SC2016  # the names are awk's
-    find "$source/src" "$source/deps/lua/src" "$source/deps/linenoise" -maxdepth 1 -name '*.[ch]' -print0 | LC_ALL=C sort -z |
+    find "$source/src" "$source/src/modules/lua" "$source/deps/lua/src" "$source/deps/linenoise" -maxdepth 1 -name '*.[ch]' -print0 | LC_ALL=C sort -z |
         LC_ALL=C xargs -0 awk 'BEGIN { RS = "[*]/" } sub(/.*[/][*]/, "") {
             others = $0
             gsub(/Copyright[^\n]*(Redis Ltd|Redis contributors|Valkey|Lua[.]org|in lua[.]h)/, "", others)

@@ -1,20 +1,24 @@
 #!/bin/sh
-# Print where zig is: a C compiler for every target, with the C libraries. Installs it first, from PyPI, into target/zig.
+# Print a folder with `zig`, a C compiler and linker for every target that brings the C libraries along, and `cargo-zigbuild`,
+# which has Cargo link with it. Installs them first, from PyPI, into target/zig.
 set -eu
 cd "$(dirname "$0")/.."
 
-version=0.17.1
+versions='ziglang==0.17.1 cargo-zigbuild==0.24.0'
 
-place=$PWD/target/zig-$version
+place=$PWD/target/zig
 mkdir -p target
 (
     # One at a time.
     flock 9
-    [ -e "$place/made" ] || {
+    [ "$(cat "$place/made" 2>/dev/null)" = "$versions" ] || {
         rm -rf "$place"
         python3 -m venv "$place"
-        "$place/bin/pip" install --quiet --disable-pip-version-check --no-compile "ziglang==$version" >&2
-        touch "$place/made"
+        # shellcheck disable=SC2086  # a list
+        "$place/bin/pip" install --quiet --disable-pip-version-check --no-compile $versions >&2
+        # Relative: see scripts/cross.sh, which gives this folder another name.
+        (cd "$place/bin" && ln -s ../lib/python3*/site-packages/ziglang/zig .)
+        echo "$versions" >"$place/made"
     }
 ) 9>"$place.lock"
-"$place/bin/python" -c 'import os, ziglang; print(os.path.join(os.path.dirname(ziglang.__file__), "zig"))'
+echo "$place/bin"
