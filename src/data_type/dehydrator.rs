@@ -21,7 +21,7 @@ pub struct Dehydrator {
     rules: Option<Box<Rules>>,
     /// The ids that are remembered after their elements were removed, so that they are not added again: see REMEMBER.
     pub remembered: Remembered,
-    /// What the module knows about the name.
+    /// Its entries in the agenda and in the table of the overdue.
     pub tracking: Tracking,
 }
 
