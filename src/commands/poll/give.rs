@@ -90,7 +90,7 @@ fn take_below_limit<'a>(
             return;
         }
         // Events call out, and so do moves, so everything is read again.
-        let gone = delivery::move_dead_letters(context, key, &policy, now, u64::MAX);
+        let gone = delivery::move_dead_letters(context, key, &policy, now);
         let Ok(again) = Writing::open_at(context, key, now) else { return };
         if gone == 0 {
             return;
