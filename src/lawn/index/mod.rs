@@ -34,7 +34,7 @@ use std::hash::{BuildHasher, Hasher};
 
 use ahash::RandomState;
 
-use super::memory::{Mover, allotted, relocate};
+use super::memory::{Mover, allotted, relocate, shrink};
 use super::processor::prefetch;
 use super::store::Handle;
 
@@ -324,9 +324,7 @@ impl Index {
             }
         }
         self.tables.swap_remove(number);
-        if self.tables.len() * 4 < self.tables.capacity() {
-            self.tables.shrink_to(self.tables.len() * 2);
-        }
+        shrink(&mut self.tables);
         if kept == last { number } else { kept }
     }
 

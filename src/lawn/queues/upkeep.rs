@@ -13,11 +13,6 @@ use super::queues::Queues;
 use super::ranges::{Range, offset};
 
 impl Queues {
-    /// Returns whether [`Queues::compact`] would move a block.
-    pub fn is_sparse(&self) -> bool {
-        self.blocks.is_sparse()
-    }
-
     /// Moves a block if that helps to free a page. Returns the number of records updated.
     pub fn compact(&mut self, records: &mut Records) -> Option<usize> {
         let new = self.blocks.compact()?;
@@ -47,7 +42,7 @@ impl Queues {
     pub fn into_rest(self) -> impl Iterator<Item = ()> {
         let Self { blocks, ranges, block_index, .. } = self;
         let lists = ranges.into_pieces().map(drop).chain(block_index.into_entries().map(drop));
-        blocks.into_pages().map(drop).chain(lists)
+        blocks.slab.into_pages().map(drop).chain(lists)
     }
 
     /// Returns the bytes allocated. O(pages of blocks).

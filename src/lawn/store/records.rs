@@ -289,7 +289,7 @@ pub struct Reservation {
 /// All records of a lawn.
 #[derive(Clone)]
 pub struct Records {
-    slab: Slab<Granule>,
+    pub slab: Slab<Granule>,
     boxes: Boxes,
     /// Bytes allocated for the content of the boxes.
     boxed: usize,
@@ -413,36 +413,12 @@ impl Records {
         }
     }
 
-    pub fn sparse_slot(&mut self) -> Option<Handle> {
-        self.slab.sparse_slot()
-    }
-
     pub fn relocate(&mut self, handle: Handle) -> Option<Handle> {
         let new = self.slab.relocate(handle)?;
         if let Some(bytes) = self.boxes.remove(&bits(handle)) {
             self.boxes.insert(bits(new), bytes);
         }
         Some(new)
-    }
-
-    /// Returns whether a page can be freed: see [`Slab::is_sparse`].
-    pub fn is_sparse(&self) -> bool {
-        self.slab.is_sparse()
-    }
-
-    /// Moves the tables of pages.
-    pub fn defrag(&mut self, mover: &mut impl Mover) {
-        self.slab.defrag(mover);
-    }
-
-    /// Returns the number of page numbers.
-    pub fn pages(&self) -> usize {
-        self.slab.pages()
-    }
-
-    /// Moves a page.
-    pub fn defrag_page(&mut self, number: usize, mover: &mut impl Mover) {
-        self.slab.defrag_page(number, mover);
     }
 
     /// Moves the first box whose key is `from` or later. Returns the key after that one, or `None` at the end.
