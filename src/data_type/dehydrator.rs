@@ -9,8 +9,10 @@ use crate::pending::overdue::OVERDUE;
 use crate::pending::waste;
 use crate::policy::{self, Limits, Rate, Rules};
 use crate::server::flags::is_active_primary;
-use lawn::{Lawn, Mover, Remembered, Row, Start, rounded};
+use lawn::{DEADLINE_MAX, Lawn, Mover, Remembered, Row, Start, rounded};
 
+/// Ids of an ended REMEMBER that are forgotten in a few microseconds.
+const FORGOTTEN_AT_ONCE: usize = 64;
 /// Delay after an id's expiry before the cron forgets it, in milliseconds, so that it forgets many at once.
 const FORGETTING_DELAY_MS: u64 = 500;
 
@@ -79,8 +81,8 @@ impl Dehydrator {
         }
         let is_other_policy = (&rules.policy, rules.trust) != (&before.policy, before.trust);
         if rules.limits().remember == 0 && !self.remembered.is_empty() {
-            let mut rest = std::mem::take(&mut self.remembered).into_rest();
-            waste::discard(move || rest.next().is_some());
+            let mut rest = std::mem::take(&mut self.remembered);
+            waste::discard(move || rest.forget(DEADLINE_MAX, FORGOTTEN_AT_ONCE) > 0);
         }
         self.rules = boxed(rules);
         if is_other_policy {

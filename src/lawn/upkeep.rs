@@ -76,12 +76,6 @@ impl Full {
             + self.leases.memory()
     }
 
-    /// Takes the lawn apart. Each step frees a page or a table of the index.
-    pub fn into_rest(self) -> impl Iterator<Item = ()> {
-        let Self { records, index, queues, .. } = self;
-        index.into_tables().map(drop).chain(records.into_pages()).chain(queues.into_rest())
-    }
-
     pub fn allocations(&self) -> usize {
         self.records.allocations()
             + self.index.allocations()

@@ -216,11 +216,6 @@ impl Index {
         relocate(&mut self.tables[number].passed, mover);
     }
 
-    /// Takes the index apart. Each item owns one table.
-    pub fn into_tables(self) -> impl Iterator<Item = impl Sized> {
-        self.tables.into_iter()
-    }
-
     /// Returns the bytes allocated. O(tables).
     pub fn memory(&self) -> usize {
         self.tables.iter().map(Table::memory).sum::<usize>()

@@ -38,13 +38,6 @@ impl Queues {
         self.blocks.defrag(mover);
     }
 
-    /// Takes the queues apart. Each step frees a page or less.
-    pub fn into_rest(self) -> impl Iterator<Item = ()> {
-        let Self { blocks, ranges, block_index, .. } = self;
-        let lists = ranges.into_pieces().map(drop).chain(block_index.into_entries().map(drop));
-        blocks.slab.into_pages().map(drop).chain(lists)
-    }
-
     /// Returns the bytes allocated. O(pages of blocks).
     pub fn memory(&self) -> usize {
         self.blocks.memory()

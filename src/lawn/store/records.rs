@@ -428,11 +428,6 @@ impl Records {
         Some(*key as usize + 1)
     }
 
-    /// Takes the store apart. Each step frees a page or a box.
-    pub fn into_pages(self) -> impl Iterator<Item = ()> {
-        self.slab.into_pages().map(drop).chain(self.boxes.into_values().map(drop))
-    }
-
     /// Returns the bytes allocated, without the struct itself. O(pages).
     pub fn memory(&self) -> usize {
         // The standard library's nodes are about two thirds full.
