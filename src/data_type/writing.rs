@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 use super::census::CensusShare;
 use super::removal::Removal;
-use super::stuck::is_stuck_timer;
+use super::dehydrator::is_stuck_timer;
 use super::{Dehydrator, Opened, dehydrator_in, is_scheduled, kind, new_lawn};
 use crate::clock;
 use crate::metrics::latency::OverdueSince;
