@@ -3,7 +3,7 @@
 use crate::data_type::{DEAD_LETTERS_MAX, STUCK, Writing, is_stuck};
 use crate::delivery;
 use crate::metrics::counters::{self, POLLS, REDELIVERIES};
-use crate::pending::Take;
+use crate::pending::blocked::Take;
 use crate::replicate::{self, Batch};
 use crate::server::{Context, Str, random_bytes};
 use lawn::{DEADLINE_MAX, Element, Lawn, Token};
