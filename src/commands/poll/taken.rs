@@ -90,9 +90,9 @@ impl TakenElements {
         trap::pass("taken");
         let taken = Self::new(sleeper, name.db, key, taken.elements)?;
         // The dehydrator knows of pauses, and the line when a limit left room for one more.
-        let deadline = taken.elements[0].deadline;
-        let late_us = overdue.unwrap_or_default().late_us(deadline);
-        LATENESS.record(late_us.min(in_line.late_us(deadline)), 1);
+        let (deadline, now_us) = (taken.elements[0].deadline, clock::now_us());
+        let late_us = overdue.unwrap_or_default().late_us(deadline, now_us);
+        LATENESS.record(late_us.min(in_line.late_us(deadline, now_us)), 1);
         Some(Self { expiry, is_returnable: true, whole, ..taken })
     }
 
