@@ -137,6 +137,11 @@ impl Lines {
         self.by_name.is_empty()
     }
 
+    /// Returns whether there is nothing to do for any client, now or later.
+    pub fn is_idle(&self) -> bool {
+        self.by_client.is_empty() && self.ready.is_empty()
+    }
+
     /// Returns whether clients wait for a key.
     pub fn is_watched(&self, name: &Name) -> bool {
         self.by_name.contains_key(name)
