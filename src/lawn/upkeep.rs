@@ -85,7 +85,7 @@ impl Full {
 
     fn compact_record(&mut self) -> bool {
         let Some(old) = self.records.slab.sparse_slot() else { return false };
-        let hash = self.index.hash(self.records.id(old));
+        let hash = self.index.hash(self.records.get(old).id());
         let Some(new) = self.records.relocate(old) else { return false };
         self.replace_handle(hash, old, new);
         true

@@ -131,11 +131,6 @@ impl Blocks {
         self.view(handle).first()
     }
 
-    /// Returns the handle at a place that was just blanked.
-    pub fn vacated_handle(&self, handle: Handle, place: u8) -> Option<Handle> {
-        self.block(handle).handle(place.into())
-    }
-
     /// Prefetches a block from its first handle on.
     pub fn prefetch(&self, handle: Handle) {
         let view = self.view(handle);

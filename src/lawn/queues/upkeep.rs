@@ -97,7 +97,7 @@ impl Queues {
                 last = turns().max();
                 for (place, handle_in) in view.handles() {
                     let spot = Spot::new(handle, place);
-                    assert_eq!(records.spot(handle_in), spot, "a record's spot");
+                    assert_eq!(records.get(handle_in).spot(), spot, "a record's spot");
                     count += 1;
                 }
                 blocks += 1;

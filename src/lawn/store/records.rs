@@ -360,23 +360,10 @@ impl Records {
         }
     }
 
-    pub fn id(&self, handle: Handle) -> &[u8] {
-        self.get(handle).id()
-    }
-
-    pub fn deliveries(&self, handle: Handle) -> u16 {
-        self.get(handle).deliveries()
-    }
-
     /// Returns the turn without reading the lengths.
     #[inline(always)]
     pub fn turn(&self, handle: Handle) -> Turn {
         self.get(handle).turn()
-    }
-
-    /// Returns the spot without reading the lengths.
-    pub fn spot(&self, handle: Handle) -> Spot {
-        self.get(handle).spot()
     }
 
     /// Sets a record's spot.
@@ -500,7 +487,7 @@ mod tests {
         let old = insert(&mut records, b"abcdefgh", b"ijklmnop", turn);
         let spot = Spot::new(old, 58);
         records.set_spot(old, spot);
-        assert_eq!(records.spot(old), spot);
+        assert_eq!(records.get(old).spot(), spot);
         records.remove(old);
         let new = insert(&mut records, b"x", b"yz3456789012", turn);
         assert_eq!(new, old, "the slot is reused");

@@ -155,11 +155,11 @@ impl Lines {
         until_us: Option<u64>,
         take: &Take<'_>,
     ) -> Rc<Sleeper> {
-        let (handle, ticket) = (client.handle(), self.tickets);
+        let (handle, ticket) = (client.handle, self.tickets);
         self.tickets += 1;
         let sleeper = Rc::new(Sleeper {
             names: names.map(|name| self.shared(name)).collect(),
-            connection: client.id(),
+            connection: client.id,
             take: take.without_word(),
             word: take.word.map(Box::from),
             client: RefCell::new(Some(client)),
@@ -191,7 +191,7 @@ impl Lines {
     pub fn leave(&mut self, sleeper: &Sleeper) -> Option<BlockedClient> {
         // From now on the server may reuse the handle.
         let client = sleeper.client.take()?;
-        self.by_client.remove(&client.handle());
+        self.by_client.remove(&client.handle);
         if let Some(until_us) = sleeper.until_us {
             self.timeouts.remove(&(until_us, sleeper.ticket));
         }
@@ -443,7 +443,7 @@ mod tests {
     }
 
     fn leaves(lines: &mut Lines, number: usize) -> bool {
-        lines.leave_by_itself(BlockedClient::fake(number).handle()).is_some()
+        lines.leave_by_itself(BlockedClient::fake(number).handle).is_some()
     }
 
     fn text(name: &Name) -> String {
