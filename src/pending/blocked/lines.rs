@@ -139,7 +139,7 @@ impl Lines {
 
     /// Returns whether there is nothing to do for any client, now or later.
     pub fn is_idle(&self) -> bool {
-        self.by_client.is_empty() && self.ready.is_empty()
+        self.by_client.is_empty() && self.ready.is_empty() && self.dismissed.is_empty()
     }
 
     /// Returns whether clients wait for a key.
@@ -343,7 +343,8 @@ impl Lines {
 
     /// Makes the keys ready whose visit is due at `now`, in milliseconds since the epoch.
     pub fn come_due(&mut self, now: u64) {
-        while self.times.first().is_some_and(|(at, _)| *at <= now)
+        while let Some((at, _)) = self.times.first()
+            && *at <= now
             && let Some((_, name)) = self.times.pop_first()
         {
             if let Some(line) = self.by_name.get_mut(&name) {
@@ -622,6 +623,10 @@ mod tests {
             assert_eq!(send_away(lines), Some((ticket, Some(Error::SLOT_MOVED))));
         }
         assert_eq!((send_away(lines), lines.len(), lines.watched()), (None, 1, 1));
+        // The last one hangs up after it was dismissed.
+        lines.dismiss_all(&Error::SLOT_MOVED);
+        assert!(leaves(lines, 2) && !lines.is_idle());
+        assert!(send_away(lines).is_none() && lines.is_idle() && lines.next_us(false).is_none());
     }
 
     #[test]
