@@ -24,7 +24,8 @@ use super::renamed;
 use crate::clock;
 use crate::commands::poll;
 use crate::delivery;
-use crate::pending::{agenda, blocked, timer};
+use crate::pending::timer::{self, Phase};
+use crate::pending::{agenda, blocked};
 use crate::server::Context;
 use crate::server::event::Event;
 
@@ -75,28 +76,24 @@ pub fn plan(context: &Context) {
 /// Handles a report of [`passes`](crate::server::passes).
 pub fn report(event: &Event<'_>) {
     if event.subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP {
-        begins();
+        timer::enter(Phase::InPass);
+        STATE.set(State { began_us: clock::monotonic_us(), ..STATE.get() });
     } else if event.subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP {
         ends(event.context);
     }
 }
 
-fn begins() {
-    timer::pass_begins();
-    STATE.set(State { began_us: clock::monotonic_us(), ..STATE.get() });
-}
-
 fn ends(context: &Context) {
-    let is_due = timer::pass_ends();
+    let is_due = timer::take_due();
     let may_serve = measure(is_due);
-    if !is_due {
-        return;
+    if is_due {
+        timer::enter(Phase::Busy);
+        poll::serve(context, may_serve);
+        delivery::run(context);
+        renamed::go_on(context);
+        plan(context);
     }
-    poll::serve(context, may_serve);
-    delivery::run(context);
-    renamed::go_on(context);
-    plan(context);
-    timer::rest();
+    timer::enter(Phase::Asleep);
 }
 
 /// Measures the pass that ends. Returns whether the server knows by now which clients have disconnected.

@@ -105,7 +105,7 @@ pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
     reply.integer(b"memory", count(&Dehydrator::memory));
     let is_small = value.is_none_or(|it| it.lawn.is_small());
     reply.bulk(b"encoding", if is_small { &b"small"[..] } else { b"lawn" });
-    reply.bulk(b"policy", &rules.policy.words_with(rules.trust).join(&b' ')[..]);
+    reply.bulk(b"policy", &rules.policy.words(rules.trust).join(&b' ')[..]);
     reply.integer(b"failures", failure.as_ref().map_or(0, |failure| u64::from(failure.count)));
     reply.integer(b"failing-since", failure.as_ref().map(|failure| failure.since));
     reply.bulk(b"last-failure", failure.as_ref().map(|failure| failure.reason.as_bytes()));

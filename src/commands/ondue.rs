@@ -173,7 +173,7 @@ fn report_keys(context: &Context, args: Args<'_>) {
 mod tests {
     use super::*;
     use crate::commands::args::testing::*;
-    use crate::policy::MaxLen;
+    use crate::policy::{self, MaxLen};
     use crate::server::fake::with_args;
     use lawn::DEADLINE_MAX;
 
@@ -237,22 +237,8 @@ mod tests {
     /// Replication and the append-only file use these words.
     #[test]
     fn a_policy_s_own_words_ask_for_it() {
-        let maxlen = |length, approximate| Some(MaxLen { length, approximate });
-        let stream = |maxlen| Route::Stream { dest: b"d\0\xff"[..].into(), maxlen };
-        let routes = [
-            Route::Drop,
-            stream(None),
-            stream(maxlen(1, false)),
-            stream(maxlen(DEADLINE_MAX, true)),
-            Route::Publish { channel: b"STREAM"[..].into() },
-            Route::List { dest: b"left"[..].into(), end: End::Right },
-            Route::List { dest: b"d\0\xff"[..].into(), end: End::Left },
-        ];
-        let limit = |route: &Route| Policy::Limit { deliveries: 7, route: route.clone() };
-        let limits = routes.iter().map(limit);
-        let sends = routes.iter().map(|route| Policy::Send(route.clone()));
-        for policy in limits.chain(sends).chain([Policy::Hold]) {
-            let words = policy.words();
+        for policy in policy::of_every_kind() {
+            let words = policy.words(Trust::Confirmed);
             let words: Vec<&[u8]> =
                 [&b"k"[..]].into_iter().chain(words.iter().map(AsRef::as_ref)).collect();
             assert_eq!(

@@ -10,8 +10,7 @@ use crate::server::string::Args;
 use crate::server::{CommandContext, Error, Str, error::Result};
 use lawn::{Lawn, Token};
 
-use super::args::number::milliseconds;
-use super::args::token::token;
+use super::args::number::{milliseconds, token};
 use super::args::{self, required};
 use super::{limits, refusal};
 

@@ -1,7 +1,6 @@
 //! When the elements of a dehydrator can leave it, and how many: due, not paused, within the limits.
 
-use super::dehydrator::Dehydrator;
-use super::stuck::STUCK;
+use super::dehydrator::{Dehydrator, STUCK};
 use crate::clock;
 use crate::pending::agenda::Task;
 use crate::pending::blocked::Outlook;

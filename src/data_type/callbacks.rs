@@ -223,12 +223,7 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
     guard((), || {
         // SAFETY: the server's promise above.
         let (mut digest, value) = unsafe { (Digest::from_raw(digest), dehydrator(value)) };
-        value
-            .rules()
-            .policy
-            .words_with(value.rules().trust)
-            .iter()
-            .for_each(|word| digest.bytes(word));
+        value.rules().policy.words(value.rules().trust).iter().for_each(|word| digest.bytes(word));
         if let Some(pause) = value.rules().pause {
             digest.bytes(b"PAUSE");
             digest.unsigned(pause.end().unwrap_or(0));

@@ -42,29 +42,13 @@ impl Census {
 }
 
 /// A dehydrator's share of the census. It is not stored: each change counts before and afterwards.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Default)]
 pub struct CensusShare {
-    elements: u32,
-    given_out: u32,
-    leased: u32,
-    ttls: u32,
-    paused: u32,
+    pub counts: Counts,
+    pub is_paused: bool,
 }
 
 impl CensusShare {
-    #[inline]
-    pub fn new(counts: Counts, is_paused: bool) -> Self {
-        let Counts { elements, given_out, leased, ttls } = counts;
-        // A lawn numbers its elements in 32 bits, so the counts fit.
-        Self {
-            elements: elements as u32,
-            given_out: given_out as u32,
-            leased: leased as u32,
-            ttls: ttls as u32,
-            paused: is_paused.into(),
-        }
-    }
-
     /// Counts a new dehydrator, whose share this is.
     pub fn add(self) {
         DEHYDRATORS.fetch_add(1, Ordering::Relaxed);
@@ -80,16 +64,17 @@ impl CensusShare {
     /// Replaces this share in the totals by another. O(1).
     #[inline]
     pub fn replace_by(self, new: Self) {
+        let (before, after) = (self.counts, new.counts);
         for (sum, old, new) in [
-            (&ELEMENTS, self.elements, new.elements),
-            (&GIVEN_OUT, self.given_out, new.given_out),
-            (&LEASED, self.leased, new.leased),
-            (&TTLS, self.ttls, new.ttls),
-            (&PAUSED, self.paused, new.paused),
+            (&ELEMENTS, before.elements, after.elements),
+            (&GIVEN_OUT, before.given_out, after.given_out),
+            (&LEASED, before.leased, after.leased),
+            (&TTLS, before.ttls, after.ttls),
+            (&PAUSED, self.is_paused.into(), new.is_paused.into()),
         ] {
             if old != new {
                 // Modulo 2^64, so that a decrease is the same addition.
-                sum.fetch_add((new as usize).wrapping_sub(old as usize), Ordering::Relaxed);
+                sum.fetch_add(new.wrapping_sub(old), Ordering::Relaxed);
             }
         }
     }

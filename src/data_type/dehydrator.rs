@@ -1,18 +1,50 @@
-//! A key's value: a lawn, and the rules for elements that come due.
+//! A key's value: a lawn, and the rules for elements that come due. The marks of stuck dead letters in it.
 
 use super::census::CensusShare;
-use super::stuck::{STUCK, is_stuck};
 use crate::clock;
 use crate::metrics::latency::OverdueSince;
 use crate::pending::agenda::{self, Reason, Tracking};
 use crate::pending::overdue::OVERDUE;
 use crate::pending::waste;
-use crate::policy::{self, Limits, Rate, Rules};
+use crate::policy::{self, Limits, Policy, Rate, Rules};
 use crate::server::flags::is_active_primary;
-use lawn::{Lawn, Mover, Remembered, Row, Start, rounded};
+use lawn::{DEADLINE_MAX, Lawn, Mover, Remembered, Row, Start, rounded};
 
+/// Ids of an ended REMEMBER that are forgotten in a few microseconds.
+const FORGOTTEN_AT_ONCE: usize = 64;
 /// Delay after an id's expiry before the cron forgets it, in milliseconds, so that it forgets many at once.
 const FORGETTING_DELAY_MS: u64 = 500;
+
+/// The TTL and the deadline of *stuck* dead letters, which cannot be moved to their destination. They stand behind all
+/// elements that can be given out, in the order in which they got stuck. No clock ever reaches this deadline, and no
+/// client can request it: a client's "never" is [`NEVER`].
+pub const STUCK: u64 = DEADLINE_MAX;
+
+/// The latest deadline that a client can set, for "never". A lease until then runs like any other.
+pub const NEVER: u64 = STUCK - 1;
+
+/// The TTL of stuck dead letters that were rejected: dead letters under any limit of deliveries.
+pub const REJECTED: u64 = STUCK - 1;
+
+/// Returns whether a lease with this deadline runs. A stuck element is not leased to a worker.
+pub fn runs(deadline: u64, now: u64) -> bool {
+    deadline > now && deadline != STUCK
+}
+
+/// Returns whether an element is a stuck dead letter.
+pub fn is_stuck(row: &Row<'_>) -> bool {
+    row.element.deliveries > 0 && is_stuck_timer(row.ttl, row.element.deadline)
+}
+
+/// Returns whether a stuck element is a dead letter under this policy, and not only under an earlier one.
+pub fn is_dead(row: &Row<'_>, policy: &Policy) -> bool {
+    policy.is_limit() && (row.ttl == REJECTED || policy.routes(row.element.deliveries))
+}
+
+/// Returns whether a dead letter with this TTL and deadline is stuck.
+pub fn is_stuck_timer(ttl: u64, deadline: u64) -> bool {
+    deadline == STUCK && (ttl == STUCK || ttl == REJECTED)
+}
 
 /// The value of a key.
 pub struct Dehydrator {
@@ -79,8 +111,8 @@ impl Dehydrator {
         }
         let is_other_policy = (&rules.policy, rules.trust) != (&before.policy, before.trust);
         if rules.limits().remember == 0 && !self.remembered.is_empty() {
-            let mut rest = std::mem::take(&mut self.remembered).into_rest();
-            waste::discard(move || rest.next().is_some());
+            let mut rest = std::mem::take(&mut self.remembered);
+            waste::discard(move || rest.forget(DEADLINE_MAX, FORGOTTEN_AT_ONCE) > 0);
         }
         self.rules = boxed(rules);
         if is_other_policy {
@@ -200,7 +232,7 @@ impl Dehydrator {
     #[inline]
     pub fn census_share(&self) -> CensusShare {
         let is_paused = !self.has_default_rules() && self.rules().pause.is_some();
-        CensusShare::new(self.lawn.counts(), is_paused)
+        CensusShare { counts: self.lawn.counts(), is_paused }
     }
 }
 

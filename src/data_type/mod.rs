@@ -10,9 +10,8 @@
 //! | `removal` | removing elements, and remembering their ids |
 //! | `upkeep` | compaction: giving memory back; forgetting expired ids; finding a name again |
 //! | `callbacks` | the server's callbacks: load, save, copy, measure, free, defragment |
-//! | `dehydrator` | the value: a lawn and its rules; whether the module knows its name |
+//! | `dehydrator` | the value: a lawn and its rules; the marks of stuck dead letters, which `delivery` moves and retries |
 //! | `availability` | when elements can leave a dehydrator, and how many |
-//! | `stuck` | the marks of stuck dead letters, which `delivery` moves and retries |
 //! | `census` | the totals of all dehydrators |
 //! | `copy` | copies of elements |
 //! | `encoding` | the format of an RDB file, a full sync and a DUMP: writing and reading it |
@@ -27,7 +26,6 @@ mod encoding;
 #[cfg(test)]
 mod fields;
 mod removal;
-mod stuck;
 mod upkeep;
 mod writing;
 
@@ -52,8 +50,7 @@ pub use availability::DEAD_LETTERS_MAX;
 pub use callbacks::register;
 pub use census::Census;
 pub use copy::ElementCopy;
-pub use dehydrator::Dehydrator;
-pub use stuck::{NEVER, REJECTED, STUCK, is_dead, is_stuck, runs};
+pub use dehydrator::{Dehydrator, NEVER, REJECTED, STUCK, is_dead, is_stuck, runs};
 pub use upkeep::{compact, forget_expired_ids, note_found};
 pub use writing::{Writing, restore_expiry};
 

@@ -4,8 +4,8 @@ use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 
 use super::census::CensusShare;
+use super::dehydrator::is_stuck_timer;
 use super::removal::Removal;
-use super::stuck::is_stuck_timer;
 use super::{Dehydrator, Opened, dehydrator_in, is_scheduled, kind, new_lawn};
 use crate::clock;
 use crate::metrics::latency::OverdueSince;

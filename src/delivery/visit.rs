@@ -10,18 +10,15 @@
 //! or in the stream, never in both or in neither. On a replica, while the server loads, and while clients are paused,
 //! nothing is done; the next tick tries again.
 
-use super::dead_letters::{move_dead_letters, retry};
-use super::send::{REFUSED, conclude, deliver, failed};
+use super::send::{Origin, REFUSED};
 use crate::data_type::{Writing, inspect, is_scheduled};
-use crate::metrics::counters::DELIVERIES;
 use crate::metrics::latency::LATENESS;
 use crate::pending::agenda::{self, Reason};
 use crate::policy::{Policy, Trust};
 use crate::replicate::Effect;
-use crate::server::key::Name;
 use crate::server::notify::EventClass;
 use crate::server::other_modules::may_subscribe;
-use crate::server::{Context, OwnedStr, Str};
+use crate::server::{Context, OwnedStr};
 use crate::{clock, config};
 
 /// The wait of a cluster's node that does not serve a key's slot, in microseconds: the slot is moving, and the key with
@@ -38,7 +35,8 @@ pub fn run(context: &Context) {
     let until_us = started_us + config::tick_budget_us();
     while let Some(name) = agenda::take(&Reason::DELIVERY) {
         if context.select_db(name.db) {
-            visit(context, &name, until_us);
+            let (key, now) = (OwnedStr::new(&name.key), clock::now());
+            visit(&Origin { context, name: &name, key: key.as_str(), now, until_us });
         }
         if clock::monotonic_us() >= until_us {
             break;
@@ -64,7 +62,8 @@ enum Work {
 
 /// Determines the work in a key. After a call out, which may change the key, it is to be determined again.
 /// `has_retried`: stuck dead letters were retried in this visit.
-fn find_work(context: &Context, key: Str<'_>, now: u64, has_retried: bool) -> Work {
+fn find_work(origin: &Origin<'_>, has_retried: bool) -> Work {
+    let Origin { context, key, now, .. } = *origin;
     inspect(context, key, |dehydrator| {
         let (tracking, rules) = (&dehydrator.tracking, dehydrator.rules());
         if tracking.has_stuck() && !has_retried {
@@ -94,20 +93,18 @@ fn find_work(context: &Context, key: Str<'_>, now: u64, has_retried: bool) -> Wo
 }
 
 /// Does the work in a key.
-fn visit(context: &Context, name: &Name, until_us: u64) {
-    let key = OwnedStr::new(&name.key);
-    let key = key.as_str();
-    let now = clock::now();
-    let mut work = find_work(context, key, now, false);
+fn visit(origin: &Origin<'_>) {
+    let Origin { context, name, key, .. } = *origin;
+    let mut work = find_work(origin, false);
     if let Work::Stuck { is_paused } = work {
-        retry_stuck(context, name, key, now, is_paused, until_us);
-        work = find_work(context, key, now, true);
+        retry_stuck(origin, is_paused);
+        work = find_work(origin, true);
     }
     match work {
         Work::None => agenda::end_deliveries(name),
         Work::Later | Work::Stuck { .. } => {}
-        Work::ReplicateTrust => replicate_trust(context, name, key),
-        Work::Resume => resume(context, name, key),
+        Work::ReplicateTrust => replicate_trust(origin),
+        Work::Resume => resume(origin),
         Work::Due { .. } if !context.serves(key) => {
             agenda::visit_in(name, Reason::Retry, ELSEWHERE_US);
         }
@@ -121,7 +118,7 @@ fn visit(context: &Context, name: &Name, until_us: u64) {
                 Some(_) if is_new && may_subscribe() => {
                     agenda::visit_in(name, Reason::Deliver, 0);
                 }
-                Some(policy) => send_due(context, name, key, &policy, (deadline, now), until_us),
+                Some(policy) => send_due(origin, &policy, deadline),
                 None => {}
             }
         }
@@ -129,30 +126,22 @@ fn visit(context: &Context, name: &Name, until_us: u64) {
 }
 
 /// Sends due elements or dead letters, the first of which has this deadline.
-fn send_due(
-    context: &Context,
-    name: &Name,
-    key: Str<'_>,
-    policy: &Policy,
-    (deadline, now): (u64, u64),
-    until_us: u64,
-) {
-    let wait = if policy.is_limit() {
-        // Postponing a stuck dead letter is a write.
-        if context.lets_clients_write(key) {
-            // They are late only for a client that waits for the elements behind them.
-            move_dead_letters(context, key, policy, now, until_us);
-            None
-        } else {
-            Some(failed(name, REFUSED))
-        }
-    } else {
+fn send_due(origin: &Origin<'_>, policy: &Policy, deadline: u64) {
+    let Origin { context, name, key, .. } = *origin;
+    let wait = if !policy.is_limit() {
         let late_us = agenda::late_us(name, deadline);
-        let (delivered, result) = deliver(context, key, policy, now, until_us);
+        let (delivered, wait) = origin.deliver(policy);
         if delivered > 0 {
             LATENESS.record(late_us, 1);
         }
-        conclude(context, name, &DELIVERIES, delivered, result)
+        wait
+    } else if context.lets_clients_write(key) {
+        // They are late only for a client that waits for the elements behind them.
+        origin.move_dead_letters(policy);
+        None
+    } else {
+        // Postponing a stuck dead letter is a write.
+        Some(origin.failed(REFUSED))
     };
     match wait {
         None => agenda::visit_in(name, Reason::Deliver, 0),
@@ -161,7 +150,8 @@ fn send_due(
 }
 
 /// Replicates that a policy is unconfirmed.
-fn replicate_trust(context: &Context, name: &Name, key: Str<'_>) {
+fn replicate_trust(origin: &Origin<'_>) {
+    let Origin { context, name, key, .. } = *origin;
     let Ok(mut dehydrator) = Writing::open(context, key) else { return };
     let policy = dehydrator.rules().policy.clone();
     if policy.sends_elsewhere() && dehydrator.change_rules(|rules| rules.trust = Trust::Unconfirmed)
@@ -174,7 +164,8 @@ fn replicate_trust(context: &Context, name: &Name, key: Str<'_>) {
 
 /// Ends a pause that is over and replicates that, though replicas see the end by themselves too. An empty dehydrator is
 /// then deleted.
-fn resume(context: &Context, name: &Name, key: Str<'_>) {
+fn resume(origin: &Origin<'_>) {
+    let Origin { context, name, key, .. } = *origin;
     if !context.serves(key) || !context.lets_clients_write(key) {
         return agenda::visit_in(name, Reason::Retry, ELSEWHERE_US);
     }
@@ -188,20 +179,13 @@ fn resume(context: &Context, name: &Name, key: Str<'_>) {
 }
 
 /// Retries stuck dead letters, if it is time.
-fn retry_stuck(
-    context: &Context,
-    name: &Name,
-    key: Str<'_>,
-    now: u64,
-    is_paused: bool,
-    until_us: u64,
-) {
+fn retry_stuck(origin: &Origin<'_>, is_paused: bool) {
+    let Origin { context, name, key, .. } = *origin;
     if agenda::is_backing_off(name) {
         return agenda::note_stuck(name);
     }
     let is_elsewhere = is_paused || !context.serves(key) || !context.lets_clients_write(key);
-    let wait_us =
-        if is_elsewhere { Some(ELSEWHERE_US) } else { retry(context, name, key, now, until_us) };
+    let wait_us = if is_elsewhere { Some(ELSEWHERE_US) } else { origin.retry() };
     if let Some(wait_us) = wait_us {
         agenda::visit_in(name, Reason::Stuck, wait_us);
     }

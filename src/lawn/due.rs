@@ -46,7 +46,7 @@ impl Full {
         }
         let mut done = 0;
         while done < count {
-            if !self.queues.may_be_due(now) {
+            if self.queues.first_deadline().is_none_or(|deadline| deadline > now) {
                 break;
             }
             self.queues.refresh_heads(&mut self.records);
@@ -159,7 +159,7 @@ impl Full {
         read: impl FnOnce(&Self, &[Option<Handle>; AHEAD]),
     ) -> Option<Handle> {
         // The most frequent query, at every look at the clock, reads neither block nor record.
-        if !self.queues.may_be_due(now) {
+        if self.queues.first_deadline().is_none_or(|deadline| deadline > now) {
             return None;
         }
         self.queues.refresh_heads(&mut self.records);

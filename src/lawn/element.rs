@@ -22,7 +22,7 @@ pub struct Row<'a> {
 }
 
 /// The counters of a lawn.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counts {
     pub elements: usize,
     /// Elements that were given out under a lease and are not settled, whether the lease has expired or not.

@@ -101,7 +101,7 @@ impl Full {
             elements: self.len(),
             given_out: self.delivered,
             leased: self.leases.len(),
-            ttls: self.queues.len() + self.queues.timeline_len(),
+            ttls: self.queues.len() + self.queues.timeline_len,
         }
     }
 
@@ -288,7 +288,7 @@ impl Full {
     /// Returns the number of queues, and the number of elements in the timeline.
     #[cfg(test)]
     pub(super) fn shape(&self) -> (usize, usize) {
-        (self.queues.len(), self.queues.timeline_len())
+        (self.queues.len(), self.queues.timeline_len)
     }
 
     pub fn count_due(&self, now: u64) -> usize {
@@ -345,7 +345,7 @@ impl Full {
 
     pub(super) fn settle_first(&mut self) -> Option<u64> {
         self.queues.refresh_heads(&mut self.records);
-        self.queues.first_turn().map(|turn| turn.deadline)
+        self.queues.first_deadline()
     }
 
     pub(super) fn first_element(&self) -> Option<Element<'_>> {
@@ -386,7 +386,7 @@ impl Full {
     fn restart_held(&mut self, handle: Handle, ttl: u64, deadline: u64) {
         let before = self.records.turn(handle);
         let turn = self.restart(handle, ttl, deadline);
-        if self.records.deliveries(handle) == 0 {
+        if self.records.get(handle).deliveries() == 0 {
             return;
         }
         if ttl == 0 {
@@ -422,7 +422,7 @@ impl Full {
 
     /// Sets how often a record was given out. Returns the previous count.
     fn count_deliveries(&mut self, handle: Handle, deliveries: u16) -> u16 {
-        let before = self.records.deliveries(handle);
+        let before = self.records.get(handle).deliveries();
         self.delivered -= usize::from(before > 0);
         self.delivered += usize::from(deliveries > 0);
         self.records.set_deliveries(handle, deliveries);
@@ -441,9 +441,9 @@ impl Full {
     /// Replaces `old` with `new`, which has the same id, turn and spot, in the index, the leases and the order.
     pub(super) fn replace_handle(&mut self, hash: IdHash, old: Handle, new: Handle) {
         self.index.replace(hash, old, new);
-        if self.records.deliveries(new) > 0 {
+        if self.records.get(new).deliveries() > 0 {
             self.leases.replace(new, self.records.turn(new));
         }
-        self.queues.replace(self.records.spot(new), new);
+        self.queues.replace(self.records.get(new).spot(), new);
     }
 }

@@ -167,13 +167,14 @@ impl Lawn {
         payload: &[u8],
         deadline: u64,
     ) -> Result<(), StartError> {
-        if let Form::Small(small) = &mut self.form {
-            let max = (self.shared.small_max)();
-            if let Some(done) = small.replace_at(id, ttl, payload, deadline, max) {
-                return done;
+        match &mut self.form {
+            Form::Small(small) if deadline <= DEADLINE_MAX => {
+                small.stop(id).into_iter().for_each(|at| small.free(at));
+                self.start_small(id, ttl, payload, deadline)
             }
+            Form::Small(_) => Err(StartError::TooLate),
+            Form::Full(full) => full.replace_at(id, ttl, payload, deadline),
         }
-        self.full().replace_at(id, ttl, payload, deadline)
     }
 
     /// Restarts an element's timer. The element comes after all others with the same deadline. A TTL of 0 gives the
@@ -407,14 +408,6 @@ impl Lawn {
                 Form::Small(small) => small.memory(),
                 Form::Full(full) => full.memory() - size_of::<Full>() + rounded(size_of::<Full>()),
             }
-    }
-
-    /// Takes the lawn apart. Each step of the iterator frees a part.
-    pub(super) fn into_rest(self) -> Box<dyn Iterator<Item = ()>> {
-        match self.form {
-            Form::Small(small) => Box::new(std::iter::once(small).map(drop)),
-            Form::Full(full) => Box::new(full.into_rest()),
-        }
     }
 
     /// Returns roughly how many allocations dropping the lawn frees. O(1).

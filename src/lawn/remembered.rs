@@ -115,11 +115,6 @@ impl Remembered {
         self.0.insert(ids).defrag(from, mover, go_on)
     }
 
-    /// Forgets all ids. Each step of the iterator frees some of their memory: a page, or a table of the index.
-    pub fn into_rest(self) -> impl Iterator<Item = ()> {
-        self.0.into_iter().flat_map(|ids| ids.into_rest())
-    }
-
     /// Returns the bytes allocated. Costs what [`Lawn::memory`] does.
     pub fn memory(&self) -> usize {
         let own = rounded(size_of::<Lawn>()) - size_of::<Lawn>();

@@ -7,7 +7,7 @@ use super::turn::{DEADLINE_MAX, Start};
 
 impl Full {
     pub fn is_sparse(&self) -> bool {
-        self.records.is_sparse() || self.queues.is_sparse()
+        self.records.slab.is_sparse() || self.queues.blocks.slab.is_sparse()
     }
 
     pub fn compact(&mut self, moves: usize) -> bool {
@@ -38,15 +38,15 @@ impl Full {
         if from == 0 {
             self.index.defrag(mover);
             self.queues.defrag(mover);
-            self.records.defrag(mover);
+            self.records.slab.defrag(mover);
         }
-        let records = self.records.pages();
-        let filed = records + self.queues.blocks.pages();
+        let records = self.records.slab.pages();
+        let filed = records + self.queues.blocks.slab.pages();
         let listed = filed + self.queues.ranges.pieces();
         let last = listed + self.index.tables();
         for step in from..last {
             if step < records {
-                self.records.defrag_page(step, mover);
+                self.records.slab.defrag_page(step, mover);
             } else if step < filed {
                 self.queues.blocks.defrag_page(step - records, mover);
             } else if step < listed {
@@ -76,12 +76,6 @@ impl Full {
             + self.leases.memory()
     }
 
-    /// Takes the lawn apart. Each step frees a page or a table of the index.
-    pub fn into_rest(self) -> impl Iterator<Item = ()> {
-        let Self { records, index, queues, .. } = self;
-        index.into_tables().map(drop).chain(records.into_pages()).chain(queues.into_rest())
-    }
-
     pub fn allocations(&self) -> usize {
         self.records.allocations()
             + self.index.allocations()
@@ -90,8 +84,8 @@ impl Full {
     }
 
     fn compact_record(&mut self) -> bool {
-        let Some(old) = self.records.sparse_slot() else { return false };
-        let hash = self.index.hash(self.records.id(old));
+        let Some(old) = self.records.slab.sparse_slot() else { return false };
+        let hash = self.index.hash(self.records.get(old).id());
         let Some(new) = self.records.relocate(old) else { return false };
         self.replace_handle(hash, old, new);
         true

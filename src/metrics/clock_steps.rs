@@ -54,9 +54,12 @@ impl Past {
     }
 
     fn load() -> Self {
-        let [earliest_us, step_to_us, step_by_us] =
-            PAST.each_ref().map(|us| us.load(Ordering::Relaxed));
-        Self { earliest_us, step_to_us, step_by_us }
+        let [earliest_us, step_to_us, step_by_us] = &PAST;
+        Self {
+            earliest_us: earliest_us.load(Ordering::Relaxed),
+            step_to_us: step_to_us.load(Ordering::Relaxed),
+            step_by_us: step_by_us.load(Ordering::Relaxed),
+        }
     }
 
     fn store(self) {

@@ -81,12 +81,8 @@ impl OverdueSince {
         }
     }
 
-    /// Returns the lateness of an element with this deadline now, in microseconds.
-    pub fn late_us(&self, deadline: u64) -> u64 {
-        self.late_us_at(deadline, clock::now_us())
-    }
-
-    fn late_us_at(&self, deadline: u64, now_us: u64) -> u64 {
+    /// Returns the lateness of an element with this deadline, in microseconds.
+    pub fn late_us(&self, deadline: u64, now_us: u64) -> u64 {
         // For an element that limits hold back, `next` is later than its deadline.
         let next = if self.next == NONE { 0 } else { self.next };
         let deadline_us = deadline.max(next).saturating_mul(1000);
@@ -128,7 +124,7 @@ impl LatenessBatch {
         let count = std::mem::take(&mut self.count);
         if count > 0 {
             let us = match &self.overdue {
-                Some(overdue) => overdue.late_us_at(self.deadline, self.now_us),
+                Some(overdue) => overdue.late_us(self.deadline, self.now_us),
                 None => clock_steps::late_us(self.deadline.saturating_mul(1000), self.now_us),
             };
             LATENESS.record(us, count);

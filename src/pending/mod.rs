@@ -8,15 +8,11 @@
 //! | `agenda` | dehydrators that the module visits by itself, for which reasons, and when |
 //! | `blocked` | blocked clients, queued per key |
 //! | `overdue` | since when elements of each key, and of all keys, are overdue |
-//! | `take` | the options of a POLL, kept while the client sleeps |
 //! | `timer` | the event loop's next pass for `agenda` and `blocked`, which import it |
 //! | `waste` | memory that is freed gradually |
 
 pub mod agenda;
 pub mod blocked;
 pub mod overdue;
-mod take;
 pub mod timer;
 pub mod waste;
-
-pub use take::Take;

@@ -34,18 +34,36 @@ thread_local! {
     static HAS_FIRED: Cell<bool> = const { Cell::new(false) };
     /// Whether a pass was requested from the server and has not begun.
     static IS_REQUESTED: Cell<bool> = const { Cell::new(false) };
-    /// Whether the due work is under way. The timer is set at its end.
-    static IS_BUSY: Cell<bool> = const { Cell::new(false) };
+    static PHASE: Cell<Phase> = const { Cell::new(Phase::Asleep) };
     /// Whether work is due.
     static IS_DUE: Cell<bool> = const { Cell::new(false) };
-    /// Whether a reported pass is under way, at whose end [`IS_DUE`] is checked.
-    static IN_PASS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What the event loop does, as far as it is reported.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// It sleeps, or is about to; or it is in a pass that is not reported.
+    Asleep,
+    /// It is in a pass, at whose end it is checked whether work is due.
+    InPass,
+    /// The due work is under way. The timer is set at its end.
+    Busy,
+}
+
+/// Records what the event loop does from now on.
+pub fn enter(phase: Phase) {
+    PHASE.set(phase);
+}
+
+/// Returns whether work is due. If so, the caller does it, and [`set`]s the timer to the next time.
+pub fn take_due() -> bool {
+    IS_DUE.replace(false)
 }
 
 /// Turns reports of passes off, until the next request. Only the server's cron may call this.
 pub fn stop_listening() {
     if !IS_DUE.get() && passes::stop_listening() {
-        IN_PASS.set(false);
+        enter(Phase::Asleep);
     }
 }
 
@@ -74,7 +92,10 @@ pub fn at_deadline(context: &Context, deadline: u64) {
 
 /// Requests a pass at a time on the monotonic clock, in microseconds.
 pub fn at(context: &Context, at_us: u64) {
-    if !IS_BUSY.get() && !IS_DUE.get() && at_us.saturating_add(TOLERANCE_US) < FIRES_US.get() {
+    if PHASE.get() != Phase::Busy
+        && !IS_DUE.get()
+        && at_us.saturating_add(TOLERANCE_US) < FIRES_US.get()
+    {
         set(context, Some(at_us));
     }
 }
@@ -82,9 +103,10 @@ pub fn at(context: &Context, at_us: u64) {
 /// Requests a pass at once: the end of the present one, or a new one. Does nothing while the due work is under way,
 /// because [`set`] follows it.
 pub fn soon(context: &Context) {
-    if !IS_BUSY.get() && !IS_DUE.replace(true) {
+    let phase = PHASE.get();
+    if phase != Phase::Busy && !IS_DUE.replace(true) {
         passes::listen();
-        if !IN_PASS.get() {
+        if phase == Phase::Asleep {
             request_pass(context);
         }
     }
@@ -121,29 +143,6 @@ pub fn request_extra_pass() {
 /// Returns a deadline's time on the monotonic clock, in microseconds, provided that the wall clock does not step.
 pub fn from_deadline(deadline: u64) -> u64 {
     clock::monotonic_us() + deadline.saturating_mul(1000).saturating_sub(clock::now_us())
-}
-
-/// Records the beginning of a pass.
-pub fn pass_begins() {
-    IN_PASS.set(true);
-}
-
-/// Records the end of a pass. Returns whether work is due. If so, the caller does it, [`set`]s the timer to the next
-/// time, and calls [`rest`].
-pub fn pass_ends() -> bool {
-    let is_due = IS_DUE.replace(false);
-    if is_due {
-        IS_BUSY.set(true);
-    } else {
-        rest();
-    }
-    is_due
-}
-
-/// Records that the loop is about to sleep.
-pub fn rest() {
-    IS_BUSY.set(false);
-    IN_PASS.set(false);
 }
 
 /// Sets the timer to a time on the monotonic clock, in microseconds, whatever it was set to before. `None` stops it.

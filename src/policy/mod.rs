@@ -183,25 +183,18 @@ impl Policy {
         matches!(self, Self::Limit { .. })
     }
 
-    /// Returns the arguments of ONDUE, after the key, that set this policy.
-    pub fn words(&self) -> Vec<Cow<'_, [u8]>> {
-        match self {
+    /// Returns the arguments of ONDUE, after the key, that set this policy, with `UNCONFIRMED` if it is not confirmed: for
+    /// replication, the append-only file and INFO.
+    pub fn words(&self, trust: Trust) -> Vec<Cow<'_, [u8]>> {
+        let mut words = match self {
             Self::Hold => vec![b"HOLD"[..].into()],
-            Self::Limit { deliveries, route } => {
+            Self::Limit { deliveries, .. } => {
                 let deliveries = deliveries.to_string().into_bytes();
-                let mut words =
-                    vec![b"HOLD"[..].into(), b"DELIVERIES"[..].into(), deliveries.into()];
-                words.extend(route.words());
-                words
+                vec![b"HOLD"[..].into(), b"DELIVERIES"[..].into(), deliveries.into()]
             }
-            Self::Send(route) => route.words(),
-        }
-    }
-
-    /// Returns [`Policy::words`], followed by `UNCONFIRMED` for a policy that is not confirmed: for replication, the append-only
-    /// file and INFO.
-    pub fn words_with(&self, trust: Trust) -> Vec<Cow<'_, [u8]>> {
-        let mut words = self.words();
+            Self::Send(_) => Vec::new(),
+        };
+        words.extend(self.route().map(Route::words).into_iter().flatten());
         if !trust.is_confirmed() {
             words.push(b"UNCONFIRMED"[..].into());
         }
@@ -210,7 +203,14 @@ impl Policy {
 
     /// Returns the size of the policy's heap allocation, in bytes.
     pub fn memory(&self) -> usize {
-        self.route().map_or(0, Route::memory)
+        match self.route() {
+            None | Some(Route::Drop) => 0,
+            Some(
+                Route::Stream { dest: name, .. }
+                | Route::Publish { channel: name }
+                | Route::List { dest: name, .. },
+            ) => name.len(),
+        }
     }
 }
 
@@ -231,15 +231,28 @@ impl Route {
             }
         }
     }
+}
 
-    fn memory(&self) -> usize {
-        match self {
-            Self::Drop => 0,
-            Self::Stream { dest: name, .. }
-            | Self::Publish { channel: name }
-            | Self::List { dest: name, .. } => name.len(),
-        }
-    }
+/// Returns policies with each kind of route, for tests.
+#[cfg(test)]
+pub fn of_every_kind() -> Vec<Policy> {
+    let stream = |maxlen| Route::Stream { dest: b"d\0\xff"[..].into(), maxlen };
+    let maxlen = |length, approximate| stream(Some(MaxLen { length, approximate }));
+    let routes = [
+        Route::Drop,
+        stream(None),
+        maxlen(1, false),
+        maxlen(i64::MAX as u64, true),
+        Route::Publish { channel: b""[..].into() },
+        Route::Publish { channel: b"STREAM"[..].into() },
+        Route::List { dest: b""[..].into(), end: End::Right },
+        Route::List { dest: b"left"[..].into(), end: End::Right },
+        Route::List { dest: b"d\0\xff"[..].into(), end: End::Left },
+    ];
+    let limit = |deliveries, route: &Route| Policy::Limit { deliveries, route: route.clone() };
+    let limits = routes.iter().flat_map(|route| [limit(1, route), limit(u16::MAX, route)]);
+    let sends = routes.iter().map(|route| Policy::Send(route.clone()));
+    limits.chain(sends).chain([Policy::Hold]).collect()
 }
 
 #[cfg(test)]
@@ -264,14 +277,12 @@ mod tests {
             let limit = Policy::Limit { deliveries: 65_535, route: route.clone() };
             let limited = format!("HOLD DELIVERIES 65535 {words}");
             for (policy, words) in [(Policy::Send(route), words), (limit, &limited)] {
-                assert_eq!(policy.words().join(&b' '), words.as_bytes());
+                assert_eq!(policy.words(Trust::Confirmed).join(&b' '), words.as_bytes());
                 assert_eq!(policy.memory(), memory, "{words}");
             }
         }
-        assert_eq!(
-            (Policy::default().words().join(&b' '), Policy::Hold.memory()),
-            (b"HOLD".into(), 0)
-        );
+        let words = Policy::default().words(Trust::Confirmed).join(&b' ');
+        assert_eq!((words, Policy::Hold.memory()), (b"HOLD".into(), 0));
     }
 
     #[test]

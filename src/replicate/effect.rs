@@ -49,7 +49,7 @@ impl<'a> Effect<'a> {
 
     /// Returns the effect that sets a policy.
     pub fn policy(key: Str<'a>, policy: &Policy, trust: Trust) -> Self {
-        Self::new(c"DEHYDRATOR.ONDUE").sent(key).words(policy.words_with(trust))
+        Self::new(c"DEHYDRATOR.ONDUE").sent(key).words(policy.words(trust))
     }
 
     /// Returns the effect that begins a pause.

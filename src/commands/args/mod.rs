@@ -5,9 +5,8 @@
 //! |---|---|
 //! | this file | requests with only a key, an id, or ids; a client's word, as errors quote it |
 //! | `options` | the options at the end of a command |
-//! | `number` | numbers, and TTLs with their slack |
+//! | `number` | numbers; tokens of leases |
 //! | `timer` | a TTL and its deadline in one word |
-//! | `token` | tokens of leases |
 //! | `testing` | helpers for unit tests of requests |
 //!
 //! Checks that need the clock, such as whether now + ttl fits, are in [`limits`](super::limits).
@@ -17,7 +16,6 @@ pub mod options;
 #[cfg(test)]
 pub mod testing;
 pub mod timer;
-pub mod token;
 
 use crate::level;
 use crate::server::string::Args;

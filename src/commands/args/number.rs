@@ -1,8 +1,8 @@
-//! Numbers, and the error for a word that is not one.
+//! Numbers, and the error for a word that is not one. Tokens of leases, which are mostly numbers.
 
 use crate::server::string::Args;
 use crate::server::{Error, error::Result};
-use lawn::DEADLINE_MAX;
+use lawn::{DEADLINE_MAX, Token};
 
 use super::required;
 use super::shown;
@@ -59,6 +59,16 @@ pub fn counted(name: &str, nouns: &str, args: Args<'_>, at: usize) -> Result<usi
         return Err(format!("{name} '{word}' is greater than the number of {nouns}").into());
     }
     Ok(number)
+}
+
+/// Returns the token for a word. Any word is valid, because clients may choose their own.
+pub fn token(word: &[u8]) -> Result<Token> {
+    if word.is_empty() {
+        return Err("TOKEN must not be empty".into());
+    }
+    // Tokens that the server draws, and tokens in effects, are numbers, which are used as they are.
+    let number = number(word).ok().and_then(Token::new);
+    Ok(number.unwrap_or_else(|| Token::of_word(word)))
 }
 
 /// Reads a decimal number up to 2^63 - 1, written as the server writes numbers: digits alone, no sign, no space, no

@@ -5,9 +5,8 @@ use crate::server::string::Args;
 use crate::server::{Error, Str, error::Result};
 use lawn::{DEADLINE_MAX, Token};
 
-use super::number::{self, NotNumber, number, positive};
+use super::number::{self, NotNumber, number, positive, token};
 use super::shown;
-use super::token::token;
 
 /// The options at the end of a command, in any order.
 pub struct Options<'a> {

@@ -5,8 +5,7 @@
 use crate::server::{Str, error::Result};
 use lawn::Token;
 
-use super::number::{milliseconds, number};
-use super::token::token;
+use super::number::{milliseconds, number, token};
 
 /// Separates the numbers.
 const SIGN: u8 = b'@';

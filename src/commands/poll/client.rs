@@ -18,7 +18,8 @@ use std::cell::{Cell, RefCell};
 use std::mem;
 use std::rc::Rc;
 
-use crate::pending::{Take, blocked, timer};
+use crate::pending::blocked::{self, Take};
+use crate::pending::timer;
 use crate::server::blocked_client::{BlockedClient, ClientHandle, UnblockReply};
 use crate::server::command_filter::{CommandFilter, CommandObserver, CommandView};
 use crate::server::guard::{guard, trap};

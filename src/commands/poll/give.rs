@@ -3,7 +3,7 @@
 use crate::data_type::{DEAD_LETTERS_MAX, STUCK, Writing, is_stuck};
 use crate::delivery;
 use crate::metrics::counters::{self, POLLS, REDELIVERIES};
-use crate::pending::Take;
+use crate::pending::blocked::Take;
 use crate::replicate::{self, Batch};
 use crate::server::{Context, Str, random_bytes};
 use lawn::{DEADLINE_MAX, Element, Lawn, Token};
@@ -90,7 +90,7 @@ fn take_below_limit<'a>(
             return;
         }
         // Events call out, and so do moves, so everything is read again.
-        let gone = delivery::move_dead_letters(context, key, &policy, now, u64::MAX);
+        let gone = delivery::move_dead_letters(context, key, &policy, now);
         let Ok(again) = Writing::open_at(context, key, now) else { return };
         if gone == 0 {
             return;

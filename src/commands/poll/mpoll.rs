@@ -2,8 +2,7 @@
 
 use crate::clock;
 use crate::data_type::{Dehydrator, Reading, Writing};
-use crate::pending::Take;
-use crate::pending::blocked::Outlook;
+use crate::pending::blocked::{Outlook, Take};
 use crate::server::command::access;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Context, Str, error::Result};

@@ -2,7 +2,7 @@
 
 use crate::data_type::Writing;
 use crate::metrics::latency::LatenessBatch;
-use crate::pending::Take;
+use crate::pending::blocked::Take;
 use crate::server::reply::Array;
 use crate::server::string::Digits;
 use crate::server::{Context, Str};

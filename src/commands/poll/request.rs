@@ -3,14 +3,14 @@
 use ahash::RandomState;
 use hashbrown::HashSet;
 
-use crate::commands::args::number::counted;
+use crate::commands::args::number::{counted, token};
 use crate::commands::args::options::Options;
-use crate::commands::args::required;
-use crate::commands::args::token::chosen;
+use crate::commands::args::{required, shown};
 use crate::config;
-use crate::pending::Take;
+use crate::pending::blocked::Take;
 use crate::server::string::Args;
 use crate::server::{Str, error::Result};
+use lawn::Token;
 
 /// `key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`
 pub struct Poll<'a> {
@@ -76,11 +76,29 @@ fn parse_options(args: Args<'_>, from: usize) -> Result<(Option<u64>, Take<'_>)>
     Ok((block, Take { count, with_ids, is_named: false, lease, token, word }))
 }
 
+/// Like [`token`], for the token of a new lease.
+///
+/// # Errors
+///
+/// If it looks like a token of the server: elements held under those are not found again. If it is too long: it is replied
+/// with each element.
+fn chosen(word: &[u8]) -> Result<Token> {
+    const LONGEST: usize = 255;
+    if word.len() > LONGEST {
+        return Err(format!("TOKEN '{}' is longer than {LONGEST} bytes", shown(word)).into());
+    }
+    let token = token(word)?;
+    if token.is_chosen() {
+        return Ok(token);
+    }
+    let word = shown(word);
+    Err(format!("TOKEN '{word}' is one of the server's own: numbers must be below 2^62").into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::commands::args::testing::*;
-    use lawn::Token;
 
     #[test]
     fn a_poll_takes_a_count_a_timeout_and_a_lease() {

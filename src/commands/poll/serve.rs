@@ -45,7 +45,11 @@ pub fn next_us() -> Option<u64> {
 /// Unblocks the clients that wait in vain and, if `may_serve`, serves the clients of ready keys. Then marks keys with due
 /// elements as ready.
 pub fn serve(context: &Context, may_serve: bool) {
-    let (now_us, gives_back) = (clock::monotonic_us(), has_returns());
+    let gives_back = has_returns();
+    if !gives_back && blocked::with(|lines| lines.is_idle()) {
+        return;
+    }
+    let now_us = clock::monotonic_us();
     send_away(context, now_us);
     if may_serve && blocked::with(|lines| lines.is_time(gives_back, now_us)) {
         if context.may_write() {

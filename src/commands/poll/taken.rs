@@ -8,8 +8,7 @@ use std::rc::Rc;
 use crate::clock;
 use crate::data_type::{ElementCopy, Writing, inspect, restore_expiry};
 use crate::metrics::latency::LATENESS;
-use crate::pending::Take;
-use crate::pending::blocked::{self, Sleeper};
+use crate::pending::blocked::{self, Sleeper, Take};
 use crate::replicate::{self, Pushed};
 use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::key::Name;
@@ -91,9 +90,9 @@ impl TakenElements {
         trap::pass("taken");
         let taken = Self::new(sleeper, name.db, key, taken.elements)?;
         // The dehydrator knows of pauses, and the line when a limit left room for one more.
-        let deadline = taken.elements[0].deadline;
-        let late_us = overdue.unwrap_or_default().late_us(deadline);
-        LATENESS.record(late_us.min(in_line.late_us(deadline)), 1);
+        let (deadline, now_us) = (taken.elements[0].deadline, clock::now_us());
+        let late_us = overdue.unwrap_or_default().late_us(deadline, now_us);
+        LATENESS.record(late_us.min(in_line.late_us(deadline, now_us)), 1);
         Some(Self { expiry, is_returnable: true, whole, ..taken })
     }
 

@@ -8,7 +8,7 @@ use super::super::fields::{Field, Fields};
 use super::field::*;
 use super::save::CHUNK_BYTES;
 use super::*;
-use crate::policy::{End, LimitChange, Limits, MaxLen, Pause, Policy, Route, Rules, Trust};
+use crate::policy::{self, LimitChange, Limits, Pause, Policy, Route, Rules, Trust};
 use lawn::{DEADLINE_MAX, Element, Lawn, Remembered, Shared, SmallMax, Token};
 
 fn empty() -> Lawn {
@@ -294,21 +294,7 @@ fn invalid_elements_are_refused() {
 
 #[test]
 fn a_policy_is_saved_and_loaded_and_an_invalid_one_is_refused() {
-    let maxlen = |length, approximate| Some(MaxLen { length, approximate });
-    let stream = |maxlen| Route::Stream { dest: b"d\0st"[..].into(), maxlen };
-    let routes = [
-        Route::Drop,
-        stream(None),
-        stream(maxlen(1, false)),
-        stream(maxlen(DEADLINE_MAX, true)),
-        Route::Publish { channel: b""[..].into() },
-        Route::List { dest: b""[..].into(), end: End::Right },
-        Route::List { dest: b"d\0st"[..].into(), end: End::Left },
-    ];
-    let limit = |route: &Route, deliveries| Policy::Limit { deliveries, route: route.clone() };
-    let limits = routes.iter().flat_map(|route| [limit(route, 1), limit(route, u16::MAX)]);
-    let sends = routes.iter().map(|route| Policy::Send(route.clone()));
-    for policy in limits.chain(sends).chain([Policy::Hold]) {
+    for policy in policy::of_every_kind() {
         let mut lawn = empty();
         lawn.start_at(b"i", 5, b"p", 5).expect("room");
         let pause = [None, Some(Pause::until(77)), Some(Pause::UNTIL_RESUMED)];
@@ -333,7 +319,7 @@ fn a_policy_is_saved_and_loaded_and_an_invalid_one_is_refused() {
         assert_eq!(error, Some(Corrupt("there is nothing to confirm")), "{nowhere:?}");
     }
     // The file does not tell an unreported policy from an unconfirmed one.
-    let route = stream(None);
+    let route = Route::Stream { dest: b"dest"[..].into(), maxlen: None };
     let [told, untold] = [Trust::Unconfirmed, Trust::Unannounced].map(|trust| {
         let mut fields = Fields::default();
         let rules = Rules { policy: Policy::Send(route.clone()), pause: None, trust, limits: None };

@@ -34,7 +34,7 @@ use std::hash::{BuildHasher, Hasher};
 
 use ahash::RandomState;
 
-use super::memory::{Mover, allotted, relocate};
+use super::memory::{Mover, allotted, relocate, shrink};
 use super::processor::prefetch;
 use super::store::Handle;
 
@@ -216,11 +216,6 @@ impl Index {
         relocate(&mut self.tables[number].passed, mover);
     }
 
-    /// Takes the index apart. Each item owns one table.
-    pub fn into_tables(self) -> impl Iterator<Item = impl Sized> {
-        self.tables.into_iter()
-    }
-
     /// Returns the bytes allocated. O(tables).
     pub fn memory(&self) -> usize {
         self.tables.iter().map(Table::memory).sum::<usize>()
@@ -324,9 +319,7 @@ impl Index {
             }
         }
         self.tables.swap_remove(number);
-        if self.tables.len() * 4 < self.tables.capacity() {
-            self.tables.shrink_to(self.tables.len() * 2);
-        }
+        shrink(&mut self.tables);
         if kept == last { number } else { kept }
     }
 

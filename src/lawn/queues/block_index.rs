@@ -145,11 +145,6 @@ impl BlockIndex {
         }
     }
 
-    /// Takes the index apart. Each item is one entry.
-    pub(super) fn into_entries(self) -> impl Iterator<Item = impl Sized> {
-        self.blocks.into_iter()
-    }
-
     /// Returns the bytes allocated, roughly. O(1).
     pub(super) fn memory(&self) -> usize {
         self.blocks.len() * size_of::<((QueueNumber, Turn), Handle)>() * 3 / 2

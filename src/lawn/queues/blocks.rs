@@ -11,7 +11,7 @@ use super::heads::QueueNumber;
 /// All blocks of a lawn.
 #[derive(Clone)]
 pub struct Blocks {
-    slab: Slab<Block>,
+    pub slab: Slab<Block>,
     /// The metadata of the blocks, by page.
     page_metas: Vec<PageMeta>,
 }
@@ -131,11 +131,6 @@ impl Blocks {
         self.view(handle).first()
     }
 
-    /// Returns the handle at a place that was just blanked.
-    pub fn vacated_handle(&self, handle: Handle, place: u8) -> Option<Handle> {
-        self.block(handle).handle(place.into())
-    }
-
     /// Prefetches a block from its first handle on.
     pub fn prefetch(&self, handle: Handle) {
         let view = self.view(handle);
@@ -249,31 +244,16 @@ impl Blocks {
         Some(new)
     }
 
-    /// Returns whether [`Blocks::compact`] would move a block.
-    pub fn is_sparse(&self) -> bool {
-        self.slab.is_sparse()
-    }
-
     /// Moves the tables of pages.
     pub fn defrag(&mut self, mover: &mut impl Mover) {
         self.slab.defrag(mover);
         relocate(&mut self.page_metas, mover);
     }
 
-    /// Returns the number of page numbers.
-    pub fn pages(&self) -> usize {
-        self.slab.pages()
-    }
-
     /// Moves a page.
     pub fn defrag_page(&mut self, number: usize, mover: &mut impl Mover) {
         self.slab.defrag_page(number, mover);
         relocate(&mut self.page_metas[number].meta, mover);
-    }
-
-    /// Takes the blocks apart. Each item owns one page.
-    pub fn into_pages(self) -> impl Iterator<Item = impl Sized> {
-        self.slab.into_pages()
     }
 
     /// Returns the bytes allocated, without the struct itself. O(pages).

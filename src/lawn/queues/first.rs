@@ -55,14 +55,9 @@ impl Queues {
         first
     }
 
-    /// Returns the earliest turn in any queue. The heads must be up to date.
-    pub fn first_turn(&self) -> Option<Turn> {
-        self.heads.first().map(|(turn, _)| turn)
-    }
-
-    /// Returns whether anything may be due at `now`. True too often while the first head is stale.
-    pub fn may_be_due(&self, now: u64) -> bool {
-        self.heads.first().is_some_and(|(turn, _)| turn.deadline <= now)
+    /// Returns the earliest deadline in any queue. Perhaps too early while the first head is stale.
+    pub fn first_deadline(&self) -> Option<u64> {
+        self.heads.first().map(|(turn, _)| turn.deadline)
     }
 
     /// Marks the head of a queue as stale, given the queue's first block. The turn of the next head is in a record that

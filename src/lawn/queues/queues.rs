@@ -81,7 +81,7 @@ pub struct Queues {
     pub(super) stale: StaleHeads,
     pub ranges: Ranges,
     /// Elements in the timeline.
-    pub(super) timeline_len: usize,
+    pub timeline_len: usize,
     pub(super) votes: Votes,
     /// A cache of queue numbers by TTL. An entry may be out of date.
     recent: [QueueNumber; 1 << RECENT_BITS],
@@ -245,7 +245,7 @@ impl Queues {
     pub fn repair_block(&mut self, records: &mut Records, spot: Spot) {
         let meta = *self.blocks.meta(spot.block);
         if meta.is_empty() {
-            let left = self.blocks.vacated_handle(spot.block, spot.place);
+            let left = self.blocks.block(spot.block).handle(spot.place.into());
             if meta.queue == TIMELINE {
                 self.ranges.remove(records.turn(left.expect("a block had an element")));
             } else {
@@ -320,11 +320,6 @@ impl Queues {
             TIMELINE => self.blocks.ttl(spot.block, spot.place.into()),
             number => self.queues[usize::from(number)].ttl,
         }
-    }
-
-    /// Returns the number of elements in the timeline.
-    pub fn timeline_len(&self) -> usize {
-        self.timeline_len
     }
 
     /// Returns the number of queues.

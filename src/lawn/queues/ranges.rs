@@ -231,11 +231,6 @@ impl Ranges {
         self.pieces.len()
     }
 
-    /// Takes the list apart. Each item owns one piece.
-    pub(super) fn into_pieces(self) -> impl Iterator<Item = impl Sized> {
-        self.pieces.into_iter()
-    }
-
     /// Moves a piece.
     pub fn defrag_piece(&mut self, number: usize, mover: &mut impl Mover) {
         let piece = &mut self.pieces[number];

@@ -13,11 +13,6 @@ use super::queues::Queues;
 use super::ranges::{Range, offset};
 
 impl Queues {
-    /// Returns whether [`Queues::compact`] would move a block.
-    pub fn is_sparse(&self) -> bool {
-        self.blocks.is_sparse()
-    }
-
     /// Moves a block if that helps to free a page. Returns the number of records updated.
     pub fn compact(&mut self, records: &mut Records) -> Option<usize> {
         let new = self.blocks.compact()?;
@@ -41,13 +36,6 @@ impl Queues {
         self.ranges.defrag(mover);
         self.votes.defrag(mover);
         self.blocks.defrag(mover);
-    }
-
-    /// Takes the queues apart. Each step frees a page or less.
-    pub fn into_rest(self) -> impl Iterator<Item = ()> {
-        let Self { blocks, ranges, block_index, .. } = self;
-        let lists = ranges.into_pieces().map(drop).chain(block_index.into_entries().map(drop));
-        blocks.into_pages().map(drop).chain(lists)
     }
 
     /// Returns the bytes allocated. O(pages of blocks).
@@ -109,7 +97,7 @@ impl Queues {
                 last = turns().max();
                 for (place, handle_in) in view.handles() {
                     let spot = Spot::new(handle, place);
-                    assert_eq!(records.spot(handle_in), spot, "a record's spot");
+                    assert_eq!(records.get(handle_in).spot(), spot, "a record's spot");
                     count += 1;
                 }
                 blocks += 1;

@@ -64,22 +64,15 @@ impl Queues {
         heads.map(in_queue).sum::<usize>() + self.count_due_in_timeline(records, now)
     }
 
-    /// Returns the turn at a heap index: that of the queue's first element, or an earlier one.
-    pub fn turn_at_heap_index(&self, index: usize) -> Option<Turn> {
-        self.heads.at(index).map(|(turn, _)| turn)
-    }
-
-    /// Returns a cursor at the first element of the queue at a heap index, and the turn of that element or an earlier
-    /// one.
-    pub fn cursor_at_heap_index(&self, records: &Records, index: usize) -> Option<(Turn, Cursor)> {
-        let (turn, number) = self.heads.at(index)?;
+    /// Returns a cursor at the first element of a queue.
+    fn cursor(&self, records: &Records, number: QueueNumber) -> Option<Cursor> {
         let Queue { ttl, ends, .. } = self.queues[usize::from(number)];
         let (head, _) = ends?;
         if number == TIMELINE {
-            return Some((turn, self.enter(records, head)?));
+            return self.enter(records, head);
         }
         let place = self.blocks.meta(head).first_place()?;
-        Some((turn, Cursor { ttl, block: head, place, order: None }))
+        Some(Cursor { ttl, block: head, place, order: None })
     }
 
     /// Returns a cursor at the first element of a block of the timeline.
@@ -88,25 +81,12 @@ impl Queues {
         Some(Cursor { ttl: 0, block, place: order.place()?, order: Some(order) })
     }
 
-    /// Returns the first element whose turn is `turn` or later, in the queue at a heap index. Walks a few blocks,
-    /// however long the queue is.
-    pub fn seek_at_heap_index(
-        &self,
-        records: &Records,
-        index: usize,
-        turn: Turn,
-    ) -> Option<(Turn, Cursor)> {
-        let (_, number) = self.heads.at(index)?;
-        let cursor = match number {
-            TIMELINE => self.seek_in_timeline(records, turn),
-            number => self.seek(records, number, turn),
-        };
-        let cursor = cursor?;
-        let (_, found) = self.at(&cursor)?;
-        Some((records.turn(found), cursor))
-    }
-
+    /// Returns a cursor at the first element of a queue whose turn is `turn` or later. Walks a few blocks, however long
+    /// the queue is.
     fn seek(&self, records: &Records, number: QueueNumber, turn: Turn) -> Option<Cursor> {
+        if number == TIMELINE {
+            return self.seek_in_timeline(records, turn);
+        }
         let Queue { ttl, ends, latest, .. } = self.queues[usize::from(number)];
         let (head, _) = ends.filter(|_| latest >= turn.deadline)?;
         let is_earlier = |handle: Handle| records.turn(handle) < turn;
@@ -175,8 +155,6 @@ impl Queues {
 pub struct Walk<'a> {
     records: &'a Records,
     queues: &'a Queues,
-    /// Elements before this turn are skipped.
-    start: Turn,
     now: u64,
     fronts: BinaryHeap<Front>,
 }
@@ -193,48 +171,45 @@ struct Front {
 impl<'a> Walk<'a> {
     /// Starts a walk over the elements from turn `start` on whose deadline is at or before `now`.
     pub fn new(records: &'a Records, queues: &'a Queues, start: Turn, now: u64) -> Self {
-        let mut walk = Self { records, queues, start, now, fronts: BinaryHeap::new() };
-        walk.enter();
-        walk
-    }
-
-    /// Enters the queues whose heads are before the start, and examines their children in the heap.
-    fn enter(&mut self) {
+        let mut walk = Self { records, queues, now, fronts: BinaryHeap::new() };
         // Most walks begin at the very first element.
-        if self.start == Turn::FIRST {
-            return self.add_queue(0);
+        if start == Turn::FIRST {
+            walk.add_queue(0);
+            return walk;
         }
+        // Enter the queues whose heads are before the start, and examine their children in the heap.
         let mut indices = vec![0];
         while let Some(index) = indices.pop() {
-            let head = self.queues.turn_at_heap_index(index);
-            let Some(turn) = head.filter(|turn| turn.deadline <= self.now) else { continue };
-            if turn >= self.start {
-                self.add_queue(index);
-                continue;
-            }
-            indices.extend(Heads::below(index));
-            let found = self.queues.seek_at_heap_index(self.records, index, self.start);
-            if let Some((turn, cursor)) = found.filter(|(turn, _)| turn.deadline <= self.now) {
-                self.fronts.push(Front { turn, cursor, unexamined: None });
+            let Some((turn, number)) = queues.heads.at(index) else { continue };
+            if turn >= start {
+                walk.add_queue(index);
+            } else if turn.deadline <= now {
+                indices.extend(Heads::below(index));
+                walk.push(queues.seek(records, number, start));
             }
         }
+        walk
     }
 
     /// Adds the queue at a heap index, if it may have elements to show.
     fn add_queue(&mut self, index: usize) {
-        let turn = self.queues.turn_at_heap_index(index);
-        if turn.is_none_or(|turn| turn.deadline > self.now) {
-            return;
-        }
-        if let Some((turn, cursor)) = self.queues.cursor_at_heap_index(self.records, index) {
+        let head = self.queues.heads.at(index);
+        if let Some((turn, number)) = head.filter(|(turn, _)| turn.deadline <= self.now)
+            && let Some(cursor) = self.queues.cursor(self.records, number)
+        {
             self.fronts.push(Front { turn, cursor, unexamined: Some(index) });
         }
     }
 
-    /// Examines the children of the first front until it is certain to be first.
-    fn examine_children(&mut self) {
-        while let Some(index) = self.correct_first() {
-            Heads::below(index).for_each(|below| self.add_queue(below));
+    /// Adds a queue whose children are examined already, at this cursor, if it has elements to show from there on.
+    fn push(&mut self, cursor: Option<Cursor>) {
+        if let Some(cursor) = cursor
+            && let Some((_, handle)) = self.queues.at(&cursor)
+        {
+            let turn = self.records.turn(handle);
+            if turn.deadline <= self.now {
+                self.fronts.push(Front { turn, cursor, unexamined: None });
+            }
         }
     }
 
@@ -253,7 +228,10 @@ impl<'a> Walk<'a> {
 
     /// Returns the next element's TTL and record.
     fn advance(&mut self) -> Option<(u64, Handle)> {
-        self.examine_children();
+        // Until the first front is certain to be first.
+        while let Some(index) = self.correct_first() {
+            Heads::below(index).for_each(|below| self.add_queue(below));
+        }
         let mut front = self.fronts.peek_mut()?;
         let shown = self.queues.at(&front.cursor)?;
         let next = self.queues.step(self.records, &mut front.cursor);

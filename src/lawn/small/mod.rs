@@ -86,32 +86,6 @@ impl Small {
         Some(Ok(()))
     }
 
-    /// Starts or replaces an element as [`Lawn::replace_at`](super::Lawn::replace_at) does. `None` as in
-    /// [`Small::start_at`].
-    pub fn replace_at(
-        &mut self,
-        id: &[u8],
-        ttl: u64,
-        payload: &[u8],
-        deadline: u64,
-        max: SmallMax,
-    ) -> Option<Result<(), StartError>> {
-        let Some(old) = self.find(id).filter(|_| deadline <= DEADLINE_MAX) else {
-            return self.start_at(id, ttl, payload, deadline, max);
-        };
-        let header = PackedHeader::new(id.len(), payload.len(), Timer::new(deadline, ttl));
-        let bytes = self.bytes.len() - old.width() + header.width;
-        if !self.fits(self.len(), bytes, max) || header.width > WIDTH_MAX {
-            return None;
-        }
-        self.remove(&old);
-        self.ttls += u16::from(!self.has_ttl(ttl, None));
-        let place = self.place_after(0, deadline);
-        self.insert(place, &header, id, payload);
-        self.shrink();
-        Some(Ok(()))
-    }
-
     #[inline(never)]
     pub fn restart_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
         let found = self.find(id).filter(|_| deadline <= DEADLINE_MAX);

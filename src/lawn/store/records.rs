@@ -289,7 +289,7 @@ pub struct Reservation {
 /// All records of a lawn.
 #[derive(Clone)]
 pub struct Records {
-    slab: Slab<Granule>,
+    pub slab: Slab<Granule>,
     boxes: Boxes,
     /// Bytes allocated for the content of the boxes.
     boxed: usize,
@@ -360,23 +360,10 @@ impl Records {
         }
     }
 
-    pub fn id(&self, handle: Handle) -> &[u8] {
-        self.get(handle).id()
-    }
-
-    pub fn deliveries(&self, handle: Handle) -> u16 {
-        self.get(handle).deliveries()
-    }
-
     /// Returns the turn without reading the lengths.
     #[inline(always)]
     pub fn turn(&self, handle: Handle) -> Turn {
         self.get(handle).turn()
-    }
-
-    /// Returns the spot without reading the lengths.
-    pub fn spot(&self, handle: Handle) -> Spot {
-        self.get(handle).spot()
     }
 
     /// Sets a record's spot.
@@ -413,10 +400,6 @@ impl Records {
         }
     }
 
-    pub fn sparse_slot(&mut self) -> Option<Handle> {
-        self.slab.sparse_slot()
-    }
-
     pub fn relocate(&mut self, handle: Handle) -> Option<Handle> {
         let new = self.slab.relocate(handle)?;
         if let Some(bytes) = self.boxes.remove(&bits(handle)) {
@@ -425,36 +408,11 @@ impl Records {
         Some(new)
     }
 
-    /// Returns whether a page can be freed: see [`Slab::is_sparse`].
-    pub fn is_sparse(&self) -> bool {
-        self.slab.is_sparse()
-    }
-
-    /// Moves the tables of pages.
-    pub fn defrag(&mut self, mover: &mut impl Mover) {
-        self.slab.defrag(mover);
-    }
-
-    /// Returns the number of page numbers.
-    pub fn pages(&self) -> usize {
-        self.slab.pages()
-    }
-
-    /// Moves a page.
-    pub fn defrag_page(&mut self, number: usize, mover: &mut impl Mover) {
-        self.slab.defrag_page(number, mover);
-    }
-
     /// Moves the first box whose key is `from` or later. Returns the key after that one, or `None` at the end.
     pub fn defrag_box(&mut self, from: usize, mover: &mut impl Mover) -> Option<usize> {
         let (key, bytes) = self.boxes.range_mut(u32::try_from(from).ok()?..).next()?;
         relocate(bytes, mover);
         Some(*key as usize + 1)
-    }
-
-    /// Takes the store apart. Each step frees a page or a box.
-    pub fn into_pages(self) -> impl Iterator<Item = ()> {
-        self.slab.into_pages().map(drop).chain(self.boxes.into_values().map(drop))
     }
 
     /// Returns the bytes allocated, without the struct itself. O(pages).
@@ -529,7 +487,7 @@ mod tests {
         let old = insert(&mut records, b"abcdefgh", b"ijklmnop", turn);
         let spot = Spot::new(old, 58);
         records.set_spot(old, spot);
-        assert_eq!(records.spot(old), spot);
+        assert_eq!(records.get(old).spot(), spot);
         records.remove(old);
         let new = insert(&mut records, b"x", b"yz3456789012", turn);
         assert_eq!(new, old, "the slot is reused");

@@ -289,11 +289,6 @@ impl<T: Unit> Slab<T> {
         relocate(&mut self.pages[number], mover);
     }
 
-    /// Takes the slab apart. Each item owns one page.
-    pub fn into_pages(self) -> impl Iterator<Item = impl Sized> {
-        self.pages.into_iter()
-    }
-
     /// Returns the number of slots in use.
     #[cfg(any(test, feature = "checks"))]
     pub fn len(&self) -> usize {

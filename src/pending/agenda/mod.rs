@@ -153,13 +153,14 @@ pub fn leave(tracking: &Tracking, name: impl FnOnce() -> Option<Name>) {
     if tracking.leave()
         && let Some(name) = name()
     {
-        with_recorded(&name, |recorded| recorded.leave(tracking.slot.serial()));
+        let serial = tracking.slot.serial();
+        change(|table| table.find(name.db, &name.key).map(|it| it.leave(serial)));
     }
 }
 
 /// Ends the deliveries of a name, whatever value it belongs to.
 pub fn end_deliveries(name: &Name) {
-    with_recorded(name, |recorded| recorded.end_deliveries());
+    change(|table| table.find(name.db, &name.key).map(Recorded::end_deliveries));
 }
 
 /// Returns the name that has waited longest for a visit for one of these reasons. It is removed from the agenda for those
@@ -203,7 +204,7 @@ pub fn late_us(name: &Name, deadline: u64) -> u64 {
     let entry = |table: &Table| {
         let entry = table.databases.get(&name.db)?.entries.get(&name.key[..])?;
         let delivery = entry.delivery.as_ref()?;
-        Some(delivery.overdue.late_us(deadline))
+        Some(delivery.overdue.late_us(deadline, clock::now_us()))
     };
     read(entry).flatten().unwrap_or(0)
 }
@@ -285,13 +286,9 @@ pub fn swapped(first: i32, second: i32) {
 
 /// Changes the deliveries of a name, if there are any.
 fn with_deliveries<T>(name: &Name, change_it: impl FnOnce(&mut Recorded<'_>) -> T) -> Option<T> {
-    with_recorded(name, |mut recorded| {
+    change(|table| {
+        let mut recorded = table.find(name.db, &name.key)?;
         recorded.delivery()?;
         Some(change_it(&mut recorded))
-    })?
-}
-
-/// Changes a name, if it is recorded.
-fn with_recorded<T>(name: &Name, change_it: impl FnOnce(Recorded<'_>) -> T) -> Option<T> {
-    change(|table| Some(change_it(table.databases.get_mut(&name.db)?.find(&name.key)?)))
+    })
 }

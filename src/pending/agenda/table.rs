@@ -64,6 +64,11 @@ pub struct Table {
 }
 
 impl Table {
+    /// Returns a recorded name.
+    pub fn find(&mut self, db: i32, key: &[u8]) -> Option<Recorded<'_>> {
+        self.databases.get_mut(&db)?.find(key)
+    }
+
     /// Returns the visit for one of these reasons that has waited longest, or is the next: the time until then, in
     /// microseconds, negative if it is overdue; the database; and the name. Reads no clock if there is none.
     pub fn first(
@@ -96,7 +101,7 @@ impl Table {
             return None;
         }
         let key = Rc::clone(key);
-        let mut recorded = self.databases.get_mut(&db)?.find(&key)?;
+        let mut recorded = self.find(db, &key)?;
         for reason in reasons {
             let at = recorded.visit(*reason);
             if at != NEVER && reason.until_us(at, now) <= 0 {
@@ -127,7 +132,7 @@ mod tests {
     }
 
     fn recorded<'a>(table: &'a mut Table, key: &str) -> Option<Recorded<'a>> {
-        table.databases.get_mut(&0)?.find(key.as_bytes())
+        table.find(0, key.as_bytes())
     }
 
     /// Returns the time until the next delivery, in microseconds.

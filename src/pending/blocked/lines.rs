@@ -8,12 +8,13 @@ use std::rc::Rc;
 
 use hashbrown::HashMap;
 
-use super::super::{Take, timer};
+use super::super::timer;
 use crate::clock;
 use crate::metrics::latency::OverdueSince;
 use crate::server::Error;
 use crate::server::blocked_client::{BlockedClient, ClientHandle, ClientId};
 use crate::server::key::Name;
+use lawn::Token;
 
 /// When a client that waits for a key could be served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +23,35 @@ pub enum Outlook {
     Next(Option<u64>),
     /// Never: due elements are delivered elsewhere.
     Delivered,
+}
+
+/// How a POLL or an MPOLL takes and replies due elements. A blocked client keeps it while it sleeps.
+#[derive(Clone, Copy)]
+pub struct Take<'a> {
+    /// At most this many elements; unlimited unless COUNT is given.
+    pub count: usize,
+    pub with_ids: bool,
+    /// Whether the reply names the key, as MPOLL's does.
+    pub is_named: bool,
+    /// The length of the lease, in milliseconds. `None` removes the elements.
+    pub lease: Option<u64>,
+    /// The token of the lease: chosen by the client, or drawn.
+    pub token: Option<Token>,
+    /// The chosen token, as the client wrote it.
+    pub word: Option<&'a [u8]>,
+}
+
+impl Take<'_> {
+    /// Returns the token if the client has chosen it. The client may hold elements under it already.
+    pub fn chosen_token(&self) -> Option<Token> {
+        self.token.filter(|token| token.is_chosen())
+    }
+
+    /// Returns the options without the word, which lasts no longer than the command.
+    pub fn without_word(&self) -> Take<'static> {
+        let Self { count, with_ids, is_named, lease, token, .. } = *self;
+        Take { count, with_ids, is_named, lease, token, word: None }
+    }
 }
 
 /// The order of arrival.
@@ -107,6 +137,11 @@ impl Lines {
         self.by_name.is_empty()
     }
 
+    /// Returns whether there is nothing to do for any client, now or later.
+    pub fn is_idle(&self) -> bool {
+        self.by_client.is_empty() && self.ready.is_empty() && self.dismissed.is_empty()
+    }
+
     /// Returns whether clients wait for a key.
     pub fn is_watched(&self, name: &Name) -> bool {
         self.by_name.contains_key(name)
@@ -120,11 +155,11 @@ impl Lines {
         until_us: Option<u64>,
         take: &Take<'_>,
     ) -> Rc<Sleeper> {
-        let (handle, ticket) = (client.handle(), self.tickets);
+        let (handle, ticket) = (client.handle, self.tickets);
         self.tickets += 1;
         let sleeper = Rc::new(Sleeper {
             names: names.map(|name| self.shared(name)).collect(),
-            connection: client.id(),
+            connection: client.id,
             take: take.without_word(),
             word: take.word.map(Box::from),
             client: RefCell::new(Some(client)),
@@ -156,7 +191,7 @@ impl Lines {
     pub fn leave(&mut self, sleeper: &Sleeper) -> Option<BlockedClient> {
         // From now on the server may reuse the handle.
         let client = sleeper.client.take()?;
-        self.by_client.remove(&client.handle());
+        self.by_client.remove(&client.handle);
         if let Some(until_us) = sleeper.until_us {
             self.timeouts.remove(&(until_us, sleeper.ticket));
         }
@@ -308,7 +343,8 @@ impl Lines {
 
     /// Makes the keys ready whose visit is due at `now`, in milliseconds since the epoch.
     pub fn come_due(&mut self, now: u64) {
-        while self.times.first().is_some_and(|(at, _)| *at <= now)
+        while let Some((at, _)) = self.times.first()
+            && *at <= now
             && let Some((_, name)) = self.times.pop_first()
         {
             if let Some(line) = self.by_name.get_mut(&name) {
@@ -408,7 +444,7 @@ mod tests {
     }
 
     fn leaves(lines: &mut Lines, number: usize) -> bool {
-        lines.leave_by_itself(BlockedClient::fake(number).handle()).is_some()
+        lines.leave_by_itself(BlockedClient::fake(number).handle).is_some()
     }
 
     fn text(name: &Name) -> String {
@@ -587,6 +623,10 @@ mod tests {
             assert_eq!(send_away(lines), Some((ticket, Some(Error::SLOT_MOVED))));
         }
         assert_eq!((send_away(lines), lines.len(), lines.watched()), (None, 1, 1));
+        // The last one hangs up after it was dismissed.
+        lines.dismiss_all(&Error::SLOT_MOVED);
+        assert!(leaves(lines, 2) && !lines.is_idle());
+        assert!(send_away(lines).is_none() && lines.is_idle() && lines.next_us(false).is_none());
     }
 
     #[test]

@@ -26,14 +26,14 @@ mod lines;
 
 use std::cell::RefCell;
 
-use super::{Take, timer};
+use super::timer;
 use crate::clock;
 use crate::server::blocked_client::BlockedClient;
 use crate::server::key::Name;
 use crate::server::passes;
 use crate::server::{Context, Error, Str};
 
-pub use lines::{Lines, Outlook, Sleeper};
+pub use lines::{Lines, Outlook, Sleeper, Take};
 
 thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.

@@ -47,9 +47,7 @@ impl Context {
 pub const NO_COMMAND: &CStr = c"no command";
 
 /// The reply of a server command.
-pub struct Reply {
-    raw: NonNull<RedisModuleCallReply>,
-}
+pub struct Reply(NonNull<RedisModuleCallReply>);
 
 impl Reply {
     /// Wraps the result of `RM_Call`. Returns `None` if there is no reply, mostly because the server refused to run the
@@ -59,19 +57,19 @@ impl Reply {
     ///
     /// `raw` must be null, or a reply of `RM_Call` that belongs to the caller.
     pub unsafe fn from_raw(raw: *mut RedisModuleCallReply) -> Option<Self> {
-        NonNull::new(raw).map(|raw| Self { raw })
+        NonNull::new(raw).map(Self)
     }
 
     /// Returns the outermost value of the reply.
     pub fn root(&self) -> ReplyValue<'_> {
-        ReplyValue { raw: self.raw, reply: PhantomData }
+        ReplyValue { raw: self.0, reply: PhantomData }
     }
 }
 
 impl Drop for Reply {
     fn drop(&mut self) {
         // SAFETY: the reply belongs to us. Its values are freed with it.
-        unsafe { api!(RedisModule_FreeCallReply(self.raw.as_ptr())) };
+        unsafe { api!(RedisModule_FreeCallReply(self.0.as_ptr())) };
     }
 }
 

@@ -36,8 +36,9 @@ pub struct ClientHandle(NonNull<RedisModuleBlockedClient>);
 
 /// A blocked client.
 pub struct BlockedClient {
-    handle: ClientHandle,
-    id: ClientId,
+    pub handle: ClientHandle,
+    /// The client's connection.
+    pub id: ClientId,
     /// The [`UnblockReply`] whose functions the server calls.
     reply_type: TypeId,
 }
@@ -61,15 +62,6 @@ impl BlockedClient {
             (client, ClientId(id))
         };
         Some(Self { handle: ClientHandle(client), id, reply_type: TypeId::of::<T>() })
-    }
-
-    pub fn handle(&self) -> ClientHandle {
-        self.handle
-    }
-
-    /// Returns the id of the client's connection.
-    pub fn id(&self) -> ClientId {
-        self.id
     }
 
     /// Unblocks the client: the server calls `reply.reply` soon, then `reply.done`.

@@ -58,7 +58,10 @@ impl LoopTimer {
     /// Sets the timer to fire in `in_us` microseconds. This replaces an earlier setting.
     pub fn set(&'static self, context: &Context, in_us: u64) {
         match &self.kind {
-            Kind::Kernel(fd) => kernel::set(fd, in_us),
+            // A time of zero would stop the timer.
+            Kind::Kernel(fd) => {
+                kernel::set(fd, in_us / 1_000_000, (in_us % 1_000_000 * 1000).max(1))
+            }
             Kind::Server(set) => {
                 self.stop(context);
                 let period = in_us.div_ceil(1000) as i64;
@@ -80,7 +83,7 @@ impl LoopTimer {
     /// Stops the timer until it is set again.
     pub fn stop(&self, context: &Context) {
         match &self.kind {
-            Kind::Kernel(fd) => kernel::stop(fd),
+            Kind::Kernel(fd) => kernel::set(fd, 0, 0),
             Kind::Server(set) => {
                 if let Some(id) = set.take() {
                     // SAFETY: the context is live; the data needs no freeing.
@@ -140,16 +143,7 @@ mod kernel {
         }
     }
 
-    pub fn set(fd: &OwnedFd, in_us: u64) {
-        // A time of zero would stop the timer.
-        set_time(fd, in_us / 1_000_000, (in_us % 1_000_000 * 1000).max(1));
-    }
-
-    pub fn stop(fd: &OwnedFd) {
-        set_time(fd, 0, 0);
-    }
-
-    fn set_time(fd: &OwnedFd, seconds: u64, nanoseconds: u64) {
+    pub fn set(fd: &OwnedFd, seconds: u64, nanoseconds: u64) {
         let it_interval = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let it_value = libc::timespec { tv_sec: seconds as _, tv_nsec: nanoseconds as _ };
         let setting = libc::itimerspec { it_interval, it_value };
@@ -167,7 +161,5 @@ mod kernel {
         None
     }
 
-    pub fn set(_fd: &OwnedFd, _in_us: u64) {}
-
-    pub fn stop(_fd: &OwnedFd) {}
+    pub fn set(_fd: &OwnedFd, _seconds: u64, _nanoseconds: u64) {}
 }

@@ -72,7 +72,12 @@ unsafe impl Memory for Server {
     #[inline]
     fn take(&self, size: usize) -> *mut u8 {
         // SAFETY: the server has set its functions, and never changes them again; this one takes any size.
-        unsafe { raw::RedisModule_Alloc.map_or(std::ptr::null_mut(), |alloc| alloc(size)) }.cast()
+        unsafe {
+            match raw::RedisModule_Alloc {
+                Some(alloc) => alloc(size).cast(),
+                None => std::ptr::null_mut(),
+            }
+        }
     }
 
     #[inline]
