@@ -7,7 +7,7 @@ import { milliseconds, unixMilliseconds } from "./moment.js";
 import { bytes, pairs, plain, text } from "./reply.js";
 
 /** Turns a job that is still held into a dead letter, with the reason, atomically. */
-const BURY = `
+export const BURY = `
 local kind = redis.call('TYPE', KEYS[2]).ok
 if kind ~= 'none' and kind ~= 'stream' then
     return redis.error_reply('WRONGTYPE the dead letters at ' .. KEYS[2] .. ' are no stream')
@@ -22,7 +22,7 @@ return 1
  *
  * NX would refuse an id that the server remembers (LIMIT REMEMBER), such as those that BURY settled.
  */
-const REVIVE = `
+export const REVIVE = `
 local revived = 0
 local dead = redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', ARGV[1])
 for _, entry in ipairs(dead) do

@@ -41,11 +41,12 @@ export class Worker<T = unknown> {
   readonly #reply: number;
   readonly #held = new Held();
   readonly #serving = new Set<Promise<void>>();
-  readonly #ended = new AbortController();
+  #ended = new AbortController();
   /** Ends the waits for running work. */
   readonly #leaving = new Set<() => void>();
   #stopping = false;
   #left = false;
+  #leaveTimer: NodeJS.Timeout | undefined;
   #roomy: () => void = () => {};
   #awake: () => void = () => {};
 
@@ -82,11 +83,14 @@ export class Worker<T = unknown> {
       this.#awake();
       for (const one of this.#leaving) one();
     };
-    setTimeout(leave, milliseconds(grace)).unref();
+    clearTimeout(this.#leaveTimer);
+    this.#leaveTimer = setTimeout(leave, milliseconds(grace)).unref();
   }
 
   /**
    * Works until `stop`, or SIGTERM or SIGINT, which stop it with `grace`. Throws permanent errors.
+   *
+   * An earlier `stop` ends it at once. After it has returned, it can be called again.
    */
   async run({ signals = true, grace }: { signals?: boolean; grace?: number } = {}): Promise<void> {
     const deaf = signals ? onSignal(() => this.stop(grace)) : () => {};
@@ -100,11 +104,14 @@ export class Worker<T = unknown> {
     } finally {
       server.close();
       deaf();
+      clearTimeout(this.#leaveTimer);
+      this.#stopping = this.#left = false;
     }
   }
 
   async #run(server: Server): Promise<void> {
     const { attempts } = this.#terms;
+    this.#ended = new AbortController();
     await server.check({
       giveUp: () => this.#stopping,
       tell: (error) => this.#tell("interrupted", error),
