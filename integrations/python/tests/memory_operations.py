@@ -12,7 +12,7 @@ from servers import StillServer, wait_until
 
 from dehydrator_queue.library import ResponseError
 from dehydrator_queue.testing import MemoryServer
-from dehydrator_queue.verbs import BURY, REVIVE
+from dehydrator_queue.verbs import BURY, RETRY, REVIVE
 
 KEYS = ("high", "low", "bulk")
 #: In seconds since 1970.
@@ -30,6 +30,7 @@ SHARES = {
     "reject": 2,
     "bury": 2,
     "revive": 1,
+    "retry": 2,
     "touch": 5,
     "update": 2,
     "pull": 2,
@@ -174,6 +175,12 @@ class Operations:
         key, token, id, element = self.draw.choice(self.held[-8:])
         keep = self.draw.choice(((), ("MAXLEN", 3), ("MINID", 2000)))
         return ("EVAL", BURY, 2, key, f"{key}:dead", token, id, element, 3, "it failed", *keep)
+
+    def _retry(self) -> tuple[Any, ...] | None:
+        if not self.held:
+            return None
+        key, token, id, _ = self.draw.choice(self.held[-8:])
+        return ("EVAL", RETRY, 1, key, self._ttl(), token, id, self._element())
 
     def _revive(self) -> tuple[Any, ...]:
         key = self._key()

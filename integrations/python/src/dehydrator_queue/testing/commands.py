@@ -9,7 +9,7 @@ from typing import Any
 
 from dehydrator_queue.testing.arguments import Options, count, number, refused, word
 from dehydrator_queue.testing.dehydrator import MAX, Dehydrator, Entry
-from dehydrator_queue.verbs import BURY, REVIVE
+from dehydrator_queue.verbs import BURY, RETRY, REVIVE
 
 Words = Sequence[bytes]
 
@@ -525,6 +525,8 @@ class Commands:
         script, _, *rest = words
         if script == BURY.encode():
             return self._bury(*rest)
+        if script == RETRY.encode():
+            return self._retry(*rest)
         if script == REVIVE.encode():
             return self._revive(*rest)
         raise refused("ERR", "the server in memory runs the scripts of this package alone")
@@ -545,6 +547,12 @@ class Commands:
                 least = max(0, self._now // 1000 * 1000 - int(ms))
                 stream.entries = [entry for entry in stream.entries if int(entry[0].split(b"-")[0]) >= least]
         return 1
+
+    def _retry(self, key: bytes, ms: bytes, token: bytes, id: bytes, element: bytes) -> Any:
+        released = self.do_release([key, ms, token, id])
+        if released == [1]:
+            self.do_update([key, id, element])
+        return released
 
     def _revive(self, key: bytes, dead: bytes, most: bytes) -> int:
         stream, revived = self._stream(dead), 0
