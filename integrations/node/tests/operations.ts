@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { MemoryServer } from "dehydrator-queue/testing";
-import { BURY, REVIVE, type Word } from "../src/verbs.js";
+import { BURY, RETRY, REVIVE, type Word } from "../src/verbs.js";
 import { type RealServer, until } from "./servers.js";
 
 const KEYS = ["high", "low", "bulk"] as const;
@@ -19,6 +19,7 @@ export const SHARES = {
   reject: 2,
   bury: 2,
   revive: 1,
+  retry: 2,
   touch: 5,
   update: 2,
   pull: 2,
@@ -180,6 +181,11 @@ export class Operations {
         const held = this.#pick(this.#held.slice(-8));
         if (held === undefined) return ["DEHYDRATOR.LEN", key];
         return ["EVAL", BURY, 2, held.key, `${held.key}:dead`, held.token, held.id, held.element, 3, "it failed"];
+      }
+      case "retry": {
+        const held = this.#pick(this.#held.slice(-8));
+        if (held === undefined) return ["DEHYDRATOR.LEN", key];
+        return ["EVAL", RETRY, 1, held.key, ttl, held.token, held.id, element];
       }
       case "revive":
         return ["EVAL", REVIVE, 2, key, `${key}:dead`, 1 + this.#upTo(3)];

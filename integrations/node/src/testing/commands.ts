@@ -1,6 +1,6 @@
 // The commands of the server in memory: what they change, and what they reply, at a given time in milliseconds.
 
-import { BURY, REVIVE, type Word } from "../verbs.js";
+import { BURY, RETRY, REVIVE, type Word } from "../verbs.js";
 import { numberOf, Options, refused, wordOf } from "./arguments.js";
 import { Dehydrator, type Entry, isAway, runs } from "./dehydrator.js";
 
@@ -457,6 +457,7 @@ export class Commands {
 
   #eval(script: string | undefined, [key, dead, ...words]: string[]): Reply {
     if (script === BURY) return this.#buryHeld(needed(key), needed(dead), words);
+    if (script === RETRY) return this.#retry(key, dead, words);
     if (script === REVIVE) return this.#revive(needed(key), needed(dead), Number(words[0]));
     throw refused("ERR", "the server in memory runs the scripts of this package alone");
   }
@@ -469,6 +470,12 @@ export class Commands {
     const told = { id, element, deliveries, reason } as Record<string, string>;
     stream.add(this.#now, ...Object.entries(told).flat());
     return 1;
+  }
+
+  #retry(key?: string, ms?: string, [token, id, element]: string[] = []): Reply {
+    const released = this.#restart(key, numberOf(ms, "ms"), [needed(token), needed(id)], true) as number[];
+    if (released[0] === 1) this.#update(key, needed(id), needed(element));
+    return released;
   }
 
   #revive(key: string, dead: string, most: number): Reply {

@@ -73,10 +73,10 @@ class OpenTelemetryHooks(Hooks):
     ) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(options: CallbackOptions) -> Iterable[Observation]:
             for queue in queues:
-                yield Observation(
-                    value(queue.info()),
-                    {"messaging.system": "dehydrator", "messaging.destination.name": queue.name},
-                )
+                # While the server is away, the next collection asks again.
+                info = queue.server.ask(queue.verbs.info(), patience=0)
+                told = {"messaging.system": "dehydrator", "messaging.destination.name": queue.name}
+                yield Observation(value(info), told)
 
         return observe
 
