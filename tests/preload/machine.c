@@ -1,6 +1,7 @@
-/* Simulates faults of the machine for one process: preloaded by the tests. The file in DEHYDRATOR_MACHINE holds two
+/* Simulates faults of the machine for one process: preloaded by the tests. The file in DEHYDRATOR_MACHINE holds up to three
  * 64-bit numbers, which may change at any moment: the offset of the real-time clock (and of no other clock) in
- * microseconds; and, if it is not 0, the error with which a fork fails. */
+ * microseconds; if it is not 0, the error with which a fork fails; and, if it is not 0, the time in microseconds at which the
+ * real-time clock stands still. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -13,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static int64_t none[2];
+static int64_t none[3];
 static volatile int64_t *wanted = none;
 
 __attribute__((constructor)) static void map(void) {
@@ -28,7 +29,8 @@ __attribute__((constructor)) static void map(void) {
 int clock_gettime(clockid_t clock, struct timespec *now) {
     int failed = (int)syscall(SYS_clock_gettime, clock, now);
     if (failed || (clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE)) return failed;
-    int64_t us = (int64_t)now->tv_sec * 1000000 + now->tv_nsec / 1000 + wanted[0];
+    int64_t still = wanted[2];
+    int64_t us = still ? still : (int64_t)now->tv_sec * 1000000 + now->tv_nsec / 1000 + wanted[0];
     now->tv_sec = us / 1000000;
     now->tv_nsec = us % 1000000 * 1000 + now->tv_nsec % 1000;
     return 0;

@@ -25,6 +25,10 @@ export interface Job<T = unknown> {
   readonly token: string;
   /** Aborts when the job was cancelled, given back, or another worker has it: the work should stop. */
   readonly lost: AbortSignal;
+  /** What hooks put beside the payload, such as the context of a trace. If it changes, the next attempt gets it so. */
+  readonly headers: Record<string, string>;
+  /** Free for hooks. */
+  context?: unknown;
 }
 
 /** One of several payloads that are put into a queue at once. */

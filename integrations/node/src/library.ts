@@ -6,8 +6,11 @@ import { type Ioredis, openByIoredis, openLikeIoredis } from "./ioredis.js";
 import { kindOf, type NodeRedis, openByNodeRedis, openLikeNodeRedis } from "./node_redis.js";
 import { type Opened, Wire } from "./wire.js";
 
-/** A client of ioredis (`Redis`, `Cluster`) or of node-redis (`createClient`, `createCluster`, `createSentinel`). */
-export type Client = Ioredis | NodeRedis;
+/**
+ * A client of ioredis (`Redis`, `Cluster`) or of node-redis (`createClient`, `createCluster`, `createSentinel`), or the
+ * `MemoryServer` of `dehydrator-queue/testing`.
+ */
+export type Client = Ioredis | NodeRedis | Maker;
 
 /** The library that connects to a URL; by default the first that is installed. */
 export type LibraryName = "ioredis" | "redis";
@@ -24,6 +27,7 @@ export function makerOf(server: string | Client, library?: LibraryName): Maker {
     const address = addressOf(server);
     return { cluster: address.kind === "cluster", open: () => openBy(address, library) };
   }
+  if ("open" in server && "cluster" in server) return server;
   if ("callBuffer" in server) return { cluster: server.isCluster, open: () => openLikeIoredis(server) };
   if (typeof server?.sendCommand === "function") {
     if (typeof server.duplicate !== "function") {

@@ -1,6 +1,8 @@
 // A queue of jobs for workers.
 
+import { randomUUID } from "node:crypto";
 import { type Codec, json } from "./codec.js";
+import { Guarded, type Hooks } from "./hooks.js";
 import type { DeadLetter, Id, Item, Waiting } from "./job.js";
 import { type Client, type LibraryName, type Maker, makerOf, wireOf } from "./library.js";
 import { Server } from "./server.js";
@@ -17,6 +19,8 @@ export interface QueueOptions<T> {
   patience?: number;
   /** The library that connects to a URL; by default the first that is installed. */
   library?: LibraryName;
+  /** Of these only `sending` is called, and `crashed`. */
+  hooks?: Partial<Hooks>;
 }
 
 /** Returns the stream of a queue's dead letters: on a cluster, in the slot of the queue. */
@@ -34,14 +38,16 @@ export class Queue<T = unknown> {
   readonly verbs: Verbs<T>;
   readonly server: Server;
   readonly #maker: Maker;
+  readonly #hooks: Guarded;
 
   /** Opens a queue. `server`: a URL, or a client of ioredis or node-redis: the queue connects in the same way. */
   constructor(
     server: string | Client,
     readonly name: string,
-    { codec = json<T>(), dead, patience = 10_000, library }: QueueOptions<T> = {},
+    { codec = json<T>(), dead, patience = 10_000, library, hooks }: QueueOptions<T> = {},
   ) {
     this.#maker = makerOf(server, library);
+    this.#hooks = new Guarded(hooks);
     this.server = new Server(wireOf(this.#maker, REPLY), patience);
     this.verbs = new Verbs(name, dead ?? deadOf(name, this.#maker.cluster), codec);
   }
@@ -56,7 +62,11 @@ export class Queue<T = unknown> {
    * twice, unless the server remembers ids for a while: DEHYDRATOR.LIMIT key REMEMBER ms.
    */
   put(payload: T, options: PutOptions = {}): Promise<string | null> {
-    return this.#ask(() => this.verbs.put(payload, options));
+    const id = options.id ?? randomUUID();
+    const drawn = options.id === undefined ? String(id) : undefined;
+    return this.#hooks.sending(this.name, [id], (headers) =>
+      this.#ask(() => this.verbs.put(payload, options, headers, drawn)),
+    );
   }
 
   /**
@@ -80,15 +90,16 @@ export class Queue<T = unknown> {
         if (places === undefined) moments.set(moment, [n]);
         else places.push(n);
       }
-      const sending = [...moments].map(async ([at, places]) => {
-        const question = this.verbs.putMany(
-          places.map((n) => batch[n]!),
-          replace,
-          at,
-        );
-        for (const [i, id] of (await this.server.ask(question)).entries()) ids[start + places[i]!] = id;
-      });
-      await Promise.all(sending);
+      const named = batch.map((item) => item.id);
+      await this.#hooks.sending(this.name, named, (headers) =>
+        Promise.all(
+          [...moments].map(async ([at, places]) => {
+            const some = places.map((n) => batch[n]!);
+            const question = this.verbs.putMany(some, replace, at, headers);
+            for (const [i, id] of (await this.server.ask(question)).entries()) ids[start + places[i]!] = id;
+          }),
+        ),
+      );
     };
     for await (const item of items) {
       if (some.push(item) === BATCH) await send();

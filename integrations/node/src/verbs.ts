@@ -2,12 +2,13 @@
 
 import { randomUUID } from "node:crypto";
 import type { Codec } from "./codec.js";
+import { type Headers, NO_HEADERS, unwrap, wrap } from "./envelope.js";
 import type { DeadLetter, Delivery, Id, Item, Waiting } from "./job.js";
 import { milliseconds, unixMilliseconds } from "./moment.js";
 import { bytes, pairs, plain, text } from "./reply.js";
 
 /** Turns a job that is still held into a dead letter, with the reason, atomically. */
-const BURY = `
+export const BURY = `
 local kind = redis.call('TYPE', KEYS[2]).ok
 if kind ~= 'none' and kind ~= 'stream' then
     return redis.error_reply('WRONGTYPE the dead letters at ' .. KEYS[2] .. ' are no stream')
@@ -17,12 +18,19 @@ redis.call('XADD', KEYS[2], '*', 'id', ARGV[2], 'element', ARGV[3], 'deliveries'
 return 1
 `;
 
+/** Gives a job that is still held back, with another element, atomically. */
+export const RETRY = `
+local released = redis.call('DEHYDRATOR.RELEASE', KEYS[1], ARGV[1], ARGV[2], ARGV[3])
+if released[1] == 1 then redis.pcall('DEHYDRATOR.UPDATE', KEYS[1], ARGV[3], ARGV[4]) end
+return released
+`;
+
 /**
  * Puts dead letters back, due at once, with a new delivery count. One whose id is in the queue stays.
  *
  * NX would refuse an id that the server remembers (LIMIT REMEMBER), such as those that BURY settled.
  */
-const REVIVE = `
+export const REVIVE = `
 local revived = 0
 local dead = redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', ARGV[1])
 for _, entry in ipairs(dead) do
@@ -110,9 +118,22 @@ export class Verbs<T> {
     readonly codec: Codec<T>,
   ) {}
 
-  put(payload: T, { id, delay = 0, at, replace = false }: PutOptions): Question<string | null> {
-    const name = id ?? randomUUID();
-    const words: Word[] = ["DEHYDRATOR.PUSH", this.key, milliseconds(delay), this.codec.encode(payload), name];
+  encode(payload: T, headers = NO_HEADERS): string | Uint8Array {
+    return wrap(headers, this.codec.encode(payload));
+  }
+
+  decode(element: unknown): T {
+    return this.codec.decode(unwrap(bytes(element)).element);
+  }
+
+  put(
+    payload: T,
+    { id, delay = 0, at, replace = false }: PutOptions,
+    headers: Readonly<Headers> = NO_HEADERS,
+    drawn: string = randomUUID(),
+  ): Question<string | null> {
+    const name = id ?? drawn;
+    const words: Word[] = ["DEHYDRATOR.PUSH", this.key, milliseconds(delay), this.encode(payload, headers), name];
     words.push(replace ? "REPLACE" : "NX");
     if (at !== undefined) words.push("AT", unixMilliseconds(at));
     // A generated id exists only if the same command arrived before.
@@ -120,13 +141,18 @@ export class Verbs<T> {
   }
 
   /** Puts up to a thousand payloads, all with the deadline `at`, if given. */
-  putMany(items: readonly Item<T>[], replace: boolean, at?: Date | number): Question<(string | null | false)[]> {
+  putMany(
+    items: readonly Item<T>[],
+    replace: boolean,
+    at?: Date | number,
+    headers: Readonly<Headers> = NO_HEADERS,
+  ): Question<(string | null | false)[]> {
     const words: Word[] = ["DEHYDRATOR.MPUSH", this.key];
     const names: Id[] = [];
     for (const { payload, id, delay = 0 } of items) {
       const name = id ?? randomUUID();
       names.push(name);
-      words.push(milliseconds(delay), this.codec.encode(payload), name);
+      words.push(milliseconds(delay), this.encode(payload, headers), name);
     }
     words.push(replace ? "REPLACE" : "NX");
     if (at !== undefined) words.push("AT", unixMilliseconds(at));
@@ -164,7 +190,7 @@ export class Verbs<T> {
     return {
       id: text(id),
       idBytes: bytes(id),
-      payload: this.codec.decode(bytes(element)),
+      payload: this.decode(element),
       due: new Date(Number(deadline)),
       attempts: Number(deliveries),
       leased: leased === 1,
@@ -172,7 +198,7 @@ export class Verbs<T> {
   }
 
   update(id: Id, payload: T): Question<void> {
-    return ask(["DEHYDRATOR.UPDATE", this.key, id, this.codec.encode(payload)], nothing);
+    return ask(["DEHYDRATOR.UPDATE", this.key, id, this.encode(payload)], nothing);
   }
 
   /** Lists a thousand from `start` on, and returns the start of the next page, or null. */
@@ -213,6 +239,12 @@ export class Verbs<T> {
     return ask(["DEHYDRATOR.RELEASE", this.key, milliseconds(delay), token, id], read);
   }
 
+  /** Releases a job, whose element has changed. */
+  retry(delay: number, { token, id, element }: Delivery): Question<boolean> {
+    const read = (reply: unknown) => areOne(reply)[0] === true;
+    return ask(["EVAL", RETRY, 1, this.key, milliseconds(delay), token, id, element], read);
+  }
+
   reject({ token, id }: Pair): Question<boolean> {
     return ask(["DEHYDRATOR.REJECT", this.key, token, id], (reply) => areOne(reply)[0] === true);
   }
@@ -233,7 +265,7 @@ export class Verbs<T> {
           entry: text(entry),
           id: text(told.get("id")),
           idBytes: bytes(told.get("id")),
-          element: bytes(told.get("element")),
+          element: unwrap(bytes(told.get("element"))).element,
           attempts: Number(text(told.get("deliveries") ?? 0)),
           reason: text(told.get("reason") ?? ""),
         };

@@ -1,9 +1,10 @@
 // A worker: takes due jobs, does the work, and reports the results.
 
 import { setTimeout as sleep } from "node:timers/promises";
+import { unwrap, wrap } from "./envelope.js";
 import { Retry } from "./errors.js";
 import { Held, pairOf } from "./held.js";
-import { type Hooks, type Tell, tellerOf } from "./hooks.js";
+import { Guarded, type Hooks, type Tell } from "./hooks.js";
 import type { Delivery, Job } from "./job.js";
 import { milliseconds } from "./moment.js";
 import { type Queue, REPLY } from "./queue.js";
@@ -36,16 +37,18 @@ export class Worker<T = unknown> {
   readonly #queues = new Map<string, Queue<T>>();
   readonly #settling = new Map<string, Settling>();
   readonly #terms: Terms;
+  readonly #hooks: Guarded;
   readonly #tell: Tell;
   /** The timeout in milliseconds for replies about leases: short enough to retry within the lease. */
   readonly #reply: number;
   readonly #held = new Held();
   readonly #serving = new Set<Promise<void>>();
-  readonly #ended = new AbortController();
+  #ended = new AbortController();
   /** Ends the waits for running work. */
   readonly #leaving = new Set<() => void>();
   #stopping = false;
   #left = false;
+  #leaveTimer: NodeJS.Timeout | undefined;
   #roomy: () => void = () => {};
   #awake: () => void = () => {};
 
@@ -61,7 +64,8 @@ export class Worker<T = unknown> {
     }
     if (this.#queues.size === 0) throw new RangeError("a worker needs a queue");
     this.#terms = termsOf(terms);
-    this.#tell = tellerOf(hooks);
+    this.#hooks = new Guarded(hooks);
+    this.#tell = this.#hooks.tell;
     this.#reply = Math.min(REPLY, this.#terms.lease / 6);
   }
 
@@ -82,11 +86,14 @@ export class Worker<T = unknown> {
       this.#awake();
       for (const one of this.#leaving) one();
     };
-    setTimeout(leave, milliseconds(grace)).unref();
+    clearTimeout(this.#leaveTimer);
+    this.#leaveTimer = setTimeout(leave, milliseconds(grace)).unref();
   }
 
   /**
    * Works until `stop`, or SIGTERM or SIGINT, which stop it with `grace`. Throws permanent errors.
+   *
+   * An earlier `stop` ends it at once. After it has returned, it can be called again.
    */
   async run({ signals = true, grace }: { signals?: boolean; grace?: number } = {}): Promise<void> {
     const deaf = signals ? onSignal(() => this.stop(grace)) : () => {};
@@ -100,11 +107,14 @@ export class Worker<T = unknown> {
     } finally {
       server.close();
       deaf();
+      clearTimeout(this.#leaveTimer);
+      this.#stopping = this.#left = false;
     }
   }
 
   async #run(server: Server): Promise<void> {
     const { attempts } = this.#terms;
+    this.#ended = new AbortController();
     await server.check({
       giveUp: () => this.#stopping,
       tell: (error) => this.#tell("interrupted", error),
@@ -132,10 +142,12 @@ export class Worker<T = unknown> {
       });
       return;
     }
+    const began = performance.now();
     const deliveries = await server.ask(poll([...this.#queues.keys()], room, lease, block), {
       giveUp: () => this.#stopping,
       tell: (error) => this.#tell("interrupted", error),
     });
+    if (deliveries.length > 0) this.#tell("received", deliveries, performance.now() - began);
     for (const delivery of deliveries) {
       const serving: Promise<void> = this.#serve(delivery).finally(() => {
         this.#serving.delete(serving);
@@ -159,7 +171,8 @@ export class Worker<T = unknown> {
     const lost = new AbortController();
     let job: Job<T>;
     try {
-      job = jobOf(delivery, queue.verbs.codec.decode(delivery.element), lost.signal);
+      const { headers, element } = unwrap(delivery.element);
+      job = jobOf(delivery, queue.verbs.codec.decode(element), headers, lost.signal);
     } catch (error) {
       return this.#bury(queue, delivery, `it cannot be decoded: ${reasonOf(error)}`);
     }
@@ -168,7 +181,7 @@ export class Worker<T = unknown> {
     let failure: { error: unknown } | undefined;
     try {
       this.#tell("started", job);
-      await this.#workOn(job, lost);
+      await this.#hooks.working(job, () => this.#workOn(job, lost));
     } catch (error) {
       failure = { error };
     }
@@ -176,12 +189,16 @@ export class Worker<T = unknown> {
     if (!this.#held.remove(delivery)) return;
     if (failure === undefined) {
       // False can mean that a first SETTLE worked, but its reply was lost.
-      await this.#settling.get(queue.name)!.settle(pairOf(delivery));
+      await this.#hooks.settling(job, "settle", () => this.#settling.get(queue.name)!.settle(pairOf(delivery)));
       return this.#tell("succeeded", job, ms);
     }
     const then = verdict(failure.error, delivery.deliveries, this.#terms);
-    if ("reason" in then) return this.#bury(queue, delivery, then.reason);
-    await this.#ask(queue, queue.verbs.release(then.delay, pairOf(delivery)));
+    const changed = withHeaders(delivery, job.headers);
+    if ("reason" in then) return this.#hooks.settling(job, "bury", () => this.#bury(queue, changed, then.reason));
+    const { verbs } = queue;
+    const release =
+      changed === delivery ? verbs.release(then.delay, pairOf(delivery)) : verbs.retry(then.delay, changed);
+    await this.#hooks.settling(job, "release", () => this.#ask(queue, release));
     this.#tell("retried", job, ms, failure.error, then.delay);
   }
 
@@ -263,7 +280,14 @@ export class Worker<T = unknown> {
   }
 }
 
-function jobOf<T>(delivery: Delivery, payload: T, lost: AbortSignal): Job<T> {
+function jobOf<T>(delivery: Delivery, payload: T, headers: Job["headers"], lost: AbortSignal): Job<T> {
   const { id, deliveries, key, token } = delivery;
-  return { id: id.toString(), idBytes: id, payload, attempt: deliveries, queue: key, token, lost };
+  return { id: id.toString(), idBytes: id, payload, attempt: deliveries, queue: key, token, lost, headers };
+}
+
+/** Returns a delivery with these headers, which is itself if it has them. */
+function withHeaders(delivery: Delivery, headers: Job["headers"]): Delivery {
+  const { headers: before, element } = unwrap(delivery.element);
+  if (JSON.stringify(before) === JSON.stringify(headers)) return delivery;
+  return { ...delivery, element: Buffer.from(wrap(headers, element)) };
 }

@@ -62,7 +62,10 @@ for (const how of [
     writeFileSync(
       join(project, "requires.cts"),
       `import { Queue, Worker } from "dehydrator-queue";
+       import { OpenTelemetryHooks } from "dehydrator-queue/opentelemetry";
        import { PrometheusHooks } from "dehydrator-queue/prometheus";
+       import { MemoryServer } from "dehydrator-queue/testing";
+       new Queue(new MemoryServer(), "jobs", { hooks: new OpenTelemetryHooks() }).close();
        const jobs = new Queue<{ mail: string }>("redis://127.0.0.1", "jobs");
        const worker = new Worker(jobs, (job) => job.payload.mail.trim(), { hooks: new PrometheusHooks() });
        console.log(worker.stop(), Queue.name);`,

@@ -1,8 +1,8 @@
 // Real servers with the module, for tests.
 
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync, writeSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -12,6 +12,7 @@ import { Redis } from "ioredis";
 
 export const MODULE =
   process.env.DEHYDRATOR_MODULE ?? new URL("../../../../target/release/libdehydrator.so", import.meta.url).pathname;
+const MACHINE = new URL("../../../../tests/preload/machine.c", import.meta.url).pathname;
 const SERVER = process.env.DEHYDRATOR_SERVER ?? "redis-server";
 
 /** Of clients of servers that come and go: for two seconds more each would keep the process. */
@@ -60,6 +61,7 @@ export class RealServer {
   private constructor(
     readonly port: number,
     private readonly options: readonly string[],
+    private readonly environment: Record<string, string> = {},
   ) {
     this.url = `redis://127.0.0.1:${port}`;
     this.client = new Redis({ ...BRIEF, port, retryStrategy: () => 20, maxRetriesPerRequest: null });
@@ -70,6 +72,32 @@ export class RealServer {
   static async start(...options: string[]): Promise<RealServer> {
     const durable = ["--save", "", "--appendonly", "yes", "--appendfsync", "always", "--repl-diskless-sync-delay", "0"];
     return RealServer.bare("--loadmodule", MODULE, ...durable, ...options);
+  }
+
+  /** A server whose clock stands still, and is set by `setClock`, in milliseconds. See tests/preload/machine.c. */
+  static async still(now: number): Promise<RealServer> {
+    const folder = mkdtempSync(join(tmpdir(), "dehydrator-clock-"));
+    process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
+    const [library, machine] = [join(folder, "machine.so"), join(folder, "machine")];
+    execFileSync("cc", ["-O1", "-shared", "-fPIC", "-o", library, MACHINE]);
+    writeFileSync(machine, timeOf(now));
+    // Its own timers look at the clock at each tick.
+    const options = ["--loadmodule", MODULE, "--save", "", "--hz", "500"];
+    const environment = { LD_PRELOAD: library, DEHYDRATOR_MACHINE: machine };
+    const server = new RealServer(await freePort(), options, environment);
+    await server.up();
+    return server;
+  }
+
+  async setClock(now: number): Promise<void> {
+    // In place: the server has mapped the file.
+    const file = openSync(this.environment.DEHYDRATOR_MACHINE!, "r+");
+    writeSync(file, timeOf(now), 0, 24, 0);
+    closeSync(file);
+    await until(async () => {
+      const [seconds, us] = (await this.client.time()).map(Number);
+      return seconds! * 1000 + us! / 1000 === now;
+    });
   }
 
   /** Without the module. */
@@ -93,7 +121,10 @@ export class RealServer {
     const log = openSync(join(this.folder, "log"), "a");
     const words = ["--port", String(this.port), "--dir", this.folder, ...this.options];
     const file = this.options.includes("--sentinel") ? [join(this.folder, "conf")] : [];
-    this.#process = spawn(SERVER, [...file, ...words], { stdio: ["ignore", log, log] });
+    this.#process = spawn(SERVER, [...file, ...words], {
+      stdio: ["ignore", log, log],
+      env: { ...process.env, ...this.environment },
+    });
     closeSync(log);
     await until(async () => {
       if (this.#process?.exitCode !== null)
@@ -121,6 +152,13 @@ export class RealServer {
     await this.kill();
     rmSync(this.folder, { recursive: true, force: true });
   }
+}
+
+/** Returns what stops the clock at this time. */
+function timeOf(now: number): Buffer {
+  const machine = Buffer.alloc(24);
+  machine.writeBigInt64LE(BigInt(now) * 1000n, 16);
+  return machine;
 }
 
 async function answers(port: number): Promise<boolean> {

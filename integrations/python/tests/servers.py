@@ -7,6 +7,7 @@ import random
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import time
 from collections.abc import Callable
@@ -50,8 +51,9 @@ def wait_until(true: Callable[[], Any], seconds: float = 60.0) -> Any:
 class RealServer:
     """A server in a folder of its own, that can be killed and started again on its port."""
 
-    def __init__(self, folder: Path, *options: str, module: bool = True) -> None:
+    def __init__(self, folder: Path, *options: str, module: bool = True, environment: Any = None) -> None:
         self.port = free_port()
+        self.environment = {**os.environ, **(environment or {})}
         self.folder = folder
         self.url = f"redis://127.0.0.1:{self.port}"
         self.options = [
@@ -66,7 +68,7 @@ class RealServer:
 
     def start(self) -> None:
         log = (self.folder / "log").open("a")
-        self.process = subprocess.Popen([SERVER, *self.options], stdout=log, stderr=log)
+        self.process = subprocess.Popen([SERVER, *self.options], stdout=log, stderr=log, env=self.environment)
         wait_until(self._answers)
 
     def _answers(self) -> bool:
@@ -88,3 +90,26 @@ class RealServer:
         self.client.close()
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class StillServer(RealServer):
+    """A server whose clock stands still, and is set by the test. See tests/preload/machine.c."""
+
+    def __init__(self, folder: Path, now: int) -> None:
+        """`now`: in milliseconds since 1970."""
+        library, self.machine = folder / "machine.so", folder / "machine"
+        source = ROOT / "tests/preload/machine.c"
+        subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, source], check=True)
+        self.machine.write_bytes(self._time(now))
+        # Its own timers look at the clock at each tick.
+        preloaded = {"LD_PRELOAD": str(library), "DEHYDRATOR_MACHINE": str(self.machine)}
+        super().__init__(folder, "--appendonly", "no", "--hz", "500", environment=preloaded)
+
+    def set_clock(self, now: int) -> None:
+        with self.machine.open("r+b") as machine:
+            machine.write(self._time(now))
+        wait_until(lambda: self.client.time() == (now // 1000, now % 1000 * 1000))
+
+    @staticmethod
+    def _time(now: int) -> bytes:
+        return struct.pack("=qqq", 0, 0, now * 1000)

@@ -21,6 +21,7 @@ def test_an_extra_brings_one_client_library() -> None:
     assert installs("valkey") == {"valkey"}
     assert installs("redis") == {"redis"}
     assert installs("celery") == {"celery", "kombu", "redis"}
+    assert installs("otel") == {"opentelemetry-api"}
     assert installs("server") == {"dehydrator-queue-server"}
     for extra in ("dramatiq", "taskiq", "rq", "huey"):
         assert installs(extra) == {extra, "redis"}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from dehydrator_queue.job import Delivery, Job
@@ -11,8 +12,26 @@ from dehydrator_queue.job import Delivery, Job
 log = logging.getLogger("dehydrator_queue")
 
 
+NO_HEADERS: Mapping[str, str] = {}
+
+
 class Hooks:
     """Writes to the logger `dehydrator_queue`. Override what you need, and call what you override."""
+
+    def sending(self, queue: str, ids: Sequence[str | bytes | None]) -> AbstractContextManager[Mapping[str, str]]:
+        """Surrounds a put, of several payloads if there are several ids; yields the headers of the jobs."""
+        return nullcontext(NO_HEADERS)
+
+    def received(self, deliveries: Sequence[Delivery], seconds: float) -> None:
+        """Called with the jobs that a POLL of this duration replied."""
+
+    def working(self, job: Job) -> AbstractContextManager[object]:
+        """Surrounds the work, whose errors pass through it. It may change the headers of the job."""
+        return nullcontext()
+
+    def settling(self, job: Job, how: str) -> AbstractContextManager[object]:
+        """Surrounds the command that ends an attempt: `settle`, `release`, or `bury` for a dead letter."""
+        return nullcontext()
 
     def started(self, job: Job) -> None:
         log.debug("%s: %s begins, attempt %d", job.queue, job.id, job.attempt)
@@ -46,6 +65,18 @@ class Guarded(Hooks):
     def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
 
+    def sending(self, queue: str, ids: Sequence[str | bytes | None]) -> AbstractContextManager[Mapping[str, str]]:
+        return self._around("sending", NO_HEADERS, queue, ids)
+
+    def received(self, deliveries: Sequence[Delivery], seconds: float) -> None:
+        self._call(self._hooks.received, deliveries, seconds)
+
+    def working(self, job: Job) -> AbstractContextManager[object]:
+        return self._around("working", None, job)
+
+    def settling(self, job: Job, how: str) -> AbstractContextManager[object]:
+        return self._around("settling", None, job, how)
+
     def started(self, job: Job) -> None:
         self._call(self._hooks.started, job)
 
@@ -70,6 +101,37 @@ class Guarded(Hooks):
         except Exception as another:
             super().crashed(error)
             super().crashed(another)
+
+    def _around(self, name: str, otherwise: Any, *told: Any) -> AbstractContextManager[Any]:
+        hook = getattr(self._hooks, name)
+        if getattr(hook, "__func__", None) is getattr(Hooks, name):
+            around: AbstractContextManager[Any] = hook(*told)
+            return around
+        return self._surround(hook, otherwise, *told)
+
+    @contextmanager
+    def _surround(self, hook: Callable[..., AbstractContextManager[Any]], otherwise: Any, *told: Any) -> Iterator[Any]:
+        """Surrounds something with a hook. Only the hook's own errors are caught."""
+        try:
+            around = hook(*told)
+            value = around.__enter__()
+        except Exception as error:
+            self.crashed(error)
+            yield otherwise
+            return
+        try:
+            yield value
+        except BaseException as error:
+            self._leave(around, error)
+            raise
+        self._leave(around, None)
+
+    def _leave(self, around: AbstractContextManager[Any], error: BaseException | None) -> None:
+        try:
+            around.__exit__(type(error) if error else None, error, error.__traceback__ if error else None)
+        except BaseException as another:
+            if another is not error:
+                self.crashed(another)
 
     def _call(self, hook: Callable[..., None], *told: Any) -> None:
         try:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from dehydrator_queue.envelope import unwrap, wrap
 
 
 def id_text(id: bytes | str) -> str:
@@ -29,6 +31,11 @@ class Delivery:
     deliveries: int
     token: str
 
+    def with_headers(self, headers: dict[str, str]) -> Delivery:
+        """Returns it with these headers, which is itself if it has them."""
+        before, element = unwrap(self.element)
+        return self if headers == before else replace(self, element=wrap(headers, element))
+
 
 @dataclass
 class Job:
@@ -45,11 +52,17 @@ class Job:
     #: Set when the job was cancelled, another worker has it, or a stop interrupted it: the work should end, and
     #: its result is ignored.
     lost: threading.Event = field(default_factory=threading.Event, repr=False)
+    #: What hooks put beside the payload, such as the context of a trace. If it changes, the next attempt gets it so.
+    headers: dict[str, str] = field(default_factory=dict, repr=False)
+    #: Free for hooks.
+    context: Any = field(default=None, repr=False)
 
     @classmethod
     def of(cls, delivery: Delivery, decode: Callable[[bytes], Any]) -> Job:
-        payload = decode(delivery.element)
-        return cls(id_text(delivery.id), payload, delivery.deliveries, delivery.key, delivery.token)
+        headers, element = unwrap(delivery.element)
+        job = cls(id_text(delivery.id), decode(element), delivery.deliveries, delivery.key, delivery.token)
+        job.headers = headers
+        return job
 
 
 @dataclass(frozen=True)

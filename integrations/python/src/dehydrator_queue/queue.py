@@ -7,11 +7,12 @@ from datetime import datetime
 from typing import Any
 
 from dehydrator_queue.codec import Codec, Json
+from dehydrator_queue.hooks import Guarded, Hooks
 from dehydrator_queue.job import DeadLetter, Item, Waiting
 from dehydrator_queue.library import REPLY, Client, connect, is_cluster
 from dehydrator_queue.moment import Duration
 from dehydrator_queue.server import Server
-from dehydrator_queue.verbs import Keep, Verbs
+from dehydrator_queue.verbs import Keep, Verbs, name_of
 
 
 def dead_of(name: str, client: Any) -> str:
@@ -36,16 +37,18 @@ class Queue:
         dead: str | None = None,
         keep_dead: Keep = None,
         patience: float = 10.0,
+        hooks: Hooks | None = None,
     ) -> None:
         """Opens a queue. `server`: a URL, or your own client of redis-py or valkey-py.
 
         `dead`: the stream of its dead letters. `keep_dead`: how many of them to keep, or, as a
-        timedelta, for how long; by default all.
+        timedelta, for how long; by default all. `hooks`: only `sending` is called.
         """
         self._url = server if isinstance(server, str) else None
         client: Client = connect(server, REPLY) if isinstance(server, str) else server
         self.name = name
         self.server = Server(client, patience)
+        self._hooks = Guarded(hooks) if hooks is not None else Hooks()
         self.verbs = Verbs(name, dead or dead_of(name, client), codec or Json(), keep_dead)
 
     def put(
@@ -65,14 +68,20 @@ class Queue:
         If the reply is lost, the command is resent. If a worker has finished the job by then, its id is free and
         the job is put into the queue again, unless the server remembers recent ids: `DEHYDRATOR.LIMIT key REMEMBER`.
         """
-        return self.server.ask(self.verbs.put(payload, id, delay, at, replace))
+        drawn, id = id is None, name_of(id)
+        with self._hooks.sending(self.name, [id]) as headers:
+            question = self.verbs.put(payload, id, delay, at, replace, headers, drawn=drawn)
+            return self.server.ask(question)
 
     def put_many(self, items: Iterable[Item], *, replace: bool = False) -> list[str | None]:
         """Puts many payloads, up to a thousand or a megabyte per command.
 
         Returns for each what `put` would, and None if a limit is reached.
         """
-        return [id for question in self.verbs.put_many(items, replace) for id in self.server.ask(question)]
+        items = list(items)
+        with self._hooks.sending(self.name, [one.id for one in items]) as headers:
+            questions = self.verbs.put_many(items, replace, headers)
+            return [id for question in questions for id in self.server.ask(question)]
 
     def cancel(self, *ids: str | bytes) -> int:
         """Removes jobs, waiting or with a worker; returns how many existed."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, Protocol, TypeVar
 
 from dehydrator_queue.codec import Codec
+from dehydrator_queue.envelope import unwrap, wrap
 from dehydrator_queue.job import DeadLetter, Delivery, Item, Waiting, id_bytes, id_text
 from dehydrator_queue.moment import Duration, milliseconds, unix_milliseconds
 
@@ -30,6 +31,13 @@ return 1
 
 #: How many dead letters to keep, or for how long; by default all.
 Keep = int | timedelta | None
+
+#: Gives a job that is still held back, with another element, atomically.
+RETRY = """
+local released = redis.call('DEHYDRATOR.RELEASE', KEYS[1], ARGV[1], ARGV[2], ARGV[3])
+if released[1] == 1 then redis.pcall('DEHYDRATOR.UPDATE', KEYS[1], ARGV[3], ARGV[4]) end
+return released
+"""
 
 #: Puts dead letters back, due at once, with a new delivery count. One whose id is in the queue stays.
 #: NX would refuse an id that the server remembers (LIMIT REMEMBER), such as those that BURY settled.
@@ -153,19 +161,36 @@ class Verbs:
         self.dead = dead
         self.codec = codec
 
+    def encode(self, payload: Any, headers: Mapping[str, str] | None = None) -> bytes:
+        return wrap(headers or {}, self.codec.encode(payload))
+
+    def decode(self, element: Any) -> Any:
+        return self.codec.decode(unwrap(as_bytes(element))[1])
+
     def put(
-        self, payload: Any, id: str | bytes | None, delay: Duration, at: datetime | float | None, replace: bool
+        self,
+        payload: Any,
+        id: str | bytes | None,
+        delay: Duration,
+        at: datetime | float | None,
+        replace: bool,
+        headers: Mapping[str, str] | None = None,
+        *,
+        drawn: bool = False,
     ) -> Question[str | None]:
+        """`drawn`: the id was generated for this command."""
         _check_moments(delay, at)
-        drawn, id = id is None, name_of(id)
-        words: list[Any] = ["DEHYDRATOR.PUSH", self.key, milliseconds(delay), self.codec.encode(payload), id]
+        drawn, id = drawn or id is None, name_of(id)
+        words: list[Any] = ["DEHYDRATOR.PUSH", self.key, milliseconds(delay), self.encode(payload, headers), id]
         words.append("REPLACE" if replace else "NX")
         if at is not None:
             words += ["AT", unix_milliseconds(at)]
         # A generated id exists only if the same command arrived before.
         return Question(tuple(words), lambda reply: id_text(id) if drawn or reply is not None else None)
 
-    def put_many(self, items: Iterable[Item], replace: bool) -> list[Question[list[str | None]]]:
+    def put_many(
+        self, items: Iterable[Item], replace: bool, headers: Mapping[str, str] | None = None
+    ) -> list[Question[list[str | None]]]:
         questions = []
         words: list[Any] = []
         ids: list[tuple[str, bool]] = []
@@ -184,7 +209,7 @@ class Verbs:
             ids.clear()
 
         for item in items:
-            id, element = name_of(item.id), self.codec.encode(item.payload)
+            id, element = name_of(item.id), self.encode(item.payload, headers)
             if len(ids) == BATCH or (ids and weight + len(element) > BATCH_BYTES):
                 flush()
                 weight = 0
@@ -211,13 +236,13 @@ class Verbs:
             if reply is None:
                 return None
             told = pairs(reply)
-            payload = self.codec.decode(as_bytes(told["element"]))
+            payload = self.decode(told["element"])
             return Waiting(id_text(id), payload, told["deadline"] / 1000, told["deliveries"], told["leased"] == 1)
 
         return Question(("DEHYDRATOR.LOOK", self.key, id_bytes(id), "FULL"), read)
 
     def update(self, id: str | bytes, payload: Any) -> Question[None]:
-        words = ("DEHYDRATOR.UPDATE", self.key, id_bytes(id), self.codec.encode(payload))
+        words = ("DEHYDRATOR.UPDATE", self.key, id_bytes(id), self.encode(payload))
         return Question(words, lambda reply: None)
 
     def page(self, start: Any) -> Question[tuple[Any, list[Waiting]]]:
@@ -225,7 +250,7 @@ class Verbs:
 
         def read(reply: Any) -> tuple[Any, list[Waiting]]:
             rows = [
-                Waiting(id_text(id), self.codec.decode(as_bytes(element)), deadline / 1000, deliveries, leased == 1)
+                Waiting(id_text(id), self.decode(element), deadline / 1000, deliveries, leased == 1)
                 for id, deadline, _, deliveries, leased, element in reply[1]
             ]
             return reply[0], rows
@@ -259,6 +284,11 @@ class Verbs:
         words = ("DEHYDRATOR.RELEASE", self.key, milliseconds(delay), token, id_bytes(id))
         return Question(words, lambda reply: bool(reply[0] == 1))
 
+    def retry(self, delay: Duration, delivery: Delivery) -> Question[bool]:
+        """Releases a job, whose element has changed."""
+        told = (milliseconds(delay), delivery.token, delivery.id, delivery.element)
+        return Question(("EVAL", RETRY, 1, self.key, *told), lambda reply: bool(reply[0] == 1))
+
     def reject(self, token: str, id: str | bytes) -> Question[bool]:
         words = ("DEHYDRATOR.REJECT", self.key, token, id_bytes(id))
         return Question(words, lambda reply: bool(reply[0] == 1))
@@ -276,9 +306,8 @@ class Verbs:
         def letter(entry: Any, fields: Any) -> DeadLetter:
             told = pairs(fields)
             reason = id_text(told.get("reason", b""))
-            return DeadLetter(
-                id_text(entry), id_text(told["id"]), as_bytes(told["element"]), int(told.get("deliveries", 0)), reason
-            )
+            _, element = unwrap(as_bytes(told["element"]))
+            return DeadLetter(id_text(entry), id_text(told["id"]), element, int(told.get("deliveries", 0)), reason)
 
         def read(reply: Any) -> list[DeadLetter]:
             return [letter(entry, fields) for entry, fields in reply or []]

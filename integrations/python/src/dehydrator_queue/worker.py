@@ -153,7 +153,11 @@ class Worker:
         used = 0
         try:
             question = poll(list(self._queues), room, self._terms.lease_ms, new_token(), block_ms)
-            for delivery in server.ask(question, None, self._stopping.is_set, self._hooks.interrupted):
+            began = time.monotonic()
+            deliveries = server.ask(question, None, self._stopping.is_set, self._hooks.interrupted)
+            if deliveries:
+                self._hooks.received(deliveries, time.monotonic() - began)
+            for delivery in deliveries:
                 threads.submit(delivery)
                 used += 1
         finally:
@@ -198,7 +202,8 @@ class Worker:
         failure: BaseException | None = None
         try:
             self._hooks.started(job)
-            self._work(job)
+            with self._hooks.working(job):
+                self._work(job)
         except BaseException as error:
             failure = error
         finally:
@@ -208,15 +213,20 @@ class Worker:
             return
         if failure is None:
             # A 0 can mean that a first SETTLE worked, but its reply was lost.
-            self._ask(queue.verbs.settle(delivery.token, delivery.id))
+            with self._hooks.settling(job, "settle"):
+                self._ask(queue.verbs.settle(delivery.token, delivery.id))
             self._hooks.succeeded(job, seconds)
             return
+        changed = delivery.with_headers(job.headers)
         match verdict(failure, delivery, self._terms):
             case Again(delay):
-                self._ask(queue.verbs.release(delay, delivery.token, delivery.id))
+                again = queue.verbs.release(delay, delivery.token, delivery.id)
+                with self._hooks.settling(job, "release"):
+                    self._ask(again if changed is delivery else queue.verbs.retry(delay, changed))
                 self._hooks.retried(job, seconds, failure, delay)
             case Dead(reason):
-                self._bury(queue, delivery, reason)
+                with self._hooks.settling(job, "bury"):
+                    self._bury(queue, changed, reason)
 
     def _bury(self, queue: Queue, delivery: Delivery, reason: str) -> None:
         if self._terms.attempts is not None:

@@ -129,7 +129,11 @@ class Worker:
             await asyncio.wait(self._ending, timeout=0.2, return_when=asyncio.FIRST_COMPLETED)
             return
         question = poll(list(self._queues), room, self._terms.lease_ms, new_token(), block_ms)
-        for delivery in await server.ask(question, None, lambda: self._stopping, self._hooks.interrupted):
+        began = time.monotonic()
+        deliveries = await server.ask(question, None, lambda: self._stopping, self._hooks.interrupted)
+        if deliveries:
+            self._hooks.received(deliveries, time.monotonic() - began)
+        for delivery in deliveries:
             task = asyncio.create_task(self._serve(delivery))
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
@@ -172,8 +176,9 @@ class Worker:
         failure: BaseException | None = None
         try:
             self._hooks.started(job)
-            self._works[id(job)] = asyncio.ensure_future(self._work(job))
-            await self._works[id(job)]
+            with self._hooks.working(job):
+                self._works[id(job)] = asyncio.ensure_future(self._work(job))
+                await self._works[id(job)]
         except (Exception, asyncio.CancelledError) as error:
             failure = error
         finally:
@@ -184,15 +189,20 @@ class Worker:
             return
         if failure is None:
             # A 0 can mean that a first SETTLE worked, but its reply was lost.
-            await self._ask(queue.verbs.settle(delivery.token, delivery.id))
+            with self._hooks.settling(job, "settle"):
+                await self._ask(queue.verbs.settle(delivery.token, delivery.id))
             self._hooks.succeeded(job, seconds)
             return
+        changed = delivery.with_headers(job.headers)
         match verdict(failure, delivery, self._terms):
             case Again(delay):
-                await self._ask(queue.verbs.release(delay, delivery.token, delivery.id))
+                again = queue.verbs.release(delay, delivery.token, delivery.id)
+                with self._hooks.settling(job, "release"):
+                    await self._ask(again if changed is delivery else queue.verbs.retry(delay, changed))
                 self._hooks.retried(job, seconds, failure, delay)
             case Dead(reason):
-                await self._bury(queue, delivery, reason)
+                with self._hooks.settling(job, "bury"):
+                    await self._bury(queue, changed, reason)
 
     async def _bury(self, queue: Queue, delivery: Delivery, reason: str) -> None:
         if self._terms.attempts is not None:

@@ -1,0 +1,97 @@
+"""Measure what tracing costs a worker: its processor time with and without, in alternating runs.
+
+usage: tracing.py <port of a server with the module> [--jobs 2000] [--runs 9]
+
+In a Python that has the package, redis-py and opentelemetry-sdk. The work of a job is parsing and writing JSON. All
+spans are recorded and given in batches to an exporter that drops them; `sampled` records one trace in ten.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+from dehydrator_queue import Hooks, Queue, Worker
+
+HOWS = ("off", "on", "sampled")
+DOCUMENT = json.dumps({"rows": [{"id": n, "name": f"row {n}", "price": n * 1.25} for n in range(40)]})
+
+
+def hooks_of(how: str) -> tuple[Hooks, Callable[[], object]]:
+    """Returns hooks, and what makes their spans be exported now."""
+    if how == "off":
+        return Hooks(), lambda: None
+    from dehydrator_queue.opentelemetry import OpenTelemetryHooks
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+    from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
+
+    class Dropping(SpanExporter):
+        def export(self, spans):
+            return SpanExportResult.SUCCESS
+
+    provider = TracerProvider(sampler=ParentBasedTraceIdRatio(1.0 if how == "on" else 0.1))
+    provider.add_span_processor(BatchSpanProcessor(Dropping()))
+    meters = MeterProvider([InMemoryMetricReader()])
+    return OpenTelemetryHooks(tracer_provider=provider, meter_provider=meters), provider.force_flush
+
+
+def run_one(port: int, how: str, jobs: int, rounds: int) -> None:
+    """Prints the processor time of a worker for each job, in microseconds."""
+    logging.disable()
+    hooks, flush = hooks_of(how)
+    with Queue(f"redis://127.0.0.1:{port}", "tracing", hooks=hooks) as queue:
+        for n in range(jobs):
+            queue.put({"n": n})
+        flush()
+        done = []
+
+        def work(job) -> None:
+            for _ in range(rounds):
+                json.dumps(json.loads(DOCUMENT))
+            done.append(job.id)
+            if len(done) == jobs:
+                worker.stop()
+
+        worker = Worker(queue, work, concurrency=8, hooks=hooks, block=0.1)
+        began = time.process_time()
+        worker.run()
+        flush()
+        print((time.process_time() - began) / jobs * 1e6)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("port", type=int)
+    parser.add_argument("--jobs", type=int, default=2000)
+    parser.add_argument("--runs", type=int, default=9)
+    parser.add_argument("--rounds", type=int, nargs="+", default=[0, 10, 50])
+    parser.add_argument("--one", choices=HOWS)
+    asked = parser.parse_args()
+    if asked.one:
+        run_one(asked.port, asked.one, asked.jobs, asked.rounds[0])
+        return
+    for rounds in asked.rounds:
+        jobs = max(200, asked.jobs // max(1, rounds // 5))
+        took: dict[str, list[float]] = {how: [] for how in HOWS}
+        for _ in range(asked.runs):
+            for how in HOWS:
+                words = [sys.executable, __file__, str(asked.port), "--one", how, "--jobs", str(jobs)]
+                ended = subprocess.run([*words, "--rounds", str(rounds)], check=True, capture_output=True, text=True)
+                took[how].append(float(ended.stdout))
+        off = statistics.median(took["off"])
+        more = {how: statistics.median(took[how]) - off for how in HOWS[1:]}
+        told = [f"{by:+.0f} µs ({by / off:+.1%}) {how}" for how, by in more.items()]
+        print(f"{off:.0f} µs of processor time for each job without; {'; '.join(told)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+// The arguments of a command, and the errors that refuse them.
+
+import type { Word } from "../verbs.js";
+
+/** Returns the error for a reply of the server. */
+export function refused(code: string, text: string): Error {
+  return new Error(`${code} ${text}`);
+}
+
+/** Returns the bytes of a word, as Latin-1. */
+export function wordOf(word: Word): string {
+  if (typeof word === "number") return String(word);
+  return (typeof word === "string" ? Buffer.from(word) : Buffer.from(word)).toString("latin1");
+}
+
+export function numberOf(text: string | undefined, name: string, least = 0): number {
+  const number = Number(text);
+  // The server's own greatest is 2^63 - 1.
+  const isWhole = text !== undefined && /^(0|[1-9]\d{0,18})$/.test(text) && BigInt(text) < 2n ** 63n;
+  if (!isWhole || number < least) {
+    throw refused("ERR", `${name} '${text}' is not a whole number of milliseconds from ${least} on`);
+  }
+  return number;
+}
+
+/** The options of a command, which come in any order, each at most once. */
+export class Options {
+  readonly #found = new Map<string, string | undefined>();
+
+  /** `known`: the names of the options, and whether a value follows each. */
+  constructor(words: readonly string[], known: Record<string, boolean>) {
+    for (let at = 0; at < words.length; at += 1) {
+      const name = words[at]!.toUpperCase();
+      if (!(name in known) || this.#found.has(name)) throw refused("ERR", `unexpected option ${name}`);
+      if (!known[name]) {
+        this.#found.set(name, undefined);
+        continue;
+      }
+      at += 1;
+      if (at === words.length) throw refused("ERR", `${name} needs a value`);
+      this.#found.set(name, words[at]);
+    }
+  }
+
+  has(name: string): boolean {
+    return this.#found.has(name);
+  }
+
+  onlyOne(one: string, other: string): void {
+    if (this.has(one) && this.has(other)) throw refused("ERR", `${one} and ${other} exclude each other`);
+  }
+
+  number(name: string, least = 0): number | undefined {
+    return this.has(name) ? numberOf(this.#found.get(name), name, least) : undefined;
+  }
+
+  word(name: string): string | undefined {
+    return this.#found.get(name);
+  }
+}

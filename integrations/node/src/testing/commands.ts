@@ -1,0 +1,510 @@
+// The commands of the server in memory: what they change, and what they reply, at a given time in milliseconds.
+
+import { BURY, RETRY, REVIVE, type Word } from "../verbs.js";
+import { numberOf, Options, refused, wordOf } from "./arguments.js";
+import { Dehydrator, type Entry, isAway, runs } from "./dehydrator.js";
+
+/** Bulk strings are strings of Latin-1. */
+type Reply = string | number | null | Reply[];
+
+/** Says OK, which is no bulk string. */
+const OK = "OK";
+
+/** The latest deadline is before this. */
+const MAX = 2 ** 63;
+
+/** A stream of dead letters. */
+class Stream {
+  entries: { id: string; ms: number; fields: string[] }[] = [];
+  #last = { ms: 0, sequence: 0 };
+
+  add(now: number, ...fields: string[]): void {
+    const { ms, sequence } = this.#last;
+    this.#last = now > ms ? { ms: now, sequence: 0 } : { ms, sequence: sequence + 1 };
+    this.entries.push({ id: `${this.#last.ms}-${this.#last.sequence}`, ms: this.#last.ms, fields });
+  }
+}
+
+/** The reply of a POLL that blocks: nothing is due in `keys`. */
+export class Blocks {
+  constructor(
+    readonly keys: readonly string[],
+    readonly ms: number,
+  ) {}
+}
+
+/** All keys, and the commands on them. A refused command throws the server's error, and changes nothing. */
+export class Commands {
+  readonly #keys = new Map<string, Dehydrator | Stream>();
+  #now = 0;
+  readonly #verbs: Record<string, (words: string[]) => Reply | Blocks> = {
+    DEL: (keys) => keys.filter((key) => this.#keys.delete(key)).length,
+    EVAL: ([script, , ...words]) => this.#eval(script, words),
+    XLEN: ([key]) => this.#stream(key!).entries.length,
+    XRANGE: ([key, start, end, ...rest]) => this.#xrange(key!, `${start} ${end}`, rest),
+    "DEHYDRATOR.INFO": ([key]) => this.#info(this.#at(key)),
+    "DEHYDRATOR.LEN": ([key]) => this.#at(key).length,
+    "DEHYDRATOR.LIMIT": ([key, ...rest]) => this.#limit(key, rest),
+    "DEHYDRATOR.LOOK": ([key, id, ...rest]) => this.#look(key, id, rest),
+    "DEHYDRATOR.MPOLL": ([many, ...rest]) => this.#mpoll(numberOf(many, "numkeys", 1), rest),
+    "DEHYDRATOR.MPUSH": ([key, ...rest]) => this.#mpush(key, rest),
+    "DEHYDRATOR.ONDUE": ([key, ...rest]) => this.#onDue(key, rest),
+    "DEHYDRATOR.PAUSE": ([key, ...rest]) => this.#pause(key, rest),
+    "DEHYDRATOR.POLL": ([key, ...rest]) => this.#pollOne(key, rest),
+    "DEHYDRATOR.PTTL": ([key, id]) => this.#pttl(this.#at(key).get(needed(id))),
+    "DEHYDRATOR.PULL": ([key, id]) => this.#at(key).finish(needed(id), this.#now)?.element ?? null,
+    "DEHYDRATOR.PUSH": ([key, ttl, element, id, ...rest]) => this.#push(key, ttl, element, id, rest),
+    "DEHYDRATOR.RANGE": ([key, start, end, ...rest]) => this.#range(key, needed(start), needed(end), rest),
+    "DEHYDRATOR.REJECT": ([key, ...pairs]) => this.#reject(key, pairs),
+    "DEHYDRATOR.RELEASE": ([key, ms, ...pairs]) => this.#restart(key, numberOf(ms, "ms"), pairs, true),
+    "DEHYDRATOR.REM": ([key, ...ids]) => ids.filter((id) => this.#at(key).remove(id) !== undefined).length,
+    "DEHYDRATOR.RENEW": ([key, ttl, ...pairs]) => this.#restart(key, numberOf(ttl, "ttl"), pairs, false),
+    "DEHYDRATOR.RESUME": ([key]) => this.#resume(this.#at(key)),
+    "DEHYDRATOR.SETTLE": ([key, ...pairs]) => this.#settle(key, pairs),
+    "DEHYDRATOR.TOUCH": ([key, ...rest]) => this.#touch(key, rest),
+    "DEHYDRATOR.TTN": ([key]) => this.#ttn(this.#at(key)),
+    "DEHYDRATOR.UPDATE": ([key, id, element]) => this.#update(key, needed(id), needed(element)),
+  };
+
+  /** Runs a command, and returns its reply, or Blocks. */
+  call(words: readonly Word[], now: number): Reply | Blocks {
+    this.#now = now;
+    const [name = "", ...rest] = words.map(wordOf);
+    const verb = this.#verbs[name.toUpperCase()];
+    if (verb === undefined) throw refused("ERR", `unknown command '${name}' of the server in memory`);
+    try {
+      return verb(rest);
+    } finally {
+      this.passTime(now);
+    }
+  }
+
+  /** Moves dead letters that are due, and ends pauses. */
+  passTime(now: number): void {
+    this.#now = now;
+    for (const [key, it] of this.#keys) {
+      if (it instanceof Stream) continue;
+      if (it.pause <= now) it.pause = 0;
+      if (it.mostDeliveries > 0 && it.pause === 0) {
+        for (let first = it.firstDue(now); first !== undefined && it.isDead(first); first = it.firstDue(now)) {
+          this.#bury(it, first);
+        }
+      }
+      if (it.length === 0 && it.isUsual()) this.#keys.delete(key);
+    }
+  }
+
+  /** Returns whether an element is held under one of these tokens. */
+  holds(keys: readonly string[], tokens: ReadonlySet<string>): boolean {
+    return keys.some((key) => this.#at(key).entries.some(({ token }) => token !== null && tokens.has(token)));
+  }
+
+  /** Returns the dehydrator of a key; a new one, which is not stored, if there is none. */
+  #at(key: string | undefined): Dehydrator {
+    const it = this.#keys.get(needed(key)) ?? new Dehydrator();
+    if (it instanceof Stream) throw refused("WRONGTYPE", "Operation against a key holding the wrong kind of value");
+    return it;
+  }
+
+  #made(key: string | undefined): Dehydrator {
+    const it = this.#at(key);
+    this.#keys.set(key!, it);
+    return it;
+  }
+
+  #stream(key: string): Stream {
+    const it = this.#keys.get(key) ?? new Stream();
+    if (it instanceof Stream) return it;
+    throw refused("WRONGTYPE", "Operation against a key holding the wrong kind of value");
+  }
+
+  #deadline(ttl: number, at?: number): number {
+    const deadline = at ?? this.#now + ttl;
+    if (deadline >= MAX) throw refused("ERR", "the deadline is too late");
+    return deadline;
+  }
+
+  /** Moves a dead letter to its destination. */
+  #bury(it: Dehydrator, { id, element, deliveries }: Entry): void {
+    it.remove(id);
+    if (it.dead === null) return;
+    const stream = this.#stream(it.dead);
+    this.#keys.set(it.dead, stream);
+    stream.add(this.#now, "id", id, "element", element, "deliveries", String(deliveries));
+    if (it.deadLength > 0) stream.entries = stream.entries.slice(-it.deadLength);
+  }
+
+  // Commands that store and take.
+
+  #push(key?: string, ttl?: string, element?: string, id?: string, rest: string[] = []): Reply {
+    const options = pushOptions(rest);
+    const timer = this.#timer(ttl, options);
+    const [it, name] = [this.#at(key), needed(id)];
+    const isThere = it.get(name) !== undefined;
+    if ((isThere || it.remembers(name, this.#now)) && !options.has("REPLACE")) {
+      if (options.has("NX")) return null;
+      throw refused("EXISTS", `id '${name}' is there already`);
+    }
+    const { length } = it.limits;
+    if (!isThere && length > 0 && it.length >= length) throw refused("FULL", "the LENGTH that LIMIT set is reached");
+    this.#made(key).push(name, needed(element), ...timer);
+    return OK;
+  }
+
+  #mpush(key: string | undefined, rest: string[]): Reply {
+    // Options come last, but an element may be spelled like one.
+    let size = Math.floor(rest.length / 3) * 3;
+    while (size > 0 && !/^\d+$/.test(rest[size - 3]!)) size -= 3;
+    const options = pushOptions(rest.slice(size));
+    const pushed: [id: string, element: string, timer: [number, number]][] = [];
+    for (let at = 0; at < size; at += 3) {
+      pushed.push([rest[at + 2]!, rest[at + 1]!, this.#timer(rest[at], options)]);
+    }
+    if (pushed.length === 0) throw refused("ERR", "wrong number of arguments for 'dehydrator.mpush'");
+    const it = this.#at(key);
+    const added = new Set<string>();
+    const replies = pushed.map(([id]) => {
+      const isThere = it.get(id) !== undefined || added.has(id);
+      if (!options.has("REPLACE") && (isThere || it.remembers(id, this.#now))) {
+        if (options.has("NX")) return 0;
+        throw refused("EXISTS", `id '${id}' is there already`);
+      }
+      const { length } = it.limits;
+      if (!isThere && length > 0 && it.length + added.size >= length) return -1;
+      if (!isThere) added.add(id);
+      return 1;
+    });
+    const made = this.#made(key);
+    for (const [n, [id, element, timer]] of pushed.entries()) {
+      if (replies[n] === 1) made.push(id, element, ...timer);
+    }
+    return replies;
+  }
+
+  #timer(ttl: string | undefined, options: Options): [ttl: number, deadline: number] {
+    const slack = options.number("SLACK") ?? 0;
+    let step = 1;
+    while (step * 2 - 1 <= slack) step *= 2;
+    const ms = Math.ceil(numberOf(ttl, "ttl") / step) * step;
+    return [ms, this.#deadline(ms, options.number("AT"))];
+  }
+
+  #pollOne(key: string | undefined, rest: string[]): Reply | Blocks {
+    const options = this.#pollOptions(rest);
+    const given = this.#poll(needed(key), options);
+    const block = options.number("BLOCK");
+    return given.length > 0 || block === undefined ? given : new Blocks([key!], block);
+  }
+
+  #mpoll(many: number, rest: string[]): Reply | Blocks {
+    const [keys, options] = [rest.slice(0, many), this.#pollOptions(rest.slice(many))];
+    if (keys.length < many) throw refused("ERR", "numkeys is greater than the number of keys");
+    const token = options.word("TOKEN");
+    const isHeld = (entry: Entry) => token !== undefined && entry.token === token && runs(entry, this.#now);
+    const held = keys.map((key) => this.#at(key)).findIndex((it) => it.entries.some(isHeld));
+    for (const key of held < 0 ? keys : [keys[held]!]) {
+      const given = this.#poll(key, options);
+      if (given.length > 0) return [key, given];
+    }
+    const block = options.number("BLOCK");
+    return block === undefined ? null : new Blocks(keys, block);
+  }
+
+  #pollOptions(words: string[]): Options {
+    const options = new Options(words, { COUNT: true, BLOCK: true, LEASE: true, TOKEN: true, WITHIDS: false });
+    if (options.has("TOKEN") && !options.has("LEASE")) throw refused("ERR", "TOKEN needs LEASE");
+    options.number("COUNT", 1);
+    options.number("BLOCK");
+    this.#deadline(options.number("LEASE", 1) ?? 0);
+    return options;
+  }
+
+  #poll(key: string, options: Options): Reply[] {
+    const [it, now] = [this.#at(key), this.#now];
+    const [lease, token] = [options.number("LEASE"), options.word("TOKEN")];
+    const rowOf = ({ id, element, deliveries, token }: Entry) => [id, element, deliveries, token];
+    let most = options.number("COUNT") ?? Number.POSITIVE_INFINITY;
+    const held = it.entries.filter((entry) => token !== undefined && entry.token === token && runs(entry, now));
+    if (held.length > 0) return held.slice(0, most).map(rowOf);
+    // The server draws such numbers.
+    const drawn = token ?? String(2n ** 62n + BigInt(Math.floor(Math.random() * 2 ** 53)));
+    most = Math.min(most, it.room(now));
+    const given: Reply[] = [];
+    while (given.length < most && it.pause <= now) {
+      const entry = it.firstDue(now);
+      if (entry === undefined) break;
+      if (it.isDead(entry)) {
+        this.#bury(it, entry);
+      } else if (lease !== undefined) {
+        it.lease(entry, lease, now + lease, drawn);
+        given.push(rowOf(entry));
+      } else {
+        it.finish(entry.id, now);
+        given.push(options.has("WITHIDS") ? [entry.id, entry.element] : entry.element);
+      }
+    }
+    it.give(now, given.length);
+    return given;
+  }
+
+  // Commands on leases.
+
+  /** Returns for each pair of token and id what `act` does to the element that is held, or 0. */
+  #withHeld(key: string | undefined, pairs: string[], act: (it: Dehydrator, entry: Entry) => boolean): Reply {
+    if (pairs.length === 0 || pairs.length % 2 === 1) throw refused("ERR", "each token needs an id");
+    const it = this.#at(key);
+    const replies: number[] = [];
+    for (let at = 0; at < pairs.length; at += 2) {
+      const entry = it.held(pairs[at]!, pairs[at + 1]!);
+      replies.push(entry !== undefined && act(it, entry) ? 1 : 0);
+    }
+    return replies;
+  }
+
+  #settle(key: string | undefined, pairs: string[]): Reply {
+    return this.#withHeld(key, pairs, (it, { id }) => it.finish(id, this.#now) !== undefined);
+  }
+
+  /** RENEW and RELEASE. */
+  #restart(key: string | undefined, ms: number, pairs: string[], isRelease: boolean): Reply {
+    const deadline = this.#deadline(ms);
+    return this.#withHeld(key, pairs, (it, entry) => {
+      const begins = !isRelease && ms > 0 && entry.deadline <= this.#now;
+      if (begins && it.heldRoom(this.#now) === 0) return false;
+      it.restart(entry, isRelease ? 0 : ms, deadline);
+      return true;
+    });
+  }
+
+  #reject(key: string | undefined, pairs: string[]): Reply {
+    if (pairs.length > 0 && pairs.length % 2 === 0 && this.#keys.has(needed(key)) && !this.#at(key).mostDeliveries) {
+      throw refused("NORULE", "there is no rule for dead letters");
+    }
+    return this.#withHeld(key, pairs, (it, entry) => {
+      this.#bury(it, entry);
+      return true;
+    });
+  }
+
+  // Commands by id.
+
+  #look(key: string | undefined, id: string | undefined, rest: string[]): Reply {
+    const options = new Options(rest, { FULL: false });
+    const entry = this.#at(key).get(needed(id));
+    if (entry === undefined) return null;
+    const { element, deadline, ttl, deliveries, token } = entry;
+    if (!options.has("FULL")) return element;
+    const leased = isAway(entry, this.#now) ? 1 : 0;
+    return Object.entries({ element, deadline, ttl, deliveries, leased, token }).flat();
+  }
+
+  #update(key: string | undefined, id: string, element: string): Reply {
+    const entry = this.#at(key).get(id);
+    if (entry === undefined) throw refused("NOSUCHID", `no such id '${id}'`);
+    const before = entry.element;
+    entry.element = element;
+    return before;
+  }
+
+  #touch(key: string | undefined, words: string[]): Reply {
+    const [first, second, many] = words;
+    let [ids, ttl, rest] = [[needed(first)], second, words.slice(2)];
+    if (second?.toUpperCase() === "IDS") {
+      const count = numberOf(many, "numids", 1);
+      [ids, ttl, rest] = [words.slice(3, 3 + count), first, words.slice(3 + count)];
+      if (ids.length < count) throw refused("ERR", "numids is greater than the number of ids");
+    }
+    const options = new Options(rest, { GT: false, LT: false, AT: true });
+    options.onlyOne("GT", "LT");
+    const [it, ms, at] = [this.#at(key), numberOf(ttl, "ttl"), options.number("AT")];
+    const deadline = this.#deadline(ms, at);
+    let touched = 0;
+    for (const id of ids) {
+      const entry = it.get(id);
+      if (entry === undefined) continue;
+      if (options.has("GT") && deadline <= entry.deadline) continue;
+      if (options.has("LT") && deadline >= entry.deadline) continue;
+      const isHeld = entry.token !== null;
+      // Where running leases are counted, an expired one does not begin again.
+      const ends = isHeld && it.limits.held > 0 && entry.deadline <= this.#now && deadline > this.#now;
+      it.restart(entry, ends ? 0 : isHeld && at !== undefined ? Math.max(ms, 1) : ms, deadline);
+      touched += 1;
+    }
+    return touched;
+  }
+
+  #pttl(entry: Entry | undefined): Reply {
+    return entry === undefined ? -2 : Math.max(0, entry.deadline - this.#now);
+  }
+
+  // Commands on a key.
+
+  #range(key: string | undefined, start: string, end: string, rest: string[]): Reply {
+    const options = new Options(rest, { COUNT: true, WITHELEMENTS: false, WITHTOKENS: false });
+    const most = options.number("COUNT", 1) ?? Number.POSITIVE_INFINITY;
+    const low = start === "-" ? 0 : boundOf(start, "start", 1);
+    const high = end === "+" ? MAX : boundOf(end, "end", -1);
+    const rows: Reply[] = [];
+    let last = -1;
+    for (const entry of this.#at(key).entries) {
+      const { id, deadline, ttl, deliveries, element, token } = entry;
+      if (deadline < low || deadline > high) continue;
+      // Elements with the same deadline are not separated.
+      if (rows.length >= most && deadline !== last) return [`(${last}`, rows];
+      const row: Reply[] = [id, deadline, ttl, deliveries, isAway(entry, this.#now) ? 1 : 0];
+      if (options.has("WITHELEMENTS")) row.push(element);
+      if (options.has("WITHTOKENS")) row.push(token);
+      rows.push(row);
+      last = deadline;
+    }
+    return [null, rows];
+  }
+
+  #ttn(it: Dehydrator): Reply {
+    const first = it.entries[0];
+    if (first === undefined || it.pause === Number.POSITIVE_INFINITY) return null;
+    return Math.max(0, Math.max(first.deadline, it.pause, it.roomFrom(this.#now)) - this.#now);
+  }
+
+  #pause(key: string | undefined, rest: string[]): Reply {
+    this.#at(key);
+    let until = Number.POSITIVE_INFINITY;
+    if (rest[0]?.toUpperCase() === "AT") until = numberOf(rest[1], "PAUSE");
+    else if (rest.length > 0) until = this.#deadline(numberOf(rest[0], "PAUSE", 1));
+    if (until <= this.#now) throw refused("ERR", "the pause ends before it begins");
+    this.#made(key).pause = until;
+    return OK;
+  }
+
+  #resume(it: Dehydrator): Reply {
+    const was = it.pause > this.#now;
+    it.pause = 0;
+    return was ? 1 : 0;
+  }
+
+  #onDue(key: string | undefined, words: string[]): Reply {
+    this.#at(key);
+    const [hold, deliveries, most, where, dest, ...trim] = words;
+    const names = [hold, deliveries, where].map((word) => word?.toUpperCase()).join(" ");
+    let [count, dead, length] = [0, null as string | null, 0];
+    if (names === "HOLD DELIVERIES DROP" && dest === undefined) {
+      count = numberOf(most, "DELIVERIES", 1);
+    } else if (names === "HOLD DELIVERIES STREAM" && dest !== undefined && dest !== key) {
+      [count, dead] = [numberOf(most, "DELIVERIES", 1), dest];
+      if (trim[0]?.toUpperCase() === "MAXLEN") length = numberOf(trim.at(-1), "MAXLEN", 1);
+      else if (trim.length > 0) throw refused("ERR", "unexpected option of STREAM");
+    } else if (words.length !== 1 || hold?.toUpperCase() !== "HOLD") {
+      throw refused("ERR", "the server in memory knows HOLD, and HOLD DELIVERIES n with DROP or STREAM");
+    }
+    if (count > 65_535) throw refused("ERR", "DELIVERIES is from 1 to 65535");
+    const told = dead === null ? "DROP" : `STREAM ${dead}${length > 0 ? ` MAXLEN = ${length}` : ""}`;
+    const policy = count > 0 ? `HOLD DELIVERIES ${count} ${told}` : "HOLD";
+    Object.assign(this.#made(key), { mostDeliveries: count, dead, deadLength: length, policy });
+    return OK;
+  }
+
+  #limit(key: string | undefined, rest: string[]): Reply {
+    if (rest.length === 0) return Object.entries(this.#at(key).limits).flat();
+    const options = new Options(rest, { LENGTH: true, HELD: true, RATE: true, PER: true, REMEMBER: true });
+    if (options.has("RATE") !== options.has("PER")) throw refused("ERR", "RATE needs PER");
+    const [length, held, remember] = ["LENGTH", "HELD", "REMEMBER"].map((name) => options.number(name));
+    const [rate, per] = [options.number("RATE"), options.number("PER", 1)];
+    const it = this.#made(key);
+    if (length !== undefined) it.limits.length = length;
+    if (held !== undefined) it.limits.held = held;
+    if (rate !== undefined && per !== undefined) it.setRate(rate, per);
+    if (remember !== undefined) it.limits.remember = remember;
+    if (remember === 0) it.remembered.clear();
+    return OK;
+  }
+
+  /** The fields that do not depend on the server's memory or history. */
+  #info(it: Dehydrator): Reply {
+    const [now, { entries, limits }] = [this.#now, it];
+    const isPaused = it.pause > now;
+    const givenOut = entries.filter((entry) => entry.deliveries > 0).length;
+    const leased = entries.filter((entry) => entry.token !== null).length;
+    return Object.entries({
+      length: it.length,
+      due: entries.filter((entry) => entry.deadline <= now).length,
+      "given-out": givenOut,
+      "next-deadline": entries[0]?.deadline ?? null,
+      policy: it.policy,
+      paused: isPaused ? 1 : 0,
+      "paused-until": isPaused && Number.isFinite(it.pause) ? it.pause : null,
+      "length-limit": limits.length,
+      "held-limit": limits.held,
+      running: limits.held > 0 ? it.running(now).length : null,
+      "rate-limit": limits.rate,
+      "rate-per": limits.per,
+      "rate-room": limits.rate > 0 ? it.rateRoom(now) : null,
+      remember: limits.remember,
+      remembered: [...it.remembered.values()].filter((until) => until > now).length,
+      leased,
+      "given-back": givenOut - leased,
+    }).flat();
+  }
+
+  // Commands of the server's own.
+
+  #xrange(key: string, bounds: string, rest: string[]): Reply {
+    if (bounds !== "- +") throw refused("ERR", "the server in memory lists a stream from - to +");
+    const most = new Options(rest, { COUNT: true }).number("COUNT");
+    return this.#stream(key)
+      .entries.slice(0, most)
+      .map(({ id, fields }) => [id, fields]);
+  }
+
+  #eval(script: string | undefined, [key, dead, ...words]: string[]): Reply {
+    if (script === BURY) return this.#buryHeld(needed(key), needed(dead), words);
+    if (script === RETRY) return this.#retry(key, dead, words);
+    if (script === REVIVE) return this.#revive(needed(key), needed(dead), Number(words[0]));
+    throw refused("ERR", "the server in memory runs the scripts of this package alone");
+  }
+
+  #buryHeld(key: string, dead: string, [token, id, element, deliveries, reason]: string[]): Reply {
+    const stream = this.#stream(dead);
+    const [settled] = this.#settle(key, [needed(token), needed(id)]) as number[];
+    if (settled === 0) return 0;
+    this.#keys.set(dead, stream);
+    const told = { id, element, deliveries, reason } as Record<string, string>;
+    stream.add(this.#now, ...Object.entries(told).flat());
+    return 1;
+  }
+
+  #retry(key?: string, ms?: string, [token, id, element]: string[] = []): Reply {
+    const released = this.#restart(key, numberOf(ms, "ms"), [needed(token), needed(id)], true) as number[];
+    if (released[0] === 1) this.#update(key, needed(id), needed(element));
+    return released;
+  }
+
+  #revive(key: string, dead: string, most: number): Reply {
+    const stream = this.#stream(dead);
+    let revived = 0;
+    for (const entry of stream.entries.slice(0, most)) {
+      const fields = (name: string) => entry.fields[entry.fields.indexOf(name) + 1];
+      if (this.#at(key).get(needed(fields("id"))) !== undefined) continue;
+      this.#push(key, "0", entry.fields[3], entry.fields[1], ["REPLACE"]);
+      stream.entries = stream.entries.filter((other) => other !== entry);
+      revived += 1;
+    }
+    return revived;
+  }
+}
+
+function needed(word: string | undefined): string {
+  if (word === undefined) throw refused("ERR", "wrong number of arguments");
+  return word;
+}
+
+function pushOptions(words: string[]): Options {
+  const options = new Options(words, { NX: false, REPLACE: false, SLACK: true, AT: true });
+  options.onlyOne("NX", "REPLACE");
+  options.onlyOne("SLACK", "AT");
+  return options;
+}
+
+/** Returns a moment, or if `(` excludes it, the one beside it. */
+function boundOf(text: string, name: string, beside: number): number {
+  return text.startsWith("(") ? numberOf(text.slice(1), name) + beside : numberOf(text, name);
+}

@@ -1,0 +1,188 @@
+// One dehydrator in memory: its elements, leases, limits and pause. The time is an argument, in milliseconds.
+
+export interface Entry {
+  readonly id: string;
+  element: string;
+  ttl: number;
+  deadline: number;
+  /** The order among equal deadlines: that of pushes, leases and touches. */
+  sequence: number;
+  deliveries: number;
+  /** The token under which it is held. */
+  token: string | null;
+}
+
+/** Returns whether its lease has not ended. */
+export function runs({ token, deadline }: Entry, now: number): boolean {
+  return token !== null && deadline > now;
+}
+
+/** Returns what readers are told as `leased`: it was given out, and is not due again yet. */
+export function isAway({ deliveries, deadline }: Entry, now: number): boolean {
+  return deliveries > 0 && deadline > now;
+}
+
+function isBefore(one: Entry, other: Entry): boolean {
+  return one.deadline < other.deadline || (one.deadline === other.deadline && one.sequence < other.sequence);
+}
+
+/** Bytes are strings of Latin-1, here and in the files beside this one. */
+export class Dehydrator {
+  /** See DEHYDRATOR.LIMIT; 0 is none. */
+  readonly limits = { length: 0, held: 0, rate: 0, per: 0, remember: 0 };
+  /** The moment at which a pause ends; Infinity: at RESUME. */
+  pause = 0;
+  /** How often an element is delivered before it is a dead letter; 0: without limit. */
+  mostDeliveries = 0;
+  /** The stream of dead letters; null: they are dropped. */
+  dead: string | null = null;
+  /** The maximum length of that stream; 0: without limit. */
+  deadLength = 0;
+  /** The words of ONDUE. */
+  policy = "HOLD";
+  /** Remembered ids, and until when. */
+  readonly remembered = new Map<string, number>();
+  readonly #entries = new Map<string, Entry>();
+  /** In the order of delivery. */
+  readonly #order: Entry[] = [];
+  #sequence = 0;
+  /** The moments and sizes of deliveries. */
+  #given: [at: number, count: number][] = [];
+
+  get length(): number {
+    return this.#order.length;
+  }
+
+  /** The elements in the order of delivery. */
+  get entries(): readonly Entry[] {
+    return this.#order;
+  }
+
+  get(id: string): Entry | undefined {
+    return this.#entries.get(id);
+  }
+
+  held(token: string, id: string): Entry | undefined {
+    const entry = this.#entries.get(id);
+    return entry?.token === token ? entry : undefined;
+  }
+
+  firstDue(now: number): Entry | undefined {
+    const first = this.#order[0];
+    return first !== undefined && first.deadline <= now ? first : undefined;
+  }
+
+  push(id: string, element: string, ttl: number, deadline: number): void {
+    this.remove(id);
+    this.remembered.delete(id);
+    const entry = { id, element, ttl, deadline, sequence: this.#next(), deliveries: 0, token: null };
+    this.#entries.set(id, entry);
+    this.#order.splice(this.#place(entry), 0, entry);
+  }
+
+  remove(id: string): Entry | undefined {
+    const entry = this.#entries.get(id);
+    if (entry === undefined) return undefined;
+    this.#entries.delete(id);
+    this.#order.splice(this.#place(entry), 1);
+    return entry;
+  }
+
+  /** Removes an element whose id is then remembered, if LIMIT says so. */
+  finish(id: string, now: number): Entry | undefined {
+    const entry = this.remove(id);
+    if (entry !== undefined && this.limits.remember > 0) this.remembered.set(id, now + this.limits.remember);
+    return entry;
+  }
+
+  /** Sets the deadline. A ttl of 0 gives the element back. */
+  restart(entry: Entry, ttl: number, deadline: number): void {
+    this.#move(entry, ttl, deadline);
+    if (ttl === 0) entry.token = null;
+  }
+
+  lease(entry: Entry, ttl: number, deadline: number, token: string): void {
+    this.#move(entry, ttl, deadline);
+    entry.token = token;
+    entry.deliveries = Math.min(entry.deliveries + 1, 65_535);
+  }
+
+  isDead(entry: Entry): boolean {
+    return this.mostDeliveries > 0 && entry.deliveries >= this.mostDeliveries;
+  }
+
+  /** Returns whether it has no settings, so that it is deleted when it is empty. */
+  isUsual(): boolean {
+    const isLimited = Object.values(this.limits).some((limit) => limit > 0);
+    return this.mostDeliveries === 0 && this.pause === 0 && !isLimited;
+  }
+
+  remembers(id: string, now: number): boolean {
+    return (this.remembered.get(id) ?? 0) > now;
+  }
+
+  running(now: number): Entry[] {
+    return this.#order.filter((entry) => runs(entry, now));
+  }
+
+  heldRoom(now: number): number {
+    const { held } = this.limits;
+    return held > 0 ? Math.max(0, held - this.running(now).length) : Number.POSITIVE_INFINITY;
+  }
+
+  rateRoom(now: number): number {
+    const { rate, per } = this.limits;
+    if (rate === 0) return Number.POSITIVE_INFINITY;
+    this.#given = this.#given.filter(([at]) => at + per > now);
+    return Math.max(0, rate - this.#given.reduce((sum, [, count]) => sum + count, 0));
+  }
+
+  /** Returns how many elements can be given out now. */
+  room(now: number): number {
+    return Math.min(this.heldRoom(now), this.rateRoom(now));
+  }
+
+  /** Returns the moment at which an element can be given out: 0 if that is now. */
+  roomFrom(now: number): number {
+    const held = this.heldRoom(now) === 0 ? Math.min(...this.running(now).map((entry) => entry.deadline)) : 0;
+    if (this.rateRoom(now) > 0) return held;
+    let over = this.#given.reduce((sum, [, count]) => sum + count, 0) - this.limits.rate;
+    for (const [at, count] of this.#given) {
+      over -= count;
+      if (over < 0) return Math.max(held, at + this.limits.per);
+    }
+    return held;
+  }
+
+  give(now: number, count: number): void {
+    if (this.limits.rate > 0 && count > 0) this.#given.push([now, count]);
+  }
+
+  setRate(rate: number, per: number): void {
+    this.limits.rate = rate;
+    this.limits.per = rate > 0 ? per : 0;
+    if (rate === 0) this.#given = [];
+  }
+
+  #move(entry: Entry, ttl: number, deadline: number): void {
+    this.#order.splice(this.#place(entry), 1);
+    Object.assign(entry, { ttl, deadline, sequence: this.#next() });
+    this.#order.splice(this.#place(entry), 0, entry);
+  }
+
+  /** Returns its place in the order. */
+  #place(entry: Entry): number {
+    let [low, high] = [0, this.#order.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (isBefore(this.#order[middle]!, entry)) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  #next(): number {
+    this.#sequence += 1;
+    return this.#sequence;
+  }
+}

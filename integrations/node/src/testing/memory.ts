@@ -1,0 +1,124 @@
+// A server in memory, whose clock the test sets.
+
+import type { Maker } from "../library.js";
+import { milliseconds, unixMilliseconds } from "../moment.js";
+import type { Word } from "../verbs.js";
+import type { Opened } from "../wire.js";
+import { wordOf } from "./arguments.js";
+import { Blocks, Commands } from "./commands.js";
+
+/** What `drain` needs of a worker. */
+interface Drained {
+  run(options: { signals: boolean }): Promise<void>;
+  stop(): void;
+}
+
+/**
+ * Takes the place of a URL: `new Queue(memory, "jobs")`.
+ *
+ * Its replies are those of the server, for all that a Queue and a Worker send, and for PULL, TOUCH, LIMIT, TTN and PTTL.
+ * Its time passes by `advance` alone; but a worker that finds nothing due waits in real time, for its `block`.
+ */
+export class MemoryServer implements Maker {
+  readonly cluster = false;
+  readonly #commands = new Commands();
+  #now: number;
+  readonly #waiting = new Set<() => void>();
+  /** The worker of `drain`, and the tokens that it got. */
+  #drained: Drained | undefined;
+  #tokens = new Set<string>();
+
+  /** `now`: the time at the beginning, by default the real time. */
+  constructor(now: Date | number = Date.now()) {
+    this.#now = unixMilliseconds(now);
+  }
+
+  get now(): Date {
+    return new Date(this.#now);
+  }
+
+  /** Sets the clock forward by some milliseconds: delays pass, and leases expire. */
+  advance(duration: number): void {
+    this.#now += milliseconds(duration);
+    this.#commands.passTime(this.#now);
+    this.#wake();
+  }
+
+  /** Runs a worker until nothing is due and its work has ended. What it gives back waits for `advance`. */
+  async drain(worker: Drained): Promise<void> {
+    if (this.#drained !== undefined) throw new Error("another worker is being drained");
+    this.#drained = worker;
+    this.#tokens = new Set();
+    try {
+      await worker.run({ signals: false });
+    } finally {
+      this.#drained = undefined;
+    }
+  }
+
+  /** Sends a command, as a client does: `await memory.call("DEHYDRATOR.LIMIT", "jobs", "REMEMBER", 300_000)`. */
+  async call(...words: Word[]): Promise<unknown> {
+    return this.#send(words, () => true);
+  }
+
+  async open(): Promise<Opened> {
+    let alive = true;
+    return {
+      get alive() {
+        return alive;
+      },
+      send: (words) => this.#send(words, () => alive),
+      close: () => {
+        alive = false;
+        this.#wake();
+      },
+    };
+  }
+
+  async #send(words: readonly Word[], isAlive: () => boolean): Promise<unknown> {
+    let end: number | undefined;
+    for (;;) {
+      if (!isAlive()) throw new Error("the connection was closed");
+      const reply = this.#commands.call(words, this.#now);
+      if (!(reply instanceof Blocks)) {
+        const token = words.indexOf("TOKEN") + 1;
+        if (token > 0) this.#tokens.add(wordOf(words[token]!));
+        this.#wake();
+        return buffersOf(reply);
+      }
+      if (this.#drained !== undefined && !this.#commands.holds(reply.keys, this.#tokens)) {
+        this.#drained.stop();
+        return null;
+      }
+      end ??= performance.now() + (reply.ms === 0 ? 2 ** 31 - 1 : reply.ms);
+      if (!(await this.#change(end - performance.now()))) return null;
+    }
+  }
+
+  /** Waits for the next change; returns false if there is none in time. */
+  #change(ms: number): Promise<boolean> {
+    return new Promise((resolve) => {
+      const wake = () => {
+        clearTimeout(timer);
+        resolve(true);
+      };
+      const timer = setTimeout(() => {
+        this.#waiting.delete(wake);
+        resolve(false);
+      }, ms);
+      this.#waiting.add(wake);
+    });
+  }
+
+  #wake(): void {
+    const waiting = [...this.#waiting];
+    this.#waiting.clear();
+    for (const wake of waiting) wake();
+  }
+}
+
+/** Returns a reply as the libraries do: bulk strings are Buffers. */
+function buffersOf(reply: unknown): unknown {
+  if (Array.isArray(reply)) return reply.map(buffersOf);
+  return typeof reply === "string" ? Buffer.from(reply, "latin1") : reply;
+}

@@ -1,0 +1,299 @@
+// Random operations on the server in memory, each also sent to a real server whose clock the test sets too.
+
+import assert from "node:assert/strict";
+import { MemoryServer } from "dehydrator-queue/testing";
+import { BURY, RETRY, REVIVE, type Word } from "../src/verbs.js";
+import { type RealServer, until } from "./servers.js";
+
+const KEYS = ["high", "low", "bulk"] as const;
+
+/** How often each command is drawn, of a hundred or so. */
+export const SHARES = {
+  push: 20,
+  mpush: 6,
+  poll: 20,
+  mpoll: 6,
+  settle: 8,
+  release: 5,
+  renew: 4,
+  reject: 2,
+  bury: 2,
+  revive: 1,
+  retry: 2,
+  touch: 5,
+  update: 2,
+  pull: 2,
+  rem: 2,
+  look: 6,
+  range: 3,
+  pttl: 3,
+  len: 4,
+  ttn: 4,
+  info: 4,
+  dead: 2,
+  onDue: 0.5,
+  limit: 1,
+  pause: 0.3,
+  resume: 0.5,
+  del: 0.1,
+  nonsense: 0.5,
+  advance: 8,
+} as const;
+
+type Kind = keyof typeof SHARES;
+
+interface Lease {
+  readonly key: string;
+  readonly id: Buffer;
+  readonly element: Buffer;
+  readonly token: string;
+}
+
+/** Draws commands, and compares the replies. */
+export class Operations {
+  static readonly BEGIN = 2_000_000_000_000;
+  readonly counts = new Map<string, number>();
+  readonly #memory = new MemoryServer(Operations.BEGIN);
+  #now = Operations.BEGIN;
+  /** The leases that were given out, also those that have ended. */
+  #held: Lease[] = [];
+  #tokens = 0;
+  #seed: number;
+
+  constructor(
+    private readonly server: RealServer,
+    seed: number,
+  ) {
+    this.#seed = seed;
+  }
+
+  async run(count: number): Promise<void> {
+    const kinds = Object.keys(SHARES) as Kind[];
+    const all = Object.values(SHARES).reduce((sum, share) => sum + share, 0);
+    for (let n = 0; n < count; n += 1) {
+      let left = this.#random() * all;
+      const kind = kinds.find((kind) => {
+        left -= SHARES[kind];
+        return left < 0;
+      })!;
+      this.#count(kind);
+      if (kind === "advance") await this.#advance();
+      else await this.#compare(this.#words(kind));
+    }
+  }
+
+  #count(name: string): void {
+    this.counts.set(name, (this.counts.get(name) ?? 0) + 1);
+  }
+
+  async #compare(words: Word[]): Promise<void> {
+    let told = await replyOf(this.#memory.call(...words));
+    let real = await replyOf(this.#real(words));
+    if (typeof told === "string") this.#count(told);
+    if (words[0] === "DEHYDRATOR.INFO" && Array.isArray(told) && Array.isArray(real)) {
+      // Those of the others that depend on the server's memory or history are not told.
+      const known = new Map(pairsOf(told));
+      real = pairsOf(real).filter(([name]) => known.has(name));
+      told = [...known];
+    }
+    assert.deepEqual(told, real, String(words));
+    if (/POLL$/.test(String(words[0])) && words.includes("LEASE") && Array.isArray(told)) {
+      const [key, rows] = words[0] === "DEHYDRATOR.POLL" ? [words[1], told] : (told as [Buffer, unknown[]]);
+      for (const [id, element, , token] of rows as [Buffer, Buffer, number, Buffer][]) {
+        this.#held.push({ key: String(key), id, element, token: String(token) });
+      }
+      this.#held = this.#held.slice(-40);
+    }
+  }
+
+  #real([name, ...words]: Word[]): Promise<unknown> {
+    return this.server.client.callBuffer(String(name), ...(words as Buffer[]));
+  }
+
+  async #advance(): Promise<void> {
+    const ms = this.#pick([1, 2, 9, 50, 1000, 60_000]);
+    this.#now += ms;
+    this.#memory.advance(ms);
+    await this.server.setClock(this.#now);
+    // The server moves dead letters a moment later.
+    for (const key of KEYS) {
+      for (const words of [
+        ["DEHYDRATOR.LEN", key],
+        ["XLEN", `${key}:dead`],
+      ]) {
+        const told = await replyOf(this.#memory.call(...words));
+        await until(async () => (await replyOf(this.#real(words))) === told, 5);
+      }
+    }
+  }
+
+  /** Mulberry32. */
+  #random(): number {
+    this.#seed = (this.#seed + 0x6d2b79f5) | 0;
+    let t = Math.imul(this.#seed ^ (this.#seed >>> 15), 1 | this.#seed);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  }
+
+  #upTo(count: number): number {
+    return Math.floor(this.#random() * count);
+  }
+
+  #pick<T>(some: readonly T[]): T {
+    return some[this.#upTo(some.length)]!;
+  }
+
+  #maybe(chance: number, ...words: Word[]): Word[] {
+    return this.#random() < chance ? words : [];
+  }
+
+  #words(kind: Exclude<Kind, "advance">): Word[] {
+    const [key, id, element] = [this.#pick(KEYS), `id${this.#upTo(12)}`, `element ${this.#upTo(1000)}`];
+    const ttl = this.#pick([0, 0, 0, 1, 5, 10, 100, 1000, 60_000]);
+    const moment = this.#now + this.#pick([-1000, -1, 0, 1, 7, 50, 1000]);
+    const ifThere = this.#pick<Word[]>([[], ["NX"], ["REPLACE"]]);
+    const [of, ...pairs] = this.#pairs();
+    switch (kind) {
+      case "push": {
+        const when = this.#pick<Word[]>([[], [], ["AT", moment], ["SLACK", this.#pick([0, 7, 100])]]);
+        return ["DEHYDRATOR.PUSH", key, ttl, element, id, ...ifThere, ...when];
+      }
+      case "mpush": {
+        const words: Word[] = [ttl, element, id];
+        for (let n = this.#upTo(4); n > 0; n -= 1) words.push(this.#pick([0, 5, 1000]), "more", `id${this.#upTo(12)}`);
+        return ["DEHYDRATOR.MPUSH", key, ...words, ...ifThere, ...this.#maybe(0.2, "AT", moment)];
+      }
+      case "poll":
+        return ["DEHYDRATOR.POLL", key, ...this.#poll()];
+      case "mpoll": {
+        const keys = [key, ...KEYS.filter((other) => other !== key && this.#random() < 0.6)];
+        return ["DEHYDRATOR.MPOLL", keys.length, ...keys, ...this.#poll()];
+      }
+      case "settle":
+        return ["DEHYDRATOR.SETTLE", of!, ...pairs];
+      case "release":
+        return ["DEHYDRATOR.RELEASE", of!, ttl, ...pairs];
+      case "renew":
+        return ["DEHYDRATOR.RENEW", of!, ttl, ...pairs];
+      case "reject":
+        return ["DEHYDRATOR.REJECT", of!, ...pairs];
+      case "bury": {
+        const held = this.#pick(this.#held.slice(-8));
+        if (held === undefined) return ["DEHYDRATOR.LEN", key];
+        return ["EVAL", BURY, 2, held.key, `${held.key}:dead`, held.token, held.id, held.element, 3, "it failed"];
+      }
+      case "retry": {
+        const held = this.#pick(this.#held.slice(-8));
+        if (held === undefined) return ["DEHYDRATOR.LEN", key];
+        return ["EVAL", RETRY, 1, held.key, ttl, held.token, held.id, element];
+      }
+      case "revive":
+        return ["EVAL", REVIVE, 2, key, `${key}:dead`, 1 + this.#upTo(3)];
+      case "touch": {
+        const which = this.#random() < 0.5 ? [id, ttl] : [ttl, "IDS", 2, id, `id${this.#upTo(12)}`];
+        const only = this.#pick<Word[]>([[], [], ["GT"], ["LT"]]);
+        return ["DEHYDRATOR.TOUCH", key, ...which, ...only, ...this.#maybe(0.3, "AT", moment)];
+      }
+      case "update":
+        return ["DEHYDRATOR.UPDATE", key, id, element];
+      case "pull":
+        return ["DEHYDRATOR.PULL", key, id];
+      case "rem":
+        return ["DEHYDRATOR.REM", key, id, ...this.#maybe(0.5, `id${this.#upTo(12)}`)];
+      case "look":
+        return ["DEHYDRATOR.LOOK", key, id, ...this.#maybe(0.7, "FULL")];
+      case "range": {
+        const bounds = this.#pick<Word[]>([
+          ["-", "+"],
+          [`(${this.#now}`, "+"],
+          ["-", this.#now],
+          ["-", `(${this.#now}`],
+        ]);
+        const more = [...this.#maybe(0.5, "COUNT", 1 + this.#upTo(4)), ...this.#maybe(0.5, "WITHELEMENTS")];
+        return ["DEHYDRATOR.RANGE", key, ...bounds, ...more, ...this.#maybe(0.5, "WITHTOKENS")];
+      }
+      case "pttl":
+        return ["DEHYDRATOR.PTTL", key, id];
+      case "len":
+      case "ttn":
+      case "info":
+      case "resume":
+        return [`DEHYDRATOR.${kind.toUpperCase()}`, key];
+      case "dead":
+        return ["XRANGE", `${key}:dead`, "-", "+", "COUNT", 5];
+      case "onDue": {
+        const stream = ["HOLD", "DELIVERIES", 1 + this.#upTo(3), "STREAM", `${key}:dead`];
+        const policies = [["HOLD"], ["HOLD", "DELIVERIES", 2, "DROP"], stream, [...stream, "MAXLEN", 3]];
+        return ["DEHYDRATOR.ONDUE", key, ...this.#pick(policies)];
+      }
+      case "limit": {
+        const limits = [["LENGTH", 8], ["LENGTH", 0], ["HELD", 2], ["HELD", 0], ["REMEMBER", 500], ["REMEMBER", 0], []];
+        return ["DEHYDRATOR.LIMIT", key, ...this.#pick([...limits, ["RATE", 3, "PER", 100], ["RATE", 0, "PER", 1]])];
+      }
+      case "pause":
+        return [
+          "DEHYDRATOR.PAUSE",
+          key,
+          ...this.#pick<Word[]>([[], [100], ["AT", this.#now + 1000], ["AT", this.#now]]),
+        ];
+      case "del":
+        return ["DEL", this.#pick([key, `${key}:dead`])];
+      case "nonsense":
+        return this.#pick<Word[]>([
+          ["DEHYDRATOR.PUSH", key, "soon", "e", id],
+          ["DEHYDRATOR.PUSH", key, 0, "e", id, "NX", "REPLACE"],
+          ["DEHYDRATOR.PUSH", key, "9223372036854775807", "e", id],
+          ["DEHYDRATOR.PUSH", key, 0, "e", id, "AT"],
+          ["DEHYDRATOR.POLL", key, "COUNT", 0],
+          ["DEHYDRATOR.POLL", key, "TOKEN", "17"],
+          ["DEHYDRATOR.POLL", key, "LEASE", 0],
+          ["DEHYDRATOR.MPUSH", key, 0, "e", id, "soon", "e", id],
+          ["DEHYDRATOR.SETTLE", key, "17"],
+          ["DEHYDRATOR.TOUCH", key, id, 10, "GT", "LT"],
+          ["DEHYDRATOR.ONDUE", key, "HOLD", "DELIVERIES", 3],
+          ["DEHYDRATOR.ONDUE", key, "HOLD", "DELIVERIES", 3, "STREAM", key],
+          ["DEHYDRATOR.LIMIT", key, "RATE", 3],
+          ["DEHYDRATOR.PAUSE", key, 0],
+          ["DEHYDRATOR.RANGE", key, "tonight", "+"],
+          ["DEHYDRATOR.LEN"],
+        ]);
+    }
+  }
+
+  #poll(): Word[] {
+    const options = this.#maybe(0.7, "COUNT", 1 + this.#upTo(3));
+    if (this.#random() < 0.2) return [...options, ...this.#maybe(0.5, "WITHIDS")];
+    this.#tokens += 1;
+    const isResent = this.#held.length > 0 && this.#random() < 0.1;
+    const token = isResent ? this.#pick(this.#held).token : String(this.#tokens);
+    return [...options, "LEASE", this.#pick([1, 10, 100, 1000, 60_000]), "TOKEN", token];
+  }
+
+  /** Returns a key, and some tokens and ids, most of which were held there. */
+  #pairs(): Word[] {
+    if (this.#held.length === 0) return [this.#pick(KEYS), "17", "id1"];
+    const { key } = this.#pick(this.#held);
+    const here = this.#held.filter((lease) => lease.key === key).slice(-8);
+    const words: Word[] = [key];
+    for (let n = 1 + this.#upTo(3); n > 0; n -= 1) {
+      const { token, id } = this.#pick(here);
+      words.push(token, id);
+    }
+    return words;
+  }
+}
+
+/** Returns a reply, or the code of an error: texts may change. */
+async function replyOf(asked: Promise<unknown>): Promise<unknown> {
+  try {
+    return await asked;
+  } catch (error) {
+    return /^[A-Z]+/.exec((error as Error).message)?.[0];
+  }
+}
+
+function pairsOf(reply: unknown[]): [string, unknown][] {
+  const pairs: [string, unknown][] = [];
+  for (let at = 0; at < reply.length; at += 2) pairs.push([String(reply[at]), reply[at + 1]]);
+  return pairs;
+}

@@ -1,0 +1,132 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type Job, Queue, Reject, Worker } from "dehydrator-queue";
+import { MemoryServer } from "dehydrator-queue/testing";
+import { Notes } from "./harness.js";
+import { Operations, SHARES } from "./operations.js";
+import { RealServer, until } from "./servers.js";
+
+function given(): { memory: MemoryServer; jobs: Queue<string> } {
+  const memory = new MemoryServer();
+  return { memory, jobs: new Queue<string>(memory, "jobs") };
+}
+
+function workerOf<T>(queues: Queue<T> | Queue<T>[], work: (job: Job<T>) => unknown): Worker<T> {
+  return new Worker(queues, work, { hooks: new Notes(), backoff: { first: 10_000, jitter: 0 }, attempts: 3 });
+}
+
+test("a job is done when its time has come", async () => {
+  const { memory, jobs } = given();
+  const done: string[] = [];
+  const worker = workerOf(jobs, (job) => done.push(job.payload));
+  await jobs.put("mail", { delay: 60_000 });
+  memory.advance(59_999);
+  await memory.drain(worker);
+  assert.deepEqual(done, []);
+  memory.advance(1);
+  await memory.drain(worker);
+  assert.deepEqual(done, ["mail"]);
+  assert.equal(await jobs.size(), 0);
+});
+
+test("what fails is tried again, and ends as a dead letter", async () => {
+  const { memory, jobs } = given();
+  const tried: number[] = [];
+  const worker = workerOf(jobs, (job) => {
+    tried.push(job.attempt);
+    throw job.attempt === 3 ? new Reject("no answer") : new Error("no answer yet");
+  });
+  await jobs.put("mail", { id: "mail:17" });
+  await memory.drain(worker);
+  assert.deepEqual((await jobs.look("mail:17"))?.due, new Date(memory.now.getTime() + 10_000));
+  memory.advance(10_000);
+  await memory.drain(worker);
+  memory.advance(20_000);
+  await memory.drain(worker);
+  assert.deepEqual(tried, [1, 2, 3]);
+  const dead = await jobs.deadLetters();
+  assert.deepEqual(
+    dead.map(({ id, attempts, reason }) => [id, attempts, reason]),
+    [["mail:17", 3, "no answer"]],
+  );
+  assert.equal(await jobs.revive(), 1);
+  await memory.drain(workerOf(jobs, (job) => tried.push(job.attempt)));
+  assert.deepEqual(tried, [1, 2, 3, 1]);
+});
+
+test("a lease expires", async () => {
+  const { memory, jobs } = given();
+  await jobs.put("mail", { id: "mail:17" });
+  const take = ["DEHYDRATOR.POLL", "jobs", "LEASE", 30_000, "TOKEN"];
+  const row = [Buffer.from("mail:17"), Buffer.from('"mail"'), 1, Buffer.from("anna")];
+  assert.deepEqual(await memory.call(...take, "anna"), [row]);
+  memory.advance(29_999);
+  assert.deepEqual(await memory.call(...take, "bert"), []);
+  memory.advance(1);
+  const done: number[] = [];
+  await memory.drain(workerOf(jobs, (job) => done.push(job.attempt)));
+  assert.deepEqual(done, [2]);
+  assert.deepEqual(await memory.call("DEHYDRATOR.SETTLE", "jobs", "anna", "mail:17"), [0]);
+});
+
+test("the names are those of the queue", async () => {
+  const { memory, jobs } = given();
+  assert.deepEqual(await jobs.putMany(["a", "b", "c"].map((id, n) => ({ payload: id, id, delay: n }))), [
+    "a",
+    "b",
+    "c",
+  ]);
+  assert.equal(await jobs.put("a", { id: "a" }), null);
+  assert.equal(await jobs.put("a again", { id: "a", delay: 5, replace: true }), "a");
+  assert.equal(await jobs.postpone("b", 9), true);
+  await jobs.update("c", "c again");
+  const all: string[] = [];
+  for await (const waiting of jobs) all.push(waiting.payload);
+  assert.deepEqual(all, ["c again", "a again", "b"]);
+  assert.equal(await jobs.cancel("a", "z"), 1);
+  await jobs.pause(60_000);
+  assert.equal((await jobs.info()).paused, 1);
+  assert.equal(await jobs.resume(), true);
+  await jobs.check();
+  await memory.call("DEHYDRATOR.LIMIT", "jobs", "REMEMBER", 300_000);
+  memory.advance(9);
+  await memory.drain(workerOf(jobs, () => {}));
+  assert.equal(await jobs.put("b", { id: "b" }), null);
+  memory.advance(300_000);
+  assert.equal(await jobs.put("b", { id: "b" }), "b");
+  await assert.rejects(jobs.update("z", "z"), /^Error: NOSUCHID/);
+  await assert.rejects(memory.call("DEHYDRATOR.SCAN", "jobs", 0), /server in memory/);
+});
+
+test("a worker that runs meanwhile is woken, and stops", async () => {
+  const memory = new MemoryServer(new Date("2030-01-01T00:00:00Z"));
+  const [high, low] = ["high", "low"].map((name) => new Queue<string>(memory, name));
+  const done: string[] = [];
+  const worker = new Worker([high!, low!], (job) => done.push(job.payload), { block: 60_000, hooks: new Notes() });
+  const ended = worker.run({ signals: false });
+  await low!.put("later", { at: new Date("2030-01-01T01:00:00Z") });
+  await high!.put("now");
+  await until(() => done.length === 1);
+  memory.advance(3_600_000);
+  await until(() => done.length === 2);
+  assert.deepEqual(done, ["now", "later"]);
+  worker.stop(0);
+  await ended;
+});
+
+test("the replies of random operations are those of the server", async () => {
+  // A million were compared by hand: DEHYDRATOR_OPERATIONS=1000000.
+  const count = Number(process.env.DEHYDRATOR_OPERATIONS ?? 20_000);
+  const seed = Number(process.env.DEHYDRATOR_SEED ?? Math.floor(Math.random() * 2 ** 32));
+  const operations = new Operations(await RealServer.still(Operations.BEGIN), seed);
+  try {
+    await operations.run(count);
+  } catch (error) {
+    throw new Error(`DEHYDRATOR_SEED=${seed}`, { cause: error });
+  }
+  console.log(`DEHYDRATOR_SEED=${seed}`, Object.fromEntries(operations.counts));
+  if (count < 20_000) return;
+  for (const name of [...Object.keys(SHARES), "ERR", "EXISTS", "FULL", "NORULE", "NOSUCHID"]) {
+    assert.ok(operations.counts.has(name), name);
+  }
+});

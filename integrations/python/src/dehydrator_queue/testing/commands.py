@@ -1,0 +1,565 @@
+"""The commands of the server in memory: what they change, and what they reply, at a given time in milliseconds."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from dehydrator_queue.testing.arguments import Options, count, number, refused, word
+from dehydrator_queue.testing.dehydrator import MAX, Dehydrator, Entry
+from dehydrator_queue.verbs import BURY, RETRY, REVIVE
+
+Words = Sequence[bytes]
+
+
+@dataclass
+class Stream:
+    """A stream of dead letters."""
+
+    entries: list[tuple[bytes, list[bytes]]] = field(default_factory=list)
+    _last: tuple[int, int] = (0, 0)
+
+    def add(self, now: int, *fields: bytes) -> None:
+        ms, sequence = self._last
+        self._last = (now, 0) if now > ms else (ms, sequence + 1)
+        self.entries.append((b"%d-%d" % self._last, list(fields)))
+
+
+@dataclass
+class Blocks:
+    """The reply of a POLL that blocks: nothing is due in `keys`."""
+
+    keys: list[bytes]
+    ms: int
+
+
+class Commands:
+    """All keys, and the commands on them. A refused command raises the library's error, and changes nothing."""
+
+    def __init__(self) -> None:
+        self._keys: dict[bytes, Dehydrator | Stream] = {}
+        self._now = 0
+        self._verbs: dict[bytes, Callable[[Words], Any]] = {
+            b"DEL": self._del,
+            b"EVAL": self._eval,
+            b"XLEN": lambda words: len(self._stream(words[0]).entries),
+            b"XRANGE": self._xrange,
+        }
+        for name in dir(self):
+            if name.startswith("do_"):
+                self._verbs[b"DEHYDRATOR." + name[3:].upper().encode()] = getattr(self, name)
+
+    def call(self, words: Sequence[Any], now: int) -> Any:
+        """Runs a command, and returns its reply, or Blocks."""
+        self._now = now
+        name, *arguments = map(word, words)
+        verb = self._verbs.get(name.upper())
+        if verb is None:
+            raise refused("ERR", f"unknown command '{name.decode(errors='replace')}' of the server in memory")
+        try:
+            return verb(arguments)
+        except (IndexError, ValueError):
+            raise refused("ERR", f"wrong number of arguments for {name.decode()!r}") from None
+        finally:
+            self.pass_time(now)
+
+    def pass_time(self, now: int) -> None:
+        """Moves dead letters that are due, and ends pauses."""
+        self._now = now
+        for key, it in list(self._keys.items()):
+            if isinstance(it, Dehydrator):
+                if 0 < it.pause <= now:
+                    it.pause = 0
+                if it.most_deliveries and not it.pause:
+                    while (first := it.first_due(now)) is not None and it.is_dead(first):
+                        self._move(it, first)
+                if not len(it) and it.is_usual():
+                    del self._keys[key]
+
+    def holds(self, keys: Sequence[bytes], tokens: set[bytes]) -> bool:
+        """Returns whether an element is held under one of these tokens."""
+        some = (self._keys.get(key) for key in keys)
+        return any(entry.token in tokens for it in some if isinstance(it, Dehydrator) for entry in it)
+
+    # What commands share.
+
+    def _at(self, key: bytes) -> Dehydrator:
+        """Returns the dehydrator of a key; a new one, which is not stored, if there is none."""
+        it = self._keys.get(key)
+        if isinstance(it, Stream):
+            raise refused("WRONGTYPE", "Operation against a key holding the wrong kind of value")
+        return Dehydrator() if it is None else it
+
+    def _made(self, key: bytes) -> Dehydrator:
+        it = self._at(key)
+        self._keys[key] = it
+        return it
+
+    def _stream(self, key: bytes) -> Stream:
+        it = self._keys.get(key)
+        if isinstance(it, Dehydrator):
+            raise refused("WRONGTYPE", "Operation against a key holding the wrong kind of value")
+        return Stream() if it is None else it
+
+    def _deadline(self, ttl: int, at: int | None = None) -> int:
+        if at == MAX or (at is None and self._now + ttl > MAX):
+            raise refused("ERR", "the deadline is too late")
+        return self._now + ttl if at is None else at
+
+    def _move(self, it: Dehydrator, entry: Entry) -> None:
+        """Moves a dead letter to its destination."""
+        it.remove(entry.id)
+        if it.dead is not None:
+            stream = self._stream(it.dead)
+            self._keys[it.dead] = stream
+            told = (b"id", entry.id, b"element", entry.element, b"deliveries", b"%d" % entry.deliveries)
+            stream.add(self._now, *told)
+            if it.dead_length:
+                del stream.entries[: -it.dead_length]
+
+    # Commands that store and take.
+
+    def do_push(self, words: Words) -> Any:
+        key, ttl, element, id, *rest = words
+        options = self._push_options(rest)
+        ttl_ms, deadline = self._timer(ttl, options)
+        it = self._at(key)
+        there = it.get(id) is not None
+        if (there or it.remembers(id, self._now)) and "REPLACE" not in options:
+            if "NX" in options:
+                return None
+            raise refused("EXISTS", f"id {id!r} is there already")
+        if not there and it.is_full():
+            raise refused("FULL", "the LENGTH that LIMIT set is reached")
+        self._made(key).push(id, element, ttl_ms, deadline)
+        return b"OK"
+
+    def do_mpush(self, words: Words) -> Any:
+        key, *rest = words
+        # Options come last, but an element may be spelled like one.
+        size = len(rest) // 3 * 3
+        while size > 0 and not rest[size - 3].isdigit():
+            size -= 3
+        options = self._push_options(rest[size:])
+        pushed = [
+            (*self._timer(ttl, options), element, id)
+            for ttl, element, id in zip(rest[:size:3], rest[1:size:3], rest[2:size:3], strict=True)
+        ]
+        if not pushed:
+            raise refused("ERR", "wrong number of arguments for 'dehydrator.mpush'")
+        it = self._at(key)
+        replaces = "REPLACE" in options
+        new: set[bytes] = set()
+        replies = []
+        for _, _, _, id in pushed:
+            there = it.get(id) is not None or id in new
+            if not replaces and (there or it.remembers(id, self._now)):
+                if "NX" not in options:
+                    raise refused("EXISTS", f"id {id!r} is there already")
+                replies.append(0)
+            elif not there and 0 < it.limits.length <= len(it) + len(new):
+                replies.append(-1)
+            else:
+                replies.append(1)
+                if not there:
+                    new.add(id)
+        it = self._made(key)
+        for (ttl, deadline, element, id), reply in zip(pushed, replies, strict=True):
+            if reply == 1:
+                it.push(id, element, ttl, deadline)
+        return replies
+
+    def _push_options(self, words: Words) -> Options:
+        options = Options(words, NX=0, REPLACE=0, SLACK=1, AT=1)
+        options.only_one("NX", "REPLACE")
+        options.only_one("SLACK", "AT")
+        return options
+
+    def _timer(self, ttl: bytes, options: Options) -> tuple[int, int]:
+        ms, step = number(ttl, "ttl"), 1
+        slack = options.number("SLACK") or 0
+        while step * 2 - 1 <= slack:
+            step *= 2
+        ms = -(-ms // step) * step
+        return ms, self._deadline(ms, options.number("AT"))
+
+    def do_poll(self, words: Words) -> Any:
+        key, *rest = words
+        options = self._poll_options(rest)
+        given = self._poll(key, options)
+        block = options.number("BLOCK")
+        return given if given or block is None else Blocks([key], block)
+
+    def do_mpoll(self, words: Words) -> Any:
+        many = count(words[0], "numkeys")
+        keys, options = list(words[1 : 1 + many]), self._poll_options(words[1 + many :])
+        if len(keys) < many:
+            raise refused("ERR", "numkeys is greater than the number of keys")
+        found = [self._at(key) for key in keys]
+        token = options.word("TOKEN")
+        held = [
+            key
+            for key, it in zip(keys, found, strict=True)
+            if token is not None and any(entry.token == token and entry.runs(self._now) for entry in it)
+        ]
+        for key in held[:1] or keys:
+            if given := self._poll(key, options):
+                return [key, given]
+        block = options.number("BLOCK")
+        return None if block is None else Blocks(keys, block)
+
+    def _poll_options(self, words: Words) -> Options:
+        options = Options(words, COUNT=1, BLOCK=1, LEASE=1, TOKEN=1, WITHIDS=0)
+        if "TOKEN" in options and "LEASE" not in options:
+            raise refused("ERR", "TOKEN needs LEASE")
+        options.number("COUNT", 1)
+        options.number("BLOCK")
+        if (lease := options.number("LEASE", 1)) is not None:
+            self._deadline(lease)
+        return options
+
+    def _poll(self, key: bytes, options: Options) -> list[Any]:
+        it, now = self._at(key), self._now
+        most = options.number("COUNT") or MAX
+        lease, token = options.number("LEASE"), options.word("TOKEN")
+        if token is None:
+            # The server draws such numbers.
+            token = b"%d" % random.randrange(2**62, 2**63)
+        else:
+            held = [entry for entry in it if entry.token == token and entry.runs(now)]
+            if held:
+                return [[entry.id, entry.element, entry.deliveries, token] for entry in held[:most]]
+        most = min(most, it.room(now))
+        given: list[Any] = []
+        while len(given) < most and it.pause <= now and (entry := it.first_due(now)) is not None:
+            if it.is_dead(entry):
+                self._move(it, entry)
+            elif lease is not None:
+                it.lease(entry, lease, now + lease, token)
+                given.append([entry.id, entry.element, entry.deliveries, token])
+            else:
+                it.finish(entry.id, now)
+                given.append([entry.id, entry.element] if "WITHIDS" in options else entry.element)
+        it.give(now, len(given))
+        return given
+
+    def do_pull(self, words: Words) -> Any:
+        key, id = words
+        entry = self._at(key).finish(id, self._now)
+        return None if entry is None else entry.element
+
+    def do_rem(self, words: Words) -> Any:
+        key, _, *_ = words
+        it = self._at(key)
+        return sum(it.remove(id) is not None for id in words[1:])
+
+    # Commands on leases.
+
+    def _held(self, it: Dehydrator, words: Words) -> list[Callable[[], Entry | None]]:
+        if not words or len(words) % 2:
+            raise refused("ERR", "each token needs an id")
+        pairs = zip(words[::2], words[1::2], strict=True)
+        # Looked up one after the other: an id may be there twice.
+        return [lambda token=token, id=id: it.held(token, id) for token, id in pairs]  # type: ignore[misc]
+
+    def do_settle(self, words: Words) -> Any:
+        key, *pairs = words
+        it = self._at(key)
+        found = (entry() for entry in self._held(it, pairs))
+        return [int(entry is not None and it.finish(entry.id, self._now) is not None) for entry in found]
+
+    def do_renew(self, words: Words) -> Any:
+        key, ttl, *pairs = words
+        it, ms = self._at(key), number(ttl, "ttl")
+        deadline, replies = self._deadline(ms), []
+        for find in self._held(it, pairs):
+            entry = find()
+            if entry is not None and entry.deadline <= self._now and ms and not it.held_room(self._now):
+                entry = None
+            if entry is not None:
+                it.restart(entry, ms, deadline)
+            replies.append(int(entry is not None))
+        return replies
+
+    def do_release(self, words: Words) -> Any:
+        key, ttl, *pairs = words
+        it, deadline, replies = self._at(key), self._deadline(number(ttl, "ms")), []
+        for find in self._held(it, pairs):
+            if (entry := find()) is not None:
+                it.restart(entry, 0, deadline)
+            replies.append(int(entry is not None))
+        return replies
+
+    def do_reject(self, words: Words) -> Any:
+        key, *pairs = words
+        it, replies = self._at(key), []
+        held = self._held(it, pairs)
+        if key in self._keys and not it.most_deliveries:
+            raise refused("NORULE", "there is no rule for dead letters")
+        for find in held:
+            if (entry := find()) is not None:
+                self._move(it, entry)
+            replies.append(int(entry is not None))
+        return replies
+
+    # Commands by id.
+
+    def do_look(self, words: Words) -> Any:
+        key, id, *rest = words
+        options = Options(rest, FULL=0)
+        entry = self._at(key).get(id)
+        if entry is None or "FULL" not in options:
+            return None if entry is None else entry.element
+        return [
+            *(b"element", entry.element, b"deadline", entry.deadline, b"ttl", entry.ttl),
+            *(b"deliveries", entry.deliveries, b"leased", int(entry.is_away(self._now)), b"token", entry.token),
+        ]
+
+    def do_update(self, words: Words) -> Any:
+        key, id, element = words
+        entry = self._at(key).get(id)
+        if entry is None:
+            raise refused("NOSUCHID", f"no such id {id!r}")
+        before, entry.element = entry.element, element
+        return before
+
+    def do_touch(self, words: Words) -> Any:
+        key, first, second, *rest = words
+        if second.upper() == b"IDS":
+            many = count(rest[0], "numids")
+            ids, ttl, rest = rest[1 : 1 + many], first, rest[1 + many :]
+            if len(ids) < many:
+                raise refused("ERR", "numids is greater than the number of ids")
+        else:
+            ids, ttl = [first], second
+        options = Options(rest, GT=0, LT=0, AT=1)
+        options.only_one("GT", "LT")
+        it, ms, at = self._at(key), number(ttl, "ttl"), options.number("AT")
+        deadline, touched = self._deadline(ms, at), 0
+        for id in ids:
+            entry = it.get(id)
+            if entry is None:
+                continue
+            if ("GT" in options and deadline <= entry.deadline) or ("LT" in options and deadline >= entry.deadline):
+                continue
+            held = entry.token is not None
+            own = max(ms, 1) if held and at is not None else ms
+            # Where running leases are counted, an expired one does not begin again.
+            if held and it.limits.held and entry.deadline <= self._now < deadline:
+                own = 0
+            it.restart(entry, own, deadline)
+            touched += 1
+        return touched
+
+    def do_pttl(self, words: Words) -> Any:
+        key, id = words
+        entry = self._at(key).get(id)
+        return -2 if entry is None else max(0, entry.deadline - self._now)
+
+    # Commands on a key.
+
+    def do_range(self, words: Words) -> Any:
+        key, start, end, *rest = words
+        options = Options(rest, COUNT=1, WITHELEMENTS=0, WITHTOKENS=0)
+        it, most = self._at(key), options.number("COUNT", 1) or MAX
+        low, above = self._bound(start, "start", (b"-", 0))
+        high, below = self._bound(end, "end", (b"+", MAX))
+        rows: list[list[Any]] = []
+        last = -1
+        for entry in it:
+            if entry.deadline < low + above or entry.deadline > high - below:
+                continue
+            # Elements with the same deadline are not separated.
+            if len(rows) >= most and entry.deadline != last:
+                return [b"(%d" % last, rows]
+            row: list[Any] = [entry.id, entry.deadline, entry.ttl, entry.deliveries, int(entry.is_away(self._now))]
+            row += [entry.element] * ("WITHELEMENTS" in options) + [entry.token] * ("WITHTOKENS" in options)
+            rows.append(row)
+            last = entry.deadline
+        return [None, rows]
+
+    def _bound(self, text: bytes, name: str, outermost: tuple[bytes, int]) -> tuple[int, bool]:
+        """Returns a moment, and whether it is excluded."""
+        if text == outermost[0]:
+            return outermost[1], False
+        excluded = text.startswith(b"(")
+        return number(text[1:] if excluded else text, name), excluded
+
+    def do_len(self, words: Words) -> Any:
+        (key,) = words
+        return len(self._at(key))
+
+    def do_ttn(self, words: Words) -> Any:
+        (key,) = words
+        it = self._at(key)
+        first = it.first()
+        if first is None or it.pause == MAX:
+            return None
+        return max(0, max(first.deadline, it.pause, it.room_from(self._now)) - self._now)
+
+    def do_pause(self, words: Words) -> Any:
+        key, *rest = words
+        self._at(key)
+        if not rest:
+            until = MAX
+        elif rest[0].upper() == b"AT":
+            _, at = rest
+            until = number(at, "PAUSE")
+        else:
+            (ms,) = rest
+            until = self._deadline(count(ms, "PAUSE"))
+        if until <= self._now:
+            raise refused("ERR", "the pause ends before it begins")
+        self._made(key).pause = until
+        return b"OK"
+
+    def do_resume(self, words: Words) -> Any:
+        (key,) = words
+        it = self._at(key)
+        was, it.pause = it.pause > self._now, 0
+        return int(was)
+
+    def do_ondue(self, words: Words) -> Any:
+        key, *policy = words
+        names = [one.upper() for one in policy]
+        self._at(key)
+        most, dead, length = 0, None, 0
+        match names:
+            case [b"HOLD"]:
+                pass
+            case [b"HOLD", b"DELIVERIES", _, b"DROP"]:
+                most = self._deliveries(policy[2])
+            case [b"HOLD", b"DELIVERIES", _, b"STREAM", _, *trim]:
+                most, dead = self._deliveries(policy[2]), policy[4]
+                match trim:
+                    case []:
+                        pass
+                    case [b"MAXLEN", _]:
+                        length = count(policy[6], "MAXLEN")
+                        names.insert(6, b"=")
+                    case [b"MAXLEN", b"=", _]:
+                        length = count(policy[7], "MAXLEN")
+                    case _:
+                        raise refused("ERR", "unexpected option of STREAM")
+                if dead == key:
+                    raise refused("ERR", "STREAM must not be the dehydrator's own key")
+            case _:
+                raise refused("ERR", "the server in memory knows HOLD, and HOLD DELIVERIES n with DROP or STREAM")
+        if dead is not None:
+            names[4] = dead
+        it = self._made(key)
+        it.most_deliveries, it.dead, it.dead_length, it.policy = most, dead, length, b" ".join(names)
+        return b"OK"
+
+    def _deliveries(self, text: bytes) -> int:
+        most = count(text, "DELIVERIES")
+        if most > 65_535:
+            raise refused("ERR", "DELIVERIES is from 1 to 65535")
+        return most
+
+    def do_limit(self, words: Words) -> Any:
+        key, *rest = words
+        it = self._at(key)
+        if not rest:
+            return [told for name, value in asdict(it.limits).items() for told in (name.encode(), value)]
+        options = Options(rest, LENGTH=1, HELD=1, RATE=1, PER=1, REMEMBER=1)
+        if ("RATE" in options) != ("PER" in options):
+            raise refused("ERR", "RATE needs PER")
+        told = {name: options.number(name) for name in ("LENGTH", "HELD", "RATE", "REMEMBER")}
+        per = options.number("PER", 1)
+        it = self._made(key)
+        limits = it.limits
+        limits.length = limits.length if told["LENGTH"] is None else told["LENGTH"]
+        limits.held = limits.held if told["HELD"] is None else told["HELD"]
+        if told["RATE"] is not None and per is not None:
+            it.set_rate(told["RATE"], per)
+        if told["REMEMBER"] is not None:
+            limits.remember = told["REMEMBER"]
+            if not limits.remember:
+                it.remembered.clear()
+        return b"OK"
+
+    def do_info(self, words: Words) -> Any:
+        """The fields that do not depend on the server's memory or history."""
+        (key,) = words
+        it, now = self._at(key), self._now
+        first, limits, paused = it.first(), it.limits, it.pause > now
+        given_out = sum(entry.deliveries > 0 for entry in it)
+        leased = sum(entry.token is not None for entry in it)
+        told = {
+            "length": len(it),
+            "due": sum(entry.deadline <= now for entry in it),
+            "given-out": given_out,
+            "next-deadline": None if first is None else first.deadline,
+            "policy": it.policy,
+            "paused": int(paused),
+            "paused-until": it.pause if paused and it.pause < MAX else None,
+            "length-limit": limits.length,
+            "held-limit": limits.held,
+            "running": len(it.running(now)) if limits.held else None,
+            "rate-limit": limits.rate,
+            "rate-per": limits.per,
+            "rate-room": it.rate_room(now) if limits.rate else None,
+            "remember": limits.remember,
+            "remembered": sum(until > now for until in it.remembered.values()),
+            "leased": leased,
+            "given-back": given_out - leased,
+        }
+        return [one for name, value in told.items() for one in (name.encode(), value)]
+
+    # Commands of the server's own.
+
+    def _del(self, words: Words) -> Any:
+        return sum(self._keys.pop(key, None) is not None for key in words)
+
+    def _xrange(self, words: Words) -> Any:
+        key, start, end, *rest = words
+        if (start, end) != (b"-", b"+"):
+            raise refused("ERR", "the server in memory lists a stream from - to +")
+        most = Options(rest, COUNT=1).number("COUNT")
+        return [[id, fields] for id, fields in self._stream(key).entries[:most]]
+
+    def _eval(self, words: Words) -> Any:
+        script, _, *rest = words
+        if script == BURY.encode():
+            return self._bury(*rest)
+        if script == RETRY.encode():
+            return self._retry(*rest)
+        if script == REVIVE.encode():
+            return self._revive(*rest)
+        raise refused("ERR", "the server in memory runs the scripts of this package alone")
+
+    def _bury(self, key: bytes, dead: bytes, token: bytes, id: bytes, *told: bytes) -> int:
+        element, deliveries, reason, *keep = told
+        stream = self._stream(dead)
+        if self.do_settle([key, token, id]) == [0]:
+            return 0
+        self._keys[dead] = stream
+        fields = (b"id", id, b"element", element, b"deliveries", deliveries, b"reason", reason)
+        stream.add(self._now, *fields)
+        match keep:
+            case [b"MAXLEN", most]:
+                del stream.entries[: -int(most)]
+            case [b"MINID", ms]:
+                # The script counts in whole seconds.
+                least = max(0, self._now // 1000 * 1000 - int(ms))
+                stream.entries = [entry for entry in stream.entries if int(entry[0].split(b"-")[0]) >= least]
+        return 1
+
+    def _retry(self, key: bytes, ms: bytes, token: bytes, id: bytes, element: bytes) -> Any:
+        released = self.do_release([key, ms, token, id])
+        if released == [1]:
+            self.do_update([key, id, element])
+        return released
+
+    def _revive(self, key: bytes, dead: bytes, most: bytes) -> int:
+        stream, revived = self._stream(dead), 0
+        for entry in stream.entries[: int(most)]:
+            letter = dict(zip(entry[1][::2], entry[1][1::2], strict=True))
+            if self._at(key).get(letter[b"id"]) is None:
+                self.do_push([key, b"0", letter[b"element"], letter[b"id"], b"REPLACE"])
+                stream.entries.remove(entry)
+                revived += 1
+        return revived

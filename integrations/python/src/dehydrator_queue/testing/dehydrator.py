@@ -1,0 +1,181 @@
+"""One dehydrator in memory: its elements, leases, limits and pause. The time is an argument, in milliseconds."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+#: The greatest number in an argument, and an unreachable moment.
+MAX = 2**63 - 1
+
+
+@dataclass
+class Entry:
+    id: bytes
+    element: bytes
+    ttl: int
+    deadline: int
+    #: The order among equal deadlines: that of pushes, leases and touches.
+    sequence: int
+    deliveries: int = 0
+    #: The token under which it is held.
+    token: bytes | None = None
+
+    def runs(self, now: int) -> bool:
+        """Returns whether its lease has not ended."""
+        return self.token is not None and self.deadline > now
+
+    def is_away(self, now: int) -> bool:
+        """Returns what readers are told as `leased`: it was given out, and is not due again yet."""
+        return self.deliveries > 0 and self.deadline > now
+
+
+@dataclass
+class Limits:
+    """See DEHYDRATOR.LIMIT; 0 is none."""
+
+    length: int = 0
+    held: int = 0
+    rate: int = 0
+    per: int = 0
+    remember: int = 0
+
+
+@dataclass
+class Dehydrator:
+    limits: Limits = field(default_factory=Limits)
+    #: The moment at which a pause ends; MAX: at RESUME.
+    pause: int = 0
+    #: How often an element is delivered before it is a dead letter; 0: without limit.
+    most_deliveries: int = 0
+    #: The stream of dead letters; None: they are dropped.
+    dead: bytes | None = None
+    #: The maximum length of that stream; 0: without limit.
+    dead_length: int = 0
+    #: The words of ONDUE.
+    policy: bytes = b"HOLD"
+    #: Remembered ids, and until when.
+    remembered: dict[bytes, int] = field(default_factory=dict)
+    _entries: dict[bytes, Entry] = field(default_factory=dict)
+    #: The deadline, the sequence and the id of each element, sorted.
+    _order: list[tuple[int, int, bytes]] = field(default_factory=list)
+    _sequence: int = 0
+    #: The moments and sizes of deliveries.
+    _given: list[tuple[int, int]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Yields the elements in the order of delivery."""
+        return (self._entries[id] for _, _, id in self._order)
+
+    def get(self, id: bytes) -> Entry | None:
+        return self._entries.get(id)
+
+    def held(self, token: bytes, id: bytes) -> Entry | None:
+        entry = self._entries.get(id)
+        return entry if entry is not None and entry.token == token else None
+
+    def first(self) -> Entry | None:
+        return self._entries[self._order[0][2]] if self._order else None
+
+    def first_due(self, now: int) -> Entry | None:
+        first = self.first()
+        return first if first is not None and first.deadline <= now else None
+
+    def push(self, id: bytes, element: bytes, ttl: int, deadline: int) -> None:
+        self.remove(id)
+        self.remembered.pop(id, None)
+        entry = Entry(id, element, ttl, deadline, self._next())
+        self._entries[id] = entry
+        insort(self._order, (deadline, entry.sequence, id))
+
+    def remove(self, id: bytes) -> Entry | None:
+        entry = self._entries.pop(id, None)
+        if entry is not None:
+            self._unplace(entry)
+        return entry
+
+    def finish(self, id: bytes, now: int) -> Entry | None:
+        """Removes an element whose id is then remembered, if LIMIT says so."""
+        entry = self.remove(id)
+        if entry is not None and self.limits.remember:
+            self.remembered[id] = min(now + self.limits.remember, MAX)
+        return entry
+
+    def restart(self, entry: Entry, ttl: int, deadline: int) -> None:
+        """Sets the deadline. A ttl of 0 gives the element back."""
+        self._place(entry, ttl, deadline)
+        if ttl == 0:
+            entry.token = None
+
+    def lease(self, entry: Entry, ttl: int, deadline: int, token: bytes) -> None:
+        self._place(entry, ttl, deadline)
+        entry.token = token
+        entry.deliveries = min(entry.deliveries + 1, 65_535)
+
+    def is_dead(self, entry: Entry) -> bool:
+        return 0 < self.most_deliveries <= entry.deliveries
+
+    def is_usual(self) -> bool:
+        """Returns whether it has no settings, so that it is deleted when it is empty."""
+        return not self.most_deliveries and not self.pause and self.limits == Limits()
+
+    def is_full(self) -> bool:
+        return 0 < self.limits.length <= len(self)
+
+    def remembers(self, id: bytes, now: int) -> bool:
+        return self.remembered.get(id, 0) > now
+
+    def running(self, now: int) -> list[Entry]:
+        return [entry for entry in self if entry.runs(now)]
+
+    def held_room(self, now: int) -> int:
+        return max(0, self.limits.held - len(self.running(now))) if self.limits.held else MAX
+
+    def rate_room(self, now: int) -> int:
+        if not self.limits.rate:
+            return MAX
+        self._given = [(at, count) for at, count in self._given if at + self.limits.per > now]
+        return max(0, self.limits.rate - sum(count for _, count in self._given))
+
+    def room(self, now: int) -> int:
+        """Returns how many elements can be given out now."""
+        return min(self.held_room(now), self.rate_room(now))
+
+    def room_from(self, now: int) -> int:
+        """Returns the moment at which an element can be given out: 0 if that is now."""
+        held = rate = 0
+        if self.held_room(now) == 0:
+            held = min(entry.deadline for entry in self.running(now))
+        if self.rate_room(now) == 0:
+            over = sum(count for _, count in self._given) - self.limits.rate
+            for at, count in self._given:
+                over -= count
+                if over < 0:
+                    rate = at + self.limits.per
+                    break
+        return max(held, rate)
+
+    def give(self, now: int, count: int) -> None:
+        if self.limits.rate and count:
+            self._given.append((now, count))
+
+    def set_rate(self, rate: int, per: int) -> None:
+        self.limits.rate, self.limits.per = (rate, per) if rate else (0, 0)
+        if not rate:
+            self._given = []
+
+    def _place(self, entry: Entry, ttl: int, deadline: int) -> None:
+        self._unplace(entry)
+        entry.ttl, entry.deadline, entry.sequence = ttl, deadline, self._next()
+        insort(self._order, (deadline, entry.sequence, entry.id))
+
+    def _unplace(self, entry: Entry) -> None:
+        del self._order[bisect_left(self._order, (entry.deadline, entry.sequence, entry.id))]
+
+    def _next(self) -> int:
+        self._sequence += 1
+        return self._sequence

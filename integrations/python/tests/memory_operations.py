@@ -1,0 +1,296 @@
+"""Random operations on the server in memory, each also sent to a real server whose clock the test sets too."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from typing import Any
+
+import redis
+from servers import StillServer, wait_until
+
+from dehydrator_queue.library import ResponseError
+from dehydrator_queue.testing import MemoryServer
+from dehydrator_queue.verbs import BURY, RETRY, REVIVE
+
+KEYS = ("high", "low", "bulk")
+#: In seconds since 1970.
+BEGIN = 2_000_000_000
+TTLS = (0, 0, 0, 1, 5, 10, 100, 1000, 60_000)
+#: How often each command is drawn, of a hundred or so.
+SHARES = {
+    "push": 20,
+    "mpush": 6,
+    "poll": 20,
+    "mpoll": 6,
+    "settle": 8,
+    "release": 5,
+    "renew": 4,
+    "reject": 2,
+    "bury": 2,
+    "revive": 1,
+    "retry": 2,
+    "touch": 5,
+    "update": 2,
+    "pull": 2,
+    "rem": 2,
+    "look": 6,
+    "range": 3,
+    "pttl": 3,
+    "len": 4,
+    "ttn": 4,
+    "info": 4,
+    "dead": 2,
+    "ondue": 0.5,
+    "limit": 1,
+    "pause": 0.3,
+    "resume": 0.5,
+    "delete": 0.1,
+    "nonsense": 0.5,
+    "advance": 8,
+}
+
+
+class Operations:
+    """Draws commands, and compares the replies."""
+
+    def __init__(self, server: StillServer, seed: int) -> None:
+        self.memory = MemoryServer(BEGIN)
+        self.server = server
+        self.client = redis.Redis(port=server.port, protocol=2)
+        # Replies as they are.
+        self.client.response_callbacks.clear()
+        self.draw = random.Random(seed)
+        self.now = BEGIN * 1000
+        #: The leases that were given out, also those that have ended.
+        self.held: list[tuple[str, str, bytes, bytes]] = []
+        self.tokens = 0
+        #: The number of commands of each kind, and of errors by their codes.
+        self.counts: Counter[str] = Counter()
+
+    def run(self, number: int) -> None:
+        kinds, shares = list(SHARES), list(SHARES.values())
+        for kind in self.draw.choices(kinds, shares, k=number):
+            self.counts[kind] += 1
+            words = getattr(self, f"_{kind}")()
+            if words is not None:
+                self._compare(words)
+
+    def _compare(self, words: tuple[Any, ...]) -> None:
+        told = self._reply(self.memory, words)
+        real = self._reply(self.client, words)
+        if isinstance(told, Code):
+            self.counts[told.text] += 1
+        if words[0] == "DEHYDRATOR.INFO" and isinstance(real, list):
+            # Those of the others that depend on the server's memory or history are not told.
+            told = dict(zip(told[::2], told[1::2], strict=True))
+            real = {name: value for name, value in zip(real[::2], real[1::2], strict=True) if name in told}
+        assert told == real, f"{words}\nin memory: {told}\nreal: {real}"
+        if words[0] in ("DEHYDRATOR.POLL", "DEHYDRATOR.MPOLL") and "LEASE" in words and isinstance(told, list):
+            key, rows = (words[1], told) if words[0] == "DEHYDRATOR.POLL" else (told[0].decode(), told[1])
+            self.held += [(key, token.decode(), id, element) for id, element, _, token in rows]
+            del self.held[:-40]
+
+    def _reply(self, client: Any, words: tuple[Any, ...]) -> Any:
+        try:
+            return client.execute_command(*words)
+        except ResponseError as error:
+            return Code(error)
+
+    # The words of commands.
+
+    def _key(self) -> str:
+        return self.draw.choice(KEYS)
+
+    def _id(self) -> str:
+        return f"id{self.draw.randrange(12)}"
+
+    def _element(self) -> str:
+        return f"element {self.draw.randrange(1000)}"
+
+    def _ttl(self) -> int:
+        return self.draw.choice(TTLS)
+
+    def _maybe(self, chance: float, *words: Any) -> tuple[Any, ...]:
+        return words if self.draw.random() < chance else ()
+
+    def _moment(self) -> int:
+        return self.now + self.draw.choice((-1000, -1, 0, 1, 7, 50, 1000))
+
+    def _if_there(self) -> tuple[Any, ...]:
+        return self.draw.choice(((), ("NX",), ("REPLACE",)))
+
+    def _push(self) -> tuple[Any, ...]:
+        when = self.draw.choice(((), (), (), ("AT", self._moment()), ("SLACK", self.draw.choice((0, 7, 100)))))
+        return ("DEHYDRATOR.PUSH", self._key(), self._ttl(), self._element(), self._id(), *self._if_there(), *when)
+
+    def _mpush(self) -> tuple[Any, ...]:
+        some = [(self._ttl(), self._element(), self._id()) for _ in range(self.draw.randrange(1, 5))]
+        when = self._maybe(0.2, "AT", self._moment())
+        return ("DEHYDRATOR.MPUSH", self._key(), *(word for one in some for word in one), *self._if_there(), *when)
+
+    def _poll_options(self) -> tuple[Any, ...]:
+        options = self._maybe(0.7, "COUNT", self.draw.randrange(1, 4))
+        if self.draw.random() < 0.8:
+            self.tokens += 1
+            is_resent = self.held and self.draw.random() < 0.1
+            token = self.draw.choice(self.held)[1] if is_resent else str(self.tokens)
+            return (*options, "LEASE", self.draw.choice((1, 10, 100, 1000, 60_000)), "TOKEN", token)
+        return (*options, *self._maybe(0.5, "WITHIDS"))
+
+    def _poll(self) -> tuple[Any, ...]:
+        return ("DEHYDRATOR.POLL", self._key(), *self._poll_options())
+
+    def _mpoll(self) -> tuple[Any, ...]:
+        keys = self.draw.sample(KEYS, self.draw.randrange(1, 4))
+        return ("DEHYDRATOR.MPOLL", len(keys), *keys, *self._poll_options())
+
+    def _pairs(self) -> tuple[Any, ...]:
+        """Returns a key, and some tokens and ids, most of which were held there."""
+        if not self.held:
+            return (self._key(), "17", self._id())
+        key = self.draw.choice(self.held)[0]
+        here = [(token, id) for of, token, id, _ in self.held if of == key]
+        some = self.draw.choices(here[-8:], k=self.draw.randrange(1, 4))
+        return (key, *(word for pair in some for word in pair))
+
+    def _settle(self) -> tuple[Any, ...]:
+        return ("DEHYDRATOR.SETTLE", *self._pairs())
+
+    def _release(self) -> tuple[Any, ...]:
+        key, *pairs = self._pairs()
+        return ("DEHYDRATOR.RELEASE", key, self._ttl(), *pairs)
+
+    def _renew(self) -> tuple[Any, ...]:
+        key, *pairs = self._pairs()
+        return ("DEHYDRATOR.RENEW", key, self._ttl(), *pairs)
+
+    def _reject(self) -> tuple[Any, ...]:
+        return ("DEHYDRATOR.REJECT", *self._pairs())
+
+    def _bury(self) -> tuple[Any, ...] | None:
+        if not self.held:
+            return None
+        key, token, id, element = self.draw.choice(self.held[-8:])
+        keep = self.draw.choice(((), ("MAXLEN", 3), ("MINID", 2000)))
+        return ("EVAL", BURY, 2, key, f"{key}:dead", token, id, element, 3, "it failed", *keep)
+
+    def _retry(self) -> tuple[Any, ...] | None:
+        if not self.held:
+            return None
+        key, token, id, _ = self.draw.choice(self.held[-8:])
+        return ("EVAL", RETRY, 1, key, self._ttl(), token, id, self._element())
+
+    def _revive(self) -> tuple[Any, ...]:
+        key = self._key()
+        return ("EVAL", REVIVE, 2, key, f"{key}:dead", self.draw.randrange(1, 4))
+
+    def _touch(self) -> tuple[Any, ...]:
+        ids = [self._id() for _ in range(self.draw.randrange(1, 4))]
+        which = (ids[0], self._ttl()) if len(ids) == 1 else (self._ttl(), "IDS", len(ids), *ids)
+        only = self.draw.choice(((), (), ("GT",), ("LT",)))
+        return ("DEHYDRATOR.TOUCH", self._key(), *which, *only, *self._maybe(0.3, "AT", self._moment()))
+
+    def _update(self) -> tuple[Any, ...]:
+        return ("DEHYDRATOR.UPDATE", self._key(), self._id(), self._element())
+
+    def _pull(self) -> tuple[Any, ...]:
+        return ("DEHYDRATOR.PULL", self._key(), self._id())
+
+    def _rem(self) -> tuple[Any, ...]:
+        return ("DEHYDRATOR.REM", self._key(), self._id(), *self._maybe(0.5, self._id()))
+
+    def _look(self) -> tuple[Any, ...]:
+        return ("DEHYDRATOR.LOOK", self._key(), self._id(), *self._maybe(0.7, "FULL"))
+
+    def _range(self) -> tuple[Any, ...]:
+        bounds = self.draw.choice((("-", "+"), ("-", "+"), (f"({self.now}", "+"), ("-", self.now)))
+        more = (*self._maybe(0.5, "COUNT", self.draw.randrange(1, 5)), *self._maybe(0.5, "WITHELEMENTS"))
+        return ("DEHYDRATOR.RANGE", self._key(), *bounds, *more, *self._maybe(0.5, "WITHTOKENS"))
+
+    def _pttl(self) -> tuple[Any, ...]:
+        return ("DEHYDRATOR.PTTL", self._key(), self._id())
+
+    def _len(self) -> tuple[Any, ...]:
+        return ("DEHYDRATOR.LEN", self._key())
+
+    def _ttn(self) -> tuple[Any, ...]:
+        return ("DEHYDRATOR.TTN", self._key())
+
+    def _info(self) -> tuple[Any, ...]:
+        return ("DEHYDRATOR.INFO", self._key())
+
+    def _dead(self) -> tuple[Any, ...]:
+        return ("XRANGE", f"{self._key()}:dead", "-", "+", "COUNT", 5)
+
+    def _ondue(self) -> tuple[Any, ...]:
+        key = self._key()
+        stream = ("HOLD", "DELIVERIES", self.draw.randrange(1, 4), "STREAM", f"{key}:dead")
+        policies = (("HOLD",), ("HOLD", "DELIVERIES", 2, "DROP"), stream, (*stream, "MAXLEN", 3))
+        return ("DEHYDRATOR.ONDUE", key, *self.draw.choice(policies))
+
+    def _limit(self) -> tuple[Any, ...]:
+        some = [("LENGTH", 8), ("LENGTH", 0), ("HELD", 2), ("HELD", 0), ("RATE", 3, "PER", 100), ("RATE", 0, "PER", 1)]
+        some += [("REMEMBER", 500), ("REMEMBER", 0), ()]
+        return ("DEHYDRATOR.LIMIT", self._key(), *self.draw.choice(some))
+
+    def _pause(self) -> tuple[Any, ...]:
+        until = self.draw.choice(((), (100,), ("AT", self.now + 1000), ("AT", self.now)))
+        return ("DEHYDRATOR.PAUSE", self._key(), *until)
+
+    def _resume(self) -> tuple[Any, ...]:
+        return ("DEHYDRATOR.RESUME", self._key())
+
+    def _delete(self) -> tuple[Any, ...]:
+        return ("DEL", self.draw.choice((self._key(), f"{self._key()}:dead")))
+
+    def _nonsense(self) -> tuple[Any, ...]:
+        key, id = self._key(), self._id()
+        return self.draw.choice(
+            (
+                ("DEHYDRATOR.PUSH", key, "soon", "e", id),
+                ("DEHYDRATOR.PUSH", key, 0, "e", id, "NX", "REPLACE"),
+                ("DEHYDRATOR.PUSH", key, 2**63 - 1, "e", id),
+                ("DEHYDRATOR.PUSH", key, 0, "e", id, "AT"),
+                ("DEHYDRATOR.POLL", key, "COUNT", 0),
+                ("DEHYDRATOR.POLL", key, "TOKEN", "17"),
+                ("DEHYDRATOR.POLL", key, "LEASE", 0),
+                ("DEHYDRATOR.MPUSH", key, 0, "e", id, "soon", "e", id),
+                ("DEHYDRATOR.SETTLE", key, "17"),
+                ("DEHYDRATOR.TOUCH", key, id, 10, "GT", "LT"),
+                ("DEHYDRATOR.ONDUE", key, "HOLD", "DELIVERIES", 3),
+                ("DEHYDRATOR.ONDUE", key, "HOLD", "DELIVERIES", 3, "STREAM", key),
+                ("DEHYDRATOR.LIMIT", key, "RATE", 3),
+                ("DEHYDRATOR.PAUSE", key, 0),
+                ("DEHYDRATOR.RANGE", key, "tonight", "+"),
+                ("DEHYDRATOR.POLL", f"{key}:dead", "LEASE", 0),
+                ("DEHYDRATOR.LEN",),
+            )
+        )
+
+    def _advance(self) -> None:
+        ms = self.draw.choice((1, 2, 9, 50, 1000, 60_000))
+        self.now += ms
+        self.memory.advance(ms / 1000)
+        self.server.set_clock(self.now)
+        # The server moves dead letters a moment later.
+        for key in KEYS:
+            for words in (("DEHYDRATOR.LEN", key), ("XLEN", f"{key}:dead")):
+                told = self._reply(self.memory, words)
+                wait_until(lambda words=words, told=told: self._reply(self.client, words) == told, 5)
+
+
+class Code:
+    """The code of an error: texts may change."""
+
+    def __init__(self, error: Exception) -> None:
+        # The library leaves ERR out.
+        found = re.match("(EXISTS|FULL|NORULE|NOSUCHID|WRONGTYPE) ", str(error))
+        self.text = found[1] if found else "ERR"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Code) and self.text == other.text
+
+    def __repr__(self) -> str:
+        return f"error {self.text}"

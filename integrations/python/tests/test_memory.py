@@ -1,0 +1,171 @@
+"""The server in memory, as the tests of a program use it."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from datetime import timedelta
+
+import pytest
+from servers import wait_until
+
+from dehydrator_queue import Backoff, Item, Job, Queue, Reject, Worker, aio
+from dehydrator_queue.library import ResponseError
+from dehydrator_queue.testing import MemoryServer
+
+
+@pytest.fixture
+def memory() -> MemoryServer:
+    return MemoryServer()
+
+
+@pytest.fixture
+def jobs(memory: MemoryServer) -> Queue:
+    return Queue(memory, "jobs")
+
+
+def test_a_job_is_done_when_its_time_has_come(memory: MemoryServer, jobs: Queue) -> None:
+    done: list[str] = []
+    worker = Worker(jobs, lambda job: done.append(job.payload))
+    jobs.put("mail", delay=60)
+    memory.advance(59.999)
+    memory.drain(worker)
+    assert done == []
+    memory.advance(0.001)
+    memory.drain(worker)
+    assert done == ["mail"]
+    assert len(jobs) == 0
+
+
+def test_what_fails_is_tried_again_and_ends_as_a_dead_letter(memory: MemoryServer, jobs: Queue) -> None:
+    tried: list[int] = []
+
+    def fail(job: Job) -> None:
+        tried.append(job.attempt)
+        raise OSError("no answer")
+
+    worker = Worker(jobs, fail, attempts=3, backoff=Backoff(first=10, jitter=0))
+    jobs.put("mail", id="mail:17")
+    memory.drain(worker)
+    assert (tried, jobs.look("mail:17").due) == ([1], memory.now + 10)
+    memory.advance(10)
+    memory.drain(worker)
+    memory.advance(timedelta(seconds=20))
+    memory.drain(worker)
+    assert tried == [1, 2, 3]
+    assert [(dead.id, dead.attempts, dead.reason) for dead in jobs.dead_letters()] == [
+        ("mail:17", 3, "OSError: no answer")
+    ]
+    assert jobs.revive() == 1
+    memory.drain(Worker(jobs, lambda job: tried.append(job.attempt)))
+    assert tried == [1, 2, 3, 1]
+
+
+def test_a_lease_expires(memory: MemoryServer, jobs: Queue) -> None:
+    jobs.put("mail", id="mail:17")
+    take = ("DEHYDRATOR.POLL", "jobs", "LEASE", 30_000, "TOKEN")
+    assert memory.execute_command(*take, "anna") == [[b"mail:17", b'"mail"', 1, b"anna"]]
+    memory.advance(29)
+    assert memory.execute_command(*take, "bert") == []
+    memory.advance(1)
+    done: list[int] = []
+    memory.drain(Worker(jobs, lambda job: done.append(job.attempt)))
+    assert done == [2]
+    assert memory.execute_command("DEHYDRATOR.SETTLE", "jobs", "anna", "mail:17") == [0]
+
+
+def test_the_names_are_those_of_the_queue(memory: MemoryServer, jobs: Queue) -> None:
+    assert jobs.put_many(Item(n, id=f"n:{n}", delay=n) for n in range(3)) == ["n:0", "n:1", "n:2"]
+    assert jobs.put(0, id="n:0") is None
+    assert jobs.put(5, id="n:0", delay=5, replace=True) == "n:0"
+    assert [(one.id, one.payload) for one in jobs] == [("n:1", 1), ("n:2", 2), ("n:0", 5)]
+    assert jobs.postpone("n:1", at=memory.now + 9)
+    jobs.update("n:2", "two")
+    assert jobs.cancel("n:0", "n:7") == 1
+    jobs.pause(60)
+    assert (len(jobs), jobs.info()["paused"], jobs.resume()) == (2, 1, True)
+    jobs.check()
+    memory.execute_command("DEHYDRATOR.LIMIT", "jobs", "REMEMBER", 300_000)
+    memory.advance(9)
+    done: list[object] = []
+    memory.drain(Worker(jobs, lambda job: done.append(job.payload)))
+    assert done == ["two", 1]
+    assert jobs.put(1, id="n:1") is None
+    memory.advance(300)
+    assert jobs.put(1, id="n:1") == "n:1"
+    with pytest.raises(ResponseError, match="NOSUCHID"):
+        jobs.update("n:7", 7)
+
+
+def test_a_worker_of_its_own_thread_is_woken(memory: MemoryServer, jobs: Queue) -> None:
+    done: list[str] = []
+    worker = Worker(jobs, lambda job: done.append(job.payload), block=60)
+    thread = threading.Thread(target=lambda: worker.run(signals=False), daemon=True)
+    thread.start()
+    jobs.put("now")
+    wait_until(lambda: done == ["now"])
+    jobs.put("later", delay=3600)
+    memory.advance(3600)
+    wait_until(lambda: done == ["now", "later"])
+    worker.stop()
+    jobs.put("it wakes the worker")
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+def test_two_workers_and_priorities(memory: MemoryServer) -> None:
+    high, low = Queue(memory, "high"), Queue(memory, "low")
+    low.put("low")
+    high.put("high")
+    done: list[str] = []
+    memory.drain(Worker([high, low], lambda job: done.append(job.payload)))
+    assert done == ["high", "low"]
+
+
+async def test_with_asyncio_it_is_the_same(memory: MemoryServer) -> None:
+    jobs, tried = aio.Queue(memory.aio, "jobs"), []
+
+    async def work(job: Job) -> None:
+        await asyncio.sleep(0)
+        tried.append((job.payload, job.attempt))
+        if job.payload == "bad":
+            raise Reject("it is bad")
+        if job.attempt == 1:
+            raise OSError("no answer")
+
+    await jobs.put("mail", delay=60)
+    await jobs.put("bad", delay=60)
+    worker = aio.Worker(jobs, work, concurrency=2, backoff=Backoff(first=10, jitter=0))
+    await memory.aio.drain(worker)
+    memory.advance(60)
+    await memory.aio.drain(worker)
+    memory.advance(10)
+    await memory.aio.drain(worker)
+    assert tried == [("mail", 1), ("bad", 1), ("mail", 2)]
+    assert [dead.reason for dead in await jobs.dead_letters()] == ["it is bad"]
+
+
+async def test_a_blocked_task_is_woken(memory: MemoryServer) -> None:
+    poll = asyncio.create_task(memory.aio.execute_command("DEHYDRATOR.POLL", "jobs", "BLOCK", 0))
+    await asyncio.sleep(0.01)
+    Queue(memory, "jobs").put("mail", delay=60)
+    await asyncio.sleep(0.01)
+    assert not poll.done()
+    memory.advance(60)
+    assert await asyncio.wait_for(poll, 30) == [b'"mail"']
+    assert await memory.aio.execute_command("DEHYDRATOR.POLL", "jobs", "BLOCK", 1) is None
+
+
+def test_it_needs_no_server_and_says_so_for_what_does() -> None:
+    program = "import sys; sys.modules['dehydrator_queue_server'] = None\n"
+    program += "from dehydrator_queue.testing import MemoryServer\nfrom dehydrator_queue.testing import server"
+    ended = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
+    assert "server needs the server: install dehydrator-queue[server]" in ended.stderr
+
+
+def test_what_it_does_not_know_is_refused(memory: MemoryServer) -> None:
+    for words in (("DEHYDRATOR.SCAN", "jobs", 0), ("DEHYDRATOR.ONDUE", "jobs", "LIST", "l"), ("EVAL", "return 1", 0)):
+        with pytest.raises(ResponseError, match="server in memory"):
+            memory.execute_command(*words)
