@@ -151,10 +151,14 @@ port=$looked_at
 . scripts/grafana-scaling.sh
 scaled
 
+. scripts/grafana-random.sh
+randomly
+port=$looked_at
+
 all_fire
 # A missing value is not 0, which would stop all workers.
 kill "$exporter_pid"
 wanted_is() { [ "$(wanted "$1")" = "$2" ]; }
 until_true "no number is told" wanted_is jobs unknown
 echo "$fields fields of INFO exported, $queries queries of the dashboard answered," \
-    "$states states of queues scaled by, $cases cases of alerts"
+    "$states states of queues scaled by, $random_states random states exported, $cases cases of alerts"

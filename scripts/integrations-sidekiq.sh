@@ -12,7 +12,8 @@
 #
 # All is unpacked into target/integrations-sidekiq: nothing of it is installed. Sidekiq 8 needs a newer Ruby than bookworm's, and
 # is run by sid's. Debian leaves Sidekiq's own tests out of its sources. With SIDEKIQ_SOURCES, a folder that holds the checkouts
-# v6.4.1, v7.3.2 or v8.1.7 of its repository, theirs are run too.
+# v6.4.1, v7.3.2 or v8.1.7 of its repository, theirs are run too. With UNIQUE_JOBS_SOURCES, a checkout of sidekiq-unique-jobs,
+# which Debian lacks, test_unique_jobs.rb runs on it, from Sidekiq 7 on, and otherwise on a stand-in.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/apt.sh
@@ -57,13 +58,13 @@ version 6.4 bookworm $gems ruby-redis
 [ "$1" != --fetch ] || exit 0
 [ "${2-}" = --quick ] || {
     version 7.3 trixie $later ruby-concurrent
-    version 8.1 sid $later ruby-minitest ruby3.3 libruby3.3 libc6 libcrypt1 libffi8 libgcc-s1 libgmp10 libssl3t64 \
-        libyaml-0-2 zlib1g libzstd1
+    version 8.1 sid $later ruby-concurrent ruby-minitest ruby3.3 libruby3.3 libc6 libcrypt1 libffi8 libgcc-s1 libgmp10 \
+        libssl3t64 libyaml-0-2 zlib1g libzstd1
 }
 
 names='redis-7.0 valkey-8'
 versions='6.4 7.3 8.1'
-files='package jobs page takeover killed'
+files='package jobs page monitors unique_jobs takeover killed'
 case ${2-} in
     --quick)
         names=redis-7.0
@@ -85,9 +86,11 @@ for name in $names; do
     export DEHYDRATOR_SERVER="$servers/$name"
     for number in $versions; do
         export SIDEKIQ_RUBY="$PWD/$place/$number/ruby"
+        unique=
+        [ "$number" = 6.4 ] || unique=${UNIQUE_JOBS_SOURCES:+-I $UNIQUE_JOBS_SOURCES/lib}
         for file in $files; do
             echo "$name, Sidekiq $number: $file"
-            "$SIDEKIQ_RUBY" -W0 -I integrations/sidekiq/lib "integrations/sidekiq/tests/test_$file.rb"
+            "$SIDEKIQ_RUBY" -W0 $unique -I integrations/sidekiq/lib "integrations/sidekiq/tests/test_$file.rb"
         done
         [ "${2-}" != --bench ] ||
             "$SIDEKIQ_RUBY" -W0 -I integrations/sidekiq/lib integrations/sidekiq/tests/bench.rb target/bench-sidekiq/results.json

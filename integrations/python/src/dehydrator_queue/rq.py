@@ -9,17 +9,22 @@ server pushes its id to RQ's own list (ONDUE LIST), on which RQ's workers block.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timezone
+from heapq import merge
+from itertools import islice
 from typing import Any
 
 import rq
 import rq.job
+import rq.registry
 from rq.job import JobStatus
 from rq.utils import as_text, utcformat, utcparse
 
 from dehydrator_queue.library import ResponseError
 from dehydrator_queue.moment import milliseconds
 from dehydrator_queue.server import explain
+from dehydrator_queue.verbs import BATCH, pairs
 
 #: The field of a job's hash with the time when its dehydrator pushes it to its queue.
 DUE = "dehydrator_due"
@@ -99,10 +104,11 @@ class Queue(rq.Queue):
 
     def scheduled_job_ids(self) -> list[str]:
         """Returns the ids of the waiting jobs, in the order of their deadlines."""
-        rows = []
-        for key in waiting_keys(self.key):
-            rows += self.connection.execute_command("DEHYDRATOR.RANGE", key, "-", "+")[1]
-        return [as_text(id) for id, *_ in sorted(rows, key=lambda row: row[1])]
+        return [id for _, id in _waiting(self.connection, self.key)]
+
+    @property
+    def scheduled_job_registry(self) -> ScheduledJobRegistry:
+        return ScheduledJobRegistry(queue=self, job_class=self.job_class, serializer=self.serializer)
 
     @classmethod
     def dequeue_any(cls, *args: Any, **options: Any) -> Any:
@@ -120,6 +126,68 @@ class Queue(rq.Queue):
                 job.connection.hset(job.key, "enqueued_at", utcformat(pushed_at))
             return found
         return None
+
+
+class ScheduledJobRegistry(rq.registry.ScheduledJobRegistry):
+    """The jobs that wait in a queue's dehydrators, and those in RQ's own registry.
+
+    RQ's scheduler uses RQ's class, so it leaves the dehydrators alone.
+    """
+
+    @property
+    def _queue_key(self) -> str:
+        return f"{rq.Queue.redis_queue_namespace_prefix}{self.name}"
+
+    def get_job_count(self, cleanup: bool = True) -> int:
+        waiting = (self.connection.execute_command("DEHYDRATOR.LEN", key) for key in waiting_keys(self._queue_key))
+        return int(super().get_job_count(cleanup) + sum(waiting))
+
+    def get_job_ids(self, start: int = 0, end: int = -1, desc: bool = False, cleanup: bool = True) -> list[str]:
+        """Returns the ids by rank, as ZRANGE does. It reads those before them too."""
+        count = self.get_job_count(cleanup) if desc or start < 0 or end < 0 else 0
+        first, last = (rank + count if rank < 0 else rank for rank in (start, end))
+        if desc:
+            first, last = count - 1 - last, count - 1 - first
+        ids = [id for _, id in islice(self._by_deadline(), max(0, first), max(0, last + 1))]
+        return ids[::-1] if desc else ids
+
+    def _by_deadline(self) -> Iterator[tuple[float, str]]:
+        own: Any = self.connection.zrange(self.key, 0, -1, withscores=True)
+        return merge(((score * 1000, as_text(id)) for id, score in own), _waiting(self.connection, self._queue_key))
+
+    def __contains__(self, item: Any) -> bool:
+        return super().__contains__(item) or self._deadline(item) is not None
+
+    def get_scheduled_time(self, job_or_id: Any) -> datetime:
+        deadline = self._deadline(job_or_id)
+        if deadline is None:
+            return super().get_scheduled_time(job_or_id)
+        return datetime.fromtimestamp(deadline / 1000, timezone.utc)
+
+    def _deadline(self, job_or_id: Any) -> int | None:
+        id = job_or_id.id if isinstance(job_or_id, rq.job.Job) else job_or_id
+        for key in waiting_keys(self._queue_key):
+            if (told := self.connection.execute_command("DEHYDRATOR.LOOK", key, id, "FULL")) is not None:
+                return int(pairs(told)["deadline"])
+        return None
+
+    def remove(self, job: Any, pipeline: Any = None, delete_job: bool = False) -> Any:
+        id = job.id if isinstance(job, rq.job.Job) else job
+        for key in waiting_keys(self._queue_key):
+            (self.connection if pipeline is None else pipeline).execute_command("DEHYDRATOR.REM", key, id)
+        return super().remove(job, pipeline, delete_job)
+
+
+def _waiting(connection: Any, queue_key: str) -> Iterator[tuple[int, str]]:
+    """Yields the deadlines, in ms, and ids of the jobs in a queue's dehydrators, in the order of deadlines."""
+
+    def rows_of(key: str) -> Iterator[tuple[int, str]]:
+        start: Any = "-"
+        while start is not None:
+            start, rows = connection.execute_command("DEHYDRATOR.RANGE", key, start, "+", "COUNT", BATCH)
+            yield from ((deadline, as_text(id)) for id, deadline, *_ in rows)
+
+    return merge(*map(rows_of, waiting_keys(queue_key)), key=lambda row: row[0])
 
 
 def due_of(job: Any) -> datetime | None:

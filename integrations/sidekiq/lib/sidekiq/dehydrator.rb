@@ -14,7 +14,8 @@
 #     dehydrator:queues      a set: the queues with these keys
 #
 # The files: `waiting` is one of the two, with its dehydrators; `scripts` has the atomic operations; `takeover` moves
-# jobs in and out. The others patch Sidekiq: `client`, `retries`, `sets`, `pages`, `stats`.
+# jobs in and out. The others patch Sidekiq: `client`, `retries`, `sets`, `pages`, `stats`; and `unique_jobs`
+# sidekiq-unique-jobs.
 
 require "sidekiq"
 require "sidekiq/api"
@@ -32,6 +33,7 @@ require "sidekiq/dehydrator/retries"
 require "sidekiq/dehydrator/sets"
 require "sidekiq/dehydrator/pages"
 require "sidekiq/dehydrator/stats"
+require "sidekiq/dehydrator/unique_jobs"
 
 module Sidekiq
   module Dehydrator
@@ -64,11 +66,14 @@ Sidekiq::ScheduledSet.prepend(Sidekiq::Dehydrator::Sets)
 Sidekiq::RetrySet.prepend(Sidekiq::Dehydrator::Sets)
 Sidekiq::Dehydrator::Pages.install
 Sidekiq::Stats.prepend(Sidekiq::Dehydrator::Stats)
+Sidekiq::Dehydrator::UniqueJobs.install
 
 Sidekiq.configure_server do |config|
   # Sidekiq's setting for a replacement of its poller.
   (config.respond_to?(:[]=) ? config : config.options)[:scheduled_enq] = Sidekiq::Dehydrator::Takeover
   config.on(:startup) do
+    # It may have been loaded later.
+    Sidekiq::Dehydrator::UniqueJobs.install
     Sidekiq::Dehydrator.check
     Sidekiq::Dehydrator.take_over
   end

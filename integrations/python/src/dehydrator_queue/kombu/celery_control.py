@@ -1,4 +1,4 @@
-"""Celery's remote-control commands `revoke` and `scheduled`, extended to tasks that wait in the server.
+"""Celery's remote-control commands `revoke`, `scheduled` and `query_task`, extended to tasks that wait in the server.
 
 They are registered like custom commands, as Celery's guide describes, under Celery's names, and call Celery's.
 """
@@ -11,7 +11,8 @@ from typing import Any
 from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
 
-from dehydrator_queue.verbs import BATCH
+from dehydrator_queue.names import names_of_task
+from dehydrator_queue.verbs import BATCH, pairs
 
 log = logging.getLogger("dehydrator_queue.kombu")
 
@@ -41,6 +42,18 @@ def register(**_: Any) -> None:
                     listed += _waiting(state, channel, key)
         return listed
 
+    @control.inspect_command(name="query_task", variadic="ids", signature="[id1 [id2 [... [idN]]]]")
+    def query_task(state: Any, ids: Any, **kwargs: Any) -> dict[str, Any]:
+        """Query for task information by id, including tasks that wait in the server."""
+        found: dict[str, Any] = control.query_task(state, ids, **kwargs)
+        if (channel := _channel(state)) is not None:
+            keys = [key for queue in channel.active_queues for key in channel._keys(queue)]
+            for id in [ids] if isinstance(ids, str) else ids or []:
+                waiting = None if id in found else _find(state, channel, keys, id)
+                if waiting is not None:
+                    found[id] = ("scheduled", waiting.info())
+        return found
+
 
 def _channel(state: Any) -> Any:
     """Returns the channel from which a worker gets its tasks, if it is one of ours."""
@@ -50,24 +63,45 @@ def _channel(state: Any) -> Any:
 
 def _waiting(state: Any, channel: Any, key: str) -> list[dict[str, Any]]:
     """Lists the first thousand that are not due."""
-    from celery.worker.request import Request
-
     listed = []
     with channel.conn_or_acquire() as client:
-        seconds, microseconds = client.time()
-        start = f"({seconds * 1000 + microseconds // 1000}"
+        start = f"({_now(client)}"
         _, rows = client.execute_command("DEHYDRATOR.RANGE", key, start, "+", "COUNT", BATCH, "WITHELEMENTS")
     for id, _, _, _, leased, element in rows:
         if leased:
             continue
         try:
-            message = channel.Message(loads(bytes_to_str(element)), channel=channel)
-            request = Request(message, app=state.app, hostname=state.hostname)
+            request = _request(state, channel, element)
             eta = request.eta.isoformat() if request.eta else None
             listed.append({"eta": eta, "priority": PRIORITY, "request": request.info()})
         except Exception as error:
             log.warning("%s: %r cannot be listed: %r", key, id, error)
     return listed
+
+
+def _find(state: Any, channel: Any, keys: list[str], task_id: str) -> Any:
+    """Returns the request of a task that is not due."""
+    with channel.conn_or_acquire() as client:
+        now = _now(client)
+        for key in keys:
+            for name in names_of_task(task_id):
+                reply = client.execute_command("DEHYDRATOR.LOOK", key, name, "FULL")
+                told = pairs(reply or [])
+                if reply and not told["leased"] and told["deadline"] > now:
+                    return _request(state, channel, told["element"])
+    return None
+
+
+def _now(client: Any) -> int:
+    seconds, microseconds = client.time()
+    return int(seconds * 1000 + microseconds // 1000)
+
+
+def _request(state: Any, channel: Any, element: bytes) -> Any:
+    from celery.worker.request import Request
+
+    message = channel.Message(loads(bytes_to_str(element)), channel=channel)
+    return Request(message, app=state.app, hostname=state.hostname)
 
 
 try:

@@ -15,6 +15,7 @@ from kombu.transport import redis as base
 from kombu.transport import virtual
 from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import dumps, loads
+from kombu.utils.objects import cached_property
 
 from dehydrator_queue.job import Delivery, id_text
 from dehydrator_queue.kombu.eta import delay_ms, forget_future
@@ -351,6 +352,21 @@ class Dehydrated(base.Channel):
             return client.execute_command(*take_words(key, *names))
 
     # Counting and emptying
+
+    @cached_property
+    def client(self) -> Any:
+        client = self._create_client(asynchronous=True)
+        # Monitors count a queue with `connection.default_channel.client.llen(queue)`.
+        client.llen = self._llen
+        return client
+
+    def _llen(self, name: str) -> Any:
+        """Counts the elements of a list, and the messages of the queue with this name.
+
+        That is in all of its priorities, so that the names of their lists count nothing, and sums are right.
+        """
+        listed = type(self.client).llen(self.client, name)
+        return listed if self.sep in bytes_to_str(name) else listed + self._size(bytes_to_str(name))
 
     def _size(self, queue: str) -> int:
         """Counts the messages that no worker has: due and waiting."""

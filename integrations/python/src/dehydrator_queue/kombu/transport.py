@@ -6,8 +6,10 @@ from typing import Any
 
 from kombu.transport import redis as base
 
+from dehydrator_queue.kombu import flower
 from dehydrator_queue.kombu.channel import Channel, SentinelChannel
 from dehydrator_queue.kombu.connection_switch import keep_transport
+from dehydrator_queue.kombu.scheme import name_scheme_of
 
 
 class Transport(base.Transport):
@@ -16,9 +18,14 @@ class Transport(base.Transport):
     Channel = Channel
     driver_name = "dehydrator"
 
+    #: That of the URL.
+    scheme = "redis"
+
     def __init__(self, client: Any, **kwargs: Any) -> None:
         super().__init__(client, **kwargs)
         keep_transport(client)
+        name_scheme_of(client, self.scheme)
+        flower.teach(type(self))
 
 
 class SentinelTransport(Transport):
@@ -26,3 +33,4 @@ class SentinelTransport(Transport):
 
     default_port = 26379
     Channel = SentinelChannel
+    scheme = "sentinel"

@@ -100,9 +100,14 @@ module Sidekiq
         rows.zip(found).filter_map { |row, element| Row.new(row.key, row.id, row.deadline, element) if element }
       end
 
+      def find_all_by_id(ids)
+        keys = all_keys
+        ids.flat_map { |id| keys.filter_map { |key| look(key, id) } }
+      end
+
       def find(jid)
         keys = all_keys
-        found = keys.filter_map { |key| look(key, jid) }.first
+        found = find_all_by_id([jid]).first
         found || keys.lazy.filter_map { |key| others_of(key, jid).filter_map { |id| look(key, id) }.first }.first
       end
 
