@@ -3,11 +3,17 @@
 //!
 //! `options` parses the command line, `model` holds the data, `watch` reads it from the server, `view` draws it.
 
+mod ask;
+mod dehydrators;
+mod facts;
+mod figures;
 mod model;
 mod options;
 #[cfg(test)]
 mod tests;
+mod trouble;
 mod view;
+mod walk;
 mod watch;
 
 use std::io;
