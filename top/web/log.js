@@ -1,0 +1,79 @@
+// The log of actions: a stream on the server.
+
+import { get } from "./api.js";
+import { line, textOf, fromBase64, visible } from "./bytes.js";
+import { countdown, setClock, timeOfDay } from "./clock.js";
+import { fill, h, labelled } from "./dom.js";
+import { count } from "./figures.js";
+import { href, queueHref } from "./route.js";
+import { Table } from "./table.js";
+
+export class LogView {
+  every = 3000;
+  title = "Log";
+
+  constructor(route) {
+    this.route = route;
+    this.node = h("select", { onchange: () => { location.hash = href({ page: "log", node: this.node.value }); } });
+    this.table = new Table({
+      label: "Actions, the latest first",
+      key: (row) => `${row.node ?? ""} ${row.entry}`,
+      empty: "No action has been logged.",
+      columns: [
+        { name: "id", label: "When", cell: (row) => [timeOfDay(row.moment), h("span", { class: "muted" }, " ", countdown(row.moment))] },
+        { label: "Who", cell: (row) => h("bdi", {}, visible(String(row.who ?? "–"))) },
+        { label: "Redis user", cell: (row) => h("bdi", {}, visible(String(row.user ?? "–"))) },
+        { label: "Action", cell: (row) => String(row.action ?? "").replaceAll("_", " ") },
+        { label: "Queue", cell: (row) => queueCell(row) },
+        { label: "Elements", numeric: true, cell: (row) => count(numberOf(row.count)) },
+        { label: "Arguments", wide: true, cell: (row) => h("bdi", {}, visible(argsOf(row.args))) },
+      ],
+    });
+    this.pager = h("nav", { class: "pager", "aria-label": "Pages of the log" });
+    this.choice = labelled("Node", this.node);
+    this.element = h("section", { "aria-labelledby": "head" }, [
+      h("div", { class: "headline" }, h("h1", { id: "head", tabindex: "-1" }, "Log"), this.choice),
+      h("p", { class: "muted" }, "What was done by this page: who, what, and how many elements. It is a stream on the server, which anybody with its rights can read."),
+      this.table.element,
+      this.pager,
+    ]);
+  }
+
+  takes = (route) => route.page === "log";
+
+  go(route) {
+    this.route = route;
+  }
+
+  async refresh(signal) {
+    if (!this.nodes) {
+      const { nodes, now } = await get("overview", { limit: 1 }, signal);
+      setClock(now);
+      this.nodes = nodes.filter((each) => each.role !== "replica" && each.role !== "slave").map((each) => each.node);
+      fill(this.node, this.nodes.map((each) => h("option", { value: each }, each)));
+      this.choice.hidden = this.nodes.length < 2;
+    }
+    const node = this.route.node ?? this.nodes[0];
+    this.node.value = node;
+    const reply = await get("log", { node, before: this.route.before }, signal);
+    this.table.update(reply.rows);
+    fill(this.pager, [
+      this.route.before && h("a", { href: href({ page: "log", node: this.route.node }) }, "« The latest"),
+      reply.next && h("a", { href: href({ page: "log", node: this.route.node, before: reply.next }) }, "Earlier ›"),
+    ]);
+  }
+}
+
+const numberOf = (value) => (value === null || value === undefined || value === "" ? null : Number(value));
+
+function argsOf(args) {
+  if (args === null || args === undefined) return "";
+  return typeof args === "string" ? args : JSON.stringify(args);
+}
+
+/** The queue is an object, or the name alone. */
+function queueCell({ queue, queue_b64 }) {
+  if (queue?.key_b64 !== undefined) return h("a", { href: queueHref(queue) }, h("bdi", {}, line(queue.key_b64)));
+  if (queue_b64 !== undefined) return h("bdi", {}, textOf(fromBase64(queue_b64)) ?? line(queue_b64));
+  return h("bdi", {}, visible(String(queue ?? "–")));
+}
