@@ -50,6 +50,25 @@ pub struct Limits {
 }
 
 impl Facts {
+    /// Returns how many elements wait for their time: neither due nor held. With HELD the server counts the leases that
+    /// run; otherwise those that have expired are subtracted twice, as due and as held.
+    pub fn waiting(&self) -> u64 {
+        self.length.saturating_sub(self.due).saturating_sub(self.running.unwrap_or(self.leased))
+    }
+
+    /// Returns whether the key is missing: an empty dehydrator without settings does not exist.
+    pub fn is_missing(&self) -> bool {
+        self.length == 0
+            && !self.paused
+            && self.limits == Limits::default()
+            && self.policy.as_deref().is_none_or(|policy| policy == b"HOLD")
+    }
+
+    /// Returns the average size of an element with its id, in bytes.
+    pub fn mean_size(&self) -> u64 {
+        self.memory / self.length.max(1)
+    }
+
     /// Parses the reply of `DEHYDRATOR.INFO key [FULL]`, with the elements per TTL. Skips unknown fields; missing ones are 0.
     pub fn parse(reply: &Value) -> Option<(Self, Vec<(u64, u64)>)> {
         let mut facts = Self::default();
