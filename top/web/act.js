@@ -17,7 +17,7 @@ import { words } from "./ondue.js";
 export const ACTIONS = {
   run_now: { label: "Run now", verb: "Run", done: "due now", key: "r" },
   postpone: { label: "Postpone…", verb: "Postpone", done: "postponed", key: "p", form: momentForm },
-  cancel: { label: "Cancel…", verb: "Cancel", done: "cancelled", key: "c", danger: true },
+  cancel: { label: "Cancel…", verb: "Cancel", done: "cancelled", key: "c", danger: true, form: cancelForm },
   edit: { label: "Edit…", verb: "Save", done: "saved", key: "e", form: editForm, single: true },
   give_back: { label: "Give back", verb: "Give back", done: "given back", key: "b" },
   revive: { label: "Retry", verb: "Retry", done: "sent back to the queue", key: "r", noun: "dead letter" },
@@ -60,7 +60,7 @@ export async function act({ queue, action, on, info = {} }) {
 }
 
 async function consent({ spec, action, request, many, info }) {
-  const form = spec.form?.(info, request);
+  const form = spec.form?.(info);
   const noun = spec.noun ?? "element";
   const body = [];
   let title = `${spec.verb} ${counted(many, noun)}?`;
@@ -98,7 +98,9 @@ async function countFirst(request, status, yes, spec, noun) {
   yes.setAttribute("aria-disabled", "true");
   status.textContent = "Counting…";
   try {
-    const { would, complete } = await post("act?count=1", request);
+    // How many they are does not depend on where they go.
+    const args = request.action === "postpone" ? { ms: 0 } : {};
+    const { would, complete } = await post("act?count=1", { ...request, args });
     const number = complete ? counted(would, noun) : `at least ${counted(would, noun)}`;
     status.textContent = would === 0 && complete ? "Nothing matches." : `This touches ${number}, as of now.`;
     if (would === 0 && complete) return;
@@ -122,10 +124,12 @@ function tell(spec, reply, { queue, action }) {
     return notice(`${spec.verb}: started.`);
   }
   if (spec.queue) return notice(`${line(queue.key ?? queue.key_b64)}: ${QUEUE_DONE[action]}.`);
-  const { done = 0, missed = 0 } = reply ?? {};
+  const { done = 0, missed = 0, problem } = reply ?? {};
   const noun = spec.noun ?? "element";
-  if (missed && !done) return notice(`Nothing changed: ${missed === 1 ? `the ${noun} is` : `${counted(missed, noun)} are`} not there any more.`, true);
-  notice(`${counted(done, noun)} ${spec.done}${missed ? `, ${count(missed)} not there any more` : ""}.`);
+  const told = done || !missed ? `${counted(done, noun)} ${spec.done}` : "Nothing changed";
+  // In between, it was taken, given to a worker, or given back.
+  const left = missed ? `; ${counted(missed, noun)} changed in the meantime and ${missed === 1 ? "was" : "were"} left alone` : "";
+  notice(`${told}${left}.${problem ? ` ${problem}` : ""}`, Boolean(problem) || (missed > 0 && !done));
 }
 
 const QUEUE_DONE = { pause: "paused", resume: "resumed", limit: "limits set", ondue: "policy set" };
@@ -152,6 +156,14 @@ function momentForm() {
     ],
     check: ({ when }) => (parseMoment(when, now()) === null ? "This is neither a duration from now nor a moment." : null),
     args: ({ when }) => (when.trim().startsWith("+") ? { ms: parseDuration(when.trim().slice(1)) } : { at: parseMoment(when, now()) }),
+  };
+}
+
+function cancelForm({ held }) {
+  const check = h("input", { type: "checkbox", name: "held", checked: held });
+  return {
+    body: h("label", { class: "switch" }, check, " Also if a worker holds it: what the worker does with it then counts no more"),
+    args: (fields) => (fields.held ? { held: true } : {}),
   };
 }
 

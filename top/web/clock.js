@@ -20,6 +20,12 @@ export function countdown(ms) {
   return time;
 }
 
+/** Creates the next deadline of a queue: "due" once it has passed. */
+export function nextDeadline(ms) {
+  if (ms === null || ms === undefined) return "–";
+  return ms <= now() ? "due" : countdown(ms);
+}
+
 /** Creates a moment as the time of the day. */
 export function timeOfDay(ms) {
   if (!isMoment(ms)) return h("span", { class: "muted" }, "–");

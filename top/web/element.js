@@ -165,7 +165,7 @@ export class ElementView {
   }
 
   async run(action) {
-    const info = { name: this.name, element_b64: this.info.element_b64 };
+    const info = { name: this.name, element_b64: this.info.element_b64, held: this.info.leased };
     if (await act({ queue: this.queue, action, on: { ids_b64: [this.id] }, info })) this.onchange?.();
   }
 
@@ -179,15 +179,14 @@ export class ElementView {
 
 /** Creates the details of a dead letter, for a dialog. */
 export function deadLetter(row, key) {
-  const known = new Set(["entry", "id_b64", "element_b64", "element_bytes", "deliveries", "reason_b64", "moment"]);
+  const known = new Set(["deliveries", "reason"]);
+  const more = (row.fields ?? []).filter(({ name_b64 }) => !known.has(line(name_b64)));
   const facts = [
     ["Reason", row.reason_b64 ? h("bdi", {}, visible(textOf(fromBase64(row.reason_b64)) ?? line(row.reason_b64), "\n")) : "not given: its deliveries were used up"],
     row.deliveries !== null && row.deliveries !== undefined && ["Deliveries", counted(Number(row.deliveries), "delivery", "deliveries")],
     row.moment && ["Since", [timeOfDay(row.moment), h("span", { class: "muted" }, ` ${fullMoment(row.moment)}`)]],
     row.entry && ["Entry", row.entry],
-    ...Object.entries(row).filter(([name, each]) => !known.has(name) && each !== null && typeof each !== "object").map(([name, each]) => [
-      name.replace(/_b64$/, ""), h("bdi", {}, name.endsWith("_b64") ? line(each) : visible(String(each))),
-    ]),
+    ...more.map(({ name_b64, value_b64 }) => [line(name_b64), h("bdi", {}, line(value_b64))]),
   ].filter(Boolean);
   return h("div", {}, [list(facts), contentOf(fromBase64(row.element_b64), key)]);
 }

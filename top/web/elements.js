@@ -8,7 +8,7 @@ import { countdown, now, setClock, timeOfDay } from "./clock.js";
 import { ask } from "./dialog.js";
 import { fill, h, labelled } from "./dom.js";
 import { deadLetter } from "./element.js";
-import { envelopeOf, summary } from "./envelope.js";
+import { envelopeOf, msgpackOf, pretty, summary } from "./envelope.js";
 import { count, counted, isMoment, parseMoment } from "./figures.js";
 import { notice } from "./notices.js";
 import { actionButton, refusal } from "./rights.js";
@@ -302,7 +302,7 @@ export class Elements {
     else if (this.view === "dead") on = { entries: rows.map((row) => row.entry) };
     else on = { ids_b64: rows.map((row) => row.id_b64) };
     const name = rows.length === 1 && rows[0].id_b64 ? line(rows[0].id_b64) : undefined;
-    if (!(await act({ queue: this.queue, action, on, info: { name } }))) return;
+    if (!(await act({ queue: this.queue, action, on, info: { name, held: this.view === "held" } }))) return;
     if (!only) this.#unmark();
     this.again();
   }
@@ -348,5 +348,7 @@ function preview(row, key) {
   const about = summary(envelopeOf(bytes, key));
   if (about) return h("bdi", {}, h("strong", {}, visible(about.task)), visible(shortened(about.args, PREVIEW)));
   if (!bytes.length) return h("span", { class: "muted" }, "(empty)");
+  const msgpack = msgpackOf(bytes);
+  if (msgpack !== undefined) return h("bdi", {}, visible(shortened(pretty(msgpack, 0), PREVIEW)));
   return h("bdi", {}, shortened(lineOf(bytes.subarray(0, 4 * PREVIEW)), PREVIEW));
 }

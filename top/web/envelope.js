@@ -48,7 +48,7 @@ export function envelopeOf(bytes, key = "") {
 
 const isMap = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 
-const present = (pairs) => pairs.filter(([, value]) => value !== undefined && value !== null);
+const present = (pairs) => pairs.filter(([, value]) => value !== undefined && value !== null && value !== "");
 
 /** A message of kombu: Celery's protocol 2 (the task in the headers), protocol 1 (in the body), or another message. */
 function celery(message) {

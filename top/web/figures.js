@@ -35,7 +35,7 @@ const UNITS = [
 export function duration(ms) {
   if (ms === null || ms === undefined) return NONE;
   if (ms < 1000) return `${Math.round(ms)} ms`;
-  if (ms < 10_000) return `${(Math.floor(ms / 100) / 10).toFixed(1)} s`;
+  if (ms < 10_000) return `${Math.floor(ms / 100) / 10} s`;
   const first = UNITS.findIndex(([, length]) => ms >= length);
   const [name, length] = UNITS[first];
   const whole = `${count(Math.floor(ms / length))} ${name}`;
@@ -77,9 +77,8 @@ export function relative(ms, now) {
   const left = ms - now;
   if (Math.abs(left) < 1000) return "now";
   // Whole seconds: a countdown in tenths distracts.
-  const text = duration(Math.abs(left) < 10_000 ? Math.floor(Math.abs(left) / 1000) * 1000 : Math.abs(left));
-  const short = text.replace(".0 s", " s");
-  return left > 0 ? `in ${short}` : `${short} ago`;
+  const text = duration(Math.floor(Math.abs(left) / 1000) * 1000);
+  return left > 0 ? `in ${text}` : `${text} ago`;
 }
 
 const STEPS = { ms: 1, s: 1000, m: 60_000, min: 60_000, h: 3_600_000, d: 86_400_000 };

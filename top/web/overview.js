@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { line, shortened } from "./bytes.js";
-import { countdown, setClock } from "./clock.js";
+import { nextDeadline, setClock } from "./clock.js";
 import { fill, h, labelled } from "./dom.js";
 import { count, counted, duration, rate, size } from "./figures.js";
 import { History } from "./history.js";
@@ -91,7 +91,7 @@ export class OverviewView {
         { label: "Dead", numeric: true, cell: (queue) => mood(count(queue.dead?.count), queue.dead?.count > 0 && "warm") },
         { label: "Oldest due", numeric: true, sort: "oldest", cell: (queue) => mood(duration(queue.oldest_due_ms), queue.oldest_due_ms > 1000 && "hot") },
         { label: "Late", numeric: true, cell: (queue) => mood(count(queue.overdue), queue.overdue > 0 && "hot") },
-        { label: "Next", numeric: true, cell: (queue) => (queue.next_deadline === null || queue.next_deadline === undefined ? "–" : countdown(queue.next_deadline)) },
+        { label: "Next", numeric: true, cell: (queue) => nextDeadline(queue.next_deadline) },
         { label: "Net", numeric: true, cell: (queue) => rate(queue.net) },
         { label: "Limits", wide: true, cell: (queue) => chips(shortLimits(queue)) },
         { label: "Memory", numeric: true, sort: "memory", cell: (queue) => size(queue.memory) },

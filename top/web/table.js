@@ -69,6 +69,7 @@ export class Table {
       line.className = this.rowClass?.(row) ?? "";
       this.#columns.forEach((column, i) => {
         fill(line.children[i], column.cell(row));
+        line.children[i].classList.toggle("quiet", line.children[i].textContent === "–");
       });
       const next = previous ? previous.nextElementSibling : this.#body.firstElementChild;
       if (next !== line) this.#body.insertBefore(line, next);
