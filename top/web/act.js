@@ -70,7 +70,9 @@ async function consent({ spec, action, request, many, info }) {
     confirm = spec.verb;
   } else if (many === 1) {
     title = `${spec.verb} this ${noun}?`;
-    body.push(h("p", { class: "subject" }, h("bdi", {}, info.name ?? request.on.entries?.[0] ?? line(request.on.ids_b64[0]))));
+    body.push(
+      h("p", { class: "subject" }, h("bdi", {}, info.name ?? request.on.entries?.[0] ?? line(request.on.ids_b64[0]))),
+    );
   }
   const status = h("p", { class: "counting", role: "status" });
   if (many === Number.POSITIVE_INFINITY) {
@@ -91,7 +93,8 @@ async function consent({ spec, action, request, many, info }) {
   return fields && (form ? form.args(fields) : {});
 }
 
-const each = (text) => text.replace("it from", "them from").replace("the next worker gets it", "the next workers get them");
+const each = (text) =>
+  text.replace("it from", "them from").replace("the next worker gets it", "the next workers get them");
 
 /** Asks the server how many elements match, and lets the user consent when that is known. */
 async function countFirst(request, status, yes, spec, noun) {
@@ -127,8 +130,9 @@ function tell(spec, reply, { queue, action }) {
   const { done = 0, missed = 0, problem } = reply ?? {};
   const noun = spec.noun ?? "element";
   const told = done || !missed ? `${counted(done, noun)} ${spec.done}` : "Nothing changed";
-  // In between, it was taken, given to a worker, or given back.
-  const left = missed ? `; ${counted(missed, noun)} changed in the meantime and ${missed === 1 ? "was" : "were"} left alone` : "";
+  const left = missed
+    ? `; ${counted(missed, noun)} left alone, because ${missed === 1 ? "it is" : "they are"} gone or held by a worker`
+    : "";
   notice(`${told}${left}.${problem ? ` ${problem}` : ""}`, Boolean(problem) || (missed > 0 && !done));
 }
 
@@ -146,7 +150,17 @@ function momentForm() {
   field.addEventListener("input", show);
   show();
   const quick = ["+1m", "+10m", "+1h", "+1d", "tomorrow 9:00"].map((text) =>
-    h("button", { type: "button", onclick: () => { field.value = text; show(); } }, text),
+    h(
+      "button",
+      {
+        type: "button",
+        onclick: () => {
+          field.value = text;
+          show();
+        },
+      },
+      text,
+    ),
   );
   return {
     body: [
@@ -154,15 +168,22 @@ function momentForm() {
       h("div", { class: "quick" }, quick),
       shown,
     ],
-    check: ({ when }) => (parseMoment(when, now()) === null ? "This is neither a duration from now nor a moment." : null),
-    args: ({ when }) => (when.trim().startsWith("+") ? { ms: parseDuration(when.trim().slice(1)) } : { at: parseMoment(when, now()) }),
+    check: ({ when }) =>
+      parseMoment(when, now()) === null ? "This is neither a duration from now nor a moment." : null,
+    args: ({ when }) =>
+      when.trim().startsWith("+") ? { ms: parseDuration(when.trim().slice(1)) } : { at: parseMoment(when, now()) },
   };
 }
 
 function cancelForm({ held }) {
   const check = h("input", { type: "checkbox", name: "held", checked: held });
   return {
-    body: h("label", { class: "switch" }, check, " Also if a worker holds it: what the worker does with it then counts no more"),
+    body: h(
+      "label",
+      { class: "switch" },
+      check,
+      " Also if a worker holds it: what the worker does with it then counts no more",
+    ),
     args: (fields) => (fields.held ? { held: true } : {}),
   };
 }
@@ -176,7 +197,13 @@ function editForm({ element_b64, name }) {
   field.value = asText ? text : hexOf(bytes);
   return {
     title: `Edit ${name}`,
-    body: [labelled(asText ? "Element (text)" : "Element (bytes in hex)", field, "The id, the deadline and the delivery count stay.")],
+    body: [
+      labelled(
+        asText ? "Element (text)" : "Element (bytes in hex)",
+        field,
+        "The id, the deadline and the delivery count stay.",
+      ),
+    ],
     check: ({ element }) => (asText || fromHex(element) ? null : "These are not pairs of hexadecimal digits."),
     // A form sends \r\n at the ends of lines.
     args: () => ({ element_b64: toBase64(asText ? utf8(field.value) : fromHex(field.value)) }),
@@ -188,13 +215,20 @@ function pauseForm(info) {
   return {
     title: `Pause ${info.name}?`,
     body: [
-      h("p", {}, "Workers get nothing, and the server delivers nothing, until the queue is resumed. Producers can go on."),
+      h(
+        "p",
+        {},
+        "Workers get nothing, and the server delivers nothing, until the queue is resumed. Producers can go on.",
+      ),
       labelled("Until (leave empty to pause until it is resumed)", field, "From now (+30m), or a moment (14:05)"),
     ],
-    check: ({ until }) => (until && parseMoment(until, now()) === null ? "This is neither a duration from now nor a moment." : null),
+    check: ({ until }) =>
+      until && parseMoment(until, now()) === null ? "This is neither a duration from now nor a moment." : null,
     args: ({ until }) => {
       if (!until) return {};
-      return until.trim().startsWith("+") ? { ms: parseDuration(until.trim().slice(1)) } : { at: parseMoment(until, now()) };
+      return until.trim().startsWith("+")
+        ? { ms: parseDuration(until.trim().slice(1)) }
+        : { at: parseMoment(until, now()) };
     },
   };
 }
@@ -214,8 +248,9 @@ function limitForm(info) {
     title: `Limits of ${info.name}`,
     body: [h("p", { class: "muted" }, "0 removes a limit."), h("div", { class: "grid" }, fields.map(number))],
     check: (given) => {
-      for (const [name, label] of fields) if (!/^\d{1,15}$/.test(given[name].trim())) return `${label}: this is not a whole number.`;
-      if ((Number(given.rate) > 0) !== (Number(given.per) > 0)) return "A rate needs both numbers.";
+      for (const [name, label] of fields)
+        if (!/^\d{1,15}$/.test(given[name].trim())) return `${label}: this is not a whole number.`;
+      if (Number(given.rate) > 0 !== Number(given.per) > 0) return "A rate needs both numbers.";
       return null;
     },
     args: (given) => Object.fromEntries(fields.map(([name]) => [name, Number(given[name])])),
@@ -233,4 +268,5 @@ function ondueForm(info) {
 }
 
 /** Returns "until 14:05" for a pause, or the empty string. */
-export const pausedUntil = (queue) => (isMoment(queue.paused_until) ? `until ${moment(queue.paused_until, now())}` : "until resumed");
+export const pausedUntil = (queue) =>
+  isMoment(queue.paused_until) ? `until ${moment(queue.paused_until, now())}` : "until resumed";

@@ -25,8 +25,9 @@ export function textOf(bytes) {
 }
 
 /** Control characters, and characters that are invisible or change the direction of text. */
-// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what it looks for.
-const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+const HIDDEN =
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: it looks for control characters.
+  /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
 
 const NAMED = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 

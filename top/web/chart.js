@@ -61,7 +61,12 @@ export class Chart {
     this.#plot = undefined;
     const width = this.#place.clientWidth;
     if (!width || !this.#data[0].length) return;
-    const line = { stroke: colour("muted"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
+    const line = {
+      stroke: colour("muted"),
+      grid: { stroke: colour("line"), width: 1 },
+      ticks: { show: false },
+      font: "11px system-ui, sans-serif",
+    };
     const times = (_, splits) => splits.map((at) => moment(at * 1000).replace(/:00$/, ""));
     this.#plot = new uPlot(
       {
@@ -110,10 +115,16 @@ export class Chart {
     if (tip.hidden) return;
     const lines = this.series.map((each, i) => {
       const value = this.#data[i + 1]?.[at];
-      return h("div", {}, h("i", { class: `dot ${each.colour}` }), `${each.name} ${value === null || value === undefined ? "–" : this.format(value)}`);
+      return h(
+        "div",
+        {},
+        h("i", { class: `dot ${each.colour}` }),
+        `${each.name} ${value === null || value === undefined ? "–" : this.format(value)}`,
+      );
     });
     tip.replaceChildren(h("div", { class: "muted" }, moment(this.#data[0][at] * 1000)), ...lines);
     tip.style.left = plot.cursor.left > plot.over.clientWidth / 2 ? "auto" : `${plot.cursor.left + 12}px`;
-    tip.style.right = plot.cursor.left > plot.over.clientWidth / 2 ? `${plot.over.clientWidth - plot.cursor.left + 12}px` : "auto";
+    tip.style.right =
+      plot.cursor.left > plot.over.clientWidth / 2 ? `${plot.over.clientWidth - plot.cursor.left + 12}px` : "auto";
   }
 }

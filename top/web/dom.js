@@ -49,7 +49,8 @@ function adopt(element, next) {
       if (old.data !== node.data) old.data = node.data;
     } else if (isKept(old, node)) {
       for (const { name } of [...old.attributes]) if (!node.hasAttribute(name)) old.removeAttribute(name);
-      for (const { name, value } of node.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+      for (const { name, value } of node.attributes)
+        if (old.getAttribute(name) !== value) old.setAttribute(name, value);
       if (old.localName === "progress" && node.hasAttribute("max")) old.value = node.value;
       if (old.localName === "input" && old.type === "checkbox") old.checked = node.hasAttribute("checked");
       adopt(old, node);
@@ -73,7 +74,9 @@ const sameAttributes = (old, node) =>
 
 /** Returns what can be focused within an element. */
 export function places(element) {
-  return [...element.querySelectorAll("a[href], button:not([disabled]), input:not([disabled]), select, textarea, summary")];
+  return [
+    ...element.querySelectorAll("a[href], button:not([disabled]), input:not([disabled]), select, textarea, summary"),
+  ];
 }
 
 let ids = 0;

@@ -10,6 +10,8 @@ import { count, counted, duration, fullMoment, isMoment, size } from "./figures.
 import { actionButton, refusal } from "./rights.js";
 import { queueHref } from "./route.js";
 
+const HELD = "A worker holds it. Give it back first.";
+
 /** A dump of more bytes than that would make the page slow. */
 const DUMPED = 65_536;
 
@@ -32,21 +34,28 @@ const block = (text, label) => h("pre", { tabindex: "0", role: "region", "aria-l
 
 function bytesBlock(bytes) {
   const parts = [block(dump(bytes.subarray(0, DUMPED)), "Bytes")];
-  if (bytes.length > DUMPED) parts.push(h("p", { class: "muted" }, `The first ${size(DUMPED)} of ${size(bytes.length)}.`));
+  if (bytes.length > DUMPED)
+    parts.push(h("p", { class: "muted" }, `The first ${size(DUMPED)} of ${size(bytes.length)}.`));
   return h("div", {}, parts);
 }
 
 function envelopeTable(envelope) {
   const rows = [["Kind", envelope.kind]];
-  if (envelope.task !== undefined) rows.push([envelope.kind === "RQ" ? "Job" : "Task", h("strong", {}, h("bdi", {}, visible(String(envelope.task))))]);
+  if (envelope.task !== undefined)
+    rows.push([envelope.kind === "RQ" ? "Job" : "Task", h("strong", {}, h("bdi", {}, visible(String(envelope.task))))]);
   if (envelope.args !== undefined) rows.push(["Arguments", value(envelope.args)]);
   if (envelope.kwargs !== undefined) rows.push(["Keyword arguments", value(envelope.kwargs)]);
   if (envelope.body !== undefined) rows.push(["Body", value(envelope.body)]);
   if (envelope.note) rows.push(["Note", envelope.note]);
-  const more = [["Headers", envelope.headers], ["Fields", envelope.fields]];
+  const more = [
+    ["Headers", envelope.headers],
+    ["Fields", envelope.fields],
+  ];
   return h("div", {}, [
     list(rows),
-    more.map(([name, pairs]) => pairs?.length && [h("h3", {}, name), list(pairs.map(([each, one]) => [each, value(one)]))]),
+    more.map(
+      ([name, pairs]) => pairs?.length && [h("h3", {}, name), list(pairs.map(([each, one]) => [each, value(one)]))],
+    ),
   ]);
 }
 
@@ -58,7 +67,11 @@ function value(each) {
 }
 
 const list = (pairs) =>
-  h("dl", { class: "fields" }, pairs.map(([name, each]) => h("div", {}, h("dt", {}, visible(name)), h("dd", {}, each))));
+  h(
+    "dl",
+    { class: "fields" },
+    pairs.map(([name, each]) => h("div", {}, h("dt", {}, visible(name)), h("dd", {}, each))),
+  );
 
 /** Creates the content of an element with a choice of its forms. `chosen` is the name of the form shown first. */
 export function contentOf(bytes, key, chosen, onchoose = () => {}) {
@@ -75,7 +88,12 @@ export function contentOf(bytes, key, chosen, onchoose = () => {}) {
   };
   choose(chosen);
   return h("div", {}, [
-    h("div", { class: "row", role: "group", "aria-label": "Show the element as" }, buttons, h("span", { class: "muted" }, size(bytes.length))),
+    h(
+      "div",
+      { class: "row", role: "group", "aria-label": "Show the element as" },
+      buttons,
+      h("span", { class: "muted" }, size(bytes.length)),
+    ),
     place,
   ]);
 }
@@ -118,7 +136,14 @@ export class ElementView {
     setClock(about.now);
     if (!found) {
       this.seen = undefined;
-      fill(this.facts, h("p", { class: "empty" }, "There is no element with this id any more: it was taken, cancelled or delivered, or has become a dead letter."));
+      fill(
+        this.facts,
+        h(
+          "p",
+          { class: "empty" },
+          "There is no element with this id any more: it was taken, cancelled or delivered, or has become a dead letter.",
+        ),
+      );
       fill(this.actions);
       fill(this.content);
       return;
@@ -138,30 +163,52 @@ export class ElementView {
 
   #showFacts(found) {
     const held = found.token_b64 !== null && found.token_b64 !== undefined;
-    const ran = found.leased ? "held" : isMoment(found.deadline) && found.deadline <= now() ? "due" : isMoment(found.deadline) ? "waiting" : "stuck";
+    const ran = found.leased
+      ? "held"
+      : isMoment(found.deadline) && found.deadline <= now()
+        ? "due"
+        : isMoment(found.deadline)
+          ? "waiting"
+          : "stuck";
     const facts = [
       ["State", h("span", { class: `badge ${ran}` }, ran)],
-      [held && found.leased ? "Held until" : "Deadline", [countdown(found.deadline), isMoment(found.deadline) && h("span", { class: "muted" }, ` ${fullMoment(found.deadline)}`)]],
+      [
+        held && found.leased ? "Held until" : "Deadline",
+        [
+          countdown(found.deadline),
+          isMoment(found.deadline) && h("span", { class: "muted" }, ` ${fullMoment(found.deadline)}`),
+        ],
+      ],
       ["TTL", isMoment(found.ttl) ? duration(found.ttl) : "–"],
       ["Deliveries", count(found.deliveries)],
       held && ["Token", h("bdi", {}, line(found.token_b64))],
     ].filter(Boolean);
-    fill(this.facts, h("dl", { class: "stats" }, facts.map(([name, each]) => h("div", {}, h("dt", {}, name), h("dd", {}, each)))));
+    fill(
+      this.facts,
+      h(
+        "dl",
+        { class: "stats" },
+        facts.map(([name, each]) => h("div", {}, h("dt", {}, name), h("dd", {}, each))),
+      ),
+    );
   }
 
   #showActions(found, { rights }) {
     const held = found.token_b64 !== null && found.token_b64 !== undefined;
     const names = ["run_now", "postpone", "edit", "cancel", held && "give_back"].filter(Boolean);
-    fill(this.actions, names.map((action) =>
-      actionButton({
-        label: ACTIONS[action].label,
-        action,
-        danger: ACTIONS[action].danger,
-        shortcut: ACTIONS[action].key,
-        reason: refusal(rights, action),
-        onclick: () => this.run(action),
-      }),
-    ));
+    fill(
+      this.actions,
+      names.map((action) =>
+        actionButton({
+          label: ACTIONS[action].label,
+          action,
+          danger: ACTIONS[action].danger,
+          shortcut: ACTIONS[action].key,
+          reason: refusal(rights, action) ?? (found.leased && ["run_now", "postpone"].includes(action) ? HELD : null),
+          onclick: () => this.run(action),
+        }),
+      ),
+    );
   }
 
   async run(action) {
@@ -182,8 +229,14 @@ export function deadLetter(row, key) {
   const known = new Set(["deliveries", "reason"]);
   const more = (row.fields ?? []).filter(({ name_b64 }) => !known.has(line(name_b64)));
   const facts = [
-    ["Reason", row.reason_b64 ? h("bdi", {}, visible(textOf(fromBase64(row.reason_b64)) ?? line(row.reason_b64), "\n")) : "not given: its deliveries were used up"],
-    row.deliveries !== null && row.deliveries !== undefined && ["Deliveries", counted(Number(row.deliveries), "delivery", "deliveries")],
+    [
+      "Reason",
+      row.reason_b64
+        ? h("bdi", {}, visible(textOf(fromBase64(row.reason_b64)) ?? line(row.reason_b64), "\n"))
+        : "not given: its deliveries were used up",
+    ],
+    row.deliveries !== null &&
+      row.deliveries !== undefined && ["Deliveries", counted(Number(row.deliveries), "delivery", "deliveries")],
     row.moment && ["Since", [timeOfDay(row.moment), h("span", { class: "muted" }, ` ${fullMoment(row.moment)}`)]],
     row.entry && ["Entry", row.entry],
     ...more.map(({ name_b64, value_b64 }) => [line(name_b64), h("bdi", {}, line(value_b64))]),

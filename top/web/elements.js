@@ -62,19 +62,29 @@ export class Elements {
   }
 
   #build() {
-    const field = (name, placeholder) => h("input", { type: "search", name, placeholder, autocomplete: "off", spellcheck: "false" });
+    const field = (name, placeholder) =>
+      h("input", { type: "search", name, placeholder, autocomplete: "off", spellcheck: "false" });
     this.fields = { id: field("id", "part of an id"), text: field("text", "part of an element") };
-    const form = h("form", { class: "filters", role: "search", "aria-label": "Filter", onsubmit: (event) => this.#apply(event) }, [
-      labelled("Id contains", this.fields.id),
-      labelled("Text contains", this.fields.text),
-      h("button", { type: "submit" }, "Filter"),
-      h("button", { type: "button", data: { clear: "" }, onclick: () => this.#apply(null, {}) }, "Clear"),
-    ]);
+    const form = h(
+      "form",
+      { class: "filters", role: "search", "aria-label": "Filter", onsubmit: (event) => this.#apply(event) },
+      [
+        labelled("Id contains", this.fields.id),
+        labelled("Text contains", this.fields.text),
+        h("button", { type: "submit" }, "Filter"),
+        h("button", { type: "button", data: { clear: "" }, onclick: () => this.#apply(null, {}) }, "Clear"),
+      ],
+    );
     // The cross in a search field empties it without a submit.
     for (const each of Object.values(this.fields)) each.addEventListener("search", () => each.value || this.#apply());
     let jump = null;
     if (this.view === "next") {
-      this.fields.jump = h("input", { name: "jump", placeholder: "14:05, +2h", autocomplete: "off", spellcheck: "false" });
+      this.fields.jump = h("input", {
+        name: "jump",
+        placeholder: "14:05, +2h",
+        autocomplete: "off",
+        spellcheck: "false",
+      });
       jump = h("form", { class: "filters", "aria-label": "Jump", onsubmit: (event) => this.#jump(event) }, [
         labelled("Jump to a moment", this.fields.jump),
         h("button", { type: "submit" }, "Jump"),
@@ -83,42 +93,101 @@ export class Elements {
     this.status = h("p", { class: "muted status", role: "status" });
     this.toolbar = h("div", { class: "toolbar", role: "group", "aria-label": "Actions on marked rows" });
     this.pager = h("nav", { class: "pager", "aria-label": "Pages" });
-    this.markAll = h("input", { type: "checkbox", "aria-label": "Mark all on this page", onchange: () => this.#markPage() });
+    this.markAll = h("input", {
+      type: "checkbox",
+      "aria-label": "Mark all on this page",
+      onchange: () => this.#markPage(),
+    });
     this.table = new Table({
       label: { next: "Elements in order", due: "Due elements", held: "Held elements", dead: "Dead letters" }[this.view],
       key: keyOf,
       empty: this.spec.empty,
       rowClass: (row) => (this.#all || this.#marks.has(keyOf(row)) ? "marked" : ""),
-      columns: [{ name: "mark", label: "Mark", head: this.markAll, cell: (row) => this.#checkbox(row) }, ...this.#columns()],
+      columns: [
+        { name: "mark", label: "Mark", head: this.markAll, cell: (row) => this.#checkbox(row) },
+        ...this.#columns(),
+      ],
     });
-    this.element = h("div", {}, [h("div", { class: "row filter-row" }, form, jump), this.toolbar, this.status, this.table.element, this.pager]);
+    this.element = h("div", {}, [
+      h("div", { class: "row filter-row" }, form, jump),
+      this.toolbar,
+      this.status,
+      this.table.element,
+      this.pager,
+    ]);
   }
 
   #columns() {
-    const what = { label: this.view === "dead" ? "Letter" : "Element", wide: true, cell: (row) => preview(row, this.key) };
+    const what = {
+      label: this.view === "dead" ? "Letter" : "Element",
+      wide: true,
+      cell: (row) => preview(row, this.key),
+    };
     if (this.view === "dead") {
       return [
-        { name: "id", label: "Id", cell: (row) => h("button", { type: "button", class: "link", data: { row: keyOf(row) }, onclick: () => this.#open(keyOf(row)) }, h("bdi", {}, shortened(row.id_b64 === null || row.id_b64 === undefined ? "(no id)" : line(row.id_b64), 80))) },
-        { label: "Reason", wide: true, cell: (row) => (row.reason_b64 ? h("bdi", {}, shortened(line(row.reason_b64), PREVIEW)) : h("span", { class: "muted" }, "deliveries used up")) },
+        {
+          name: "id",
+          label: "Id",
+          cell: (row) =>
+            h(
+              "button",
+              { type: "button", class: "link", data: { row: keyOf(row) }, onclick: () => this.#open(keyOf(row)) },
+              h(
+                "bdi",
+                {},
+                shortened(row.id_b64 === null || row.id_b64 === undefined ? "(no id)" : line(row.id_b64), 80),
+              ),
+            ),
+        },
+        {
+          label: "Reason",
+          wide: true,
+          cell: (row) =>
+            row.reason_b64
+              ? h("bdi", {}, shortened(line(row.reason_b64), PREVIEW))
+              : h("span", { class: "muted" }, "deliveries used up"),
+        },
         { label: "Deliveries", numeric: true, cell: (row) => count(row.deliveries) },
         { label: "Since", cell: (row) => (row.moment ? countdown(row.moment) : "–") },
         what,
       ];
     }
-    const id = { name: "id", label: "Id", cell: (row) => h("a", { href: elementHref(this.queue, row.id_b64) }, h("bdi", {}, shortened(line(row.id_b64), 80))) };
+    const id = {
+      name: "id",
+      label: "Id",
+      cell: (row) =>
+        h("a", { href: elementHref(this.queue, row.id_b64) }, h("bdi", {}, shortened(line(row.id_b64), 80))),
+    };
     const attempt = { label: "Deliveries", numeric: true, cell: (row) => count(row.deliveries) };
     if (this.view === "held") {
       return [
         id,
-        { label: "Held until", cell: (row) => [countdown(row.deadline), h("span", { class: "muted" }, " ", timeOfDay(row.deadline))] },
+        {
+          label: "Held until",
+          cell: (row) => [countdown(row.deadline), h("span", { class: "muted" }, " ", timeOfDay(row.deadline))],
+        },
         { label: "Attempt", numeric: true, cell: (row) => count(row.deliveries) },
-        { label: "Token", cell: (row) => h("bdi", {}, row.token_b64 === null || row.token_b64 === undefined ? "–" : shortened(line(row.token_b64), 60)) },
+        {
+          label: "Token",
+          cell: (row) =>
+            h(
+              "bdi",
+              {},
+              row.token_b64 === null || row.token_b64 === undefined ? "–" : shortened(line(row.token_b64), 60),
+            ),
+        },
         what,
       ];
     }
     return [
       id,
-      { label: "Due", cell: (row) => [countdown(row.deadline), isMoment(row.deadline) && h("span", { class: "muted" }, " ", timeOfDay(row.deadline))] },
+      {
+        label: "Due",
+        cell: (row) => [
+          countdown(row.deadline),
+          isMoment(row.deadline) && h("span", { class: "muted" }, " ", timeOfDay(row.deadline)),
+        ],
+      },
       { label: "State", cell: (row) => state(row) },
       attempt,
       what,
@@ -208,7 +277,10 @@ export class Elements {
     this.#scan = scan;
     do {
       const query = { ...this.queue, start, id, text, count: PAGE - rows.length };
-      const reply = this.view === "dead" ? await get("dead", query, signal) : await get("elements", { ...query, view: this.view }, signal);
+      const reply =
+        this.view === "dead"
+          ? await get("dead", query, signal)
+          : await get("elements", { ...query, view: this.view }, signal);
       setClock(reply.now);
       this.kind = reply.kind;
       rows = rows.concat(reply.rows);
@@ -237,9 +309,16 @@ export class Elements {
     this.markAll.indeterminate = marked > 0 && marked < markable.length;
     fill(this.status, this.#statusText(scan));
     fill(this.pager, [
-      this.route.start && h("a", { href: queueHref(this.queue, { view: this.view, id: this.route.id, text: this.route.text }) }, "« First page"),
-      this.#trail.length > 0 && h("button", { type: "button", data: { action: "previous" }, onclick: () => this.page(-1) }, "‹ Previous"),
-      this.#next !== null && h("button", { type: "button", data: { action: "next" }, onclick: () => this.page(1) }, "Next page ›"),
+      this.route.start &&
+        h(
+          "a",
+          { href: queueHref(this.queue, { view: this.view, id: this.route.id, text: this.route.text }) },
+          "« First page",
+        ),
+      this.#trail.length > 0 &&
+        h("button", { type: "button", data: { action: "previous" }, onclick: () => this.page(-1) }, "‹ Previous"),
+      this.#next !== null &&
+        h("button", { type: "button", data: { action: "next" }, onclick: () => this.page(1) }, "Next page ›"),
     ]);
     this.#showToolbar();
   }
@@ -248,15 +327,34 @@ export class Elements {
     if (scan?.running) return "Looking…";
     if (scan?.filtered) return `No ${this.noun} matches the filter${this.#next === null ? "" : " so far"}.`;
     if (this.route.start) return `There are no ${this.noun}s from there on.`;
-    if (this.view === "dead" && this.kind === "none") return "There are no dead letters, or no place for them: see On due….";
+    if (this.view === "dead" && this.kind === "none")
+      return "There are no dead letters, or no place for them: see On due….";
     return this.spec.empty;
   }
 
   #statusText(scan) {
     if (!scan?.filtered || !scan.steps) return [];
     const looked = `Looked through ${counted(scan.scanned, this.noun)}: ${counted(this.#rows.length, "match", "matches")}${this.#next === null ? "" : " so far"}. `;
-    if (scan.running) return [looked, h("button", { type: "button", data: { action: "stop" }, onclick: () => { this.#stopped = true; } }, "Stop")];
-    return [looked, scan.steps > 1 && h("button", { type: "button", data: { action: "again" }, onclick: () => this.again() }, "Look again")];
+    if (scan.running)
+      return [
+        looked,
+        h(
+          "button",
+          {
+            type: "button",
+            data: { action: "stop" },
+            onclick: () => {
+              this.#stopped = true;
+            },
+          },
+          "Stop",
+        ),
+      ];
+    return [
+      looked,
+      scan.steps > 1 &&
+        h("button", { type: "button", data: { action: "again" }, onclick: () => this.again() }, "Look again"),
+    ];
   }
 
   /** Reads the page again, also with a filter. */
@@ -287,10 +385,35 @@ export class Elements {
       buttons,
       told,
       this.#all || number
-        ? h("button", { type: "button", class: "link", data: { action: "unmark" }, onclick: () => { this.#unmark(); this.#show(); } }, "Unmark")
+        ? h(
+            "button",
+            {
+              type: "button",
+              class: "link",
+              data: { action: "unmark" },
+              onclick: () => {
+                this.#unmark();
+                this.#show();
+              },
+            },
+            "Unmark",
+          )
         : null,
-      !this.#all && this.#rows.length > 0 &&
-        h("button", { type: "button", class: "link", data: { action: filtered ? "all-match" : "all" }, onclick: () => { this.#all = true; this.#show(); } }, filtered ? "Mark all that match" : `Mark all ${this.noun}s`),
+      !this.#all &&
+        this.#rows.length > 0 &&
+        h(
+          "button",
+          {
+            type: "button",
+            class: "link",
+            data: { action: filtered ? "all-match" : "all" },
+            onclick: () => {
+              this.#all = true;
+              this.#show();
+            },
+          },
+          filtered ? "Mark all that match" : `Mark all ${this.noun}s`,
+        ),
     ]);
   }
 

@@ -73,12 +73,22 @@ function celery(message) {
   }
   if (isMap(body.value) && typeof body.value.task === "string") {
     const { task, args, kwargs, ...rest } = body.value;
-    return { kind: "Celery", task, args, kwargs, headers: shown, fields: [...fields, ...present(Object.entries(rest))] };
+    return {
+      kind: "Celery",
+      task,
+      args,
+      kwargs,
+      headers: shown,
+      fields: [...fields, ...present(Object.entries(rest))],
+    };
   }
   const kind = headers.task ? "Celery" : "kombu";
   if (body.note) {
     // The sender puts the arguments into the headers as text.
-    const texts = present([["arguments (repr)", headers.argsrepr], ["keyword arguments (repr)", headers.kwargsrepr]]);
+    const texts = present([
+      ["arguments (repr)", headers.argsrepr],
+      ["keyword arguments (repr)", headers.kwargsrepr],
+    ]);
     return { kind, task: headers.task, headers: shown, fields: [...texts, ...fields], note: body.note };
   }
   return { kind, task: headers.task, body: body.value, headers: shown, fields };
@@ -115,13 +125,27 @@ function sidekiq(job) {
 function dramatiq(message) {
   if (typeof message.actor_name !== "string" || !Array.isArray(message.args)) return null;
   const { actor_name, args, kwargs, options, ...rest } = message;
-  return { kind: "Dramatiq", task: actor_name, args, kwargs, headers: Object.entries(options ?? {}), fields: present(Object.entries(rest)) };
+  return {
+    kind: "Dramatiq",
+    task: actor_name,
+    args,
+    kwargs,
+    headers: Object.entries(options ?? {}),
+    fields: present(Object.entries(rest)),
+  };
 }
 
 function taskiq(message) {
   if (typeof message.task_name !== "string" || !Array.isArray(message.args)) return null;
   const { task_name, args, kwargs, labels, ...rest } = message;
-  return { kind: "taskiq", task: task_name, args, kwargs, headers: Object.entries(labels ?? {}), fields: present(Object.entries(rest)) };
+  return {
+    kind: "taskiq",
+    task: task_name,
+    args,
+    kwargs,
+    headers: Object.entries(labels ?? {}),
+    fields: present(Object.entries(rest)),
+  };
 }
 
 function rq(bytes, key) {
@@ -131,7 +155,8 @@ function rq(bytes, key) {
 }
 
 /** Pickle, protocol 2 to 5: Huey's messages. */
-const isPickle = (bytes) => bytes.length > 2 && bytes[0] === 0x80 && bytes[1] >= 2 && bytes[1] <= 5 && bytes.at(-1) === 0x2e;
+const isPickle = (bytes) =>
+  bytes.length > 2 && bytes[0] === 0x80 && bytes[1] >= 2 && bytes[1] <= 5 && bytes.at(-1) === 0x2e;
 
 /** Returns JSON of a decoded value, with MessagePack's own types as text. */
 export function pretty(value, indent = 2) {
@@ -152,7 +177,9 @@ export function summary(envelope) {
   if (!envelope?.task || envelope.kind === "RQ") return null;
   const args = [
     ...(Array.isArray(envelope.args) ? envelope.args.map((each) => pretty(each, 0)) : []),
-    ...(isMap(envelope.kwargs) ? Object.entries(envelope.kwargs).map(([name, each]) => `${name}=${pretty(each, 0)}`) : []),
+    ...(isMap(envelope.kwargs)
+      ? Object.entries(envelope.kwargs).map(([name, each]) => `${name}=${pretty(each, 0)}`)
+      : []),
   ];
   return { task: envelope.task, args: envelope.args || envelope.kwargs ? `(${args.join(", ")})` : "" };
 }

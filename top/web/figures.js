@@ -85,7 +85,12 @@ const STEPS = { ms: 1, s: 1000, m: 60_000, min: 60_000, h: 3_600_000, d: 86_400_
 
 /** Parses "10m", "1h 30m", "500 ms" to milliseconds; a number alone is in seconds. Returns null for anything else. */
 export function parseDuration(text) {
-  const parts = [...text.trim().toLowerCase().matchAll(/(\d+(?:\.\d+)?)\s*(ms|min|s|m|h|d)?\s*/g)];
+  const parts = [
+    ...text
+      .trim()
+      .toLowerCase()
+      .matchAll(/(\d+(?:\.\d+)?)\s*(ms|min|s|m|h|d)?\s*/g),
+  ];
   if (!parts.length || parts.map(([all]) => all).join("") !== text.trim().toLowerCase()) return null;
   return Math.round(parts.reduce((sum, [, number, unit]) => sum + Number(number) * STEPS[unit ?? "s"], 0));
 }

@@ -9,9 +9,33 @@ const perSecond = (number) => `${count(Math.round(number * 10) / 10)}/s`;
 const whole = (number) => count(Math.round(number * 10) / 10);
 
 const CHARTS = [
-  { title: "Per second", format: perSecond, series: [["pushes", "in", "blue"], ["out", "out", "green"], ["deliveries", "delivered", "amber"]] },
-  { title: "Elements", format: whole, series: [["waiting", "waiting", "blue"], ["due", "due", "red"], ["held", "held", "amber"]] },
-  { title: "Lateness", format: duration, series: [["late_p50", "median", "green"], ["late_p99", "99 %", "amber"], ["late_max", "greatest", "red"]] },
+  {
+    title: "Per second",
+    format: perSecond,
+    series: [
+      ["pushes", "in", "blue"],
+      ["out", "out", "green"],
+      ["deliveries", "delivered", "amber"],
+    ],
+  },
+  {
+    title: "Elements",
+    format: whole,
+    series: [
+      ["waiting", "waiting", "blue"],
+      ["due", "due", "red"],
+      ["held", "held", "amber"],
+    ],
+  },
+  {
+    title: "Lateness",
+    format: duration,
+    series: [
+      ["late_p50", "median", "green"],
+      ["late_p99", "99 %", "amber"],
+      ["late_max", "greatest", "red"],
+    ],
+  },
 ];
 
 export class History {
@@ -38,7 +62,10 @@ export class History {
         this.#charts.set(spec.title, next);
         chart = next;
       }
-      chart.update(times, present.map(([each]) => series[each]));
+      chart.update(
+        times,
+        present.map(([each]) => series[each]),
+      );
     });
   }
 

@@ -65,7 +65,8 @@ function strip(jobs) {
   );
 }
 
-const told = (job) => `${count(job.done)}${job.of ? ` of ${count(job.of)}` : ""}${job.missed ? `, ${count(job.missed)} missed` : ""}`;
+const told = (job) =>
+  `${count(job.done)}${job.of ? ` of ${count(job.of)}` : ""}${job.missed ? `, ${count(job.missed)} missed` : ""}`;
 
 function bar(job) {
   const label = `Progress of ${nameOf(job)}`;
@@ -98,18 +99,39 @@ export class JobsView {
       empty: "No job yet. An action on many elements is a job, which you can watch and stop here.",
       columns: [
         { label: "Action", cell: nameOf },
-        { label: "Queue", cell: (job) => (job.queue?.key_b64 === undefined ? "" : h("a", { href: queueHref(job.queue) }, h("bdi", {}, line(job.queue.key_b64)))) },
-        { label: "State", cell: (job) => [h("span", { class: `badge ${job.state}` }, STATES[job.state] ?? job.state), job.error && h("span", { class: "bad" }, ` ${job.error}`)] },
+        {
+          label: "Queue",
+          cell: (job) =>
+            job.queue?.key_b64 === undefined
+              ? ""
+              : h("a", { href: queueHref(job.queue) }, h("bdi", {}, line(job.queue.key_b64))),
+        },
+        {
+          label: "State",
+          cell: (job) => [
+            h("span", { class: `badge ${job.state}` }, STATES[job.state] ?? job.state),
+            job.error && h("span", { class: "bad" }, ` ${job.error}`),
+          ],
+        },
         { label: "Done", numeric: true, cell: (job) => count(job.done) },
         { label: "Missed", numeric: true, cell: (job) => count(job.missed) },
         { label: "Of", numeric: true, cell: (job) => count(job.of) },
         { label: "Looked at", numeric: true, cell: (job) => count(job.scanned) },
-        { label: "Progress", cell: (job) => (job.state === "running" ? h("div", { class: "row" }, bar(job), stopButton(job)) : "") },
+        {
+          label: "Progress",
+          cell: (job) => (job.state === "running" ? h("div", { class: "row" }, bar(job), stopButton(job)) : ""),
+        },
       ],
     });
     this.element = h("section", { "aria-labelledby": "head" }, [
       h("h1", { id: "head", tabindex: "-1" }, "Jobs"),
-      h("p", { class: "muted" }, "Actions on many elements, since dehydrator-top was started. ", h("a", { href: href({ page: "log" }) }, "The log"), " has all actions."),
+      h(
+        "p",
+        { class: "muted" },
+        "Actions on many elements, since dehydrator-top was started. ",
+        h("a", { href: href({ page: "log" }) }, "The log"),
+        " has all actions.",
+      ),
       this.table.element,
     ]);
   }

@@ -6,32 +6,41 @@ import { href } from "./route.js";
 import { toggleTheme } from "./theme.js";
 
 const HELP = [
-  ["Everywhere", [
-    ["?", "This list"],
-    ["/", "Filter"],
-    ["g o", "Overview"],
-    ["g j", "Jobs"],
-    ["g l", "Log"],
-    ["t", "Dark or light"],
-    ["Esc", "Close; leave a field; then up: from an element to its queue, from a queue to the overview"],
-  ]],
-  ["Lists", [
-    ["j", "Next row"],
-    ["k", "Row before"],
-    ["Enter", "Open the row"],
-    ["x", "Mark the row"],
-    ["n", "Next page"],
-    ["N", "Page before"],
-    ["1 … 6", "Views of a queue"],
-    [".", "Read again"],
-  ]],
-  ["Actions, on what is marked, on the row, or on the element", [
-    ["r", "Run now; retry a dead letter"],
-    ["p", "Postpone"],
-    ["c", "Cancel; drop a dead letter"],
-    ["b", "Give back"],
-    ["e", "Edit (an element that is open)"],
-  ]],
+  [
+    "Everywhere",
+    [
+      ["?", "This list"],
+      ["/", "Filter"],
+      ["g o", "Overview"],
+      ["g j", "Jobs"],
+      ["g l", "Log"],
+      ["t", "Dark or light"],
+      ["Esc", "Close; leave a field; then up: from an element to its queue, from a queue to the overview"],
+    ],
+  ],
+  [
+    "Lists",
+    [
+      ["j", "Next row"],
+      ["k", "Row before"],
+      ["Enter", "Open the row"],
+      ["x", "Mark the row"],
+      ["n", "Next page"],
+      ["N", "Page before"],
+      ["1 … 6", "Views of a queue"],
+      [".", "Read again"],
+    ],
+  ],
+  [
+    "Actions, on what is marked, on the row, or on the element",
+    [
+      ["r", "Run now; retry a dead letter"],
+      ["p", "Postpone"],
+      ["c", "Cancel; drop a dead letter"],
+      ["b", "Give back"],
+      ["e", "Edit (an element that is open)"],
+    ],
+  ],
 ];
 
 const NAME = "dehydrator.shortcuts";
@@ -122,15 +131,37 @@ function move(step) {
 }
 
 async function showHelp() {
-  const check = h("input", { type: "checkbox", checked: on, onchange: () => {
-    on = check.checked;
-    try {
-      localStorage.setItem(NAME, on ? "on" : "off");
-    } catch {}
-  } });
+  const check = h("input", {
+    type: "checkbox",
+    checked: on,
+    onchange: () => {
+      on = check.checked;
+      try {
+        localStorage.setItem(NAME, on ? "on" : "off");
+      } catch {}
+    },
+  });
   const lists = HELP.map(([title, keys]) => [
     h("h3", {}, title),
-    h("dl", { class: "keys" }, keys.map(([key, text]) => h("div", {}, h("dt", {}, key.split(" ").map((each) => (each === "…" ? "…" : h("kbd", {}, each)))), h("dd", {}, text)))),
+    h(
+      "dl",
+      { class: "keys" },
+      keys.map(([key, text]) =>
+        h(
+          "div",
+          {},
+          h(
+            "dt",
+            {},
+            key.split(" ").map((each) => (each === "…" ? "…" : h("kbd", {}, each))),
+          ),
+          h("dd", {}, text),
+        ),
+      ),
+    ),
   ]);
-  await ask({ title: "Keys", body: [lists, h("label", { class: "switch" }, check, " Single-letter shortcuts are on")] });
+  await ask({
+    title: "Keys",
+    body: [lists, h("label", { class: "switch" }, check, " Single-letter shortcuts are on")],
+  });
 }

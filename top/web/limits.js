@@ -20,16 +20,32 @@ export function used(queue) {
 export function meters(queue) {
   const found = used(queue);
   if (!found.length) return [];
-  return h("div", { class: "limits", role: "group", "aria-label": "Limits" }, found.map(([name, now, limit, text]) => {
-    return h("span", { class: "limit" }, [
-      h("span", {}, name, " ", h("strong", {}, text)),
-      now !== null && h("progress", { max: limit, value: Math.min(now, limit), "aria-label": `${name}: ${text}` , class: now >= limit ? "full" : null }),
-    ]);
-  }));
+  return h(
+    "div",
+    { class: "limits", role: "group", "aria-label": "Limits" },
+    found.map(([name, now, limit, text]) => {
+      return h("span", { class: "limit" }, [
+        h("span", {}, name, " ", h("strong", {}, text)),
+        now !== null &&
+          h("progress", {
+            max: limit,
+            value: Math.min(now, limit),
+            "aria-label": `${name}: ${text}`,
+            class: now >= limit ? "full" : null,
+          }),
+      ]);
+    }),
+  );
 }
 
 /** Returns the limits as short texts, for a table. */
 export const shortLimits = (queue) =>
-  used(queue).filter(([, now]) => now !== null).map(([name, now, limit, text]) =>
-    h("span", { class: now >= limit ? "chip full" : "chip", title: `${name}: ${text}` }, `${name.toLowerCase()} ${text}`),
-  );
+  used(queue)
+    .filter(([, now]) => now !== null)
+    .map(([name, now, limit, text]) =>
+      h(
+        "span",
+        { class: now >= limit ? "chip full" : "chip", title: `${name}: ${text}` },
+        `${name.toLowerCase()} ${text}`,
+      ),
+    );

@@ -1,7 +1,7 @@
 // The log of actions: a stream on the server.
 
 import { get } from "./api.js";
-import { line, textOf, fromBase64, visible } from "./bytes.js";
+import { fromBase64, line, textOf, visible } from "./bytes.js";
 import { countdown, setClock, timeOfDay } from "./clock.js";
 import { fill, h, labelled } from "./dom.js";
 import { count } from "./figures.js";
@@ -14,13 +14,21 @@ export class LogView {
 
   constructor(route) {
     this.route = route;
-    this.node = h("select", { onchange: () => { location.hash = href({ page: "log", node: this.node.value }); } });
+    this.node = h("select", {
+      onchange: () => {
+        location.hash = href({ page: "log", node: this.node.value });
+      },
+    });
     this.table = new Table({
       label: "Actions, the latest first",
       key: (row) => `${row.node ?? ""} ${row.entry}`,
       empty: "No action has been logged.",
       columns: [
-        { name: "id", label: "When", cell: (row) => [timeOfDay(row.moment), h("span", { class: "muted" }, " ", countdown(row.moment))] },
+        {
+          name: "id",
+          label: "When",
+          cell: (row) => [timeOfDay(row.moment), h("span", { class: "muted" }, " ", countdown(row.moment))],
+        },
         { label: "Who", cell: (row) => h("bdi", {}, visible(String(row.who ?? "–"))) },
         { label: "Redis user", cell: (row) => h("bdi", {}, visible(String(row.user ?? "–"))) },
         { label: "Action", cell: (row) => String(row.action ?? "").replaceAll("_", " ") },
@@ -33,7 +41,11 @@ export class LogView {
     this.choice = labelled("Node", this.node);
     this.element = h("section", { "aria-labelledby": "head" }, [
       h("div", { class: "headline" }, h("h1", { id: "head", tabindex: "-1" }, "Log"), this.choice),
-      h("p", { class: "muted" }, "What was done by this page: who, what, and how many elements. It is a stream on the server, which anybody with its rights can read."),
+      h(
+        "p",
+        { class: "muted" },
+        "What was done by this page: who, what, and how many elements. It is a stream on the server, which anybody with its rights can read.",
+      ),
       this.table.element,
       this.pager,
     ]);
@@ -50,7 +62,10 @@ export class LogView {
       const { nodes, now } = await get("overview", { limit: 1 }, signal);
       setClock(now);
       this.nodes = nodes.filter((each) => each.role !== "replica" && each.role !== "slave").map((each) => each.node);
-      fill(this.node, this.nodes.map((each) => h("option", { value: each }, each)));
+      fill(
+        this.node,
+        this.nodes.map((each) => h("option", { value: each }, each)),
+      );
       this.choice.hidden = this.nodes.length < 2;
     }
     const node = this.route.node ?? this.nodes[0];

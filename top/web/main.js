@@ -15,7 +15,11 @@ import { href, parse } from "./route.js";
 import { startTheme } from "./theme.js";
 
 const VIEWS = { overview: OverviewView, queue: QueueView, element: ElementView, jobs: JobsView, log: LogView };
-const NAMES = [["overview", "Overview"], ["jobs", "Jobs"], ["log", "Log"]];
+const NAMES = [
+  ["overview", "Overview"],
+  ["jobs", "Jobs"],
+  ["log", "Log"],
+];
 
 /** How long to wait after a failure. */
 const AGAIN_MS = 1500;
@@ -87,7 +91,15 @@ class App {
     fill(
       at("views"),
       NAMES.map(([page, label]) =>
-        h("a", { href: href({ page }), "aria-current": page === route.page || (page === "overview" && ["queue", "element"].includes(route.page)) ? "page" : null }, label),
+        h(
+          "a",
+          {
+            href: href({ page }),
+            "aria-current":
+              page === route.page || (page === "overview" && ["queue", "element"].includes(route.page)) ? "page" : null,
+          },
+          label,
+        ),
       ),
     );
     if (this.view?.takes?.(route)) this.view.go(route);

@@ -21,7 +21,15 @@ const DESTINATIONS = [
 /** Splits a policy as INFO spells it. Destinations with blanks cannot be told apart, and are left to the user. */
 export function parsePolicy(policy) {
   const parts = (policy ?? "HOLD").split(" ").filter((word) => word !== "UNCONFIRMED");
-  const found = { kind: parts[0], deliveries: "5", destination: "STREAM", dest: "", maxlen: "", approximately: true, side: "RIGHT" };
+  const found = {
+    kind: parts[0],
+    deliveries: "5",
+    destination: "STREAM",
+    dest: "",
+    maxlen: "",
+    approximately: true,
+    side: "RIGHT",
+  };
   let rest = parts;
   if (parts[0] === "HOLD" && parts[1] === "DELIVERIES") {
     found.kind = "HOLD DELIVERIES";
@@ -43,29 +51,55 @@ export function parsePolicy(policy) {
 export function words(policy) {
   const now = parsePolicy(policy);
   const choice = (name, options, value) =>
-    h("select", { name }, options.map(([word, text]) => h("option", { value: word, selected: word === value }, text)));
+    h(
+      "select",
+      { name },
+      options.map(([word, text]) => h("option", { value: word, selected: word === value }, text)),
+    );
   const kind = choice("kind", KINDS, now.kind);
-  const field = (name, value, more = {}) => h("input", { name, value, autocomplete: "off", spellcheck: "false", ...more });
+  const field = (name, value, more = {}) =>
+    h("input", { name, value, autocomplete: "off", spellcheck: "false", ...more });
   const deliveries = h("div", { class: "grid" }, [
     labelled("After how many deliveries", field("deliveries", now.deliveries, { inputmode: "numeric" })),
     labelled("Dead letters are", choice("destination", DESTINATIONS, now.destination)),
   ]);
   const dest = labelled("Name", field("dest", now.dest), "The key of the stream or list, or the channel");
-  const maxlen = labelled("Keep at most (empty: all)", field("maxlen", now.maxlen, { inputmode: "numeric" }), "Entries of the stream, approximately");
-  const side = labelled("Side", choice("side", [["RIGHT", "the tail (RPUSH)"], ["LEFT", "the head (LPUSH)"]], now.side));
+  const maxlen = labelled(
+    "Keep at most (empty: all)",
+    field("maxlen", now.maxlen, { inputmode: "numeric" }),
+    "Entries of the stream, approximately",
+  );
+  const side = labelled(
+    "Side",
+    choice(
+      "side",
+      [
+        ["RIGHT", "the tail (RPUSH)"],
+        ["LEFT", "the head (LPUSH)"],
+      ],
+      now.side,
+    ),
+  );
   const command = h("code", { class: "command" });
-  const body = h("div", {}, [labelled("When an element is due", kind), deliveries, dest, maxlen, side, h("p", {}, command)]);
+  const body = h("div", {}, [
+    labelled("When an element is due", kind),
+    deliveries,
+    dest,
+    maxlen,
+    side,
+    h("p", {}, command),
+  ]);
 
   const build = (fields) => {
     const target = fields.kind === "HOLD DELIVERIES" ? fields.destination : fields.kind;
     const out = fields.kind === "HOLD DELIVERIES" ? ["HOLD", "DELIVERIES", fields.deliveries.trim(), target] : [target];
     if (["STREAM", "LIST", "PUBLISH"].includes(target)) out.push(fields.dest);
-    if (target === "STREAM" && fields.maxlen.trim()) out.push("MAXLEN", now.approximately ? "~" : "=", fields.maxlen.trim());
+    if (target === "STREAM" && fields.maxlen.trim())
+      out.push("MAXLEN", now.approximately ? "~" : "=", fields.maxlen.trim());
     if (target === "LIST" && fields.side === "LEFT") out.push("LEFT");
     return out;
   };
-  const read = () =>
-    Object.fromEntries([...body.querySelectorAll("[name]")].map((each) => [each.name, each.value]));
+  const read = () => Object.fromEntries([...body.querySelectorAll("[name]")].map((each) => [each.name, each.value]));
   const show = () => {
     const fields = read();
     const target = fields.kind === "HOLD DELIVERIES" ? fields.destination : fields.kind;
@@ -83,9 +117,11 @@ export function words(policy) {
     words: build,
     check: (fields) => {
       const target = fields.kind === "HOLD DELIVERIES" ? fields.destination : fields.kind;
-      if (fields.kind === "HOLD DELIVERIES" && !/^[1-9]\d{0,4}$/.test(fields.deliveries.trim())) return "Deliveries: a whole number from 1.";
+      if (fields.kind === "HOLD DELIVERIES" && !/^[1-9]\d{0,4}$/.test(fields.deliveries.trim()))
+        return "Deliveries: a whole number from 1.";
       if (["STREAM", "LIST", "PUBLISH"].includes(target) && !fields.dest) return "The name is missing.";
-      if (target === "STREAM" && fields.maxlen.trim() && !/^[1-9]\d*$/.test(fields.maxlen.trim())) return "Keep at most: a whole number from 1.";
+      if (target === "STREAM" && fields.maxlen.trim() && !/^[1-9]\d*$/.test(fields.maxlen.trim()))
+        return "Keep at most: a whole number from 1.";
       return null;
     },
   };

@@ -21,7 +21,13 @@ export class OverviewView {
 
   constructor(route) {
     this.route = route;
-    const match = h("input", { type: "search", name: "match", placeholder: "part of a name", autocomplete: "off", spellcheck: "false" });
+    const match = h("input", {
+      type: "search",
+      name: "match",
+      placeholder: "part of a name",
+      autocomplete: "off",
+      spellcheck: "false",
+    });
     match.addEventListener("search", () => match.value || this.#apply());
     this.fields = { match };
     this.node = h("select", { onchange: () => this.#apply() });
@@ -36,7 +42,22 @@ export class OverviewView {
       this.banner,
       this.totals,
       h("section", { class: "part queues", "aria-labelledby": "queues" }, [
-        h("div", { class: "headline" }, h("h2", { id: "queues" }, "Queues"), h("form", { class: "filters", role: "search", "aria-label": "Filter queues", onsubmit: (event) => this.#apply(event) }, labelled("Name contains", match), h("button", { type: "submit" }, "Filter"))),
+        h(
+          "div",
+          { class: "headline" },
+          h("h2", { id: "queues" }, "Queues"),
+          h(
+            "form",
+            {
+              class: "filters",
+              role: "search",
+              "aria-label": "Filter queues",
+              onsubmit: (event) => this.#apply(event),
+            },
+            labelled("Name contains", match),
+            h("button", { type: "submit" }, "Filter"),
+          ),
+        ),
         this.queues.element,
         this.pager,
       ]),
@@ -44,7 +65,12 @@ export class OverviewView {
         h("div", { class: "headline" }, h("h2", { id: "hour" }, "Last hour"), labelled("Node", this.node)),
         this.history.element,
       ]),
-      h("section", { class: "part", "aria-labelledby": "nodes" }, h("h2", { id: "nodes" }, "Nodes"), this.nodes.element),
+      h(
+        "section",
+        { class: "part", "aria-labelledby": "nodes" },
+        h("h2", { id: "nodes" }, "Nodes"),
+        this.nodes.element,
+      ),
     ]);
     this.go(route);
   }
@@ -83,13 +109,31 @@ export class OverviewView {
       onsort: (name) => this.#sortBy(name),
       rowClass: (queue) => (queue.failures > 0 ? "failing" : ""),
       columns: [
-        { name: "id", label: "Queue", sort: "key", cell: (queue) => [h("a", { href: queueHref(queue) }, h("bdi", {}, shortened(line(queue.key_b64), 80))), this.many && h("small", { class: "muted" }, ` ${queue.node}`), queue.db > 0 && h("small", { class: "muted" }, ` db ${queue.db}`)] },
+        {
+          name: "id",
+          label: "Queue",
+          sort: "key",
+          cell: (queue) => [
+            h("a", { href: queueHref(queue) }, h("bdi", {}, shortened(line(queue.key_b64), 80))),
+            this.many && h("small", { class: "muted" }, ` ${queue.node}`),
+            queue.db > 0 && h("small", { class: "muted" }, ` db ${queue.db}`),
+          ],
+        },
         { label: "State", cell: states },
         { label: "Waiting", numeric: true, sort: "length", cell: (queue) => count(queue.waiting) },
         { label: "Due", numeric: true, sort: "due", cell: (queue) => mood(count(queue.due), queue.due > 0 && "warm") },
         { label: "Held", numeric: true, sort: "held", cell: (queue) => count(queue.held) },
-        { label: "Dead", numeric: true, cell: (queue) => mood(count(queue.dead?.count), queue.dead?.count > 0 && "warm") },
-        { label: "Oldest due", numeric: true, sort: "oldest", cell: (queue) => mood(duration(queue.oldest_due_ms), queue.oldest_due_ms > 1000 && "hot") },
+        {
+          label: "Dead",
+          numeric: true,
+          cell: (queue) => mood(count(queue.dead?.count), queue.dead?.count > 0 && "warm"),
+        },
+        {
+          label: "Oldest due",
+          numeric: true,
+          sort: "oldest",
+          cell: (queue) => mood(duration(queue.oldest_due_ms), queue.oldest_due_ms > 1000 && "hot"),
+        },
         { label: "Late", numeric: true, cell: (queue) => mood(count(queue.overdue), queue.overdue > 0 && "hot") },
         { label: "Next", numeric: true, cell: (queue) => nextDeadline(queue.next_deadline) },
         { label: "Net", numeric: true, cell: (queue) => rate(queue.net) },
@@ -122,11 +166,19 @@ export class OverviewView {
 
   async refresh(signal) {
     const { match, offset, node } = this.route;
-    const reply = await get("overview", { sort: this.#sort(), desc: this.#descending() ? 1 : 0, offset, limit: PAGE, match }, signal);
+    const reply = await get(
+      "overview",
+      { sort: this.#sort(), desc: this.#descending() ? 1 : 0, offset, limit: PAGE, match },
+      signal,
+    );
     setClock(reply.now);
     this.many = reply.nodes.length > 1;
     this.#showNodes(reply, node ?? "");
-    this.queues.empty = match ? "No queue matches the filter." : reply.nodes.some((each) => each.walking) ? "Looking for queues…" : "No queues yet. The first DEHYDRATOR.PUSH creates one.";
+    this.queues.empty = match
+      ? "No queue matches the filter."
+      : reply.nodes.some((each) => each.walking)
+        ? "Looking for queues…"
+        : "No queues yet. The first DEHYDRATOR.PUSH creates one.";
     this.queues.update(reply.queues);
     this.#showPager(reply);
     await this.history.refresh({ node }, signal);
@@ -134,13 +186,28 @@ export class OverviewView {
 
   #showNodes({ nodes }, chosen) {
     const down = nodes.filter((each) => each.trouble);
-    fill(this.banner, down.map((each) => h("p", { class: "banner bad", role: "alert" }, `${each.node}: ${each.trouble} ${each.advice ?? ""} Trying again.`)));
+    fill(
+      this.banner,
+      down.map((each) =>
+        h(
+          "p",
+          { class: "banner bad", role: "alert" },
+          `${each.node}: ${each.trouble} ${each.advice ?? ""} Trying again.`,
+        ),
+      ),
+    );
     this.nodes.update(nodes);
     const options = [["", "all nodes"], ...nodes.map((each) => [each.node, each.node])];
-    fill(this.node, options.map(([value, text]) => h("option", { value }, text)));
+    fill(
+      this.node,
+      options.map(([value, text]) => h("option", { value }, text)),
+    );
     if (document.activeElement !== this.node) this.node.value = chosen;
     this.node.parentElement.hidden = nodes.length < 2;
-    const sum = (name) => nodes.filter((each) => each.role !== "replica" && each.role !== "slave").reduce((all, each) => (each.fields?.[name] === undefined ? all : (all ?? 0) + each.fields[name]), null);
+    const sum = (name) =>
+      nodes
+        .filter((each) => each.role !== "replica" && each.role !== "slave")
+        .reduce((all, each) => (each.fields?.[name] === undefined ? all : (all ?? 0) + each.fields[name]), null);
     const oldest = nodes.reduce((most, each) => Math.max(most, each.fields?.oldest_due_s ?? 0), 0);
     const totals = [
       ["Queues", count(sum("dehydrators"))],
@@ -153,22 +220,36 @@ export class OverviewView {
       ["Paused queues", count(sum("paused")), sum("paused") > 0 && "warm"],
       ["Blocked workers", count(sum("blocked_clients"))],
     ];
-    fill(this.totals, h("dl", { class: "stats" }, totals.map(([name, value, how]) => h("div", { class: how || null }, h("dt", {}, name), h("dd", {}, value)))));
+    fill(
+      this.totals,
+      h(
+        "dl",
+        { class: "stats" },
+        totals.map(([name, value, how]) => h("div", { class: how || null }, h("dt", {}, name), h("dd", {}, value))),
+      ),
+    );
   }
 
   #showPager({ total, queues }) {
     const from = Number(this.route.offset ?? 0);
     const to = from + queues.length;
     const at = (offset) => href({ ...this.route, page: "overview", offset: offset || null });
-    fill(this.pager, total > PAGE || from > 0 ? [
-      from > 0 && h("a", { href: at(Math.max(0, from - PAGE)) }, "‹ Previous"),
-      h("span", { class: "muted" }, `${count(from + 1)} to ${count(to)} of ${counted(total, "queue")}`),
-      to < total && h("a", { href: at(to) }, "Next page ›"),
-    ] : []);
+    fill(
+      this.pager,
+      total > PAGE || from > 0
+        ? [
+            from > 0 && h("a", { href: at(Math.max(0, from - PAGE)) }, "‹ Previous"),
+            h("span", { class: "muted" }, `${count(from + 1)} to ${count(to)} of ${counted(total, "queue")}`),
+            to < total && h("a", { href: at(to) }, "Next page ›"),
+          ]
+        : [],
+    );
   }
 
   page(step) {
-    const link = [...this.pager.querySelectorAll("a")].find((each) => each.textContent.includes(step > 0 ? "Next" : "Previous"));
+    const link = [...this.pager.querySelectorAll("a")].find((each) =>
+      each.textContent.includes(step > 0 ? "Next" : "Previous"),
+    );
     link?.click();
   }
 

@@ -38,7 +38,12 @@ export class QueueView {
     this.inside = h("div", {});
     this.element = h("section", { "aria-labelledby": "head" }, [
       h("nav", { class: "crumbs", "aria-label": "Breadcrumb" }, h("a", { href: "#/", data: { up: "" } }, "Overview")),
-      h("div", { class: "headline" }, h("h1", { id: "head", tabindex: "-1" }, h("bdi", {}, shortened(this.name, 200))), this.actions),
+      h(
+        "div",
+        { class: "headline" },
+        h("h1", { id: "head", tabindex: "-1" }, h("bdi", {}, shortened(this.name, 200))),
+        this.actions,
+      ),
       this.place,
       this.trouble,
       this.stats,
@@ -51,7 +56,9 @@ export class QueueView {
 
   /** Whether a route is of this queue. */
   takes(route) {
-    return route.page === "queue" && ["node", "db", "key"].every((name) => (route[name] ?? "") === (this.queue[name] ?? ""));
+    return (
+      route.page === "queue" && ["node", "db", "key"].every((name) => (route[name] ?? "") === (this.queue[name] ?? ""))
+    );
   }
 
   go(route) {
@@ -71,7 +78,11 @@ export class QueueView {
     if (route.view === "timeline") return new Timeline(this.queue);
     if (route.view === "history") {
       const charts = new History("The last hour of this queue");
-      return { element: charts.element, refresh: (signal) => charts.refresh(this.queue, signal), close: () => charts.close() };
+      return {
+        element: charts.element,
+        refresh: (signal) => charts.refresh(this.queue, signal),
+        close: () => charts.close(),
+      };
     }
     return new Elements(route, this.queue);
   }
@@ -84,7 +95,9 @@ export class QueueView {
       TABS.map(([name, label]) =>
         h("a", { href: queueHref(this.queue, { view: name }), "aria-current": name === this.view ? "page" : null }, [
           label,
-          numbers[name] !== undefined && numbers[name] !== null && h("span", { class: "number" }, ` ${count(numbers[name])}`),
+          numbers[name] !== undefined &&
+            numbers[name] !== null &&
+            h("span", { class: "number" }, ` ${count(numbers[name])}`),
         ]),
       ),
     );
@@ -101,13 +114,26 @@ export class QueueView {
     const { queue, read_only } = this.about;
     this.#showTabs();
     const policy = queue.policy ?? "HOLD";
-    fill(this.place, [`${this.queue.node} · db ${this.queue.db} · `, h("span", { title: "The policy of ONDUE" }, h("bdi", {}, policy))]);
+    fill(this.place, [
+      `${this.queue.node} · db ${this.queue.db} · `,
+      h("span", { title: "The policy of ONDUE" }, h("bdi", {}, policy)),
+    ]);
     fill(this.trouble, [
       queue.paused && h("p", { class: "banner" }, `Paused ${pausedUntil(queue)}: workers get nothing.`),
-      queue.failures > 0 && h("p", { class: "banner bad" }, [
-        `${count(queue.failures)} deliveries failed since `, timeOfDay(queue.failing_since), queue.last_failure_b64 && [": ", h("bdi", {}, line(queue.last_failure_b64))],
-      ]),
-      read_only && h("p", { class: "banner" }, typeof read_only === "string" ? read_only : (this.about.reason ?? "This node is a replica: nothing can be changed here.")),
+      queue.failures > 0 &&
+        h("p", { class: "banner bad" }, [
+          `${count(queue.failures)} deliveries failed since `,
+          timeOfDay(queue.failing_since),
+          queue.last_failure_b64 && [": ", h("bdi", {}, line(queue.last_failure_b64))],
+        ]),
+      read_only &&
+        h(
+          "p",
+          { class: "banner" },
+          typeof read_only === "string"
+            ? read_only
+            : (this.about.reason ?? "This node is a replica: nothing can be changed here."),
+        ),
     ]);
     const stats = [
       ["Waiting", count(queue.waiting)],
@@ -122,7 +148,14 @@ export class QueueView {
       ["Net", rate(queue.net)],
       ["Memory", size(queue.memory)],
     ];
-    fill(this.stats, h("dl", { class: "stats" }, stats.map(([name, value, mood]) => h("div", { class: mood || null }, h("dt", {}, name), h("dd", {}, value)))));
+    fill(
+      this.stats,
+      h(
+        "dl",
+        { class: "stats" },
+        stats.map(([name, value, mood]) => h("div", { class: mood || null }, h("dt", {}, name), h("dd", {}, value))),
+      ),
+    );
     fill(this.limits, meters(queue));
     this.#showActions();
   }
@@ -130,9 +163,17 @@ export class QueueView {
   #showActions() {
     const { queue, rights } = this.about;
     const names = [queue.paused ? "resume" : "pause", "limit", "ondue"];
-    fill(this.actions, names.map((action) =>
-      actionButton({ label: ACTIONS[action].label, action, reason: refusal(rights, action), onclick: () => this.run(action) }),
-    ));
+    fill(
+      this.actions,
+      names.map((action) =>
+        actionButton({
+          label: ACTIONS[action].label,
+          action,
+          reason: refusal(rights, action),
+          onclick: () => this.run(action),
+        }),
+      ),
+    );
   }
 
   async run(action) {

@@ -63,7 +63,11 @@ export class Table {
       left.delete(key);
       let line = this.#rows.get(key);
       if (!line) {
-        line = h("tr", { role: "row", data: { row: key } }, this.#columns.map((column) => this.#cell(column)));
+        line = h(
+          "tr",
+          { role: "row", data: { row: key } },
+          this.#columns.map((column) => this.#cell(column)),
+        );
         this.#rows.set(key, line);
       }
       line.className = this.rowClass?.(row) ?? "";

@@ -33,7 +33,11 @@ export class Timeline {
       ],
     });
     this.status = h("p", { class: "muted", role: "status" });
-    this.element = h("div", {}, [this.status, h("div", { class: "charts one" }, this.chart.element), this.table.element]);
+    this.element = h("div", {}, [
+      this.status,
+      h("div", { class: "charts one" }, this.chart.element),
+      this.table.element,
+    ]);
   }
 
   #href = (bucket) => queueHref(this.queue, { view: "next", start: `~${bucket.from}` });
@@ -43,7 +47,12 @@ export class Timeline {
     setClock(reply.now);
     this.#buckets = reply.buckets;
     const sum = reply.buckets.reduce((all, bucket) => all + bucket.count, 0);
-    fill(this.status, reply.complete ? `${counted(sum, "element")} in all. Choose a time to see what comes due then.` : `Counting: ${counted(sum, "element")} so far, up to ${moment(reply.until, reply.now)}.`);
+    fill(
+      this.status,
+      reply.complete
+        ? `${counted(sum, "element")} in all. Choose a time to see what comes due then.`
+        : `Counting: ${counted(sum, "element")} so far, up to ${moment(reply.until, reply.now)}.`,
+    );
     this.chart.element.hidden = !reply.buckets.length;
     this.chart.update(
       reply.buckets.map(({ from, to }) => (from + to) / 2000),
