@@ -37,9 +37,7 @@ impl Needle {
 
     pub fn is_in(&self, hay: &[u8]) -> bool {
         let Some(first) = self.0.first() else { return true };
-        let upper = first.to_ascii_uppercase();
-        let starts = hay.iter().enumerate().filter(|(_, byte)| *byte == first || **byte == upper);
-        starts.into_iter().any(|(at, _)| {
+        memchr::memchr2_iter(*first, first.to_ascii_uppercase(), hay).any(|at| {
             hay.get(at..at + self.0.len()).is_some_and(|part| part.eq_ignore_ascii_case(&self.0))
         })
     }
