@@ -5,7 +5,7 @@ import { fromBase64, fromHex, hexOf, line, textOf, toBase64, utf8 } from "./byte
 import { now } from "./clock.js";
 import { ask } from "./dialog.js";
 import { h, labelled } from "./dom.js";
-import { count, counted, fullMoment, isMoment, moment, parseDuration, parseMoment } from "./figures.js";
+import { counted, fullMoment, isMoment, moment, parseDuration, parseMoment } from "./figures.js";
 import { follow } from "./jobs.js";
 import { notice } from "./notices.js";
 import { words } from "./ondue.js";

@@ -54,7 +54,8 @@ function envelopeTable(envelope) {
   return h("div", {}, [
     list(rows),
     more.map(
-      ([name, pairs]) => pairs?.length && [h("h3", {}, name), list(pairs.map(([each, one]) => [each, value(one)]))],
+      ([name, pairs]) =>
+        pairs?.length && [h("h2", { class: "small" }, name), list(pairs.map(([each, one]) => [each, value(one)]))],
     ),
   ]);
 }

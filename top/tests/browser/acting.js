@@ -102,7 +102,7 @@ describe("an operator acts", () => {
     const { server, operator } = scene;
     await server.fill("purge", 5000, { element: (n) => (n % 2 ? `spam ${n}` : `mail ${n}`) });
     await operator.openQueue(server, "purge", "&text=spam");
-    await until(async () => (await operator.ids()).length === 50, "a page of matches");
+    await until(async () => (await operator.ids()).length >= 50, "a page of matches");
     await operator.act("all-match");
     await operator.act("cancel");
     await operator.sees("2,500 elements", "dialog");
@@ -192,7 +192,7 @@ describe("an operator acts", () => {
         n % 3 ? "gateway down" : "bad address",
       );
     await operator.openQueue(server, "outage", "&view=dead&text=gateway");
-    await until(async () => (await operator.ids()).length === 50, "a page of matches");
+    await until(async () => (await operator.ids()).length >= 50, "a page of matches");
     await operator.act("all-match");
     await operator.act("revive");
     await operator.sees("200 dead letters", "dialog");

@@ -97,16 +97,18 @@ export class Operator {
     }, `the button of ${action}`);
   }
 
-  /** Returns the texts of the cells of each row. */
+  /** Returns the texts of the cells of each row of the first table. */
   rows() {
-    return this.page.$$eval("main tbody tr", (rows) =>
-      rows.map((row) => [...row.cells].map((cell) => cell.innerText.trim())),
+    return this.page.$eval("main table", (table) =>
+      [...table.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.innerText.trim())),
     );
   }
 
-  /** Returns the ids in the table, in order. */
+  /** Returns the ids in the first table, in order. */
   ids() {
-    return this.page.$$eval("main tbody td.id", (cells) => cells.map((cell) => cell.innerText.trim()));
+    return this.page.$eval("main table", (table) =>
+      [...table.tBodies[0].querySelectorAll("td.id")].map((cell) => cell.innerText.trim()),
+    );
   }
 
   text(selector = "main") {
@@ -114,7 +116,13 @@ export class Operator {
   }
 
   sees(text, selector = "main") {
-    return until(async () => (await this.text(selector)).includes(text), `to see “${text}”`);
+    let last = "";
+    return until(async () => {
+      last = await this.text(selector);
+      return last.includes(text);
+    }, `to see “${text}”`).catch((error) => {
+      throw new Error(`${error.message} in “${last.slice(0, 600)}”`);
+    });
   }
 
   seesNot(text, selector = "main") {
