@@ -76,7 +76,8 @@ async function consent({ spec, action, request, many, info }) {
   }
   const status = h("p", { class: "counting", role: "status" });
   if (many === Number.POSITIVE_INFINITY) {
-    title = `${spec.verb} all that match?`;
+    const { id, text } = request.on.match;
+    title = id || text ? `${spec.verb} all that match?` : `${spec.verb} all ${noun}s?`;
     body.push(h("p", {}, matchText(request.on.match, noun)), status);
     confirm = spec.verb;
   }
@@ -88,7 +89,15 @@ async function consent({ spec, action, request, many, info }) {
     confirm,
     danger: spec.danger,
     check: form?.check,
-    start: ({ yes }) => many === Number.POSITIVE_INFINITY && countFirst(request, status, yes, spec, noun),
+    start: ({ yes, form: asked }) => {
+      if (many !== Number.POSITIVE_INFINITY) return;
+      // How many they are may depend on the form, but not on where they go.
+      const isFixed = action === "postpone";
+      const args = () => (isFixed ? { ms: 0 } : (form?.args(Object.fromEntries(new FormData(asked))) ?? {}));
+      const again = () => countFirst({ request, args: args(), status, yes, spec, noun });
+      if (!isFixed) asked.addEventListener("change", again);
+      again();
+    },
   });
   return fields && (form ? form.args(fields) : {});
 }
@@ -97,19 +106,16 @@ const each = (text) =>
   text.replace("it from", "them from").replace("the next worker gets it", "the next workers get them");
 
 /** Asks the server how many elements match, and lets the user consent when that is known. */
-async function countFirst(request, status, yes, spec, noun) {
+async function countFirst({ request, args, status, yes, spec, noun }) {
   yes.setAttribute("aria-disabled", "true");
   status.textContent = "Counting…";
   try {
-    // How many they are does not depend on where they go.
-    const args = request.action === "postpone" ? { ms: 0 } : {};
     const { would, complete } = await post("act?count=1", { ...request, args });
     const number = complete ? counted(would, noun) : `at least ${counted(would, noun)}`;
-    status.textContent = would === 0 && complete ? "Nothing matches." : `This touches ${number}, as of now.`;
-    if (would === 0 && complete) return;
+    const nothing = would === 0 && complete;
+    status.textContent = nothing ? "Nothing matches." : `This touches ${number}, as of now.`;
     yes.textContent = complete ? `${spec.verb} ${number}` : `${spec.verb} all, ${number}`;
-    yes.removeAttribute("aria-disabled");
-    yes.focus();
+    if (!nothing) yes.removeAttribute("aria-disabled");
   } catch (error) {
     status.textContent = `They could not be counted: ${error.message}`;
   }

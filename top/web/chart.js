@@ -16,12 +16,13 @@ export class Chart {
   #now = h("span", { class: "muted" });
 
   /**
-   * `series`: each with `name`, `colour` (of the style sheet) and optionally `fill`. `format(number)` is used for the axis
-   * and the legend. `bars`: draw bars. `onclick(index)` is called for a click on the chart.
+   * `series`: each with `name`, `colour` (of the style sheet) and optionally `fill`. `format(number)` is for
+   * figures, `axis(number)` for the axis. `bars`: draw bars. `onclick(index)` is called for a click on the chart.
    */
-  constructor({ title, series, format, bars = false, onclick }) {
+  constructor({ title, series, format, axis = format, bars = false, onclick }) {
     this.series = series;
     this.format = format;
+    this.axis = axis;
     this.bars = bars;
     this.onclick = onclick;
     const caption = h("figcaption", {}, h("strong", {}, title), " ", this.#now);
@@ -74,10 +75,13 @@ export class Chart {
         height: HEIGHT,
         cursor: { points: { size: 6 }, drag: { x: false, y: false } },
         legend: { show: false },
-        scales: { y: { range: (_, __, max) => [0, Math.max(max * 1.1, 1)] } },
+        scales: {
+          x: { range: (_, min, max) => this.#span(min, max) },
+          y: { range: (_, __, max) => [0, Math.max(max * 1.1, 1)] },
+        },
         axes: [
           { ...line, values: times, space: 70, size: 24 },
-          { ...line, values: (_, splits) => splits.map((value) => this.format(value)), size: 58, space: 30 },
+          { ...line, values: (_, splits) => splits.map((value) => this.axis(value)), size: 58, space: 30 },
         ],
         series: [
           {},
@@ -102,6 +106,18 @@ export class Chart {
       const at = this.#plot.cursor.idx;
       if (this.onclick && at !== null && at !== undefined) this.onclick(at);
     });
+  }
+
+  /** Leaves room for the first and the last bar. */
+  #span(min, max) {
+    const times = this.#data[0];
+    if (!this.bars) return [min, max];
+    const least = times.reduce(
+      (gap, time, i) => (i ? Math.min(gap, time - times[i - 1]) : gap),
+      Number.POSITIVE_INFINITY,
+    );
+    const room = Number.isFinite(least) ? least : 30;
+    return [min - room, max + room];
   }
 
   #tip;

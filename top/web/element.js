@@ -6,7 +6,7 @@ import { dump, fromBase64, line, lineOf, shortened, textOf, visible } from "./by
 import { countdown, now, setClock, timeOfDay } from "./clock.js";
 import { fill, h } from "./dom.js";
 import { envelopeOf, jsonOf, msgpackOf, pretty } from "./envelope.js";
-import { count, counted, duration, fullMoment, isMoment, size } from "./figures.js";
+import { count, duration, fullMoment, isMoment, size } from "./figures.js";
 import { actionButton, refusal } from "./rights.js";
 import { queueHref } from "./route.js";
 
@@ -236,8 +236,7 @@ export function deadLetter(row, key) {
         ? h("bdi", {}, visible(textOf(fromBase64(row.reason_b64)) ?? line(row.reason_b64), "\n"))
         : "not given: its deliveries were used up",
     ],
-    row.deliveries !== null &&
-      row.deliveries !== undefined && ["Deliveries", counted(Number(row.deliveries), "delivery", "deliveries")],
+    row.deliveries !== null && row.deliveries !== undefined && ["Deliveries", count(row.deliveries)],
     row.moment && ["Since", [timeOfDay(row.moment), h("span", { class: "muted" }, ` ${fullMoment(row.moment)}`)]],
     row.entry && ["Entry", row.entry],
     ...more.map(({ name_b64, value_b64 }) => [line(name_b64), h("bdi", {}, line(value_b64))]),

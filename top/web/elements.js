@@ -62,9 +62,8 @@ export class Elements {
   }
 
   #build() {
-    const field = (name, placeholder) =>
-      h("input", { type: "search", name, placeholder, autocomplete: "off", spellcheck: "false" });
-    this.fields = { id: field("id", "part of an id"), text: field("text", "part of an element") };
+    const field = (name) => h("input", { type: "search", name, autocomplete: "off", spellcheck: "false" });
+    this.fields = { id: field("id"), text: field("text") };
     const form = h(
       "form",
       { class: "filters", role: "search", "aria-label": "Filter", onsubmit: (event) => this.#apply(event) },
@@ -163,6 +162,7 @@ export class Elements {
       return [
         id,
         {
+          name: "due",
           label: "Held until",
           cell: (row) => [countdown(row.deadline), h("span", { class: "muted" }, " ", timeOfDay(row.deadline))],
         },
@@ -182,6 +182,7 @@ export class Elements {
     return [
       id,
       {
+        name: "due",
         label: "Due",
         cell: (row) => [
           countdown(row.deadline),

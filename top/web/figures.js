@@ -3,6 +3,11 @@
 const COUNT = new Intl.NumberFormat("en");
 const RATE = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 
+const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+
+/** Returns a number in few characters: "200K". */
+export const compact = (number) => COMPACT.format(number);
+
 export const NONE = "–";
 
 export const count = (number) => (number === null || number === undefined ? NONE : COUNT.format(number));

@@ -3,15 +3,18 @@
 import { get } from "./api.js";
 import { Chart } from "./chart.js";
 import { h } from "./dom.js";
-import { count, duration } from "./figures.js";
+import { compact, count, duration } from "./figures.js";
 
 const perSecond = (number) => `${count(Math.round(number * 10) / 10)}/s`;
+const compactRate = (number) => `${compact(number)}/s`;
 const whole = (number) => count(Math.round(number * 10) / 10);
 
+/** The charts. Those of series that a reply lacks are left out: a queue has no rates of its own. */
 const CHARTS = [
   {
     title: "Per second",
     format: perSecond,
+    axis: compactRate,
     series: [
       ["pushes", "in", "blue"],
       ["out", "out", "green"],
@@ -21,12 +24,14 @@ const CHARTS = [
   {
     title: "Elements",
     format: whole,
+    axis: compact,
     series: [
       ["waiting", "waiting", "blue"],
       ["due", "due", "red"],
       ["held", "held", "amber"],
     ],
   },
+  { title: "Oldest due", format: duration, ofQueue: true, series: [["oldest_due_ms", "oldest due", "red"]] },
   {
     title: "Lateness",
     format: duration,
@@ -49,7 +54,7 @@ export class History {
   async refresh(query, signal) {
     const { times, series } = await get("history", query, signal);
     CHARTS.forEach((spec) => {
-      const present = spec.series.filter(([name]) => series[name]);
+      const present = spec.ofQueue && !query.key ? [] : spec.series.filter(([name]) => series[name]);
       const name = `${spec.title} ${present.map(([each]) => each)}`;
       if (!present.length) return;
       let chart = this.#charts.get(spec.title);

@@ -1,12 +1,26 @@
 // The log of actions: a stream on the server.
 
 import { get } from "./api.js";
-import { fromBase64, line, textOf, visible } from "./bytes.js";
+import { line, visible } from "./bytes.js";
 import { countdown, setClock, timeOfDay } from "./clock.js";
 import { fill, h, labelled } from "./dom.js";
-import { count } from "./figures.js";
+import { count, duration, moment } from "./figures.js";
 import { href, queueHref } from "./route.js";
 import { Table } from "./table.js";
+
+const NAMES = {
+  run_now: "run now",
+  postpone: "postpone",
+  cancel: "cancel",
+  edit: "edit",
+  give_back: "give back",
+  revive: "retry dead letters",
+  drop_dead: "drop dead letters",
+  pause: "pause",
+  resume: "resume",
+  limit: "set limits",
+  ondue: "set the policy",
+};
 
 export class LogView {
   every = 3000;
@@ -31,9 +45,9 @@ export class LogView {
         },
         { label: "Who", cell: (row) => h("bdi", {}, visible(String(row.who ?? "–"))) },
         { label: "Redis user", cell: (row) => h("bdi", {}, visible(String(row.user ?? "–"))) },
-        { label: "Action", cell: (row) => String(row.action ?? "").replaceAll("_", " ") },
+        { label: "Action", cell: (row) => NAMES[row.action] ?? String(row.action) },
         { label: "Queue", cell: (row) => queueCell(row) },
-        { label: "Elements", numeric: true, cell: (row) => count(numberOf(row.count)) },
+        { label: "Elements", numeric: true, cell: (row) => count(numberOf(row)) },
         { label: "Arguments", wide: true, cell: (row) => h("bdi", {}, visible(argsOf(row.args))) },
       ],
     });
@@ -71,6 +85,9 @@ export class LogView {
     const node = this.route.node ?? this.nodes[0];
     this.node.value = node;
     const reply = await get("log", { node, before: this.route.before }, signal);
+    this.table.empty = reply.off
+      ? "The log is off: dehydrator-top was started with --log ''."
+      : "No action has been logged.";
     this.table.update(reply.rows);
     fill(this.pager, [
       this.route.before && h("a", { href: href({ page: "log", node: this.route.node }) }, "« The latest"),
@@ -79,16 +96,26 @@ export class LogView {
   }
 }
 
-const numberOf = (value) => (value === null || value === undefined || value === "" ? null : Number(value));
+// How many a job will touch is not known when it begins.
+const numberOf = (row) => (row.count === 0 && row.args.startsWith("job") && row.args.endsWith("}") ? null : row.count);
 
+/** Returns the arguments of an action in words: "job 3, 10 min". They are JSON, after the number of a job. */
 function argsOf(args) {
-  if (args === null || args === undefined) return "";
-  return typeof args === "string" ? args : JSON.stringify(args);
+  const [, job = "", json] = /^(job \S+ )?(\{.*\})$/s.exec(args ?? "") ?? [];
+  if (json === undefined) return args ?? "";
+  try {
+    const words = Object.entries(JSON.parse(json)).map(([name, value]) => WORDS[name]?.(value) ?? `${name} ${value}`);
+    return [job.trim(), ...words].filter(Boolean).join(", ");
+  } catch {
+    return args;
+  }
 }
 
-/** The queue is an object, or the name alone. */
-function queueCell({ queue, queue_b64 }) {
-  if (queue?.key_b64 !== undefined) return h("a", { href: queueHref(queue) }, h("bdi", {}, line(queue.key_b64)));
-  if (queue_b64 !== undefined) return h("bdi", {}, textOf(fromBase64(queue_b64)) ?? line(queue_b64));
-  return h("bdi", {}, visible(String(queue ?? "–")));
-}
+const WORDS = {
+  ms: (ms) => `for ${duration(ms)}`,
+  at: (at) => `until ${moment(at)}`,
+  words: (words) => words.join(" "),
+  held: (held) => (held === true ? "held ones too" : `held ${held}`),
+};
+
+const queueCell = ({ queue }) => h("a", { href: queueHref(queue) }, h("bdi", {}, line(queue.key_b64)));

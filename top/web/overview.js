@@ -13,7 +13,7 @@ import { Table } from "./table.js";
 const PAGE = 100;
 
 /** What is best read from the greatest down. */
-const DOWN = new Set(["oldest", "length", "due", "held", "memory"]);
+const DOWN = new Set(["oldest", "waiting", "due", "held", "dead", "net", "memory"]);
 
 export class OverviewView {
   every = 2000;
@@ -24,7 +24,6 @@ export class OverviewView {
     const match = h("input", {
       type: "search",
       name: "match",
-      placeholder: "part of a name",
       autocomplete: "off",
       spellcheck: "false",
     });
@@ -120,12 +119,13 @@ export class OverviewView {
           ],
         },
         { label: "State", cell: states },
-        { label: "Waiting", numeric: true, sort: "length", cell: (queue) => count(queue.waiting) },
+        { label: "Waiting", numeric: true, sort: "waiting", cell: (queue) => count(queue.waiting) },
         { label: "Due", numeric: true, sort: "due", cell: (queue) => mood(count(queue.due), queue.due > 0 && "warm") },
         { label: "Held", numeric: true, sort: "held", cell: (queue) => count(queue.held) },
         {
           label: "Dead",
           numeric: true,
+          sort: "dead",
           cell: (queue) => mood(count(queue.dead?.count), queue.dead?.count > 0 && "warm"),
         },
         {
@@ -136,7 +136,7 @@ export class OverviewView {
         },
         { label: "Late", numeric: true, cell: (queue) => mood(count(queue.overdue), queue.overdue > 0 && "hot") },
         { label: "Next", numeric: true, cell: (queue) => nextDeadline(queue.next_deadline) },
-        { label: "Net", numeric: true, cell: (queue) => rate(queue.net) },
+        { label: "Net", numeric: true, sort: "net", cell: (queue) => rate(queue.net) },
         { label: "Limits", wide: true, cell: (queue) => chips(shortLimits(queue)) },
         { label: "Memory", numeric: true, sort: "memory", cell: (queue) => size(queue.memory) },
       ],
