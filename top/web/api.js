@@ -1,7 +1,7 @@
 // Requests to the program that serves the page.
 
 /** An error reply, or none: `status` is 0 if the program does not answer. */
-export class ApiError extends Error {
+class ApiError extends Error {
   constructor(message, status, code) {
     super(message);
     this.status = status;
@@ -33,7 +33,7 @@ async function request(path, options) {
 }
 
 /** Returns a path with a query. Undefined, null and empty values are left out. */
-export function withQuery(path, query = {}) {
+function withQuery(path, query = {}) {
   const words = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
     if (value !== undefined && value !== null && value !== "") words.set(name, value);

@@ -72,13 +72,6 @@ const sameAttributes = (old, node) =>
     (name) => old.getAttribute(name) === node.getAttribute(name),
   );
 
-/** Returns what can be focused within an element. */
-export function places(element) {
-  return [
-    ...element.querySelectorAll("a[href], button:not([disabled]), input:not([disabled]), select, textarea, summary"),
-  ];
-}
-
 let ids = 0;
 
 /** Returns an id that no other element has. */

@@ -2,102 +2,15 @@
 
 import { ACTIONS, act } from "./act.js";
 import { get, nameOf } from "./api.js";
-import { dump, fromBase64, line, lineOf, shortened, textOf, visible } from "./bytes.js";
-import { countdown, now, setClock, timeOfDay } from "./clock.js";
+import { fromBase64, line, lineOf, shortened } from "./bytes.js";
+import { countdown, now, setClock } from "./clock.js";
+import { contentOf } from "./content.js";
 import { fill, h } from "./dom.js";
-import { envelopeOf, jsonOf, msgpackOf, pretty } from "./envelope.js";
-import { count, duration, fullMoment, isMoment, size } from "./figures.js";
+import { count, duration, fullMoment, isMoment } from "./figures.js";
 import { actionButton, refusal } from "./rights.js";
 import { queueHref } from "./route.js";
 
 const HELD = "A worker holds it. Give it back first.";
-
-/** A dump of more bytes than that would make the page slow. */
-const DUMPED = 65_536;
-
-/** Returns the forms in which an element can be shown, each with a name and a function that creates it. */
-export function formsOf(bytes, key) {
-  const forms = [];
-  const envelope = envelopeOf(bytes, key);
-  const json = jsonOf(bytes);
-  const msgpack = json === undefined ? msgpackOf(bytes) : undefined;
-  const text = textOf(bytes);
-  if (envelope) forms.push(["Envelope", () => envelopeTable(envelope)]);
-  if (json !== undefined) forms.push(["JSON", () => block(pretty(json), "JSON")]);
-  if (msgpack !== undefined) forms.push(["MessagePack", () => block(pretty(msgpack), "MessagePack")]);
-  if (text !== null) forms.push(["Text", () => block(visible(text, "\n\t"), "Text")]);
-  forms.push(["Bytes", () => bytesBlock(bytes)]);
-  return forms;
-}
-
-const block = (text, label) => h("pre", { tabindex: "0", role: "region", "aria-label": label, class: "content" }, text);
-
-function bytesBlock(bytes) {
-  const parts = [block(dump(bytes.subarray(0, DUMPED)), "Bytes")];
-  if (bytes.length > DUMPED)
-    parts.push(h("p", { class: "muted" }, `The first ${size(DUMPED)} of ${size(bytes.length)}.`));
-  return h("div", {}, parts);
-}
-
-function envelopeTable(envelope) {
-  const rows = [["Kind", envelope.kind]];
-  if (envelope.task !== undefined)
-    rows.push([envelope.kind === "RQ" ? "Job" : "Task", h("strong", {}, h("bdi", {}, visible(String(envelope.task))))]);
-  if (envelope.args !== undefined) rows.push(["Arguments", value(envelope.args)]);
-  if (envelope.kwargs !== undefined) rows.push(["Keyword arguments", value(envelope.kwargs)]);
-  if (envelope.body !== undefined) rows.push(["Body", value(envelope.body)]);
-  if (envelope.note) rows.push(["Note", envelope.note]);
-  const more = [
-    ["Headers", envelope.headers],
-    ["Fields", envelope.fields],
-  ];
-  return h("div", {}, [
-    list(rows),
-    more.map(
-      ([name, pairs]) =>
-        pairs?.length && [h("h2", { class: "small" }, name), list(pairs.map(([each, one]) => [each, value(one)]))],
-    ),
-  ]);
-}
-
-function value(each) {
-  if (each instanceof Node) return each;
-  if (typeof each === "string") return h("bdi", {}, visible(each, "\n\t"));
-  const text = pretty(each, 0);
-  return text.length <= 60 ? h("code", {}, visible(text)) : h("pre", {}, visible(pretty(each), "\n"));
-}
-
-const list = (pairs) =>
-  h(
-    "dl",
-    { class: "fields" },
-    pairs.map(([name, each]) => h("div", {}, h("dt", {}, visible(name)), h("dd", {}, each))),
-  );
-
-/** Creates the content of an element with a choice of its forms. `chosen` is the name of the form shown first. */
-export function contentOf(bytes, key, chosen, onchoose = () => {}) {
-  const forms = formsOf(bytes, key);
-  const place = h("div", { class: "shown" });
-  const buttons = forms.map(([name]) =>
-    h("button", { type: "button", data: { form: name }, onclick: () => choose(name, true) }, name),
-  );
-  const choose = (name, told) => {
-    const [found, create] = forms.find(([each]) => each === name) ?? forms[0];
-    place.replaceChildren(create());
-    for (const button of buttons) button.setAttribute("aria-pressed", String(button.dataset.form === found));
-    if (told) onchoose(found);
-  };
-  choose(chosen);
-  return h("div", {}, [
-    h(
-      "div",
-      { class: "row", role: "group", "aria-label": "Show the element as" },
-      buttons,
-      h("span", { class: "muted" }, size(bytes.length)),
-    ),
-    place,
-  ]);
-}
 
 /** The view of one element. */
 export class ElementView {
@@ -223,23 +136,4 @@ export class ElementView {
     button?.click();
     return Boolean(button);
   }
-}
-
-/** Creates the details of a dead letter, for a dialog. */
-export function deadLetter(row, key) {
-  const known = new Set(["deliveries", "reason"]);
-  const more = (row.fields ?? []).filter(({ name_b64 }) => !known.has(line(name_b64)));
-  const facts = [
-    [
-      "Reason",
-      row.reason_b64
-        ? h("bdi", {}, visible(textOf(fromBase64(row.reason_b64)) ?? line(row.reason_b64), "\n"))
-        : "not given: its deliveries were used up",
-    ],
-    row.deliveries !== null && row.deliveries !== undefined && ["Deliveries", count(row.deliveries)],
-    row.moment && ["Since", [timeOfDay(row.moment), h("span", { class: "muted" }, ` ${fullMoment(row.moment)}`)]],
-    row.entry && ["Entry", row.entry],
-    ...more.map(({ name_b64, value_b64 }) => [line(name_b64), h("bdi", {}, line(value_b64))]),
-  ].filter(Boolean);
-  return h("div", {}, [list(facts), contentOf(fromBase64(row.element_b64), key)]);
 }

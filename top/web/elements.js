@@ -3,20 +3,18 @@
 
 import { ACTIONS, act } from "./act.js";
 import { get } from "./api.js";
-import { fromBase64, line, lineOf, shortened, visible } from "./bytes.js";
-import { countdown, now, setClock, timeOfDay } from "./clock.js";
-import { ask } from "./dialog.js";
+import { fromBase64, line, lineOf, shortened } from "./bytes.js";
+import { now, setClock } from "./clock.js";
+import { columnsOf, keyOf } from "./columns.js";
+import { findLetter, showLetter } from "./deadletter.js";
 import { fill, h, labelled } from "./dom.js";
-import { deadLetter } from "./element.js";
-import { envelopeOf, msgpackOf, pretty, summary } from "./envelope.js";
-import { count, counted, isMoment, parseMoment } from "./figures.js";
+import { count, counted, parseMoment } from "./figures.js";
 import { notice } from "./notices.js";
 import { actionButton, refusal } from "./rights.js";
-import { elementHref, queueHref } from "./route.js";
+import { queueHref } from "./route.js";
 import { Table } from "./table.js";
 
 const PAGE = 50;
-const PREVIEW = 140;
 
 const VIEWS = {
   next: { actions: ["run_now", "postpone", "cancel"], empty: "Nothing waits in this queue." },
@@ -34,6 +32,7 @@ export class Elements {
   #scan = null;
   #stopped = false;
   #fresh = false;
+  #opened = null;
 
   constructor(route, queue) {
     this.queue = queue;
@@ -104,7 +103,7 @@ export class Elements {
       rowClass: (row) => (this.#all || this.#marks.has(keyOf(row)) ? "marked" : ""),
       columns: [
         { name: "mark", label: "Mark", head: this.markAll, cell: (row) => this.#checkbox(row) },
-        ...this.#columns(),
+        ...columnsOf(this.view, this.queue, (entry) => this.#href({ entry })),
       ],
     });
     this.element = h("div", {}, [
@@ -116,88 +115,8 @@ export class Elements {
     ]);
   }
 
-  #columns() {
-    const what = {
-      label: this.view === "dead" ? "Letter" : "Element",
-      wide: true,
-      cell: (row) => preview(row, this.key),
-    };
-    if (this.view === "dead") {
-      return [
-        {
-          name: "id",
-          label: "Id",
-          cell: (row) =>
-            h(
-              "button",
-              { type: "button", class: "link", data: { row: keyOf(row) }, onclick: () => this.#open(keyOf(row)) },
-              h(
-                "bdi",
-                {},
-                shortened(row.id_b64 === null || row.id_b64 === undefined ? "(no id)" : line(row.id_b64), 80),
-              ),
-            ),
-        },
-        {
-          label: "Reason",
-          wide: true,
-          cell: (row) =>
-            row.reason_b64
-              ? h("bdi", {}, shortened(line(row.reason_b64), PREVIEW))
-              : h("span", { class: "muted" }, "deliveries used up"),
-        },
-        { label: "Deliveries", numeric: true, cell: (row) => count(row.deliveries) },
-        { label: "Since", cell: (row) => (row.moment ? countdown(row.moment) : "–") },
-        what,
-      ];
-    }
-    const id = {
-      name: "id",
-      label: "Id",
-      cell: (row) =>
-        h("a", { href: elementHref(this.queue, row.id_b64) }, h("bdi", {}, shortened(line(row.id_b64), 80))),
-    };
-    const attempt = { label: "Deliveries", numeric: true, cell: (row) => count(row.deliveries) };
-    if (this.view === "held") {
-      return [
-        id,
-        {
-          name: "due",
-          label: "Held until",
-          cell: (row) => [countdown(row.deadline), h("span", { class: "muted" }, " ", timeOfDay(row.deadline))],
-        },
-        { label: "Attempt", numeric: true, cell: (row) => count(row.deliveries) },
-        {
-          label: "Token",
-          cell: (row) =>
-            h(
-              "bdi",
-              {},
-              row.token_b64 === null || row.token_b64 === undefined ? "–" : shortened(line(row.token_b64), 60),
-            ),
-        },
-        what,
-      ];
-    }
-    return [
-      id,
-      {
-        name: "due",
-        label: "Due",
-        cell: (row) => [
-          countdown(row.deadline),
-          isMoment(row.deadline) && h("span", { class: "muted" }, " ", timeOfDay(row.deadline)),
-        ],
-      },
-      { label: "State", cell: (row) => state(row) },
-      attempt,
-      what,
-    ];
-  }
-
   #checkbox(row) {
     const key = keyOf(row);
-    if (this.view === "dead" && !row.entry) return "";
     const name = row.id_b64 === null || row.id_b64 === undefined ? key : line(row.id_b64);
     return h("input", {
       type: "checkbox",
@@ -216,13 +135,13 @@ export class Elements {
     }
     if (!this.#marks.delete(key)) {
       const row = this.#rows.find((each) => keyOf(each) === key);
-      if (row && !(this.view === "dead" && !row.entry)) this.#marks.set(key, row);
+      if (row) this.#marks.set(key, row);
     }
     this.#show();
   }
 
   #markPage() {
-    const rows = this.#rows.filter((row) => this.view !== "dead" || row.entry);
+    const rows = this.#rows;
     const complete = rows.length > 0 && rows.every((row) => this.#marks.has(keyOf(row)));
     this.#all = false;
     for (const row of rows) {
@@ -254,8 +173,7 @@ export class Elements {
   }
 
   #to(start) {
-    const { id, text } = this.route;
-    location.hash = queueHref(this.queue, { view: this.view, id, text, start });
+    location.hash = this.#href({ start });
   }
 
   /** Shows the next page (1), or the one before (-1). */
@@ -295,6 +213,7 @@ export class Elements {
     } while (scan.running);
     this.#fresh = true;
     this.#show(rows, start);
+    if (this.route.entry) this.#open(this.route.entry).catch((error) => notice(error.message, true));
   }
 
   #show(rows = this.#rows, next = this.#next) {
@@ -304,18 +223,12 @@ export class Elements {
     const scan = this.#scan;
     this.table.empty = this.#emptyText(scan);
     this.table.update(rows);
-    const markable = rows.filter((row) => this.view !== "dead" || row.entry);
-    const marked = markable.filter((row) => this.#all || this.#marks.has(keyOf(row))).length;
-    this.markAll.checked = markable.length > 0 && marked === markable.length;
-    this.markAll.indeterminate = marked > 0 && marked < markable.length;
+    const marked = rows.filter((row) => this.#all || this.#marks.has(keyOf(row))).length;
+    this.markAll.checked = rows.length > 0 && marked === rows.length;
+    this.markAll.indeterminate = marked > 0 && marked < rows.length;
     fill(this.status, this.#statusText(scan));
     fill(this.pager, [
-      this.route.start &&
-        h(
-          "a",
-          { href: queueHref(this.queue, { view: this.view, id: this.route.id, text: this.route.text }) },
-          "« First page",
-        ),
+      this.route.start && h("a", { href: this.#href({ start: null }) }, "« First page"),
       this.#trail.length > 0 &&
         h("button", { type: "button", data: { action: "previous" }, onclick: () => this.page(-1) }, "‹ Previous"),
       this.#next !== null &&
@@ -445,34 +358,29 @@ export class Elements {
     return true;
   }
 
-  /** Shows a dead letter. */
-  async #open(key) {
-    const row = this.#rows.find((each) => keyOf(each) === key);
-    if (!row) return;
-    const title = row.id_b64 ? `Dead letter ${shortened(line(row.id_b64), 80)}` : "Dead letter";
-    await ask({ title, body: deadLetter(row, this.key) });
+  /** Shows the dead letter that the address names. */
+  async #open(entry) {
+    if (this.#opened === entry) return;
+    this.#opened = entry;
+    const row = this.#rows.find((each) => each.entry === entry) ?? (await findLetter(this.queue, entry));
+    if (row) {
+      await showLetter(row, {
+        key: this.key,
+        reasonOf: (action) => refusal(this.rights, action),
+        run: (action) => this.run(action, row),
+      });
+    } else notice("This dead letter is not there any more.", true);
+    this.#opened = null;
+    if (this.route.entry === entry) location.replace(this.#href());
+  }
+
+  /** Returns the address of this page, with its filter. */
+  #href(more = {}) {
+    const { id, text, start } = this.route;
+    return queueHref(this.queue, { view: this.view, id, text, start, ...more });
   }
 
   close() {
     this.#stopped = true;
   }
-}
-
-const keyOf = (row) => row.entry ?? row.id_b64 ?? row.element_b64;
-
-function state(row) {
-  if (row.leased) return h("span", { class: "badge held" }, "held");
-  if (!isMoment(row.deadline)) return h("span", { class: "badge stuck" }, "stuck");
-  if (row.deadline <= now()) return h("span", { class: "badge due" }, "due");
-  return h("span", { class: "badge" }, row.deliveries > 0 ? "retry" : "waiting");
-}
-
-function preview(row, key) {
-  const bytes = fromBase64(row.element_b64 ?? "");
-  const about = summary(envelopeOf(bytes, key));
-  if (about) return h("bdi", {}, h("strong", {}, visible(about.task)), visible(shortened(about.args, PREVIEW)));
-  if (!bytes.length) return h("span", { class: "muted" }, "(empty)");
-  const msgpack = msgpackOf(bytes);
-  if (msgpack !== undefined) return h("bdi", {}, visible(shortened(pretty(msgpack, 0), PREVIEW)));
-  return h("bdi", {}, shortened(lineOf(bytes.subarray(0, 4 * PREVIEW)), PREVIEW));
 }

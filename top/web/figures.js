@@ -8,7 +8,7 @@ const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumFracti
 /** Returns a number in few characters: "200K". */
 export const compact = (number) => COMPACT.format(number);
 
-export const NONE = "–";
+const NONE = "–";
 
 export const count = (number) => (number === null || number === undefined ? NONE : COUNT.format(number));
 

@@ -19,7 +19,7 @@ const DESTINATIONS = [
 ];
 
 /** Splits a policy as INFO spells it. Destinations with blanks cannot be told apart, and are left to the user. */
-export function parsePolicy(policy) {
+function parsePolicy(policy) {
   const parts = (policy ?? "HOLD").split(" ").filter((word) => word !== "UNCONFIRMED");
   const found = {
     kind: parts[0],

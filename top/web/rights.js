@@ -32,4 +32,4 @@ export function actionButton({ label, action, reason, onclick, danger, shortcut 
   return reason ? h("span", { class: "refused" }, button, h("span", { class: "hidden", id: hint }, reason)) : button;
 }
 
-export const plain = (label) => label.replace(/…$/, "");
+const plain = (label) => label.replace(/…$/, "");

@@ -6,7 +6,7 @@ const listeners = new Set();
 
 const chosen = () => document.documentElement.dataset.theme;
 
-export const isDark = () => (chosen() ?? (system.matches ? "dark" : "light")) === "dark";
+const isDark = () => (chosen() ?? (system.matches ? "dark" : "light")) === "dark";
 
 /** Calls `listener` when the colours change. Returns a function that ends that. */
 export function onTheme(listener) {

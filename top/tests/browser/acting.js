@@ -162,8 +162,9 @@ describe("an operator acts", () => {
     assert.equal(await server.call("DEHYDRATOR.LOOK", "letters", "again"), "do again");
     assert.equal(await server.pttl("letters", "again"), 0);
     await until(async () => (await operator.ids()).length === 2, "two are left");
-    await operator.mark("never");
-    await operator.act("drop_dead");
+    await operator.click("link", "never");
+    await operator.page.waitForSelector("dialog[open]");
+    await operator.button("Drop…");
     await operator.confirm("Drop");
     await operator.seesNotice("1 dead letter dropped.");
     const left = await server.call("XRANGE", "letters:dead", "-", "+");

@@ -299,10 +299,17 @@ describe("an operator looks", () => {
     await operator.seesIds(["mail:17"]);
     const [[, , reason, deliveries, , letter]] = await operator.rows();
     assert.deepEqual([reason, deliveries, letter], ["SMTPError: mailbox full", "3", "send 17"]);
-    await operator.button("mail:17");
+    await operator.click("link", "mail:17");
     await operator.page.waitForSelector("dialog[open]");
-    assert.match(await operator.dialogText(), /3 deliveries/);
+    assert.match(await operator.dialogText(), /Deliveries\n3/);
+    // It has a link of its own.
+    const link = operator.page.url();
     await operator.confirm("Close");
+    await operator.page.goto("about:blank");
+    await operator.page.goto(link);
+    await operator.sees("Dead letter mail:17", "dialog");
+    await operator.confirm("Close");
+    await until(() => operator.page.url() !== link, "the link of the list");
   });
 
   test("19 at how much comes due when, and from there at what", async () => {

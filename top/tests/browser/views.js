@@ -153,7 +153,7 @@ describe("each view", () => {
       await operator.button("Keys");
       await shows("keys");
       await operator.open(views().dead[0]);
-      await operator.button("order:900");
+      await operator.click("link", "order:900");
       await shows("dead-letter");
       await operator.open(views().element[0]);
       await operator.act("edit");
@@ -195,7 +195,7 @@ describe("each view", () => {
         await operator.openQueue(server, key, `&view=${view}`);
         await until(async () => (await operator.ids()).length > 0, `${view} of ${JSON.stringify(text)}`);
       }
-      await operator.page.click("td.id button");
+      await operator.page.click("td.id a");
       await operator.page.waitForSelector("dialog[open]");
       await operator.page.keyboard.press("Escape");
       await operator.openElement(server, key, text);
