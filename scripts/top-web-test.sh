@@ -35,4 +35,4 @@ export TZ=UTC
 
 (cd top && tests/browser/node_modules/.bin/biome ci .)
 cd "$place"
-exec node --test --test-reporter="${TEST_REPORTER-spec}" ${ONLY:+--test-name-pattern="$ONLY"} page.test.js
+exec node --test --test-reporter="${TEST_REPORTER-spec}" ${ONLY:+--test-name-pattern="$ONLY"} reading.test.js page.test.js

@@ -116,6 +116,7 @@ export function parseMoment(text, now, past = false) {
   const time = /^(tomorrow )?(\d{1,2}):(\d\d)(?::(\d\d))?$/.exec(words);
   if (time) {
     const [, tomorrow, hours, minutes, seconds] = time;
+    if (Number(hours) > 23 || Number(minutes) > 59 || Number(seconds ?? 0) > 59) return null;
     const at = new Date(now);
     at.setHours(Number(hours), Number(minutes), Number(seconds ?? 0), 0);
     if (tomorrow || (!past && at.getTime() < now)) at.setDate(at.getDate() + 1);
