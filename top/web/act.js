@@ -28,12 +28,22 @@ export const ACTIONS = {
   ondue: { label: "On due…", verb: "Set the policy", form: ondueForm, queue: true },
 };
 
+/** What an action does to one, and to many. */
 const EXPLAINED = {
-  run_now: "Sets the deadline to now: the next worker gets it.",
-  cancel: "Removes it from the queue. This cannot be undone.",
-  give_back: "Ends the lease: another worker can take it at once, and what its holder does with it counts no more.",
-  revive: "Pushes it back under its id, due at once, with a new delivery count, and removes the dead letter.",
-  drop_dead: "Removes the dead letter. This cannot be undone.",
+  run_now: [
+    "Sets its deadline to now: the next worker gets it.",
+    "Sets their deadlines to now: the next workers get them.",
+  ],
+  cancel: ["Removes it from the queue. This cannot be undone.", "Removes them from the queue. This cannot be undone."],
+  give_back: [
+    "Ends its lease: another worker can take it at once, and what its holder does with it counts no more.",
+    "Ends their leases: other workers can take them at once, and what their holders do with them counts no more.",
+  ],
+  revive: [
+    "Pushes it back under its id, due at once, with a new delivery count, and removes the dead letter.",
+    "Pushes them back under their ids, due at once, with new delivery counts, and removes the dead letters.",
+  ],
+  drop_dead: ["Removes the dead letter. This cannot be undone.", "Removes the dead letters. This cannot be undone."],
 };
 
 /**
@@ -81,7 +91,7 @@ async function consent({ spec, action, request, many, info }) {
     body.push(h("p", {}, matchText(request.on.match, noun)), status);
     confirm = spec.verb;
   }
-  if (EXPLAINED[action]) body.push(h("p", { class: "muted" }, many > 1 ? each(EXPLAINED[action]) : EXPLAINED[action]));
+  if (EXPLAINED[action]) body.push(h("p", { class: "muted" }, EXPLAINED[action][many > 1 ? 1 : 0]));
   if (form) body.push(form.body);
   const fields = await ask({
     title,
@@ -101,9 +111,6 @@ async function consent({ spec, action, request, many, info }) {
   });
   return fields && (form ? form.args(fields) : {});
 }
-
-const each = (text) =>
-  text.replace("it from", "them from").replace("the next worker gets it", "the next workers get them");
 
 /** Asks the server how many elements match, and lets the user consent when that is known. */
 async function countFirst({ request, args, status, yes, spec, noun }) {

@@ -43,3 +43,8 @@ export function ask({ title, body, confirm, danger = false, check, start, close 
 }
 
 export const isOpen = () => document.querySelector("dialog[open]") !== null;
+
+/** Closes dialogs without an answer: the view that they belong to is gone. */
+export function closeAll() {
+  for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
+}

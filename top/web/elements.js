@@ -7,6 +7,7 @@ import { fromBase64, line, lineOf, shortened } from "./bytes.js";
 import { now, setClock } from "./clock.js";
 import { columnsOf, keyOf } from "./columns.js";
 import { findLetter, showLetter } from "./deadletter.js";
+import { closeAll } from "./dialog.js";
 import { fill, h, labelled } from "./dom.js";
 import { count, counted, parseMoment } from "./figures.js";
 import { notice } from "./notices.js";
@@ -53,6 +54,8 @@ export class Elements {
     }
     this.filter = filter;
     this.route = route;
+    // The browser's Back closes a dead letter.
+    if (this.#opened && !route.entry) closeAll();
     this.#fresh = false;
     this.#stopped = false;
     for (const [name, field] of Object.entries(this.fields)) {

@@ -38,7 +38,7 @@ const CHARTS = [
     series: [
       ["late_p50", "median", "green"],
       ["late_p99", "99 %", "amber"],
-      ["late_max", "greatest", "red"],
+      ["late_max", "max", "red"],
     ],
   },
 ];

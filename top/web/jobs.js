@@ -57,7 +57,7 @@ function strip(jobs) {
     document.getElementById("jobs"),
     running.map((job) =>
       h("div", { class: "job", data: { job: job.job } }, [
-        h("span", { role: "status" }, `${nameOf(job)}: ${told(job)}`),
+        h("span", {}, `${nameOf(job)}: ${told(job)}`),
         bar(job),
         stopButton(job),
       ]),

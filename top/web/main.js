@@ -2,6 +2,7 @@
 
 import { get, post } from "./api.js";
 import { startCounting } from "./clock.js";
+import { closeAll } from "./dialog.js";
 import { fill, h } from "./dom.js";
 import { ElementView } from "./element.js";
 import { JobsView, startJobs } from "./jobs.js";
@@ -117,6 +118,7 @@ class App {
 
   #replace(view) {
     this.#running?.abort();
+    closeAll();
     this.view?.close?.();
     this.view = view;
     view.onchange = () => this.refresh();

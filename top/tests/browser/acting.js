@@ -100,17 +100,19 @@ describe("an operator acts", () => {
 
   test("35 cancels all that match, told how many first", async () => {
     const { server, operator } = scene;
-    await server.fill("purge", 5000, { element: (n) => (n % 2 ? `spam ${n}` : `mail ${n}`) });
+    await server.fill("purge", 1000, { element: (n) => (n % 2 ? `spam ${n}` : `mail ${n}`) });
     await operator.openQueue(server, "purge", "&text=spam");
     await until(async () => (await operator.ids()).length >= 50, "a page of matches");
     await operator.act("all-match");
     await operator.act("cancel");
-    await operator.sees("2,500 elements", "dialog");
-    assert.equal(await server.len("purge"), 5000);
-    await operator.confirm("Cancel 2,500 elements");
-    await operator.seesNotice("Cancel: done, 2,500 done");
+    // On a slow machine it tells how many it has found so far.
+    const told = /^Cancel (500 elements|all, at least \d+ elements)$/;
+    await operator.sees("This touches", "dialog");
+    assert.equal(await server.len("purge"), 1000);
+    await operator.confirm(told);
+    await operator.seesNotice("Cancel: done, 500 done");
     const left = await server.range("purge", "WITHELEMENTS");
-    assert.equal(left.length, 2500);
+    assert.equal(left.length, 500);
     assert.ok(left.every((row) => row[5].startsWith("mail")));
   });
 
@@ -196,8 +198,7 @@ describe("an operator acts", () => {
     await until(async () => (await operator.ids()).length >= 50, "a page of matches");
     await operator.act("all-match");
     await operator.act("revive");
-    await operator.sees("200 dead letters", "dialog");
-    await operator.confirm("Retry 200 dead letters");
+    await operator.confirm(/^Retry (200 dead letters|all, at least \d+ dead letters)$/);
     await operator.seesNotice("Retry dead letters: done, 200 done");
     assert.equal(await server.len("outage"), 200);
     assert.equal(await server.call("XLEN", "outage:dead"), 100);

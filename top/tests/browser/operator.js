@@ -141,14 +141,14 @@ export class Operator {
     for (const id of ids) await this.click("checkbox", `Mark ${id}`);
   }
 
-  /** Answers the open dialog by its button. */
+  /** Answers the open dialog by its button, whose name is a text or a pattern. */
   async confirm(name) {
     await this.page.waitForSelector("dialog[open]");
     await until(async () => {
       const buttons = await this.page.$$("dialog[open] button");
       for (const button of buttons) {
         const told = await button.evaluate((each) => [each.innerText, each.getAttribute("aria-disabled")]);
-        if (told[0] === name && told[1] !== "true") {
+        if ((name instanceof RegExp ? name.test(told[0]) : told[0] === name) && told[1] !== "true") {
           await button.click();
           return true;
         }

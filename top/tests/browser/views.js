@@ -160,6 +160,14 @@ describe("each view", () => {
       await shows("edit");
     }
     assert.deepEqual(found, []);
+    // The browser's Back leaves the view, and its dialog.
+    await operator.act("cancel");
+    await operator.page.waitForSelector("dialog[open]");
+    await operator.page.evaluate(() => {
+      location.hash = "#/jobs";
+    });
+    await operator.page.waitForSelector("dialog[open]", { hidden: true });
+    await operator.sees("Actions on many elements");
   });
 
   test("runs nothing that is in a queue, and shows hidden characters", async () => {
