@@ -3,9 +3,10 @@
 #
 # usage: top-web-test.sh [folder-of-servers [name-of-server]]
 #
-# The module and the program must be built: `make build` and `cargo build --manifest-path top/Cargo.toml`. What else it needs
-# is fetched by apt-get and by npm, in the versions that top/tests/browser/package-lock.json pins. Screenshots of each view are
-# in target/top-web-screenshots afterwards. ONLY=<part of a test's name> runs some of the tests.
+# The module must be built (`make build`). What else it needs is built, and fetched by apt-get and by npm, in the versions that
+# top/tests/browser/package-lock.json pins. Screenshots of each view are in target/top-web-screenshots afterwards.
+# ONLY=<part of a test's name> runs some of the tests. DEHYDRATOR_TOP names another program: a debug build reads top/web/ when it
+# runs, so that a changed line needs no build.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -28,7 +29,10 @@ name=${2-valkey-8}
 scripts/servers.sh "$servers" "$name"
 export DEHYDRATOR_SERVER="${DEHYDRATOR_SERVER-$(cd "$servers" && pwd)/$name}"
 export DEHYDRATOR_MODULE="${DEHYDRATOR_MODULE-$PWD/target/release/libdehydrator.so}"
-export DEHYDRATOR_TOP="${DEHYDRATOR_TOP-$PWD/target/top/debug/dehydrator-top}"
+if [ -z "${DEHYDRATOR_TOP-}" ]; then
+    CARGO_TARGET_DIR=target/top cargo build --quiet --release --locked --manifest-path top/Cargo.toml
+    export DEHYDRATOR_TOP="$PWD/target/top/release/dehydrator-top"
+fi
 export DEHYDRATOR_SCREENSHOTS="${DEHYDRATOR_SCREENSHOTS-$PWD/target/top-web-screenshots}"
 # Moments on the page are in the reader's time zone.
 export TZ=UTC

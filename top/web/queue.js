@@ -141,7 +141,7 @@ export class QueueView {
       ["Held", count(queue.held)],
       ["Given back", count(queue.given_back)],
       ["Dead letters", count(queue.dead?.count), queue.dead?.count > 0 && "warm"],
-      ["Remembered ids", count(queue.remembered)],
+      ["Remembered", count(queue.remembered)],
       ["Next", nextDeadline(queue.next_deadline)],
       ["Oldest due", duration(queue.oldest_due_ms), queue.oldest_due_ms > 1000 && "hot"],
       ["Overdue", count(queue.overdue), queue.overdue > 0 && "hot"],

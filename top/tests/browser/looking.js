@@ -333,7 +333,7 @@ describe("an operator looks", () => {
     await server.fill("memory", 5, { ttl: () => 0 });
     await server.call("DEHYDRATOR.POLL", "memory", "COUNT", 3);
     await operator.openQueue(server, "memory");
-    await until(async () => (await operator.figure("Remembered ids")) === "3", "three are remembered");
+    await until(async () => (await operator.figure("Remembered")) === "3", "three are remembered");
     assert.equal((await server.info("memory")).remembered, 3);
   });
 
