@@ -112,8 +112,8 @@ function argsOf(args) {
 }
 
 const WORDS = {
-  ms: (ms) => `for ${duration(ms)}`,
-  at: (at) => `until ${moment(at)}`,
+  ms: duration,
+  at: (at) => moment(at),
   words: (words) => words.join(" "),
   held: (held) => (held === true ? "held ones too" : `held ${held}`),
 };
