@@ -29,7 +29,7 @@ use super::{Page, blocking, rights};
 use crate::facts::Facts;
 
 /// Elements in one batch, at most.
-const BATCH: usize = 50;
+const BATCH: usize = 20;
 /// Bytes of elements that one batch reads, about.
 const READ: u64 = 128 << 10;
 /// Elements that are changed before the answer; more become a job.

@@ -29,10 +29,15 @@ pub struct Entry<'a> {
     pub args: String,
 }
 
+/// Returns where the log is: in the first database, whatever the queue's.
+pub fn place(log: &[u8], node: &str) -> Queue {
+    Queue { node: node.to_owned(), db: 0, key: Bytes(log.to_vec()) }
+}
+
 /// Records a change. Does nothing if there is no log.
 pub fn record(page: &Page, account: &Account, entry: &Entry<'_>) -> Result<(), Refusal> {
     let Some(log) = &page.log else { return Ok(()) };
-    let at = Queue { key: Bytes(log.clone()), ..entry.queue.clone() };
+    let at = place(log, &entry.queue.node);
     account.on(&at, |connection| {
         let mut add = redis::cmd("XADD");
         add.arg(log).arg("MAXLEN").arg("~").arg(KEPT).arg("*");
@@ -50,8 +55,6 @@ type Stored = (String, Vec<(String, Vec<u8>)>);
 #[derive(Deserialize)]
 pub struct Asked {
     node: String,
-    #[serde(default)]
-    db: u64,
     before: Option<String>,
 }
 
@@ -65,7 +68,7 @@ pub async fn log(
         return Ok(Json(json!({ "rows": [], "next": null, "off": true })));
     };
     blocking(move || {
-        let at = Queue { node: asked.node, db: asked.db, key: Bytes(log) };
+        let at = place(&log, &asked.node);
         let end = asked.before.map_or("+".to_owned(), |before| format!("({before}"));
         let entries: Vec<Stored> = caller.account.on(&at, |connection| {
             let mut range = redis::cmd("XREVRANGE");

@@ -139,8 +139,9 @@ fn node_json(node: &Node) -> Value {
     rates.insert("out".into(), json!(state.figures.out()));
     let walking = state.databases.values().any(|database| database.dehydrators.walks == 0);
     let (trouble, advice) = match &state.trouble {
-        Some(trouble) => (Some(&trouble.what), trouble.advice),
-        None => (None, ""),
+        // The rest is for the terminal.
+        Some(trouble) => (Some(&trouble.what), trouble.advice.split(" (`make top").next()),
+        None => (None, None),
     };
     json!({
         "node": node.name,
@@ -149,7 +150,7 @@ fn node_json(node: &Node) -> Value {
         "role": if state.role == Role::Master { "master" } else { "replica" },
         "link": state.link,
         "trouble": trouble,
-        "advice": advice,
+        "advice": advice.unwrap_or_default(),
         "memory": state.memory,
         "clients": state.clients,
         "fields": state.figures.fields,

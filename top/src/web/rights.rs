@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, Connection, RedisResult, Value};
 use serde_json::json;
 
-use super::Page;
 use super::account::{Account, Queue};
 use super::destination::Destination;
 use super::node::{Node, Role};
 use super::refusal::Refusal;
+use super::{Page, log};
 
 /// How long an answer counts. The server checks each change again.
 const FRESH: Duration = Duration::from_secs(5);
@@ -61,29 +61,18 @@ pub fn of(
     let read_only = (node.state().role == Role::Replica)
         .then(|| "This node is a replica: changes are made on its primary.".to_owned());
     let needs = needs(queue, destination);
-    let mut commands: Vec<Cmd> = needs.iter().flat_map(|(_, commands)| commands.clone()).collect();
+    let commands: Vec<Cmd> = needs.iter().flat_map(|(_, commands)| commands.clone()).collect();
     let log = page.log.as_deref().map(|log| command("XADD", &[log, b"*", b"a", b"b"]));
-    // In a cluster, the log is on another node: it answers for its own key.
-    let log_queue =
-        Queue { key: super::bytes::Bytes(page.log.clone().unwrap_or_default()), ..queue.clone() };
-    let refused_log = match log {
-        None => None,
-        Some(log) if node.is_of_cluster => {
-            let answers = account.on(&log_queue, |connection| {
-                ask(connection, account, std::slice::from_ref(&log))
-            })?;
-            answers.into_iter().next().flatten()
+    let refused_log = match (&page.log, log) {
+        (Some(name), Some(add)) => {
+            // In a cluster, the log may be on another node.
+            let place = log::place(name, &queue.node);
+            let add = std::slice::from_ref(&add);
+            account.on(&place, |connection| ask(connection, account, add))?.pop().flatten()
         }
-        Some(log) => {
-            commands.push(log);
-            None
-        }
+        _ => None,
     };
-    let mut answers = account.on(queue, |connection| ask(connection, account, &commands))?;
-    let refused_log = match (&page.log, node.is_of_cluster) {
-        (Some(_), false) => answers.pop().flatten(),
-        _ => refused_log,
-    };
+    let answers = account.on(queue, |connection| ask(connection, account, &commands))?;
     let refused_log = refused_log.map(|reason| {
         let log = page.log.as_deref().unwrap_or_default().escape_ascii().to_string();
         format!(

@@ -23,18 +23,22 @@ use super::session::Caller;
 const FRESH: Duration = Duration::from_secs(30);
 /// A count for which nobody has asked for this long is given up.
 const ABANDONED: Duration = Duration::from_secs(20);
-/// Buckets that are kept. Beyond, pairs are joined.
+/// Buckets that are kept. Beyond, they are joined.
 const KEPT: usize = 4_096;
 /// Buckets of an answer.
 const SHOWN: u64 = 120;
+/// Widths of the buckets of an answer, in seconds; beyond, whole days. Counts are kept in buckets that fit into them.
+const WIDTHS: [u64; 17] =
+    [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200];
 /// After each step, the walk rests for as many times the time that the step took.
 const REST: u32 = 2;
 
-/// Counts by moments, in buckets whose width doubles when there are too many.
+/// Counts by moments, in buckets that are joined when there are too many.
 #[derive(Clone, Debug)]
 pub struct Counts {
     /// In milliseconds.
     width: u64,
+    /// Counts by the number of the bucket.
     buckets: BTreeMap<u64, u64>,
 }
 
@@ -48,10 +52,16 @@ impl Counts {
     pub fn add(&mut self, moment: u64) {
         *self.buckets.entry(moment / self.width).or_default() += 1;
         while self.buckets.len() > KEPT {
-            self.width *= 2;
+            // Minutes, hours and days, so that wider buckets begin where these do.
+            let factor = match self.width {
+                1_000 | 60_000 => 60,
+                3_600_000 => 24,
+                _ => 2,
+            };
+            self.width *= factor;
             let mut joined = BTreeMap::new();
             for (bucket, count) in &self.buckets {
-                *joined.entry(bucket / 2).or_default() += count;
+                *joined.entry(bucket / factor).or_default() += count;
             }
             self.buckets = joined;
         }
@@ -59,8 +69,10 @@ impl Counts {
 
     /// Returns non-empty buckets of a range: from, to, count.
     fn shown(&self, start: u64, end: u64) -> Vec<(u64, u64, u64)> {
-        let span = (end - start).div_ceil(SHOWN).max(1);
-        let width = span.div_ceil(self.width) * self.width;
+        let span = (end - start).div_ceil(SHOWN).max(self.width);
+        let round = WIDTHS.iter().map(|seconds| seconds * 1_000).find(|width| *width >= span);
+        let days = self.width.max(86_400_000);
+        let width = round.unwrap_or(span.div_ceil(days) * days);
         let mut shown: Vec<(u64, u64, u64)> = Vec::new();
         for (bucket, count) in self.buckets.range(start / self.width..=end / self.width) {
             let from = bucket * self.width / width * width;
@@ -214,11 +226,12 @@ mod tests {
         for moment in 0..100_000_u64 {
             counts.add(moment * 7_919);
         }
-        assert!(counts.buckets.len() <= KEPT);
+        assert!(counts.buckets.len() <= KEPT, "{}", counts.buckets.len());
         let (start, end) = counts.ends().expect("ends");
         let shown = counts.shown(start, end);
         assert!(shown.len() as u64 <= SHOWN + 1, "{}", shown.len());
         assert_eq!(shown.iter().map(|(_, _, count)| count).sum::<u64>(), 100_000);
+        assert!(shown.iter().all(|(from, to, _)| to - from == 7_200_000 && from % 7_200_000 == 0));
         assert!(shown.windows(2).all(|pair| pair[0].1 <= pair[1].0));
     }
 }

@@ -310,6 +310,21 @@ fn dead_letters_are_revived_or_dropped() {
 }
 
 #[test]
+fn the_log_is_one_for_all_databases() {
+    let server = Server::start_with_port(&[]);
+    let mut client = server.connect();
+    client.ask("SELECT 3");
+    client.ask("DEHYDRATOR.PUSH jobs 600000 element id");
+    let page = Page::of(&[&server]);
+    let mut body = change(&server, "jobs", "pause", json!({}), Value::Null);
+    body["queue"]["db"] = json!(3);
+    page.post("api/act", &body);
+    assert!(!client.exists("dehydrator:log"));
+    let log = log(&page, &server);
+    assert_eq!((&log[0]["action"], &log[0]["queue"]["db"]), (&json!("pause"), &json!(3)));
+}
+
+#[test]
 fn without_a_log_changes_are_not_recorded() {
     let server = Server::start_with_port(&[]);
     let mut client = server.connect();

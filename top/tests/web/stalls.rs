@@ -44,8 +44,11 @@ fn pinging(server: &Server) -> (Arc<AtomicBool>, thread::JoinHandle<Vec<u64>>) {
     (stop, pings)
 }
 
-/// Runs something beside the PINGs, and prints how long they and it took. Returns the longest that the server itself spent on a
-/// command of the page, in microseconds.
+/// An entry of the slow log: its number, the moment, microseconds, words, the client's address and name.
+type Slow = (i64, i64, u64, Vec<Vec<u8>>, String, String);
+
+/// Runs something beside the PINGs, and prints how long they and it took. Also prints the
+/// commands that held the server for over a millisecond, by its own slow log.
 fn beside_pings(what: &str, server: &Server, run: impl FnOnce()) {
     let mut client = server.connect();
     client.ask("CONFIG RESETSTAT");
@@ -64,7 +67,7 @@ fn beside_pings(what: &str, server: &Server, run: impl FnOnce()) {
         at(0.999),
         at(1.0)
     );
-    let slow: Vec<(i64, i64, u64, Vec<Vec<u8>>, String, String)> =
+    let slow: Vec<Slow> =
         redis::cmd("SLOWLOG").arg("GET").arg(-1).query(&mut client).expect("a log");
     for (_, _, micros, words, ..) in slow.iter().take(10) {
         let words: Vec<_> =
