@@ -30,7 +30,7 @@ CARGO_FOLDER := $(or $(CARGO_HOME),$(HOME)/.cargo)
 UNPLACED := RUSTFLAGS="$$RUSTFLAGS --remap-path-prefix=$(CARGO_FOLDER)=/cargo --remap-path-prefix=$(CURDIR)=/dehydrator" \
     CFLAGS="$$CFLAGS -ffile-prefix-map=$(CARGO_FOLDER)=/cargo"
 
-.PHONY: build build-debug run top top-test test test-examples test-clients test-integrations test-servers torture asan asan-quick unaligned fuzz mutants bench bench-core bench-commands bench-integrations lint lint-scripts \
+.PHONY: build build-debug run top web top-test top-web-test test test-examples test-clients test-integrations test-servers torture asan asan-quick unaligned fuzz mutants bench bench-core bench-commands bench-integrations lint lint-scripts \
     check-tools fmt msrv deny package package-test packages-test release release-test lint-workflows image-test arm64 grafana-test publisher release-notes setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
@@ -43,9 +43,17 @@ top: setup ## Watch the dehydrators of a server in the terminal (PORT=, or URL=r
 	@[ -e target/top ] || echo "Building the live view, once: that takes a minute or two."
 	@$(UNPLACED) CARGO_TARGET_DIR=target/top cargo run --quiet --release --locked --manifest-path top/Cargo.toml -- $(OPTIONS) $(or $(URL),redis://127.0.0.1:$(or $(PORT),6379))
 
-top-test: build ## Test the live view with a real server
+web: setup ## Serve the page of the dehydrators of a server on 127.0.0.1:8380 (PORT= or URL= as for top, WEB=address:port, OPTIONS='--login')
+	@[ -e target/top ] || echo "Building the page, once: that takes some minutes."
+	@$(UNPLACED) CARGO_TARGET_DIR=target/top cargo run --quiet --release --locked --manifest-path top/Cargo.toml -- --web $(or $(WEB),127.0.0.1:8380) $(OPTIONS) $(or $(URL),redis://127.0.0.1:$(or $(PORT),6379))
+
+top-test: build ## Test the live view and the answers of the page with real servers
 	$(UNPLACED) CARGO_TARGET_DIR=$(abspath target/top) DEHYDRATOR_MODULE=$(abspath $(MODULE)) \
 	    cargo test --release --locked --manifest-path top/Cargo.toml
+
+top-web-test: build ## Test the page in Chromium with real servers; the first run downloads it
+	@scripts/setup.sh browser
+	scripts/top-web-test.sh
 
 build-debug: setup ## Build the module with hooks for tests (target/debug/libdehydrator.so), and a second module that listens to its events
 	cargo build --locked

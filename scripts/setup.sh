@@ -17,6 +17,7 @@
 #       python        Python's venv
 #       examples      that and Node, which the examples need
 #       languages     the other languages that the examples come in: Ruby, PHP, Perl, and their libraries
+#       browser       Node, and Chromium, which the page of dehydrator-top is tested with
 #       sidekiq       Ruby, and what tests the gem for Sidekiq
 #       scripts       shellcheck, the linter of scripts
 #       java          a Java compiler
@@ -94,6 +95,11 @@ for extra in "$@"; do
             python
             command -v node >/dev/null || need nodejs
             command -v npm >/dev/null || need npm
+            ;;
+        browser)
+            command -v node >/dev/null || need nodejs
+            command -v npm >/dev/null || need npm
+            command -v chromium >/dev/null || need chromium
             ;;
         languages)
             # What apt-get has of a library is of the same version as the language itself.

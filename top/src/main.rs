@@ -1,14 +1,24 @@
 //! A live view of the dehydrators of a server, in the terminal: the number of elements of each, how many
-//! are due and given out, how fast it grows, its TTLs as bars, and how late the server is.
+//! are due and given out, how fast it grows, its TTLs as bars, and how late the server is. With `--web`, a page in a
+//! browser, which also shows elements and changes them.
 //!
-//! `options` parses the command line, `model` holds the data, `watch` reads it from the server, `view` draws it.
+//! `options` parses the command line. Both views `ask` a server for `figures` and for the `facts` of its `dehydrators`, by a
+//! `walk` over its keys; `trouble` translates its errors. In the terminal, `model` holds the data, `watch` refreshes it, `view`
+//! draws it. `web` is the page.
 
+mod ask;
+mod dehydrators;
+mod facts;
+mod figures;
 mod model;
 mod options;
 #[cfg(test)]
 mod tests;
+mod trouble;
 mod view;
+mod walk;
 mod watch;
+mod web;
 
 use std::io;
 use std::io::{IsTerminal, Write};
@@ -35,6 +45,15 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if let Some(web) = options.web {
+        return match web::serve(web) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("dehydrator-top: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     if !io::stdout().is_terminal() {
         eprintln!("dehydrator-top: this is not a terminal");
         return ExitCode::FAILURE;

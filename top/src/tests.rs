@@ -9,7 +9,8 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
 use redis::{Connection, Value};
 
-use crate::model::{Facts, Model, Order};
+use crate::facts::Facts;
+use crate::model::{Model, Order};
 use crate::watch::Watch;
 use crate::{pressed, view};
 use harness::{Ask, Server, cmd, until};
@@ -133,7 +134,7 @@ fn shows_overdue_keys_and_the_oldest_of_them() {
     let client = redis::Client::open(url).expect("a url");
     let (mut watch, mut model) = (Watch::new(client), Model::default());
     watch.refresh(&mut model, SECOND);
-    assert_eq!((model.trouble, model.worst, model.dehydrators.len()), (None, vec![], 2));
+    assert_eq!((model.trouble, model.worst, model.dehydrators.all.len()), (None, vec![], 2));
 }
 
 #[test]
@@ -175,13 +176,13 @@ fn walks_over_many_keys_in_steps() {
 
     let (mut watch, mut model) = (watch(&server), Model::default());
     watch.refresh(&mut model, SECOND);
-    assert_eq!(model.walks, 0, "one refresh walks over 60,000 keys");
+    assert_eq!(model.dehydrators.walks, 0, "one refresh walks over 60,000 keys");
     assert!(drawn(&model).concat().contains("dehydrators so far: "));
     for second in 2..10 {
         watch.refresh(&mut model, second * SECOND);
     }
-    assert_eq!(model.dehydrators.len(), 1200);
-    assert!(model.dehydrators.values().all(|it| it.facts.length == 1), "some were never asked");
+    assert_eq!(model.dehydrators.all.len(), 1200);
+    assert!(model.dehydrators.all.values().all(|it| it.facts.length == 1), "some were never asked");
 }
 
 /// INFO of a module with counters.
@@ -196,9 +197,9 @@ fn counters(pushes: u64, elements: u64) -> String {
 #[test]
 fn calculates_rates_from_two_readings_of_the_counters() {
     let mut model = Model::default();
-    model.take_info(&counters(1_000_000, 50), SECOND);
-    assert_eq!((model.rate("pushes"), model.out()), (None, None));
-    model.take_info(&counters(1_000_300, 80), 3 * SECOND);
+    model.figures.take(&counters(1_000_000, 50), SECOND);
+    assert_eq!((model.figures.rate("pushes"), model.figures.out()), (None, None));
+    model.figures.take(&counters(1_000_300, 80), 3 * SECOND);
     let drawn = drawn(&model);
     // Of 300 that arrived in two seconds, 270 have left.
     assert_eq!(line_with(&drawn, "150/s")[..6], ["in", "150/s", "out", "135/s", "pulls", "0.0/s"]);
@@ -209,17 +210,17 @@ fn calculates_rates_from_two_readings_of_the_counters() {
     assert!(late.windows(3).any(|words| words == ["late:", "last", "-"]), "{late:?}");
 
     // The server was restarted.
-    model.take_info(&counters(5, 5), 4 * SECOND);
-    assert_eq!(model.rate("pushes"), None);
+    model.figures.take(&counters(5, 5), 4 * SECOND);
+    assert_eq!(model.figures.rate("pushes"), None);
 }
 
 #[test]
 fn sorts_and_selects() {
     let mut model = Model::default();
     for (key, length, due) in [("a", 1, 3), ("b", 3, 2), ("c", 2, 1)] {
-        model.saw(key.into());
+        model.dehydrators.saw(key.into());
         let facts = Facts { length, due, ..Facts::default() };
-        model.take_facts(key.as_bytes(), facts, SECOND);
+        model.dehydrators.take_facts(key.as_bytes(), facts, SECOND);
     }
     let keys = |model: &Model| -> String {
         model.sorted().iter().map(|(key, _)| view::shown(key)).collect()
@@ -261,8 +262,8 @@ fn long_info(seconds: u64) -> String {
 #[test]
 fn eighty_columns_hold_every_figure_and_cut_no_text_without_an_ellipsis() {
     let mut model = Model::default();
-    model.take_info(&long_info(1), SECOND);
-    model.take_info(&long_info(3), 2 * SECOND);
+    model.figures.take(&long_info(1), SECOND);
+    model.figures.take(&long_info(3), 2 * SECOND);
     let key =
         "a:key:that:is:longer:than:the:column:of:keys:and:than:the:whole:terminal:is:wide:too";
     let facts = Facts {
@@ -275,10 +276,10 @@ fn eighty_columns_hold_every_figure_and_cut_no_text_without_an_ellipsis() {
         policy: Some(b"STREAM another:name:that:is:longer:than:anybody:would:like:it".into()),
         ..Facts::default()
     };
-    model.saw(key.into());
+    model.dehydrators.saw(key.into());
     for (second, length) in [(3, 0), (4, 1_234_567_890)] {
         let facts = Facts { length, ..facts.clone() };
-        model.take_facts(key.as_bytes(), facts, second * SECOND);
+        model.dehydrators.take_facts(key.as_bytes(), facts, second * SECOND);
     }
     model.by_ttl = (1..100).map(|ttl| (ttl * 60_000, ttl)).collect();
     model.select(0);
@@ -401,15 +402,15 @@ fn a_dehydrator_with_failing_deliveries_is_counted_and_explained_below_its_row()
     let info = |stuck: &str| format!("server_time_usec:1700000600000000\r\n{stuck}dehydrator_x:1");
     let mut model = Model::default();
     for (key, length) in [("jobs", 3), ("mails", 2), ("other", 1)] {
-        model.saw(key.into());
+        model.dehydrators.saw(key.into());
         let failing_since = (key == "mails").then_some(1_700_000_480_000);
         // One that has failed once and recovered is not failing.
         let last_failure = (key != "other").then(|| b"WRONGTYPE the stream is a \xff".to_vec());
         let facts = Facts { length, failures: 12, failing_since, last_failure, ..Facts::default() };
-        model.take_facts(key.as_bytes(), facts, SECOND);
+        model.dehydrators.take_facts(key.as_bytes(), facts, SECOND);
     }
 
-    model.take_info(&info("dehydrator_failing:1\r\n"), SECOND);
+    model.figures.take(&info("dehydrator_failing:1\r\n"), SECOND);
     let drawn = drawn_in(80, &model);
     assert!(words(&drawn).contains("failing 1"), "{drawn:#?}");
     let row = drawn.iter().position(|line| line.contains("mails")).expect("a row");
@@ -419,7 +420,7 @@ fn a_dehydrator_with_failing_deliveries_is_counted_and_explained_below_its_row()
 
     // None is failing, or the module is too old to report it.
     for older in ["dehydrator_failing:0\r\n", ""] {
-        model.take_info(&info(older), 2 * SECOND);
+        model.figures.take(&info(older), 2 * SECOND);
         assert!(!words(&drawn_in(80, &model)).contains("failing"), "{older}");
     }
 }

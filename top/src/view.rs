@@ -8,7 +8,9 @@ use ratatui::style::{Modifier, Style, Stylize};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Bar, BarChart, BarGroup, Block, List, ListItem, ListState, Paragraph};
 
-use crate::model::{Dehydrator, Model, Order, Trouble};
+use crate::dehydrators::Dehydrator;
+use crate::model::{Model, Order};
+use crate::trouble::Trouble;
 
 /// Stands for an unknown value.
 const UNKNOWN: &str = "-";
@@ -18,7 +20,7 @@ const KEYS: &str = " up, down: select   s: sort by the next column   q: quit ";
 pub fn draw(frame: &mut Frame<'_>, model: &Model) {
     let width = usize::from(frame.area().width);
     let trouble = trouble(model, width.saturating_sub(4));
-    if let (true, Some(trouble)) = (model.fields.is_empty(), &model.trouble) {
+    if let (true, Some(trouble)) = (model.figures.fields.is_empty(), &model.trouble) {
         return draw_trouble(frame, trouble);
     }
     let server = server(model, width.saturating_sub(2));
@@ -29,7 +31,8 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
         Constraint::Length(trouble.len().max(1) as u16),
     ])
     .areas(frame.area());
-    let title = fitting(&format!(" Dehydrator on {} ", model.server), width.saturating_sub(2));
+    let title =
+        fitting(&format!(" Dehydrator on {} ", model.figures.server), width.saturating_sub(2));
     frame.render_widget(Paragraph::new(server).block(Block::bordered().title(title)), head);
     draw_list(frame, list, model);
     draw_ttls(frame, ttls, model);
@@ -89,10 +92,13 @@ fn flowing(words: Vec<String>, width: usize) -> Vec<String> {
 
 /// Returns the figures of the whole server, in lines of `width` characters.
 fn server(model: &Model, width: usize) -> Vec<Line<'static>> {
-    let field = |name: &str| model.fields.get(name).map_or(UNKNOWN.into(), |value| count(*value));
-    let time = |name: &str| model.fields.get(name).map_or(UNKNOWN.into(), |us| duration(us / 1e3));
-    let seconds = |name: &str| model.fields.get(name).map_or(UNKNOWN.into(), |s| duration(s * 1e3));
-    let rate = |name: &str| model.rate(name).map_or(UNKNOWN.into(), per_second);
+    let field =
+        |name: &str| model.figures.fields.get(name).map_or(UNKNOWN.into(), |value| count(*value));
+    let time =
+        |name: &str| model.figures.fields.get(name).map_or(UNKNOWN.into(), |us| duration(us / 1e3));
+    let seconds =
+        |name: &str| model.figures.fields.get(name).map_or(UNKNOWN.into(), |s| duration(s * 1e3));
+    let rate = |name: &str| model.figures.rate(name).map_or(UNKNOWN.into(), per_second);
     let mut there = vec![
         ("elements", field("elements")),
         ("given out", field("given_out")),
@@ -102,9 +108,9 @@ fn server(model: &Model, width: usize) -> Vec<Line<'static>> {
         ("retries", field("retries")),
         ("dead letters", field("dead_letters")),
     ];
-    let failing = model.fields.get("failing").filter(|failing| **failing > 0.0);
+    let failing = model.figures.fields.get("failing").filter(|failing| **failing > 0.0);
     there.extend(failing.map(|failing| (FAILING, count(*failing))));
-    let paused = model.fields.get("paused").filter(|paused| **paused > 0.0);
+    let paused = model.figures.fields.get("paused").filter(|paused| **paused > 0.0);
     there.extend(paused.map(|paused| (PAUSED, count(*paused))));
     there.push(("tick: last", time("tick_last_us")));
     there.push(("longest", time("tick_longest_us")));
@@ -112,7 +118,7 @@ fn server(model: &Model, width: usize) -> Vec<Line<'static>> {
         there,
         vec![
             ("in", rate("pushes")),
-            ("out", model.out().map_or(UNKNOWN.into(), per_second)),
+            ("out", model.figures.out().map_or(UNKNOWN.into(), per_second)),
             ("pulls", rate("pulls")),
             ("polls", rate("polls")),
             ("deliveries", rate("deliveries")),
@@ -179,7 +185,8 @@ const COLUMNS: [(&str, Option<Order>, usize); 8] = [
 fn draw_list(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let room = usize::from(area.width.saturating_sub(2));
     let sorted = model.sorted();
-    let rows: Vec<_> = sorted.iter().map(|(key, it)| cells(key, it, model.now_ms)).collect();
+    let rows: Vec<_> =
+        sorted.iter().map(|(key, it)| cells(key, it, model.figures.now_ms)).collect();
     // The key gets the width that the others leave.
     let mut widths = COLUMNS.map(|(_, _, least)| least);
     for (at, width) in widths.iter_mut().enumerate().skip(1) {
@@ -188,7 +195,7 @@ fn draw_list(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let others = widths[1..].iter().map(|width| width + 1).sum();
     widths[0] = room.saturating_sub(others).max(COLUMNS[0].2);
 
-    let how_many = match (model.dehydrators.len(), model.walks) {
+    let how_many = match (model.dehydrators.all.len(), model.dehydrators.walks) {
         (known, 0) => format!(" dehydrators so far: {known} "),
         (known, _) => format!(" dehydrators: {known} "),
     };
@@ -199,13 +206,13 @@ fn draw_list(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     frame.render_widget(heads(&widths, model.order), head);
     let items = sorted.iter().zip(&rows).map(|((_, dehydrator), row)| {
         let mut text = Text::from(aligned(row, &widths));
-        if let Some(pause) = pause(dehydrator, model.now_ms) {
+        if let Some(pause) = pause(dehydrator, model.figures.now_ms) {
             text.push_line(Line::from(fitting(&pause, room)).red());
         }
         if let Some(overdue) = overdue(dehydrator) {
             text.push_line(Line::from(fitting(&overdue, room)).red());
         }
-        if let Some(failure) = failure(dehydrator, model.now_ms) {
+        if let Some(failure) = failure(dehydrator, model.figures.now_ms) {
             text.push_line(Line::from(fitting(&failure, room)).red());
         }
         ListItem::new(text)
@@ -313,7 +320,7 @@ fn draw_ttls(frame: &mut Frame<'_>, area: Rect, model: &Model) {
         0 => String::new(),
         more => format!("; {more} rarer TTLs are not shown"),
     };
-    let policy = model.dehydrators.get(key).and_then(|it| it.facts.policy.as_ref());
+    let policy = model.dehydrators.all.get(key).and_then(|it| it.facts.policy.as_ref());
     let policy = policy.map(|policy| format!(", on due {}", shown(policy))).unwrap_or_default();
     let width = usize::from(area.width.saturating_sub(2));
     let rest = format!("{policy}{left_out} ");

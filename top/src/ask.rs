@@ -1,0 +1,67 @@
+//! The questions that the live view and the page ask a server, each of which holds it for well below a millisecond.
+
+use redis::{Connection, RedisResult, Value};
+
+use crate::facts::Facts;
+
+/// The COUNT of a SCAN.
+const KEYS: usize = 500;
+/// Dehydrators in one pipeline of INFO. The server runs a pipeline without a pause for others.
+const PIPELINE: usize = 50;
+/// INFO FULL visits each TTL, and each element without a queue, which counts as a TTL of its own: with more, it is not asked.
+const TTLS: u64 = 2_000;
+
+/// Returns sections of INFO.
+pub fn info(connection: &mut Connection, sections: &[&str]) -> RedisResult<String> {
+    redis::cmd("INFO").arg(sections).query(connection)
+}
+
+/// Returns the next cursor and some dehydrators of the database.
+pub fn keys(connection: &mut Connection, cursor: u64) -> RedisResult<(u64, Vec<Vec<u8>>)> {
+    let mut scan = redis::cmd("SCAN");
+    scan.arg(cursor).arg("COUNT").arg(KEYS).arg("TYPE").arg("dehy-type").query(connection)
+}
+
+/// Returns the facts of each key; `None` for one that is no longer a dehydrator, or that the user may not read.
+pub fn facts(connection: &mut Connection, keys: &[Vec<u8>]) -> RedisResult<Vec<Option<Facts>>> {
+    let mut all = Vec::with_capacity(keys.len());
+    for keys in keys.chunks(PIPELINE) {
+        let mut asked = redis::pipe();
+        keys.iter().for_each(|key| {
+            asked.cmd("DEHYDRATOR.INFO").arg(key);
+        });
+        let replies = asked.ignore_errors().query::<Vec<Value>>(connection)?;
+        all.extend(replies.iter().map(|reply| Some(Facts::parse(reply)?.0)));
+    }
+    Ok(all)
+}
+
+/// Returns the number of elements per TTL; `None` if there are too many TTLs, or if the key has just changed its type.
+pub fn by_ttl(
+    connection: &mut Connection,
+    key: &[u8],
+    facts: &Facts,
+) -> RedisResult<Option<Vec<(u64, u64)>>> {
+    if facts.ttls > TTLS {
+        return Ok(None);
+    }
+    match redis::cmd("DEHYDRATOR.INFO").arg(key).arg("FULL").query::<Value>(connection) {
+        Ok(reply) => Ok(Facts::parse(&reply).map(|(_, by_ttl)| by_ttl)),
+        Err(error) if error.code().is_some() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A row of LATE: the key and its database, if known, how long it is overdue, and how many elements are due.
+type Late = (Option<Vec<u8>>, Option<u64>, u64, Option<u64>);
+
+/// Returns the keys that are overdue the longest, with their databases, in milliseconds. Returns none if the user lacks the
+/// permission, or the module the command.
+pub fn late(connection: &mut Connection, count: usize) -> RedisResult<Vec<(Vec<u8>, u64, u64)>> {
+    let late = redis::cmd("DEHYDRATOR.LATE").arg("COUNT").arg(count).query(connection);
+    let rows: Vec<Late> = match late {
+        Err(error) if error.code().is_some() => return Ok(Vec::new()),
+        rows => rows?,
+    };
+    Ok(rows.into_iter().filter_map(|(key, db, age, _)| Some((key?, db?, age))).collect())
+}

@@ -1,0 +1,54 @@
+//! The known dehydrators of one database, and how fast each grows.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::facts::Facts;
+
+#[derive(Default)]
+pub struct Dehydrator {
+    pub facts: Facts,
+    /// The growth per second, between the last two refreshes.
+    pub net: Option<f64>,
+    asked: Option<Duration>,
+    /// The last walk over all keys that saw it.
+    seen_by_walk: u64,
+}
+
+impl Dehydrator {
+    /// Returns whether the server has been asked about it.
+    pub fn is_known(&self) -> bool {
+        self.asked.is_some()
+    }
+}
+
+#[derive(Default)]
+pub struct Dehydrators {
+    pub all: BTreeMap<Vec<u8>, Dehydrator>,
+    /// The number of completed walks over all keys.
+    pub walks: u64,
+}
+
+impl Dehydrators {
+    /// Records that a walk over all keys saw this dehydrator.
+    pub fn saw(&mut self, key: Vec<u8>) {
+        self.all.entry(key).or_default().seen_by_walk = self.walks;
+    }
+
+    /// Ends a walk: forgets the dehydrators that it did not see.
+    pub fn end_walk(&mut self) {
+        let walk = self.walks;
+        self.all.retain(|_, dehydrator| dehydrator.seen_by_walk == walk);
+        self.walks += 1;
+    }
+
+    pub fn take_facts(&mut self, key: &[u8], facts: Facts, now: Duration) {
+        let Some(dehydrator) = self.all.get_mut(key) else { return };
+        if let Some(asked) = dehydrator.asked.filter(|asked| *asked < now) {
+            let more = facts.length as f64 - dehydrator.facts.length as f64;
+            dehydrator.net = Some(more / (now - asked).as_secs_f64());
+        }
+        dehydrator.facts = facts;
+        dehydrator.asked = Some(now);
+    }
+}

@@ -1,0 +1,332 @@
+//! The elements of a queue in order, page by page: by RANGE in small steps, and LOOK.
+
+use std::time::{Duration, Instant};
+
+use axum::Json;
+use axum::extract::Query;
+use axum::extract::rejection::QueryRejection;
+use redis::{Connection, RedisResult, Value as Reply, from_redis_value_ref};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::account::Queue;
+use super::blocking;
+use super::bytes::{Bytes, Needle, encode};
+use super::queues::facts_of;
+use super::refusal::Refusal;
+use super::session::Caller;
+use crate::facts::Facts;
+
+/// Rows of one RANGE without elements.
+pub const STEP: usize = 200;
+/// Rows of one RANGE with elements, at most.
+const STEP_WITH_ELEMENTS: usize = 100;
+/// Bytes of elements in one reply, about.
+const REPLY: u64 = 128 << 10;
+/// The time for one request with a filter, which then tells where to continue.
+const PATIENCE: Duration = Duration::from_millis(150);
+/// Bytes of an element that a list shows.
+pub const SHOWN: usize = 64 << 10;
+/// Rows of one page, at most.
+const PAGE: usize = 500;
+
+/// Which elements: all in order, those that are held, or those that are due.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum View {
+    #[default]
+    Next,
+    Held,
+    Due,
+}
+
+/// A row of RANGE.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    pub id: Vec<u8>,
+    pub deadline: u64,
+    pub ttl: u64,
+    pub deliveries: u64,
+    pub is_leased: bool,
+    pub token: Option<Vec<u8>>,
+    pub element: Option<Vec<u8>>,
+}
+
+/// Filters of elements.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    pub id: Option<Needle>,
+    pub text: Option<Needle>,
+}
+
+impl Filter {
+    pub fn new(id: &str, text: &str) -> Self {
+        Self { id: Needle::new(id), text: Needle::new(text) }
+    }
+
+    pub fn is_any(&self) -> bool {
+        self.id.is_some() || self.text.is_some()
+    }
+
+    pub fn takes(&self, view: View, row: &Row) -> bool {
+        let finds = |needle: &Option<Needle>, hay: &[u8]| {
+            needle.as_ref().is_none_or(|needle| needle.is_in(hay))
+        };
+        (view != View::Held || row.token.is_some())
+            && (view != View::Due || row.token.is_none() || !row.is_leased)
+            && finds(&self.id, &row.id)
+            && finds(&self.text, row.element.as_deref().unwrap_or_default())
+    }
+}
+
+/// Walks over the elements of a queue with small RANGEs.
+pub struct Steps<'a> {
+    key: &'a [u8],
+    /// Where the next RANGE starts; `None` at the end.
+    pub start: Option<String>,
+    end: String,
+    with_elements: bool,
+    count: usize,
+}
+
+impl<'a> Steps<'a> {
+    /// Begins a walk. `facts`: of the queue, which tell how large its elements are.
+    pub fn new(
+        key: &'a [u8],
+        start: String,
+        end: String,
+        with_elements: bool,
+        facts: &Facts,
+    ) -> Self {
+        let count = if with_elements {
+            let fitting = REPLY / facts.mean_size().max(1);
+            usize::try_from(fitting).unwrap_or(1).clamp(1, STEP_WITH_ELEMENTS)
+        } else {
+            STEP
+        };
+        Self { key, start: Some(start), end, with_elements, count }
+    }
+
+    /// Returns the next rows, at most `most`.
+    pub fn step(&mut self, connection: &mut Connection, most: usize) -> RedisResult<Vec<Row>> {
+        let Some(start) = self.start.take() else { return Ok(Vec::new()) };
+        let mut range = redis::cmd("DEHYDRATOR.RANGE");
+        range.arg(self.key).arg(&start).arg(&self.end).arg("COUNT").arg(self.count.min(most));
+        range.arg("WITHTOKENS");
+        if self.with_elements {
+            range.arg("WITHELEMENTS");
+        }
+        let (next, rows): (Option<String>, Vec<Vec<Reply>>) = range.query(connection)?;
+        let rows: Vec<Row> = rows.iter().filter_map(|row| read(row, self.with_elements)).collect();
+        self.start = next;
+        if self.with_elements {
+            // Elements differ in size.
+            let bytes: usize =
+                rows.iter().filter_map(|row| Some(row.element.as_ref()?.len())).sum();
+            let is_large = bytes as u64 > REPLY;
+            self.count = if is_large { self.count / 2 } else { self.count + self.count / 4 + 1 };
+            self.count = self.count.clamp(1, STEP_WITH_ELEMENTS);
+        }
+        Ok(rows)
+    }
+}
+
+/// Reads a row of RANGE: id, deadline, ttl, deliveries, leased, the element if it was asked for, and the token.
+fn read(row: &[Reply], with_element: bool) -> Option<Row> {
+    let number = |at: usize| from_redis_value_ref::<u64>(row.get(at)?).ok();
+    let text = |at: usize| from_redis_value_ref::<Option<Vec<u8>>>(row.get(at)?).ok().flatten();
+    Some(Row {
+        id: text(0)?,
+        deadline: number(1)?,
+        ttl: number(2)?,
+        deliveries: number(3)?,
+        is_leased: number(4)? == 1,
+        element: if with_element { text(5) } else { None },
+        token: text(if with_element { 6 } else { 5 }),
+    })
+}
+
+/// Adds the elements to rows without them. Those that have gone meanwhile are left out.
+fn look(
+    connection: &mut Connection,
+    key: &[u8],
+    rows: Vec<Row>,
+    facts: &Facts,
+) -> RedisResult<Vec<Row>> {
+    let fitting = usize::try_from(REPLY / facts.mean_size().max(1)).unwrap_or(1).clamp(1, 20);
+    let mut found = Vec::with_capacity(rows.len());
+    for rows in rows.chunks(fitting) {
+        let mut asked = redis::pipe();
+        for row in rows {
+            asked.cmd("DEHYDRATOR.LOOK").arg(key).arg(&row.id);
+        }
+        let elements: Vec<Option<Vec<u8>>> = asked.query(connection)?;
+        let rows = rows.iter().cloned().zip(elements);
+        found
+            .extend(rows.filter_map(|(row, element)| Some(Row { element: Some(element?), ..row })));
+    }
+    Ok(found)
+}
+
+#[derive(Deserialize)]
+pub struct Asked {
+    node: String,
+    #[serde(default)]
+    db: u64,
+    key: Bytes,
+    #[serde(default)]
+    view: View,
+    #[serde(default)]
+    start: String,
+    count: Option<usize>,
+    #[serde(default)]
+    id: String,
+    #[serde(default)]
+    text: String,
+}
+
+pub async fn elements(
+    caller: Caller,
+    query: Result<Query<Asked>, QueryRejection>,
+) -> Result<Json<Value>, Refusal> {
+    let Query(asked) = query?;
+    blocking(move || {
+        let queue = Queue { node: asked.node.clone(), db: asked.db, key: asked.key.clone() };
+        let (_, facts) = facts_of(&caller.account, &queue)?;
+        caller.account.on(&queue, |connection| page(connection, &asked, &facts)).map(Json)
+    })
+    .await
+}
+
+/// Returns the server's clock in milliseconds.
+pub fn time(connection: &mut Connection) -> RedisResult<u64> {
+    let (seconds, micros): (u64, u64) = redis::cmd("TIME").query(connection)?;
+    Ok(seconds * 1000 + micros / 1000)
+}
+
+/// Returns a page. Where it continues is where RANGE does; among held elements, preceded by how many were found.
+fn page(connection: &mut Connection, asked: &Asked, facts: &Facts) -> RedisResult<Value> {
+    let begun = Instant::now();
+    let count = asked.count.unwrap_or(50).clamp(1, PAGE);
+    let filter = Filter::new(&asked.id, &asked.text);
+    let now = time(connection)?;
+    let (found_before, start) =
+        match asked.start.strip_prefix('h').and_then(|it| it.split_once('.')) {
+            Some((found, start)) => (found.parse().unwrap_or(0), start),
+            None => (0, asked.start.as_str()),
+        };
+    let start = match start {
+        "" => "-".to_owned(),
+        start => start.trim_start_matches('~').to_owned(),
+    };
+    let end = if asked.view == View::Due { now.to_string() } else { "+".to_owned() };
+    let is_filtered = filter.is_any() || asked.view == View::Held;
+    let key = &asked.key.0;
+    let mut steps = Steps::new(key, start, end, filter.text.is_some(), facts);
+    let (mut rows, mut scanned, mut at) = (Vec::new(), 0, None);
+    while steps.start.is_some() && rows.len() < count {
+        let missing = count - rows.len();
+        // A step that finds more than there is room for could not tell where to continue.
+        let most = if is_filtered { missing.max(STEP / 4) } else { missing };
+        let stepped = steps.step(connection, most)?;
+        scanned += stepped.len();
+        at = stepped.last().map(|row| row.deadline).or(at);
+        rows.extend(stepped.into_iter().filter(|row| filter.takes(asked.view, row)));
+        let has_all_held = asked.view == View::Held
+            && !filter.is_any()
+            && (found_before + rows.len()) as u64 >= facts.leased;
+        if has_all_held {
+            steps.start = None;
+        }
+        if is_filtered && begun.elapsed() > PATIENCE {
+            break;
+        }
+    }
+    let next = steps.start.map(|start| match asked.view {
+        View::Held => format!("h{}.{start}", found_before + rows.len()),
+        _ => start,
+    });
+    if filter.text.is_none() {
+        rows = look(connection, key, rows, facts)?;
+    }
+    let rows: Vec<_> = rows.iter().map(row_json).collect();
+    Ok(json!({
+        "now": now, "rows": rows, "next": next, "scanned": scanned, "shown": rows.len(), "at": at,
+    }))
+}
+
+fn row_json(row: &Row) -> Value {
+    let element = row.element.as_deref().unwrap_or_default();
+    json!({
+        "id_b64": encode(&row.id),
+        "deadline": row.deadline,
+        "ttl": row.ttl,
+        "deliveries": row.deliveries,
+        "leased": row.is_leased,
+        "token_b64": row.token.as_deref().map(encode),
+        "element_b64": encode(&element[..element.len().min(SHOWN)]),
+        "element_bytes": element.len(),
+    })
+}
+
+#[derive(Deserialize)]
+pub struct One {
+    node: String,
+    #[serde(default)]
+    db: u64,
+    key: Bytes,
+    id: Bytes,
+}
+
+pub async fn element(
+    caller: Caller,
+    query: Result<Query<One>, QueryRejection>,
+) -> Result<Json<Value>, Refusal> {
+    let Query(asked) = query?;
+    blocking(move || {
+        let queue = Queue { node: asked.node, db: asked.db, key: asked.key };
+        let (now, row) = caller.account.on(&queue, |connection| {
+            Ok((time(connection)?, look_full(connection, &queue.key.0, &asked.id.0)?))
+        })?;
+        let row = row.ok_or_else(|| Refusal::missing("The queue has no element of this id."))?;
+        let element = row.element.as_deref().unwrap_or_default();
+        let mut json = row_json(&row);
+        json["element_b64"] = json!(encode(element));
+        json["now"] = json!(now);
+        Ok(Json(json))
+    })
+    .await
+}
+
+/// Returns an element with all that is known of it.
+pub fn look_full(connection: &mut Connection, key: &[u8], id: &[u8]) -> RedisResult<Option<Row>> {
+    let reply: Reply =
+        redis::cmd("DEHYDRATOR.LOOK").arg(key).arg(id).arg("FULL").query(connection)?;
+    let Some(fields) = reply.as_map_iter() else { return Ok(None) };
+    let mut row = Row {
+        id: id.to_vec(),
+        deadline: 0,
+        ttl: 0,
+        deliveries: 0,
+        is_leased: false,
+        token: None,
+        element: None,
+    };
+    for (name, value) in fields {
+        let number = || from_redis_value_ref::<u64>(value).unwrap_or(0);
+        let text = || from_redis_value_ref::<Option<Vec<u8>>>(value).ok().flatten();
+        match name {
+            Reply::BulkString(name) => match name.as_slice() {
+                b"element" => row.element = text(),
+                b"deadline" => row.deadline = number(),
+                b"ttl" => row.ttl = number(),
+                b"deliveries" => row.deliveries = number(),
+                b"leased" => row.is_leased = number() == 1,
+                b"token" => row.token = text(),
+                _ => (),
+            },
+            _ => continue,
+        }
+    }
+    Ok(row.element.is_some().then_some(row))
+}

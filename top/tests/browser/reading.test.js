@@ -1,0 +1,129 @@
+// Unit tests of what reads and writes text: envelopes, moments, byte strings. They need no browser.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { fromBase64, fromHex, lineOf, toBase64, utf8, visible } from "../../web/bytes.js";
+import { envelopeOf, msgpackOf, summary } from "../../web/envelope.js";
+import { duration, parseDuration, parseMoment, relative } from "../../web/figures.js";
+import { parse, queueHref } from "../../web/route.js";
+
+const MESSAGES = JSON.parse(readFileSync(new URL("messages.json", import.meta.url)));
+
+test("a summary is the task with its arguments", () => {
+  assert.deepEqual(summary(envelopeOf(utf8(MESSAGES.celery))), {
+    task: "shop.tasks.send_mail",
+    args: '("anna@example.org", 17, template="reminder", urgent=true)',
+  });
+});
+
+test("a pickled body is not decoded, but its arguments are there as text", () => {
+  const { note, task, fields } = envelopeOf(utf8(MESSAGES.celery_pickle));
+  assert.equal(task, "shop.tasks.send_mail");
+  assert.match(note, /pickled/);
+  assert.deepEqual(fields[0], ["arguments (repr)", "('anna@example.org', 17)"]);
+});
+
+test("other JSON and other bytes are no envelope", () => {
+  for (const text of ["{}", "[]", "17", '{"class":"x"}', '{"args":[]}', "capture payment 17", ""]) {
+    assert.equal(envelopeOf(utf8(text)), null, text);
+  }
+  assert.equal(envelopeOf(Uint8Array.of(0xff, 0x00)), null);
+});
+
+test("no element breaks what reads it", () => {
+  // A small generator of our own, so that a failure can be repeated.
+  let seed = 7;
+  const random = (below) => {
+    seed = (Math.imul(seed, 1103515245) + 12345) >>> 0;
+    return (seed >>> 8) % below;
+  };
+  const pieces = [
+    '{"body":',
+    '"headers":',
+    '"properties":{}',
+    '"args":',
+    "[",
+    "]",
+    "{",
+    "}",
+    "null",
+    '"x"',
+    ",",
+    ":",
+    "1",
+  ];
+  for (let n = 0; n < 3000; n += 1) {
+    const text = Array.from({ length: random(12) }, () => pieces[random(pieces.length)]).join("");
+    const bytes = Uint8Array.from({ length: random(20) }, () => random(256));
+    for (const each of [utf8(text), bytes]) {
+      summary(envelopeOf(each));
+      msgpackOf(each);
+      lineOf(each);
+    }
+  }
+  for (const properties of [null, 1, [], {}, { body_encoding: "base64" }]) {
+    for (const body of [null, 1, "", "%%", [], {}]) {
+      for (const headers of [null, [], 1, { task: 1 }, { task: "a" }]) {
+        summary(envelopeOf(utf8(JSON.stringify({ body, headers, properties }))));
+      }
+    }
+  }
+});
+
+test("MessagePack must take all bytes", () => {
+  assert.deepEqual(msgpackOf(Uint8Array.of(0x91, 0x01)), [1]);
+  assert.equal(msgpackOf(Uint8Array.of(0x91, 0x01, 0x01)), undefined);
+  assert.equal(msgpackOf(Uint8Array.of(0x92, 0x01)), undefined);
+});
+
+test("moments are read as people write them", () => {
+  const now = new Date(2026, 10, 24, 13, 0, 0).getTime();
+  const at = (...parts) => new Date(...parts).getTime();
+  assert.equal(parseMoment("+10m", now), now + 600_000);
+  assert.equal(parseMoment("-1h 30m", now), now - 5_400_000);
+  assert.equal(parseMoment("14:05", now), at(2026, 10, 24, 14, 5));
+  assert.equal(parseMoment("12:00", now), at(2026, 10, 25, 12));
+  assert.equal(parseMoment("12:00", now, true), at(2026, 10, 24, 12));
+  assert.equal(parseMoment("tomorrow 9:00", now), at(2026, 10, 25, 9));
+  assert.equal(parseMoment("2026-12-24 18:00", now), at(2026, 11, 24, 18));
+  assert.equal(parseMoment("2026-12-24", now), at(2026, 11, 24));
+  assert.equal(parseMoment("1764000000000", now), 1764000000000);
+  for (const text of ["", "soon", "25:00", "14:75", "+", "+10 parsecs", "10m"])
+    assert.equal(parseMoment(text, now), null, text);
+});
+
+test("durations are read and written", () => {
+  assert.equal(parseDuration("1d 2h"), 93_600_000);
+  assert.equal(parseDuration("90"), 90_000);
+  assert.equal(parseDuration("1.5h"), 5_400_000);
+  assert.equal(parseDuration("1x"), null);
+  assert.deepEqual([15, 1000, 3250, 80_000, 3_600_000, 90_061_000].map(duration), [
+    "15 ms",
+    "1 s",
+    "3.2 s",
+    "1 min 20 s",
+    "1 h",
+    "1 d 1 h",
+  ]);
+  assert.deepEqual(
+    [500, -3000, 90_000].map((ms) => relative(ms, 0)),
+    ["now", "3 s ago", "in 1 min 30 s"],
+  );
+});
+
+test("byte strings come back as they were", () => {
+  const all = Uint8Array.from({ length: 256 }, (_, byte) => byte);
+  assert.deepEqual(fromBase64(toBase64(all)), all);
+  assert.deepEqual(fromHex("00 ff\n0a"), Uint8Array.of(0, 255, 10));
+  assert.equal(fromHex("0"), null);
+  assert.equal(fromHex("zz"), null);
+  assert.equal(lineOf(Uint8Array.of(0xff, 0x41, 0x0a)), "\\xffA\\x0a");
+  assert.equal(visible("a\u202eb\u0000c\ud800"), "a\\u202eb\\x00c\ud800");
+});
+
+test("the address of a queue is read back", () => {
+  const queue = { node: "[::1]:6379", db: 3, key: toBase64(utf8("a b&c?d#e")) };
+  const { page, node, db, key, text } = parse(queueHref(queue, { view: "dead", text: "a=b&c%d #" }));
+  assert.deepEqual([page, node, db, key, text], ["queue", "[::1]:6379", "3", queue.key, "a=b&c%d #"]);
+});

@@ -1,0 +1,51 @@
+// The limits of a queue, and how much of them is used.
+
+import { h } from "./dom.js";
+import { count, duration } from "./figures.js";
+
+/** Returns the limits that are set: `[name, used, limit, text]`. */
+export function used(queue) {
+  const { length, held, rate, per, remember } = queue.limits ?? {};
+  const found = [];
+  if (length) found.push(["Length", queue.length, length, `${count(queue.length)} of ${count(length)}`]);
+  if (held) found.push(["Held", queue.running ?? 0, held, `${count(queue.running ?? 0)} of ${count(held)}`]);
+  if (rate) {
+    const gone = rate - (queue.rate_room ?? rate);
+    found.push(["Rate", gone, rate, `${count(gone)} of ${count(rate)} in ${duration(per)}`]);
+  }
+  if (remember) found.push(["Remember", null, remember, `ids for ${duration(remember)}`]);
+  return found;
+}
+
+export function meters(queue) {
+  const found = used(queue);
+  if (!found.length) return [];
+  return h(
+    "div",
+    { class: "limits", role: "group", "aria-label": "Limits" },
+    found.map(([name, now, limit, text]) => {
+      return h("span", { class: "limit" }, [
+        h("span", {}, name, " ", h("strong", {}, text)),
+        now !== null &&
+          h("progress", {
+            max: limit,
+            value: Math.min(now, limit),
+            "aria-label": `${name}: ${text}`,
+            class: now >= limit ? "full" : null,
+          }),
+      ]);
+    }),
+  );
+}
+
+/** Returns the limits as short texts, for a table. */
+export const shortLimits = (queue) =>
+  used(queue)
+    .filter(([, now]) => now !== null)
+    .map(([name, now, limit, text]) =>
+      h(
+        "span",
+        { class: now >= limit ? "chip full" : "chip", title: `${name}: ${text}` },
+        `${name.toLowerCase()} ${text}`,
+      ),
+    );
