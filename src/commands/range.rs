@@ -5,7 +5,7 @@ use crate::config;
 use crate::data_type::{Dehydrator, Reading, is_stuck};
 use crate::server::string::{Args, Digits};
 use crate::server::{CommandContext, Error, Str, error::Result, random_bytes};
-use lawn::{DEADLINE_MAX, Row, Start};
+use lawn::{DEADLINE_MAX, Row, Start, Token};
 
 use super::args::number::number;
 use super::args::options::Options;
@@ -40,16 +40,16 @@ pub fn look(context: &CommandContext, args: Args<'_>) -> Result {
     reply.integer(b"deadline", row.element.deadline);
     reply.integer(b"ttl", row.ttl);
     reply.integer(b"deliveries", u64::from(row.element.deliveries));
-    reply.integer(b"leased", u64::from(is_leased(&row, now)));
     let token = dehydrator.lawn().and_then(|lawn| lawn.token(&row.element));
+    reply.integer(b"leased", u64::from(is_leased(&row, token, now)));
     let token = token.map(|token| Digits::new(token.number()));
     reply.bulk(b"token", token.as_ref().map(Digits::bytes));
     Ok(())
 }
 
-/// Returns whether the element was given out, is not due again yet, and is no dead letter.
-fn is_leased(row: &Row<'_>, now: u64) -> bool {
-    row.element.deliveries > 0 && row.element.deadline > now && !is_stuck(row)
+/// Returns whether the element is held under a token, its lease has not expired, and it is no dead letter.
+fn is_leased(row: &Row<'_>, token: Option<Token>, now: u64) -> bool {
+    token.is_some() && row.element.deadline > now && !is_stuck(row)
 }
 
 /// Where a RANGE begins.
@@ -180,16 +180,17 @@ pub fn range(context: &CommandContext, args: Args<'_>) -> Result {
     for row in shown {
         let count = 5 + usize::from(with_elements) + usize::from(with_tokens);
         let mut fields = list.push_array(count);
+        let token = dehydrator.lawn().and_then(|lawn| lawn.token(&row.element));
         fields.push_bulk(row.element.id);
         fields.push_integer(row.element.deadline as i64);
         fields.push_integer(row.ttl as i64);
         fields.push_integer(row.element.deliveries.into());
-        fields.push_integer(is_leased(&row, now).into());
+        fields.push_integer(is_leased(&row, token, now).into());
         if with_elements {
             fields.push_bulk(row.element.payload);
         }
         if with_tokens {
-            match dehydrator.lawn().and_then(|lawn| lawn.token(&row.element)) {
+            match token {
                 Some(token) => fields.push_bulk(Digits::new(token.number()).bytes()),
                 None => fields.push_null(),
             }

@@ -128,8 +128,12 @@ fn look_full_shows_the_same_of_one_element() {
         client.ask(&format!("DEHYDRATOR.PUSH k {id} element-{id} {id} AT {}", FAR + id % 50));
     }
     client.ask(&format!("DEHYDRATOR.LEASE k 60000@{FAR}@7 7 2990"));
+    // Given back, it waits in back-off, and nobody holds it.
+    client.ask("DEHYDRATOR.RELEASE k 600000 7 7");
     let (_, rows) = page(&mut client, "-", "+", 5000);
     assert_eq!(rows.len(), 3000);
+    let leased: Vec<_> = rows.iter().filter(|row| row.4 == 1).map(|row| &row.0[..]).collect();
+    assert_eq!(leased, ["2990"]);
     for (id, deadline, ttl, deliveries, leased) in rows {
         let look = cmd(&format!("DEHYDRATOR.LOOK k {id} FULL"));
         let found: HashMap<String, Value> = look.query(&mut client).expect("names and values");

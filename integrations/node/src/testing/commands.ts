@@ -2,7 +2,7 @@
 
 import { BURY, RETRY, REVIVE, type Word } from "../verbs.js";
 import { numberOf, Options, refused, wordOf } from "./arguments.js";
-import { Dehydrator, type Entry, isAway, runs } from "./dehydrator.js";
+import { Dehydrator, type Entry, runs } from "./dehydrator.js";
 
 /** Bulk strings are strings of Latin-1. */
 type Reply = string | number | null | Reply[];
@@ -294,7 +294,7 @@ export class Commands {
     if (entry === undefined) return null;
     const { element, deadline, ttl, deliveries, token } = entry;
     if (!options.has("FULL")) return element;
-    const leased = isAway(entry, this.#now) ? 1 : 0;
+    const leased = runs(entry, this.#now) ? 1 : 0;
     return Object.entries({ element, deadline, ttl, deliveries, leased, token }).flat();
   }
 
@@ -351,7 +351,7 @@ export class Commands {
       if (deadline < low || deadline > high) continue;
       // Elements with the same deadline are not separated.
       if (rows.length >= most && deadline !== last) return [`(${last}`, rows];
-      const row: Reply[] = [id, deadline, ttl, deliveries, isAway(entry, this.#now) ? 1 : 0];
+      const row: Reply[] = [id, deadline, ttl, deliveries, runs(entry, this.#now) ? 1 : 0];
       if (options.has("WITHELEMENTS")) row.push(element);
       if (options.has("WITHTOKENS")) row.push(token);
       rows.push(row);

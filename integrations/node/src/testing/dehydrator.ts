@@ -17,11 +17,6 @@ export function runs({ token, deadline }: Entry, now: number): boolean {
   return token !== null && deadline > now;
 }
 
-/** Returns what readers are told as `leased`: it was given out, and is not due again yet. */
-export function isAway({ deliveries, deadline }: Entry, now: number): boolean {
-  return deliveries > 0 && deadline > now;
-}
-
 function isBefore(one: Entry, other: Entry): boolean {
   return one.deadline < other.deadline || (one.deadline === other.deadline && one.sequence < other.sequence);
 }

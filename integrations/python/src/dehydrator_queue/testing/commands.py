@@ -314,7 +314,7 @@ class Commands:
             return None if entry is None else entry.element
         return [
             *(b"element", entry.element, b"deadline", entry.deadline, b"ttl", entry.ttl),
-            *(b"deliveries", entry.deliveries, b"leased", int(entry.is_away(self._now)), b"token", entry.token),
+            *(b"deliveries", entry.deliveries, b"leased", int(entry.runs(self._now)), b"token", entry.token),
         ]
 
     def do_update(self, words: Words) -> Any:
@@ -374,7 +374,7 @@ class Commands:
             # Elements with the same deadline are not separated.
             if len(rows) >= most and entry.deadline != last:
                 return [b"(%d" % last, rows]
-            row: list[Any] = [entry.id, entry.deadline, entry.ttl, entry.deliveries, int(entry.is_away(self._now))]
+            row: list[Any] = [entry.id, entry.deadline, entry.ttl, entry.deliveries, int(entry.runs(self._now))]
             row += [entry.element] * ("WITHELEMENTS" in options) + [entry.token] * ("WITHTOKENS" in options)
             rows.append(row)
             last = entry.deadline

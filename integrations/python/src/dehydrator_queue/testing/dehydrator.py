@@ -26,10 +26,6 @@ class Entry:
         """Returns whether its lease has not ended."""
         return self.token is not None and self.deadline > now
 
-    def is_away(self, now: int) -> bool:
-        """Returns what readers are told as `leased`: it was given out, and is not due again yet."""
-        return self.deliveries > 0 and self.deadline > now
-
 
 @dataclass
 class Limits:
