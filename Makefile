@@ -191,6 +191,10 @@ PACKAGES := target/release-packages
 packages-test: build ## Build the packages for PyPI, npm and RubyGems for this machine, install and use them
 	@mkdir -p $(PACKAGES)/modules/$(shell uname -m)-unknown-linux-gnu
 	cp $(MODULE) $(PACKAGES)/modules/$(shell uname -m)-unknown-linux-gnu/
+	$(UNPLACED) CARGO_TARGET_DIR=target/top cargo build --release --locked --manifest-path top/Cargo.toml
+	@# Not a static one, as in a release.
+	@mkdir -p $(PACKAGES)/modules/$(shell uname -m)-unknown-linux-musl
+	cp target/top/release/dehydrator-top $(PACKAGES)/modules/$(shell uname -m)-unknown-linux-musl/
 	rm -rf $(PACKAGES)/built
 	PUBLISHER=tests/data/publisher.toml OPTIMIZATION=-O1 scripts/release-packages.sh $(PACKAGES)/built $(PACKAGES)/modules
 	PUBLISHER=tests/data/publisher.toml scripts/release-packages-test.sh $(PACKAGES)/built --quick

@@ -38,7 +38,8 @@ base() {
 # What the Dockerfile copies from its stage `build`, which this folder replaces.
 context=$work/build/dehydrator
 module=$context/target/release/libdehydrator.so
-mkdir -p "$context/etc/dehydrator" "$(dirname "$module")"
+top=$context/target/top/release/dehydrator-top
+mkdir -p "$context/etc/dehydrator" "$(dirname "$module")" "$(dirname "$top")"
 dist/image-configuration <redis.conf >"$context/etc/dehydrator/dehydrator.conf"
 
 # image <name> <official image> <C library>
@@ -51,6 +52,8 @@ image() {
         [ $architecture = amd64 ] || machine=aarch64 tools=aarch64-linux-gnu-
         "${tools}strip" --strip-debug --strip-unneeded --remove-section=.comment \
             -o "$module" "target/cross/$machine-unknown-linux-$library/libdehydrator.so"
+        "${tools}strip" --remove-section=.comment \
+            -o "$top" "target/cross/$machine-unknown-linux-musl/dehydrator-top"
         find "$work/build" -exec touch -d "@$epoch" {} +
         images bud --quiet --no-cache --arch "$architecture" --os linux --timestamp "$epoch" --format oci \
             --build-arg "SERVER=$(base "$from" $architecture)" --label "org.opencontainers.image.version=$version" \

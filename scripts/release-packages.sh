@@ -4,7 +4,8 @@
 #   scripts/release-packages.sh <folder> <modules>
 #
 #       folder      gets them: wheels, an archive of the source, tarballs of npm, a gem
-#       modules     holds <target>/libdehydrator.so for each target of scripts/valkey.sh that there is to be a server for
+#       modules     holds <target>/libdehydrator.so for each target of scripts/valkey.sh that there is to be a server for, and
+#                   dehydrator-top for its machine, in the folder of the target with musl
 #
 # The same commit gives the same files. What a package says of whoever publishes it is from dist/publisher.toml, or from the
 # file that PUBLISHER names; without that, it is refused.
@@ -66,6 +67,9 @@ programs() {
     esac
     install -m 755 "$modules/$target/libdehydrator.so" "$place/bin/"
     "${tools}strip" --strip-debug --strip-unneeded --remove-section=.comment "$place/bin/libdehydrator.so"
+    # Static: one for both C libraries.
+    install -m 755 "$modules/${target%-*}-musl/dehydrator-top" "$place/bin/"
+    "${tools}strip" --remove-section=.comment "$place/bin/dehydrator-top"
     install -m 755 scripts/run.sh "$place/bin/dehydrator-server"
     install -m 644 redis.conf "$place/bin/"
     cp "$tree/THIRD-PARTY" "$place/"

@@ -22,6 +22,11 @@ function cli(port, ...words) {
   return spawnSync("npx", ["--no-install", "dehydrator-cli", "-p", port, ...words], { encoding: "utf8" }).stdout.trim();
 }
 
+test("npx dehydrator-top is there", () => {
+  const help = spawnSync("npx", ["--no-install", "dehydrator-top", "--help"], { encoding: "utf8" });
+  assert.match(help.stdout, /--web address:port/);
+});
+
 for (const signal of ["SIGINT", "SIGTERM"]) {
   test(`npx dehydrator-server serves until ${signal}`, { timeout: 60_000 }, async (t) => {
     const folder = mkdtempSync(join(tmpdir(), "dehydrator-"));

@@ -1,4 +1,4 @@
-"""The commands: dehydrator-server and dehydrator-cli."""
+"""The commands: dehydrator-server, dehydrator-cli and dehydrator-top."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,9 @@ import pytest
 
 from dehydrator_queue_server.temporary import free_port
 
-SERVER, CLI = (Path(sys.executable).with_name(name) for name in ("dehydrator-server", "dehydrator-cli"))
+SERVER, CLI, TOP = (
+    Path(sys.executable).with_name(name) for name in ("dehydrator-server", "dehydrator-cli", "dehydrator-top")
+)
 
 
 def cli(port: int, *words: str) -> str:
@@ -62,6 +65,23 @@ def test_ctrl_c_stops_it_and_what_it_had_is_there_at_the_next_start(tmp_path: Pa
     assert (tmp_path / "data" / "appendonlydir").is_dir()
     with running(tmp_path, port):
         assert cli(port, "DEHYDRATOR.LOOK", "jobs", "id") == "element"
+
+
+def test_a_page_shows_it(tmp_path: Path) -> None:
+    port = free_port()
+    with (
+        running(tmp_path, port),
+        subprocess.Popen(
+            [TOP, "--web", "127.0.0.1:0", f"redis://127.0.0.1:{port}"], text=True, stdout=subprocess.PIPE
+        ) as page,
+    ):
+        try:
+            assert page.stdout is not None
+            url = page.stdout.readline().split()[-1]
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                assert b"<title>Dehydrator" in answer.read()
+        finally:
+            page.terminate()
 
 
 def test_other_options_are_the_servers(tmp_path: Path) -> None:

@@ -19,5 +19,10 @@ def talk() -> None:
     become(BIN / "valkey-cli")
 
 
+def watch() -> None:
+    """Becomes the live view, or with --web the page."""
+    become(BIN / "dehydrator-top")
+
+
 def become(program: Path) -> None:
     os.execv(program, [str(program), *sys.argv[1:]])

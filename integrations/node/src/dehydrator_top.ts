@@ -1,0 +1,4 @@
+#!/usr/bin/env node
+import { become } from "./programs.js";
+
+become("dehydrator-top");
