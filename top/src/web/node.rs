@@ -85,7 +85,9 @@ pub fn connect(client: &Client) -> RedisResult<Connection> {
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Role {
+    /// It has not been asked yet.
     #[default]
+    Unknown,
     Master,
     Replica,
 }

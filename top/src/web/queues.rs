@@ -147,7 +147,11 @@ fn node_json(node: &Node) -> Value {
         "node": node.name,
         "address": super::node::address_of(&node.client),
         "server": state.figures.server,
-        "role": if state.role == Role::Master { "master" } else { "replica" },
+        "role": match state.role {
+            Role::Unknown => None,
+            Role::Master => Some("master"),
+            Role::Replica => Some("replica"),
+        },
         "link": state.link,
         "trouble": trouble,
         "advice": advice.unwrap_or_default(),
