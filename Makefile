@@ -147,7 +147,7 @@ check-tools: setup ## Compile code that no test runs: the targets of `make mutan
 
 lint-scripts: ## Check the shell scripts with shellcheck
 	@scripts/setup.sh scripts
-	shellcheck scripts/*.sh examples/*.sh integrations/sidekiq/tests/upstream/run.sh dist/enable dist/prerm dist/image-configuration .ci/run
+	shellcheck scripts/*.sh examples/*.sh integrations/sidekiq/tests/upstream/run.sh integrations/upstream/test.sh dist/enable dist/prerm dist/image-configuration .ci/run
 
 deny: ## Check licences, sources, versions and advisories of the libraries with cargo-deny (built once: minutes)
 	@scripts/deny.sh

@@ -11,7 +11,7 @@ fn pages() -> Vec<PathBuf> {
             .filter(|path| path.extension().is_some_and(|it| it == "md"))
     };
     let folders = [".", "docs", "examples", "examples/workers", "grafana", "integrations"];
-    let packages = ["python", "python-server", "node", "node-server", "sidekiq"];
+    let packages = ["python", "python-server", "node", "node-server", "sidekiq", "upstream"];
     let packages = packages.map(|name| format!("integrations/{name}"));
     folders.into_iter().chain(packages.iter().map(String::as_str)).flat_map(in_folder).collect()
 }
