@@ -306,6 +306,7 @@ def test_a_global_prefix_is_ahead_of_each_key(server: RealServer) -> None:
             b"site:dehydrator:work",
             b"site:dehydrator:work\x06\x163",
         ]
+        assert connection.default_channel.queue_declare("work", passive=True).message_count == 2
         assert [get(connection, no_ack=True).payload for _ in range(2)] == [2, 1]
 
 

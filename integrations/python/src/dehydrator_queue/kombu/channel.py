@@ -368,6 +368,11 @@ class Dehydrated(base.Channel):
         listed = type(self.client).llen(self.client, name)
         return listed if self.sep in bytes_to_str(name) else listed + self._size(bytes_to_str(name))
 
+    def _has_queue(self, queue: str, **kwargs: Any) -> bool:
+        # That of kombu asks for keys without the global prefix.
+        with self.conn_or_acquire() as client:
+            return any(client.execute_command("DEHYDRATOR.LEN", key) for key in self._keys(queue))
+
     def _size(self, queue: str) -> int:
         """Counts the messages that no worker has: due and waiting."""
         return sum(self._free_in(key) for key in self._keys(queue))
