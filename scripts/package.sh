@@ -46,7 +46,7 @@ scripts/third-party.sh >"$work/THIRD-PARTY"
 # with_docs <folder>: what the links of the pages lead to, from there.
 with_docs() {
     local file
-    install -D -m 644 -t "$1/docs" docs/*.md
+    install -D -m 644 -t "$1/docs" docs/*.md docs/*.png
     install -D -m 644 -t "$1/docs/charts" docs/charts/*.svg
     install -D -m 644 -t "$1/grafana" grafana/*
     install -D -m 644 -t "$1/examples" examples/*.* tests/data/rede-0.5-future.rdb
