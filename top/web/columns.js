@@ -61,7 +61,7 @@ const lettersColumns = (letterHref) => [
     wide: true,
     cell: (row) =>
       row.reason_b64 === null
-        ? h("span", { class: "muted" }, "deliveries used up")
+        ? h("span", { class: "muted" }, "not given")
         : h("bdi", {}, shortened(line(row.reason_b64), PREVIEW)),
   },
   { label: "Deliveries", numeric: true, cell: (row) => count(row.deliveries) },

@@ -45,7 +45,7 @@ function details(row, key) {
   const reason =
     row.reason_b64 === null ? null : (textOf(fromBase64(row.reason_b64)) ?? lineOf(fromBase64(row.reason_b64)));
   const facts = [
-    ["Reason", reason === null ? "not given: its deliveries were used up" : h("bdi", {}, visible(reason, "\n"))],
+    ["Reason", reason === null ? "not given" : h("bdi", {}, visible(reason, "\n"))],
     row.deliveries !== null && ["Deliveries", count(row.deliveries)],
     row.moment && ["Since", [timeOfDay(row.moment), h("span", { class: "muted" }, ` ${fullMoment(row.moment)}`)]],
     ["Entry", row.entry],
