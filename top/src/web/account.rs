@@ -8,16 +8,15 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redis::{Client, Connection, RedisResult, Value};
-use serde::{Deserialize, Serialize};
 
-use super::bytes::Bytes;
+use super::counts::Timelines;
 use super::destination::Destination;
 use super::history::{self, History, SERIES, Sample, Subject};
-use super::jobs::Jobs;
 use super::node::{Database, Node, Role, Seed, State, address_of, client_at};
+use super::progress::Jobs;
+use super::queue::Queue;
 use super::refusal::Refusal;
 use super::rights::Known;
-use super::timeline::Timelines;
 use crate::ask;
 use crate::trouble::Trouble;
 
@@ -30,16 +29,6 @@ const SCANS: usize = 20;
 const ASKED: usize = 300;
 /// Queues per node whose history is kept: the greatest, and those that were looked at.
 const GREATEST: usize = 100;
-
-/// A queue, as requests name it.
-#[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
-pub struct Queue {
-    pub node: String,
-    #[serde(default)]
-    pub db: u64,
-    #[serde(rename = "key_b64")]
-    pub key: Bytes,
-}
 
 pub struct Account {
     pub user: String,

@@ -10,11 +10,11 @@ use redis::{Connection, RedisResult};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::account::Queue;
 use super::blocking;
 use super::bytes::{Bytes, Needle, encode};
 use super::destination::Destination;
 use super::elements::{Filter, SHOWN};
+use super::queue::Queue;
 use super::queues::facts_of;
 use super::refusal::Refusal;
 use super::session::Caller;

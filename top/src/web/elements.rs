@@ -9,9 +9,9 @@ use redis::{Connection, RedisResult, Value as Reply, from_redis_value_ref};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::account::Queue;
 use super::blocking;
 use super::bytes::{Bytes, Needle, encode};
+use super::queue::Queue;
 use super::queues::facts_of;
 use super::refusal::Refusal;
 use super::session::Caller;

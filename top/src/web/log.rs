@@ -8,8 +8,9 @@ use axum::extract::{Query, State};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::account::{Account, Queue};
+use super::account::Account;
 use super::bytes::{Bytes, encode};
+use super::queue::Queue;
 use super::refusal::Refusal;
 use super::session::Caller;
 use super::{Page, blocking};

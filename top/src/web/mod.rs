@@ -4,8 +4,9 @@
 //! |---|---|
 //! | `guard`, `session` | what each request must pass; who asks |
 //! | `account`, `node` | a Redis user, the nodes that it sees, their connections, and what is known of them |
-//! | `queues`, `elements`, `dead`, `timeline`, `history` | what is shown |
-//! | `rights`, `act`, `jobs`, `log` | what may be changed, changes, long ones, and the record of them |
+//! | `queue`, `rights`, `counts`, `progress`, `history` | the name of a queue, and what an account keeps: answers about rights, counts of timelines, long changes, samples |
+//! | `queues`, `elements`, `dead`, `timeline`, `jobs` | what is shown |
+//! | `permission`, `act`, `plan`, `log` | what may be changed, changes, those of many elements, and the record of them |
 //! | `assets`, `bytes`, `destination`, `refusal` | the files of top/web/; byte strings in JSON; a policy's destination; errors |
 //!
 //! Commands to a server run on threads of their own, with the connections that the live view has too.
@@ -14,6 +15,7 @@ mod account;
 mod act;
 mod assets;
 mod bytes;
+mod counts;
 mod dead;
 mod destination;
 mod elements;
@@ -22,6 +24,10 @@ mod history;
 mod jobs;
 mod log;
 mod node;
+mod permission;
+mod plan;
+mod progress;
+mod queue;
 mod queues;
 mod refusal;
 mod rights;

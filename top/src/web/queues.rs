@@ -9,13 +9,14 @@ use axum::extract::{Query, State};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::account::{Account, Queue, count_dead};
+use super::account::{Account, count_dead};
 use super::bytes::{Bytes, Needle, encode};
 use super::destination::Destination;
 use super::node::{Node, Role};
+use super::queue::Queue;
 use super::refusal::Refusal;
 use super::session::Caller;
-use super::{Page, blocking, rights};
+use super::{Page, blocking, permission};
 use crate::ask;
 use crate::facts::Facts;
 
@@ -276,7 +277,7 @@ pub async fn queue(
             database.and_then(|it| it.dehydrators.all.get(&queue.key.0)?.net)
         };
         let queue = Queue { node: node.name.clone(), ..queue };
-        let rights = rights::of(&page, account, &node, &queue, &destination)?;
+        let rights = permission::of(&page, account, &node, &queue, &destination)?;
         Ok(Json(json!({
             "now": time.0 * 1000 + time.1 / 1000,
             "queue": queue_json(&queue, &facts, net, dead),
