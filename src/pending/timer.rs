@@ -39,7 +39,7 @@ thread_local! {
     static IS_DUE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What the event loop does, as far as it is reported.
+/// The state of the event loop, as far as it is reported.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// It sleeps, or is about to; or it is in a pass that is not reported.
