@@ -150,7 +150,7 @@ impl Torture {
         assert_eq!((row.ttl, row.deliveries), (entry.ttl, entry.deliveries), "{entry:?}");
         let deadline = row.deadline;
         assert!(entry.deadline.abs_diff(deadline) <= BEHIND, "{entry:?}: {deadline}");
-        let is_leased = entry.deliveries > 0 && entry.deadline > self.now();
+        let is_leased = (entry.token.is_some() || entry.is_drawn) && entry.deadline > self.now();
         assert_eq!(row.leased == 1, is_leased, "{entry:?}");
     }
 
