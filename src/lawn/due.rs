@@ -128,6 +128,7 @@ impl Full {
                 if deliveries > 0 {
                     self.unlease(*handle);
                 }
+                self.remove_expiry(*handle);
                 let taken = TakenRecord { records: &mut self.records, handle: *handle };
                 give(ttl, taken.element());
                 done += 1;

@@ -1,5 +1,44 @@
 //! An element as the lawn's user sees it, and the numbers of elements.
 
+/// What an element brings with it in the place of what holds for the others.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Bounds {
+    /// The maximum number of deliveries. 0: the element has none of its own.
+    pub deliveries: u16,
+    /// From this moment on, in milliseconds since the epoch, an element that is due is too late. 0: it never is. At most
+    /// [`Bounds::UNTIL_MAX`].
+    pub until: u64,
+}
+
+impl Bounds {
+    pub const NONE: Self = Self { deliveries: 0, until: 0 };
+    /// The latest moment, in the year 10889: it is stored in 48 bits.
+    pub const UNTIL_MAX: u64 = (1 << 48) - 1;
+    /// The bytes that bounds take in a record.
+    pub(super) const BYTES: usize = 8;
+
+    /// Returns whether an element has bounds.
+    #[inline(always)]
+    pub fn is_none(self) -> bool {
+        self == Self::NONE
+    }
+
+    pub(super) fn to_bytes(self) -> [u8; Self::BYTES] {
+        (self.until << 16 | u64::from(self.deliveries)).to_le_bytes()
+    }
+
+    pub(super) fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        let bits = u64::from_le_bytes(bytes);
+        Self { deliveries: bits as u16, until: bits >> 16 }
+    }
+
+    /// Returns from when on an element with these bounds and this deadline is due and too late, if that happens.
+    #[inline]
+    pub(super) fn expiry(self, deadline: u64) -> Option<u64> {
+        (self.until > 0).then(|| self.until.max(deadline))
+    }
+}
+
 /// An element of the lawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Element<'a> {
@@ -9,6 +48,15 @@ pub struct Element<'a> {
     pub deadline: u64,
     /// How often the element was given out under a lease. Saturates at 65,535.
     pub deliveries: u16,
+    pub bounds: Bounds,
+}
+
+impl Element<'_> {
+    /// Returns whether the element is too late to be given out at `now`.
+    #[inline]
+    pub fn is_expired(&self, now: u64) -> bool {
+        self.bounds.expiry(self.deadline).is_some_and(|expiry| expiry <= now)
+    }
 }
 
 /// An element with its place in the order of delivery.

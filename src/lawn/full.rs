@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use ahash::RandomState;
 
-use super::element::{Counts, Element, Row};
+use super::element::{Bounds, Counts, Element, Row};
 use super::error::{StartError, UpdateError};
+use super::expiry::Expiries;
 use super::index::{IdHash, Index};
 use super::lease::{Leases, Token};
 use super::queues::{Blanked, PredictedRange, Queues, Walk};
@@ -77,6 +78,7 @@ pub struct Full {
     /// Elements that were given out under a lease and are still in the lawn.
     pub(super) delivered: usize,
     pub(super) leases: Leases,
+    pub(super) expiries: Expiries,
 }
 
 impl Full {
@@ -89,6 +91,7 @@ impl Full {
             pushes: 0,
             delivered: 0,
             leases: Leases::default(),
+            expiries: Expiries::default(),
         }
     }
 
@@ -111,6 +114,7 @@ impl Full {
         ttl: u64,
         payload: &[u8],
         deadline: u64,
+        bounds: Bounds,
     ) -> Result<(), StartError> {
         if deadline > DEADLINE_MAX {
             return Err(StartError::TooLate);
@@ -122,11 +126,14 @@ impl Full {
         let predicted = queues.predict_range(ttl, turn, || index.prefetch(hash));
         let vacancy = index.vacancy(hash, |handle| records.get(handle).has_id(id));
         let vacancy = vacancy.ok_or(StartError::Exists)?;
-        let reservation = records.reserve(id, payload).ok_or(StartError::Full)?;
+        let reservation = records.reserve(id, payload, bounds).ok_or(StartError::Full)?;
         let elements = vacancy.elements();
         let spot = queues.push(records, reservation.handle, (ttl, turn), elements, predicted);
-        records.write(reservation, id, payload, turn, spot);
+        records.write(reservation, id, payload, bounds, (turn, spot));
         vacancy.fill(reservation.handle);
+        if let Some(moment) = bounds.expiry(deadline) {
+            self.expiries.insert(moment, reservation.handle);
+        }
         Ok(())
     }
 
@@ -136,15 +143,17 @@ impl Full {
         ttl: u64,
         payload: &[u8],
         deadline: u64,
+        bounds: Bounds,
     ) -> Result<(), StartError> {
         let hash = self.index.hash(id);
         let Some(old) = self.find_hashed(hash, id) else {
-            return self.start_at(id, ttl, payload, deadline);
+            return self.start_at(id, ttl, payload, deadline, bounds);
         };
         if deadline > DEADLINE_MAX {
             return Err(StartError::TooLate);
         }
-        let new = self.rewrite(hash, old, id, payload).ok_or(StartError::Full)?;
+        let new = self.rewrite(hash, old, id, payload, bounds).ok_or(StartError::Full)?;
+        self.remove_expiry(old);
         self.records.remove(old);
         let turn = self.records.turn(new);
         if self.count_deliveries(new, 0) > 0 {
@@ -158,7 +167,7 @@ impl Full {
         if deadline > DEADLINE_MAX {
             return false;
         }
-        if !self.leases.is_empty() {
+        if !self.leases.is_empty() || !self.expiries.is_empty() {
             return self.find(id).map(|handle| self.restart_held(handle, ttl, deadline)).is_some();
         }
         let hash = self.index.hash(id);
@@ -201,6 +210,7 @@ impl Full {
             (is_it && leases.settle(record.turn(), token)).then(|| record.spot())
         })?;
         self.delivered -= 1;
+        self.remove_expiry(handle);
         self.queues.remove(&mut self.records, spot);
         Some(bits(handle))
     }
@@ -225,17 +235,25 @@ impl Full {
     pub fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<usize, UpdateError> {
         let hash = self.index.hash(id);
         let old = self.find_hashed(hash, id).ok_or(UpdateError::Missing)?;
-        self.rewrite(hash, old, id, payload).ok_or(UpdateError::Full)?;
+        let bounds = self.records.get(old).bounds();
+        self.rewrite(hash, old, id, payload, bounds).ok_or(UpdateError::Full)?;
         Ok(bits(old))
     }
 
-    /// Copies a record with another payload. The copy takes the record's place everywhere; the caller must free the
-    /// record. Returns the copy. `None` if there is no room; then nothing has changed.
-    fn rewrite(&mut self, hash: IdHash, old: Handle, id: &[u8], payload: &[u8]) -> Option<Handle> {
+    /// Copies a record with another payload and these bounds. The copy takes the record's place everywhere; the caller must
+    /// free the record. Returns the copy. `None` if there is no room; then nothing has changed.
+    fn rewrite(
+        &mut self,
+        hash: IdHash,
+        old: Handle,
+        id: &[u8],
+        payload: &[u8],
+        bounds: Bounds,
+    ) -> Option<Handle> {
         let record = self.records.get(old);
         let (turn, spot, deliveries) = (record.turn(), record.spot(), record.deliveries());
-        let reservation = self.records.reserve(id, payload)?;
-        self.records.write(reservation, id, payload, turn, spot);
+        let reservation = self.records.reserve(id, payload, bounds)?;
+        self.records.write(reservation, id, payload, bounds, (turn, spot));
         let new = reservation.handle;
         self.records.set_deliveries(new, deliveries);
         self.replace_handle(hash, old, new);
@@ -285,6 +303,14 @@ impl Full {
         self.first().map(|(turn, _)| turn.deadline)
     }
 
+    pub fn first_expiry(&self) -> Option<u64> {
+        self.expiries.first()
+    }
+
+    pub fn expired(&self, now: u64) -> impl Iterator<Item = Row<'_>> {
+        self.expiries.until(now).map(|handle| self.row_of(self.records.get(handle)))
+    }
+
     /// Returns the number of queues, and the number of elements in the timeline.
     #[cfg(test)]
     pub(super) fn shape(&self) -> (usize, usize) {
@@ -315,9 +341,12 @@ impl Full {
     }
 
     pub fn row(&self, id: &[u8]) -> Option<Row<'_>> {
-        let record = self.record(id)?;
+        self.record(id).map(|record| self.row_of(record))
+    }
+
+    fn row_of<'a>(&self, record: Record<'a>) -> Row<'a> {
         let ttl = self.queues.ttl(record.spot());
-        Some(Row { ttl, element: record.into(), number: Some(record.turn().push) })
+        Row { ttl, element: record.into(), number: Some(record.turn().push) }
     }
 
     #[inline(always)]
@@ -354,11 +383,15 @@ impl Full {
 
     /// Restarts a record's timer. Returns its new turn.
     fn restart(&mut self, handle: Handle, ttl: u64, deadline: u64) -> Turn {
+        self.remove_expiry(handle);
         let turn = next_turn(&mut self.pushes, deadline);
         let Self { queues, records, .. } = self;
         let predicted = queues.predict_range(ttl, turn, || {});
         if let Err(vacated) = try_move_to_tail(queues, records, handle, (ttl, turn), predicted) {
             self.move_slow(handle, vacated, (ttl, turn), predicted);
+        }
+        if let Some(moment) = self.records.get(handle).bounds().expiry(deadline) {
+            self.expiries.insert(moment, handle);
         }
         turn
     }
@@ -432,6 +465,7 @@ impl Full {
     /// Removes a record that is no longer in the index from the order of deadlines.
     #[inline(always)]
     pub(super) fn remove_from_queues(&mut self, handle: Handle, spot: Spot, deliveries: u16) {
+        self.remove_expiry(handle);
         self.queues.remove(&mut self.records, spot);
         if deliveries > 0 {
             self.unlease(handle);
@@ -445,5 +479,25 @@ impl Full {
             self.leases.replace(new, self.records.turn(new));
         }
         self.queues.replace(self.records.get(new).spot(), new);
+        if let Some(moment) = self.expiry(new) {
+            self.expiries.remove(moment, old);
+            self.expiries.insert(moment, new);
+        }
+    }
+
+    /// Removes a record that is about to get another turn, or to be removed, from the expiries.
+    #[inline(always)]
+    pub(super) fn remove_expiry(&mut self, handle: Handle) {
+        if !self.expiries.is_empty()
+            && let Some(moment) = self.expiry(handle)
+        {
+            self.expiries.remove(moment, handle);
+        }
+    }
+
+    /// Returns when a record expires.
+    pub(super) fn expiry(&self, handle: Handle) -> Option<u64> {
+        let record = self.records.get(handle);
+        record.bounds().expiry(record.turn().deadline)
     }
 }

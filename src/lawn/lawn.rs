@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 
-use super::element::{Counts, Element, Row};
+use super::element::{Bounds, Counts, Element, Row};
 use super::error::{StartError, UpdateError};
 use super::full::Full;
 use super::iter::{Elements, Rows};
@@ -130,13 +130,30 @@ impl Lawn {
         payload: &[u8],
         deadline: u64,
     ) -> Result<(), StartError> {
+        self.start_bounded(id, ttl, payload, deadline, Bounds::NONE)
+    }
+
+    /// Starts an element as [`Lawn::start_at`] does, with bounds of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; then nothing has changed.
+    #[inline]
+    pub fn start_bounded(
+        &mut self,
+        id: &[u8],
+        ttl: u64,
+        payload: &[u8],
+        deadline: u64,
+        bounds: Bounds,
+    ) -> Result<(), StartError> {
         match &mut self.form {
-            Form::Small(_) => self.start_small(id, ttl, payload, deadline),
-            Form::Full(full) => full.start_at(id, ttl, payload, deadline),
+            Form::Small(_) => self.start_small(id, ttl, payload, deadline, bounds),
+            Form::Full(full) => full.start_at(id, ttl, payload, deadline, bounds),
         }
     }
 
-    /// Does what [`Lawn::start_at`] does, for a lawn in the small form. A function of its own, so that starts in a full
+    /// Does what [`Lawn::start_bounded`] does, for a lawn in the small form. A function of its own, so that starts in a full
     /// lawn need no more than one call.
     #[inline(never)]
     fn start_small(
@@ -145,14 +162,15 @@ impl Lawn {
         ttl: u64,
         payload: &[u8],
         deadline: u64,
+        bounds: Bounds,
     ) -> Result<(), StartError> {
         if let Form::Small(small) = &mut self.form {
             let max = (self.shared.small_max)();
-            if let Some(done) = small.start_at(id, ttl, payload, deadline, max) {
+            if let Some(done) = small.start_at(id, ttl, payload, (deadline, bounds), max) {
                 return done;
             }
         }
-        self.full().start_at(id, ttl, payload, deadline)
+        self.full().start_at(id, ttl, payload, deadline, bounds)
     }
 
     /// Starts an element as [`Lawn::start_at`] does, and replaces an element with the same id.
@@ -167,13 +185,29 @@ impl Lawn {
         payload: &[u8],
         deadline: u64,
     ) -> Result<(), StartError> {
+        self.replace_bounded(id, ttl, payload, deadline, Bounds::NONE)
+    }
+
+    /// Replaces an element as [`Lawn::replace_at`] does, by one with these bounds.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`], but not [`StartError::Exists`]; then nothing has changed.
+    pub fn replace_bounded(
+        &mut self,
+        id: &[u8],
+        ttl: u64,
+        payload: &[u8],
+        deadline: u64,
+        bounds: Bounds,
+    ) -> Result<(), StartError> {
         match &mut self.form {
             Form::Small(small) if deadline <= DEADLINE_MAX => {
                 small.stop(id).into_iter().for_each(|at| small.free(at));
-                self.start_small(id, ttl, payload, deadline)
+                self.start_small(id, ttl, payload, deadline, bounds)
             }
             Form::Small(_) => Err(StartError::TooLate),
-            Form::Full(full) => full.replace_at(id, ttl, payload, deadline),
+            Form::Full(full) => full.replace_at(id, ttl, payload, deadline, bounds),
         }
     }
 
@@ -291,6 +325,21 @@ impl Lawn {
     /// Returns the deadline of the first element. It may be in the past. Always exact.
     pub fn next_deadline(&self) -> Option<u64> {
         either!(&self.form, it => it.next_deadline())
+    }
+
+    /// Returns when the first element is due and too late to be given out: see [`Bounds::until`]. Always exact. A small lawn
+    /// visits all its elements.
+    pub fn first_expiry(&self) -> Option<u64> {
+        either!(&self.form, it => it.first_expiry())
+    }
+
+    /// Lists the elements that are due and too late at `now`, in the order in which they became so.
+    pub fn expired(&self, now: u64) -> impl Iterator<Item = Row<'_>> {
+        let (small, full) = match &self.form {
+            Form::Small(small) => (Some(small.expired(now)), None),
+            Form::Full(full) => (None, Some(full.expired(now))),
+        };
+        small.into_iter().flatten().chain(full.into_iter().flatten())
     }
 
     /// Brings the heap of queue heads up to date, so that [`Lawn::first`] and [`Lawn::next_deadline`] cost one read
@@ -451,8 +500,9 @@ impl Lawn {
 fn to_full(small: &Small, hasher: RandomState) -> Box<Full> {
     let mut full = Box::new(Full::new(hasher));
     for Row { ttl, element, .. } in small.rows(Start::FIRST, DEADLINE_MAX) {
-        let Element { id, payload, deadline, deliveries } = element;
-        full.start_at(id, ttl, payload, deadline).expect("there is room for the first few");
+        let Element { id, payload, deadline, deliveries, bounds } = element;
+        let started = full.start_at(id, ttl, payload, deadline, bounds);
+        started.expect("there is room for the first few");
         if deliveries > 0 {
             full.set_deliveries(id, deliveries, small.token(&element));
         }

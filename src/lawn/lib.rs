@@ -45,6 +45,7 @@
 //! | `full` | a full lawn: operations by id, and queries |
 //! | `due` | a full lawn: taking and leasing due elements |
 //! | `upkeep` | a full lawn: freeing memory, moving allocations, measuring, checking |
+//! | `expiry` | a full lawn: which elements are too late, and when |
 //! | `element` | an element, an element with its place in the order, and the numbers of elements |
 //! | `turn` | the order of delivery: by deadline, then in the order of pushing |
 //! | `error` | the errors |
@@ -53,7 +54,7 @@
 //! | `tiny` | small limits for tests |
 //!
 //! Imports run one way: `remembered` imports `lawn`, which imports `full` and `small`; `due` and `upkeep` import
-//! `full`; `full` imports the folders except `small`; `index`, `queues` and `lease` import `store`.
+//! `full`; `full` imports `expiry` and the folders except `small`; `index`, `queues`, `lease` and `expiry` import `store`.
 //!
 //! Terms: a *lawn* is the whole store. A *queue* holds the elements of one TTL, in the order in which they come due.
 //! Its *head* is the first of them. A *block* is a piece of a queue with places for 62 handles; a *blank* is a place
@@ -91,6 +92,7 @@
 mod due;
 mod element;
 mod error;
+mod expiry;
 mod full;
 mod index;
 mod iter;
@@ -111,7 +113,7 @@ mod upkeep;
 #[cfg(test)]
 mod tests;
 
-pub use element::{Counts, Element, Row};
+pub use element::{Bounds, Counts, Element, Row};
 pub use error::{StartError, UpdateError};
 pub use lawn::Lawn;
 pub use lease::Token;

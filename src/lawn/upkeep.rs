@@ -74,6 +74,7 @@ impl Full {
             + self.index.memory()
             + self.queues.memory()
             + self.leases.memory()
+            + self.expiries.memory()
     }
 
     pub fn allocations(&self) -> usize {
@@ -81,6 +82,7 @@ impl Full {
             + self.index.allocations()
             + self.queues.allocations()
             + self.leases.allocations()
+            + self.expiries.allocations()
     }
 
     fn compact_record(&mut self) -> bool {
@@ -108,6 +110,8 @@ impl Full {
         let all = self.rows(Start::FIRST, DEADLINE_MAX);
         let delivered = all.filter(|row| row.element.deliveries > 0).count();
         assert_eq!(self.delivered, delivered, "elements under a lease");
+        let expiries = handles.iter().filter_map(|handle| Some((self.expiry(*handle)?, *handle)));
+        self.expiries.check(expiries);
         let given_out = handles.into_iter().map(|handle| (self.records.get(handle), handle));
         let given_out = given_out.filter(|(record, _)| record.deliveries() > 0);
         self.leases.check(given_out.map(|(record, handle)| (record.turn(), handle)));

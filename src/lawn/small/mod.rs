@@ -12,7 +12,7 @@ mod packed;
 
 use std::collections::BTreeMap;
 
-use super::element::{Counts, Element, Row};
+use super::element::{Bounds, Counts, Element, Row};
 use super::error::{StartError, UpdateError};
 use super::lease::Token;
 use super::memory::{Mover, relocate, rounded};
@@ -66,7 +66,7 @@ impl Small {
         id: &[u8],
         ttl: u64,
         payload: &[u8],
-        deadline: u64,
+        (deadline, bounds): (u64, Bounds),
         max: SmallMax,
     ) -> Option<Result<(), StartError>> {
         if deadline > DEADLINE_MAX {
@@ -75,7 +75,7 @@ impl Small {
         let Some((place, has_ttl)) = self.insertion_point(id, ttl, deadline) else {
             return Some(Err(StartError::Exists));
         };
-        let header = PackedHeader::new(id.len(), payload.len(), Timer::new(deadline, ttl));
+        let header = PackedHeader::new(id.len(), payload.len(), Timer::new(deadline, ttl, bounds));
         if !self.fits(self.len() + 1, self.bytes.len() + header.width, max)
             || header.width > WIDTH_MAX
         {
@@ -228,6 +228,19 @@ impl Small {
         self.entries().next().map(|first| first.deadline)
     }
 
+    pub fn first_expiry(&self) -> Option<u64> {
+        self.entries().filter_map(|entry| entry.expiry(&self.bytes)).min()
+    }
+
+    pub fn expired(&self, now: u64) -> impl Iterator<Item = Row<'_>> {
+        let expiry = |entry: PackedElement| Some((entry.expiry(&self.bytes)?, entry));
+        let due = self.entries().take_while(|entry| entry.deadline <= now);
+        let mut expired: Vec<_> =
+            due.filter_map(expiry).filter(|(moment, _)| *moment <= now).collect();
+        expired.sort_by_key(|(moment, _)| *moment);
+        expired.into_iter().map(|(_, entry)| entry.row(&self.bytes))
+    }
+
     pub fn first_element(&self) -> Option<Element<'_>> {
         self.entries().next().map(|first| first.element(&self.bytes))
     }
@@ -327,7 +340,8 @@ impl Small {
         token: Option<Token>,
     ) -> usize {
         let deliveries = entry.deliveries(&self.bytes).saturating_add(1);
-        self.set_timer(entry, Timer { deadline, ttl, deliveries, token })
+        let bounds = entry.bounds(&self.bytes);
+        self.set_timer(entry, Timer { deadline, ttl, deliveries, token, bounds })
     }
 
     /// Sets an element's timer. The element comes after all others with the same deadline. Returns its new offset.

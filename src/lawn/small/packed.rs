@@ -5,11 +5,11 @@
 //!   length of the id, length of the element, deadline                    1 + 1 + 6, the low bytes of each
 //!   high bytes of the id's length ?, deadline ?, element's length ?      1, 2, 1
 //!   number of deliveries, and the token of the lease or 0 ?              2 + 8
-//!   TTL     0 to 8
+//!   TTL     0 to 8, or 8 and the bounds     8; bits 4 to 7 of the flags are 15 then
 //!   id, payload
 //! ```
 
-use super::super::element::{Element, Row};
+use super::super::element::{Bounds, Element, Row};
 use super::super::lease::Token;
 
 const ID_LONG: u8 = 1;
@@ -19,17 +19,20 @@ const DELIVERED: u8 = 8;
 /// The flags of optional parts.
 const PARTS: u8 = 0b1111;
 const TTL_SHIFT: u32 = 4;
+/// In the place of the bytes of the TTL: a TTL of eight bytes, and bounds.
+const BOUNDED: u8 = 0xf;
+const BOUNDED_BYTES: usize = 8 + Bounds::BYTES;
 
 /// Bytes of the flags and the mandatory parts.
 const HEADER_MIN: usize = 9;
 /// Bytes of deliveries and token.
 const DELIVERED_BYTES: usize = 2 + 8;
-pub(super) const HEADER_MAX: usize = HEADER_MIN + 1 + 2 + 1 + DELIVERED_BYTES + 8;
+pub(super) const HEADER_MAX: usize = HEADER_MIN + 1 + 2 + 1 + DELIVERED_BYTES + BOUNDED_BYTES;
 const DEADLINE_BITS: u32 = 48;
 /// The widest element, leaving room for the longest header.
 pub(super) const WIDTH_MAX: usize = u16::MAX as usize - HEADER_MAX;
 
-/// An element's deadline and what changes together with it.
+/// An element's deadline and what changes together with it, and its bounds.
 #[derive(Clone, Copy)]
 pub(super) struct Timer {
     pub(super) deadline: u64,
@@ -37,12 +40,13 @@ pub(super) struct Timer {
     pub(super) deliveries: u16,
     /// Only for an element that was given out.
     pub(super) token: Option<Token>,
+    pub(super) bounds: Bounds,
 }
 
 impl Timer {
     /// Returns the timer of an element that was never given out.
-    pub(super) fn new(deadline: u64, ttl: u64) -> Self {
-        Self { deadline, ttl, deliveries: 0, token: None }
+    pub(super) fn new(deadline: u64, ttl: u64, bounds: Bounds) -> Self {
+        Self { deadline, ttl, deliveries: 0, token: None, bounds }
     }
 }
 
@@ -57,8 +61,10 @@ pub(super) struct PackedHeader {
 
 impl PackedHeader {
     pub(super) fn new(id: usize, payload: usize, timer: Timer) -> Self {
-        let Timer { deadline, ttl, deliveries, token } = timer;
-        let ttl_bytes = 8 - ttl.leading_zeros() as usize / 8;
+        let Timer { deadline, ttl, deliveries, token, bounds } = timer;
+        let has_bounds = !bounds.is_none();
+        let ttl_bytes =
+            if has_bounds { BOUNDED_BYTES } else { 8 - ttl.leading_zeros() as usize / 8 };
         let later = (deadline >> DEADLINE_BITS) as u16;
         let has_token = deliveries > 0 && token.is_some();
         let mut header = Self { bytes: [0; HEADER_MAX], len: HEADER_MIN, width: 0, has_token };
@@ -74,7 +80,11 @@ impl PackedHeader {
         header.put_if(deliveries > 0, DELIVERED, token.map_or(0, Token::number).to_le_bytes());
         header.bytes[header.len..][..8].copy_from_slice(&ttl.to_le_bytes());
         header.len += ttl_bytes;
-        header.bytes[0] |= (ttl_bytes as u8) << TTL_SHIFT;
+        if has_bounds {
+            header.bytes[header.len - Bounds::BYTES..header.len]
+                .copy_from_slice(&bounds.to_bytes());
+        }
+        header.bytes[0] |= (ttl_bytes as u8).min(BOUNDED) << TTL_SHIFT;
         let word = id as u64 & 0xff | (header.width as u64 & 0xff) << 8 | deadline << 16;
         header.bytes[1..HEADER_MIN].copy_from_slice(&word.to_le_bytes());
         header
@@ -140,7 +150,8 @@ impl PackedElement {
             width |= parts.width;
             ttl += parts.len;
         }
-        let id_at = ttl + usize::from(flags >> TTL_SHIFT);
+        let ttl_bytes = flags >> TTL_SHIFT;
+        let id_at = ttl + usize::from(ttl_bytes) + usize::from(ttl_bytes == BOUNDED);
         let has_deliveries = flags & DELIVERED != 0;
         Self { at, ttl, id: id_at, payload: id_at + id, end: at + width, deadline, has_deliveries }
     }
@@ -155,6 +166,7 @@ impl PackedElement {
             payload: &bytes[self.payload..self.end],
             deadline: self.deadline,
             deliveries: self.deliveries(bytes),
+            bounds: self.bounds(bytes),
         }
     }
 
@@ -180,8 +192,21 @@ impl PackedElement {
     }
 
     #[inline]
+    pub(super) fn bounds(&self, bytes: &[u8]) -> Bounds {
+        if self.id - self.ttl != BOUNDED_BYTES {
+            return Bounds::NONE;
+        }
+        Bounds::from_bytes(*bytes[..self.id].last_chunk().expect("bounds precede the id"))
+    }
+
+    /// Returns when the element expires.
+    pub(super) fn expiry(&self, bytes: &[u8]) -> Option<u64> {
+        self.bounds(bytes).expiry(self.deadline)
+    }
+
+    #[inline]
     pub(super) fn ttl(&self, bytes: &[u8]) -> u64 {
-        let length = (self.id - self.ttl) as u32;
+        let length = (self.id - self.ttl).min(8) as u32;
         // Where possible, read eight bytes at once and mask what follows the TTL.
         if let Some(word) = bytes[self.ttl..].first_chunk() {
             return u64::from_le_bytes(*word) & u64::MAX.checked_shr(64 - 8 * length).unwrap_or(0);
@@ -196,6 +221,7 @@ impl PackedElement {
             ttl: self.ttl(bytes),
             deliveries: self.deliveries(bytes),
             token: self.token(bytes),
+            bounds: self.bounds(bytes),
         }
     }
 

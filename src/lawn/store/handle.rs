@@ -16,7 +16,7 @@ pub trait Unit: Copy + Default {
 }
 
 /// The name of a slot: a page and a unit in it. Never zero, so that `Option<Handle>` has 4 bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Handle(NonZeroU32);
 
 impl Handle {

@@ -10,6 +10,9 @@
 //!   more than 8 KiB:                                │ 80 00 │  and in an allocation: │ id len │ id │ payload len │ payload │
 //! ```
 //!
+//! If bit 7 of the place is set, the element has [`Bounds`], in eight bytes behind the payload, or behind `80 00`. There
+//! they cost the other elements nothing: id and payload are where they always are.
+//!
 //! Lengths are LEB128: one byte up to 127. The id precedes the length of the payload, so that a look-up reads nothing
 //! behind the id. An id of 16 bytes and a payload of 64 make 103 bytes, in a slot of 104. Two things refer to a record:
 //! the index, and one place in the order of deadlines, the record's [`Spot`].
@@ -20,7 +23,7 @@ use std::collections::BTreeMap;
 #[cfg(any(test, feature = "checks"))]
 use std::collections::BTreeSet;
 
-use super::super::element::Element;
+use super::super::element::{Bounds, Element};
 use super::super::memory::{Mover, allotted, relocate};
 use super::super::processor::prefetch;
 use super::super::turn::Turn;
@@ -49,6 +52,10 @@ const BLOCK: usize = 14;
 const PLACE: usize = 18;
 const DELIVERIES: usize = 19;
 const LENGTHS: usize = 21;
+/// The bit of the place that says that the element has bounds. Places are below 64.
+const BOUNDED: u8 = 0x80;
+/// The bits of the place that are the place itself.
+const PLACES: u8 = 0x3f;
 /// The longest id or payload whose length takes one byte.
 const SHORT_MAX: usize = 0x7f;
 /// Stored instead of lengths, id and payload, which are in an allocation of their own. As LEB128 this would be an
@@ -135,6 +142,23 @@ impl<'a> Record<'a> {
         self.bytes.starts_with(&BOXED)
     }
 
+    /// Returns the element's bounds.
+    #[inline(always)]
+    pub fn bounds(&self) -> Bounds {
+        if self.header[PLACE] & BOUNDED == 0 { Bounds::NONE } else { self.read_bounds() }
+    }
+
+    #[inline(never)]
+    fn read_bounds(&self) -> Bounds {
+        let bytes = if self.is_boxed() {
+            &self.bytes[BOXED.len()..]
+        } else {
+            let (_, rest) = part(self.bytes);
+            part(rest).1
+        };
+        Bounds::from_bytes(*bytes.first_chunk().expect("bounds follow"))
+    }
+
     /// Returns whether the record has this id.
     #[inline(always)]
     pub fn has_id(&self, id: &[u8]) -> bool {
@@ -162,7 +186,8 @@ impl<'a> From<Record<'a>> for Element<'a> {
     #[inline(always)]
     fn from(record: Record<'a>) -> Self {
         let (id, payload) = record.id_and_payload();
-        Self { id, payload, deadline: record.turn().deadline, deliveries: record.deliveries() }
+        let (deadline, deliveries) = (record.turn().deadline, record.deliveries());
+        Self { id, payload, deadline, deliveries, bounds: record.bounds() }
     }
 }
 
@@ -184,12 +209,12 @@ fn put_turn(header: &mut [u8; LENGTHS], turn: Turn) {
 fn spot_of(header: &[u8; LENGTHS]) -> Spot {
     let block = header[BLOCK..PLACE].try_into().expect("four bytes");
     let block = Handle::from_bits(u32::from_le_bytes(block)).expect("a record stands somewhere");
-    Spot { block, place: header[PLACE] }
+    Spot { block, place: header[PLACE] & PLACES }
 }
 
 fn put_spot(header: &mut [u8; LENGTHS], spot: Spot) {
     header[BLOCK..PLACE].copy_from_slice(&Handle::to_bits(Some(spot.block)).to_le_bytes());
-    header[PLACE] = spot.place;
+    header[PLACE] = header[PLACE] & !PLACES | spot.place;
 }
 
 fn deliveries_of(header: &[u8; LENGTHS]) -> u16 {
@@ -246,10 +271,11 @@ fn get_length(bytes: &[u8], at: &mut usize) -> usize {
     }
 }
 
+/// Writes id and payload with their lengths. Returns the rest.
 #[inline(always)]
-fn put_parts(bytes: &mut [u8], id: &[u8], payload: &[u8]) {
+fn put_parts<'a>(bytes: &'a mut [u8], id: &[u8], payload: &[u8]) -> &'a mut [u8] {
     let rest = put_part(bytes, id);
-    put_part(rest, payload);
+    put_part(rest, payload)
 }
 
 /// Writes a length and the part itself. Returns the rest.
@@ -303,11 +329,13 @@ impl Records {
     /// Reserves a slot for an element. The caller must [write](Self::write) it next. `None` if the store is full (see
     /// [`Slab::insert`]).
     #[inline(always)]
-    pub fn reserve(&mut self, id: &[u8], payload: &[u8]) -> Option<Reservation> {
-        let size = LENGTHS + size_of_parts(id, payload);
+    pub fn reserve(&mut self, id: &[u8], payload: &[u8], bounds: Bounds) -> Option<Reservation> {
+        let own = if bounds.is_none() { 0 } else { Bounds::BYTES };
+        let size = LENGTHS + size_of_parts(id, payload) + own;
         let units = size.div_ceil(size_of::<Granule>());
         let is_boxed = units > WIDEST;
-        let units = if is_boxed { BOXED_BYTES.div_ceil(size_of::<Granule>()) } else { units };
+        let units =
+            if is_boxed { (BOXED_BYTES + own).div_ceil(size_of::<Granule>()) } else { units };
         self.slab.insert(units).map(|handle| Reservation { handle, is_boxed })
     }
 
@@ -318,19 +346,27 @@ impl Records {
         reservation: Reservation,
         id: &[u8],
         payload: &[u8],
-        turn: Turn,
-        spot: Spot,
+        bounds: Bounds,
+        (turn, spot): (Turn, Spot),
     ) {
         let bytes = self.slab.get_mut(reservation.handle).as_flattened_mut();
         let (header, bytes) = bytes.split_first_chunk_mut().expect("a slot holds a header");
         put_turn(header, turn);
+        header[PLACE] = if bounds.is_none() { 0 } else { BOUNDED };
         put_spot(header, spot);
         header[DELIVERIES..].fill(0);
-        if reservation.is_boxed {
-            bytes[..BOXED.len()].copy_from_slice(&BOXED);
-            self.put_boxed(reservation.handle, id, payload);
+        let rest = if reservation.is_boxed {
+            let (mark, rest) = bytes.split_at_mut(BOXED.len());
+            mark.copy_from_slice(&BOXED);
+            rest
         } else {
-            put_parts(bytes, id, payload);
+            put_parts(bytes, id, payload)
+        };
+        if !bounds.is_none() {
+            rest[..Bounds::BYTES].copy_from_slice(&bounds.to_bytes());
+        }
+        if reservation.is_boxed {
+            self.put_boxed(reservation.handle, id, payload);
         }
     }
 
@@ -455,10 +491,11 @@ mod tests {
     use super::*;
 
     const NOWHERE: Spot = Spot { block: Handle::PLACEHOLDER, place: 0 };
+    const MOST: Bounds = Bounds { deliveries: u16::MAX, until: Bounds::UNTIL_MAX };
 
     fn insert(records: &mut Records, id: &[u8], payload: &[u8], turn: Turn) -> Handle {
-        let reservation = records.reserve(id, payload).expect("room");
-        records.write(reservation, id, payload, turn, NOWHERE);
+        let reservation = records.reserve(id, payload, Bounds::NONE).expect("room");
+        records.write(reservation, id, payload, Bounds::NONE, (turn, NOWHERE));
         reservation.handle
     }
 
@@ -470,11 +507,15 @@ mod tests {
             for payload_length in [0, 1, 64, 127, 128, 20_000, 3_000_000] {
                 let id: Vec<u8> = (0..id_length).map(|i| i as u8).collect();
                 let payload = vec![0xff; payload_length];
-                let handle = insert(&mut records, &id, &payload, turn);
-                let record = records.get(handle);
-                assert_eq!((record.id(), record.payload()), (&id[..], &payload[..]));
-                assert_eq!((record.turn(), record.spot()), (turn, NOWHERE));
-                records.remove(handle);
+                for bounds in [Bounds::NONE, Bounds { deliveries: 1, until: 0 }, MOST] {
+                    let reservation = records.reserve(&id, &payload, bounds).expect("room");
+                    records.write(reservation, &id, &payload, bounds, (turn, NOWHERE));
+                    let record = records.get(reservation.handle);
+                    assert_eq!((record.id(), record.payload()), (&id[..], &payload[..]));
+                    assert_eq!((record.turn(), record.spot()), (turn, NOWHERE));
+                    assert_eq!((record.bounds(), record.deliveries()), (bounds, 0));
+                    records.remove(reservation.handle);
+                }
             }
         }
         assert_eq!(records.check(std::iter::empty()), 0);

@@ -182,6 +182,17 @@ pub(super) fn payload(seed: u64, length: usize) -> Vec<u8> {
     (0..length as u64).map(|i| (seed ^ i) as u8).collect()
 }
 
+/// Often none, often moments near those of [`deadline`].
+pub(super) fn bounds(seed: u64) -> Bounds {
+    let until = match seed % 5 {
+        0 => 950 + seed * 7 % 300,
+        1 => Bounds::UNTIL_MAX,
+        2 => 1,
+        _ => 0,
+    };
+    Bounds { deliveries: (seed % 3 * 7 % 5) as u16, until }
+}
+
 /// From few tokens, so that they repeat; sometimes none, sometimes one of the server's.
 pub(super) fn token(seed: u64) -> Option<Token> {
     if seed % 7 == 6 { Some(Token::drawn(seed)) } else { Token::new(seed % 4) }

@@ -17,6 +17,7 @@ pub(super) struct Oracle {
     elements: Vec<(Vec<u8>, u64, Vec<u8>, u64)>,
     deliveries: std::collections::HashMap<Vec<u8>, u16>,
     tokens: std::collections::HashMap<Vec<u8>, Token>,
+    bounds: std::collections::HashMap<Vec<u8>, Bounds>,
 }
 
 impl Oracle {
@@ -42,7 +43,23 @@ impl Oracle {
     fn stop(&mut self, id: &[u8]) -> Option<Vec<u8>> {
         self.deliveries.remove(id);
         self.tokens.remove(id);
+        self.bounds.remove(id);
         self.find(id).map(|at| self.elements.remove(at).2)
+    }
+
+    fn bounds(&self, id: &[u8]) -> Bounds {
+        self.bounds.get(id).copied().unwrap_or_default()
+    }
+
+    /// Returns when each element expires that can, in order.
+    fn expiries(&self) -> Vec<(u64, &[u8])> {
+        let expiry = |(id, .., deadline): &(Vec<u8>, u64, Vec<u8>, u64)| {
+            Some(self.bounds(id).until.max(*deadline)).filter(|_| self.bounds(id).until > 0)
+        };
+        let all = self.elements.iter();
+        let mut all: Vec<_> = all.filter_map(|it| Some((expiry(it)?, &it.0[..]))).collect();
+        all.sort_unstable();
+        all
     }
 
     fn first(&self) -> Option<usize> {
@@ -137,7 +154,12 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
             Op::StartAt { id, ttl, length, deadline } => {
                 let content = payload(seed, length);
                 let expected = oracle.start(&name(id), ttl, &content, Some(deadline));
-                assert_eq!(lawn.start_at(&name(id), ttl, &content, deadline), expected);
+                let bounds = bounds(seed);
+                if expected.is_ok() {
+                    oracle.bounds.insert(name(id), bounds);
+                }
+                let started = lawn.start_bounded(&name(id), ttl, &content, deadline, bounds);
+                assert_eq!(started, expected);
             }
             Op::Burst { first, count, ttl } => {
                 for id in first..first.saturating_add(count) {
@@ -196,7 +218,12 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
                 let expected = oracle.start(&name(id), ttl, &content, Some(deadline));
                 // The oracle refuses a late deadline, and must then still have the old element.
                 let expected = expected.map_err(|_| StartError::TooLate);
-                assert_eq!(lawn.replace_at(&name(id), ttl, &content, deadline), expected);
+                let bounds = bounds(seed);
+                if expected.is_ok() {
+                    oracle.bounds.insert(name(id), bounds);
+                }
+                let replaced = lawn.replace_bounded(&name(id), ttl, &content, deadline, bounds);
+                assert_eq!(replaced, expected);
             }
             Op::LeaseDue { most, ttl } => {
                 for _ in 0..most {
@@ -248,6 +275,17 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
         assert_eq!(lawn.iter_until(now).map(|(_, element)| element.id).collect::<Vec<_>>(), due);
         assert_eq!(lawn.count_due(now), due.len());
         check_rows(&lawn, &oracle, now.saturating_add_signed(step as i64 % 9 - 4), seed);
+        let expiries = oracle.expiries();
+        assert_eq!(lawn.first_expiry(), expiries.first().map(|it| it.0), "expiry after {op:?}");
+        let expired = |row: Row<'_>| {
+            assert!(row.element.is_expired(now) && lawn.row(row.element.id) == Some(row));
+            (row.element.bounds.until.max(row.element.deadline), row.element.id.to_vec())
+        };
+        let mut expired: Vec<_> = lawn.expired(now).map(expired).collect();
+        assert!(expired.is_sorted_by_key(|it| it.0), "expired, in order, after {op:?}");
+        expired.sort_unstable();
+        let due = expiries.into_iter().take_while(|it| it.0 <= now);
+        assert!(due.eq(expired.iter().map(|it| (it.0, &it.1[..]))), "expired after {op:?}");
         let given_out = lawn.counts().given_out;
         assert_eq!(given_out, oracle.deliveries.len(), "given out after {op:?}");
         let held = |(_, it): (u64, Element<'_>)| Some((it.id.to_vec(), lawn.token(&it)?));
@@ -278,7 +316,8 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
     assert_eq!(lawn.counts_by_ttl(), counts);
     for (_, id, payload, deadline) in oracle.ordered() {
         let deliveries = oracle.deliveries.get(id).copied().unwrap_or(0);
-        assert_eq!(lawn.look(id), Some(Element { id, payload, deadline, deliveries }));
+        let bounds = oracle.bounds(id);
+        assert_eq!(lawn.look(id), Some(Element { id, payload, deadline, deliveries, bounds }));
     }
 }
 

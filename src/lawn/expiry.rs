@@ -1,0 +1,73 @@
+//! When the elements of a full lawn are too late to be given out.
+//!
+//! An element with [`Bounds::until`](super::Bounds::until) expires at that moment or when it is due, whichever is later.
+//! So the moment follows from the record alone, and changes with its deadline: a lease or a back-off that runs longer
+//! than that postpones it. Elements without that bound are not in here.
+
+use std::collections::BTreeSet;
+
+use super::memory::rounded;
+use super::store::Handle;
+
+/// Records by the moment at which they expire.
+#[derive(Clone, Default)]
+pub struct Expiries(
+    /// `None` while no element can expire, as in most lawns.
+    Option<Box<BTreeSet<(u64, Handle)>>>,
+);
+
+impl Expiries {
+    /// Returns whether no element can expire.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Inserts a record that expires at a moment. O(log n).
+    pub fn insert(&mut self, moment: u64, record: Handle) {
+        self.0.get_or_insert_default().insert((moment, record));
+    }
+
+    /// Removes a record that was to expire at a moment. O(log n).
+    pub fn remove(&mut self, moment: u64, record: Handle) {
+        let Some(all) = &mut self.0 else { return };
+        all.remove(&(moment, record));
+        if all.is_empty() {
+            self.0 = None;
+        }
+    }
+
+    /// Returns when the first record expires.
+    pub fn first(&self) -> Option<u64> {
+        self.0.as_ref()?.first().map(|(moment, _)| *moment)
+    }
+
+    /// Lists the records that have expired at `now`, in order.
+    pub fn until(&self, now: u64) -> impl Iterator<Item = Handle> + '_ {
+        let all = self.0.iter().flat_map(|all| all.iter());
+        all.take_while(move |(moment, _)| *moment <= now).map(|(_, record)| *record)
+    }
+
+    /// Returns the bytes allocated, roughly.
+    pub fn memory(&self) -> usize {
+        // The standard library's nodes are about two thirds full.
+        self.0.as_ref().map_or(0, |all| {
+            rounded(size_of::<BTreeSet<()>>()) + all.len() * size_of::<(u64, Handle)>() * 3 / 2
+        })
+    }
+
+    /// Returns roughly how many allocations dropping it frees. O(1).
+    pub fn allocations(&self) -> usize {
+        self.0.as_ref().map_or(0, |all| 1 + all.len() / 7)
+    }
+
+    /// Panics unless it lists these records.
+    #[cfg(any(test, feature = "checks"))]
+    pub fn check(&self, expected: impl Iterator<Item = (u64, Handle)>) {
+        let listed: Vec<_> = self.0.iter().flat_map(|all| all.iter().copied()).collect();
+        let mut expected: Vec<_> = expected.collect();
+        expected.sort_unstable();
+        assert_eq!(listed, expected, "what expires");
+        assert!(self.0.is_none() || !listed.is_empty(), "an empty set is kept");
+    }
+}
