@@ -7,7 +7,7 @@ use redis_module::raw::RedisModuleInfoCtx;
 use crate::background::cron;
 use crate::data_type::Census;
 use crate::metrics::counters::{
-    DEAD_LETTERS, DELIVERIES, POLLS, PULLS, PUSHES, REDELIVERIES, RETRIES,
+    DEAD_LETTERS, DELIVERIES, EXPIRED, POLLS, PULLS, PUSHES, REDELIVERIES, RETRIES,
 };
 use crate::metrics::latency::LATENESS;
 use crate::pending::agenda::{self, Reason};
@@ -50,6 +50,7 @@ fn fields() -> Vec<(&'static CStr, u64)> {
         (c"redeliveries", REDELIVERIES.get()),
         (c"deliveries", DELIVERIES.get()),
         (c"dead_letters", DEAD_LETTERS.get()),
+        (c"expired", EXPIRED.get()),
         (c"retries", RETRIES.get()),
         (c"failing", agenda::failing() as u64),
         (c"paused", all.paused as u64),

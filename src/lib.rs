@@ -34,7 +34,7 @@
 //! | `replicate` | `level`, `policy`, `lawn`, `version` |
 //! | `pending` | `metrics`, `clock`, `lawn` |
 //! | `metrics` | `clock` |
-//! | `config` | `lawn` |
+//! | `config`, `policy` | `lawn` |
 //! | `level` | `version` |
 //!
 //! *A PUSH*: [`commands()`] maps the name to `push::push`; `Push::parse` reads the arguments into a typed request;

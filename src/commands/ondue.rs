@@ -29,7 +29,7 @@ impl<'a> OnDue<'a> {
             match options.next() {
                 None => Policy::Hold,
                 Some(option) if option.name() == b"DELIVERIES" => {
-                    let deliveries = options.deliveries()?;
+                    let deliveries = options.deliveries("DELIVERIES")?;
                     let route = options.next().ok_or(
                         "DELIVERIES needs DROP, STREAM, LIST or PUBLISH after its value, to say where dead letters go",
                     )?;

@@ -6,8 +6,9 @@ use crate::metrics::counters::{self, PUSHES};
 use crate::replicate::{self, Pushed};
 use crate::server::string::Args;
 use crate::server::{CommandContext, Context, Error, OwnedStr, Str, error::Result, random_bytes};
-use lawn::{DEADLINE_MAX, Lawn, StartError, Token};
+use lawn::{Bounds, DEADLINE_MAX, Lawn, StartError, Token};
 
+use super::args::bounds::BoundOptions;
 use super::args::number::milliseconds;
 use super::args::options::{Opt, Options};
 use super::args::timer::TimerWord;
@@ -56,16 +57,21 @@ pub enum IfExists {
     Replace,
 }
 
-/// `[NX | REPLACE] [SLACK ms] [AT unix-ms]`, in any order: the options of PUSH and MPUSH.
+/// `[NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms]`, in any order: the options of PUSH and MPUSH.
 struct PushOptions {
     if_exists: IfExists,
     slack: Option<u64>,
     at: Option<u64>,
+    bounds: BoundOptions,
 }
 
 const NX_OR_REPLACE: &str = "syntax error, NX and REPLACE exclude each other";
 
 impl PushOptions {
+    fn new(at: Option<u64>) -> Self {
+        Self { if_exists: IfExists::Refuse, slack: None, at, bounds: BoundOptions::default() }
+    }
+
     /// Reads an option. Returns `false` if it is unknown or repeated.
     fn parse<'a>(&mut self, option: &Opt<'a>, options: &mut Options<'a>) -> Result<bool> {
         match option.name() {
@@ -75,14 +81,15 @@ impl PushOptions {
             b"REPLACE" if self.if_exists == IfExists::Keep => return Err(NX_OR_REPLACE.into()),
             b"SLACK" if self.slack.is_none() => self.slack = Some(options.milliseconds("SLACK")?),
             b"AT" if self.at.is_none() => self.at = Some(options.deadline()?),
-            _ => return Ok(false),
+            _ => return self.bounds.parse(option, options),
         }
         Ok(true)
     }
 
     /// Returns whether a word is the name of an option.
     fn is_name(word: Str<'_>) -> bool {
-        let names: [&[u8]; 4] = [b"NX", b"REPLACE", b"SLACK", b"AT"];
+        let names: [&[u8]; 7] =
+            [b"NX", b"REPLACE", b"SLACK", b"AT", b"DELIVERIES", b"WITHIN", b"UNTIL"];
         names.iter().any(|name| word.bytes().eq_ignore_ascii_case(name))
     }
 
@@ -96,8 +103,8 @@ impl PushOptions {
     }
 }
 
-/// `key ttl[@unix-ms] element id [NX | REPLACE] [SLACK ms] [AT unix-ms]`, and, in replication,
-/// `[DELIVERIES n [TOKEN token]]`.
+/// `key ttl[@unix-ms] element id [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms]`, and, in replication,
+/// `[DELIVERED n [TOKEN token]] [UNTIL unix-ms]`.
 pub struct Push<'a> {
     pub key: Str<'a>,
     pub ttl: Ttl,
@@ -106,8 +113,9 @@ pub struct Push<'a> {
     pub if_exists: IfExists,
     /// The deadline, if it is not `ttl` from now.
     pub at: Option<u64>,
+    pub bounds: BoundOptions,
     /// The number of deliveries under leases, which the append-only file sends together with AT.
-    pub deliveries: u16,
+    pub delivered: u16,
     /// The token of the lease.
     pub token: Option<Token>,
 }
@@ -116,39 +124,39 @@ impl<'a> Push<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
         let timer = TimerWord::parse(required(args, 2)?)?;
         let (element, id) = (required(args, 3)?, required(args, 4)?);
-        let mut chosen =
-            PushOptions { if_exists: IfExists::Refuse, slack: None, at: timer.deadline };
-        let (mut deliveries, mut token) = (0, None);
+        let mut chosen = PushOptions::new(timer.deadline);
+        let (mut delivered, mut token) = (0, None);
         let mut options = Options::new(args, 5);
         while let Some(option) = options.next() {
             match option.name() {
-                b"DELIVERIES" if deliveries == 0 => deliveries = options.deliveries()?,
+                b"DELIVERED" if delivered == 0 => delivered = options.deliveries("DELIVERED")?,
                 b"TOKEN" if token.is_none() => token = Some(options.token()?),
                 _ if chosen.parse(&option, &mut options)? => {}
                 _ => return Err(option.unexpected()),
             }
         }
-        if deliveries > 0 && chosen.at.is_none() {
-            return Err("syntax error, DELIVERIES needs AT".into());
+        if delivered > 0 && chosen.at.is_none() {
+            return Err("syntax error, DELIVERED needs AT".into());
         }
-        if token.is_some() && deliveries == 0 {
-            return Err("syntax error, TOKEN needs DELIVERIES".into());
+        if token.is_some() && delivered == 0 {
+            return Err("syntax error, TOKEN needs DELIVERED".into());
         }
         let ttl = chosen.with_slack(Ttl { ms: timer.ttl, asked: timer.ttl })?;
-        let PushOptions { if_exists, at, .. } = chosen;
-        Ok(Self { key: required(args, 1)?, ttl, element, id, if_exists, at, deliveries, token })
+        let (key, PushOptions { if_exists, at, bounds, .. }) = (required(args, 1)?, chosen);
+        Ok(Self { key, ttl, element, id, if_exists, at, bounds, delivered, token })
     }
 }
 
-/// Runs `PUSH key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms]`: OK, or nil. In replication, `DELIVERIES n` and
-/// `TOKEN token` follow AT.
+/// Runs `PUSH key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms]`: OK, or nil. In
+/// replication, `DELIVERED n`, `TOKEN token` and `UNTIL unix-ms` follow AT.
 pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
     let request = args::read(context, args, Push::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;
-    let Push { key, ttl, element, id, if_exists, at, deliveries, token } = request;
+    let Push { key, ttl, element, id, if_exists, at, bounds, delivered, token } = request;
     let now = dehydrator.now();
 
     let deadline = limits::deadline(context, ttl.asked, ttl.ms, at, now)?;
+    let bounds = bounds.bounds(deadline);
     let replaces = matches!(if_exists, IfExists::Replace);
     // Effects are never refused.
     if !replaces && dehydrator.remembers(id.bytes(), now) && !context.is_replaying() {
@@ -161,14 +169,14 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
     let length = dehydrator.rules().limits().length;
     let is_stored = dehydrator.lawn_or_new(|lawn| {
         let (id, payload) = (id.bytes(), element.bytes());
-        let timer = (ttl.ms, deadline);
+        let timer = (ttl.ms, deadline, bounds);
         match store(context, lawn, (id, payload), timer, if_exists, length)? {
             PushResult::Stored => {}
             PushResult::Kept => return Ok(false),
             PushResult::BeyondLength => return Err(limits::too_long(length)),
         }
-        if deliveries > 0 {
-            lawn.set_deliveries(id, deliveries, token);
+        if delivered > 0 {
+            lawn.set_deliveries(id, delivered, token);
         }
         Ok::<_, Error>(true)
     })?;
@@ -181,7 +189,7 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
         replicate::as_sent(context, args, c"DEHYDRATOR.PUSH");
         dehydrator.note_timer(ttl.ms, deadline);
     } else {
-        let pushed = Pushed { key, ttl: ttl.ms, element, id, deadline };
+        let pushed = Pushed { key, ttl: ttl.ms, element, id, deadline, bounds };
         replicate::pushed(context, &pushed, replaces);
     }
     defaults::apply(context, key, &mut dehydrator);
@@ -215,14 +223,14 @@ fn store(
     context: &Context,
     lawn: &mut Lawn,
     (id, payload): (&[u8], &[u8]),
-    (ttl, deadline): (u64, u64),
+    (ttl, deadline, bounds): (u64, u64, Bounds),
     if_exists: IfExists,
     length: u64,
 ) -> Result<PushResult> {
     let before = lawn.len();
     let started = match if_exists {
-        IfExists::Replace => lawn.replace_at(id, ttl, payload, deadline),
-        IfExists::Refuse | IfExists::Keep => lawn.start_at(id, ttl, payload, deadline),
+        IfExists::Replace => lawn.replace_bounded(id, ttl, payload, deadline, bounds),
+        IfExists::Refuse | IfExists::Keep => lawn.start_bounded(id, ttl, payload, deadline, bounds),
     };
     match started {
         Err(StartError::Exists) if if_exists == IfExists::Keep => return Ok(PushResult::Kept),
@@ -241,32 +249,36 @@ fn store(
     beyond
 }
 
-/// Reads `key ttl element [SLACK ms]`.
-fn parse_gidpush<'a>(args: Args<'a>) -> Result<(Str<'a>, Ttl, Str<'a>)> {
+/// Reads `key ttl element [SLACK ms] [DELIVERIES n] [WITHIN ms]`.
+fn parse_gidpush<'a>(args: Args<'a>) -> Result<(Str<'a>, Ttl, Str<'a>, BoundOptions)> {
     let (key, element) = (required(args, 1)?, required(args, 3)?);
     let ttl = Ttl::parse(required(args, 2)?)?;
+    let mut chosen = PushOptions::new(None);
     let mut options = Options::new(args, 4);
-    let slack = options.next_if(b"SLACK").then(|| options.milliseconds("SLACK"));
-    let slack = slack.transpose()?;
-    options.end()?;
-    Ok((key, ttl.with_slack(slack.or_else(config::default_slack))?, element))
+    while let Some(option) = options.next() {
+        let is_other = matches!(option.name(), b"NX" | b"REPLACE" | b"AT");
+        if is_other || !chosen.parse(&option, &mut options)? {
+            return Err(option.unexpected());
+        }
+    }
+    Ok((key, chosen.with_slack(ttl)?, element, chosen.bounds))
 }
 
-/// Runs `GIDPUSH key ttl element [SLACK ms]`: the generated id.
+/// Runs `GIDPUSH key ttl element [SLACK ms] [DELIVERIES n] [WITHIN ms]`: the generated id.
 pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, ttl, element) = args::read(context, args, parse_gidpush)?;
+    let (key, ttl, element, bounds) = args::read(context, args, parse_gidpush)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
 
     let deadline = limits::deadline(context, ttl.asked, ttl.ms, None, now)?;
-    let length = dehydrator.rules().limits().length;
+    let (length, bounds) = (dehydrator.rules().limits().length, bounds.bounds(deadline));
     let mut id = generated_id();
     let start = |lawn: &mut Lawn| {
         // 128 random bits are unique in practice; the check makes it a guarantee.
         while lawn.look(&id).is_some() {
             id = generated_id();
         }
-        let (new, timer) = ((&id[..], element.bytes()), (ttl.ms, deadline));
+        let (new, timer) = ((&id[..], element.bytes()), (ttl.ms, deadline, bounds));
         match store(context, lawn, new, timer, IfExists::Refuse, length)? {
             PushResult::BeyondLength => Err(limits::too_long(length)),
             PushResult::Stored | PushResult::Kept => Ok(()),
@@ -275,7 +287,7 @@ pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
     dehydrator.lawn_or_new(start)?;
     dehydrator.forget(&id);
     let name = OwnedStr::new(&id);
-    let pushed = Pushed { key, ttl: ttl.ms, element, id: name.as_str(), deadline };
+    let pushed = Pushed { key, ttl: ttl.ms, element, id: name.as_str(), deadline, bounds };
     replicate::pushed(context, &pushed, false);
     defaults::apply(context, key, &mut dehydrator);
     counters::count(&PUSHES, 1);
@@ -284,13 +296,15 @@ pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// `key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms]`
+/// `key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms]`
 pub struct MultiPush<'a> {
     pub key: Str<'a>,
     pub elements: Vec<Listed<'a>>,
     pub if_exists: IfExists,
     /// The deadline of all elements, if it is not their ttl from now.
     pub at: Option<u64>,
+    /// Of each element.
+    pub bounds: BoundOptions,
 }
 
 /// One of the elements of an MPUSH.
@@ -313,7 +327,7 @@ impl<'a> MultiPush<'a> {
             elements.push(Listed { ttl: Ttl::parse(word)?, element, id });
             at += 3;
         }
-        let mut chosen = PushOptions { if_exists: IfExists::Refuse, slack: None, at: None };
+        let mut chosen = PushOptions::new(None);
         let mut options = Options::new(args, at);
         while let Some(option) = options.next() {
             if !chosen.parse(&option, &mut options)? {
@@ -323,26 +337,31 @@ impl<'a> MultiPush<'a> {
         for listed in &mut elements {
             listed.ttl = chosen.with_slack(listed.ttl)?;
         }
-        Ok(Self { key, elements, if_exists: chosen.if_exists, at: chosen.at })
+        let PushOptions { if_exists, at, bounds, .. } = chosen;
+        Ok(Self { key, elements, if_exists, at, bounds })
     }
 }
 
-/// Runs `MPUSH key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms]`: for each 1, 0 if the
-/// id exists already, or -1 if the LENGTH limit leaves no room.
+/// Runs `MPUSH key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms]`:
+/// for each 1, 0 if the id exists already, or -1 if the LENGTH limit leaves no room.
 pub fn mpush<'a>(context: &CommandContext, args: Args<'a>) -> Result {
-    let MultiPush { key, elements, if_exists, at } = args::read(context, args, MultiPush::parse)?;
+    let request = args::read(context, args, MultiPush::parse)?;
+    let MultiPush { key, elements, if_exists, at, bounds } = request;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
 
     let deadline = |it: &Listed<'_>| limits::deadline(context, it.ttl.asked, it.ttl.ms, at, now);
-    let with_deadline = |it: Listed<'a>| Ok((it, deadline(&it)?));
+    let with_deadline = |it: Listed<'a>| {
+        let deadline = deadline(&it)?;
+        Ok((it, deadline, bounds.bounds(deadline)))
+    };
     let wanted: Vec<_> = elements.into_iter().map(with_deadline).collect::<Result<_>>()?;
     let mut remembered = Vec::new();
     if if_exists != IfExists::Replace && !context.is_replaying() {
-        remembered.extend(wanted.iter().map(|(it, _)| dehydrator.remembers(it.id.bytes(), now)));
+        remembered.extend(wanted.iter().map(|(it, ..)| dehydrator.remembers(it.id.bytes(), now)));
     }
     if if_exists == IfExists::Refuse
-        && let Some(((first, _), _)) = wanted.iter().zip(&remembered).find(|(_, is)| **is)
+        && let Some(((first, ..), _)) = wanted.iter().zip(&remembered).find(|(_, is)| **is)
     {
         return Err(refusal::remembered(first.id.bytes()));
     }
@@ -351,10 +370,10 @@ pub fn mpush<'a>(context: &CommandContext, args: Args<'a>) -> Result {
         .lawn_or_new(|lawn| store_all(context, lawn, &wanted, if_exists, (length, &remembered)))?;
     let mut count = 0;
     let stored = wanted.iter().zip(&results).filter(|(_, it)| **it == PushResult::Stored);
-    for ((Listed { ttl, element, id }, deadline), _) in stored {
-        let (ttl, deadline) = (ttl.ms, *deadline);
+    for ((Listed { ttl, element, id }, deadline, bounds), _) in stored {
+        let (ttl, deadline, bounds) = (ttl.ms, *deadline, *bounds);
         dehydrator.forget(id.bytes());
-        let pushed = Pushed { key, ttl, element: *element, id: *id, deadline };
+        let pushed = Pushed { key, ttl, element: *element, id: *id, deadline, bounds };
         replicate::pushed(context, &pushed, if_exists == IfExists::Replace);
         dehydrator.note_timer(ttl, deadline);
         count += 1;
@@ -377,19 +396,19 @@ pub fn mpush<'a>(context: &CommandContext, args: Args<'a>) -> Result {
 fn store_all(
     context: &Context,
     lawn: &mut Lawn,
-    wanted: &[(Listed<'_>, u64)],
+    wanted: &[(Listed<'_>, u64, Bounds)],
     if_exists: IfExists,
     (length, remembered): (u64, &[bool]),
 ) -> Result<Vec<PushResult>> {
     let replaces = if_exists == IfExists::Replace;
-    let ids = || wanted.iter().map(|(listed, _)| listed.id.bytes());
+    let ids = || wanted.iter().map(|(listed, ..)| listed.id.bytes());
     // Replaced elements could not be restored.
     if replaces && !limits::has_room_for(context, lawn, ids(), length) {
         return Err(limits::full());
     }
     let mut results = Vec::with_capacity(wanted.len());
-    for (Listed { ttl, element, id }, deadline) in wanted {
-        let (new, timer) = ((id.bytes(), element.bytes()), (ttl.ms, *deadline));
+    for (Listed { ttl, element, id }, deadline, bounds) in wanted {
+        let (new, timer) = ((id.bytes(), element.bytes()), (ttl.ms, *deadline, *bounds));
         let result = if remembered.get(results.len()) == Some(&true) {
             Ok(PushResult::Kept)
         } else {
@@ -433,7 +452,7 @@ mod tests {
         Ok((
             [it.key, it.element, it.id].map(text),
             (it.ttl.asked, it.ttl.ms),
-            (it.if_exists, it.at, it.deliveries),
+            (it.if_exists, it.at, it.delivered),
         ))
     }
 
@@ -448,9 +467,9 @@ mod tests {
         assert_eq!(request("k 1000 e i rePlace", push), pushed(plain, (Replace, None, 0)));
         assert_eq!(request("k 1000 e i AT 0", push), pushed(plain, (Refuse, Some(0), 0)));
         let all = pushed(plain, (Replace, Some(77), 65_535));
-        assert_eq!(request("k 1000 e i REPLACE AT 77 DELIVERIES 65535", push), all);
-        assert_eq!(request("k 1000 e i at 77 deliveries 65535 replace", push), all);
-        assert_eq!(request("k 1000 e i DELIVERIES 65535 REPLACE AT 77", push), all);
+        assert_eq!(request("k 1000 e i REPLACE AT 77 DELIVERED 65535", push), all);
+        assert_eq!(request("k 1000 e i at 77 delivered 65535 replace", push), all);
+        assert_eq!(request("k 1000 e i DELIVERED 65535 REPLACE AT 77", push), all);
         let slack = pushed((1000, 1024), (Keep, None, 0));
         assert_eq!(request("k 1000 e i NX SLACK 100", push), slack);
         assert_eq!(request("k 1000 e i slack 100 nx", push), slack);
@@ -460,12 +479,38 @@ mod tests {
         assert_eq!(request("k 9223372036854775807 e i SLACK 0", push), longest);
         // The form of effects.
         assert_eq!(request("k 1000@77 e i", push), pushed(plain, (Refuse, Some(77), 0)));
-        assert_eq!(request("k 1000@77 e i REPLACE DELIVERIES 65535", push), all);
+        assert_eq!(request("k 1000@77 e i REPLACE DELIVERED 65535", push), all);
         let token = |args: Args<'_>| Push::parse(args).map(|it| it.token);
-        assert_eq!(request("k 5 e i AT 9 DELIVERIES 1", token), Ok(None));
-        assert_eq!(request("k 5@9 e i DELIVERIES 1 TOKEN 7", token), Ok(Token::new(7)));
-        assert_eq!(request("k 5 e i AT 9 DELIVERIES 1 TOKEN 7", token), Ok(Token::new(7)));
-        assert_eq!(request("k 5 e i TOKEN 7 DELIVERIES 1 NX AT 9", token), Ok(Token::new(7)));
+        assert_eq!(request("k 5 e i AT 9 DELIVERED 1", token), Ok(None));
+        assert_eq!(request("k 5@9 e i DELIVERED 1 TOKEN 7", token), Ok(Token::new(7)));
+        assert_eq!(request("k 5 e i AT 9 DELIVERED 1 TOKEN 7", token), Ok(Token::new(7)));
+        assert_eq!(request("k 5 e i TOKEN 7 DELIVERED 1 NX AT 9", token), Ok(Token::new(7)));
+    }
+
+    #[test]
+    fn bounds_follow_the_deadline_and_what_cannot_be_stored_never_comes() {
+        let bounds = |words: &str, deadline| {
+            let one = request(&format!("k 5 e i {words}"), |args: Args<'_>| {
+                Ok(Push::parse(args)?.bounds.bounds(deadline))
+            });
+            let many = request(&format!("k 5 e i {words}"), |args: Args<'_>| {
+                Ok(MultiPush::parse(args)?.bounds.bounds(deadline))
+            });
+            let generated = request(&format!("k 5 e {words}"), |args: Args<'_>| {
+                Ok(parse_gidpush(args)?.3.bounds(deadline))
+            });
+            assert!(one == many && one == generated, "{one:?} {many:?} {generated:?}");
+            one.map(|it| (it.deliveries, it.until))
+        };
+        assert_eq!(bounds("", 7), Ok((0, 0)));
+        assert_eq!(bounds("DELIVERIES 65535", 7), Ok((65_535, 0)));
+        assert_eq!(bounds("within 1 SLACK 9 deliveries 1", 7), Ok((1, 8)));
+        assert_eq!(bounds("UNTIL 9", 7), Ok((0, 9)));
+        let last = Bounds::UNTIL_MAX;
+        assert_eq!(bounds(&format!("WITHIN {}", last - 7), 7), Ok((0, last)));
+        assert_eq!(bounds(&format!("WITHIN {}", last - 6), 7), Ok((0, 0)));
+        assert_eq!(bounds("WITHIN 9223372036854775807", u64::MAX), Ok((0, 0)));
+        assert_eq!(bounds(&format!("UNTIL {}", last + 1), 7), Ok((0, 0)));
     }
 
     #[test]
@@ -476,9 +521,12 @@ mod tests {
              k 5@9 e i SLACK 1; k 5 e i NX NX; k 5 e i NX REPLACE; k 5 e i REPLACE NX; k 5 e i REPLACE REPLACE; \
              k 5 e i SLACK 1 SLACK 1; k 5 e i SLACK; k 5 e i SLACK x; k 5 e i SLACK 1 AT 9; \
              k 5 e i AT 9 SLACK 1; k 5 e i AT 9 SLACK 0; k 5 e i AT; k 5 e i AT x; k 5 e i AT 9 AT 9; \
-             k 5 e i AT 9223372036854775808; k 5 e i DELIVERIES 1; k 5 e i AT 9 DELIVERIES; \
-             k 5 e i AT 9 DELIVERIES 0; k 5 e i AT 9 DELIVERIES 65536; k 5 e i AT 9 DELIVERIES 1 DELIVERIES 1; \
-             k 5 e i AT 9 TOKEN 7; k 5 e i AT 9 DELIVERIES 1 TOKEN; k 5 e i AT 9 DELIVERIES 1 TOKEN 7 TOKEN 7; \
+             k 5 e i AT 9223372036854775808; k 5 e i DELIVERED 1; k 5 e i AT 9 DELIVERED; \
+             k 5 e i AT 9 DELIVERED 0; k 5 e i AT 9 DELIVERED 65536; k 5 e i AT 9 DELIVERED 1 DELIVERED 1; \
+             k 5 e i AT 9 TOKEN 7; k 5 e i AT 9 DELIVERED 1 TOKEN; k 5 e i AT 9 DELIVERED 1 TOKEN 7 TOKEN 7; \
+             k 5 e i DELIVERIES 0; k 5 e i DELIVERIES 65536; k 5 e i DELIVERIES x; k 5 e i DELIVERIES; \
+             k 5 e i DELIVERIES 1 DELIVERIES 1; k 5 e i WITHIN; k 5 e i WITHIN 0; k 5 e i WITHIN x; \
+             k 5 e i WITHIN 1 WITHIN 1; k 5 e i WITHIN 1 UNTIL 9; k 5 e i UNTIL 0; k 5 e i UNTIL 9223372036854775808; \
              k 5 e i more; k 5 e i NXNXNXNXNXNXNXNXNX"
                 .split("; "),
             only!(Push::parse),
@@ -489,7 +537,7 @@ mod tests {
     fn pushes_without_ids_and_of_many_are_their_words() {
         needs_all_of("k 5 e", only!(parse_gidpush));
         let gidpush = |args: Args<'_>| {
-            let (key, ttl, element) = parse_gidpush(args)?;
+            let (key, ttl, element, _) = parse_gidpush(args)?;
             Ok((text(key), ttl.asked, ttl.ms, text(element)))
         };
         assert_eq!(request("k 1000 e", gidpush), Ok(("k".into(), 1000, 1000, "e".into())));
@@ -507,7 +555,7 @@ mod tests {
         takes_no_more("k 5 e i 6 f j 7", only!(MultiPush::parse));
         refuses_each(
             "k 5 e i x f j; k NX e i; k 5 e i NX NX; k 5 e i NX REPLACE; k 5 e i SLACK; k 5 e i SLACK 1 AT 9; \
-             k 5 e i AT 9 AT 9; k 5 e i AT x; k 5 e i NX 5 f j; k 5 e i AT 9 DELIVERIES 1; k 5@9 e i"
+             k 5 e i AT 9 AT 9; k 5 e i AT x; k 5 e i NX 5 f j; k 5 e i AT 9 DELIVERED 1; k 5@9 e i"
                 .split("; "),
             only!(MultiPush::parse),
         );

@@ -5,7 +5,7 @@ use crate::config;
 use crate::data_type::{Dehydrator, Reading, is_stuck};
 use crate::server::string::{Args, Digits};
 use crate::server::{CommandContext, Error, Str, error::Result, random_bytes};
-use lawn::{DEADLINE_MAX, Row, Start, Token};
+use lawn::{Bounds, DEADLINE_MAX, Row, Start, Token};
 
 use super::args::number::number;
 use super::args::options::Options;
@@ -44,6 +44,9 @@ pub fn look(context: &CommandContext, args: Args<'_>) -> Result {
     reply.integer(b"leased", u64::from(is_leased(&row, token, now)));
     let token = token.map(|token| Digits::new(token.number()));
     reply.bulk(b"token", token.as_ref().map(Digits::bytes));
+    let Bounds { deliveries, until } = row.element.bounds;
+    reply.integer(b"deliveries-limit", u64::from(deliveries));
+    reply.integer(b"until", Some(until).filter(|until| *until > 0));
     Ok(())
 }
 

@@ -87,12 +87,21 @@ pub fn settle(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Reads `key ttl token id [token id ...]`, or for RELEASE `key ms token id [token id ...]`. `name`: the name of the
-/// milliseconds in errors.
+/// Reads `key ttl token id [token id ...]`. `name`: the name of the milliseconds in errors.
 fn parse_restart<'a>(args: Args<'a>, name: &str) -> Result<(Str<'a>, u64, HeldList<'a>)> {
     required(args, 4)?;
     let ms = milliseconds(name, required(args, 2)?.bytes())?;
     Ok((required(args, 1)?, ms, HeldList::parse(args, 3)?))
+}
+
+/// Reads `key ms token id [token id ...] [UNCOUNTED]`. Tokens and ids come in pairs, so one more word is the option.
+fn parse_release<'a>(args: Args<'a>) -> Result<(Str<'a>, u64, HeldList<'a>, bool)> {
+    let words = args.len().saturating_sub(3);
+    let last = args.get(args.len().saturating_sub(1)).filter(|_| !words.is_multiple_of(2));
+    let is_uncounted = last.is_some_and(|last| last.bytes().eq_ignore_ascii_case(b"UNCOUNTED"));
+    let pairs = if is_uncounted { args.first(args.len() - 1) } else { args };
+    let (key, ms, held) = parse_restart(pairs, "ms")?;
+    Ok((key, ms, held, is_uncounted))
 }
 
 /// Runs `RENEW key ttl token id [token id ...]`: for each 1 if it is held under that token and now comes due in `ttl`
@@ -102,31 +111,33 @@ pub fn renew(context: &CommandContext, args: Args<'_>) -> Result {
     let mut dehydrator = Writing::open(context, key)?;
 
     let deadline = limits::deadline(context, ttl, ttl, None, dehydrator.now())?;
-    restart(context, key, dehydrator, held, (ttl, deadline), c"dehydrator.renew");
+    restart(context, key, dehydrator, held, (ttl, deadline, false), c"dehydrator.renew");
     Ok(())
 }
 
-/// Runs `RELEASE key ms token id [token id ...]`: for each 1 if it was held under that token and is given back, to come
-/// due in `ms` milliseconds, or 0.
+/// Runs `RELEASE key ms token id [token id ...] [UNCOUNTED]`: for each 1 if it was held under that token and is given back, to
+/// come due in `ms` milliseconds, or 0. With UNCOUNTED its last delivery does not count.
 pub fn release(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, ms, held) = args::read(context, args, |args| parse_restart(args, "ms"))?;
+    let (key, ms, held, is_uncounted) = args::read(context, args, parse_release)?;
     let mut dehydrator = Writing::open(context, key)?;
 
     let deadline = limits::from_now(context, "ms", ms, ms, dehydrator.now())?;
-    restart(context, key, dehydrator, held, (GIVEN_BACK, deadline), c"dehydrator.release");
+    let timer = (GIVEN_BACK, deadline, is_uncounted);
+    restart(context, key, dehydrator, held, timer, c"dehydrator.release");
     Ok(())
 }
 
 /// The TTL of an element that is given back, whatever its deadline.
 const GIVEN_BACK: u64 = 0;
 
-/// Restarts the timer of each element that is held under its token. Replies 1 or 0 for each.
+/// Restarts the timer of each element that is held under its token, with this TTL and deadline, perhaps without counting its
+/// last delivery. Replies 1 or 0 for each.
 fn restart(
     context: &CommandContext,
     key: Str<'_>,
     mut dehydrator: Writing<'_>,
     held: HeldList<'_>,
-    (ttl, deadline): (u64, u64),
+    (ttl, deadline, is_uncounted): (u64, u64, bool),
     event: &'static CStr,
 ) {
     let mut reply = context.reply_array(held.len);
@@ -140,9 +151,13 @@ fn restart(
         };
         let lawn = lawn.as_deref_mut().filter(|lawn| lawn.holds(id.bytes(), token));
         let lawn = lawn.filter(may_run);
-        let is_held = lawn.is_some_and(|lawn| lawn.restart_at(id.bytes(), ttl, deadline));
+        let is_held = lawn.is_some_and(|lawn| {
+            lawn.restart_at(id.bytes(), ttl, deadline)
+                && (!is_uncounted || uncount(lawn, id.bytes()))
+        });
         if is_held {
-            replicate::touched(context, key, id.bytes(), ttl, deadline);
+            let replicate = if is_uncounted { replicate::uncounted } else { replicate::touched };
+            replicate(context, key, id.bytes(), ttl, deadline);
             any = true;
         }
         reply.push_integer(is_held.into());
@@ -151,6 +166,12 @@ fn restart(
     if any {
         dehydrator.changed(event);
     }
+}
+
+/// Makes the last delivery of an element that was given back uncounted. Returns whether the element exists.
+pub(super) fn uncount(lawn: &mut Lawn, id: &[u8]) -> bool {
+    let deliveries = lawn.look(id).map_or(0, |element| element.deliveries);
+    lawn.set_deliveries(id, deliveries.saturating_sub(1), None)
 }
 
 /// Runs `REJECT key token id [token id ...]`: for each 1 if it was held under that token and is now a dead letter,

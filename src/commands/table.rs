@@ -23,14 +23,14 @@ pub fn commands() -> Vec<Command> {
     vec![
         Command::new(c"push", handler!(push::push), c"write deny-oom fast", -5, access::TOUCH)
             .described(
-                "key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms]",
+                "key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms]",
                 c"O(log(N)) at most, N being the number of elements in the key",
                 c"Stores an element that comes due after ttl milliseconds.",
             )
-            .with_history(c"As ReDe has it, with NX, REPLACE, SLACK and AT."),
+            .with_history(c"As ReDe has it, with NX, REPLACE, SLACK, AT, DELIVERIES and WITHIN."),
         Command::new(c"mpush", handler!(push::mpush), c"write deny-oom fast", -5, access::TOUCH)
             .described(
-                "key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms]",
+                "key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms]",
                 c"O(N*log(M)) at most, N being the number of elements, M of elements in the key",
                 c"Stores several elements.",
             ),
@@ -73,7 +73,7 @@ pub fn commands() -> Vec<Command> {
             ),
         Command::new(c"release", handler!(settle::release), c"write fast", -5, access::TOUCH)
             .described(
-                "key ms token id [token id ...]",
+                "key ms token id [token id ...] [UNCOUNTED]",
                 c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",
                 c"Gives back each element that is held under its token, to be given out again after ms milliseconds.",
             ),
@@ -184,12 +184,12 @@ pub fn commands() -> Vec<Command> {
         ),
         Command::new(c"gidpush", handler!(push::gidpush), c"write deny-oom fast", -4, access::INSERT)
             .described(
-                "key ttl element [SLACK ms]",
+                "key ttl element [SLACK ms] [DELIVERIES n] [WITHIN ms]",
                 c"O(log(N)) at most, N being the number of elements in the key",
                 c"For users of ReDe; others use PUSH with NX and an id of their own. Stores an element under a generated id, and returns the id.",
             )
             .varying()
-            .with_history(c"As ReDe has it, with SLACK."),
+            .with_history(c"As ReDe has it, with SLACK, DELIVERIES and WITHIN."),
         Command::new(c"xpoll", handler!(due::xpoll), c"readonly", -2, access::READ)
             .described(
                 "key [COUNT n]",

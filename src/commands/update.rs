@@ -2,16 +2,17 @@
 
 use std::ops::Range;
 
-use crate::data_type::{Writing, runs};
+use crate::data_type::{STUCK, Writing, runs};
 use crate::replicate;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
-use lawn::UpdateError;
+use lawn::{Element, UpdateError};
 
 use super::args::number::counted;
 use super::args::options::Options;
 use super::args::timer::TimerWord;
 use super::args::{self, has_exactly, required};
+use super::settle::uncount;
 use super::{limits, refusal};
 
 /// Reads `key id element`.
@@ -45,12 +46,14 @@ pub enum Condition {
     Earlier,
 }
 
-/// `key <id ttl | ttl IDS numids id [id ...]> [GT | LT] [AT unix-ms]`; in replication `key id ttl@unix-ms`.
+/// `key <id ttl | ttl IDS numids id [id ...]> [GT | LT] [AT unix-ms]`; in replication `key id ttl@unix-ms [UNCOUNTED]`.
 pub struct Touch<'a> {
     pub key: Str<'a>,
     pub ttl: u64,
     pub condition: Condition,
     pub at: Option<u64>,
+    /// Whether the last delivery of a held element is not counted.
+    is_uncounted: bool,
     args: Args<'a>,
     /// The arguments that are ids.
     ids: Range<usize>,
@@ -70,6 +73,7 @@ impl<'a> Touch<'a> {
             ttl: timer.ttl,
             condition: Condition::Always,
             at: timer.deadline,
+            is_uncounted: false,
             args,
             ids,
         };
@@ -84,6 +88,9 @@ impl<'a> Touch<'a> {
                 b"GT" if request.condition == Condition::Earlier => return Err(GT_OR_LT.into()),
                 b"LT" if request.condition == Condition::Later => return Err(GT_OR_LT.into()),
                 b"AT" if request.at.is_none() => request.at = Some(options.deadline()?),
+                b"UNCOUNTED" if request.ttl == 0 && request.at.is_some() => {
+                    request.is_uncounted = true;
+                }
                 _ => return Err(option.unexpected()),
             }
         }
@@ -107,7 +114,7 @@ fn parse_numids(args: Args<'_>) -> Result<usize> {
 pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
     let request = args::read(context, args, Touch::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;
-    let Touch { key, ttl, condition, at, .. } = request;
+    let Touch { key, ttl, condition, at, is_uncounted, .. } = request;
     let now = dehydrator.now();
 
     let deadline = limits::deadline(context, ttl, ttl, at, now)?;
@@ -128,6 +135,7 @@ pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
             continue;
         };
         let is_held = lawn.token(&element).is_some();
+        let until = if is_held { None } else { postponed(&element, deadline) };
         let ttl = match ttl {
             _ if is_held && ends_over && !runs(element.deadline, now) => 0,
             0 if is_held && keeps_held => QUEUE_OF_HELD,
@@ -136,7 +144,13 @@ pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
         if !lawn.restart_at(id, ttl, deadline) {
             continue;
         }
-        replicate::touched(context, key, id, ttl, deadline);
+        until.into_iter().for_each(|until| _ = lawn.set_until(id, until));
+        if is_held && is_uncounted {
+            uncount(lawn, id);
+            replicate::uncounted(context, key, id, ttl, deadline);
+        } else {
+            replicate::touched(context, key, id, ttl, deadline);
+        }
         dehydrator.note_timer(ttl, deadline);
         count += 1;
     }
@@ -145,6 +159,14 @@ pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
     }
     context.reply_integer(count);
     Ok(())
+}
+
+/// Returns until when an element may be given out that has a bound for that and gets another deadline: as much later, or
+/// earlier, as it comes due. A deadline that is never reached changes nothing: a stuck element keeps its bound.
+fn postponed(element: &Element<'_>, deadline: u64) -> Option<u64> {
+    let Element { deadline: before, bounds, .. } = *element;
+    let is_bounded = bounds.until > 0 && before != STUCK && deadline != STUCK;
+    is_bounded.then(|| bounds.until.saturating_add(deadline).saturating_sub(before))
 }
 
 /// The TTL used for a held element when a client sends 0, so that the element stays held.

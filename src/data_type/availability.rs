@@ -66,17 +66,21 @@ impl Dehydrator {
     pub fn next_task(&self, now: u64) -> Task {
         match self.rules().pause {
             // The module ends the pause.
-            Some(pause) => Task { next: pause.end(), delivers: true, is_held_back: false },
+            Some(pause) => {
+                Task { next: pause.end(), delivers: true, is_held_back: false, expires: None }
+            }
             None => {
                 let next = self.lawn.next_deadline();
-                let sends = self.sends_first();
+                let sends = self.sends_first(now);
                 let from = match &self.rules().limits {
                     None => 0,
                     Some(_) if sends => self.delivery_rate().map_or(0, |rate| rate.next(now)),
                     Some(_) => self.room_from(now),
                 };
                 let is_held_back = from > now && next.is_some_and(|next| next <= now);
-                Task { next: next.map(|next| next.max(from)), delivers: sends, is_held_back }
+                let next = next.map(|next| next.max(from));
+                let expires = self.lawn.first_expiry().filter(|moment| *moment != STUCK);
+                Task { next, delivers: sends, is_held_back, expires }
             }
         }
     }
@@ -86,7 +90,7 @@ impl Dehydrator {
         match self.rules().policy {
             Policy::Send(_) => Outlook::Delivered,
             // A dead letter is first. A client can be served after it is moved.
-            Policy::Limit { .. } if self.sends_first() => Outlook::Next(None),
+            Policy::Limit { .. } if self.sends_first(clock::now()) => Outlook::Next(None),
             _ => Outlook::Next(self.next()),
         }
     }
@@ -94,21 +98,28 @@ impl Dehydrator {
     /// Returns the first elements that POLL gives out at `now`, in order: the due ones, without dead letters.
     pub fn given_out(&self, now: u64, count: usize) -> impl Iterator<Item = (u64, Element<'_>)> {
         let count = if self.rules().is_paused(now) { 0 } else { count.min(self.room(now)) };
-        let limit = Some(&self.rules().policy).filter(|policy| policy.is_limit());
-        let passed_over = if limit.is_some() { DEAD_LETTERS_MAX } else { 0 };
+        let policy = Some(&self.rules().policy).filter(|_| self.may_have_dead());
+        let passed_over = if policy.is_some() { DEAD_LETTERS_MAX } else { 0 };
         let due = self.lawn.iter_until(now).take(count.saturating_add(passed_over));
-        let is_dead = move |deliveries| limit.is_some_and(|limit| limit.routes(deliveries));
-        due.filter(move |(_, element)| !is_dead(element.deliveries)).take(count)
+        let is_dead =
+            move |element: &Element<'_>| policy.is_some_and(|it| it.is_dead(element, now));
+        due.filter(move |(_, element)| !is_dead(element)).take(count)
     }
 
-    /// Returns whether the policy sends the first element when it comes due.
-    pub fn sends_first(&self) -> bool {
-        match self.rules().policy {
+    /// Returns whether due elements may leave in the place of being given out: exhausted or expired ones.
+    #[inline]
+    pub fn may_have_dead(&self) -> bool {
+        self.rules().policy.is_limit() || self.lawn.first_expiry().is_some()
+    }
+
+    /// Returns whether the policy sends the first element when it comes due. An expired element that is dropped leaves for
+    /// another reason.
+    pub fn sends_first(&self, now: u64) -> bool {
+        match &self.rules().policy {
             Policy::Hold => false,
             Policy::Send(_) => true,
-            Policy::Limit { .. } => {
-                let first = self.lawn.first();
-                matches!(first, Some(first) if self.rules().policy.routes(first.deliveries))
+            limit @ Policy::Limit { .. } => {
+                self.lawn.first().is_some_and(|first| limit.is_dead(&first, now))
             }
         }
     }

@@ -242,6 +242,10 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
             digest.unsigned(element.deadline);
             digest.unsigned(element.deliveries.into());
             digest.unsigned(value.lawn.token(&element).map_or(0, Token::number));
+            if !element.bounds.is_none() {
+                digest.unsigned(element.bounds.deliveries.into());
+                digest.unsigned(element.bounds.until);
+            }
         }
         digest.end_sequence();
         // In any order: each is a sequence of its own. Expired ids are skipped: this server may have forgotten them,

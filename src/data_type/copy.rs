@@ -3,7 +3,7 @@
 
 use super::REJECTED;
 use crate::server::OwnedStr;
-use lawn::{Element, Lawn, Token};
+use lawn::{Bounds, Element, Lawn, Token};
 
 /// A copy of an element, as it was before anything was done with it.
 pub struct ElementCopy {
@@ -12,6 +12,7 @@ pub struct ElementCopy {
     pub ttl: u64,
     pub deadline: u64,
     pub deliveries: u16,
+    pub bounds: Bounds,
     /// The token under which it is held, where that matters.
     pub token: Option<Token>,
 }
@@ -19,9 +20,21 @@ pub struct ElementCopy {
 impl ElementCopy {
     /// Copies an element.
     pub fn new(element: Element<'_>, ttl: u64, token: Option<Token>) -> Self {
-        let Element { id, payload, deadline, deliveries } = element;
+        let Element { id, payload, deadline, deliveries, bounds } = element;
         let (id, payload) = (OwnedStr::new(id), OwnedStr::new(payload));
-        Self { id, payload, ttl, deadline, deliveries, token }
+        Self { id, payload, ttl, deadline, deliveries, bounds, token }
+    }
+
+    /// Returns the element as it was.
+    pub fn element(&self) -> Element<'_> {
+        let Self { deadline, deliveries, bounds, .. } = *self;
+        let (id, payload) = (self.id.bytes(), self.payload.bytes());
+        Element { id, payload, deadline, deliveries, bounds }
+    }
+
+    /// Returns whether the element leaves because it is too late to be given out, and was not rejected.
+    pub fn is_expired(&self, now: u64) -> bool {
+        self.bounds.is_past(now) && self.token.is_none() && self.ttl != REJECTED
     }
 
     /// Returns the element in the lawn, perhaps with another payload, if it has the same deadline and deliveries, and is

@@ -8,7 +8,7 @@ use crate::pending::overdue::OVERDUE;
 use crate::pending::waste;
 use crate::policy::{self, Limits, Policy, Rate, Rules};
 use crate::server::flags::is_active_primary;
-use lawn::{DEADLINE_MAX, Lawn, Mover, Remembered, Row, Start, rounded};
+use lawn::{DEADLINE_MAX, Element, Lawn, Mover, Remembered, Row, Start, rounded};
 
 /// Ids of an ended REMEMBER that are forgotten in a few microseconds.
 const FORGOTTEN_AT_ONCE: usize = 64;
@@ -31,14 +31,20 @@ pub fn runs(deadline: u64, now: u64) -> bool {
     deadline > now && deadline != STUCK
 }
 
+/// Returns whether an element can be a dead letter: it was given out, or can be too late for that.
+fn may_be_dead(element: &Element<'_>) -> bool {
+    element.deliveries > 0 || element.bounds.until > 0
+}
+
 /// Returns whether an element is a stuck dead letter.
 pub fn is_stuck(row: &Row<'_>) -> bool {
-    row.element.deliveries > 0 && is_stuck_timer(row.ttl, row.element.deadline)
+    may_be_dead(&row.element) && is_stuck_timer(row.ttl, row.element.deadline)
 }
 
 /// Returns whether a stuck element is a dead letter under this policy, and not only under an earlier one.
-pub fn is_dead(row: &Row<'_>, policy: &Policy) -> bool {
-    policy.is_limit() && (row.ttl == REJECTED || policy.routes(row.element.deliveries))
+pub fn is_dead(row: &Row<'_>, policy: &Policy, now: u64) -> bool {
+    let is_late = row.element.bounds.is_past(now);
+    policy.is_limit() && (row.ttl == REJECTED || is_late || policy.is_exhausted(&row.element))
 }
 
 /// Returns whether a dead letter with this TTL and deadline is stuck.
@@ -71,14 +77,15 @@ impl Dehydrator {
         new
     }
 
-    /// Records whether any dead letter is stuck. O(TTLs) if any element was given out.
+    /// Records whether any dead letter is stuck. O(TTLs) if any element was given out or can expire.
     pub fn look_for_stuck(&self) {
         self.tracking.note_stuck(self.stuck().next().is_some());
     }
 
     /// Returns the stuck dead letters, in order.
     pub fn stuck(&self) -> impl Iterator<Item = Row<'_>> {
-        let lawn = Some(&self.lawn).filter(|lawn| lawn.counts().given_out > 0);
+        let may_have_dead = self.lawn.counts().given_out > 0 || self.lawn.first_expiry().is_some();
+        let lawn = Some(&self.lawn).filter(|_| may_have_dead);
         let first = Start { deadline: STUCK, behind: None };
         lawn.into_iter().flat_map(move |lawn| lawn.rows(first, STUCK)).filter(is_stuck)
     }
@@ -132,7 +139,7 @@ impl Dehydrator {
     pub fn memory(&self) -> usize {
         const SERVER_OBJECTS: usize = 2 * 16;
         /// The agenda's entry for the name, about.
-        const SCHEDULED: usize = 240;
+        const SCHEDULED: usize = 248;
         let own = SERVER_OBJECTS + rounded(size_of::<Self>()) - size_of::<Lawn>();
         let rules = self.rules.as_ref().map_or(0, |rules| {
             let limits = rules.limits.as_ref().map_or(0, |limits| {

@@ -75,10 +75,13 @@ fn dehydrator_in(key: &Key<'_>) -> Result<Option<NonNull<Dehydrator>>> {
     Ok(key.value(kind())?.map(NonNull::cast))
 }
 
-/// Returns whether the module must know a dehydrator's name: because the module has work when an element comes due or a
-/// pause ends, or because a client subscribes to events.
+/// Returns whether the module must know a dehydrator's name: because the module has work when an element comes due or is
+/// too late, or a pause ends, or because a client subscribes to events.
 pub fn is_scheduled(dehydrator: &Dehydrator) -> bool {
-    !dehydrator.has_default_rules() || dehydrator.tracking.has_stuck() || publishes_module_events()
+    !dehydrator.has_default_rules()
+        || dehydrator.tracking.has_stuck()
+        || dehydrator.lawn.first_expiry().is_some()
+        || publishes_module_events()
 }
 
 /// An open key and the dehydrator in it, which is held.

@@ -180,6 +180,12 @@ impl<'a> Writing<'a> {
         self.existing().is_none_or(Dehydrator::has_default_rules)
     }
 
+    /// Returns whether due elements may leave in the place of being given out.
+    #[inline]
+    pub fn may_have_dead(&self) -> bool {
+        self.existing().is_some_and(Dehydrator::may_have_dead)
+    }
+
     /// Changes the rules. Creates a dehydrator if there was none, unless it would be idle. Returns whether anything has
     /// changed.
     pub fn change_rules(&mut self, change: impl FnOnce(&mut Rules)) -> bool {

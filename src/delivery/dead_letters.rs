@@ -1,4 +1,7 @@
-//! Dead letters. Under a limit of deliveries, a due element that was given out that often is exhausted. It is moved when
+//! Dead letters. A due element is *dead* if it is exhausted: it was given out as often as a limit of deliveries or its own
+//! bound allows; or if it is *expired*: too late to be given out. Without a limit, expired elements are dropped.
+//!
+//! An exhausted element is moved when
 //! it becomes the first in the order of delivery. Finding it there takes one look at the first element, and no index of
 //! exhausted elements. Both POLL and a visit may find it first. Either one moves it, in the same transaction as its other
 //! effects: no client is given the element, and no client waits for the move.
@@ -70,12 +73,42 @@ impl Origin<'_> {
     pub(super) fn move_dead_letters(&self, policy: &Policy) -> u64 {
         // A listener may call POLL while elements are moved: they are still in the lawn then.
         let Some(_guard) = MovingDeadLetters::begin() else { return 0 };
+        if !policy.is_limit() {
+            return self.drop_due(policy);
+        }
+        let dead = |lawn: &mut Lawn| {
+            let due = lawn.iter_until(self.now);
+            let dead = due.take_while(|(_, element)| policy.is_dead(element, self.now));
+            dead.take(BATCH).map(|(_, element)| element.id.to_vec()).collect()
+        };
         // After a recent failure, nothing is tried for each further element that comes due.
         if agenda::is_backing_off(self.name) {
-            return self.park(policy);
+            return self.park(policy, dead);
         }
         let (moved, wait) = self.deliver(policy);
-        moved + wait.map_or(0, |_| self.park(policy))
+        moved + wait.map_or(0, |_| self.park(policy, dead))
+    }
+
+    /// Moves some of the expired elements, or drops them if the policy has no limit. Those that cannot be moved are parked.
+    pub(super) fn expire(&self, policy: &Policy) {
+        let Self { context, key, now, .. } = *self;
+        let Some(_guard) = MovingDeadLetters::begin() else { return };
+        if !policy.is_limit() {
+            return self.drop_expired(policy);
+        }
+        if !agenda::is_backing_off(self.name) {
+            let expired = |dehydrator: &Dehydrator| {
+                let expired = dehydrator.lawn.expired(now);
+                batch_of(expired.map(|row| ElementCopy::new(row.element, row.ttl, None)))
+            };
+            let batch = inspect(context, key, expired).unwrap_or_default();
+            if self.send(policy, batch).1.is_none() {
+                return;
+            }
+        }
+        self.park(policy, |lawn| {
+            lawn.expired(now).take(BATCH).map(|row| row.element.id.to_vec()).collect()
+        });
     }
 
     /// Retries some of the stuck dead letters. If the policy has changed and an element is no longer a dead letter, it is
@@ -87,7 +120,7 @@ impl Origin<'_> {
         self.give_back_stuck(&policy);
         let first = |dehydrator: &Dehydrator| {
             dehydrator.look_for_stuck();
-            let dead = dehydrator.stuck().take_while(|row| is_dead(row, &policy));
+            let dead = dehydrator.stuck().take_while(|row| is_dead(row, &policy, self.now));
             batch_of(dead.map(|row| ElementCopy::new(row.element, row.ttl, None)))
         };
         let batch = inspect(context, key, first)?;
@@ -103,7 +136,7 @@ impl Origin<'_> {
     fn give_back_stuck(&self, policy: &Policy) {
         let alive = inspect(self.context, self.key, |dehydrator| {
             let first = dehydrator.stuck().take(DEAD_LETTERS_MAX);
-            let alive = first.filter(|row| !is_dead(row, policy)).take(BATCH);
+            let alive = first.filter(|row| !is_dead(row, policy, self.now)).take(BATCH);
             alive.map(|row| row.element.id.to_vec()).collect::<Vec<_>>()
         });
         if let Some(alive) = alive.filter(|ids| !ids.is_empty()) {
@@ -140,14 +173,10 @@ impl Origin<'_> {
         rejected
     }
 
-    /// Parks some of the first dead letters behind all other elements until they can be moved. Replicated once, however
-    /// often they are retried. Returns how many were parked.
-    fn park(&self, policy: &Policy) -> u64 {
-        self.restart_each(policy, &[(STUCK, STUCK)], |lawn| {
-            let due = lawn.iter_until(self.now);
-            let dead = due.take_while(|(_, element)| policy.routes(element.deliveries)).take(BATCH);
-            dead.map(|(_, element)| element.id.to_vec()).collect()
-        })
+    /// Parks some dead letters behind all other elements until they can be moved. `choose` returns their ids. Replicated
+    /// once, however often they are retried. Returns how many were parked.
+    fn park(&self, policy: &Policy, choose: impl FnOnce(&mut Lawn) -> Vec<Vec<u8>>) -> u64 {
+        self.restart_each(policy, &[(STUCK, STUCK)], choose)
     }
 
     /// Parks the elements that are still held among the stuck dead letters.

@@ -8,7 +8,7 @@
 use super::send_command::SendCommand;
 use crate::clock;
 use crate::data_type::{Dehydrator, ElementCopy, Writing, inspect};
-use crate::metrics::counters::{self, DEAD_LETTERS, DELIVERIES, RETRIES};
+use crate::metrics::counters::{self, DEAD_LETTERS, DELIVERIES, EXPIRED, RETRIES};
 use crate::pending::agenda;
 use crate::policy::{Policy, Route};
 use crate::replicate::{self, Batch};
@@ -16,6 +16,7 @@ use crate::server::flags::is_cluster;
 use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::key::Name;
 use crate::server::{Context, Str, log_warning};
+use lawn::Element;
 
 /// Elements delivered before their removal is replicated, at most: few, so that the removal stays within the time budget
 /// too.
@@ -64,22 +65,39 @@ impl Origin<'_> {
     /// failure, the wait before the next try, in microseconds.
     pub(super) fn deliver(&self, policy: &Policy) -> (u64, Option<u64>) {
         let Self { context, key, now, .. } = *self;
-        if policy.route() == Some(&Route::Drop) {
+        if self.drops_first(policy) {
             // Dropped in one batch, without copies.
             if !context.lets_clients_write(key) {
                 return (0, Some(self.failed(REFUSED)));
             }
             let dropped = self.drop_due(policy);
-            return (dropped, self.conclude(policy, dropped, Ok(())));
+            // Expired elements of another route count as such alone.
+            let delivered = if policy.route() == Some(&Route::Drop) { dropped } else { 0 };
+            return (delivered, self.conclude(policy, delivered, Ok(())));
         }
         let collect = |dehydrator: &Dehydrator| {
             let due = dehydrator.lawn.iter_until(now).take(dehydrator.deliverable(now));
-            let due = due.take_while(|(_, element)| policy.routes(element.deliveries));
+            let route = policy.route();
+            let due = due.take_while(|(_, element)| policy.route_of(element, now) == route);
             batch_of(due.map(|(ttl, element)| ElementCopy::new(element, ttl, None)))
         };
         let batch = inspect(context, key, collect).unwrap_or_default();
         let (sent, wait) = self.send(policy, batch);
         (sent.len() as u64, wait)
+    }
+
+    /// Returns whether the first due element is dropped.
+    fn drops_first(&self, policy: &Policy) -> bool {
+        let Self { context, key, now, .. } = *self;
+        let is_dropped = |dehydrator: &Dehydrator| {
+            let first = dehydrator.lawn.first().filter(|first| first.deadline <= now);
+            first.is_some_and(|first| policy.route_of(&first, now) == Some(&Route::Drop))
+        };
+        match policy.route() {
+            Some(Route::Drop) => true,
+            Some(_) if policy.is_limit() => false,
+            _ => inspect(context, key, is_dropped).unwrap_or(false),
+        }
     }
 
     /// Sends copies of elements to the destination of the policy, and removes the sent ones. Returns those and, after a
@@ -143,6 +161,8 @@ impl Origin<'_> {
         }
         self.remove(policy, &sent);
         drop(whole);
+        let expired = sent.iter().filter(|copy| copy.is_expired(now)).count();
+        counters::count(&EXPIRED, expired as u64);
         let wait = self.conclude(policy, sent.len() as u64, result);
         (sent, wait)
     }
@@ -204,30 +224,59 @@ impl Origin<'_> {
         }
     }
 
-    /// Removes some of the due elements without sending them. Returns how many.
-    fn drop_due(&self, policy: &Policy) -> u64 {
+    /// Removes some of the first due elements, those that are dropped. Returns how many.
+    pub(super) fn drop_due(&self, policy: &Policy) -> u64 {
         let Self { context, key, now, .. } = *self;
         let Ok(mut dehydrator) = Writing::open_at(context, key, now) else { return 0 };
         // Checking whether clients may write called out.
         if dehydrator.rules().policy != *policy || dehydrator.rules().is_paused(now) {
             return 0;
         }
-        let until = dehydrator.remembers_until().filter(|_| !policy.is_limit());
+        let drops_all = *policy == Policy::Send(Route::Drop);
+        let until = dehydrator.remembers_until().filter(|_| drops_all);
         let mut removed = Batch::settled(context, key, until);
-        let mut count = 0;
+        let (mut count, mut expired) = (0, 0);
         if let Some(mut removal) = dehydrator.removal(until) {
-            let most = if policy.is_limit() {
-                let first = removal.lawn.iter_until(now).take(BATCH);
-                first.take_while(|(_, element)| policy.routes(element.deliveries)).count()
-            } else {
+            let most = if drops_all {
                 BATCH
+            } else {
+                let is_dropped = |(_, element): &(u64, Element<'_>)| {
+                    policy.route_of(element, now) == Some(&Route::Drop)
+                };
+                removal.lawn.iter_until(now).take(BATCH).take_while(is_dropped).count()
             };
-            count = removal.drain(now, most, |_, element| removed.push(element.id));
+            count = removal.drain(now, most, |_, element| {
+                expired += u64::from(element.is_expired(now));
+                removed.push(element.id);
+            });
         }
         if removed.finish() {
+            counters::count(&EXPIRED, expired);
             dehydrator.shrunk(c"dehydrator.drop");
         }
         count as u64
+    }
+
+    /// Removes some of the expired elements, which the policy does not send.
+    pub(super) fn drop_expired(&self, policy: &Policy) {
+        let Self { context, key, now, .. } = *self;
+        let Ok(mut dehydrator) = Writing::open_at(context, key, now) else { return };
+        if dehydrator.rules().policy != *policy || dehydrator.rules().is_paused(now) {
+            return;
+        }
+        let mut removed = Batch::settled(context, key, None);
+        let mut count = 0;
+        if let Some(lawn) = dehydrator.lawn() {
+            let expired = lawn.expired(now).take(BATCH);
+            for id in expired.map(|row| row.element.id.to_vec()).collect::<Vec<_>>() {
+                count += u64::from(lawn.stop(&id).is_some());
+                removed.push(&id);
+            }
+        }
+        if removed.finish() {
+            counters::count(&EXPIRED, count);
+            dehydrator.shrunk(c"dehydrator.drop");
+        }
     }
 }
 

@@ -30,6 +30,8 @@ struct FieldNames {
     element: OwnedStr,
     /// Only for dead letters.
     deliveries: Option<OwnedStr>,
+    /// The field and its value for expired elements.
+    expired: [OwnedStr; 2],
 }
 
 impl SendCommand {
@@ -53,6 +55,7 @@ impl SendCommand {
                     id: OwnedStr::new(b"id"),
                     element: OwnedStr::new(b"element"),
                     deliveries: is_dead.then(|| OwnedStr::new(b"deliveries")),
+                    expired: [&b"reason"[..], b"expired"].map(OwnedStr::new),
                 });
                 command
             }
@@ -90,6 +93,9 @@ impl SendCommand {
         let deliveries = OwnedStr::of_number(copy.deliveries.into());
         let mut pairs = vec![&fields.id, &copy.id, &fields.element, &copy.payload];
         pairs.extend(fields.deliveries.iter().flat_map(|field| [field, &deliveries]));
+        if copy.is_expired(clock::now()) {
+            pairs.extend(&fields.expired);
+        }
         let add = |id: &OwnedStr| {
             let pairs = pairs.iter().copied().map(OwnedStr::as_str);
             let words = self.head.iter().chain([id]).map(OwnedStr::as_str).chain(pairs);

@@ -1,4 +1,5 @@
-//! Visits to dehydrators with work of their own: elements to deliver, a pause to end, the event that elements are due.
+//! Visits to dehydrators with work of their own: elements to deliver or that are too late, a pause to end, the event that
+//! elements are due.
 //!
 //! The [`agenda`] lists them. They are visited one by one, a batch at a time, until the budget is spent; the rest carries
 //! on after clients have had their turn.
@@ -56,6 +57,8 @@ enum Work {
     Resume,
     /// Stuck dead letters are to be retried, if not paused.
     Stuck { is_paused: bool },
+    /// Elements are too late to be given out.
+    Expire(Policy),
     /// Something is due. `sends`: the policy that sends it, if it does.
     Due { deadline: u64, sends: Option<Policy> },
 }
@@ -63,7 +66,7 @@ enum Work {
 /// Determines the work in a key. After a call out, which may change the key, it is to be determined again.
 /// `has_retried`: stuck dead letters were retried in this visit.
 fn find_work(origin: &Origin<'_>, has_retried: bool) -> Work {
-    let Origin { context, key, now, .. } = *origin;
+    let Origin { context, name, key, now, .. } = *origin;
     inspect(context, key, |dehydrator| {
         let (tracking, rules) = (&dehydrator.tracking, dehydrator.rules());
         if tracking.has_stuck() && !has_retried {
@@ -77,9 +80,14 @@ fn find_work(origin: &Origin<'_>, has_retried: bool) -> Work {
             return Work::ReplicateTrust;
         }
         let task = dehydrator.next_task(now);
+        if task.expires.is_some_and(|expires| expires <= now) {
+            return Work::Expire(rules.policy.clone());
+        }
         match (task.next, dehydrator.lawn.next_deadline()) {
             (Some(next), _) if next <= now && rules.pause.is_some() => Work::Resume,
             (Some(next), Some(deadline)) if next <= now => {
+                // What is due may wait, and this visit may have been for what has expired.
+                task.expires.into_iter().for_each(|at| agenda::expires_at(name, at));
                 Work::Due { deadline, sends: task.delivers.then(|| rules.policy.clone()) }
             }
             _ => {
@@ -105,6 +113,14 @@ fn visit(origin: &Origin<'_>) {
         Work::Later | Work::Stuck { .. } => {}
         Work::ReplicateTrust => replicate_trust(origin),
         Work::Resume => resume(origin),
+        Work::Expire(_) if !context.serves(key) || !context.lets_clients_write(key) => {
+            agenda::visit_in(name, Reason::Expire, ELSEWHERE_US);
+        }
+        Work::Expire(policy) => {
+            origin.expire(&policy);
+            // There may be more, and other work.
+            agenda::visit_in(name, Reason::Expire, 0);
+        }
         Work::Due { .. } if !context.serves(key) => {
             agenda::visit_in(name, Reason::Retry, ELSEWHERE_US);
         }

@@ -23,6 +23,12 @@ impl Bounds {
         self == Self::NONE
     }
 
+    /// Returns whether the moment [`Bounds::until`] has come.
+    #[inline]
+    pub fn is_past(self, now: u64) -> bool {
+        self.until > 0 && self.until <= now
+    }
+
     pub(super) fn to_bytes(self) -> [u8; Self::BYTES] {
         (self.until << 16 | u64::from(self.deliveries)).to_le_bytes()
     }
@@ -52,10 +58,17 @@ pub struct Element<'a> {
 }
 
 impl Element<'_> {
+    /// Returns the element without its id and payload, which may change or go meanwhile.
+    #[inline]
+    pub fn without_bytes(&self) -> Element<'static> {
+        let Self { deadline, deliveries, bounds, .. } = *self;
+        Element { id: &[], payload: &[], deadline, deliveries, bounds }
+    }
+
     /// Returns whether the element is too late to be given out at `now`.
     #[inline]
     pub fn is_expired(&self, now: u64) -> bool {
-        self.bounds.expiry(self.deadline).is_some_and(|expiry| expiry <= now)
+        self.bounds.is_past(now) && self.deadline <= now
     }
 }
 

@@ -79,6 +79,8 @@ pub struct Full {
     pub(super) delivered: usize,
     pub(super) leases: Leases,
     pub(super) expiries: Expiries,
+    /// Whether elements may have bounds: one had some.
+    has_bounded: bool,
 }
 
 impl Full {
@@ -92,6 +94,7 @@ impl Full {
             delivered: 0,
             leases: Leases::default(),
             expiries: Expiries::default(),
+            has_bounded: false,
         }
     }
 
@@ -131,6 +134,7 @@ impl Full {
         let spot = queues.push(records, reservation.handle, (ttl, turn), elements, predicted);
         records.write(reservation, id, payload, bounds, (turn, spot));
         vacancy.fill(reservation.handle);
+        self.has_bounded |= !bounds.is_none();
         if let Some(moment) = bounds.expiry(deadline) {
             self.expiries.insert(moment, reservation.handle);
         }
@@ -255,6 +259,7 @@ impl Full {
         let reservation = self.records.reserve(id, payload, bounds)?;
         self.records.write(reservation, id, payload, bounds, (turn, spot));
         let new = reservation.handle;
+        self.has_bounded |= !bounds.is_none();
         self.records.set_deliveries(new, deliveries);
         self.replace_handle(hash, old, new);
         Some(new)
@@ -272,6 +277,18 @@ impl Full {
         let turn = self.records.turn(handle);
         let before = (before > 0).then_some(turn);
         self.leases.set(handle, token.filter(|_| deliveries > 0), before, turn);
+        true
+    }
+
+    pub fn set_until(&mut self, id: &[u8], until: u64) -> bool {
+        let Some(handle) = self.find(id) else { return false };
+        let record = self.records.get(handle);
+        let (bounds, deadline) = (record.bounds(), record.turn().deadline);
+        let Some(before) = bounds.expiry(deadline) else { return false };
+        let bounds = Bounds { until: until.clamp(1, Bounds::UNTIL_MAX), ..bounds };
+        self.records.set_bounds(handle, bounds);
+        self.expiries.remove(before, handle);
+        self.expiries.insert(bounds.until.max(deadline), handle);
         true
     }
 
@@ -301,6 +318,11 @@ impl Full {
 
     pub fn next_deadline(&self) -> Option<u64> {
         self.first().map(|(turn, _)| turn.deadline)
+    }
+
+    pub fn has_bounds(&self) -> bool {
+        let is_bounded = |row: Row<'_>| !row.element.bounds.is_none();
+        self.has_bounded && self.rows(Start::FIRST, DEADLINE_MAX).any(is_bounded)
     }
 
     pub fn first_expiry(&self) -> Option<u64> {

@@ -283,6 +283,16 @@ impl Lawn {
         either!(&mut self.form, it => it.set_deliveries(id, deliveries, token))
     }
 
+    /// Sets [`Bounds::until`] of an element that has such a bound, to at most [`Bounds::UNTIL_MAX`]. Returns whether it has.
+    pub fn set_until(&mut self, id: &[u8], until: u64) -> bool {
+        either!(&mut self.form, it => it.set_until(id, until))
+    }
+
+    /// Returns whether any element has bounds. Visits all elements, if one had bounds once.
+    pub fn has_bounds(&self) -> bool {
+        either!(&self.form, it => it.has_bounds())
+    }
+
     /// Returns the token under which an element of this lawn is held.
     pub fn token(&self, element: &Element<'_>) -> Option<Token> {
         either!(&self.form, it => it.token(element))

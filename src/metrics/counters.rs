@@ -35,6 +35,8 @@ pub static REDELIVERIES: Counter = Counter::new();
 pub static DELIVERIES: Counter = Counter::new();
 /// Elements moved as dead letters, after too many leases.
 pub static DEAD_LETTERS: Counter = Counter::new();
+/// Elements that were too late to be given out, and so were moved as dead letters or dropped.
+pub static EXPIRED: Counter = Counter::new();
 /// Failed deliveries to be retried.
 pub static RETRIES: Counter = Counter::new();
 
@@ -51,7 +53,7 @@ pub fn reset_with_server() -> bool {
     let is_reset = counts.iter().zip(before).any(|(now, before)| *now < before);
     if is_reset {
         for counter in
-            [&PUSHES, &PULLS, &POLLS, &REDELIVERIES, &DELIVERIES, &DEAD_LETTERS, &RETRIES]
+            [&PUSHES, &PULLS, &POLLS, &REDELIVERIES, &DELIVERIES, &DEAD_LETTERS, &EXPIRED, &RETRIES]
         {
             counter.set(0);
         }

@@ -15,6 +15,8 @@ use std::num::NonZeroU64;
 pub use limits::{LimitChange, Limits};
 pub use rate::Rate;
 
+use lawn::Element;
+
 /// The rules of a dehydrator.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Rules {
@@ -159,12 +161,32 @@ impl Policy {
         !matches!(self.route(), None | Some(Route::Drop))
     }
 
-    /// Returns whether a due element takes the route after `deliveries` deliveries.
-    pub fn routes(&self, deliveries: u16) -> bool {
+    /// Returns the route that a due element takes at `now`, by its own bounds before those of the policy. `None`: it waits
+    /// for a client.
+    #[inline]
+    pub fn route_of(&self, element: &Element<'_>, now: u64) -> Option<&Route> {
         match self {
-            Self::Hold => false,
-            Self::Limit { deliveries: most, .. } => deliveries >= *most,
-            Self::Send(_) => true,
+            Self::Hold | Self::Send(_) if element.is_expired(now) => Some(&Route::Drop),
+            Self::Hold => None,
+            Self::Limit { route, .. } => self.is_dead(element, now).then_some(route),
+            Self::Send(route) => Some(route),
+        }
+    }
+
+    /// Returns whether a due element is given out no more at `now`: it is too late, or was given out too often.
+    #[inline]
+    pub fn is_dead(&self, element: &Element<'_>, now: u64) -> bool {
+        element.is_expired(now) || self.is_exhausted(element)
+    }
+
+    /// Returns whether an element was given out as often as its own bound allows, or else this limit.
+    pub fn is_exhausted(&self, element: &Element<'_>) -> bool {
+        match self {
+            Self::Limit { deliveries: most, .. } => {
+                let own = element.bounds.deliveries;
+                element.deliveries >= if own > 0 { own } else { *most }
+            }
+            _ => false,
         }
     }
 
@@ -258,6 +280,10 @@ pub fn of_every_kind() -> Vec<Policy> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lawn::Bounds;
+
+    const ELEMENT: Element<'_> =
+        Element { id: b"i", payload: b"", deadline: 5, deliveries: 0, bounds: Bounds::NONE };
 
     #[test]
     fn a_policy_returns_its_words_and_the_memory_of_its_names() {
@@ -303,13 +329,36 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_routes_elements_from_that_delivery_on() {
+    fn a_limit_routes_elements_from_that_delivery_on_or_from_their_own() {
+        let element = |deliveries, own| Element {
+            deliveries,
+            bounds: Bounds { deliveries: own, until: 0 },
+            ..ELEMENT
+        };
         let limit = Policy::Limit { deliveries: 2, route: Route::Drop };
+        let routed = |own| [0, 1, 2, 3, u16::MAX].map(|it| limit.is_dead(&element(it, own), 9));
+        assert_eq!(routed(0), [false, false, true, true, true]);
+        assert_eq!(routed(1), [false, true, true, true, true]);
+        assert_eq!(routed(3), [false, false, false, true, true]);
+        for (deliveries, own) in [(0, 0), (u16::MAX, 0), (u16::MAX, 1)] {
+            let element = element(deliveries, own);
+            for policy in [Policy::Hold, Policy::Send(Route::Drop)] {
+                assert!(!policy.is_dead(&element, 9));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_too_late_becomes_a_dead_letter_or_is_dropped() {
+        let channel = Route::Publish { channel: b"c"[..].into() };
+        let late = Element { bounds: Bounds { deliveries: 0, until: 7 }, ..ELEMENT };
+        let limit = Policy::Limit { deliveries: 2, route: channel.clone() };
+        assert_eq!([6, 7].map(|now| limit.route_of(&late, now)), [None, Some(&channel)]);
+        assert_eq!([6, 7].map(|now| Policy::Hold.route_of(&late, now)), [None, Some(&Route::Drop)]);
+        let send = Policy::Send(channel.clone());
         assert_eq!(
-            [0, 1, 2, 3, u16::MAX].map(|it| limit.routes(it)),
-            [false, false, true, true, true]
+            [6, 7].map(|now| send.route_of(&late, now)),
+            [Some(&channel), Some(&Route::Drop)]
         );
-        assert!([0, u16::MAX].iter().all(|it| !Policy::Hold.routes(*it)));
-        assert!([0, u16::MAX].iter().all(|it| Policy::Send(Route::Drop).routes(*it)));
     }
 }

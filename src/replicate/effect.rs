@@ -15,7 +15,7 @@ use crate::server::string::Args;
 use crate::server::string::Digits;
 use crate::server::{CommandContext, Context, OwnedStr, Str, api, listeners};
 use crate::version;
-use lawn::{Element, Token};
+use lawn::{Bounds, Element, Token};
 
 /// A command that states what happened, and its arguments.
 pub struct Effect<'a> {
@@ -102,6 +102,23 @@ impl<'a> Effect<'a> {
         words.into_iter().fold(self, |effect, word| effect.word(word.as_ref()))
     }
 
+    /// Adds the words for an element that was given out.
+    fn delivered(self, deliveries: u16, token: Option<Token>) -> Self {
+        let effect = self.word(b"DELIVERED").number(deliveries.into());
+        match token {
+            Some(token) => effect.word(b"TOKEN").number(token.number()),
+            None => effect,
+        }
+    }
+
+    /// Adds the words for an element's own bounds.
+    fn bounds(self, bounds: Bounds) -> Self {
+        let Bounds { deliveries, until } = bounds;
+        let own = [(&b"DELIVERIES"[..], deliveries.into()), (b"UNTIL", until)];
+        let own = own.into_iter().filter(|(_, number)| *number > 0);
+        own.fold(self, |effect, (name, number)| effect.word(name).number(number))
+    }
+
     /// Replicates the effect.
     pub fn replicate(&self, context: &Context) {
         announce_level(context);
@@ -145,6 +162,7 @@ pub struct Pushed<'a> {
     pub element: Str<'a>,
     pub id: Str<'a>,
     pub deadline: u64,
+    pub bounds: Bounds,
 }
 
 /// Formats a TTL and its deadline as `commands/args/timer.rs` reads them: in one argument, because each argument costs
@@ -164,6 +182,9 @@ pub fn pushed(context: &Context, push: &Pushed<'_>, replaces: bool) {
     trap::pass("replicate");
     if is_unheard(context) {
         return;
+    }
+    if !push.bounds.is_none() {
+        return push_effect(push, replaces).replicate(context);
     }
     announce_level(context);
     let timer = timer(push.ttl, push.deadline);
@@ -188,6 +209,14 @@ pub fn pushed(context: &Context, push: &Pushed<'_>, replaces: bool) {
     };
 }
 
+/// Returns the effect of a push, with its bounds.
+fn push_effect<'a>(push: &Pushed<'a>, replaces: bool) -> Effect<'a> {
+    let timer = timer(push.ttl, push.deadline);
+    let effect = Effect::new(c"DEHYDRATOR.PUSH").sent(push.key).word(timer.bytes());
+    let effect = effect.sent(push.element).sent(push.id);
+    effect.words(replaces.then_some(b"REPLACE")).bounds(push.bounds)
+}
+
 /// Replicates that an element taken for a client was given back as it was, because the client has disconnected.
 /// `replaces`: the element stayed in the lawn, under a lease.
 pub fn given_back(
@@ -200,15 +229,7 @@ pub fn given_back(
     if deliveries == 0 {
         return pushed(context, push, replaces);
     }
-    let timer = timer(push.ttl, push.deadline);
-    let effect = Effect::new(c"DEHYDRATOR.PUSH").sent(push.key).word(timer.bytes());
-    let effect = effect.sent(push.element).sent(push.id);
-    let effect = effect.words(replaces.then_some(b"REPLACE"));
-    let effect = effect.word(b"DELIVERIES").number(deliveries.into());
-    match token {
-        Some(token) => effect.word(b"TOKEN").number(token.number()).replicate(context),
-        None => effect.replicate(context),
-    }
+    push_effect(push, replaces).delivered(deliveries, token).replicate(context);
 }
 
 /// Replicates that an element's timer was restarted.
@@ -234,6 +255,14 @@ pub fn touched(context: &Context, key: Str<'_>, id: &[u8], ttl: u64, deadline: u
     };
 }
 
+/// Replicates that an element was given back as if it had not been given out: its timer was restarted, and its last delivery
+/// is not counted.
+pub fn uncounted(context: &Context, key: Str<'_>, id: &[u8], ttl: u64, deadline: u64) {
+    let timer = timer(ttl, deadline);
+    let effect = Effect::new(c"DEHYDRATOR.TOUCH").sent(key).word(id).word(timer.bytes());
+    effect.word(b"UNCOUNTED").replicate(context);
+}
+
 /// Writes an element into an append-only file that is being rewritten.
 pub fn rewrite_element(
     io: &Io,
@@ -242,8 +271,16 @@ pub fn rewrite_element(
     element: Element<'_>,
     token: Option<Token>,
 ) {
-    let Element { id, payload, deadline, deliveries } = element;
+    let Element { id, payload, deadline, deliveries, bounds } = element;
     let timer = timer(ttl, deadline);
+    if !bounds.is_none() {
+        let effect = Effect::new(c"DEHYDRATOR.PUSH").sent(key).word(timer.bytes());
+        let effect = effect.word(payload).word(id).bounds(bounds);
+        return match deliveries {
+            0 => effect.rewrite(io),
+            _ => effect.delivered(deliveries, token).rewrite(io),
+        };
+    }
     // Arguments beyond the format are ignored.
     let format = match (deliveries, token) {
         (0, _) => c"sbbb",
@@ -264,7 +301,7 @@ pub fn rewrite_element(
             payload.len(),
             id.as_ptr(),
             id.len(),
-            c"DELIVERIES".as_ptr(),
+            c"DELIVERED".as_ptr(),
             c_longlong::from(deliveries),
             c"TOKEN".as_ptr(),
             token.map_or(0, Token::number) as c_longlong

@@ -306,7 +306,7 @@ fn a_limit_and_a_pause_move_with_their_slot() {
     here.ask("DEHYDRATOR.PAUSE {fHh}:k");
     for number in 0..300 {
         let at = number + 1;
-        here.ask(&format!("DEHYDRATOR.PUSH {{fHh}}:k 0 element {number} AT {at} DELIVERIES 1"));
+        here.ask(&format!("DEHYDRATOR.PUSH {{fHh}}:k 0 element {number} AT {at} DELIVERED 1"));
     }
     let (from, to) = (cluster.id_of(0), cluster.id_of(1));
     let address = cluster.address(0);

@@ -36,7 +36,7 @@ fn errors_show_only_the_beginning_of_a_long_word() {
             ("PUSH k ", "ttl", "of milliseconds from 0 on"),
             ("PUSH k 5 element id AT ", "AT", "of unix milliseconds from 0 on"),
             ("PUSH k 5 element id SLACK ", "SLACK", "of milliseconds from 0 on"),
-            ("PUSH k 5 element id AT 5 DELIVERIES ", "DELIVERIES", "from 1 to 65535"),
+            ("PUSH k 5 element id AT 5 DELIVERED ", "DELIVERED", "from 1 to 65535"),
             ("POLL k COUNT ", "COUNT", "from 1 on"),
             ("MPOLL 1 k COUNT ", "COUNT", "from 1 on"),
             ("POLL k BLOCK ", "BLOCK", "of milliseconds from 0 on"),

@@ -77,7 +77,7 @@ fn fill(client: &mut Connection) {
     client.ask("DEHYDRATOR.PUSH k 0 element a AT 10");
     client.ask("DEHYDRATOR.PUSH k 600000 element b");
     client.ask("DEHYDRATOR.PUSH k 600000 element c");
-    client.ask("DEHYDRATOR.PUSH k 600000 element d AT 4102444799999 DELIVERIES 1 TOKEN mine");
+    client.ask("DEHYDRATOR.PUSH k 600000 element d AT 4102444799999 DELIVERED 1 TOKEN mine");
 }
 
 /// Asserts the state of the key after the listener's command, which came last.
@@ -234,7 +234,7 @@ fn a_listener_can_run_any_command_when_an_element_is_delivered() {
                 let what = format!("{deed} at {event} with {policy}");
                 client.ask(&format!("LISTENER.ON 1 {event} {deed}"));
                 // If there is a limit, the element has reached it.
-                let at = if policy.starts_with("HOLD") { " AT 5 DELIVERIES 1" } else { "" };
+                let at = if policy.starts_with("HOLD") { " AT 5 DELIVERED 1" } else { "" };
                 client.ask(&format!("DEHYDRATOR.PUSH k 5 element a{at}"));
                 until(&format!("it is told: {what}"), || {
                     (!ran(&mut client).is_empty()).then_some(())

@@ -11,6 +11,7 @@ mod blocking;
 mod cluster;
 mod commands;
 mod errors;
+mod expired;
 mod faults;
 mod fenced;
 mod hangup;

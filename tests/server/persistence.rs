@@ -31,7 +31,7 @@ fn fill(client: &mut Connection) {
         pipe.cmd("DEHYDRATOR.LEASE").arg("k").arg(format!("70000@{far}@{token}")).arg(id);
     }
     pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(9).arg("given back").arg("given-back");
-    pipe.arg("AT").arg(far).arg("DELIVERIES").arg(3);
+    pipe.arg("AT").arg(far).arg("DELIVERED").arg(3);
     pipe.exec(client).expect("pushes");
 }
 

@@ -50,7 +50,7 @@ fn range_shows_elements_in_the_order_of_delivery_and_takes_none() {
     {
         client.ask(&format!("DEHYDRATOR.PUSH k {ttl} element-{id} {id} AT {at}"));
     }
-    client.ask("DEHYDRATOR.PUSH k 1 element-e e AT 9 DELIVERIES 3");
+    client.ask("DEHYDRATOR.PUSH k 1 element-e e AT 9 DELIVERED 3");
     client.ask(&format!("DEHYDRATOR.LEASE k 60000@{FAR}@7 d"));
     let before = client.digest("k");
     let row = |id: &str, deadline, ttl, deliveries, leased| {

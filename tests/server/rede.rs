@@ -143,9 +143,9 @@ fn a_lease_pushed_by_rede_name_replicates_to_servers_without_rede_names() {
     replica.follow(&primary);
     let mut client = primary.connect();
     for line in [
-        "REDE.PUSH k 0 element due AT 5 DELIVERIES 1",
-        "rede.push k 0 element held AT 4102444800000 DELIVERIES 2 TOKEN mine",
-        "REDE.PUSH k 0 other held AT 4102444800000 REPLACE DELIVERIES 3 TOKEN 7",
+        "REDE.PUSH k 0 element due AT 5 DELIVERED 1",
+        "rede.push k 0 element held AT 4102444800000 DELIVERED 2 TOKEN mine",
+        "REDE.PUSH k 0 other held AT 4102444800000 REPLACE DELIVERED 3 TOKEN 7",
     ] {
         client.ask(line);
     }

@@ -108,6 +108,37 @@ fn a_released_dead_letter_is_moved_when_its_back_off_ends() {
     until("it has gone", || (client.ask("XLEN dead") == Value::Int(1)).then_some(()));
 }
 
+/// As when a worker stops: what it has not begun does not count as an attempt.
+#[test]
+fn an_uncounted_release_is_as_if_it_had_not_been_given_out() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 2 STREAM dead");
+    lease(&mut client);
+    let full = "DEHYDRATOR.LOOK k id FULL";
+    for released in ["0 mine id UNCOUNTED", "0 mine id mine nothing uncounted"] {
+        let released = client.ask(&format!("DEHYDRATOR.RELEASE k {released}"));
+        let Value::Array(released) = released else { panic!("{released:?}") };
+        assert_eq!(released[0], Value::Int(1));
+        let fields: std::collections::HashMap<String, Value> =
+            cmd(full).query(&mut client).expect("a map");
+        assert_eq!((&fields["deliveries"], &fields["leased"]), (&Value::Int(0), &Value::Int(0)));
+        let rows: Vec<(String, String, u64, String)> =
+            cmd("DEHYDRATOR.POLL k LEASE 600000 TOKEN mine").query(&mut client).expect("rows");
+        assert_eq!(rows[0].2, 1);
+    }
+    assert_eq!(client.ask("DEHYDRATOR.RELEASE k 0 yours id UNCOUNTED"), one(0));
+    // A counted one, and an uncounted one after it.
+    client.ask("DEHYDRATOR.RELEASE k 0 mine id");
+    client.ask("DEHYDRATOR.POLL k LEASE 600000 TOKEN mine");
+    client.ask("DEHYDRATOR.RELEASE k 0 mine id UNCOUNTED");
+    assert_eq!(
+        client.ask("DEHYDRATOR.POLL k WITHIDS"),
+        Value::Array(vec![texts(&["id", "element"])])
+    );
+    assert_eq!(client.ask("XLEN dead"), Value::Int(0));
+}
+
 #[test]
 fn a_daily_job_runs_every_day_and_once_as_the_readme_shows() {
     let page = std::fs::read_to_string("README.md").expect("the page");

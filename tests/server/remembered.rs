@@ -113,7 +113,7 @@ fn ids_of_settled_taken_and_delivered_elements_are_refused_and_removed_ones_acce
     client.ask("DEHYDRATOR.REM k removed");
     for route in ["DROP", "STREAM s"] {
         client.ask(&format!("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 {route}"));
-        client.ask("DEHYDRATOR.PUSH k 0 element dead AT 5 DELIVERIES 1");
+        client.ask("DEHYDRATOR.PUSH k 0 element dead AT 5 DELIVERED 1");
         until("it is gone", || (client.ask("DEHYDRATOR.LEN k") == Value::Int(0)).then_some(()));
         assert!(!remembers(&mut client, "k", "dead"), "{route}");
     }

@@ -61,7 +61,7 @@ impl Load {
                 }
                 178..183 => format!("{push} REPLACE"),
                 183..185 => format!("{push} NX SLACK 50"),
-                185 => format!("{push} NX AT {} DELIVERIES 3", 1 + ttl),
+                185 => format!("{push} NX AT {} DELIVERED 3", 1 + ttl),
                 186..191 => format!("DEHYDRATOR.TOUCH {key} {id} {ttl} GT"),
                 191..195 => format!("DEHYDRATOR.MPUSH {key} {ttl} a {id} 600000 b b-{}", self.sent),
                 195..197 => format!("DEHYDRATOR.POLL {key} COUNT 3 WITHIDS"),

@@ -11,6 +11,7 @@
 //!
 //! Checks that need the clock, such as whether now + ttl fits, are in [`limits`](super::limits).
 
+pub mod bounds;
 pub mod number;
 pub mod options;
 #[cfg(test)]

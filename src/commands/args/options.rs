@@ -93,12 +93,13 @@ impl<'a> Options<'a> {
         Ok(at.min(DEADLINE_MAX - 1))
     }
 
-    pub fn deliveries(&mut self) -> Result<u16> {
-        let word = self.value("DELIVERIES")?.bytes();
+    /// Reads a number of deliveries.
+    pub fn deliveries(&mut self, option: &str) -> Result<u16> {
+        let word = self.value(option)?.bytes();
         let deliveries = number(word).ok().and_then(|number| u16::try_from(number).ok());
-        deliveries.filter(|number| *number > 0).ok_or_else(|| {
-            NotNumber::Other.of("DELIVERIES", word, "a whole number from 1 to 65535")
-        })
+        deliveries
+            .filter(|number| *number > 0)
+            .ok_or_else(|| NotNumber::Other.of(option, word, "a whole number from 1 to 65535"))
     }
 
     pub fn maxlen(&mut self) -> Result<MaxLen> {

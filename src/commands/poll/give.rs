@@ -35,16 +35,16 @@ pub(super) fn take_due<'a>(
             return;
         }
         count = count.min(dehydrator.room(now));
-        if dehydrator.rules().policy.is_limit() {
-            return take_below_limit(context, dehydrator, key, now, count, take, to);
-        }
+    }
+    if dehydrator.may_have_dead() {
+        return take_living(context, dehydrator, key, now, count, take, to);
     }
     take_first(context, dehydrator, key, now, count, take, to);
 }
 
-/// Like [`take_due`], under a limit of deliveries. Dead letters ahead of the taken elements are moved to their
-/// destination, a few at a time.
-fn take_below_limit<'a>(
+/// Like [`take_due`], where elements may be exhausted or expired. Those ahead of the taken elements are moved to their
+/// destination, or dropped, a few at a time.
+fn take_living<'a>(
     context: &'a Context,
     mut dehydrator: Writing<'a>,
     key: Str<'a>,
@@ -57,9 +57,10 @@ fn take_below_limit<'a>(
     if count == 1 {
         let first = dehydrator.lawn().and_then(|lawn| {
             lawn.settle_first();
-            lawn.first().filter(|first| first.deadline <= now).map(|first| first.deliveries)
+            let first = lawn.first().filter(|first| first.deadline <= now);
+            first.map(|first| first.without_bytes())
         });
-        if first.is_some_and(|first| !dehydrator.rules().policy.routes(first)) {
+        if first.is_some_and(|first| !dehydrator.rules().policy.is_dead(&first, now)) {
             return take_first(context, dehydrator, key, now, count, take, to);
         }
     }
@@ -72,11 +73,9 @@ fn take_below_limit<'a>(
         }
         let Some(lawn) = dehydrator.lawn() else { return };
         let mut due = lawn.iter_until(now).take(left);
-        let is_dead =
-            |element: &Element<'_>| policy.is_limit() && policy.routes(element.deliveries);
         let mut count = 0;
         let meets_dead = due.any(|(_, element)| {
-            let is_dead = is_dead(&element);
+            let is_dead = policy.is_dead(&element, now);
             count += usize::from(!is_dead);
             is_dead
         });

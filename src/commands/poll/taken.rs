@@ -131,8 +131,7 @@ impl TakenElements {
         let mut reply = Reply::new(context, key, &take);
         for copy in &self.elements {
             let deliveries = self.deliveries_as_given(copy);
-            let (id, payload, deadline) = (copy.id.bytes(), copy.payload.bytes(), copy.deadline);
-            reply.push(&Element { id, payload, deadline, deliveries });
+            reply.push(&Element { deliveries, ..copy.element() });
         }
     }
 
@@ -210,10 +209,8 @@ impl TakenElements {
         let put = dehydrator.lawn_or_new(|lawn: &mut Lawn| {
             for copy in &self.elements {
                 // An id that was pushed meanwhile is another element.
-                if lawn
-                    .start_at(copy.id.bytes(), copy.ttl, copy.payload.bytes(), copy.deadline)
-                    .is_ok()
-                {
+                let Element { id, payload, deadline, bounds, .. } = copy.element();
+                if lawn.start_bounded(id, copy.ttl, payload, deadline, bounds).is_ok() {
                     lawn.set_deliveries(copy.id.bytes(), copy.deliveries, copy.token);
                     given_back.push(copy);
                 }
@@ -245,7 +242,7 @@ fn replicate_given_back(
     payload: Str<'_>,
     replaces: bool,
 ) {
-    let ElementCopy { ttl, deadline, deliveries, token, .. } = *copy;
-    let pushed = Pushed { key, ttl, element: payload, id: copy.id.as_str(), deadline };
+    let ElementCopy { ttl, deadline, deliveries, bounds, token, .. } = *copy;
+    let pushed = Pushed { key, ttl, element: payload, id: copy.id.as_str(), deadline, bounds };
     replicate::given_back(context, &pushed, replaces, deliveries, token);
 }

@@ -61,6 +61,8 @@ pub(super) const LIMITS: u64 = 64;
 pub(super) const REMEMBERED: u64 = 128;
 /// Feature: stuck dead letters, which a reader without it would keep for ever.
 pub(super) const STUCK: u64 = 256;
+/// Feature: elements have bounds of their own, or zeros in their place.
+pub(super) const BOUNDS: u64 = 512;
 
 pub(super) const DROP: u64 = 1;
 pub(super) const STREAM: u64 = 2;

@@ -1,11 +1,11 @@
 //! Reading a dehydrator, ours or ReDe's.
 
 use super::field::{
-    Corrupt, DROP, LEASES, LIMIT, LIMITS, LIST, PAUSE, POLICY, PUBLISH, REMEMBERED, STREAM, STUCK,
-    Source, TO_LIST, TOKENS, UNCONFIRMED, VERSION, VERSION_REDE, take_number,
+    BOUNDS, Corrupt, DROP, LEASES, LIMIT, LIMITS, LIST, PAUSE, POLICY, PUBLISH, REMEMBERED, STREAM,
+    STUCK, Source, TO_LIST, TOKENS, UNCONFIRMED, VERSION, VERSION_REDE, take_number,
 };
 use crate::policy::{End, Limits, MaxLen, Pause, Policy, Rate, Route, Rules, Trust};
-use lawn::{DEADLINE_MAX, Lawn, Remembered, StartError, Token};
+use lawn::{Bounds, DEADLINE_MAX, Lawn, Remembered, StartError, Token};
 
 /// The content of a dehydrator: elements, rules and remembered ids.
 pub type Loaded = (Lawn, Rules, Remembered);
@@ -25,8 +25,16 @@ pub fn load(lawn: Lawn, source: &mut impl Source, version: i32) -> Result<Loaded
 
 fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<Loaded, Corrupt> {
     let features = source.unsigned()?;
-    const KNOWN: u64 =
-        LEASES | POLICY | PAUSE | TOKENS | UNCONFIRMED | TO_LIST | LIMITS | REMEMBERED | STUCK;
+    const KNOWN: u64 = LEASES
+        | POLICY
+        | PAUSE
+        | TOKENS
+        | UNCONFIRMED
+        | TO_LIST
+        | LIMITS
+        | REMEMBERED
+        | STUCK
+        | BOUNDS;
     if features & !KNOWN != 0 {
         return Err(Corrupt::LATER);
     }
@@ -56,9 +64,10 @@ fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<Loaded, Corr
             TOKENS if deliveries > 0 => take_token(rest)?,
             _ => None,
         };
+        let bounds = if features & BOUNDS != 0 { take_bounds(rest)? } else { Bounds::NONE };
         let (id_length, payload_length) = (take_number(rest)?, take_number(rest)?);
         let (id, payload) = (take_bytes(rest, id_length)?, take_bytes(rest, payload_length)?);
-        start(&mut lawn, id, ttl, payload, deadline)?;
+        start(&mut lawn, id, ttl, payload, (deadline, bounds))?;
         if deliveries > 0 {
             lawn.set_deliveries(id, deliveries, token);
         }
@@ -199,7 +208,7 @@ fn load_rede(mut lawn: Lawn, source: &mut impl Source) -> Result<Lawn, Corrupt> 
             let deadline = source.unsigned()?;
             let id = source.bytes()?;
             let payload = source.bytes()?;
-            start(&mut lawn, &id, ttl, &payload, deadline)?;
+            start(&mut lawn, &id, ttl, &payload, (deadline, Bounds::NONE))?;
         }
     }
     Ok(lawn)
@@ -210,13 +219,22 @@ fn start(
     id: &[u8],
     ttl: u64,
     payload: &[u8],
-    deadline: u64,
+    (deadline, bounds): (u64, Bounds),
 ) -> Result<(), Corrupt> {
-    lawn.start_at(id, ttl, payload, deadline).map_err(|error| match error {
+    lawn.start_bounded(id, ttl, payload, deadline, bounds).map_err(|error| match error {
         StartError::Exists => Corrupt("two elements have one id"),
         StartError::TooLate => Corrupt("a deadline is out of range"),
         StartError::Full => Corrupt("more elements than a dehydrator can hold"),
     })
+}
+
+fn take_bounds(rest: &mut &[u8]) -> Result<Bounds, Corrupt> {
+    let deliveries = u16::try_from(take_number(rest)?);
+    let deliveries = deliveries.map_err(|_| Corrupt("a bound of deliveries is out of range"))?;
+    match take_number(rest)? {
+        until @ 0..=Bounds::UNTIL_MAX => Ok(Bounds { deliveries, until }),
+        _ => Err(Corrupt("the end of an element's time is out of range")),
+    }
 }
 
 fn take_token(rest: &mut &[u8]) -> Result<Option<Token>, Corrupt> {

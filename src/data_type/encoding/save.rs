@@ -1,11 +1,11 @@
 //! Writing a dehydrator.
 
 use super::field::{
-    DROP, LEASES, LIMIT, LIMITS, LIST, PAUSE, POLICY, PUBLISH, REMEMBERED, STREAM, STUCK, Sink,
-    TO_LIST, TOKENS, UNCONFIRMED, put_number,
+    BOUNDS, DROP, LEASES, LIMIT, LIMITS, LIST, PAUSE, POLICY, PUBLISH, REMEMBERED, STREAM, STUCK,
+    Sink, TO_LIST, TOKENS, UNCONFIRMED, put_number,
 };
 use crate::policy::{End, Limits, Policy, Rate, Route, Rules};
-use lawn::{DEADLINE_MAX, Lawn, Remembered, Start, Token};
+use lawn::{DEADLINE_MAX, Element, Lawn, Remembered, Row, Start, Token};
 
 /// The size at which a string of elements is written. The server compresses each string by itself, and holds one in
 /// memory while it loads.
@@ -25,6 +25,7 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: &Remembered, sink: &mut impl
         (REMEMBERED, !remembered.is_empty()),
         (TO_LIST, matches!(policy.route(), Some(Route::List { .. }))),
         (STUCK, has_stuck(lawn)),
+        (BOUNDS, lawn.has_bounds()),
     ];
     let features = used.into_iter().filter(|(_, is_used)| *is_used).map(|(bit, _)| bit).sum();
     sink.unsigned(features);
@@ -46,6 +47,10 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: &Remembered, sink: &mut impl
         if features & TOKENS != 0 && element.deliveries > 0 {
             put_number(chunk, lawn.token(&element).map_or(0, Token::number));
         }
+        if features & BOUNDS != 0 {
+            put_number(chunk, element.bounds.deliveries.into());
+            put_number(chunk, element.bounds.until);
+        }
         put_number(chunk, element.id.len() as u64);
         put_number(chunk, element.payload.len() as u64);
         chunk.extend_from_slice(element.id);
@@ -60,9 +65,10 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: &Remembered, sink: &mut impl
 /// Returns whether any dead letter is stuck. They come last.
 fn has_stuck(lawn: &Lawn) -> bool {
     let last = Start { deadline: DEADLINE_MAX, behind: None };
-    let is_stuck = |ttl: u64, deliveries: u16| ttl >= DEADLINE_MAX - 1 && deliveries > 0;
-    lawn.counts().given_out > 0
-        && lawn.rows(last, DEADLINE_MAX).any(|row| is_stuck(row.ttl, row.element.deliveries))
+    let may_be_dead = |it: &Element<'_>| it.deliveries > 0 || it.bounds.until > 0;
+    let is_stuck = |row: Row<'_>| row.ttl >= DEADLINE_MAX - 1 && may_be_dead(&row.element);
+    (lawn.counts().given_out > 0 || lawn.first_expiry().is_some())
+        && lawn.rows(last, DEADLINE_MAX).any(is_stuck)
 }
 
 /// Writes remembered ids in the order of their times, so that the differences are small.

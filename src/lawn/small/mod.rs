@@ -194,6 +194,19 @@ impl Small {
         true
     }
 
+    pub fn set_until(&mut self, id: &[u8], until: u64) -> bool {
+        let found = self.find(id).filter(|entry| entry.expiry(&self.bytes).is_some());
+        let Some(entry) = found else { return false };
+        let timer = entry.timer(&self.bytes);
+        let bounds = Bounds { until: until.clamp(1, Bounds::UNTIL_MAX), ..timer.bounds };
+        self.set_header(&entry, Timer { bounds, ..timer });
+        true
+    }
+
+    pub fn has_bounds(&self) -> bool {
+        self.entries().any(|entry| !entry.bounds(&self.bytes).is_none())
+    }
+
     pub fn running(&self, now: u64) -> usize {
         self.all_running(now).count()
     }

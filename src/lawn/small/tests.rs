@@ -41,7 +41,10 @@ fn heads_are_read_as_they_were_written() {
             // Widths around the limit of one byte, too.
             let payload = vec![7; lengths[number] + if index % 5 < 2 { index } else { 0 }];
             let deliveries = [0, 1, u16::MAX][index % 3];
-            assert_eq!(small.start_at(&id, ttl, &payload, (deadline, Bounds::NONE), max), Some(Ok(())));
+            assert_eq!(
+                small.start_at(&id, ttl, &payload, (deadline, Bounds::NONE), max),
+                Some(Ok(()))
+            );
             let token = Token::new((index as u64 % 2) * (u64::MAX >> 1)).filter(|_| deliveries > 0);
             assert!(small.set_deliveries(&id, deliveries, token));
             expected.push((ttl, id, payload, deadline, deliveries, token));
@@ -69,7 +72,10 @@ fn an_insert_beyond_a_limit_is_refused_and_changes_nothing() {
     assert_eq!(small.start_at(b"b", 0, b"bbbbbbbbb", (5, Bounds::NONE), max), None);
     assert_eq!(small.start_at(b"b", 0, b"bbbbbbbb", (5, Bounds::NONE), max), Some(Ok(())));
     // An existing id is reported before a limit.
-    assert_eq!(small.start_at(b"b", 0, b"", (5, Bounds::NONE), full(0, 0)), Some(Err(StartError::Exists)));
+    assert_eq!(
+        small.start_at(b"b", 0, b"", (5, Bounds::NONE), full(0, 0)),
+        Some(Err(StartError::Exists))
+    );
     let late = small.start_at(b"c", 0, b"", (DEADLINE_MAX + 1, Bounds::NONE), full(0, 0));
     assert_eq!(late, Some(Err(StartError::TooLate)));
     assert!(small.may_update(b"a", b"aa", max) && !small.may_update(b"a", b"aaa", max));

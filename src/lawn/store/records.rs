@@ -150,13 +150,17 @@ impl<'a> Record<'a> {
 
     #[inline(never)]
     fn read_bounds(&self) -> Bounds {
-        let bytes = if self.is_boxed() {
-            &self.bytes[BOXED.len()..]
-        } else {
-            let (_, rest) = part(self.bytes);
-            part(rest).1
-        };
+        let bytes = &self.bytes[self.bounds_at()..];
         Bounds::from_bytes(*bytes.first_chunk().expect("bounds follow"))
+    }
+
+    /// Returns the offset of the bounds behind the header.
+    fn bounds_at(&self) -> usize {
+        if self.is_boxed() {
+            return BOXED.len();
+        }
+        let (_, rest) = part(self.bytes);
+        self.bytes.len() - part(rest).1.len()
     }
 
     /// Returns whether the record has this id.
@@ -410,6 +414,13 @@ impl Records {
     /// Sets how often a record was given out under a lease.
     pub fn set_deliveries(&mut self, handle: Handle, deliveries: u16) {
         self.header_mut(handle)[DELIVERIES..].copy_from_slice(&deliveries.to_le_bytes());
+    }
+
+    /// Sets the bounds of a record that has some.
+    pub fn set_bounds(&mut self, handle: Handle, bounds: Bounds) {
+        let at = LENGTHS + self.get(handle).bounds_at();
+        let bytes = self.slab.get_mut(handle).as_flattened_mut();
+        bytes[at..at + Bounds::BYTES].copy_from_slice(&bounds.to_bytes());
     }
 
     /// Returns the header of a record, to give it a new turn.

@@ -86,6 +86,10 @@ pub(super) enum Op {
     Drain {
         most: usize,
     },
+    Until {
+        id: u16,
+        until: u64,
+    },
     /// Changes the limits of the small form.
     SmallMax {
         max: SmallMax,
@@ -165,6 +169,7 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         3 => (0_usize..20, 1_u64..50).prop_map(|(most, ttl)| Op::LeaseDue { most, ttl }),
         1 => (id(), 1_u64..50).prop_map(|(id, ttl)| Op::Lease { id, ttl }),
         2 => prop_oneof![0_usize..20, Just(usize::MAX)].prop_map(|most| Op::Drain { most }),
+        2 => (id(), deadline()).prop_map(|(id, until)| Op::Until { id, until }),
         1 => small_max().prop_map(|max| Op::SmallMax { max }),
         3 => (1_usize..20).prop_map(|count| Op::Scan { count }),
     ]

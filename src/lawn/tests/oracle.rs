@@ -252,6 +252,12 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
                 }
                 assert_eq!(lawn.set_deliveries(&id, deliveries, token(seed)), is_there);
             }
+            Op::Until { id, until } => {
+                let bounds = oracle.bounds.get_mut(&name(id)).filter(|it| it.until > 0);
+                let is_bounded = bounds.is_some();
+                bounds.into_iter().for_each(|it| it.until = until.clamp(1, Bounds::UNTIL_MAX));
+                assert_eq!(lawn.set_until(&name(id), until), is_bounded);
+            }
             Op::Restart { id, ttl } => {
                 let deadline = now.saturating_add(ttl);
                 restart(&mut lawn, &mut oracle, id, ttl, deadline);
@@ -275,6 +281,8 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
         assert_eq!(lawn.iter_until(now).map(|(_, element)| element.id).collect::<Vec<_>>(), due);
         assert_eq!(lawn.count_due(now), due.len());
         check_rows(&lawn, &oracle, now.saturating_add_signed(step as i64 % 9 - 4), seed);
+        let is_bounded = |it: &Bounds| !it.is_none();
+        assert_eq!(lawn.has_bounds(), oracle.bounds.values().any(is_bounded), "after {op:?}");
         let expiries = oracle.expiries();
         assert_eq!(lawn.first_expiry(), expiries.first().map(|it| it.0), "expiry after {op:?}");
         let expired = |row: Row<'_>| {

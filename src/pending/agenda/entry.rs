@@ -26,6 +26,8 @@ pub struct Task {
     pub delivers: bool,
     /// Whether something is due already, and waits until `next` for room within limits.
     pub is_held_back: bool,
+    /// When the first element is too late to be given out, in milliseconds since the epoch.
+    pub expires: Option<u64>,
 }
 
 /// The deliveries that are recorded, and the event that something is due.
@@ -47,7 +49,7 @@ pub struct Entry {
 }
 
 // As many keys may have a policy: see `Dehydrator::memory`.
-const _: () = assert!(size_of::<Entry>() <= 88);
+const _: () = assert!(size_of::<Entry>() <= 96);
 
 /// The names in a database by what is to be done with them.
 #[derive(Default)]
@@ -131,10 +133,11 @@ impl Recorded<'_> {
 
     /// Records when there are deliveries. Returns when, in milliseconds since the epoch, if that is news.
     pub fn note(mut self, task: Task, now: u64) -> Option<u64> {
-        let Task { next: Some(next), delivers, is_held_back } = task else {
+        let Task { next: Some(next), delivers, is_held_back, expires } = task else {
             self.end_deliveries();
             return None;
         };
+        self.set(Reason::Expire, expires.unwrap_or(NEVER));
         self.set(Reason::HeldBack, if is_held_back { now } else { NEVER });
         let delivery = self.begin_deliveries();
         if next > now {
@@ -143,7 +146,7 @@ impl Recorded<'_> {
         delivery.overdue.note(Some(next), clock::now_us);
         let is_wanted = delivers || !delivery.is_announced;
         if self.is_visited(Reason::Retry) {
-            return None;
+            return expires;
         }
         // One that is due already keeps its place in the queue.
         let before = self.visit(Reason::Deliver);
@@ -156,7 +159,8 @@ impl Recorded<'_> {
             NEVER
         };
         self.set(Reason::Deliver, at);
-        (at != NEVER && (at != before || at <= now)).then_some(at)
+        let at = (at != NEVER && (at != before || at <= now)).then_some(at);
+        [at, expires].into_iter().flatten().min()
     }
 
     /// Records deliveries at the next tick, of a value that has just got its name.

@@ -188,6 +188,11 @@ pub fn visit_in(name: &Name, reason: Reason, us: u64) {
     with_deliveries(name, |recorded| recorded.visit_in(reason, us, now));
 }
 
+/// Records when the first element of a name with deliveries expires, in milliseconds since the epoch.
+pub fn expires_at(name: &Name, at: u64) {
+    with_deliveries(name, |recorded| recorded.set(Reason::Expire, at));
+}
+
 /// Records that dead letters of a dehydrator are stuck, and are to be retried. Repeating this does not delay the retry.
 pub fn note_stuck(name: &Name) {
     let now_us = clock::monotonic_us();

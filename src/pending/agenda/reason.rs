@@ -13,6 +13,8 @@ pub enum Reason {
     Retry,
     /// Stuck dead letters are retried, while other elements go on. In microseconds on the monotonic clock.
     Stuck,
+    /// An element is too late to be given out. In milliseconds since the epoch.
+    Expire,
     /// Remembered ids expire. In milliseconds since the epoch.
     Forget,
     /// There is memory to give back since this time, in microseconds on the monotonic clock.
@@ -27,10 +29,11 @@ pub struct Moment {
 }
 
 impl Reason {
-    pub(super) const COUNT: usize = 6;
+    pub(super) const COUNT: usize = 7;
 
     /// The reasons of [`background::delivery`](crate::background).
-    pub const DELIVERY: [Self; 4] = [Self::Deliver, Self::HeldBack, Self::Retry, Self::Stuck];
+    pub const DELIVERY: [Self; 5] =
+        [Self::Deliver, Self::HeldBack, Self::Retry, Self::Stuck, Self::Expire];
 
     /// The reasons of the cron, on replicas too.
     pub const UPKEEP: [Self; 2] = [Self::Forget, Self::Compact];
@@ -38,7 +41,9 @@ impl Reason {
     /// Returns the time of a visit in `us` microseconds.
     pub(super) fn at(self, us: u64, now: Moment) -> u64 {
         match self {
-            Self::Deliver | Self::HeldBack | Self::Forget => (now.wall_us + us) / 1000,
+            Self::Deliver | Self::HeldBack | Self::Expire | Self::Forget => {
+                (now.wall_us + us) / 1000
+            }
             Self::Retry | Self::Stuck | Self::Compact => now.monotonic_us + us,
         }
     }
@@ -46,7 +51,9 @@ impl Reason {
     /// Returns the time until a visit recorded for `at`, in microseconds: negative if it is overdue.
     pub(super) fn until_us(self, at: u64, now: Moment) -> i64 {
         let (at_us, now_us) = match self {
-            Self::Deliver | Self::HeldBack | Self::Forget => (at.saturating_mul(1000), now.wall_us),
+            Self::Deliver | Self::HeldBack | Self::Expire | Self::Forget => {
+                (at.saturating_mul(1000), now.wall_us)
+            }
             Self::Retry | Self::Stuck | Self::Compact => (at, now.monotonic_us),
         };
         let until_us = i64::try_from(at_us).unwrap_or(i64::MAX).saturating_sub_unsigned(now_us);

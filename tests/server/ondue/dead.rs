@@ -68,7 +68,7 @@ fn an_element_at_its_delivery_limit_goes_to_the_stream_with_its_count() {
     assert_eq!((field(&server, "dead_letters"), field(&server, "deliveries")), (1, 0));
     // Elements below the limit, and those settled in time, are not affected.
     for id in ["once", "settled"] {
-        client.ask(&format!("DEHYDRATOR.PUSH k 0 element {id} AT 5 DELIVERIES 2"));
+        client.ask(&format!("DEHYDRATOR.PUSH k 0 element {id} AT 5 DELIVERED 2"));
     }
     assert_eq!(
         client.ask("DEHYDRATOR.POLL k COUNT 1 WITHIDS"),
@@ -84,6 +84,33 @@ fn an_element_at_its_delivery_limit_goes_to_the_stream_with_its_count() {
 }
 
 #[test]
+fn an_elements_own_limit_takes_the_place_of_its_keys() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH k 0 element patient DELIVERIES 3");
+    client.ask("DEHYDRATOR.MPUSH k 0 element once 0 element also DELIVERIES 1");
+    client.ask("DEHYDRATOR.PUSH k 0 element usual");
+    // Without a rule there is nowhere to go, so an own limit does nothing.
+    for _ in 0..2 {
+        let rows: Vec<(String, String, u64, String)> =
+            cmd("DEHYDRATOR.POLL k COUNT 9 LEASE 600000 TOKEN mine")
+                .query(&mut client)
+                .expect("rows");
+        assert_eq!(rows.len(), 4);
+        for (id, ..) in rows {
+            client.ask(&format!("DEHYDRATOR.RELEASE k 0 mine {id}"));
+        }
+    }
+    client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 2 STREAM s");
+    let rows: Vec<(String, String, u64, String)> =
+        cmd("DEHYDRATOR.POLL k COUNT 9 LEASE 600000 TOKEN mine").query(&mut client).expect("rows");
+    assert_eq!((rows.len(), &rows[0].0[..], rows[0].2), (1, "patient", 3));
+    assert_eq!(died(&mut client, "s", 3), ["once", "also", "usual"]);
+    client.ask("DEHYDRATOR.RELEASE k 0 mine patient");
+    assert_eq!(died(&mut client, "s", 4)[3], "patient");
+}
+
+#[test]
 fn nobody_gets_a_dead_letter_even_before_the_server_moves_it() {
     let server = Server::start(&["--appendonly", "yes"]);
     let mut client = server.connect();
@@ -95,11 +122,11 @@ fn nobody_gets_a_dead_letter_even_before_the_server_moves_it() {
         // In a transaction or a script, the server cannot deliver between two commands.
         let lines = [
             "DEHYDRATOR.PUSH k 0 element a AT 1",
-            "DEHYDRATOR.PUSH k 0 element x AT 2 DELIVERIES 1",
+            "DEHYDRATOR.PUSH k 0 element x AT 2 DELIVERED 1",
             "DEHYDRATOR.PUSH k 0 element b AT 3",
-            "DEHYDRATOR.PUSH k 0 element y AT 4 DELIVERIES 2",
+            "DEHYDRATOR.PUSH k 0 element y AT 4 DELIVERED 2",
             "DEHYDRATOR.PUSH k 0 element c AT 5",
-            "DEHYDRATOR.PUSH k 0 element z AT 0 DELIVERIES 65535",
+            "DEHYDRATOR.PUSH k 0 element z AT 0 DELIVERED 65535",
             "DEHYDRATOR.LEASE k 5@2@7 x",
             "DEHYDRATOR.XPOLL k",
             "DEHYDRATOR.POLL k COUNT 2 WITHIDS",
@@ -144,7 +171,7 @@ fn a_dead_letter_is_moved_whatever_elements_come_before_it() {
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
     client.ask("DEHYDRATOR.PUSH k 0 element first AT 1");
-    client.ask("DEHYDRATOR.PUSH k 0 element dead AT 2 DELIVERIES 1");
+    client.ask("DEHYDRATOR.PUSH k 0 element dead AT 2 DELIVERED 1");
     client.ask("DEHYDRATOR.PUSH k 0 element last AT 3");
     for away in ["POLL k COUNT 1", "PULL k first", "XACK k first", "TOUCH k first 60000"] {
         assert_eq!(client.ask("EXISTS s"), Value::Int(0));
@@ -154,7 +181,7 @@ fn a_dead_letter_is_moved_whatever_elements_come_before_it() {
         assert_eq!(client.ask("DEHYDRATOR.XPOLL k"), texts(&["last"]));
         client.ask("DEL s");
         client.ask("DEHYDRATOR.PUSH k 0 element first REPLACE AT 1");
-        client.ask("DEHYDRATOR.PUSH k 0 element dead AT 2 DELIVERIES 1");
+        client.ask("DEHYDRATOR.PUSH k 0 element dead AT 2 DELIVERED 1");
     }
     // A limit that is set long after it was exceeded.
     client.ask("DEHYDRATOR.ONDUE k HOLD");
@@ -178,7 +205,7 @@ fn a_blocked_client_wakes_only_for_elements_that_it_can_have() {
         Value::Array(vec![leased("leased", 1)])
     );
     let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 WITHIDS");
-    client.ask("DEHYDRATOR.PUSH k 0 element dead AT 5 DELIVERIES 9");
+    client.ask("DEHYDRATOR.PUSH k 0 element dead AT 5 DELIVERED 9");
     assert_eq!(died(&mut client, "s", 2), ["dead", "leased"]);
     assert!(!sleeper.is_awake());
     client.ask("DEHYDRATOR.PUSH k 50 element id");
@@ -189,7 +216,7 @@ fn a_blocked_client_wakes_only_for_elements_that_it_can_have() {
         [(); 2].map(|()| Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 COUNT 1 WITHIDS"));
     client.ask("MULTI");
     for (at, id, deliveries) in
-        [(1, "a", ""), (2, "b", " DELIVERIES 1"), (3, "c", ""), (4, "d", " DELIVERIES 1")]
+        [(1, "a", ""), (2, "b", " DELIVERED 1"), (3, "c", ""), (4, "d", " DELIVERED 1")]
     {
         client.ask(&format!("DEHYDRATOR.PUSH k 0 element {id} AT {at}{deliveries}"));
     }
@@ -199,7 +226,7 @@ fn a_blocked_client_wakes_only_for_elements_that_it_can_have() {
     assert_eq!(second, Value::Array(vec![texts(&["c", "element"])]));
     assert_eq!(died(&mut client, "s", 4), ["dead", "leased", "b", "d"]);
     // Only dead letters: the client blocks.
-    client.ask("DEHYDRATOR.PUSH k 0 element e AT 5 DELIVERIES 1");
+    client.ask("DEHYDRATOR.PUSH k 0 element e AT 5 DELIVERED 1");
     assert_eq!(client.ask("DEHYDRATOR.POLL k BLOCK 20"), Value::Nil);
 }
 
@@ -216,7 +243,7 @@ fn dead_letters_are_dropped_or_published_if_configured() {
         for id in 0..100 {
             pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(0).arg(format!("element-{id}")).arg(id);
             let push = pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(0).arg(format!("dead-{id}"));
-            push.arg(100 + id).arg("AT").arg(7).arg("DELIVERIES").arg(2 + id % 3);
+            push.arg(100 + id).arg("AT").arg(7).arg("DELIVERED").arg(2 + id % 3);
         }
         pipe.exec(&mut client).expect("replies");
         until("they are gone", || {
@@ -248,7 +275,7 @@ fn stuck_dead_letters_do_not_stop_the_delivery_of_others() {
         client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
         client.ask("MULTI");
         for id in 0..300 {
-            client.ask(&format!("DEHYDRATOR.PUSH k 0 element dead-{id} AT 5 DELIVERIES 1"));
+            client.ask(&format!("DEHYDRATOR.PUSH k 0 element dead-{id} AT 5 DELIVERED 1"));
         }
         client.ask("DEHYDRATOR.PUSH k 0 element alive");
         client.ask("DEHYDRATOR.PUSH k 1000 element later");
@@ -311,7 +338,7 @@ fn a_poll_skips_a_bounded_number_of_dead_letters() {
     pipe.atomic();
     for id in 0..COUNT {
         let push = pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(id % 9).arg("element").arg(id);
-        push.arg("AT").arg(id).arg("DELIVERIES").arg(1).ignore();
+        push.arg("AT").arg(id).arg("DELIVERED").arg(1).ignore();
     }
     pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(0).arg("element").arg("alive").ignore();
     pipe.cmd("DEHYDRATOR.POLL").arg("k");
@@ -415,7 +442,7 @@ fn stuck_dead_letters_are_the_same_on_a_replica_which_retries_them_when_promoted
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
     client.ask("SET s text");
     for id in 0..200 {
-        client.ask(&format!("DEHYDRATOR.PUSH k 5 element {id} AT 5 DELIVERIES 1"));
+        client.ask(&format!("DEHYDRATOR.PUSH k 5 element {id} AT 5 DELIVERED 1"));
     }
     let mut other = replica.connect();
     until("all are put aside", || {
@@ -478,7 +505,7 @@ fn a_stuck_dead_letter_is_written_once_however_often_it_is_retried() {
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
     client.ask("SET s text");
     for id in 0..500 {
-        client.ask(&format!("DEHYDRATOR.PUSH k 5 element {id} AT 5 DELIVERIES 1"));
+        client.ask(&format!("DEHYDRATOR.PUSH k 5 element {id} AT 5 DELIVERED 1"));
     }
     until("all are put aside", || {
         (client.ask("DEHYDRATOR.PTTL k 499") == Value::Int(-1)).then_some(())
@@ -500,7 +527,7 @@ fn a_stuck_dead_letter_is_retried_even_if_the_clock_steps_back() {
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
     client.ask("SET s text");
-    client.ask("DEHYDRATOR.PUSH k 5 element id AT 5 DELIVERIES 1");
+    client.ask("DEHYDRATOR.PUSH k 5 element id AT 5 DELIVERED 1");
     until("it is stuck", || (field(&server, "failing") == 1).then_some(()));
     server.shift_clock(-3_600_000);
     client.ask("DEL s");
@@ -529,7 +556,7 @@ fn a_stuck_dead_letter_is_moved_by_a_new_policy_and_after_a_restart() {
             client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
             client.ask("SET s text");
             for id in &ids {
-                client.ask(&format!("DEHYDRATOR.PUSH k 5 element {id} AT 5 DELIVERIES 1"));
+                client.ask(&format!("DEHYDRATOR.PUSH k 5 element {id} AT 5 DELIVERED 1"));
             }
             until("all are put aside", || {
                 (client.ask("DEHYDRATOR.PTTL k 99") == Value::Int(-1)).then_some(())

@@ -34,7 +34,7 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words.extend(option("SLACK", *slack));
             words.extend(option("TOKEN", *token));
             words.extend(option("AT", at));
-            words.extend(option("DELIVERIES", *deliveries));
+            words.extend(option("DELIVERED", *deliveries));
             words
         }
         Op::GidPush { ttl, element, slack } => {
@@ -221,11 +221,13 @@ pub(super) fn nonsense(random: &mut Random) -> Op {
         format!("PUSH {bad}|element|id"),
         format!("PUSH 5|element|id|AT|{bad}"),
         format!("PUSH 5|element|id|SLACK|{bad}"),
-        format!("PUSH 5|element|id|AT|5|DELIVERIES|{bad}"),
+        format!("PUSH 5|element|id|AT|5|DELIVERED|{bad}"),
         "PUSH 5|element|id|NX|REPLACE".to_owned(),
         "PUSH 5|element|id|SLACK|5|AT|5".to_owned(),
-        "PUSH 5|element|id|DELIVERIES|5".to_owned(),
-        "PUSH 5|element|id|AT|5|DELIVERIES|65536".to_owned(),
+        "PUSH 5|element|id|DELIVERED|5".to_owned(),
+        "PUSH 5|element|id|AT|5|DELIVERED|65536".to_owned(),
+        "PUSH 5|element|id|DELIVERIES|0".to_owned(),
+        "PUSH 5|element|id|WITHIN|0".to_owned(),
         "PUSH 5|element".to_owned(),
         format!("GIDPUSH {bad}|element"),
         "GIDPUSH 5|element|NX".to_owned(),
