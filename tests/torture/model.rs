@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use redis::Value;
 
 pub use limits::Limits;
-pub use op::{IfThere, Moment, Op, Policy};
+pub use op::{Bounds, IfThere, Moment, Op, Policy, UNTIL_MAX};
 
 /// The latest possible deadline, and the largest number in any argument.
 pub const MAX: u64 = i64::MAX as u64;
@@ -32,7 +32,14 @@ pub struct Entry {
     pub token: Option<u64>,
     /// Whether it is held under a generated token, which may be unknown yet.
     pub is_drawn: bool,
+    /// Its own maximum number of deliveries, or 0.
+    pub most: u64,
+    /// When it is too late to be given out, or 0.
+    pub until: u64,
 }
+
+/// An element that has left: its id, its content, its deliveries, and whether it was too late.
+pub type Gone = (Bytes, Bytes, u64, bool);
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Dehydrator {
@@ -74,7 +81,7 @@ pub enum Expect {
 pub struct Delivered {
     pub db: usize,
     pub policy: Policy,
-    pub elements: Vec<(Bytes, Bytes, u64)>,
+    pub elements: Vec<Gone>,
 }
 
 /// All databases.
@@ -85,7 +92,7 @@ pub struct World {
     /// Dead letters that were moved along the way.
     delivered: Vec<Delivered>,
     /// Dead letters that a poll came across.
-    met: Vec<(Bytes, Bytes, u64)>,
+    met: Vec<Gone>,
 }
 
 const WRONG_TYPE: Expect = Expect::Refused("WRONGTYPE");
@@ -137,25 +144,41 @@ impl Dehydrator {
     }
 
     /// Like [`Dehydrator::ordered`], without dead letters.
-    pub fn alive(&self) -> Vec<&Entry> {
-        let is_dead = |entry: &Entry| self.policy.holds() && self.policy.sends(entry);
+    pub fn alive(&self, now: u64) -> Vec<&Entry> {
+        let is_dead =
+            |entry: &Entry| entry.is_late(now) || self.policy.holds() && self.policy.sends(entry);
         self.ordered().into_iter().filter(|entry| !is_dead(entry)).collect()
+    }
+
+    /// Returns whether it is deleted.
+    fn is_idle(&self) -> bool {
+        let is_usual = self.policy == Policy::Hold && self.pause.is_none() && !self.limits.is_any();
+        self.entries.is_empty() && is_usual
     }
 
     pub fn is_paused(&self, now: u64) -> bool {
         self.pause.is_some_and(|end| end > now)
     }
 
+    /// Takes what is too late, which only a limit keeps.
+    fn bury_late(&mut self, now: u64) -> Vec<Gone> {
+        let mut late: Vec<_> = self.entries.extract_if(.., |entry| entry.is_late(now)).collect();
+        late.sort_by_key(|entry| (entry.until.max(entry.deadline), entry.sequence));
+        late.retain(|_| matches!(self.policy, Policy::Limit(..)));
+        late.into_iter().map(|it| (it.id, it.element, it.deliveries, true)).collect()
+    }
+
     /// Takes the first element and applies the policy.
-    fn bury(&mut self, now: u64) -> Vec<(Bytes, Bytes, u64)> {
-        let mut dead = Vec::new();
+    fn bury(&mut self, now: u64) -> Vec<Gone> {
         if self.is_paused(now) {
-            return dead;
+            return Vec::new();
         }
+        let mut dead = self.bury_late(now);
+        let late = dead.len() as u64;
         let most = self.deliverable(now);
         for id in self.due(now) {
             let at = self.find(&id).expect("it is due");
-            if dead.len() as u64 == most {
+            if dead.len() as u64 - late == most {
                 break;
             }
             if !self.policy.sends(&self.entries[at]) {
@@ -165,10 +188,10 @@ impl Dehydrator {
             if !self.policy.holds() {
                 self.done(&entry.id, now);
             }
-            dead.push((entry.id, entry.element, entry.deliveries));
+            dead.push((entry.id, entry.element, entry.deliveries, false));
         }
         if most < MAX {
-            self.limits.give(now, dead.len() as u64);
+            self.limits.give(now, dead.len() as u64 - late);
         }
         dead
     }
@@ -226,9 +249,7 @@ impl World {
             self.delivered.push(Delivered { db, policy, elements });
         }
         // An empty dehydrator is deleted, unless it has a policy or limits, or is paused.
-        let is_usual =
-            inside.policy == Policy::Hold && inside.pause.is_none() && !inside.limits.is_any();
-        if inside.entries.is_empty() && is_usual {
+        if inside.is_idle() {
             self.dbs[db].remove(key);
         } else {
             self.dbs[db].insert(key, Kept::Dehydrator(inside));
@@ -283,10 +304,10 @@ impl World {
 
     /// Records the id that a GIDPUSH replied.
     pub fn named(&mut self, db: usize, key: &'static str, op: &Op, id: Bytes, now: u64) {
-        let Op::GidPush { ttl, element, slack } = op else { panic!("{op:?}") };
+        let Op::GidPush { ttl, element, slack, bounds } = op else { panic!("{op:?}") };
         let (if_there, at, deliveries, token) = (IfThere::Refuse, None, None, None);
-        let (ttl, element, slack) = (*ttl, element.clone(), *slack);
-        let push = Op::Push { ttl, element, id, if_there, slack, at, deliveries, token };
+        let (ttl, element, slack, bounds) = (*ttl, element.clone(), *slack, *bounds);
+        let push = Op::Push { ttl, element, id, if_there, slack, at, deliveries, token, bounds };
         assert_eq!(self.apply(db, key, &push, now, false), Expect::Is(Value::Okay), "a new id");
     }
 
@@ -315,7 +336,7 @@ impl World {
                     return true;
                 }
                 it.pause = None;
-                !it.entries.is_empty() || it.policy != Policy::Hold || it.limits.is_any()
+                !it.is_idle()
             });
         }
         self.paused() < before
@@ -327,17 +348,27 @@ impl World {
         for (db, keys) in self.dbs.iter_mut().enumerate() {
             for kept in keys.values_mut() {
                 let Kept::Dehydrator(it) = kept else { continue };
+                let before = it.entries.len();
                 let elements = it.bury(now);
-                if !elements.is_empty() {
+                if it.entries.len() < before {
                     all.push(Delivered { db, policy: it.policy.clone(), elements });
                 }
             }
+            keys.retain(|_, kept| match kept {
+                Kept::Dehydrator(it) => !it.is_idle(),
+                Kept::Text => true,
+            });
         }
         all
     }
 }
 
 impl Entry {
+    /// Returns whether it is due, and too late to be given out.
+    pub fn is_late(&self, now: u64) -> bool {
+        self.until > 0 && self.until.max(self.deadline) <= now
+    }
+
     fn restart(&mut self, ttl: u64, deadline: u64, sequence: u64) {
         (self.ttl, self.deadline, self.sequence) = (ttl, deadline, sequence);
         // It was given back.

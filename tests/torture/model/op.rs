@@ -34,7 +34,9 @@ impl Policy {
     pub(super) fn sends(&self, entry: &Entry) -> bool {
         match self {
             Policy::Hold => false,
-            Policy::Limit(most, _) => entry.deliveries >= *most,
+            Policy::Limit(most, _) => {
+                entry.deliveries >= if entry.most > 0 { entry.most } else { *most }
+            }
             _ => true,
         }
     }
@@ -52,6 +54,26 @@ pub enum IfThere {
     Replace,
 }
 
+/// What an element brings with it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Bounds {
+    /// The maximum number of deliveries.
+    pub most: Option<u64>,
+    /// How long after its deadline it can be given out.
+    pub within: Option<u64>,
+}
+
+impl Bounds {
+    /// Returns the maximum number of deliveries, and when the element with this deadline is too late; 0 for none.
+    pub fn of(self, deadline: u64) -> (u64, u64) {
+        let until = self.within.map_or(0, |within| deadline.saturating_add(within));
+        (self.most.unwrap_or(0), if until > UNTIL_MAX { 0 } else { until })
+    }
+}
+
+/// The latest moment of that kind.
+pub const UNTIL_MAX: u64 = (1 << 48) - 1;
+
 /// All operations on a dehydrator, and on the keyspace around it.
 #[derive(Clone, Debug)]
 pub enum Op {
@@ -64,11 +86,13 @@ pub enum Op {
         at: Option<u64>,
         deliveries: Option<u64>,
         token: Option<u64>,
+        bounds: Bounds,
     },
     GidPush {
         ttl: u64,
         element: Bytes,
         slack: Option<u64>,
+        bounds: Bounds,
     },
     /// TTLs, elements, ids.
     MPush {
@@ -76,6 +100,7 @@ pub enum Op {
         if_there: IfThere,
         slack: Option<u64>,
         at: Option<u64>,
+        bounds: Bounds,
     },
     Pull(Bytes),
     Poll {
@@ -100,6 +125,7 @@ pub enum Op {
     Release {
         ms: u64,
         held: Vec<(u64, Bytes)>,
+        is_uncounted: bool,
     },
     Reject(Vec<(u64, Bytes)>),
     Look {

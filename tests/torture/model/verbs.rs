@@ -3,8 +3,8 @@
 use redis::Value;
 
 use super::{
-    Bytes, Dehydrator, Entry, Expect, IfThere, MAX, Op, Policy, REFUSED, World, bulk, int, leased,
-    rounded,
+    Bytes, Dehydrator, Entry, Expect, IfThere, MAX, Op, Policy, REFUSED, UNTIL_MAX, World, bulk,
+    int, leased, rounded,
 };
 
 impl World {
@@ -29,7 +29,7 @@ impl World {
             return REFUSED;
         }
         match op {
-            Op::Push { ttl, element, id, if_there, slack, at, deliveries, token } => {
+            Op::Push { ttl, element, id, if_there, slack, at, deliveries, token, bounds } => {
                 let ttl = rounded(*ttl, *slack).expect("seen to before");
                 let Some(deadline) = at_or(*at, ttl) else { return REFUSED };
                 match (it.find(id), if_there) {
@@ -46,6 +46,7 @@ impl World {
                     (None, _) => {}
                 }
                 it.remembered.remove(id);
+                let (most, until) = bounds.of(deadline);
                 it.entries.push(Entry {
                     deadline,
                     sequence: self.next(),
@@ -55,6 +56,8 @@ impl World {
                     deliveries: deliveries.unwrap_or(0),
                     token: *token,
                     is_drawn: false,
+                    most,
+                    until,
                 });
                 Expect::Is(Value::Okay)
             }
@@ -67,7 +70,7 @@ impl World {
                     None => REFUSED,
                 }
             }
-            Op::MPush { elements, if_there, slack, at } => {
+            Op::MPush { elements, if_there, slack, at, bounds } => {
                 let timer = |(ttl, ..): &(u64, Bytes, Bytes)| {
                     let ttl = rounded(*ttl, *slack).expect("seen to before");
                     Some((ttl, at_or(at.map(|at| at.min(MAX - 1)), ttl)?))
@@ -94,6 +97,7 @@ impl World {
                     if is_started {
                         found.map(|found| it.entries.remove(found));
                         it.remembered.remove(id);
+                        let (most, until) = bounds.of(deadline);
                         it.entries.push(Entry {
                             deadline,
                             sequence: self.next(),
@@ -103,6 +107,8 @@ impl World {
                             deliveries: 0,
                             token: None,
                             is_drawn: false,
+                            most,
+                            until,
                         });
                     }
                     started.push(Value::Int(is_started.into()));
@@ -147,6 +153,7 @@ impl World {
                         return Expect::Is(Value::Nil);
                     }
                 }
+                self.met.extend(it.bury_late(now));
                 let (mut given, mut rows) = (Vec::new(), Vec::new());
                 for id in it.due(now) {
                     if given.len() + rows.len() == count {
@@ -154,7 +161,7 @@ impl World {
                     }
                     let mut entry = it.take(&id).expect("it is due");
                     if it.policy.holds() && it.policy.sends(&entry) {
-                        self.met.push((entry.id, entry.element, entry.deliveries));
+                        self.met.push((entry.id, entry.element, entry.deliveries, false));
                         continue;
                     }
                     if lease.is_none() {
@@ -180,7 +187,7 @@ impl World {
                 }
             }
             Op::XPoll(count) => {
-                let due = it.alive().into_iter().filter(|entry| entry.deadline <= now);
+                let due = it.alive(now).into_iter().filter(|entry| entry.deadline <= now);
                 let room = if it.is_paused(now) { 0 } else { it.room(now) };
                 let count = count.unwrap_or(MAX).min(room);
                 let due = due.take(count as usize);
@@ -222,7 +229,7 @@ impl World {
                 }
                 Expect::Is(Value::Array(replies))
             }
-            Op::Release { ms, held } => {
+            Op::Release { ms, held, is_uncounted } => {
                 let Some(deadline) = at_or(None, *ms) else { return REFUSED };
                 let mut replies = Vec::new();
                 for (token, id) in held {
@@ -231,6 +238,9 @@ impl World {
                     if let Some(at) = found {
                         let sequence = self.next();
                         it.entries[at].restart(0, deadline, sequence);
+                        if *is_uncounted {
+                            it.entries[at].deliveries -= 1;
+                        }
                     }
                 }
                 Expect::Is(Value::Array(replies))
@@ -249,7 +259,7 @@ impl World {
                     replies.push(Value::Int(found.is_some().into()));
                     if let Some(at) = found {
                         let entry = it.entries.remove(at);
-                        self.met.push((entry.id, entry.element, entry.deliveries));
+                        self.met.push((entry.id, entry.element, entry.deliveries, false));
                     }
                 }
                 Expect::Is(Value::Array(replies))
@@ -289,6 +299,10 @@ impl World {
                         let is_over = entry.deadline <= now && deadline > now;
                         let ends = it.limits.held > 0 && is_held && is_over;
                         let ttl = if ends { 0 } else { ttl };
+                        if entry.until > 0 && !is_held {
+                            let until = (entry.until + deadline).saturating_sub(entry.deadline);
+                            entry.until = until.clamp(1, UNTIL_MAX);
+                        }
                         entry.restart(ttl, deadline, self.next());
                         count += 1;
                     }

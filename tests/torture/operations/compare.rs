@@ -20,7 +20,7 @@ impl Torture {
             for (key, kept) in kept {
                 let Kept::Dehydrator(dehydrator) = kept else { continue };
                 let ordered = dehydrator.ordered();
-                let alive = dehydrator.alive();
+                let alive = dehydrator.alive(MAX);
                 // At the end of time, only dehydrators without an end of their pause are paused.
                 let is_paused = dehydrator.pause == Some(MAX);
                 let room = usize::try_from(dehydrator.room_at_last()).unwrap_or(usize::MAX);

@@ -2,7 +2,7 @@
 
 use super::words::nonsense;
 use super::{CHANNEL, GRAIN, KEYS, LISTS, STREAMS, Torture};
-use crate::model::{Bytes, IfThere, MAX, Moment, Op, Policy};
+use crate::model::{Bounds, Bytes, IfThere, MAX, Moment, Op, Policy};
 
 impl Torture {
     pub(super) fn id(&mut self) -> Bytes {
@@ -53,6 +53,12 @@ impl Torture {
 
     pub(super) fn ids(&mut self) -> Vec<Bytes> {
         (0..=self.random.below(5)).map(|_| self.id()).collect()
+    }
+
+    fn bounds(&mut self) -> Bounds {
+        let most = self.random.one_in(8).then(|| self.random.pick(&[1, 2, 3, 65_535]));
+        let within = self.random.one_in(6).then(|| GRAIN * (1 + self.random.below(4)));
+        Bounds { most, within: within.map(|it| if self.random.one_in(20) { MAX } else { it }) }
     }
 
     /// Draws a token of the client's choice, from a few.
@@ -170,11 +176,12 @@ impl Torture {
                 let if_there = self.random.pick(&if_there);
                 let token = deliveries.and_then(|_| self.token());
                 let (element, id) = (self.element(), self.id());
-                Op::Push { ttl, element, id, if_there, slack, at, deliveries, token }
+                let bounds = self.bounds();
+                Op::Push { ttl, element, id, if_there, slack, at, deliveries, token, bounds }
             }
             250..270 => {
                 let (ttl, element, slack) = (self.ttl(), self.element(), self.slack());
-                Op::GidPush { ttl, element, slack }
+                Op::GidPush { ttl, element, slack, bounds: self.bounds() }
             }
             270..320 => {
                 let many = if self.random.one_in(10) { 300 } else { 1 + self.random.below(6) };
@@ -187,7 +194,9 @@ impl Torture {
                 let if_there = self.random.pick(&if_there);
                 let at = self.random.one_in(4).then(|| self.deadline());
                 let slack = self.slack().filter(|_| at.is_none());
-                Op::MPush { elements, if_there, slack, at }
+                // XPOLL passes over a limited number of dead letters.
+                let bounds = if many < 300 { self.bounds() } else { Bounds::default() };
+                Op::MPush { elements, if_there, slack, at, bounds }
             }
             320..370 => Op::Pull(self.id()),
             370..520 => {
@@ -221,7 +230,7 @@ impl Torture {
                 let held = self.held(db, key);
                 match self.random.below(4) {
                     0 | 1 => Op::Renew { ttl, held },
-                    2 => Op::Release { ms: ttl, held },
+                    2 => Op::Release { ms: ttl, held, is_uncounted: self.random.one_in(3) },
                     _ => Op::Reject(held),
                 }
             }

@@ -63,6 +63,15 @@ impl Torture {
                     let id = id.clone();
                     self.check_row(entry, &Row { id, deadline, ttl, deliveries, leased });
                     check_token(entry, &fields.get("token"));
+                    assert_eq!(number("deliveries-limit"), entry.most, "{entry:?}");
+                    match fields.get("until") {
+                        Value::Nil => assert_eq!(entry.until, 0, "{entry:?}"),
+                        Value::Int(until) => {
+                            let is_near = entry.until.abs_diff(until as u64) <= BEHIND;
+                            assert!(entry.until > 0 && is_near, "{entry:?}: {until}");
+                        }
+                        other => panic!("{other:?}"),
+                    }
                 }
             },
             Op::Range { start, end, count, with_elements, with_tokens } => {

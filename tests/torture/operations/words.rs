@@ -1,6 +1,6 @@
 //! Formats an operation as a command.
 
-use crate::model::{Bytes, IfThere, Moment, Op, Policy};
+use crate::model::{Bounds, Bytes, IfThere, Moment, Op, Policy};
 use crate::random::Random;
 
 pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
@@ -11,6 +11,8 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
     let option = |name: &str, value: Option<u64>| {
         value.map(|value| [text(name), number(value)]).into_iter().flatten()
     };
+    let options_of =
+        |bounds: &Bounds| option("WITHIN", bounds.within).chain(option("DELIVERIES", bounds.most));
     let pairs_of = |held: &[(u64, Bytes)]| -> Vec<Bytes> {
         held.iter().flat_map(|(token, id)| [number(*token), id.clone()]).collect()
     };
@@ -26,7 +28,7 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
     };
     let of_ids = |name: &str, ids: &[Bytes]| [verb(name), ids.to_vec()].concat();
     match op {
-        Op::Push { ttl, element, id, if_there, slack, at, deliveries, token } => {
+        Op::Push { ttl, element, id, if_there, slack, at, deliveries, token, bounds } => {
             let mut words = verb("PUSH");
             let (timer, at) = timer(*ttl, *at);
             words.extend([timer, element.clone(), id.clone()]);
@@ -35,20 +37,23 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words.extend(option("TOKEN", *token));
             words.extend(option("AT", at));
             words.extend(option("DELIVERED", *deliveries));
+            words.extend(options_of(bounds));
             words
         }
-        Op::GidPush { ttl, element, slack } => {
+        Op::GidPush { ttl, element, slack, bounds } => {
             let mut words = verb("GIDPUSH");
             words.extend([number(*ttl), element.clone()]);
+            words.extend(options_of(bounds));
             words.extend(option("SLACK", *slack));
             words
         }
-        Op::MPush { elements, if_there, slack, at } => {
+        Op::MPush { elements, if_there, slack, at, bounds } => {
             let mut words = verb("MPUSH");
             for (ttl, element, id) in elements {
                 words.extend([number(*ttl), element.clone(), id.clone()]);
             }
             words.extend(option("AT", *at));
+            words.extend(options_of(bounds));
             words.extend(word_of(*if_there));
             words.extend(option("SLACK", *slack));
             words
@@ -76,7 +81,11 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
         }
         Op::XAck(ids) => of_ids("XACK", ids),
         Op::Settle(held) => [verb("SETTLE"), pairs_of(held)].concat(),
-        Op::Release { ms, held } => [verb("RELEASE"), vec![number(*ms)], pairs_of(held)].concat(),
+        Op::Release { ms, held, is_uncounted } => {
+            let mut words = [verb("RELEASE"), vec![number(*ms)], pairs_of(held)].concat();
+            words.extend(is_uncounted.then(|| text("UNCOUNTED")));
+            words
+        }
         Op::Reject(held) => [verb("REJECT"), pairs_of(held)].concat(),
         Op::Renew { ttl, held } => [verb("RENEW"), vec![number(*ttl)], pairs_of(held)].concat(),
         Op::Look { id, full } => {
