@@ -9,7 +9,7 @@ use super::field::*;
 use super::save::CHUNK_BYTES;
 use super::*;
 use crate::policy::{self, LimitChange, Limits, Pause, Policy, Route, Rules, Trust};
-use lawn::{DEADLINE_MAX, Element, Lawn, Remembered, Shared, SmallMax, Token};
+use lawn::{Bounds, DEADLINE_MAX, Element, Lawn, Remembered, Shared, SmallMax, Token};
 
 fn empty() -> Lawn {
     let hasher = ahash::RandomState::with_seeds(1, 2, 3, 4);
@@ -22,11 +22,11 @@ fn saved(lawn: &Lawn) -> Fields {
     fields
 }
 
-type Content = (u64, Vec<u8>, Vec<u8>, u64, u16);
+type Content = (u64, Vec<u8>, Vec<u8>, u64, u16, Bounds);
 
 fn content(lawn: &Lawn) -> Vec<Content> {
     let row = |(ttl, it): (u64, Element<'_>)| {
-        (ttl, it.id.to_vec(), it.payload.to_vec(), it.deadline, it.deliveries)
+        (ttl, it.id.to_vec(), it.payload.to_vec(), it.deadline, it.deliveries, it.bounds)
     };
     lawn.iter().map(row).collect()
 }
@@ -45,6 +45,10 @@ fn some_lawn() -> Lawn {
     }
     lawn.start_at(b"", DEADLINE_MAX, &[0; 100_000], DEADLINE_MAX).expect("room");
     lawn.start_at(b"\0\r\n\xff", 0, b"", 0).expect("room");
+    for number in 0..9_u16 {
+        let bounds = Bounds { deliveries: number % 2, until: u64::from(number / 2) * 1000 };
+        lawn.start_bounded(&[number as u8], 5, b"bounded", 77, bounds).expect("room");
+    }
     for number in 0..50_u64 {
         for _ in 0..=number {
             assert!(lawn.lease_at(&number.to_be_bytes(), 77, 5000, None));
@@ -266,6 +270,38 @@ fn deliveries_are_written_only_if_an_element_was_delivered() {
 }
 
 #[test]
+fn bounds_are_written_only_if_an_element_has_some() {
+    let mut lawn = empty();
+    let most = Bounds { deliveries: u16::MAX, until: Bounds::UNTIL_MAX };
+    lawn.start_bounded(b"i", 3, b"p", 5, Bounds { deliveries: 1, until: 300 }).expect("room");
+    lawn.start_at(b"j", 0, b"", 7).expect("room");
+    let header = |features| [Field::Unsigned(features), Field::Unsigned(2)];
+    let chunk = |bytes: &[u8]| Field::Bytes(bytes.into());
+    let bounded = chunk(&[5, 3, 1, 0xac, 2, 1, 1, b'i', b'p', 2, 0, 0, 0, 1, 0, b'j']);
+    let fields = [&header(BOUNDS)[..], &[bounded]].concat();
+    assert_eq!(saved(&lawn).0, fields);
+    assert_eq!(content(&load_of(fields).expect("our own payload")), content(&lawn));
+    assert!(lawn.stop(b"i").is_some());
+    assert_eq!(saved(&lawn).0[0], Field::Unsigned(0));
+    lawn.start_bounded(b"i", 3, b"p", 5, most).expect("room");
+    let loaded = load_of(saved(&lawn).0).expect("our own payload");
+    assert_eq!(loaded.look(b"i").map(|it| it.bounds), Some(most));
+
+    let one = |bytes: &[u8]| load_of([Field::Unsigned(BOUNDS), Field::Unsigned(1), chunk(bytes)]);
+    let refused = |bytes: &[u8]| one(bytes).err().expect("it is refused").0;
+    assert!(one(&[5, 0, 0, 0, 1, 0, b'i']).is_ok_and(|lawn| !lawn.has_bounds()));
+    assert_eq!(
+        refused(&[5, 0, 0x80, 0x80, 4, 0, 1, 0, b'i']),
+        "a bound of deliveries is out of range"
+    );
+    let until = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40];
+    assert_eq!(
+        refused(&[&[5, 0, 0][..], &until, &[1, 0, b'i']].concat()),
+        "the end of an element's time is out of range"
+    );
+}
+
+#[test]
 fn invalid_elements_are_refused() {
     let header = [Field::Unsigned(0), Field::Unsigned(1)];
     let chunk = |bytes: &[u8]| {
@@ -432,7 +468,8 @@ fn rede_s_encoding_is_read() {
         load(empty(), &mut Fields(fields), VERSION_REDE).map(|(lawn, ..)| lawn)
     };
     let found = content(&load(fields.len()).expect("ReDe's payload"));
-    let element = |ttl, id: &str, payload: &str, at| (ttl, id.into(), payload.into(), at, 0);
+    let element =
+        |ttl, id: &str, payload: &str, at| (ttl, id.into(), payload.into(), at, 0, Bounds::NONE);
     assert_eq!(
         found,
         [
