@@ -65,39 +65,31 @@ impl Origin<'_> {
     /// failure, the wait before the next try, in microseconds.
     pub(super) fn deliver(&self, policy: &Policy) -> (u64, Option<u64>) {
         let Self { context, key, now, .. } = *self;
-        if self.drops_first(policy) {
+        let route = policy.route();
+        let collect = |dehydrator: &Dehydrator| {
+            let mut due =
+                dehydrator.lawn.iter_until(now).take(dehydrator.deliverable(now)).peekable();
+            let first = due.peek().and_then(|(_, first)| policy.route_of(first, now));
+            if first == Some(&Route::Drop) {
+                return None;
+            }
+            let due = due.take_while(|(_, element)| policy.route_of(element, now) == route);
+            Some(batch_of(due.map(|(ttl, element)| ElementCopy::new(element, ttl, None))))
+        };
+        let is_drop = route == Some(&Route::Drop);
+        let batch = if is_drop { None } else { inspect(context, key, collect).unwrap_or_default() };
+        let Some(batch) = batch else {
             // Dropped in one batch, without copies.
             if !context.lets_clients_write(key) {
                 return (0, Some(self.failed(REFUSED)));
             }
             let dropped = self.drop_due(policy);
             // Expired elements of another route count as such alone.
-            let delivered = if policy.route() == Some(&Route::Drop) { dropped } else { 0 };
+            let delivered = if is_drop { dropped } else { 0 };
             return (delivered, self.conclude(policy, delivered, Ok(())));
-        }
-        let collect = |dehydrator: &Dehydrator| {
-            let due = dehydrator.lawn.iter_until(now).take(dehydrator.deliverable(now));
-            let route = policy.route();
-            let due = due.take_while(|(_, element)| policy.route_of(element, now) == route);
-            batch_of(due.map(|(ttl, element)| ElementCopy::new(element, ttl, None)))
         };
-        let batch = inspect(context, key, collect).unwrap_or_default();
         let (sent, wait) = self.send(policy, batch);
         (sent.len() as u64, wait)
-    }
-
-    /// Returns whether the first due element is dropped.
-    fn drops_first(&self, policy: &Policy) -> bool {
-        let Self { context, key, now, .. } = *self;
-        let is_dropped = |dehydrator: &Dehydrator| {
-            let first = dehydrator.lawn.first().filter(|first| first.deadline <= now);
-            first.is_some_and(|first| policy.route_of(&first, now) == Some(&Route::Drop))
-        };
-        match policy.route() {
-            Some(Route::Drop) => true,
-            Some(_) if policy.is_limit() => false,
-            _ => inspect(context, key, is_dropped).unwrap_or(false),
-        }
     }
 
     /// Sends copies of elements to the destination of the policy, and removes the sent ones. Returns those and, after a

@@ -6,68 +6,55 @@
 
 use std::collections::BTreeSet;
 
-use super::memory::rounded;
 use super::store::Handle;
 
 /// Records by the moment at which they expire.
 #[derive(Clone, Default)]
-pub struct Expiries(
-    /// `None` while no element can expire, as in most lawns.
-    Option<Box<BTreeSet<(u64, Handle)>>>,
-);
+pub struct Expiries(BTreeSet<(u64, Handle)>);
 
 impl Expiries {
-    /// Returns whether no element can expire.
+    /// Returns whether no element can expire, as in most lawns.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.0.is_none()
+        self.0.is_empty()
     }
 
     /// Inserts a record that expires at a moment. O(log n).
     pub fn insert(&mut self, moment: u64, record: Handle) {
-        self.0.get_or_insert_default().insert((moment, record));
+        self.0.insert((moment, record));
     }
 
     /// Removes a record that was to expire at a moment. O(log n).
     pub fn remove(&mut self, moment: u64, record: Handle) {
-        let Some(all) = &mut self.0 else { return };
-        all.remove(&(moment, record));
-        if all.is_empty() {
-            self.0 = None;
-        }
+        self.0.remove(&(moment, record));
     }
 
     /// Returns when the first record expires.
     pub fn first(&self) -> Option<u64> {
-        self.0.as_ref()?.first().map(|(moment, _)| *moment)
+        self.0.first().map(|(moment, _)| *moment)
     }
 
     /// Lists the records that have expired at `now`, in order.
     pub fn until(&self, now: u64) -> impl Iterator<Item = Handle> + '_ {
-        let all = self.0.iter().flat_map(|all| all.iter());
-        all.take_while(move |(moment, _)| *moment <= now).map(|(_, record)| *record)
+        self.0.iter().take_while(move |(moment, _)| *moment <= now).map(|(_, record)| *record)
     }
 
     /// Returns the bytes allocated, roughly.
     pub fn memory(&self) -> usize {
         // The standard library's nodes are about two thirds full.
-        self.0.as_ref().map_or(0, |all| {
-            rounded(size_of::<BTreeSet<()>>()) + all.len() * size_of::<(u64, Handle)>() * 3 / 2
-        })
+        self.0.len() * size_of::<(u64, Handle)>() * 3 / 2
     }
 
     /// Returns roughly how many allocations dropping it frees. O(1).
     pub fn allocations(&self) -> usize {
-        self.0.as_ref().map_or(0, |all| 1 + all.len() / 7)
+        self.0.len() / 7
     }
 
     /// Panics unless it lists these records.
     #[cfg(any(test, feature = "checks"))]
     pub fn check(&self, expected: impl Iterator<Item = (u64, Handle)>) {
-        let listed: Vec<_> = self.0.iter().flat_map(|all| all.iter().copied()).collect();
         let mut expected: Vec<_> = expected.collect();
         expected.sort_unstable();
-        assert_eq!(listed, expected, "what expires");
-        assert!(self.0.is_none() || !listed.is_empty(), "an empty set is kept");
+        assert!(self.0.iter().eq(&expected), "what expires");
     }
 }

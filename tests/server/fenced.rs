@@ -297,7 +297,7 @@ fn invalid_tokens_and_missing_ids_change_nothing() {
             "ERR TOKEN '4611686018427387904' is one of the server's own: numbers must be below 2^62",
         ),
         ("PUSH k 5 element new AT 5 TOKEN 7", "ERR syntax error, TOKEN needs DELIVERED"),
-        ("PUSH k 5 element new DELIVERIES 7", "ERR syntax error, DELIVERED needs AT"),
+        ("PUSH k 5 element new DELIVERED 7", "ERR syntax error, DELIVERED needs AT"),
     ] {
         let refused = client.refused(&format!("DEHYDRATOR.{}", line.replace('%', &token)));
         assert_eq!(refused, error);

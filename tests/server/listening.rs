@@ -288,9 +288,9 @@ fn a_listener_can_run_any_command_when_a_poll_moves_a_dead_letter() {
                 client.ask("MULTI");
                 for (at, id, deliveries) in [
                     (1, "a", ""),
-                    (2, "dead-1", " DELIVERIES 1"),
+                    (2, "dead-1", " DELIVERED 1"),
                     (3, "b", ""),
-                    (4, "dead-2", " DELIVERIES 1"),
+                    (4, "dead-2", " DELIVERED 1"),
                     (5, "c", ""),
                 ] {
                     client.ask(&format!("DEHYDRATOR.PUSH k 5 {id} {id} AT {at}{deliveries}"));

@@ -65,7 +65,7 @@ fn a_client_blocked_on_the_list_wakes_at_once() {
     let server = Server::start(&["--hz", "1", "--dynamic-hz", "no"]);
     let mut client = server.connect();
     let dead = "HOLD DELIVERIES 1 LIST l";
-    for (policy, deliveries) in [("LIST l", ""), (dead, " DELIVERIES 1")] {
+    for (policy, deliveries) in [("LIST l", ""), (dead, " DELIVERED 1")] {
         client.ask(&format!("DEHYDRATOR.ONDUE k {policy}"));
         for verb in ["BRPOP l 0", "BLPOP l 0", "BLMOVE l m LEFT LEFT 0"] {
             let took = (0..5).map(|round| {
@@ -238,19 +238,19 @@ fn dead_letters_go_to_the_list_by_themselves_and_on_a_poll() {
     };
     let mut pipe = redis::pipe();
     pipe.atomic();
-    pipe.add_command(at(1, "a", " DELIVERIES 2")).add_command(at(2, "b", ""));
-    pipe.add_command(at(3, "c", " DELIVERIES 2")).add_command(at(4, "d", " DELIVERIES 1"));
+    pipe.add_command(at(1, "a", " DELIVERED 2")).add_command(at(2, "b", ""));
+    pipe.add_command(at(3, "c", " DELIVERED 2")).add_command(at(4, "d", " DELIVERED 1"));
     pipe.add_command(cmd("DEHYDRATOR.POLL k")).add_command(cmd("LRANGE dead 0 -1"));
     let replies: Vec<Value> = pipe.query(&mut client).expect("replies");
     assert_eq!(replies[4..], [texts(&["b", "d"]), texts(&["c", "a"])]);
-    at(1, "e", " DELIVERIES 2").exec(&mut client).expect("OK");
+    at(1, "e", " DELIVERED 2").exec(&mut client).expect("OK");
     assert_eq!(arrived(&mut client, "dead", 3), ["e", "c", "a"]);
     assert_eq!(field(&server, "dead_letters"), 3);
     // Stuck ones do not block others, and are moved when possible.
     client.ask("DEL dead");
     client.ask("SET dead text");
     for id in ["f", "g"] {
-        at(5, id, " DELIVERIES 2").exec(&mut client).expect("OK");
+        at(5, id, " DELIVERED 2").exec(&mut client).expect("OK");
     }
     client.ask("DEHYDRATOR.PUSH k 0 alive alive");
     until("it is delivered", || {
