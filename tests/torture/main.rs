@@ -5,6 +5,7 @@ mod crash;
 mod dead;
 mod deliver;
 mod disk;
+mod expire;
 mod history;
 mod leak;
 mod lease;

@@ -1,0 +1,116 @@
+//! A mass of elements expires at one moment, while workers take elements and others push.
+//!
+//! DEHYDRATOR_EXPIRING sets how many.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use redis::{Connection, Value};
+
+use harness::{Ask, Server, cmd, setting, until};
+
+const EXPIRING: u64 = 300_000;
+const WORKERS: usize = 3;
+
+/// Returns the server's time in milliseconds since the epoch.
+fn now(client: &mut Connection) -> u64 {
+    let [seconds, us]: [u64; 2] = cmd("TIME").query(client).expect("the time");
+    seconds * 1000 + us / 1000
+}
+
+/// Takes elements until `is_over`. Returns the ids, each with the server's time before the request.
+fn work(server: &Server, is_over: &AtomicBool) -> Vec<(String, u64)> {
+    let mut client = server.connect();
+    let mut given = Vec::new();
+    while !is_over.load(Ordering::Relaxed) {
+        let asked = now(&mut client);
+        let rows: Vec<(String, String)> =
+            cmd("DEHYDRATOR.POLL k COUNT 1 WITHIDS").query(&mut client).expect("rows");
+        given.extend(rows.into_iter().map(|(id, _)| (id, asked)));
+    }
+    given
+}
+
+/// Returns the ids of the dead letters, which all have expired.
+fn dead(client: &mut Connection) -> Vec<String> {
+    let (mut ids, mut from) = (Vec::new(), "-".to_owned());
+    loop {
+        let entries: Vec<(String, [String; 8])> =
+            cmd(&format!("XRANGE s {from} + COUNT 10000")).query(client).expect("a stream");
+        let Some((last, _)) = entries.last() else { return ids };
+        from = format!("({last}");
+        ids.extend(entries.into_iter().map(|(_, fields)| {
+            assert_eq!((&fields[5][..], &fields[7][..]), ("0", "expired"));
+            fields[1].clone()
+        }));
+    }
+}
+
+#[test]
+fn of_a_mass_that_expires_nothing_is_given_out_later_and_each_is_one_dead_letter() {
+    let count = setting("DEHYDRATOR_EXPIRING", EXPIRING);
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 9 STREAM s");
+    // They come due while they are pushed, and expire together when all are there.
+    let due = now(&mut client);
+    let end = due + 1000 + count / 40;
+    for first in (0..count).step_by(10_000) {
+        let mut pipe = redis::pipe();
+        for id in first..(first + 10_000).min(count) {
+            let at = due + id % 1000;
+            let push = pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(id % 8).arg(id).arg(id);
+            push.arg("AT").arg(at).arg("WITHIN").arg(end - at).ignore();
+        }
+        pipe.exec(&mut client).expect("replies");
+    }
+    assert!(now(&mut client) < end, "this machine is too slow for {count}");
+    let is_over = AtomicBool::new(false);
+    let (given, live) = thread::scope(|scope| {
+        let workers: Vec<_> =
+            (0..WORKERS).map(|_| scope.spawn(|| work(&server, &is_over))).collect();
+        // Others go on.
+        let mut live = 0;
+        until("all have left", || {
+            let mut pipe = redis::pipe();
+            for _ in 0..20 {
+                live += 1;
+                pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(5).arg("live").arg(format!("live-{live}"));
+                pipe.ignore();
+            }
+            pipe.exec(&mut client).expect("replies");
+            let is_after = now(&mut client) > end;
+            let left: Option<u64> = is_after.then(|| {
+                let Value::Int(left) = client.ask("DEHYDRATOR.LEN k") else { panic!("a number") };
+                left as u64
+            });
+            left.is_some_and(|left| left < 100).then_some(())
+        });
+        until("the live ones too", || {
+            (client.ask("DEHYDRATOR.LEN k") == Value::Int(0)).then_some(())
+        });
+        is_over.store(true, Ordering::Relaxed);
+        let all = workers.into_iter().flat_map(|worker| worker.join().expect("a worker"));
+        (all.collect::<Vec<_>>(), live)
+    });
+    let mut ids = HashSet::new();
+    for (id, asked) in given {
+        assert!(
+            asked < end || id.starts_with("live"),
+            "{id} was given out {} ms late",
+            asked - end
+        );
+        assert!(ids.insert(id), "given out twice");
+    }
+    let taken = ids.iter().filter(|id| !id.starts_with("live")).count();
+    assert_eq!(ids.len() - taken, live, "each live one was given out");
+    let dead = dead(&mut client);
+    println!("{count} elements: {taken} taken in time, {} expired, {live} live", dead.len());
+    assert!(dead.len() as u64 > count / 10, "hardly any expired");
+    for id in dead {
+        assert!(ids.insert(id), "dead twice, or given out too");
+    }
+    assert_eq!(ids.len() as u64, count + live as u64);
+    assert_eq!(server.info("dehydrator", "dehydrator_expired"), count - taken as u64);
+}
