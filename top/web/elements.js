@@ -9,7 +9,7 @@ import { columnsOf, keyOf } from "./columns.js";
 import { findLetter, showLetter } from "./deadletter.js";
 import { closeAll } from "./dialog.js";
 import { fill, h, labelled } from "./dom.js";
-import { count, counted, parseMoment } from "./figures.js";
+import { count, counted, MOMENTS, parseMoment } from "./figures.js";
 import { notice } from "./notices.js";
 import { actionButton, refusal } from "./rights.js";
 import { queueHref } from "./route.js";
@@ -82,7 +82,7 @@ export class Elements {
     if (this.view === "next") {
       this.fields.jump = h("input", {
         name: "jump",
-        placeholder: "14:05, +2h",
+        placeholder: "14:05, 2h",
         autocomplete: "off",
         spellcheck: "false",
       });
@@ -171,7 +171,7 @@ export class Elements {
   #jump(event) {
     event.preventDefault();
     const at = parseMoment(this.fields.jump.value, now(), true);
-    if (at === null) return notice("Jump: write a moment such as 14:05, 2026-12-24 18:00 or +2h.");
+    if (at === null) return notice(`Jump: write for example ${MOMENTS}.`);
     this.#to(`~${at}`);
   }
 

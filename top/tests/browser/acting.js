@@ -26,7 +26,7 @@ describe("an operator acts", () => {
     await operator.openQueue(server, "snooze");
     await operator.mark("job:1", "job:3");
     await operator.act("postpone");
-    await operator.type("New deadline", "+10m");
+    await operator.type("New deadline", "10m");
     await operator.confirm("Postpone 2 elements");
     await operator.seesNotice("2 elements postponed.");
     for (const [id, ms] of [
@@ -216,7 +216,15 @@ describe("an operator acts", () => {
     await operator.seesNot("Paused until resumed");
     assert.equal((await server.info("brake")).paused, 0);
     await operator.act("pause");
-    await operator.type("Until (leave empty to pause until it is resumed)", "+30m");
+    const field = "Until (leave empty to pause until it is resumed)";
+    await operator.type(field, "half an hour");
+    await operator.page.click("dialog[open] button[type=submit]");
+    await operator.sees(
+      "“half an hour” is neither a duration from now nor a moment. Write for example 10m",
+      "dialog .wrong",
+    );
+    assert.equal((await server.info("brake")).paused, 0);
+    await operator.type(field, "30m");
     await operator.confirm("Pause");
     await until(async () => (await server.info("brake")).paused === 1, "it is paused");
     near((await server.info("brake"))["paused-until"], Date.now() + 1_800_000, 30_000);
@@ -230,14 +238,18 @@ describe("an operator acts", () => {
     await operator.act("limit");
     await operator.type("Held: leases at a time", "7");
     await operator.type("Rate: elements", "100");
-    await operator.type("Rate: in how many ms", "1000");
+    await operator.type("Rate: in how many ms", "soon");
+    await operator.page.click("dialog[open] button[type=submit]");
+    await operator.sees("“soon” is no duration. Write for example 10m", "dialog .wrong");
+    await operator.type("Rate: in how many ms", "1s");
+    await operator.type("Remember ids for ms", "60000");
     await operator.type("Length: elements at most", "0");
     await operator.confirm("Set limits");
     await operator.sees("0 of 100 in 1 s");
     const info = await server.info("caps");
     assert.deepEqual(
-      [info["length-limit"], info["held-limit"], info["rate-limit"], info["rate-per"]],
-      [0, 7, 100, 1000],
+      [info["length-limit"], info["held-limit"], info["rate-limit"], info["rate-per"], info.remember],
+      [0, 7, 100, 1000, 60_000],
     );
   });
 
