@@ -57,6 +57,7 @@ class App {
       at("server").textContent = [session.server, session.who ?? session.user].filter(Boolean).join(" · ");
       at("logout").hidden = !(session.login && session.logged_in);
       if (!session.logged_in) return this.#showLogin(session.login);
+      at("version").textContent = session.version;
       startJobs();
       this.view = null;
       this.#show(false);
