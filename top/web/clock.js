@@ -20,8 +20,9 @@ export function countdown(ms) {
   return time;
 }
 
-/** Creates the next deadline of a queue: "due" once it has passed. */
-export function nextDeadline(ms) {
+/** Creates the moment of a queue's next element: "due" once it has passed, and the end of the pause of a paused queue. */
+export function nextMoment({ next_deadline: ms, paused, paused_until: until }) {
+  if (paused) return isMoment(until) ? ["paused until ", timeOfDay(until)] : "paused";
   if (ms === null || ms === undefined) return "–";
   return ms <= now() ? "due" : countdown(ms);
 }
