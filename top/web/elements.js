@@ -5,7 +5,7 @@ import { ACTIONS, act } from "./act.js";
 import { get } from "./api.js";
 import { fromBase64, line, lineOf, shortened } from "./bytes.js";
 import { now, setClock } from "./clock.js";
-import { columnsOf, keyOf } from "./columns.js";
+import { columnsOf, keyOf, TOKENS } from "./columns.js";
 import { findLetter, showLetter } from "./deadletter.js";
 import { closeAll } from "./dialog.js";
 import { fill, h, labelled } from "./dom.js";
@@ -20,7 +20,7 @@ const PAGE = 50;
 const VIEWS = {
   next: { actions: ["run_now", "postpone", "cancel"], empty: "Nothing waits in this queue." },
   due: { actions: ["postpone", "cancel"], empty: "Nothing is due: workers have taken all that was." },
-  held: { actions: ["give_back", "cancel"], empty: "No worker holds an element of this queue." },
+  held: { actions: ["give_back", "cancel"], empty: "No worker holds an element of this queue.", note: TOKENS },
   dead: { actions: ["revive", "drop_dead"], empty: "There are no dead letters." },
 };
 
@@ -112,6 +112,7 @@ export class Elements {
     this.element = h("div", {}, [
       h("div", { class: "row filter-row" }, form, jump),
       this.toolbar,
+      this.spec.note && h("p", { class: "muted" }, this.spec.note),
       this.status,
       this.table.element,
       this.pager,

@@ -242,6 +242,11 @@ describe("an operator looks", () => {
     await operator.openQueue(server, "leases", "&view=held");
     await operator.seesIds(["job:1", "job:0"]);
     const [first, second] = await operator.rows();
+    // A word cannot be told from the number: the page says so.
+    const note = "also one that a worker chose as a word: the word cannot be shown";
+    await operator.sees(note);
+    await operator.openElement(server, "leases", "job:0");
+    await operator.sees(note);
     // The server keeps a number of each token, which its commands accept.
     assert.deepEqual(await server.call("DEHYDRATOR.SETTLE", "leases", first[4], "job:1"), [1]);
     assert.deepEqual(await server.call("DEHYDRATOR.SETTLE", "leases", second[4], "job:0"), [1]);
