@@ -9,6 +9,7 @@ import { counted, fullMoment, isMoment, MOMENTS, moment, parseDuration, parseMom
 import { follow } from "./jobs.js";
 import { notice } from "./notices.js";
 import { words } from "./ondue.js";
+import { matchText } from "./subject.js";
 
 /**
  * The actions on elements and dead letters: the label of the button, the verb of the question, the participle of the
@@ -88,7 +89,7 @@ async function consent({ spec, action, request, many, info }) {
   if (many === Number.POSITIVE_INFINITY) {
     const { id, text } = request.on.match;
     title = id || text ? `${spec.verb} all that match?` : `${spec.verb} all ${noun}s?`;
-    body.push(h("p", {}, matchText(request.on.match, noun)), status);
+    body.push(h("p", {}, `${matchText(request.on.match, noun)}.`), status);
     confirm = spec.verb;
   }
   if (EXPLAINED[action]) body.push(h("p", { class: "muted" }, EXPLAINED[action][many > 1 ? 1 : 0]));
@@ -126,12 +127,6 @@ async function countFirst({ request, args, status, yes, spec, noun }) {
   } catch (error) {
     status.textContent = `They could not be counted: ${error.message}`;
   }
-}
-
-function matchText({ view, id, text }, noun) {
-  const filters = [id && `whose id contains “${id}”`, text && `whose text contains “${text}”`].filter(Boolean);
-  const kind = { held: "All that are held", due: "All that are due", dead: `All ${noun}s` }[view] ?? `All ${noun}s`;
-  return `${kind}${filters.length ? ` ${filters.join(" and ")}` : " of the queue"}.`;
 }
 
 function tell(spec, reply, { queue, action }) {

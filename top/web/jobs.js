@@ -6,6 +6,7 @@ import { fill, h } from "./dom.js";
 import { count } from "./figures.js";
 import { notice } from "./notices.js";
 import { href, queueHref } from "./route.js";
+import { subjectText } from "./subject.js";
 import { Table } from "./table.js";
 
 const NAMES = {
@@ -114,6 +115,7 @@ export class JobsView {
           ],
         },
         { label: "Done", numeric: true, cell: (job) => count(job.done) },
+        { label: "On", wide: true, cell: (job) => h("bdi", {}, subjectText(job.on)) },
         { label: "Missed", numeric: true, cell: (job) => count(job.missed) },
         { label: "Of", numeric: true, cell: (job) => count(job.of) },
         { label: "Looked at", numeric: true, cell: (job) => count(job.scanned) },

@@ -279,7 +279,24 @@ describe("an operator acts", () => {
     await operator.sees("audited");
     const [first] = await operator.rows();
     assert.equal(first[3], "run now");
-    assert.deepEqual([first[4], first[5]], ["audited", "2"]);
+    assert.deepEqual(first.slice(4, 7), ["audited", "2 ids: job:0, job:2", "2"]);
+    // A filter is named in the log, and in the list of jobs.
+    await operator.openQueue(server, "audited", "&id=job&text=work");
+    await operator.seesIds(["job:0", "job:2", "job:1"]);
+    await operator.act("all-match");
+    await operator.act("postpone");
+    await operator.confirm("Postpone 3 elements");
+    await operator.seesNotice("Postpone: done, 3 done");
+    const filter = "All elements whose id contains “job” and whose text contains “work”";
+    await operator.open("#/jobs");
+    await operator.sees(filter);
+    await operator.open("#/log");
+    await operator.sees(filter);
+    await operator.openQueue(server, "audited");
+    await operator.mark("job:0", "job:2");
+    await operator.act("run_now");
+    await operator.confirm("Run 2 elements");
+    await operator.seesNotice("2 elements due now.");
     const [[, fields]] = await server.call("XREVRANGE", "dehydrator:log", "+", "-", "COUNT", 1);
     assert.ok(fields.includes("run_now") && fields.includes("audited"));
   });
