@@ -130,10 +130,7 @@ async function countFirst({ request, args, status, yes, spec, noun }) {
 }
 
 function tell(spec, reply, { queue, action }) {
-  if (reply?.job) {
-    follow(reply.job);
-    return notice(`${spec.verb}: started.`);
-  }
+  if (reply?.job) return follow(reply.job, notice(`${spec.verb}: started.`));
   if (spec.queue) return notice(`${line(queue.key ?? queue.key_b64)}: ${QUEUE_DONE[action]}.`);
   const { done = 0, missed = 0, problem } = reply ?? {};
   const noun = spec.noun ?? "element";
@@ -169,6 +166,14 @@ function momentForm() {
       },
       text,
     ),
+  );
+  return {
+    body: [labelled("New deadline", field, `For example ${MOMENTS}`), h("div", { class: "quick" }, quick), shown],
+    check: ({ when }) => checkMoment(when),
+    args: ({ when }) => momentArgs(when),
+  };
+}
+
 /** Returns what is wrong with a moment, or null. */
 const checkMoment = (text) =>
   parseMoment(text, now()) === null
@@ -179,14 +184,6 @@ const checkMoment = (text) =>
 function momentArgs(text) {
   const ms = parseDuration(text);
   return ms === null ? { at: parseMoment(text, now()) } : { ms };
-}
-
-  );
-  return {
-    body: [labelled("New deadline", field, `For example ${MOMENTS}`), h("div", { class: "quick" }, quick), shown],
-    check: ({ when }) => checkMoment(when),
-    args: ({ when }) => momentArgs(when),
-  };
 }
 
 function cancelForm({ held }) {
@@ -247,8 +244,8 @@ function limitForm(info) {
     ["length", "Length: elements at most"],
     ["held", "Held: leases at a time"],
     ["rate", "Rate: elements"],
-    ["per", "Rate: in how many ms"],
-    ["remember", "Remember ids for ms"],
+    ["per", "Rate: in how many ms", true],
+    ["remember", "Remember ids for ms", true],
   ];
   const number = ([name, label, isDuration]) => {
     const value = String(limits[name] ?? 0);

@@ -271,15 +271,14 @@ export class Elements {
     return [
       looked,
       scan.steps > 1 &&
-        h("button", { type: "button", data: { action: "again" }, onclick: () => this.again() }, "Look again"),
+        h("button", { type: "button", data: { action: "again" }, onclick: () => this.#readAgain() }, "Look again"),
     ];
   }
 
-  /** Reads the page again, also with a filter. */
+  /** Has the next refresh read the page again, also with a filter. */
   again() {
     this.#fresh = false;
     this.#stopped = false;
-    this.onchange?.();
   }
 
   #showToolbar() {
@@ -345,7 +344,12 @@ export class Elements {
     const name = rows.length === 1 && rows[0].id_b64 ? line(rows[0].id_b64) : undefined;
     if (!(await act({ queue: this.queue, action, on, info: { name, held: this.view === "held" } }))) return;
     if (!only) this.#unmark();
+    this.#readAgain();
+  }
+
+  #readAgain() {
     this.again();
+    this.onchange?.();
   }
 
   /** Runs the action of a key: on what is marked, else on the row that has the focus. */

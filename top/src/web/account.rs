@@ -27,6 +27,9 @@ const LOOKS: u64 = 15_000;
 /// SCANs, and dehydrators whose facts are read, per refresh and database.
 const SCANS: usize = 20;
 const ASKED: usize = 300;
+/// What is read of INFO.
+const SECTIONS: [&str; 6] =
+    ["server", "dehydrator", "replication", "memory", "clients", "keyspace"];
 /// Queues per node whose history is kept: the greatest, and those that were looked at.
 const GREATEST: usize = 100;
 
@@ -194,6 +197,24 @@ impl Account {
         });
     }
 
+    /// Reads again what is known of a queue and its node, after a change.
+    pub fn reread(&self, queue: &Queue) {
+        let Ok(node) = self.node_of(queue) else { return };
+        let now = self.started.elapsed();
+        // The next refresh tells of errors.
+        let _ = node.with(queue.db, |connection| {
+            let info = ask::info(connection, &SECTIONS)?;
+            {
+                let mut state = node.state();
+                take_info(&mut state, &info, now);
+                let database = state.databases.entry(queue.db).or_default();
+                // A revived element may be the first of its queue.
+                database.dehydrators.saw(queue.key.0.clone());
+            }
+            read_facts(connection, &node, queue.db, std::slice::from_ref(&queue.key.0), now)
+        });
+    }
+
     fn sample(&self) {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let looked_at = self.looked_at.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -322,10 +343,9 @@ fn refresh(node: &Node, now: Duration) {
 }
 
 fn try_refresh(node: &Node, now: Duration) -> RedisResult<()> {
-    let sections = ["server", "dehydrator", "replication", "memory", "clients", "keyspace"];
     let home = node.client.get_connection_info().redis_settings().db();
     let home = u64::try_from(home).unwrap_or(0);
-    let info = node.with(home, |connection| ask::info(connection, &sections))?;
+    let info = node.with(home, |connection| ask::info(connection, &SECTIONS))?;
     let databases: Vec<u64> = {
         let mut state = node.state();
         take_info(&mut state, &info, now);
@@ -388,7 +408,18 @@ fn refresh_database(
         database.walk = walk;
         keys
     };
-    let all = ask::facts(connection, &keys)?;
+    read_facts(connection, node, db, &keys, now)
+}
+
+/// Reads the facts of some dehydrators, and how many dead letters they have.
+fn read_facts(
+    connection: &mut Connection,
+    node: &Node,
+    db: u64,
+    keys: &[Vec<u8>],
+    now: Duration,
+) -> RedisResult<()> {
+    let all = ask::facts(connection, keys)?;
     let policies = keys.iter().zip(&all).filter_map(|(key, facts)| {
         Some((key, facts.as_ref()?.policy.as_deref().map(Destination::of_dead_letters)?))
     });

@@ -179,6 +179,7 @@ fn perform(
         log::record(page, account, &entry(1, said))?;
         let reply: redis::Value = account.on(&queue, |connection| command.query(connection))?;
         account.rights.forget();
+        account.reread(&queue);
         let missed = u64::from(reply == redis::Value::Int(0));
         return Ok(json!({ "done": 1 - missed, "missed": missed }));
     };
@@ -202,6 +203,7 @@ fn perform(
             sum.add(&more);
             true
         })?;
+        account.reread(&queue);
         return match sum.problem {
             Some(problem) if sum.done == 0 => {
                 Err(Refusal::new(StatusCode::CONFLICT, "REFUSED", problem))

@@ -301,6 +301,44 @@ describe("an operator acts", () => {
     assert.ok(fields.includes("run_now") && fields.includes("audited"));
   });
 
+  test("54 sees what an action has done at once, not at the next refresh", async () => {
+    const { server } = scene;
+    const operator = await scene.another();
+    // Nothing is read again by itself but the progress of jobs, and no message goes by itself.
+    await operator.page.evaluateOnNewDocument(() => {
+      const wait = window.setTimeout;
+      window.setTimeout = (run, ms, ...rest) => wait(run, ms > 1000 ? 3_600_000 : ms, ...rest);
+    });
+    await server.fill("fresh", 130, { ttl: (n) => HOUR + n * 1000 });
+    await operator.openQueue(server, "fresh");
+    await until(async () => (await operator.figure("Waiting")) === "130", "all wait");
+    await operator.mark("job:3");
+    await operator.act("run_now");
+    await operator.seesNotice("1 element due now.");
+    await until(async () => (await operator.ids())[0] === "job:3", "it is the first");
+    await until(async () => (await operator.figure("Due")) === "1", "one is due");
+    await operator.click("link", "Overview");
+    const row = () =>
+      operator.page.$$eval("section.overview tbody tr", (rows) => {
+        const found = rows.find((each) => each.innerText.startsWith("fresh"));
+        return found && [...found.cells].slice(2, 4).map((cell) => cell.innerText.trim());
+      });
+    const shown = await until(row, "the row of the queue");
+    assert.deepEqual(shown, ["129", "1"]);
+
+    await operator.click("link", "fresh");
+    await operator.type("Text contains", "work");
+    await operator.button("Filter");
+    await operator.act("all-match");
+    await operator.act("cancel");
+    await operator.confirm(/^Cancel (all, at least )?\d+ elements/);
+    await operator.seesNotice("Cancel: done, 130 done");
+    assert.ok(!(await operator.text("#notices")).includes("started"));
+    await operator.sees("No element matches the filter.");
+    assert.equal(await operator.figure("Waiting"), "0");
+    await operator.close();
+  });
+
   test("44 works by the keyboard alone: filter, move, mark, ask, answer", async () => {
     const { server, operator } = scene;
     await server.fill("keys", 30, { prefix: "key:" });

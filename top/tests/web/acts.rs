@@ -132,6 +132,47 @@ fn the_log_and_the_jobs_name_what_was_acted_on() {
 }
 
 #[test]
+fn the_overview_knows_of_a_change_at_once() {
+    let server = Server::start_with_port(&[]);
+    let mut client = server.connect();
+    fill(&mut client, "jobs", 600_000, 0..300);
+    client.ask("DEHYDRATOR.ONDUE jobs HOLD DELIVERIES 3 STREAM dead");
+    client.ask("XADD dead * id 1000 element again deliveries 3");
+    let page = Page::of(&[&server]);
+    let shown = || {
+        let overview = page.get("api/overview");
+        let queue = &overview["queues"][0];
+        let fields = &overview["nodes"][0]["fields"];
+        (
+            queue["length"].as_u64(),
+            queue["dead"]["count"].as_u64(),
+            queue["paused"].as_bool(),
+            fields["elements"].as_f64(),
+            fields["paused"].as_f64(),
+        )
+    };
+    let before = (Some(300), Some(1), Some(false), Some(300.0), Some(0.0));
+    until("the queue is found", || (shown() == before).then_some(()));
+    let act = |action: &str, on: Value| {
+        page.post("api/act", &change(&server, "jobs", action, Value::Null, on))
+    };
+
+    act("cancel", json!({ "ids_b64": [b64("7")] }));
+    assert_eq!(shown(), (Some(299), Some(1), Some(false), Some(299.0), Some(0.0)));
+    let dead = page.get(&format!("api/dead?{}", named(&server, "jobs")));
+    act("revive", json!({ "entries": [dead["rows"][0]["entry"]] }));
+    assert_eq!(shown(), (Some(300), Some(0), Some(false), Some(300.0), Some(0.0)));
+    act("pause", Value::Null);
+    assert_eq!(shown(), (Some(300), Some(0), Some(true), Some(300.0), Some(1.0)));
+    page.end_of(&act("cancel", json!({ "match": { "id": "1" } })));
+    let left = client.ask("DEHYDRATOR.LEN jobs");
+    let Reply::Int(left) = left else { panic!("{left:?}") };
+    assert!((1..299).contains(&left), "{left}");
+    let left = left as u64;
+    assert_eq!(shown(), (Some(left), Some(0), Some(true), Some(left as f64), Some(1.0)));
+}
+
+#[test]
 fn a_held_element_is_left_to_its_worker() {
     let server = Server::start_with_port(&[]);
     let mut client = server.connect();
