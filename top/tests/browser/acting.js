@@ -309,6 +309,10 @@ describe("an operator acts", () => {
       const wait = window.setTimeout;
       window.setTimeout = (run, ms, ...rest) => wait(run, ms > 1000 ? 3_600_000 : ms, ...rest);
     });
+    await server.push("soon", 2000, "x", "1");
+    await operator.openQueue(server, "soon");
+    await until(async () => (await operator.figure("Next")) === "due", "it is due");
+
     await server.fill("fresh", 130, { ttl: (n) => HOUR + n * 1000 });
     await operator.openQueue(server, "fresh");
     await until(async () => (await operator.figure("Waiting")) === "130", "all wait");
