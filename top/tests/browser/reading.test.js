@@ -102,7 +102,9 @@ test("durations are read and written", () => {
   assert.equal(parseDuration("1.5h"), 5_400_000);
   assert.equal(parseDuration("+10m", "ms"), 600_000);
   for (const text of ["1x", "", "+", "-1m", "1m x"]) assert.equal(parseDuration(text, "ms"), null, text);
-  assert.deepEqual([15, 1000, 3250, 80_000, 3_600_000, 90_061_000].map(duration), [
+  assert.deepEqual([0, 0.383, 15, 1000, 3250, 80_000, 3_600_000, 90_061_000].map(duration), [
+    "0 ms",
+    "0.383 ms",
     "15 ms",
     "1 s",
     "3.2 s",
