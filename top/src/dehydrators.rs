@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::facts::Facts;
+use crate::figures::SPAN;
 
 #[derive(Default)]
 pub struct Dehydrator {
     pub facts: Facts,
-    /// The growth per second, between the last two refreshes.
+    /// The growth per second.
     pub net: Option<f64>,
     asked: Option<Duration>,
+    /// The length from which the growth is counted, and its time.
+    before: Option<(Duration, u64)>,
     /// The last walk over all keys that saw it.
     seen_by_walk: u64,
 }
@@ -42,11 +45,17 @@ impl Dehydrators {
         self.walks += 1;
     }
 
+    /// Updates one from facts that were asked for at `now`. Ignores what was overtaken.
     pub fn take_facts(&mut self, key: &[u8], facts: Facts, now: Duration) {
         let Some(dehydrator) = self.all.get_mut(key) else { return };
-        if let Some(asked) = dehydrator.asked.filter(|asked| *asked < now) {
-            let more = facts.length as f64 - dehydrator.facts.length as f64;
-            dehydrator.net = Some(more / (now - asked).as_secs_f64());
+        if dehydrator.asked.is_some_and(|asked| asked > now) {
+            return;
+        }
+        let before = dehydrator.before.map(|(since, length)| (now.saturating_sub(since), length));
+        if before.is_none_or(|(time, _)| time >= SPAN) {
+            dehydrator.net = before
+                .map(|(time, length)| (facts.length as f64 - length as f64) / time.as_secs_f64());
+            dehydrator.before = Some((now, facts.length));
         }
         dehydrator.facts = facts;
         dehydrator.asked = Some(now);

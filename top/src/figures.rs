@@ -5,6 +5,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// Rates are calculated over at least this time: over a few milliseconds, one element would be a peak.
+pub const SPAN: Duration = Duration::from_millis(500);
+
 #[derive(Default)]
 pub struct Figures {
     /// For example `Redis 7.0.15`.
@@ -13,14 +16,19 @@ pub struct Figures {
     pub now_ms: u64,
     /// The fields of the module's section of INFO, without their prefix. Older modules have fewer.
     pub fields: BTreeMap<String, f64>,
-    /// The growth of each field per second, between the last two refreshes.
+    /// The growth of each field per second.
     growth: BTreeMap<String, f64>,
     asked: Option<Duration>,
+    /// The fields from which the growth is counted, and their time.
+    before: Option<(Duration, BTreeMap<String, f64>)>,
 }
 
 impl Figures {
-    /// Updates from the text of `INFO server dehydrator`.
+    /// Updates from the text of `INFO server dehydrator`, which was asked for at `now`. Ignores what was overtaken.
     pub fn take(&mut self, info: &str, now: Duration) {
+        if self.asked.is_some_and(|asked| asked > now) {
+            return;
+        }
         let lines = info.lines().filter_map(|line| line.trim().split_once(':'));
         let all: BTreeMap<_, _> = lines.collect();
         let version = |field| all.get(field).copied();
@@ -39,14 +47,14 @@ impl Figures {
                 Some((name.to_owned(), value.parse::<f64>().ok()?))
             })
             .collect();
-        let seconds = self.asked.map(|asked| now.saturating_sub(asked).as_secs_f64());
-        self.growth = fields
-            .iter()
-            .filter_map(|(name, value)| {
-                let seconds = seconds.filter(|seconds| *seconds > 0.0)?;
-                Some((name.clone(), (value - self.fields.get(name)?) / seconds))
-            })
-            .collect();
+        let seconds = self.before.as_ref().map(|(since, _)| now.saturating_sub(*since));
+        if seconds.is_none_or(|seconds| seconds >= SPAN) {
+            let before = self.before.replace((now, fields.clone()));
+            self.growth = match (before, seconds) {
+                (Some((_, before)), Some(seconds)) => growth(&before, &fields, seconds),
+                _ => BTreeMap::new(),
+            };
+        }
         self.fields = fields;
         self.asked = Some(now);
     }
@@ -62,4 +70,16 @@ impl Figures {
         let more = self.growth.get("elements")?;
         Some((self.rate("pushes")? - more).max(0.0))
     }
+}
+
+/// Returns the growth of each field per second.
+fn growth(
+    before: &BTreeMap<String, f64>,
+    after: &BTreeMap<String, f64>,
+    time: Duration,
+) -> BTreeMap<String, f64> {
+    let of = |name: &String, value: &f64| {
+        Some((name.clone(), (value - before.get(name)?) / time.as_secs_f64()))
+    };
+    after.iter().filter_map(|(name, value)| of(name, value)).collect()
 }

@@ -209,9 +209,40 @@ fn calculates_rates_from_two_readings_of_the_counters() {
     // Fields that the module does not report.
     assert!(late.windows(3).any(|words| words == ["late:", "last", "-"]), "{late:?}");
 
+    // Read again at once, as after a change: no peak from one element in a millisecond.
+    let soon = 3 * SECOND + Duration::from_millis(1);
+    model.figures.take(&counters(1_000_301, 81), soon);
+    assert_eq!(
+        (model.figures.fields["elements"], model.figures.rate("pushes")),
+        (81.0, Some(150.0))
+    );
+    // An answer that was asked for before, and has been overtaken.
+    model.figures.take(&counters(1_000_300, 80), 3 * SECOND);
+    assert_eq!(model.figures.fields["elements"], 81.0);
+    model.figures.take(&counters(1_000_310, 80), 4 * SECOND);
+    assert_eq!(model.figures.rate("pushes"), Some(10.0));
+
     // The server was restarted.
-    model.figures.take(&counters(5, 5), 4 * SECOND);
+    model.figures.take(&counters(5, 5), 5 * SECOND);
     assert_eq!(model.figures.rate("pushes"), None);
+}
+
+#[test]
+fn a_dehydrator_grows_by_what_is_counted_over_some_time() {
+    let mut model = Model::default();
+    model.dehydrators.saw(b"k".into());
+    let mut take = |length, ms| {
+        let facts = Facts { length, ..Facts::default() };
+        model.dehydrators.take_facts(b"k", facts, Duration::from_millis(ms));
+        let dehydrator = &model.dehydrators.all[b"k".as_slice()];
+        (dehydrator.facts.length, dehydrator.net)
+    };
+    assert_eq!(take(10, 1_000), (10, None));
+    assert_eq!(take(30, 3_000), (30, Some(10.0)));
+    assert_eq!(take(20, 3_001), (20, Some(10.0)));
+    // It has been overtaken.
+    assert_eq!(take(30, 3_000), (20, Some(10.0)));
+    assert_eq!(take(20, 4_000), (20, Some(-10.0)));
 }
 
 #[test]

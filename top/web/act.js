@@ -5,10 +5,11 @@ import { fromBase64, fromHex, hexOf, line, textOf, toBase64, utf8 } from "./byte
 import { now } from "./clock.js";
 import { ask } from "./dialog.js";
 import { h, labelled } from "./dom.js";
-import { counted, fullMoment, isMoment, moment, parseDuration, parseMoment } from "./figures.js";
+import { counted, fullMoment, isMoment, MOMENTS, moment, parseDuration, parseMoment } from "./figures.js";
 import { follow } from "./jobs.js";
 import { notice } from "./notices.js";
 import { words } from "./ondue.js";
+import { matchText } from "./subject.js";
 
 /**
  * The actions on elements and dead letters: the label of the button, the verb of the question, the participle of the
@@ -88,7 +89,7 @@ async function consent({ spec, action, request, many, info }) {
   if (many === Number.POSITIVE_INFINITY) {
     const { id, text } = request.on.match;
     title = id || text ? `${spec.verb} all that match?` : `${spec.verb} all ${noun}s?`;
-    body.push(h("p", {}, matchText(request.on.match, noun)), status);
+    body.push(h("p", {}, `${matchText(request.on.match, noun)}.`), status);
     confirm = spec.verb;
   }
   if (EXPLAINED[action]) body.push(h("p", { class: "muted" }, EXPLAINED[action][many > 1 ? 1 : 0]));
@@ -128,17 +129,8 @@ async function countFirst({ request, args, status, yes, spec, noun }) {
   }
 }
 
-function matchText({ view, id, text }, noun) {
-  const filters = [id && `whose id contains “${id}”`, text && `whose text contains “${text}”`].filter(Boolean);
-  const kind = { held: "All that are held", due: "All that are due", dead: `All ${noun}s` }[view] ?? `All ${noun}s`;
-  return `${kind}${filters.length ? ` ${filters.join(" and ")}` : " of the queue"}.`;
-}
-
 function tell(spec, reply, { queue, action }) {
-  if (reply?.job) {
-    follow(reply.job);
-    return notice(`${spec.verb}: started.`);
-  }
+  if (reply?.job) return follow(reply.job, notice(`${spec.verb}: started.`));
   if (spec.queue) return notice(`${line(queue.key ?? queue.key_b64)}: ${QUEUE_DONE[action]}.`);
   const { done = 0, missed = 0, problem } = reply ?? {};
   const noun = spec.noun ?? "element";
@@ -176,16 +168,22 @@ function momentForm() {
     ),
   );
   return {
-    body: [
-      labelled("New deadline", field, "From now (+10m, +2h 30m), or a moment (14:05, tomorrow 9:00, 2026-12-24 18:00)"),
-      h("div", { class: "quick" }, quick),
-      shown,
-    ],
-    check: ({ when }) =>
-      parseMoment(when, now()) === null ? "This is neither a duration from now nor a moment." : null,
-    args: ({ when }) =>
-      when.trim().startsWith("+") ? { ms: parseDuration(when.trim().slice(1)) } : { at: parseMoment(when, now()) },
+    body: [labelled("New deadline", field, `For example ${MOMENTS}`), h("div", { class: "quick" }, quick), shown],
+    check: ({ when }) => checkMoment(when),
+    args: ({ when }) => momentArgs(when),
   };
+}
+
+/** Returns what is wrong with a moment, or null. */
+const checkMoment = (text) =>
+  parseMoment(text, now()) === null
+    ? `“${text}” is neither a duration from now nor a moment. Write for example ${MOMENTS}.`
+    : null;
+
+/** Returns the arguments for a moment: a duration is counted from when the server gets it. */
+function momentArgs(text) {
+  const ms = parseDuration(text);
+  return ms === null ? { at: parseMoment(text, now()) } : { ms };
 }
 
 function cancelForm({ held }) {
@@ -224,7 +222,7 @@ function editForm({ element_b64, name }) {
 }
 
 function pauseForm(info) {
-  const field = h("input", { name: "until", autocomplete: "off", spellcheck: "false", placeholder: "+30m" });
+  const field = h("input", { name: "until", autocomplete: "off", spellcheck: "false", placeholder: "30m" });
   return {
     title: `Pause ${info.name}?`,
     body: [
@@ -233,16 +231,10 @@ function pauseForm(info) {
         {},
         "Workers get nothing, and the server delivers nothing, until the queue is resumed. Producers can go on.",
       ),
-      labelled("Until (leave empty to pause until it is resumed)", field, "From now (+30m), or a moment (14:05)"),
+      labelled("Until (leave empty to pause until it is resumed)", field, `For example ${MOMENTS}`),
     ],
-    check: ({ until }) =>
-      until && parseMoment(until, now()) === null ? "This is neither a duration from now nor a moment." : null,
-    args: ({ until }) => {
-      if (!until) return {};
-      return until.trim().startsWith("+")
-        ? { ms: parseDuration(until.trim().slice(1)) }
-        : { at: parseMoment(until, now()) };
-    },
+    check: ({ until }) => (until.trim() ? checkMoment(until) : null),
+    args: ({ until }) => (until.trim() ? momentArgs(until) : {}),
   };
 }
 
@@ -252,21 +244,35 @@ function limitForm(info) {
     ["length", "Length: elements at most"],
     ["held", "Held: leases at a time"],
     ["rate", "Rate: elements"],
-    ["per", "Rate: in how many ms"],
-    ["remember", "Remember ids for ms"],
+    ["per", "Rate: in how many ms", true],
+    ["remember", "Remember ids for ms", true],
   ];
-  const number = ([name, label]) =>
-    labelled(label, h("input", { name, inputmode: "numeric", autocomplete: "off", value: String(limits[name] ?? 0) }));
+  const number = ([name, label, isDuration]) => {
+    const value = String(limits[name] ?? 0);
+    const field = h("input", { name, inputmode: isDuration ? null : "numeric", autocomplete: "off", value });
+    return labelled(label, field, isDuration && "Or a duration, such as 1s or 10m");
+  };
   return {
     title: `Limits of ${info.name}`,
     body: [h("p", { class: "muted" }, "0 removes a limit."), h("div", { class: "grid" }, fields.map(number))],
     check: (given) => {
-      for (const [name, label] of fields)
-        if (!/^\d{1,15}$/.test(given[name].trim())) return `${label}: this is not a whole number.`;
-      if (Number(given.rate) > 0 !== Number(given.per) > 0) return "A rate needs both numbers.";
+      for (const [name, label, isDuration] of fields) {
+        if (isDuration && parseDuration(given[name], "ms") === null)
+          return `${label}: “${given[name]}” is no duration. Write for example 10m, 1h 30m, or 5000.`;
+        if (!isDuration && !/^\d{1,15}$/.test(given[name].trim()))
+          return `${label}: “${given[name]}” is not a whole number. Write for example 100.`;
+      }
+      if (Number(given.rate) > 0 !== parseDuration(given.per, "ms") > 0)
+        return "A rate needs both numbers, for example 100 elements in 1s.";
       return null;
     },
-    args: (given) => Object.fromEntries(fields.map(([name]) => [name, Number(given[name])])),
+    args: (given) =>
+      Object.fromEntries(
+        fields.map(([name, , isDuration]) => [
+          name,
+          isDuration ? parseDuration(given[name], "ms") : Number(given[name]),
+        ]),
+      ),
   };
 }
 

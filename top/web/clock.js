@@ -12,18 +12,23 @@ export function setClock(serverNow) {
 
 export const now = () => Date.now() + offset;
 
-/** Creates a moment as text that counts: "in 5 min". The full moment is its tooltip. */
-export function countdown(ms) {
+/** Creates a moment as text that counts: "in 5 min". The full moment is its tooltip. `past`: the text once it has passed. */
+export function countdown(ms, past = "") {
   if (!isMoment(ms)) return h("span", { class: "muted" }, relative(ms, now()));
-  const time = h("time", { datetime: new Date(ms).toISOString(), title: fullMoment(ms), data: { counts: String(ms) } });
-  time.textContent = relative(ms, now());
+  const data = { counts: String(ms), past };
+  const time = h("time", { datetime: new Date(ms).toISOString(), title: fullMoment(ms), data });
+  time.textContent = counted(time);
   return time;
 }
 
-/** Creates the next deadline of a queue: "due" once it has passed. */
-export function nextDeadline(ms) {
-  if (ms === null || ms === undefined) return "–";
-  return ms <= now() ? "due" : countdown(ms);
+function counted({ dataset: { counts, past } }) {
+  return past && Number(counts) <= now() ? past : relative(Number(counts), now());
+}
+
+/** Creates the moment of a queue's next element: "due" once it has passed, and the end of the pause of a paused queue. */
+export function nextMoment({ next_deadline: ms, paused, paused_until: until }) {
+  if (paused) return isMoment(until) ? ["paused until ", timeOfDay(until)] : "paused";
+  return ms === null || ms === undefined ? "–" : countdown(ms, "due");
 }
 
 /** Creates a moment as the time of the day. */
@@ -36,7 +41,7 @@ export function timeOfDay(ms) {
 export function startCounting() {
   setInterval(() => {
     for (const time of document.querySelectorAll("time[data-counts]")) {
-      const text = relative(Number(time.dataset.counts), now());
+      const text = counted(time);
       if (time.textContent !== text) time.textContent = text;
     }
   }, 1000);

@@ -38,7 +38,10 @@ const WAITING = [
   { label: "Deliveries", numeric: true, cell: (row) => count(row.deliveries) },
 ];
 
-// The server keeps a number for each token, by which its commands know it.
+/** What a reader has to know of tokens. */
+export const TOKENS =
+  "The server keeps a token as a number, also one that a worker chose as a word: the word cannot be shown. Commands accept both.";
+
 const HELD = [
   { name: "due", label: "Held until", cell: deadline },
   { label: "Attempt", numeric: true, cell: (row) => count(row.deliveries) },

@@ -4,6 +4,7 @@ import { ACTIONS, act } from "./act.js";
 import { get, nameOf } from "./api.js";
 import { fromBase64, line, lineOf, shortened } from "./bytes.js";
 import { countdown, now, setClock } from "./clock.js";
+import { TOKENS } from "./columns.js";
 import { contentOf } from "./content.js";
 import { fill, h } from "./dom.js";
 import { count, duration, fullMoment, isMoment } from "./figures.js";
@@ -104,6 +105,7 @@ export class ElementView {
         { class: "stats" },
         facts.map(([name, each]) => h("div", {}, h("dt", {}, name), h("dd", {}, each))),
       ),
+      held && h("p", { class: "muted" }, TOKENS),
     );
   }
 

@@ -5,11 +5,11 @@ import { ACTIONS, act } from "./act.js";
 import { get } from "./api.js";
 import { fromBase64, line, lineOf, shortened } from "./bytes.js";
 import { now, setClock } from "./clock.js";
-import { columnsOf, keyOf } from "./columns.js";
+import { columnsOf, keyOf, TOKENS } from "./columns.js";
 import { findLetter, showLetter } from "./deadletter.js";
 import { closeAll } from "./dialog.js";
 import { fill, h, labelled } from "./dom.js";
-import { count, counted, parseMoment } from "./figures.js";
+import { count, counted, MOMENTS, parseMoment } from "./figures.js";
 import { notice } from "./notices.js";
 import { actionButton, refusal } from "./rights.js";
 import { queueHref } from "./route.js";
@@ -20,7 +20,7 @@ const PAGE = 50;
 const VIEWS = {
   next: { actions: ["run_now", "postpone", "cancel"], empty: "Nothing waits in this queue." },
   due: { actions: ["postpone", "cancel"], empty: "Nothing is due: workers have taken all that was." },
-  held: { actions: ["give_back", "cancel"], empty: "No worker holds an element of this queue." },
+  held: { actions: ["give_back", "cancel"], empty: "No worker holds an element of this queue.", note: TOKENS },
   dead: { actions: ["revive", "drop_dead"], empty: "There are no dead letters." },
 };
 
@@ -82,7 +82,7 @@ export class Elements {
     if (this.view === "next") {
       this.fields.jump = h("input", {
         name: "jump",
-        placeholder: "14:05, +2h",
+        placeholder: "14:05, 2h",
         autocomplete: "off",
         spellcheck: "false",
       });
@@ -112,6 +112,7 @@ export class Elements {
     this.element = h("div", {}, [
       h("div", { class: "row filter-row" }, form, jump),
       this.toolbar,
+      this.spec.note && h("p", { class: "muted" }, this.spec.note),
       this.status,
       this.table.element,
       this.pager,
@@ -171,7 +172,7 @@ export class Elements {
   #jump(event) {
     event.preventDefault();
     const at = parseMoment(this.fields.jump.value, now(), true);
-    if (at === null) return notice("Jump: write a moment such as 14:05, 2026-12-24 18:00 or +2h.");
+    if (at === null) return notice(`Jump: write for example ${MOMENTS}.`);
     this.#to(`~${at}`);
   }
 
@@ -270,15 +271,14 @@ export class Elements {
     return [
       looked,
       scan.steps > 1 &&
-        h("button", { type: "button", data: { action: "again" }, onclick: () => this.again() }, "Look again"),
+        h("button", { type: "button", data: { action: "again" }, onclick: () => this.#readAgain() }, "Look again"),
     ];
   }
 
-  /** Reads the page again, also with a filter. */
+  /** Has the next refresh read the page again, also with a filter. */
   again() {
     this.#fresh = false;
     this.#stopped = false;
-    this.onchange?.();
   }
 
   #showToolbar() {
@@ -344,7 +344,12 @@ export class Elements {
     const name = rows.length === 1 && rows[0].id_b64 ? line(rows[0].id_b64) : undefined;
     if (!(await act({ queue: this.queue, action, on, info: { name, held: this.view === "held" } }))) return;
     if (!only) this.#unmark();
+    this.#readAgain();
+  }
+
+  #readAgain() {
     this.again();
+    this.onchange?.();
   }
 
   /** Runs the action of a key: on what is marked, else on the row that has the focus. */

@@ -36,9 +36,10 @@ const UNITS = [
   ["s", 1000],
 ];
 
-/** Returns a duration in its two greatest units: "1 h 20 min", "3.2 s", "15 ms". */
+/** Returns a duration in its two greatest units: "1 h 20 min", "3.2 s", "15 ms", "0.38 ms". */
 export function duration(ms) {
   if (ms === null || ms === undefined) return NONE;
+  if (ms < 1) return `${RATE.format(ms)} ms`;
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 10_000) return `${Math.floor(ms / 100) / 10} s`;
   const first = UNITS.findIndex(([, length]) => ms >= length);
@@ -88,30 +89,34 @@ export function relative(ms, now) {
 
 const STEPS = { ms: 1, s: 1000, m: 60_000, min: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** Parses "10m", "1h 30m", "500 ms" to milliseconds; a number alone is in seconds. Returns null for anything else. */
-export function parseDuration(text) {
-  const parts = [
-    ...text
-      .trim()
-      .toLowerCase()
-      .matchAll(/(\d+(?:\.\d+)?)\s*(ms|min|s|m|h|d)?\s*/g),
-  ];
-  if (!parts.length || parts.map(([all]) => all).join("") !== text.trim().toLowerCase()) return null;
-  return Math.round(parts.reduce((sum, [, number, unit]) => sum + Number(number) * STEPS[unit ?? "s"], 0));
+/** What the page accepts as a moment, for hints and errors. */
+export const MOMENTS = "10m or 2h 30m from now, 14:05, tomorrow 9:00, 2026-12-24 18:00";
+
+/**
+ * Parses "10m", "1h 30m", "+500 ms" to milliseconds; a number alone is in `unit`, and refused without one. Returns null for
+ * anything else.
+ */
+export function parseDuration(text, unit) {
+  const words = text
+    .trim()
+    .toLowerCase()
+    .replace(/^\+\s*/, "");
+  const parts = [...words.matchAll(/(\d+(?:\.\d+)?)\s*(ms|min|s|m|h|d)?\s*/g)];
+  if (!parts.length || parts.map(([all]) => all).join("") !== words) return null;
+  const ms = parts.reduce((sum, [, number, each = unit]) => sum + Number(number) * (STEPS[each] ?? Number.NaN), 0);
+  return Number.isNaN(ms) ? null : Math.round(ms);
 }
 
 /**
- * Parses "+10m" and "-5m" (from now), "14:05", "14:05:30", "tomorrow 9:00", "2026-11-25 09:00", or unix milliseconds.
+ * Parses "10m", "+10m" and "-5m" (from now), "14:05", "14:05:30", "tomorrow 9:00", "2026-11-25 09:00", or unix milliseconds.
  * A time of the day that has passed is tomorrow's, unless `past`. Returns null for anything else.
  */
 export function parseMoment(text, now, past = false) {
   const words = text.trim().toLowerCase();
   if (words === "now") return now;
-  const sign = { "+": 1, "-": -1 }[words[0]];
-  if (sign) {
-    const ms = parseDuration(words.slice(1));
-    return ms === null ? null : now + sign * ms;
-  }
+  const ago = words.startsWith("-");
+  const ms = parseDuration(ago ? words.slice(1) : words);
+  if (ms !== null) return ago ? now - ms : now + ms;
   if (/^\d{11,16}$/.test(words)) return Number(words);
   const time = /^(tomorrow )?(\d{1,2}):(\d\d)(?::(\d\d))?$/.exec(words);
   if (time) {

@@ -6,6 +6,7 @@ import { fill, h } from "./dom.js";
 import { count } from "./figures.js";
 import { notice } from "./notices.js";
 import { href, queueHref } from "./route.js";
+import { subjectText } from "./subject.js";
 import { Table } from "./table.js";
 
 const NAMES = {
@@ -17,13 +18,14 @@ const NAMES = {
   drop_dead: "Drop dead letters",
 };
 
-/** Jobs that this page started and that have not been seen at their end. */
-const followed = new Set();
+/** Jobs that this page started and that have not been seen at their end, with what takes away the message of the start. */
+const followed = new Map();
 let timer;
+let onend = () => {};
 
-/** Shows a job at the bottom of the page until it ends. */
-export function follow(job) {
-  followed.add(job);
+/** Shows a job at the bottom of the page until it ends, and then its outcome instead of the message of its start. */
+export function follow(job, unsay) {
+  followed.set(job, unsay);
   clearTimeout(timer);
   look();
 }
@@ -33,7 +35,11 @@ async function look() {
     const jobs = await get("jobs");
     strip(jobs);
     for (const job of jobs) {
-      if (job.state === "running" || !followed.delete(job.job)) continue;
+      const unsay = followed.get(job.job);
+      if (job.state === "running" || !unsay) continue;
+      followed.delete(job.job);
+      unsay();
+      onend();
       const text = `${nameOf(job)}: ${STATES[job.state] ?? job.state}, ${count(job.done)} done${job.missed ? `, ${count(job.missed)} missed` : ""}.`;
       notice(job.error ? `${text} ${job.error}` : text, job.state === "failed");
     }
@@ -44,8 +50,11 @@ async function look() {
   }
 }
 
-/** Shows jobs that run already when the page is opened. */
-export const startJobs = look;
+/** Shows jobs that run already when the page is opened. `refresh` is called when a job of this page has ended. */
+export function startJobs(refresh) {
+  onend = refresh;
+  look();
+}
 
 const STATES = { running: "running", done: "done", stopped: "stopped", failed: "failed" };
 
@@ -106,6 +115,7 @@ export class JobsView {
               ? ""
               : h("a", { href: queueHref(job.queue) }, h("bdi", {}, line(job.queue.key_b64))),
         },
+        { label: "On", wide: true, cell: (job) => h("bdi", {}, subjectText(job.on)) },
         {
           label: "State",
           cell: (job) => [

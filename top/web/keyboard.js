@@ -108,8 +108,7 @@ function press(app, key, target) {
       app.view?.page?.(-1);
       return true;
     case ".":
-      app.view?.again?.();
-      app.refresh();
+      app.again();
       return true;
     case "t":
       toggleTheme();

@@ -6,6 +6,7 @@ import { countdown, setClock, timeOfDay } from "./clock.js";
 import { fill, h, labelled } from "./dom.js";
 import { count, duration, moment } from "./figures.js";
 import { href, queueHref } from "./route.js";
+import { subjectText } from "./subject.js";
 import { Table } from "./table.js";
 
 const NAMES = {
@@ -43,10 +44,11 @@ export class LogView {
           label: "When",
           cell: (row) => [timeOfDay(row.moment), h("span", { class: "muted" }, " ", countdown(row.moment))],
         },
-        { label: "Who", cell: (row) => h("bdi", {}, visible(String(row.who ?? "–"))) },
-        { label: "Redis user", cell: (row) => h("bdi", {}, visible(String(row.user ?? "–"))) },
+        { name: "who", label: "Who", cell: (row) => h("bdi", {}, visible(String(row.who ?? "–"))) },
+        { name: "who", label: "Redis user", cell: (row) => h("bdi", {}, visible(String(row.user ?? "–"))) },
         { label: "Action", cell: (row) => NAMES[row.action] ?? String(row.action) },
         { label: "Queue", cell: (row) => queueCell(row) },
+        { label: "On", wide: true, cell: (row) => h("bdi", {}, subjectText(row.on)) },
         { label: "Elements", numeric: true, cell: (row) => count(numberOf(row)) },
         { label: "Arguments", wide: true, cell: (row) => h("bdi", {}, visible(argsOf(row.args))) },
       ],
@@ -58,7 +60,7 @@ export class LogView {
       h(
         "p",
         { class: "muted" },
-        "What was done by this page: who, what, and how many elements. It is a stream on the server, which anybody with its rights can read.",
+        "What was done by this page: who did what to which elements. It is a stream on the server, which anybody with its rights can read.",
       ),
       this.table.element,
       this.pager,

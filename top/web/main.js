@@ -57,7 +57,8 @@ class App {
       at("server").textContent = [session.server, session.who ?? session.user].filter(Boolean).join(" · ");
       at("logout").hidden = !(session.login && session.logged_in);
       if (!session.logged_in) return this.#showLogin(session.login);
-      startJobs();
+      at("version").textContent = session.version;
+      startJobs(() => this.again());
       this.view = null;
       this.#show(false);
     } catch (error) {
@@ -124,6 +125,12 @@ class App {
     view.onchange = () => this.refresh();
     document.title = `${view.title} – Dehydrator`;
     at("main").replaceChildren(view.element);
+  }
+
+  /** Reads the view's figures now, also what was found by a long search. */
+  again() {
+    this.view?.again?.();
+    this.refresh();
   }
 
   /** Reads the view's figures now, and again and again. */

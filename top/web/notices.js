@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 
 const SHOWN_MS = 8000;
 
-/** Shows a message for some seconds. `bad` ones stay until they are closed. */
+/** Shows a message for some seconds. `bad` ones stay until they are closed. Returns what takes it away. */
 export function notice(text, bad = false) {
   const place = document.getElementById("notices");
   const close = h("button", { type: "button", "aria-label": "Close this message", onclick: () => box.remove() }, "×");
@@ -12,4 +12,5 @@ export function notice(text, bad = false) {
   place.append(box);
   while (place.children.length > 4) place.firstChild.remove();
   if (!bad) setTimeout(() => box.remove(), SHOWN_MS);
+  return () => box.remove();
 }

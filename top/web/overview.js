@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { line, shortened } from "./bytes.js";
-import { nextDeadline, setClock } from "./clock.js";
+import { nextMoment, setClock } from "./clock.js";
 import { fill, h, labelled } from "./dom.js";
 import { count, counted, duration, rate, size } from "./figures.js";
 import { History } from "./history.js";
@@ -135,7 +135,7 @@ export class OverviewView {
           cell: (queue) => mood(duration(queue.oldest_due_ms), queue.oldest_due_ms > 1000 && "hot"),
         },
         { label: "Late", numeric: true, cell: (queue) => mood(count(queue.overdue), queue.overdue > 0 && "hot") },
-        { label: "Next", numeric: true, cell: (queue) => nextDeadline(queue.next_deadline) },
+        { label: "Next", numeric: true, cell: (queue) => nextMoment(queue) },
         { label: "Net", numeric: true, sort: "net", cell: (queue) => rate(queue.net) },
         { label: "Limits", wide: true, cell: (queue) => chips(shortLimits(queue)) },
         { label: "Memory", numeric: true, sort: "memory", cell: (queue) => size(queue.memory) },
@@ -214,7 +214,7 @@ export class OverviewView {
       ["Elements", count(sum("elements"))],
       ["Held", count(sum("leased"))],
       ["Retries waiting", count(sum("given_back"))],
-      ["Dead letters moved", count(sum("dead_letters")), ""],
+      ["Dead letters since start", count(sum("dead_letters"))],
       ["Oldest due", oldest ? duration(oldest * 1000) : "–", oldest > 0 && "hot"],
       ["Failing queues", count(sum("failing")), sum("failing") > 0 && "hot"],
       ["Paused queues", count(sum("paused")), sum("paused") > 0 && "warm"],

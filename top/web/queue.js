@@ -3,7 +3,7 @@
 import { ACTIONS, act, pausedUntil } from "./act.js";
 import { get, nameOf } from "./api.js";
 import { line, shortened } from "./bytes.js";
-import { nextDeadline, setClock, timeOfDay } from "./clock.js";
+import { nextMoment, setClock, timeOfDay } from "./clock.js";
 import { fill, h } from "./dom.js";
 import { Elements } from "./elements.js";
 import { count, duration, rate, size } from "./figures.js";
@@ -142,7 +142,7 @@ export class QueueView {
       ["Given back", count(queue.given_back)],
       ["Dead letters", count(queue.dead?.count), queue.dead?.count > 0 && "warm"],
       ["Remembered", count(queue.remembered)],
-      ["Next", nextDeadline(queue.next_deadline)],
+      ["Next", nextMoment(queue)],
       ["Oldest due", duration(queue.oldest_due_ms), queue.oldest_due_ms > 1000 && "hot"],
       ["Overdue", count(queue.overdue), queue.overdue > 0 && "hot"],
       ["Net", rate(queue.net)],

@@ -1,18 +1,19 @@
 //! A Redis user, as whom the page asks: the nodes that it finds, and what it has seen of them. Everybody shares one, or with
 //! `--login` those who log in as the same user.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use redis::{Client, Connection, RedisResult, Value};
+use redis::{Connection, RedisResult, Value};
 
 use super::counts::Timelines;
 use super::destination::Destination;
+use super::discovery;
 use super::history::{self, History, SERIES, Sample, Subject};
-use super::node::{Database, Node, Role, Seed, State, address_of, client_at};
+use super::node::{Database, Node, Role, Seed, State, address_of};
 use super::progress::Jobs;
 use super::queue::Queue;
 use super::refusal::Refusal;
@@ -27,6 +28,9 @@ const LOOKS: u64 = 15_000;
 /// SCANs, and dehydrators whose facts are read, per refresh and database.
 const SCANS: usize = 20;
 const ASKED: usize = 300;
+/// What is read of INFO.
+const SECTIONS: [&str; 6] =
+    ["server", "dehydrator", "replication", "memory", "clients", "keyspace"];
 /// Queues per node whose history is kept: the greatest, and those that were looked at.
 const GREATEST: usize = 100;
 
@@ -146,7 +150,7 @@ impl Account {
         let known = self.nodes.read().unwrap_or_else(PoisonError::into_inner).clone();
         let mut nodes: Vec<Arc<Node>> = Vec::new();
         for seed in &self.seeds {
-            for found in find(seed, &known) {
+            for found in discovery::find(seed, &known) {
                 if nodes.iter().any(|node| node.name == found.name) {
                     continue;
                 }
@@ -194,6 +198,24 @@ impl Account {
         });
     }
 
+    /// Reads again what is known of a queue and its node, after a change.
+    pub fn reread(&self, queue: &Queue) {
+        let Ok(node) = self.node_of(queue) else { return };
+        let now = self.started.elapsed();
+        // The next refresh tells of errors.
+        let _ = node.with(queue.db, |connection| {
+            let info = ask::info(connection, &SECTIONS)?;
+            {
+                let mut state = node.state();
+                take_info(&mut state, &info, now);
+                let database = state.databases.entry(queue.db).or_default();
+                // A revived element may be the first of its queue.
+                database.dehydrators.saw(queue.key.0.clone());
+            }
+            read_facts(connection, &node, queue.db, std::slice::from_ref(&queue.key.0), now)
+        });
+    }
+
     fn sample(&self) {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let looked_at = self.looked_at.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -227,80 +249,6 @@ fn watch(account: &Weak<Account>) {
     }
 }
 
-/// Returns the nodes of a seed.
-fn find(seed: &Seed, known: &[Arc<Node>]) -> Vec<Node> {
-    match seed {
-        Seed::Node(client) => {
-            // If the seed is down, another node of its cluster tells.
-            let others = known.iter().filter(|node| node.is_of_cluster).map(|node| &node.client);
-            let nodes = std::iter::once(client).chain(others).find_map(|asked| slots(asked).ok());
-            match nodes {
-                Some(nodes) if !nodes.is_empty() => {
-                    let node = |client: Client| Node::new(address_of(&client), client, true);
-                    nodes.into_iter().map(node).collect()
-                }
-                _ => vec![Node::new(address_of(client), client.clone(), false)],
-            }
-        }
-        Seed::Sentinel { sentinels, service, template } => {
-            let found = sentinels.iter().find_map(|sentinel| ask_sentinel(sentinel, service).ok());
-            let before = known.iter().find(|node| &node.name == service);
-            let Some((primary, replicas)) = found else {
-                let client = before.map_or(template, |node| &node.client).clone();
-                return vec![Node::new(service.clone(), client, false)];
-            };
-            let client = |(host, port): &(String, u16)| client_at(template, host, *port).ok();
-            let primary = client(&primary).map(|client| Node::new(service.clone(), client, false));
-            let replicas = replicas.iter().filter_map(client);
-            let replicas = replicas.map(|client| Node::new(address_of(&client), client, false));
-            primary.into_iter().chain(replicas).collect()
-        }
-    }
-}
-
-type Address = (String, u16);
-
-/// Returns the addresses of a service's primary and replicas.
-fn ask_sentinel(sentinel: &Client, service: &str) -> RedisResult<(Address, Vec<Address>)> {
-    let mut connection = super::node::connect(sentinel)?;
-    let mut asked = redis::cmd("SENTINEL");
-    let primary = asked.arg("GET-MASTER-ADDR-BY-NAME").arg(service).query(&mut connection)?;
-    let mut asked = redis::cmd("SENTINEL");
-    let replicas: Vec<HashMap<String, String>> =
-        asked.arg("REPLICAS").arg(service).query(&mut connection)?;
-    let address = |replica: &HashMap<String, String>| {
-        let is_up = !replica.get("flags").is_some_and(|flags| flags.contains("_down"));
-        let address = (replica.get("ip")?.clone(), replica.get("port")?.parse().ok()?);
-        is_up.then_some(address)
-    };
-    Ok((primary, replicas.iter().filter_map(address).collect()))
-}
-
-/// Returns a client for each node of the cluster, none for a server that is not in one.
-fn slots(client: &Client) -> RedisResult<Vec<Client>> {
-    let mut connection = super::node::connect(client)?;
-    let is_cluster = ask::info(&mut connection, &["cluster"])?.contains("cluster_enabled:1");
-    if !is_cluster {
-        return Ok(Vec::new());
-    }
-    let asked = address_of(client);
-    let own_host = asked.rsplit_once(':').map_or(asked.as_str(), |(host, _)| host);
-    let ranges: Vec<Vec<Value>> = redis::cmd("CLUSTER").arg("SLOTS").query(&mut connection)?;
-    let mut nodes: Vec<Client> = Vec::new();
-    for node in ranges.iter().flat_map(|range| range.iter().skip(2)) {
-        let Value::Array(node) = node else { continue };
-        let [host, port, ..] = node.as_slice() else { continue };
-        let host: Option<String> = redis::from_redis_value_ref(host).unwrap_or_default();
-        let host =
-            host.filter(|host| !host.is_empty() && host != "?").unwrap_or(own_host.to_owned());
-        let client = client_at(client, &host, redis::from_redis_value_ref(port)?)?;
-        if nodes.iter().all(|known| address_of(known) != address_of(&client)) {
-            nodes.push(client);
-        }
-    }
-    Ok(nodes)
-}
-
 /// Reads INFO of a node, and some facts of its dehydrators.
 fn refresh(node: &Node, now: Duration) {
     let result = try_refresh(node, now);
@@ -322,10 +270,9 @@ fn refresh(node: &Node, now: Duration) {
 }
 
 fn try_refresh(node: &Node, now: Duration) -> RedisResult<()> {
-    let sections = ["server", "dehydrator", "replication", "memory", "clients", "keyspace"];
     let home = node.client.get_connection_info().redis_settings().db();
     let home = u64::try_from(home).unwrap_or(0);
-    let info = node.with(home, |connection| ask::info(connection, &sections))?;
+    let info = node.with(home, |connection| ask::info(connection, &SECTIONS))?;
     let databases: Vec<u64> = {
         let mut state = node.state();
         take_info(&mut state, &info, now);
@@ -388,7 +335,18 @@ fn refresh_database(
         database.walk = walk;
         keys
     };
-    let all = ask::facts(connection, &keys)?;
+    read_facts(connection, node, db, &keys, now)
+}
+
+/// Reads the facts of some dehydrators, and how many dead letters they have.
+fn read_facts(
+    connection: &mut Connection,
+    node: &Node,
+    db: u64,
+    keys: &[Vec<u8>],
+    now: Duration,
+) -> RedisResult<()> {
+    let all = ask::facts(connection, keys)?;
     let policies = keys.iter().zip(&all).filter_map(|(key, facts)| {
         Some((key, facts.as_ref()?.policy.as_deref().map(Destination::of_dead_letters)?))
     });

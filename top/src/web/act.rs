@@ -8,7 +8,7 @@ use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use redis::Cmd;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::bytes::Bytes;
@@ -25,6 +25,10 @@ use super::{Page, blocking, permission};
 
 /// Elements that are changed before the answer; more become a job.
 const AT_ONCE: usize = 100;
+/// Ids that the log names; of more it has the number.
+const NAMED: usize = 10;
+/// Characters of an id there, at most.
+const LONGEST: usize = 200;
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "snake_case")]
@@ -87,7 +91,7 @@ struct Match {
     text: String,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum MatchView {
     #[default]
@@ -156,11 +160,14 @@ fn perform(
             .map_err(|error| Refusal::bad(format!("args: {error}.")))?,
     };
     let said = shown(&words);
+    let on = on.unwrap_or_default();
+    let about = subject(action, &on);
     let entry = |count: u64, args: String| Entry {
         who: &caller.who,
         action: action.name(),
         queue: &queue,
         count,
+        on: &about,
         args,
     };
 
@@ -172,6 +179,7 @@ fn perform(
         log::record(page, account, &entry(1, said))?;
         let reply: redis::Value = account.on(&queue, |connection| command.query(connection))?;
         account.rights.forget();
+        account.reread(&queue);
         let missed = u64::from(reply == redis::Value::Int(0));
         return Ok(json!({ "done": 1 - missed, "missed": missed }));
     };
@@ -195,6 +203,7 @@ fn perform(
             sum.add(&more);
             true
         })?;
+        account.reread(&queue);
         return match sum.problem {
             Some(problem) if sum.done == 0 => {
                 Err(Refusal::new(StatusCode::CONFLICT, "REFUSED", problem))
@@ -202,7 +211,7 @@ fn perform(
             problem => Ok(json!({ "done": sum.done, "missed": sum.missed, "problem": problem })),
         };
     }
-    let job = account.jobs.begin(&caller.who, action.name(), &queue, of)?;
+    let job = account.jobs.begin(&caller.who, action.name(), &queue, &about, of)?;
     if let Err(refusal) =
         log::record(page, account, &entry(of.unwrap_or(0), format!("job {} {said}", job.id())))
     {
@@ -223,6 +232,7 @@ fn perform(
             action: action.name(),
             queue: &plan.queue,
             count: progress.done,
+            on: &about,
             args,
         };
         // The change is recorded already; this only tells how it ended.
@@ -249,6 +259,34 @@ fn shown(words: &Value) -> String {
         words.remove("element_b64");
     }
     if words.is_null() { String::new() } else { words.to_string() }
+}
+
+/// Returns what a change is about, for the log and the list of jobs: a filter, or the first ids or entries and their number.
+/// Null for the queue itself.
+fn subject(action: Action, on: &On) -> Value {
+    let text = |id: &Bytes| {
+        let text = std::str::from_utf8(&id.0).map(str::to_owned);
+        let text = text.unwrap_or_else(|_| id.0.escape_ascii().to_string());
+        text.chars().take(LONGEST).collect::<String>()
+    };
+    match on {
+        On { ids_b64: Some(ids), .. } => {
+            let first: Vec<_> = ids.iter().take(NAMED).map(text).collect();
+            json!({ "ids": first, "number": ids.len() })
+        }
+        On { entries: Some(entries), .. } => {
+            json!({ "entries": &entries[..entries.len().min(NAMED)], "number": entries.len() })
+        }
+        On { matching: Some(Match { view, id, text }), .. } => {
+            let view = match action {
+                Action::GiveBack => MatchView::Held,
+                Action::Revive | Action::DropDead => MatchView::Dead,
+                _ => *view,
+            };
+            json!({ "match": { "view": view, "id": id, "text": text } })
+        }
+        _ => Value::Null,
+    }
 }
 
 /// Returns the change of elements; `None` for a change of settings.
@@ -325,8 +363,7 @@ fn setting(action: Action, args: &Args, key: &[u8]) -> Result<Cmd, Refusal> {
 }
 
 /// Returns what the change is about.
-fn targets(change: &Change, on: Option<On>) -> Result<Targets, Refusal> {
-    let on = on.unwrap_or_default();
+fn targets(change: &Change, on: On) -> Result<Targets, Refusal> {
     let is_dead = matches!(change, Change::Revive(_) | Change::DropDead);
     match on {
         On { ids_b64: Some(ids), entries: None, matching: None } if !is_dead && !ids.is_empty() => {

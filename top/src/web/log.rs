@@ -26,6 +26,8 @@ pub struct Entry<'a> {
     pub queue: &'a Queue,
     /// How many elements it is about, as far as this is known.
     pub count: u64,
+    /// What it is about, see `act`; null for the queue.
+    pub on: &'a Value,
     /// Further words: of the request, or how it ended.
     pub args: String,
 }
@@ -46,6 +48,9 @@ pub fn record(page: &Page, account: &Account, entry: &Entry<'_>) -> Result<(), R
         add.arg("action").arg(entry.action);
         add.arg("db").arg(entry.queue.db).arg("key").arg(&entry.queue.key.0);
         add.arg("count").arg(entry.count).arg("args").arg(&entry.args);
+        if !entry.on.is_null() {
+            add.arg("on").arg(entry.on.to_string());
+        }
         add.exec(connection)
     })
 }
@@ -89,6 +94,7 @@ pub async fn log(
                 "action": text("action"),
                 "queue": { "node": at.node, "db": number("db"), "key_b64": encode(bytes("key")) },
                 "count": number("count"),
+                "on": serde_json::from_slice(bytes("on")).unwrap_or(Value::Null),
                 "args": text("args"),
             })
         }).collect();

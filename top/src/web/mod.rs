@@ -3,7 +3,7 @@
 //! | file | |
 //! |---|---|
 //! | `guard`, `session` | what each request must pass; who asks |
-//! | `account`, `node` | a Redis user, the nodes that it sees, their connections, and what is known of them |
+//! | `account`, `discovery`, `node` | a Redis user, the nodes that it sees, their connections, and what is known of them |
 //! | `queue`, `rights`, `counts`, `progress`, `history` | the name of a queue, and what an account keeps: answers about rights, counts of timelines, long changes, samples |
 //! | `queues`, `elements`, `dead`, `timeline`, `jobs` | what is shown |
 //! | `permission`, `act`, `plan`, `log` | what may be changed, changes, those of many elements, and the record of them |
@@ -18,6 +18,7 @@ mod bytes;
 mod counts;
 mod dead;
 mod destination;
+mod discovery;
 mod elements;
 mod guard;
 mod history;

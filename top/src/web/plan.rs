@@ -368,6 +368,8 @@ pub fn run_job(account: &Account, plan: &Plan, targets: &Targets, job: &Job) {
         begun = Instant::now();
         !job.is_to_stop()
     });
+    // Whoever sees the end sees its outcome too.
+    account.reread(&plan.queue);
     let mut progress = job.progress();
     progress.state = match result {
         Ok(true) => progress::State::Done,

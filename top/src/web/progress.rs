@@ -38,6 +38,8 @@ pub struct Job {
     who: String,
     action: &'static str,
     queue: Queue,
+    /// What it is about, see `act`.
+    on: Value,
     /// How many it is about, if this is known.
     of: Option<u64>,
     progress: Mutex<Progress>,
@@ -69,6 +71,7 @@ impl Job {
             "who": self.who,
             "action": self.action,
             "queue": self.queue,
+            "on": self.on,
             "of": self.of,
             "done": progress.done,
             "missed": progress.missed,
@@ -101,6 +104,7 @@ impl Jobs {
         who: &str,
         action: &'static str,
         queue: &Queue,
+        on: &Value,
         of: Option<u64>,
     ) -> Result<Arc<Job>, Refusal> {
         let mut all = self.all();
@@ -114,6 +118,7 @@ impl Jobs {
             who: who.to_owned(),
             action,
             queue: queue.clone(),
+            on: on.clone(),
             of,
             progress: Mutex::new(Progress {
                 done: 0,

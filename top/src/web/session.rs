@@ -205,7 +205,7 @@ pub async fn session(State(page): State<Arc<Page>>, headers: HeaderMap) -> Json<
         "login": matches!(page.door, Door::Login),
         "token": matches!(page.door, Door::Token(_)),
         "server": server,
-        "version": env!("CARGO_PKG_VERSION"),
+        "version": env!("DEHYDRATOR_VERSION"),
         "log": page.log.as_deref().map(String::from_utf8_lossy),
     }))
 }

@@ -26,7 +26,7 @@ describe("an operator acts", () => {
     await operator.openQueue(server, "snooze");
     await operator.mark("job:1", "job:3");
     await operator.act("postpone");
-    await operator.type("New deadline", "+10m");
+    await operator.type("New deadline", "10m");
     await operator.confirm("Postpone 2 elements");
     await operator.seesNotice("2 elements postponed.");
     for (const [id, ms] of [
@@ -216,7 +216,15 @@ describe("an operator acts", () => {
     await operator.seesNot("Paused until resumed");
     assert.equal((await server.info("brake")).paused, 0);
     await operator.act("pause");
-    await operator.type("Until (leave empty to pause until it is resumed)", "+30m");
+    const field = "Until (leave empty to pause until it is resumed)";
+    await operator.type(field, "half an hour");
+    await operator.page.click("dialog[open] button[type=submit]");
+    await operator.sees(
+      "“half an hour” is neither a duration from now nor a moment. Write for example 10m",
+      "dialog .wrong",
+    );
+    assert.equal((await server.info("brake")).paused, 0);
+    await operator.type(field, "30m");
     await operator.confirm("Pause");
     await until(async () => (await server.info("brake")).paused === 1, "it is paused");
     near((await server.info("brake"))["paused-until"], Date.now() + 1_800_000, 30_000);
@@ -230,14 +238,18 @@ describe("an operator acts", () => {
     await operator.act("limit");
     await operator.type("Held: leases at a time", "7");
     await operator.type("Rate: elements", "100");
-    await operator.type("Rate: in how many ms", "1000");
+    await operator.type("Rate: in how many ms", "soon");
+    await operator.page.click("dialog[open] button[type=submit]");
+    await operator.sees("“soon” is no duration. Write for example 10m", "dialog .wrong");
+    await operator.type("Rate: in how many ms", "1s");
+    await operator.type("Remember ids for ms", "60000");
     await operator.type("Length: elements at most", "0");
     await operator.confirm("Set limits");
     await operator.sees("0 of 100 in 1 s");
     const info = await server.info("caps");
     assert.deepEqual(
-      [info["length-limit"], info["held-limit"], info["rate-limit"], info["rate-per"]],
-      [0, 7, 100, 1000],
+      [info["length-limit"], info["held-limit"], info["rate-limit"], info["rate-per"], info.remember],
+      [0, 7, 100, 1000, 60_000],
     );
   });
 
@@ -267,9 +279,68 @@ describe("an operator acts", () => {
     await operator.sees("audited");
     const [first] = await operator.rows();
     assert.equal(first[3], "run now");
-    assert.deepEqual([first[4], first[5]], ["audited", "2"]);
+    assert.deepEqual(first.slice(4, 7), ["audited", "2 ids: job:0, job:2", "2"]);
+    // A filter is named in the log, and in the list of jobs.
+    await operator.openQueue(server, "audited", "&id=job&text=work");
+    await operator.seesIds(["job:0", "job:2", "job:1"]);
+    await operator.act("all-match");
+    await operator.act("postpone");
+    await operator.confirm("Postpone 3 elements");
+    await operator.seesNotice("Postpone: done, 3 done");
+    const filter = "All elements whose id contains “job” and whose text contains “work”";
+    await operator.open("#/jobs");
+    await operator.sees(filter);
+    await operator.open("#/log");
+    await operator.sees(filter);
+    await operator.openQueue(server, "audited");
+    await operator.mark("job:0", "job:2");
+    await operator.act("run_now");
+    await operator.confirm("Run 2 elements");
+    await operator.seesNotice("2 elements due now.");
     const [[, fields]] = await server.call("XREVRANGE", "dehydrator:log", "+", "-", "COUNT", 1);
     assert.ok(fields.includes("run_now") && fields.includes("audited"));
+  });
+
+  test("54 sees what an action has done at once, not at the next refresh", async () => {
+    const { server } = scene;
+    const operator = await scene.another();
+    // Nothing is read again by itself but the progress of jobs, and no message goes by itself.
+    await operator.page.evaluateOnNewDocument(() => {
+      const wait = window.setTimeout;
+      window.setTimeout = (run, ms, ...rest) => wait(run, ms > 1000 ? 3_600_000 : ms, ...rest);
+    });
+    await server.push("soon", 2000, "x", "1");
+    await operator.openQueue(server, "soon");
+    await until(async () => (await operator.figure("Next")) === "due", "it is due");
+
+    await server.fill("fresh", 130, { ttl: (n) => HOUR + n * 1000 });
+    await operator.openQueue(server, "fresh");
+    await until(async () => (await operator.figure("Waiting")) === "130", "all wait");
+    await operator.mark("job:3");
+    await operator.act("run_now");
+    await operator.seesNotice("1 element due now.");
+    await until(async () => (await operator.ids())[0] === "job:3", "it is the first");
+    await until(async () => (await operator.figure("Due")) === "1", "one is due");
+    await operator.click("link", "Overview");
+    const row = () =>
+      operator.page.$$eval("section.overview tbody tr", (rows) => {
+        const found = rows.find((each) => each.innerText.startsWith("fresh"));
+        return found && [...found.cells].slice(2, 4).map((cell) => cell.innerText.trim());
+      });
+    const shown = await until(row, "the row of the queue");
+    assert.deepEqual(shown, ["129", "1"]);
+
+    await operator.click("link", "fresh");
+    await operator.type("Text contains", "work");
+    await operator.button("Filter");
+    await operator.act("all-match");
+    await operator.act("cancel");
+    await operator.confirm(/^Cancel (all, at least )?\d+ elements/);
+    await operator.seesNotice("Cancel: done, 130 done");
+    assert.ok(!(await operator.text("#notices")).includes("started"));
+    await operator.sees("No element matches the filter.");
+    assert.equal(await operator.figure("Waiting"), "0");
+    await operator.close();
   });
 
   test("44 works by the keyboard alone: filter, move, mark, ask, answer", async () => {

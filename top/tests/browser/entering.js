@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { b64 } from "./operator.js";
 import { scene, VIEWER } from "./scene.js";
-import { Server, Top } from "./servers.js";
+import { Server, startCluster, Top } from "./servers.js";
 import { until } from "./until.js";
 
 const HOUR = 3_600_000;
@@ -160,5 +160,99 @@ describe("an operator comes in", () => {
     assert.notEqual(await back(), dark);
     assert.ok(server);
     await operator.close();
+  });
+
+  test("51 to a cluster: all nodes in one table, and acts on the second", async () => {
+    const nodes = await startCluster(2);
+    const [first, second] = nodes;
+    try {
+      // "foo" is in the upper half of the slots, "bar" in the lower.
+      await first.push("bar", HOUR, "x", "on the first");
+      await second.push("foo", HOUR, "x", "on the second");
+      await withTop([`redis://${first.name}`], async (operator) => {
+        await operator.open("#/");
+        for (const [node, queue] of [
+          [first, "bar"],
+          [second, "foo"],
+        ]) {
+          await operator.sees(`${queue} ${node.name}`, "table[aria-label=Queues]");
+          await operator.sees(node.name, "table[aria-label=Nodes]");
+        }
+        await operator.click("link", "foo");
+        await operator.seesIds(["on the second"]);
+        await operator.screenshot("cluster");
+        await operator.mark("on the second");
+        await operator.act("run_now");
+        await operator.seesNotice("1 element due now.");
+        assert.equal(await second.pttl("foo", "on the second"), 0);
+        // The log is one, whose node owns its slot.
+        await operator.click("link", "Log");
+        await operator.sees("run now");
+        const [row] = await operator.rows();
+        assert.deepEqual(row.slice(3, 6), ["run now", "foo", "on the second"]);
+        await operator.click("link", "foo");
+        await operator.seesIds(["on the second"]);
+      });
+    } finally {
+      for (const node of nodes) await node.stop();
+    }
+  });
+
+  test("52 to a replica, where they look, and read why nothing can be changed", async () => {
+    const primary = await Server.start("--repl-diskless-sync-delay", "0");
+    const replica = await Server.start("--replicaof", "127.0.0.1", String(primary.port));
+    try {
+      await primary.fill("copied", 2);
+      await until(async () => (await replica.len("copied")) === 2, "the replica has it");
+      await withTop([`redis://${replica.name}`], async (operator, top) => {
+        await top.ready();
+        await operator.open("#/");
+        await operator.sees("replica", "table[aria-label=Nodes]");
+        await operator.openQueue(replica, "copied");
+        await operator.seesIds(["job:0", "job:1"]);
+        const reason = "This node is a replica: changes are made on its primary.";
+        await operator.sees(reason, ".banner");
+        await operator.screenshot("replica");
+        await operator.mark("job:0");
+        for (const action of ["pause", "limit", "ondue", "run_now", "postpone", "cancel"]) {
+          const button = await operator.page.$(`[data-action="${action}"]`);
+          const told = await button.evaluate((each) => [
+            each.getAttribute("aria-disabled"),
+            document.getElementById(each.getAttribute("aria-describedby"))?.textContent,
+          ]);
+          assert.deepEqual(told, ["true", reason], action);
+        }
+        await operator.button("Pause…");
+        await operator.seesNotice(`Pause: ${reason}`);
+        assert.equal(await operator.page.$("dialog[open]"), null);
+        assert.equal((await primary.info("copied")).paused, 0);
+      });
+    } finally {
+      await replica.stop();
+      await primary.stop();
+    }
+  });
+
+  test("53 through a proxy, which tells who they are: so does the log", async () => {
+    const { server } = scene;
+    await server.push("proxied", HOUR, "x", "1");
+    await withTop(["--user-header", "X-Remote-User", `redis://${server.name}`], async (operator) => {
+      await operator.page.setExtraHTTPHeaders({ "X-Remote-User": "carla" });
+      await operator.openQueue(server, "proxied");
+      await operator.sees("carla", "#server");
+      await operator.mark("1");
+      await operator.act("run_now");
+      await operator.seesNotice("1 element due now.");
+      await operator.open("#/log");
+      await operator.sees("proxied");
+      const [row] = await operator.rows();
+      assert.deepEqual(row.slice(1, 6), ["carla", "default", "run now", "proxied", "1"]);
+      const [[, fields]] = await server.call("XREVRANGE", "dehydrator:log", "+", "-", "COUNT", 1);
+      assert.equal(fields[fields.indexOf("who") + 1], "carla");
+      // Whom the proxy does not name is nobody.
+      await operator.page.setExtraHTTPHeaders({});
+      const status = () => operator.page.evaluate(async () => (await fetch("api/overview")).status);
+      assert.equal(await status(), 401);
+    });
   });
 });

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
+import { moment } from "../../web/figures.js";
 import { b64 } from "./operator.js";
 import { scene } from "./scene.js";
 import { until } from "./until.js";
@@ -118,12 +119,18 @@ describe("an operator looks", () => {
     assert.equal((await server.info("limited")).running, 3);
   });
 
-  test("06 at which queues are paused", async () => {
-    const { server } = scene;
+  test("06 at which queues are paused, and until when", async () => {
+    const { server, operator } = scene;
     await server.push("halted", HOUR, "x", "1");
     await server.call("DEHYDRATOR.PAUSE", "halted");
     await overview("halted");
-    await seesRow("halted", { State: "paused" });
+    await seesRow("halted", { State: "paused", Next: "paused" });
+    const end = new Date(Date.now() + 2 * HOUR);
+    await server.call("DEHYDRATOR.PAUSE", "halted", "AT", end.getTime());
+    const told = `paused until ${moment(end.getTime())}`;
+    await seesRow("halted", { State: "paused", Next: told });
+    await operator.openQueue(server, "halted");
+    await operator.sees(`Next\n${told}`, ".stats");
   });
 
   test("07 at deliveries that fail, and why", async () => {
@@ -155,7 +162,7 @@ describe("an operator looks", () => {
   });
 
   test("09 at the charts of the last hour", async () => {
-    const { operator } = scene;
+    const { server, operator } = scene;
     await operator.open("#/");
     await until(() => operator.page.$$eval(".chart canvas", (all) => all.length === 3), "three charts");
     const drawn = () =>
@@ -167,6 +174,10 @@ describe("an operator looks", () => {
       );
     await until(drawn, "something is drawn");
     await operator.sees("waiting ", ".charts");
+    const info = await server.call("INFO", "dehydrator");
+    assert.equal(await operator.text("#version"), /dehydrator_version:(\S+)/.exec(info)[1]);
+    // It counts what the server has moved, not the dead letters that are there.
+    assert.match(await operator.figure("Dead letters since start"), /^\d/);
   });
 
   test("10 at what comes next, in the order of deadlines", async () => {
@@ -231,6 +242,11 @@ describe("an operator looks", () => {
     await operator.openQueue(server, "leases", "&view=held");
     await operator.seesIds(["job:1", "job:0"]);
     const [first, second] = await operator.rows();
+    // A word cannot be told from the number: the page says so.
+    const note = "also one that a worker chose as a word: the word cannot be shown";
+    await operator.sees(note);
+    await operator.openElement(server, "leases", "job:0");
+    await operator.sees(note);
     // The server keeps a number of each token, which its commands accept.
     assert.deepEqual(await server.call("DEHYDRATOR.SETTLE", "leases", first[4], "job:1"), [1]);
     assert.deepEqual(await server.call("DEHYDRATOR.SETTLE", "leases", second[4], "job:0"), [1]);

@@ -80,7 +80,8 @@ test("MessagePack must take all bytes", () => {
 test("moments are read as people write them", () => {
   const now = new Date(2026, 10, 24, 13, 0, 0).getTime();
   const at = (...parts) => new Date(...parts).getTime();
-  assert.equal(parseMoment("+10m", now), now + 600_000);
+  for (const text of ["+10m", "10m", " 10 min ", "+ 10m"]) assert.equal(parseMoment(text, now), now + 600_000, text);
+  assert.equal(parseMoment("1h 30m", now), now + 5_400_000);
   assert.equal(parseMoment("-1h 30m", now), now - 5_400_000);
   assert.equal(parseMoment("14:05", now), at(2026, 10, 24, 14, 5));
   assert.equal(parseMoment("12:00", now), at(2026, 10, 25, 12));
@@ -89,16 +90,21 @@ test("moments are read as people write them", () => {
   assert.equal(parseMoment("2026-12-24 18:00", now), at(2026, 11, 24, 18));
   assert.equal(parseMoment("2026-12-24", now), at(2026, 11, 24));
   assert.equal(parseMoment("1764000000000", now), 1764000000000);
-  for (const text of ["", "soon", "25:00", "14:75", "+", "+10 parsecs", "10m"])
+  // A number alone could be seconds or minutes.
+  for (const text of ["", "soon", "25:00", "14:75", "+", "+10 parsecs", "10 parsecs", "10", "+10", "1h 30"])
     assert.equal(parseMoment(text, now), null, text);
 });
 
 test("durations are read and written", () => {
   assert.equal(parseDuration("1d 2h"), 93_600_000);
-  assert.equal(parseDuration("90"), 90_000);
+  assert.equal(parseDuration("90", "s"), 90_000);
+  assert.equal(parseDuration("90"), null);
   assert.equal(parseDuration("1.5h"), 5_400_000);
-  assert.equal(parseDuration("1x"), null);
-  assert.deepEqual([15, 1000, 3250, 80_000, 3_600_000, 90_061_000].map(duration), [
+  assert.equal(parseDuration("+10m", "ms"), 600_000);
+  for (const text of ["1x", "", "+", "-1m", "1m x"]) assert.equal(parseDuration(text, "ms"), null, text);
+  assert.deepEqual([0, 0.383, 15, 1000, 3250, 80_000, 3_600_000, 90_061_000].map(duration), [
+    "0 ms",
+    "0.383 ms",
     "15 ms",
     "1 s",
     "3.2 s",

@@ -12,6 +12,9 @@ import { until } from "./until.js";
 
 const { DEHYDRATOR_SERVER = "redis-server", DEHYDRATOR_MODULE, DEHYDRATOR_TOP } = process.env;
 
+/** The slots of a cluster. */
+const SLOTS = 16_384;
+
 const running = new Set();
 
 async function freePort() {
@@ -124,6 +127,22 @@ function pairs(reply) {
   const found = {};
   for (let i = 0; i < reply.length; i += 2) found[reply[i]] = reply[i + 1];
   return found;
+}
+
+/** Starts a cluster of primaries, which share the slots evenly. */
+export async function startCluster(size) {
+  const busPorts = [];
+  for (let n = 0; n < size; n += 1) busPorts.push(await freePort());
+  const start = (port) => Server.start("--cluster-enabled", "yes", "--cluster-port", String(port));
+  const nodes = await Promise.all(busPorts.map(start));
+  for (const [n, node] of nodes.entries()) {
+    const [first, end] = [n, n + 1].map((share) => Math.floor((SLOTS * share) / size));
+    await node.call("CLUSTER", "ADDSLOTSRANGE", first, end - 1);
+    if (n > 0) await nodes[0].call("CLUSTER", "MEET", "127.0.0.1", node.port, busPorts[n]);
+  }
+  for (const node of nodes)
+    await until(async () => (await node.call("CLUSTER", "INFO")).includes("cluster_state:ok"), "the cluster is one");
+  return nodes;
 }
 
 /** The program that serves the page. */

@@ -77,6 +77,99 @@ fn elements_are_run_postponed_cancelled_and_edited_by_their_exact_ids() {
     );
     assert_eq!(bytes(&last["queue"]["key_b64"]), b"jobs");
     assert!(!log[2].to_string().contains(&b64(element)), "no element in the log");
+    // It names the ids, whatever bytes they are.
+    let named = json!({ "ids": ["<b>\\x00\\xff\\r\\n", "none"], "number": 2 });
+    assert_eq!(last["on"], named);
+}
+
+#[test]
+fn the_log_and_the_jobs_name_what_was_acted_on() {
+    let server = Server::start_with_port(&[]);
+    let mut client = server.connect();
+    fill(&mut client, "jobs", 600_000, 0..150);
+    let page = Page::of(&[&server]);
+    let act = |action: &str, on: Value| {
+        page.post("api/act", &change(&server, "jobs", action, Value::Null, on))
+    };
+    let ids = |ids: std::ops::Range<u32>| {
+        let ids: Vec<_> = ids.map(|id| b64(id.to_string())).collect();
+        json!({ "ids_b64": ids })
+    };
+
+    act("pause", Value::Null);
+    act("cancel", ids(7..8));
+    act("cancel", ids(20..40));
+    let by_id = page.end_of(&act("cancel", json!({ "match": { "id": "14", "text": "ELEM" } })));
+    let many = page.end_of(&act("cancel", ids(0..120)));
+    let all = page.end_of(&act("give_back", json!({ "match": {} })));
+
+    let first = |first: std::ops::Range<u32>, number: u32| {
+        let ids: Vec<_> = first.map(|id| id.to_string()).collect();
+        json!({ "ids": ids, "number": number })
+    };
+    let filter = json!({ "match": { "view": "next", "id": "14", "text": "ELEM" } });
+    let held = json!({ "match": { "view": "held", "id": "", "text": "" } });
+    assert_eq!((&by_id["on"], &many["on"], &all["on"]), (&filter, &first(0..10, 120), &held));
+    // A job is recorded when it begins and when it ends.
+    let expected = [
+        &held,
+        &held,
+        &first(0..10, 120),
+        &first(0..10, 120),
+        &filter,
+        &filter,
+        &first(20..30, 20),
+        &first(7..8, 1),
+        &Value::Null,
+    ];
+    until("the ends are recorded", || {
+        let on: Vec<_> = log(&page, &server).iter().map(|row| row["on"].clone()).collect();
+        on.iter().eq(expected).then_some(())
+    });
+    // In words for those who read the stream without the page.
+    let stream = format!("{:?}", client.ask("XRANGE dehydrator:log - +"));
+    assert!(stream.contains("ELEM"), "{stream}");
+}
+
+#[test]
+fn the_overview_knows_of_a_change_at_once() {
+    let server = Server::start_with_port(&[]);
+    let mut client = server.connect();
+    fill(&mut client, "jobs", 600_000, 0..300);
+    client.ask("DEHYDRATOR.ONDUE jobs HOLD DELIVERIES 3 STREAM dead");
+    client.ask("XADD dead * id 1000 element again deliveries 3");
+    let page = Page::of(&[&server]);
+    let shown = || {
+        let overview = page.get("api/overview");
+        let queue = &overview["queues"][0];
+        let fields = &overview["nodes"][0]["fields"];
+        (
+            queue["length"].as_u64(),
+            queue["dead"]["count"].as_u64(),
+            queue["paused"].as_bool(),
+            fields["elements"].as_f64(),
+            fields["paused"].as_f64(),
+        )
+    };
+    let before = (Some(300), Some(1), Some(false), Some(300.0), Some(0.0));
+    until("the queue is found", || (shown() == before).then_some(()));
+    let act = |action: &str, on: Value| {
+        page.post("api/act", &change(&server, "jobs", action, Value::Null, on))
+    };
+
+    act("cancel", json!({ "ids_b64": [b64("7")] }));
+    assert_eq!(shown(), (Some(299), Some(1), Some(false), Some(299.0), Some(0.0)));
+    let dead = page.get(&format!("api/dead?{}", named(&server, "jobs")));
+    act("revive", json!({ "entries": [dead["rows"][0]["entry"]] }));
+    assert_eq!(shown(), (Some(300), Some(0), Some(false), Some(300.0), Some(0.0)));
+    act("pause", Value::Null);
+    assert_eq!(shown(), (Some(300), Some(0), Some(true), Some(300.0), Some(1.0)));
+    page.end_of(&act("cancel", json!({ "match": { "id": "1" } })));
+    let left = client.ask("DEHYDRATOR.LEN jobs");
+    let Reply::Int(left) = left else { panic!("{left:?}") };
+    assert!((1..299).contains(&left), "{left}");
+    let left = left as u64;
+    assert_eq!(shown(), (Some(left), Some(0), Some(true), Some(left as f64), Some(1.0)));
 }
 
 #[test]

@@ -323,6 +323,12 @@ fn the_files_of_the_page_are_in_the_program() {
     for outside in ["nothing.js", "../Cargo.toml", "..%2fCargo.toml", "/etc/passwd"] {
         assert_eq!(page.request("GET", outside, &[], "").0, 404, "{outside}");
     }
-    let (_, headers, _) = page.request("GET", "api/session", &[], "");
+    let (_, headers, session) = page.request("GET", "api/session", &[], "");
     assert_eq!(headers["cache-control"], "no-store");
+    // The page is released with the module.
+    let info = redis::cmd("INFO").arg("dehydrator").query::<String>(&mut server.connect());
+    let info = info.expect("text");
+    let version = info.lines().find_map(|line| line.strip_prefix("dehydrator_version:"));
+    let version = version.expect("a version").trim();
+    assert!(session.contains(&format!("\"version\":\"{version}\"")), "{session}");
 }
