@@ -9,7 +9,7 @@ export interface TermsOptions {
   /** The number of jobs at a time. */
   concurrency?: number;
   lease?: number;
-  /** How often a job is delivered before it becomes a dead letter; null: unlimited. */
+  /** How often a job that has no `attempts` of its own is delivered before it becomes a dead letter; null: unlimited. */
   attempts?: number | null;
   backoff?: Partial<Backoff>;
   /** How long a POLL blocks in the server, and so how long a stop can take. */

@@ -62,7 +62,18 @@ export interface Pair {
   readonly id: Id;
 }
 
-export interface PutOptions {
+/** What holds of a job alone, or of each of many. */
+export interface Bounds {
+  /**
+   * In milliseconds. A job that no worker has begun within that time after it was due is too late: it becomes a dead
+   * letter with the reason "expired", or is dropped if no worker of the queue has `attempts`.
+   */
+  within?: number;
+  /** How often the job is delivered before it becomes a dead letter, instead of its worker's `attempts`. */
+  attempts?: number;
+}
+
+export interface PutOptions extends Bounds {
   id?: Id;
   /** In milliseconds. */
   delay?: number;
@@ -74,6 +85,11 @@ export interface PutOptions {
 
 function ask<T>(words: readonly Word[], read: (reply: unknown) => T): Question<T> {
   return { words, read };
+}
+
+function boundWords({ within, attempts }: Bounds): Word[] {
+  const words: Word[] = within === undefined ? [] : ["WITHIN", milliseconds(within)];
+  return attempts === undefined ? words : [...words, "DELIVERIES", attempts];
 }
 
 const nothing = () => {};
@@ -128,7 +144,7 @@ export class Verbs<T> {
 
   put(
     payload: T,
-    { id, delay = 0, at, replace = false }: PutOptions,
+    { id, delay = 0, at, replace = false, ...bounds }: PutOptions,
     headers: Readonly<Headers> = NO_HEADERS,
     drawn: string = randomUUID(),
   ): Question<string | null> {
@@ -136,6 +152,7 @@ export class Verbs<T> {
     const words: Word[] = ["DEHYDRATOR.PUSH", this.key, milliseconds(delay), this.encode(payload, headers), name];
     words.push(replace ? "REPLACE" : "NX");
     if (at !== undefined) words.push("AT", unixMilliseconds(at));
+    words.push(...boundWords(bounds));
     // A generated id exists only if the same command arrived before.
     return ask(words, (reply) => (id === undefined || reply !== null ? text(name) : null));
   }
@@ -146,6 +163,7 @@ export class Verbs<T> {
     replace: boolean,
     at?: Date | number,
     headers: Readonly<Headers> = NO_HEADERS,
+    bounds: Bounds = {},
   ): Question<(string | null | false)[]> {
     const words: Word[] = ["DEHYDRATOR.MPUSH", this.key];
     const names: Id[] = [];
@@ -156,6 +174,7 @@ export class Verbs<T> {
     }
     words.push(replace ? "REPLACE" : "NX");
     if (at !== undefined) words.push("AT", unixMilliseconds(at));
+    words.push(...boundWords(bounds));
     return ask(words, (reply) =>
       (reply as number[]).map((one, i) => {
         if (one === -1) return false;
@@ -183,6 +202,13 @@ export class Verbs<T> {
       const told = pairs(reply);
       const rest = [told.get("deadline"), 0, told.get("deliveries"), told.get("leased"), told.get("element")];
       return this.#waiting([bytes(id), ...rest]);
+    });
+  }
+
+  /** Returns the attempts that `put` gave a job, or 0. */
+  ownAttempts(id: Id): Question<number> {
+    return ask(["DEHYDRATOR.LOOK", this.key, id, "FULL"], (reply) => {
+      return reply === null ? 0 : Number(pairs(reply).get("deliveries-limit") ?? 0);
     });
   }
 
@@ -234,9 +260,10 @@ export class Verbs<T> {
     return ask(["DEHYDRATOR.RENEW", this.key, lease, ...pairs.flatMap(({ token, id }) => [token, id])], areOne);
   }
 
-  release(delay: number, { token, id }: Pair): Question<boolean> {
-    const read = (reply: unknown) => areOne(reply)[0] === true;
-    return ask(["DEHYDRATOR.RELEASE", this.key, milliseconds(delay), token, id], read);
+  /** `counted`: whether this delivery counts as an attempt. */
+  release(delay: number, { token, id }: Pair, { counted = true } = {}): Question<boolean> {
+    const words = ["DEHYDRATOR.RELEASE", this.key, milliseconds(delay), token, id];
+    return ask(counted ? words : [...words, "UNCOUNTED"], (reply) => areOne(reply)[0] === true);
   }
 
   /** Releases a job, whose element has changed. */

@@ -72,7 +72,7 @@ export class Worker<T = unknown> {
   /**
    * Makes the worker take no more jobs, finish its current ones, and return from `run`.
    *
-   * Jobs that arrive while it is still blocked are finished too: giving them back would count as an attempt.
+   * Jobs that arrive while it is still blocked are given back, due at once, which counts as no attempt.
    *
    * After `grace` milliseconds it stops waiting: it aborts `lost` of the jobs whose work still runs, and gives them back
    * as if the work had failed, due at once. A job that arrives at that moment is delivered again when its lease expires.
@@ -168,6 +168,11 @@ export class Worker<T = unknown> {
 
   async #do(delivery: Delivery): Promise<void> {
     const queue = this.#queues.get(delivery.key)!;
+    if (this.#stopping) {
+      // The POLL was blocked in the server when the stop was requested. Other workers can do this job.
+      await this.#ask(queue, queue.verbs.release(0, pairOf(delivery), { counted: false }));
+      return;
+    }
     const lost = new AbortController();
     let job: Job<T>;
     try {
@@ -192,7 +197,7 @@ export class Worker<T = unknown> {
       await this.#hooks.settling(job, "settle", () => this.#settling.get(queue.name)!.settle(pairOf(delivery)));
       return this.#tell("succeeded", job, ms);
     }
-    const then = verdict(failure.error, delivery.deliveries, this.#terms);
+    const then = verdict(failure.error, delivery.deliveries, await this.#termsOf(queue, delivery));
     const changed = withHeaders(delivery, job.headers);
     if ("reason" in then) return this.#hooks.settling(job, "bury", () => this.#bury(queue, changed, then.reason));
     const { verbs } = queue;
@@ -200,6 +205,13 @@ export class Worker<T = unknown> {
       changed === delivery ? verbs.release(then.delay, pairOf(delivery)) : verbs.retry(then.delay, changed);
     await this.#hooks.settling(job, "release", () => this.#ask(queue, release));
     this.#tell("retried", job, ms, failure.error, then.delay);
+  }
+
+  /** Returns the terms of a job. With `attempts` null, the queue has its own policy, or none. */
+  async #termsOf(queue: Queue<T>, { id }: Delivery): Promise<Terms> {
+    const terms = this.#terms;
+    if (terms.attempts === null) return terms;
+    return { ...terms, attempts: (await this.#ask(queue, queue.verbs.ownAttempts(id))) || terms.attempts };
   }
 
   /** Waits for the work, at most as long as a stop allows. */

@@ -42,6 +42,9 @@ export const SHARES = {
 
 type Kind = keyof typeof SHARES;
 
+/** Those after which nothing leaves by itself. */
+const READS: readonly Kind[] = ["look", "range", "pttl", "len", "ttn", "info", "dead"];
+
 interface Lease {
   readonly key: string;
   readonly id: Buffer;
@@ -79,6 +82,7 @@ export class Operations {
       this.#count(kind);
       if (kind === "advance") await this.#advance();
       else await this.#compare(this.#words(kind));
+      if (!READS.includes(kind)) await this.#awaitMoves();
     }
   }
 
@@ -90,6 +94,7 @@ export class Operations {
     let told = await replyOf(this.#memory.call(...words));
     let real = await replyOf(this.#real(words));
     if (typeof told === "string") this.#count(told);
+    if (words[0] === "XRANGE" && String(told).includes("expired")) this.#count("expired");
     if (words[0] === "DEHYDRATOR.INFO" && Array.isArray(told) && Array.isArray(real)) {
       // Those of the others that depend on the server's memory or history are not told.
       const known = new Map(pairsOf(told));
@@ -115,16 +120,19 @@ export class Operations {
     this.#now += ms;
     this.#memory.advance(ms);
     await this.server.setClock(this.#now);
-    // The server moves dead letters a moment later.
-    for (const key of KEYS) {
-      for (const words of [
-        ["DEHYDRATOR.LEN", key],
-        ["XLEN", `${key}:dead`],
-      ]) {
-        const told = await replyOf(this.#memory.call(...words));
-        await until(async () => (await replyOf(this.#real(words))) === told, 5);
-      }
-    }
+  }
+
+  /** Waits until the server has moved dead letters, and dropped what is too late: it does a moment later. */
+  async #awaitMoves(): Promise<void> {
+    const asked = KEYS.flatMap((key) => [
+      ["DEHYDRATOR.LEN", key],
+      ["XLEN", `${key}:dead`],
+    ]);
+    const told = await Promise.all(asked.map((words) => replyOf(this.#memory.call(...words))));
+    await until(async () => {
+      const real = await Promise.all(asked.map((words) => replyOf(this.#real(words))));
+      return real.every((reply, n) => reply === told[n]);
+    }, 5);
   }
 
   /** Mulberry32. */
@@ -156,12 +164,12 @@ export class Operations {
     switch (kind) {
       case "push": {
         const when = this.#pick<Word[]>([[], [], ["AT", moment], ["SLACK", this.#pick([0, 7, 100])]]);
-        return ["DEHYDRATOR.PUSH", key, ttl, element, id, ...ifThere, ...when];
+        return ["DEHYDRATOR.PUSH", key, ttl, element, id, ...ifThere, ...when, ...this.#bounds()];
       }
       case "mpush": {
         const words: Word[] = [ttl, element, id];
         for (let n = this.#upTo(4); n > 0; n -= 1) words.push(this.#pick([0, 5, 1000]), "more", `id${this.#upTo(12)}`);
-        return ["DEHYDRATOR.MPUSH", key, ...words, ...ifThere, ...this.#maybe(0.2, "AT", moment)];
+        return ["DEHYDRATOR.MPUSH", key, ...words, ...ifThere, ...this.#maybe(0.2, "AT", moment), ...this.#bounds()];
       }
       case "poll":
         return ["DEHYDRATOR.POLL", key, ...this.#poll()];
@@ -172,7 +180,7 @@ export class Operations {
       case "settle":
         return ["DEHYDRATOR.SETTLE", of!, ...pairs];
       case "release":
-        return ["DEHYDRATOR.RELEASE", of!, ttl, ...pairs];
+        return ["DEHYDRATOR.RELEASE", of!, ttl, ...pairs, ...this.#maybe(0.4, "UNCOUNTED")];
       case "renew":
         return ["DEHYDRATOR.RENEW", of!, ttl, ...pairs];
       case "reject":
@@ -244,6 +252,9 @@ export class Operations {
           ["DEHYDRATOR.PUSH", key, 0, "e", id, "NX", "REPLACE"],
           ["DEHYDRATOR.PUSH", key, "9223372036854775807", "e", id],
           ["DEHYDRATOR.PUSH", key, 0, "e", id, "AT"],
+          ["DEHYDRATOR.PUSH", key, 0, "e", id, "WITHIN", 0],
+          ["DEHYDRATOR.PUSH", key, 0, "e", id, "DELIVERIES", 65_536],
+          ["DEHYDRATOR.RELEASE", key, 0, "17", id, "COUNTED"],
           ["DEHYDRATOR.POLL", key, "COUNT", 0],
           ["DEHYDRATOR.POLL", key, "TOKEN", "17"],
           ["DEHYDRATOR.POLL", key, "LEASE", 0],
@@ -258,6 +269,11 @@ export class Operations {
           ["DEHYDRATOR.LEN"],
         ]);
     }
+  }
+
+  #bounds(): Word[] {
+    const within = this.#maybe(0.3, "WITHIN", this.#pick([1, 5, 50, 1000, 60_000, 2 ** 48]));
+    return [...within, ...this.#maybe(0.3, "DELIVERIES", 1 + this.#upTo(5))];
   }
 
   #poll(): Word[] {

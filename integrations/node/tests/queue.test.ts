@@ -42,6 +42,27 @@ withEach("a queue", (library) => {
     await assert.rejects(jobs.update("b", 4), /NOSUCHID/);
   });
 
+  test("a job may have an end and attempts of its own", async (t) => {
+    const jobs = queueOf(t, server.url, { library });
+    const bounds = { within: 60_000, attempts: 10 };
+    const look = async (id: string) => {
+      const reply = (await server.client.call("DEHYDRATOR.LOOK", jobs.name, id, "FULL")) as unknown[];
+      return (name: string) => reply[reply.indexOf(name) + 1];
+    };
+    await jobs.put(1, { id: "a", delay: 600_000, ...bounds });
+    await jobs.putMany([{ payload: 1, id: "b", at: Date.now() + 600_000 }], bounds);
+    for (const id of ["a", "b"]) {
+      const told = await look(id);
+      assert.equal(Number(told("until")) - Number(told("deadline")), 60_000);
+      assert.equal(told("deliveries-limit"), 10);
+    }
+    await jobs.put(1, { id: "c" });
+    const told = await look("c");
+    assert.deepEqual([told("until"), told("deliveries-limit")], [null, 0]);
+    await assert.rejects(jobs.put(1, { within: 0 }), /WITHIN/);
+    await assert.rejects(jobs.put(1, { attempts: 65_536 }), /DELIVERIES/);
+  });
+
   test("many are put away at once, and listed in their order", async (t) => {
     const jobs = queueOf<number>(t, server.url, { library });
     await jobs.put(0, { id: "7" });

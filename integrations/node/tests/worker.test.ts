@@ -205,16 +205,68 @@ withEach("a worker", (library) => {
     assert.deepEqual([begun, notes.heard, await jobs.size()], [["a"], ["succeeded a"], 1]);
   });
 
-  test("what comes after a stop, while the worker still sleeps, is done", async (t) => {
+  test("what comes after a stop, while the worker still sleeps, is given back and counts nothing", async (t) => {
     const server = await RealServer.start();
     t.after(() => server.close());
     const jobs = queueOf<string>(t, server.url, { library });
-    const { worker, ended, notes } = running(t, jobs, () => {}, { block: 20_000 });
+    // It would be the last attempt.
+    const { worker, ended, notes } = running(t, jobs, () => {}, { block: 20_000, attempts: 1 });
     await until(async () => (await server.client.info("clients")).includes("blocked_clients:1"));
     worker.stop();
     await jobs.put("x", { id: "a" });
     await ended;
-    assert.deepEqual([notes.heard, await jobs.size()], [["succeeded a"], 0]);
+    const waiting = await jobs.look("a");
+    assert.deepEqual([notes.heard, waiting?.attempts, waiting?.leased], [[], 0, false]);
+    const attempts: number[] = [];
+    running(t, jobs, ({ attempt }) => attempts.push(attempt), { attempts: 1 });
+    await until(async () => (await jobs.size()) === 0);
+    assert.deepEqual(attempts, [1]);
+  });
+
+  test("attempts belong to the job", async (t) => {
+    const jobs = queueOf<string>(t, server.url, { library });
+    await jobs.put("x", { id: "ten", attempts: 10 });
+    await jobs.put("x", { id: "once", attempts: 1 });
+    await jobs.put("x", { id: "as the worker says" });
+    await jobs.putMany([{ payload: "x", id: "four" }], { attempts: 4 });
+    const work = ({ attempt }: Job<string>) => {
+      throw new Error(`no ${attempt}`);
+    };
+    const backoff = { first: 10, most: 10 };
+    const { worker, ended, notes } = running(t, jobs, work, { attempts: 3, backoff, concurrency: 4 });
+    await until(async () => (await jobs.size()) === 0);
+    worker.stop();
+    await ended;
+    const letters = await jobs.deadLetters();
+    assert.deepEqual(Object.fromEntries(letters.map(({ id, attempts, reason }) => [id, [attempts, reason]])), {
+      ten: [10, "Error: no 10"],
+      once: [1, "Error: no 1"],
+      "as the worker says": [3, "Error: no 3"],
+      four: [4, "Error: no 4"],
+    });
+    assert.equal(notes.heard.filter((line) => line.startsWith("retried")).length, 9 + 0 + 2 + 3);
+  });
+
+  test("a job that is too late is not begun", async (t) => {
+    const jobs = queueOf<string>(t, server.url, { library });
+    await jobs.put("x", { id: "late", within: 50 });
+    await until(async () => (await jobs.size()) === 0);
+    assert.deepEqual(await jobs.deadLetters(), []);
+    const { notes } = running(t, jobs, () => {});
+    // The worker has made the rule for dead letters.
+    await until(async () => String((await jobs.info()).policy) !== "HOLD");
+    await jobs.pause();
+    await jobs.put("x", { id: "late", delay: 10, within: 50 });
+    await jobs.putMany([{ payload: "x", id: "in time" }], { within: 60_000 });
+    await sleep(200);
+    await jobs.resume();
+    await until(async () => (await jobs.size()) === 0 && notes.heard.length > 0);
+    const letters = await jobs.deadLetters();
+    assert.deepEqual(
+      letters.map(({ id, attempts, reason }) => [id, attempts, reason]),
+      [["late", 0, "expired"]],
+    );
+    assert.deepEqual(notes.heard, ["succeeded in time"]);
   });
 
   test("a stop with a grace gives back what is not done by then", async (t) => {

@@ -52,6 +52,10 @@ SHARES = {
 }
 
 
+#: Those after which nothing leaves by itself.
+READS = ("look", "range", "pttl", "len", "ttn", "info", "dead")
+
+
 class Operations:
     """Draws commands, and compares the replies."""
 
@@ -76,12 +80,16 @@ class Operations:
             words = getattr(self, f"_{kind}")()
             if words is not None:
                 self._compare(words)
+                if kind not in READS:
+                    self._await_moves()
 
     def _compare(self, words: tuple[Any, ...]) -> None:
         told = self._reply(self.memory, words)
         real = self._reply(self.client, words)
         if isinstance(told, Code):
             self.counts[told.text] += 1
+        if words[0] == "XRANGE":
+            self.counts["expired"] += sum(b"expired" in fields for _, fields in told)
         if words[0] == "DEHYDRATOR.INFO" and isinstance(real, list):
             # Those of the others that depend on the server's memory or history are not told.
             told = dict(zip(told[::2], told[1::2], strict=True))
@@ -123,12 +131,17 @@ class Operations:
 
     def _push(self) -> tuple[Any, ...]:
         when = self.draw.choice(((), (), (), ("AT", self._moment()), ("SLACK", self.draw.choice((0, 7, 100)))))
-        return ("DEHYDRATOR.PUSH", self._key(), self._ttl(), self._element(), self._id(), *self._if_there(), *when)
+        options = (*self._if_there(), *when, *self._bounds())
+        return ("DEHYDRATOR.PUSH", self._key(), self._ttl(), self._element(), self._id(), *options)
 
     def _mpush(self) -> tuple[Any, ...]:
         some = [(self._ttl(), self._element(), self._id()) for _ in range(self.draw.randrange(1, 5))]
-        when = self._maybe(0.2, "AT", self._moment())
-        return ("DEHYDRATOR.MPUSH", self._key(), *(word for one in some for word in one), *self._if_there(), *when)
+        options = (*self._if_there(), *self._maybe(0.2, "AT", self._moment()), *self._bounds())
+        return ("DEHYDRATOR.MPUSH", self._key(), *(word for one in some for word in one), *options)
+
+    def _bounds(self) -> tuple[Any, ...]:
+        within = self._maybe(0.3, "WITHIN", self.draw.choice((1, 5, 50, 1000, 60_000, 2**48)))
+        return (*within, *self._maybe(0.3, "DELIVERIES", self.draw.randrange(1, 6)))
 
     def _poll_options(self) -> tuple[Any, ...]:
         options = self._maybe(0.7, "COUNT", self.draw.randrange(1, 4))
@@ -160,7 +173,7 @@ class Operations:
 
     def _release(self) -> tuple[Any, ...]:
         key, *pairs = self._pairs()
-        return ("DEHYDRATOR.RELEASE", key, self._ttl(), *pairs)
+        return ("DEHYDRATOR.RELEASE", key, self._ttl(), *pairs, *self._maybe(0.4, "UNCOUNTED"))
 
     def _renew(self) -> tuple[Any, ...]:
         key, *pairs = self._pairs()
@@ -253,6 +266,9 @@ class Operations:
                 ("DEHYDRATOR.PUSH", key, 0, "e", id, "NX", "REPLACE"),
                 ("DEHYDRATOR.PUSH", key, 2**63 - 1, "e", id),
                 ("DEHYDRATOR.PUSH", key, 0, "e", id, "AT"),
+                ("DEHYDRATOR.PUSH", key, 0, "e", id, "WITHIN", 0),
+                ("DEHYDRATOR.PUSH", key, 0, "e", id, "DELIVERIES", 65_536),
+                ("DEHYDRATOR.RELEASE", key, 0, "17", id, "COUNTED"),
                 ("DEHYDRATOR.POLL", key, "COUNT", 0),
                 ("DEHYDRATOR.POLL", key, "TOKEN", "17"),
                 ("DEHYDRATOR.POLL", key, "LEASE", 0),
@@ -274,11 +290,21 @@ class Operations:
         self.now += ms
         self.memory.advance(ms / 1000)
         self.server.set_clock(self.now)
-        # The server moves dead letters a moment later.
-        for key in KEYS:
-            for words in (("DEHYDRATOR.LEN", key), ("XLEN", f"{key}:dead")):
-                told = self._reply(self.memory, words)
-                wait_until(lambda words=words, told=told: self._reply(self.client, words) == told, 5)
+        self._await_moves()
+
+    def _await_moves(self) -> None:
+        """Waits until the server has moved dead letters, and dropped what is too late: it does a moment later."""
+        asked = [words for key in KEYS for words in (("DEHYDRATOR.LEN", key), ("XLEN", f"{key}:dead"))]
+        told = [self._reply(self.memory, words) for words in asked]
+
+        def is_equal() -> bool:
+            pipeline = self.client.pipeline(transaction=False)
+            for words in asked:
+                pipeline.execute_command(*words)
+            replies = pipeline.execute(raise_on_error=False)
+            return [Code(one) if isinstance(one, Exception) else one for one in replies] == told
+
+        wait_until(is_equal, 5)
 
 
 class Code:

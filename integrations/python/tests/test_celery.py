@@ -21,6 +21,8 @@ import pytest
 from celery.exceptions import TaskRevokedError
 from servers import RealServer, wait_until
 
+from dehydrator_queue.verbs import pairs
+
 FOLDER = Path(__file__).parent
 #: Workers run the package that the tests run.
 PYTHONPATH = os.pathsep.join([str(FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -205,7 +207,36 @@ def test_a_warm_stop_gives_back_what_was_fetched_ahead(own_server: RealServer) -
     left = own_server.client.execute_command(*LENGTH)
     # Celery's pool sometimes loses results at the moment of a stop: such a task is delivered again.
     assert 10 - ended <= left <= 10 - ended + 2
-    assert own_server.client.execute_command("DEHYDRATOR.INFO", "dehydrator:celery")[3] == left
+    told = pairs(own_server.client.execute_command("DEHYDRATOR.INFO", "dehydrator:celery"))
+    assert told["due"] == left
+    # Those that were not begun count nothing.
+    assert told["given-out"] <= 2 < left
+
+
+def test_a_cold_stop_counts_what_it_interrupts(own_server: RealServer) -> None:
+    app = application(own_server)
+    with worker(own_server, *of_pool("prefork"), OPTIONS=json.dumps({"visibility_timeout": 3600}), LATE="1") as process:
+        app.send_task("celery_app.endless", args=["x"])
+        wait_until(lambda: begun(own_server))
+        process.send_signal(signal.SIGQUIT)
+        process.wait(60)
+    told = pairs(own_server.client.execute_command("DEHYDRATOR.INFO", "dehydrator:celery"))
+    assert (told["due"], told["given-out"]) == (1, 1)
+
+
+def test_an_expired_task_is_dropped_by_the_server_or_revoked_if_its_result_counts(own_server: RealServer) -> None:
+    app = application(own_server)
+    for ignore_result in (True, False):
+        app.send_task("celery_app.note", args=["late"], expires=0.5, ignore_result=ignore_result)
+    waits = app.send_task("celery_app.note", args=["late"], expires=0.5)
+    wait_until(lambda: own_server.client.execute_command(*LENGTH) == 2)
+    time.sleep(0.5)
+    with worker(own_server, *of_pool("threads")):
+        app.send_task("celery_app.note", args=["in time"], expires=600, ignore_result=True)
+        with pytest.raises(TaskRevokedError):
+            waits.get(timeout=60)
+        wait_until(lambda: own_server.client.execute_command(*LENGTH) == 0)
+    assert [name for name, _, _ in done(own_server)] == ["in time"]
 
 
 @pytest.mark.slow

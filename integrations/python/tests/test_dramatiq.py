@@ -15,6 +15,7 @@ from dramatiq.errors import QueueJoinTimeout
 from servers import RealServer, wait_until
 
 from dehydrator_queue.dramatiq import DehydratorBroker
+from dehydrator_queue.verbs import pairs
 
 KEY = "dramatiq:default"
 
@@ -150,9 +151,44 @@ def test_a_stop_gives_back_what_was_not_begun(broker: DehydratorBroker, server: 
         slow.send()
     with working(broker, worker_threads=1):
         wait_until(lambda: server.client.execute_command("DEHYDRATOR.INFO", KEY)[5])
-    _, length, _, due, *_ = server.client.execute_command("DEHYDRATOR.INFO", KEY)
-    assert due == length
-    assert length >= 2
+    told = pairs(server.client.execute_command("DEHYDRATOR.INFO", KEY))
+    assert told["due"] == told["length"] >= 2
+    # It counts nothing.
+    assert told["given-out"] == 0
+
+
+def test_what_a_consumer_took_and_did_not_pass_on_counts_nothing(broker: DehydratorBroker, server: RealServer) -> None:
+    @dramatiq.actor
+    def note() -> None: ...
+
+    for _ in range(3):
+        note.send()
+    consumer = broker.consume("default", prefetch=3)
+    first = next(consumer)
+    consumer.close()
+    told = pairs(server.client.execute_command("DEHYDRATOR.INFO", KEY))
+    assert (told["due"], told["given-out"]) == (2, 1)
+    consumer.requeue([first])
+    told = pairs(server.client.execute_command("DEHYDRATOR.INFO", KEY))
+    assert (told["due"], told["given-out"]) == (3, 0)
+
+
+def test_a_message_may_be_too_late(broker: DehydratorBroker, server: RealServer) -> None:
+    ran = []
+
+    @dramatiq.actor(max_retries=1, min_backoff=50)
+    def note(name: str) -> None:
+        ran.append(name)
+        if len(ran) == 1:
+            raise RuntimeError("again")
+
+    note.send_with_options(args=("late",), within=50, delay=50)
+    wait_until(lambda: server.client.execute_command("DEHYDRATOR.LEN", KEY) == 0)
+    note.send_with_options(args=("in time",), within=60_000)
+    with working(broker):
+        broker.join("default", timeout=60_000)
+    assert ran == ["in time", "in time"]
+    assert dead(server) == []
 
 
 def test_what_a_killed_worker_had_comes_again(broker: DehydratorBroker, server: RealServer) -> None:

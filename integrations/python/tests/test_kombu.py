@@ -17,6 +17,7 @@ from servers import RealServer, free_port, wait_until
 
 import dehydrator_queue.kombu
 from dehydrator_queue import ModuleMissingError
+from dehydrator_queue.verbs import pairs
 
 KEY = "dehydrator:work"
 
@@ -76,6 +77,60 @@ def test_a_worker_whose_clock_is_behind_does_not_wait_again(server: RealServer) 
         (id,) = server.client.execute_command("DEHYDRATOR.SCAN", KEY, 0)[1]
         server.client.execute_command("DEHYDRATOR.TOUCH", KEY, id, 0)
         assert get(connection).headers["eta"] is None
+
+
+def ends(server: RealServer) -> list[float]:
+    """Returns how many seconds after its deadline each message is dropped."""
+    ids = server.client.execute_command("DEHYDRATOR.SCAN", KEY, 0)[1]
+    told = [pairs(server.client.execute_command("DEHYDRATOR.LOOK", KEY, id, "FULL")) for id in ids]
+    return [(one["until"] - one["deadline"]) / 1000 for one in told if one["until"] is not None]
+
+
+def of_task(expires: float, **more: Any) -> dict[str, Any]:
+    return {"task": "note", "expires": eta(expires)["eta"], "ignore_result": True, **more}
+
+
+def test_what_nobody_waits_for_is_dropped_by_the_server_when_it_expires(server: RealServer) -> None:
+    with connect(server) as connection:
+        publish(connection, 1, headers=of_task(0.3))
+        publish(connection, 2, expiration=0.3)
+        publish(connection, 3, headers=of_task(0.6, **eta(0.3)))
+        assert length(server) == 3
+        wait_until(lambda: length(server) == 0)
+        publish(connection, 4, headers=of_task(600, **eta(200)))
+        (end,) = ends(server)
+        assert end == pytest.approx(400, abs=1)
+        # What was taken in time may end late.
+        publish(connection, 5, expiration=0.3)
+        message = get(connection)
+        time.sleep(0.5)
+        assert length(server) == 2
+        message.ack()
+        assert length(server) == 1
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        # Celery revokes these, and stores that in their results.
+        of_task(600, ignore_result=False),
+        of_task(600, group="one"),
+        # It is over before it begins.
+        of_task(-1),
+        of_task(100, **eta(200)),
+        # When that is, is not known.
+        {**of_task(600), "expires": "nonsense"},
+        {**of_task(600), "expires": "2100-01-01T00:00:00"},
+        {**of_task(600), "expires": None},
+    ],
+)
+def test_what_somebody_waits_for_is_left_to_celery(server: RealServer, headers: dict[str, Any]) -> None:
+    with connect(server) as connection:
+        # Celery has this property beside its header.
+        publish(connection, 1, headers=headers, expiration=600, correlation_id="17")
+        publish(connection, 1, expiration=600, correlation_id="17")
+        assert length(server) == 2
+        assert ends(server) == []
 
 
 def test_a_message_that_is_requeued_comes_again_and_says_so(server: RealServer) -> None:

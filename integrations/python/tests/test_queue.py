@@ -17,7 +17,7 @@ from servers import RealServer, wait_until
 
 from dehydrator_queue import Item, ModuleMissingError, ModuleTooOldError, Queue, Raw, Worker
 from dehydrator_queue.aio import Queue as AsyncQueue
-from dehydrator_queue.verbs import poll
+from dehydrator_queue.verbs import pairs, poll
 
 
 def test_what_is_put_away_waits_for_its_delay(server: RealServer) -> None:
@@ -47,6 +47,29 @@ def test_many_are_put_away_at_once(server: RealServer) -> None:
     assert ids == [None if n == 7 else str(n) for n in range(2500)]
     assert [waiting.id for waiting in jobs] == [str(n) for n in range(2500) if n != 7] + ["7"]
     assert all(jobs.put_many([Item("x"), Item("y")]))
+
+
+def test_a_job_may_have_an_end_and_attempts_of_its_own(server: RealServer) -> None:
+    jobs = Queue(server.url, "jobs")
+    terms: dict[str, Any] = {"within": timedelta(minutes=1), "attempts": 10}
+
+    async def put() -> None:
+        async with AsyncQueue(server.url, "jobs") as there:
+            await there.put("c", id="c", delay=600, **terms)
+            await there.put_many([Item("d", "d", 600)], **terms)
+
+    jobs.put("a", id="a", delay=600, **terms)
+    jobs.put_many([Item("b", "b", 600)], **terms)
+    asyncio.run(put())
+    for id in "abcd":
+        told = pairs(server.client.execute_command("DEHYDRATOR.LOOK", "jobs", id, "FULL"))
+        assert (told["until"] - told["deadline"], told["deliveries-limit"]) == (60_000, 10)
+    jobs.put("e", id="e")
+    told = pairs(server.client.execute_command("DEHYDRATOR.LOOK", "jobs", "e", "FULL"))
+    assert (told["until"], told["deliveries-limit"]) == (None, 0)
+    for nonsense in ({"within": 0}, {"attempts": 0}, {"attempts": 65_536}):
+        with pytest.raises(redis.ResponseError):
+            jobs.put("f", **nonsense)
 
 
 def test_of_many_those_that_find_no_room_are_told(server: RealServer) -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -157,26 +158,86 @@ def test_a_job_that_is_cancelled_meanwhile_is_told(server: RealServer, kind: str
 
 
 @both
-def test_what_comes_after_a_stop_is_given_back_unless_it_is_the_last_attempt(server: RealServer, kind: str) -> None:
+def test_what_comes_after_a_stop_is_given_back_and_counts_nothing(server: RealServer, kind: str) -> None:
     jobs, done = Queue(server.url, "jobs"), []
 
     def asleep() -> bool:
         return server.client.info("clients")["blocked_clients"] == 1
 
-    with running(kind, server.url, lambda job: done.append(job.id), attempts=2, block=10) as worker:
+    # It would be the last attempt.
+    with running(kind, server.url, lambda job: done.append(job.id), attempts=1, block=10) as worker:
         wait_until(asleep)
         worker.stop()
         jobs.put(1, id="a")
         wait_until(lambda: not asleep())
     waiting = jobs.look("a")
-    assert (waiting.leased, waiting.attempts, done) == (False, 1, [])
-    jobs.cancel("a")
-    with running(kind, server.url, lambda job: done.append(job.id), attempts=1, block=10) as worker:
-        wait_until(asleep)
-        worker.stop()
-        jobs.put(1, id="b")
-    assert done == ["b"]
-    assert len(jobs) == 0
+    assert (waiting.leased, waiting.attempts, done) == (False, 0, [])
+    with running(kind, server.url, lambda job: done.append(job.attempt), attempts=1):
+        wait_until(lambda: len(jobs) == 0)
+    assert done == [1]
+
+
+@both
+def test_attempts_belong_to_the_job(server: RealServer, kind: str) -> None:
+    jobs, tried = Queue(server.url, "jobs"), Counter()
+
+    def work(job: Job) -> None:
+        tried[job.id] += 1
+        raise RuntimeError(f"no {job.attempt}")
+
+    jobs.put(1, id="ten", attempts=10)
+    jobs.put(1, id="once", attempts=1)
+    jobs.put(1, id="as the worker says")
+    jobs.put_many([Item(1, "four"), Item(1, "four more")], attempts=4)
+    with running(kind, server.url, work, attempts=3, backoff=Backoff(first=0.01, most=0.01), concurrency=2):
+        wait_until(lambda: len(jobs) == 0)
+    assert tried == {"ten": 10, "once": 1, "as the worker says": 3, "four": 4, "four more": 4}
+    letters = {letter.id: (letter.attempts, letter.reason) for letter in jobs.dead_letters()}
+    assert letters == {id: (count, f"RuntimeError: no {count}") for id, count in tried.items()}
+
+
+@both
+def test_a_stop_that_cuts_work_off_knows_the_attempts_of_the_job(server: RealServer, kind: str) -> None:
+    jobs, begun = Queue(server.url, "jobs"), Counter()
+
+    def work(job: Job) -> None:
+        begun[job.id] += 1
+        job.lost.wait(20)
+
+    jobs.put(1, id="twice", attempts=2)
+    jobs.put(1, id="once", attempts=1)
+    for _ in range(2):
+        count = begun.total()
+        with running(kind, server.url, work, attempts=1 + count, concurrency=2) as worker:
+            wait_until(lambda count=count: begun.total() > count and not any(waiting.attempts == 0 for waiting in jobs))
+            worker.stop(0)
+    assert begun == {"twice": 2, "once": 1}
+    letters = {letter.id: (letter.attempts, letter.reason) for letter in jobs.dead_letters()}
+    cut_off = "the worker stopped before the work ended"
+    assert letters == {"once": (1, cut_off), "twice": (2, cut_off)}
+
+
+@both
+def test_a_job_that_is_too_late_is_not_begun(server: RealServer, kind: str) -> None:
+    jobs, done = Queue(server.url, "jobs"), []
+    jobs.put(1, id="late", within=0.05)
+    wait_until(lambda: len(jobs) == 0)
+    assert jobs.dead_letters() == []
+    with running(kind, server.url, lambda job: done.append(job.id)):
+        # The worker has made the rule for dead letters.
+        wait_until(lambda: jobs.info()["policy"] != b"HOLD")
+        jobs.pause()
+        jobs.put(1, id="late", delay=0.01, within=timedelta(milliseconds=50))
+        jobs.put_many([Item(1, "in time")], within=60)
+        time.sleep(0.2)
+        jobs.resume()
+        wait_until(lambda: done and len(jobs) == 0)
+    assert done == ["in time"]
+    assert [(letter.id, letter.attempts, letter.reason) for letter in jobs.dead_letters()] == [("late", 0, "expired")]
+    assert jobs.revive() == 1
+    with running(kind, server.url, lambda job: done.append(job.id)):
+        wait_until(lambda: len(jobs) == 0)
+    assert done == ["in time", "late"]
 
 
 class Raises(Hooks):

@@ -2,7 +2,7 @@
 
 import { BURY, RETRY, REVIVE, type Word } from "../verbs.js";
 import { numberOf, Options, refused, wordOf } from "./arguments.js";
-import { Dehydrator, type Entry, runs } from "./dehydrator.js";
+import { type Bounds, boundsOf, Dehydrator, type Entry, isLate, runs } from "./dehydrator.js";
 
 /** Bulk strings are strings of Latin-1. */
 type Reply = string | number | null | Reply[];
@@ -56,9 +56,9 @@ export class Commands {
     "DEHYDRATOR.PUSH": ([key, ttl, element, id, ...rest]) => this.#push(key, ttl, element, id, rest),
     "DEHYDRATOR.RANGE": ([key, start, end, ...rest]) => this.#range(key, needed(start), needed(end), rest),
     "DEHYDRATOR.REJECT": ([key, ...pairs]) => this.#reject(key, pairs),
-    "DEHYDRATOR.RELEASE": ([key, ms, ...pairs]) => this.#restart(key, numberOf(ms, "ms"), pairs, true),
+    "DEHYDRATOR.RELEASE": ([key, ms, ...pairs]) => this.#release(key, ms, pairs),
     "DEHYDRATOR.REM": ([key, ...ids]) => ids.filter((id) => this.#at(key).remove(id) !== undefined).length,
-    "DEHYDRATOR.RENEW": ([key, ttl, ...pairs]) => this.#restart(key, numberOf(ttl, "ttl"), pairs, false),
+    "DEHYDRATOR.RENEW": ([key, ttl, ...pairs]) => this.#renew(key, ttl, pairs),
     "DEHYDRATOR.RESUME": ([key]) => this.#resume(this.#at(key)),
     "DEHYDRATOR.SETTLE": ([key, ...pairs]) => this.#settle(key, pairs),
     "DEHYDRATOR.TOUCH": ([key, ...rest]) => this.#touch(key, rest),
@@ -79,14 +79,15 @@ export class Commands {
     }
   }
 
-  /** Moves dead letters that are due, and ends pauses. */
+  /** Removes elements that are too late, moves dead letters that are due, and ends pauses. */
   passTime(now: number): void {
     this.#now = now;
     for (const [key, it] of this.#keys) {
       if (it instanceof Stream) continue;
       if (it.pause <= now) it.pause = 0;
-      if (it.mostDeliveries > 0 && it.pause === 0) {
-        for (let first = it.firstDue(now); first !== undefined && it.isDead(first); first = it.firstDue(now)) {
+      if (it.pause === 0) {
+        for (const late of it.late(now)) this.#bury(it, late);
+        for (let first = it.firstDue(now); first !== undefined && it.isDead(first, now); first = it.firstDue(now)) {
           this.#bury(it, first);
         }
       }
@@ -125,12 +126,14 @@ export class Commands {
   }
 
   /** Moves a dead letter to its destination. */
-  #bury(it: Dehydrator, { id, element, deliveries }: Entry): void {
+  #bury(it: Dehydrator, entry: Entry): void {
+    const { id, element, deliveries } = entry;
     it.remove(id);
     if (it.dead === null) return;
     const stream = this.#stream(it.dead);
     this.#keys.set(it.dead, stream);
-    stream.add(this.#now, "id", id, "element", element, "deliveries", String(deliveries));
+    const reason = isLate(entry, this.#now) ? ["reason", "expired"] : [];
+    stream.add(this.#now, "id", id, "element", element, "deliveries", String(deliveries), ...reason);
     if (it.deadLength > 0) stream.entries = stream.entries.slice(-it.deadLength);
   }
 
@@ -153,14 +156,13 @@ export class Commands {
 
   #mpush(key: string | undefined, rest: string[]): Reply {
     // Options come last, but an element may be spelled like one.
-    let size = Math.floor(rest.length / 3) * 3;
-    while (size > 0 && !/^\d+$/.test(rest[size - 3]!)) size -= 3;
+    let size = 3;
+    while (size < rest.length && !(rest[size]!.toUpperCase() in PUSH_OPTIONS)) size += 3;
     const options = pushOptions(rest.slice(size));
-    const pushed: [id: string, element: string, timer: [number, number]][] = [];
+    const pushed: [id: string, element: string, timer: [number, number, Bounds]][] = [];
     for (let at = 0; at < size; at += 3) {
-      pushed.push([rest[at + 2]!, rest[at + 1]!, this.#timer(rest[at], options)]);
+      pushed.push([needed(rest[at + 2]), needed(rest[at + 1]), this.#timer(rest[at], options)]);
     }
-    if (pushed.length === 0) throw refused("ERR", "wrong number of arguments for 'dehydrator.mpush'");
     const it = this.#at(key);
     const added = new Set<string>();
     const replies = pushed.map(([id]) => {
@@ -181,12 +183,13 @@ export class Commands {
     return replies;
   }
 
-  #timer(ttl: string | undefined, options: Options): [ttl: number, deadline: number] {
+  #timer(ttl: string | undefined, options: Options): [ttl: number, deadline: number, Bounds] {
     const slack = options.number("SLACK") ?? 0;
     let step = 1;
     while (step * 2 - 1 <= slack) step *= 2;
     const ms = Math.ceil(numberOf(ttl, "ttl") / step) * step;
-    return [ms, this.#deadline(ms, options.number("AT"))];
+    const deadline = this.#deadline(ms, options.number("AT"));
+    return [ms, deadline, boundsOf(deadline, options.number("WITHIN", 1), deliveriesOf(options.word("DELIVERIES")))];
   }
 
   #pollOne(key: string | undefined, rest: string[]): Reply | Blocks {
@@ -233,7 +236,7 @@ export class Commands {
     while (given.length < most && it.pause <= now) {
       const entry = it.firstDue(now);
       if (entry === undefined) break;
-      if (it.isDead(entry)) {
+      if (it.isDead(entry, now)) {
         this.#bury(it, entry);
       } else if (lease !== undefined) {
         it.lease(entry, lease, now + lease, drawn);
@@ -265,13 +268,22 @@ export class Commands {
     return this.#withHeld(key, pairs, (it, { id }) => it.finish(id, this.#now) !== undefined);
   }
 
-  /** RENEW and RELEASE. */
-  #restart(key: string | undefined, ms: number, pairs: string[], isRelease: boolean): Reply {
+  #renew(key: string | undefined, ttl: string | undefined, pairs: string[]): Reply {
+    const ms = numberOf(ttl, "ttl");
     const deadline = this.#deadline(ms);
     return this.#withHeld(key, pairs, (it, entry) => {
-      const begins = !isRelease && ms > 0 && entry.deadline <= this.#now;
-      if (begins && it.heldRoom(this.#now) === 0) return false;
-      it.restart(entry, isRelease ? 0 : ms, deadline);
+      if (ms > 0 && entry.deadline <= this.#now && it.heldRoom(this.#now) === 0) return false;
+      it.restart(entry, ms, deadline);
+      return true;
+    });
+  }
+
+  #release(key: string | undefined, ms: string | undefined, words: string[]): Reply {
+    const deadline = this.#deadline(numberOf(ms, "ms"));
+    const isUncounted = words.length % 2 === 1 && words.at(-1)?.toUpperCase() === "UNCOUNTED";
+    return this.#withHeld(key, isUncounted ? words.slice(0, -1) : words, (it, entry) => {
+      it.restart(entry, 0, deadline);
+      if (isUncounted) entry.deliveries -= 1;
       return true;
     });
   }
@@ -292,10 +304,11 @@ export class Commands {
     const options = new Options(rest, { FULL: false });
     const entry = this.#at(key).get(needed(id));
     if (entry === undefined) return null;
-    const { element, deadline, ttl, deliveries, token } = entry;
+    const { element, deadline, ttl, deliveries, token, bounds } = entry;
     if (!options.has("FULL")) return element;
     const leased = runs(entry, this.#now) ? 1 : 0;
-    return Object.entries({ element, deadline, ttl, deliveries, leased, token }).flat();
+    const own = { "deliveries-limit": bounds.deliveries, until: bounds.until || null };
+    return Object.entries({ element, deadline, ttl, deliveries, leased, token, ...own }).flat();
   }
 
   #update(key: string | undefined, id: string, element: string): Reply {
@@ -326,6 +339,7 @@ export class Commands {
       if (options.has("LT") && deadline >= entry.deadline) continue;
       const isHeld = entry.token !== null;
       // Where running leases are counted, an expired one does not begin again.
+      it.postpone(entry, deadline);
       const ends = isHeld && it.limits.held > 0 && entry.deadline <= this.#now && deadline > this.#now;
       it.restart(entry, ends ? 0 : isHeld && at !== undefined ? Math.max(ms, 1) : ms, deadline);
       touched += 1;
@@ -388,15 +402,14 @@ export class Commands {
     const names = [hold, deliveries, where].map((word) => word?.toUpperCase()).join(" ");
     let [count, dead, length] = [0, null as string | null, 0];
     if (names === "HOLD DELIVERIES DROP" && dest === undefined) {
-      count = numberOf(most, "DELIVERIES", 1);
+      count = deliveriesOf(most);
     } else if (names === "HOLD DELIVERIES STREAM" && dest !== undefined && dest !== key) {
-      [count, dead] = [numberOf(most, "DELIVERIES", 1), dest];
+      [count, dead] = [deliveriesOf(most), dest];
       if (trim[0]?.toUpperCase() === "MAXLEN") length = numberOf(trim.at(-1), "MAXLEN", 1);
       else if (trim.length > 0) throw refused("ERR", "unexpected option of STREAM");
     } else if (words.length !== 1 || hold?.toUpperCase() !== "HOLD") {
       throw refused("ERR", "the server in memory knows HOLD, and HOLD DELIVERIES n with DROP or STREAM");
     }
-    if (count > 65_535) throw refused("ERR", "DELIVERIES is from 1 to 65535");
     const told = dead === null ? "DROP" : `STREAM ${dead}${length > 0 ? ` MAXLEN = ${length}` : ""}`;
     const policy = count > 0 ? `HOLD DELIVERIES ${count} ${told}` : "HOLD";
     Object.assign(this.#made(key), { mostDeliveries: count, dead, deadLength: length, policy });
@@ -473,7 +486,7 @@ export class Commands {
   }
 
   #retry(key?: string, ms?: string, [token, id, element]: string[] = []): Reply {
-    const released = this.#restart(key, numberOf(ms, "ms"), [needed(token), needed(id)], true) as number[];
+    const released = this.#release(key, ms, [needed(token), needed(id)]) as number[];
     if (released[0] === 1) this.#update(key, needed(id), needed(element));
     return released;
   }
@@ -497,8 +510,18 @@ function needed(word: string | undefined): string {
   return word;
 }
 
+/** Returns a number of deliveries, 0 if there is none. */
+function deliveriesOf(text: string | undefined): number {
+  const count = text === undefined ? 0 : numberOf(text, "DELIVERIES", 1);
+  if (count > 65_535) throw refused("ERR", "DELIVERIES is from 1 to 65535");
+  return count;
+}
+
+/** The names of the options of PUSH and MPUSH, and whether a value follows each. */
+const PUSH_OPTIONS = { NX: false, REPLACE: false, SLACK: true, AT: true, DELIVERIES: true, WITHIN: true };
+
 function pushOptions(words: string[]): Options {
-  const options = new Options(words, { NX: false, REPLACE: false, SLACK: true, AT: true });
+  const options = new Options(words, PUSH_OPTIONS);
   options.onlyOne("NX", "REPLACE");
   options.onlyOne("SLACK", "AT");
   return options;

@@ -1,5 +1,21 @@
 // One dehydrator in memory: its elements, leases, limits and pause. The time is an argument, in milliseconds.
 
+/** The options WITHIN and DELIVERIES of an element; 0 is none. */
+export interface Bounds {
+  /** The moment from which on it is too late to be given out. */
+  until: number;
+  readonly deliveries: number;
+}
+
+/** The latest moment at which an element can be too late. */
+const UNTIL_MAX = 2 ** 48 - 1;
+
+/** Returns the bounds of an element with this deadline. A moment that is too late to be stored never comes. */
+export function boundsOf(deadline: number, within: number | undefined, deliveries = 0): Bounds {
+  const until = within === undefined ? 0 : deadline + within;
+  return { until: until <= UNTIL_MAX ? until : 0, deliveries };
+}
+
 export interface Entry {
   readonly id: string;
   element: string;
@@ -10,6 +26,12 @@ export interface Entry {
   deliveries: number;
   /** The token under which it is held. */
   token: string | null;
+  readonly bounds: Bounds;
+}
+
+/** Returns whether it is due, and too late to be given out. */
+export function isLate({ bounds: { until }, deadline }: Entry, now: number): boolean {
+  return until > 0 && until <= now && deadline <= now;
 }
 
 /** Returns whether its lease has not ended. */
@@ -67,10 +89,16 @@ export class Dehydrator {
     return first !== undefined && first.deadline <= now ? first : undefined;
   }
 
-  push(id: string, element: string, ttl: number, deadline: number): void {
+  /** Returns the elements that are too late, in the order in which they became so. */
+  late(now: number): Entry[] {
+    const since = ({ bounds, deadline }: Entry) => Math.max(bounds.until, deadline);
+    return this.#order.filter((entry) => isLate(entry, now)).sort((one, other) => since(one) - since(other));
+  }
+
+  push(id: string, element: string, ttl: number, deadline: number, bounds: Bounds): void {
     this.remove(id);
     this.remembered.delete(id);
-    const entry = { id, element, ttl, deadline, sequence: this.#next(), deliveries: 0, token: null };
+    const entry = { id, element, ttl, deadline, sequence: this.#next(), deliveries: 0, token: null, bounds };
     this.#entries.set(id, entry);
     this.#order.splice(this.#place(entry), 0, entry);
   }
@@ -90,6 +118,12 @@ export class Dehydrator {
     return entry;
   }
 
+  /** Moves the moment from which on an element is too late by as much as its deadline, unless a worker has it. */
+  postpone({ bounds, deadline, token }: Entry, later: number): void {
+    if (bounds.until === 0 || token !== null) return;
+    bounds.until = Math.min(Math.max(bounds.until + later - deadline, 1), UNTIL_MAX);
+  }
+
   /** Sets the deadline. A ttl of 0 gives the element back. */
   restart(entry: Entry, ttl: number, deadline: number): void {
     this.#move(entry, ttl, deadline);
@@ -102,8 +136,9 @@ export class Dehydrator {
     entry.deliveries = Math.min(entry.deliveries + 1, 65_535);
   }
 
-  isDead(entry: Entry): boolean {
-    return this.mostDeliveries > 0 && entry.deliveries >= this.mostDeliveries;
+  isDead(entry: Entry, now: number): boolean {
+    if (isLate(entry, now)) return true;
+    return this.mostDeliveries > 0 && entry.deliveries >= (entry.bounds.deliveries || this.mostDeliveries);
   }
 
   /** Returns whether it has no settings, so that it is deleted when it is empty. */

@@ -27,6 +27,9 @@ from dehydrator_queue.verbs import Keep, Question, as_bytes, bury_words, keep_wo
 #: In the options of a message: distinguishes messages with one id.
 OPTION = "dehydrator_id"
 
+#: In the options of a message: it is dropped if no worker has got it in this many milliseconds after it was due.
+WITHIN = "within"
+
 #: Seconds. Acks are sent between two polls, so none blocks longer.
 LONGEST_BLOCK = 1.0
 
@@ -97,12 +100,17 @@ class DehydratorBroker(Broker):
         return self.queues.copy()
 
     def enqueue(self, message: Message[Any], *, delay: int | None = None) -> Message[Any]:
-        """Sends a message with a delay of `delay` milliseconds. Its id is that of the message, if that is free."""
+        """Sends a message with a delay of `delay` milliseconds. Its id is that of the message, if that is free.
+
+        With the option `within`, it is dropped if no worker has got it in that many milliseconds after it was due. A
+        retry has as long again.
+        """
         message = message.copy(options={OPTION: str(uuid4())})
         self.emit_before("enqueue", message, delay)
         key, element = self.key(message.queue_name), message.encode()
+        within = message.options.get(WITHIN)
         for name in names_of_message(message.message_id, message.options[OPTION]):
-            if self.ask(*push_words(key, max(0, delay or 0), element, name)) is not None:
+            if self.ask(*push_words(key, max(0, delay or 0), element, name, within)) is not None:
                 break
             if as_bytes(self.ask(*look_words(key, name)) or b"") == element:
                 break
@@ -210,13 +218,14 @@ class DehydratorConsumer(Consumer):
         self.broker.ask(*bury_words(dead, lease, element, reason, self.broker.keep_dead))
 
     def requeue(self, messages: Iterable[MessageProxy]) -> None:
+        """Gives back messages that were not begun, which counts nothing."""
         for message in messages:
             tag = message.options.get(OPTION, "")
             self.tags.discard(tag)
-            self.broker.leases.release(tag)
+            self.broker.leases.release(tag, counted=False)
 
     def close(self) -> None:
         """Gives back messages that were taken and not passed on."""
         while self.taken:
             delivery = self.taken.pop()
-            self.broker.ask("DEHYDRATOR.RELEASE", self.key, 0, delivery.token, delivery.id)
+            self.broker.ask("DEHYDRATOR.RELEASE", self.key, 0, delivery.token, delivery.id, "UNCOUNTED")

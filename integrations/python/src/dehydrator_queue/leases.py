@@ -59,20 +59,20 @@ class Leases:
         """Settles a message: the work is done."""
         self._end(tag, "DEHYDRATOR.SETTLE")
 
-    def release(self, tag: str) -> None:
-        """Gives a message back: it is due at once."""
-        self._end(tag, "DEHYDRATOR.RELEASE", 0)
+    def release(self, tag: str, *, counted: bool = True) -> None:
+        """Gives a message back: it is due at once. `counted`: whether this delivery counts."""
+        self._end(tag, "DEHYDRATOR.RELEASE", 0, option=() if counted else ("UNCOUNTED",))
 
     def release_all(self) -> None:
         """Gives back the held messages, in their order of arrival."""
         for tag in list(self._held):
             self.release(tag)
 
-    def _end(self, tag: str, command: str, *arguments: Any) -> None:
+    def _end(self, tag: str, command: str, *arguments: Any, option: tuple[str, ...] = ()) -> None:
         lease = self.drop(tag)
         if lease is None:
             return
-        words = (command, lease.key, *arguments, lease.token, lease.id)
+        words = (command, lease.key, *arguments, lease.token, lease.id, *option)
         client = self._client()
         try:
             if client.execute_command(*words) == [0]:

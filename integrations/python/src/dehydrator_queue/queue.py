@@ -59,28 +59,43 @@ class Queue:
         delay: Duration = 0.0,
         at: datetime | float | None = None,
         replace: bool = False,
+        within: Duration | None = None,
+        attempts: int | None = None,
     ) -> str | None:
         """Puts a payload into the queue; returns its id. By default, an id is generated.
 
         An existing element with that id stays, and None is returned; with `replace` the new payload takes its
         place, and its delay restarts: a debounce.
 
+        A job that no worker has begun `within` that time after it was due is too late: it becomes a dead letter with
+        the reason "expired", or is dropped if no worker of the queue has `attempts`. `attempts`: how often this job is
+        delivered before it becomes a dead letter, instead of its worker's `attempts`. A revived job has neither.
+
         If the reply is lost, the command is resent. If a worker has finished the job by then, its id is free and
         the job is put into the queue again, unless the server remembers recent ids: `DEHYDRATOR.LIMIT key REMEMBER`.
         """
         drawn, id = id is None, name_of(id)
         with self._hooks.sending(self.name, [id]) as headers:
-            question = self.verbs.put(payload, id, delay, at, replace, headers, drawn=drawn)
+            question = self.verbs.put(
+                payload, id, delay, at, replace, headers, within=within, attempts=attempts, drawn=drawn
+            )
             return self.server.ask(question)
 
-    def put_many(self, items: Iterable[Item], *, replace: bool = False) -> list[str | None]:
-        """Puts many payloads, up to a thousand or a megabyte per command.
+    def put_many(
+        self,
+        items: Iterable[Item],
+        *,
+        replace: bool = False,
+        within: Duration | None = None,
+        attempts: int | None = None,
+    ) -> list[str | None]:
+        """Puts many payloads, up to a thousand or a megabyte per command. `within` and `attempts` are those of each.
 
         Returns for each what `put` would, and None if a limit is reached.
         """
         items = list(items)
         with self._hooks.sending(self.name, [one.id for one in items]) as headers:
-            questions = self.verbs.put_many(items, replace, headers)
+            questions = self.verbs.put_many(items, replace, headers, within=within, attempts=attempts)
             return [id for question in questions for id in self.server.ask(question)]
 
     def cancel(self, *ids: str | bytes) -> int:

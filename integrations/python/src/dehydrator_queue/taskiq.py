@@ -31,6 +31,9 @@ log = logging.getLogger("dehydrator_queue")
 #: The label with the delay of a task in seconds.
 DELAY = "delay_seconds"
 
+#: The label of a task that is dropped if no worker has got it in this many seconds after it was due.
+WITHIN = "within_seconds"
+
 #: taskiq's own labels: the delay of a retry in seconds, and its number.
 RETRY_DELAY, RETRIES = "delay", "_retries"
 
@@ -91,11 +94,13 @@ class DehydratorBroker(AsyncBroker):
             await self._server.client.aclose()  # type: ignore[attr-defined]
 
     async def kick(self, message: BrokerMessage) -> None:
-        """Sends a task, with the delay in its label `delay_seconds`."""
+        """Sends a task, with the labels `delay_seconds` and `within_seconds`. A retry has as long again."""
         key = message.labels.get("queue_name") or self.queue_name
         delay = milliseconds(self._delay_of(message.labels))
+        within = message.labels.get(WITHIN)
+        within_ms = None if within is None else milliseconds(float(within))
         for name in names_of_message(message.task_id, uuid4().hex):
-            if await self._ask(*push_words(key, delay, message.message, name)) is not None:
+            if await self._ask(*push_words(key, delay, message.message, name, within_ms)) is not None:
                 return
             # Two tasks with one id differ by their contents; an identical one is the same task.
             if as_bytes(await self._ask(*look_words(key, name)) or b"") == message.message:
@@ -141,7 +146,7 @@ class DehydratorBroker(AsyncBroker):
                 with suppress(*BROKEN):
                     given = await self._server.ask(question, patience=0)
                     unused += given
-            await self._release(*unused)
+            await self._release(*unused, counted=False)
             await server.client.aclose()  # type: ignore[attr-defined]
 
     def _fault_of(self, delivery: Delivery) -> str | None:
@@ -175,14 +180,17 @@ class DehydratorBroker(AsyncBroker):
         self._held[delivery.token, delivery.id] = delivery, ref(ack)
         return AckableMessage(data=delivery.element, ack=ack)
 
-    async def _release(self, *deliveries: Delivery) -> None:
-        """Gives messages back, due at once. If that fails, they are delivered again when their leases expire."""
+    async def _release(self, *deliveries: Delivery, counted: bool = True) -> None:
+        """Gives messages back, due at once. If that fails, they are delivered again when their leases expire.
+
+        `counted`: whether this delivery counts.
+        """
         for delivery in deliveries:
             self._held.pop((delivery.token, delivery.id), None)
         words = [word for delivery in deliveries for word in (delivery.token, delivery.id)]
         try:
             if words:
-                await self._ask("DEHYDRATOR.RELEASE", self.queue_name, 0, *words)
+                await self._ask("DEHYDRATOR.RELEASE", self.queue_name, 0, *words, *([] if counted else ["UNCOUNTED"]))
         except Exception as error:
             log.warning("%s: %d could not be given back: %r", self.queue_name, len(deliveries), error)
 

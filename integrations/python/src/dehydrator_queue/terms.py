@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dehydrator_queue.backoff import Backoff
 from dehydrator_queue.errors import Reject, Retry
@@ -47,6 +47,10 @@ class Terms:
     def renewal(self) -> float:
         """Seconds between renewals: two may fail before a lease expires."""
         return self.lease_ms / 3000
+
+    def of_job(self, attempts: int | None) -> Terms:
+        """Returns the terms of a job, which may have attempts of its own."""
+        return self if attempts is None else replace(self, attempts=attempts)
 
     def is_last(self, delivery: Delivery) -> bool:
         """Returns whether this is the last attempt."""

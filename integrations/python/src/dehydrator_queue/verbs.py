@@ -80,6 +80,12 @@ def _check_moments(delay: Duration, at: datetime | float | None) -> None:
         raise ValueError("`delay` and `at` exclude each other")
 
 
+def _bound_words(within: Duration | None, attempts: int | None) -> list[Any]:
+    """Returns the options of PUSH and MPUSH for what holds of a job alone."""
+    words: list[Any] = [] if within is None else ["WITHIN", milliseconds(within)]
+    return words if attempts is None else [*words, "DELIVERIES", attempts]
+
+
 def new_token() -> str:
     return uuid.uuid4().hex
 
@@ -176,6 +182,8 @@ class Verbs:
         replace: bool,
         headers: Mapping[str, str] | None = None,
         *,
+        within: Duration | None = None,
+        attempts: int | None = None,
         drawn: bool = False,
     ) -> Question[str | None]:
         """`drawn`: the id was generated for this command."""
@@ -185,26 +193,34 @@ class Verbs:
         words.append("REPLACE" if replace else "NX")
         if at is not None:
             words += ["AT", unix_milliseconds(at)]
+        words += _bound_words(within, attempts)
         # A generated id exists only if the same command arrived before.
         return Question(tuple(words), lambda reply: id_text(id) if drawn or reply is not None else None)
 
     def put_many(
-        self, items: Iterable[Item], replace: bool, headers: Mapping[str, str] | None = None
+        self,
+        items: Iterable[Item],
+        replace: bool,
+        headers: Mapping[str, str] | None = None,
+        *,
+        within: Duration | None = None,
+        attempts: int | None = None,
     ) -> list[Question[list[str | None]]]:
         questions = []
+        options = ["REPLACE" if replace else "NX", *_bound_words(within, attempts)]
         words: list[Any] = []
         ids: list[tuple[str, bool]] = []
         weight = 0
 
         def flush() -> None:
-            here, option = list(ids), "REPLACE" if replace else "NX"
+            here = list(ids)
 
             def read(reply: Any) -> list[str | None]:
                 # A generated id exists only if the same command arrived before. -1: a limit is reached.
                 told = zip(here, reply, strict=True)
                 return [id if one == 1 or (drawn and one == 0) else None for (id, drawn), one in told]
 
-            questions.append(Question(("DEHYDRATOR.MPUSH", self.key, *words, option), read))
+            questions.append(Question(("DEHYDRATOR.MPUSH", self.key, *words, *options), read))
             words.clear()
             ids.clear()
 
@@ -238,6 +254,14 @@ class Verbs:
             told = pairs(reply)
             payload = self.decode(told["element"])
             return Waiting(id_text(id), payload, told["deadline"] / 1000, told["deliveries"], told["leased"] == 1)
+
+        return Question(("DEHYDRATOR.LOOK", self.key, id_bytes(id), "FULL"), read)
+
+    def own_attempts(self, id: str | bytes) -> Question[int | None]:
+        """Returns the attempts that `put` gave a job."""
+
+        def read(reply: Any) -> int | None:
+            return pairs(reply or []).get("deliveries-limit") or None
 
         return Question(("DEHYDRATOR.LOOK", self.key, id_bytes(id), "FULL"), read)
 
@@ -280,8 +304,11 @@ class Verbs:
             words += [token, id_bytes(id)]
         return Question(tuple(words), _each_is_one)
 
-    def release(self, delay: Duration, token: str, id: str | bytes) -> Question[bool]:
-        words = ("DEHYDRATOR.RELEASE", self.key, milliseconds(delay), token, id_bytes(id))
+    def release(self, delay: Duration, token: str, id: str | bytes, *, counted: bool = True) -> Question[bool]:
+        """`counted`: whether this delivery counts as an attempt."""
+        words: tuple[Any, ...] = ("DEHYDRATOR.RELEASE", self.key, milliseconds(delay), token, id_bytes(id))
+        if not counted:
+            words += ("UNCOUNTED",)
         return Question(words, lambda reply: bool(reply[0] == 1))
 
     def retry(self, delay: Duration, delivery: Delivery) -> Question[bool]:

@@ -151,10 +151,10 @@ class Worker:
             if (work := self._works.get(id(job))) is not None:
                 work.cancel()
             verbs = self._queues[delivery.key].verbs
-            last = self._terms.is_last(delivery)
-            question = verbs.bury(delivery, CUT_OFF) if last else verbs.release(0, delivery.token, delivery.id)
             try:
-                await self._leases.ask(question, tell=self._hooks.interrupted)
+                last = (await self._terms_of(delivery, patience=0)).is_last(delivery)
+                question = verbs.bury(delivery, CUT_OFF) if last else verbs.release(0, delivery.token, delivery.id)
+                await self._ask(question, patience=0)
             except Exception as error:
                 # It is delivered again when its lease expires.
                 self._hooks.crashed(error)
@@ -162,9 +162,9 @@ class Worker:
 
     async def _do(self, delivery: Delivery) -> None:
         queue = self._queues[delivery.key]
-        if self._stopping and not self._terms.is_last(delivery):
+        if self._stopping:
             # The POLL was blocked in the server when the stop was requested. Other workers can do this job.
-            await self._ask(queue.verbs.release(0, delivery.token, delivery.id))
+            await self._ask(queue.verbs.release(0, delivery.token, delivery.id, counted=False))
             return
         try:
             job = Job.of(delivery, queue.verbs.codec.decode)
@@ -194,7 +194,7 @@ class Worker:
             self._hooks.succeeded(job, seconds)
             return
         changed = delivery.with_headers(job.headers)
-        match verdict(failure, delivery, self._terms):
+        match verdict(failure, delivery, await self._terms_of(delivery)):
             case Again(delay):
                 again = queue.verbs.release(delay, delivery.token, delivery.id)
                 with self._hooks.settling(job, "release"):
@@ -203,6 +203,13 @@ class Worker:
             case Dead(reason):
                 with self._hooks.settling(job, "bury"):
                     await self._bury(queue, changed, reason)
+
+    async def _terms_of(self, delivery: Delivery, patience: float | None = None) -> Terms:
+        """Returns the terms of a job. Without `attempts`, the queue has its own policy, or none."""
+        if self._terms.attempts is None:
+            return self._terms
+        verbs = self._queues[delivery.key].verbs
+        return self._terms.of_job(await self._ask(verbs.own_attempts(delivery.id), patience))
 
     async def _bury(self, queue: Queue, delivery: Delivery, reason: str) -> None:
         if self._terms.attempts is not None:
@@ -217,9 +224,10 @@ class Worker:
                 reason = f"{reason}; it waits for {delay:.0f} s, for it could not go to the dead letters: {error}"
         self._hooks.buried(delivery, reason)
 
-    async def _ask(self, question: Question[Any]) -> Any:
-        """Retries for the duration of a lease: after that, the reply is useless."""
-        patience = max(self._terms.lease_ms / 1000, 10.0)
+    async def _ask(self, question: Question[Any], patience: float | None = None) -> Any:
+        """Retries for the duration of a lease, by default: after that, the reply is useless."""
+        if patience is None:
+            patience = max(self._terms.lease_ms / 1000, 10.0)
         return await self._leases.ask(question, patience, tell=self._hooks.interrupted)
 
     async def _renew(self) -> None:

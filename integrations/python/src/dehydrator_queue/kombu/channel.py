@@ -18,7 +18,7 @@ from kombu.utils.json import dumps, loads
 from kombu.utils.objects import cached_property
 
 from dehydrator_queue.job import Delivery, id_text
-from dehydrator_queue.kombu.eta import delay_ms, forget_future
+from dehydrator_queue.kombu.eta import delay_ms, forget_future, within_ms
 from dehydrator_queue.kombu.qos import QoS
 from dehydrator_queue.leases import Lease, Leases
 from dehydrator_queue.library import passes, reply_in
@@ -160,19 +160,20 @@ class Dehydrated(base.Channel):
     def _put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
         key = self._key(queue, self._get_message_priority(message, reverse=False))
         element, delay = dumps(message).encode(), delay_ms(message)
+        within = within_ms(message, delay)
         tag = message["properties"]["delivery_tag"]
         lifetimes = self._lifetimes(queue, delay)
         batch = kwargs.get("_publish_batch")
         if batch is not None:
             # The replies are not read: the id is unique.
-            batch.add("execute_command", *push_words(key, delay, element, tag))
+            batch.add("execute_command", *push_words(key, delay, element, tag, within))
             for words in lifetimes:
                 batch.add("execute_command", *words)
             return
         task_id = (message.get("headers") or {}).get("id")
         with self.conn_or_acquire() as client:
             for name in names_of_message(task_id, tag):
-                if client.execute_command(*push_words(key, delay, element, name)) is not None:
+                if client.execute_command(*push_words(key, delay, element, name, within)) is not None:
                     break
                 if client.execute_command(*look_words(key, name)) == element:
                     break

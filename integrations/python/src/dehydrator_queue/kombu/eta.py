@@ -1,4 +1,4 @@
-"""The ETA of a task, from the headers of its message."""
+"""The ETA of a task, and when it expires, from its message."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from datetime import datetime, timezone
 from typing import Any
 
 
-def _moment(message: dict[str, Any]) -> datetime | None:
-    """Returns the ETA, if there is one and it names its time zone."""
-    eta = (message.get("headers") or {}).get("eta")
-    if isinstance(eta, str):
+def _moment(message: dict[str, Any], header: str) -> datetime | None:
+    """Returns the moment in a header, if there is one and it names its time zone."""
+    moment = (message.get("headers") or {}).get(header)
+    if isinstance(moment, str):
         try:
             # Python 3.10 does not support the Z.
-            eta = datetime.fromisoformat(eta.replace("Z", "+00:00"))
+            moment = datetime.fromisoformat(moment.replace("Z", "+00:00"))
         except ValueError:
             return None
-    return eta if isinstance(eta, datetime) and eta.tzinfo is not None else None
+    return moment if isinstance(moment, datetime) and moment.tzinfo is not None else None
+
+
+def _from_now(moment: datetime) -> int:
+    """Returns the milliseconds until then, by this clock."""
+    return math.ceil((moment - datetime.now(timezone.utc)).total_seconds() * 1000)
 
 
 def delay_ms(message: dict[str, Any]) -> int:
@@ -25,10 +30,27 @@ def delay_ms(message: dict[str, Any]) -> int:
     It uses the client's clock, which also made the ETA of a countdown. So a countdown is right whatever that clock
     shows.
     """
-    eta = _moment(message)
-    if eta is None:
-        return 0
-    return max(0, math.ceil((eta - datetime.now(timezone.utc)).total_seconds() * 1000))
+    eta = _moment(message, "eta")
+    return 0 if eta is None else max(0, _from_now(eta))
+
+
+def within_ms(message: dict[str, Any], delay: int) -> int | None:
+    """Returns how long after its delay a message expires, if the server may drop it then.
+
+    A worker stores the state REVOKED of an expired task, which ends a wait for its result, or for its group. So the
+    server drops only what nobody waits for: tasks whose result is ignored, and messages that are no tasks.
+    """
+    headers, properties = message.get("headers") or {}, message["properties"]
+    if headers.get("task") is None:
+        # Tasks in protocol 1 have a correlation id too.
+        expiration = "" if properties.get("correlation_id") else str(properties.get("expiration") or "")
+        return (int(expiration) or None) if expiration.isdecimal() else None
+    expires = _moment(message, "expires")
+    if expires is None or not headers.get("ignore_result") or headers.get("group") is not None:
+        return None
+    within = _from_now(expires) - delay
+    # Celery itself revokes a task that expires before it is due.
+    return within if within > 0 else None
 
 
 def forget_future(message: dict[str, Any]) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 from kombu.transport import virtual
 
+from dehydrator_queue.kombu.shutdown import begun_of
+
 
 class QoS(virtual.QoS):
     """Acknowledges with SETTLE, gives back with RELEASE."""
@@ -24,13 +26,17 @@ class QoS(virtual.QoS):
         super().ack(delivery_tag)
 
     def restore_unacked(self, client: Any = None) -> list[Any]:
-        """Gives back the held messages, in their order of arrival."""
+        """Gives back the held messages, in their order of arrival. Those that a stop left unbegun count nothing."""
         self._flush()
         # If the server is gone, Celery closes a channel after its connection. Then the leases expire.
         connected = self.channel.connection is not None and self.channel.connection.client is not None
-        give_back = self.channel.leases.release if connected else self.channel.leases.drop
-        for tag in list(self._delivered):
-            give_back(tag)
+        tags = list(self._delivered)
+        begun = begun_of(tags)
+        for tag in tags:
+            if connected:
+                self.channel.leases.release(tag, counted=tag in begun)
+            else:
+                self.channel.leases.drop(tag)
         self._delivered.clear()
         return []
 

@@ -8,10 +8,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dehydrator_queue.testing.arguments import Options, count, number, refused, word
-from dehydrator_queue.testing.dehydrator import MAX, Dehydrator, Entry
+from dehydrator_queue.testing.dehydrator import MAX, UNTIL_MAX, Bounds, Dehydrator, Entry
 from dehydrator_queue.verbs import BURY, RETRY, REVIVE
 
 Words = Sequence[bytes]
+
+#: The names of the options of PUSH and MPUSH.
+PUSH_OPTIONS = (b"NX", b"REPLACE", b"SLACK", b"AT", b"DELIVERIES", b"WITHIN")
 
 
 @dataclass
@@ -66,14 +69,16 @@ class Commands:
             self.pass_time(now)
 
     def pass_time(self, now: int) -> None:
-        """Moves dead letters that are due, and ends pauses."""
+        """Removes elements that are too late, moves dead letters that are due, and ends pauses."""
         self._now = now
         for key, it in list(self._keys.items()):
             if isinstance(it, Dehydrator):
                 if 0 < it.pause <= now:
                     it.pause = 0
-                if it.most_deliveries and not it.pause:
-                    while (first := it.first_due(now)) is not None and it.is_dead(first):
+                if not it.pause:
+                    for late in it.late(now):
+                        self._move(it, late)
+                    while (first := it.first_due(now)) is not None and it.is_dead(first, now):
                         self._move(it, first)
                 if not len(it) and it.is_usual():
                     del self._keys[key]
@@ -115,7 +120,8 @@ class Commands:
             stream = self._stream(it.dead)
             self._keys[it.dead] = stream
             told = (b"id", entry.id, b"element", entry.element, b"deliveries", b"%d" % entry.deliveries)
-            stream.add(self._now, *told)
+            reason = (b"reason", b"expired") if entry.is_late(self._now) else ()
+            stream.add(self._now, *told, *reason)
             if it.dead_length:
                 del stream.entries[: -it.dead_length]
 
@@ -133,15 +139,15 @@ class Commands:
             raise refused("EXISTS", f"id {id!r} is there already")
         if not there and it.is_full():
             raise refused("FULL", "the LENGTH that LIMIT set is reached")
-        self._made(key).push(id, element, ttl_ms, deadline)
+        self._made(key).push(id, element, ttl_ms, deadline, self._bounds(deadline, options))
         return b"OK"
 
     def do_mpush(self, words: Words) -> Any:
         key, *rest = words
         # Options come last, but an element may be spelled like one.
-        size = len(rest) // 3 * 3
-        while size > 0 and not rest[size - 3].isdigit():
-            size -= 3
+        size = 3
+        while size < len(rest) and rest[size].upper() not in PUSH_OPTIONS:
+            size += 3
         options = self._push_options(rest[size:])
         pushed = [
             (*self._timer(ttl, options), element, id)
@@ -168,14 +174,22 @@ class Commands:
         it = self._made(key)
         for (ttl, deadline, element, id), reply in zip(pushed, replies, strict=True):
             if reply == 1:
-                it.push(id, element, ttl, deadline)
+                it.push(id, element, ttl, deadline, self._bounds(deadline, options))
         return replies
 
     def _push_options(self, words: Words) -> Options:
-        options = Options(words, NX=0, REPLACE=0, SLACK=1, AT=1)
+        options = Options(words, NX=0, REPLACE=0, SLACK=1, AT=1, DELIVERIES=1, WITHIN=1)
         options.only_one("NX", "REPLACE")
         options.only_one("SLACK", "AT")
+        if (most := options.word("DELIVERIES")) is not None:
+            self._deliveries(most)
+        options.number("WITHIN", 1)
         return options
+
+    def _bounds(self, deadline: int, options: Options) -> Bounds:
+        within = options.number("WITHIN")
+        until = 0 if within is None else deadline + within
+        return Bounds(until if until <= UNTIL_MAX else 0, options.number("DELIVERIES") or 0)
 
     def _timer(self, ttl: bytes, options: Options) -> tuple[int, int]:
         ms, step = number(ttl, "ttl"), 1
@@ -234,7 +248,7 @@ class Commands:
         most = min(most, it.room(now))
         given: list[Any] = []
         while len(given) < most and it.pause <= now and (entry := it.first_due(now)) is not None:
-            if it.is_dead(entry):
+            if it.is_dead(entry, now):
                 self._move(it, entry)
             elif lease is not None:
                 it.lease(entry, lease, now + lease, token)
@@ -285,10 +299,12 @@ class Commands:
 
     def do_release(self, words: Words) -> Any:
         key, ttl, *pairs = words
+        uncounted = len(pairs) % 2 == 1 and pairs[-1].upper() == b"UNCOUNTED"
         it, deadline, replies = self._at(key), self._deadline(number(ttl, "ms")), []
-        for find in self._held(it, pairs):
+        for find in self._held(it, pairs[:-1] if uncounted else pairs):
             if (entry := find()) is not None:
                 it.restart(entry, 0, deadline)
+                entry.deliveries -= uncounted
             replies.append(int(entry is not None))
         return replies
 
@@ -315,6 +331,7 @@ class Commands:
         return [
             *(b"element", entry.element, b"deadline", entry.deadline, b"ttl", entry.ttl),
             *(b"deliveries", entry.deliveries, b"leased", int(entry.runs(self._now)), b"token", entry.token),
+            *(b"deliveries-limit", entry.bounds.deliveries, b"until", entry.bounds.until or None),
         ]
 
     def do_update(self, words: Words) -> Any:
@@ -349,6 +366,7 @@ class Commands:
             # Where running leases are counted, an expired one does not begin again.
             if held and it.limits.held and entry.deadline <= self._now < deadline:
                 own = 0
+            it.postpone(entry, deadline)
             it.restart(entry, own, deadline)
             touched += 1
         return touched

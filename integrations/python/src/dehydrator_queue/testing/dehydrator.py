@@ -9,6 +9,18 @@ from dataclasses import dataclass, field
 #: The greatest number in an argument, and an unreachable moment.
 MAX = 2**63 - 1
 
+#: The latest moment at which an element can be too late.
+UNTIL_MAX = 2**48 - 1
+
+
+@dataclass
+class Bounds:
+    """The options WITHIN and DELIVERIES of an element; 0 is none."""
+
+    #: The moment from which on it is too late to be given out.
+    until: int = 0
+    deliveries: int = 0
+
 
 @dataclass
 class Entry:
@@ -21,6 +33,11 @@ class Entry:
     deliveries: int = 0
     #: The token under which it is held.
     token: bytes | None = None
+    bounds: Bounds = field(default_factory=Bounds)
+
+    def is_late(self, now: int) -> bool:
+        """Returns whether it is due, and too late to be given out."""
+        return 0 < self.bounds.until <= now and self.deadline <= now
 
     def runs(self, now: int) -> bool:
         """Returns whether its lease has not ended."""
@@ -81,10 +98,15 @@ class Dehydrator:
         first = self.first()
         return first if first is not None and first.deadline <= now else None
 
-    def push(self, id: bytes, element: bytes, ttl: int, deadline: int) -> None:
+    def late(self, now: int) -> list[Entry]:
+        """Returns the elements that are too late, in the order in which they became so."""
+        late = [entry for entry in self if entry.is_late(now)]
+        return sorted(late, key=lambda entry: max(entry.bounds.until, entry.deadline))
+
+    def push(self, id: bytes, element: bytes, ttl: int, deadline: int, bounds: Bounds) -> None:
         self.remove(id)
         self.remembered.pop(id, None)
-        entry = Entry(id, element, ttl, deadline, self._next())
+        entry = Entry(id, element, ttl, deadline, self._next(), bounds=bounds)
         self._entries[id] = entry
         insort(self._order, (deadline, entry.sequence, id))
 
@@ -101,6 +123,11 @@ class Dehydrator:
             self.remembered[id] = min(now + self.limits.remember, MAX)
         return entry
 
+    def postpone(self, entry: Entry, deadline: int) -> None:
+        """Moves the moment from which on an element is too late by as much as its deadline, unless a worker has it."""
+        if entry.bounds.until and entry.token is None:
+            entry.bounds.until = min(max(entry.bounds.until + deadline - entry.deadline, 1), UNTIL_MAX)
+
     def restart(self, entry: Entry, ttl: int, deadline: int) -> None:
         """Sets the deadline. A ttl of 0 gives the element back."""
         self._place(entry, ttl, deadline)
@@ -112,8 +139,10 @@ class Dehydrator:
         entry.token = token
         entry.deliveries = min(entry.deliveries + 1, 65_535)
 
-    def is_dead(self, entry: Entry) -> bool:
-        return 0 < self.most_deliveries <= entry.deliveries
+    def is_dead(self, entry: Entry, now: int) -> bool:
+        if not self.most_deliveries:
+            return entry.is_late(now)
+        return entry.is_late(now) or entry.deliveries >= (entry.bounds.deliveries or self.most_deliveries)
 
     def is_usual(self) -> bool:
         """Returns whether it has no settings, so that it is deleted when it is empty."""
