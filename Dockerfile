@@ -22,13 +22,15 @@ RUN cargo build --release --locked \
     && strip --strip-debug target/release/libdehydrator.so
 RUN cargo build --release --locked --manifest-path top/Cargo.toml --target-dir target/top \
     && strip target/top/release/dehydrator-top
-RUN mkdir -p etc/dehydrator && dist/image-configuration <redis.conf >etc/dehydrator/dehydrator.conf
+RUN mkdir -p etc/dehydrator && dist/image-configuration <redis.conf >etc/dehydrator/dehydrator.conf \
+    && scripts/third-party.sh >THIRD-PARTY
 
 # hadolint ignore=DL3006
 FROM ${SERVER}
 COPY --from=build /dehydrator/target/release/libdehydrator.so /usr/local/lib/
 # docker exec -it <container> dehydrator-top; or with --web, the page.
 COPY --from=build /dehydrator/target/top/release/dehydrator-top /usr/local/bin/
+COPY --from=build /dehydrator/LICENSE /dehydrator/THIRD-PARTY /usr/local/share/doc/dehydrator/
 # The user of the servers is 999 in the official images. CONFIG REWRITE and ACL SAVE write a new file beside the old one.
 COPY --from=build --chown=999:999 /dehydrator/etc/ /usr/local/etc/
 # The entrypoints of both images take the name of a configuration file, and start their server with it, as an

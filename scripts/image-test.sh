@@ -3,18 +3,17 @@
 # registry of images. As root.
 #
 #   scripts/image-test.sh
-#   scripts/image-test.sh --release <folder>        instead uses the images for x86-64 and glibc of a release: see
-#                                                   scripts/release-images.sh
+#   scripts/image-test.sh --release <folder>        instead uses the images for x86-64 of a release: see scripts/release-images.sh
 #
 # Debian's own packages stand in for the images that the Dockerfile begins from: a fresh Debian bookworm with this machine's Rust
 # for rust:1-bookworm, and a fresh Debian trixie for the server's image, with an entrypoint that does what those of the official
 # images are documented to do. So every line of the Dockerfile is tried, the configuration that it makes, and that the module fits
 # into a Debian that it was not built on; the official images themselves are not. An image of a release that has stand-ins for them
-# too gets that Debian's files.
+# too gets that Debian's files; one for Alpine, also musl, and a server that was built for it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# shellcheck disable=SC1091
-. scripts/apt.sh
+# shellcheck source=scripts/source.sh
+. scripts/source.sh
 
 release=
 [ "${1:-}" != --release ] || release=$(cd "$2" && pwd)
@@ -30,6 +29,8 @@ work=$(mktemp -d)
 export BUILDAH_ISOLATION=chroot
 images() { buildah --root "$work/images" --runroot "$work/run" "$@"; }
 clean() {
+    # A test that failed leaves its server running.
+    ! declare -F cli >/dev/null || cli SHUTDOWN NOSAVE >/dev/null 2>&1 || :
     images rm --all >/dev/null 2>&1 || :
     rm -rf --one-file-system "$work"
 }
@@ -72,10 +73,10 @@ rust() {
         --env CARGO_HOME=/usr/local/cargo
 }
 
-# of <server>: an image with that server, as the official ones are.
+# of <server> [package]...: an image with that server, as the official ones are.
 of() {
     local root=$work/$1
-    debian trixie "$root" "$1-server"
+    debian trixie "$root" "$1-server" "${@:2}"
     # As in the official images.
     chroot "$root" usermod --uid 999 "$1"
     install -d -o 999 -g 999 "$root/data"
@@ -94,6 +95,14 @@ SH
     image "$1:stand-in" "$root" --entrypoint '["docker-entrypoint.sh"]' --workingdir /data --cmd "$1-server"
 }
 
+# musl <server>: prints the path of a program of it that was built for musl.
+musl() {
+    case $1 in
+        redis) built_server musl redis bookworm 7.0 CC=musl-gcc ;;
+        valkey) scripts/valkey.sh x86_64-unknown-linux-musl "$work/musl" && echo "$work/musl/valkey-server" ;;
+    esac
+}
+
 # port: one that nobody listens to.
 port() {
     local port
@@ -105,24 +114,30 @@ port() {
 
 commit=$(scripts/commit.sh --here | cut -c 1-8)
 echo "Making the images to begin from..."
+names=(redis valkey)
+[ -z "$release" ] || names=({redis-7.2,valkey-8}{,-alpine})
 [ -n "$release" ] || rust
-for server in redis valkey; do
+for name in "${names[@]}"; do
+    server=${name%%-*}
     if [ -n "$release" ]; then
-        name=dehydrator-$version-$([ $server = redis ] && echo redis-7.2 || echo valkey-8)
+        name=dehydrator-$version-$name
         container=$(images from --quiet "oci-archive:$release/$name.oci.tar:$version")
         root=$(images mount "$container")
         if [ ! -e "$root/usr/local/bin/docker-entrypoint.sh" ]; then
-            of $server
-            cp -an "$(images mount "$(images from $server:stand-in)")/." "$root/"
+            program=
+            case $name in *-alpine) program=$(musl "$server") ;; esac
+            of "$server" ${program:+musl}
+            cp -an "$(images mount "$(images from "$server:stand-in")")/." "$root/"
+            [ -z "$program" ] || install -m 755 "$program" "$root/usr/bin/$server-server"
         fi
     else
-        of $server
+        of "$server"
         name=dehydrator:$server
-        images bud --quiet --layers --build-arg "SERVER=$server:stand-in" --tag $name . >"$work/build.log" 2>&1 || {
+        images bud --quiet --layers --build-arg "SERVER=$server:stand-in" --tag "$name" . >"$work/build.log" 2>&1 || {
             tail -n 40 "$work/build.log" >&2
             fail "the image cannot be built"
         }
-        container=$(images from $name)
+        container=$(images from "$name")
         root=$(images mount "$container")
     fi
     number=$(port)
@@ -166,6 +181,7 @@ for server in redis valkey; do
     case $user in 0 | none) fail "the data are not in /data, or are root's: $user" ;; esac
     [ "$(cli INFO dehydrator | sed -n 's/^dehydrator_git_sha1:\([0-9a-z]*\).*/\1/p')" = "$commit" ] ||
         fail "INFO does not tell the commit $commit"
+    [[ $(images run "$container" -- dehydrator-top --help) == *cacert* ]] || fail "the live view does not run"
     # The server's user may write where its configuration is.
     is OK CONFIG SET timeout 77
     is OK CONFIG REWRITE

@@ -41,6 +41,8 @@ module=$context/target/release/libdehydrator.so
 top=$context/target/top/release/dehydrator-top
 mkdir -p "$context/etc/dehydrator" "$(dirname "$module")" "$(dirname "$top")"
 dist/image-configuration <redis.conf >"$context/etc/dehydrator/dehydrator.conf"
+scripts/third-party.sh >"$context/THIRD-PARTY"
+install -m 644 LICENSE "$context/"
 
 # image <name> <official image> <C library>
 image() {

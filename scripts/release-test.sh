@@ -262,7 +262,7 @@ refused() {
 
 # What scripts/release-images.sh has added to the servers' images.
 images() {
-    local archive index
+    local archive index file
     for archive in "$release"/images/*.oci.tar; do
         mkdir "$work/image"
         tar -xf "$archive" -C "$work/image"
@@ -274,10 +274,12 @@ images() {
             done >"$work/log" 2>&1
             grep -q '999/999 .* usr/local/etc/dehydrator/dehydrator.conf$' "$work/log" || fail "$archive: the configuration is not the server's"
             grep -q '999/999 .* usr/local/etc/dehydrator/$' "$work/log" || fail "$archive: the configuration's folder is not the server's"
-            grep -q ' usr/local/lib/libdehydrator.so$' "$work/log" || fail "$archive: no module"
+            for file in lib/libdehydrator.so bin/dehydrator-top share/doc/dehydrator/{LICENSE,THIRD-PARTY}; do
+                grep -q " usr/local/$file\$" "$work/log" || fail "$archive: no $file"
+            done
         done
         rm -rf "$work/image"
-        echo "$(basename "$archive"): for x86-64 and arm64, with module and a configuration that the server may rewrite"
+        echo "$(basename "$archive"): for x86-64 and arm64, with module, live view, licences, and a configuration that the server may rewrite"
     done
     scripts/image-test.sh --release "$release/images"
 }

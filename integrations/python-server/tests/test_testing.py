@@ -32,7 +32,8 @@ def test_what_is_pushed_is_polled() -> None:
         assert client.execute_command("DEHYDRATOR.PUSH", "jobs", 200, "capture payment 17", "order:17") == "OK"
         reply = client.execute_command("DEHYDRATOR.POLL", "jobs", "COUNT", 1, "BLOCK", 10_000)
         assert reply == ["capture payment 17"]
-        assert time.monotonic() - begun >= 0.2
+        # The server's clock counts whole milliseconds, and Valkey 9's may step back by one.
+        assert time.monotonic() - begun >= 0.198
         facts = client.info("dehydrator")
         assert facts["dehydrator_version"] == "0.1.0"
         assert facts["dehydrator_git_sha1"] != "unknown"
