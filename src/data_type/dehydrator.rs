@@ -139,7 +139,7 @@ impl Dehydrator {
     pub fn memory(&self) -> usize {
         const SERVER_OBJECTS: usize = 2 * 16;
         /// The agenda's entry for the name, about.
-        const SCHEDULED: usize = 248;
+        const SCHEDULED: usize = 272;
         let own = SERVER_OBJECTS + rounded(size_of::<Self>()) - size_of::<Lawn>();
         let rules = self.rules.as_ref().map_or(0, |rules| {
             let limits = rules.limits.as_ref().map_or(0, |limits| {
