@@ -35,7 +35,7 @@ workers_die() {
 stuck_stream() { ask DEHYDRATOR.ONDUE k STREAM s && ask SET s text && pushes 5; }
 stuck_dead_letters() {
     ask DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s && ask SET s text
-    ask DEHYDRATOR.PUSH k 5 x dead AT 5 DELIVERIES 1 && pushes 5 && works "$settle"
+    ask DEHYDRATOR.PUSH k 5 x dead AT 5 DELIVERED 1 && pushes 5 && works "$settle"
 }
 paused_backlog() { backlog && ask DEHYDRATOR.PAUSE k; }
 rare_polls() {
