@@ -225,6 +225,23 @@ mod tests {
             Ok((text(key), ms, held.iter().map(pair).collect::<Vec<_>>()))
         };
         assert_eq!(request("k 0 7 i mine 7", restart), Ok(("k".into(), 0, held)));
+        let release = |args: Args<'_>| {
+            let (key, ms, held, is_uncounted) = parse_release(args)?;
+            Ok((text(key), ms, held.iter().map(pair).collect::<Vec<_>>(), is_uncounted))
+        };
+        let released = |held: &[(u64, &str)], is_uncounted| {
+            let held = held.iter().map(|(token, id)| (*token, (*id).into())).collect();
+            Ok(("k".into(), 5, held, is_uncounted))
+        };
+        assert_eq!(request("k 5 7 i", release), released(&[(7, "i")], false));
+        assert_eq!(request("k 5 7 i uncounted", release), released(&[(7, "i")], true));
+        // An id may be the option's name.
+        let ids = [(7, "i"), (8, "UNCOUNTED")];
+        assert_eq!(request("k 5 7 i 8 UNCOUNTED", release), released(&ids, false));
+        assert_eq!(request("k 5 7 i 8 UNCOUNTED UNCOUNTED", release), released(&ids, true));
+        for words in ["k 5 UNCOUNTED", "k 5 7", "k 5 7 i COUNTED"] {
+            assert!(matches!(request(words, release), Err(Error::Arity)), "{words}");
+        }
         refuses_each(&["k x 7 i", "k -1 7 i", "k 9223372036854775808 7 i"], read_restart);
         let empty = with_args(&[b"k", b"", b"i"], only!(parse));
         assert!(matches!(empty, Err(Error::Refused(_))));

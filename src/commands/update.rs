@@ -88,7 +88,9 @@ impl<'a> Touch<'a> {
                 b"GT" if request.condition == Condition::Earlier => return Err(GT_OR_LT.into()),
                 b"LT" if request.condition == Condition::Later => return Err(GT_OR_LT.into()),
                 b"AT" if request.at.is_none() => request.at = Some(options.deadline()?),
-                b"UNCOUNTED" if request.ttl == 0 && request.at.is_some() => {
+                b"UNCOUNTED"
+                    if request.ttl == 0 && request.at.is_some() && !request.is_uncounted =>
+                {
                     request.is_uncounted = true;
                 }
                 _ => return Err(option.unexpected()),
@@ -206,6 +208,13 @@ mod tests {
         let many = |condition| Ok(("k".into(), "AT 9 GT".to_owned(), 5, condition, None));
         assert_eq!(request("k 5 IDS 3 AT 9 GT", touch), many(Always));
         assert_eq!(request("k 5 IDS 3 AT 9 GT LT", touch), many(Earlier));
+        let uncounted = |args: Args<'_>| Touch::parse(args).map(|it| it.is_uncounted);
+        assert_eq!(request("k i 0@9", uncounted), Ok(false));
+        assert_eq!(request("k i 0@9 uncounted", uncounted), Ok(true));
+        refuses_each(
+            ["k i 0 UNCOUNTED", "k i 5@9 UNCOUNTED", "k i 0@9 UNCOUNTED UNCOUNTED"],
+            only!(Touch::parse),
+        );
         // An id may be any word.
         let one = Ok(("k".into(), "5".to_owned(), 7, Always, None));
         assert_eq!(request("k 5 7", touch), one);

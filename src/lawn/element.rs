@@ -1,6 +1,6 @@
 //! An element as the lawn's user sees it, and the numbers of elements.
 
-/// What an element brings with it in the place of what holds for the others.
+/// An element's own limits, in the place of those that hold for all elements of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Bounds {
     /// The maximum number of deliveries. 0: the element has none of its own.
@@ -17,7 +17,7 @@ impl Bounds {
     /// The bytes that bounds take in a record.
     pub(super) const BYTES: usize = 8;
 
-    /// Returns whether an element has bounds.
+    /// Returns whether there are no bounds.
     #[inline(always)]
     pub fn is_none(self) -> bool {
         self == Self::NONE

@@ -32,7 +32,7 @@ thread_local! {
     static FIRES_US: Cell<u64> = const { Cell::new(NEVER) };
     /// Whether it has fired since it was set.
     static HAS_FIRED: Cell<bool> = const { Cell::new(false) };
-    /// Whether a pass was requested from the server and has not begun.
+    /// Set if a pass was requested from the server and has not begun.
     static IS_REQUESTED: Cell<bool> = const { Cell::new(false) };
     static PHASE: Cell<Phase> = const { Cell::new(Phase::Asleep) };
     /// Whether work is due.

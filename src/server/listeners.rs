@@ -24,7 +24,7 @@ use crate::server::info::Section;
 // Every write reads these. Only the server's main thread accesses them, so `Relaxed` suffices; a thread-local would cost more
 // to find than to read.
 static ARE_ABSENT: AtomicBool = AtomicBool::new(false);
-/// Whether a listener may have started since the last [`take_new_listeners`].
+/// Set if a listener may have started since the last [`take_new_listeners`].
 static MAY_BE_NEW: AtomicBool = AtomicBool::new(true);
 
 thread_local! {

@@ -44,6 +44,18 @@ fn now(client: &mut Connection) -> u64 {
     seconds * 1000 + us / 1000
 }
 
+/// Waits until a moment has passed on the server's clock.
+fn passed(client: &mut Connection, moment: u64) {
+    until("the moment has passed", || (now(client) > moment).then_some(()));
+}
+
+/// Waits until the module has had two more ticks, in which it does what it has to.
+fn ticked(server: &Server) {
+    let ticks = || server.info("dehydrator", "dehydrator_ticks");
+    let before = ticks();
+    until("it ticks", || (ticks() >= before + 2).then_some(()));
+}
+
 #[test]
 fn what_nobody_takes_in_time_is_dropped_or_is_a_dead_letter_by_itself() {
     let server = Server::start(&[]);
@@ -121,9 +133,10 @@ fn a_lease_that_began_in_time_may_end_late_but_not_begin_again() {
     assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(1));
     assert_eq!(died(&mut client, "s", 3)[2], ("renewed".into(), 1, true));
     // One that is rejected was not too late.
-    client.ask("DEHYDRATOR.PUSH k 0 element rejected WITHIN 20");
+    client.ask("DEHYDRATOR.PUSH k 0 element rejected WITHIN 500");
+    let end = now(&mut client) + 500;
     poll(&mut client, 600_000, "five");
-    std::thread::sleep(std::time::Duration::from_millis(30));
+    passed(&mut client, end);
     assert_eq!(client.ask("DEHYDRATOR.REJECT k five rejected"), one(1));
     assert_eq!(dead(&mut client, "s")[3], ("rejected".into(), 1, false));
 }
@@ -170,7 +183,9 @@ fn what_is_late_is_not_delivered_either_and_a_pause_holds_it() {
     client.ask("DEHYDRATOR.MPUSH k 0 A a 0 B b WITHIN 10");
     client.ask("DEHYDRATOR.PUSH k 0 element c");
     client.ask("DEHYDRATOR.PUSH k 0 element d WITHIN 600000");
-    std::thread::sleep(std::time::Duration::from_millis(50));
+    let end = now(&mut client) + 10;
+    passed(&mut client, end);
+    ticked(&server);
     assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(4), "nothing leaves in a pause");
     client.ask("DEHYDRATOR.RESUME k");
     let ids = until("two are delivered", || {
@@ -299,10 +314,12 @@ fn a_replica_expires_nothing_until_it_is_promoted() {
     });
     catch_up(&primary, &replica);
     assert_eq!(there.digest("k"), client.digest("k"));
-    client.ask("DEHYDRATOR.PUSH k 0 element late WITHIN 300");
+    client.ask("DEHYDRATOR.PUSH k 0 element late WITHIN 1000");
+    let end = now(&mut client) + 1000;
     catch_up(&primary, &replica);
     drop(primary);
-    std::thread::sleep(std::time::Duration::from_millis(400));
+    passed(&mut there, end);
+    ticked(&replica);
     assert_eq!(there.ask("DEHYDRATOR.LEN k"), Value::Int(2), "a replica waits for its primary");
     there.ask("REPLICAOF NO ONE");
     until("the new primary drops it", || {

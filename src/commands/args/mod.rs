@@ -11,9 +11,9 @@
 //!
 //! Checks that need the clock, such as whether now + ttl fits, are in [`limits`](super::limits).
 
-pub mod bounds;
 pub mod number;
 pub mod options;
+pub mod push_options;
 #[cfg(test)]
 pub mod testing;
 pub mod timer;

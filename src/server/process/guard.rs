@@ -32,7 +32,7 @@ pub fn install_panic_hook() {
 
 /// Marks a change that must complete. A panic that drops this value ends the process.
 pub struct AbortOnPanic {
-    /// Whether a panic was already unwinding when this value was created. That panic does not end the process.
+    /// Set if a panic was already unwinding when this value was created. That panic does not end the process.
     was_panicking: bool,
 }
 

@@ -54,7 +54,7 @@ pub enum IfThere {
     Replace,
 }
 
-/// What an element brings with it.
+/// An element's own limits.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Bounds {
     /// The maximum number of deliveries.

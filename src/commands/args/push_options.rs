@@ -1,0 +1,170 @@
+//! The ttl and the options of PUSH, MPUSH and GIDPUSH.
+
+use crate::config;
+use crate::server::{Str, error::Result};
+use lawn::{Bounds, DEADLINE_MAX};
+
+use super::number::{milliseconds, positive};
+use super::options::{Opt, Options};
+
+/// The time until an element comes due.
+#[derive(Clone, Copy)]
+pub struct Ttl {
+    /// In milliseconds, rounded up by the slack.
+    pub ms: u64,
+    /// In milliseconds, as requested.
+    pub asked: u64,
+}
+
+impl Ttl {
+    pub fn parse(word: Str<'_>) -> Result<Self> {
+        let asked = milliseconds("ttl", word.bytes())?;
+        Ok(Self { ms: asked, asked })
+    }
+
+    /// Rounds the TTL up to a multiple of a power of two, the largest that adds at most `slack`, so that elements with
+    /// slack share queues.
+    pub fn with_slack(self, slack: Option<u64>) -> Result<Self> {
+        let (Some(slack), ttl) = (slack, self.asked) else { return Ok(self) };
+        // Rounding up to a step adds at most step - 1. Both are below 2^63.
+        let step = 1 << (slack + 1).ilog2();
+        let ms = ttl.next_multiple_of(step);
+        if ms > DEADLINE_MAX {
+            return Err(
+                format!("ttl '{ttl}' is too large: with its slack it must fit in 63 bits").into()
+            );
+        }
+        Ok(Self { ms, ..self })
+    }
+}
+
+/// The action for an id that exists already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IfExists {
+    /// Replies an error.
+    Refuse,
+    /// Replies nil, and keeps the existing element.
+    Keep,
+    /// Replaces the existing element and its timer.
+    Replace,
+}
+
+/// `[NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms]`, in any order: the options of PUSH and MPUSH.
+pub struct PushOptions {
+    pub if_exists: IfExists,
+    slack: Option<u64>,
+    pub at: Option<u64>,
+    pub bounds: BoundOptions,
+}
+
+const NX_OR_REPLACE: &str = "syntax error, NX and REPLACE exclude each other";
+
+impl PushOptions {
+    pub fn new(at: Option<u64>) -> Self {
+        Self { if_exists: IfExists::Refuse, slack: None, at, bounds: BoundOptions::default() }
+    }
+
+    /// Reads an option. Returns `false` if it is unknown or repeated.
+    pub fn parse<'a>(&mut self, option: &Opt<'a>, options: &mut Options<'a>) -> Result<bool> {
+        match option.name() {
+            b"NX" if self.if_exists == IfExists::Refuse => self.if_exists = IfExists::Keep,
+            b"REPLACE" if self.if_exists == IfExists::Refuse => self.if_exists = IfExists::Replace,
+            b"NX" if self.if_exists == IfExists::Replace => return Err(NX_OR_REPLACE.into()),
+            b"REPLACE" if self.if_exists == IfExists::Keep => return Err(NX_OR_REPLACE.into()),
+            b"SLACK" if self.slack.is_none() => self.slack = Some(options.milliseconds("SLACK")?),
+            b"AT" if self.at.is_none() => self.at = Some(options.deadline()?),
+            _ => return self.bounds.parse(option, options),
+        }
+        Ok(true)
+    }
+
+    /// Returns whether a word is the name of an option.
+    pub fn is_name(word: Str<'_>) -> bool {
+        let names: [&[u8]; 7] =
+            [b"NX", b"REPLACE", b"SLACK", b"AT", b"DELIVERIES", b"WITHIN", b"UNTIL"];
+        names.iter().any(|name| word.bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// Rounds a TTL by the given slack or the default setting. With AT there is no slack.
+    pub fn with_slack(&self, ttl: Ttl) -> Result<Ttl> {
+        match (self.at, self.slack) {
+            (Some(_), Some(_)) => Err("syntax error, SLACK and AT exclude each other".into()),
+            (Some(_), None) => Ok(ttl),
+            (None, slack) => ttl.with_slack(slack.or_else(config::default_slack)),
+        }
+    }
+}
+
+/// `[DELIVERIES n] [WITHIN ms]` and, in replication, `[UNTIL unix-ms]` in the place of WITHIN.
+#[derive(Clone, Copy, Default)]
+pub struct BoundOptions {
+    deliveries: Option<u16>,
+    end: Option<End>,
+}
+
+/// When an element is too late to be given out.
+#[derive(Clone, Copy)]
+enum End {
+    /// That many milliseconds after its deadline.
+    Within(u64),
+    /// From this moment on, in milliseconds since the epoch.
+    Until(u64),
+}
+
+impl BoundOptions {
+    /// Reads an option. Returns `false` if it is unknown or repeated.
+    pub fn parse<'a>(&mut self, option: &Opt<'a>, options: &mut Options<'a>) -> Result<bool> {
+        match option.name() {
+            b"DELIVERIES" if self.deliveries.is_none() => {
+                self.deliveries = Some(options.deliveries("DELIVERIES")?);
+            }
+            b"WITHIN" if self.end.is_none() => {
+                let word = options.value("WITHIN")?.bytes();
+                let ms = positive("WITHIN", word, "a whole number of milliseconds from 1 on")?;
+                self.end = Some(End::Within(ms));
+            }
+            b"UNTIL" if self.end.is_none() => {
+                let word = options.value("UNTIL")?.bytes();
+                let at = positive("UNTIL", word, "a whole number of unix milliseconds from 1 on")?;
+                self.end = Some(End::Until(at));
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Returns the bounds of an element with this deadline. A moment that is too late to be stored never comes.
+    pub fn bounds(self, deadline: u64) -> Bounds {
+        let until = self.end.map(|end| match end {
+            End::Within(ms) => deadline.saturating_add(ms),
+            End::Until(at) => at,
+        });
+        let until = until.filter(|until| *until <= Bounds::UNTIL_MAX);
+        Bounds { deliveries: self.deliveries.unwrap_or(0), until: until.unwrap_or(0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slack_rounds_up_and_adds_at_most_itself() {
+        let with_slack =
+            |ttl, slack| Ttl { ms: ttl, asked: ttl }.with_slack(slack).map(|rounded| rounded.ms);
+        assert_eq!(with_slack(1000, None), Ok(1000));
+        assert_eq!(with_slack(1000, Some(0)), Ok(1000));
+        assert_eq!(with_slack(1001, Some(1)), Ok(1002));
+        assert_eq!(with_slack(1000, Some(100)), Ok(1024));
+        assert_eq!(with_slack(0, Some(1000)), Ok(0));
+        for ttl in (0..100_000).step_by(37) {
+            for slack in [0, 1, 2, 3, 7, 10, 63, 64, 100, 1000, 60_000] {
+                let rounded = with_slack(ttl, Some(slack)).expect("it is small");
+                assert!((ttl..=ttl + slack).contains(&rounded), "{ttl} with {slack}: {rounded}");
+            }
+        }
+        assert!(with_slack(DEADLINE_MAX, Some(1)).is_err());
+        assert!(with_slack(DEADLINE_MAX, Some(DEADLINE_MAX)).is_err());
+        assert_eq!(with_slack(0, Some(DEADLINE_MAX)), Ok(0));
+    }
+}
