@@ -286,7 +286,16 @@ describe("an operator looks", () => {
   test("17 for something that is not there, and stops", async () => {
     const { server, operator } = scene;
     await server.fill("haystack", 200_000, { element: (n) => `straw ${n} ${"-".repeat(100)}` });
+    // Its answers come slowly: on a busy machine the search would be over before the click.
+    const slow = await operator.page.evaluateOnNewDocument(() => {
+      const { fetch } = window;
+      window.fetch = (path, ...rest) =>
+        new Promise((resolve) => setTimeout(resolve, path.includes("elements") ? 500 : 0)).then(() =>
+          fetch(path, ...rest),
+        );
+    });
     await operator.openQueue(server, "haystack", "&text=needle");
+    await operator.page.removeScriptToEvaluateOnNewDocument(slow.identifier);
     await operator.button("Stop");
     await operator.sees("No element matches the filter so far.");
     const scanned = Number((await operator.text(".status")).match(/through ([\d,]+)/)[1].replaceAll(",", ""));

@@ -9,6 +9,11 @@ import { until } from "./until.js";
 const { DEHYDRATOR_CHROMIUM = "/usr/bin/chromium", DEHYDRATOR_SCREENSHOTS } = process.env;
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
+/** Returns the address of a queue, and that of an element. */
+export const queueHash = (server, key, more = "") => `#/queue?${place(server, key)}${more}`;
+export const elementHash = (server, key, id) => `#/element?${place(server, key)}&id=${b64(id)}`;
+const place = (server, key) => `node=${encodeURIComponent(server.name)}&db=0&key=${b64(key)}`;
+
 export const b64 = (text) => Buffer.from(text).toString("base64url");
 
 /** A desk, and a phone in portrait. */
@@ -55,12 +60,24 @@ export class Operator {
     await this.page.waitForSelector("main h1");
   }
 
+  /** Goes to another view of the page that is open, as by a link on it. It loads nothing again. */
+  async go(hash) {
+    await this.page.evaluate(async (wanted) => {
+      if (location.hash === wanted) return;
+      // The page listens too, and was first.
+      const moved = new Promise((resolve) => addEventListener("hashchange", resolve, { once: true }));
+      location.hash = wanted;
+      await moved;
+    }, hash);
+    await this.page.waitForSelector("main h1");
+  }
+
   openQueue(server, key, more = "") {
-    return this.open(`#/queue?node=${encodeURIComponent(server.name)}&db=0&key=${b64(key)}${more}`);
+    return this.open(queueHash(server, key, more));
   }
 
   openElement(server, key, id) {
-    return this.open(`#/element?node=${encodeURIComponent(server.name)}&db=0&key=${b64(key)}&id=${b64(id)}`);
+    return this.open(elementHash(server, key, id));
   }
 
   /** Finds what has a role and a name, as a screen reader does. */

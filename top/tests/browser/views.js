@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
-import { b64, DESK, PHONE } from "./operator.js";
+import { b64, DESK, elementHash, PHONE, queueHash } from "./operator.js";
 import { scene } from "./scene.js";
 import { until } from "./until.js";
 
@@ -109,8 +109,9 @@ describe("each view", () => {
       await operator.page.setViewport(size);
       await operator.theme(dark);
       const found = [];
+      await operator.open("#/");
       for (const [name, [hash]] of Object.entries(views())) {
-        await operator.open(hash);
+        await operator.go(hash);
         await settled(operator);
         await operator.screenshot(`${name}-${screen}-${dark ? "dark" : "light"}`);
         for (const violation of await operator.axe()) found.push(`${name}: ${violation}`);
@@ -200,13 +201,13 @@ describe("each view", () => {
     for (const text of HOSTILE) {
       const key = `hostile:${text}`;
       for (const view of ["next", "held", "dead"]) {
-        await operator.openQueue(server, key, `&view=${view}`);
+        await operator.go(queueHash(server, key, `&view=${view}`));
         await until(async () => (await operator.ids()).length > 0, `${view} of ${JSON.stringify(text)}`);
       }
       await operator.page.click("td.id a");
       await operator.page.waitForSelector("dialog[open]");
       await operator.page.keyboard.press("Escape");
-      await operator.openElement(server, key, text);
+      await operator.go(elementHash(server, key, text));
       await operator.page.waitForSelector("[data-form]");
       for (const form of await operator.page.$$("[data-form]")) await form.click();
       await operator.act("edit");
