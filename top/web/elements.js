@@ -12,7 +12,7 @@ import { fill, h, labelled } from "./dom.js";
 import { count, counted, MOMENTS, parseMoment } from "./figures.js";
 import { notice } from "./notices.js";
 import { actionButton, refusal } from "./rights.js";
-import { queueHref } from "./route.js";
+import { parse, queueHref } from "./route.js";
 import { Table } from "./table.js";
 
 const PAGE = 50;
@@ -379,7 +379,8 @@ export class Elements {
       });
     } else notice("This dead letter is not there any more.", true);
     this.#opened = null;
-    if (this.route.entry === entry) location.replace(this.#href());
+    // Not if it was closed because the reader has gone elsewhere.
+    if (parse(location.hash).entry === entry) location.replace(this.#href());
   }
 
   /** Returns the address of this page, with its filter. */

@@ -335,6 +335,12 @@ describe("an operator looks", () => {
     await operator.sees("Dead letter mail:17", "dialog");
     await operator.confirm("Close");
     await until(() => operator.page.url() !== link, "the link of the list");
+    // Who goes elsewhere from there is not brought back.
+    await operator.click("link", "mail:17");
+    await operator.page.waitForSelector("dialog[open]");
+    await operator.go("#/jobs");
+    await operator.page.evaluate(() => new Promise((resolve) => setTimeout(resolve, 100)));
+    assert.match(operator.page.url(), /#\/jobs$/);
   });
 
   test("19 at how much comes due when, and from there at what", async () => {
