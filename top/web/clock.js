@@ -27,7 +27,7 @@ function counted({ dataset: { counts, past } }) {
 
 /** Creates the moment of a queue's next element: "due" once it has passed, and the end of the pause of a paused queue. */
 export function nextMoment({ next_deadline: ms, paused, paused_until: until }) {
-  if (paused) return isMoment(until) ? ["paused until ", timeOfDay(until)] : "paused";
+  if (paused) return isMoment(until) ? h("span", { class: "pause" }, "paused until ", timeOfDay(until)) : "paused";
   return ms === null || ms === undefined ? "–" : countdown(ms, "due");
 }
 

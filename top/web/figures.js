@@ -39,7 +39,7 @@ const UNITS = [
 /** Returns a duration in its two greatest units: "1 h 20 min", "3.2 s", "15 ms", "0.38 ms". */
 export function duration(ms) {
   if (ms === null || ms === undefined) return NONE;
-  if (ms < 1) return `${RATE.format(ms)} ms`;
+  if (ms < 1) return `${Number(ms.toPrecision(2))} ms`;
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 10_000) return `${Math.floor(ms / 100) / 10} s`;
   const first = UNITS.findIndex(([, length]) => ms >= length);

@@ -104,7 +104,7 @@ test("durations are read and written", () => {
   for (const text of ["1x", "", "+", "-1m", "1m x"]) assert.equal(parseDuration(text, "ms"), null, text);
   assert.deepEqual([0, 0.383, 15, 1000, 3250, 80_000, 3_600_000, 90_061_000].map(duration), [
     "0 ms",
-    "0.383 ms",
+    "0.38 ms",
     "15 ms",
     "1 s",
     "3.2 s",
