@@ -116,7 +116,8 @@ impl Drop for Process {
 /// Returns the maximum life of a server. The settings of `tests/torture` make a run longer.
 fn life() -> Duration {
     let longer = setting("DEHYDRATOR_OPERATIONS", 0) / 10 + 60 * setting("DEHYDRATOR_SECONDS", 0);
-    Duration::from_secs(LIFE + longer)
+    let expiring = setting("DEHYDRATOR_EXPIRING", 0) / 10_000;
+    Duration::from_secs(LIFE + longer + expiring)
 }
 
 #[test]
