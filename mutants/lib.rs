@@ -30,6 +30,13 @@ mod commands {
     mod args;
 }
 
+/// No configuration parameter is set.
+mod config {
+    pub fn default_slack() -> Option<u64> {
+        None
+    }
+}
+
 mod data_type {
     mod encoding;
     mod fields;
