@@ -25,6 +25,8 @@ require "sidekiq/cli"
 QUEUE = "demo:mail"
 LATER = "{queue:demo:mail}:later"
 REDIS = { url: ENV.fetch("REDIS_URL", "redis://127.0.0.1:6379") }.freeze
+# Sidekiq's process writes the numbers of the jobs that it has done.
+DONE, DOING = IO.pipe
 
 class Mailer
   include Sidekiq::Worker
@@ -32,6 +34,7 @@ class Mailer
 
   def perform(number)
     puts "sidekiq: send mail #{number}"
+    DOING.puts number
   end
 end
 
@@ -74,19 +77,21 @@ sidekiq = fork do
   launcher.stop
 end
 
+DOING.close
+
 started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 took = -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) - started }
 left = -> { server.call(["DEHYDRATOR.LEN", LATER]) + server.llen("queue:#{QUEUE}") }
-jobs = { 20 => 1600, 19 => 60_000, 18 => 800, 17 => 400 }.to_h do |number, delay|
-  [number, perform_in(server, delay, Mailer, number)]
-end
-sleep 0.01 while left.call > 2
+jobs = { 19 => 60_000, 17 => 400, 18 => 800 }.to_h { |number, delay| [number, perform_in(server, delay, Mailer, number)] }
+raise "another order" if [DONE.gets, DONE.gets] != %W[17\n 18\n]
 raise "it came early" if took.call < 0.8
 
-sleep 0.3
 puts "cancelled: send mail 19" if cancel(server, jobs[19])
-sleep 0.01 while left.call.positive?
-raise "it came early" if took.call < 1.6
+cancelled = took.call
+perform_in(server, 800, Mailer, 20)
+raise "another job" if DONE.gets != "20\n"
+raise "it came early" if took.call < cancelled + 0.8
+raise "something is left" if left.call.positive?
 
 Process.kill("TERM", sidekiq)
 Process.wait(sidekiq)
