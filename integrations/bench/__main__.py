@@ -48,9 +48,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, default=ROOT / "target/bench-integrations")
     parser.add_argument("--keep", action="store_true", help="keep the results of earlier runs in the folder")
     parser.add_argument("--mend", action="store_true", help="--keep, and repeat missing and noisy measurements")
-    parser.add_argument(
-        "--beside", type=Path, nargs="+", default=BESIDE, help="results of other benches, for the page"
-    )
+    parser.add_argument("--beside", type=Path, nargs="+", default=BESIDE, help="results of other benches, for the page")
     parser.add_argument("--no-page", action="store_true", help="do not write docs/integrations.md")
     parser.add_argument("--only-page", action="store_true", help="only write the page, from the results in the folder")
     return parser.parse_args()
