@@ -1,9 +1,10 @@
 """Measure what tracing costs a worker: its processor time with and without, in alternating runs.
 
-usage: tracing.py <port of a server with the module> [--jobs 2000] [--runs 9]
+usage: tracing.py <port of a server with the module> [--jobs 2000] [--runs 9] [--rounds 0 10 50]
 
-In a Python that has the package, redis-py and opentelemetry-sdk. The work of a job is parsing and writing JSON. All
-spans are recorded and given in batches to an exporter that drops them; `sampled` records one trace in ten.
+In a Python that has the package, redis-py and opentelemetry-sdk. The work of a job is parsing and writing JSON in some
+rounds. Spans are given in batches to an exporter that drops them. `all`, `tenth` and `none` are shares of the traces
+that are sampled; `sdk` makes the spans and metrics of `all` by the API alone, so that the rest of `all` is ours.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from collections.abc import Callable
 
 from dehydrator_queue import Hooks, Queue, Worker
 
-HOWS = ("off", "on", "sampled")
+#: The shares of the traces that are sampled.
+SAMPLED = {"off": 0.0, "all": 1.0, "sdk": 1.0, "tenth": 0.1, "none": 0.0}
 DOCUMENT = json.dumps({"rows": [{"id": n, "name": f"row {n}", "price": n * 1.25} for n in range(40)]})
 
 
@@ -34,24 +36,31 @@ def hooks_of(how: str) -> tuple[Hooks, Callable[[], object]]:
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
     from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
 
+    from tracing_alone import AloneHooks
+
     class Dropping(SpanExporter):
         def export(self, spans):
             return SpanExportResult.SUCCESS
 
-    provider = TracerProvider(sampler=ParentBasedTraceIdRatio(1.0 if how == "on" else 0.1))
+    provider = TracerProvider(sampler=ParentBasedTraceIdRatio(SAMPLED[how]))
     provider.add_span_processor(BatchSpanProcessor(Dropping()))
     meters = MeterProvider([InMemoryMetricReader()])
-    return OpenTelemetryHooks(tracer_provider=provider, meter_provider=meters), provider.force_flush
+    kind = AloneHooks if how == "sdk" else OpenTelemetryHooks
+    return kind(tracer_provider=provider, meter_provider=meters), provider.force_flush
 
 
 def run_one(port: int, how: str, jobs: int, rounds: int) -> None:
-    """Prints the processor time of a worker for each job, in microseconds."""
+    """Prints the processor time of a client and of a worker for each job, in microseconds."""
     logging.disable()
     hooks, flush = hooks_of(how)
     with Queue(f"redis://127.0.0.1:{port}", "tracing", hooks=hooks) as queue:
+        queue.put({"n": -1}, id="connects")
+        queue.cancel("connects")
+        began = time.process_time()
         for n in range(jobs):
             queue.put({"n": n})
         flush()
+        put = time.process_time() - began
         done = []
 
         def work(job) -> None:
@@ -65,7 +74,7 @@ def run_one(port: int, how: str, jobs: int, rounds: int) -> None:
         began = time.process_time()
         worker.run()
         flush()
-        print((time.process_time() - began) / jobs * 1e6)
+        print(put / jobs * 1e6, (time.process_time() - began) / jobs * 1e6)
 
 
 def main() -> None:
@@ -74,23 +83,24 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2000)
     parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--rounds", type=int, nargs="+", default=[0, 10, 50])
-    parser.add_argument("--one", choices=HOWS)
+    parser.add_argument("--one", choices=SAMPLED)
     asked = parser.parse_args()
     if asked.one:
         run_one(asked.port, asked.one, asked.jobs, asked.rounds[0])
         return
     for rounds in asked.rounds:
         jobs = max(200, asked.jobs // max(1, rounds // 5))
-        took: dict[str, list[float]] = {how: [] for how in HOWS}
+        took: dict[str, list[tuple[float, ...]]] = {how: [] for how in SAMPLED}
         for _ in range(asked.runs):
-            for how in HOWS:
+            for how, runs in took.items():
                 words = [sys.executable, __file__, str(asked.port), "--one", how, "--jobs", str(jobs)]
                 ended = subprocess.run([*words, "--rounds", str(rounds)], check=True, capture_output=True, text=True)
-                took[how].append(float(ended.stdout))
-        off = statistics.median(took["off"])
-        more = {how: statistics.median(took[how]) - off for how in HOWS[1:]}
-        told = [f"{by:+.0f} µs ({by / off:+.1%}) {how}" for how, by in more.items()]
-        print(f"{off:.0f} µs of processor time for each job without; {'; '.join(told)}", flush=True)
+                runs.append(tuple(map(float, ended.stdout.split())))
+        for n, who in enumerate(["put", "worker"]):
+            median = {how: statistics.median(run[n] for run in runs) for how, runs in took.items()}
+            off = median.pop("off")
+            told = [f"{value - off:+.0f} µs ({value / off - 1:+.1%}) {how}" for how, value in median.items()]
+            print(f"{who}: {off:.0f} µs of processor time for each job without; {'; '.join(told)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
-from opentelemetry import baggage, context, trace
+from opentelemetry import baggage, context, propagate, trace
+from opentelemetry.propagators.textmap import TextMapPropagator, default_getter, default_setter
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBasedTraceIdRatio, Sampler
 from opentelemetry.trace import SpanKind
 from servers import RealServer
 
@@ -22,9 +24,9 @@ from dehydrator_queue.testing import MemoryServer
 
 
 class Telemetry:
-    def __init__(self) -> None:
+    def __init__(self, sampler: Sampler = ALWAYS_ON) -> None:
         self.exporter = InMemorySpanExporter()
-        self.provider = TracerProvider()
+        self.provider = TracerProvider(sampler)
         self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
         self.reader = InMemoryMetricReader()
         self.meters = MeterProvider([self.reader])
@@ -212,6 +214,100 @@ async def test_with_asyncio_it_is_the_same(telemetry: Telemetry) -> None:
     assert inner == [first.context.span_id, second.context.span_id]
     assert {first.parent.span_id, second.parent.span_id} == {put.context.span_id}
     assert [link.context.span_id for link in second.links] == [first.context.span_id]
+
+
+def test_a_trace_that_is_not_sampled_makes_metrics_alone() -> None:
+    telemetry, memory = Telemetry(ParentBasedTraceIdRatio(0)), MemoryServer()
+    jobs = Queue(memory, "jobs", hooks=telemetry.hooks)
+    jobs.put("mail", id="17")
+    assert element(memory, "17").startswith(b'\x1e{"traceparent":"00-')
+
+    def work(job: Job) -> None:
+        contexts.append(trace.get_current_span().get_span_context())
+        if job.attempt == 1:
+            raise Retry(1)
+
+    contexts: list[Any] = []
+    worker = Worker(jobs, work, hooks=telemetry.hooks, backoff=Backoff(jitter=0))
+    memory.drain(worker)
+    memory.advance(1)
+    memory.drain(worker)
+    assert telemetry.spans() == []
+    # The work still passes the decision on.
+    assert len({one.trace_id for one in contexts}) == 1
+    assert [one.trace_flags.sampled for one in contexts] == [False, False]
+    counts = [point.count for point in telemetry.metrics()["messaging.process.duration"]]
+    assert sorted(counts) == [1, 1]
+    points = telemetry.metrics()["messaging.client.operation.duration"]
+    assert {p.attributes["messaging.operation.name"]: p.count for p in points} == {
+        **{"put": 1, "poll": 2, "release": 1, "settle": 1}
+    }
+
+
+def test_a_poll_links_to_what_is_sampled(telemetry: Telemetry) -> None:
+    memory = MemoryServer()
+    for n, headers in enumerate(
+        ['"traceparent":"%s-01"', '"a":"b","traceparent":"%s-01"', '"traceparent":"%s-00"', ""]
+    ):
+        traceparent = f"00-{'ab' * 16}-{n + 1:016x}"
+        text = f"\x1e{{{headers.replace('%s', traceparent)}}}\n17"
+        memory.execute_command("DEHYDRATOR.PUSH", "jobs", 0, text, str(n))
+    memory.execute_command(
+        "DEHYDRATOR.PUSH", "jobs", 0, f'17\x1e{{"traceparent":"00-{"ab" * 16}-{9:016x}-01"}}\n', "17"
+    )
+    memory.drain(Worker(Queue(memory, "jobs"), lambda job: None, concurrency=5, hooks=telemetry.hooks))
+    (poll,) = telemetry.spans("poll")
+    assert [link.context.span_id for link in poll.links] == [1, 2]
+
+
+class Other(TextMapPropagator):
+    """Another format than W3C's."""
+
+    fields: ClassVar[set[str]] = {"other"}
+
+    def extract(self, carrier: Any, context: Any = None, getter: Any = default_getter) -> Any:
+        return context
+
+    def inject(self, carrier: Any, context: Any = None, setter: Any = default_setter) -> None:
+        setter.set(carrier, "other", "17")
+
+
+TRACEPARENT = f"00-{'ab' * 16}-{'cd' * 8}-01"
+
+
+@pytest.mark.parametrize("propagator", [None, Other()])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"traceparent": TRACEPARENT},
+        {"traceparent": TRACEPARENT[:-1] + "0"},
+        {"traceparent": TRACEPARENT + "-more"},
+        {"traceparent": "01" + TRACEPARENT[2:] + "-more"},
+        {"traceparent": TRACEPARENT.upper()},
+        {"traceparent": f"00-{'0' * 32}-{'cd' * 8}-01"},
+        {"traceparent": f"00-{'ab' * 16}-{'0' * 16}-01"},
+        {"traceparent": "", "baggage": "a=b"},
+        {"traceparent": TRACEPARENT, "tracestate": "a=b", "baggage": "a=b"},
+        {"other": "17"},
+    ],
+)
+def test_the_parent_is_what_the_propagator_extracts(
+    telemetry: Telemetry, headers: dict[str, str], propagator: TextMapPropagator | None
+) -> None:
+    before = propagate.get_global_textmap()
+    propagate.set_global_textmap(propagator or before)
+    try:
+        expected = trace.get_current_span(propagate.extract(headers, context.Context())).get_span_context()
+        with telemetry.hooks.working(Job("17", None, 1, "jobs", "", headers=dict(headers))):
+            pass
+    finally:
+        propagate.set_global_textmap(before)
+    (process,) = telemetry.spans("process")
+    assert process.parent == (expected if expected.is_valid else None)
+    if expected.is_valid:
+        assert process.parent.trace_state == expected.trace_state
+        assert process.parent.trace_flags == expected.trace_flags
 
 
 def test_a_failed_put_is_marked(telemetry: Telemetry) -> None:

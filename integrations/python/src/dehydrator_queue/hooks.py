@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
 from typing import Any
 
 from dehydrator_queue.job import Delivery, Job
@@ -107,34 +108,46 @@ class Guarded(Hooks):
         if getattr(hook, "__func__", None) is getattr(Hooks, name):
             around: AbstractContextManager[Any] = hook(*told)
             return around
-        return self._surround(hook, otherwise, *told)
-
-    @contextmanager
-    def _surround(self, hook: Callable[..., AbstractContextManager[Any]], otherwise: Any, *told: Any) -> Iterator[Any]:
-        """Surrounds something with a hook. Only the hook's own errors are caught."""
-        try:
-            around = hook(*told)
-            value = around.__enter__()
-        except Exception as error:
-            self.crashed(error)
-            yield otherwise
-            return
-        try:
-            yield value
-        except BaseException as error:
-            self._leave(around, error)
-            raise
-        self._leave(around, None)
-
-    def _leave(self, around: AbstractContextManager[Any], error: BaseException | None) -> None:
-        try:
-            around.__exit__(type(error) if error else None, error, error.__traceback__ if error else None)
-        except BaseException as another:
-            if another is not error:
-                self.crashed(another)
+        return _Surrounding(self, hook, otherwise, told)
 
     def _call(self, hook: Callable[..., None], *told: Any) -> None:
         try:
             hook(*told)
         except Exception as error:
             self.crashed(error)
+
+
+class _Surrounding(AbstractContextManager[Any]):
+    """Surrounds something with a hook, whose own errors are passed to `crashed`. Faster than a generator."""
+
+    __slots__ = ("_around", "_guarded", "_hook", "_otherwise", "_told")
+
+    def __init__(
+        self, guarded: Guarded, hook: Callable[..., AbstractContextManager[Any]], otherwise: Any, told: tuple[Any, ...]
+    ) -> None:
+        self._guarded = guarded
+        self._hook = hook
+        self._otherwise = otherwise
+        self._told = told
+        self._around: AbstractContextManager[Any] | None = None
+
+    def __enter__(self) -> Any:
+        try:
+            around = self._hook(*self._told)
+            value = around.__enter__()
+        except Exception as error:
+            self._guarded.crashed(error)
+            return self._otherwise
+        self._around = around
+        return value
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._around is None:
+            return
+        try:
+            self._around.__exit__(kind, error, traceback)
+        except BaseException as another:
+            if another is not error:
+                self._guarded.crashed(another)

@@ -13,17 +13,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import lru_cache
 from typing import Any
 
 from opentelemetry import context as contexts
 from opentelemetry import metrics, trace
-from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
-from opentelemetry.propagate import extract, inject
+from opentelemetry.metrics import CallbackOptions, Counter, Histogram, MeterProvider, Observation
+from opentelemetry.propagate import extract, get_global_textmap, inject
+from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TracerProvider
 
-from dehydrator_queue.envelope import unwrap
 from dehydrator_queue.hooks import Hooks
 from dehydrator_queue.job import Delivery, Job, id_text
 from dehydrator_queue.queue import Queue
@@ -32,6 +33,9 @@ from dehydrator_queue.queue import Queue
 RETRY_OF = "retry-of"
 
 _TRACEPARENT = re.compile("00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
+
+#: The traceparent in an element: to parse all headers takes several times as long.
+_PUT_BY = re.compile(b'\x1e{[^\\n]*"traceparent":"([^"]*)"')
 
 
 class OpenTelemetryHooks(Hooks):
@@ -91,52 +95,40 @@ class OpenTelemetryHooks(Hooks):
             }
         return found
 
-    @contextmanager
-    def sending(self, queue: str, ids: Sequence[str | bytes | None]) -> Iterator[Mapping[str, str]]:
+    def sending(self, queue: str, ids: Sequence[str | bytes | None]) -> AbstractContextManager[Mapping[str, str]]:
         told = self._attributes("put", "send", queue)
         if len(ids) == 1 and ids[0] is not None:
             which: dict[str, Any] = {"messaging.message.id": id_text(ids[0])}
         else:
             which = {"messaging.batch.message_count": len(ids)}
-        began = time.perf_counter()
         span = self._tracer.start_span(f"put {queue}", kind=SpanKind.PRODUCER, attributes={**told, **which})
-        error: dict[str, str] = {}
-        try:
-            with trace.use_span(span, record_exception=False, set_status_on_exception=False):
-                headers: dict[str, str] = {}
-                inject(headers)
-                yield headers
-        except BaseException as raised:
-            error = _failed(span, raised)
-            raise
-        finally:
-            span.end()
-            self._sent.add(len(ids), {**told, **error})
-            self._operation.record(time.perf_counter() - began, {**told, **error})
+        return _Sending(self._sent, len(ids), span, trace.set_span_in_context(span), self._operation, told)
 
     def received(self, deliveries: Sequence[Delivery], seconds: float) -> None:
         queue = deliveries[0].key
         told = self._attributes("poll", "receive", queue)
-        parents = (unwrap(one.element)[0].get("traceparent") for one in deliveries)
-        links = [link for parent in parents if (link := _link(parent)) is not None]
         now = time.time_ns()
-        self._tracer.start_span(
+        span = self._tracer.start_span(
             f"poll {queue}",
             kind=SpanKind.CLIENT,
             attributes={**told, "messaging.batch.message_count": len(deliveries)},
-            links=links,
             start_time=now - int(seconds * 1e9),
-        ).end(now)
+        )
+        if span.is_recording():
+            for one in deliveries:
+                found = _PUT_BY.match(one.element)
+                put = _span_context(found[1].decode()) if found else None
+                # There is no span of a trace that is not sampled.
+                if put is not None and put.trace_flags.sampled:
+                    span.add_link(put)
+        span.end(now)
         self._consumed.add(len(deliveries), told)
         self._operation.record(seconds, told)
 
-    @contextmanager
-    def working(self, job: Job) -> Iterator[None]:
+    def working(self, job: Job) -> AbstractContextManager[None]:
         told = self._attributes("process", "process", job.queue)
-        parent = extract(job.headers, contexts.Context())
-        before = job.headers.pop(RETRY_OF, None)
-        link = _link(before)
-        began = time.perf_counter()
+        parent = _parent(job.headers)
+        before = _span_context(job.headers.pop(RETRY_OF, None))
         span = self._tracer.start_span(
             f"process {job.queue}",
             context=parent,
@@ -146,43 +138,76 @@ class OpenTelemetryHooks(Hooks):
                 "messaging.message.id": job.id,
                 "messaging.dehydrator.message.delivery_count": job.attempt,
             },
-            links=[link] if link else None,
+            links=[Link(before)] if before else None,
         )
-        job.context = trace.set_span_in_context(span, parent)
-        token = contexts.attach(job.context)
-        error: dict[str, str] = {}
-        try:
-            yield
-        except BaseException as raised:
-            error = _failed(span, raised)
-            if span.is_recording():
-                own = span.get_span_context()
-                job.headers[RETRY_OF] = f"00-{own.trace_id:032x}-{own.span_id:016x}-{own.trace_flags:02x}"
-            raise
-        finally:
-            contexts.detach(token)
-            span.end()
-            self._process.record(time.perf_counter() - began, {**told, **error})
+        inner = trace.set_span_in_context(span, parent)
+        job.context = inner if span.is_recording() else None
+        return _Working(job, span, inner, self._process, told)
 
-    @contextmanager
-    def settling(self, job: Job, how: str) -> Iterator[None]:
+    def settling(self, job: Job, how: str) -> AbstractContextManager[None]:
         told = self._attributes(how, "settle", job.queue)
-        began = time.perf_counter()
-        span = self._tracer.start_span(
-            f"{how} {job.queue}",
-            context=job.context,
-            kind=SpanKind.CLIENT,
-            attributes={**told, "messaging.message.id": job.id},
-        )
-        error: dict[str, str] = {}
-        try:
-            yield
-        except BaseException as raised:
-            error = _failed(span, raised)
-            raise
-        finally:
-            span.end()
-            self._operation.record(time.perf_counter() - began, {**told, **error})
+        span: Span = trace.INVALID_SPAN
+        # A sampler that did not want the work does not want its end either.
+        if job.context is not None:
+            span = self._tracer.start_span(
+                f"{how} {job.queue}",
+                context=job.context,
+                kind=SpanKind.CLIENT,
+                attributes={**told, "messaging.message.id": job.id},
+            )
+        return _Timed(span, None, self._operation, told)
+
+
+class _Timed(AbstractContextManager[Any]):
+    """Ends a span, and records its duration. A generator would take several times as long."""
+
+    def __init__(self, span: Span, inner: contexts.Context | None, duration: Histogram, told: dict[str, Any]) -> None:
+        self._span = span
+        self._inner = inner
+        self._duration = duration
+        self._told = told
+        self._began = time.perf_counter()
+
+    def __enter__(self) -> Any:
+        if self._inner is not None:
+            self._token = contexts.attach(self._inner)
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if self._inner is not None:
+            contexts.detach(self._token)
+        if error is not None:
+            self._told = {**self._told, **_failed(self._span, error)}
+        self._span.end()
+        self._duration.record(time.perf_counter() - self._began, self._told)
+
+
+class _Sending(_Timed):
+    def __init__(self, sent: Counter, count: int, *timed: Any) -> None:
+        super().__init__(*timed)
+        self._sent = sent
+        self._count = count
+
+    def __enter__(self) -> Mapping[str, str]:
+        super().__enter__()
+        headers: dict[str, str] = {}
+        inject(headers)
+        return headers
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        super().__exit__(kind, error, traceback)
+        self._sent.add(self._count, self._told)
+
+
+class _Working(_Timed):
+    def __init__(self, job: Job, *timed: Any) -> None:
+        super().__init__(*timed)
+        self._job = job
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is not None and self._span.is_recording():
+            own = self._span.get_span_context()
+            self._job.headers[RETRY_OF] = f"00-{own.trace_id:032x}-{own.span_id:016x}-{own.trace_flags:02x}"
+        super().__exit__(kind, error, traceback)
 
 
 def _failed(span: Span, error: BaseException) -> dict[str, str]:
@@ -194,13 +219,24 @@ def _failed(span: Span, error: BaseException) -> dict[str, str]:
     return told
 
 
-def _link(traceparent: str | None) -> Link | None:
-    # The propagator would take five times as long, for each job.
-    found = _TRACEPARENT.match(traceparent or "")
+def _parent(headers: Mapping[str, str]) -> contexts.Context:
+    """Returns the context that the global propagator extracts, in a third of its time for W3C's alone."""
+    if len(headers) == 1 and (put := _span_context(headers.get("traceparent"))) and _is_w3c(get_global_textmap()):
+        return trace.set_span_in_context(trace.NonRecordingSpan(put), contexts.Context())
+    return extract(headers, contexts.Context())
+
+
+@lru_cache(maxsize=1)
+def _is_w3c(propagator: TextMapPropagator) -> bool:
+    return "traceparent" in propagator.fields
+
+
+def _span_context(traceparent: str | None) -> SpanContext | None:
+    found = _TRACEPARENT.fullmatch(traceparent or "")
     if found is None:
         return None
-    trace_id, span_id, flags = (int(part, 16) for part in found.groups())
-    return Link(SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags)))
+    trace_id, span_id, flags = found.groups()
+    return SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16)))
 
 
 def _lateness(info: dict[str, Any]) -> float:
