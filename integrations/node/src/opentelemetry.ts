@@ -16,6 +16,7 @@ import {
   type Counter,
   context,
   type Histogram,
+  INVALID_SPAN_CONTEXT,
   type Link,
   type Meter,
   type MeterProvider,
@@ -23,8 +24,10 @@ import {
   propagation,
   ROOT_CONTEXT,
   type Span,
+  type SpanContext,
   SpanKind,
   SpanStatusCode,
+  TraceFlags,
   type Tracer,
   type TracerProvider,
   trace,
@@ -36,6 +39,8 @@ import type { Queue } from "./queue.js";
 
 /** The header with the `traceparent` of the attempt before this one, to which the next one links. */
 const RETRY_OF = "retry-of";
+
+const NO_SPAN = trace.wrapSpanContext(INVALID_SPAN_CONTEXT);
 
 export interface OpenTelemetryOptions {
   /** By default the global one. */
@@ -57,6 +62,8 @@ export class OpenTelemetryHooks extends Hooks {
   readonly #consumed: Counter;
   readonly #operation: Histogram;
   readonly #process: Histogram;
+  /** The attributes of spans and metrics, by operation and queue. */
+  readonly #told = new Map<string, Attributes>();
 
   constructor({ tracerProvider, meterProvider }: OpenTelemetryOptions = {}) {
     super();
@@ -109,32 +116,45 @@ export class OpenTelemetryHooks extends Hooks {
       ids.length === 1 && id !== undefined
         ? { "messaging.message.id": typeof id === "string" ? id : Buffer.from(id).toString() }
         : { "messaging.batch.message_count": ids.length };
-    const told = attributesOf("put", "send", queue);
+    const told = this.#attributes("put", "send", queue);
     const attributes = { ...told, ...which };
     const span = this.#tracer.startSpan(`put ${queue}`, { kind: SpanKind.PRODUCER, attributes });
     const inner = trace.setSpan(context.active(), span);
     const headers: Headers = {};
     propagation.inject(inner, headers);
-    return this.#timed(span, told, this.#operation, inner, () => send(headers), ids.length);
+    return this.#timed(
+      span,
+      told,
+      this.#operation,
+      inner,
+      () => send(headers),
+      (all) => this.#sent.add(ids.length, all),
+    );
   }
 
   override received(deliveries: readonly Delivery[], ms: number): void {
     const queue = deliveries[0]!.key;
-    const told = attributesOf("poll", "receive", queue);
-    const parents = deliveries.map(({ element }) => linkOf(unwrap(element).headers.traceparent));
+    const told = this.#attributes("poll", "receive", queue);
     const options = {
       kind: SpanKind.CLIENT,
       attributes: { ...told, "messaging.batch.message_count": deliveries.length },
-      links: parents.filter((link) => link !== undefined),
       startTime: Date.now() - ms,
     };
-    this.#tracer.startSpan(`poll ${queue}`, options, ROOT_CONTEXT).end();
+    const span = this.#tracer.startSpan(`poll ${queue}`, options, ROOT_CONTEXT);
+    if (span.isRecording()) {
+      for (const { element } of deliveries) {
+        const put = linkOf(unwrap(element).headers.traceparent);
+        // There is no span of a trace that is not sampled.
+        if (put !== undefined && isSampled(put.context)) span.addLink(put);
+      }
+    }
+    span.end();
     this.#consumed.add(deliveries.length, told);
     this.#operation.record(ms / 1000, told);
   }
 
   override working<A>(job: Job, work: () => Promise<A>): Promise<A> {
-    const told = attributesOf("process", "process", job.queue);
+    const told = this.#attributes("process", "process", job.queue);
     const parent = propagation.extract(ROOT_CONTEXT, job.headers);
     const before = linkOf(job.headers[RETRY_OF]);
     delete job.headers[RETRY_OF];
@@ -149,23 +169,38 @@ export class OpenTelemetryHooks extends Hooks {
     };
     const span = this.#tracer.startSpan(`process ${job.queue}`, options, parent);
     const inner = trace.setSpan(parent, span);
+    const isRecording = span.isRecording();
     job.context = inner;
-    return this.#timed(span, told, this.#process, inner, async () => {
-      try {
-        return await work();
-      } catch (error) {
-        if (span.isRecording()) job.headers[RETRY_OF] = traceparentOf(span);
-        throw error;
-      }
+    return this.#timed(span, told, this.#process, inner, work, (all) => {
+      if (isRecording && "error.type" in all) job.headers[RETRY_OF] = traceparentOf(span);
     });
   }
 
   override settling<A>(job: Job, how: "settle" | "release" | "bury", settle: () => Promise<A>): Promise<A> {
-    const told = attributesOf(how, "settle", job.queue);
-    const options = { kind: SpanKind.CLIENT, attributes: { ...told, "messaging.message.id": job.id } };
-    const outer = job.context as Context | undefined;
-    const span = this.#tracer.startSpan(`${how} ${job.queue}`, options, outer);
-    return this.#timed(span, told, this.#operation, outer ?? context.active(), settle);
+    const told = this.#attributes(how, "settle", job.queue);
+    const outer = (job.context as Context | undefined) ?? context.active();
+    let span = NO_SPAN;
+    // A sampler that did not want the work does not want its end either.
+    if (isSampled(trace.getSpanContext(outer))) {
+      const options = { kind: SpanKind.CLIENT, attributes: { ...told, "messaging.message.id": job.id } };
+      span = this.#tracer.startSpan(`${how} ${job.queue}`, options, outer);
+    }
+    return this.#timed(span, told, this.#operation, outer, settle);
+  }
+
+  #attributes(operation: string, type: string, queue: string): Attributes {
+    const key = `${operation} ${queue}`;
+    let told = this.#told.get(key);
+    if (told === undefined) {
+      told = {
+        "messaging.system": "dehydrator",
+        "messaging.operation.name": operation,
+        "messaging.operation.type": type,
+        "messaging.destination.name": queue,
+      };
+      this.#told.set(key, told);
+    }
+    return told;
   }
 
   /** Runs something in a context, and ends its span. */
@@ -175,33 +210,28 @@ export class OpenTelemetryHooks extends Hooks {
     duration: Histogram,
     inner: Context,
     run: () => Promise<A>,
-    sent = 0,
+    ended?: (all: Attributes) => void,
   ): Promise<A> {
     const began = performance.now();
-    let failed: Attributes = {};
+    let all = told;
     try {
       return await context.with(inner, run);
     } catch (error) {
-      failed = { "error.type": error instanceof Error ? error.name : typeof error };
+      const failed = { "error.type": error instanceof Error ? error.name : typeof error };
       span.recordException(error as Error);
       span.setAttributes(failed).setStatus({ code: SpanStatusCode.ERROR, message: String(error) });
+      all = { ...told, ...failed };
       throw error;
     } finally {
       span.end();
-      const all = { ...told, ...failed };
       duration.record((performance.now() - began) / 1000, all);
-      if (sent > 0) this.#sent.add(sent, all);
+      ended?.(all);
     }
   }
 }
 
-function attributesOf(operation: string, type: string, queue: string): Attributes {
-  return {
-    "messaging.system": "dehydrator",
-    "messaging.operation.name": operation,
-    "messaging.operation.type": type,
-    "messaging.destination.name": queue,
-  };
+function isSampled(span: SpanContext | undefined): boolean {
+  return span !== undefined && (span.traceFlags & TraceFlags.SAMPLED) !== 0;
 }
 
 function traceparentOf(span: Span): string {

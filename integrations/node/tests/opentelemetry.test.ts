@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { before, type TestContext, test } from "node:test";
-import { context, propagation, SpanKind, trace } from "@opentelemetry/api";
+import { context, propagation, type SpanContext, SpanKind, trace } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import { CompositePropagator, W3CBaggagePropagator, W3CTraceContextPropagator } from "@opentelemetry/core";
 import {
@@ -12,9 +12,13 @@ import {
   PeriodicExportingMetricReader,
 } from "@opentelemetry/sdk-metrics";
 import {
+  AlwaysOffSampler,
+  AlwaysOnSampler,
   BasicTracerProvider,
   InMemorySpanExporter,
+  ParentBasedSampler,
   type ReadableSpan,
+  type Sampler,
   SimpleSpanProcessor,
 } from "@opentelemetry/sdk-trace-base";
 import { Hooks, type Job, Queue, Reject, Retry, raw, Worker, type WorkerOptions } from "dehydrator-queue";
@@ -33,9 +37,9 @@ class Quiet extends OpenTelemetryHooks {
   override buried(): void {}
 }
 
-function telemetryOf(t: TestContext) {
+function telemetryOf(t: TestContext, sampler: Sampler = new AlwaysOnSampler()) {
   const exporter = new InMemorySpanExporter();
-  const tracerProvider = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] });
+  const tracerProvider = new BasicTracerProvider({ sampler, spanProcessors: [new SimpleSpanProcessor(exporter)] });
   const measured = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE);
   const reader = new PeriodicExportingMetricReader({ exporter: measured, exportIntervalMillis: 1e6 });
   const meterProvider = new MeterProvider({ readers: [reader] });
@@ -59,8 +63,12 @@ const id = (span: ReadableSpan | undefined) => span!.spanContext().spanId;
 const parent = (span: ReadableSpan | undefined) => span!.parentSpanContext?.spanId;
 const links = (span: ReadableSpan | undefined) => span!.links.map((link) => link.context.spanId);
 
-function given(t: TestContext, work: (job: Job<string>) => unknown = () => {}, options: WorkerOptions = {}) {
-  const telemetry = telemetryOf(t);
+function given(
+  t: TestContext,
+  work: (job: Job<string>) => unknown = () => {},
+  { sampler, ...options }: WorkerOptions & { sampler?: Sampler } = {},
+) {
+  const telemetry = telemetryOf(t, sampler);
   const memory = new MemoryServer();
   const jobs = new Queue<string>(memory, "jobs", { hooks: telemetry.hooks });
   const worker = new Worker(jobs, work, { hooks: telemetry.hooks, backoff: { jitter: 0 }, ...options });
@@ -136,6 +144,61 @@ test("many are put in one span", async (t) => {
   assert.equal(put!.attributes["messaging.batch.message_count"], 3);
   await memory.drain(worker);
   assert.deepEqual(new Set(spans("process").map(parent)), new Set([id(put)]));
+});
+
+test("a trace that is not sampled makes metrics alone", async (t) => {
+  const contexts: (SpanContext | undefined)[] = [];
+  const work = (job: Job<string>) => {
+    contexts.push(trace.getActiveSpan()?.spanContext());
+    if (job.attempt === 1) throw new Retry(1000);
+  };
+  const sampler = new ParentBasedSampler({ root: new AlwaysOffSampler() });
+  const { memory, jobs, worker, spans, metrics } = given(t, work, { sampler });
+  await jobs.put("mail", { id: "17" });
+  assert.ok(String(await memory.call("DEHYDRATOR.LOOK", "jobs", "17")).startsWith('\x1e{"traceparent":"00-'));
+  await memory.drain(worker);
+  memory.advance(1000);
+  await memory.drain(worker);
+  assert.deepEqual(spans(""), []);
+  // The work still passes the decision on.
+  assert.equal(new Set(contexts.map((one) => one?.traceId)).size, 1);
+  assert.deepEqual(
+    contexts.map((one) => one?.traceFlags),
+    [0, 0],
+  );
+  const found = await metrics();
+  const counts = (name: string) =>
+    found
+      .get(name)!
+      .map(({ attributes, value }) => [attributes["messaging.operation.name"], (value as { count: number }).count]);
+  assert.deepEqual(counts("messaging.process.duration"), [
+    ["process", 1],
+    ["process", 1],
+  ]);
+  assert.deepEqual(Object.fromEntries(counts("messaging.client.operation.duration")), {
+    put: 1,
+    poll: 2,
+    release: 1,
+    settle: 1,
+  });
+});
+
+test("a poll links to what is sampled", async (t) => {
+  const { memory, jobs, worker, spans } = given(t, () => {}, { concurrency: 4 });
+  const traceparent = (n: number, flags: string) => `00-${"ab".repeat(16)}-${String(n).padStart(16, "0")}-${flags}`;
+  for (const [id, before] of [
+    ["1", { traceparent: traceparent(1, "01") }],
+    ["2", { a: "b", traceparent: traceparent(2, "01") }],
+    ["3", { traceparent: traceparent(3, "00") }],
+    ["4", {}],
+  ] as const)
+    await memory.call("DEHYDRATOR.PUSH", "jobs", "0", `\x1e${JSON.stringify(before)}\n"mail"`, id);
+  assert.equal(await jobs.size(), 4);
+  await memory.drain(worker);
+  assert.deepEqual(
+    links(spans("poll")[0]),
+    ["1", "2"].map((n) => n.padStart(16, "0")),
+  );
 });
 
 test("baggage travels too", async (t) => {
