@@ -35,8 +35,8 @@ if ! cmp -s "$list" "$place/made-from"; then
 fi
 pip() { "$place/venv/bin/pip" "$@" --quiet --disable-pip-version-check --no-deps --no-build-isolation; }
 pip install --editable integrations/python
-# It asks for Dramatiq 1, which our broker does not support.
-[ "${2-}" = --oldest ] || pip install dramatiq-dashboard==0.4.0
+# One asks for Dramatiq 1, which our broker does not support, and the other, celery-exporter, for older versions.
+[ "${2-}" = --oldest ] || pip install --ignore-requires-python dramatiq-dashboard==0.4.0 prometheus-exporter-celery==0.11.2
 # The frameworks whose own tests run. They are unpacked, not installed: pip would require their build tools.
 for framework in $frameworks; do
     [ -z "$(find "$place/sources" -maxdepth 1 -name "$framework-*")" ] || continue

@@ -10,6 +10,7 @@ import json
 import os
 import pickle
 import random
+import re
 import subprocess
 import sys
 import urllib.request
@@ -138,7 +139,7 @@ def test_flower_counts_the_messages_of_each_queue(
 def test_what_counts_with_llen_counts_messages(
     server: RealServer, drawn: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As celery-exporter does, which is not on PyPI: it is given a URL and no application."""
+    """As celery-exporter does: it is given a URL and no application."""
     monkeypatch.setenv("CELERY_CONFIG_MODULE", "dehydrator_queue.kombu.celeryconfig")
     for _ in range(STATES):
         state = CeleryState(server, drawn)
@@ -157,6 +158,25 @@ def test_what_counts_with_llen_counts_messages(
     with kombu.Connection(server.url, transport=TRANSPORT) as connection:
         client = connection.default_channel.client
         assert client.llen("celery") == connection.default_channel._size("celery") + 1
+
+
+@pytest.mark.slow
+def test_celery_exporter_counts_the_messages_of_each_queue(server: RealServer, drawn: random.Random) -> None:
+    port = free_port()
+    with program(
+        server,
+        *("python", "-c", "from src.cli import cli; cli()", "--broker-url", server.url, "--queues", ",".join(QUEUES)),
+        *("--host", "127.0.0.1", "--port", str(port)),
+        CELERY_CONFIG_MODULE="dehydrator_queue.kombu.celeryconfig",
+    ):
+        served(f"http://127.0.0.1:{port}/health")
+        # Each time it waits for two seconds for what workers reply.
+        for _ in range(STATES // 10):
+            state = CeleryState(server, drawn)
+            page = fetch(f"http://127.0.0.1:{port}/metrics")
+            shown = re.findall(r'^celery_queue_length{queue_name="(.*)"} (.*)$', page, re.MULTILINE)
+            assert {queue: float(number) for queue, number in shown} == state.free
+            state.close()
 
 
 @pytest.mark.parametrize("url", ["redis://h:1/2", "rediss://h:1/2?ssl_cert_reqs=none", "sentinel://h:1/2"])
@@ -294,6 +314,26 @@ def test_rqs_own_scheduler_leaves_the_dehydrators_alone(server: RealServer) -> N
     )
     registry.remove("a")
     assert len(registry) == 0
+
+
+# KEDA
+
+
+def test_kedas_redis_trigger_counts_what_was_delivered_alone(server: RealServer, drawn: random.Random) -> None:
+    """That of KEDA 2.20 asks for the type first: it counts lists, sets, sorted sets and hashes, and refuses others."""
+    ask = server.client.execute_command
+    counted = {b"list": "LLEN", b"set": "SCARD", b"zset": "ZCARD", b"hash": "HLEN", b"none": "LLEN"}
+    for _ in range(STATES):
+        server.client.flushall()
+        ask("DEHYDRATOR.ONDUE", "later", "LIST", "ready")
+        due, waiting = drawn.randrange(6), drawn.randrange(1, 6)
+        for n in range(due + waiting):
+            ask("DEHYDRATOR.PUSH", "later", 0 if n < due else 10**6, "element", n)
+        wait_until(lambda due=due: server.client.llen("ready") == due)
+        assert server.client.type("later") not in counted
+        assert ask(counted[server.client.type("ready")], "ready") == due
+    server.client.delete("later")
+    assert server.client.type("later") == b"none"
 
 
 # Dramatiq
