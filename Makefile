@@ -30,7 +30,7 @@ CARGO_FOLDER := $(or $(CARGO_HOME),$(HOME)/.cargo)
 UNPLACED := RUSTFLAGS="$$RUSTFLAGS --remap-path-prefix=$(CARGO_FOLDER)=/cargo --remap-path-prefix=$(CURDIR)=/dehydrator" \
     CFLAGS="$$CFLAGS -ffile-prefix-map=$(CARGO_FOLDER)=/cargo"
 
-.PHONY: build build-debug run top web top-test top-web-test test test-examples test-clients test-integrations test-servers torture asan asan-quick unaligned fuzz mutants bench bench-core bench-commands bench-integrations lint lint-scripts \
+.PHONY: build build-debug run top web top-test top-web-test test test-examples test-clients test-integrations test-servers torture asan asan-quick unaligned fuzz mutants bench bench-core bench-commands bench-integrations bench-tracing lint lint-scripts \
     check-tools fmt msrv deny package package-test packages-test release release-test lint-workflows image-test arm64 grafana-test publisher release-notes setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
@@ -127,6 +127,10 @@ bench-integrations: build ## Compare our brokers with the frameworks' own on Red
 	scripts/integrations-sidekiq.sh $(SERVERS_DIR) --bench
 	scripts/integrations-node.sh $(SERVERS_DIR) --bench
 	scripts/bench-integrations.sh $(SERVERS_DIR) $(OPTIONS)
+
+bench-tracing: build ## Measure what OpenTelemetry costs a worker in Python and Node, in some minutes on an idle machine (OPTIONS='--runs 3')
+	@scripts/setup.sh examples
+	scripts/bench-tracing.sh $(SERVERS_DIR) $(OPTIONS)
 
 lint: setup ## Check formatting, and lint with warnings as errors
 	cargo fmt --all --check
