@@ -13,7 +13,7 @@
 use std::cell::{Cell, OnceCell};
 use std::ffi::CStr;
 
-use crate::server::call::{NO_COMMAND, Reply};
+use crate::server::call::{CallReply, NO_COMMAND};
 use crate::server::flags::is_cluster;
 use crate::server::info::Section;
 use crate::server::{Context, OwnedStr, Str};
@@ -102,6 +102,6 @@ impl Context {
 }
 
 /// Returns whether a dry run found no error. It then has no reply or, on Valkey 9.1, a null reply.
-fn is_allowed(reply: Option<Reply>) -> bool {
+fn is_allowed(reply: Option<CallReply>) -> bool {
     reply.is_none_or(|reply| !reply.root().is_error())
 }

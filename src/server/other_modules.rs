@@ -40,13 +40,10 @@ fn is_known(name: &[u8]) -> bool {
 fn are_known(context: &Context) -> bool {
     let list = context.ask(c"MODULE", c"v", &[OwnedStr::new(b"LIST").as_str()]);
     let Some(list) = list else { return false };
+    // Each module is an array of fields and values, and `name` is the first field.
+    let name = |module: ReplyValue<'_>| module.array()?.nth(1)?.text().map(is_known);
     let modules = list.root().array();
-    modules.is_some_and(|mut modules| modules.all(|it| name_of(it).is_some_and(is_known)))
-}
-
-/// Returns the name of a module in MODULE LIST. Each module is an array of fields and values, and `name` is the first field.
-fn name_of(module: ReplyValue<'_>) -> Option<&[u8]> {
-    module.array()?.nth(1)?.text()
+    modules.is_some_and(|mut modules| modules.all(|module| name(module) == Some(true)))
 }
 
 fn on_change(event: &Event<'_>) {

@@ -32,41 +32,32 @@ impl Context {
     }
 
     /// Calls a server command. `format` has the flags of the call, and ends with `v`. Returns its reply, if it has one.
-    pub fn ask(&self, command: &CStr, format: &CStr, arguments: &[Str<'_>]) -> Option<Reply> {
+    pub fn ask(&self, command: &CStr, format: &CStr, arguments: &[Str<'_>]) -> Option<CallReply> {
         hold::assert_released();
-        let arguments: Vec<_> = arguments.iter().map(|argument| argument.as_ptr()).collect();
+        let arguments: Vec<_> = arguments.iter().copied().map(Str::as_ptr).collect();
         let (context, command, format) = (self.as_ptr(), command.as_ptr(), format.as_ptr());
         let (start, count) = (arguments.as_ptr(), arguments.len());
-        // SAFETY: the context is live, and the format takes an array of server strings with its length. The reply belongs
-        // to us.
-        unsafe { Reply::from_raw(api!(RedisModule_Call(context, command, format, start, count))) }
+        // SAFETY: the context is live, and the format takes an array of server strings with its length.
+        let reply = unsafe { api!(RedisModule_Call(context, command, format, start, count)) };
+        // There is none mostly because the server refused to run the command.
+        NonNull::new(reply).map(CallReply)
     }
 }
 
 /// A name that no command has, to test the checks that the server makes before it looks up the command.
 pub const NO_COMMAND: &CStr = c"no command";
 
-/// The reply of a server command.
-pub struct Reply(NonNull<RedisModuleCallReply>);
+/// The reply of a server command, which belongs to the module.
+pub struct CallReply(NonNull<RedisModuleCallReply>);
 
-impl Reply {
-    /// Wraps the result of `RM_Call`. Returns `None` if there is no reply, mostly because the server refused to run the
-    /// command.
-    ///
-    /// # Safety
-    ///
-    /// `raw` must be null, or a reply of `RM_Call` that belongs to the caller.
-    pub unsafe fn from_raw(raw: *mut RedisModuleCallReply) -> Option<Self> {
-        NonNull::new(raw).map(Self)
-    }
-
+impl CallReply {
     /// Returns the outermost value of the reply.
     pub fn root(&self) -> ReplyValue<'_> {
         ReplyValue { raw: self.0, reply: PhantomData }
     }
 }
 
-impl Drop for Reply {
+impl Drop for CallReply {
     fn drop(&mut self) {
         // SAFETY: the reply belongs to us. Its values are freed with it.
         unsafe { api!(RedisModule_FreeCallReply(self.0.as_ptr())) };
@@ -77,7 +68,7 @@ impl Drop for Reply {
 #[derive(Clone, Copy)]
 pub struct ReplyValue<'a> {
     raw: NonNull<RedisModuleCallReply>,
-    reply: PhantomData<&'a Reply>,
+    reply: PhantomData<&'a CallReply>,
 }
 
 impl<'a> ReplyValue<'a> {

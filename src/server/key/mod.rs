@@ -70,10 +70,14 @@ impl<'a> Key<'a> {
         key.expect("a key opened for writing need not exist")
     }
 
-    fn is_empty(&self) -> bool {
+    /// Returns the type of the value, as the server numbers them.
+    fn kind(&self) -> c_int {
         // SAFETY: the key is open.
-        let kind = unsafe { api!(RedisModule_KeyType(self.raw.as_ptr())) };
-        kind == raw::REDISMODULE_KEYTYPE_EMPTY as c_int
+        unsafe { api!(RedisModule_KeyType(self.raw.as_ptr())) }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.kind() == raw::REDISMODULE_KEYTYPE_EMPTY as c_int
     }
 
     /// Returns whether a key has a value of a type other than `kind`.
@@ -82,12 +86,8 @@ impl<'a> Key<'a> {
             KeyKind::Stream => raw::REDISMODULE_KEYTYPE_STREAM,
             KeyKind::List => raw::REDISMODULE_KEYTYPE_LIST,
         };
-        let kinds = [raw::REDISMODULE_KEYTYPE_EMPTY, kind];
-        Key::open_to_inspect(context, name).is_some_and(|key| {
-            // SAFETY: the key is open.
-            let kind = unsafe { api!(RedisModule_KeyType(key.raw.as_ptr())) };
-            kinds.iter().all(|it| *it as c_int != kind)
-        })
+        let key = Key::open_to_inspect(context, name);
+        key.is_some_and(|key| !key.is_empty() && key.kind() != kind as c_int)
     }
 
     /// Wraps the server's key.
