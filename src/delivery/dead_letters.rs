@@ -76,39 +76,41 @@ impl Origin<'_> {
         if !policy.is_limit() {
             return self.drop_due(policy);
         }
-        let dead = |lawn: &mut Lawn| {
+        self.move_or_park(policy, |lawn| {
             let due = lawn.iter_until(self.now);
             let dead = due.take_while(|(_, element)| policy.is_dead(element, self.now));
-            dead.take(BATCH).map(|(_, element)| element.id.to_vec()).collect()
-        };
-        // After a recent failure, nothing is tried for each further element that comes due.
-        if agenda::is_backing_off(self.name) {
-            return self.park(policy, dead);
-        }
-        let (moved, wait) = self.deliver(policy);
-        moved + wait.map_or(0, |_| self.park(policy, dead))
+            batch_of(dead.map(|(ttl, element)| ElementCopy::new(element, ttl, None)))
+        })
     }
 
     /// Moves some of the expired elements, or drops them if the policy has no limit. Those that cannot be moved are parked.
     pub(super) fn expire(&self, policy: &Policy) {
-        let Self { context, key, now, .. } = *self;
         let Some(_guard) = MovingDeadLetters::begin() else { return };
         if !policy.is_limit() {
             return self.drop_expired(policy);
         }
-        if !agenda::is_backing_off(self.name) {
-            let expired = |dehydrator: &Dehydrator| {
-                let expired = dehydrator.lawn.expired(now);
-                batch_of(expired.map(|row| ElementCopy::new(row.element, row.ttl, None)))
-            };
-            let batch = inspect(context, key, expired).unwrap_or_default();
-            if self.send(policy, batch).1.is_none() {
-                return;
+        self.move_or_park(policy, |lawn| {
+            let expired = lawn.expired(self.now);
+            batch_of(expired.map(|row| ElementCopy::new(row.element, row.ttl, None)))
+        });
+    }
+
+    /// Moves the dead letters that `choose` copies, and parks those that cannot be moved, behind all other elements.
+    /// Parking is replicated once, however often they are retried. Returns how many were moved or parked.
+    fn move_or_park(&self, policy: &Policy, choose: impl Fn(&Lawn) -> Vec<ElementCopy>) -> u64 {
+        let Self { context, key, name, .. } = *self;
+        let mut moved = 0;
+        // After a recent failure, nothing is tried for each further element that comes due.
+        if !agenda::is_backing_off(name) {
+            let batch = inspect(context, key, |dehydrator| choose(&dehydrator.lawn));
+            let (sent, wait) = self.send(policy, batch.unwrap_or_default());
+            moved = sent.len() as u64;
+            if wait.is_none() {
+                return moved;
             }
         }
-        self.park(policy, |lawn| {
-            lawn.expired(now).take(BATCH).map(|row| row.element.id.to_vec()).collect()
-        });
+        let ids = |lawn: &mut Lawn| choose(lawn).iter().map(|it| it.id.bytes().to_vec()).collect();
+        moved + self.restart_each(policy, &[(STUCK, STUCK)], ids)
     }
 
     /// Retries some of the stuck dead letters. If the policy has changed and an element is no longer a dead letter, it is
@@ -171,12 +173,6 @@ impl Origin<'_> {
             self.park_rejected(policy, &held[first..next], &mut rejected[first..]);
         }
         rejected
-    }
-
-    /// Parks some dead letters behind all other elements until they can be moved. `choose` returns their ids. Replicated
-    /// once, however often they are retried. Returns how many were parked.
-    fn park(&self, policy: &Policy, choose: impl FnOnce(&mut Lawn) -> Vec<Vec<u8>>) -> u64 {
-        self.restart_each(policy, &[(STUCK, STUCK)], choose)
     }
 
     /// Parks the elements that are still held among the stuck dead letters.

@@ -10,7 +10,7 @@ use crate::clock;
 use crate::data_type::{Dehydrator, ElementCopy, Writing, inspect};
 use crate::metrics::counters::{self, DEAD_LETTERS, DELIVERIES, EXPIRED, RETRIES};
 use crate::pending::agenda;
-use crate::policy::{Policy, Route};
+use crate::policy::{Policy, Route, Rules};
 use crate::replicate::{self, Batch};
 use crate::server::flags::is_cluster;
 use crate::server::guard::{AbortOnPanic, trap};
@@ -114,12 +114,6 @@ impl Origin<'_> {
         if let Some(reason) = refusal {
             return (Vec::new(), Some(self.failed(reason)));
         }
-        let is_there = |copy: &ElementCopy, dehydrator: &Dehydrator| {
-            dehydrator.rules().policy == *policy
-                // REJECT works during a pause.
-                && (copy.token.is_some() || !dehydrator.rules().is_paused(now))
-                && copy.find(&dehydrator.lawn).is_some_and(|found| found.payload == copy.payload.bytes())
-        };
         let (mut sent, mut result) = (Vec::new(), Ok(()));
         let mut whole = None;
         let most = if command.takes_all { BATCH } else { 1 };
@@ -128,8 +122,15 @@ impl Origin<'_> {
             let mut load: Vec<_> = left.by_ref().take(most).collect();
             // Nothing calls out between this check and the command that sends them all.
             let is_confirmed = inspect(context, key, |dehydrator| {
-                load.retain(|copy| is_there(copy, dehydrator));
-                dehydrator.rules().trust.is_confirmed()
+                let Rules { policy: present, trust, .. } = dehydrator.rules();
+                let is_paused = dehydrator.rules().is_paused(now);
+                load.retain(|copy| {
+                    present == policy
+                        // REJECT works during a pause.
+                        && (copy.token.is_some() || !is_paused)
+                        && copy.find(&dehydrator.lawn).is_some_and(|it| it.payload == copy.payload.bytes())
+                });
+                trust.is_confirmed()
             });
             match is_confirmed {
                 None => break,
@@ -190,7 +191,7 @@ impl Origin<'_> {
     fn remove(&self, policy: &Policy, batch: &[ElementCopy]) {
         let Self { context, key, .. } = *self;
         let Ok(mut dehydrator) = Writing::open(context, key) else { return };
-        let until = dehydrator.remembers_until().filter(|_| !policy.is_limit());
+        let until = if policy.is_limit() { None } else { dehydrator.remembers_until() };
         let mut removed = Batch::settled(context, key, until);
         if let Some(mut removal) = dehydrator.removal(until) {
             for copy in batch {

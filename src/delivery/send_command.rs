@@ -37,54 +37,50 @@ struct FieldNames {
 impl SendCommand {
     /// Returns the command for a route.
     pub(super) fn of(route: &Route, is_dead: bool) -> Self {
-        let plain = |name, key: &[u8]| Self {
-            name: Some(name),
+        let (name, key, takes_all, adds) = match route {
+            Route::Drop => (None, &Box::default(), true, false),
+            Route::Stream { dest, .. } => (Some(c"XADD"), dest, false, true),
+            Route::List { dest, end: End::Right } => (Some(c"RPUSH"), dest, true, true),
+            Route::List { dest, end: End::Left } => (Some(c"LPUSH"), dest, true, true),
+            Route::Publish { channel } => (Some(c"PUBLISH"), channel, false, false),
+        };
+        let mut command = Self {
+            name,
             head: vec![OwnedStr::new(key)],
             fields: None,
-            takes_all: false,
-            adds: false,
+            takes_all,
+            adds,
             is_ahead: false,
         };
-        match route {
-            Route::Drop => Self { name: None, takes_all: true, ..plain(c"", b"") },
-            Route::Stream { dest, maxlen } => {
-                let mut command = Self { adds: true, ..plain(c"XADD", dest) };
-                let trim = maxlen.map(MaxLen::words).into_iter().flatten();
-                command.head.extend(trim.map(|word| OwnedStr::new(&word)));
-                command.fields = Some(FieldNames {
-                    id: OwnedStr::new(b"id"),
-                    element: OwnedStr::new(b"element"),
-                    deliveries: is_dead.then(|| OwnedStr::new(b"deliveries")),
-                    expired: [&b"reason"[..], b"expired"].map(OwnedStr::new),
-                });
-                command
-            }
-            Route::List { dest, end } => {
-                let name = match end {
-                    End::Right => c"RPUSH",
-                    End::Left => c"LPUSH",
-                };
-                Self { takes_all: true, adds: true, ..plain(name, dest) }
-            }
-            Route::Publish { channel } => plain(c"PUBLISH", channel),
+        if let Route::Stream { maxlen, .. } = route {
+            let trim = maxlen.map(MaxLen::words).into_iter().flatten();
+            command.head.extend(trim.map(|word| OwnedStr::new(&word)));
+            command.fields = Some(FieldNames {
+                id: OwnedStr::new(b"id"),
+                element: OwnedStr::new(b"element"),
+                deliveries: is_dead.then(|| OwnedStr::new(b"deliveries")),
+                expired: [&b"reason"[..], b"expired"].map(OwnedStr::new),
+            });
         }
+        command
     }
 
     /// Sends these elements, in order.
     pub(super) fn send(&mut self, context: &Context, load: &[ElementCopy]) -> Result<(), String> {
         let Some(name) = self.name else { return Ok(()) };
-        let result = if self.fields.is_some() {
-            load.iter().try_for_each(|copy| self.add(context, name, copy))
-        } else {
-            let elements = load.iter().map(|copy| &copy.payload);
-            let words = self.head.iter().chain(elements).map(OwnedStr::as_str);
-            context.call(name, &words.collect::<Vec<_>>())
-        };
         // After a client's command the server itself serves the clients blocked on the key.
         if self.adds && !context.is_command() {
             timer::request_extra_pass();
         }
-        result
+        if self.fields.is_none() {
+            let elements = load.iter().map(|copy| &copy.payload);
+            let words = self.head.iter().chain(elements).map(OwnedStr::as_str);
+            return context.call(name, &words.collect::<Vec<_>>());
+        }
+        for copy in load {
+            self.add(context, name, copy)?;
+        }
+        Ok(())
     }
 
     /// Adds one element to the stream.

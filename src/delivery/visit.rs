@@ -80,7 +80,7 @@ fn find_work(origin: &Origin<'_>, has_retried: bool) -> Work {
             return Work::ReplicateTrust;
         }
         let task = dehydrator.next_task(now);
-        if task.expires.is_some_and(|expires| expires <= now) {
+        if matches!(task.expires, Some(at) if at <= now) {
             return Work::Expire(rules.policy.clone());
         }
         match (task.next, dehydrator.lawn.next_deadline()) {
@@ -144,22 +144,23 @@ fn visit(origin: &Origin<'_>) {
 /// Sends due elements or dead letters, the first of which has this deadline.
 fn send_due(origin: &Origin<'_>, policy: &Policy, deadline: u64) {
     let Origin { context, name, key, .. } = *origin;
-    let wait = if !policy.is_limit() {
+    let (moved, wait) = if !policy.is_limit() {
         let late_us = agenda::late_us(name, deadline);
         let (delivered, wait) = origin.deliver(policy);
         if delivered > 0 {
             LATENESS.record(late_us, 1);
         }
-        wait
+        (delivered, wait)
     } else if context.lets_clients_write(key) {
         // They are late only for a client that waits for the elements behind them.
-        origin.move_dead_letters(policy);
-        None
+        (origin.move_dead_letters(policy), None)
     } else {
         // Postponing a stuck dead letter is a write.
-        Some(origin.failed(REFUSED))
+        (0, Some(origin.failed(REFUSED)))
     };
     match wait {
+        // The change has recorded when there is more to do.
+        None if moved > 0 => {}
         None => agenda::visit_in(name, Reason::Deliver, 0),
         Some(wait_us) => agenda::visit_in(name, Reason::Retry, wait_us),
     }

@@ -148,13 +148,13 @@ impl Recorded<'_> {
         if self.is_visited(Reason::Retry) {
             return expires;
         }
-        // One that is due already keeps its place in the queue.
+        // One that is due already keeps its place in the queue, or gets one behind the others that are due.
         let before = self.visit(Reason::Deliver);
         let waits = before <= now && next <= now;
         let at = if waits {
             before
         } else if is_wanted {
-            next
+            next.max(now)
         } else {
             NEVER
         };
@@ -171,26 +171,16 @@ impl Recorded<'_> {
         self.set(Reason::Deliver, 0);
     }
 
-    /// Returns the consecutive failures of the deliveries, if there are any.
-    pub fn failure(&self) -> Option<&Failure> {
-        self.queues.failures.get(self.entry.key())
-    }
-
-    /// Returns the consecutive failures of the deliveries, for one more.
-    pub fn failure_or_new(&mut self) -> &mut Failure {
-        self.queues.failures.entry(Rc::clone(self.entry.key())).or_default()
-    }
-
-    /// Forgets the consecutive failures.
-    pub fn forget_failure(&mut self) {
-        self.queues.failures.remove(self.entry.key());
+    /// Returns the name, and the consecutive failures of all deliveries by name.
+    pub fn failures(&mut self) -> (&Key, &mut BTreeMap<Key, Failure>) {
+        (self.entry.key(), &mut self.queues.failures)
     }
 
     /// Ends the deliveries.
     pub fn end_deliveries(mut self) {
         Reason::DELIVERY.into_iter().for_each(|reason| self.set(reason, NEVER));
         self.queues.deliveries -= usize::from(self.entry.get_mut().delivery.take().is_some());
-        self.forget_failure();
+        self.queues.failures.remove(self.entry.key());
         self.remove_if_idle();
     }
 

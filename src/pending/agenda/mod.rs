@@ -108,7 +108,7 @@ fn sum(count: impl Fn(&Queues) -> usize) -> usize {
 
 /// Returns a dehydrator's consecutive failures. `None`: its last delivery succeeded.
 pub fn failure(name: &Name) -> Option<Failure> {
-    read(|table| table.databases.get(&name.db)?.queues.failures.get(&name.key[..]).cloned())?
+    read(|table| table.failure(name).cloned())?
 }
 
 /// Records when a dehydrator has deliveries.
@@ -198,7 +198,8 @@ pub fn note_stuck(name: &Name) {
     let now_us = clock::monotonic_us();
     with_deliveries(name, |recorded| {
         if !recorded.is_visited(Reason::Stuck) {
-            let retry_us = recorded.failure().map_or(now_us, |failure| failure.retry_us);
+            let (key, failures) = recorded.failures();
+            let retry_us = failures.get(key).map_or(now_us, |failure| failure.retry_us);
             recorded.set(Reason::Stuck, retry_us);
         }
     });
@@ -226,7 +227,8 @@ pub fn announce(name: &Name) -> bool {
 /// microseconds.
 pub fn failed(name: &Name, reason: &str) -> (bool, u64) {
     let counted = with_deliveries(name, |recorded| {
-        let failure = recorded.failure_or_new();
+        let (key, failures) = recorded.failures();
+        let failure = failures.entry(Rc::clone(key)).or_default();
         (failure.count == 0, failure.count_one(reason))
     });
     counted.unwrap_or((false, BACK_OFF_US))
@@ -234,15 +236,16 @@ pub fn failed(name: &Name, reason: &str) -> (bool, u64) {
 
 /// Returns whether deliveries of a dehydrator wait after a recent failure.
 pub fn is_backing_off(name: &Name) -> bool {
-    let now_us = clock::monotonic_us();
-    failure(name).is_some_and(|failure| failure.retry_us > now_us)
+    let retry_us = |table: &Table| Some(table.failure(name)?.retry_us);
+    read(retry_us).flatten() > Some(clock::monotonic_us())
 }
 
 /// Records a successful delivery, or a new policy: nothing waits for a retry any longer.
 pub fn succeeded(context: &Context, name: &Name) {
     let now = now();
     with_deliveries(name, |recorded| {
-        recorded.forget_failure();
+        let (key, failures) = recorded.failures();
+        failures.remove(key);
         if recorded.is_visited(Reason::Stuck) {
             recorded.visit_in(Reason::Stuck, 0, now);
             timer::soon(context);

@@ -8,6 +8,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::EntryRef;
 
 use super::entry::{Entry, Key, NEVER, Queues, Recorded};
+use super::failure::Failure;
 use super::reason::{Moment, Reason};
 use crate::pending::overdue::Serial;
 use crate::server::key::Name;
@@ -67,6 +68,11 @@ impl Table {
     /// Returns a recorded name.
     pub fn find(&mut self, db: i32, key: &[u8]) -> Option<Recorded<'_>> {
         self.databases.get_mut(&db)?.find(key)
+    }
+
+    /// Returns a dehydrator's consecutive failures.
+    pub fn failure(&self, name: &Name) -> Option<&Failure> {
+        self.databases.get(&name.db)?.queues.failures.get(&name.key[..])
     }
 
     /// Returns the visit for one of these reasons that has waited longest, or is the next: the time until then, in
