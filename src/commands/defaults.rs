@@ -16,7 +16,7 @@ use crate::server::string::Args;
 use crate::server::{CommandContext, Error, OwnedStr, Str, log_warning};
 
 use super::glob;
-use super::ondue::OnDue;
+use super::ondue;
 
 /// Separates two rules.
 const NEXT: &[u8] = b";";
@@ -131,9 +131,9 @@ impl Rule {
         let pointers: Vec<_> = words.iter().map(|word| word.as_str().as_ptr()).collect();
         // SAFETY: the strings live, unchanged, until this returns.
         let args = unsafe { Args::from_raw(pointers.as_ptr(), pointers.len()) };
-        let asked = OnDue::parse(args).map_err(reason)?;
-        if asked.trust.is_confirmed() {
-            Ok(asked.policy)
+        let (_, policy, trust) = ondue::parse(args).map_err(reason)?;
+        if trust.is_confirmed() {
+            Ok(policy)
         } else {
             Err("UNCONFIRMED is for replication".to_owned())
         }

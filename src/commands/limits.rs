@@ -50,13 +50,13 @@ pub fn moment(context: &Context, at: u64) -> Result {
     Ok(())
 }
 
-/// Returns the end of a lease that begins now.
+/// Checks the length of a lease that begins now, if one does.
 ///
 /// # Errors
 ///
 /// As those of [`deadline`].
-pub fn lease(context: &Context, ttl: u64, now: u64) -> Result<u64> {
-    from_now(context, "LEASE", ttl, ttl, now)
+pub fn lease(context: &Context, ms: Option<u64>, now: u64) -> Result {
+    ms.map_or(Ok(()), |ms| from_now(context, "LEASE", ms, ms, now).map(drop))
 }
 
 /// Checks the moment at which a pause is to end.

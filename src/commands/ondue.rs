@@ -13,38 +13,30 @@ use super::args::options::{Opt, Options};
 use super::args::{self, required, shown};
 use super::limits;
 
-/// `key HOLD [DELIVERIES n route] | route`; in replication `UNCONFIRMED` may follow a route other than DROP.
-pub struct OnDue<'a> {
-    pub key: Str<'a>,
-    pub policy: Policy,
-    pub trust: Trust,
-}
-
-impl<'a> OnDue<'a> {
-    pub fn parse(args: Args<'a>) -> Result<Self> {
-        let key = required(args, 1)?;
-        let mut options = Options::new(args, 2);
-        let word = options.next().ok_or(Error::Arity)?;
-        let policy = if word.name() == b"HOLD" {
-            match options.next() {
-                None => Policy::Hold,
-                Some(option) if option.name() == b"DELIVERIES" => {
-                    let deliveries = options.deliveries("DELIVERIES")?;
-                    let route = options.next().ok_or(
+/// Reads `key HOLD [DELIVERIES n route] | route`; in replication `UNCONFIRMED` may follow a route other than DROP.
+pub fn parse(args: Args<'_>) -> Result<(Str<'_>, Policy, Trust)> {
+    let key = required(args, 1)?;
+    let mut options = Options::new(args, 2);
+    let word = options.next().ok_or(Error::Arity)?;
+    let policy = if word.name() == b"HOLD" {
+        match options.next() {
+            None => Policy::Hold,
+            Some(option) if option.name() == b"DELIVERIES" => {
+                let deliveries = options.deliveries("DELIVERIES")?;
+                let route = options.next().ok_or(
                         "DELIVERIES needs DROP, STREAM, LIST or PUBLISH after its value, to say where dead letters go",
                     )?;
-                    Policy::Limit { deliveries, route: parse_route(key, &route, &mut options)? }
-                }
-                Some(option) => return Err(option.unexpected()),
+                Policy::Limit { deliveries, route: parse_route(key, &route, &mut options)? }
             }
-        } else {
-            Policy::Send(parse_route(key, &word, &mut options)?)
-        };
-        let is_unconfirmed = policy.sends_elsewhere() && options.next_if(b"UNCONFIRMED");
-        options.end()?;
-        let trust = if is_unconfirmed { Trust::Unconfirmed } else { Trust::Confirmed };
-        Ok(Self { key, policy, trust })
-    }
+            Some(option) => return Err(option.unexpected()),
+        }
+    } else {
+        Policy::Send(parse_route(key, &word, &mut options)?)
+    };
+    let is_unconfirmed = policy.sends_elsewhere() && options.next_if(b"UNCONFIRMED");
+    options.end()?;
+    let trust = if is_unconfirmed { Trust::Unconfirmed } else { Trust::Confirmed };
+    Ok((key, policy, trust))
 }
 
 /// Reads `DROP | STREAM dest [MAXLEN [~ | =] n] | LIST dest [LEFT | RIGHT] | PUBLISH channel`. `word` is the
@@ -87,7 +79,7 @@ pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
         report_keys(context, args);
         return Ok(());
     }
-    let OnDue { key, policy, trust } = args::read(context, args, OnDue::parse)?;
+    let (key, policy, trust) = args::read(context, args, parse)?;
     if !trust.is_confirmed() && !context.is_replaying() {
         return Err("syntax error, unexpected 'UNCONFIRMED'".into());
     }
@@ -179,8 +171,8 @@ mod tests {
 
     #[test]
     fn ondue_takes_the_words_of_every_policy_and_no_others() {
-        needs_all_of("k HOLD", only!(OnDue::parse));
-        let on_due = |args: Args<'_>| OnDue::parse(args).map(|it| (text(it.key), it.policy));
+        needs_all_of("k HOLD", only!(parse));
+        let on_due = |args: Args<'_>| parse(args).map(|(key, policy, _)| (text(key), policy));
         assert_eq!(request("k hold", on_due), Ok(("k".into(), Policy::Hold)));
         let stream = |maxlen| Route::Stream { dest: b"d"[..].into(), maxlen };
         let maxlen = |length, approximate| stream(Some(MaxLen { length, approximate }));
@@ -204,7 +196,7 @@ mod tests {
                 assert_eq!(request(&line, on_due), Ok(("k".into(), policy)), "{line}");
             }
         }
-        let trust = |line: &str| request(line, |args| Ok(OnDue::parse(args)?.trust));
+        let trust = |line: &str| request(line, |args| Ok(parse(args)?.2));
         assert_eq!(trust("k STREAM unconfirmed"), Ok(Trust::Confirmed));
         for words in [
             "STREAM d",
@@ -230,7 +222,7 @@ mod tests {
              k LIST d middle; k LIST d LEFT RIGHT; k LIST d LEFT LEFT; k LIST d MAXLEN 5; \
              k HOLD DELIVERIES 5 LIST; k HOLD DELIVERIES 5 LIST k; k PUBLISH; k PUBLISH c d"
                 .split("; "),
-            only!(OnDue::parse),
+            only!(parse),
         );
     }
 
@@ -242,7 +234,7 @@ mod tests {
             let words: Vec<&[u8]> =
                 [&b"k"[..]].into_iter().chain(words.iter().map(AsRef::as_ref)).collect();
             assert_eq!(
-                with_args(&words, |args| OnDue::parse(args).map(|it| it.policy)),
+                with_args(&words, |args| parse(args).map(|(_, policy, _)| policy)),
                 Ok(policy)
             );
         }

@@ -5,7 +5,7 @@ use crate::metrics::counters::{self, PUSHES};
 use crate::replicate::{self, Pushed};
 use crate::server::string::Args;
 use crate::server::{CommandContext, Context, Error, OwnedStr, Str, error::Result, random_bytes};
-use lawn::{Bounds, Lawn, StartError, Token};
+use lawn::{Bounds, Element, Lawn, StartError, Token};
 
 use super::args::push_options::{BoundOptions, IfExists, PushOptions, Ttl};
 
@@ -79,15 +79,14 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
     }
     let length = dehydrator.rules().limits().length;
     let is_stored = dehydrator.lawn_or_new(|lawn| {
-        let (id, payload) = (id.bytes(), element.bytes());
-        let timer = (ttl.ms, deadline, bounds);
-        match store(context, lawn, (id, payload), timer, if_exists, length)? {
+        let new = Element { bounds, ..Element::new(id.bytes(), element.bytes(), deadline) };
+        match store(context, lawn, ttl.ms, &new, if_exists, length)? {
             PushResult::Stored => {}
             PushResult::Kept => return Ok(false),
             PushResult::BeyondLength => return Err(limits::too_long(length)),
         }
         if delivered > 0 {
-            lawn.set_deliveries(id, delivered, token);
+            lawn.set_deliveries(id.bytes(), delivered, token);
         }
         Ok::<_, Error>(true)
     })?;
@@ -133,19 +132,19 @@ enum PushResult {
 fn store(
     context: &Context,
     lawn: &mut Lawn,
-    (id, payload): (&[u8], &[u8]),
-    (ttl, deadline, bounds): (u64, u64, Bounds),
+    ttl: u64,
+    new: &Element<'_>,
     if_exists: IfExists,
     length: u64,
 ) -> Result<PushResult> {
     let before = lawn.len();
     let started = match if_exists {
-        IfExists::Replace => lawn.replace_bounded(id, ttl, payload, deadline, bounds),
-        IfExists::Refuse | IfExists::Keep => lawn.start_bounded(id, ttl, payload, deadline, bounds),
+        IfExists::Replace => lawn.replace(ttl, new),
+        IfExists::Refuse | IfExists::Keep => lawn.start(ttl, new),
     };
     match started {
         Err(StartError::Exists) if if_exists == IfExists::Keep => return Ok(PushResult::Kept),
-        started => started.map_err(|error| refusal::of_start(error, id))?,
+        started => started.map_err(|error| refusal::of_start(error, new.id))?,
     }
     let beyond = if lawn.len() == before {
         return Ok(PushResult::Stored);
@@ -156,7 +155,7 @@ fn store(
     } else {
         return Ok(PushResult::Stored);
     };
-    drop(lawn.stop(id));
+    drop(lawn.stop(new.id));
     beyond
 }
 
@@ -186,24 +185,24 @@ pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
     let mut id = generated_id();
     let start = |lawn: &mut Lawn| {
         // 128 random bits are unique in practice; the check makes it a guarantee.
-        while lawn.look(&id).is_some() {
+        while lawn.look(id.as_bytes()).is_some() {
             id = generated_id();
         }
-        let (new, timer) = ((&id[..], element.bytes()), (ttl.ms, deadline, bounds));
-        match store(context, lawn, new, timer, IfExists::Refuse, length)? {
+        let new = Element { bounds, ..Element::new(id.as_bytes(), element.bytes(), deadline) };
+        match store(context, lawn, ttl.ms, &new, IfExists::Refuse, length)? {
             PushResult::BeyondLength => Err(limits::too_long(length)),
             PushResult::Stored | PushResult::Kept => Ok(()),
         }
     };
     dehydrator.lawn_or_new(start)?;
-    dehydrator.forget(&id);
-    let name = OwnedStr::new(&id);
+    dehydrator.forget(id.as_bytes());
+    let name = OwnedStr::new(id.as_bytes());
     let pushed = Pushed { key, ttl: ttl.ms, element, id: name.as_str(), deadline, bounds };
     replicate::pushed(context, &pushed, false);
     defaults::apply(context, key, &mut dehydrator);
     counters::count(&PUSHES, 1);
     dehydrator.grown(c"dehydrator.push");
-    context.reply_bulk(&id);
+    context.reply_bulk(id.as_bytes());
     Ok(())
 }
 
@@ -319,11 +318,12 @@ fn store_all(
     }
     let mut results = Vec::with_capacity(wanted.len());
     for (Listed { ttl, element, id }, deadline, bounds) in wanted {
-        let (new, timer) = ((id.bytes(), element.bytes()), (ttl.ms, *deadline, *bounds));
+        let new = Element::new(id.bytes(), element.bytes(), *deadline);
+        let new = Element { bounds: *bounds, ..new };
         let result = if remembered.get(results.len()) == Some(&true) {
             Ok(PushResult::Kept)
         } else {
-            store(context, lawn, new, timer, if_exists, length)
+            store(context, lawn, ttl.ms, &new, if_exists, length)
         };
         match result {
             Ok(result) => results.push(result),
@@ -341,14 +341,8 @@ fn store_all(
 }
 
 /// Generates a random id: 32 hexadecimal digits.
-fn generated_id() -> [u8; 32] {
-    let bits: [u8; 16] = random_bytes();
-    let mut id = [0; 32];
-    for (digits, byte) in id.chunks_exact_mut(2).zip(bits) {
-        digits[0] = b"0123456789abcdef"[usize::from(byte >> 4)];
-        digits[1] = b"0123456789abcdef"[usize::from(byte & 15)];
-    }
-    id
+fn generated_id() -> String {
+    format!("{:032x}", u128::from_ne_bytes(random_bytes()))
 }
 
 #[cfg(test)]

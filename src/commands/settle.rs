@@ -14,18 +14,12 @@ use super::args::number::{milliseconds, token};
 use super::args::{self, required};
 use super::{limits, refusal};
 
-/// The id of an element, and the token under which the client holds it.
-pub struct HeldId<'a> {
-    pub token: Token,
-    pub id: Str<'a>,
-}
-
 /// Reads `key token id [token id ...]`.
 fn parse<'a>(args: Args<'a>) -> Result<(Str<'a>, HeldList<'a>)> {
     Ok((required(args, 1)?, HeldList::parse(args, 2)?))
 }
 
-/// `token id [token id ...]`, parsed in place.
+/// `token id [token id ...]`, parsed in place: the ids of elements, each with the token under which the client holds it.
 #[derive(Clone, Copy)]
 pub struct HeldList<'a> {
     args: Args<'a>,
@@ -47,14 +41,14 @@ impl<'a> HeldList<'a> {
         Ok(list)
     }
 
-    pub fn iter(self) -> impl Iterator<Item = HeldId<'a>> {
+    pub fn iter(self) -> impl Iterator<Item = (Token, Str<'a>)> {
         (0..self.len).filter_map(move |at| self.get(at).ok())
     }
 
-    fn get(&self, at: usize) -> Result<HeldId<'a>> {
+    fn get(&self, at: usize) -> Result<(Token, Str<'a>)> {
         let word = required(self.args, self.from + 2 * at)?;
         let id = required(self.args, self.from + 2 * at + 1)?;
-        Ok(HeldId { token: token(word.bytes())?, id })
+        Ok((token(word.bytes())?, id))
     }
 }
 
@@ -67,7 +61,7 @@ pub fn settle(context: &CommandContext, args: Args<'_>) -> Result {
     let until = dehydrator.remembers_until();
     let mut removed = Batch::settled(context, key, until);
     let mut removal = dehydrator.removal(until);
-    for HeldId { token, id } in held.iter() {
+    for (token, id) in held.iter() {
         let is_settled = removal.as_mut().is_some_and(|removal| {
             let is_held = removal.lawn.settle(id.bytes(), token).is_some();
             if is_held {
@@ -144,7 +138,7 @@ fn restart(
     let mut any = false;
     let (now, most) = (dehydrator.now(), dehydrator.rules().limits().held);
     let mut lawn = dehydrator.lawn();
-    for HeldId { token, id } in held.iter() {
+    for (token, id) in held.iter() {
         let may_run = |lawn: &&mut Lawn| {
             let runs = || lawn.look(id.bytes()).is_some_and(|it| runs(it.deadline, now));
             most == 0 || ttl == 0 || runs() || (lawn.running(now) as u64) < most
@@ -188,8 +182,7 @@ pub fn reject(context: &CommandContext, args: Args<'_>) -> Result {
         // Elements of a missing key are not held.
         None => vec![false; held.len],
         Some(policy) if policy.is_limit() => {
-            let held: Vec<_> = held.iter().map(|HeldId { token, id }| (token, id)).collect();
-            delivery::reject(context, key, &policy, &held, now)
+            delivery::reject(context, key, &policy, &held.iter().collect::<Vec<_>>(), now)
         }
         Some(_) => return Err(refusal::no_rule()),
     };
@@ -212,7 +205,7 @@ mod tests {
         let read_restart = |args: Args<'_>| parse_restart(args, "ttl").map(drop);
         needs_all_of("k 5 7 i", read_restart);
         takes_no_more("k 5 7 i", read_restart);
-        let pair = |held: HeldId<'_>| (held.token.number(), text(held.id));
+        let pair = |(token, id): (Token, Str<'_>)| (token.number(), text(id));
         let settle = |args: Args<'_>| {
             let (key, held) = parse(args)?;
             Ok((text(key), held.iter().map(pair).collect::<Vec<_>>()))

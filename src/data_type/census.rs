@@ -19,25 +19,15 @@ pub struct Census {
     pub paused: usize,
 }
 
-// A value may be freed on a background thread, hence atomics. Nothing is ordered by them.
-static DEHYDRATORS: AtomicUsize = AtomicUsize::new(0);
-static ELEMENTS: AtomicUsize = AtomicUsize::new(0);
-static GIVEN_OUT: AtomicUsize = AtomicUsize::new(0);
-static LEASED: AtomicUsize = AtomicUsize::new(0);
-static TTLS: AtomicUsize = AtomicUsize::new(0);
-static PAUSED: AtomicUsize = AtomicUsize::new(0);
+/// The fields of [`Census`], in order. A value may be freed on a background thread, hence atomics. Nothing is ordered by them.
+static TOTALS: [AtomicUsize; 6] = [const { AtomicUsize::new(0) }; 6];
 
 impl Census {
     /// Takes the census of all dehydrators, in every database.
     pub fn of_all() -> Self {
-        Self {
-            dehydrators: DEHYDRATORS.load(Ordering::Relaxed),
-            elements: ELEMENTS.load(Ordering::Relaxed),
-            given_out: GIVEN_OUT.load(Ordering::Relaxed),
-            leased: LEASED.load(Ordering::Relaxed),
-            ttls: TTLS.load(Ordering::Relaxed),
-            paused: PAUSED.load(Ordering::Relaxed),
-        }
+        let totals = TOTALS.each_ref().map(|total| total.load(Ordering::Relaxed));
+        let [dehydrators, elements, given_out, leased, ttls, paused] = totals;
+        Self { dehydrators, elements, given_out, leased, ttls, paused }
     }
 }
 
@@ -51,27 +41,24 @@ pub struct CensusShare {
 impl CensusShare {
     /// Counts a new dehydrator, whose share this is.
     pub fn add(self) {
-        DEHYDRATORS.fetch_add(1, Ordering::Relaxed);
+        TOTALS[0].fetch_add(1, Ordering::Relaxed);
         Self::default().replace_by(self);
     }
 
     /// Removes a dehydrator, whose share this is.
     pub fn remove(self) {
         self.replace_by(Self::default());
-        DEHYDRATORS.fetch_sub(1, Ordering::Relaxed);
+        TOTALS[0].fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Replaces this share in the totals by another. O(1).
     #[inline]
     pub fn replace_by(self, new: Self) {
-        let (before, after) = (self.counts, new.counts);
-        for (sum, old, new) in [
-            (&ELEMENTS, before.elements, after.elements),
-            (&GIVEN_OUT, before.given_out, after.given_out),
-            (&LEASED, before.leased, after.leased),
-            (&TTLS, before.ttls, after.ttls),
-            (&PAUSED, self.is_paused.into(), new.is_paused.into()),
-        ] {
+        let numbers = |share: Self| {
+            let Counts { elements, given_out, leased, ttls } = share.counts;
+            [elements, given_out, leased, ttls, share.is_paused.into()]
+        };
+        for ((sum, old), new) in TOTALS[1..].iter().zip(numbers(self)).zip(numbers(new)) {
             if old != new {
                 // Modulo 2^64, so that a decrease is the same addition.
                 sum.fetch_add(new.wrapping_sub(old), Ordering::Relaxed);

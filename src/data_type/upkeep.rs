@@ -1,7 +1,6 @@
 //! The upkeep of a dehydrator: finding its name again, giving memory back, forgetting expired ids.
 
-use super::writing::delete_leftover;
-use super::{Dehydrator, Opened, is_scheduled};
+use super::{Dehydrator, Opened, Writing, is_scheduled};
 use crate::clock;
 use crate::pending::agenda::{self, Reason};
 use crate::server::guard::{AbortOnPanic, trap};
@@ -47,7 +46,8 @@ pub fn compact(context: &Context, name: &Name, mut go_on: impl FnMut() -> bool) 
     });
     let is_done = is_done.unwrap_or(true);
     if is_idle && is_done {
-        delete_leftover(context, OwnedStr::new(&name.key).as_str());
+        // Closing it deletes it.
+        drop(Writing::open(context, OwnedStr::new(&name.key).as_str()));
     }
     is_done
 }

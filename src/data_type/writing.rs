@@ -10,7 +10,7 @@ use super::{Dehydrator, Opened, dehydrator_in, is_scheduled, kind, new_lawn};
 use crate::clock;
 use crate::metrics::latency::OverdueSince;
 use crate::pending::agenda;
-use crate::pending::blocked::{self, Outlook};
+use crate::pending::blocked;
 use crate::policy::{self, Rules};
 use crate::replicate;
 use crate::server::error::Result;
@@ -93,7 +93,7 @@ impl<'a> Writing<'a> {
 
     /// Returns the dehydrator that was in the key.
     #[inline]
-    fn existing(&self) -> Option<&Dehydrator> {
+    pub fn existing(&self) -> Option<&Dehydrator> {
         self.opened.as_ref()?.dehydrator()
     }
 
@@ -160,11 +160,6 @@ impl<'a> Writing<'a> {
         self.existing()?.overdue()
     }
 
-    /// Returns when a blocked client could be served.
-    pub fn outlook(&self) -> Outlook {
-        self.existing().map_or(Outlook::Next(None), Dehydrator::outlook)
-    }
-
     /// Returns the rules that were in force when the key was opened, or as changed since.
     #[inline]
     pub fn rules(&self) -> &Rules {
@@ -178,12 +173,6 @@ impl<'a> Writing<'a> {
     #[inline]
     pub fn has_default_rules(&self) -> bool {
         self.existing().is_none_or(Dehydrator::has_default_rules)
-    }
-
-    /// Returns whether due elements may leave in the place of being given out.
-    #[inline]
-    pub fn may_have_dead(&self) -> bool {
-        self.existing().is_some_and(Dehydrator::may_have_dead)
     }
 
     /// Changes the rules. Creates a dehydrator if there was none, unless it would be idle. Returns whether anything has
@@ -357,12 +346,6 @@ impl Drop for Writing<'_> {
             self.abandon();
         }
     }
-}
-
-/// Deletes an idle dehydrator.
-pub(super) fn delete_leftover(context: &Context, name: Str<'_>) {
-    // Dropping it deletes it.
-    drop(Writing::open(context, name));
 }
 
 /// Restores the expiry of a key into which a dehydrator was put back, and tells replicas.

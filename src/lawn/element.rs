@@ -57,7 +57,13 @@ pub struct Element<'a> {
     pub bounds: Bounds,
 }
 
-impl Element<'_> {
+impl<'a> Element<'a> {
+    /// Returns an element that was never given out, without bounds.
+    #[inline(always)]
+    pub fn new(id: &'a [u8], payload: &'a [u8], deadline: u64) -> Self {
+        Self { id, payload, deadline, deliveries: 0, bounds: Bounds::NONE }
+    }
+
     /// Returns the element without its id and payload, which may change or go meanwhile.
     #[inline]
     pub fn without_bytes(&self) -> Element<'static> {

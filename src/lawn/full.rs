@@ -1,12 +1,11 @@
 //! The full form of a lawn, for any size: an index of ids, records in pages, queues by TTL and the timeline.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ahash::RandomState;
 
 use super::element::{Bounds, Counts, Element, Row};
 use super::error::{StartError, UpdateError};
-use super::expiry::Expiries;
 use super::index::{IdHash, Index};
 use super::lease::{Leases, Token};
 use super::queues::{Blanked, PredictedRange, Queues, Walk};
@@ -78,7 +77,10 @@ pub struct Full {
     /// Elements that were given out under a lease and are still in the lawn.
     pub(super) delivered: usize,
     pub(super) leases: Leases,
-    pub(super) expiries: Expiries,
+    /// When each element expires whose [`Bounds::until`] is set, with its record: at that moment or when it is due,
+    /// whichever is later. So the moment follows from the record alone, and changes with its deadline: a lease or a
+    /// back-off that runs longer than that postpones it.
+    pub(super) expiries: BTreeSet<(u64, Handle)>,
     /// Whether elements may have bounds: one had some.
     has_bounded: bool,
 }
@@ -93,7 +95,7 @@ impl Full {
             pushes: 0,
             delivered: 0,
             leases: Leases::default(),
-            expiries: Expiries::default(),
+            expiries: BTreeSet::new(),
             has_bounded: false,
         }
     }
@@ -111,14 +113,8 @@ impl Full {
         }
     }
 
-    pub fn start_at(
-        &mut self,
-        id: &[u8],
-        ttl: u64,
-        payload: &[u8],
-        deadline: u64,
-        bounds: Bounds,
-    ) -> Result<(), StartError> {
+    pub fn start(&mut self, ttl: u64, new: &Element<'_>) -> Result<(), StartError> {
+        let Element { id, payload, deadline, bounds, .. } = *new;
         if deadline > DEADLINE_MAX {
             return Err(StartError::TooLate);
         }
@@ -136,22 +132,16 @@ impl Full {
         vacancy.fill(reservation.handle);
         self.has_bounded |= !bounds.is_none();
         if let Some(moment) = bounds.expiry(deadline) {
-            self.expiries.insert(moment, reservation.handle);
+            self.expiries.insert((moment, reservation.handle));
         }
         Ok(())
     }
 
-    pub fn replace_at(
-        &mut self,
-        id: &[u8],
-        ttl: u64,
-        payload: &[u8],
-        deadline: u64,
-        bounds: Bounds,
-    ) -> Result<(), StartError> {
+    pub fn replace(&mut self, ttl: u64, new: &Element<'_>) -> Result<(), StartError> {
+        let Element { id, payload, deadline, bounds, .. } = *new;
         let hash = self.index.hash(id);
         let Some(old) = self.find_hashed(hash, id) else {
-            return self.start_at(id, ttl, payload, deadline, bounds);
+            return self.start(ttl, new);
         };
         if deadline > DEADLINE_MAX {
             return Err(StartError::TooLate);
@@ -287,8 +277,8 @@ impl Full {
         let Some(before) = bounds.expiry(deadline) else { return false };
         let bounds = Bounds { until: until.clamp(1, Bounds::UNTIL_MAX), ..bounds };
         self.records.set_bounds(handle, bounds);
-        self.expiries.remove(before, handle);
-        self.expiries.insert(bounds.until.max(deadline), handle);
+        self.expiries.remove(&(before, handle));
+        self.expiries.insert((bounds.until.max(deadline), handle));
         true
     }
 
@@ -326,11 +316,12 @@ impl Full {
     }
 
     pub fn first_expiry(&self) -> Option<u64> {
-        self.expiries.first()
+        self.expiries.first().map(|(moment, _)| *moment)
     }
 
     pub fn expired(&self, now: u64) -> impl Iterator<Item = Row<'_>> {
-        self.expiries.until(now).map(|handle| self.row_of(self.records.get(handle)))
+        let expired = self.expiries.iter().take_while(move |(moment, _)| *moment <= now);
+        expired.map(|(_, handle)| self.row_of(self.records.get(*handle)))
     }
 
     /// Returns the number of queues, and the number of elements in the timeline.
@@ -413,7 +404,7 @@ impl Full {
             self.move_slow(handle, vacated, (ttl, turn), predicted);
         }
         if let Some(moment) = self.records.get(handle).bounds().expiry(deadline) {
-            self.expiries.insert(moment, handle);
+            self.expiries.insert((moment, handle));
         }
         turn
     }
@@ -502,8 +493,8 @@ impl Full {
         }
         self.queues.replace(self.records.get(new).spot(), new);
         if let Some(moment) = self.expiry(new) {
-            self.expiries.remove(moment, old);
-            self.expiries.insert(moment, new);
+            self.expiries.remove(&(moment, old));
+            self.expiries.insert((moment, new));
         }
     }
 
@@ -513,7 +504,7 @@ impl Full {
         if !self.expiries.is_empty()
             && let Some(moment) = self.expiry(handle)
         {
-            self.expiries.remove(moment, handle);
+            self.expiries.remove(&(moment, handle));
         }
     }
 

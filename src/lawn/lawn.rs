@@ -12,14 +12,14 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 
-use super::element::{Bounds, Counts, Element, Row};
+use super::element::{Counts, Element, Row};
 use super::error::{StartError, UpdateError};
 use super::full::Full;
-use super::iter::{Elements, Rows};
 use super::lease::Token;
 use super::memory::{Mover, rounded};
+use super::queues::Walk;
 use super::shared::Shared;
-use super::small::Small;
+use super::small::{Small, SmallRows};
 use super::turn::{DEADLINE_MAX, Start};
 
 #[derive(Clone)]
@@ -130,84 +130,47 @@ impl Lawn {
         payload: &[u8],
         deadline: u64,
     ) -> Result<(), StartError> {
-        self.start_bounded(id, ttl, payload, deadline, Bounds::NONE)
+        self.start(ttl, &Element::new(id, payload, deadline))
     }
 
-    /// Starts an element as [`Lawn::start_at`] does, with bounds of its own.
+    /// Starts an element as [`Lawn::start_at`] does, with its bounds. [`Lawn::set_deliveries`] sets its deliveries.
     ///
     /// # Errors
     ///
     /// [`StartError`]; then nothing has changed.
     #[inline]
-    pub fn start_bounded(
-        &mut self,
-        id: &[u8],
-        ttl: u64,
-        payload: &[u8],
-        deadline: u64,
-        bounds: Bounds,
-    ) -> Result<(), StartError> {
+    pub fn start(&mut self, ttl: u64, new: &Element<'_>) -> Result<(), StartError> {
         match &mut self.form {
-            Form::Small(_) => self.start_small(id, ttl, payload, deadline, bounds),
-            Form::Full(full) => full.start_at(id, ttl, payload, deadline, bounds),
+            Form::Small(_) => self.start_small(ttl, new),
+            Form::Full(full) => full.start(ttl, new),
         }
     }
 
-    /// Does what [`Lawn::start_bounded`] does, for a lawn in the small form. A function of its own, so that starts in a full
-    /// lawn need no more than one call.
+    /// Does what [`Lawn::start`] does, for a lawn in the small form. A function of its own, so that starts in a full lawn
+    /// need no more than one call.
     #[inline(never)]
-    fn start_small(
-        &mut self,
-        id: &[u8],
-        ttl: u64,
-        payload: &[u8],
-        deadline: u64,
-        bounds: Bounds,
-    ) -> Result<(), StartError> {
-        if let Form::Small(small) = &mut self.form {
-            let max = (self.shared.small_max)();
-            if let Some(done) = small.start_at(id, ttl, payload, (deadline, bounds), max) {
-                return done;
-            }
+    fn start_small(&mut self, ttl: u64, new: &Element<'_>) -> Result<(), StartError> {
+        if let Form::Small(small) = &mut self.form
+            && let Some(done) = small.start(ttl, new, (self.shared.small_max)())
+        {
+            return done;
         }
-        self.full().start_at(id, ttl, payload, deadline, bounds)
+        self.full().start(ttl, new)
     }
 
-    /// Starts an element as [`Lawn::start_at`] does, and replaces an element with the same id.
+    /// Starts an element as [`Lawn::start`] does, and replaces an element with the same id.
     ///
     /// # Errors
     ///
     /// [`StartError`], but not [`StartError::Exists`]; then nothing has changed.
-    pub fn replace_at(
-        &mut self,
-        id: &[u8],
-        ttl: u64,
-        payload: &[u8],
-        deadline: u64,
-    ) -> Result<(), StartError> {
-        self.replace_bounded(id, ttl, payload, deadline, Bounds::NONE)
-    }
-
-    /// Replaces an element as [`Lawn::replace_at`] does, by one with these bounds.
-    ///
-    /// # Errors
-    ///
-    /// [`StartError`], but not [`StartError::Exists`]; then nothing has changed.
-    pub fn replace_bounded(
-        &mut self,
-        id: &[u8],
-        ttl: u64,
-        payload: &[u8],
-        deadline: u64,
-        bounds: Bounds,
-    ) -> Result<(), StartError> {
+    pub fn replace(&mut self, ttl: u64, new: &Element<'_>) -> Result<(), StartError> {
         match &mut self.form {
-            Form::Small(small) if deadline <= DEADLINE_MAX => {
-                small.stop(id).into_iter().for_each(|at| small.free(at));
-                self.start_small(id, ttl, payload, deadline, bounds)
+            Form::Small(small) if new.deadline <= DEADLINE_MAX => {
+                small.stop(new.id).into_iter().for_each(|at| small.free(at));
+                self.start_small(ttl, new)
             }
             Form::Small(_) => Err(StartError::TooLate),
-            Form::Full(full) => full.replace_at(id, ttl, payload, deadline, bounds),
+            Form::Full(full) => full.replace(ttl, new),
         }
     }
 
@@ -505,16 +468,35 @@ impl Lawn {
     }
 }
 
+/// Elements in the order of delivery. See [`Lawn::rows`].
+pub enum Rows<'a> {
+    Small(SmallRows<'a>),
+    Full(Walk<'a>),
+}
+
+/// Elements in the order of delivery, each with its TTL. A named type, so that the compiler sees that dropping it reads
+/// nothing of the lawn.
+pub type Elements<'a> = std::iter::Map<Rows<'a>, fn(Row<'a>) -> (u64, Element<'a>)>;
+
+impl<'a> Iterator for Rows<'a> {
+    type Item = Row<'a>;
+
+    fn next(&mut self) -> Option<Row<'a>> {
+        match self {
+            Self::Small(rows) => rows.next(),
+            Self::Full(rows) => rows.next(),
+        }
+    }
+}
+
 /// Copies a small lawn into the full form, in the same order.
 #[cold]
 fn to_full(small: &Small, hasher: RandomState) -> Box<Full> {
     let mut full = Box::new(Full::new(hasher));
     for Row { ttl, element, .. } in small.rows(Start::FIRST, DEADLINE_MAX) {
-        let Element { id, payload, deadline, deliveries, bounds } = element;
-        let started = full.start_at(id, ttl, payload, deadline, bounds);
-        started.expect("there is room for the first few");
-        if deliveries > 0 {
-            full.set_deliveries(id, deliveries, small.token(&element));
+        full.start(ttl, &element).expect("there is room for the first few");
+        if element.deliveries > 0 {
+            full.set_deliveries(element.id, element.deliveries, small.token(&element));
         }
     }
     full

@@ -40,12 +40,10 @@
 //! |---|---|
 //! | `lawn` | the lawn itself, small at first and full later: its whole interface |
 //! | `remembered` | ids, each remembered until a moment: a lawn of its own |
-//! | `iter` | iteration in order over either form |
 //! | `shared` | what all lawns of a process share: the hash key, and the limits of the small form |
 //! | `full` | a full lawn: operations by id, and queries |
 //! | `due` | a full lawn: taking and leasing due elements |
 //! | `upkeep` | a full lawn: freeing memory, moving allocations, measuring, checking |
-//! | `expiry` | a full lawn: which elements are too late, and when |
 //! | `element` | an element, an element with its place in the order, and the numbers of elements |
 //! | `turn` | the order of delivery: by deadline, then in the order of pushing |
 //! | `error` | the errors |
@@ -54,7 +52,7 @@
 //! | `tiny` | small limits for tests |
 //!
 //! Imports run one way: `remembered` imports `lawn`, which imports `full` and `small`; `due` and `upkeep` import
-//! `full`; `full` imports `expiry` and the folders except `small`; `index`, `queues`, `lease` and `expiry` import `store`.
+//! `full`; `full` imports the folders except `small`; `index`, `queues` and `lease` import `store`.
 //!
 //! Terms: a *lawn* is the whole store. A *queue* holds the elements of one TTL, in the order in which they come due.
 //! Its *head* is the first of them. A *block* is a piece of a queue with places for 62 handles; a *blank* is a place
@@ -92,10 +90,8 @@
 mod due;
 mod element;
 mod error;
-mod expiry;
 mod full;
 mod index;
-mod iter;
 mod lawn;
 mod lease;
 mod memory;

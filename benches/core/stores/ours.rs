@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use ahash::RandomState;
 
 use crate::store::{Id, Payload, Store};
-use lawn::{Lawn, Shared, SmallMax};
+use lawn::{Element, Lawn, Shared, SmallMax};
 
 /// The TTL for absolute deadlines.
 const NO_TTL: u64 = 0;
@@ -44,7 +44,7 @@ impl Store for Ours {
     }
 
     fn replace(&mut self, id: &Id, payload: &Payload, ttl: u64, now: u64) {
-        self.0.replace_at(id, ttl, payload, now + ttl).expect("there is room");
+        self.0.replace(ttl, &Element::new(id, payload, now + ttl)).expect("there is room");
     }
 
     fn stop(&mut self, id: &Id) -> Option<Payload> {
@@ -61,7 +61,7 @@ impl Store for Ours {
     }
 
     fn replace_at(&mut self, id: &Id, payload: &Payload, deadline: u64, _now: u64) {
-        self.0.replace_at(id, NO_TTL, payload, deadline).expect("there is room");
+        self.0.replace(NO_TTL, &Element::new(id, payload, deadline)).expect("there is room");
     }
 
     fn expire(&mut self, now: u64, sink: &mut impl FnMut(&Id, &Payload)) {

@@ -78,15 +78,9 @@ pub fn number(bytes: &[u8]) -> std::result::Result<u64, NotNumber> {
     if bytes.is_empty() || !is_canonical || !bytes.iter().all(u8::is_ascii_digit) {
         return Err(NotNumber::Other);
     }
-    let mut number = 0_u64;
-    for digit in bytes {
-        // So the next step stays far below 2^64.
-        if number > DEADLINE_MAX / 10 {
-            return Err(NotNumber::TooLarge);
-        }
-        number = number * 10 + u64::from(digit - b'0');
-    }
-    if number <= DEADLINE_MAX { Ok(number) } else { Err(NotNumber::TooLarge) }
+    // Digits alone are text, and a number unless there are too many.
+    let number = std::str::from_utf8(bytes).ok().and_then(|digits| digits.parse().ok());
+    number.filter(|number| *number <= DEADLINE_MAX).ok_or(NotNumber::TooLarge)
 }
 
 #[cfg(test)]

@@ -9,18 +9,18 @@ use super::number::{self, NotNumber, number, positive, token};
 use super::shown;
 
 /// The options at the end of a command, in any order.
+#[derive(Clone, Copy)]
 pub struct Options<'a> {
     args: Args<'a>,
     first: usize,
+    /// The index of the next word.
     at: usize,
 }
 
 /// A word where an option should be.
 pub struct Opt<'a> {
-    args: Args<'a>,
-    /// The index of the word, and of the first option.
-    at: usize,
-    first: usize,
+    /// The options from this word on.
+    options: Options<'a>,
     word: Str<'a>,
     upper: [u8; NAME_MAX],
     len: usize,
@@ -35,13 +35,13 @@ impl<'a> Options<'a> {
     }
 
     pub fn next(&mut self) -> Option<Opt<'a>> {
-        let word = self.args.get(self.at)?;
+        let (options, word) = (*self, self.args.get(self.at)?);
         self.at += 1;
         let len = word.bytes().len().min(NAME_MAX);
         let mut upper = [0; NAME_MAX];
         upper[..len].copy_from_slice(&word.bytes()[..len]);
         upper.make_ascii_uppercase();
-        Some(Opt { args: self.args, at: self.at - 1, first: self.first, word, upper, len })
+        Some(Opt { options, word, upper, len })
     }
 
     /// Returns whether the next word is `name`, and skips it if so.
@@ -138,11 +138,11 @@ impl Opt<'_> {
     pub fn unexpected(&self) -> Error {
         let word = shown(self.word.bytes());
         let is_same = |at| {
-            let before = self.args.get(at).map(Str::bytes);
+            let before = self.options.args.get(at).map(Str::bytes);
             before.is_some_and(|before| before.eq_ignore_ascii_case(self.word.bytes()))
         };
         if word.starts_with(|it: char| it.is_ascii_alphabetic())
-            && (self.first..self.at).any(is_same)
+            && (self.options.first..self.options.at).any(is_same)
         {
             return format!("syntax error, '{word}' is given twice").into();
         }

@@ -37,12 +37,8 @@ pub fn parse_lease(word: Str<'_>) -> Result<(u64, u64, Token)> {
 
 /// Splits a word at the first sign, if there is one.
 fn cut(word: &[u8]) -> (&[u8], Option<&[u8]>) {
-    for (at, byte) in word.iter().enumerate() {
-        if *byte == SIGN {
-            return (&word[..at], Some(&word[at + 1..]));
-        }
-    }
-    (word, None)
+    let sign = word.iter().position(|byte| *byte == SIGN);
+    sign.map_or((word, None), |at| (&word[..at], Some(&word[at + 1..])))
 }
 
 fn deadline(word: Str<'_>, at: &[u8]) -> Result<u64> {

@@ -1,6 +1,6 @@
 //! Giving out due elements: to the client that runs POLL, or to a blocked one.
 
-use crate::data_type::{DEAD_LETTERS_MAX, STUCK, Writing, is_stuck};
+use crate::data_type::{DEAD_LETTERS_MAX, Dehydrator, STUCK, Writing, is_stuck};
 use crate::delivery;
 use crate::metrics::counters::{self, POLLS, REDELIVERIES};
 use crate::pending::blocked::Take;
@@ -20,150 +20,141 @@ pub(super) trait Recipient {
     fn give(&mut self, element: Element<'_>, deadline: u64);
 }
 
-/// Takes or leases due elements, replicates that, and gives them to the recipient.
-pub(super) fn take_due<'a>(
-    context: &'a Context,
-    dehydrator: Writing<'a>,
-    key: Str<'a>,
-    now: u64,
-    take: &Take<'_>,
-    to: &mut impl Recipient,
-) {
-    let mut count = take.count;
-    if !dehydrator.has_default_rules() {
-        if dehydrator.rules().is_paused(now) {
-            return;
-        }
-        count = count.min(dehydrator.room(now));
-    }
-    if dehydrator.may_have_dead() {
-        return take_living(context, dehydrator, key, now, count, take, to);
-    }
-    take_first(context, dehydrator, key, now, count, take, to);
+/// A request for the due elements of a key at a time.
+pub(super) struct Request<'a, 't> {
+    pub context: &'a Context,
+    pub key: Str<'a>,
+    /// In milliseconds since the epoch.
+    pub now: u64,
+    pub take: &'t Take<'t>,
 }
 
-/// Like [`take_due`], where elements may be exhausted or expired. Those ahead of the taken elements are moved to their
-/// destination, or dropped, a few at a time.
-fn take_living<'a>(
-    context: &'a Context,
-    mut dehydrator: Writing<'a>,
-    key: Str<'a>,
-    now: u64,
-    count: usize,
-    take: &Take<'_>,
-    to: &mut impl Recipient,
-) {
-    // The usual case: one element is requested, and the first is no dead letter.
-    if count == 1 {
-        let first = dehydrator.lawn().and_then(|lawn| {
-            lawn.settle_first();
-            let first = lawn.first().filter(|first| first.deadline <= now);
-            first.map(|first| first.without_bytes())
-        });
-        if first.is_some_and(|first| !dehydrator.rules().policy.is_dead(&first, now)) {
-            return take_first(context, dehydrator, key, now, count, take, to);
-        }
-    }
-    let (mut left, mut dead) = (count, 0);
-    loop {
-        left = left.min(dehydrator.room(now));
-        let policy = dehydrator.rules().policy.clone();
-        if dehydrator.rules().is_paused(now) {
-            return;
-        }
-        let Some(lawn) = dehydrator.lawn() else { return };
-        let mut due = lawn.iter_until(now).take(left);
-        let mut count = 0;
-        let meets_dead = due.any(|(_, element)| {
-            let is_dead = policy.is_dead(&element, now);
-            count += usize::from(!is_dead);
-            is_dead
-        });
-        left -= count;
-        if count > 0 {
-            take_first(context, dehydrator, key, now, count, take, to);
-        } else {
-            drop(dehydrator);
-        }
-        if !meets_dead || dead >= DEAD_LETTERS_MAX as u64 {
-            return;
-        }
-        // Events call out, and so do moves, so everything is read again.
-        let gone = delivery::move_dead_letters(context, key, &policy, now);
-        let Ok(again) = Writing::open_at(context, key, now) else { return };
-        if gone == 0 {
-            return;
-        }
-        dead += gone;
-        dehydrator = again;
-    }
-}
-
-/// Takes or leases the first due elements, replicates that, and gives them to the recipient.
-fn take_first<R: Recipient>(
-    context: &Context,
-    mut dehydrator: Writing<'_>,
-    key: Str<'_>,
-    now: u64,
-    count: usize,
-    take: &Take<'_>,
-    to: &mut R,
-) {
-    let lease = take.lease.zip(take.token);
-    let (mut polled, mut redelivered) = (0, 0);
-    let replicated;
-    if let Some((ttl, token)) = lease {
-        let deadline = now.saturating_add(ttl).min(DEADLINE_MAX);
-        let mut leased = Batch::leased(context, key, ttl, deadline, token);
-        if let Some(lawn) = dehydrator.lawn() {
-            let before = lawn.leased();
-            while polled < count {
-                to.look(lawn);
-                let Some((deadline, element)) = lawn.lease_due(now, ttl, Some(token)) else {
-                    break;
-                };
-                polled += 1;
-                to.give(element, deadline);
-                leased.push(element.id);
+impl<'a> Request<'a, '_> {
+    /// Takes or leases due elements, replicates that, and gives them to the recipient.
+    pub(super) fn take_due(&self, dehydrator: Writing<'a>, to: &mut impl Recipient) {
+        let Self { now, take, .. } = *self;
+        let mut count = take.count;
+        if !dehydrator.has_default_rules() {
+            if dehydrator.rules().is_paused(now) {
+                return;
             }
-            // An element still held under another token counts as leased before and after.
-            redelivered = polled - (lawn.leased() - before);
+            count = count.min(dehydrator.room(now));
         }
-        replicated = leased.finish();
-    } else {
-        let until = dehydrator.remembers_until();
-        let mut removed = Batch::settled(context, key, until);
-        if let Some(mut removal) = dehydrator.removal(until) {
-            let before = removal.lawn.leased();
-            let run = if R::LOOKS { 1 } else { count };
-            while polled < count {
-                to.look(removal.lawn);
-                let drained = removal.drain(now, run, |_, element| {
-                    to.give(element, element.deadline);
-                    removed.push(element.id);
-                });
-                polled += drained;
-                if drained < run {
-                    break;
+        if dehydrator.existing().is_some_and(Dehydrator::may_have_dead) {
+            return self.take_living(dehydrator, count, to);
+        }
+        self.take_first(dehydrator, count, to);
+    }
+
+    /// Like [`Self::take_due`], where elements may be exhausted or expired. Those ahead of the taken elements are moved to their
+    /// destination, or dropped, a few at a time.
+    fn take_living(&self, mut dehydrator: Writing<'a>, count: usize, to: &mut impl Recipient) {
+        let Self { context, key, now, .. } = *self;
+        // The usual case: one element is requested, and the first is no dead letter.
+        if count == 1 {
+            let first = dehydrator.lawn().and_then(|lawn| {
+                lawn.settle_first();
+                let first = lawn.first().filter(|first| first.deadline <= now);
+                first.map(|first| first.without_bytes())
+            });
+            if first.is_some_and(|first| !dehydrator.rules().policy.is_dead(&first, now)) {
+                return self.take_first(dehydrator, count, to);
+            }
+        }
+        let (mut left, mut dead) = (count, 0);
+        loop {
+            left = left.min(dehydrator.room(now));
+            let policy = dehydrator.rules().policy.clone();
+            if dehydrator.rules().is_paused(now) {
+                return;
+            }
+            let Some(lawn) = dehydrator.lawn() else { return };
+            let mut due = lawn.iter_until(now).take(left);
+            let mut count = 0;
+            let meets_dead = due.any(|(_, element)| {
+                let is_dead = policy.is_dead(&element, now);
+                count += usize::from(!is_dead);
+                is_dead
+            });
+            left -= count;
+            if count > 0 {
+                self.take_first(dehydrator, count, to);
+            } else {
+                drop(dehydrator);
+            }
+            if !meets_dead || dead >= DEAD_LETTERS_MAX as u64 {
+                return;
+            }
+            // Events call out, and so do moves, so everything is read again.
+            let gone = delivery::move_dead_letters(context, key, &policy, now);
+            let Ok(again) = Writing::open_at(context, key, now) else { return };
+            if gone == 0 {
+                return;
+            }
+            dead += gone;
+            dehydrator = again;
+        }
+    }
+
+    /// Takes or leases the first due elements, replicates that, and gives them to the recipient.
+    fn take_first<R: Recipient>(&self, mut dehydrator: Writing<'_>, count: usize, to: &mut R) {
+        let Self { context, key, now, take } = *self;
+        let lease = take.lease.zip(take.token);
+        let (mut polled, mut redelivered) = (0, 0);
+        let replicated;
+        if let Some((ttl, token)) = lease {
+            let deadline = now.saturating_add(ttl).min(DEADLINE_MAX);
+            let mut leased = Batch::leased(context, key, ttl, deadline, token);
+            if let Some(lawn) = dehydrator.lawn() {
+                let before = lawn.leased();
+                while polled < count {
+                    to.look(lawn);
+                    let Some((deadline, element)) = lawn.lease_due(now, ttl, Some(token)) else {
+                        break;
+                    };
+                    polled += 1;
+                    to.give(element, deadline);
+                    leased.push(element.id);
                 }
+                // An element still held under another token counts as leased before and after.
+                redelivered = polled - (lawn.leased() - before);
             }
-            redelivered = before - removal.lawn.leased();
+            replicated = leased.finish();
+        } else {
+            let until = dehydrator.remembers_until();
+            let mut removed = Batch::settled(context, key, until);
+            if let Some(mut removal) = dehydrator.removal(until) {
+                let before = removal.lawn.leased();
+                let run = if R::LOOKS { 1 } else { count };
+                while polled < count {
+                    to.look(removal.lawn);
+                    let drained = removal.drain(now, run, |_, element| {
+                        to.give(element, element.deadline);
+                        removed.push(element.id);
+                    });
+                    polled += drained;
+                    if drained < run {
+                        break;
+                    }
+                }
+                redelivered = before - removal.lawn.leased();
+            }
+            replicated = removed.finish();
         }
-        replicated = removed.finish();
-    }
-    counters::count(&POLLS, polled as u64);
-    counters::count(&REDELIVERIES, redelivered as u64);
-    if !replicated {
-        return;
-    }
-    // The effect that takes or leases the elements is replicated before.
-    let polled = polled as u64;
-    if polled > 0 && dehydrator.note_given(now, polled) {
-        replicate::given(context, key, now, polled);
-    }
-    match lease {
-        Some(_) => dehydrator.changed(c"dehydrator.poll"),
-        None => dehydrator.shrunk(c"dehydrator.poll"),
+        counters::count(&POLLS, polled as u64);
+        counters::count(&REDELIVERIES, redelivered as u64);
+        if !replicated {
+            return;
+        }
+        // The effect that takes or leases the elements is replicated before.
+        let polled = polled as u64;
+        if polled > 0 && dehydrator.note_given(now, polled) {
+            replicate::given(context, key, now, polled);
+        }
+        match lease {
+            Some(_) => dehydrator.changed(c"dehydrator.poll"),
+            None => dehydrator.shrunk(c"dehydrator.poll"),
+        }
     }
 }
 

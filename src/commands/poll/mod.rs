@@ -31,14 +31,14 @@ mod request;
 mod serve;
 mod taken;
 
-use crate::data_type::Writing;
+use crate::data_type::{Dehydrator, Writing};
 use crate::pending::blocked::Outlook;
 use crate::server::string::Args;
 use crate::server::{CommandContext, error::Result};
 
 use self::client::{must_wait, note_resend, sleep};
 use self::reply::{reply_due, reply_held};
-use self::request::Poll;
+use self::request::parse_poll;
 use super::{args, limits};
 
 pub use self::client::{flushed, swapped};
@@ -49,12 +49,12 @@ pub use self::serve::{backstop, next_us, serve};
 /// removes them or, with LEASE, leases them. A TOKEN that holds elements already gets those instead. With BLOCK the
 /// client waits until some are due.
 pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
-    let Poll { key, block, mut take } = args::read(context, args, Poll::parse)?;
+    let (key, block, mut take) = args::read(context, args, parse_poll)?;
     take.draw_token();
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
     // Checked before anything is given out.
-    take.lease.map_or(Ok(0), |ttl| limits::lease(context, ttl, now))?;
+    limits::lease(context, take.lease, now)?;
     // Most clients choose no token, which skips the search.
     if take.chosen_token().is_some()
         && let Some(lawn) = dehydrator.look()
@@ -65,7 +65,8 @@ pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
     }
 
     if let Some(timeout) = block.filter(|_| context.may_block()) {
-        let Outlook::Next(next) = dehydrator.outlook() else {
+        let outlook = dehydrator.existing().map_or(Outlook::Next(None), Dehydrator::outlook);
+        let Outlook::Next(next) = outlook else {
             return Err("BLOCK is not allowed: ONDUE delivers this key".into());
         };
         let asked = (key, next);

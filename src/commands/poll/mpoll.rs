@@ -9,7 +9,7 @@ use crate::server::{CommandContext, Context, Str, error::Result};
 
 use super::client::{Asked, must_wait, note_resend, sleep};
 use super::reply::{reply_due, reply_held};
-use super::request::{MPoll, parse_numkeys};
+use super::request::{parse_mpoll, parse_numkeys};
 use crate::commands::{args, limits};
 
 /// Runs `MPOLL numkeys key [key ...] [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`. Replies the first key that
@@ -20,14 +20,14 @@ pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
         (2..2 + parse_numkeys(args).unwrap_or(0)).for_each(|at| context.key_at(at, access::TAKE));
         return Ok(());
     }
-    let MPoll { keys, block, mut take } = args::read(context, args, MPoll::parse)?;
+    let (keys, block, mut take) = args::read(context, args, parse_mpoll)?;
     take.draw_token();
     let timeout = block.filter(|_| context.may_block());
     let now = clock::now();
     // All keys are checked before anything is given out: a key of another type is an error, whatever is due elsewhere.
     let outlooks: Vec<_> =
         keys.iter().map(|key| outlook(context, *key, timeout.is_some())).collect::<Result<_>>()?;
-    take.lease.map_or(Ok(0), |ttl| limits::lease(context, ttl, now))?;
+    limits::lease(context, take.lease, now)?;
     // Most clients choose no token, which skips the search.
     let replies_held = |key: &Str<'_>| {
         let dehydrator = Reading::open(context, *key);

@@ -8,7 +8,7 @@ use crate::server::string::Digits;
 use crate::server::{Context, Str};
 use lawn::{Element, Lawn};
 
-use super::give::{Recipient, held, take_due};
+use super::give::{Recipient, Request, held};
 
 /// A reply, which begins with its first element.
 pub(super) struct Reply<'a> {
@@ -109,7 +109,7 @@ pub(super) fn reply_due<'a>(
     }
     let lateness = LatenessBatch::begin(dehydrator.overdue(), now);
     let mut measured = Measured { reply: &mut reply, lateness };
-    take_due(context, dehydrator, key, now, take, &mut measured);
+    Request { context, key, now, take }.take_due(dehydrator, &mut measured);
     drop(measured);
     !reply.is_empty()
 }

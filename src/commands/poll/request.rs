@@ -12,38 +12,22 @@ use crate::server::string::Args;
 use crate::server::{Str, error::Result};
 use lawn::Token;
 
-/// `key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`
-pub struct Poll<'a> {
-    pub key: Str<'a>,
-    /// How long to wait for an element to come due, in milliseconds; 0: forever.
-    pub block: Option<u64>,
-    pub take: Take<'a>,
+/// Reads `key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`: the key, how long to wait for an element to come due,
+/// in milliseconds (0: forever), and how to take it.
+pub fn parse_poll(args: Args<'_>) -> Result<(Str<'_>, Option<u64>, Take<'_>)> {
+    let (block, take) = parse_options(args, 2)?;
+    Ok((required(args, 1)?, block, take))
 }
 
-impl<'a> Poll<'a> {
-    pub fn parse(args: Args<'a>) -> Result<Self> {
-        let (block, take) = parse_options(args, 2)?;
-        Ok(Self { key: required(args, 1)?, block, take })
-    }
-}
-
-/// `numkeys key [key ...]`, then the options of POLL.
-pub struct MPoll<'a> {
-    /// At least one, all different, in the order in which they are tried.
-    pub keys: Vec<Str<'a>>,
-    pub block: Option<u64>,
-    pub take: Take<'a>,
-}
-
-impl<'a> MPoll<'a> {
-    pub fn parse(args: Args<'a>) -> Result<Self> {
-        let numkeys = parse_numkeys(args)?;
-        let mut keys: Vec<_> = args.from(2).take(numkeys).collect();
-        let mut seen = HashSet::with_capacity_and_hasher(numkeys, RandomState::new());
-        keys.retain(|key| seen.insert(key.bytes()));
-        let (block, take) = parse_options(args, 2 + numkeys)?;
-        Ok(Self { keys, block, take: Take { is_named: true, ..take } })
-    }
+/// Reads `numkeys key [key ...]`, then the options of POLL. The keys are at least one, all different, in the order in which
+/// they are tried.
+pub fn parse_mpoll(args: Args<'_>) -> Result<(Vec<Str<'_>>, Option<u64>, Take<'_>)> {
+    let numkeys = parse_numkeys(args)?;
+    let mut keys: Vec<_> = args.from(2).take(numkeys).collect();
+    let mut seen = HashSet::with_capacity_and_hasher(numkeys, RandomState::new());
+    keys.retain(|key| seen.insert(key.bytes()));
+    let (block, take) = parse_options(args, 2 + numkeys)?;
+    Ok((keys, block, Take { is_named: true, ..take }))
 }
 
 /// Returns the number of keys after `numkeys`. That many arguments are guaranteed present.
@@ -102,12 +86,12 @@ mod tests {
 
     #[test]
     fn a_poll_takes_a_count_a_timeout_and_a_lease() {
-        needs_all_of("k", only!(Poll::parse));
+        needs_all_of("k", only!(parse_poll));
         let poll = |args: Args<'_>| {
-            let it = Poll::parse(args)?;
-            Ok((text(it.key), it.block, (it.take.count, it.take.lease, it.take.with_ids)))
+            let (key, block, take) = parse_poll(args)?;
+            Ok((text(key), block, (take.count, take.lease, take.with_ids)))
         };
-        let token = |line: &str| request(line, |args| Ok(Poll::parse(args)?.take.token));
+        let token = |line: &str| request(line, |args| Ok(parse_poll(args)?.2.token));
         assert_eq!(token("k LEASE 5"), Ok(None));
         assert_eq!(token("k TOKEN 7 LEASE 5"), Ok(Token::new(7)));
         assert_eq!(token("k LEASE 5 token mine"), Ok(Some(Token::of_word(b"mine"))));
@@ -124,17 +108,17 @@ mod tests {
              k BLOCK 1 BLOCK 1; k LEASE; k LEASE 0; k LEASE x; k LEASE 1 LEASE 1; k WITHIDS WITHIDS; k TOKEN 7; \
              k LEASE 5 TOKEN; k LEASE 5 TOKEN 7 TOKEN 7; k LEASE 5 TOKEN 4611686018427387904; k 5"
                 .split("; "),
-            only!(Poll::parse),
+            only!(parse_poll),
         );
     }
 
     #[test]
     fn an_mpoll_lists_its_keys_and_takes_the_options_of_poll() {
-        needs_all_of("1 k", only!(MPoll::parse));
+        needs_all_of("1 k", only!(parse_mpoll));
         let mpoll = |args: Args<'_>| {
-            let it = MPoll::parse(args)?;
-            let keys = it.keys.into_iter().map(text).collect::<Vec<_>>().join(" ");
-            Ok((keys, it.block, (it.take.count, it.take.lease, it.take.with_ids)))
+            let (keys, block, take) = parse_mpoll(args)?;
+            let keys = keys.into_iter().map(text).collect::<Vec<_>>().join(" ");
+            Ok((keys, block, (take.count, take.lease, take.with_ids)))
         };
         let polled = |keys: &str, block, take| Ok((keys.to_owned(), block, take));
         assert_eq!(request("1 k", mpoll), polled("k", None, (usize::MAX, None, false)));
@@ -143,7 +127,7 @@ mod tests {
         assert_eq!(request("2 b COUNT COUNT 3 BLOCK 7 LEASE 1 WITHIDS", mpoll), all);
         refuses_each(
             "0 k; -1 k; 01 k; k k; 2 k; 1 k k; 9223372036854775807 k; 1 k TOKEN 7".split("; "),
-            only!(MPoll::parse),
+            only!(parse_mpoll),
         );
     }
 }

@@ -15,7 +15,7 @@ use crate::server::key::Name;
 use crate::server::{Context, OwnedStr, Str, log_warning};
 use lawn::{Element, Lawn, Token};
 
-use super::give::{Recipient, held, take_due};
+use super::give::{Recipient, Request, held};
 use super::reply::Reply;
 
 /// The elements taken for a client, or already held by it.
@@ -86,7 +86,8 @@ impl TakenElements {
         let (expiry, overdue) = (dehydrator.expiry(), dehydrator.overdue());
         let whole = Some(AbortOnPanic::begin());
         let mut taken = Collector::default();
-        take_due(context, dehydrator, key.as_str(), now, &sleeper.take(), &mut taken);
+        let take = &sleeper.take();
+        Request { context, key: key.as_str(), now, take }.take_due(dehydrator, &mut taken);
         trap::pass("taken");
         let taken = Self::new(sleeper, name.db, key, taken.elements)?;
         // The dehydrator knows of pauses, and the line when a limit left room for one more.
@@ -209,8 +210,7 @@ impl TakenElements {
         let put = dehydrator.lawn_or_new(|lawn: &mut Lawn| {
             for copy in &self.elements {
                 // An id that was pushed meanwhile is another element.
-                let Element { id, payload, deadline, bounds, .. } = copy.element();
-                if lawn.start_bounded(id, copy.ttl, payload, deadline, bounds).is_ok() {
+                if lawn.start(copy.ttl, &copy.element()).is_ok() {
                     lawn.set_deliveries(copy.id.bytes(), copy.deliveries, copy.token);
                     given_back.push(copy);
                 }

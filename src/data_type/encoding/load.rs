@@ -5,7 +5,7 @@ use super::field::{
     STUCK, Source, TO_LIST, TOKENS, UNCONFIRMED, VERSION, VERSION_REDE, take_number,
 };
 use crate::policy::{End, Limits, MaxLen, Pause, Policy, Rate, Route, Rules, Trust};
-use lawn::{Bounds, DEADLINE_MAX, Lawn, Remembered, StartError, Token};
+use lawn::{Bounds, DEADLINE_MAX, Element, Lawn, Remembered, StartError, Token};
 
 /// The content of a dehydrator: elements, rules and remembered ids.
 pub type Loaded = (Lawn, Rules, Remembered);
@@ -67,7 +67,7 @@ fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<Loaded, Corr
         let bounds = if features & BOUNDS != 0 { take_bounds(rest)? } else { Bounds::NONE };
         let (id_length, payload_length) = (take_number(rest)?, take_number(rest)?);
         let (id, payload) = (take_bytes(rest, id_length)?, take_bytes(rest, payload_length)?);
-        start(&mut lawn, id, ttl, payload, (deadline, bounds))?;
+        start(&mut lawn, ttl, &Element { bounds, ..Element::new(id, payload, deadline) })?;
         if deliveries > 0 {
             lawn.set_deliveries(id, deliveries, token);
         }
@@ -208,20 +208,14 @@ fn load_rede(mut lawn: Lawn, source: &mut impl Source) -> Result<Lawn, Corrupt> 
             let deadline = source.unsigned()?;
             let id = source.bytes()?;
             let payload = source.bytes()?;
-            start(&mut lawn, &id, ttl, &payload, (deadline, Bounds::NONE))?;
+            start(&mut lawn, ttl, &Element::new(&id, &payload, deadline))?;
         }
     }
     Ok(lawn)
 }
 
-fn start(
-    lawn: &mut Lawn,
-    id: &[u8],
-    ttl: u64,
-    payload: &[u8],
-    (deadline, bounds): (u64, Bounds),
-) -> Result<(), Corrupt> {
-    lawn.start_bounded(id, ttl, payload, deadline, bounds).map_err(|error| match error {
+fn start(lawn: &mut Lawn, ttl: u64, new: &Element<'_>) -> Result<(), Corrupt> {
+    lawn.start(ttl, new).map_err(|error| match error {
         StartError::Exists => Corrupt("two elements have one id"),
         StartError::TooLate => Corrupt("a deadline is out of range"),
         StartError::Full => Corrupt("more elements than a dehydrator can hold"),

@@ -17,9 +17,17 @@ fn empty() -> Lawn {
 }
 
 fn saved(lawn: &Lawn) -> Fields {
+    saved_with(lawn, &Rules::default(), &Remembered::default())
+}
+
+fn saved_with(lawn: &Lawn, rules: &Rules, remembered: &Remembered) -> Fields {
     let mut fields = Fields::default();
-    save(lawn, &Rules::default(), &Remembered::default(), &mut fields);
+    save(lawn, rules, remembered, &mut fields);
     fields
+}
+
+fn chunk(bytes: &[u8]) -> Field {
+    Field::Bytes(bytes.into())
 }
 
 type Content = (u64, Vec<u8>, Vec<u8>, u64, u16, Bounds);
@@ -47,7 +55,8 @@ fn some_lawn() -> Lawn {
     lawn.start_at(b"\0\r\n\xff", 0, b"", 0).expect("room");
     for number in 0..9_u16 {
         let bounds = Bounds { deliveries: number % 2, until: u64::from(number / 2) * 1000 };
-        lawn.start_bounded(&[number as u8], 5, b"bounded", 77, bounds).expect("room");
+        lawn.start(5, &Element { bounds, ..Element::new(&[number as u8], b"bounded", 77) })
+            .expect("room");
     }
     for number in 0..50_u64 {
         for _ in 0..=number {
@@ -112,11 +121,7 @@ fn remembered_ids_are_written_behind_the_elements() {
     let mut lawn = empty();
     lawn.start_at(b"here", 0, b"", 5).expect("room");
     let mut ids = Remembered::default();
-    let saved = |ids: &Remembered| {
-        let mut fields = Fields::default();
-        save(&lawn, &remembering(), ids, &mut fields);
-        fields.0
-    };
+    let saved = |ids: &Remembered| saved_with(&lawn, &remembering(), ids).0;
     let load_of =
         |fields: &[Field]| load(empty(), &mut Fields(fields.iter().cloned().collect()), VERSION);
     assert_eq!(saved(&ids)[0], Field::Unsigned(LIMITS), "nothing is remembered");
@@ -187,9 +192,9 @@ fn ids_of_a_payload_take_a_small_multiple_of_its_length_whatever_their_times() {
         }
         let length = bytes.len();
         // As of a dehydrator that remembers other ids.
-        let (mut fields, mut ids) = (Fields::default(), Remembered::default());
+        let mut ids = Remembered::default();
         ids.insert(&empty(), b"other", 1);
-        save(&empty(), &remembering(), &ids, &mut fields);
+        let mut fields = saved_with(&empty(), &remembering(), &ids);
         fields.0.truncate(fields.0.len() - 2);
         fields.0.extend([Field::Unsigned(count), Field::Bytes(bytes)]);
         let (.., loaded) = load(empty(), &mut fields, VERSION).expect("it is well-formed");
@@ -210,8 +215,7 @@ fn a_feature_tells_older_readers_of_stuck_dead_letters() {
         lawn.start_at(b"last", ttl, b"p", DEADLINE_MAX).expect("room");
         lawn.set_deliveries(b"first", 1, None);
         lawn.set_deliveries(b"last", deliveries, None);
-        let mut fields = Fields::default();
-        save(&lawn, &Rules::default(), &Remembered::default(), &mut fields);
+        let mut fields = saved(&lawn);
         let features = fields.0[0].clone();
         let (loaded, ..) = load(empty(), &mut fields, VERSION).expect("our own payload");
         assert!(loaded.iter().eq(lawn.iter()));
@@ -234,7 +238,6 @@ fn deliveries_are_written_only_if_an_element_was_delivered() {
     lawn.start_at(b"i", 300, b"p", 5).expect("room");
     lawn.start_at(b"j", 0, b"", 7).expect("room");
     let header = |features| [Field::Unsigned(features), Field::Unsigned(2)];
-    let chunk = |bytes: &[u8]| Field::Bytes(bytes.into());
     let plain = chunk(&[5, 0xac, 2, 1, 1, b'i', b'p', 2, 0, 1, 0, b'j']);
     assert_eq!(saved(&lawn).0, [&header(0)[..], &[plain]].concat());
     assert!(lawn.set_deliveries(b"j", 200, None));
@@ -273,17 +276,17 @@ fn deliveries_are_written_only_if_an_element_was_delivered() {
 fn bounds_are_written_only_if_an_element_has_some() {
     let mut lawn = empty();
     let most = Bounds { deliveries: u16::MAX, until: Bounds::UNTIL_MAX };
-    lawn.start_bounded(b"i", 3, b"p", 5, Bounds { deliveries: 1, until: 300 }).expect("room");
+    let bounded = |bounds| Element { bounds, ..Element::new(b"i", b"p", 5) };
+    lawn.start(3, &bounded(Bounds { deliveries: 1, until: 300 })).expect("room");
     lawn.start_at(b"j", 0, b"", 7).expect("room");
     let header = |features| [Field::Unsigned(features), Field::Unsigned(2)];
-    let chunk = |bytes: &[u8]| Field::Bytes(bytes.into());
-    let bounded = chunk(&[5, 3, 1, 0xac, 2, 1, 1, b'i', b'p', 2, 0, 0, 0, 1, 0, b'j']);
-    let fields = [&header(BOUNDS)[..], &[bounded]].concat();
+    let records = chunk(&[5, 3, 1, 0xac, 2, 1, 1, b'i', b'p', 2, 0, 0, 0, 1, 0, b'j']);
+    let fields = [&header(BOUNDS)[..], &[records]].concat();
     assert_eq!(saved(&lawn).0, fields);
     assert_eq!(content(&load_of(fields).expect("our own payload")), content(&lawn));
     assert!(lawn.stop(b"i").is_some());
     assert_eq!(saved(&lawn).0[0], Field::Unsigned(0));
-    lawn.start_bounded(b"i", 3, b"p", 5, most).expect("room");
+    lawn.start(3, &bounded(most)).expect("room");
     let loaded = load_of(saved(&lawn).0).expect("our own payload");
     assert_eq!(loaded.look(b"i").map(|it| it.bounds), Some(most));
 
@@ -304,11 +307,9 @@ fn bounds_are_written_only_if_an_element_has_some() {
 #[test]
 fn invalid_elements_are_refused() {
     let header = [Field::Unsigned(0), Field::Unsigned(1)];
-    let chunk = |bytes: &[u8]| {
-        load_of(header.iter().cloned().chain([Field::Bytes(bytes.to_vec())])).map(|_| ())
-    };
-    assert_eq!(chunk(&[5, 3, 1, 1, b'i', b'p']), Ok(()));
-    let refused = |bytes: &[u8], why| assert_eq!(chunk(bytes), Err(Corrupt(why)), "{bytes:?}");
+    let one = |bytes: &[u8]| load_of(header.iter().cloned().chain([chunk(bytes)])).map(|_| ());
+    assert_eq!(one(&[5, 3, 1, 1, b'i', b'p']), Ok(()));
+    let refused = |bytes: &[u8], why| assert_eq!(one(bytes), Err(Corrupt(why)), "{bytes:?}");
     refused(&[], "a string without records");
     refused(&[5, 3, 1, 1, b'i'], "a string is cut off");
     refused(&[5, 3, 1], "a number is cut off");
@@ -340,8 +341,7 @@ fn a_policy_is_saved_and_loaded_and_an_invalid_one_is_refused() {
         };
         for (pause, trust) in pause.iter().flat_map(|it| trusts.iter().map(|trust| (*it, *trust))) {
             let rules = Rules { policy: policy.clone(), pause, trust, limits: None };
-            let mut fields = Fields::default();
-            save(&lawn, &rules, &Remembered::default(), &mut fields);
+            let mut fields = saved_with(&lawn, &rules, &Remembered::default());
             for kept in 0..fields.0.len() {
                 let fields = fields.0.iter().take(kept).cloned();
                 assert!(load_of(fields).is_err(), "{kept} fields of {rules:?}");
@@ -357,10 +357,8 @@ fn a_policy_is_saved_and_loaded_and_an_invalid_one_is_refused() {
     // The file does not tell an unreported policy from an unconfirmed one.
     let route = Route::Stream { dest: b"dest"[..].into(), maxlen: None };
     let [told, untold] = [Trust::Unconfirmed, Trust::Unannounced].map(|trust| {
-        let mut fields = Fields::default();
         let rules = Rules { policy: Policy::Send(route.clone()), pause: None, trust, limits: None };
-        save(&empty(), &rules, &Remembered::default(), &mut fields);
-        fields.0
+        saved_with(&empty(), &rules, &Remembered::default()).0
     });
     assert_eq!(told, untold);
     let lie = |numbers: &[u64]| {
@@ -406,8 +404,7 @@ fn limits_are_saved_and_loaded_and_invalid_ones_are_refused() {
         LimitChange { length: Some(1), held: Some(DEADLINE_MAX), remember: Some(7), rate: None };
     for limits in [limits(all), given.clone(), given.changed(all)] {
         let rules = Rules { limits: Some(limits.into()), ..Rules::default() };
-        let mut fields = Fields::default();
-        save(&some_lawn(), &rules, &Remembered::default(), &mut fields);
+        let mut fields = saved_with(&some_lawn(), &rules, &Remembered::default());
         for kept in 0..fields.0.len() {
             let fields = fields.0.iter().take(kept).cloned();
             assert!(load_of(fields).is_err(), "{kept} fields of {rules:?}");

@@ -216,21 +216,4 @@ mod tests {
         assert!(leases.is_empty() && listed(&leases).is_empty());
         assert_eq!((leases.memory(), leases.allocations()), (0, 0));
     }
-
-    #[test]
-    fn live_leases_are_those_with_a_later_deadline_whichever_way_the_clock_steps() {
-        let mut leases = Leases::default();
-        assert_eq!((leases.running(5), leases.first_end(5)), (0, None));
-        let turn = |deadline| Turn { deadline, push: deadline % 3 };
-        for deadline in (1..=100).chain([DEADLINE_MAX]) {
-            leases.set(record(1), Some(Token::drawn(deadline)), None, turn(deadline));
-        }
-        for now in [0, 50, 10, 99, 100, 200, DEADLINE_MAX, u64::MAX, 0] {
-            let count = 100_u64.saturating_sub(now);
-            let first = (now < 100).then(|| now + 1);
-            assert_eq!((leases.running(now), leases.first_end(now)), (count as usize, first));
-        }
-        (1..=100).step_by(2).for_each(|deadline| leases.forget(turn(deadline)));
-        assert_eq!((leases.running(50), leases.len()), (25, 51));
-    }
 }

@@ -91,13 +91,8 @@ impl BlockIndex {
     ) {
         let BlockView { meta, block: links } = blocks.view(block);
         let (queue, is_head, next) = (meta.queue, meta.is_head, links.next);
-        if meta.since_indexed != BLOCKS_PER_ENTRY {
-            return;
-        }
-        let turn = records.turn(element.expect("a block has elements"));
-        self.remove(queue, turn, block);
-        blocks.meta_mut(block).since_indexed = 1;
-        if let Some(next) = next.filter(|_| !is_head)
+        if self.remove_entry(blocks, records, block, element)
+            && let Some(next) = next.filter(|_| !is_head)
             && blocks.meta(next).since_indexed != BLOCKS_PER_ENTRY
         {
             let first = blocks.first(next).expect("a block is not empty");
@@ -106,19 +101,20 @@ impl BlockIndex {
         }
     }
 
-    /// Removes the entry of a block. Returns whether there was one.
-    pub(super) fn remove_entry(
+    /// Removes the entry of a block that has, or just had, this element. Returns whether there was one.
+    fn remove_entry(
         &mut self,
         blocks: &mut Blocks,
         records: &Records,
         block: Handle,
+        element: Option<Handle>,
     ) -> bool {
-        let BlockView { meta, .. } = blocks.view(block);
-        let (queue, has_entry) = (meta.queue, meta.since_indexed == BLOCKS_PER_ENTRY);
+        let meta = blocks.meta_mut(block);
+        let has_entry = meta.since_indexed == BLOCKS_PER_ENTRY;
         if has_entry {
-            let first = blocks.first(block).expect("a block is not empty");
-            self.remove(queue, records.turn(first), block);
-            blocks.meta_mut(block).since_indexed = 1;
+            meta.since_indexed = 1;
+            let turn = records.turn(element.expect("a block has elements"));
+            self.remove(meta.queue, turn, block);
         }
         has_entry
     }
@@ -137,7 +133,8 @@ impl BlockIndex {
             return self.remove_block(blocks, records, block, first);
         }
         // The elements that move into `target` may precede its entry.
-        let had_entry = [block, target].map(|block| self.remove_entry(blocks, records, block));
+        let elements = [(block, first), (target, blocks.first(target))];
+        let had_entry = elements.map(|(block, it)| self.remove_entry(blocks, records, block, it));
         if had_entry.contains(&true) {
             let first = first.expect("a block is not empty");
             self.insert(queue, records.turn(first), target);

@@ -176,14 +176,3 @@ fn memory_comes_back_as_ids_go_whatever_the_order() {
         assert_eq!(remembered.memory(), empty);
     }
 }
-
-#[test]
-fn ids_that_are_forgotten_a_few_at_a_time_leave_no_memory_behind() {
-    let (beside, mut remembered) = (beside(SmallMax::USUAL), Remembered::default());
-    for id in 0..20_000_u64 {
-        remembered.insert(&beside, &sixteen(id), id);
-        remembered.insert(&beside, &id.to_be_bytes(), random(id));
-    }
-    let steps = (0..).take_while(|_| remembered.forget(DEADLINE_MAX, 64) > 0).count();
-    assert_eq!((steps, remembered.memory()), (40_000 / 64, 0));
-}

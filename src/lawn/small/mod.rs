@@ -59,16 +59,15 @@ impl Small {
         }
     }
 
-    /// Starts an element as [`Lawn::start_at`](super::Lawn::start_at) does. `None` if that would exceed `max`; then
-    /// nothing has changed.
-    pub fn start_at(
+    /// Starts an element as [`Lawn::start`](super::Lawn::start) does. `None` if that would exceed `max`; then nothing has
+    /// changed.
+    pub fn start(
         &mut self,
-        id: &[u8],
         ttl: u64,
-        payload: &[u8],
-        (deadline, bounds): (u64, Bounds),
+        new: &Element<'_>,
         max: SmallMax,
     ) -> Option<Result<(), StartError>> {
+        let Element { id, payload, deadline, bounds, .. } = *new;
         if deadline > DEADLINE_MAX {
             return Some(Err(StartError::TooLate));
         }

@@ -1,9 +1,8 @@
-use super::super::element::Bounds;
 use super::*;
 
 /// Starts an element under the default limits.
 fn start(small: &mut Small, id: &[u8], ttl: u64, payload: &[u8], deadline: u64) {
-    let done = small.start_at(id, ttl, payload, (deadline, Bounds::NONE), SmallMax::USUAL);
+    let done = small.start(ttl, &Element::new(id, payload, deadline), SmallMax::USUAL);
     assert_eq!(done, Some(Ok(())), "{id:?}");
     small.check();
 }
@@ -41,10 +40,8 @@ fn heads_are_read_as_they_were_written() {
             // Widths around the limit of one byte, too.
             let payload = vec![7; lengths[number] + if index % 5 < 2 { index } else { 0 }];
             let deliveries = [0, 1, u16::MAX][index % 3];
-            assert_eq!(
-                small.start_at(&id, ttl, &payload, (deadline, Bounds::NONE), max),
-                Some(Ok(()))
-            );
+            let new = Element::new(&id, &payload, deadline);
+            assert_eq!(small.start(ttl, &new, max), Some(Ok(())));
             let token = Token::new((index as u64 % 2) * (u64::MAX >> 1)).filter(|_| deliveries > 0);
             assert!(small.set_deliveries(&id, deliveries, token));
             expected.push((ttl, id, payload, deadline, deliveries, token));
@@ -65,25 +62,25 @@ fn an_insert_beyond_a_limit_is_refused_and_changes_nothing() {
     let max = SmallMax { elements: 2, bytes: 30 };
     let full = |elements, bytes| SmallMax { elements, bytes };
     // Nine bytes of header, no TTL, an id of one byte, a payload of two.
-    assert_eq!(small.start_at(b"a", 0, b"aa", (5, Bounds::NONE), full(0, 30)), None);
-    assert_eq!(small.start_at(b"a", 0, b"aa", (5, Bounds::NONE), full(1, 11)), None);
-    assert_eq!(small.start_at(b"a", 0, b"aa", (5, Bounds::NONE), full(1, 12)), Some(Ok(())));
-    assert_eq!(small.start_at(b"b", 0, b"", (5, Bounds::NONE), full(1, 30)), None);
-    assert_eq!(small.start_at(b"b", 0, b"bbbbbbbbb", (5, Bounds::NONE), max), None);
-    assert_eq!(small.start_at(b"b", 0, b"bbbbbbbb", (5, Bounds::NONE), max), Some(Ok(())));
+    assert_eq!(small.start(0, &Element::new(b"a", b"aa", 5), full(0, 30)), None);
+    assert_eq!(small.start(0, &Element::new(b"a", b"aa", 5), full(1, 11)), None);
+    assert_eq!(small.start(0, &Element::new(b"a", b"aa", 5), full(1, 12)), Some(Ok(())));
+    assert_eq!(small.start(0, &Element::new(b"b", b"", 5), full(1, 30)), None);
+    assert_eq!(small.start(0, &Element::new(b"b", b"bbbbbbbbb", 5), max), None);
+    assert_eq!(small.start(0, &Element::new(b"b", b"bbbbbbbb", 5), max), Some(Ok(())));
     // An existing id is reported before a limit.
     assert_eq!(
-        small.start_at(b"b", 0, b"", (5, Bounds::NONE), full(0, 0)),
+        small.start(0, &Element::new(b"b", b"", 5), full(0, 0)),
         Some(Err(StartError::Exists))
     );
-    let late = small.start_at(b"c", 0, b"", (DEADLINE_MAX + 1, Bounds::NONE), full(0, 0));
+    let late = small.start(0, &Element::new(b"c", b"", DEADLINE_MAX + 1), full(0, 0));
     assert_eq!(late, Some(Err(StartError::TooLate)));
     assert!(small.may_update(b"a", b"aa", max) && !small.may_update(b"a", b"aaa", max));
     assert!(small.may_update(b"c", &[0; 100], max), "there is none to be updated");
     let long = vec![0; 65_536];
     let wide = full(10, 1 << 20);
-    assert_eq!(small.start_at(&long, 0, b"", (5, Bounds::NONE), wide), None);
-    assert_eq!(small.start_at(b"c", 0, &long, (5, Bounds::NONE), wide), None);
+    assert_eq!(small.start(0, &Element::new(&long, b"", 5), wide), None);
+    assert_eq!(small.start(0, &Element::new(b"c", &long, 5), wide), None);
     assert!(!small.may_update(b"a", &long, wide));
     small.check();
     let ids: Vec<_> =

@@ -90,7 +90,7 @@ fn a_lease_counts_until_it_is_settled_and_stops_at_the_end_of_the_count() {
         // A new timer keeps the count; a new element resets it.
         assert!(lawn.restart_at(&first, 0, 16));
         assert_eq!(lawn.look(&first).map(|it| (it.deadline, it.deliveries)), Some((16, u16::MAX)));
-        assert_eq!(lawn.replace_at(&first, 0, b"new", 16), Ok(()));
+        assert_eq!(lawn.replace(0, &Element::new(&first, b"new", 16)), Ok(()));
         assert_eq!(
             (lawn.look(&first).map(|it| it.deliveries), lawn.counts().given_out),
             (Some(0), 0)
@@ -99,54 +99,6 @@ fn a_lease_counts_until_it_is_settled_and_stops_at_the_end_of_the_count() {
         assert_eq!(pop_all(&mut lawn, 17), [0, 1]);
         assert!(lawn.is_empty());
     });
-}
-
-/// The deadline could not serve as the token: all these leases end in the same millisecond.
-#[test]
-fn a_token_is_valid_for_one_lease_only() {
-    let mut lawn = lawn();
-    let tokens: Vec<_> = (1..).filter_map(Token::new).take(8).collect();
-    lawn.start_at(b"i", 0, b"first", 0).expect("room");
-    let lease = |lawn: &mut Lawn, token: Token| {
-        let leased = lawn.lease_due(10, 5, Some(token)).map(|it| it.1.deadline);
-        assert_eq!(leased, Some(15));
-        assert!(
-            lawn.holds(b"i", token)
-                && lawn.token(&lawn.look(b"i").expect("it is there")) == Some(token)
-        );
-    };
-    lease(&mut lawn, tokens[0]);
-    // Given back, and leased again.
-    assert!(lawn.restart_at(b"i", 0, 10));
-    assert!(!lawn.holds(b"i", tokens[0]));
-    lease(&mut lawn, tokens[1]);
-    assert!(!lawn.holds(b"i", tokens[0]));
-    assert_eq!(lawn.replace_at(b"i", 0, b"second", 0), Ok(()));
-    assert!(!lawn.holds(b"i", tokens[1]));
-    lease(&mut lawn, tokens[2]);
-    assert!(!lawn.holds(b"i", tokens[1]));
-    // Taken, and pushed again.
-    assert!(lawn.stop(b"i").is_some());
-    assert!(!lawn.holds(b"i", tokens[2]));
-    lawn.start_at(b"i", 0, b"third", 0).expect("room");
-    assert!(!lawn.holds(b"i", tokens[2]));
-    lease(&mut lawn, tokens[3]);
-    assert!(!lawn.holds(b"i", tokens[2]));
-    // Postponed, updated, moved, cloned: the same lease.
-    assert!(lawn.restart_at(b"i", 5, 15));
-    assert!(lawn.update(b"i", b"longer than it was before").is_ok());
-    assert!(lawn.holds(b"i", tokens[3]) && lawn.clone().holds(b"i", tokens[3]));
-    // Expired, and not leased again yet.
-    assert!(lawn.restart_at(b"i", 5, 9) && lawn.holds(b"i", tokens[3]));
-    lease(&mut lawn, tokens[4]);
-    assert!(!lawn.holds(b"i", tokens[3]));
-    // Leased by its id, under another token and under none.
-    assert!(lawn.lease_at(b"i", 5, 15, Some(tokens[5])) && lawn.holds(b"i", tokens[5]));
-    assert!(lawn.lease_at(b"i", 5, 15, None) && lawn.leased() == 0);
-    assert!(tokens.iter().all(|token| !lawn.holds(b"i", *token)));
-    assert!(lawn.set_deliveries(b"i", 7, Some(tokens[6])) && lawn.holds(b"i", tokens[6]));
-    assert!(lawn.set_deliveries(b"i", 0, Some(tokens[6])) && !lawn.holds(b"i", tokens[6]));
-    lawn.check();
 }
 
 #[test]
@@ -170,36 +122,6 @@ fn an_element_is_settled_by_its_token_alone() {
         assert_eq!(lawn.first().map(|it| it.id.to_vec()), Some(third.to_vec()));
         assert_eq!((lawn.len(), lawn.leased()), (1, 0));
         lawn.check();
-    });
-}
-
-#[test]
-fn elements_held_under_a_chosen_token_are_listed_until_their_lease_expires() {
-    in_either_form(|mut lawn| {
-        start_numbered(&mut lawn, 0..5, 10, 0);
-        let (mine, drawn) = (Token::of_word(b"mine"), Token::drawn(7));
-        let held = |lawn: &Lawn, token, now| -> Vec<u64> {
-            let ids = lawn.held(token, now).map(|it| it.id.try_into().expect("eight bytes"));
-            ids.map(u64::from_be_bytes).collect()
-        };
-        for token in [mine, drawn, mine, mine] {
-            assert!(lawn.lease_due(10, 20, Some(token)).is_some());
-        }
-        assert_eq!(held(&lawn, mine, 10), [0, 2, 3]);
-        assert_eq!(held(&lawn, mine, 29), [0, 2, 3]);
-        assert!(held(&lawn, mine, 30).is_empty() && held(&lawn, drawn, 10).is_empty());
-        assert!(lawn.restart_at(&0_u64.to_be_bytes(), 50, 60));
-        assert!(lawn.stop(&2_u64.to_be_bytes()).is_some());
-        assert_eq!(held(&lawn, mine, 10), [3, 0]);
-        assert_eq!(held(&lawn, mine, 30), [0]);
-        // Ties are in the order of restarting.
-        for id in [3_u64, 0] {
-            assert!(lawn.restart_at(&id.to_be_bytes(), 50, 90));
-        }
-        assert_eq!(held(&lawn, mine, 30), [3, 0]);
-        lawn.check();
-        drained(&mut lawn, 100, usize::MAX);
-        assert!(lawn.leased() == 0);
     });
 }
 
@@ -232,7 +154,8 @@ fn the_longest_ttl_ends_where_deadlines_do() {
     assert_eq!(Lawn::deadline(u64::MAX, u64::MAX), Err(StartError::TooLate));
     in_either_form(|mut lawn| {
         lawn.start_at(b"last", 0, b"", DEADLINE_MAX).expect("room");
-        assert_eq!(lawn.replace_at(b"last", 0, b"", DEADLINE_MAX + 1), Err(StartError::TooLate));
+        let late = Element::new(b"last", b"", DEADLINE_MAX + 1);
+        assert_eq!(lawn.replace(0, &late), Err(StartError::TooLate));
         assert!(lawn.restart_at(b"last", 1, DEADLINE_MAX));
         assert_eq!(drained(&mut lawn, DEADLINE_MAX - 1, 9).len(), 0);
         assert_eq!(drained(&mut lawn, DEADLINE_MAX, 9).len(), 1);

@@ -1,6 +1,6 @@
 //! Random operations on a lawn and on an oracle.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
 use ahash::RandomState;
@@ -15,9 +15,9 @@ use super::op::*;
 pub(super) struct Oracle {
     /// In order of pushing.
     elements: Vec<(Vec<u8>, u64, Vec<u8>, u64)>,
-    deliveries: std::collections::HashMap<Vec<u8>, u16>,
-    tokens: std::collections::HashMap<Vec<u8>, Token>,
-    bounds: std::collections::HashMap<Vec<u8>, Bounds>,
+    deliveries: HashMap<Vec<u8>, u16>,
+    tokens: HashMap<Vec<u8>, Token>,
+    bounds: HashMap<Vec<u8>, Bounds>,
 }
 
 impl Oracle {
@@ -158,7 +158,8 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
                 if expected.is_ok() {
                     oracle.bounds.insert(name(id), bounds);
                 }
-                let started = lawn.start_bounded(&name(id), ttl, &content, deadline, bounds);
+                let started = lawn
+                    .start(ttl, &Element { bounds, ..Element::new(&name(id), &content, deadline) });
                 assert_eq!(started, expected);
             }
             Op::Burst { first, count, ttl } => {
@@ -222,7 +223,10 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
                 if expected.is_ok() {
                     oracle.bounds.insert(name(id), bounds);
                 }
-                let replaced = lawn.replace_bounded(&name(id), ttl, &content, deadline, bounds);
+                let replaced = lawn.replace(
+                    ttl,
+                    &Element { bounds, ..Element::new(&name(id), &content, deadline) },
+                );
                 assert_eq!(replaced, expected);
             }
             Op::LeaseDue { most, ttl } => {
@@ -296,9 +300,10 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
         assert!(due.eq(expired.iter().map(|it| (it.0, &it.1[..]))), "expired after {op:?}");
         let given_out = lawn.counts().given_out;
         assert_eq!(given_out, oracle.deliveries.len(), "given out after {op:?}");
-        let held = |(_, it): (u64, Element<'_>)| Some((it.id.to_vec(), lawn.token(&it)?));
-        let held: std::collections::HashMap<_, _> = lawn.iter().filter_map(held).collect();
-        assert_eq!(held, oracle.tokens, "tokens after {op:?}");
+        assert_eq!(tokens(&lawn), oracle.tokens, "tokens after {op:?}");
+        for (id, held) in &oracle.tokens {
+            assert!(lawn.holds(id, *held) && !lawn.holds(id, Token::drawn(1 << 60)));
+        }
         for moment in [now, now.saturating_add_signed(step as i64 % 41 - 20), 0] {
             check_running(&lawn, &oracle, moment);
         }
@@ -317,6 +322,7 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
     assert_eq!(scanned(&lawn, 1), sorted_ids(&oracle), "one at a time");
     assert_eq!(scanned(&lawn, usize::MAX), sorted_ids(&oracle), "in one go");
     assert_eq!(content(&lawn.clone()), oracle.ordered());
+    assert_eq!(tokens(&lawn.clone()), oracle.tokens);
     let mut counts = std::collections::BTreeMap::new();
     for (ttl, ..) in oracle.ordered() {
         *counts.entry(ttl).or_insert(0) += 1;
@@ -446,6 +452,12 @@ fn restart(lawn: &mut Lawn, oracle: &mut Oracle, id: u16, ttl: u64, deadline: u6
 pub(super) fn stop(lawn: &mut Lawn, oracle: &mut Oracle, id: u16) {
     let taken = lawn.stop(&name(id)).map(|taken| taken.element().payload.to_vec());
     assert_eq!(taken, oracle.stop(&name(id)));
+}
+
+/// Returns the token of each element that is held.
+fn tokens(lawn: &Lawn) -> HashMap<Vec<u8>, Token> {
+    let token = |(_, it): (u64, Element<'_>)| Some((it.id.to_vec(), lawn.token(&it)?));
+    lawn.iter().filter_map(token).collect()
 }
 
 pub(super) fn content(lawn: &Lawn) -> Vec<(u64, &[u8], &[u8], u64)> {
