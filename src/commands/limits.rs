@@ -59,29 +59,6 @@ pub fn lease(context: &Context, ms: Option<u64>, now: u64) -> Result {
     ms.map_or(Ok(()), |ms| from_now(context, "LEASE", ms, ms, now).map(drop))
 }
 
-/// Checks the moment at which a pause is to end.
-///
-/// # Errors
-///
-/// If it has passed, or looks like seconds. Effects are not checked.
-pub fn pause_until(context: &Context, at: u64, now: u64) -> Result<u64> {
-    moment(context, at)?;
-    if at <= now && !context.is_replaying() {
-        return Err(format!("AT '{at}' has passed: the server's time is {now}").into());
-    }
-    Ok(at)
-}
-
-/// Returns the end of a pause that begins now.
-///
-/// # Errors
-///
-/// If the end does not fit in 63 bits.
-pub fn pause(ms: u64, now: u64) -> Result<u64> {
-    let end = Lawn::deadline(ms, now);
-    end.map_err(|_| format!("PAUSE '{ms}' is too large: now + ms must fit in 63 bits").into())
-}
-
 /// Returns the moment `ttl` milliseconds from now. `word`: the name of the argument `asked` in errors.
 ///
 /// # Errors

@@ -7,6 +7,7 @@ use crate::replicate::Effect;
 use crate::server::key::Name;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
+use lawn::Lawn;
 
 use super::args::number::positive;
 use super::args::options::Options;
@@ -49,10 +50,20 @@ fn parse<'a>(args: Args<'a>) -> Result<(Str<'a>, PauseEnd)> {
 pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
     let (key, end) = args::read(context, args, parse)?;
     let mut dehydrator = Writing::open(context, key)?;
+    let now = dehydrator.now();
     let pause = match end {
         PauseEnd::Never => Pause::UNTIL_RESUMED,
-        PauseEnd::After(ms) => Pause::until(limits::pause(ms, dehydrator.now())?),
-        PauseEnd::At(at) => Pause::until(limits::pause_until(context, at, dehydrator.now())?),
+        PauseEnd::After(ms) => Pause::until(
+            Lawn::deadline(ms, now)
+                .map_err(|_| format!("PAUSE '{ms}' is too large: now + ms must fit in 63 bits"))?,
+        ),
+        PauseEnd::At(at) => {
+            limits::moment(context, at)?;
+            if at <= now && !context.is_replaying() {
+                return Err(format!("AT '{at}' has passed: the server's time is {now}").into());
+            }
+            Pause::until(at)
+        }
     };
 
     if dehydrator.change_rules(|rules| rules.pause = Some(pause)) {

@@ -4,12 +4,12 @@ use crate::clock;
 use crate::config;
 use crate::data_type::{Dehydrator, Reading, is_stuck};
 use crate::server::string::{Args, Digits};
-use crate::server::{CommandContext, Error, Str, error::Result, random_bytes};
+use crate::server::{CommandContext, Str, error::Result, random_bytes};
 use lawn::{Bounds, DEADLINE_MAX, Row, Start, Token};
 
-use super::args::number::number;
+use super::args::number::{NotNumber, number};
 use super::args::options::Options;
-use super::args::{self, required, shown};
+use super::args::{self, required};
 
 /// Reads `key id [FULL]`.
 fn parse_look<'a>(args: Args<'a>) -> Result<(Str<'a>, &'a [u8], bool)> {
@@ -104,7 +104,8 @@ fn parse_start(word: Str<'_>) -> Result<Option<Beginning>> {
         b"+" => return Ok(at(DEADLINE_MAX)),
         _ => {}
     }
-    let invalid = || refusal("start", bytes);
+    let wanted = "-, +, a whole number of unix milliseconds, or where a RANGE ended";
+    let invalid = || NotNumber::Other.of("start", bytes, wanted);
     let Some(behind) = bytes.strip_prefix(b"(") else {
         return number(bytes).map(at).map_err(|_| invalid());
     };
@@ -124,22 +125,14 @@ fn parse_start(word: Str<'_>) -> Result<Option<Beginning>> {
 /// Reads `+`, `-`, a moment, or `(` and a moment.
 fn parse_end(word: Str<'_>) -> Result<Option<u64>> {
     let bytes = word.bytes();
-    let invalid = |_| refusal("end", bytes);
+    let wanted = "-, + or a whole number of unix milliseconds";
+    let invalid = |_| NotNumber::Other.of("end", bytes, wanted);
     match (bytes, bytes.strip_prefix(b"(")) {
         (b"+", _) => Ok(Some(DEADLINE_MAX)),
         (b"-", _) => Ok(Some(0)),
         (_, Some(bytes)) => Ok(number(bytes).map_err(invalid)?.checked_sub(1)),
         (_, None) => Ok(Some(number(bytes).map_err(invalid)?)),
     }
-}
-
-fn refusal(name: &str, word: &[u8]) -> Error {
-    let wanted = if name == "start" {
-        "-, +, a whole number of unix milliseconds, or where a RANGE ended"
-    } else {
-        "-, + or a whole number of unix milliseconds"
-    };
-    format!("{name} '{}' is not {wanted}", shown(word)).into()
 }
 
 /// Runs `RANGE key start end [COUNT n] [WITHELEMENTS] [WITHTOKENS]`. Replies the position at which to

@@ -79,8 +79,10 @@ pub fn number(bytes: &[u8]) -> std::result::Result<u64, NotNumber> {
         return Err(NotNumber::Other);
     }
     // Digits alone are text, and a number unless there are too many.
-    let number = std::str::from_utf8(bytes).ok().and_then(|digits| digits.parse().ok());
-    number.filter(|number| *number <= DEADLINE_MAX).ok_or(NotNumber::TooLarge)
+    match std::str::from_utf8(bytes).map(str::parse) {
+        Ok(Ok(number @ 0..=DEADLINE_MAX)) => Ok(number),
+        _ => Err(NotNumber::TooLarge),
+    }
 }
 
 #[cfg(test)]

@@ -63,6 +63,8 @@ pub(super) const REMEMBERED: u64 = 128;
 pub(super) const STUCK: u64 = 256;
 /// Feature: elements have bounds of their own, or zeros in their place.
 pub(super) const BOUNDS: u64 = 512;
+/// All features.
+pub(super) const KNOWN: u64 = 2 * BOUNDS - 1;
 
 pub(super) const DROP: u64 = 1;
 pub(super) const STREAM: u64 = 2;

@@ -1,8 +1,8 @@
 //! Reading a dehydrator, ours or ReDe's.
 
 use super::field::{
-    BOUNDS, Corrupt, DROP, LEASES, LIMIT, LIMITS, LIST, PAUSE, POLICY, PUBLISH, REMEMBERED, STREAM,
-    STUCK, Source, TO_LIST, TOKENS, UNCONFIRMED, VERSION, VERSION_REDE, take_number,
+    BOUNDS, Corrupt, DROP, KNOWN, LEASES, LIMIT, LIMITS, LIST, PAUSE, POLICY, PUBLISH, REMEMBERED,
+    STREAM, Source, TO_LIST, TOKENS, UNCONFIRMED, VERSION, VERSION_REDE, take_number,
 };
 use crate::policy::{End, Limits, MaxLen, Pause, Policy, Rate, Route, Rules, Trust};
 use lawn::{Bounds, DEADLINE_MAX, Element, Lawn, Remembered, StartError, Token};
@@ -25,16 +25,6 @@ pub fn load(lawn: Lawn, source: &mut impl Source, version: i32) -> Result<Loaded
 
 fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<Loaded, Corrupt> {
     let features = source.unsigned()?;
-    const KNOWN: u64 = LEASES
-        | POLICY
-        | PAUSE
-        | TOKENS
-        | UNCONFIRMED
-        | TO_LIST
-        | LIMITS
-        | REMEMBERED
-        | STUCK
-        | BOUNDS;
     if features & !KNOWN != 0 {
         return Err(Corrupt::LATER);
     }
