@@ -119,7 +119,7 @@ impl Dehydrator {
             Policy::Hold => false,
             Policy::Send(_) => true,
             limit @ Policy::Limit { .. } => {
-                self.lawn.first().is_some_and(|first| limit.is_dead(&first, now))
+                matches!(self.lawn.first(), Some(first) if limit.is_dead(&first, now))
             }
         }
     }

@@ -54,11 +54,15 @@ impl CensusShare {
     /// Replaces this share in the totals by another. O(1).
     #[inline]
     pub fn replace_by(self, new: Self) {
-        let numbers = |share: Self| {
-            let Counts { elements, given_out, leased, ttls } = share.counts;
-            [elements, given_out, leased, ttls, share.is_paused.into()]
-        };
-        for ((sum, old), new) in TOTALS[1..].iter().zip(numbers(self)).zip(numbers(new)) {
+        let (before, after) = (self.counts, new.counts);
+        let changes = [
+            (before.elements, after.elements),
+            (before.given_out, after.given_out),
+            (before.leased, after.leased),
+            (before.ttls, after.ttls),
+            (self.is_paused.into(), new.is_paused.into()),
+        ];
+        for (sum, (old, new)) in TOTALS[1..].iter().zip(changes) {
             if old != new {
                 // Modulo 2^64, so that a decrease is the same addition.
                 sum.fetch_add(new.wrapping_sub(old), Ordering::Relaxed);

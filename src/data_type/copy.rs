@@ -3,7 +3,7 @@
 
 use super::REJECTED;
 use crate::server::OwnedStr;
-use lawn::{Bounds, Element, Lawn, Token};
+use lawn::{Bounds, Element, Lawn, Row, Token};
 
 /// A copy of an element, as it was before anything was done with it.
 pub struct ElementCopy {
@@ -23,6 +23,11 @@ impl ElementCopy {
         let Element { id, payload, deadline, deliveries, bounds } = element;
         let (id, payload) = (OwnedStr::new(id), OwnedStr::new(payload));
         Self { id, payload, ttl, deadline, deliveries, bounds, token }
+    }
+
+    /// Copies an element, whoever holds it.
+    pub fn of(row: Row<'_>) -> Self {
+        Self::new(row.element, row.ttl, None)
     }
 
     /// Returns the element as it was.

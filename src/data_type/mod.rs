@@ -62,17 +62,13 @@ static TYPE: AtomicPtr<RedisModuleType> = AtomicPtr::new(ptr::null_mut());
 static SHARED: LazyLock<Arc<Shared>> =
     LazyLock::new(|| Arc::new(Shared::new(RandomState::new(), config::small_max)));
 
-fn kind() -> *mut RedisModuleType {
-    TYPE.load(Ordering::Relaxed)
-}
-
 fn new_lawn() -> Lawn {
     Lawn::new(Arc::clone(&SHARED))
 }
 
 /// Returns the dehydrator in a key. `None` if there is no key.
 fn dehydrator_in(key: &Key<'_>) -> Result<Option<NonNull<Dehydrator>>> {
-    Ok(key.value(kind())?.map(NonNull::cast))
+    Ok(key.value(TYPE.load(Ordering::Relaxed))?.map(NonNull::cast))
 }
 
 /// Returns whether the module must know a dehydrator's name: because the module has work when an element comes due or is

@@ -2,11 +2,12 @@
 
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
 
 use super::census::CensusShare;
 use super::dehydrator::is_stuck_timer;
 use super::removal::Removal;
-use super::{Dehydrator, Opened, dehydrator_in, is_scheduled, kind, new_lawn};
+use super::{Dehydrator, Opened, TYPE, dehydrator_in, is_scheduled, new_lawn};
 use crate::clock;
 use crate::metrics::latency::OverdueSince;
 use crate::pending::agenda;
@@ -317,7 +318,7 @@ impl<'a> Writing<'a> {
         } else if let Some(new) = new {
             let value = NonNull::from(Box::leak(Box::new(new))).cast::<c_void>();
             // SAFETY: the callbacks of our type expect a leaked `Box<Dehydrator>`, and this one is fresh.
-            unsafe { key.set_value(self.context, self.name, kind(), value) };
+            unsafe { key.set_value(self.context, self.name, TYPE.load(Ordering::Relaxed), value) };
         }
         is_idle
     }

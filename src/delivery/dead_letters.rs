@@ -22,7 +22,7 @@ use crate::policy::Policy;
 use crate::replicate;
 use crate::server::key::Name;
 use crate::server::{Context, Str};
-use lawn::{Lawn, Token};
+use lawn::{Lawn, Start, Token};
 
 /// An element, and the token under which it is held.
 type Held<'a> = (Token, Str<'a>);
@@ -77,9 +77,9 @@ impl Origin<'_> {
             return self.drop_due(policy);
         }
         self.move_or_park(policy, |lawn| {
-            let due = lawn.iter_until(self.now);
-            let dead = due.take_while(|(_, element)| policy.is_dead(element, self.now));
-            batch_of(dead.map(|(ttl, element)| ElementCopy::new(element, ttl, None)))
+            let due = lawn.rows(Start::FIRST, self.now);
+            let dead = due.take_while(|row| policy.is_dead(&row.element, self.now));
+            batch_of(dead.map(ElementCopy::of))
         })
     }
 
@@ -89,10 +89,7 @@ impl Origin<'_> {
         if !policy.is_limit() {
             return self.drop_expired(policy);
         }
-        self.move_or_park(policy, |lawn| {
-            let expired = lawn.expired(self.now);
-            batch_of(expired.map(|row| ElementCopy::new(row.element, row.ttl, None)))
-        });
+        self.move_or_park(policy, |lawn| batch_of(lawn.expired(self.now).map(ElementCopy::of)));
     }
 
     /// Moves the dead letters that `choose` copies, and parks those that cannot be moved, behind all other elements.
@@ -123,7 +120,7 @@ impl Origin<'_> {
         let first = |dehydrator: &Dehydrator| {
             dehydrator.look_for_stuck();
             let dead = dehydrator.stuck().take_while(|row| is_dead(row, &policy, self.now));
-            batch_of(dead.map(|row| ElementCopy::new(row.element, row.ttl, None)))
+            batch_of(dead.map(ElementCopy::of))
         };
         let batch = inspect(context, key, first)?;
         let (_, wait) = self.send(&policy, batch);

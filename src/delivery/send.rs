@@ -107,7 +107,10 @@ impl Origin<'_> {
         // XADD and RPUSH check themselves whether clients may write.
         let refusal = match command.adds {
             true if context.is_out_of_memory() => Some("OOM used memory > 'maxmemory'"),
-            true if is_importing(key) => Some(IMPORTING),
+            // The client whose command runs may have sent ASKING, so its context is not asked.
+            true if is_cluster() && Context::with_detached(|it| !it.serves(key)) == Some(true) => {
+                Some(IMPORTING)
+            }
             false if !context.lets_clients_write(key) => Some(REFUSED),
             _ => None,
         };
@@ -271,10 +274,4 @@ impl Origin<'_> {
             dehydrator.shrunk(c"dehydrator.drop");
         }
     }
-}
-
-/// Returns whether this node is importing the slot of a key.
-fn is_importing(key: Str<'_>) -> bool {
-    // The client whose command runs may have sent ASKING, so its context is not asked.
-    is_cluster() && Context::with_detached(|context| !context.serves(key)) == Some(true)
 }

@@ -58,7 +58,7 @@ impl SendCommand {
             command.fields = Some(FieldNames {
                 id: OwnedStr::new(b"id"),
                 element: OwnedStr::new(b"element"),
-                deliveries: is_dead.then(|| OwnedStr::new(b"deliveries")),
+                deliveries: if is_dead { Some(OwnedStr::new(b"deliveries")) } else { None },
                 expired: [&b"reason"[..], b"expired"].map(OwnedStr::new),
             });
         }

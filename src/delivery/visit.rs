@@ -76,7 +76,7 @@ fn find_work(origin: &Origin<'_>, has_retried: bool) -> Work {
             tracking.visited(Reason::Deliver);
             return Work::None;
         }
-        if rules.trust == Trust::Unannounced {
+        if matches!(rules.trust, Trust::Unannounced) {
             return Work::ReplicateTrust;
         }
         let task = dehydrator.next_task(now);
@@ -88,7 +88,8 @@ fn find_work(origin: &Origin<'_>, has_retried: bool) -> Work {
             (Some(next), Some(deadline)) if next <= now => {
                 // What is due may wait, and this visit may have been for what has expired.
                 task.expires.into_iter().for_each(|at| agenda::expires_at(name, at));
-                Work::Due { deadline, sends: task.delivers.then(|| rules.policy.clone()) }
+                let sends = if task.delivers { Some(rules.policy.clone()) } else { None };
+                Work::Due { deadline, sends }
             }
             _ => {
                 // The deadline was unknown, or elements were removed or postponed.
@@ -166,17 +167,15 @@ fn send_due(origin: &Origin<'_>, policy: &Policy, deadline: u64) {
     }
 }
 
-/// Replicates that a policy is unconfirmed.
+/// Replicates that a policy is unconfirmed. Closing the key records the next visit.
 fn replicate_trust(origin: &Origin<'_>) {
-    let Origin { context, name, key, .. } = *origin;
+    let Origin { context, key, .. } = *origin;
     let Ok(mut dehydrator) = Writing::open(context, key) else { return };
     let policy = dehydrator.rules().policy.clone();
     if policy.sends_elsewhere() && dehydrator.change_rules(|rules| rules.trust = Trust::Unconfirmed)
     {
         Effect::policy(key, &policy, Trust::Unconfirmed).replicate(context);
     }
-    drop(dehydrator);
-    agenda::visit_in(name, Reason::Deliver, 0);
 }
 
 /// Ends a pause that is over and replicates that, though replicas see the end by themselves too. An empty dehydrator is
@@ -192,7 +191,6 @@ fn resume(origin: &Origin<'_>) {
         Effect::resumed(key).replicate(context);
         dehydrator.shrunk(c"dehydrator.resume");
     }
-    agenda::visit_in(name, Reason::Deliver, 0);
 }
 
 /// Retries stuck dead letters, if it is time.

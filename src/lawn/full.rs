@@ -151,7 +151,7 @@ impl Full {
         self.records.remove(old);
         let turn = self.records.turn(new);
         if self.count_deliveries(new, 0) > 0 {
-            self.leases.forget(turn);
+            self.leases.end(turn, None);
         }
         self.restart(new, ttl, deadline);
         Ok(())
@@ -201,7 +201,7 @@ impl Full {
         let (handle, spot) = index.remove(hash, |handle| {
             let record = records.get(handle);
             let is_it = record.has_id(id) && record.deliveries() > 0;
-            (is_it && leases.settle(record.turn(), token)).then(|| record.spot())
+            (is_it && leases.end(record.turn(), Some(token))).then(|| record.spot())
         })?;
         self.delivered -= 1;
         self.remove_expiry(handle);
@@ -307,7 +307,7 @@ impl Full {
     }
 
     pub fn next_deadline(&self) -> Option<u64> {
-        self.first().map(|(turn, _)| turn.deadline)
+        Some(self.first()?.0.deadline)
     }
 
     pub fn has_bounds(&self) -> bool {
@@ -354,7 +354,7 @@ impl Full {
     }
 
     pub fn row(&self, id: &[u8]) -> Option<Row<'_>> {
-        self.record(id).map(|record| self.row_of(record))
+        Some(self.row_of(self.record(id)?))
     }
 
     fn row_of<'a>(&self, record: Record<'a>) -> Row<'a> {
@@ -365,7 +365,8 @@ impl Full {
     #[inline(always)]
     fn record(&self, id: &[u8]) -> Option<Record<'_>> {
         let (_, record) = self.index.find(self.index.hash(id), |handle| {
-            Some(self.records.get(handle)).filter(|record| record.has_id(id))
+            let record = self.records.get(handle);
+            record.has_id(id).then_some(record)
         })?;
         Some(record)
     }
@@ -391,7 +392,7 @@ impl Full {
     }
 
     pub(super) fn first_element(&self) -> Option<Element<'_>> {
-        self.first().map(|(_, handle)| self.records.get(handle).into())
+        Some(self.records.get(self.first()?.1).into())
     }
 
     /// Restarts a record's timer. Returns its new turn.
@@ -436,7 +437,7 @@ impl Full {
             return;
         }
         if ttl == 0 {
-            self.leases.forget(before);
+            self.leases.end(before, None);
         } else {
             self.leases.postpone(handle, before, turn);
         }
@@ -463,7 +464,7 @@ impl Full {
     #[inline(never)]
     pub(super) fn unlease(&mut self, handle: Handle) {
         self.delivered -= 1;
-        self.leases.forget(self.records.turn(handle));
+        self.leases.end(self.records.turn(handle), None);
     }
 
     /// Sets how often a record was given out. Returns the previous count.

@@ -39,5 +39,5 @@ pub struct Start {
 
 impl Start {
     /// The first element.
-    pub(super) const FIRST: Self = Self { deadline: 0, behind: None };
+    pub const FIRST: Self = Self { deadline: 0, behind: None };
 }

@@ -73,7 +73,9 @@ impl OverdueSince {
     pub fn note(&mut self, next: Option<u64>, clock_us: impl FnOnce() -> u64) {
         // A later deadline than before belongs to an element that was already there, after one that was taken.
         let before = std::mem::replace(&mut self.next, next.unwrap_or(NONE));
-        if let Some(next) = next.filter(|next| *next < before) {
+        if let Some(next) = next
+            && next < before
+        {
             let now_us = clock_us();
             if next <= now_us / 1000 {
                 self.since_us = now_us;

@@ -92,7 +92,7 @@ pub fn at_deadline(context: &Context, deadline: u64) {
 
 /// Requests a pass at a time on the monotonic clock, in microseconds.
 pub fn at(context: &Context, at_us: u64) {
-    if PHASE.get() != Phase::Busy
+    if !matches!(PHASE.get(), Phase::Busy)
         && !IS_DUE.get()
         && at_us.saturating_add(TOLERANCE_US) < FIRES_US.get()
     {

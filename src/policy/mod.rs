@@ -68,7 +68,7 @@ pub enum Trust {
 impl Trust {
     /// Returns whether the policy may move elements.
     pub fn is_confirmed(self) -> bool {
-        self == Self::Confirmed
+        matches!(self, Self::Confirmed)
     }
 }
 

@@ -48,29 +48,19 @@ impl Leases {
         match (token, before) {
             (Some(token), before) => {
                 let held = self.held.get_or_insert_default();
-                before.and_then(|before| held.remove(before, |_| true));
+                before.and_then(|before| held.remove(before, None));
                 held.insert(record, token, turn);
             }
-            (None, Some(before)) => self.forget(before),
+            (None, Some(before)) => _ = self.end(before, None),
             (None, None) => {}
         }
     }
 
-    /// Stops holding the record of that turn.
-    pub fn forget(&mut self, turn: Turn) {
-        self.forget_if(turn, |_| true);
-    }
-
-    /// Stops holding the record of that turn, if it is held under this token. Returns whether it was.
+    /// Stops holding the record of that turn, if it is held under this token, if one is given. Returns whether it was held.
     #[inline]
-    pub fn settle(&mut self, turn: Turn, token: Token) -> bool {
-        self.forget_if(turn, |it| it == token)
-    }
-
-    #[inline]
-    fn forget_if(&mut self, turn: Turn, is_it: impl FnOnce(Token) -> bool) -> bool {
+    pub fn end(&mut self, turn: Turn, only: Option<Token>) -> bool {
         let Some(held) = &mut self.held else { return false };
-        let is_held = held.remove(turn, is_it).is_some();
+        let is_held = held.remove(turn, only).is_some();
         if held.tokens.len() == 0 {
             self.held = None;
         }
@@ -80,7 +70,7 @@ impl Leases {
     /// Records that a record has another turn. It is held as before.
     pub fn postpone(&mut self, record: Handle, before: Turn, turn: Turn) {
         if let Some(held) = &mut self.held
-            && let Some(token) = held.remove(before, |_| true)
+            && let Some(token) = held.remove(before, None)
         {
             held.insert(record, token, turn);
         }
@@ -167,8 +157,8 @@ impl Held {
     }
 
     #[inline]
-    fn remove(&mut self, turn: Turn, is_it: impl FnOnce(Token) -> bool) -> Option<Token> {
-        let token = self.tokens.remove(turn, is_it)?;
+    fn remove(&mut self, turn: Turn, only: Option<Token>) -> Option<Token> {
+        let token = self.tokens.remove(turn, only)?;
         if token.is_chosen() {
             self.chosen.remove(&(token, turn));
         }
@@ -209,10 +199,10 @@ mod tests {
         assert!(leases.memory() > 0 && leases.allocations() > 0);
         leases.set(c, None, Some(turn(4)), turn(4));
         leases.set(b, None, None, turn(5));
-        leases.forget(turn(3));
-        leases.forget(turn(0));
+        leases.end(turn(3), None);
+        leases.end(turn(0), None);
         assert_eq!((leases.len(), listed(&leases)), (1, vec![d]));
-        leases.forget(turn(2));
+        leases.end(turn(2), None);
         assert!(leases.is_empty() && listed(&leases).is_empty());
         assert_eq!((leases.memory(), leases.allocations()), (0, 0));
     }

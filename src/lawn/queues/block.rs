@@ -295,15 +295,15 @@ pub struct BlockView<'a> {
 impl<'a> BlockView<'a> {
     /// Returns the handle at a place, if the place is taken.
     pub fn at(self, place: usize) -> Option<Handle> {
-        self.block.handle(place).filter(|_| self.meta.is_taken(place))
+        if self.meta.is_taken(place) { self.block.handle(place) } else { None }
     }
 
     pub fn first(self) -> Option<Handle> {
-        self.meta.first_place().and_then(|place| self.block.handle(place))
+        self.block.handle(self.meta.first_place()?)
     }
 
     pub fn last(self) -> Option<Handle> {
-        self.meta.last_place().and_then(|place| self.block.handle(place))
+        self.block.handle(self.meta.last_place()?)
     }
 
     /// Iterates over places and handles, in order, from `place` on.

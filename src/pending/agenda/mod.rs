@@ -178,7 +178,8 @@ fn now() -> Moment {
 pub fn next_us() -> Option<u64> {
     let until_us = read(|table| Some(table.first(&Reason::DELIVERY, now)?.0))??;
     // What is held back has no time of its own.
-    (until_us < i64::MAX).then(|| clock::monotonic_us().saturating_add_signed(until_us))
+    let is_timed = until_us < i64::MAX;
+    if is_timed { Some(clock::monotonic_us().saturating_add_signed(until_us)) } else { None }
 }
 
 /// Sets the next visit of a name with deliveries, in microseconds from now. A delivery waits either for its time, behind
@@ -217,10 +218,11 @@ pub fn late_us(name: &Name, deadline: u64) -> u64 {
 
 /// Records that a due element is being announced. Returns `false` if one was already.
 pub fn announce(name: &Name) -> bool {
-    let announce = |recorded: &mut Recorded<'_>| {
-        recorded.delivery().is_some_and(|it| !std::mem::replace(&mut it.is_announced, true))
-    };
-    with_deliveries(name, announce).unwrap_or(false)
+    with_deliveries(name, |recorded| {
+        let Some(delivery) = recorded.delivery() else { return false };
+        !std::mem::replace(&mut delivery.is_announced, true)
+    })
+    .unwrap_or(false)
 }
 
 /// Records a failed delivery. Returns whether it is the first in a row, and the wait before the next try, in

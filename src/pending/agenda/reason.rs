@@ -38,23 +38,21 @@ impl Reason {
     /// The reasons of the cron, on replicas too.
     pub const UPKEEP: [Self; 2] = [Self::Forget, Self::Compact];
 
+    /// Returns whether visits are on the wall clock, in milliseconds, and not on the monotonic clock, in microseconds.
+    fn is_by_wall(self) -> bool {
+        matches!(self, Self::Deliver | Self::HeldBack | Self::Expire | Self::Forget)
+    }
+
     /// Returns the time of a visit in `us` microseconds.
     pub(super) fn at(self, us: u64, now: Moment) -> u64 {
-        match self {
-            Self::Deliver | Self::HeldBack | Self::Expire | Self::Forget => {
-                (now.wall_us + us) / 1000
-            }
-            Self::Retry | Self::Stuck | Self::Compact => now.monotonic_us + us,
-        }
+        if self.is_by_wall() { (now.wall_us + us) / 1000 } else { now.monotonic_us + us }
     }
 
     /// Returns the time until a visit recorded for `at`, in microseconds: negative if it is overdue.
     pub(super) fn until_us(self, at: u64, now: Moment) -> i64 {
-        let (at_us, now_us) = match self {
-            Self::Deliver | Self::HeldBack | Self::Expire | Self::Forget => {
-                (at.saturating_mul(1000), now.wall_us)
-            }
-            Self::Retry | Self::Stuck | Self::Compact => (at, now.monotonic_us),
+        let (at_us, now_us) = match self.is_by_wall() {
+            true => (at.saturating_mul(1000), now.wall_us),
+            false => (at, now.monotonic_us),
         };
         let until_us = i64::try_from(at_us).unwrap_or(i64::MAX).saturating_sub_unsigned(now_us);
         match self {

@@ -31,7 +31,7 @@ impl Database {
 
     /// Returns a name, which is recorded for this value. Deliveries of another value under this name are over.
     pub fn enter(&mut self, key: &[u8], serial: Serial) -> Recorded<'_> {
-        if self.entries.get(key).is_some_and(|entry| entry.serial != serial) {
+        if matches!(self.entries.get(key), Some(entry) if entry.serial != serial) {
             self.find(key).into_iter().for_each(Recorded::end_deliveries);
         }
         let new = Entry { serial, visits: [NEVER; Reason::COUNT], delivery: None };
@@ -87,7 +87,7 @@ impl Table {
         for (db, database) in &self.databases {
             for reason in reasons {
                 let queue = database.queues.of(*reason);
-                let is_reverse = *reason == Reason::HeldBack;
+                let is_reverse = matches!(reason, Reason::HeldBack);
                 let visit = if is_reverse { queue.last() } else { queue.first() };
                 let Some((at, key)) = visit else { continue };
                 let until_us = reason.until_us(*at, *now);

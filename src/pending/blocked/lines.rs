@@ -99,7 +99,7 @@ struct Line {
 impl Line {
     /// Returns whether an element is due at `now`, as far as is known.
     fn is_due(&self, now: u64) -> bool {
-        self.visit_at.is_some_and(|at| at <= now)
+        matches!(self.visit_at, Some(at) if at <= now)
     }
 }
 
@@ -297,7 +297,7 @@ impl Lines {
 
     /// Returns since when due elements of a key could be given out. `None`: no client waits for it.
     pub fn overdue(&self, name: &Name) -> Option<OverdueSince> {
-        self.by_name.get(name).map(|line| line.overdue)
+        Some(self.by_name.get(name)?.overdue)
     }
 
     /// Postpones the visit to a key in which something seems to be due at `now` until `at`, both in milliseconds since

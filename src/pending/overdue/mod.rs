@@ -197,7 +197,8 @@ impl Drop for OverdueSlot {
 
 /// Returns the second of a time in milliseconds.
 fn second_of(moment: Option<u64>) -> u32 {
-    moment.map_or(NEVER, |moment| (moment / 1000).min(u64::from(NEVER) - 1) as u32)
+    let Some(moment) = moment else { return NEVER };
+    (moment / 1000).min(u64::from(NEVER) - 1) as u32
 }
 
 fn age(since: u64, now: u64) -> u64 {

@@ -76,8 +76,8 @@ impl Page {
 /// Returns an existing page.
 #[inline]
 fn page(number: usize) -> &'static Page {
-    let page = SHELVES[number / SHELF].get().and_then(|shelf| shelf[number % SHELF].get());
-    page.expect("a slot is in a page")
+    let shelf = SHELVES[number / SHELF].get().expect("a page is on a shelf");
+    shelf[number % SHELF].get().expect("a slot is in a page")
 }
 
 /// Returns the page of a slot, and the place in it.

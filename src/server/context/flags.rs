@@ -4,22 +4,19 @@ use redis_module::raw;
 
 use super::Context;
 
-/// Returns the server's own flags.
-fn of_server() -> u32 {
-    // SAFETY: without a context the server returns only its own flags.
-    unsafe { api!(RedisModule_GetContextFlags(std::ptr::null_mut())) as u32 }
-}
-
 /// Returns whether this server is a primary that has loaded its data.
 pub fn is_active_primary() -> bool {
-    let flags = of_server();
+    // SAFETY: without a context the server returns only its own flags.
+    let flags = unsafe { api!(RedisModule_GetContextFlags(std::ptr::null_mut())) as u32 };
     flags & raw::REDISMODULE_CTX_FLAGS_MASTER != 0
         && flags & raw::REDISMODULE_CTX_FLAGS_LOADING == 0
 }
 
 /// Returns whether this server is a node of a cluster.
 pub fn is_cluster() -> bool {
-    of_server() & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
+    // SAFETY: without a context the server returns only its own flags.
+    let flags = unsafe { api!(RedisModule_GetContextFlags(std::ptr::null_mut())) as u32 };
+    flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
 }
 
 impl Context {

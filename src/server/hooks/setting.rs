@@ -89,7 +89,8 @@ impl Number {
 
     /// Returns the value as a limit: 0 means none.
     pub fn limit(&self) -> Option<u64> {
-        Some(self.get()).filter(|limit| *limit > 0)
+        let limit = self.get();
+        if limit > 0 { Some(limit) } else { None }
     }
 }
 
