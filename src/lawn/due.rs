@@ -46,6 +46,13 @@ impl Full {
         }
         let mut done = 0;
         while done < count {
+            if self.takes_turns(now) {
+                if self.drain_one(now, &mut give).is_none() {
+                    break;
+                }
+                done += 1;
+                continue;
+            }
             if self.queues.first_deadline().is_none_or(|deadline| deadline > now) {
                 break;
             }
@@ -66,7 +73,7 @@ impl Full {
         let record = self.records.get(handle);
         let (hash, spot, deliveries) =
             (self.index.hash(record.id()), record.spot(), record.deliveries());
-        let ttl = self.queues.ttl(spot);
+        let ttl = self.queues_of(handle).0.ttl(spot);
         self.index.remove_handle(hash, handle);
         self.remove_from_queues(handle, spot, deliveries);
         let taken = TakenRecord { records: &mut self.records, handle };
@@ -154,17 +161,21 @@ impl Full {
     /// Returns the record with the first turn, if it is due at `now`. The records behind it in its queue are likely to
     /// be read next: before the first of a group is given out, `read` prefetches the whole group, so that the misses
     /// overlap.
+    #[inline(always)]
     fn first_due(
         &mut self,
         now: u64,
         read: impl FnOnce(&Self, &[Option<Handle>; AHEAD]),
     ) -> Option<Handle> {
+        if self.takes_turns(now) {
+            return self.take_turn(now);
+        }
         // The most frequent query, at every look at the clock, reads neither block nor record.
         if self.queues.first_deadline().is_none_or(|deadline| deadline > now) {
             return None;
         }
         self.queues.refresh_heads(&mut self.records);
-        let (turn, handle) = self.first()?;
+        let (turn, handle) = self.queues.first(&self.records)?;
         if turn.deadline > now {
             return None;
         }

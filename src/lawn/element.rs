@@ -1,5 +1,14 @@
 //! An element as the lawn's user sees it, and the numbers of elements.
 
+use super::store::Handle;
+
+/// A group of elements, valid until the lawn changes. See [`Lawn::group_name`](super::Lawn::group_name).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Group(pub(super) Handle);
+
+/// The longest name of a group, in bytes.
+pub const GROUP_NAME_MAX: usize = 1024;
+
 /// An element's own limits, in the place of those that hold for all elements of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Bounds {
@@ -55,20 +64,21 @@ pub struct Element<'a> {
     /// How often the element was given out under a lease. Saturates at 65,535.
     pub deliveries: u16,
     pub bounds: Bounds,
+    pub group: Option<Group>,
 }
 
 impl<'a> Element<'a> {
-    /// Returns an element that was never given out, without bounds.
+    /// Returns an element that was never given out, in no group and without bounds.
     #[inline(always)]
     pub fn new(id: &'a [u8], payload: &'a [u8], deadline: u64) -> Self {
-        Self { id, payload, deadline, deliveries: 0, bounds: Bounds::NONE }
+        Self { id, payload, deadline, deliveries: 0, bounds: Bounds::NONE, group: None }
     }
 
-    /// Returns the element without its id and payload, which may change or go meanwhile.
+    /// Returns the element without its id, payload and group, which may change or go meanwhile.
     #[inline]
     pub fn without_bytes(&self) -> Element<'static> {
         let Self { deadline, deliveries, bounds, .. } = *self;
-        Element { id: &[], payload: &[], deadline, deliveries, bounds }
+        Element { id: &[], payload: &[], deadline, deliveries, bounds, group: None }
     }
 
     /// Returns whether the element is too late to be given out at `now`.

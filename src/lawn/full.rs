@@ -6,15 +6,17 @@ use ahash::RandomState;
 
 use super::element::{Bounds, Counts, Element, Row};
 use super::error::{StartError, UpdateError};
+use super::groups::Groups;
 use super::index::{IdHash, Index};
 use super::lease::{Leases, Token};
+use super::merged::Merged;
 use super::queues::{Blanked, PredictedRange, Queues, Walk};
 use super::store::{Handle, Record, Records, Spot};
 use super::turn::{DEADLINE_MAX, Start, Turn};
 
 /// Returns the turn of an element that is pushed now, after `pushes` others.
 #[inline(always)]
-fn next_turn(pushes: &mut u64, deadline: u64) -> Turn {
+pub(super) fn next_turn(pushes: &mut u64, deadline: u64) -> Turn {
     let push = *pushes % Turn::PUSHES;
     *pushes += 1;
     Turn { deadline, push }
@@ -35,6 +37,8 @@ enum Vacated {
     Blank,
     /// The place is blank, and its block needs [`Queues::repair_block`].
     NeedsRepair(Spot),
+    /// Nothing was moved, because the record is in a group.
+    Grouped,
 }
 
 /// Moves a record to the tail of the cached queue of `ttl` and gives it a new turn. Nearly all moves succeed here, with
@@ -73,7 +77,7 @@ pub struct Full {
     pub(super) records: Records,
     pub(super) index: Index,
     pub(super) queues: Queues,
-    pushes: u64,
+    pub(super) pushes: u64,
     /// Elements that were given out under a lease and are still in the lawn.
     pub(super) delivered: usize,
     pub(super) leases: Leases,
@@ -81,8 +85,11 @@ pub struct Full {
     /// whichever is later. So the moment follows from the record alone, and changes with its deadline: a lease or a
     /// back-off that runs longer than that postpones it.
     pub(super) expiries: BTreeSet<(u64, Handle)>,
+    /// `None` until there is a group.
+    pub(super) groups: Option<Box<Groups>>,
+    pub(super) hasher: RandomState,
     /// Whether elements may have bounds: one had some.
-    has_bounded: bool,
+    pub(super) has_bounded: bool,
 }
 
 impl Full {
@@ -91,11 +98,13 @@ impl Full {
         Self {
             records: Records::new(),
             index: Index::new(hasher.clone()),
-            queues: Queues::new(hasher),
+            queues: Queues::new(hasher.clone()),
             pushes: 0,
             delivered: 0,
             leases: Leases::default(),
             expiries: BTreeSet::new(),
+            groups: None,
+            hasher,
             has_bounded: false,
         }
     }
@@ -109,30 +118,37 @@ impl Full {
             elements: self.len(),
             given_out: self.delivered,
             leased: self.leases.len(),
-            ttls: self.queues.len() + self.queues.timeline_len,
+            ttls: self.all_queues().map(|it| it.len() + it.timeline_len).sum(),
         }
     }
 
+    /// Starts an element in its group, which exists, or in none.
     pub fn start(&mut self, ttl: u64, new: &Element<'_>) -> Result<(), StartError> {
-        let Element { id, payload, deadline, bounds, .. } = *new;
+        let Element { id, payload, deadline, bounds, group, .. } = *new;
         if deadline > DEADLINE_MAX {
             return Err(StartError::TooLate);
         }
         let turn = next_turn(&mut self.pushes, deadline);
         let hash = self.index.hash(id);
-        let Self { index, records, queues, .. } = self;
+        let Self { index, records, queues, groups, .. } = self;
+        let groups = groups.as_mut().filter(|_| group.is_some());
+        let queues = groups.map_or(queues, |groups| &mut groups.queues);
         // Prefetch bucket and block together, to wait for both at once.
         let predicted = queues.predict_range(ttl, turn, || index.prefetch(hash));
         let vacancy = index.vacancy(hash, |handle| records.get(handle).has_id(id));
         let vacancy = vacancy.ok_or(StartError::Exists)?;
-        let reservation = records.reserve(id, payload, bounds).ok_or(StartError::Full)?;
+        let reservation = records.reserve(id, payload, bounds, group.is_some());
+        let reservation = reservation.ok_or(StartError::Full)?;
         let elements = vacancy.elements();
         let spot = queues.push(records, reservation.handle, (ttl, turn), elements, predicted);
-        records.write(reservation, id, payload, bounds, (turn, spot));
+        records.write(reservation, id, payload, (bounds, group), (turn, spot));
         vacancy.fill(reservation.handle);
         self.has_bounded |= !bounds.is_none();
         if let Some(moment) = bounds.expiry(deadline) {
             self.expiries.insert((moment, reservation.handle));
+        }
+        if group.is_some() {
+            self.file_in_group(reservation.handle);
         }
         Ok(())
     }
@@ -145,6 +161,9 @@ impl Full {
         };
         if deadline > DEADLINE_MAX {
             return Err(StartError::TooLate);
+        }
+        if self.records.get(old).is_grouped() {
+            return self.exchange(hash, old, ttl, new);
         }
         let new = self.rewrite(hash, old, id, payload, bounds).ok_or(StartError::Full)?;
         self.remove_expiry(old);
@@ -169,10 +188,15 @@ impl Full {
         let turn = Turn { deadline, push: *pushes % Turn::PUSHES };
         let predicted = queues.predict_range(ttl, turn, || index.prefetch(hash));
         let found = index.find(hash, |handle| {
-            records.get(handle).has_id(id).then(|| {
-                *pushes += 1;
-                try_move_to_tail(queues, records, handle, (ttl, turn), predicted)
-            })
+            let record = records.get(handle);
+            if !record.has_id(id) {
+                return None;
+            }
+            if record.is_grouped() {
+                return Some(Err(Vacated::Grouped));
+            }
+            *pushes += 1;
+            Some(try_move_to_tail(queues, records, handle, (ttl, turn), predicted))
         });
         let Some((handle, moved)) = found else { return false };
         if let Err(vacated) = moved {
@@ -204,8 +228,7 @@ impl Full {
             (is_it && leases.end(record.turn(), Some(token))).then(|| record.spot())
         })?;
         self.delivered -= 1;
-        self.remove_expiry(handle);
-        self.queues.remove(&mut self.records, spot);
+        self.remove_from_queues(handle, spot, 0);
         Some(bits(handle))
     }
 
@@ -246,28 +269,17 @@ impl Full {
     ) -> Option<Handle> {
         let record = self.records.get(old);
         let (turn, spot, deliveries) = (record.turn(), record.spot(), record.deliveries());
-        let reservation = self.records.reserve(id, payload, bounds)?;
-        self.records.write(reservation, id, payload, bounds, (turn, spot));
+        let group = record.group();
+        let reservation = self.records.reserve(id, payload, bounds, group.is_some())?;
+        self.records.write(reservation, id, payload, (bounds, group), (turn, spot));
         let new = reservation.handle;
+        if group.is_some() {
+            self.records.set_links(new, self.records.links(old));
+        }
         self.has_bounded |= !bounds.is_none();
         self.records.set_deliveries(new, deliveries);
         self.replace_handle(hash, old, new);
         Some(new)
-    }
-
-    pub fn lease_at(&mut self, id: &[u8], ttl: u64, deadline: u64, token: Option<Token>) -> bool {
-        let Some(handle) = self.find(id).filter(|_| deadline <= DEADLINE_MAX) else { return false };
-        self.lease(handle, ttl, deadline, token);
-        true
-    }
-
-    pub fn set_deliveries(&mut self, id: &[u8], deliveries: u16, token: Option<Token>) -> bool {
-        let Some(handle) = self.find(id) else { return false };
-        let before = self.count_deliveries(handle, deliveries);
-        let turn = self.records.turn(handle);
-        let before = (before > 0).then_some(turn);
-        self.leases.set(handle, token.filter(|_| deliveries > 0), before, turn);
-        true
     }
 
     pub fn set_until(&mut self, id: &[u8], until: u64) -> bool {
@@ -280,30 +292,6 @@ impl Full {
         self.expiries.remove(&(before, handle));
         self.expiries.insert((bounds.until.max(deadline), handle));
         true
-    }
-
-    pub fn token(&self, element: &Element<'_>) -> Option<Token> {
-        if self.leases.is_empty() || element.deliveries == 0 {
-            return None;
-        }
-        self.held_under(self.find(element.id)?)
-    }
-
-    pub fn holds(&self, id: &[u8], token: Token) -> bool {
-        self.find(id).is_some_and(|handle| self.held_under(handle) == Some(token))
-    }
-
-    pub fn held(&self, token: Token, now: u64) -> impl Iterator<Item = Element<'_>> {
-        let listed = self.leases.listed(token, Turn::after(now));
-        listed.map(|handle| self.records.get(handle).into())
-    }
-
-    pub fn running(&self, now: u64) -> usize {
-        self.leases.running(now)
-    }
-
-    pub fn first_end(&self, now: u64) -> Option<u64> {
-        self.leases.first_end(now)
     }
 
     pub fn next_deadline(&self) -> Option<u64> {
@@ -331,12 +319,12 @@ impl Full {
     }
 
     pub fn count_due(&self, now: u64) -> usize {
-        self.queues.count_due(&self.records, now)
+        self.all_queues().map(|queues| queues.count_due(&self.records, now)).sum()
     }
 
     pub fn counts_by_ttl(&self) -> BTreeMap<u64, usize> {
         let mut counts = BTreeMap::new();
-        for (ttl, count) in self.queues.counts() {
+        for (ttl, count) in self.all_queues().flat_map(|queues| queues.counts()) {
             *counts.entry(ttl).or_default() += count;
         }
         counts
@@ -346,19 +334,23 @@ impl Full {
         self.index.scan(cursor, count, |handle| show(self.records.get(handle).into()))
     }
 
-    pub fn rows(&self, start: Start, end: u64) -> Walk<'_> {
-        let Start { deadline, behind } = start;
-        // Push numbers are below 2^48, so the next number never wraps.
-        let push = behind.map_or(0, |number| number.saturating_add(1));
-        Walk::new(&self.records, &self.queues, Turn { deadline, push }, end)
+    pub fn rows(&self, start: Start, end: u64) -> Merged<'_> {
+        let walk = |queues| Walk::new(&self.records, queues, start.turn(), end);
+        Merged::new(walk(&self.queues), self.groups.as_ref().map(|groups| walk(&groups.queues)))
+    }
+
+    /// Iterates over the queues of elements without a group, and those of elements in groups.
+    pub(super) fn all_queues(&self) -> impl Iterator<Item = &Queues> {
+        std::iter::once(&self.queues).chain(self.groups.iter().map(|groups| &groups.queues))
     }
 
     pub fn row(&self, id: &[u8]) -> Option<Row<'_>> {
         Some(self.row_of(self.record(id)?))
     }
 
-    fn row_of<'a>(&self, record: Record<'a>) -> Row<'a> {
-        let ttl = self.queues.ttl(record.spot());
+    pub(super) fn row_of<'a>(&self, record: Record<'a>) -> Row<'a> {
+        let queues = if record.is_grouped() { &self.groups().queues } else { &self.queues };
+        let ttl = queues.ttl(record.spot());
         Row { ttl, element: record.into(), number: Some(record.turn().push) }
     }
 
@@ -377,18 +369,25 @@ impl Full {
     }
 
     #[inline(always)]
-    fn find_hashed(&self, hash: IdHash, id: &[u8]) -> Option<Handle> {
+    pub(super) fn find_hashed(&self, hash: IdHash, id: &[u8]) -> Option<Handle> {
         let is_it = |handle| self.records.get(handle).has_id(id).then_some(());
         self.index.find(hash, is_it).map(|(handle, ())| handle)
     }
 
     pub(super) fn first(&self) -> Option<(Turn, Handle)> {
-        self.queues.first(&self.records)
+        let first = self.queues.first(&self.records);
+        match &self.groups {
+            None => first,
+            Some(groups) => first.into_iter().chain(groups.queues.first(&self.records)).min(),
+        }
     }
 
     pub(super) fn settle_first(&mut self) -> Option<u64> {
         self.queues.refresh_heads(&mut self.records);
-        self.queues.first_deadline()
+        let first = self.queues.first_deadline();
+        let Some(groups) = &mut self.groups else { return first };
+        groups.queues.refresh_heads(&mut self.records);
+        first.into_iter().chain(groups.queues.first_deadline()).min()
     }
 
     pub(super) fn first_element(&self) -> Option<Element<'_>> {
@@ -396,13 +395,20 @@ impl Full {
     }
 
     /// Restarts a record's timer. Returns its new turn.
-    fn restart(&mut self, handle: Handle, ttl: u64, deadline: u64) -> Turn {
+    pub(super) fn restart(&mut self, handle: Handle, ttl: u64, deadline: u64) -> Turn {
         self.remove_expiry(handle);
         let turn = next_turn(&mut self.pushes, deadline);
-        let Self { queues, records, .. } = self;
+        let is_grouped = self.groups.is_some() && self.records.get(handle).is_grouped();
+        let Self { queues, records, groups, .. } = self;
+        let mut groups = groups.as_mut().filter(|_| is_grouped);
+        let was_first = groups.as_mut().map(|groups| groups.lift(records, handle));
+        let queues = groups.map_or(queues, |groups| &mut groups.queues);
         let predicted = queues.predict_range(ttl, turn, || {});
         if let Err(vacated) = try_move_to_tail(queues, records, handle, (ttl, turn), predicted) {
             self.move_slow(handle, vacated, (ttl, turn), predicted);
+        }
+        if let (Some(groups), Some(was_first)) = (&mut self.groups, was_first) {
+            groups.refile(&mut self.records, handle, was_first);
         }
         if let Some(moment) = self.records.get(handle).bounds().expiry(deadline) {
             self.expiries.insert((moment, handle));
@@ -419,68 +425,29 @@ impl Full {
         (ttl, turn): (u64, Turn),
         mut predicted: PredictedRange,
     ) {
-        if let Vacated::NeedsRepair(spot) = vacated {
-            self.queues.repair_block(&mut self.records, spot);
-            predicted = self.queues.predict_range(ttl, turn, || {});
-        }
         let elements = self.len();
-        let spot = self.queues.push(&mut self.records, handle, (ttl, turn), elements, predicted);
+        let (queues, records) = self.queues_of(handle);
+        match vacated {
+            Vacated::NeedsRepair(spot) => {
+                queues.repair_block(records, spot);
+                predicted = queues.predict_range(ttl, turn, || {});
+            }
+            Vacated::Grouped => return self.restart_held(handle, ttl, turn.deadline),
+            Vacated::Blank => {}
+        }
+        let spot = queues.push(records, handle, (ttl, turn), elements, predicted);
         self.records.header(handle).set_turn(turn, spot);
-    }
-
-    /// Restarts a record that may be held under a token.
-    #[inline(never)]
-    fn restart_held(&mut self, handle: Handle, ttl: u64, deadline: u64) {
-        let before = self.records.turn(handle);
-        let turn = self.restart(handle, ttl, deadline);
-        if self.records.get(handle).deliveries() == 0 {
-            return;
-        }
-        if ttl == 0 {
-            self.leases.end(before, None);
-        } else {
-            self.leases.postpone(handle, before, turn);
-        }
-    }
-
-    pub(super) fn lease(&mut self, handle: Handle, ttl: u64, deadline: u64, token: Option<Token>) {
-        let record = self.records.get(handle);
-        let (before, deliveries) = (record.turn(), record.deliveries());
-        let turn = self.restart(handle, ttl, deadline);
-        self.count_deliveries(handle, deliveries.saturating_add(1));
-        self.leases.set(handle, token, (deliveries > 0).then_some(before), turn);
-    }
-
-    /// Returns the token under which a record is held.
-    fn held_under(&self, handle: Handle) -> Option<Token> {
-        if self.leases.is_empty() {
-            return None;
-        }
-        let record = self.records.get(handle);
-        (record.deliveries() > 0).then(|| self.leases.token(record.turn()))?
-    }
-
-    /// Drops the lease of a record that is being removed. The record still has its turn.
-    #[inline(never)]
-    pub(super) fn unlease(&mut self, handle: Handle) {
-        self.delivered -= 1;
-        self.leases.end(self.records.turn(handle), None);
-    }
-
-    /// Sets how often a record was given out. Returns the previous count.
-    fn count_deliveries(&mut self, handle: Handle, deliveries: u16) -> u16 {
-        let before = self.records.get(handle).deliveries();
-        self.delivered -= usize::from(before > 0);
-        self.delivered += usize::from(deliveries > 0);
-        self.records.set_deliveries(handle, deliveries);
-        before
     }
 
     /// Removes a record that is no longer in the index from the order of deadlines.
     #[inline(always)]
     pub(super) fn remove_from_queues(&mut self, handle: Handle, spot: Spot, deliveries: u16) {
         self.remove_expiry(handle);
-        self.queues.remove(&mut self.records, spot);
+        if self.groups.is_some() && self.records.get(handle).is_grouped() {
+            self.remove_from_group(handle, spot);
+        } else {
+            self.queues.remove(&mut self.records, spot);
+        }
         if deliveries > 0 {
             self.unlease(handle);
         }
@@ -492,7 +459,13 @@ impl Full {
         if self.records.get(new).deliveries() > 0 {
             self.leases.replace(new, self.records.turn(new));
         }
-        self.queues.replace(self.records.get(new).spot(), new);
+        let spot = self.records.get(new).spot();
+        self.queues_of(new).0.replace(spot, new);
+        if let Some(groups) = &mut self.groups
+            && self.records.get(new).is_grouped()
+        {
+            groups.replace(&mut self.records, old, new);
+        }
         if let Some(moment) = self.expiry(new) {
             self.expiries.remove(&(moment, old));
             self.expiries.insert((moment, new));

@@ -17,13 +17,13 @@ use super::error::{StartError, UpdateError};
 use super::full::Full;
 use super::lease::Token;
 use super::memory::{Mover, rounded};
-use super::queues::Walk;
+use super::merged::Merged;
 use super::shared::Shared;
 use super::small::{Small, SmallRows};
 use super::turn::{DEADLINE_MAX, Start};
 
 #[derive(Clone)]
-enum Form {
+pub(super) enum Form {
     Small(Small),
     Full(Box<Full>),
 }
@@ -47,7 +47,7 @@ macro_rules! either {
 /// A store of elements that each come due once. See the [module](super).
 #[derive(Clone)]
 pub struct Lawn {
-    form: Form,
+    pub(super) form: Form,
     shared: Arc<Shared>,
 }
 
@@ -246,7 +246,8 @@ impl Lawn {
         either!(&mut self.form, it => it.set_deliveries(id, deliveries, token))
     }
 
-    /// Sets [`Bounds::until`] of an element that has such a bound, to at most [`Bounds::UNTIL_MAX`]. Returns whether it has.
+    /// Sets [`Bounds::until`](super::Bounds::until) of an element that has such a bound, to at most
+    /// [`Bounds::UNTIL_MAX`](super::Bounds::UNTIL_MAX). Returns whether it has.
     pub fn set_until(&mut self, id: &[u8], until: u64) -> bool {
         either!(&mut self.form, it => it.set_until(id, until))
     }
@@ -300,8 +301,8 @@ impl Lawn {
         either!(&self.form, it => it.next_deadline())
     }
 
-    /// Returns when the first element is due and too late to be given out: see [`Bounds::until`]. Always exact. A small lawn
-    /// visits all its elements.
+    /// Returns when the first element is due and too late to be given out: see [`Bounds::until`](super::Bounds::until).
+    /// Always exact. A small lawn visits all its elements.
     pub fn first_expiry(&self) -> Option<u64> {
         either!(&self.form, it => it.first_expiry())
     }
@@ -471,7 +472,7 @@ impl Lawn {
 /// Elements in the order of delivery. See [`Lawn::rows`].
 pub enum Rows<'a> {
     Small(SmallRows<'a>),
-    Full(Walk<'a>),
+    Full(Merged<'a>),
 }
 
 /// Elements in the order of delivery, each with its TTL. A named type, so that the compiler sees that dropping it reads

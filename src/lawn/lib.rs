@@ -32,16 +32,20 @@
 //! | `store` | the bytes of elements | `records`: an element; `slab`: slots in pages; `handle`: the name of a slot |
 //! | `index` | from id to record | `mod`: all ids; `table`: some of them, in buckets |
 //! | `queues` | the order in which elements come due | `queues`: a FIFO for each TTL; `timeline`: all other elements, by ranges of deadlines; `block`, `blocks`: a piece of either; `ranges`, `order`: where the timeline's blocks begin, and the order within one; `votes`: which TTLs get a queue; `heads`, `first`: which queue is next; `block_index`: where a search in a long queue begins; `walk`: read-only iteration; `upkeep`: maintenance |
+//! | `groups` | groups of elements that take turns | `entries`: the groups and their names; `treap`: the elements of each; `round`: whose turn it is; `greatest`: the groups with the most elements |
 //! | `lease` | who holds which element | `token`: the name of a lease; `leases`: the token of each element, and the number of live leases; `tokens`: a sorted list of tokens by turn |
 //!
 //! These files combine the folders, or are used by all of them:
 //!
 //! | file | contents |
 //! |---|---|
-//! | `lawn` | the lawn itself, small at first and full later: its whole interface |
+//! | `lawn`, `lawn_groups` | the lawn itself, small at first and full later: its whole interface |
 //! | `remembered` | ids, each remembered until a moment: a lawn of its own |
 //! | `shared` | what all lawns of a process share: the hash key, and the limits of the small form |
 //! | `full` | a full lawn: operations by id, and queries |
+//! | `held` | a full lawn: leases, and who holds what |
+//! | `merged` | a full lawn: iteration over elements in groups and without, in one order |
+//! | `grouped` | a full lawn: elements in groups, and whose turn it is |
 //! | `due` | a full lawn: taking and leasing due elements |
 //! | `upkeep` | a full lawn: freeing memory, moving allocations, measuring, checking |
 //! | `element` | an element, an element with its place in the order, and the numbers of elements |
@@ -51,14 +55,16 @@
 //! | `processor` | prefetching memory, and comparing eight numbers at once: the only `unsafe` code |
 //! | `tiny` | small limits for tests |
 //!
-//! Imports run one way: `remembered` imports `lawn`, which imports `full` and `small`; `due` and `upkeep` import
-//! `full`; `full` imports the folders except `small`; `index`, `queues` and `lease` import `store`.
+//! Imports run one way: `remembered` imports `lawn`, which imports `full` and `small`; `due`, `grouped`, `held` and
+//! `upkeep` import `full`; `full` imports the folders except `small`; `groups` imports `index` and `queues`; these and
+//! `lease` import `store`.
 //!
 //! Terms: a *lawn* is the whole store. A *queue* holds the elements of one TTL, in the order in which they come due.
 //! Its *head* is the first of them. A *block* is a piece of a queue with places for 62 handles; a *blank* is a place
 //! without an element. A *record* is the bytes of an element, in a slot of a page. The *timeline* holds the elements
 //! that fit into no queue, in blocks that cover *ranges* of turns. A *turn* is an element's place in the order of
-//! delivery; its *spot* is a block and a place.
+//! delivery; its *spot* is a block and a place. A *group* is a named set of elements; groups that have something due
+//! give it out in turns, in the order of the *round*.
 //!
 //! # Costs
 //!
@@ -67,6 +73,7 @@
 //! | [`Lawn::start_at`] | O(1) at the end of a queue. An element that is out of order, or whose TTL has no queue (all but the first 16 and the frequent ones, at most 1,024), goes to the timeline: O(log n) to search 25,000 entries for a million elements, and a split of a block for one in some thirty |
 //! | [`Lawn::stop`], [`Lawn::look`](Lawn::look), [`Lawn::update`] | O(1) |
 //! | [`Lawn::drain`], [`Lawn::lease_due`] | O(log TTLs), for `drain` once per run. In the timeline also a sort of a block, once for some forty elements. O(1) if nothing is due |
+//! | what is done to an element in a group, in addition | O(1) for the first of its group and behind the last, otherwise O(log n) of the group; O(log groups) if the group waits and has another first element |
 //! | a lease that begins, is postponed or ends, in addition | O(log n) of the elements held |
 //! | [`Lawn::running`] | O(log n) of the elements held, and one addition for each 256 live leases |
 //! | [`Lawn::next_deadline`](Lawn::next_deadline) | O(1), exact |
@@ -91,10 +98,15 @@ mod due;
 mod element;
 mod error;
 mod full;
+mod grouped;
+mod groups;
+mod held;
 mod index;
 mod lawn;
+mod lawn_groups;
 mod lease;
 mod memory;
+mod merged;
 #[allow(unsafe_code)]
 mod processor;
 mod queues;
@@ -109,7 +121,7 @@ mod upkeep;
 #[cfg(test)]
 mod tests;
 
-pub use element::{Bounds, Counts, Element, Row};
+pub use element::{Bounds, Counts, Element, GROUP_NAME_MAX, Group, Row};
 pub use error::{StartError, UpdateError};
 pub use lawn::Lawn;
 pub use lease::Token;

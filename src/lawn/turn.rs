@@ -40,4 +40,11 @@ pub struct Start {
 impl Start {
     /// The first element.
     pub const FIRST: Self = Self { deadline: 0, behind: None };
+
+    /// Returns the first turn to show.
+    pub(super) fn turn(self) -> Turn {
+        // Push numbers are below 2^48, so the next number never wraps.
+        let push = self.behind.map_or(0, |number| number.saturating_add(1));
+        Turn { deadline: self.deadline, push }
+    }
 }

@@ -8,7 +8,9 @@ use super::turn::{DEADLINE_MAX, Start};
 
 impl Full {
     pub fn is_sparse(&self) -> bool {
-        self.records.slab.is_sparse() || self.queues.blocks.slab.is_sparse()
+        self.records.slab.is_sparse()
+            || self.queues.blocks.slab.is_sparse()
+            || self.groups.as_ref().is_some_and(|groups| groups.is_sparse())
     }
 
     pub fn compact(&mut self, moves: usize) -> bool {
@@ -17,6 +19,10 @@ impl Full {
             done += if self.compact_record() {
                 1
             } else if let Some(updated) = self.queues.compact(&mut self.records) {
+                updated
+            } else if let Some(groups) = &mut self.groups
+                && let Some(updated) = groups.compact(&mut self.records)
+            {
                 updated
             } else {
                 return false;
@@ -38,22 +44,21 @@ impl Full {
     ) -> Option<usize> {
         if from == 0 {
             self.index.defrag(mover);
-            self.queues.defrag(mover);
             self.records.slab.defrag(mover);
         }
         let records = self.records.slab.pages();
-        let filed = records + self.queues.blocks.slab.pages();
-        let listed = filed + self.queues.ranges.pieces();
-        let last = listed + self.index.tables();
+        let queued = records + self.queues.defrag_steps();
+        let indexed = queued + self.index.tables();
+        let last = indexed + self.groups.as_ref().map_or(0, |groups| groups.defrag_steps());
         for step in from..last {
             if step < records {
                 self.records.slab.defrag_page(step, mover);
-            } else if step < filed {
-                self.queues.blocks.defrag_page(step - records, mover);
-            } else if step < listed {
-                self.queues.ranges.defrag_piece(step - filed, mover);
-            } else {
-                self.index.defrag_table(step - listed, mover);
+            } else if step < queued {
+                self.queues.defrag_step(step - records, mover);
+            } else if step < indexed {
+                self.index.defrag_table(step - queued, mover);
+            } else if let Some(groups) = &mut self.groups {
+                groups.defrag(step - indexed, mover);
             }
             if !go_on() {
                 return Some(step + 1);
@@ -77,6 +82,7 @@ impl Full {
             + self.leases.memory()
             // The standard library's nodes are about two thirds full.
             + self.expiries.len() * size_of::<(u64, Handle)>() * 3 / 2
+            + self.groups.as_ref().map_or(0, |groups| groups.memory())
     }
 
     pub fn allocations(&self) -> usize {
@@ -85,10 +91,11 @@ impl Full {
             + self.queues.allocations()
             + self.leases.allocations()
             + self.expiries.len() / 7
+            + self.groups.as_ref().map_or(0, |groups| groups.allocations())
     }
 
     fn compact_record(&mut self) -> bool {
-        let Some(old) = self.records.slab.sparse_slot() else { return false };
+        let Some(old) = self.records.sparse() else { return false };
         let hash = self.index.hash(self.records.get(old).id());
         let Some(new) = self.records.relocate(old) else { return false };
         self.replace_handle(hash, old, new);
@@ -104,6 +111,7 @@ impl Full {
             hash == self.index.hash(record.id()) && self.find(record.id()) == Some(handle)
         });
         let queued = self.queues.check(&self.records);
+        let queued = queued + self.groups.as_ref().map_or(0, |it| it.check(&self.records));
         assert_eq!(queued, self.len(), "index and order disagree");
         let mut handles = Vec::new();
         self.index.scan(0, usize::MAX, |handle| handles.push(handle));

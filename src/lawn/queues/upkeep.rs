@@ -29,8 +29,23 @@ impl Queues {
         Some(meta.len())
     }
 
+    /// Returns the number of steps of [`Queues::defrag_step`].
+    pub fn defrag_steps(&self) -> usize {
+        1 + self.blocks.slab.pages() + self.ranges.pieces()
+    }
+
+    /// Moves some allocations.
+    pub fn defrag_step(&mut self, step: usize, mover: &mut impl Mover) {
+        let pages = self.blocks.slab.pages();
+        match step.checked_sub(1) {
+            None => self.defrag(mover),
+            Some(page) if page < pages => self.blocks.defrag_page(page, mover),
+            Some(page) => self.ranges.defrag_piece(page - pages, mover),
+        }
+    }
+
     /// Moves the queues, and the tables of pages.
-    pub fn defrag(&mut self, mover: &mut impl Mover) {
+    fn defrag(&mut self, mover: &mut impl Mover) {
         relocate(&mut self.queues, mover);
         self.heads.defrag(mover);
         self.ranges.defrag(mover);

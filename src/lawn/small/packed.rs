@@ -167,6 +167,7 @@ impl PackedElement {
             deadline: self.deadline,
             deliveries: self.deliveries(bytes),
             bounds: self.bounds(bytes),
+            group: None,
         }
     }
 

@@ -36,6 +36,19 @@ impl Handle {
         (1 << (32 - T::BITS)) - 1
     }
 
+    /// Names the unit that is this many units further back in the page.
+    #[inline(always)]
+    pub(super) fn behind(self, units: usize) -> Self {
+        // Units are numbered from the end.
+        Self(NonZeroU32::new(self.0.get() - units as u32).expect("no slot has the last unit"))
+    }
+
+    /// Names the unit that is this many units further to the front of the page.
+    #[inline(always)]
+    pub(super) fn before(self, units: usize) -> Self {
+        Self(self.0.saturating_add(units as u32))
+    }
+
     #[inline(always)]
     pub fn page<T: Unit>(self) -> usize {
         (self.0.get() >> T::BITS) as usize

@@ -3,13 +3,16 @@
 //! | module | contents |
 //! |---|---|
 //! | `records` | an element's bytes: header, id, payload |
+//! | `links` | the links of records that are in a group |
 //! | `slab` | slots of a few units each, in pages; grows without copying, gives memory back |
 //! | `handle` | the name of a slot, and the unit that slots consist of |
 
 mod handle;
+mod links;
 mod records;
 mod slab;
 
 pub use handle::{Handle, Unit};
-pub use records::{Record, Records, Spot};
+pub use links::Links;
+pub use records::{GROUP_MARK, Granule, Record, Records, Spot};
 pub use slab::Slab;

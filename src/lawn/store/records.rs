@@ -13,17 +13,20 @@
 //! If bit 7 of the place is set, the element has [`Bounds`], in eight bytes behind the payload, or behind `80 00`. There
 //! they cost the other elements nothing: id and payload are where they always are.
 //!
+//! If bit 6 is set, the element is in a group, and has 16 bytes in front of the header: see [`links`](super::links). Its
+//! handle names the unit where the header begins, so reading a record is the same with and without them.
+//!
 //! Lengths are LEB128: one byte up to 127. The id precedes the length of the payload, so that a look-up reads nothing
 //! behind the id. An id of 16 bytes and a payload of 64 make 103 bytes, in a slot of 104. Two things refer to a record:
 //! the index, and one place in the order of deadlines, the record's [`Spot`].
 //!
-//! A deadline has 63 bits. The 64th bit marks a free slot.
+//! A deadline has 63 bits. The 64th bit marks a free slot, and together with the 63rd a slot that begins with a group.
 
 use std::collections::BTreeMap;
 #[cfg(any(test, feature = "checks"))]
 use std::collections::BTreeSet;
 
-use super::super::element::{Bounds, Element};
+use super::super::element::{Bounds, Element, Group};
 use super::super::memory::{Mover, allotted, relocate};
 use super::super::processor::prefetch;
 use super::super::turn::Turn;
@@ -31,7 +34,7 @@ use super::handle::{Handle, Unit};
 use super::slab::{Slab, WIDEST};
 
 /// The unit of slots. Eight bytes keep the number of classes small and the headers aligned.
-type Granule = [u8; 8];
+pub type Granule = [u8; 8];
 
 impl Unit for Granule {
     /// 2^15 units per page (256 KiB) and 2^17 pages: 32 GiB.
@@ -43,7 +46,8 @@ impl Unit for Granule {
 
     fn free(&self) -> Option<u32> {
         let bits = u64::from_le_bytes(*self);
-        (bits >> 63 == 1).then_some(bits as u32)
+        // A slot with a group begins with two bits that are set.
+        (bits >> 62 == 2).then_some(bits as u32)
     }
 }
 
@@ -54,6 +58,12 @@ const DELIVERIES: usize = 19;
 const LENGTHS: usize = 21;
 /// The bit of the place that says that the element has bounds. Places are below 64.
 const BOUNDED: u8 = 0x80;
+/// The bit of the place that says that the element is in a group.
+const GROUPED: u8 = 0x40;
+/// The units in front of the header of a record in a group.
+pub(super) const GROUP_UNITS: usize = 2;
+/// The bits that no first unit of another record has, nor a free slot. Handles of groups do not have them either.
+pub const GROUP_MARK: u32 = 0xc000_0000;
 /// The bits of the place that are the place itself.
 const PLACES: u8 = 0x3f;
 /// The longest id or payload whose length takes one byte.
@@ -87,7 +97,7 @@ pub struct Record<'a> {
     /// Lengths, id and payload and the rest of the page, or [`BOXED`].
     bytes: &'a [u8],
     handle: Handle,
-    boxes: &'a Boxes,
+    records: &'a Records,
 }
 
 impl<'a> Record<'a> {
@@ -133,7 +143,8 @@ impl<'a> Record<'a> {
     /// Returns id and payload when at least one of them is long or they are boxed.
     #[inline(never)]
     fn parts(&self) -> (&'a [u8], &'a [u8]) {
-        let bytes = if self.is_boxed() { &self.boxes[&bits(self.handle)] } else { self.bytes };
+        let bytes =
+            if self.is_boxed() { &self.records.boxes[&bits(self.handle)] } else { self.bytes };
         let (id, rest) = part(bytes);
         (id, part(rest).0)
     }
@@ -161,6 +172,23 @@ impl<'a> Record<'a> {
         }
         let (_, rest) = part(self.bytes);
         self.bytes.len() - part(rest).1.len()
+    }
+
+    /// Returns whether the element is in a group.
+    #[inline(always)]
+    pub fn is_grouped(&self) -> bool {
+        self.header[PLACE] & GROUPED != 0
+    }
+
+    /// Returns the element's group.
+    #[inline(always)]
+    pub fn group(&self) -> Option<Group> {
+        if self.is_grouped() { self.read_group() } else { None }
+    }
+
+    #[inline(never)]
+    fn read_group(&self) -> Option<Group> {
+        Some(self.records.group(self.handle))
     }
 
     /// Returns whether the record has this id.
@@ -191,7 +219,8 @@ impl<'a> From<Record<'a>> for Element<'a> {
     fn from(record: Record<'a>) -> Self {
         let (id, payload) = record.id_and_payload();
         let (deadline, deliveries) = (record.turn().deadline, record.deliveries());
-        Self { id, payload, deadline, deliveries, bounds: record.bounds() }
+        let (bounds, group) = (record.bounds(), record.group());
+        Self { id, payload, deadline, deliveries, bounds, group }
     }
 }
 
@@ -323,24 +352,34 @@ pub struct Records {
     boxes: Boxes,
     /// Bytes allocated for the content of the boxes.
     boxed: usize,
+    /// Makes the order of grouped records unpredictable: see [`Links`](super::Links). 0 if there never was one.
+    pub secret: u64,
 }
 
 impl Records {
     pub fn new() -> Self {
-        Self { slab: Slab::new(), boxes: Boxes::new(), boxed: 0 }
+        Self { slab: Slab::new(), boxes: Boxes::new(), boxed: 0, secret: 0 }
     }
 
     /// Reserves a slot for an element. The caller must [write](Self::write) it next. `None` if the store is full (see
     /// [`Slab::insert`]).
     #[inline(always)]
-    pub fn reserve(&mut self, id: &[u8], payload: &[u8], bounds: Bounds) -> Option<Reservation> {
+    pub fn reserve(
+        &mut self,
+        id: &[u8],
+        payload: &[u8],
+        bounds: Bounds,
+        is_grouped: bool,
+    ) -> Option<Reservation> {
         let own = if bounds.is_none() { 0 } else { Bounds::BYTES };
         let size = LENGTHS + size_of_parts(id, payload) + own;
-        let units = size.div_ceil(size_of::<Granule>());
+        let front = if is_grouped { GROUP_UNITS } else { 0 };
+        let units = size.div_ceil(size_of::<Granule>()) + front;
         let is_boxed = units > WIDEST;
-        let units =
-            if is_boxed { (BOXED_BYTES + own).div_ceil(size_of::<Granule>()) } else { units };
-        self.slab.insert(units).map(|handle| Reservation { handle, is_boxed })
+        let boxed = (BOXED_BYTES + own).div_ceil(size_of::<Granule>()) + front;
+        let slot = self.slab.insert(if is_boxed { boxed } else { units })?;
+        let handle = if is_grouped { slot.behind(GROUP_UNITS) } else { slot };
+        Some(Reservation { handle, is_boxed })
     }
 
     /// Writes an element without deliveries into its reserved slot.
@@ -350,7 +389,7 @@ impl Records {
         reservation: Reservation,
         id: &[u8],
         payload: &[u8],
-        bounds: Bounds,
+        (bounds, group): (Bounds, Option<Group>),
         (turn, spot): (Turn, Spot),
     ) {
         let bytes = self.slab.get_mut(reservation.handle).as_flattened_mut();
@@ -359,6 +398,7 @@ impl Records {
         header[PLACE] = if bounds.is_none() { 0 } else { BOUNDED };
         put_spot(header, spot);
         header[DELIVERIES..].fill(0);
+        header[PLACE] |= if group.is_some() { GROUPED } else { 0 };
         let rest = if reservation.is_boxed {
             let (mark, rest) = bytes.split_at_mut(BOXED.len());
             mark.copy_from_slice(&BOXED);
@@ -371,6 +411,9 @@ impl Records {
         }
         if reservation.is_boxed {
             self.put_boxed(reservation.handle, id, payload);
+        }
+        if let Some(group) = group {
+            self.put_group(reservation.handle, group);
         }
     }
 
@@ -386,7 +429,7 @@ impl Records {
     pub fn get(&self, handle: Handle) -> Record<'_> {
         let bytes = self.slab.get(handle).as_flattened();
         let (header, bytes) = bytes.split_first_chunk().expect("a slot holds a header");
-        Record { header, bytes, handle, boxes: &self.boxes }
+        Record { header, bytes, handle, records: self }
     }
 
     /// Prefetches a record.
@@ -434,7 +477,7 @@ impl Records {
         if !self.boxes.is_empty() {
             self.unbox(handle);
         }
-        self.slab.remove(handle);
+        self.slab.remove(self.slot(handle));
     }
 
     /// Frees a record's box, if it has one.
@@ -447,8 +490,11 @@ impl Records {
         }
     }
 
+    /// Moves a record as [`Slab::relocate`] does. Returns its new handle.
     pub fn relocate(&mut self, handle: Handle) -> Option<Handle> {
-        let new = self.slab.relocate(handle)?;
+        let slot = self.slot(handle);
+        let new = self.slab.relocate(slot)?;
+        let new = if slot == handle { new } else { new.behind(GROUP_UNITS) };
         if let Some(bytes) = self.boxes.remove(&bits(handle)) {
             self.boxes.insert(bits(new), bytes);
         }
@@ -484,6 +530,16 @@ impl Records {
         self.slab.len()
     }
 
+    /// Returns the slot that a record is in.
+    #[inline(always)]
+    fn slot(&self, handle: Handle) -> Handle {
+        if self.secret != 0 && self.get(handle).is_grouped() {
+            handle.before(GROUP_UNITS)
+        } else {
+            handle
+        }
+    }
+
     #[inline(always)]
     fn header_mut(&mut self, handle: Handle) -> &mut [u8; LENGTHS] {
         let bytes = self.slab.get_mut(handle).as_flattened_mut();
@@ -498,53 +554,4 @@ fn size_of_parts(id: &[u8], payload: &[u8]) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NOWHERE: Spot = Spot { block: Handle::PLACEHOLDER, place: 0 };
-    const MOST: Bounds = Bounds { deliveries: u16::MAX, until: Bounds::UNTIL_MAX };
-
-    fn insert(records: &mut Records, id: &[u8], payload: &[u8], turn: Turn) -> Handle {
-        let reservation = records.reserve(id, payload, Bounds::NONE).expect("room");
-        records.write(reservation, id, payload, Bounds::NONE, (turn, NOWHERE));
-        reservation.handle
-    }
-
-    #[test]
-    fn a_record_returns_id_and_payload_of_every_length() {
-        let mut records = Records::new();
-        let turn = Turn { deadline: u64::MAX >> 1, push: Turn::PUSHES - 1 };
-        for id_length in [0, 1, 16, 127, 128, 300, 16_384] {
-            for payload_length in [0, 1, 64, 127, 128, 20_000, 3_000_000] {
-                let id: Vec<u8> = (0..id_length).map(|i| i as u8).collect();
-                let payload = vec![0xff; payload_length];
-                for bounds in [Bounds::NONE, Bounds { deliveries: 1, until: 0 }, MOST] {
-                    let reservation = records.reserve(&id, &payload, bounds).expect("room");
-                    records.write(reservation, &id, &payload, bounds, (turn, NOWHERE));
-                    let record = records.get(reservation.handle);
-                    assert_eq!((record.id(), record.payload()), (&id[..], &payload[..]));
-                    assert_eq!((record.turn(), record.spot()), (turn, NOWHERE));
-                    assert_eq!((record.bounds(), record.deliveries()), (bounds, 0));
-                    records.remove(reservation.handle);
-                }
-            }
-        }
-        assert_eq!(records.check(std::iter::empty()), 0);
-    }
-
-    #[test]
-    fn a_reused_slot_shows_nothing_of_the_previous_record() {
-        let mut records = Records::new();
-        let turn = Turn { deadline: 1, push: 2 };
-        let old = insert(&mut records, b"abcdefgh", b"ijklmnop", turn);
-        let spot = Spot::new(old, 58);
-        records.set_spot(old, spot);
-        assert_eq!(records.get(old).spot(), spot);
-        records.remove(old);
-        let new = insert(&mut records, b"x", b"yz3456789012", turn);
-        assert_eq!(new, old, "the slot is reused");
-        let record = records.get(new);
-        assert_eq!((record.id(), record.payload()), (&b"x"[..], &b"yz3456789012"[..]));
-        assert_eq!(record.spot(), NOWHERE);
-    }
-}
+mod tests;

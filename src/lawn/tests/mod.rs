@@ -1,8 +1,10 @@
 //! Tests of the lawn: one behaviour each here, and in `oracle` random operations against a simple model.
 
+mod groups;
 mod op;
 mod oracle;
 mod timeline;
+mod turns;
 
 use super::*;
 use oracle::*;
@@ -219,8 +221,12 @@ fn defragmenting_moves_every_allocation_once_whether_it_is_interrupted_or_not() 
     for id in 1_000_000..1_000_040_u64 {
         start_now(&mut lawn, &id.to_be_bytes(), 0, &[b'x'; 10_000], 0).expect("room");
     }
-    // The table of TTLs cannot be moved, nor can the block index.
-    let least = lawn.memory() - size_of::<Lawn>() - 256 - 8 * 1024;
+    for id in 2_000_000..2_020_000_u64 {
+        let (id, group) = (id.to_be_bytes(), (id % 3000).to_be_bytes());
+        lawn.start_in_group(5, &Element::new(&id, b"", 5), Some(&group)).expect("room");
+    }
+    // The table of TTLs cannot be moved, nor can the block index and the box of the groups.
+    let least = lawn.memory() - size_of::<Lawn>() - 256 - 10 * 1024;
     for go_on in [true, false] {
         let mut mover = Count(0);
         let mut next = Some(0);

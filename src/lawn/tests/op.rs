@@ -90,6 +90,11 @@ pub(super) enum Op {
         id: u16,
         until: u64,
     },
+    /// Sets the share of a group, the first of which is that of all elements without one.
+    Share {
+        group: u16,
+        share: u16,
+    },
     /// Changes the limits of the small form.
     SmallMax {
         max: SmallMax,
@@ -170,6 +175,7 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         1 => (id(), 1_u64..50).prop_map(|(id, ttl)| Op::Lease { id, ttl }),
         2 => prop_oneof![0_usize..20, Just(usize::MAX)].prop_map(|most| Op::Drain { most }),
         2 => (id(), deadline()).prop_map(|(id, until)| Op::Until { id, until }),
+        1 => (any::<u16>(), 1_u16..4).prop_map(|(group, share)| Op::Share { group, share }),
         1 => small_max().prop_map(|max| Op::SmallMax { max }),
         3 => (1_usize..20).prop_map(|count| Op::Scan { count }),
     ]
@@ -181,6 +187,21 @@ pub(super) fn name(id: u16) -> Vec<u8> {
         0 => Vec::new(),
         _ => id.to_be_bytes().repeat(1 + usize::from(id % 5)),
     }
+}
+
+/// Returns the name of a group: a short one, a long one, and none for 0.
+pub(super) fn groups_name(group: u16) -> Vec<u8> {
+    match group {
+        0 => Vec::new(),
+        1 => vec![7; GROUP_NAME_MAX],
+        _ => group.to_be_bytes().repeat(1 + usize::from(group % 5)),
+    }
+}
+
+/// Returns one of `groups` groups, or none.
+pub(super) fn group(seed: u64, id: u16, groups: u16) -> Option<Vec<u8>> {
+    let group = (seed / 3 + u64::from(id)) % (u64::from(groups) + 1);
+    Some(groups_name(group as u16)).filter(|name| !name.is_empty())
 }
 
 pub(super) fn payload(seed: u64, length: usize) -> Vec<u8> {

@@ -9,15 +9,17 @@ use proptest::prelude::*;
 use super::super::memory::moved;
 use super::super::*;
 use super::op::*;
+use super::turns::{Stored, Turns};
 
 /// A model of the lawn in thirty simple lines.
 #[derive(Default)]
 pub(super) struct Oracle {
     /// In order of pushing.
-    elements: Vec<(Vec<u8>, u64, Vec<u8>, u64)>,
+    elements: Vec<Stored>,
     deliveries: HashMap<Vec<u8>, u16>,
     tokens: HashMap<Vec<u8>, Token>,
     bounds: HashMap<Vec<u8>, Bounds>,
+    turns: Turns,
 }
 
 impl Oracle {
@@ -31,16 +33,25 @@ impl Oracle {
         ttl: u64,
         payload: &[u8],
         at: Option<u64>,
+        group: Option<Vec<u8>>,
     ) -> Result<(), StartError> {
         let deadline = at.filter(|at| *at <= DEADLINE_MAX).ok_or(StartError::TooLate)?;
         if self.find(id).is_some() {
             return Err(StartError::Exists);
         }
+        self.turns.of.extend(group.map(|group| (id.to_vec(), group)));
         self.elements.push((id.to_vec(), ttl, payload.to_vec(), deadline));
         Ok(())
     }
 
     fn stop(&mut self, id: &[u8]) -> Option<Vec<u8>> {
+        let payload = self.remove(id);
+        self.turns.settle(&self.elements);
+        payload
+    }
+
+    fn remove(&mut self, id: &[u8]) -> Option<Vec<u8>> {
+        self.turns.of.remove(id);
         self.deliveries.remove(id);
         self.tokens.remove(id);
         self.bounds.remove(id);
@@ -80,11 +91,13 @@ impl Oracle {
         self.tokens.remove(&id);
         self.tokens.extend(token.map(|token| (id.clone(), token)));
         self.elements.push((id.clone(), ttl, payload, deadline.min(DEADLINE_MAX)));
+        self.turns.settle(&self.elements);
         (id, deliveries)
     }
 
     fn lease_due(&mut self, now: u64, ttl: u64, token: Option<Token>) -> Option<(Vec<u8>, u16)> {
-        let at = self.first().filter(|at| self.elements[*at].3 <= now)?;
+        let at = self.turns.next(&self.elements, now)?;
+        self.turns.give();
         (now < DEADLINE_MAX).then(|| self.lease(at, ttl, now + ttl, token))
     }
 
@@ -137,7 +150,8 @@ impl Scan {
 }
 
 /// Runs operations on both. Compares every reply and the next deadline after each, and the whole content at the end.
-pub(super) fn run(ops: &[Op], small_max: SmallMax) {
+/// Elements are in one of up to `groups` groups, or in none.
+pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16) {
     let small_max = Arc::new(Mutex::new(small_max));
     let asked = Arc::clone(&small_max);
     let mut lawn = lawn_with_limits(move || *asked.lock().expect("not poisoned"));
@@ -147,32 +161,39 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
     let mut now = 1000_u64;
     for (step, op) in ops.iter().enumerate() {
         let seed = step as u64;
+        let group = |id: u16| group(seed, id, groups);
         match *op {
             Op::Start { id, ttl, length } => {
-                start(&mut lawn, &mut oracle, id, ttl, &payload(seed, length), now)
+                start(&mut lawn, &mut oracle, id, ttl, &payload(seed, length), now, group(id))
             }
             Op::StartAt { id, ttl, length, deadline } => {
                 let content = payload(seed, length);
-                let expected = oracle.start(&name(id), ttl, &content, Some(deadline));
+                let expected = oracle.start(&name(id), ttl, &content, Some(deadline), group(id));
                 let bounds = bounds(seed);
                 if expected.is_ok() {
                     oracle.bounds.insert(name(id), bounds);
                 }
-                let started = lawn
-                    .start(ttl, &Element { bounds, ..Element::new(&name(id), &content, deadline) });
+                let (id, group) = (name(id), group(id));
+                let new = Element { bounds, ..Element::new(&id, &content, deadline) };
+                let started = lawn.start_in_group(ttl, &new, group.as_deref());
                 assert_eq!(started, expected);
             }
             Op::Burst { first, count, ttl } => {
                 for id in first..first.saturating_add(count) {
-                    start(&mut lawn, &mut oracle, id, ttl, &payload(seed, 3), now);
+                    start(&mut lawn, &mut oracle, id, ttl, &payload(seed, 3), now, group(id));
                 }
             }
             Op::Spread { first, count, from, span, ttl } => {
                 for id in first..first.saturating_add(count) {
                     let (content, deadline) = (payload(seed, 3), from + spread(id, span));
                     let ttl = if ttl == 0 { 0 } else { ttl.wrapping_add(id.into()) };
-                    let expected = oracle.start(&name(id), ttl, &content, Some(deadline));
-                    assert_eq!(lawn.start_at(&name(id), ttl, &content, deadline), expected);
+                    let to = group(id);
+                    let expected =
+                        oracle.start(&name(id), ttl, &content, Some(deadline), to.clone());
+                    let id = name(id);
+                    let new = Element::new(&id, &content, deadline);
+                    let started = lawn.start_in_group(ttl, &new, to.as_deref());
+                    assert_eq!(started, expected);
                 }
             }
             Op::RestartSpread { first, count, span } => {
@@ -213,20 +234,21 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
             Op::Replace { id, ttl, length } => {
                 let content = payload(seed, length);
                 let deadline = now.saturating_add(ttl);
+                // Its group keeps its place in the round.
                 if deadline <= DEADLINE_MAX {
-                    oracle.stop(&name(id));
+                    oracle.remove(&name(id));
                 }
-                let expected = oracle.start(&name(id), ttl, &content, Some(deadline));
+                let expected = oracle.start(&name(id), ttl, &content, Some(deadline), group(id));
+                oracle.turns.settle(&oracle.elements);
                 // The oracle refuses a late deadline, and must then still have the old element.
                 let expected = expected.map_err(|_| StartError::TooLate);
                 let bounds = bounds(seed);
                 if expected.is_ok() {
                     oracle.bounds.insert(name(id), bounds);
                 }
-                let replaced = lawn.replace(
-                    ttl,
-                    &Element { bounds, ..Element::new(&name(id), &content, deadline) },
-                );
+                let (id, group) = (name(id), group(id));
+                let new = Element { bounds, ..Element::new(&id, &content, deadline) };
+                let replaced = lawn.replace_in_group(ttl, &new, group.as_deref());
                 assert_eq!(replaced, expected);
             }
             Op::LeaseDue { most, ttl } => {
@@ -262,12 +284,20 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
                 bounds.into_iter().for_each(|it| it.until = until.clamp(1, Bounds::UNTIL_MAX));
                 assert_eq!(lawn.set_until(&name(id), until), is_bounded);
             }
+            Op::Share { .. } if groups == 0 => {}
+            Op::Share { group, share } => {
+                let name = groups_name(group % (groups + 1));
+                oracle.turns.shares.remove(&name);
+                oracle.turns.shares.extend((share > 1).then(|| (name.clone(), share)));
+                lawn.set_share(&name, share);
+            }
             Op::Restart { id, ttl } => {
                 let deadline = now.saturating_add(ttl);
                 restart(&mut lawn, &mut oracle, id, ttl, deadline);
             }
         }
         lawn.check();
+        check_turns(&mut lawn, &mut oracle, now, seed);
         scan.forget_removed(&oracle);
         assert!(was_small || !lawn.is_small(), "it has become small again");
         was_small = lawn.is_small();
@@ -331,8 +361,60 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
     for (_, id, payload, deadline) in oracle.ordered() {
         let deliveries = oracle.deliveries.get(id).copied().unwrap_or(0);
         let bounds = oracle.bounds(id);
-        assert_eq!(lawn.look(id), Some(Element { id, payload, deadline, deliveries, bounds }));
+        let found = lawn.look(id).expect("it is there");
+        let group = found.group;
+        assert_eq!(group.map_or(&[][..], |it| lawn.group_name(it)), oracle.turns.group(id));
+        assert_eq!(found, Element { id, payload, deadline, deliveries, bounds, group });
     }
+}
+
+/// Compares whose turn it is, the groups, and what they have.
+fn check_turns(lawn: &mut Lawn, oracle: &mut Oracle, now: u64, seed: u64) {
+    // Turns go on from one change to the next without a look, too.
+    if !seed.is_multiple_of(3) {
+        // To look moves no group.
+        let next =
+            oracle.turns.clone().next(&oracle.elements, now).map(|at| &oracle.elements[at].0[..]);
+        assert_eq!(lawn.next_in_turn(now).map(|row| row.element.id), next, "whose turn it is");
+        lawn.check();
+    }
+    let turns = &oracle.turns;
+    assert_eq!(lawn.next_turn_at(), lawn.next_deadline());
+    assert_eq!(lawn.has_groups(), turns.is_used());
+    let settings: Vec<_> = turns.shares.iter().map(|(name, share)| (&name[..], *share)).collect();
+    assert_eq!(lawn.group_settings().collect::<Vec<_>>(), settings);
+    let mut groups = std::collections::BTreeMap::<&[u8], Vec<_>>::new();
+    for (ttl, id, _, deadline) in oracle.ordered() {
+        groups.entry(turns.group(id)).or_default().push((ttl, id, deadline));
+    }
+    let others = groups.remove(&b""[..]).unwrap_or_default();
+    assert_eq!((lawn.groups(), lawn.group_len(None)), (groups.len(), others.len()));
+    let (from, end) = (now.saturating_add_signed(seed as i64 % 30 - 15), now.saturating_add(9));
+    let check = |name: Option<&[u8]>, all: &[(u64, &[u8], u64)]| {
+        assert_eq!(lawn.group_len(name), all.len(), "{name:?}");
+        let start = Start { deadline: from, behind: None };
+        let shown = lawn.group_rows(name, start, end);
+        let shown: Vec<_> = shown.map(|it| (it.ttl, it.element.id, it.element.deadline)).collect();
+        let expected = all.iter().filter(|it| (from..=end).contains(&it.2));
+        assert!(expected.eq(&shown), "{shown:?} of {name:?}");
+    };
+    check(None, &others);
+    check(Some(b"none"), &[]);
+    for (name, all) in &groups {
+        check(Some(name), all);
+        assert_eq!(lawn.share(name), turns.share(name));
+    }
+    let mut greatest: Vec<_> = groups.iter().map(|(name, all)| (*name, all.len())).collect();
+    greatest.sort_by_key(|(name, length)| (usize::MAX - length, *name));
+    let found = lawn.greatest_groups(seed as usize % 5);
+    if groups.len() + turns.shares.len() < 8 {
+        greatest.truncate(seed as usize % 5);
+        assert_eq!(found, greatest);
+    }
+    assert!(
+        found.iter().all(|it| greatest.contains(it))
+            && found.is_sorted_by_key(|it| usize::MAX - it.1)
+    );
 }
 
 /// Compares the number of live leases, and when the first expires.
@@ -401,9 +483,14 @@ pub(super) fn start(
     ttl: u64,
     payload: &[u8],
     now: u64,
+    group: Option<Vec<u8>>,
 ) {
-    let expected = oracle.start(&name(id), ttl, payload, now.checked_add(ttl));
-    assert_eq!(start_now(lawn, &name(id), ttl, payload, now), expected);
+    let expected = oracle.start(&name(id), ttl, payload, now.checked_add(ttl), group.clone());
+    let started = Lawn::deadline(ttl, now).and_then(|deadline| {
+        let id = name(id);
+        lawn.start_in_group(ttl, &Element::new(&id, payload, deadline), group.as_deref())
+    });
+    assert_eq!(started, expected);
 }
 
 /// Starts an element that comes due `ttl` milliseconds after `now`.
@@ -429,11 +516,22 @@ pub(super) fn drained(lawn: &mut Lawn, now: u64, most: usize) -> Vec<(u64, Vec<u
 
 /// Takes out up to `most` due elements. Returns their number.
 fn drain(lawn: &mut Lawn, oracle: &mut Oracle, now: u64, most: usize) -> usize {
-    let due = oracle.ordered().into_iter().take_while(|it| it.3 <= now).take(most);
-    let due: Vec<_> =
-        due.map(|(ttl, id, payload, at)| (ttl, id.to_vec(), payload.to_vec(), at)).collect();
+    let mut due = Vec::new();
+    if oracle.turns.is_used() {
+        while due.len() < most
+            && let Some(at) = oracle.turns.next(&oracle.elements, now)
+        {
+            oracle.turns.give();
+            let (id, ttl, payload, deadline) = oracle.elements[at].clone();
+            oracle.stop(&id);
+            due.push((ttl, id, payload, deadline));
+        }
+    } else {
+        let all = oracle.ordered().into_iter().take_while(|it| it.3 <= now).take(most);
+        due.extend(all.map(|(ttl, id, payload, at)| (ttl, id.to_vec(), payload.to_vec(), at)));
+        due.iter().for_each(|it| drop(oracle.stop(&it.1)));
+    }
     assert_eq!(drained(lawn, now, most), due);
-    due.iter().for_each(|it| drop(oracle.stop(&it.1)));
     due.len()
 }
 
@@ -445,6 +543,7 @@ fn restart(lawn: &mut Lawn, oracle: &mut Oracle, id: u16, ttl: u64, deadline: u6
             oracle.tokens.remove(&id);
         }
         oracle.elements.push((id, ttl, payload, deadline));
+        oracle.turns.settle(&oracle.elements);
     }
     assert_eq!(lawn.restart_at(&name(id), ttl, deadline), at.is_some());
 }
@@ -473,7 +572,8 @@ proptest! {
     fn any_operations_agree_with_the_oracle(
         ops in prop::collection::vec(op(), 1..150),
         max in small_max(),
+        groups in prop::sample::select(vec![0_u16, 1, 3, 6, 150]),
     ) {
-        run(&ops, max);
+        run(&ops, max, groups);
     }
 }

@@ -1,0 +1,211 @@
+//! The groups of a full lawn: which element is next, and the elements of one group.
+
+use super::element::{Element, Group, Row};
+use super::error::StartError;
+use super::full::{Full, next_turn};
+use super::groups::Groups;
+use super::index::IdHash;
+use super::queues::{Queues, Walk};
+use super::store::{Handle, Records, Spot};
+use super::turn::{DEADLINE_MAX, Start, Turn};
+
+impl Full {
+    #[inline(never)]
+    pub fn start_in_group(
+        &mut self,
+        ttl: u64,
+        new: &Element<'_>,
+        group: &[u8],
+    ) -> Result<(), StartError> {
+        let group = self.groups_mut().find_or_create(group).ok_or(StartError::Full)?;
+        let started = self.start(ttl, &Element { group: Some(group), ..*new });
+        started.inspect_err(|_| self.groups_mut().free_if_unused(group))
+    }
+
+    pub fn replace_in_group(
+        &mut self,
+        ttl: u64,
+        new: &Element<'_>,
+        group: &[u8],
+    ) -> Result<(), StartError> {
+        let hash = self.index.hash(new.id);
+        let Some(old) = self.find_hashed(hash, new.id) else {
+            return self.start_in_group(ttl, new, group);
+        };
+        if new.deadline > DEADLINE_MAX {
+            return Err(StartError::TooLate);
+        }
+        let group = self.groups_mut().find_or_create(group).ok_or(StartError::Full)?;
+        let done = self.exchange(hash, old, ttl, &Element { group: Some(group), ..*new });
+        done.inspect_err(|_| self.groups_mut().free_if_unused(group))
+    }
+
+    /// Replaces an element by one in another place: the new or the old one is in a group. The new element is inserted
+    /// first, so that its group keeps its place in the round.
+    pub(super) fn exchange(
+        &mut self,
+        hash: IdHash,
+        old: Handle,
+        ttl: u64,
+        new: &Element<'_>,
+    ) -> Result<(), StartError> {
+        let Element { id, payload, deadline, bounds, group, .. } = *new;
+        let reservation = self.records.reserve(id, payload, bounds, group.is_some());
+        let reservation = reservation.ok_or(StartError::Full)?;
+        let (new, turn) = (reservation.handle, next_turn(&mut self.pushes, deadline));
+        let elements = self.len();
+        let groups = self.groups.as_mut().filter(|_| group.is_some());
+        let queues = groups.map_or(&mut self.queues, |groups| &mut groups.queues);
+        let spot = queues.push(&mut self.records, new, (ttl, turn), elements, None);
+        self.records.write(reservation, id, payload, (bounds, group), (turn, spot));
+        if group.is_some() {
+            self.file_in_group(new);
+        }
+        self.index.replace(hash, old, new);
+        let record = self.records.get(old);
+        self.remove_from_queues(old, record.spot(), record.deliveries());
+        self.records.remove(old);
+        self.has_bounded |= !bounds.is_none();
+        if let Some(moment) = bounds.expiry(deadline) {
+            self.expiries.insert((moment, new));
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    pub(super) fn file_in_group(&mut self, handle: Handle) {
+        let groups = self.groups.as_mut().expect("the group exists");
+        groups.insert(&mut self.records, handle);
+    }
+
+    /// Removes a record from the order of its group and from that of all groups.
+    #[inline(never)]
+    pub(super) fn remove_from_group(&mut self, handle: Handle, spot: Spot) {
+        let groups = self.groups.as_mut().expect("the group exists");
+        groups.queues.remove(&mut self.records, spot);
+        groups.remove(&mut self.records, handle);
+    }
+
+    /// Returns whether elements are given out in turns.
+    #[inline(always)]
+    pub fn has_groups(&self) -> bool {
+        self.groups.as_ref().is_some_and(|groups| groups.is_in_use())
+    }
+
+    /// Returns whether groups take turns at `now`: some may have something due.
+    #[inline(always)]
+    pub(super) fn takes_turns(&self, now: u64) -> bool {
+        self.groups.as_ref().is_some_and(|groups| groups.are_due(now))
+    }
+
+    /// Returns the groups, which exist: an element is in one.
+    pub(super) fn groups(&self) -> &Groups {
+        self.groups.as_ref().expect("a grouped record has a group")
+    }
+
+    /// Returns the groups, created if necessary.
+    pub(super) fn groups_mut(&mut self) -> &mut Groups {
+        let Self { groups, hasher, records, .. } = self;
+        groups.get_or_insert_with(|| Box::new(Groups::new(hasher, records)))
+    }
+
+    /// Returns the group whose turn it is at `now`, and its first element.
+    fn turn(&mut self, now: u64) -> Option<(Group, Handle)> {
+        let is_due = |turn: &Turn| turn.deadline <= now;
+        let others =
+            self.queues.first_deadline().filter(|deadline| *deadline <= now).and_then(|_| {
+                self.queues.refresh_heads(&mut self.records);
+                self.queues.first(&self.records).filter(|(turn, _)| is_due(turn))
+            });
+        let groups = self.groups.as_mut()?;
+        let group = groups.turn(&self.records, others.map(|first| first.0), now)?;
+        let first = groups.first(group).or(others.map(|first| first.1))?;
+        Some((group, first))
+    }
+
+    /// Returns the first element of the group whose turn it is at `now`, which is about to be given out.
+    #[inline(never)]
+    pub(super) fn take_turn(&mut self, now: u64) -> Option<Handle> {
+        let (group, first) = self.turn(now)?;
+        self.groups_mut().give(group);
+        Some(first)
+    }
+
+    pub fn next_in_turn(&self, now: u64) -> Option<Row<'_>> {
+        let others = self.queues.first(&self.records).filter(|(turn, _)| turn.deadline <= now);
+        let handle = if self.takes_turns(now) {
+            let group = self.groups().next(&self.records, others.map(|first| first.0), now)?;
+            self.groups().first(group).or(others.map(|first| first.1))?
+        } else {
+            others?.1
+        };
+        Some(self.row_of(self.records.get(handle)))
+    }
+
+    /// Counts an element as given out if it is next in turn at `now`.
+    pub fn give_turn(&mut self, id: &[u8], now: u64) {
+        if self.takes_turns(now)
+            && let Some((group, first)) = self.turn(now)
+            && self.find(id) == Some(first)
+        {
+            self.groups_mut().give(group);
+        }
+    }
+
+    pub fn set_share(&mut self, name: &[u8], share: u16) {
+        let groups = self.groups_mut();
+        if let Some(group) = groups.find_or_create(name) {
+            groups.set_share(group, share);
+        }
+    }
+
+    pub fn share(&self, name: &[u8]) -> u16 {
+        self.group(name).map_or(1, |(groups, group)| groups.share(group))
+    }
+
+    fn group(&self, name: &[u8]) -> Option<(&Groups, Group)> {
+        let groups = self.groups.as_ref()?;
+        Some((groups, groups.find(name)?))
+    }
+
+    pub fn group_len(&self, name: Option<&[u8]>) -> usize {
+        match name {
+            Some(name) => self.group(name).map_or(0, |(groups, group)| groups.group_len(group)),
+            None => self.len() - self.groups.as_ref().map_or(0, |groups| groups.len()),
+        }
+    }
+
+    pub fn group_rows(
+        &self,
+        name: Option<&[u8]>,
+        start: Start,
+        end: u64,
+    ) -> impl Iterator<Item = Row<'_>> {
+        let from = start.turn();
+        let others = name.is_none().then(|| Walk::new(&self.records, &self.queues, from, end));
+        let group = name.and_then(|name| self.group(name));
+        let handles =
+            group.into_iter().flat_map(move |(it, group)| it.elements(&self.records, group, from));
+        let rows = handles.map(|handle| self.row_of(self.records.get(handle)));
+        let rows = rows.take_while(move |row| row.element.deadline <= end);
+        others.into_iter().flatten().chain(rows)
+    }
+
+    pub fn group_settings(&self) -> impl Iterator<Item = (&[u8], u16)> {
+        self.groups.iter().flat_map(|groups| groups.shares())
+    }
+
+    pub fn greatest_groups(&self, most: usize) -> Vec<(&[u8], usize)> {
+        self.groups.as_ref().map_or(Vec::new(), |groups| groups.greatest(most))
+    }
+
+    /// Returns the queues that have a record: those of the elements in groups, or those of all others.
+    #[inline(always)]
+    pub(super) fn queues_of(&mut self, handle: Handle) -> (&mut Queues, &mut Records) {
+        let is_grouped = self.groups.is_some() && self.records.get(handle).is_grouped();
+        match &mut self.groups {
+            Some(groups) if is_grouped => (&mut groups.queues, &mut self.records),
+            _ => (&mut self.queues, &mut self.records),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The leases of a full lawn: which elements are held, and under which tokens.
+
+use super::element::Element;
+use super::full::Full;
+use super::lease::Token;
+use super::store::Handle;
+use super::turn::{DEADLINE_MAX, Turn};
+
+impl Full {
+    pub fn lease_at(&mut self, id: &[u8], ttl: u64, deadline: u64, token: Option<Token>) -> bool {
+        let Some(handle) = self.find(id).filter(|_| deadline <= DEADLINE_MAX) else { return false };
+        self.lease(handle, ttl, deadline, token);
+        true
+    }
+
+    pub fn set_deliveries(&mut self, id: &[u8], deliveries: u16, token: Option<Token>) -> bool {
+        let Some(handle) = self.find(id) else { return false };
+        let before = self.count_deliveries(handle, deliveries);
+        let turn = self.records.turn(handle);
+        let before = (before > 0).then_some(turn);
+        self.leases.set(handle, token.filter(|_| deliveries > 0), before, turn);
+        true
+    }
+
+    pub fn token(&self, element: &Element<'_>) -> Option<Token> {
+        if self.leases.is_empty() || element.deliveries == 0 {
+            return None;
+        }
+        self.held_under(self.find(element.id)?)
+    }
+
+    pub fn holds(&self, id: &[u8], token: Token) -> bool {
+        self.find(id).is_some_and(|handle| self.held_under(handle) == Some(token))
+    }
+
+    pub fn held(&self, token: Token, now: u64) -> impl Iterator<Item = Element<'_>> {
+        let listed = self.leases.listed(token, Turn::after(now));
+        listed.map(|handle| self.records.get(handle).into())
+    }
+
+    pub fn running(&self, now: u64) -> usize {
+        self.leases.running(now)
+    }
+
+    pub fn first_end(&self, now: u64) -> Option<u64> {
+        self.leases.first_end(now)
+    }
+
+    /// Restarts a record that may be held under a token.
+    #[inline(never)]
+    pub(super) fn restart_held(&mut self, handle: Handle, ttl: u64, deadline: u64) {
+        let before = self.records.turn(handle);
+        let turn = self.restart(handle, ttl, deadline);
+        if self.records.get(handle).deliveries() == 0 {
+            return;
+        }
+        if ttl == 0 {
+            self.leases.end(before, None);
+        } else {
+            self.leases.postpone(handle, before, turn);
+        }
+    }
+
+    pub(super) fn lease(&mut self, handle: Handle, ttl: u64, deadline: u64, token: Option<Token>) {
+        let record = self.records.get(handle);
+        let (before, deliveries) = (record.turn(), record.deliveries());
+        let turn = self.restart(handle, ttl, deadline);
+        self.count_deliveries(handle, deliveries.saturating_add(1));
+        self.leases.set(handle, token, (deliveries > 0).then_some(before), turn);
+    }
+
+    /// Returns the token under which a record is held.
+    fn held_under(&self, handle: Handle) -> Option<Token> {
+        if self.leases.is_empty() {
+            return None;
+        }
+        let record = self.records.get(handle);
+        (record.deliveries() > 0).then(|| self.leases.token(record.turn()))?
+    }
+
+    /// Drops the lease of a record that is being removed. The record still has its turn.
+    #[inline(never)]
+    pub(super) fn unlease(&mut self, handle: Handle) {
+        self.delivered -= 1;
+        self.leases.end(self.records.turn(handle), None);
+    }
+
+    /// Sets how often a record was given out. Returns the previous count.
+    pub(super) fn count_deliveries(&mut self, handle: Handle, deliveries: u16) -> u16 {
+        let before = self.records.get(handle).deliveries();
+        self.delivered -= usize::from(before > 0);
+        self.delivered += usize::from(deliveries > 0);
+        self.records.set_deliveries(handle, deliveries);
+        before
+    }
+}

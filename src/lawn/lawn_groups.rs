@@ -1,0 +1,157 @@
+//! The groups of a lawn. A lawn that gets one is converted to the full form.
+
+use super::element::{Element, Group, Row};
+use super::error::StartError;
+use super::full::Full;
+use super::lawn::{Form, Lawn, Taken};
+use super::turn::{DEADLINE_MAX, Start};
+
+impl Lawn {
+    /// Starts an element as [`Lawn::start`] does, in the group of this name, of at most [`GROUP_NAME_MAX`] bytes. An empty
+    /// name is no group.
+    ///
+    /// [`GROUP_NAME_MAX`]: super::GROUP_NAME_MAX
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; then nothing has changed.
+    #[inline]
+    pub fn start_in_group(
+        &mut self,
+        ttl: u64,
+        new: &Element<'_>,
+        group: Option<&[u8]>,
+    ) -> Result<(), StartError> {
+        match group.filter(|name| !name.is_empty()) {
+            None => self.start(ttl, new),
+            Some(_) if new.deadline > DEADLINE_MAX => Err(StartError::TooLate),
+            Some(name) => self.full().start_in_group(ttl, new, name),
+        }
+    }
+
+    /// Replaces an element as [`Lawn::replace`] does, by one in this group.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`], but not [`StartError::Exists`]; then nothing has changed.
+    #[inline]
+    pub fn replace_in_group(
+        &mut self,
+        ttl: u64,
+        new: &Element<'_>,
+        group: Option<&[u8]>,
+    ) -> Result<(), StartError> {
+        match group.filter(|name| !name.is_empty()) {
+            None => self.replace(ttl, new),
+            Some(_) if new.deadline > DEADLINE_MAX => Err(StartError::TooLate),
+            Some(name) => self.full().replace_in_group(ttl, new, name),
+        }
+    }
+
+    /// Returns the name of an element's group.
+    pub fn group_name(&self, group: Group) -> &[u8] {
+        self.as_full().map_or(&[], |full| full.groups().name(group))
+    }
+
+    /// Returns whether elements are given out in turns: there is a group with an element or a setting. O(1).
+    #[inline]
+    pub fn has_groups(&self) -> bool {
+        self.as_full().is_some_and(Full::has_groups)
+    }
+
+    /// Returns the element that [`Lawn::drain`] and [`Lawn::lease_due`] take next at `now`. Without groups that is the
+    /// first of all, if it is due, and with groups the first of the group whose turn it is. After the clock stepped back it
+    /// may return `None` though there is one, until one is taken.
+    #[inline]
+    pub fn next_in_turn(&self, now: u64) -> Option<Row<'_>> {
+        match &self.form {
+            Form::Small(small) => small.rows(Start::FIRST, now).next(),
+            Form::Full(full) => full.next_in_turn(now),
+        }
+    }
+
+    /// Iterates over the due elements in the order in which they are given out, as far as it is known: with groups only the
+    /// next one is, because giving it out decides whose turn is next.
+    pub fn due_in_turn(&self, now: u64) -> impl Iterator<Item = Row<'_>> {
+        let takes_turns = self.as_full().is_some_and(|full| full.takes_turns(now));
+        let next = if takes_turns { self.next_in_turn(now) } else { None };
+        let all = (!takes_turns).then(|| self.rows(Start::FIRST, now));
+        next.into_iter().chain(all.into_iter().flatten())
+    }
+
+    /// Takes an element out as [`Lawn::stop`] does. If it is next in turn at `now`, it counts as given out.
+    pub fn stop_in_turn(&mut self, id: &[u8], now: u64) -> Option<Taken<'_>> {
+        if let Form::Full(full) = &mut self.form {
+            full.give_turn(id, now);
+        }
+        self.stop(id)
+    }
+
+    /// Returns the first moment at which [`Lawn::next_in_turn`] returns an element. It may be in the past. Always exact.
+    pub fn next_turn_at(&self) -> Option<u64> {
+        self.next_deadline()
+    }
+
+    /// Sets how many elements a group gives in one turn. 1, the default, removes the setting. The empty name stands for
+    /// all elements without a group.
+    pub fn set_share(&mut self, group: &[u8], share: u16) {
+        if share > 1 || !self.is_small() {
+            self.full().set_share(group, share);
+        }
+    }
+
+    /// Returns how many elements a group gives in one turn.
+    pub fn share(&self, group: &[u8]) -> u16 {
+        self.as_full().map_or(1, |full| full.share(group))
+    }
+
+    /// Returns the number of groups that have an element.
+    pub fn groups(&self) -> usize {
+        self.as_full().and_then(|full| full.groups.as_ref()).map_or(0, |groups| groups.filled())
+    }
+
+    /// Returns the number of elements of a group. `None`: of those without a group.
+    pub fn group_len(&self, group: Option<&[u8]>) -> usize {
+        match (self.as_full(), group) {
+            (Some(full), _) => full.group_len(group),
+            (None, None) => self.len(),
+            (None, Some(_)) => 0,
+        }
+    }
+
+    /// Iterates over the elements of a group, or over those without one, in the order of delivery, from `start` to the
+    /// last element whose deadline is at or before `end`.
+    pub fn group_rows(
+        &self,
+        group: Option<&[u8]>,
+        start: Start,
+        end: u64,
+    ) -> impl Iterator<Item = Row<'_>> {
+        let small = (self.is_small() && group.is_none()).then(|| self.rows(start, end));
+        let full = self.as_full().map(|full| full.group_rows(group, start, end));
+        small.into_iter().flatten().chain(full.into_iter().flatten())
+    }
+
+    /// Returns whether any group has a setting. O(1).
+    pub fn has_group_settings(&self) -> bool {
+        self.as_full().and_then(|full| full.groups.as_ref()).is_some_and(|it| it.has_settings())
+    }
+
+    /// Lists the groups that have a share, and their shares, by name.
+    pub fn group_settings(&self) -> impl Iterator<Item = (&[u8], u16)> {
+        self.as_full().into_iter().flat_map(Full::group_settings)
+    }
+
+    /// Lists the groups with the most elements, at most `most`, and their numbers of elements, the greatest first. Exact
+    /// for up to 1,024 groups; with more, it visits 1,024 of the greatest, none of which has less than 64 elements.
+    pub fn greatest_groups(&self, most: usize) -> Vec<(&[u8], usize)> {
+        self.as_full().map_or(Vec::new(), |full| full.greatest_groups(most))
+    }
+
+    fn as_full(&self) -> Option<&Full> {
+        match &self.form {
+            Form::Small(_) => None,
+            Form::Full(full) => Some(full),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What a record has in front of its header if its element is in a group: the group, and links to other records of it.
+//! They are nodes of the tree that orders the group's elements.
+//!
+//! ```text
+//!   0      4                       8       12       16
+//!   ├──────┼───────────────────────┼───────┼────────┼────────┄
+//!   │ left │ group, top 2 bits set │ right │ parent │ header
+//!   └──────┴───────────────────────┴───────┴────────┴────────┄
+//!     u32    u32                     u32     u32
+//! ```
+
+use super::super::element::Group;
+use super::handle::Handle;
+use super::records::{GROUP_MARK, GROUP_UNITS, Granule, Records};
+
+/// The neighbours of a node in a sorted set that is linked through its nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Links {
+    pub left: Option<Handle>,
+    pub right: Option<Handle>,
+    pub parent: Option<Handle>,
+}
+
+fn halves(unit: Granule) -> (u32, u32) {
+    let bits = u64::from_le_bytes(unit);
+    (bits as u32, (bits >> 32) as u32)
+}
+
+fn unit(low: u32, high: u32) -> Granule {
+    (u64::from(high) << 32 | u64::from(low)).to_le_bytes()
+}
+
+impl Records {
+    /// Returns a record to [relocate](Records::relocate) so that a page can be freed.
+    pub fn sparse(&mut self) -> Option<Handle> {
+        let slot = self.slab.sparse_slot()?;
+        let is_grouped = u64::from_le_bytes(*self.slab.unit(slot)) >> 63 == 1;
+        Some(if is_grouped { slot.behind(GROUP_UNITS) } else { slot })
+    }
+
+    #[inline(always)]
+    fn front(&self, handle: Handle) -> &[Granule; GROUP_UNITS] {
+        let units = self.slab.get(handle.before(GROUP_UNITS));
+        units.first_chunk().expect("a slot has more")
+    }
+
+    #[inline(always)]
+    fn front_mut(&mut self, handle: Handle) -> &mut [Granule; GROUP_UNITS] {
+        let units = self.slab.get_mut(handle.before(GROUP_UNITS));
+        units.first_chunk_mut().expect("a slot has more")
+    }
+
+    /// Returns the group of a record that is in one.
+    #[inline(always)]
+    pub fn group(&self, handle: Handle) -> Group {
+        let (_, group) = halves(self.front(handle)[0]);
+        Group(Handle::from_bits(group & !GROUP_MARK).expect("a group"))
+    }
+
+    /// Sets the group of a record that has no links yet.
+    pub(super) fn put_group(&mut self, handle: Handle, Group(group): Group) {
+        let group = Handle::to_bits(Some(group)) | GROUP_MARK;
+        *self.front_mut(handle) = [unit(0, group), Granule::default()];
+    }
+
+    /// Returns the links of a record that is in a group.
+    #[inline(always)]
+    pub fn links(&self, handle: Handle) -> Links {
+        let [first, second] = *self.front(handle);
+        let ((left, _), (right, parent)) = (halves(first), halves(second));
+        let [left, right, parent] = [left, right, parent].map(Handle::from_bits);
+        Links { left, right, parent }
+    }
+
+    /// Sets the links of a record that is in a group.
+    #[inline(always)]
+    pub fn set_links(&mut self, handle: Handle, Links { left, right, parent }: Links) {
+        let [left, right, parent] = [left, right, parent].map(Handle::to_bits);
+        let front = self.front_mut(handle);
+        let (_, group) = halves(front[0]);
+        *front = [unit(left, group), unit(right, parent)];
+    }
+}

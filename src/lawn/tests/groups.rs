@@ -1,0 +1,217 @@
+//! Tests of groups that take turns.
+
+use super::*;
+
+fn put(lawn: &mut Lawn, id: &str, group: &str, deadline: u64) {
+    let group = Some(group.as_bytes());
+    lawn.start_in_group(0, &Element::new(id.as_bytes(), b"", deadline), group).expect("room");
+}
+
+/// Takes an element at `now`, so that all groups that are due enter the round.
+fn look(lawn: &mut Lawn, now: u64) {
+    put(lawn, "look", "look", 0);
+    assert_eq!(drained(lawn, now, 1)[0].1, b"look");
+}
+
+/// Takes out all due elements, one at a time, and returns their ids.
+fn taken(lawn: &mut Lawn, now: u64) -> String {
+    let mut ids = Vec::new();
+    while let [(_, id, ..)] = &drained(lawn, now, 1)[..] {
+        ids.push(String::from_utf8(id.clone()).expect("text"));
+        lawn.check();
+    }
+    ids.join(" ")
+}
+
+#[test]
+fn groups_take_turns_and_each_is_in_its_own_order() {
+    in_either_form(|mut lawn| {
+        for (id, group, deadline) in
+            [("a1", "a", 1), ("a2", "a", 2), ("a3", "a", 3), ("b5", "b", 5), ("b4", "b", 4)]
+        {
+            put(&mut lawn, id, group, deadline);
+        }
+        put(&mut lawn, "o3", "", 3);
+        put(&mut lawn, "c9", "c", 9);
+        assert_eq!(taken(&mut lawn, 8), "a1 o3 b4 a2 b5 a3");
+        assert_eq!((lawn.groups(), lawn.next_turn_at()), (1, Some(9)));
+        assert_eq!(taken(&mut lawn, 9), "c9");
+        assert!(!lawn.has_groups());
+    });
+}
+
+#[test]
+fn a_group_gives_its_share_in_each_turn() {
+    in_either_form(|mut lawn| {
+        lawn.set_share(b"a", 2);
+        lawn.set_share(b"", 3);
+        for number in 1..=4 {
+            for group in ["a", "", "b"] {
+                put(&mut lawn, &format!("{group}{number}"), group, number);
+            }
+        }
+        assert_eq!((lawn.share(b"a"), lawn.share(b""), lawn.share(b"b")), (2, 3, 1));
+        assert_eq!(taken(&mut lawn, 9), "a1 a2 1 2 3 b1 a3 a4 4 b2 b3 b4");
+        assert!(lawn.has_groups());
+        assert_eq!(lawn.group_settings().collect::<Vec<_>>(), [(&b""[..], 3), (b"a", 2)]);
+        lawn.set_share(b"a", 1);
+        lawn.set_share(b"", 1);
+        assert!(!lawn.has_groups());
+        lawn.check();
+    });
+}
+
+#[test]
+fn a_restarted_element_keeps_its_group_and_the_groups_place() {
+    let mut lawn = lawn();
+    for (id, group) in [("a1", "a"), ("b1", "b"), ("a2", "a"), ("b2", "b")] {
+        put(&mut lawn, id, group, 1);
+    }
+    assert_eq!(lawn.next_in_turn(1).map(|row| row.element.id), Some(&b"a1"[..]));
+    look(&mut lawn, 1);
+    assert!(lawn.restart_at(b"a1", 1, 1));
+    assert!(lawn.update(b"a2", &[0; 100]).is_ok());
+    assert_eq!(lawn.replace_in_group(0, &Element::new(b"a2", b"x", 1), Some(b"a")), Ok(()));
+    let row = lawn.next_in_turn(1).expect("one is due");
+    let (id, group) = (row.element.id.to_vec(), row.element.group.expect("a group"));
+    assert_eq!((&id[..], lawn.group_name(group)), (&b"a1"[..], &b"a"[..]));
+    assert_eq!(taken(&mut lawn, 1), "a1 b1 a2 b2");
+}
+
+#[test]
+fn a_group_keeps_its_place_while_its_only_element_is_replaced() {
+    let mut lawn = lawn();
+    for (id, group) in [("a", "a"), ("b", "b"), ("c", "c")] {
+        put(&mut lawn, id, group, 1);
+    }
+    look(&mut lawn, 1);
+    assert_eq!(lawn.replace_in_group(0, &Element::new(b"a", b"new", 1), Some(b"a")), Ok(()));
+    // Another group, and none: they go to the end.
+    assert_eq!(lawn.replace_in_group(0, &Element::new(b"b", b"new", 1), Some(b"d")), Ok(()));
+    assert_eq!(lawn.replace(0, &Element::new(b"c", b"new", 1)), Ok(()));
+    lawn.check();
+    assert_eq!((lawn.groups(), lawn.group_len(Some(b"b")), lawn.group_len(None)), (2, 0, 1));
+    assert_eq!(taken(&mut lawn, 1), "a b c");
+}
+
+#[test]
+fn a_group_that_comes_back_goes_to_the_end() {
+    let mut lawn = lawn();
+    for (id, group) in [("a1", "a"), ("b1", "b"), ("c1", "c"), ("b2", "b")] {
+        put(&mut lawn, id, group, 1);
+    }
+    look(&mut lawn, 1);
+    assert!(lawn.stop(b"a1").is_some());
+    put(&mut lawn, "a2", "a", 1);
+    assert_eq!(taken(&mut lawn, 1), "b1 c1 a2 b2");
+}
+
+#[test]
+fn a_group_that_is_not_due_after_the_clock_stepped_back_is_passed_over() {
+    let mut lawn = lawn();
+    for (id, group, deadline) in [("a", "a", 7), ("b", "b", 8), ("c", "c", 5)] {
+        put(&mut lawn, id, group, deadline);
+    }
+    put(&mut lawn, "o", "", 6);
+    look(&mut lawn, 8);
+    assert_eq!(lawn.next_in_turn(8).map(|row| row.element.id), Some(&b"c"[..]));
+    assert_eq!(taken(&mut lawn, 6), "c o");
+    assert!(lawn.next_in_turn(6).is_none());
+    assert_eq!(lawn.next_turn_at(), Some(7));
+    assert_eq!(taken(&mut lawn, 7), "a");
+    assert_eq!(taken(&mut lawn, 9), "b");
+}
+
+/// Many groups of very different sizes, all due at once.
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn the_first_of_each_group_comes_early_and_shares_are_right() {
+    const GROUPS: u64 = 1000;
+    let mut lawn = lawn();
+    let mut number = 0;
+    for group in 0..GROUPS {
+        for _ in 0..1 + 20_000 / (group + 1) {
+            put(
+                &mut lawn,
+                &format!("{number}/{group}"),
+                &format!("g{group}"),
+                number * 7919 % 10_000,
+            );
+            number += 1;
+        }
+    }
+    lawn.set_share(b"g0", 3);
+    let mut counts = std::collections::HashMap::<String, u64>::new();
+    let mut given = 0;
+    while counts.len() < GROUPS as usize {
+        lawn.drain(10_000, 1, |_, it| {
+            let id = String::from_utf8(it.id.to_vec()).expect("text");
+            *counts.entry(id.split_once('/').expect("a group").1.into()).or_default() += 1;
+        });
+        given += 1;
+    }
+    assert!(given <= GROUPS + GROUPS / 20 + 2, "{given} for the first of each");
+    lawn.check();
+    // Groups of more than a hundred are among those that give all the time.
+    counts.clear();
+    lawn.drain(10_000, 10_000, |_, it| {
+        let id = std::str::from_utf8(it.id).expect("text");
+        *counts.entry(id.split_once('/').expect("a group").1.into()).or_default() += 1;
+    });
+    let turns = counts["1"];
+    assert!((1..100).all(|group| counts[&group.to_string()].abs_diff(turns) <= 1), "{counts:?}");
+    assert!(counts["0"].abs_diff(3 * turns) <= 3, "{} of {turns} turns", counts["0"]);
+}
+
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn groups_take_little_memory_and_give_it_back() {
+    const COUNT: u64 = 100_000;
+    let filled = |groups: u64| {
+        let mut lawn = lawn();
+        for number in 0..COUNT {
+            let group = number.checked_rem(groups).map(|it| format!("tenant{it:06}"));
+            let (id, group) = (number.to_be_bytes(), group.as_deref().map(str::as_bytes));
+            let new = Element::new(&id, &[0; 64], number / 100);
+            lawn.start_in_group(1000, &new, group).expect("room");
+        }
+        lawn
+    };
+    let [none, one, many] = [0, 1, COUNT].map(|groups| filled(groups).memory() as f64);
+    let (element, group) = ((one - none) / COUNT as f64, (many - one) / COUNT as f64);
+    assert!(element < 20.0, "{element:.1} bytes more for an element in a group");
+    assert!(group < 130.0, "{group:.1} bytes for a group");
+    let mut lawn = filled(COUNT);
+    defrag(&mut lawn, 3);
+    assert_eq!(drained(&mut lawn, COUNT, COUNT as usize - 10).len(), COUNT as usize - 10);
+    while lawn.compact(64) {}
+    lawn.check();
+    assert_eq!((lawn.groups(), lawn.len()), (10, 10));
+    assert!(lawn.memory() < 700_000, "{} bytes for ten groups", lawn.memory());
+}
+
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn the_greatest_of_many_groups_are_found() {
+    let mut lawn = lawn();
+    for group in 0..3000_u64 {
+        // Some of up to 500, and most of one.
+        for number in 0..if group % 100 == 7 { 100 + group % 401 } else { 1 } {
+            put(&mut lawn, &format!("{group}/{number}"), &format!("g{group}"), number);
+        }
+    }
+    let mut sizes: Vec<_> = (0..30).map(|it| 100 + (100 * it + 7) % 401).collect();
+    sizes.sort_by(|one, other| other.cmp(one));
+    let found = |lawn: &Lawn| -> Vec<u64> {
+        lawn.greatest_groups(30).into_iter().map(|(_, size)| size as u64).collect()
+    };
+    assert_eq!(found(&lawn), sizes);
+    // All lose the same number, one after the other.
+    for group in (7..3000_u64).step_by(100) {
+        for number in 0..30 {
+            assert!(lawn.stop(format!("{group}/{number}").as_bytes()).is_some());
+        }
+    }
+    lawn.check();
+    assert_eq!(found(&lawn), sizes.iter().map(|size| size - 30).collect::<Vec<_>>());
+}
