@@ -14,12 +14,20 @@ use super::args::options::Options;
 use super::args::{self, required, shown};
 use super::glob;
 
-/// Runs `LEN key`: the number of elements, due or not.
+/// Reads `key [GROUP name]`.
+fn parse_len<'a>(args: Args<'a>) -> Result<(Str<'a>, Option<Option<Str<'a>>>)> {
+    Ok((required(args, 1)?, Options::new(args, 2).only_group()?))
+}
+
+/// Runs `LEN key [GROUP name]`: the number of elements, due or not.
 pub fn len(context: &CommandContext, args: Args<'_>) -> Result {
-    let key = args::read(context, args, args::key)?;
+    let (key, group) = args::read(context, args, parse_len)?;
     let dehydrator = Reading::open(context, key)?;
 
-    let length = dehydrator.lawn().map_or(0, |lawn| lawn.len());
+    let length = dehydrator.lawn().map_or(0, |lawn| match group {
+        Some(group) => lawn.group_len(group.map(Str::bytes)),
+        None => lawn.len(),
+    });
     context.reply_integer(length as i64);
     Ok(())
 }
@@ -79,6 +87,9 @@ fn parse_info<'a>(args: Args<'a>) -> Result<(Str<'a>, bool)> {
     Ok((required(args, 1)?, Options::new(args, 2).only_full()?))
 }
 
+/// The number of groups that INFO lists.
+const GREATEST: usize = 10;
+
 /// Runs `INFO key [FULL]`: a map of facts about the dehydrator.
 pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
     let (key, full) = args::read(context, args, parse_info)?;
@@ -124,7 +135,13 @@ pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
     reply.integer(b"given-back", given_out.saturating_sub(leased));
     reply.integer(b"overdue", count(&|it| it.count_overdue(now)));
     reply.integer(b"oldest-due-ms", value.and_then(|it| it.age(now)));
+    reply.integer(b"groups", count(&|it| it.lawn.groups()));
     if full {
+        let mut greatest = reply.open_map(b"greatest-groups");
+        for (name, count) in value.map(|it| it.lawn.greatest_groups(GREATEST)).unwrap_or_default() {
+            greatest.integer(name, count as u64);
+        }
+        drop(greatest);
         let mut counts = reply.open_map(b"elements-by-ttl");
         for (ttl, count) in value.map(|it| it.lawn.counts_by_ttl()).unwrap_or_default() {
             counts.integer(Digits::new(ttl).bytes(), count as u64);

@@ -13,10 +13,25 @@ use super::args::options::Options;
 use super::args::{self, has_exactly, required};
 use super::{defaults, limits};
 
-/// Reads `key [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]`. `None`: the limits are asked for.
-fn parse<'a>(args: Args<'a>) -> Result<(Str<'a>, Option<LimitChange>)> {
+/// The request of a LIMIT.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Request<'a> {
+    /// The limits of the dehydrator are asked for.
+    Show,
+    Change(LimitChange),
+    /// The share of a group is asked for.
+    ShowGroup(&'a [u8]),
+    /// The group gets a share of each turn.
+    Share(&'a [u8], u16),
+}
+
+/// Reads `key [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]` or `key GROUP name [SHARE n]`.
+fn parse<'a>(args: Args<'a>) -> Result<(Str<'a>, Request<'a>)> {
     let key = required(args, 1)?;
     let mut options = Options::new(args, 2);
+    if options.next_if(b"GROUP") {
+        return Ok((key, parse_group(&mut options)?));
+    }
     let mut change = LimitChange::default();
     while let Some(option) = options.next() {
         match option.name() {
@@ -34,7 +49,20 @@ fn parse<'a>(args: Args<'a>) -> Result<(Str<'a>, Option<LimitChange>)> {
             _ => return Err(option.unexpected()),
         }
     }
-    Ok((key, Some(change).filter(|change| *change != LimitChange::default())))
+    let is_change = change != LimitChange::default();
+    Ok((key, if is_change { Request::Change(change) } else { Request::Show }))
+}
+
+/// Reads `name [SHARE n]`.
+fn parse_group<'a>(options: &mut Options<'a>) -> Result<Request<'a>> {
+    let group = options.group()?.map_or(&b""[..], Str::bytes);
+    if !options.next_if(b"SHARE") {
+        options.end()?;
+        return Ok(Request::ShowGroup(group));
+    }
+    let share = options.small_number("SHARE")?;
+    options.end()?;
+    Ok(Request::Share(group, share))
 }
 
 /// Reads `PER ms`. A rate of 0 removes the limit and needs no PER.
@@ -48,14 +76,23 @@ fn parse_per(most: u64, options: &mut Options<'_>) -> Result<u64> {
     Ok(if most == 0 { 0 } else { per })
 }
 
-/// Runs `LIMIT key [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]`: OK or, without options, a map
-/// of the limits.
+/// Runs `LIMIT key [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]` or `LIMIT key GROUP name [SHARE n]`: OK or, where
+/// nothing is set, a map of the limits or of the group's share.
 pub fn limit(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, change) = args::read(context, args, parse)?;
-    let Some(change) = change else { return show(context, key) };
+    let (key, request) = args::read(context, args, parse)?;
+    match request {
+        Request::Show => return show(context, key),
+        Request::ShowGroup(group) => return show_group(context, key, group),
+        Request::Change(_) | Request::Share(..) => {}
+    }
     let mut dehydrator = Writing::open(context, key)?;
 
-    if dehydrator.change_rules(|rules| rules.limit(change)) {
+    let is_changed = match request {
+        Request::Change(change) => dehydrator.change_rules(|rules| rules.limit(change)),
+        Request::Share(group, share) => dehydrator.set_share(group, share),
+        Request::Show | Request::ShowGroup(_) => false,
+    };
+    if is_changed {
         if dehydrator.is_new() {
             limits::memory(context)?;
         }
@@ -67,6 +104,13 @@ pub fn limit(context: &CommandContext, args: Args<'_>) -> Result {
         dehydrator.shrunk(c"dehydrator.limit");
     }
     context.reply_ok();
+    Ok(())
+}
+
+fn show_group(context: &CommandContext, key: Str<'_>, group: &[u8]) -> Result {
+    let dehydrator = Reading::open(context, key)?;
+    let share = dehydrator.lawn().map_or(1, |lawn| lawn.share(group));
+    context.reply_open_map().integer(b"share", u64::from(share));
     Ok(())
 }
 
@@ -113,7 +157,11 @@ mod tests {
     #[test]
     fn limit_asks_for_limits_or_sets_those_it_names() {
         needs_all_of("k", only!(parse));
-        let limit = |args: Args<'_>| parse(args).map(|(key, change)| (text(key), change));
+        let limit = |args: Args<'_>| match parse(args)? {
+            (key, Request::Show) => Ok((text(key), None)),
+            (key, Request::Change(change)) => Ok((text(key), Some(change))),
+            (_, Request::ShowGroup(_) | Request::Share(..)) => Err("a group".into()),
+        };
         assert_eq!(request("k", limit), Ok(("k".into(), None)));
         let change = |change| Ok(("k".into(), Some(change)));
         let none = LimitChange::default();
@@ -139,6 +187,20 @@ mod tests {
             "k 5; k length; k length -1; k length 1 length 1; k held x; k held 1 held 1; k rate; k rate 5; \
              k rate 5 per; k rate 5 per 0; k rate 0 per 0; k rate 5 7; k per 7; k rate 5 per 7 rate 5 per 7; \
              k remember; k remember x; k remember 1 remember 1; k length 9223372036854775808; k length 1 more"
+                .split("; "),
+            only!(parse),
+        );
+
+        let share = |args: Args<'_>| match parse(args)?.1 {
+            Request::ShowGroup(name) => Ok((name.to_vec(), None)),
+            Request::Share(name, share) => Ok((name.to_vec(), Some(share))),
+            Request::Show | Request::Change(_) => Err("no group".into()),
+        };
+        assert_eq!(request("k group SHARE", share), Ok((b"SHARE".to_vec(), None)));
+        assert_eq!(request("k GROUP g share 65535", share), Ok((b"g".to_vec(), Some(65_535))));
+        refuses_each(
+            "k GROUP; k GROUP g SHARE; k GROUP g SHARE 0; k GROUP g SHARE 65536; k GROUP g SHARE x; k GROUP g LENGTH 1; \
+             k GROUP g SHARE 1 more; k SHARE 1; k HELD 1 GROUP g SHARE 1"
                 .split("; "),
             only!(parse),
         );

@@ -22,7 +22,7 @@ pub fn parse(args: Args<'_>) -> Result<(Str<'_>, Policy, Trust)> {
         match options.next() {
             None => Policy::Hold,
             Some(option) if option.name() == b"DELIVERIES" => {
-                let deliveries = options.deliveries("DELIVERIES")?;
+                let deliveries = options.small_number("DELIVERIES")?;
                 let route = options.next().ok_or(
                         "DELIVERIES needs DROP, STREAM, LIST or PUBLISH after its value, to say where dead letters go",
                     )?;

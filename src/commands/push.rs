@@ -5,7 +5,7 @@ use crate::metrics::counters::{self, PUSHES};
 use crate::replicate::{self, Pushed};
 use crate::server::string::Args;
 use crate::server::{CommandContext, Context, Error, OwnedStr, Str, error::Result, random_bytes};
-use lawn::{Bounds, Element, Lawn, StartError, Token};
+use lawn::{Element, Lawn, StartError, Token};
 
 use super::args::push_options::{BoundOptions, IfExists, PushOptions, Ttl};
 
@@ -14,8 +14,8 @@ use super::args::timer::TimerWord;
 use super::args::{self, required};
 use super::{defaults, limits, refusal};
 
-/// `key ttl[@unix-ms] element id [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms]`, and, in replication,
-/// `[DELIVERED n [TOKEN token]] [UNTIL unix-ms]`.
+/// `key ttl[@unix-ms] element id [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms] [GROUP name]`, and, in
+/// replication, `[DELIVERED n [TOKEN token]] [UNTIL unix-ms]`.
 pub struct Push<'a> {
     pub key: Str<'a>,
     pub ttl: Ttl,
@@ -25,6 +25,7 @@ pub struct Push<'a> {
     /// The deadline, if it is not `ttl` from now.
     pub at: Option<u64>,
     pub bounds: BoundOptions,
+    pub group: Option<Str<'a>>,
     /// The number of deliveries under leases, which the append-only file sends together with AT.
     pub delivered: u16,
     /// The token of the lease.
@@ -40,7 +41,7 @@ impl<'a> Push<'a> {
         let mut options = Options::new(args, 5);
         while let Some(option) = options.next() {
             match option.name() {
-                b"DELIVERED" if delivered == 0 => delivered = options.deliveries("DELIVERED")?,
+                b"DELIVERED" if delivered == 0 => delivered = options.small_number("DELIVERED")?,
                 b"TOKEN" if token.is_none() => token = Some(options.token()?),
                 _ if chosen.parse(&option, &mut options)? => {}
                 _ => return Err(option.unexpected()),
@@ -53,21 +54,23 @@ impl<'a> Push<'a> {
             return Err("syntax error, TOKEN needs DELIVERED".into());
         }
         let ttl = chosen.with_slack(Ttl { ms: timer.ttl, asked: timer.ttl })?;
-        let (key, PushOptions { if_exists, at, bounds, .. }) = (required(args, 1)?, chosen);
-        Ok(Self { key, ttl, element, id, if_exists, at, bounds, delivered, token })
+        let (key, group) = (required(args, 1)?, chosen.group());
+        let PushOptions { if_exists, at, bounds, .. } = chosen;
+        Ok(Self { key, ttl, element, id, if_exists, at, bounds, group, delivered, token })
     }
 }
 
-/// Runs `PUSH key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms]`: OK, or nil. In
-/// replication, `DELIVERED n`, `TOKEN token` and `UNTIL unix-ms` follow AT.
+/// Runs `PUSH key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms] [GROUP name]`: OK, or
+/// nil. In replication, `DELIVERED n`, `TOKEN token` and `UNTIL unix-ms` follow AT.
 pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
     let request = args::read(context, args, Push::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;
-    let Push { key, ttl, element, id, if_exists, at, bounds, delivered, token } = request;
+    let Push { key, ttl, element, id, if_exists, at, bounds, group, delivered, token } = request;
     let now = dehydrator.now();
 
     let deadline = limits::deadline(context, ttl.asked, ttl.ms, at, now)?;
     let bounds = bounds.bounds(deadline);
+    let new = Pushed { key, ttl: ttl.ms, element, id, deadline, bounds, group };
     let replaces = matches!(if_exists, IfExists::Replace);
     // Effects are never refused.
     if !replaces && dehydrator.remembers(id.bytes(), now) && !context.is_replaying() {
@@ -79,8 +82,7 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
     }
     let length = dehydrator.rules().limits().length;
     let is_stored = dehydrator.lawn_or_new(|lawn| {
-        let new = Element { bounds, ..Element::new(id.bytes(), element.bytes(), deadline) };
-        match store(context, lawn, ttl.ms, &new, if_exists, length)? {
+        match store(context, lawn, &new, if_exists, length)? {
             PushResult::Stored => {}
             PushResult::Kept => return Ok(false),
             PushResult::BeyondLength => return Err(limits::too_long(length)),
@@ -99,8 +101,7 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
         replicate::as_sent(context, args, c"DEHYDRATOR.PUSH");
         dehydrator.note_timer(ttl.ms, deadline);
     } else {
-        let pushed = Pushed { key, ttl: ttl.ms, element, id, deadline, bounds };
-        replicate::pushed(context, &pushed, replaces);
+        replicate::pushed(context, &new, replaces);
     }
     defaults::apply(context, key, &mut dehydrator);
     counters::count(&PUSHES, 1);
@@ -132,19 +133,21 @@ enum PushResult {
 fn store(
     context: &Context,
     lawn: &mut Lawn,
-    ttl: u64,
-    new: &Element<'_>,
+    new: &Pushed<'_>,
     if_exists: IfExists,
     length: u64,
 ) -> Result<PushResult> {
     let before = lawn.len();
+    let Pushed { ttl, deadline, bounds, .. } = *new;
+    let (id, group) = (new.id.bytes(), new.group.map(Str::bytes));
+    let element = Element { bounds, ..Element::new(id, new.element.bytes(), deadline) };
     let started = match if_exists {
-        IfExists::Replace => lawn.replace(ttl, new),
-        IfExists::Refuse | IfExists::Keep => lawn.start(ttl, new),
+        IfExists::Replace => lawn.replace_in_group(ttl, &element, group),
+        IfExists::Refuse | IfExists::Keep => lawn.start_in_group(ttl, &element, group),
     };
     match started {
         Err(StartError::Exists) if if_exists == IfExists::Keep => return Ok(PushResult::Kept),
-        started => started.map_err(|error| refusal::of_start(error, new.id))?,
+        started => started.map_err(|error| refusal::of_start(error, id))?,
     }
     let beyond = if lawn.len() == before {
         return Ok(PushResult::Stored);
@@ -155,12 +158,15 @@ fn store(
     } else {
         return Ok(PushResult::Stored);
     };
-    drop(lawn.stop(new.id));
+    drop(lawn.stop(id));
     beyond
 }
 
-/// Reads `key ttl element [SLACK ms] [DELIVERIES n] [WITHIN ms]`.
-fn parse_gidpush<'a>(args: Args<'a>) -> Result<(Str<'a>, Ttl, Str<'a>, BoundOptions)> {
+/// The key, the ttl, the element, its bounds and its group.
+type GidPush<'a> = (Str<'a>, Ttl, Str<'a>, BoundOptions, Option<Str<'a>>);
+
+/// Reads `key ttl element [SLACK ms] [DELIVERIES n] [WITHIN ms] [GROUP name]`.
+fn parse_gidpush<'a>(args: Args<'a>) -> Result<GidPush<'a>> {
     let (key, element) = (required(args, 1)?, required(args, 3)?);
     let ttl = Ttl::parse(required(args, 2)?)?;
     let mut chosen = PushOptions::new(None);
@@ -171,42 +177,37 @@ fn parse_gidpush<'a>(args: Args<'a>) -> Result<(Str<'a>, Ttl, Str<'a>, BoundOpti
             return Err(option.unexpected());
         }
     }
-    Ok((key, chosen.with_slack(ttl)?, element, chosen.bounds))
+    Ok((key, chosen.with_slack(ttl)?, element, chosen.bounds, chosen.group()))
 }
 
-/// Runs `GIDPUSH key ttl element [SLACK ms] [DELIVERIES n] [WITHIN ms]`: the generated id.
+/// Runs `GIDPUSH key ttl element [SLACK ms] [DELIVERIES n] [WITHIN ms] [GROUP name]`: the generated id.
 pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, ttl, element, bounds) = args::read(context, args, parse_gidpush)?;
+    let (key, ttl, element, bounds, group) = args::read(context, args, parse_gidpush)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
 
     let deadline = limits::deadline(context, ttl.asked, ttl.ms, None, now)?;
     let (length, bounds) = (dehydrator.rules().limits().length, bounds.bounds(deadline));
-    let mut id = generated_id();
-    let start = |lawn: &mut Lawn| {
-        // 128 random bits are unique in practice; the check makes it a guarantee.
-        while lawn.look(id.as_bytes()).is_some() {
-            id = generated_id();
-        }
-        let new = Element { bounds, ..Element::new(id.as_bytes(), element.bytes(), deadline) };
-        match store(context, lawn, ttl.ms, &new, IfExists::Refuse, length)? {
-            PushResult::BeyondLength => Err(limits::too_long(length)),
-            PushResult::Stored | PushResult::Kept => Ok(()),
-        }
-    };
-    dehydrator.lawn_or_new(start)?;
-    dehydrator.forget(id.as_bytes());
-    let name = OwnedStr::new(id.as_bytes());
-    let pushed = Pushed { key, ttl: ttl.ms, element, id: name.as_str(), deadline, bounds };
-    replicate::pushed(context, &pushed, false);
+    let mut id = OwnedStr::new(generated_id().as_bytes());
+    // 128 random bits are unique in practice; the check makes it a guarantee.
+    while dehydrator.look().is_some_and(|lawn| lawn.look(id.bytes()).is_some()) {
+        id = OwnedStr::new(generated_id().as_bytes());
+    }
+    let new = Pushed { key, ttl: ttl.ms, element, id: id.as_str(), deadline, bounds, group };
+    dehydrator.lawn_or_new(|lawn| match store(context, lawn, &new, IfExists::Refuse, length)? {
+        PushResult::BeyondLength => Err(limits::too_long(length)),
+        PushResult::Stored | PushResult::Kept => Ok(()),
+    })?;
+    dehydrator.forget(id.bytes());
+    replicate::pushed(context, &new, false);
     defaults::apply(context, key, &mut dehydrator);
     counters::count(&PUSHES, 1);
     dehydrator.grown(c"dehydrator.push");
-    context.reply_bulk(id.as_bytes());
+    context.reply_bulk(id.bytes());
     Ok(())
 }
 
-/// `key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms]`
+/// `key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms] [GROUP name]`
 pub struct MultiPush<'a> {
     pub key: Str<'a>,
     pub elements: Vec<Listed<'a>>,
@@ -215,6 +216,7 @@ pub struct MultiPush<'a> {
     pub at: Option<u64>,
     /// Of each element.
     pub bounds: BoundOptions,
+    pub group: Option<Str<'a>>,
 }
 
 /// One of the elements of an MPUSH.
@@ -247,31 +249,31 @@ impl<'a> MultiPush<'a> {
         for listed in &mut elements {
             listed.ttl = chosen.with_slack(listed.ttl)?;
         }
-        let PushOptions { if_exists, at, bounds, .. } = chosen;
-        Ok(Self { key, elements, if_exists, at, bounds })
+        let (group, PushOptions { if_exists, at, bounds, .. }) = (chosen.group(), chosen);
+        Ok(Self { key, elements, if_exists, at, bounds, group })
     }
 }
 
-/// Runs `MPUSH key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms]`:
-/// for each 1, 0 if the id exists already, or -1 if the LENGTH limit leaves no room.
-pub fn mpush<'a>(context: &CommandContext, args: Args<'a>) -> Result {
+/// Runs `MPUSH key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms]
+/// [GROUP name]`: for each 1, 0 if the id exists already, or -1 if the LENGTH limit leaves no room.
+pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
     let request = args::read(context, args, MultiPush::parse)?;
-    let MultiPush { key, elements, if_exists, at, bounds } = request;
+    let MultiPush { key, elements, if_exists, at, bounds, group } = request;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
 
-    let deadline = |it: &Listed<'_>| limits::deadline(context, it.ttl.asked, it.ttl.ms, at, now);
-    let with_deadline = |it: Listed<'a>| {
-        let deadline = deadline(&it)?;
-        Ok((it, deadline, bounds.bounds(deadline)))
+    let with_deadline = |Listed { ttl, element, id }| {
+        let deadline = limits::deadline(context, ttl.asked, ttl.ms, at, now)?;
+        let bounds = bounds.bounds(deadline);
+        Ok(Pushed { key, ttl: ttl.ms, element, id, deadline, bounds, group })
     };
     let wanted: Vec<_> = elements.into_iter().map(with_deadline).collect::<Result<_>>()?;
     let mut remembered = Vec::new();
     if if_exists != IfExists::Replace && !context.is_replaying() {
-        remembered.extend(wanted.iter().map(|(it, ..)| dehydrator.remembers(it.id.bytes(), now)));
+        remembered.extend(wanted.iter().map(|it| dehydrator.remembers(it.id.bytes(), now)));
     }
     if if_exists == IfExists::Refuse
-        && let Some(((first, ..), _)) = wanted.iter().zip(&remembered).find(|(_, is)| **is)
+        && let Some((first, _)) = wanted.iter().zip(&remembered).find(|(_, is)| **is)
     {
         return Err(refusal::remembered(first.id.bytes()));
     }
@@ -280,12 +282,10 @@ pub fn mpush<'a>(context: &CommandContext, args: Args<'a>) -> Result {
         .lawn_or_new(|lawn| store_all(context, lawn, &wanted, if_exists, (length, &remembered)))?;
     let mut count = 0;
     let stored = wanted.iter().zip(&results).filter(|(_, it)| **it == PushResult::Stored);
-    for ((Listed { ttl, element, id }, deadline, bounds), _) in stored {
-        let (ttl, deadline, bounds) = (ttl.ms, *deadline, *bounds);
-        dehydrator.forget(id.bytes());
-        let pushed = Pushed { key, ttl, element: *element, id: *id, deadline, bounds };
-        replicate::pushed(context, &pushed, if_exists == IfExists::Replace);
-        dehydrator.note_timer(ttl, deadline);
+    for (new, _) in stored {
+        dehydrator.forget(new.id.bytes());
+        replicate::pushed(context, new, if_exists == IfExists::Replace);
+        dehydrator.note_timer(new.ttl, new.deadline);
         count += 1;
     }
     if count > 0 {
@@ -306,24 +306,22 @@ pub fn mpush<'a>(context: &CommandContext, args: Args<'a>) -> Result {
 fn store_all(
     context: &Context,
     lawn: &mut Lawn,
-    wanted: &[(Listed<'_>, u64, Bounds)],
+    wanted: &[Pushed<'_>],
     if_exists: IfExists,
     (length, remembered): (u64, &[bool]),
 ) -> Result<Vec<PushResult>> {
     let replaces = if_exists == IfExists::Replace;
-    let ids = || wanted.iter().map(|(listed, ..)| listed.id.bytes());
+    let ids = || wanted.iter().map(|new| new.id.bytes());
     // Replaced elements could not be restored.
     if replaces && !limits::has_room_for(context, lawn, ids(), length) {
         return Err(limits::full());
     }
     let mut results = Vec::with_capacity(wanted.len());
-    for (Listed { ttl, element, id }, deadline, bounds) in wanted {
-        let new = Element::new(id.bytes(), element.bytes(), *deadline);
-        let new = Element { bounds: *bounds, ..new };
+    for new in wanted {
         let result = if remembered.get(results.len()) == Some(&true) {
             Ok(PushResult::Kept)
         } else {
-            store(context, lawn, ttl.ms, &new, if_exists, length)
+            store(context, lawn, new, if_exists, length)
         };
         match result {
             Ok(result) => results.push(result),
@@ -349,7 +347,7 @@ fn generated_id() -> String {
 mod tests {
     use super::*;
     use crate::commands::args::testing::*;
-    use lawn::DEADLINE_MAX;
+    use lawn::{Bounds, DEADLINE_MAX};
 
     type Read = ([String; 3], (u64, u64), (IfExists, Option<u64>, u16));
 
@@ -420,6 +418,28 @@ mod tests {
     }
 
     #[test]
+    fn a_push_names_the_group_of_its_elements() {
+        let group = |words: &str| {
+            let bytes = |group: Option<Str<'_>>| group.map(|it| it.bytes().to_vec());
+            let one = request(&format!("k 5 e i {words}"), |it| Ok(bytes(Push::parse(it)?.group)));
+            let many = request(&format!("k 5 e i 6 f j {words}"), |it| {
+                Ok(bytes(MultiPush::parse(it)?.group))
+            });
+            let generated =
+                request(&format!("k 5 e {words}"), |it| Ok(bytes(parse_gidpush(it)?.4)));
+            assert!(one == many && one == generated, "{one:?} {many:?} {generated:?}");
+            one
+        };
+        assert_eq!(group("SLACK 9"), Ok(None));
+        assert_eq!(group("group GROUP SLACK 9"), Ok(Some(b"GROUP".to_vec())));
+        let longest = "g".repeat(1024);
+        assert_eq!(group(&format!("GROUP {longest}")), Ok(Some(longest.clone().into_bytes())));
+        for words in ["GROUP", "GROUP a GROUP b", &format!("GROUP {longest}g")] {
+            assert!(matches!(group(words), Err(Error::Refused(_))), "{words}");
+        }
+    }
+
+    #[test]
     fn a_push_refuses_what_contradicts_itself_or_is_no_number() {
         refuses_each(
             "k 1.5 e i; k -1 e i; k 9223372036854775808 e i; k 9223372036854775807 e i SLACK 1; k 5@ e i; \
@@ -443,7 +463,7 @@ mod tests {
     fn pushes_without_ids_and_of_many_are_their_words() {
         needs_all_of("k 5 e", only!(parse_gidpush));
         let gidpush = |args: Args<'_>| {
-            let (key, ttl, element, _) = parse_gidpush(args)?;
+            let (key, ttl, element, ..) = parse_gidpush(args)?;
             Ok((text(key), ttl.asked, ttl.ms, text(element)))
         };
         assert_eq!(request("k 1000 e", gidpush), Ok(("k".into(), 1000, 1000, "e".into())));

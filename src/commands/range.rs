@@ -47,6 +47,8 @@ pub fn look(context: &CommandContext, args: Args<'_>) -> Result {
     let Bounds { deliveries, until } = row.element.bounds;
     reply.integer(b"deliveries-limit", u64::from(deliveries));
     reply.integer(b"until", Some(until).filter(|until| *until > 0));
+    let group = dehydrator.lawn().zip(row.element.group);
+    reply.bulk(b"group", group.map(|(lawn, group)| lawn.group_name(group)));
     Ok(())
 }
 
@@ -63,7 +65,7 @@ pub struct Beginning {
     pub serial: Option<u64>,
 }
 
-/// `key start end [COUNT n] [WITHELEMENTS] [WITHTOKENS]`
+/// `key start end [COUNT n] [GROUP name] [WITHELEMENTS] [WITHTOKENS]`
 pub struct RangeRequest<'a> {
     pub key: Str<'a>,
     /// `None`: after the last possible deadline.
@@ -71,6 +73,8 @@ pub struct RangeRequest<'a> {
     /// `None`: before the first possible deadline.
     pub end: Option<u64>,
     pub count: usize,
+    /// Only the elements of this group are listed.
+    pub group: Option<Option<Str<'a>>>,
     pub with_elements: bool,
     pub with_tokens: bool,
 }
@@ -80,18 +84,21 @@ impl<'a> RangeRequest<'a> {
         required(args, 3)?;
         let from = parse_start(required(args, 2)?)?;
         let end = parse_end(required(args, 3)?)?;
-        let (mut count, mut with_elements, mut with_tokens) = (None, false, false);
+        let (mut count, mut group) = (None, None);
+        let (mut with_elements, mut with_tokens) = (false, false);
         let mut options = Options::new(args, 4);
         while let Some(option) = options.next() {
             match option.name() {
                 b"COUNT" if count.is_none() => count = Some(options.count()?),
+                b"GROUP" if group.is_none() => group = Some(options.group()?),
                 b"WITHELEMENTS" if !with_elements => with_elements = true,
                 b"WITHTOKENS" if !with_tokens => with_tokens = true,
                 _ => return Err(option.unexpected()),
             }
         }
         let count = count.unwrap_or(usize::MAX).min(config::reply_max());
-        Ok(Self { key: required(args, 1)?, from, end, count, with_elements, with_tokens })
+        let key = required(args, 1)?;
+        Ok(Self { key, from, end, count, group, with_elements, with_tokens })
     }
 }
 
@@ -135,10 +142,10 @@ fn parse_end(word: Str<'_>) -> Result<Option<u64>> {
     }
 }
 
-/// Runs `RANGE key start end [COUNT n] [WITHELEMENTS] [WITHTOKENS]`. Replies the position at which to
+/// Runs `RANGE key start end [COUNT n] [GROUP name] [WITHELEMENTS] [WITHTOKENS]`. Replies the position at which to
 /// continue, or nil, and the elements from `start` to `end`.
 pub fn range(context: &CommandContext, args: Args<'_>) -> Result {
-    let RangeRequest { key, from, end, count, with_elements, with_tokens } =
+    let RangeRequest { key, from, end, count, group, with_elements, with_tokens } =
         args::read(context, args, RangeRequest::parse)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
@@ -148,7 +155,10 @@ pub fn range(context: &CommandContext, args: Args<'_>) -> Result {
         // A number from another dehydrator, or from this one before it was loaded, is ignored: elements with the same
         // deadline are listed again.
         let behind = from.start.behind.filter(|_| from.serial == Some(serial));
-        lawn.rows(Start { behind, ..from.start }, end)
+        let start = Start { behind, ..from.start };
+        let all = group.is_none().then(|| lawn.rows(start, end));
+        let of_group = group.map(|group| lawn.group_rows(group.map(Str::bytes), start, end));
+        all.into_iter().flatten().chain(of_group.into_iter().flatten())
     });
     let mut rows = rows.into_iter().flatten().peekable();
     let mut shown: Vec<Row<'_>> = Vec::new();

@@ -23,14 +23,14 @@ pub fn commands() -> Vec<Command> {
     vec![
         Command::new(c"push", handler!(push::push), c"write deny-oom fast", -5, access::TOUCH)
             .described(
-                "key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms]",
+                "key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms] [GROUP name]",
                 c"O(log(N)) at most, N being the number of elements in the key",
                 c"Stores an element that comes due after ttl milliseconds.",
             )
-            .with_history(c"As ReDe has it, with NX, REPLACE, SLACK, AT, DELIVERIES and WITHIN."),
+            .with_history(c"As ReDe has it, with NX, REPLACE, SLACK, AT, DELIVERIES, WITHIN and GROUP."),
         Command::new(c"mpush", handler!(push::mpush), c"write deny-oom fast", -5, access::TOUCH)
             .described(
-                "key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms]",
+                "key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms] [GROUP name]",
                 c"O(N*log(M)) at most, N being the number of elements, M of elements in the key",
                 c"Stores several elements.",
             ),
@@ -41,7 +41,7 @@ pub fn commands() -> Vec<Command> {
             .described(
                 "key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
                 c"O(N), N being the number of elements it takes",
-                c"Takes or leases due elements, earliest deadline first.",
+                c"Takes or leases due elements: earliest deadline first, and in turns of their groups.",
             )
             .varying()
             .with_history(c"As ReDe has it, with COUNT, BLOCK, LEASE, TOKEN and WITHIDS."),
@@ -92,7 +92,7 @@ pub fn commands() -> Vec<Command> {
             .with_history(c"As ReDe has it, with FULL."),
         Command::new(c"range", handler!(range::range), c"readonly", -4, access::READ)
             .described(
-                "key start end [COUNT n] [WITHELEMENTS] [WITHTOKENS]",
+                "key start end [COUNT n] [GROUP name] [WITHELEMENTS] [WITHTOKENS]",
                 c"O(N), N being the number of elements it lists, and of different TTLs",
                 c"Lists elements by deadline, due or not, without taking them.",
             )
@@ -140,9 +140,9 @@ pub fn commands() -> Vec<Command> {
             c"Ends a pause.",
         ),
         Command::new(c"limit", handler!(limit::limit), c"write fast", -2, access::TOUCH).described(
-            "key [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]",
+            "key [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms] [GROUP name [SHARE n]]",
             c"O(1)",
-            c"Sets or returns the limits of a dehydrator: length, concurrent leases, rate, and how long ids are remembered.",
+            c"Sets or returns the limits of a dehydrator: length, concurrent leases, rate, how long ids are remembered; or how many elements a group gives out in its turn.",
         ),
         Command::new(c"ttn", handler!(due::ttn), c"readonly fast", 2, access::COUNT)
             .described("key", c"O(1)", c"Returns the milliseconds until the next element comes due.")
@@ -151,8 +151,8 @@ pub fn commands() -> Vec<Command> {
         Command::new(c"pttl", handler!(due::pttl), c"readonly fast", 3, access::READ)
             .described("key id", c"O(1)", c"Returns the milliseconds until an element comes due.")
             .varying(),
-        Command::new(c"len", handler!(inspect::len), c"readonly fast", 2, access::COUNT).described(
-            "key",
+        Command::new(c"len", handler!(inspect::len), c"readonly fast", -2, access::COUNT).described(
+            "key [GROUP name]",
             c"O(1)",
             c"Returns the number of elements, due or not.",
         ),
@@ -184,12 +184,12 @@ pub fn commands() -> Vec<Command> {
         ),
         Command::new(c"gidpush", handler!(push::gidpush), c"write deny-oom fast", -4, access::INSERT)
             .described(
-                "key ttl element [SLACK ms] [DELIVERIES n] [WITHIN ms]",
+                "key ttl element [SLACK ms] [DELIVERIES n] [WITHIN ms] [GROUP name]",
                 c"O(log(N)) at most, N being the number of elements in the key",
                 c"For users of ReDe; others use PUSH with NX and an id of their own. Stores an element under a generated id, and returns the id.",
             )
             .varying()
-            .with_history(c"As ReDe has it, with SLACK, DELIVERIES and WITHIN."),
+            .with_history(c"As ReDe has it, with SLACK, DELIVERIES, WITHIN and GROUP."),
         Command::new(c"xpoll", handler!(due::xpoll), c"readonly", -2, access::READ)
             .described(
                 "key [COUNT n]",

@@ -119,7 +119,9 @@ impl Dehydrator {
             Policy::Hold => false,
             Policy::Send(_) => true,
             limit @ Policy::Limit { .. } => {
-                matches!(self.lawn.first(), Some(first) if limit.is_dead(&first, now))
+                let next = self.lawn.next_in_turn(now).map(|row| row.element);
+                let first = next.or_else(|| self.lawn.first());
+                matches!(first, Some(first) if limit.is_dead(&first, now))
             }
         }
     }

@@ -198,8 +198,12 @@ unsafe extern "C" fn aof_rewrite(
         if let Some(limits) = &value.rules().limits {
             Effect::limits(key, limits).for_each(|effect| effect.rewrite(&io));
         }
+        for (group, share) in value.lawn.group_settings() {
+            Effect::share(key, group, share).rewrite(&io);
+        }
         for (ttl, element) in value.lawn.iter() {
-            replicate::rewrite_element(&io, key, ttl, element, value.lawn.token(&element));
+            let group = element.group.map(|group| value.lawn.group_name(group));
+            replicate::rewrite_element(&io, key, ttl, element, value.lawn.token(&element), group);
         }
         if value.rules().policy != Policy::Hold {
             Effect::policy(key, &value.rules().policy, value.rules().trust).rewrite(&io);
@@ -235,6 +239,10 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
                 digest.unsigned(count);
             }
         }
+        for (group, share) in value.lawn.group_settings() {
+            digest.bytes(group);
+            digest.unsigned(share.into());
+        }
         for (ttl, element) in value.lawn.iter() {
             digest.bytes(element.id);
             digest.bytes(element.payload);
@@ -246,6 +254,7 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
                 digest.unsigned(element.bounds.deliveries.into());
                 digest.unsigned(element.bounds.until);
             }
+            element.group.into_iter().for_each(|group| digest.bytes(value.lawn.group_name(group)));
         }
         digest.end_sequence();
         // In any order: each is a sequence of its own. Expired ids are skipped: this server may have forgotten them,

@@ -15,14 +15,16 @@ pub struct ElementCopy {
     pub bounds: Bounds,
     /// The token under which it is held, where that matters.
     pub token: Option<Token>,
+    /// The name of its group, where that matters.
+    pub group: Option<OwnedStr>,
 }
 
 impl ElementCopy {
     /// Copies an element.
     pub fn new(element: Element<'_>, ttl: u64, token: Option<Token>) -> Self {
-        let Element { id, payload, deadline, deliveries, bounds } = element;
+        let Element { id, payload, deadline, deliveries, bounds, .. } = element;
         let (id, payload) = (OwnedStr::new(id), OwnedStr::new(payload));
-        Self { id, payload, ttl, deadline, deliveries, bounds, token }
+        Self { id, payload, ttl, deadline, deliveries, bounds, token, group: None }
     }
 
     /// Copies an element, whoever holds it.
@@ -30,11 +32,11 @@ impl ElementCopy {
         Self::new(row.element, row.ttl, None)
     }
 
-    /// Returns the element as it was.
+    /// Returns the element as it was, without its group.
     pub fn element(&self) -> Element<'_> {
         let Self { deadline, deliveries, bounds, .. } = *self;
         let (id, payload) = (self.id.bytes(), self.payload.bytes());
-        Element { id, payload, deadline, deliveries, bounds }
+        Element { id, payload, deadline, deliveries, bounds, group: None }
     }
 
     /// Returns whether the element leaves because it is too late to be given out, and was not rejected.

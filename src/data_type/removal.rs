@@ -47,6 +47,15 @@ impl Removal<'_> {
         is_there
     }
 
+    /// Removes an element for good, as [`Removal::settle`] does, and counts it as given out in its group's turn at `now`.
+    pub fn give(&mut self, id: &[u8], now: u64) -> bool {
+        let is_there = self.lawn.stop_in_turn(id, now).is_some();
+        if is_there {
+            self.remember(id);
+        }
+        is_there
+    }
+
     /// Remembers the id of a removed element, if ids are remembered.
     #[inline]
     pub fn remember(&mut self, id: &[u8]) {

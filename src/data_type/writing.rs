@@ -195,6 +195,17 @@ impl<'a> Writing<'a> {
         is_changed
     }
 
+    /// Sets how many elements a group may give out in its turn. Creates a dehydrator if there was none. Returns whether
+    /// anything has changed.
+    pub fn set_share(&mut self, group: &[u8], share: u16) -> bool {
+        let set = |lawn: &mut Lawn| {
+            let is_changed = lawn.share(group) != share;
+            lawn.set_share(group, share);
+            is_changed.then_some(()).ok_or(())
+        };
+        self.lawn_or_new(set).is_ok()
+    }
+
     /// Returns how many elements the limits allow to be given out at `now`.
     pub fn room(&self, now: u64) -> usize {
         self.existing().map_or(usize::MAX, |dehydrator| dehydrator.room(now))

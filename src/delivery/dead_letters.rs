@@ -22,7 +22,7 @@ use crate::policy::Policy;
 use crate::replicate;
 use crate::server::key::Name;
 use crate::server::{Context, Str};
-use lawn::{Lawn, Start, Token};
+use lawn::{Lawn, Token};
 
 /// An element, and the token under which it is held.
 type Held<'a> = (Token, Str<'a>);
@@ -74,10 +74,10 @@ impl Origin<'_> {
         // A listener may call POLL while elements are moved: they are still in the lawn then.
         let Some(_guard) = MovingDeadLetters::begin() else { return 0 };
         if !policy.is_limit() {
-            return self.drop_due(policy);
+            return self.drop_expired(policy);
         }
         self.move_or_park(policy, |lawn| {
-            let due = lawn.rows(Start::FIRST, self.now);
+            let due = lawn.due_in_turn(self.now);
             let dead = due.take_while(|row| policy.is_dead(&row.element, self.now));
             batch_of(dead.map(ElementCopy::of))
         })
@@ -87,7 +87,8 @@ impl Origin<'_> {
     pub(super) fn expire(&self, policy: &Policy) {
         let Some(_guard) = MovingDeadLetters::begin() else { return };
         if !policy.is_limit() {
-            return self.drop_expired(policy);
+            self.drop_expired(policy);
+            return;
         }
         self.move_or_park(policy, |lawn| batch_of(lawn.expired(self.now).map(ElementCopy::of)));
     }

@@ -16,7 +16,7 @@ use crate::server::flags::is_cluster;
 use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::key::Name;
 use crate::server::{Context, Str, log_warning};
-use lawn::Element;
+use lawn::Row;
 
 /// Elements delivered before their removal is replicated, at most: few, so that the removal stays within the time budget
 /// too.
@@ -68,13 +68,13 @@ impl Origin<'_> {
         let route = policy.route();
         let collect = |dehydrator: &Dehydrator| {
             let mut due =
-                dehydrator.lawn.iter_until(now).take(dehydrator.deliverable(now)).peekable();
-            let first = due.peek().and_then(|(_, first)| policy.route_of(first, now));
+                dehydrator.lawn.due_in_turn(now).take(dehydrator.deliverable(now)).peekable();
+            let first = due.peek().and_then(|first| policy.route_of(&first.element, now));
             if first == Some(&Route::Drop) {
                 return None;
             }
-            let due = due.take_while(|(_, element)| policy.route_of(element, now) == route);
-            Some(batch_of(due.map(|(ttl, element)| ElementCopy::new(element, ttl, None))))
+            let due = due.take_while(|row| policy.route_of(&row.element, now) == route);
+            Some(batch_of(due.map(ElementCopy::of)))
         };
         let is_drop = route == Some(&Route::Drop);
         let batch = if is_drop { None } else { inspect(context, key, collect).unwrap_or_default() };
@@ -83,9 +83,11 @@ impl Origin<'_> {
             if !context.lets_clients_write(key) {
                 return (0, Some(self.failed(REFUSED)));
             }
-            let dropped = self.drop_due(policy);
             // Expired elements of another route count as such alone.
-            let delivered = if is_drop { dropped } else { 0 };
+            let delivered = if is_drop { self.drop_due(policy) } else { 0 };
+            if !is_drop {
+                self.drop_expired(policy);
+            }
             return (delivered, self.conclude(policy, delivered, Ok(())));
         };
         let (sent, wait) = self.send(policy, batch);
@@ -192,7 +194,7 @@ impl Origin<'_> {
 
     /// Removes delivered elements.
     fn remove(&self, policy: &Policy, batch: &[ElementCopy]) {
-        let Self { context, key, .. } = *self;
+        let Self { context, key, now, .. } = *self;
         let Ok(mut dehydrator) = Writing::open(context, key) else { return };
         let until = if policy.is_limit() { None } else { dehydrator.remembers_until() };
         let mut removed = Batch::settled(context, key, until);
@@ -201,7 +203,13 @@ impl Origin<'_> {
                 let id = copy.id.as_str();
                 // A listener may have taken the element and pushed another one with its id.
                 let is_there = copy.find(removal.lawn).is_some() || copy.is_rejected(removal.lawn);
-                if is_there && removal.settle(id.bytes()) {
+                // A dead letter costs its group no turn.
+                let is_removed = is_there
+                    && match policy.is_limit() {
+                        true => removal.settle(id.bytes()),
+                        false => removal.give(id.bytes(), now),
+                    };
+                if is_removed {
                     removed.push_sent(id);
                 }
             }
@@ -221,7 +229,7 @@ impl Origin<'_> {
     }
 
     /// Removes some of the first due elements, those that are dropped. Returns how many.
-    pub(super) fn drop_due(&self, policy: &Policy) -> u64 {
+    fn drop_due(&self, policy: &Policy) -> u64 {
         let Self { context, key, now, .. } = *self;
         let Ok(mut dehydrator) = Writing::open_at(context, key, now) else { return 0 };
         // Checking whether clients may write called out.
@@ -233,18 +241,24 @@ impl Origin<'_> {
         let mut removed = Batch::settled(context, key, until);
         let (mut count, mut expired) = (0, 0);
         if let Some(mut removal) = dehydrator.removal(until) {
-            let most = if drops_all {
-                BATCH
+            if drops_all {
+                count = removal.drain(now, BATCH, |_, element| {
+                    expired += u64::from(element.is_expired(now));
+                    removed.push(element.id);
+                });
             } else {
-                let is_dropped = |(_, element): &(u64, Element<'_>)| {
-                    policy.route_of(element, now) == Some(&Route::Drop)
-                };
-                removal.lawn.iter_until(now).take(BATCH).take_while(is_dropped).count()
-            };
-            count = removal.drain(now, most, |_, element| {
-                expired += u64::from(element.is_expired(now));
-                removed.push(element.id);
-            });
+                let is_dropped =
+                    |row: &Row<'_>| policy.route_of(&row.element, now) == Some(&Route::Drop);
+                let due = removal.lawn.due_in_turn(now).take(BATCH).take_while(is_dropped);
+                let dropped: Vec<_> =
+                    due.map(|row| (row.element.id.to_vec(), row.element.is_expired(now))).collect();
+                // A dead letter costs its group no turn.
+                for (id, is_expired) in dropped {
+                    count += usize::from(removal.settle(&id));
+                    expired += u64::from(is_expired);
+                    removed.push(&id);
+                }
+            }
         }
         if removed.finish() {
             counters::count(&EXPIRED, expired);
@@ -253,12 +267,12 @@ impl Origin<'_> {
         count as u64
     }
 
-    /// Removes some of the expired elements, which the policy does not send.
-    pub(super) fn drop_expired(&self, policy: &Policy) {
+    /// Removes some of the expired elements, which the policy does not send. Returns how many.
+    pub(super) fn drop_expired(&self, policy: &Policy) -> u64 {
         let Self { context, key, now, .. } = *self;
-        let Ok(mut dehydrator) = Writing::open_at(context, key, now) else { return };
+        let Ok(mut dehydrator) = Writing::open_at(context, key, now) else { return 0 };
         if dehydrator.rules().policy != *policy || dehydrator.rules().is_paused(now) {
-            return;
+            return 0;
         }
         let mut removed = Batch::settled(context, key, None);
         let mut count = 0;
@@ -273,5 +287,6 @@ impl Origin<'_> {
             counters::count(&EXPIRED, count);
             dehydrator.shrunk(c"dehydrator.drop");
         }
+        count
     }
 }

@@ -282,8 +282,14 @@ mod tests {
     use super::*;
     use lawn::Bounds;
 
-    const ELEMENT: Element<'_> =
-        Element { id: b"i", payload: b"", deadline: 5, deliveries: 0, bounds: Bounds::NONE };
+    const ELEMENT: Element<'_> = Element {
+        id: b"i",
+        payload: b"",
+        deadline: 5,
+        deliveries: 0,
+        bounds: Bounds::NONE,
+        group: None,
+    };
 
     #[test]
     fn a_policy_returns_its_words_and_the_memory_of_its_names() {

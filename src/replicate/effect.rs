@@ -52,6 +52,12 @@ impl<'a> Effect<'a> {
         Self::new(c"DEHYDRATOR.ONDUE").sent(key).words(policy.words(trust))
     }
 
+    /// Returns the effect that gives a group a share of a turn.
+    pub fn share(key: Str<'a>, group: &[u8], share: u16) -> Self {
+        let effect = Self::new(c"DEHYDRATOR.LIMIT").sent(key).word(b"GROUP").word(group);
+        effect.word(b"SHARE").number(share.into())
+    }
+
     /// Returns the effect that begins a pause.
     pub fn paused(key: Str<'a>, pause: Pause) -> Self {
         let effect = Self::new(c"DEHYDRATOR.PAUSE").sent(key);
@@ -163,6 +169,8 @@ pub struct Pushed<'a> {
     pub id: Str<'a>,
     pub deadline: u64,
     pub bounds: Bounds,
+    /// The name of its group, which is not empty.
+    pub group: Option<Str<'a>>,
 }
 
 /// Formats a TTL and its deadline as `commands/args/timer.rs` reads them: in one argument, because each argument costs
@@ -183,7 +191,7 @@ pub fn pushed(context: &Context, push: &Pushed<'_>, replaces: bool) {
     if is_unheard(context) {
         return;
     }
-    if !push.bounds.is_none() {
+    if !push.bounds.is_none() || push.group.is_some() {
         return push_effect(push, replaces).replicate(context);
     }
     announce_level(context);
@@ -209,12 +217,16 @@ pub fn pushed(context: &Context, push: &Pushed<'_>, replaces: bool) {
     };
 }
 
-/// Returns the effect of a push, with its bounds.
+/// Returns the effect of a push, with its bounds and its group.
 fn push_effect<'a>(push: &Pushed<'a>, replaces: bool) -> Effect<'a> {
     let timer = timer(push.ttl, push.deadline);
     let effect = Effect::new(c"DEHYDRATOR.PUSH").sent(push.key).word(timer.bytes());
     let effect = effect.sent(push.element).sent(push.id);
-    effect.words(replaces.then_some(b"REPLACE")).bounds(push.bounds)
+    let effect = effect.words(replaces.then_some(b"REPLACE")).bounds(push.bounds);
+    match push.group {
+        Some(group) => effect.word(b"GROUP").sent(group),
+        None => effect,
+    }
 }
 
 /// Replicates that an element taken for a client was given back as it was, because the client has disconnected.
@@ -270,12 +282,17 @@ pub fn rewrite_element(
     ttl: u64,
     element: Element<'_>,
     token: Option<Token>,
+    group: Option<&[u8]>,
 ) {
-    let Element { id, payload, deadline, deliveries, bounds } = element;
+    let Element { id, payload, deadline, deliveries, bounds, .. } = element;
     let timer = timer(ttl, deadline);
-    if !bounds.is_none() {
+    if !bounds.is_none() || group.is_some() {
         let effect = Effect::new(c"DEHYDRATOR.PUSH").sent(key).word(timer.bytes());
         let effect = effect.word(payload).word(id).bounds(bounds);
+        let effect = match group {
+            Some(group) => effect.word(b"GROUP").word(group),
+            None => effect,
+        };
         return match deliveries {
             0 => effect.rewrite(io),
             _ => effect.delivered(deliveries, token).rewrite(io),

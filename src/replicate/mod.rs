@@ -9,7 +9,7 @@
 //! | effect | command |
 //! |---|---|
 //! | before the first effect after a new listener may have connected | `DEHYDRATOR.REQUIRE level version` |
-//! | an element was pushed | `DEHYDRATOR.PUSH key ttl@deadline element id`; with AT, the command as it was sent |
+//! | an element was pushed | `DEHYDRATOR.PUSH key ttl@deadline element id [GROUP name]`; with AT, the command as it was sent |
 //! | elements were taken, by any command | `DEHYDRATOR.REM key id [id ...]`; for PULL and REM, the command as it was sent |
 //! | elements were settled, taken or delivered, and their ids are remembered until `unix-ms` | `DEHYDRATOR.SETTLED key unix-ms id [id ...]` |
 //! | an element was pushed over another | `DEHYDRATOR.PUSH key ttl@deadline element id REPLACE` |

@@ -14,6 +14,7 @@ mod errors;
 mod expired;
 mod faults;
 mod fenced;
+mod groups;
 mod hangup;
 mod keyspace;
 mod lateness;

@@ -32,7 +32,7 @@ fn the_server_knows_the_properties_of_each_command() {
         ("touch", -4, "write fast", "RW update"),
         ("lease", -4, "write fast", "RW update"),
         ("pttl", 3, "readonly fast", "RO access"),
-        ("len", 2, "readonly fast", "RO"),
+        ("len", -2, "readonly fast", "RO"),
         ("scan", -3, "readonly", "RO access"),
         ("info", -2, "readonly", "RO"),
         ("limit", -2, "write fast", "RW update"),

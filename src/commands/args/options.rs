@@ -3,7 +3,7 @@
 use crate::policy::MaxLen;
 use crate::server::string::Args;
 use crate::server::{Error, Str, error::Result};
-use lawn::{DEADLINE_MAX, Token};
+use lawn::{DEADLINE_MAX, GROUP_NAME_MAX, Token};
 
 use super::number::{self, NotNumber, number, positive, token};
 use super::shown;
@@ -93,13 +93,29 @@ impl<'a> Options<'a> {
         Ok(at.min(DEADLINE_MAX - 1))
     }
 
-    /// Reads a number of deliveries.
-    pub fn deliveries(&mut self, option: &str) -> Result<u16> {
+    /// Reads a number that fits in 16 bits: of deliveries, or a share.
+    pub fn small_number(&mut self, option: &str) -> Result<u16> {
         let word = self.value(option)?.bytes();
-        let deliveries = number(word).ok().and_then(|number| u16::try_from(number).ok());
-        deliveries
+        let small = number(word).ok().and_then(|number| u16::try_from(number).ok());
+        small
             .filter(|number| *number > 0)
             .ok_or_else(|| NotNumber::Other.of(option, word, "a whole number from 1 to 65535"))
+    }
+
+    /// Reads the name of a group. `None`, for an empty name: the group of all elements without one.
+    pub fn group(&mut self) -> Result<Option<Str<'a>>> {
+        let name = self.value("GROUP")?;
+        if name.bytes().len() > GROUP_NAME_MAX {
+            return Err(format!("the name of a GROUP has at most {GROUP_NAME_MAX} bytes").into());
+        }
+        Ok(Some(name).filter(|name| !name.bytes().is_empty()))
+    }
+
+    /// Reads `[GROUP name]`, and refuses anything else. `None`: no group is named.
+    pub fn only_group(mut self) -> Result<Option<Option<Str<'a>>>> {
+        let group = self.next_if(b"GROUP").then(|| self.group()).transpose()?;
+        self.end()?;
+        Ok(group)
     }
 
     pub fn maxlen(&mut self) -> Result<MaxLen> {

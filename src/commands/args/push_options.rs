@@ -49,23 +49,27 @@ pub enum IfExists {
     Replace,
 }
 
-/// `[NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms]`, in any order: the options of PUSH and MPUSH.
-pub struct PushOptions {
+/// `[NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms] [GROUP name]`, in any order: the options of PUSH and
+/// MPUSH.
+pub struct PushOptions<'a> {
     pub if_exists: IfExists,
     slack: Option<u64>,
     pub at: Option<u64>,
     pub bounds: BoundOptions,
+    /// `Some(None)`: an empty name.
+    group: Option<Option<Str<'a>>>,
 }
 
 const NX_OR_REPLACE: &str = "syntax error, NX and REPLACE exclude each other";
 
-impl PushOptions {
+impl<'a> PushOptions<'a> {
     pub fn new(at: Option<u64>) -> Self {
-        Self { if_exists: IfExists::Refuse, slack: None, at, bounds: BoundOptions::default() }
+        let bounds = BoundOptions::default();
+        Self { if_exists: IfExists::Refuse, slack: None, at, bounds, group: None }
     }
 
     /// Reads an option. Returns `false` if it is unknown or repeated.
-    pub fn parse<'a>(&mut self, option: &Opt<'a>, options: &mut Options<'a>) -> Result<bool> {
+    pub fn parse(&mut self, option: &Opt<'a>, options: &mut Options<'a>) -> Result<bool> {
         match option.name() {
             b"NX" if self.if_exists == IfExists::Refuse => self.if_exists = IfExists::Keep,
             b"REPLACE" if self.if_exists == IfExists::Refuse => self.if_exists = IfExists::Replace,
@@ -73,6 +77,7 @@ impl PushOptions {
             b"REPLACE" if self.if_exists == IfExists::Keep => return Err(NX_OR_REPLACE.into()),
             b"SLACK" if self.slack.is_none() => self.slack = Some(options.milliseconds("SLACK")?),
             b"AT" if self.at.is_none() => self.at = Some(options.deadline()?),
+            b"GROUP" if self.group.is_none() => self.group = Some(options.group()?),
             _ => return self.bounds.parse(option, options),
         }
         Ok(true)
@@ -80,9 +85,14 @@ impl PushOptions {
 
     /// Returns whether a word is the name of an option.
     pub fn is_name(word: Str<'_>) -> bool {
-        let names: [&[u8]; 7] =
-            [b"NX", b"REPLACE", b"SLACK", b"AT", b"DELIVERIES", b"WITHIN", b"UNTIL"];
+        let names: [&[u8]; 8] =
+            [b"NX", b"REPLACE", b"SLACK", b"AT", b"DELIVERIES", b"WITHIN", b"UNTIL", b"GROUP"];
         names.iter().any(|name| word.bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// Returns the name of the group, if the element is in one.
+    pub fn group(&self) -> Option<Str<'a>> {
+        self.group.flatten()
     }
 
     /// Rounds a TTL by the given slack or the default setting. With AT there is no slack.
@@ -116,7 +126,7 @@ impl BoundOptions {
     pub fn parse<'a>(&mut self, option: &Opt<'a>, options: &mut Options<'a>) -> Result<bool> {
         match option.name() {
             b"DELIVERIES" if self.deliveries.is_none() => {
-                self.deliveries = Some(options.deliveries("DELIVERIES")?);
+                self.deliveries = Some(options.small_number("DELIVERIES")?);
             }
             b"WITHIN" if self.end.is_none() => {
                 let word = options.value("WITHIN")?.bytes();

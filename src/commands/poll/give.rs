@@ -4,6 +4,7 @@ use crate::data_type::{DEAD_LETTERS_MAX, Dehydrator, STUCK, Writing, is_stuck};
 use crate::delivery;
 use crate::metrics::counters::{self, POLLS, REDELIVERIES};
 use crate::pending::blocked::Take;
+use crate::policy::Policy;
 use crate::replicate::{self, Batch};
 use crate::server::{Context, Str, random_bytes};
 use lawn::{DEADLINE_MAX, Element, Lawn, Token};
@@ -13,8 +14,8 @@ pub(super) trait Recipient {
     /// Whether it looks at the lawn before each element is taken. Then elements are taken one by one.
     const LOOKS: bool = false;
 
-    /// Looks at the lawn, whose first element is taken next if it is due.
-    fn look(&mut self, _lawn: &mut Lawn) {}
+    /// Looks at the lawn, from which the element whose turn it is at `now` is taken next.
+    fn look(&mut self, _lawn: &mut Lawn, _now: u64) {}
 
     /// Receives an element, and the deadline at which it came due.
     fn give(&mut self, element: Element<'_>, deadline: u64);
@@ -43,7 +44,7 @@ impl<'a> Request<'a, '_> {
         if dehydrator.existing().is_some_and(Dehydrator::may_have_dead) {
             return self.take_living(dehydrator, count, to);
         }
-        self.take_first(dehydrator, count, to);
+        self.take_first(dehydrator, count, None, to);
     }
 
     /// Like [`Self::take_due`], where elements may be exhausted or expired. Those ahead of the taken elements are moved to their
@@ -54,11 +55,11 @@ impl<'a> Request<'a, '_> {
         if count == 1 {
             let first = dehydrator.lawn().and_then(|lawn| {
                 lawn.settle_first();
-                let first = lawn.first().filter(|first| first.deadline <= now);
-                first.map(|first| first.without_bytes())
+                lawn.next_in_turn(now).map(|row| row.element.without_bytes())
             });
             if first.is_some_and(|first| !dehydrator.rules().policy.is_dead(&first, now)) {
-                return self.take_first(dehydrator, count, to);
+                self.take_first(dehydrator, count, None, to);
+                return;
             }
         }
         let (mut left, mut dead) = (count, 0);
@@ -69,19 +70,26 @@ impl<'a> Request<'a, '_> {
                 return;
             }
             let Some(lawn) = dehydrator.lawn() else { return };
-            let mut due = lawn.iter_until(now).take(left);
-            let mut count = 0;
-            let meets_dead = due.any(|(_, element)| {
-                let is_dead = policy.is_dead(&element, now);
-                count += usize::from(!is_dead);
-                is_dead
-            });
-            left -= count;
-            if count > 0 {
-                self.take_first(dehydrator, count, to);
+            let meets_dead = if lawn.has_groups() {
+                let (taken, meets_dead) = self.take_first(dehydrator, left, Some(&policy), to);
+                left -= taken;
+                meets_dead
             } else {
-                drop(dehydrator);
-            }
+                let mut due = lawn.iter_until(now).take(left);
+                let mut count = 0;
+                let meets_dead = due.any(|(_, element)| {
+                    let is_dead = policy.is_dead(&element, now);
+                    count += usize::from(!is_dead);
+                    is_dead
+                });
+                left -= count;
+                if count > 0 {
+                    self.take_first(dehydrator, count, None, to);
+                } else {
+                    drop(dehydrator);
+                }
+                meets_dead
+            };
             if !meets_dead || dead >= DEAD_LETTERS_MAX as u64 {
                 return;
             }
@@ -96,9 +104,22 @@ impl<'a> Request<'a, '_> {
         }
     }
 
-    /// Takes or leases the first due elements, replicates that, and gives them to the recipient.
-    fn take_first<R: Recipient>(&self, mut dehydrator: Writing<'_>, count: usize, to: &mut R) {
+    /// Takes or leases up to `count` due elements in their turns, replicates that, and gives them to the recipient. `policy`:
+    /// stops before an element that is dead under it; without one, none of them is. Returns how many it took, and whether
+    /// such an element is next.
+    fn take_first<R: Recipient>(
+        &self,
+        mut dehydrator: Writing<'_>,
+        count: usize,
+        policy: Option<&Policy>,
+        to: &mut R,
+    ) -> (usize, bool) {
         let Self { context, key, now, take } = *self;
+        let is_dead = |lawn: &Lawn| {
+            let next = |it: &Policy| Some(it.is_dead(&lawn.next_in_turn(now)?.element, now));
+            policy.and_then(next).unwrap_or(false)
+        };
+        let mut meets_dead = false;
         let lease = take.lease.zip(take.token);
         let (mut polled, mut redelivered) = (0, 0);
         let replicated;
@@ -108,7 +129,11 @@ impl<'a> Request<'a, '_> {
             if let Some(lawn) = dehydrator.lawn() {
                 let before = lawn.leased();
                 while polled < count {
-                    to.look(lawn);
+                    meets_dead = is_dead(lawn);
+                    if meets_dead {
+                        break;
+                    }
+                    to.look(lawn, now);
                     let Some((deadline, element)) = lawn.lease_due(now, ttl, Some(token)) else {
                         break;
                     };
@@ -125,9 +150,13 @@ impl<'a> Request<'a, '_> {
             let mut removed = Batch::settled(context, key, until);
             if let Some(mut removal) = dehydrator.removal(until) {
                 let before = removal.lawn.leased();
-                let run = if R::LOOKS { 1 } else { count };
+                let run = if R::LOOKS || policy.is_some() { 1 } else { count };
                 while polled < count {
-                    to.look(removal.lawn);
+                    meets_dead = is_dead(removal.lawn);
+                    if meets_dead {
+                        break;
+                    }
+                    to.look(removal.lawn, now);
                     let drained = removal.drain(now, run, |_, element| {
                         to.give(element, element.deadline);
                         removed.push(element.id);
@@ -144,17 +173,17 @@ impl<'a> Request<'a, '_> {
         counters::count(&POLLS, polled as u64);
         counters::count(&REDELIVERIES, redelivered as u64);
         if !replicated {
-            return;
+            return (0, meets_dead);
         }
         // The effect that takes or leases the elements is replicated before.
-        let polled = polled as u64;
-        if polled > 0 && dehydrator.note_given(now, polled) {
-            replicate::given(context, key, now, polled);
+        if polled > 0 && dehydrator.note_given(now, polled as u64) {
+            replicate::given(context, key, now, polled as u64);
         }
         match lease {
             Some(_) => dehydrator.changed(c"dehydrator.poll"),
             None => dehydrator.shrunk(c"dehydrator.poll"),
         }
+        (polled, meets_dead)
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) struct TakenElements {
 /// The elements that a client takes from a lawn, as they were before.
 #[derive(Default)]
 struct Collector {
-    /// The first element of the lawn, without its payload.
+    /// The element that is taken next, without its payload.
     first: Option<ElementCopy>,
     elements: Vec<ElementCopy>,
 }
@@ -43,12 +43,14 @@ struct Collector {
 impl Recipient for Collector {
     const LOOKS: bool = true;
 
-    fn look(&mut self, lawn: &mut Lawn) {
+    fn look(&mut self, lawn: &mut Lawn, now: u64) {
         lawn.settle_first();
-        let row = lawn.first().and_then(|first| lawn.row(first.id));
+        let row = lawn.next_in_turn(now);
         self.first = row.map(|row| {
             let element = Element { payload: &[], ..row.element };
-            ElementCopy::new(element, row.ttl, lawn.token(&row.element))
+            let copy = ElementCopy::new(element, row.ttl, lawn.token(&row.element));
+            let group = element.group.map(|group| OwnedStr::new(lawn.group_name(group)));
+            ElementCopy { group, ..copy }
         });
     }
 
@@ -210,7 +212,8 @@ impl TakenElements {
         let put = dehydrator.lawn_or_new(|lawn: &mut Lawn| {
             for copy in &self.elements {
                 // An id that was pushed meanwhile is another element.
-                if lawn.start(copy.ttl, &copy.element()).is_ok() {
+                let group = copy.group.as_ref().map(OwnedStr::bytes);
+                if lawn.start_in_group(copy.ttl, &copy.element(), group).is_ok() {
                     lawn.set_deliveries(copy.id.bytes(), copy.deliveries, copy.token);
                     given_back.push(copy);
                 }
@@ -243,6 +246,7 @@ fn replicate_given_back(
     replaces: bool,
 ) {
     let ElementCopy { ttl, deadline, deliveries, bounds, token, .. } = *copy;
-    let pushed = Pushed { key, ttl, element: payload, id: copy.id.as_str(), deadline, bounds };
+    let (id, group) = (copy.id.as_str(), copy.group.as_ref().map(OwnedStr::as_str));
+    let pushed = Pushed { key, ttl, element: payload, id, deadline, bounds, group };
     replicate::given_back(context, &pushed, replaces, deliveries, token);
 }

@@ -63,8 +63,10 @@ pub(super) const REMEMBERED: u64 = 128;
 pub(super) const STUCK: u64 = 256;
 /// Feature: elements have bounds of their own, or zeros in their place.
 pub(super) const BOUNDS: u64 = 512;
+/// Feature: elements are in groups, or groups have shares.
+pub(super) const GROUPS: u64 = 1024;
 /// All features.
-pub(super) const KNOWN: u64 = 2 * BOUNDS - 1;
+pub(super) const KNOWN: u64 = 2 * GROUPS - 1;
 
 pub(super) const DROP: u64 = 1;
 pub(super) const STREAM: u64 = 2;

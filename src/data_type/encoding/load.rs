@@ -1,11 +1,11 @@
 //! Reading a dehydrator, ours or ReDe's.
 
 use super::field::{
-    BOUNDS, Corrupt, DROP, KNOWN, LEASES, LIMIT, LIMITS, LIST, PAUSE, POLICY, PUBLISH, REMEMBERED,
-    STREAM, Source, TO_LIST, TOKENS, UNCONFIRMED, VERSION, VERSION_REDE, take_number,
+    BOUNDS, Corrupt, DROP, GROUPS, KNOWN, LEASES, LIMIT, LIMITS, LIST, PAUSE, POLICY, PUBLISH,
+    REMEMBERED, STREAM, Source, TO_LIST, TOKENS, UNCONFIRMED, VERSION, VERSION_REDE, take_number,
 };
 use crate::policy::{End, Limits, MaxLen, Pause, Policy, Rate, Route, Rules, Trust};
-use lawn::{Bounds, DEADLINE_MAX, Element, Lawn, Remembered, StartError, Token};
+use lawn::{Bounds, DEADLINE_MAX, Element, GROUP_NAME_MAX, Lawn, Remembered, StartError, Token};
 
 /// The content of a dehydrator: elements, rules and remembered ids.
 pub type Loaded = (Lawn, Rules, Remembered);
@@ -39,7 +39,11 @@ fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<Loaded, Corr
     };
     let pause = if features & PAUSE != 0 { Some(load_pause(source)?) } else { None };
     let limits = if features & LIMITS != 0 { Some(load_limits(source)?) } else { None };
+    if features & GROUPS != 0 {
+        load_shares(&mut lawn, source)?;
+    }
     let mut deadline: u64 = 0;
+    let mut groups = Vec::new();
     load_records(source, |rest| {
         let later = take_number(rest)?;
         deadline = deadline.checked_add(later).ok_or(Corrupt("a deadline is out of range"))?;
@@ -55,9 +59,11 @@ fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<Loaded, Corr
             _ => None,
         };
         let bounds = if features & BOUNDS != 0 { take_bounds(rest)? } else { Bounds::NONE };
+        let group = if features & GROUPS != 0 { take_group(rest, &mut groups)? } else { None };
         let (id_length, payload_length) = (take_number(rest)?, take_number(rest)?);
         let (id, payload) = (take_bytes(rest, id_length)?, take_bytes(rest, payload_length)?);
-        start(&mut lawn, ttl, &Element { bounds, ..Element::new(id, payload, deadline) })?;
+        let element = Element { bounds, ..Element::new(id, payload, deadline) };
+        start(&mut lawn, ttl, &element, group)?;
         if deliveries > 0 {
             lawn.set_deliveries(id, deliveries, token);
         }
@@ -198,14 +204,19 @@ fn load_rede(mut lawn: Lawn, source: &mut impl Source) -> Result<Lawn, Corrupt> 
             let deadline = source.unsigned()?;
             let id = source.bytes()?;
             let payload = source.bytes()?;
-            start(&mut lawn, ttl, &Element::new(&id, &payload, deadline))?;
+            start(&mut lawn, ttl, &Element::new(&id, &payload, deadline), None)?;
         }
     }
     Ok(lawn)
 }
 
-fn start(lawn: &mut Lawn, ttl: u64, new: &Element<'_>) -> Result<(), Corrupt> {
-    lawn.start(ttl, new).map_err(|error| match error {
+fn start(
+    lawn: &mut Lawn,
+    ttl: u64,
+    new: &Element<'_>,
+    group: Option<&[u8]>,
+) -> Result<(), Corrupt> {
+    lawn.start_in_group(ttl, new, group).map_err(|error| match error {
         StartError::Exists => Corrupt("two elements have one id"),
         StartError::TooLate => Corrupt("a deadline is out of range"),
         StartError::Full => Corrupt("more elements than a dehydrator can hold"),
@@ -219,6 +230,43 @@ fn take_bounds(rest: &mut &[u8]) -> Result<Bounds, Corrupt> {
         until @ 0..=Bounds::UNTIL_MAX => Ok(Bounds { deliveries, until }),
         _ => Err(Corrupt("the end of an element's time is out of range")),
     }
+}
+
+/// Reads the number of a group. `names` has the names of the numbers before.
+fn take_group<'a>(
+    rest: &mut &[u8],
+    names: &'a mut Vec<Vec<u8>>,
+) -> Result<Option<&'a [u8]>, Corrupt> {
+    let number = take_number(rest)?;
+    let Some(at) = number.checked_sub(1) else { return Ok(None) };
+    if at == names.len() as u64 {
+        let length = take_number(rest)?;
+        let name = take_bytes(rest, length)?;
+        if !(1..=GROUP_NAME_MAX).contains(&name.len()) {
+            return Err(NAME);
+        }
+        names.push(name.to_vec());
+    }
+    let name = usize::try_from(at).ok().and_then(|at| names.get(at));
+    name.map(|name| Some(&name[..])).ok_or(Corrupt("a group's number is out of range"))
+}
+
+const NAME: Corrupt = Corrupt("the length of a group's name is out of range");
+
+/// Reads the groups with a share of their own.
+fn load_shares(lawn: &mut Lawn, source: &mut impl Source) -> Result<(), Corrupt> {
+    for _ in 0..source.unsigned()? {
+        // The empty name is that of the elements without a group.
+        let name = source.bytes()?;
+        if name.len() > GROUP_NAME_MAX {
+            return Err(NAME);
+        }
+        match u16::try_from(source.unsigned()?) {
+            Ok(share @ 2..) => lawn.set_share(&name, share),
+            _ => return Err(Corrupt("a group's share is out of range")),
+        }
+    }
+    Ok(())
 }
 
 fn take_token(rest: &mut &[u8]) -> Result<Option<Token>, Corrupt> {

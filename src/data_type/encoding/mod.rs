@@ -7,7 +7,7 @@
 //!   unsigned   features: bits, 1: leases, 2: a policy, 4: a pause, 8: tokens, 16: the policy is not confirmed,
 //!              32: a route is a list, 64: limits, 128: ids that are remembered,
 //!              256: stuck dead letters, with deadline 2^63 - 1 and that TTL or, if rejected, one less,
-//!              512: elements with bounds of their own;
+//!              512: elements with bounds of their own, 1024: groups;
 //!              a reader refuses an unknown bit. A new bit raises the level: see level.rs
 //!   with feature 2:
 //!     unsigned   policy: 1 DROP, 2 STREAM, 3 PUBLISH, 4 HOLD DELIVERIES, 5 LIST, and for
@@ -23,6 +23,10 @@
 //!     unsigned   number of times at which elements were given out, 0 without a RATE, and for each, in order
 //!       unsigned   time, ms since the epoch
 //!       unsigned   number of elements
+//!   with feature 1024:
+//!     unsigned   number of groups with a share of their own, and for each
+//!       string     name
+//!       unsigned   share
 //!   unsigned   number of elements
 //!   string*    elements, one behind the other, until the number is reached:
 //!                deadline, ms since the epoch, less that of the element before   LEB128
@@ -31,6 +35,9 @@
 //!                with feature 8, if above 0: the token of the lease, 0 if none   LEB128
 //!                with feature 512: the maximum number of deliveries, 0 if none   LEB128
 //!                with feature 512: when it is too late, ms since the epoch, or 0 LEB128
+//!                with feature 1024: the group, 0 if none: the groups of the elements are numbered from 1 on, in the
+//!                  order of their first elements                                LEB128
+//!                  behind a number that occurs for the first time: length of the name, the name
 //!                length of the id, length of the payload                        LEB128
 //!                id, payload
 //!   with feature 128, behind them:

@@ -1,11 +1,13 @@
 //! Writing a dehydrator.
 
+use std::collections::BTreeMap;
+
 use super::field::{
-    BOUNDS, DROP, LEASES, LIMIT, LIMITS, LIST, PAUSE, POLICY, PUBLISH, REMEMBERED, STREAM, STUCK,
-    Sink, TO_LIST, TOKENS, UNCONFIRMED, put_number,
+    BOUNDS, DROP, GROUPS, LEASES, LIMIT, LIMITS, LIST, PAUSE, POLICY, PUBLISH, REMEMBERED, STREAM,
+    STUCK, Sink, TO_LIST, TOKENS, UNCONFIRMED, put_number,
 };
 use crate::policy::{End, Limits, Policy, Rate, Route, Rules};
-use lawn::{DEADLINE_MAX, Element, Lawn, Remembered, Row, Start, Token};
+use lawn::{DEADLINE_MAX, Element, Group, Lawn, Remembered, Row, Start, Token};
 
 /// The size at which a string of elements is written. The server compresses each string by itself, and holds one in
 /// memory while it loads.
@@ -26,6 +28,7 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: &Remembered, sink: &mut impl
         (TO_LIST, matches!(policy.route(), Some(Route::List { .. }))),
         (STUCK, has_stuck(lawn)),
         (BOUNDS, lawn.has_bounds()),
+        (GROUPS, lawn.has_groups()),
     ];
     let features = used.into_iter().filter(|(_, is_used)| *is_used).map(|(bit, _)| bit).sum();
     sink.unsigned(features);
@@ -36,8 +39,16 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: &Remembered, sink: &mut impl
     if let Some(limits) = limits {
         save_limits(limits, sink);
     }
+    if features & GROUPS != 0 {
+        sink.unsigned(lawn.group_settings().count() as u64);
+        for (name, share) in lawn.group_settings() {
+            sink.bytes(name);
+            sink.unsigned(share.into());
+        }
+    }
     sink.unsigned(lawn.len() as u64);
     let mut last = 0;
+    let mut groups = BTreeMap::new();
     save_records(lawn.iter(), sink, |chunk, (ttl, element)| {
         put_number(chunk, element.deadline - last);
         put_number(chunk, ttl);
@@ -51,6 +62,9 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: &Remembered, sink: &mut impl
             put_number(chunk, element.bounds.deliveries.into());
             put_number(chunk, element.bounds.until);
         }
+        if features & GROUPS != 0 {
+            put_group(chunk, lawn, &mut groups, element.group);
+        }
         put_number(chunk, element.id.len() as u64);
         put_number(chunk, element.payload.len() as u64);
         chunk.extend_from_slice(element.id);
@@ -59,6 +73,24 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: &Remembered, sink: &mut impl
     });
     if !remembered.is_empty() {
         save_remembered(remembered, sink);
+    }
+}
+
+/// Writes the number of a group. `groups` has the numbers that were written before.
+fn put_group(
+    chunk: &mut Vec<u8>,
+    lawn: &Lawn,
+    groups: &mut BTreeMap<Group, u64>,
+    group: Option<Group>,
+) {
+    let Some(group) = group else { return chunk.push(0) };
+    let next = groups.len() as u64 + 1;
+    let number = *groups.entry(group).or_insert(next);
+    put_number(chunk, number);
+    if number == next {
+        let name = lawn.group_name(group);
+        put_number(chunk, name.len() as u64);
+        chunk.extend_from_slice(name);
     }
 }
 
