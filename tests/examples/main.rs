@@ -67,6 +67,11 @@ fn no_more_than_ten_imports_run_at_once() {
 }
 
 #[test]
+fn a_small_tenant_does_not_wait_for_a_large_one() {
+    run_on_a_server("fair_queue.py", 200);
+}
+
+#[test]
 fn a_duplicate_is_done_once_even_after_the_work() {
     // A second in which the id is remembered.
     run_on_a_server("exactly_one.py", 1000);
