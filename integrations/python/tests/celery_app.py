@@ -44,6 +44,12 @@ def flaky(self, name: str) -> str:
 
 
 @app.task(bind=True)
+def waits(self) -> None:
+    """Is given back for an hour."""
+    raise self.retry(countdown=3600)
+
+
+@app.task(bind=True)
 def endless(self, name: str) -> None:
     """Ends only at a redelivery."""
     store.rpush("begun", os.getpid())

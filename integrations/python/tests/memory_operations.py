@@ -15,6 +15,8 @@ from dehydrator_queue.testing import MemoryServer
 from dehydrator_queue.verbs import BURY, RETRY, REVIVE
 
 KEYS = ("high", "low", "bulk")
+#: A key whose elements are in groups, the last of which is that of the elements without one.
+FAIR, GROUPS = "fair", ("anna", "bert", "carl", "")
 #: In seconds since 1970.
 BEGIN = 2_000_000_000
 TTLS = (0, 0, 0, 1, 5, 10, 100, 1000, 60_000)
@@ -48,6 +50,7 @@ SHARES = {
     "resume": 0.5,
     "delete": 0.1,
     "nonsense": 0.5,
+    "turns": 0.5,
     "advance": 8,
 }
 
@@ -268,6 +271,9 @@ class Operations:
                 ("DEHYDRATOR.PUSH", key, 0, "e", id, "AT"),
                 ("DEHYDRATOR.PUSH", key, 0, "e", id, "WITHIN", 0),
                 ("DEHYDRATOR.PUSH", key, 0, "e", id, "DELIVERIES", 65_536),
+                ("DEHYDRATOR.PUSH", key, 0, "e", id, "GROUP", "g" * 1025),
+                ("DEHYDRATOR.LIMIT", key, "GROUP", "anna", "SHARE", 65_536),
+                ("DEHYDRATOR.LEN", key, "GROUP"),
                 ("DEHYDRATOR.RELEASE", key, 0, "17", id, "COUNTED"),
                 ("DEHYDRATOR.POLL", key, "COUNT", 0),
                 ("DEHYDRATOR.POLL", key, "TOKEN", "17"),
@@ -284,6 +290,44 @@ class Operations:
                 ("DEHYDRATOR.LEN",),
             )
         )
+
+    def _turns(self) -> None:
+        """Makes and empties a key with groups.
+
+        All is due before the first look. A server looks for groups that are due when it likes, and they join the round
+        in the order of their first elements then.
+        """
+        self._compare(("DEL", FAIR))
+        for _ in range(self.draw.randrange(30)):
+            self._compare(self._in_groups())
+        for read in (
+            ("RANGE", FAIR, "-", "+", "WITHELEMENTS"),
+            ("LEN", FAIR),
+            ("INFO", FAIR),
+            ("LOOK", FAIR, self._id(), "FULL"),
+        ):
+            group = ("GROUP", self.draw.choice(GROUPS)) if read[0] in ("RANGE", "LEN") else ()
+            self._compare((f"DEHYDRATOR.{read[0]}", *read[1:], *group))
+        while self.memory.execute_command("DEHYDRATOR.INFO", FAIR)[3]:
+            count = self._maybe(0.8, "COUNT", self.draw.randrange(1, 4))
+            self.tokens += 1
+            how = self.draw.choice((("WITHIDS",), ("LEASE", 60_000, "TOKEN", str(self.tokens))))
+            poll = self.draw.choice((("DEHYDRATOR.POLL", FAIR), ("DEHYDRATOR.MPOLL", 1, FAIR)))
+            self._compare((*poll, *count, *how))
+
+    def _in_groups(self) -> tuple[Any, ...]:
+        group, element = ("GROUP", self.draw.choice(GROUPS)), (0, self._element(), self._id())
+        kinds: tuple[tuple[Any, ...], ...] = (
+            ("PUSH", FAIR, *element, "REPLACE", *group),
+            ("PUSH", FAIR, *element, *self._if_there(), *self._maybe(0.5, *group)),
+            ("MPUSH", FAIR, *element, 0, "more", self._id(), *self._if_there(), *group),
+            ("TOUCH", FAIR, self._id(), 0),
+            ("UPDATE", FAIR, self._id(), "more"),
+            ("REM", FAIR, self._id()),
+            ("LIMIT", FAIR, *group, *self._maybe(0.8, "SHARE", self.draw.randrange(1, 4))),
+        )
+        name, *words = self.draw.choices(kinds, (6, 6, 6, 1, 1, 1, 5))[0]
+        return (f"DEHYDRATOR.{name}", *words)
 
     def _advance(self) -> None:
         ms = self.draw.choice((1, 2, 9, 50, 1000, 60_000))

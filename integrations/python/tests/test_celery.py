@@ -196,6 +196,24 @@ def test_a_task_is_retried_with_a_countdown_with_late_acks(own_server: RealServe
     assert [name for name, _, _ in done(own_server)] == ["x"]
 
 
+def test_a_group_comes_from_a_header_or_a_router_and_a_retry_keeps_it(own_server: RealServer) -> None:
+    app = application(own_server)
+
+    def in_group(group: str) -> int:
+        return own_server.client.execute_command(*LENGTH, "GROUP", group)
+
+    app.conf.task_routes = [lambda name, *_, **__: {"headers": {"dehydrator_group": "b"}}]
+    app.send_task("celery_app.waits", headers={"dehydrator_group": "a"})
+    app.send_task("celery_app.note", args=["b1"])
+    celery.group(app.signature("celery_app.note", args=[name]) for name in ("b2", "b3")).apply_async()
+    assert (in_group("a"), in_group("b"), in_group("")) == (1, 3, 0)
+    with worker(own_server, *of_pool("threads")):
+        wait_until(lambda: own_server.client.execute_command(*LENGTH) == 1)
+        wait_until(lambda: len(done(own_server)) == 3)
+    (told,) = own_server.client.execute_command("DEHYDRATOR.RANGE", "dehydrator:celery", "-", "+", "GROUP", "a")[1]
+    assert told[1] > time.time() * 1000 + 600_000
+
+
 def test_a_warm_stop_gives_back_what_was_fetched_ahead(own_server: RealServer) -> None:
     app = application(own_server)
     options = json.dumps({"visibility_timeout": 3600})

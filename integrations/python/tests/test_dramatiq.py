@@ -191,6 +191,23 @@ def test_a_message_may_be_too_late(broker: DehydratorBroker, server: RealServer)
     assert dead(server) == []
 
 
+def test_groups_of_messages_take_turns_and_a_retry_keeps_its_own(broker: DehydratorBroker, server: RealServer) -> None:
+    ran = []
+
+    @dramatiq.actor(max_retries=1, min_backoff=3_600_000, max_backoff=3_600_000)
+    def note(name: str) -> None:
+        ran.append(name)
+        if name == "a2":
+            raise RuntimeError("again")
+
+    for name in ("a1", "a2", "b1", "-"):
+        note.send_with_options(args=(name,), **({} if name == "-" else {"group": name[0]}))
+    with working(broker, worker_threads=1):
+        wait_until(lambda: len(ran) == 4 and server.client.execute_command("DEHYDRATOR.LEN", KEY) == 1)
+    assert ran == ["a1", "b1", "-", "a2"]
+    assert server.client.execute_command("DEHYDRATOR.LEN", KEY, "GROUP", "a") == 1
+
+
 def test_what_a_killed_worker_had_comes_again(broker: DehydratorBroker, server: RealServer) -> None:
     program = (
         "import dramatiq, time\n"

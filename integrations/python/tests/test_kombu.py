@@ -133,6 +133,15 @@ def test_what_somebody_waits_for_is_left_to_celery(server: RealServer, headers: 
         assert ends(server) == []
 
 
+def test_groups_of_messages_take_turns(server: RealServer) -> None:
+    with connect(server) as connection:
+        # Celery's own header is the id of a canvas.
+        for name, headers in (("a1", {"group": "x"}), ("a2", {}), ("b1", {}), ("-", None)):
+            of = {} if headers is None else {"dehydrator_group": name[0]}
+            publish(connection, name, headers={**(headers or {}), **of})
+        assert [get(connection).payload for _ in range(4)] == ["a1", "b1", "-", "a2"]
+
+
 def test_a_message_that_is_requeued_comes_again_and_says_so(server: RealServer) -> None:
     with connect(server) as connection:
         publish(connection, 1)

@@ -115,6 +115,17 @@ def test_a_worker_of_its_own_thread_is_woken(memory: MemoryServer, jobs: Queue) 
     assert not thread.is_alive()
 
 
+def test_groups_take_turns(memory: MemoryServer, jobs: Queue) -> None:
+    done: list[str] = []
+    memory.execute_command("DEHYDRATOR.LIMIT", "jobs", "GROUP", "bert", "SHARE", 2)
+    jobs.put_many([Item(f"a{n}", delay=1) for n in range(4)], group="anna")
+    jobs.put_many([Item(f"b{n}", delay=1) for n in range(4)], group="bert")
+    jobs.put("-", delay=1)
+    memory.advance(1)
+    memory.drain(Worker(jobs, lambda job: done.append(job.payload)))
+    assert done == ["a0", "b0", "b1", "-", "a1", "b2", "b3", "a2", "a3"]
+
+
 def test_two_workers_and_priorities(memory: MemoryServer) -> None:
     high, low = Queue(memory, "high"), Queue(memory, "low")
     low.put("low")

@@ -72,6 +72,24 @@ def test_a_job_may_have_an_end_and_attempts_of_its_own(server: RealServer) -> No
             jobs.put("f", **nonsense)
 
 
+def test_groups_of_jobs_take_turns(server: RealServer) -> None:
+    jobs = Queue(server.url, "jobs")
+
+    async def put() -> None:
+        async with AsyncQueue(server.url, "jobs") as there:
+            await there.put("b1", id="b1", group="bert")
+            await there.put_many([Item("b2", "b2"), Item("b3", "b3")], group=b"bert")
+
+    jobs.put("a1", id="a1", group="anna")
+    jobs.put_many([Item("a2", "a2"), Item("a3", "a3")], group="anna")
+    asyncio.run(put())
+    jobs.put("-", id="-")
+    told = server.client.execute_command("DEHYDRATOR.POLL", "jobs", "WITHIDS")
+    assert [id.decode() for id, _ in told] == ["a1", "b1", "-", "a2", "b2", "a3", "b3"]
+    with pytest.raises(redis.ResponseError):
+        jobs.put("c", group="c" * 1025)
+
+
 def test_of_many_those_that_find_no_room_are_told(server: RealServer) -> None:
     jobs = Queue(server.url, "jobs")
     server.client.execute_command("DEHYDRATOR.LIMIT", "jobs", "LENGTH", 1)

@@ -78,6 +78,26 @@ async def test_a_task_may_be_too_late(server: RealServer) -> None:
     assert ran == ["in time"]
 
 
+async def test_groups_of_tasks_take_turns_and_a_retry_keeps_its_group(server: RealServer) -> None:
+    broker, ran = DehydratorBroker(server.url), []
+    broker.add_middlewares(SmartRetryMiddleware(default_retry_count=3, default_delay=3600, default_retry_label=True))
+
+    @broker.task(group="a")
+    async def note(name: str) -> None:
+        ran.append(name)
+        if name == "a2":
+            raise RuntimeError("again")
+
+    for name in ("a1", "a2"):
+        await note.kiq(name)
+    for name, group in (("b1", "b"), ("-", "")):
+        await note.kicker().with_labels(group=group).kiq(name)
+    async with working(broker):
+        await until(lambda: len(ran) == 4 and length(server) == 1)
+    assert ran == ["a1", "b1", "-", "a2"]
+    assert server.client.execute_command("DEHYDRATOR.LEN", KEY, "GROUP", "a") == 1
+
+
 async def test_a_retry_waits_for_as_long_as_its_middleware_says(server: RealServer) -> None:
     broker, ran = DehydratorBroker(server.url), []
     broker.add_middlewares(SmartRetryMiddleware(default_retry_count=3, default_delay=1, default_retry_label=True))

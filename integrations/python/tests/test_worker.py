@@ -21,6 +21,7 @@ from dehydrator_queue import Backoff, Hooks, Item, Job, ModuleMissingError, Queu
 from dehydrator_queue.aio import Queue as AsyncQueue
 from dehydrator_queue.aio import Worker as AsyncWorker
 from dehydrator_queue.prometheus import PrometheusHooks
+from dehydrator_queue.verbs import pairs
 
 QUICK = Backoff(first=0.05, most=0.1)
 
@@ -215,6 +216,21 @@ def test_a_stop_that_cuts_work_off_knows_the_attempts_of_the_job(server: RealSer
     letters = {letter.id: (letter.attempts, letter.reason) for letter in jobs.dead_letters()}
     cut_off = "the worker stopped before the work ended"
     assert letters == {"once": (1, cut_off), "twice": (2, cut_off)}
+
+
+@both
+def test_a_retry_keeps_its_group(server: RealServer, kind: str) -> None:
+    jobs, groups = Queue(server.url, "jobs"), []
+
+    def work(job: Job) -> None:
+        groups.append(pairs(server.client.execute_command("DEHYDRATOR.LOOK", "jobs", job.id, "FULL"))["group"])
+        if job.attempt < 3:
+            raise Retry(0.01) if job.attempt == 1 else OSError("no answer")
+
+    jobs.put(1, group="anna")
+    with running(kind, server.url, work):
+        wait_until(lambda: len(jobs) == 0)
+    assert groups == [b"anna"] * 3
 
 
 @both

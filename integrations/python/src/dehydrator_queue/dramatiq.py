@@ -30,6 +30,9 @@ OPTION = "dehydrator_id"
 #: In the options of a message: it is dropped if no worker has got it in this many milliseconds after it was due.
 WITHIN = "within"
 
+#: In the options of a message: its group. Messages of several groups are delivered in turns.
+GROUP = "group"
+
 #: Seconds. Acks are sent between two polls, so none blocks longer.
 LONGEST_BLOCK = 1.0
 
@@ -103,14 +106,14 @@ class DehydratorBroker(Broker):
         """Sends a message with a delay of `delay` milliseconds. Its id is that of the message, if that is free.
 
         With the option `within`, it is dropped if no worker has got it in that many milliseconds after it was due. A
-        retry has as long again.
+        retry has as long again. With the option `group`, it takes turns with the messages of other groups.
         """
         message = message.copy(options={OPTION: str(uuid4())})
         self.emit_before("enqueue", message, delay)
         key, element = self.key(message.queue_name), message.encode()
-        within = message.options.get(WITHIN)
+        within, group = message.options.get(WITHIN), message.options.get(GROUP)
         for name in names_of_message(message.message_id, message.options[OPTION]):
-            if self.ask(*push_words(key, max(0, delay or 0), element, name, within)) is not None:
+            if self.ask(*push_words(key, max(0, delay or 0), element, name, within, group)) is not None:
                 break
             if as_bytes(self.ask(*look_words(key, name)) or b"") == element:
                 break

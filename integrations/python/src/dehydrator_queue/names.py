@@ -39,10 +39,20 @@ def take_words(key: str, *names: str) -> tuple[Any, ...]:
     return ("EVAL", TAKE, 1, key, *names)
 
 
-def push_words(key: str, delay_ms: int, element: bytes, name: str, within_ms: int | None = None) -> tuple[Any, ...]:
-    """`within_ms`: a message that no worker has got in that time after it was due is dropped."""
-    words = ("DEHYDRATOR.PUSH", key, delay_ms, element, name, "NX")
-    return words if within_ms is None else (*words, "WITHIN", within_ms)
+def push_words(
+    key: str,
+    delay_ms: int,
+    element: bytes,
+    name: str,
+    within_ms: int | None = None,
+    group: str | None = None,
+) -> tuple[Any, ...]:
+    """`within_ms`: a message that no worker has got in that time after it was due is dropped. `group`: messages of
+    several groups are delivered in turns.
+    """
+    within = () if within_ms is None else ("WITHIN", within_ms)
+    of = () if group is None else ("GROUP", group)
+    return ("DEHYDRATOR.PUSH", key, delay_ms, element, name, "NX", *within, *of)
 
 
 def look_words(key: str, name: str) -> tuple[Any, ...]:

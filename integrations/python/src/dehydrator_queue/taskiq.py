@@ -34,6 +34,9 @@ DELAY = "delay_seconds"
 #: The label of a task that is dropped if no worker has got it in this many seconds after it was due.
 WITHIN = "within_seconds"
 
+#: The label of a task with its group. Tasks of several groups are delivered in turns.
+GROUP = "group"
+
 #: taskiq's own labels: the delay of a retry in seconds, and its number.
 RETRY_DELAY, RETRIES = "delay", "_retries"
 
@@ -94,13 +97,13 @@ class DehydratorBroker(AsyncBroker):
             await self._server.client.aclose()  # type: ignore[attr-defined]
 
     async def kick(self, message: BrokerMessage) -> None:
-        """Sends a task, with the labels `delay_seconds` and `within_seconds`. A retry has as long again."""
+        """Sends a task, with the labels `delay_seconds`, `within_seconds` and `group`. A retry has as long again."""
         key = message.labels.get("queue_name") or self.queue_name
         delay = milliseconds(self._delay_of(message.labels))
-        within = message.labels.get(WITHIN)
+        within, group = message.labels.get(WITHIN), message.labels.get(GROUP)
         within_ms = None if within is None else milliseconds(float(within))
         for name in names_of_message(message.task_id, uuid4().hex):
-            if await self._ask(*push_words(key, delay, message.message, name, within_ms)) is not None:
+            if await self._ask(*push_words(key, delay, message.message, name, within_ms, group)) is not None:
                 return
             # Two tasks with one id differ by their contents; an identical one is the same task.
             if as_bytes(await self._ask(*look_words(key, name)) or b"") == message.message:

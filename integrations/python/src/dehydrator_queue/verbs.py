@@ -80,10 +80,12 @@ def _check_moments(delay: Duration, at: datetime | float | None) -> None:
         raise ValueError("`delay` and `at` exclude each other")
 
 
-def _bound_words(within: Duration | None, attempts: int | None) -> list[Any]:
+def _own_words(within: Duration | None, attempts: int | None, group: str | bytes | None) -> list[Any]:
     """Returns the options of PUSH and MPUSH for what holds of a job alone."""
     words: list[Any] = [] if within is None else ["WITHIN", milliseconds(within)]
-    return words if attempts is None else [*words, "DELIVERIES", attempts]
+    if attempts is not None:
+        words += ["DELIVERIES", attempts]
+    return words if group is None else [*words, "GROUP", group]
 
 
 def new_token() -> str:
@@ -184,6 +186,7 @@ class Verbs:
         *,
         within: Duration | None = None,
         attempts: int | None = None,
+        group: str | bytes | None = None,
         drawn: bool = False,
     ) -> Question[str | None]:
         """`drawn`: the id was generated for this command."""
@@ -193,7 +196,7 @@ class Verbs:
         words.append("REPLACE" if replace else "NX")
         if at is not None:
             words += ["AT", unix_milliseconds(at)]
-        words += _bound_words(within, attempts)
+        words += _own_words(within, attempts, group)
         # A generated id exists only if the same command arrived before.
         return Question(tuple(words), lambda reply: id_text(id) if drawn or reply is not None else None)
 
@@ -205,9 +208,10 @@ class Verbs:
         *,
         within: Duration | None = None,
         attempts: int | None = None,
+        group: str | bytes | None = None,
     ) -> list[Question[list[str | None]]]:
         questions = []
-        options = ["REPLACE" if replace else "NX", *_bound_words(within, attempts)]
+        options = ["REPLACE" if replace else "NX", *_own_words(within, attempts, group)]
         words: list[Any] = []
         ids: list[tuple[str, bool]] = []
         weight = 0

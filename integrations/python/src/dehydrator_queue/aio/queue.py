@@ -57,6 +57,7 @@ class Queue:
         replace: bool = False,
         within: Duration | None = None,
         attempts: int | None = None,
+        group: str | bytes | None = None,
     ) -> str | None:
         """Puts a payload into the queue; returns its id. By default, an id is generated.
 
@@ -65,7 +66,8 @@ class Queue:
 
         A job that no worker has begun `within` that time after it was due is too late: it becomes a dead letter with
         the reason "expired", or is dropped if no worker of the queue has `attempts`. `attempts`: how often this job is
-        delivered before it becomes a dead letter, instead of its worker's `attempts`. A revived job has neither.
+        delivered before it becomes a dead letter, instead of its worker's `attempts`. `group`: a tenant,
+        or another part of the queue; groups with due jobs take turns. A revived job has none of these.
 
         If the reply is lost, the command is resent. If a worker has finished the job by then, its id is free and
         the job is put into the queue again, unless the server remembers recent ids: `DEHYDRATOR.LIMIT key REMEMBER`.
@@ -73,7 +75,7 @@ class Queue:
         drawn, id = id is None, name_of(id)
         with self._hooks.sending(self.name, [id]) as headers:
             question = self.verbs.put(
-                payload, id, delay, at, replace, headers, within=within, attempts=attempts, drawn=drawn
+                payload, id, delay, at, replace, headers, within=within, attempts=attempts, group=group, drawn=drawn
             )
             return await self.server.ask(question)
 
@@ -84,14 +86,16 @@ class Queue:
         replace: bool = False,
         within: Duration | None = None,
         attempts: int | None = None,
+        group: str | bytes | None = None,
     ) -> list[str | None]:
-        """Puts many payloads, up to a thousand or a megabyte per command. `within` and `attempts` are those of each.
+        """Puts many payloads, up to a thousand or a megabyte per command. `within`, `attempts` and `group` are
+        those of each.
 
         Returns for each what `put` would, and None if a limit is reached.
         """
         items = list(items)
         with self._hooks.sending(self.name, [one.id for one in items]) as headers:
-            questions = self.verbs.put_many(items, replace, headers, within=within, attempts=attempts)
+            questions = self.verbs.put_many(items, replace, headers, within=within, attempts=attempts, group=group)
             return [id for question in questions for id in await self.server.ask(question)]
 
     async def cancel(self, *ids: str | bytes) -> int:

@@ -36,6 +36,9 @@ OPTIONS = ("queue_key", "keep_dead", "lease")
 #: Seconds. The Redis transport's `visibility_timeout` defaults to an hour, because nothing renews it.
 LEASE = 300
 
+#: The header with the group of a message. Celery's own header `group` is the id of a canvas.
+GROUP = "dehydrator_group"
+
 
 class Dehydrated(base.Channel):
     """Sends messages with PUSH, takes them with MPOLL and a lease, and acknowledges them with SETTLE.
@@ -160,20 +163,21 @@ class Dehydrated(base.Channel):
     def _put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
         key = self._key(queue, self._get_message_priority(message, reverse=False))
         element, delay = dumps(message).encode(), delay_ms(message)
-        within = within_ms(message, delay)
+        headers = message.get("headers") or {}
+        # Messages of several groups are delivered in turns.
+        options = within_ms(message, delay), headers.get(GROUP)
         tag = message["properties"]["delivery_tag"]
         lifetimes = self._lifetimes(queue, delay)
         batch = kwargs.get("_publish_batch")
         if batch is not None:
             # The replies are not read: the id is unique.
-            batch.add("execute_command", *push_words(key, delay, element, tag, within))
+            batch.add("execute_command", *push_words(key, delay, element, tag, *options))
             for words in lifetimes:
                 batch.add("execute_command", *words)
             return
-        task_id = (message.get("headers") or {}).get("id")
         with self.conn_or_acquire() as client:
-            for name in names_of_message(task_id, tag):
-                if client.execute_command(*push_words(key, delay, element, name, within)) is not None:
+            for name in names_of_message(headers.get("id"), tag):
+                if client.execute_command(*push_words(key, delay, element, name, *options)) is not None:
                     break
                 if client.execute_command(*look_words(key, name)) == element:
                     break

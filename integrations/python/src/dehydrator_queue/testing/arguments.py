@@ -54,5 +54,12 @@ class Options:
     def number(self, name: str, least: int = 0) -> int | None:
         return number(self._found[name][0], name, least) if name in self else None
 
+    def group(self) -> bytes | None:
+        """Returns the name of a group, which is empty for the elements without one."""
+        name = self.word("GROUP")
+        if name is not None and len(name) > 1024:
+            raise refused("ERR", "the name of a GROUP has at most 1024 bytes")
+        return name
+
     def word(self, name: str) -> bytes | None:
         return self._found[name][0] if name in self else None

@@ -9,12 +9,13 @@ from typing import Any
 
 from dehydrator_queue.testing.arguments import Options, count, number, refused, word
 from dehydrator_queue.testing.dehydrator import MAX, UNTIL_MAX, Bounds, Dehydrator, Entry
+from dehydrator_queue.testing.groups import OTHERS
 from dehydrator_queue.verbs import BURY, RETRY, REVIVE
 
 Words = Sequence[bytes]
 
 #: The names of the options of PUSH and MPUSH.
-PUSH_OPTIONS = (b"NX", b"REPLACE", b"SLACK", b"AT", b"DELIVERIES", b"WITHIN")
+PUSH_OPTIONS = (b"NX", b"REPLACE", b"SLACK", b"AT", b"DELIVERIES", b"WITHIN", b"GROUP")
 
 
 @dataclass
@@ -78,8 +79,8 @@ class Commands:
                 if not it.pause:
                     for late in it.late(now):
                         self._move(it, late)
-                    while (first := it.first_due(now)) is not None and it.is_dead(first, now):
-                        self._move(it, first)
+                    while (next_due := it.next_due(now)) is not None and it.is_dead(next_due, now):
+                        self._move(it, next_due)
                 if not len(it) and it.is_usual():
                     del self._keys[key]
 
@@ -139,7 +140,7 @@ class Commands:
             raise refused("EXISTS", f"id {id!r} is there already")
         if not there and it.is_full():
             raise refused("FULL", "the LENGTH that LIMIT set is reached")
-        self._made(key).push(id, element, ttl_ms, deadline, self._bounds(deadline, options))
+        self._made(key).push(id, element, ttl_ms, deadline, self._bounds(deadline, options), options.group() or OTHERS)
         return b"OK"
 
     def do_mpush(self, words: Words) -> Any:
@@ -174,16 +175,17 @@ class Commands:
         it = self._made(key)
         for (ttl, deadline, element, id), reply in zip(pushed, replies, strict=True):
             if reply == 1:
-                it.push(id, element, ttl, deadline, self._bounds(deadline, options))
+                it.push(id, element, ttl, deadline, self._bounds(deadline, options), options.group() or OTHERS)
         return replies
 
     def _push_options(self, words: Words) -> Options:
-        options = Options(words, NX=0, REPLACE=0, SLACK=1, AT=1, DELIVERIES=1, WITHIN=1)
+        options = Options(words, NX=0, REPLACE=0, SLACK=1, AT=1, DELIVERIES=1, WITHIN=1, GROUP=1)
         options.only_one("NX", "REPLACE")
         options.only_one("SLACK", "AT")
         if (most := options.word("DELIVERIES")) is not None:
             self._deliveries(most)
         options.number("WITHIN", 1)
+        options.group()
         return options
 
     def _bounds(self, deadline: int, options: Options) -> Bounds:
@@ -247,9 +249,11 @@ class Commands:
                 return [[entry.id, entry.element, entry.deliveries, token] for entry in held[:most]]
         most = min(most, it.room(now))
         given: list[Any] = []
-        while len(given) < most and it.pause <= now and (entry := it.first_due(now)) is not None:
-            if it.is_dead(entry, now):
+        while len(given) < most and it.pause <= now:
+            if (entry := it.next_due(now)) is not None and it.is_dead(entry, now):
                 self._move(it, entry)
+            elif (entry := it.take_turn(now)) is None:
+                break
             elif lease is not None:
                 it.lease(entry, lease, now + lease, token)
                 given.append([entry.id, entry.element, entry.deliveries, token])
@@ -332,6 +336,7 @@ class Commands:
             *(b"element", entry.element, b"deadline", entry.deadline, b"ttl", entry.ttl),
             *(b"deliveries", entry.deliveries, b"leased", int(entry.runs(self._now)), b"token", entry.token),
             *(b"deliveries-limit", entry.bounds.deliveries, b"until", entry.bounds.until or None),
+            *(b"group", entry.group or None),
         ]
 
     def do_update(self, words: Words) -> Any:
@@ -380,14 +385,15 @@ class Commands:
 
     def do_range(self, words: Words) -> Any:
         key, start, end, *rest = words
-        options = Options(rest, COUNT=1, WITHELEMENTS=0, WITHTOKENS=0)
+        options = Options(rest, COUNT=1, GROUP=1, WITHELEMENTS=0, WITHTOKENS=0)
+        group = options.group()
         it, most = self._at(key), options.number("COUNT", 1) or MAX
         low, above = self._bound(start, "start", (b"-", 0))
         high, below = self._bound(end, "end", (b"+", MAX))
         rows: list[list[Any]] = []
         last = -1
         for entry in it:
-            if entry.deadline < low + above or entry.deadline > high - below:
+            if entry.deadline < low + above or entry.deadline > high - below or group not in (None, entry.group):
                 continue
             # Elements with the same deadline are not separated.
             if len(rows) >= most and entry.deadline != last:
@@ -406,8 +412,9 @@ class Commands:
         return number(text[1:] if excluded else text, name), excluded
 
     def do_len(self, words: Words) -> Any:
-        (key,) = words
-        return len(self._at(key))
+        key, *rest = words
+        it, group = self._at(key), Options(rest, GROUP=1).group()
+        return len(it) if group is None else it.groups.length(group)
 
     def do_ttn(self, words: Words) -> Any:
         (key,) = words
@@ -482,6 +489,8 @@ class Commands:
         it = self._at(key)
         if not rest:
             return [told for name, value in asdict(it.limits).items() for told in (name.encode(), value)]
+        if rest[0].upper() == b"GROUP":
+            return self._limit_group(key, rest)
         options = Options(rest, LENGTH=1, HELD=1, RATE=1, PER=1, REMEMBER=1)
         if ("RATE" in options) != ("PER" in options):
             raise refused("ERR", "RATE needs PER")
@@ -497,6 +506,19 @@ class Commands:
             limits.remember = told["REMEMBER"]
             if not limits.remember:
                 it.remembered.clear()
+        return b"OK"
+
+    def _limit_group(self, key: bytes, words: Words) -> Any:
+        options = Options(words, GROUP=1, SHARE=1)
+        group, share = options.group() or OTHERS, options.number("SHARE", 1)
+        if share is None:
+            return [b"share", max(self._at(key).groups.shares[group], 1)]
+        if share > 65_535:
+            raise refused("ERR", "SHARE is from 1 to 65535")
+        shares = self._made(key).groups.shares
+        shares[group] = share
+        if share == 1:
+            del shares[group]
         return b"OK"
 
     def do_info(self, words: Words) -> Any:
@@ -524,6 +546,7 @@ class Commands:
             "remembered": sum(until > now for until in it.remembered.values()),
             "leased": leased,
             "given-back": given_out - leased,
+            "groups": len(it.groups),
         }
         return [one for name, value in told.items() for one in (name.encode(), value)]
 

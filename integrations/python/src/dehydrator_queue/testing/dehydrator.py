@@ -6,6 +6,8 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from dehydrator_queue.testing.groups import OTHERS, Groups, Place
+
 #: The greatest number in an argument, and an unreachable moment.
 MAX = 2**63 - 1
 
@@ -34,6 +36,11 @@ class Entry:
     #: The token under which it is held.
     token: bytes | None = None
     bounds: Bounds = field(default_factory=Bounds)
+    group: bytes = OTHERS
+
+    @property
+    def place(self) -> Place:
+        return self.deadline, self.sequence, self.id
 
     def is_late(self, now: int) -> bool:
         """Returns whether it is due, and too late to be given out."""
@@ -70,9 +77,10 @@ class Dehydrator:
     policy: bytes = b"HOLD"
     #: Remembered ids, and until when.
     remembered: dict[bytes, int] = field(default_factory=dict)
+    groups: Groups = field(default_factory=Groups)
     _entries: dict[bytes, Entry] = field(default_factory=dict)
-    #: The deadline, the sequence and the id of each element, sorted.
-    _order: list[tuple[int, int, bytes]] = field(default_factory=list)
+    #: All elements, sorted.
+    _order: list[Place] = field(default_factory=list)
     _sequence: int = 0
     #: The moments and sizes of deliveries.
     _given: list[tuple[int, int]] = field(default_factory=list)
@@ -94,26 +102,43 @@ class Dehydrator:
     def first(self) -> Entry | None:
         return self._entries[self._order[0][2]] if self._order else None
 
-    def first_due(self, now: int) -> Entry | None:
+    def next_due(self, now: int) -> Entry | None:
+        """Returns the element that is given out next."""
+        if self.groups.are_used():
+            id = self.groups.next(now)
+            return None if id is None else self._entries[id]
         first = self.first()
         return first if first is not None and first.deadline <= now else None
+
+    def take_turn(self, now: int) -> Entry | None:
+        """Returns the element that is given out next, which counts as given out."""
+        if self.groups.are_used() and self.groups.turn(now) is not None:
+            entry = self.next_due(now)
+            self.groups.give()
+            return entry
+        return self.next_due(now)
 
     def late(self, now: int) -> list[Entry]:
         """Returns the elements that are too late, in the order in which they became so."""
         late = [entry for entry in self if entry.is_late(now)]
         return sorted(late, key=lambda entry: max(entry.bounds.until, entry.deadline))
 
-    def push(self, id: bytes, element: bytes, ttl: int, deadline: int, bounds: Bounds) -> None:
-        self.remove(id)
+    def push(self, id: bytes, element: bytes, ttl: int, deadline: int, bounds: Bounds, group: bytes) -> None:
+        before = self._entries.get(id)
+        if before is not None:
+            self._unplace(before)
         self.remembered.pop(id, None)
-        entry = Entry(id, element, ttl, deadline, self._next(), bounds=bounds)
+        entry = Entry(id, element, ttl, deadline, self._next(), bounds=bounds, group=group)
         self._entries[id] = entry
-        insort(self._order, (deadline, entry.sequence, id))
+        self._place(entry)
+        if before is not None:
+            self.groups.settle(before.group)
 
     def remove(self, id: bytes) -> Entry | None:
         entry = self._entries.pop(id, None)
         if entry is not None:
             self._unplace(entry)
+            self.groups.settle(entry.group)
         return entry
 
     def finish(self, id: bytes, now: int) -> Entry | None:
@@ -130,12 +155,12 @@ class Dehydrator:
 
     def restart(self, entry: Entry, ttl: int, deadline: int) -> None:
         """Sets the deadline. A ttl of 0 gives the element back."""
-        self._place(entry, ttl, deadline)
+        self._move(entry, ttl, deadline)
         if ttl == 0:
             entry.token = None
 
     def lease(self, entry: Entry, ttl: int, deadline: int, token: bytes) -> None:
-        self._place(entry, ttl, deadline)
+        self._move(entry, ttl, deadline)
         entry.token = token
         entry.deliveries = min(entry.deliveries + 1, 65_535)
 
@@ -146,7 +171,7 @@ class Dehydrator:
 
     def is_usual(self) -> bool:
         """Returns whether it has no settings, so that it is deleted when it is empty."""
-        return not self.most_deliveries and not self.pause and self.limits == Limits()
+        return not self.most_deliveries and not self.pause and self.limits == Limits() and not self.groups.shares
 
     def is_full(self) -> bool:
         return 0 < self.limits.length <= len(self)
@@ -193,13 +218,19 @@ class Dehydrator:
         if not rate:
             self._given = []
 
-    def _place(self, entry: Entry, ttl: int, deadline: int) -> None:
+    def _move(self, entry: Entry, ttl: int, deadline: int) -> None:
         self._unplace(entry)
         entry.ttl, entry.deadline, entry.sequence = ttl, deadline, self._next()
-        insort(self._order, (deadline, entry.sequence, entry.id))
+        self._place(entry)
+
+    def _place(self, entry: Entry) -> None:
+        insort(self._order, entry.place)
+        self.groups.insert(entry.group, entry.place)
+        self.groups.settle(entry.group)
 
     def _unplace(self, entry: Entry) -> None:
-        del self._order[bisect_left(self._order, (entry.deadline, entry.sequence, entry.id))]
+        del self._order[bisect_left(self._order, entry.place)]
+        self.groups.remove(entry.group, entry.place)
 
     def _next(self) -> int:
         self._sequence += 1
