@@ -6,7 +6,7 @@ import { Guarded, type Hooks } from "./hooks.js";
 import type { DeadLetter, Id, Item, Waiting } from "./job.js";
 import { type Client, type LibraryName, type Maker, makerOf, wireOf } from "./library.js";
 import { Server } from "./server.js";
-import { BATCH, type Bounds, type PutOptions, Verbs } from "./verbs.js";
+import { BATCH, type OwnTerms, type PutOptions, Verbs } from "./verbs.js";
 
 /** How many milliseconds a queue waits for a reply on a connection without blocking commands. Then it opens another. */
 export const REPLY = 5000;
@@ -56,7 +56,7 @@ export class Queue<T = unknown> {
    * Puts a payload into the queue; returns its id. By default, an id is generated.
    *
    * An existing element with that id stays, and null is returned; with `replace` the new payload takes its place,
-   * and its delay restarts: a debounce. A revived dead letter has neither `within` nor `attempts`.
+   * and its delay restarts: a debounce. A revived dead letter has no `within`, `attempts` or `group`.
    *
    * The id is free when the job is done. If a reply is lost and `put` is resent after that, the job is done
    * twice, unless the server remembers ids for a while: DEHYDRATOR.LIMIT key REMEMBER ms.
@@ -72,12 +72,12 @@ export class Queue<T = unknown> {
   /**
    * Puts many payloads, a thousand per command; returns for each what `put` would, and false at LIMIT LENGTH.
    *
-   * Payloads with the same `at` share commands. If many have different ones, each is a command. `within` and `attempts`
-   * are those of each.
+   * Payloads with the same `at` share commands. If many have different ones, each is a command. `within`, `attempts`
+   * and `group` are those of each.
    */
   async putMany(
     items: Iterable<Item<T>> | AsyncIterable<Item<T>>,
-    { replace = false, ...bounds }: { replace?: boolean } & Bounds = {},
+    { replace = false, ...terms }: { replace?: boolean } & OwnTerms = {},
   ): Promise<(string | null | false)[]> {
     const ids: (string | null | false)[] = [];
     let some: Item<T>[] = [];
@@ -96,7 +96,7 @@ export class Queue<T = unknown> {
         Promise.all(
           [...moments].map(async ([at, places]) => {
             const some = places.map((n) => batch[n]!);
-            const question = this.verbs.putMany(some, replace, at, headers, bounds);
+            const question = this.verbs.putMany(some, replace, at, headers, terms);
             for (const [i, id] of (await this.server.ask(question)).entries()) ids[start + places[i]!] = id;
           }),
         ),

@@ -63,7 +63,7 @@ export interface Pair {
 }
 
 /** What holds of a job alone, or of each of many. */
-export interface Bounds {
+export interface OwnTerms {
   /**
    * In milliseconds. A job that no worker has begun within that time after it was due is too late: it becomes a dead
    * letter with the reason "expired", or is dropped if no worker of the queue has `attempts`.
@@ -71,9 +71,11 @@ export interface Bounds {
   within?: number;
   /** How often the job is delivered before it becomes a dead letter, instead of its worker's `attempts`. */
   attempts?: number;
+  /** A tenant, or another part of the queue: groups with due jobs take turns. */
+  group?: string | Uint8Array;
 }
 
-export interface PutOptions extends Bounds {
+export interface PutOptions extends OwnTerms {
   id?: Id;
   /** In milliseconds. */
   delay?: number;
@@ -87,9 +89,10 @@ function ask<T>(words: readonly Word[], read: (reply: unknown) => T): Question<T
   return { words, read };
 }
 
-function boundWords({ within, attempts }: Bounds): Word[] {
+function ownWords({ within, attempts, group }: OwnTerms): Word[] {
   const words: Word[] = within === undefined ? [] : ["WITHIN", milliseconds(within)];
-  return attempts === undefined ? words : [...words, "DELIVERIES", attempts];
+  if (attempts !== undefined) words.push("DELIVERIES", attempts);
+  return group === undefined ? words : [...words, "GROUP", group];
 }
 
 const nothing = () => {};
@@ -144,7 +147,7 @@ export class Verbs<T> {
 
   put(
     payload: T,
-    { id, delay = 0, at, replace = false, ...bounds }: PutOptions,
+    { id, delay = 0, at, replace = false, ...terms }: PutOptions,
     headers: Readonly<Headers> = NO_HEADERS,
     drawn: string = randomUUID(),
   ): Question<string | null> {
@@ -152,7 +155,7 @@ export class Verbs<T> {
     const words: Word[] = ["DEHYDRATOR.PUSH", this.key, milliseconds(delay), this.encode(payload, headers), name];
     words.push(replace ? "REPLACE" : "NX");
     if (at !== undefined) words.push("AT", unixMilliseconds(at));
-    words.push(...boundWords(bounds));
+    words.push(...ownWords(terms));
     // A generated id exists only if the same command arrived before.
     return ask(words, (reply) => (id === undefined || reply !== null ? text(name) : null));
   }
@@ -163,7 +166,7 @@ export class Verbs<T> {
     replace: boolean,
     at?: Date | number,
     headers: Readonly<Headers> = NO_HEADERS,
-    bounds: Bounds = {},
+    terms: OwnTerms = {},
   ): Question<(string | null | false)[]> {
     const words: Word[] = ["DEHYDRATOR.MPUSH", this.key];
     const names: Id[] = [];
@@ -174,7 +177,7 @@ export class Verbs<T> {
     }
     words.push(replace ? "REPLACE" : "NX");
     if (at !== undefined) words.push("AT", unixMilliseconds(at));
-    words.push(...boundWords(bounds));
+    words.push(...ownWords(terms));
     return ask(words, (reply) =>
       (reply as number[]).map((one, i) => {
         if (one === -1) return false;

@@ -7,6 +7,9 @@ import { type RealServer, until } from "./servers.js";
 
 const KEYS = ["high", "low", "bulk"] as const;
 
+/** A key whose elements are in groups, the last of which is that of the elements without one. */
+const [FAIR, GROUPS] = ["fair", ["anna", "bert", "carl", ""]] as const;
+
 /** How often each command is drawn, of a hundred or so. */
 export const SHARES = {
   push: 20,
@@ -37,6 +40,7 @@ export const SHARES = {
   resume: 0.5,
   del: 0.1,
   nonsense: 0.5,
+  turns: 0.5,
   advance: 8,
 } as const;
 
@@ -81,6 +85,7 @@ export class Operations {
       })!;
       this.#count(kind);
       if (kind === "advance") await this.#advance();
+      else if (kind === "turns") await this.#turns();
       else await this.#compare(this.#words(kind));
       if (!READS.includes(kind)) await this.#awaitMoves();
     }
@@ -122,6 +127,51 @@ export class Operations {
     await this.server.setClock(this.#now);
   }
 
+  /**
+   * Makes and empties a key with groups.
+   *
+   * All is due before the first look. A server looks for groups that are due when it likes, and they join the round in
+   * the order of their first elements then.
+   */
+  async #turns(): Promise<void> {
+    await this.#compare(["DEL", FAIR]);
+    for (let n = this.#upTo(30); n > 0; n -= 1) await this.#compare(this.#inGroups());
+    const group = this.#pick(GROUPS);
+    await this.#compare(["DEHYDRATOR.RANGE", FAIR, "-", "+", "WITHELEMENTS", "GROUP", group]);
+    await this.#compare(["DEHYDRATOR.LEN", FAIR, "GROUP", group]);
+    await this.#compare(["DEHYDRATOR.INFO", FAIR]);
+    await this.#compare(["DEHYDRATOR.LOOK", FAIR, `id${this.#upTo(12)}`, "FULL"]);
+    while (new Map(pairsOf((await this.#memory.call("DEHYDRATOR.INFO", FAIR)) as unknown[])).get("due") !== 0) {
+      this.#tokens += 1;
+      const poll = this.#pick<Word[]>([
+        ["DEHYDRATOR.POLL", FAIR],
+        ["DEHYDRATOR.MPOLL", 1, FAIR],
+      ]);
+      const how = this.#pick<Word[]>([["WITHIDS"], ["LEASE", 60_000, "TOKEN", String(this.#tokens)]]);
+      await this.#compare([...poll, ...this.#maybe(0.8, "COUNT", 1 + this.#upTo(3)), ...how]);
+    }
+  }
+
+  #inGroups(): Word[] {
+    const [group, id, element] = [this.#pick(GROUPS), `id${this.#upTo(12)}`, `element ${this.#upTo(1000)}`];
+    const ifThere = this.#pick<Word[]>([[], ["NX"], ["REPLACE"]]);
+    const push: Word[] = ["DEHYDRATOR.PUSH", FAIR, 0, element, id];
+    const more: Word[] = [0, "more", `id${this.#upTo(12)}`];
+    return this.#pick<Word[]>([
+      [...push, "REPLACE", "GROUP", group],
+      [...push, "REPLACE", "GROUP", group],
+      [...push, ...ifThere, ...this.#maybe(0.5, "GROUP", group)],
+      ["DEHYDRATOR.MPUSH", FAIR, 0, element, id, ...more, ...ifThere, "GROUP", group],
+      ["DEHYDRATOR.MPUSH", FAIR, 0, element, id, ...more, "REPLACE", "GROUP", group],
+      ["DEHYDRATOR.LIMIT", FAIR, "GROUP", group, ...this.#maybe(0.8, "SHARE", 1 + this.#upTo(3))],
+      this.#pick<Word[]>([
+        ["DEHYDRATOR.TOUCH", FAIR, id, 0],
+        ["DEHYDRATOR.UPDATE", FAIR, id, "more"],
+        ["DEHYDRATOR.REM", FAIR, id],
+      ]),
+    ]);
+  }
+
   /** Waits until the server has moved dead letters, and dropped what is too late: it does a moment later. */
   async #awaitMoves(): Promise<void> {
     const asked = KEYS.flatMap((key) => [
@@ -155,7 +205,7 @@ export class Operations {
     return this.#random() < chance ? words : [];
   }
 
-  #words(kind: Exclude<Kind, "advance">): Word[] {
+  #words(kind: Exclude<Kind, "advance" | "turns">): Word[] {
     const [key, id, element] = [this.#pick(KEYS), `id${this.#upTo(12)}`, `element ${this.#upTo(1000)}`];
     const ttl = this.#pick([0, 0, 0, 1, 5, 10, 100, 1000, 60_000]);
     const moment = this.#now + this.#pick([-1000, -1, 0, 1, 7, 50, 1000]);
@@ -254,6 +304,9 @@ export class Operations {
           ["DEHYDRATOR.PUSH", key, 0, "e", id, "AT"],
           ["DEHYDRATOR.PUSH", key, 0, "e", id, "WITHIN", 0],
           ["DEHYDRATOR.PUSH", key, 0, "e", id, "DELIVERIES", 65_536],
+          ["DEHYDRATOR.PUSH", key, 0, "e", id, "GROUP", "g".repeat(1025)],
+          ["DEHYDRATOR.LIMIT", key, "GROUP", "anna", "SHARE", 65_536],
+          ["DEHYDRATOR.LEN", key, "GROUP"],
           ["DEHYDRATOR.RELEASE", key, 0, "17", id, "COUNTED"],
           ["DEHYDRATOR.POLL", key, "COUNT", 0],
           ["DEHYDRATOR.POLL", key, "TOKEN", "17"],

@@ -63,6 +63,23 @@ withEach("a queue", (library) => {
     await assert.rejects(jobs.put(1, { attempts: 65_536 }), /DELIVERIES/);
   });
 
+  test("groups of jobs take turns", async (t) => {
+    const jobs = queueOf(t, server.url, { library });
+    await jobs.put(1, { id: "a1", group: "anna" });
+    await jobs.putMany(
+      ["a2", "a3"].map((id) => ({ payload: 1, id })),
+      { group: "anna" },
+    );
+    await jobs.put(1, { id: "b1", group: "bert" });
+    await jobs.put(1, { id: "-" });
+    const told = (await server.client.call("DEHYDRATOR.POLL", jobs.name, "WITHIDS")) as [string, string][];
+    assert.deepEqual(
+      told.map(([id]) => id),
+      ["a1", "b1", "-", "a2", "a3"],
+    );
+    await assert.rejects(jobs.put(1, { group: "c".repeat(1025) }), /GROUP/);
+  });
+
   test("many are put away at once, and listed in their order", async (t) => {
     const jobs = queueOf<number>(t, server.url, { library });
     await jobs.put(0, { id: "7" });

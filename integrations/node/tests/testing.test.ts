@@ -98,6 +98,19 @@ test("the names are those of the queue", async () => {
   await assert.rejects(memory.call("DEHYDRATOR.SCAN", "jobs", 0), /server in memory/);
 });
 
+test("groups take turns", async () => {
+  const { memory, jobs } = given();
+  const done: string[] = [];
+  await memory.call("DEHYDRATOR.LIMIT", "jobs", "GROUP", "bert", "SHARE", 2);
+  const four = (name: string) => [0, 1, 2, 3].map((n) => ({ payload: `${name}${n}`, delay: 1 }));
+  await jobs.putMany(four("a"), { group: "anna" });
+  await jobs.putMany(four("b"), { group: "bert" });
+  await jobs.put("-", { delay: 1 });
+  memory.advance(1);
+  await memory.drain(workerOf(jobs, (job) => done.push(job.payload)));
+  assert.deepEqual(done, ["a0", "b0", "b1", "-", "a1", "b2", "b3", "a2", "a3"]);
+});
+
 test("a worker that runs meanwhile is woken, and stops", async () => {
   const memory = new MemoryServer(new Date("2030-01-01T00:00:00Z"));
   const [high, low] = ["high", "low"].map((name) => new Queue<string>(memory, name));

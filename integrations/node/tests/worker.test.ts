@@ -269,6 +269,20 @@ withEach("a worker", (library) => {
     assert.deepEqual(notes.heard, ["succeeded in time"]);
   });
 
+  test("a retry keeps its group", async (t) => {
+    const jobs = queueOf<string>(t, server.url, { library });
+    const groups: unknown[] = [];
+    await jobs.put("x", { group: "anna" });
+    running(t, jobs, async ({ id, attempt }) => {
+      const told = (await server.client.call("DEHYDRATOR.LOOK", jobs.name, id, "FULL")) as unknown[];
+      groups.push(told[told.indexOf("group") + 1]);
+      if (attempt === 1) throw new Retry(10);
+      if (attempt === 2) throw new Error("no answer");
+    });
+    await until(async () => (await jobs.size()) === 0);
+    assert.deepEqual(groups, ["anna", "anna", "anna"]);
+  });
+
   test("a stop with a grace gives back what is not done by then", async (t) => {
     const jobs = queueOf<string>(t, server.url, { library });
     await jobs.putMany(["a", "b", "c"].map((id) => ({ payload: id, id })));

@@ -54,6 +54,13 @@ export class Options {
     return this.has(name) ? numberOf(this.#found.get(name), name, least) : undefined;
   }
 
+  /** Returns the name of a group, which is empty for the elements without one. */
+  group(): string | undefined {
+    const name = this.word("GROUP");
+    if (name !== undefined && name.length > 1024) throw refused("ERR", "the name of a GROUP has at most 1024 bytes");
+    return name;
+  }
+
   word(name: string): string | undefined {
     return this.#found.get(name);
   }

@@ -43,7 +43,7 @@ export class Commands {
     XLEN: ([key]) => this.#stream(key!).entries.length,
     XRANGE: ([key, start, end, ...rest]) => this.#xrange(key!, `${start} ${end}`, rest),
     "DEHYDRATOR.INFO": ([key]) => this.#info(this.#at(key)),
-    "DEHYDRATOR.LEN": ([key]) => this.#at(key).length,
+    "DEHYDRATOR.LEN": ([key, ...rest]) => this.#len(this.#at(key), rest),
     "DEHYDRATOR.LIMIT": ([key, ...rest]) => this.#limit(key, rest),
     "DEHYDRATOR.LOOK": ([key, id, ...rest]) => this.#look(key, id, rest),
     "DEHYDRATOR.MPOLL": ([many, ...rest]) => this.#mpoll(numberOf(many, "numkeys", 1), rest),
@@ -87,8 +87,8 @@ export class Commands {
       if (it.pause <= now) it.pause = 0;
       if (it.pause === 0) {
         for (const late of it.late(now)) this.#bury(it, late);
-        for (let first = it.firstDue(now); first !== undefined && it.isDead(first, now); first = it.firstDue(now)) {
-          this.#bury(it, first);
+        for (let next = it.nextDue(now); next !== undefined && it.isDead(next, now); next = it.nextDue(now)) {
+          this.#bury(it, next);
         }
       }
       if (it.length === 0 && it.isUsual()) this.#keys.delete(key);
@@ -150,7 +150,7 @@ export class Commands {
     }
     const { length } = it.limits;
     if (!isThere && length > 0 && it.length >= length) throw refused("FULL", "the LENGTH that LIMIT set is reached");
-    this.#made(key).push(name, needed(element), ...timer);
+    this.#made(key).push(name, needed(element), ...timer, options.group() ?? "");
     return OK;
   }
 
@@ -178,7 +178,7 @@ export class Commands {
     });
     const made = this.#made(key);
     for (const [n, [id, element, timer]] of pushed.entries()) {
-      if (replies[n] === 1) made.push(id, element, ...timer);
+      if (replies[n] === 1) made.push(id, element, ...timer, options.group() ?? "");
     }
     return replies;
   }
@@ -234,11 +234,14 @@ export class Commands {
     most = Math.min(most, it.room(now));
     const given: Reply[] = [];
     while (given.length < most && it.pause <= now) {
-      const entry = it.firstDue(now);
+      const next = it.nextDue(now);
+      if (next !== undefined && it.isDead(next, now)) {
+        this.#bury(it, next);
+        continue;
+      }
+      const entry = it.takeTurn(now);
       if (entry === undefined) break;
-      if (it.isDead(entry, now)) {
-        this.#bury(it, entry);
-      } else if (lease !== undefined) {
+      if (lease !== undefined) {
         it.lease(entry, lease, now + lease, drawn);
         given.push(rowOf(entry));
       } else {
@@ -304,10 +307,10 @@ export class Commands {
     const options = new Options(rest, { FULL: false });
     const entry = this.#at(key).get(needed(id));
     if (entry === undefined) return null;
-    const { element, deadline, ttl, deliveries, token, bounds } = entry;
+    const { element, deadline, ttl, deliveries, token, bounds, group } = entry;
     if (!options.has("FULL")) return element;
     const leased = runs(entry, this.#now) ? 1 : 0;
-    const own = { "deliveries-limit": bounds.deliveries, until: bounds.until || null };
+    const own = { "deliveries-limit": bounds.deliveries, until: bounds.until || null, group: group || null };
     return Object.entries({ element, deadline, ttl, deliveries, leased, token, ...own }).flat();
   }
 
@@ -354,7 +357,8 @@ export class Commands {
   // Commands on a key.
 
   #range(key: string | undefined, start: string, end: string, rest: string[]): Reply {
-    const options = new Options(rest, { COUNT: true, WITHELEMENTS: false, WITHTOKENS: false });
+    const options = new Options(rest, { COUNT: true, GROUP: true, WITHELEMENTS: false, WITHTOKENS: false });
+    const group = options.group();
     const most = options.number("COUNT", 1) ?? Number.POSITIVE_INFINITY;
     const low = start === "-" ? 0 : boundOf(start, "start", 1);
     const high = end === "+" ? MAX : boundOf(end, "end", -1);
@@ -362,7 +366,7 @@ export class Commands {
     let last = -1;
     for (const entry of this.#at(key).entries) {
       const { id, deadline, ttl, deliveries, element, token } = entry;
-      if (deadline < low || deadline > high) continue;
+      if (deadline < low || deadline > high || (group !== undefined && entry.group !== group)) continue;
       // Elements with the same deadline are not separated.
       if (rows.length >= most && deadline !== last) return [`(${last}`, rows];
       const row: Reply[] = [id, deadline, ttl, deliveries, runs(entry, this.#now) ? 1 : 0];
@@ -372,6 +376,11 @@ export class Commands {
       last = deadline;
     }
     return [null, rows];
+  }
+
+  #len(it: Dehydrator, rest: string[]): Reply {
+    const group = new Options(rest, { GROUP: true }).group();
+    return group === undefined ? it.length : it.entries.filter((entry) => entry.group === group).length;
   }
 
   #ttn(it: Dehydrator): Reply {
@@ -418,6 +427,7 @@ export class Commands {
 
   #limit(key: string | undefined, rest: string[]): Reply {
     if (rest.length === 0) return Object.entries(this.#at(key).limits).flat();
+    if (rest[0]?.toUpperCase() === "GROUP") return this.#limitGroup(key, rest);
     const options = new Options(rest, { LENGTH: true, HELD: true, RATE: true, PER: true, REMEMBER: true });
     if (options.has("RATE") !== options.has("PER")) throw refused("ERR", "RATE needs PER");
     const [length, held, remember] = ["LENGTH", "HELD", "REMEMBER"].map((name) => options.number(name));
@@ -428,6 +438,17 @@ export class Commands {
     if (rate !== undefined && per !== undefined) it.setRate(rate, per);
     if (remember !== undefined) it.limits.remember = remember;
     if (remember === 0) it.remembered.clear();
+    return OK;
+  }
+
+  #limitGroup(key: string | undefined, words: string[]): Reply {
+    const options = new Options(words, { GROUP: true, SHARE: true });
+    const [group, share] = [options.group() ?? "", options.number("SHARE", 1)];
+    if (share === undefined) return ["share", this.#at(key).groups.shares.get(group) ?? 1];
+    if (share > 65_535) throw refused("ERR", "SHARE is from 1 to 65535");
+    const { shares } = this.#made(key).groups;
+    if (share > 1) shares.set(group, share);
+    else shares.delete(group);
     return OK;
   }
 
@@ -455,6 +476,7 @@ export class Commands {
       remembered: [...it.remembered.values()].filter((until) => until > now).length,
       leased,
       "given-back": givenOut - leased,
+      groups: new Set(entries.map((entry) => entry.group).filter((group) => group !== "")).size,
     }).flat();
   }
 
@@ -518,12 +540,13 @@ function deliveriesOf(text: string | undefined): number {
 }
 
 /** The names of the options of PUSH and MPUSH, and whether a value follows each. */
-const PUSH_OPTIONS = { NX: false, REPLACE: false, SLACK: true, AT: true, DELIVERIES: true, WITHIN: true };
+const PUSH_OPTIONS = { NX: false, REPLACE: false, SLACK: true, AT: true, DELIVERIES: true, WITHIN: true, GROUP: true };
 
 function pushOptions(words: string[]): Options {
   const options = new Options(words, PUSH_OPTIONS);
   options.onlyOne("NX", "REPLACE");
   options.onlyOne("SLACK", "AT");
+  options.group();
   return options;
 }
 

@@ -1,5 +1,7 @@
 // One dehydrator in memory: its elements, leases, limits and pause. The time is an argument, in milliseconds.
 
+import { Groups } from "./groups.js";
+
 /** The options WITHIN and DELIVERIES of an element; 0 is none. */
 export interface Bounds {
   /** The moment from which on it is too late to be given out. */
@@ -27,6 +29,8 @@ export interface Entry {
   /** The token under which it is held. */
   token: string | null;
   readonly bounds: Bounds;
+  /** Empty: none. */
+  readonly group: string;
 }
 
 /** Returns whether it is due, and too late to be given out. */
@@ -59,6 +63,7 @@ export class Dehydrator {
   policy = "HOLD";
   /** Remembered ids, and until when. */
   readonly remembered = new Map<string, number>();
+  readonly groups = new Groups<Entry>();
   readonly #entries = new Map<string, Entry>();
   /** In the order of delivery. */
   readonly #order: Entry[] = [];
@@ -84,9 +89,16 @@ export class Dehydrator {
     return entry?.token === token ? entry : undefined;
   }
 
-  firstDue(now: number): Entry | undefined {
+  /** Returns the element that is given out next. */
+  nextDue(now: number): Entry | undefined {
+    if (this.groups.areUsed) return this.groups.next(this.#order, now);
     const first = this.#order[0];
     return first !== undefined && first.deadline <= now ? first : undefined;
+  }
+
+  /** Returns the element that is given out next, which counts as given out. */
+  takeTurn(now: number): Entry | undefined {
+    return this.groups.areUsed ? this.groups.take(this.#order, now) : this.nextDue(now);
   }
 
   /** Returns the elements that are too late, in the order in which they became so. */
@@ -95,19 +107,23 @@ export class Dehydrator {
     return this.#order.filter((entry) => isLate(entry, now)).sort((one, other) => since(one) - since(other));
   }
 
-  push(id: string, element: string, ttl: number, deadline: number, bounds: Bounds): void {
-    this.remove(id);
+  push(id: string, element: string, ttl: number, deadline: number, bounds: Bounds, group: string): void {
+    const before = this.#entries.get(id);
+    if (before !== undefined) this.#takeOut(before);
     this.remembered.delete(id);
-    const entry = { id, element, ttl, deadline, sequence: this.#next(), deliveries: 0, token: null, bounds };
+    const entry = { id, element, ttl, deadline, sequence: this.#next(), deliveries: 0, token: null, bounds, group };
     this.#entries.set(id, entry);
     this.#order.splice(this.#place(entry), 0, entry);
+    this.groups.count(entry, 1);
+    this.groups.settle(this.#order);
   }
 
   remove(id: string): Entry | undefined {
     const entry = this.#entries.get(id);
     if (entry === undefined) return undefined;
     this.#entries.delete(id);
-    this.#order.splice(this.#place(entry), 1);
+    this.#takeOut(entry);
+    this.groups.settle(this.#order);
     return entry;
   }
 
@@ -144,7 +160,7 @@ export class Dehydrator {
   /** Returns whether it has no settings, so that it is deleted when it is empty. */
   isUsual(): boolean {
     const isLimited = Object.values(this.limits).some((limit) => limit > 0);
-    return this.mostDeliveries === 0 && this.pause === 0 && !isLimited;
+    return this.mostDeliveries === 0 && this.pause === 0 && !isLimited && this.groups.shares.size === 0;
   }
 
   remembers(id: string, now: number): boolean {
@@ -198,6 +214,12 @@ export class Dehydrator {
     this.#order.splice(this.#place(entry), 1);
     Object.assign(entry, { ttl, deadline, sequence: this.#next() });
     this.#order.splice(this.#place(entry), 0, entry);
+    this.groups.settle(this.#order);
+  }
+
+  #takeOut(entry: Entry): void {
+    this.#order.splice(this.#place(entry), 1);
+    this.groups.count(entry, -1);
   }
 
   /** Returns its place in the order. */
