@@ -17,6 +17,8 @@ pub const HELD: usize = 10;
 /// The maximum number of deliveries per second.
 pub const RATE: usize = 100;
 const LEASE_MS: u64 = 600_000;
+/// The due elements of the large tenant.
+pub const BACKLOG: usize = 20_000;
 
 /// A thousand clients blocked on a key, and one that is not.
 struct Bed {
@@ -35,9 +37,7 @@ impl Bed {
         }
         let sleepers = (0..SLEEPERS).map(|number| {
             let mut sleeper = connect(&server);
-            let poll =
-                format!("DEHYDRATOR.POLL k BLOCK 0 COUNT 1 LEASE {LEASE_MS} TOKEN t{number}");
-            sleeper.send_packed_command(&cmd(&poll).get_packed_command()).expect("sent");
+            send_poll(&mut sleeper, number);
             while client.info("dehydrator", "dehydrator_blocked_clients") <= number as u64 {}
             sleeper
         });
@@ -45,12 +45,13 @@ impl Bed {
         Self { sleepers, client: connect(&server), _server: server }
     }
 
-    fn push_all(&mut self) {
+    fn push_all(&mut self, count: usize, group: &str) {
         let mut push = redis::cmd("DEHYDRATOR.MPUSH");
         push.arg("k");
-        (0..SLEEPERS).for_each(|number| {
+        (0..count).for_each(|number| {
             push.arg(0).arg("element").arg(number);
         });
+        push.arg("GROUP").arg(group);
         let _: Value = push.query(&mut self.client).expect("numbers");
     }
 
@@ -67,6 +68,12 @@ impl Bed {
     }
 }
 
+/// Sends a POLL that blocks, under a token of its own.
+fn send_poll(sleeper: &mut Connection, number: usize) {
+    let poll = format!("DEHYDRATOR.POLL k BLOCK 0 COUNT 1 LEASE {LEASE_MS} TOKEN t{number}");
+    sleeper.send_packed_command(&cmd(&poll).get_packed_command()).expect("sent");
+}
+
 /// Returns the median, the 99th percentile and the maximum.
 fn percentiles(mut all: Vec<f64>) -> [f64; 3] {
     all.sort_by(f64::total_cmp);
@@ -77,7 +84,7 @@ fn percentiles(mut all: Vec<f64>) -> [f64; 3] {
 pub fn held(table: &mut Table) {
     let mut bed = Bed::made(&format!("HELD {HELD}"));
     let before = cpu_us(&mut bed.client);
-    bed.push_all();
+    bed.push_all(SLEEPERS, "");
     let mut ids: Vec<String> = (0..HELD).map(|number| bed.woken(number)).collect();
     let mut took = Vec::new();
     for number in HELD..SLEEPERS {
@@ -98,7 +105,7 @@ pub fn held(table: &mut Table) {
 pub fn rate(table: &mut Table) {
     let mut bed = Bed::made(&format!("RATE {RATE} PER 1000"));
     let before = cpu_us(&mut bed.client);
-    bed.push_all();
+    bed.push_all(SLEEPERS, "");
     let mut heard = Vec::new();
     for number in 0..SLEEPERS {
         let id = bed.woken(number);
@@ -138,4 +145,32 @@ pub fn free(table: &mut Table) {
     let cpu = (cpu_us(&mut bed.client) - before) / SLEEPERS as f64;
     table.note_all("no limit", 0, &percentiles(took));
     table.note("no limit", 3, cpu);
+}
+
+/// Pushes an element of a small tenant behind the backlog of a large one, while workers settle ten leases at a time:
+/// measures how many of the backlog are given out before it, and from its PUSH to its reply.
+pub fn fair(table: &mut Table, row: &str, [large, small]: [&str; 2]) {
+    let mut bed = Bed::made(&format!("HELD {HELD}"));
+    bed.push_all(BACKLOG, large);
+    let mut ids = Vec::new();
+    let mut start = None;
+    for number in 0_usize.. {
+        if let Some(settled) = number.checked_sub(HELD) {
+            let id: &String = &ids[settled];
+            bed.settle(settled, id);
+        }
+        let id = bed.woken(number % SLEEPERS);
+        send_poll(&mut bed.sleepers[number % SLEEPERS], number + SLEEPERS);
+        if id == "small" {
+            table.note(row, 0, (number - SLEEPERS) as f64);
+            break;
+        }
+        ids.push(id);
+        if number == SLEEPERS {
+            start = Some(Instant::now());
+            bed.client.ask(&format!("DEHYDRATOR.PUSH k 0 element small GROUP {small}"));
+        }
+    }
+    let took = start.expect("it was pushed").elapsed();
+    table.note(row, 1, took.as_secs_f64() * 1e3);
 }

@@ -284,6 +284,29 @@ fn held_back() {
     if is_for_the_page() {
         page::put("module-limits", told.trim_end());
     }
+    let mut table = Table::default();
+    for _ in 0..ROUNDS {
+        limits::fair(&mut table, "without groups", ["", ""]);
+        limits::fair(&mut table, "a group for each tenant", ["large", "small"]);
+    }
+    let mut titles = columns(0, 0, &["elements before it"]);
+    titles.extend(columns(1, 1, &["PUSH to reply, ms"]));
+    let told = [
+        format!(
+            "{} sleepers on one key with HELD {}, where {} elements of a large tenant are due: the next element of a small \
+             one; medians of {ROUNDS} rounds; {}\n",
+            limits::SLEEPERS,
+            limits::HELD,
+            limits::BACKLOG,
+            Host::ours().version()
+        ),
+        table.written("the small tenant's element", &titles),
+    ]
+    .join("\n");
+    println!("{told}");
+    if is_for_the_page() {
+        page::put("module-groups", told.trim_end());
+    }
 }
 
 /// Returns the columns that [`workers`] records: alternating operations and microseconds.
