@@ -3,7 +3,7 @@
 //! DEHYDRATOR_EXPIRING sets how many.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use redis::{Connection, Value};
@@ -12,6 +12,8 @@ use harness::{Ask, Server, cmd, setting, until};
 
 const EXPIRING: u64 = 300_000;
 const WORKERS: usize = 3;
+/// The producer waits while this many of its elements wait: it is faster than the workers.
+const LIVE_MAX: usize = 60;
 
 /// Returns the server's time in milliseconds since the epoch.
 fn now(client: &mut Connection) -> u64 {
@@ -19,14 +21,16 @@ fn now(client: &mut Connection) -> u64 {
     seconds * 1000 + us / 1000
 }
 
-/// Takes elements until `is_over`. Returns the ids, each with the server's time before the request.
-fn work(server: &Server, is_over: &AtomicBool) -> Vec<(String, u64)> {
+/// Takes elements until `is_over`, and counts the live ones. Returns the ids, each with the server's time before the request.
+fn work(server: &Server, is_over: &AtomicBool, taken: &AtomicUsize) -> Vec<(String, u64)> {
     let mut client = server.connect();
     let mut given = Vec::new();
     while !is_over.load(Ordering::Relaxed) {
         let asked = now(&mut client);
         let rows: Vec<(String, String)> =
             cmd("DEHYDRATOR.POLL k COUNT 1 WITHIDS").query(&mut client).expect("rows");
+        let live = rows.iter().filter(|(id, _)| id.starts_with("live")).count();
+        taken.fetch_add(live, Ordering::Relaxed);
         given.extend(rows.into_iter().map(|(id, _)| (id, asked)));
     }
     given
@@ -66,20 +70,23 @@ fn of_a_mass_that_expires_nothing_is_given_out_later_and_each_is_one_dead_letter
         pipe.exec(&mut client).expect("replies");
     }
     assert!(now(&mut client) < end, "this machine is too slow for {count}");
-    let is_over = AtomicBool::new(false);
+    let (is_over, taken) = (AtomicBool::new(false), AtomicUsize::new(0));
     let (given, live) = thread::scope(|scope| {
         let workers: Vec<_> =
-            (0..WORKERS).map(|_| scope.spawn(|| work(&server, &is_over))).collect();
+            (0..WORKERS).map(|_| scope.spawn(|| work(&server, &is_over, &taken))).collect();
         // Others go on.
         let mut live = 0;
         loop {
             let mut pipe = redis::pipe();
-            for _ in 0..20 {
+            let waiting = live - taken.load(Ordering::Relaxed);
+            for _ in 0..if waiting < LIVE_MAX { 20 } else { 0 } {
                 live += 1;
                 pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(5).arg("live").arg(format!("live-{live}"));
                 pipe.ignore();
             }
-            pipe.exec(&mut client).expect("replies");
+            if waiting < LIVE_MAX {
+                pipe.exec(&mut client).expect("replies");
+            }
             let is_after = now(&mut client) > end;
             let left: Option<u64> = is_after.then(|| {
                 let Value::Int(left) = client.ask("DEHYDRATOR.LEN k") else { panic!("a number") };
