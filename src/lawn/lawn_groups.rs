@@ -87,11 +87,6 @@ impl Lawn {
         self.stop(id)
     }
 
-    /// Returns the first moment at which [`Lawn::next_in_turn`] returns an element. It may be in the past. Always exact.
-    pub fn next_turn_at(&self) -> Option<u64> {
-        self.next_deadline()
-    }
-
     /// Sets how many elements a group gives in one turn. 1, the default, removes the setting. The empty name stands for
     /// all elements without a group.
     pub fn set_share(&mut self, group: &[u8], share: u16) {

@@ -11,7 +11,7 @@ pub struct Merged<'a> {
     groups: Option<Box<Grouped<'a>>>,
 }
 
-/// What a walk over a lawn with groups needs in addition.
+/// The part of a walk that only a lawn with groups has.
 struct Grouped<'a> {
     rows: Peekable<Walk<'a>>,
     /// The next element without a group, if it is known.

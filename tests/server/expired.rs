@@ -56,6 +56,16 @@ fn ticked(server: &Server) {
     until("it ticks", || (ticks() >= before + 2).then_some(()));
 }
 
+/// Asserts that a copy of a key, and one that is restored from its dump, are equal to it.
+pub fn copies_are_equal(client: &mut Connection, key: &str) {
+    client.ask(&format!("COPY {key} copy REPLACE"));
+    assert_eq!(client.digest("copy"), client.digest(key));
+    let dump: Vec<u8> = cmd(&format!("DUMP {key}")).query(client).expect("a dump");
+    let mut restore = redis::cmd("RESTORE");
+    restore.arg("restored").arg(0).arg(&dump).arg("REPLACE").exec(client).expect("it loads");
+    assert_eq!(client.digest("restored"), client.digest(key));
+}
+
 #[test]
 fn what_nobody_takes_in_time_is_dropped_or_is_a_dead_letter_by_itself() {
     let server = Server::start(&[]);
@@ -277,19 +287,7 @@ fn bounds_are_part_of_the_value_wherever_it_goes() {
         assert_eq!(keys.map(|key| client.digest(key)), digests);
         assert_eq!(client.ask(look), full);
     }
-    for key in keys {
-        client.ask(&format!("COPY {key} copy REPLACE"));
-        assert_eq!(client.digest("copy"), client.digest(key));
-        let dump: Vec<u8> = cmd(&format!("DUMP {key}")).query(&mut client).expect("a dump");
-        redis::cmd("RESTORE")
-            .arg("restored")
-            .arg(0)
-            .arg(&dump)
-            .arg("REPLACE")
-            .exec(&mut client)
-            .expect("it loads");
-        assert_eq!(client.digest("restored"), client.digest(key));
-    }
+    keys.iter().for_each(|key| copies_are_equal(&mut client, key));
     // The copies expire too.
     client.ask("FLUSHALL");
     client.ask("DEHYDRATOR.PUSH k 100 element id WITHIN 100");

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use redis::{Connection, Value};
 
+use crate::expired::copies_are_equal;
 use crate::replication::{catch_up, replica_of};
 use crate::sleeper::Sleeper;
 use harness::{Ask, Server, cmd, text, texts, until};
@@ -292,17 +293,5 @@ fn groups_and_shares_are_part_of_the_value_wherever_it_goes() {
         assert_eq!(info(&mut client), counts);
         assert_eq!(client.ask("DEHYDRATOR.LIMIT k GROUP b"), texts_and(&["share"], 7));
     }
-    for key in keys {
-        client.ask(&format!("COPY {key} copy REPLACE"));
-        assert_eq!(client.digest("copy"), client.digest(key));
-        let dump: Vec<u8> = cmd(&format!("DUMP {key}")).query(&mut client).expect("a dump");
-        redis::cmd("RESTORE")
-            .arg("restored")
-            .arg(0)
-            .arg(&dump)
-            .arg("REPLACE")
-            .exec(&mut client)
-            .expect("it loads");
-        assert_eq!(client.digest("restored"), client.digest(key));
-    }
+    keys.iter().for_each(|key| copies_are_equal(&mut client, key));
 }

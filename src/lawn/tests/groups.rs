@@ -34,7 +34,7 @@ fn groups_take_turns_and_each_is_in_its_own_order() {
         put(&mut lawn, "o3", "", 3);
         put(&mut lawn, "c9", "c", 9);
         assert_eq!(taken(&mut lawn, 8), "a1 o3 b4 a2 b5 a3");
-        assert_eq!((lawn.groups(), lawn.next_turn_at()), (1, Some(9)));
+        assert_eq!((lawn.groups(), lawn.next_deadline()), (1, Some(9)));
         assert_eq!(taken(&mut lawn, 9), "c9");
         assert!(!lawn.has_groups());
     });
@@ -117,7 +117,7 @@ fn a_group_that_is_not_due_after_the_clock_stepped_back_is_passed_over() {
     assert_eq!(lawn.next_in_turn(8).map(|row| row.element.id), Some(&b"c"[..]));
     assert_eq!(taken(&mut lawn, 6), "c o");
     assert!(lawn.next_in_turn(6).is_none());
-    assert_eq!(lawn.next_turn_at(), Some(7));
+    assert_eq!(lawn.next_deadline(), Some(7));
     assert_eq!(taken(&mut lawn, 7), "a");
     assert_eq!(taken(&mut lawn, 9), "b");
 }
