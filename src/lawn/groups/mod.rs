@@ -337,13 +337,17 @@ impl Groups {
             Some(first) => records.turn(first).deadline <= now,
             None => others.is_some(),
         };
-        let in_round = self.round.iter(&self.entries).take(PASSED_MAX).find(is_due);
-        in_round.or_else(|| {
-            let first = self.waiting.first().map(|first| (self.entries.turn(first), Group(first)));
-            let first = first.filter(|(turn, _)| turn.deadline <= now);
-            let others = others.map(|turn| (turn, self.others));
-            first.into_iter().chain(others).min_by_key(|it| it.0).map(|it| it.1)
-        })
+        // As `turn` does, pass over a bounded number of groups, and let nobody overtake the next one.
+        let round = self.round.iter(&self.entries);
+        let round = round.filter(|group| *group != self.others || others.is_some()).enumerate();
+        let mut round = round.skip_while(|(at, group)| *at < PASSED_MAX && !is_due(group));
+        if let Some((_, group)) = round.next() {
+            return is_due(&group).then_some(group);
+        }
+        let first = self.waiting.first().map(|first| (self.entries.turn(first), Group(first)));
+        let first = first.filter(|(turn, _)| turn.deadline <= now);
+        let others = others.map(|turn| (turn, self.others));
+        first.into_iter().chain(others).min_by_key(|it| it.0).map(|it| it.1)
     }
 
     /// Returns whether any group has a setting.

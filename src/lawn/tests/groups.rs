@@ -1,5 +1,6 @@
 //! Tests of groups that take turns.
 
+use super::super::groups::{PASSED_MAX, WOKEN_MAX};
 use super::*;
 
 fn put(lawn: &mut Lawn, id: &str, group: &str, deadline: u64) {
@@ -120,6 +121,30 @@ fn a_group_that_is_not_due_after_the_clock_stepped_back_is_passed_over() {
     assert_eq!(lawn.next_deadline(), Some(7));
     assert_eq!(taken(&mut lawn, 7), "a");
     assert_eq!(taken(&mut lawn, 9), "b");
+}
+
+#[test]
+fn a_look_tells_what_is_given_out_next_when_many_groups_are_passed_over() {
+    let mut lawn = lawn();
+    let groups = PASSED_MAX + 3;
+    for number in 0..groups {
+        for id in ["i", "j"] {
+            put(&mut lawn, &format!("{id}{number}"), &format!("g{number}"), 7);
+        }
+    }
+    // Each look lets some of them into the round, and takes one of two elements.
+    (0..groups.div_ceil(WOKEN_MAX)).for_each(|_| drop(drained(&mut lawn, 8, 1)));
+    put(&mut lawn, "due", "due", 5);
+    // The clock has stepped back. One look passes over some of the groups alone.
+    for _ in 0..3 {
+        let next = lawn.next_in_turn(6).map(|row| row.element.id.to_vec());
+        let taken = drained(&mut lawn, 6, 1).pop().map(|it| it.1);
+        assert_eq!(next, taken);
+        if taken.is_some() {
+            return;
+        }
+    }
+    panic!("one is due");
 }
 
 /// Many groups of very different sizes, all due at once.
