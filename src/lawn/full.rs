@@ -7,6 +7,7 @@ use ahash::RandomState;
 use super::element::{Bounds, Counts, Element, Row};
 use super::error::{StartError, UpdateError};
 use super::groups::Groups;
+use super::held::counts_as_held;
 use super::index::{IdHash, Index};
 use super::lease::{Leases, Token};
 use super::merged::Merged;
@@ -172,7 +173,7 @@ impl Full {
         if self.count_deliveries(new, 0) > 0 {
             self.leases.end(turn, None);
         }
-        self.restart(new, ttl, deadline);
+        self.restart(new, ttl, deadline, false);
         Ok(())
     }
 
@@ -274,7 +275,7 @@ impl Full {
         self.records.write(reservation, id, payload, (bounds, group), (turn, spot));
         let new = reservation.handle;
         if group.is_some() {
-            self.records.set_links(new, self.records.links(old));
+            self.records.copy_front(old, new);
         }
         self.has_bounded |= !bounds.is_none();
         self.records.set_deliveries(new, deliveries);
@@ -376,10 +377,13 @@ impl Full {
 
     pub(super) fn first(&self) -> Option<(Turn, Handle)> {
         let first = self.queues.first(&self.records);
-        match &self.groups {
-            None => first,
-            Some(groups) => first.into_iter().chain(groups.queues.first(&self.records)).min(),
-        }
+        let Some(groups) = &self.groups else { return first };
+        let of_groups = if groups.may_hold_back() {
+            groups.opens_first(&self.records)
+        } else {
+            groups.queues.first(&self.records)
+        };
+        first.into_iter().chain(of_groups).min()
     }
 
     pub(super) fn settle_first(&mut self) -> Option<u64> {
@@ -387,28 +391,38 @@ impl Full {
         let first = self.queues.first_deadline();
         let Some(groups) = &mut self.groups else { return first };
         groups.queues.refresh_heads(&mut self.records);
-        first.into_iter().chain(groups.queues.first_deadline()).min()
+        if !groups.may_hold_back() {
+            return first.into_iter().chain(groups.queues.first_deadline()).min();
+        }
+        groups.look_again(&self.records);
+        self.next_deadline()
     }
 
     pub(super) fn first_element(&self) -> Option<Element<'_>> {
         Some(self.records.get(self.first()?.1).into())
     }
 
-    /// Restarts a record's timer. Returns its new turn.
-    pub(super) fn restart(&mut self, handle: Handle, ttl: u64, deadline: u64) -> Turn {
+    /// Restarts a record's timer. `is_held`: it is held under a token from now on. Returns its new turn.
+    pub(super) fn restart(
+        &mut self,
+        handle: Handle,
+        ttl: u64,
+        deadline: u64,
+        is_held: bool,
+    ) -> Turn {
         self.remove_expiry(handle);
         let turn = next_turn(&mut self.pushes, deadline);
         let is_grouped = self.groups.is_some() && self.records.get(handle).is_grouped();
         let Self { queues, records, groups, .. } = self;
         let mut groups = groups.as_mut().filter(|_| is_grouped);
-        let was_first = groups.as_mut().map(|groups| groups.lift(records, handle));
+        let concerns = groups.as_mut().map(|groups| groups.lift(records, handle));
         let queues = groups.map_or(queues, |groups| &mut groups.queues);
         let predicted = queues.predict_range(ttl, turn, || {});
         if let Err(vacated) = try_move_to_tail(queues, records, handle, (ttl, turn), predicted) {
             self.move_slow(handle, vacated, (ttl, turn), predicted);
         }
-        if let (Some(groups), Some(was_first)) = (&mut self.groups, was_first) {
-            groups.refile(&mut self.records, handle, was_first);
+        if let (Some(groups), Some(concerns)) = (&mut self.groups, concerns) {
+            groups.refile(&mut self.records, handle, counts_as_held(is_held, deadline), concerns);
         }
         if let Some(moment) = self.records.get(handle).bounds().expiry(deadline) {
             self.expiries.insert((moment, handle));

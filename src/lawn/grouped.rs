@@ -3,7 +3,7 @@
 use super::element::{Element, Group, Row};
 use super::error::StartError;
 use super::full::{Full, next_turn};
-use super::groups::Groups;
+use super::groups::{GroupLimits, GroupSettings, Groups};
 use super::index::IdHash;
 use super::queues::{Queues, Walk};
 use super::store::{Handle, Records, Spot};
@@ -118,8 +118,8 @@ impl Full {
                 self.queues.first(&self.records).filter(|(turn, _)| is_due(turn))
             });
         let groups = self.groups.as_mut()?;
-        let group = groups.turn(&self.records, others.map(|first| first.0), now)?;
-        let first = groups.first(group).or(others.map(|first| first.1))?;
+        let group = groups.turn(&mut self.records, others.map(|first| first.0), now)?;
+        let first = groups.first(&self.records, group).or(others.map(|first| first.1))?;
         Some((group, first))
     }
 
@@ -135,7 +135,7 @@ impl Full {
         let others = self.queues.first(&self.records).filter(|(turn, _)| turn.deadline <= now);
         let handle = if self.takes_turns(now) {
             let group = self.groups().next(&self.records, others.map(|first| first.0), now)?;
-            self.groups().first(group).or(others.map(|first| first.1))?
+            self.groups().first(&self.records, group).or(others.map(|first| first.1))?
         } else {
             others?.1
         };
@@ -152,15 +152,21 @@ impl Full {
         }
     }
 
-    pub fn set_share(&mut self, name: &[u8], share: u16) {
-        let groups = self.groups_mut();
-        if let Some(group) = groups.find_or_create(name) {
-            groups.set_share(group, share);
+    pub fn set_group(&mut self, name: &[u8], settings: GroupSettings) {
+        self.groups_mut();
+        if let Some(groups) = &mut self.groups
+            && let Some(group) = groups.find_or_create(name)
+        {
+            groups.set(&self.records, group, settings);
         }
     }
 
-    pub fn share(&self, name: &[u8]) -> u16 {
-        self.group(name).map_or(1, |(groups, group)| groups.share(group))
+    pub fn settings_of(&self, name: &[u8]) -> GroupSettings {
+        self.group(name).map_or(GroupSettings::NONE, |(groups, group)| groups.settings(group))
+    }
+
+    pub fn set_each_group(&mut self, limits: GroupLimits) {
+        self.groups_mut().set_each(limits);
     }
 
     fn group(&self, name: &[u8]) -> Option<(&Groups, Group)> {
@@ -191,8 +197,8 @@ impl Full {
         others.into_iter().flatten().chain(rows)
     }
 
-    pub fn group_settings(&self) -> impl Iterator<Item = (&[u8], u16)> {
-        self.groups.iter().flat_map(|groups| groups.shares())
+    pub fn group_settings(&self) -> impl Iterator<Item = (&[u8], GroupSettings)> {
+        self.groups.iter().flat_map(|groups| groups.all_settings())
     }
 
     pub fn greatest_groups(&self, most: usize) -> Vec<(&[u8], usize)> {

@@ -6,6 +6,11 @@ use super::lease::Token;
 use super::store::Handle;
 use super::turn::{DEADLINE_MAX, Turn};
 
+/// Returns whether an element counts against the limit of what its group holds. One that never comes due does not.
+pub(super) fn counts_as_held(is_held: bool, deadline: u64) -> bool {
+    is_held && deadline < DEADLINE_MAX
+}
+
 impl Full {
     pub fn lease_at(&mut self, id: &[u8], ttl: u64, deadline: u64, token: Option<Token>) -> bool {
         let Some(handle) = self.find(id).filter(|_| deadline <= DEADLINE_MAX) else { return false };
@@ -18,7 +23,14 @@ impl Full {
         let before = self.count_deliveries(handle, deliveries);
         let turn = self.records.turn(handle);
         let before = (before > 0).then_some(turn);
-        self.leases.set(handle, token.filter(|_| deliveries > 0), before, turn);
+        let token = token.filter(|_| deliveries > 0);
+        self.leases.set(handle, token, before, turn);
+        if let Some(groups) = &mut self.groups
+            && self.records.get(handle).is_grouped()
+        {
+            let is_held = counts_as_held(token.is_some(), turn.deadline);
+            groups.hold(&mut self.records, handle, is_held);
+        }
         true
     }
 
@@ -50,7 +62,8 @@ impl Full {
     #[inline(never)]
     pub(super) fn restart_held(&mut self, handle: Handle, ttl: u64, deadline: u64) {
         let before = self.records.turn(handle);
-        let turn = self.restart(handle, ttl, deadline);
+        let is_held = ttl > 0 && self.held_under(handle).is_some();
+        let turn = self.restart(handle, ttl, deadline, is_held);
         if self.records.get(handle).deliveries() == 0 {
             return;
         }
@@ -64,7 +77,7 @@ impl Full {
     pub(super) fn lease(&mut self, handle: Handle, ttl: u64, deadline: u64, token: Option<Token>) {
         let record = self.records.get(handle);
         let (before, deliveries) = (record.turn(), record.deliveries());
-        let turn = self.restart(handle, ttl, deadline);
+        let turn = self.restart(handle, ttl, deadline, token.is_some());
         self.count_deliveries(handle, deliveries.saturating_add(1));
         self.leases.set(handle, token, (deliveries > 0).then_some(before), turn);
     }

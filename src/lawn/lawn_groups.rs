@@ -3,6 +3,7 @@
 use super::element::{Element, Group, Row};
 use super::error::StartError;
 use super::full::Full;
+use super::groups::{GroupLimits, GroupSettings};
 use super::lawn::{Form, Lawn, Taken};
 use super::turn::{DEADLINE_MAX, Start};
 
@@ -75,7 +76,8 @@ impl Lawn {
     pub fn due_in_turn(&self, now: u64) -> impl Iterator<Item = Row<'_>> {
         let takes_turns = self.as_full().is_some_and(|full| full.takes_turns(now));
         let next = if takes_turns { self.next_in_turn(now) } else { None };
-        let all = (!takes_turns).then(|| self.rows(Start::FIRST, now));
+        // What is in a group, and due, is held back.
+        let all = (!takes_turns).then(|| self.group_rows(None, Start::FIRST, now));
         next.into_iter().chain(all.into_iter().flatten())
     }
 
@@ -87,17 +89,30 @@ impl Lawn {
         self.stop(id)
     }
 
-    /// Sets how many elements a group gives in one turn. 1, the default, removes the setting. The empty name stands for
-    /// all elements without a group.
-    pub fn set_share(&mut self, group: &[u8], share: u16) {
-        if share > 1 || !self.is_small() {
-            self.full().set_share(group, share);
+    /// Changes what is set for a group. [`GroupSettings::NONE`] removes its settings. The empty name stands for all
+    /// elements without a group, which can only have a share.
+    pub fn set_group(&mut self, group: &[u8], settings: GroupSettings) {
+        if settings != GroupSettings::NONE || !self.is_small() {
+            self.full().set_group(group, settings);
         }
     }
 
-    /// Returns how many elements a group gives in one turn.
-    pub fn share(&self, group: &[u8]) -> u16 {
-        self.as_full().map_or(1, |full| full.share(group))
+    /// Returns what is set for a group.
+    pub fn settings_of(&self, group: &[u8]) -> GroupSettings {
+        self.as_full().map_or(GroupSettings::NONE, |full| full.settings_of(group))
+    }
+
+    /// Changes the limits of each group that has none of its own. They do not hold for the elements without a group.
+    pub fn set_each_group(&mut self, limits: GroupLimits) {
+        if limits != GroupLimits::NONE || !self.is_small() {
+            self.full().set_each_group(limits);
+        }
+    }
+
+    /// Returns the limits of each group that has none of its own.
+    pub fn each_group(&self) -> GroupLimits {
+        let groups = self.as_full().and_then(|full| full.groups.as_ref());
+        groups.map_or(GroupLimits::NONE, |groups| groups.each())
     }
 
     /// Returns the number of groups that have an element.
@@ -127,13 +142,13 @@ impl Lawn {
         small.into_iter().flatten().chain(full.into_iter().flatten())
     }
 
-    /// Returns whether any group has a setting. O(1).
+    /// Returns whether any group, or each, has a setting. O(1).
     pub fn has_group_settings(&self) -> bool {
         self.as_full().and_then(|full| full.groups.as_ref()).is_some_and(|it| it.has_settings())
     }
 
-    /// Lists the groups that have a share, and their shares, by name.
-    pub fn group_settings(&self) -> impl Iterator<Item = (&[u8], u16)> {
+    /// Lists the groups that have settings, by name.
+    pub fn group_settings(&self) -> impl Iterator<Item = (&[u8], GroupSettings)> {
         self.as_full().into_iter().flat_map(Full::group_settings)
     }
 

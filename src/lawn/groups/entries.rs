@@ -1,7 +1,7 @@
 //! The groups themselves, and their names.
 //!
 //! ```text
-//!   Index: hash of the name ─▶ Entry  (64 bytes)  ─▶ its name: entry, length, bytes  (8 bytes more than the name)
+//!   Index: hash of the name ─▶ Entry  (88 bytes)  ─▶ its name: entry, length, bytes  (8 bytes more than the name)
 //! ```
 //!
 //! All three grow in bounded steps. An entry does not move, because the records of all its elements have its handle: a
@@ -12,7 +12,7 @@ use ahash::RandomState;
 use super::super::element::Group;
 use super::super::index::Index;
 use super::super::memory::Mover;
-use super::super::store::{GROUP_MARK, Granule, Handle, Links, Slab, Unit};
+use super::super::store::{GROUP_MARK, Granule, HELD_MARK, Handle, Links, Slab, Unit};
 use super::super::turn::Turn;
 use super::treap::{Nodes, Tree, rank};
 
@@ -31,9 +31,19 @@ pub enum State {
 /// A group.
 #[derive(Clone, Copy)]
 pub struct Entry {
-    /// The element that the group waits for.
+    /// The turn of the element that the group waits for, or of the lease that makes room. At the end of its pause, if it
+    /// is paused for longer.
     pub waits_until: Turn,
+    /// Nothing is given out before this moment.
+    pub paused_until: u64,
+    /// The elements that are not held.
     pub elements: Tree,
+    /// The elements that are held under a lease. One that has ended is in here until it makes room.
+    pub held: Tree,
+    pub held_len: u32,
+    /// The group's own limit of what it holds, or 0.
+    pub held_max: u32,
+    /// The number of all elements.
     pub len: u32,
     /// Its neighbours among the groups that wait, or in the round.
     pub links: Links,
@@ -46,13 +56,19 @@ pub struct Entry {
     /// Elements given out in the current turn.
     pub given: u16,
     pub state: State,
+    /// Whether the group has settings, so that it exists without elements.
+    pub has_settings: bool,
 }
 
 impl Default for Entry {
     fn default() -> Self {
         Self {
             waits_until: Turn::LAST,
+            paused_until: 0,
             elements: Tree::default(),
+            held: Tree::default(),
+            held_len: 0,
+            held_max: 0,
             len: 0,
             links: Links::default(),
             name: None,
@@ -60,6 +76,7 @@ impl Default for Entry {
             share: 1,
             given: 0,
             state: State::Idle,
+            has_settings: false,
         }
     }
 }
@@ -124,8 +141,8 @@ impl Entries {
         bytes[4..NAME_HEADER].copy_from_slice(&(name.len() as u32).to_le_bytes());
         bytes[NAME_HEADER..][..name.len()].copy_from_slice(name);
         *self.slab.unit_mut(handle) = Entry { name: Some(slot), ..Entry::default() };
-        // Records have room for the handles of half a billion groups.
-        if Handle::to_bits(Some(handle)) & GROUP_MARK != 0 {
+        // Records have room for the handles of a quarter of a billion groups.
+        if Handle::to_bits(Some(handle)) & (GROUP_MARK | HELD_MARK) != 0 {
             self.names.remove(slot);
             self.slab.remove(handle);
             return None;

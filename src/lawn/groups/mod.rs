@@ -11,23 +11,31 @@
 //! until it has nothing that was due at the latest look. Elements without a group are one group more, whose elements
 //! are not in here: it enters and leaves the round when somebody looks.
 //!
+//! A group that is paused, or has as many elements held as it may, waits for the end of the pause or of a lease, though
+//! it has something due. So each group has two trees, of what is held and of the rest.
+//!
 //! | module | contents |
 //! |---|---|
 //! | `entries` | the groups and their names |
 //! | `treap` | sorted sets that are linked through their nodes |
 //! | `round` | the ring of the groups that give in turn |
 //! | `greatest` | the groups with the most elements |
+//! | `settings` | shares, limits and pauses |
+//! | `turns` | whose turn it is, and from when on a group gives |
 //!
 //! | operation | cost |
 //! |---|---|
 //! | to insert or remove an element | O(1) at the end of its group and for its first element, otherwise O(log elements of the group) |
 //! | the first element of a group changes, in addition | O(log groups that wait) if it waits, O(1) in the round |
 //! | to look whose turn it is | O(1), and O(log groups) for each of at most [`WOKEN_MAX`] groups that enter the round |
+//! | to set what each group may hold | O(1); later looks visit the groups that wait, [`VISITED_MAX`] at a time |
 
 mod entries;
 mod greatest;
 mod round;
+mod settings;
 mod treap;
+mod turns;
 
 use std::collections::BTreeMap;
 
@@ -42,6 +50,7 @@ use super::turn::Turn;
 use entries::{Entries, State};
 use greatest::Greatest;
 use round::Round;
+pub use settings::{GroupLimits, GroupSettings};
 use treap::{Nodes, Tree};
 
 /// The most groups that one look at the clock moves to the round.
@@ -49,6 +58,11 @@ pub const WOKEN_MAX: usize = if TINY { 3 } else { 64 };
 /// The most groups that one look at the clock removes from the round because their first elements are not due. Only a
 /// clock that stepped back leaves any.
 pub const PASSED_MAX: usize = if TINY { 4 } else { 1024 };
+
+/// The most groups of which one call finds out anew what they wait for, after what each may hold has changed.
+pub const VISITED_MAX: usize = if TINY { 4 } else { 1024 };
+/// The most leases of a group that one call compares: more than one only if the group has more elements held than it may.
+const LEASES_MAX: u32 = 256;
 
 /// All groups of a lawn, and the order of the elements that are in one.
 #[derive(Clone)]
@@ -61,8 +75,14 @@ pub struct Groups {
     round: Round,
     waiting: Tree,
     greatest: Greatest,
-    /// The shares that differ from 1, by name.
-    shares: BTreeMap<Vec<u8>, u16>,
+    /// The settings of the groups that have any, by name.
+    settings: BTreeMap<Vec<u8>, GroupSettings>,
+    /// The limits of each group that has none of its own. They do not hold for elements without a group.
+    each: GroupLimits,
+    /// Groups that are paused or have a limit of what they hold.
+    restrained: usize,
+    /// After `each` has changed, groups that wait for this turn or a later one may not know yet what they wait for.
+    visit_from: Option<Turn>,
     /// Elements, and groups that have some.
     elements: usize,
     filled: usize,
@@ -106,7 +126,10 @@ impl Groups {
             round: Round::default(),
             waiting: Tree::default(),
             greatest: Greatest::default(),
-            shares: BTreeMap::new(),
+            settings: BTreeMap::new(),
+            each: GroupLimits::NONE,
+            restrained: 0,
+            visit_from: None,
             elements: 0,
             filled: 0,
             looked_at: 0,
@@ -116,7 +139,7 @@ impl Groups {
     /// Returns whether there is a group with an element or a setting.
     #[inline(always)]
     pub fn is_in_use(&self) -> bool {
-        self.filled + self.shares.len() > 0
+        self.filled > 0 || self.has_settings()
     }
 
     /// Returns the number of elements that are in a group.
@@ -142,33 +165,13 @@ impl Groups {
     /// Frees a group without elements and settings.
     pub fn free_if_unused(&mut self, group: Group) {
         let entry = self.entries.get(group);
-        if entry.len == 0 && entry.share == 1 && group != self.others {
+        if entry.len == 0 && !entry.has_settings && group != self.others {
             self.entries.remove(group);
         }
     }
 
     pub fn name(&self, group: Group) -> &[u8] {
         self.entries.name(group)
-    }
-
-    pub fn share(&self, group: Group) -> u16 {
-        self.entries.get(group).share
-    }
-
-    pub fn set_share(&mut self, group: Group, share: u16) {
-        let name = self.entries.name(group).to_vec();
-        self.entries.get_mut(group).share = share.max(1);
-        if share > 1 {
-            self.shares.insert(name, share);
-        } else {
-            self.shares.remove(&name);
-            self.free_if_unused(group);
-        }
-    }
-
-    /// Lists the groups that have a share other than 1, by name.
-    pub fn shares(&self) -> impl Iterator<Item = (&[u8], u16)> {
-        self.shares.iter().map(|(name, share)| (&name[..], *share))
     }
 
     pub fn group_len(&self, group: Group) -> usize {
@@ -182,8 +185,12 @@ impl Groups {
 
     /// Returns the first element of a group.
     #[inline(always)]
-    pub fn first(&self, group: Group) -> Option<Handle> {
-        self.entries.get(group).elements.first()
+    pub fn first(&self, records: &Records, group: Group) -> Option<Handle> {
+        let entry = self.entries.get(group);
+        match (entry.elements.first(), entry.held.first()) {
+            (Some(one), Some(held)) if records.turn(held) < records.turn(one) => Some(held),
+            (one, held) => one.or(held),
+        }
     }
 
     /// Iterates over a group's elements, from a turn on.
@@ -193,26 +200,36 @@ impl Groups {
         group: Group,
         from: Turn,
     ) -> impl Iterator<Item = Handle> + 'a {
-        let first = self.entries.get(group).elements.from(records, from);
-        std::iter::successors(first, |node| treap::next(records, *node))
+        let entry = self.entries.get(group);
+        let mut next = [entry.elements, entry.held].map(|tree| tree.from(records, from));
+        std::iter::from_fn(move || {
+            let is_held = match next {
+                [Some(one), Some(held)] => records.turn(held) < records.turn(one),
+                [one, _] => one.is_none(),
+            };
+            let next = &mut next[usize::from(is_held)];
+            let found = (*next)?;
+            *next = treap::next(records, found);
+            Some(found)
+        })
     }
 
-    /// Inserts a record into its group.
+    /// Inserts a record that is not held into its group.
     pub fn insert(&mut self, records: &mut Records, record: Handle) {
-        let group = group_of(records, record);
-        self.put(records, group, record);
+        let group = records.group(record);
+        self.tree_of(records, record).insert(records, record);
         self.count(group, 1);
-        if self.first(group) == Some(record) {
+        if self.concerns(records, record) {
             self.settle(records, group);
         }
     }
 
     /// Removes a record from its group.
     pub fn remove(&mut self, records: &mut Records, record: Handle) {
-        let group = group_of(records, record);
-        let was_first = self.lift(records, record);
+        let group = records.group(record);
+        let concerns = self.lift(records, record);
         self.count(group, -1);
-        if was_first {
+        if concerns {
             self.settle(records, group);
         }
     }
@@ -220,23 +237,44 @@ impl Groups {
     /// Removes a record from its group's order before it gets another turn. The caller must call [`Groups::refile`] with
     /// the result after that.
     pub fn lift(&mut self, records: &mut Records, record: Handle) -> bool {
-        let elements = &mut self.entries.get_mut(group_of(records, record)).elements;
-        let was_first = elements.first() == Some(record);
-        elements.remove(records, record);
-        was_first
+        let concerns = self.concerns(records, record);
+        self.tree_of(records, record).remove(records, record);
+        let is_held = records.is_held(record);
+        self.entries.get_mut(records.group(record)).held_len -= u32::from(is_held);
+        concerns
     }
 
-    /// Inserts a record with a new turn.
-    pub fn refile(&mut self, records: &mut Records, record: Handle, was_first: bool) {
-        let group = group_of(records, record);
-        self.put(records, group, record);
-        if was_first || self.first(group) == Some(record) {
+    /// Inserts a record with a new turn. `is_held`: its element is held from now on, and counts as such.
+    pub fn refile(&mut self, records: &mut Records, record: Handle, is_held: bool, concerns: bool) {
+        records.mark_held(record, is_held);
+        self.tree_of(records, record).insert(records, record);
+        let group = records.group(record);
+        self.entries.get_mut(group).held_len += u32::from(is_held);
+        if concerns || self.concerns(records, record) {
             self.settle(records, group);
         }
     }
 
-    fn put(&mut self, records: &mut Records, group: Group, record: Handle) {
-        self.entries.get_mut(group).elements.insert(records, record);
+    /// Moves a record to those of its group that are held, or to the others.
+    pub fn hold(&mut self, records: &mut Records, record: Handle, is_held: bool) {
+        if records.is_held(record) != is_held {
+            let concerns = self.lift(records, record);
+            self.refile(records, record, is_held, concerns);
+        }
+    }
+
+    /// Returns the tree that a record is in.
+    fn tree_of(&mut self, records: &Records, record: Handle) -> &mut Tree {
+        let entry = self.entries.get_mut(records.group(record));
+        if records.is_held(record) { &mut entry.held } else { &mut entry.elements }
+    }
+
+    /// Returns whether it depends on a record what its group waits for.
+    fn concerns(&self, records: &Records, record: Handle) -> bool {
+        let group = records.group(record);
+        let entry = self.entries.get(group);
+        let firsts = [entry.elements.first(), entry.held.first()];
+        firsts.contains(&Some(record)) || self.held_max(group) > 0
     }
 
     fn count(&mut self, group: Group, change: i32) {
@@ -251,118 +289,31 @@ impl Groups {
 
     /// Replaces a record's handle. The new record has the turn and the links of the old one, which may be gone.
     pub fn replace(&mut self, records: &mut Records, old: Handle, new: Handle) {
-        let entry = self.entries.get_mut(group_of(records, new));
-        entry.elements.replace(records, old, new);
+        self.tree_of(records, new).replace(records, old, new);
     }
 
-    /// Moves a group whose first element has changed to where it belongs, and frees it if it is not used.
+    /// Moves a group to where it belongs after a change, and frees it if it is not used.
     fn settle(&mut self, records: &Records, group: Group) {
+        let opens = self.opens(records, group);
         let entry = self.entries.get(group);
-        let first = entry.elements.first().map(|first| records.turn(first));
         match entry.state {
-            State::InRound if first.is_some_and(|first| first.deadline <= self.looked_at) => return,
+            State::InRound if opens.is_some_and(|it| it.deadline <= self.looked_at) => return,
             State::InRound => self.round.leave(&mut self.entries, group),
-            State::Waits if Some(entry.waits_until) == first => return,
+            State::Waits if Some(entry.waits_until) == opens => return,
             State::Waits => self.waiting.remove(&mut self.entries, group.0),
             State::Idle => {}
         }
-        self.wait(group, first);
+        self.wait(group, opens);
         self.free_if_unused(group);
     }
 
-    /// Lets a group wait for its first element, if it has one.
-    fn wait(&mut self, group: Group, first: Option<Turn>) {
+    /// Lets a group wait for a turn, if there is one to wait for.
+    fn wait(&mut self, group: Group, opens: Option<Turn>) {
         let entry = self.entries.get_mut(group);
         entry.state = State::Idle;
-        if let Some(first) = first {
-            (entry.state, entry.waits_until) = (State::Waits, first);
+        if let Some(turn) = opens {
+            (entry.state, entry.waits_until) = (State::Waits, turn);
             self.waiting.insert(&mut self.entries, group.0);
-        }
-    }
-
-    /// Returns whether a group may have something to give at `now`. If not, elements without a group need no turns.
-    #[inline(always)]
-    pub fn are_due(&self, now: u64) -> bool {
-        let first = self.waiting.first();
-        !self.round.has_only(self.others)
-            || first.is_some_and(|first| self.entries.turn(first).deadline <= now)
-    }
-
-    /// Returns the group whose turn it is at `now`. `others` is the turn of the first element without a group, if that is
-    /// due. `None` if nothing is due, or for now because [`PASSED_MAX`] groups were passed over.
-    pub fn turn(&mut self, records: &Records, others: Option<Turn>, now: u64) -> Option<Group> {
-        self.looked_at = self.looked_at.max(now);
-        let is_in_round = self.entries.get(self.others).state == State::InRound;
-        if is_in_round && others.is_none() {
-            self.round.leave(&mut self.entries, self.others);
-        }
-        for _ in 0..PASSED_MAX {
-            let Some(front) = self.round.front() else { break };
-            let Some(first) = self.first_not_due(records, front, now) else { break };
-            self.round.leave(&mut self.entries, front);
-            self.wait(front, Some(first));
-        }
-        self.wake(others.filter(|_| !is_in_round), now);
-        self.round.front().filter(|front| self.first_not_due(records, *front, now).is_none())
-    }
-
-    /// Returns the turn of a group's first element if that is not due.
-    fn first_not_due(&self, records: &Records, group: Group, now: u64) -> Option<Turn> {
-        let first = self.first(group).map(|first| records.turn(first));
-        first.filter(|first| first.deadline > now)
-    }
-
-    /// Moves groups whose first elements are due to the end of the round, in the order of these.
-    fn wake(&mut self, mut others: Option<Turn>, now: u64) {
-        for _ in 0..WOKEN_MAX {
-            let first = self.waiting.first().map(|first| (self.entries.turn(first), Group(first)));
-            let first = first.filter(|(turn, _)| turn.deadline <= now);
-            let is_others = |it: &mut Turn| first.is_none_or(|(turn, _)| *it < turn);
-            let group = if others.take_if(is_others).is_some() {
-                self.others
-            } else if let Some((_, group)) = first {
-                self.waiting.remove(&mut self.entries, group.0);
-                group
-            } else {
-                return;
-            };
-            self.round.enter(&mut self.entries, group);
-        }
-    }
-
-    /// Returns the group that [`Groups::turn`] would return, and moves none. `others` is the first turn of the elements
-    /// without a group, if it is due at `now`.
-    pub fn next(&self, records: &Records, others: Option<Turn>, now: u64) -> Option<Group> {
-        let is_due = |group: &Group| match self.first(*group) {
-            Some(first) => records.turn(first).deadline <= now,
-            None => others.is_some(),
-        };
-        // As `turn` does, pass over a bounded number of groups, and let nobody overtake the next one.
-        let round = self.round.iter(&self.entries);
-        let round = round.filter(|group| *group != self.others || others.is_some()).enumerate();
-        let mut round = round.skip_while(|(at, group)| *at < PASSED_MAX && !is_due(group));
-        if let Some((_, group)) = round.next() {
-            return is_due(&group).then_some(group);
-        }
-        let first = self.waiting.first().map(|first| (self.entries.turn(first), Group(first)));
-        let first = first.filter(|(turn, _)| turn.deadline <= now);
-        let others = others.map(|turn| (turn, self.others));
-        first.into_iter().chain(others).min_by_key(|it| it.0).map(|it| it.1)
-    }
-
-    /// Returns whether any group has a setting.
-    pub fn has_settings(&self) -> bool {
-        !self.shares.is_empty()
-    }
-
-    /// Counts an element that the group at the front of the round gives out. The group goes to the end once it has given
-    /// out its share.
-    pub fn give(&mut self, group: Group) {
-        let entry = self.entries.get_mut(group);
-        entry.given = entry.given.saturating_add(1);
-        if entry.given >= entry.share {
-            self.round.leave(&mut self.entries, group);
-            self.round.enter(&mut self.entries, group);
         }
     }
 
@@ -390,12 +341,13 @@ impl Groups {
 
     /// Returns the bytes allocated, with those of the groups themselves. O(pages).
     pub fn memory(&self) -> usize {
-        let shares = self.shares.keys().map(|name| name.capacity() + 50).sum::<usize>();
+        let node = 3 * (size_of::<Vec<u8>>() + size_of::<GroupSettings>()) / 2;
+        let settings = self.settings.keys().map(|name| name.capacity() + node).sum::<usize>();
         size_of::<Self>()
             + self.queues.memory()
             + self.entries.memory()
             + self.greatest.memory()
-            + shares
+            + settings
     }
 
     /// Returns roughly how many allocations dropping them frees. O(1).
@@ -403,37 +355,49 @@ impl Groups {
         1 + self.queues.allocations()
             + self.entries.allocations()
             + self.greatest.allocations()
-            + self.shares.len()
+            + self.settings.len()
     }
 
     /// Panics unless groups, round and waiting groups are consistent with the records. Returns the number of elements.
     #[cfg(any(test, feature = "checks"))]
     pub fn check(&self, records: &Records) -> usize {
-        let (mut elements, mut filled, mut waits, mut in_round) = (0, 0, 0, 0);
+        let (mut elements, mut filled, mut restrained) = (0, 0, 0);
+        let (mut waits, mut in_round) = (0, 0);
         self.entries.check();
         for group in self.entries.all() {
             let entry = self.entries.get(group);
-            let len = entry.elements.check(records);
-            let mut all = self.elements(records, group, Turn::FIRST);
-            assert!(all.all(|it| records.get(it).group() == Some(group)), "an element's group");
-            assert_eq!(entry.len as usize, len, "the length of a group");
-            let share = self.shares.get(self.name(group)).copied().unwrap_or(1);
-            assert_eq!(entry.share, share, "a share");
+            let [waits_for_turn, held] = [entry.elements, entry.held].map(|it| it.check(records));
+            let len = waits_for_turn + held;
+            let all: Vec<_> = self.elements(records, group, Turn::FIRST).collect();
+            assert!(all.iter().all(|it| records.group(*it) == group), "an element's group");
+            assert!(all.is_sorted_by_key(|it| records.turn(*it)), "the order of two trees");
+            let marked = all.iter().filter(|it| records.is_held(**it)).count();
+            assert_eq!((all.len(), marked), (len, held), "what is held");
+            assert_eq!((entry.len as usize, entry.held_len as usize), (len, held), "lengths");
+            let settings = self.settings(group);
+            assert_eq!(entry.has_settings, settings != GroupSettings::NONE, "settings");
+            assert_eq!((entry.share, entry.paused_until), (settings.share, settings.paused_until));
+            assert_eq!(u64::from(entry.held_max), settings.limits.held.min(u32::MAX.into()));
             (elements, filled) = (elements + len, filled + usize::from(len > 0));
+            restrained += usize::from(settings.restrains());
             waits += usize::from(entry.state == State::Waits);
             in_round += usize::from(entry.state == State::InRound);
             if group == self.others {
                 assert!(len == 0 && entry.state != State::Waits, "the elements without a group");
                 continue;
             }
-            assert!(share > 1 || len > 0, "an unused group");
-            let first = entry.elements.first().map(|first| records.turn(first));
+            assert!(entry.has_settings || len > 0, "an unused group");
+            let opens = self.opens(records, group);
             match entry.state {
-                State::Idle => assert_eq!(first, None, "a group that waits for nothing"),
-                State::Waits => {
-                    assert_eq!(first, Some(entry.waits_until), "what a group waits for")
-                }
+                State::Idle => assert_eq!(opens, None, "a group that waits for nothing"),
+                State::Waits => assert!(
+                    Some(entry.waits_until) == opens
+                        || self.visit_from.is_some_and(|from| from <= entry.waits_until),
+                    "what a group waits for"
+                ),
+                // It may have had room for more when it entered.
                 State::InRound => {
+                    let first = self.first(records, group).map(|first| records.turn(first));
                     assert!(
                         first.is_some_and(|first| first.deadline <= self.looked_at),
                         "{first:?}"
@@ -441,17 +405,17 @@ impl Groups {
                 }
             }
         }
-        assert_eq!((self.elements, self.filled), (elements, filled), "counters");
+        assert_eq!(
+            (self.elements, self.filled, self.restrained),
+            (elements, filled, restrained),
+            "counters"
+        );
         assert_eq!(self.waiting.check(&self.entries), waits, "groups that wait");
         assert_eq!(self.round.check(&self.entries), in_round, "groups of the round");
-        assert!(self.shares.keys().all(|name| self.find(name).is_some()), "a lost share");
+        let is_known = |name: &Vec<u8>| self.find(name).is_some();
+        assert!(self.settings.keys().all(is_known), "lost settings");
         self.greatest.check(&self.entries);
         assert_eq!(self.queues.check(records), elements, "groups and order disagree");
         elements
     }
-}
-
-#[inline(always)]
-fn group_of(records: &Records, record: Handle) -> Group {
-    records.group(record)
 }

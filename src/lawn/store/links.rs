@@ -8,6 +8,8 @@
 //!   └──────┴───────────────────────┴───────┴────────┴────────┄
 //!     u32    u32                     u32     u32
 //! ```
+//!
+//! The third bit of the group is set if the element is held: then it is in the tree of those of its group.
 
 use super::super::element::Group;
 use super::handle::Handle;
@@ -20,6 +22,9 @@ pub struct Links {
     pub right: Option<Handle>,
     pub parent: Option<Handle>,
 }
+
+/// The bit of the group that says that the element is held.
+pub const HELD_MARK: u32 = 0x2000_0000;
 
 fn halves(unit: Granule) -> (u32, u32) {
     let bits = u64::from_le_bytes(unit);
@@ -54,7 +59,27 @@ impl Records {
     #[inline(always)]
     pub fn group(&self, handle: Handle) -> Group {
         let (_, group) = halves(self.front(handle)[0]);
-        Group(Handle::from_bits(group & !GROUP_MARK).expect("a group"))
+        Group(Handle::from_bits(group & !(GROUP_MARK | HELD_MARK)).expect("a group"))
+    }
+
+    /// Returns whether a record that is in a group is marked as held.
+    #[inline(always)]
+    pub fn is_held(&self, handle: Handle) -> bool {
+        halves(self.front(handle)[0]).1 & HELD_MARK != 0
+    }
+
+    /// Marks a record that is in a group as held, or as not held.
+    #[inline(always)]
+    pub fn mark_held(&mut self, handle: Handle, is_held: bool) {
+        let front = self.front_mut(handle);
+        let (left, group) = halves(front[0]);
+        let mark = if is_held { HELD_MARK } else { 0 };
+        front[0] = unit(left, group & !HELD_MARK | mark);
+    }
+
+    /// Copies what a record has in front of its header to another one.
+    pub fn copy_front(&mut self, from: Handle, to: Handle) {
+        *self.front_mut(to) = *self.front(from);
     }
 
     /// Sets the group of a record that has no links yet.

@@ -13,6 +13,6 @@ mod records;
 mod slab;
 
 pub use handle::{Handle, Unit};
-pub use links::Links;
+pub use links::{HELD_MARK, Links};
 pub use records::{GROUP_MARK, Granule, Record, Records, Spot};
 pub use slab::Slab;

@@ -1,0 +1,102 @@
+//! What is set for a group: its share of a turn, its limits, and a pause.
+
+use super::super::element::Group;
+use super::super::store::Records;
+use super::super::turn::Turn;
+use super::Groups;
+
+/// The limits of a group. 0: none.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct GroupLimits {
+    /// The most elements. The lawn does not enforce it.
+    pub length: u64,
+    /// The most elements under a live lease: with as many, the group gives nothing out.
+    pub held: u64,
+}
+
+impl GroupLimits {
+    pub const NONE: Self = Self { length: 0, held: 0 };
+}
+
+/// The settings of a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupSettings {
+    /// Elements to give out in one turn, from 1 on.
+    pub share: u16,
+    /// The group's own limits. Where there is none, that of each group holds.
+    pub limits: GroupLimits,
+    /// Nothing is given out before this moment, in milliseconds since the epoch. 0: the group is not paused.
+    pub paused_until: u64,
+}
+
+impl GroupSettings {
+    /// The settings of a group for which nothing was set.
+    pub const NONE: Self = Self { share: 1, limits: GroupLimits::NONE, paused_until: 0 };
+
+    /// Returns whether they may hold back elements that are due.
+    pub(super) fn restrains(&self) -> bool {
+        self.limits.held > 0 || self.paused_until > 0
+    }
+}
+
+impl Groups {
+    /// Returns whether any group has a setting.
+    pub fn has_settings(&self) -> bool {
+        !self.settings.is_empty() || self.each != GroupLimits::NONE
+    }
+
+    /// Returns the settings of a group.
+    pub fn settings(&self, group: Group) -> GroupSettings {
+        let settings = self.settings.get(self.name(group));
+        settings.copied().unwrap_or(GroupSettings::NONE)
+    }
+
+    /// Lists the groups that have settings, by name.
+    pub fn all_settings(&self) -> impl Iterator<Item = (&[u8], GroupSettings)> {
+        self.settings.iter().map(|(name, settings)| (&name[..], *settings))
+    }
+
+    /// Changes the settings of a group. For the elements without a group only the share has a meaning.
+    pub fn set(&mut self, records: &Records, group: Group, settings: GroupSettings) {
+        let settings = GroupSettings { share: settings.share.max(1), ..settings };
+        self.restrained -= usize::from(self.settings(group).restrains());
+        self.restrained += usize::from(settings.restrains());
+        let name = self.name(group).to_vec();
+        let entry = self.entries.get_mut(group);
+        entry.share = settings.share;
+        entry.paused_until = settings.paused_until;
+        entry.held_max = settings.limits.held.try_into().unwrap_or(u32::MAX);
+        entry.has_settings = settings != GroupSettings::NONE;
+        if entry.has_settings {
+            self.settings.insert(name, settings);
+        } else {
+            self.settings.remove(&name);
+        }
+        if group != self.others {
+            self.settle(records, group);
+        }
+    }
+
+    /// Returns the limits of each group that has none of its own.
+    pub fn each(&self) -> GroupLimits {
+        self.each
+    }
+
+    /// Changes the limits of each group.
+    pub fn set_each(&mut self, limits: GroupLimits) {
+        if limits.held != self.each.held {
+            self.visit_from = Some(Turn::FIRST);
+        }
+        self.each = limits;
+    }
+
+    /// Returns how many elements of a group may be held. 0: any number.
+    #[inline(always)]
+    pub(super) fn held_max(&self, group: Group) -> u32 {
+        match self.entries.get(group).held_max {
+            0 if group == self.others => 0,
+            0 => self.each.held.try_into().unwrap_or(u32::MAX),
+            own => own,
+        }
+    }
+}

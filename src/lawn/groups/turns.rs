@@ -1,0 +1,174 @@
+//! Whose turn it is, and from when on a group gives something out.
+
+use super::super::element::Group;
+use super::super::store::{Handle, Records};
+use super::super::turn::Turn;
+use super::entries::State;
+use super::treap::{self, Nodes};
+use super::{Groups, LEASES_MAX, PASSED_MAX, VISITED_MAX, WOKEN_MAX};
+
+impl Groups {
+    /// Returns whether groups may hold back elements that are due: they are paused or hold as many as they may.
+    #[inline(always)]
+    pub fn may_hold_back(&self) -> bool {
+        self.restrained > 0 || self.each.held > 0 || self.visit_from.is_some()
+    }
+
+    /// Returns the number of leases of a group that must end before it gives something out. 0: it has room for one more.
+    #[inline(always)]
+    fn excess(&self, group: Group) -> u32 {
+        match self.held_max(group) {
+            0 => 0,
+            max => (self.entries.get(group).held_len + 1).saturating_sub(max),
+        }
+    }
+
+    /// Returns the turn from which on a group gives something out, if nothing changes. `None`: it has no element. If it
+    /// has many more elements held than it may, that is a turn before which it gives out nothing.
+    pub(super) fn opens(&self, records: &Records, group: Group) -> Option<Turn> {
+        let entry = self.entries.get(group);
+        let node = match self.excess(group) {
+            0 => self.first(records, group),
+            excess => {
+                let next = |node: Option<Handle>| treap::next(records, node?);
+                (1..excess.min(LEASES_MAX)).fold(entry.held.first(), |node, _| next(node))
+            }
+        };
+        let turn = records.turn(node?);
+        Some(Turn { deadline: turn.deadline.max(entry.paused_until), ..turn })
+    }
+
+    /// Returns the first element that is given out, and from when on, where groups may hold elements back. Exact but for
+    /// what is due, and for groups that [`Groups::look_again`] has to visit.
+    pub fn opens_first(&self, records: &Records) -> Option<(Turn, Handle)> {
+        if self.visit_from.is_some() {
+            return self.queues.first(records);
+        }
+        let round = self.round.iter(&self.entries).filter(|group| *group != self.others);
+        let (mut found, mut round) = (None, round.take(PASSED_MAX));
+        while let Some(group) = round.next()
+            && found.is_none_or(|(turn, _): (Turn, _)| turn.deadline > self.looked_at)
+        {
+            found = found.into_iter().chain(Some((self.opens(records, group)?, group))).min();
+        }
+        let first = self.waiting.first().map(|first| (self.entries.turn(first), Group(first)));
+        let (turn, group) = found.into_iter().chain(first).min()?;
+        Some((turn, self.first(records, group)?))
+    }
+
+    /// Visits some of the groups that may not know what they wait for, because what each may hold has changed.
+    pub fn look_again(&mut self, records: &Records) {
+        for _ in 0..VISITED_MAX {
+            let Some(from) = self.visit_from else { return };
+            let next = self.waiting.from(&self.entries, from);
+            let turn = next.map(|group| self.entries.turn(group));
+            self.visit_from = turn.map(|turn| Turn { push: turn.push + 1, ..turn });
+            next.into_iter().for_each(|group| self.settle(records, Group(group)));
+        }
+    }
+
+    /// Returns whether a group may have something to give at `now`. If not, elements without a group need no turns.
+    #[inline(always)]
+    pub fn are_due(&self, now: u64) -> bool {
+        let first = self.waiting.first();
+        !self.round.has_only(self.others)
+            || self.visit_from.is_some()
+            || first.is_some_and(|first| self.entries.turn(first).deadline <= now)
+    }
+
+    /// Returns the group whose turn it is at `now`. `others` is the turn of the first element without a group, if that is
+    /// due. `None` if nothing is due, or for now because [`PASSED_MAX`] groups or [`LEASES_MAX`] leases were passed over.
+    pub fn turn(&mut self, records: &mut Records, others: Option<Turn>, now: u64) -> Option<Group> {
+        self.looked_at = self.looked_at.max(now);
+        self.look_again(records);
+        let is_in_round = self.entries.get(self.others).state == State::InRound;
+        if is_in_round && others.is_none() {
+            self.round.leave(&mut self.entries, self.others);
+        }
+        for _ in 0..PASSED_MAX {
+            let Some(front) = self.round.front() else { break };
+            let Some(opens) = self.opens_later(records, front, now) else { break };
+            self.round.leave(&mut self.entries, front);
+            self.wait(front, Some(opens));
+        }
+        self.wake(records, others.filter(|_| !is_in_round), now);
+        let front = self.round.front()?;
+        let is_open = self.opens_later(records, front, now).is_none();
+        (is_open && self.make_room(records, front)).then_some(front)
+    }
+
+    /// Returns the turn from which on a group gives something out, if that is after `now`.
+    fn opens_later(&self, records: &Records, group: Group, now: u64) -> Option<Turn> {
+        self.opens(records, group).filter(|turn| turn.deadline > now)
+    }
+
+    /// Lets as many leases of a group as necessary, all of which have ended, count no more. Returns `false` if there are
+    /// too many of them for one call.
+    fn make_room(&mut self, records: &mut Records, group: Group) -> bool {
+        for _ in 0..self.excess(group).min(LEASES_MAX) {
+            let entry = self.entries.get_mut(group);
+            let ended = entry.held.first().expect("the group holds more than it may");
+            entry.held.remove(records, ended);
+            entry.held_len -= 1;
+            records.mark_held(ended, false);
+            entry.elements.insert(records, ended);
+        }
+        self.excess(group) == 0
+    }
+
+    /// Moves groups that give something out at `now` to the end of the round, in the order of what they waited for.
+    fn wake(&mut self, records: &Records, mut others: Option<Turn>, now: u64) {
+        for _ in 0..WOKEN_MAX {
+            let first = self.waiting.first().map(|first| (self.entries.turn(first), Group(first)));
+            let first = first.filter(|(turn, _)| turn.deadline <= now);
+            let is_others = |it: &mut Turn| first.is_none_or(|(turn, _)| *it < turn);
+            let group = if others.take_if(is_others).is_some() {
+                self.others
+            } else if let Some((_, group)) = first {
+                self.waiting.remove(&mut self.entries, group.0);
+                if let Some(opens) = self.opens_later(records, group, now) {
+                    // What each may hold has changed, and this group was not visited since.
+                    self.wait(group, Some(opens));
+                    continue;
+                }
+                group
+            } else {
+                return;
+            };
+            self.round.enter(&mut self.entries, group);
+        }
+    }
+
+    /// Returns the group that [`Groups::turn`] would return, and moves none. `others` is the first turn of the elements
+    /// without a group, if it is due at `now`.
+    pub fn next(&self, records: &Records, others: Option<Turn>, now: u64) -> Option<Group> {
+        let is_due = |group: &Group| match self.opens(records, *group) {
+            Some(opens) => opens.deadline <= now,
+            None => others.is_some(),
+        };
+        let has_room = |group: &Group| self.excess(*group) <= LEASES_MAX;
+        // As `turn` does, pass over a bounded number of groups, and let nobody overtake the next one.
+        let round = self.round.iter(&self.entries);
+        let round = round.filter(|group| *group != self.others || others.is_some()).enumerate();
+        let mut round = round.skip_while(|(at, group)| *at < PASSED_MAX && !is_due(group));
+        if let Some((_, group)) = round.next() {
+            return Some(group).filter(is_due).filter(has_room);
+        }
+        let first = self.waiting.first().map(|first| (self.entries.turn(first), Group(first)));
+        let first = first.filter(|(turn, _)| turn.deadline <= now);
+        let others = others.map(|turn| (turn, self.others));
+        let first = first.into_iter().chain(others).min_by_key(|it| it.0).map(|it| it.1);
+        first.filter(is_due).filter(has_room)
+    }
+
+    /// Counts an element that the group at the front of the round gives out. The group goes to the end once it has given
+    /// out its share.
+    pub fn give(&mut self, group: Group) {
+        let entry = self.entries.get_mut(group);
+        entry.given = entry.given.saturating_add(1);
+        if entry.given >= entry.share {
+            self.round.leave(&mut self.entries, group);
+            self.round.enter(&mut self.entries, group);
+        }
+    }
+}
