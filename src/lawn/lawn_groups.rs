@@ -158,6 +158,23 @@ impl Lawn {
         self.as_full().map_or(Vec::new(), |full| full.greatest_groups(most))
     }
 
+    /// Returns whether groups may hold back elements that are due.
+    #[cfg(test)]
+    pub(super) fn may_hold_back(&self) -> bool {
+        let groups = self.as_full().and_then(|full| full.groups.as_ref());
+        groups.is_some_and(|groups| groups.may_hold_back())
+    }
+
+    /// Visits all groups after the limits of each have changed.
+    #[cfg(test)]
+    pub(super) fn visit_groups(&mut self) {
+        if let Form::Full(full) = &mut self.form
+            && let Some(groups) = &mut full.groups
+        {
+            groups.visit_all(&full.records);
+        }
+    }
+
     fn as_full(&self) -> Option<&Full> {
         match &self.form {
             Form::Small(_) => None,

@@ -67,6 +67,20 @@ impl Groups {
         }
     }
 
+    /// Visits all groups, and those of the round as well.
+    #[cfg(test)]
+    pub fn visit_all(&mut self, records: &Records) {
+        while self.visit_from.is_some() {
+            self.look_again(records);
+        }
+        let round: Vec<_> = self.round.iter(&self.entries).collect();
+        for group in round {
+            if group != self.others {
+                self.settle(records, group);
+            }
+        }
+    }
+
     /// Returns whether a group may have something to give at `now`. If not, elements without a group need no turns.
     #[inline(always)]
     pub fn are_due(&self, now: u64) -> bool {

@@ -1,11 +1,21 @@
 //! Tests of groups that take turns.
 
-use super::super::groups::{PASSED_MAX, WOKEN_MAX};
+use super::super::groups::{PASSED_MAX, VISITED_MAX, WOKEN_MAX};
 use super::*;
 
 fn put(lawn: &mut Lawn, id: &str, group: &str, deadline: u64) {
     let group = Some(group.as_bytes());
     lawn.start_in_group(0, &Element::new(id.as_bytes(), b"", deadline), group).expect("room");
+}
+
+fn set(lawn: &mut Lawn, group: &str, change: impl FnOnce(&mut GroupSettings)) {
+    let mut settings = lawn.settings_of(group.as_bytes());
+    change(&mut settings);
+    lawn.set_group(group.as_bytes(), settings);
+}
+
+fn share(lawn: &mut Lawn, group: &str, share: u16) {
+    set(lawn, group, |it| it.share = share);
 }
 
 /// Takes an element at `now`, so that all groups that are due enter the round.
@@ -44,19 +54,21 @@ fn groups_take_turns_and_each_is_in_its_own_order() {
 #[test]
 fn a_group_gives_its_share_in_each_turn() {
     in_either_form(|mut lawn| {
-        lawn.set_share(b"a", 2);
-        lawn.set_share(b"", 3);
+        share(&mut lawn, "a", 2);
+        share(&mut lawn, "", 3);
         for number in 1..=4 {
             for group in ["a", "", "b"] {
                 put(&mut lawn, &format!("{group}{number}"), group, number);
             }
         }
-        assert_eq!((lawn.share(b"a"), lawn.share(b""), lawn.share(b"b")), (2, 3, 1));
+        let shares = [&b"a"[..], b"", b"b"].map(|name| lawn.settings_of(name).share);
+        assert_eq!(shares, [2, 3, 1]);
         assert_eq!(taken(&mut lawn, 9), "a1 a2 1 2 3 b1 a3 a4 4 b2 b3 b4");
         assert!(lawn.has_groups());
-        assert_eq!(lawn.group_settings().collect::<Vec<_>>(), [(&b""[..], 3), (b"a", 2)]);
-        lawn.set_share(b"a", 1);
-        lawn.set_share(b"", 1);
+        let settings = lawn.group_settings().map(|(name, settings)| (name, settings.share));
+        assert!(settings.eq([(&b""[..], 3), (b"a", 2)]));
+        share(&mut lawn, "a", 1);
+        share(&mut lawn, "", 1);
         assert!(!lawn.has_groups());
         lawn.check();
     });
@@ -165,7 +177,7 @@ fn the_first_of_each_group_comes_early_and_shares_are_right() {
             number += 1;
         }
     }
-    lawn.set_share(b"g0", 3);
+    share(&mut lawn, "g0", 3);
     let mut counts = std::collections::HashMap::<String, u64>::new();
     let mut given = 0;
     while counts.len() < GROUPS as usize {
@@ -239,4 +251,128 @@ fn the_greatest_of_many_groups_are_found() {
     }
     lawn.check();
     assert_eq!(found(&lawn), sizes.iter().map(|size| size - 30).collect::<Vec<_>>());
+}
+
+fn held(lawn: &mut Lawn, group: &str, held: u64) {
+    set(lawn, group, |it| it.limits.held = held);
+}
+
+fn each(lawn: &mut Lawn, held: u64) {
+    lawn.set_each_group(GroupLimits { length: 0, held });
+}
+
+/// Leases an element for 10 ms. Returns its id.
+fn leased(lawn: &mut Lawn, now: u64) -> Option<String> {
+    let (_, element) = lawn.lease_due(now, 10, Token::new(1))?;
+    let id = String::from_utf8(element.id.to_vec()).expect("text");
+    lawn.check();
+    Some(id)
+}
+
+fn all_leased(lawn: &mut Lawn, now: u64) -> String {
+    std::iter::from_fn(|| leased(lawn, now)).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_group_that_holds_as_many_as_it_may_is_passed_over_until_it_has_room() {
+    in_either_form(|mut lawn| {
+        each(&mut lawn, 1);
+        held(&mut lawn, "b", 2);
+        for (id, group, deadline) in
+            [("a1", "a", 1), ("a2", "a", 2), ("b1", "b", 1), ("b2", "b", 2), ("b3", "b", 3)]
+        {
+            put(&mut lawn, id, group, deadline);
+        }
+        put(&mut lawn, "o1", "", 3);
+        put(&mut lawn, "o2", "", 4);
+        assert_eq!(all_leased(&mut lawn, 5), "a1 b1 o1 b2 o2");
+        assert_eq!((lawn.next_deadline(), lawn.count_due(5)), (Some(15), 2));
+        assert!(lawn.due_in_turn(5).next().is_none());
+        // What is settled makes room, and what is given back too.
+        assert!(lawn.settle(b"a1", Token::new(1).expect("a token")).is_some());
+        assert_eq!((lawn.next_deadline(), all_leased(&mut lawn, 6)), (Some(2), "a2".into()));
+        assert!(lawn.restart_at(b"b1", 0, 7));
+        assert_eq!(all_leased(&mut lawn, 7), "b3");
+        // A lease that was renewed makes no room, and the next one that ends does.
+        assert!(lawn.restart_at(b"b2", 30, 35));
+        assert_eq!(lawn.next_deadline(), Some(15));
+        assert_eq!(all_leased(&mut lawn, 15), "o1 o2");
+        assert_eq!((lawn.next_deadline(), all_leased(&mut lawn, 16)), (Some(16), "a2".into()));
+        assert_eq!((lawn.next_deadline(), all_leased(&mut lawn, 17)), (Some(17), "b1".into()));
+        assert_eq!((lawn.group_len(Some(b"b")), lawn.running(17)), (3, 5));
+    });
+}
+
+#[test]
+fn a_paused_group_gives_nothing_out_until_the_pause_ends() {
+    in_either_form(|mut lawn| {
+        put(&mut lawn, "a", "a", 1);
+        put(&mut lawn, "b", "b", 2);
+        set(&mut lawn, "a", |it| it.paused_until = 9);
+        set(&mut lawn, "b", |it| it.paused_until = DEADLINE_MAX);
+        assert_eq!((lawn.next_deadline(), taken(&mut lawn, 8)), (Some(9), String::new()));
+        assert_eq!(taken(&mut lawn, 9), "a");
+        assert_eq!(lawn.next_deadline(), Some(DEADLINE_MAX));
+        set(&mut lawn, "b", |it| it.paused_until = 0);
+        assert_eq!((lawn.next_deadline(), taken(&mut lawn, 9)), (Some(2), "b".into()));
+        assert!(lawn.group_settings().map(|it| it.0).eq([b"a"]));
+    });
+}
+
+#[test]
+fn a_lower_limit_holds_at_once_and_a_higher_one_after_a_few_looks() {
+    const GROUPS: usize = 3 * VISITED_MAX;
+    let mut lawn = lawn();
+    for number in 0..4 * GROUPS {
+        put(&mut lawn, &format!("{number}"), &format!("g{}", number % GROUPS), 1);
+    }
+    let lease = |lawn: &mut Lawn, now| {
+        let mut count = 0;
+        // A look that passes over many groups may find nothing.
+        for _ in 0..2 * GROUPS {
+            count += usize::from(lawn.lease_due(now, 1000, Token::new(1)).is_some());
+        }
+        lawn.check();
+        count
+    };
+    each(&mut lawn, 2);
+    assert_eq!(lease(&mut lawn, 5), 2 * GROUPS);
+    each(&mut lawn, 3);
+    // All groups are in the round again, and none of them has room any more.
+    assert_eq!(drained(&mut lawn, 5, 1).len(), 1);
+    each(&mut lawn, 1);
+    assert_eq!(lease(&mut lawn, 5), 0);
+    each(&mut lawn, 3);
+    for _ in 0..=GROUPS / VISITED_MAX {
+        assert_eq!(lawn.next_deadline(), Some(1));
+        lawn.settle_first();
+    }
+    assert_eq!(lease(&mut lawn, 5), GROUPS);
+    assert_eq!(lawn.settle_first(), Some(1005));
+    each(&mut lawn, 0);
+    while lease(&mut lawn, 6) > 0 {}
+    assert_eq!((lawn.running(6), lawn.len()), (4 * GROUPS - 1, 4 * GROUPS - 1));
+}
+
+#[test]
+fn a_mass_of_leases_that_end_makes_room_in_steps() {
+    let mut lawn = lawn();
+    for number in 0..3000 {
+        put(&mut lawn, &format!("{number}"), "a", 1);
+    }
+    while lawn.lease_due(1, 10, Token::new(1)).is_some() {}
+    held(&mut lawn, "a", 2);
+    lawn.check();
+    let next = lawn.next_deadline().expect("there are elements");
+    assert!(next <= 11 && lawn.next_in_turn(10).is_none());
+    let mut looks = 0;
+    while lawn.lease_due(11, 10, Token::new(2)).is_none() {
+        assert!(looks < 3000 / 200 && lawn.next_deadline() == Some(11));
+        looks += 1;
+    }
+    assert!(looks > 3000 / 300, "{looks} looks");
+    lawn.check();
+    assert!(lawn.lease_due(11, 10, Token::new(2)).is_some());
+    assert!(lawn.lease_due(11, 10, Token::new(2)).is_none());
+    assert_eq!(lawn.next_deadline(), Some(21));
 }

@@ -90,10 +90,17 @@ pub(super) enum Op {
         id: u16,
         until: u64,
     },
-    /// Sets the share of a group, the first of which is that of all elements without one.
-    Share {
+    /// Sets what holds for a group, the first of which is that of all elements without one.
+    Group {
         group: u16,
         share: u16,
+        held: u64,
+        /// Milliseconds from now. 0: it is not paused.
+        pause: u64,
+    },
+    /// Sets how many elements of each group may be held.
+    Each {
+        held: u64,
     },
     /// Changes the limits of the small form.
     SmallMax {
@@ -132,6 +139,11 @@ pub(super) fn deadline() -> impl Strategy<Value = u64> {
         1 => any::<u64>(),
         1 => prop::sample::select(vec![0_u64, 1, DEADLINE_MAX, DEADLINE_MAX - 1, DEADLINE_MAX + 1]),
     ]
+}
+
+/// A limit of what is held. 0: none.
+fn held() -> impl Strategy<Value = u64> {
+    prop_oneof![4 => Just(0_u64), 2 => 1_u64..5, 1 => Just(u64::MAX)]
 }
 
 /// Milliseconds. Some spans exceed the 32 bits of a column.
@@ -175,7 +187,10 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         1 => (id(), 1_u64..50).prop_map(|(id, ttl)| Op::Lease { id, ttl }),
         2 => prop_oneof![0_usize..20, Just(usize::MAX)].prop_map(|most| Op::Drain { most }),
         2 => (id(), deadline()).prop_map(|(id, until)| Op::Until { id, until }),
-        1 => (any::<u16>(), 1_u16..4).prop_map(|(group, share)| Op::Share { group, share }),
+        2 => (any::<u16>(), 1_u16..4, held(), prop_oneof![4 => Just(0_u64), 1 => 1_u64..20]).prop_map(
+            |(group, share, held, pause)| Op::Group { group, share, held, pause }
+        ),
+        1 => held().prop_map(|held| Op::Each { held }),
         1 => small_max().prop_map(|max| Op::SmallMax { max }),
         3 => (1_usize..20).prop_map(|count| Op::Scan { count }),
     ]
