@@ -197,6 +197,22 @@ impl Full {
         others.into_iter().flatten().chain(rows)
     }
 
+    pub fn group_at_rest(
+        &self,
+        name: &[u8],
+        deadline: u64,
+        now: u64,
+    ) -> impl Iterator<Item = Row<'_>> {
+        let handles = self
+            .group(name)
+            .map(|(groups, group)| groups.at_rest(&self.records, group, deadline, now));
+        handles.into_iter().flatten().map(|handle| self.row_of(self.records.get(handle)))
+    }
+
+    pub fn group_has_room(&self, group: Group, now: u64) -> bool {
+        self.groups().has_room(&self.records, group, now)
+    }
+
     pub fn group_settings(&self) -> impl Iterator<Item = (&[u8], GroupSettings)> {
         self.groups.iter().flat_map(|groups| groups.all_settings())
     }

@@ -142,6 +142,25 @@ impl Lawn {
         small.into_iter().flatten().chain(full.into_iter().flatten())
     }
 
+    /// Iterates over the elements of a group that have another deadline than this one, and are under no lease that ends
+    /// after `now`: those that move if the whole group is to come due then.
+    pub fn group_at_rest(
+        &self,
+        group: &[u8],
+        deadline: u64,
+        now: u64,
+    ) -> impl Iterator<Item = Row<'_>> {
+        let full = self.as_full().map(|full| full.group_at_rest(group, deadline, now));
+        full.into_iter().flatten()
+    }
+
+    /// Returns whether a lease that has ended may be extended at `now`, as far as the limit of the group is concerned that
+    /// the element is in, if any.
+    pub fn group_has_room(&self, element: &Element<'_>, now: u64) -> bool {
+        let full = self.as_full().zip(element.group);
+        full.is_none_or(|(full, group)| full.group_has_room(group, now))
+    }
+
     /// Returns whether any group, or each, has a setting. O(1).
     pub fn has_group_settings(&self) -> bool {
         self.as_full().and_then(|full| full.groups.as_ref()).is_some_and(|it| it.has_settings())

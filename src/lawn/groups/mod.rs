@@ -47,7 +47,7 @@ use super::queues::Queues;
 use super::store::{Handle, Links, Records};
 use super::tiny::TINY;
 use super::turn::Turn;
-use entries::{Entries, State};
+use entries::{Entries, Entry, State};
 use greatest::Greatest;
 use round::Round;
 pub use settings::{GroupLimits, GroupSettings};
@@ -212,6 +212,28 @@ impl Groups {
             *next = treap::next(records, found);
             Some(found)
         })
+    }
+
+    /// Iterates over the elements of a group that have another deadline than this one, and are under no lease that ends
+    /// after `now`. O(log n) to begin.
+    pub fn at_rest<'a>(
+        &self,
+        records: &'a Records,
+        group: Group,
+        deadline: u64,
+        now: u64,
+    ) -> impl Iterator<Item = Handle> + 'a {
+        let Entry { elements, held, .. } = *self.entries.get(group);
+        let walk = |tree: Tree, from, end| {
+            let nodes = tree.from(records, from);
+            let nodes = std::iter::successors(nodes, |node| treap::next(records, *node));
+            nodes.take_while(move |node| records.turn(*node) < end)
+        };
+        let same = Turn { deadline, push: 0 };
+        let before = walk(elements, Turn::FIRST, same);
+        let ended = walk(held, Turn::FIRST, Turn::after(now));
+        let ended = ended.filter(move |node| records.turn(*node).deadline != deadline);
+        before.chain(ended).chain(walk(elements, Turn::after(deadline), Turn::LAST))
     }
 
     /// Inserts a record that is not held into its group.

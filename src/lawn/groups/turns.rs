@@ -23,19 +23,28 @@ impl Groups {
         }
     }
 
+    /// Returns whether a group has room at `now` for one more element that is held. Exact, unless it has many more elements
+    /// held than it may: then `false`.
+    pub fn has_room(&self, records: &Records, group: Group, now: u64) -> bool {
+        let last = self.last_excess(records, group);
+        last.is_none_or(|last| records.turn(last).deadline <= now)
+    }
+
+    /// Returns the last of the leases of a group that must end before it has room for one more.
+    fn last_excess(&self, records: &Records, group: Group) -> Option<Handle> {
+        let next = |node: Option<Handle>| treap::next(records, node?);
+        let excess = self.excess(group);
+        let first = self.entries.get(group).held.first().filter(|_| excess > 0);
+        (1..excess.min(LEASES_MAX)).fold(first, |node, _| next(node))
+    }
+
     /// Returns the turn from which on a group gives something out, if nothing changes. `None`: it has no element. If it
     /// has many more elements held than it may, that is a turn before which it gives out nothing.
     pub(super) fn opens(&self, records: &Records, group: Group) -> Option<Turn> {
-        let entry = self.entries.get(group);
-        let node = match self.excess(group) {
-            0 => self.first(records, group),
-            excess => {
-                let next = |node: Option<Handle>| treap::next(records, node?);
-                (1..excess.min(LEASES_MAX)).fold(entry.held.first(), |node, _| next(node))
-            }
-        };
-        let turn = records.turn(node?);
-        Some(Turn { deadline: turn.deadline.max(entry.paused_until), ..turn })
+        let last = self.last_excess(records, group);
+        let turn = records.turn(last.or_else(|| self.first(records, group))?);
+        let paused_until = self.entries.get(group).paused_until;
+        Some(Turn { deadline: turn.deadline.max(paused_until), ..turn })
     }
 
     /// Returns the first element that is given out, and from when on, where groups may hold elements back. Exact but for

@@ -446,6 +446,20 @@ fn check_turns(lawn: &mut Lawn, oracle: &mut Oracle, now: u64, seed: u64) {
         check(Some(name), all);
         assert_eq!(lawn.settings_of(name), turns.settings(name));
     }
+    for (name, all) in &groups {
+        let mut found: Vec<_> =
+            lawn.group_at_rest(name, now, from).map(|row| row.element.id).collect();
+        let held = |id: &[u8]| turns.is_held(id);
+        let rests = all.iter().filter(|it| it.2 != now && (it.2 <= from || !held(it.1)));
+        let mut rests: Vec<_> = rests.map(|it| it.1).collect();
+        found.sort_unstable();
+        rests.sort_unstable();
+        assert_eq!(found, rests);
+        let first = lawn.look(all[0].1).expect("it is there");
+        let live = all.iter().filter(|it| it.2 > from && held(it.1)).count();
+        let has_room = turns.held_max(name).is_none_or(|max| (live as u64) < max);
+        assert_eq!(lawn.group_has_room(&first, from), has_room);
+    }
     let mut greatest: Vec<_> = groups.iter().map(|(name, all)| (*name, all.len())).collect();
     greatest.sort_by_key(|(name, length)| (usize::MAX - length, *name));
     let found = lawn.greatest_groups(seed as usize % 5);

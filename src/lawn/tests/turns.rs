@@ -50,6 +50,10 @@ impl Turns {
         }
     }
 
+    pub(super) fn is_held(&self, id: &[u8]) -> bool {
+        self.held.contains(id)
+    }
+
     /// Returns how many elements of a group may be held, if there is a limit.
     pub(super) fn held_max(&self, group: &[u8]) -> Option<u64> {
         let own = self.settings(group).limits.held;
