@@ -8,8 +8,9 @@
 //! ```
 //!
 //! A group whose first element is due is in the round once somebody has looked. It stays there, and keeps its place,
-//! until it has nothing that was due at the latest look. Elements without a group are one group more, whose elements
-//! are not in here: it enters and leaves the round when somebody looks.
+//! until it has nothing that was due at the latest look. So time alone never makes another element the next one.
+//! Elements without a group are one group more, whose elements are not in here: it enters and leaves the round when
+//! somebody looks.
 //!
 //! A group that is paused, or has as many elements held as it may, waits for the end of the pause or of a lease, though
 //! it has something due. So each group has two trees, of what is held and of the rest.

@@ -102,22 +102,28 @@ impl Groups {
     /// Returns the group whose turn it is at `now`. `others` is the turn of the first element without a group, if that is
     /// due. `None` if nothing is due, or for now because [`PASSED_MAX`] groups or [`LEASES_MAX`] leases were passed over.
     pub fn turn(&mut self, records: &mut Records, others: Option<Turn>, now: u64) -> Option<Group> {
-        self.looked_at = self.looked_at.max(now);
         self.look_again(records);
         let is_in_round = self.entries.get(self.others).state == State::InRound;
-        if is_in_round && others.is_none() {
+        let stays = is_in_round && self.was_due(others);
+        if is_in_round && !stays {
             self.round.leave(&mut self.entries, self.others);
         }
+        self.looked_at = self.looked_at.max(now);
         for _ in 0..PASSED_MAX {
             let Some(front) = self.round.front() else { break };
             let Some(opens) = self.opens_later(records, front, now) else { break };
             self.round.leave(&mut self.entries, front);
             self.wait(front, Some(opens));
         }
-        self.wake(records, others.filter(|_| !is_in_round), now);
+        self.wake(records, others.filter(|_| !stays), now);
         let front = self.round.front()?;
         let is_open = self.opens_later(records, front, now).is_none();
         (is_open && self.make_room(records, front)).then_some(front)
+    }
+
+    /// Returns whether the first element without a group was due at the latest look. If not, they have left the round.
+    fn was_due(&self, others: Option<Turn>) -> bool {
+        others.is_some_and(|first| first.deadline <= self.looked_at)
     }
 
     /// Returns the turn from which on a group gives something out, if that is after `now`.
@@ -172,7 +178,8 @@ impl Groups {
         let has_room = |group: &Group| self.excess(*group) <= LEASES_MAX;
         // As `turn` does, pass over a bounded number of groups, and let nobody overtake the next one.
         let round = self.round.iter(&self.entries);
-        let round = round.filter(|group| *group != self.others || others.is_some()).enumerate();
+        let stays = |group: &Group| *group != self.others || self.was_due(others);
+        let round = round.filter(stays).enumerate();
         let mut round = round.skip_while(|(at, group)| *at < PASSED_MAX && !is_due(group));
         if let Some((_, group)) = round.next() {
             return Some(group).filter(is_due).filter(has_room);

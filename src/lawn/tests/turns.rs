@@ -126,8 +126,10 @@ impl Turns {
         if !self.by_turn {
             return due.first().map(|it| it.0.1);
         }
+        let others = due.iter().find(|it| it.1.is_empty());
+        let were_due = others.is_some_and(|((deadline, _), _)| *deadline <= self.looked_at);
         self.looked_at = self.looked_at.max(now);
-        self.retain(|_, group| !group.is_empty() || is_due(group));
+        self.retain(|_, group| !group.is_empty() || were_due);
         for _ in 0..PASSED_MAX {
             let Some(first) = self.round.first().cloned().filter(|first| !is_due(first)) else {
                 break;
