@@ -1,4 +1,4 @@
-//! The upkeep of a dehydrator: finding its name again, giving memory back, forgetting expired ids.
+//! The upkeep of a dehydrator: finding its name again, giving memory back, forgetting expired ids and ended pauses.
 
 use super::{Dehydrator, Opened, Writing, is_scheduled};
 use crate::clock;
@@ -52,19 +52,24 @@ pub fn compact(context: &Context, name: &Name, mut go_on: impl FnMut() -> bool) 
     is_done
 }
 
-/// Forgets ids that are expired at `now`, and records the memory that this lets the dehydrator give back. `go_on` is
-/// asked after every few.
-pub fn forget_expired_ids(
-    context: &Context,
-    name: &Name,
-    now: u64,
-    mut go_on: impl FnMut() -> bool,
-) {
+/// Forgets ids that are expired and pauses of groups that have ended at `now`, and records the memory that this lets the
+/// dehydrator give back. `go_on` is asked after every few.
+pub fn forget_expired(context: &Context, name: &Name, now: u64, mut go_on: impl FnMut() -> bool) {
     /// Some ten microseconds' work.
     const IDS: usize = 128;
+    /// More, because each search for pauses visits all groups that have settings.
+    const PAUSES: usize = 1024;
     visit(context, name, Reason::Forget, |dehydrator| {
         while dehydrator.remembered.forget(now, IDS) > 0 && go_on() {}
+        if dehydrator.tracking.has_pauses() {
+            while dehydrator.forget_pauses(now, PAUSES) == PAUSES && go_on() {}
+        }
         dehydrator.note_upkeep(false, || (name.db, &name.key));
+        if dehydrator.is_idle() {
+            // Only pauses kept it. Compacting it deletes it.
+            let (tracking, now_us) = (&dehydrator.tracking, clock::monotonic_us());
+            agenda::note_upkeep(tracking, name.db, &name.key, Reason::Compact, now_us);
+        }
     });
 }
 
