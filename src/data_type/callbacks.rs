@@ -201,7 +201,7 @@ unsafe extern "C" fn aof_rewrite(
         if let Some(effect) = Effect::each_group(key, value.lawn.each_group()) {
             effect.rewrite(&io);
         }
-        for (group, settings) in value.group_settings(clock::now()) {
+        for (group, settings) in value.lawn.group_settings() {
             Effect::group(key, group, settings).for_each(|effect| effect.rewrite(&io));
         }
         for (ttl, element) in value.lawn.iter() {
@@ -230,7 +230,6 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
     guard((), || {
         // SAFETY: the server's promise above.
         let (mut digest, value) = unsafe { (Digest::from_raw(digest), dehydrator(value)) };
-        let now = clock::now();
         value.rules().policy.words(value.rules().trust).iter().for_each(|word| digest.bytes(word));
         if let Some(pause) = value.rules().pause {
             digest.bytes(b"PAUSE");
@@ -245,7 +244,7 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
         }
         let GroupLimits { length, held } = value.lawn.each_group();
         [length, held].into_iter().for_each(|limit| digest.unsigned(limit));
-        for (group, settings) in value.group_settings(now) {
+        for (group, settings) in value.lawn.group_settings() {
             let GroupSettings { share, limits: GroupLimits { length, held }, paused_until } =
                 settings;
             digest.bytes(group);
@@ -268,6 +267,7 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
         digest.end_sequence();
         // In any order: each is a sequence of its own. Expired ids are skipped: this server may have forgotten them,
         // and another not.
+        let now = clock::now();
         for (until, id) in value.remembered.iter().filter(|(until, _)| *until > now) {
             digest.bytes(id);
             digest.unsigned(until);

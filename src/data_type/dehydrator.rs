@@ -8,12 +8,12 @@ use crate::pending::overdue::OVERDUE;
 use crate::pending::waste;
 use crate::policy::{self, Limits, Policy, Rate, Rules};
 use crate::server::flags::is_active_primary;
-use lawn::{DEADLINE_MAX, Element, GroupSettings, Lawn, Mover, Remembered, Row, Start, rounded};
+use lawn::{DEADLINE_MAX, Element, Lawn, Mover, Remembered, Row, Start, rounded};
 
 /// Ids of an ended REMEMBER that are forgotten in a few microseconds.
 const FORGOTTEN_AT_ONCE: usize = 64;
-/// Delay after the expiry of an id, or the end of a group's pause, before the cron forgets it, in milliseconds, so that it
-/// forgets many at once.
+/// Delay after the expiry of an id, or the end of a group's pause, before the cron acts, in milliseconds, so that it does many
+/// at once.
 const FORGETTING_DELAY_MS: u64 = 500;
 
 /// The TTL and the deadline of *stuck* dead letters, which cannot be moved to their destination. They stand behind all
@@ -92,31 +92,7 @@ impl Dehydrator {
         lawn.into_iter().flat_map(move |lawn| lawn.rows(first, STUCK)).filter(is_stuck)
     }
 
-    /// Lists the groups that have settings, by name, without the pauses that have ended at `now`: another server may have
-    /// forgotten them, or not yet.
-    pub fn group_settings(&self, now: u64) -> impl Iterator<Item = (&[u8], GroupSettings)> {
-        let lasting = move |(name, mut settings): (_, GroupSettings)| {
-            if settings.paused_until <= now {
-                settings.paused_until = 0;
-            }
-            (settings != GroupSettings::NONE).then_some((name, settings))
-        };
-        self.lawn.group_settings().filter_map(lasting)
-    }
-
-    /// Removes pauses of groups that have ended at `now`, at most `most` of them. O(groups with settings). Returns how many.
-    pub fn forget_pauses(&mut self, now: u64, most: usize) -> usize {
-        let has_ended = |it: &GroupSettings| (1..=now).contains(&it.paused_until);
-        let ended = self.lawn.group_settings().filter(|(_, settings)| has_ended(settings));
-        let ended: Vec<_> =
-            ended.take(most).map(|(name, settings)| (name.to_vec(), settings)).collect();
-        for (name, settings) in &ended {
-            self.lawn.set_group(name, GroupSettings { paused_until: 0, ..*settings });
-        }
-        ended.len()
-    }
-
-    /// Returns when the first pause of a group ends, if the agenda does not know it.
+    /// Returns when the first pause of a group ends, if the agenda does not know it. O(groups with settings).
     fn first_pause_end(&self) -> Option<u64> {
         if !self.tracking.has_pauses() || self.tracking.is_noted(Reason::Forget) {
             return None;
@@ -127,7 +103,7 @@ impl Dehydrator {
         first
     }
 
-    /// Records that the pause of a group ends at a moment, in milliseconds since the epoch.
+    /// Records that the pause of a group is to be ended at a moment, in milliseconds since the epoch.
     pub fn note_group_pause(&self, end: u64, db: i32, key: &[u8]) {
         let at = end.saturating_add(FORGETTING_DELAY_MS);
         agenda::note_upkeep_by(&self.tracking, db, key, Reason::Forget, at);

@@ -22,7 +22,7 @@
 //! | a policy was set | `DEHYDRATOR.ONDUE key policy` |
 //! | a policy that came by RESTORE sends nothing yet | `DEHYDRATOR.ONDUE key policy UNCONFIRMED` |
 //! | a pause began | `DEHYDRATOR.PAUSE key [AT end] [GROUP name]` |
-//! | a pause ended | `DEHYDRATOR.RESUME key [GROUP name]`; nothing when that of a group ended by itself |
+//! | a pause ended | `DEHYDRATOR.RESUME key [GROUP name]` |
 //! | limits were set | `DEHYDRATOR.LIMIT key ...`, as it was sent |
 //! | elements were given out under a rate | `DEHYDRATOR.GIVEN key unix-ms n`, beside the effect that takes or leases them |
 //! | due elements were moved to a stream | `XADD dest ... id element`, and REM, in one transaction |

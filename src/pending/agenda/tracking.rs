@@ -15,7 +15,7 @@ pub struct Tracking {
     bits: AtomicU8,
     /// Whether dead letters may be stuck, so that they are retried. Only the main thread changes it.
     has_stuck: AtomicBool,
-    /// Whether groups may have pauses that end, so that these are forgotten. Only the main thread changes it.
+    /// Whether groups may have pauses that end, so that the module ends these. Only the main thread changes it.
     has_pauses: AtomicBool,
     pub slot: OverdueSlot,
 }
