@@ -86,7 +86,7 @@ fn tick(event: &Event<'_>) {
     poll::backstop(context, within(BUDGET_US / 2));
     while within(BUDGET_US * 3 / 4)() && waste::free_some() {}
     visit(context, Reason::Forget, within(BUDGET_US * 3 / 4), |name, go_on| {
-        data_type::forget_expired_ids(context, name, clock::now(), go_on);
+        data_type::forget_expired(context, name, clock::now(), go_on);
     });
     renamed::begin(context);
     visit(context, Reason::Compact, within(BUDGET_US), |name, go_on| {

@@ -2,12 +2,13 @@
 
 use crate::clock;
 use crate::config;
-use crate::data_type::{Dehydrator, Reading};
+use crate::data_type::{Dehydrator, NEVER, Reading};
 use crate::pending::agenda;
 use crate::policy::{Limits, Pause, Rate};
 use crate::server::key::Name;
 use crate::server::string::{Args, Digits};
 use crate::server::{CommandContext, Error, Str, error::Result};
+use lawn::{GroupLimits, GroupSettings, Lawn, Start};
 
 use super::args::number::number;
 use super::args::options::Options;
@@ -82,19 +83,39 @@ pub fn scan(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Reads `key [FULL]`.
-fn parse_info<'a>(args: Args<'a>) -> Result<(Str<'a>, bool)> {
-    Ok((required(args, 1)?, Options::new(args, 2).only_full()?))
+/// What INFO shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Facts<'a> {
+    Short,
+    Full,
+    /// Those of one group; the empty name is that of all elements without one.
+    Group(&'a [u8]),
+}
+
+/// Reads `key [FULL | GROUP name]`.
+fn parse_info<'a>(args: Args<'a>) -> Result<(Str<'a>, Facts<'a>)> {
+    let key = required(args, 1)?;
+    let mut options = Options::new(args, 2);
+    if options.next_if(b"FULL") {
+        options.end()?;
+        return Ok((key, Facts::Full));
+    }
+    let group = options.only_group()?;
+    Ok((key, group.map_or(Facts::Short, |it| Facts::Group(it.map_or(b"", Str::bytes)))))
 }
 
 /// The number of groups that INFO lists.
 const GREATEST: usize = 10;
 
-/// Runs `INFO key [FULL]`: a map of facts about the dehydrator.
+/// Runs `INFO key [FULL | GROUP name]`: a map of facts about the dehydrator, or about a group.
 pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, full) = args::read(context, args, parse_info)?;
+    let (key, facts) = args::read(context, args, parse_info)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
+    if let Facts::Group(group) = facts {
+        show_group(context, dehydrator.lawn(), group, now);
+        return Ok(());
+    }
 
     // Without a key everything is as in an empty dehydrator.
     let value = dehydrator.dehydrator();
@@ -136,7 +157,7 @@ pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
     reply.integer(b"overdue", count(&|it| it.count_overdue(now)));
     reply.integer(b"oldest-due-ms", value.and_then(|it| it.age(now)));
     reply.integer(b"groups", count(&|it| it.lawn.groups()));
-    if full {
+    if facts == Facts::Full {
         let mut greatest = reply.open_map(b"greatest-groups");
         for (name, count) in value.map(|it| it.lawn.greatest_groups(GREATEST)).unwrap_or_default() {
             greatest.integer(name, count as u64);
@@ -148,6 +169,25 @@ pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
         }
     }
     Ok(())
+}
+
+/// Replies a map of facts about a group. Without a lawn everything is as in an empty one.
+fn show_group(context: &CommandContext, lawn: Option<&Lawn>, group: &[u8], now: u64) {
+    let name = Some(group).filter(|name| !name.is_empty());
+    let first = lawn.and_then(|it| it.group_rows(name, Start::FIRST, NEVER).next());
+    let settings = lawn.map_or(GroupSettings::NONE, |it| it.settings_of(group));
+    let each = lawn.filter(|_| name.is_some()).map_or(GroupLimits::NONE, Lawn::each_group);
+    let limit = |own: u64, each: u64| if own > 0 { own } else { each };
+    let pause = Pause::of_group(settings.paused_until).filter(|pause| pause.is_on(now));
+
+    let mut reply = context.reply_open_map();
+    reply.integer(b"length", lawn.map_or(0, |it| it.group_len(name)) as u64);
+    reply.integer(b"next-deadline", first.map(|row| row.element.deadline));
+    reply.integer(b"paused", u64::from(pause.is_some()));
+    reply.integer(b"paused-until", pause.and_then(Pause::end));
+    reply.integer(b"share", u64::from(settings.share));
+    reply.integer(b"length-limit", limit(settings.limits.length, each.length));
+    reply.integer(b"held-limit", limit(settings.limits.held, each.held));
 }
 
 #[cfg(test)]
@@ -176,9 +216,16 @@ mod tests {
     #[test]
     fn info_is_short_or_full() {
         needs_all_of("k", only!(parse_info));
-        let info = |args: Args<'_>| parse_info(args).map(|(key, full)| (text(key), full));
-        assert_eq!(request("k", info), Ok(("k".into(), false)));
-        assert_eq!(request("k full", info), Ok(("k".into(), true)));
-        refuses_each(["k FULL FULL", "k short"], only!(parse_info));
+        let info = |args: Args<'_>| match parse_info(args)? {
+            (key, Facts::Group(name)) => Ok((text(key), Some(name.to_vec()))),
+            (key, facts) => Ok((text(key), (facts == Facts::Full).then(Vec::new))),
+        };
+        assert_eq!(request("k", info), Ok(("k".into(), None)));
+        assert_eq!(request("k full", info), Ok(("k".into(), Some(vec![]))));
+        assert_eq!(request("k group FULL", info), Ok(("k".into(), Some(b"FULL".to_vec()))));
+        refuses_each(
+            ["k FULL FULL", "k short", "k GROUP", "k GROUP g FULL", "k FULL GROUP g"],
+            only!(parse_info),
+        );
     }
 }

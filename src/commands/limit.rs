@@ -7,62 +7,77 @@ use crate::replicate;
 use crate::server::key::Name;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
+use lawn::{GroupLimits, GroupSettings, Lawn};
 
 use super::args::number::{moment, positive};
 use super::args::options::Options;
 use super::args::{self, has_exactly, required};
 use super::{defaults, limits};
 
-/// The request of a LIMIT.
+/// The elements that limits apply to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Request<'a> {
-    /// The limits of the dehydrator are asked for.
-    Show,
-    Change(LimitChange),
-    /// The share of a group is asked for.
-    ShowGroup(&'a [u8]),
-    /// The group gets a share of each turn.
-    Share(&'a [u8], u16),
+enum Scope<'a> {
+    /// All together.
+    Key,
+    /// Those of each group that has no limit of its own.
+    EachGroup,
+    /// Those of one group.
+    Group(&'a [u8]),
 }
 
-/// Reads `key [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]` or `key GROUP name [SHARE n]`.
+/// The request of a LIMIT.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Request<'a> {
+    scope: Scope<'a>,
+    change: LimitChange,
+    /// The share of a turn that the group gets.
+    share: Option<u16>,
+}
+
+impl Request<'_> {
+    /// Returns whether the limits are only asked for.
+    fn shows(&self) -> bool {
+        self.change == LimitChange::default() && self.share.is_none()
+    }
+}
+
+/// Reads `key [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]`, `key EACH [LENGTH n] [HELD n]` or `key GROUP name
+/// [SHARE n] [LENGTH n] [HELD n]`.
 fn parse<'a>(args: Args<'a>) -> Result<(Str<'a>, Request<'a>)> {
     let key = required(args, 1)?;
     let mut options = Options::new(args, 2);
-    if options.next_if(b"GROUP") {
-        return Ok((key, parse_group(&mut options)?));
-    }
-    let mut change = LimitChange::default();
+    let scope = if options.next_if(b"EACH") {
+        Scope::EachGroup
+    } else if options.next_if(b"GROUP") {
+        Scope::Group(options.group()?.map_or(&b""[..], Str::bytes))
+    } else {
+        Scope::Key
+    };
+    let is_key = scope == Scope::Key;
+    let (mut change, mut share) = (LimitChange::default(), None);
     while let Some(option) = options.next() {
         match option.name() {
             b"LENGTH" if change.length.is_none() => {
                 change.length = Some(options.limit("LENGTH")?);
             }
             b"HELD" if change.held.is_none() => change.held = Some(options.limit("HELD")?),
-            b"RATE" if change.rate.is_none() => {
+            b"RATE" if is_key && change.rate.is_none() => {
                 let most = options.limit("RATE")?;
                 change.rate = Some((most, parse_per(most, &mut options)?));
             }
-            b"REMEMBER" if change.remember.is_none() => {
+            b"REMEMBER" if is_key && change.remember.is_none() => {
                 change.remember = Some(options.milliseconds("REMEMBER")?);
+            }
+            b"SHARE" if matches!(scope, Scope::Group(_)) && share.is_none() => {
+                share = Some(options.small_number("SHARE")?);
             }
             _ => return Err(option.unexpected()),
         }
     }
-    let is_change = change != LimitChange::default();
-    Ok((key, if is_change { Request::Change(change) } else { Request::Show }))
-}
-
-/// Reads `name [SHARE n]`.
-fn parse_group<'a>(options: &mut Options<'a>) -> Result<Request<'a>> {
-    let group = options.group()?.map_or(&b""[..], Str::bytes);
-    if !options.next_if(b"SHARE") {
-        options.end()?;
-        return Ok(Request::ShowGroup(group));
+    if scope == Scope::Group(b"") && change != LimitChange::default() {
+        return Err("elements without a group can have a SHARE, but no LENGTH and no HELD".into());
     }
-    let share = options.small_number("SHARE")?;
-    options.end()?;
-    Ok(Request::Share(group, share))
+    Ok((key, Request { scope, change, share }))
 }
 
 /// Reads `PER ms`. A rate of 0 removes the limit and needs no PER.
@@ -76,21 +91,27 @@ fn parse_per(most: u64, options: &mut Options<'_>) -> Result<u64> {
     Ok(if most == 0 { 0 } else { per })
 }
 
-/// Runs `LIMIT key [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]` or `LIMIT key GROUP name [SHARE n]`: OK or, where
-/// nothing is set, a map of the limits or of the group's share.
+/// Runs `LIMIT key [EACH | GROUP name [SHARE n]] [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]`: OK or, where nothing is
+/// set, a map of the limits.
 pub fn limit(context: &CommandContext, args: Args<'_>) -> Result {
     let (key, request) = args::read(context, args, parse)?;
-    match request {
-        Request::Show => return show(context, key),
-        Request::ShowGroup(group) => return show_group(context, key, group),
-        Request::Change(_) | Request::Share(..) => {}
+    if request.shows() {
+        return show(context, key, request.scope);
     }
+    let Request { scope, change, share } = request;
     let mut dehydrator = Writing::open(context, key)?;
 
-    let is_changed = match request {
-        Request::Change(change) => dehydrator.change_rules(|rules| rules.limit(change)),
-        Request::Share(group, share) => dehydrator.set_share(group, share),
-        Request::Show | Request::ShowGroup(_) => false,
+    let change_group = |limits: &mut GroupLimits| {
+        limits.length = change.length.unwrap_or(limits.length);
+        limits.held = change.held.unwrap_or(limits.held);
+    };
+    let is_changed = match scope {
+        Scope::Key => dehydrator.change_rules(|rules| rules.limit(change)),
+        Scope::EachGroup => dehydrator.change_each_group(change_group),
+        Scope::Group(group) => dehydrator.change_group(group, |settings| {
+            settings.share = share.unwrap_or(settings.share);
+            change_group(&mut settings.limits);
+        }),
     };
     if is_changed {
         if dehydrator.is_new() {
@@ -107,22 +128,30 @@ pub fn limit(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-fn show_group(context: &CommandContext, key: Str<'_>, group: &[u8]) -> Result {
+fn show(context: &CommandContext, key: Str<'_>, scope: Scope<'_>) -> Result {
     let dehydrator = Reading::open(context, key)?;
-    let share = dehydrator.lawn().map_or(1, |lawn| lawn.share(group));
-    context.reply_open_map().integer(b"share", u64::from(share));
-    Ok(())
-}
-
-fn show(context: &CommandContext, key: Str<'_>) -> Result {
-    let dehydrator = Reading::open(context, key)?;
-    let Limits { length, held, rate, remember } = dehydrator.rules().limits();
+    let lawn = dehydrator.lawn();
     let mut reply = context.reply_open_map();
-    reply.integer(b"length", *length);
-    reply.integer(b"held", *held);
-    reply.integer(b"rate", rate.as_ref().map_or(0, Rate::max));
-    reply.integer(b"per", rate.as_ref().map_or(0, Rate::per));
-    reply.integer(b"remember", *remember);
+    let GroupLimits { length, held } = match scope {
+        Scope::Key => {
+            let Limits { length, held, .. } = dehydrator.rules().limits();
+            GroupLimits { length: *length, held: *held }
+        }
+        Scope::EachGroup => lawn.map_or(GroupLimits::NONE, Lawn::each_group),
+        Scope::Group(group) => {
+            let settings = lawn.map_or(GroupSettings::NONE, |lawn| lawn.settings_of(group));
+            reply.integer(b"share", u64::from(settings.share));
+            settings.limits
+        }
+    };
+    reply.integer(b"length", length);
+    reply.integer(b"held", held);
+    if scope == Scope::Key {
+        let Limits { rate, remember, .. } = dehydrator.rules().limits();
+        reply.integer(b"rate", rate.as_ref().map_or(0, Rate::max));
+        reply.integer(b"per", rate.as_ref().map_or(0, Rate::per));
+        reply.integer(b"remember", *remember);
+    }
     Ok(())
 }
 
@@ -158,9 +187,9 @@ mod tests {
     fn limit_asks_for_limits_or_sets_those_it_names() {
         needs_all_of("k", only!(parse));
         let limit = |args: Args<'_>| match parse(args)? {
-            (key, Request::Show) => Ok((text(key), None)),
-            (key, Request::Change(change)) => Ok((text(key), Some(change))),
-            (_, Request::ShowGroup(_) | Request::Share(..)) => Err("a group".into()),
+            (key, it) if it.scope == Scope::Key && it.shows() => Ok((text(key), None)),
+            (key, it) if it.scope == Scope::Key => Ok((text(key), Some(it.change))),
+            _ => Err("a group".into()),
         };
         assert_eq!(request("k", limit), Ok(("k".into(), None)));
         let change = |change| Ok(("k".into(), Some(change)));
@@ -191,16 +220,29 @@ mod tests {
             only!(parse),
         );
 
-        let share = |args: Args<'_>| match parse(args)?.1 {
-            Request::ShowGroup(name) => Ok((name.to_vec(), None)),
-            Request::Share(name, share) => Ok((name.to_vec(), Some(share))),
-            Request::Show | Request::Change(_) => Err("no group".into()),
+        let of_group = |args: Args<'_>| {
+            let (_, Request { scope, change, share }) = parse(args)?;
+            let name = match scope {
+                Scope::Key => "key".into(),
+                Scope::EachGroup => "each".into(),
+                Scope::Group(name) => format!("group {}", name.escape_ascii()),
+            };
+            Ok((name, share, change.length, change.held))
         };
-        assert_eq!(request("k group SHARE", share), Ok((b"SHARE".to_vec(), None)));
-        assert_eq!(request("k GROUP g share 65535", share), Ok((b"g".to_vec(), Some(65_535))));
+        let group = |name: &str, share, length, held| Ok((name.into(), share, length, held));
+        assert_eq!(request("k group SHARE", of_group), group("group SHARE", None, None, None));
+        assert_eq!(request("k each", of_group), group("each", None, None, None));
+        let share = group("group g", Some(65_535), None, None);
+        assert_eq!(request("k GROUP g share 65535", of_group), share);
+        let all = group("group EACH", Some(2), Some(0), Some(3));
+        assert_eq!(request("k GROUP EACH HELD 3 SHARE 2 LENGTH 0", of_group), all);
+        let each = group("each", None, Some(7), Some(1));
+        assert_eq!(request("k EACH length 7 held 1", of_group), each);
         refuses_each(
-            "k GROUP; k GROUP g SHARE; k GROUP g SHARE 0; k GROUP g SHARE 65536; k GROUP g SHARE x; k GROUP g LENGTH 1; \
-             k GROUP g SHARE 1 more; k SHARE 1; k HELD 1 GROUP g SHARE 1"
+            "k GROUP; k GROUP g SHARE; k GROUP g SHARE 0; k GROUP g SHARE 65536; k GROUP g SHARE x; k GROUP g LENGTH; \
+             k GROUP g LENGTH -1; k GROUP g RATE 1 PER 1; k GROUP g REMEMBER 1; k GROUP g SHARE 1 SHARE 1; k GROUP g HELD 1 HELD 1; \
+             k GROUP g SHARE 1 more; k SHARE 1; k HELD 1 GROUP g; k EACH SHARE 1; k EACH GROUP g; k EACH EACH; k EACH RATE 1 PER 1; \
+             k GROUP g EACH; k EACH REMEMBER 1; k HELD 1 EACH"
                 .split("; "),
             only!(parse),
         );

@@ -10,6 +10,7 @@ use crate::data_type::{NEVER, STUCK};
 use crate::server::{Context, Error, error::Result};
 use lawn::Lawn;
 
+use super::args::shown;
 use super::refusal;
 
 /// Returns the deadline: `at`, or `ttl` from now.
@@ -89,11 +90,56 @@ pub fn is_within_length(context: &Context, lawn: &Lawn, most: u64) -> bool {
     most == 0 || lawn.len() as u64 <= most || context.is_replaying()
 }
 
-/// Returns the error for a push beyond the LENGTH limit.
-pub fn too_long(most: u64) -> Error {
-    refusal::full(format!(
-        "the dehydrator holds {most} elements already, which is the LENGTH that LIMIT set"
-    ))
+/// Returns whether the LENGTH limit of a group leaves room for an element. An id that is in the group, or that the push keeps,
+/// needs none.
+#[inline]
+pub fn has_room_in_group(
+    context: &Context,
+    lawn: &Lawn,
+    id: &[u8],
+    group: Option<&[u8]>,
+    replaces: bool,
+) -> bool {
+    let is_inside = |group: &[u8]| {
+        let old = lawn.look(id);
+        old.is_some_and(|old| {
+            !replaces || old.group.is_some_and(|old| lawn.group_name(old) == group)
+        })
+    };
+    group.is_none_or(|group| {
+        !is_group_full(lawn, group) || is_inside(group) || context.is_replaying()
+    })
+}
+
+/// Returns whether a group has as many elements as its LENGTH limit allows, or that of each group.
+fn is_group_full(lawn: &Lawn, group: &[u8]) -> bool {
+    let most = group_length(lawn, group);
+    most > 0 && lawn.group_len(Some(group)) as u64 >= most
+}
+
+/// Returns the LENGTH limit of a group, or that of each group. 0: no limit.
+fn group_length(lawn: &Lawn, group: &[u8]) -> u64 {
+    if !lawn.has_group_settings() {
+        return 0;
+    }
+    match lawn.settings_of(group).limits.length {
+        0 => lawn.each_group().length,
+        own => own,
+    }
+}
+
+/// Returns the error for a push beyond the LENGTH limit of its group or, if that is `most`, of the dehydrator.
+pub fn too_long(lawn: &Lawn, most: u64, group: Option<&[u8]>) -> Error {
+    match group.filter(|group| is_group_full(lawn, group)) {
+        Some(group) => refusal::full(format!(
+            "group '{}' holds {} elements already, which is the LENGTH that LIMIT set for it",
+            shown(group),
+            group_length(lawn, group)
+        )),
+        None => refusal::full(format!(
+            "the dehydrator holds {most} elements already, which is the LENGTH that LIMIT set"
+        )),
+    }
 }
 
 /// Returns whether there are at most `dehydrator.max-elements` elements.

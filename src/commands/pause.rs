@@ -25,30 +25,42 @@ pub enum PauseEnd {
     At(u64),
 }
 
-/// Reads `key [ms | AT unix-ms]`.
-fn parse<'a>(args: Args<'a>) -> Result<(Str<'a>, PauseEnd)> {
+/// The key, the end of the pause and, if only a group is paused, its name.
+type Request<'a> = (Str<'a>, PauseEnd, Option<&'a [u8]>);
+
+/// Reads `key [ms | AT unix-ms] [GROUP name]`.
+fn parse<'a>(args: Args<'a>) -> Result<Request<'a>> {
     let key = required(args, 1)?;
     let mut options = Options::new(args, 2);
-    let end = match (options.next(), args.get(2)) {
-        (Some(option), _) if option.name() == b"AT" => {
-            let word = options.value("AT")?.bytes();
-            let wanted = "a whole number of unix milliseconds from 1 on";
-            PauseEnd::At(positive("AT", word, wanted)?)
+    let (mut end, mut group) = (PauseEnd::Never, None);
+    while let Some(option) = options.next() {
+        match option.name() {
+            b"AT" if end == PauseEnd::Never => {
+                let word = options.value("AT")?.bytes();
+                let wanted = "a whole number of unix milliseconds from 1 on";
+                end = PauseEnd::At(positive("AT", word, wanted)?);
+            }
+            b"GROUP" if group.is_none() => group = Some(named(&mut options)?),
+            _ if options.is_first() => {
+                let (word, wanted) = (option.word(), "a whole number of milliseconds from 1 on");
+                end = PauseEnd::After(positive("PAUSE", word.bytes(), wanted)?);
+            }
+            _ => return Err(option.unexpected()),
         }
-        (Some(_), Some(word)) => {
-            let wanted = "a whole number of milliseconds from 1 on";
-            PauseEnd::After(positive("PAUSE", word.bytes(), wanted)?)
-        }
-        _ => PauseEnd::Never,
-    };
-    options.end()?;
-    Ok((key, end))
+    }
+    Ok((key, end, group))
 }
 
-/// Runs `PAUSE key [ms | AT unix-ms]`: OK. Nothing is given out or delivered until that time, or
-/// until RESUME.
+/// Reads the name of a group. The elements without a group cannot be paused.
+fn named<'a>(options: &mut Options<'a>) -> Result<&'a [u8]> {
+    let group = options.group()?.map(Str::bytes);
+    group.ok_or_else(|| "elements without a group have no pause of their own".into())
+}
+
+/// Runs `PAUSE key [ms | AT unix-ms] [GROUP name]`: OK. Nothing is given out or delivered, or nothing of the group, until that
+/// time, or until RESUME.
 pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, end) = args::read(context, args, parse)?;
+    let (key, end, group) = args::read(context, args, parse)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
     let pause = match end {
@@ -66,11 +78,15 @@ pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
         }
     };
 
-    if dehydrator.change_rules(|rules| rules.pause = Some(pause)) {
+    let is_changed = match group {
+        None => dehydrator.change_rules(|rules| rules.pause = Some(pause)),
+        Some(group) => dehydrator.change_group(group, |it| it.paused_until = pause.group_end()),
+    };
+    if is_changed {
         if dehydrator.is_new() {
             limits::memory(context)?;
         }
-        Effect::paused(key, pause).replicate(context);
+        Effect::paused(key, pause, group).replicate(context);
         defaults::apply(context, key, &mut dehydrator);
         dehydrator.changed(c"dehydrator.pause");
     }
@@ -78,17 +94,34 @@ pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Runs `RESUME key`: 1, or 0 if it was not paused.
+/// Reads `key [GROUP name]`.
+fn parse_resume<'a>(args: Args<'a>) -> Result<(Str<'a>, Option<&'a [u8]>)> {
+    let mut options = Options::new(args, 2);
+    let group = options.next_if(b"GROUP").then(|| named(&mut options)).transpose()?;
+    options.end()?;
+    Ok((required(args, 1)?, group))
+}
+
+/// Runs `RESUME key [GROUP name]`: 1, or 0 if it was not paused.
 pub fn resume(context: &CommandContext, args: Args<'_>) -> Result {
-    let key = args::read(context, args, args::key)?;
+    let (key, group) = args::read(context, args, parse_resume)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
-    let was_paused = dehydrator.rules().is_paused(now);
+    let was_paused = match group {
+        None => dehydrator.rules().is_paused(now),
+        Some(group) => {
+            dehydrator.look().is_some_and(|lawn| lawn.settings_of(group).paused_until > now)
+        }
+    };
 
-    if dehydrator.change_rules(|rules| rules.pause = None) {
+    let is_changed = match group {
+        None => dehydrator.change_rules(|rules| rules.pause = None),
+        Some(group) => dehydrator.change_group(group, |it| it.paused_until = 0),
+    };
+    if is_changed {
         let name = Name::of(context, key);
         agenda::reset_overdue(&name);
-        Effect::resumed(key).replicate(context);
+        Effect::resumed(key, group).replicate(context);
         dehydrator.shrunk(c"dehydrator.resume");
     }
     context.reply_integer(was_paused.into());
@@ -103,14 +136,29 @@ mod tests {
     #[test]
     fn a_pause_is_for_good_for_a_while_or_until_a_moment() {
         needs_all_of("k", only!(parse));
-        let pause = |args: Args<'_>| parse(args).map(|(key, end)| (text(key), end));
-        assert_eq!(request("k", pause), Ok(("k".into(), PauseEnd::Never)));
-        assert_eq!(request("k 1", pause), Ok(("k".into(), PauseEnd::After(1))));
-        assert_eq!(request("k at 9", pause), Ok(("k".into(), PauseEnd::At(9))));
+        let pause = |args: Args<'_>| {
+            parse(args).map(|(key, end, group)| (text(key), end, group.map(<[u8]>::to_vec)))
+        };
+        assert_eq!(request("k", pause), Ok(("k".into(), PauseEnd::Never, None)));
+        assert_eq!(request("k 1", pause), Ok(("k".into(), PauseEnd::After(1), None)));
+        assert_eq!(request("k at 9", pause), Ok(("k".into(), PauseEnd::At(9), None)));
+        let of_group = |end| Ok(("k".into(), end, Some(b"AT".to_vec())));
+        assert_eq!(request("k group AT", pause), of_group(PauseEnd::Never));
+        assert_eq!(request("k 1 GROUP AT", pause), of_group(PauseEnd::After(1)));
+        assert_eq!(request("k AT 9 GROUP AT", pause), of_group(PauseEnd::At(9)));
+        assert_eq!(request("k GROUP AT AT 9", pause), of_group(PauseEnd::At(9)));
         refuses_each(
-            "k 0; k -1; k x; k 9223372036854775808; k AT; k AT 0; k AT x; k AT 9 9; k 9 AT 9; k 9 9"
+            "k 0; k -1; k x; k 9223372036854775808; k AT; k AT 0; k AT x; k AT 9 9; k 9 AT 9; k 9 9; k AT 9 AT 9; \
+             k GROUP; k GROUP g GROUP g; k GROUP g 9; k 9 GROUP g 9"
                 .split("; "),
             only!(parse),
         );
+        needs_all_of("k", only!(parse_resume));
+        let resume = |args: Args<'_>| {
+            parse_resume(args).map(|(key, group)| (text(key), group.map(<[u8]>::to_vec)))
+        };
+        assert_eq!(request("k", resume), Ok(("k".into(), None)));
+        assert_eq!(request("k GROUP g", resume), Ok(("k".into(), Some(b"g".to_vec()))));
+        refuses_each(["k g", "k GROUP", "k GROUP g h"], only!(parse_resume));
     }
 }

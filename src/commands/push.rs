@@ -80,12 +80,12 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
         context.reply_null();
         return Ok(());
     }
-    let length = dehydrator.rules().limits().length;
+    let (length, group) = (dehydrator.rules().limits().length, group.map(Str::bytes));
     let is_stored = dehydrator.lawn_or_new(|lawn| {
         match store(context, lawn, &new, if_exists, length)? {
             PushResult::Stored => {}
             PushResult::Kept => return Ok(false),
-            PushResult::BeyondLength => return Err(limits::too_long(length)),
+            PushResult::BeyondLength => return Err(limits::too_long(lawn, length, group)),
         }
         if delivered > 0 {
             lawn.set_deliveries(id.bytes(), delivered, token);
@@ -117,7 +117,7 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
 /// The result for one element, as MPUSH replies it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PushResult {
-    /// The LENGTH limit, or with REPLACE the size of a lawn, left no room.
+    /// The LENGTH limit of the dehydrator or of the group, or with REPLACE the size of a lawn, left no room.
     BeyondLength = -1,
     /// The id existed, and its element was kept.
     Kept = 0,
@@ -141,6 +141,11 @@ fn store(
     let Pushed { ttl, deadline, bounds, .. } = *new;
     let (id, group) = (new.id.bytes(), new.group.map(Str::bytes));
     let element = Element { bounds, ..Element::new(id, new.element.bytes(), deadline) };
+    // Checked before, because a replaced element could not be restored.
+    let replaces = if_exists == IfExists::Replace;
+    if !limits::has_room_in_group(context, lawn, id, group, replaces) {
+        return Ok(PushResult::BeyondLength);
+    }
     let started = match if_exists {
         IfExists::Replace => lawn.replace_in_group(ttl, &element, group),
         IfExists::Refuse | IfExists::Keep => lawn.start_in_group(ttl, &element, group),
@@ -194,8 +199,9 @@ pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
         id = OwnedStr::new(generated_id().as_bytes());
     }
     let new = Pushed { key, ttl: ttl.ms, element, id: id.as_str(), deadline, bounds, group };
+    let group = group.map(Str::bytes);
     dehydrator.lawn_or_new(|lawn| match store(context, lawn, &new, IfExists::Refuse, length)? {
-        PushResult::BeyondLength => Err(limits::too_long(length)),
+        PushResult::BeyondLength => Err(limits::too_long(lawn, length, group)),
         PushResult::Stored | PushResult::Kept => Ok(()),
     })?;
     dehydrator.forget(id.bytes());
@@ -255,7 +261,7 @@ impl<'a> MultiPush<'a> {
 }
 
 /// Runs `MPUSH key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms]
-/// [GROUP name]`: for each 1, 0 if the id exists already, or -1 if the LENGTH limit leaves no room.
+/// [GROUP name]`: for each 1, 0 if the id exists already, or -1 if a LENGTH limit leaves no room.
 pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
     let request = args::read(context, args, MultiPush::parse)?;
     let MultiPush { key, elements, if_exists, at, bounds, group } = request;
@@ -301,7 +307,7 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Stores all elements or none, except those beyond the LENGTH limit. An existing or remembered id is replaced, kept or, with
+/// Stores all elements or none, except those beyond a LENGTH limit. An existing or remembered id is replaced, kept or, with
 /// [`IfExists::Refuse`], makes the whole command fail.
 fn store_all(
     context: &Context,

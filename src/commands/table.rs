@@ -130,19 +130,19 @@ pub fn commands() -> Vec<Command> {
             c"Sets what happens to elements when they come due: they wait to be taken, at most n times with DELIVERIES, are removed, or are moved to a stream, a list or a channel.",
         ),
         Command::new(c"pause", handler!(pause::pause), c"write fast", -2, access::TOUCH).described(
-            "key [ms | AT unix-ms]",
+            "key [ms | AT unix-ms] [GROUP name]",
             c"O(1)",
-            c"Stops POLL and deliveries for a time, or until RESUME.",
+            c"Stops POLL and deliveries for a time, or until RESUME; of one group, if it is named.",
         ),
-        Command::new(c"resume", handler!(pause::resume), c"write fast", 2, access::TOUCH).described(
-            "key",
+        Command::new(c"resume", handler!(pause::resume), c"write fast", -2, access::TOUCH).described(
+            "key [GROUP name]",
             c"O(1)",
-            c"Ends a pause.",
+            c"Ends a pause, or that of a group.",
         ),
         Command::new(c"limit", handler!(limit::limit), c"write fast", -2, access::TOUCH).described(
-            "key [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms] [GROUP name [SHARE n]]",
+            "key [EACH | GROUP name [SHARE n]] [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]",
             c"O(1)",
-            c"Sets or returns the limits of a dehydrator: length, concurrent leases, rate, how long ids are remembered; or how many elements a group gives out in its turn.",
+            c"Sets or returns the limits of a dehydrator: length, concurrent leases, rate, how long ids are remembered; or the length and the concurrent leases of each group or of one, and how many elements that gives out in its turn.",
         ),
         Command::new(c"ttn", handler!(due::ttn), c"readonly fast", 2, access::COUNT)
             .described("key", c"O(1)", c"Returns the milliseconds until the next element comes due.")
@@ -165,9 +165,9 @@ pub fn commands() -> Vec<Command> {
             .varying(),
         Command::new(c"info", handler!(inspect::info), c"readonly", -2, access::COUNT)
             .described(
-                "key [FULL]",
-                c"O(N), N being the number of elements that are due; with FULL, and of different TTLs",
-                c"Returns a map of facts about a dehydrator: lengths, limits, policy, failures.",
+                "key [FULL | GROUP name]",
+                c"O(N), N being the number of elements that are due; with FULL, and of different TTLs; with GROUP, O(1)",
+                c"Returns a map of facts about a dehydrator: lengths, limits, policy, failures; or about a group.",
             )
             .varying(),
         Command::without_key(c"late", handler!(late::late), c"readonly", -1)

@@ -56,10 +56,12 @@ impl Dehydrator {
         }
     }
 
-    /// Returns the next deadline. Stuck elements have none.
+    /// Returns the next deadline, or when a group that is held back gives out its first element. Stuck elements and groups that
+    /// are paused until RESUME have none.
     pub fn next_deadline(&self) -> Option<u64> {
         let next = self.lawn.next_deadline()?;
-        (next != STUCK || !self.tracking.has_stuck()).then_some(next)
+        let is_never = self.tracking.has_stuck() || self.lawn.has_group_settings();
+        (next != STUCK || !is_never).then_some(next)
     }
 
     /// Returns the dehydrator's own work.

@@ -23,7 +23,7 @@ use crate::server::guard::{AbortOnPanic, guard, trap};
 use crate::server::io::{Digest, Io, LoadedBytes};
 use crate::server::key::{KeyNames, Name};
 use crate::server::{Context, OwnedStr, Str, allocator, api};
-use lawn::{Mover, Token};
+use lawn::{GroupLimits, GroupSettings, Mover, Token};
 
 /// ReDe's type name, so that its dumps load.
 const NAME: &std::ffi::CStr = c"dehy-type";
@@ -198,8 +198,11 @@ unsafe extern "C" fn aof_rewrite(
         if let Some(limits) = &value.rules().limits {
             Effect::limits(key, limits).for_each(|effect| effect.rewrite(&io));
         }
-        for (group, share) in value.lawn.group_settings() {
-            Effect::share(key, group, share).rewrite(&io);
+        if let Some(effect) = Effect::each_group(key, value.lawn.each_group()) {
+            effect.rewrite(&io);
+        }
+        for (group, settings) in value.lawn.group_settings() {
+            Effect::group(key, group, settings).for_each(|effect| effect.rewrite(&io));
         }
         for (ttl, element) in value.lawn.iter() {
             let group = element.group.map(|group| value.lawn.group_name(group));
@@ -209,7 +212,7 @@ unsafe extern "C" fn aof_rewrite(
             Effect::policy(key, &value.rules().policy, value.rules().trust).rewrite(&io);
         }
         if let Some(pause) = value.rules().pause {
-            Effect::paused(key, pause).rewrite(&io);
+            Effect::paused(key, pause, None).rewrite(&io);
         }
         for (until, id) in value.remembered.iter() {
             Effect::settled(key, until, id).rewrite(&io);
@@ -239,9 +242,14 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
                 digest.unsigned(count);
             }
         }
-        for (group, share) in value.lawn.group_settings() {
+        let GroupLimits { length, held } = value.lawn.each_group();
+        [length, held].into_iter().for_each(|limit| digest.unsigned(limit));
+        for (group, settings) in value.lawn.group_settings() {
+            let GroupSettings { share, limits: GroupLimits { length, held }, paused_until } =
+                settings;
             digest.bytes(group);
-            digest.unsigned(share.into());
+            let numbers = [share.into(), length, held, paused_until];
+            numbers.into_iter().for_each(|number| digest.unsigned(number));
         }
         for (ttl, element) in value.lawn.iter() {
             digest.bytes(element.id);

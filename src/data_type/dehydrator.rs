@@ -12,7 +12,8 @@ use lawn::{DEADLINE_MAX, Element, Lawn, Mover, Remembered, Row, Start, rounded};
 
 /// Ids of an ended REMEMBER that are forgotten in a few microseconds.
 const FORGOTTEN_AT_ONCE: usize = 64;
-/// Delay after an id's expiry before the cron forgets it, in milliseconds, so that it forgets many at once.
+/// Delay after the expiry of an id, or the end of a group's pause, before the cron acts, in milliseconds, so that it does many
+/// at once.
 const FORGETTING_DELAY_MS: u64 = 500;
 
 /// The TTL and the deadline of *stuck* dead letters, which cannot be moved to their destination. They stand behind all
@@ -74,6 +75,7 @@ impl Dehydrator {
         let new = Self { lawn, rules: boxed(rules), remembered, tracking: Tracking::new() };
         new.census_share().add();
         new.look_for_stuck();
+        new.tracking.note_pauses(new.lawn.has_group_settings());
         new
     }
 
@@ -90,8 +92,26 @@ impl Dehydrator {
         lawn.into_iter().flat_map(move |lawn| lawn.rows(first, STUCK)).filter(is_stuck)
     }
 
-    /// Returns whether the dehydrator is empty with the default rules, so that it should not exist. A policy, a pause or a
-    /// group's share keeps an empty one, as consumer groups keep an empty stream.
+    /// Returns when the first pause of a group ends, if the agenda does not know it. O(groups with settings).
+    fn first_pause_end(&self) -> Option<u64> {
+        if !self.tracking.has_pauses() || self.tracking.is_noted(Reason::Forget) {
+            return None;
+        }
+        let ends = self.lawn.group_settings().map(|(_, settings)| settings.paused_until);
+        let first = ends.filter(|end| (1..DEADLINE_MAX).contains(end)).min();
+        self.tracking.note_pauses(first.is_some());
+        first
+    }
+
+    /// Records that the pause of a group is to be ended at a moment, in milliseconds since the epoch.
+    pub fn note_group_pause(&self, end: u64, db: i32, key: &[u8]) {
+        let at = end.saturating_add(FORGETTING_DELAY_MS);
+        agenda::note_upkeep_by(&self.tracking, db, key, Reason::Forget, at);
+        self.tracking.note_pauses(true);
+    }
+
+    /// Returns whether the dehydrator is empty with the default rules, so that it should not exist. A policy, a pause, or a
+    /// limit or a share of groups keeps an empty one, as consumer groups keep an empty stream.
     pub fn is_idle(&self) -> bool {
         self.lawn.is_empty() && self.has_default_rules() && !self.lawn.has_group_settings()
     }
@@ -157,8 +177,8 @@ impl Dehydrator {
         (self.lawn.is_sparse() || self.remembered.is_sparse()) && !self.is_idle()
     }
 
-    /// Records the upkeep to come: memory to give back, now or when remembered ids expire. `has_grown`: elements were only
-    /// added, so there is no more memory to give back than before. The name is built only if needed.
+    /// Records the upkeep to come: memory to give back, now or when remembered ids expire or pauses of groups end. `has_grown`:
+    /// elements were only added, so there is no more memory to give back than before. The name is built only if needed.
     #[inline]
     pub fn note_upkeep<'a>(&self, has_grown: bool, name: impl Fn() -> (i32, &'a [u8])) {
         if !has_grown && !self.tracking.is_noted(Reason::Compact) && self.is_sparse() {
@@ -166,7 +186,8 @@ impl Dehydrator {
             let now_us = clock::monotonic_us();
             agenda::note_upkeep(&self.tracking, db, key, Reason::Compact, now_us);
         }
-        if let Some(next) = self.remembered.next()
+        let next = self.remembered.next().into_iter().chain(self.first_pause_end()).min();
+        if let Some(next) = next
             && !self.tracking.is_noted(Reason::Forget)
         {
             let (db, key) = name();
@@ -214,7 +235,9 @@ impl Dehydrator {
     /// Returns since when due elements are overdue. `None`: since their deadlines.
     #[inline]
     pub fn overdue(&self) -> Option<OverdueSince> {
-        let is_plain = self.has_default_rules() && !self.tracking.slot.is_floored();
+        let is_plain = self.has_default_rules()
+            && !self.lawn.has_group_settings()
+            && !self.tracking.slot.is_floored();
         (!is_plain).then(|| self.overdue_since())
     }
 

@@ -8,7 +8,7 @@
 //! | this file | the type, and reading a key |
 //! | `writing` | changing a key, and recording future work in [`pending`](crate::pending) |
 //! | `removal` | removing elements, and remembering their ids |
-//! | `upkeep` | compaction: giving memory back; forgetting expired ids; finding a name again |
+//! | `upkeep` | compaction: giving memory back; forgetting expired ids; ending pauses of groups; finding a name again |
 //! | `callbacks` | the server's callbacks: load, save, copy, measure, free, defragment |
 //! | `dehydrator` | the value: a lawn and its rules; the marks of stuck dead letters, which `delivery` moves and retries |
 //! | `availability` | when elements can leave a dehydrator, and how many |
@@ -51,7 +51,7 @@ pub use callbacks::register;
 pub use census::Census;
 pub use copy::ElementCopy;
 pub use dehydrator::{Dehydrator, NEVER, REJECTED, STUCK, is_dead, is_stuck, runs};
-pub use upkeep::{compact, forget_expired_ids, note_found};
+pub use upkeep::{compact, forget_expired, note_found};
 pub use writing::{Writing, restore_expiry};
 
 /// The type, once registered.

@@ -1,11 +1,13 @@
-//! The upkeep of a dehydrator: finding its name again, giving memory back, forgetting expired ids.
+//! The upkeep of a dehydrator: finding its name again, giving memory back, forgetting expired ids, ending pauses of groups.
 
-use super::{Dehydrator, Opened, Writing, is_scheduled};
+use super::{Dehydrator, Opened, Writing, inspect, is_scheduled};
 use crate::clock;
 use crate::pending::agenda::{self, Reason};
+use crate::replicate::Effect;
 use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::key::Name;
 use crate::server::{Context, Key, OwnedStr};
+use lawn::Lawn;
 
 /// Records a dehydrator that has just got its name, or was found under it.
 pub fn note_found(dehydrator: &Dehydrator, name: &Name) {
@@ -52,20 +54,55 @@ pub fn compact(context: &Context, name: &Name, mut go_on: impl FnMut() -> bool) 
     is_done
 }
 
-/// Forgets ids that are expired at `now`, and records the memory that this lets the dehydrator give back. `go_on` is
-/// asked after every few.
-pub fn forget_expired_ids(
-    context: &Context,
-    name: &Name,
-    now: u64,
-    mut go_on: impl FnMut() -> bool,
-) {
+/// Forgets ids that are expired at `now`, and records the memory that this lets the dehydrator give back. Ends pauses of
+/// groups that are over. `go_on` is asked after every few.
+pub fn forget_expired(context: &Context, name: &Name, now: u64, mut go_on: impl FnMut() -> bool) {
     /// Some ten microseconds' work.
     const IDS: usize = 128;
-    visit(context, name, Reason::Forget, |dehydrator| {
+    let has_pauses = visit(context, name, Reason::Forget, |dehydrator| {
         while dehydrator.remembered.forget(now, IDS) > 0 && go_on() {}
-        dehydrator.note_upkeep(false, || (name.db, &name.key));
+        let has_pauses = dehydrator.tracking.has_pauses();
+        if !has_pauses {
+            dehydrator.note_upkeep(false, || (name.db, &name.key));
+        }
+        has_pauses
     });
+    if has_pauses == Some(true) {
+        end_group_pauses(context, name, now, go_on);
+    }
+}
+
+/// Ends pauses of groups that are over and replicates that, as the end of a key's own pause. Nothing waits for it: their
+/// elements are given out before.
+fn end_group_pauses(context: &Context, name: &Name, now: u64, mut go_on: impl FnMut() -> bool) {
+    /// The most in one tick.
+    const MOST: usize = 1024;
+    /// The wait of a replica and of a node that may not write, in milliseconds.
+    const ELSEWHERE_MS: u64 = 1000;
+    let sent = OwnedStr::new(&name.key);
+    let key = sent.as_str();
+    if !context.may_replicate() || !context.serves(key) || !context.lets_clients_write(key) {
+        let later = now.saturating_add(ELSEWHERE_MS);
+        let note = |it: &Dehydrator| it.note_group_pause(later, name.db, &name.key);
+        return inspect(context, key, note).unwrap_or_default();
+    }
+    let Ok(mut dehydrator) = Writing::open_at(context, key, now) else { return };
+    let settings = dehydrator.look().into_iter().flat_map(Lawn::group_settings);
+    let over = settings.filter(|(_, settings)| (1..=now).contains(&settings.paused_until));
+    let over: Vec<_> = over.take(MOST).map(|(group, _)| group.to_vec()).collect();
+    let mut is_changed = false;
+    for group in over {
+        dehydrator.change_group(&group, |settings| settings.paused_until = 0);
+        Effect::resumed(key, Some(&group)).replicate(context);
+        is_changed = true;
+        if !go_on() {
+            break;
+        }
+    }
+    // Closing it records the next visit.
+    if is_changed {
+        dehydrator.shrunk(c"dehydrator.resume");
+    }
 }
 
 /// Changes the dehydrator that the agenda had for a reason. `None`: there is none under that name. No command can see

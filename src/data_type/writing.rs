@@ -19,7 +19,7 @@ use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::key::Name;
 use crate::server::notify::EventClass;
 use crate::server::{Context, Key, Str};
-use lawn::{DEADLINE_MAX, Lawn, Remembered};
+use lawn::{DEADLINE_MAX, GroupLimits, GroupSettings, Lawn, Remembered};
 
 /// A dehydrator that is open for a change.
 ///
@@ -195,13 +195,35 @@ impl<'a> Writing<'a> {
         is_changed
     }
 
-    /// Sets how many elements a group may give out in its turn. Creates a dehydrator if there was none. Returns whether
-    /// anything has changed.
-    pub fn set_share(&mut self, group: &[u8], share: u16) -> bool {
+    /// Changes what is set for a group. Creates a dehydrator if there was none. Returns whether anything has changed.
+    pub fn change_group(&mut self, group: &[u8], change: impl FnOnce(&mut GroupSettings)) -> bool {
         let set = |lawn: &mut Lawn| {
-            let is_changed = lawn.share(group) != share;
-            lawn.set_share(group, share);
-            is_changed.then_some(()).ok_or(())
+            let before = lawn.settings_of(group);
+            let mut settings = before;
+            change(&mut settings);
+            lawn.set_group(group, settings);
+            (settings != before).then_some(settings.paused_until).ok_or(())
+        };
+        let Ok(paused_until) = self.lawn_or_new(set) else { return false };
+        let new = self.change.as_ref().and_then(|change| change.new.as_ref());
+        if let Some(dehydrator) = new.or(self.existing())
+            && (1..DEADLINE_MAX).contains(&paused_until)
+        {
+            let (db, key) = (self.context.selected_db(), self.name.bytes());
+            dehydrator.note_group_pause(paused_until, db, key);
+        }
+        true
+    }
+
+    /// Changes the limits of each group that has none of its own. Creates a dehydrator if there was none. Returns whether
+    /// anything has changed.
+    pub fn change_each_group(&mut self, change: impl FnOnce(&mut GroupLimits)) -> bool {
+        let set = |lawn: &mut Lawn| {
+            let before = lawn.each_group();
+            let mut limits = before;
+            change(&mut limits);
+            lawn.set_each_group(limits);
+            (limits != before).then_some(()).ok_or(())
         };
         self.lawn_or_new(set).is_ok()
     }

@@ -188,7 +188,7 @@ fn resume(origin: &Origin<'_>) {
     let Ok(mut dehydrator) = Writing::open(context, key) else { return };
     if dehydrator.change_rules(|rules| rules.pause = None) {
         agenda::reset_overdue(name);
-        Effect::resumed(key).replicate(context);
+        Effect::resumed(key, None).replicate(context);
         dehydrator.shrunk(c"dehydrator.resume");
     }
 }

@@ -15,7 +15,7 @@ use std::num::NonZeroU64;
 pub use limits::{LimitChange, Limits};
 pub use rate::Rate;
 
-use lawn::Element;
+use lawn::{DEADLINE_MAX, Element};
 
 /// The rules of a dehydrator.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -83,6 +83,20 @@ impl Pause {
     /// Creates a pause until `moment`, in milliseconds since the epoch.
     pub fn until(moment: u64) -> Self {
         Self(NonZeroU64::new(moment).unwrap_or(NonZeroU64::MIN))
+    }
+
+    /// Returns the pause of a group, from [`GroupSettings::paused_until`](lawn::GroupSettings::paused_until).
+    pub fn of_group(paused_until: u64) -> Option<Self> {
+        match paused_until {
+            0 => None,
+            DEADLINE_MAX => Some(Self::UNTIL_RESUMED),
+            moment => Some(Self::until(moment)),
+        }
+    }
+
+    /// Returns the inverse of [`Pause::of_group`]. A group is never resumed at the last moment of all.
+    pub fn group_end(self) -> u64 {
+        self.end().map_or(DEADLINE_MAX, |end| end.min(DEADLINE_MAX - 1))
     }
 
     /// Returns the end of the pause in milliseconds since the epoch, if it has one.
@@ -324,6 +338,11 @@ mod tests {
         let resumed = Pause::UNTIL_RESUMED;
         assert_eq!((resumed.end(), resumed.is_on(u64::MAX >> 1)), (None, true));
         assert_eq!(Pause::until(0), Pause::until(1));
+        for pause in [until, resumed, Pause::until(DEADLINE_MAX - 1)] {
+            assert_eq!(Pause::of_group(pause.group_end()), Some(pause));
+        }
+        assert_eq!(Pause::until(DEADLINE_MAX).group_end(), DEADLINE_MAX - 1);
+        assert_eq!(Pause::of_group(0), None);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::server::string::Args;
 use crate::server::string::Digits;
 use crate::server::{CommandContext, Context, OwnedStr, Str, api, listeners};
 use crate::version;
-use lawn::{Bounds, Element, Token};
+use lawn::{Bounds, Element, GroupLimits, GroupSettings, Token};
 
 /// A command that states what happened, and its arguments.
 pub struct Effect<'a> {
@@ -52,24 +52,41 @@ impl<'a> Effect<'a> {
         Self::new(c"DEHYDRATOR.ONDUE").sent(key).words(policy.words(trust))
     }
 
-    /// Returns the effect that gives a group a share of a turn.
-    pub fn share(key: Str<'a>, group: &[u8], share: u16) -> Self {
-        let effect = Self::new(c"DEHYDRATOR.LIMIT").sent(key).word(b"GROUP").word(group);
-        effect.word(b"SHARE").number(share.into())
+    /// Returns the effect that limits each group, if there are limits.
+    pub fn each_group(key: Str<'a>, limits: GroupLimits) -> Option<Self> {
+        let effect = || Self::new(c"DEHYDRATOR.LIMIT").sent(key).word(b"EACH");
+        (limits != GroupLimits::NONE).then(|| effect().group_limits(limits))
     }
 
-    /// Returns the effect that begins a pause.
-    pub fn paused(key: Str<'a>, pause: Pause) -> Self {
+    /// Returns the effects that set the share and the limits of a group, and that pause it.
+    pub fn group(
+        key: Str<'a>,
+        group: &[u8],
+        settings: GroupSettings,
+    ) -> impl Iterator<Item = Self> {
+        let GroupSettings { share, limits, paused_until } = settings;
+        let has_limits = share != GroupSettings::NONE.share || limits != GroupLimits::NONE;
+        let set = has_limits.then(|| {
+            let effect = Self::new(c"DEHYDRATOR.LIMIT").sent(key).in_group(Some(group));
+            effect.word(b"SHARE").number(share.into()).group_limits(limits)
+        });
+        let pause = Pause::of_group(paused_until);
+        set.into_iter().chain(pause.map(|pause| Self::paused(key, pause, Some(group))))
+    }
+
+    /// Returns the effect that begins a pause, of a group if one is named.
+    pub fn paused(key: Str<'a>, pause: Pause, group: Option<&[u8]>) -> Self {
         let effect = Self::new(c"DEHYDRATOR.PAUSE").sent(key);
-        match pause.end() {
+        let effect = match pause.end() {
             None => effect,
             Some(end) => effect.word(b"AT").number(end),
-        }
+        };
+        effect.in_group(group)
     }
 
-    /// Returns the effect that ends a pause.
-    pub fn resumed(key: Str<'a>) -> Self {
-        Self::new(c"DEHYDRATOR.RESUME").sent(key)
+    /// Returns the effect that ends a pause, of a group if one is named.
+    pub fn resumed(key: Str<'a>, group: Option<&[u8]>) -> Self {
+        Self::new(c"DEHYDRATOR.RESUME").sent(key).in_group(group)
     }
 
     /// Returns the effect that removes `id` and remembers it until the moment `until`.
@@ -108,6 +125,20 @@ impl<'a> Effect<'a> {
         words.into_iter().fold(self, |effect, word| effect.word(word.as_ref()))
     }
 
+    fn in_group(self, group: Option<&[u8]>) -> Self {
+        group.into_iter().fold(self, |effect, group| effect.word(b"GROUP").word(group))
+    }
+
+    fn group_limits(self, limits: GroupLimits) -> Self {
+        self.numbers([(b"LENGTH", limits.length), (b"HELD", limits.held)])
+    }
+
+    /// Adds these options, but those that are 0.
+    fn numbers(self, options: [(&[u8], u64); 2]) -> Self {
+        let own = options.into_iter().filter(|(_, number)| *number > 0);
+        own.fold(self, |effect, (name, number)| effect.word(name).number(number))
+    }
+
     /// Adds the words for an element that was given out.
     fn delivered(self, deliveries: u16, token: Option<Token>) -> Self {
         let effect = self.word(b"DELIVERED").number(deliveries.into());
@@ -120,9 +151,7 @@ impl<'a> Effect<'a> {
     /// Adds the words for an element's own bounds.
     fn bounds(self, bounds: Bounds) -> Self {
         let Bounds { deliveries, until } = bounds;
-        let own = [(&b"DELIVERIES"[..], deliveries.into()), (b"UNTIL", until)];
-        let own = own.into_iter().filter(|(_, number)| *number > 0);
-        own.fold(self, |effect, (name, number)| effect.word(name).number(number))
+        self.numbers([(b"DELIVERIES", deliveries.into()), (b"UNTIL", until)])
     }
 
     /// Replicates the effect.
@@ -288,11 +317,7 @@ pub fn rewrite_element(
     let timer = timer(ttl, deadline);
     if !bounds.is_none() || group.is_some() {
         let effect = Effect::new(c"DEHYDRATOR.PUSH").sent(key).word(timer.bytes());
-        let effect = effect.word(payload).word(id).bounds(bounds);
-        let effect = match group {
-            Some(group) => effect.word(b"GROUP").word(group),
-            None => effect,
-        };
+        let effect = effect.word(payload).word(id).bounds(bounds).in_group(group);
         return match deliveries {
             0 => effect.rewrite(io),
             _ => effect.delivered(deliveries, token).rewrite(io),

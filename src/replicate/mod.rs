@@ -21,8 +21,8 @@
 //! | an element's timer was restarted | `DEHYDRATOR.TOUCH key id ttl@deadline`; a ttl of 0 also gives the element back |
 //! | a policy was set | `DEHYDRATOR.ONDUE key policy` |
 //! | a policy that came by RESTORE sends nothing yet | `DEHYDRATOR.ONDUE key policy UNCONFIRMED` |
-//! | a pause began | `DEHYDRATOR.PAUSE key [AT end]` |
-//! | a pause ended | `DEHYDRATOR.RESUME key` |
+//! | a pause began | `DEHYDRATOR.PAUSE key [AT end] [GROUP name]` |
+//! | a pause ended | `DEHYDRATOR.RESUME key [GROUP name]` |
 //! | limits were set | `DEHYDRATOR.LIMIT key ...`, as it was sent |
 //! | elements were given out under a rate | `DEHYDRATOR.GIVEN key unix-ms n`, beside the effect that takes or leases them |
 //! | due elements were moved to a stream | `XADD dest ... id element`, and REM, in one transaction |

@@ -72,6 +72,11 @@ fn a_small_tenant_does_not_wait_for_a_large_one() {
 }
 
 #[test]
+fn each_customers_jobs_are_done_in_order() {
+    run_on_a_server("fifo_per_customer.py", 0);
+}
+
+#[test]
 fn a_duplicate_is_done_once_even_after_the_work() {
     // A second in which the id is remembered.
     run_on_a_server("exactly_one.py", 1000);

@@ -64,7 +64,7 @@ fn a_share_is_how_many_a_group_gives_out_in_its_turn() {
     let mut client = server.connect();
     assert_eq!(client.ask("DEHYDRATOR.LIMIT k GROUP a SHARE 3"), Value::Okay);
     assert_eq!(client.ask("EXISTS k"), Value::Int(1), "a share keeps an empty key");
-    assert_eq!(client.ask("DEHYDRATOR.LIMIT k GROUP a"), texts_and(&["share"], 3));
+    assert_eq!(client.ask("DEHYDRATOR.LIMIT k GROUP a"), share(3));
     push(&mut client, "k", "a1 a2 a3 a4 a5 a6 a7 b1 b2 b3 c1");
     assert_eq!(one_by_one(&mut client, "k", ""), "a1 a2 a3 b1 c1 a4 a5 a6 b2 a7 b3");
     push(&mut client, "k", "a1 a2 a3 a4 b1 b2");
@@ -86,10 +86,11 @@ fn a_share_is_how_many_a_group_gives_out_in_its_turn() {
     assert_eq!(client.ask("EXISTS k"), Value::Int(0));
 }
 
-fn texts_and(names: &[&str], number: i64) -> Value {
-    let Value::Array(mut values) = texts(names) else { unreachable!() };
-    values.push(Value::Int(number));
-    Value::Array(values)
+/// Returns the limits of a group that has only a share.
+fn share(share: i64) -> Value {
+    let limits = [("share", share), ("length", 0), ("held", 0)];
+    let pair = |(name, number)| [text(name), Value::Int(number)];
+    Value::Array(limits.into_iter().flat_map(pair).collect())
 }
 
 fn group_of(client: &mut Connection, id: &str) -> Value {
@@ -291,7 +292,7 @@ fn groups_and_shares_are_part_of_the_value_wherever_it_goes() {
         client = primary.connect();
         assert_eq!(keys.map(|key| client.digest(key)), digests);
         assert_eq!(info(&mut client), counts);
-        assert_eq!(client.ask("DEHYDRATOR.LIMIT k GROUP b"), texts_and(&["share"], 7));
+        assert_eq!(client.ask("DEHYDRATOR.LIMIT k GROUP b"), share(7));
     }
     keys.iter().for_each(|key| copies_are_equal(&mut client, key));
 }

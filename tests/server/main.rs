@@ -14,6 +14,7 @@ mod errors;
 mod expired;
 mod faults;
 mod fenced;
+mod group_limits;
 mod groups;
 mod hangup;
 mod keyspace;

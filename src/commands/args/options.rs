@@ -51,6 +51,11 @@ impl<'a> Options<'a> {
         is
     }
 
+    /// Returns whether the word that [`Options::next`] returned last is the first one.
+    pub fn is_first(&self) -> bool {
+        self.at == self.first + 1
+    }
+
     /// Refuses any remaining word.
     pub fn end(&mut self) -> Result<()> {
         self.next().map_or(Ok(()), |option| Err(option.unexpected()))
@@ -144,7 +149,12 @@ impl<'a> Options<'a> {
     }
 }
 
-impl Opt<'_> {
+impl<'a> Opt<'a> {
+    /// Returns the word as it was sent.
+    pub fn word(&self) -> Str<'a> {
+        self.word
+    }
+
     /// Returns the word in upper case.
     pub fn name(&self) -> &[u8] {
         &self.upper[..self.len]

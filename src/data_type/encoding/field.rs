@@ -63,7 +63,7 @@ pub(super) const REMEMBERED: u64 = 128;
 pub(super) const STUCK: u64 = 256;
 /// Feature: elements have bounds of their own, or zeros in their place.
 pub(super) const BOUNDS: u64 = 512;
-/// Feature: elements are in groups, or groups have shares.
+/// Feature: elements are in groups, or groups have settings.
 pub(super) const GROUPS: u64 = 1024;
 /// All features.
 pub(super) const KNOWN: u64 = 2 * GROUPS - 1;

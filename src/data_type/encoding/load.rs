@@ -5,7 +5,10 @@ use super::field::{
     REMEMBERED, STREAM, Source, TO_LIST, TOKENS, UNCONFIRMED, VERSION, VERSION_REDE, take_number,
 };
 use crate::policy::{End, Limits, MaxLen, Pause, Policy, Rate, Route, Rules, Trust};
-use lawn::{Bounds, DEADLINE_MAX, Element, GROUP_NAME_MAX, Lawn, Remembered, StartError, Token};
+use lawn::{
+    Bounds, DEADLINE_MAX, Element, GROUP_NAME_MAX, GroupLimits, GroupSettings, Lawn, Remembered,
+    StartError, Token,
+};
 
 /// The content of a dehydrator: elements, rules and remembered ids.
 pub type Loaded = (Lawn, Rules, Remembered);
@@ -40,7 +43,7 @@ fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<Loaded, Corr
     let pause = if features & PAUSE != 0 { Some(load_pause(source)?) } else { None };
     let limits = if features & LIMITS != 0 { Some(load_limits(source)?) } else { None };
     if features & GROUPS != 0 {
-        load_shares(&mut lawn, source)?;
+        load_group_settings(&mut lawn, source)?;
     }
     let mut deadline: u64 = 0;
     let mut groups = Vec::new();
@@ -129,10 +132,7 @@ fn load_pause(source: &mut impl Source) -> Result<Pause, Corrupt> {
 }
 
 fn load_limits(source: &mut impl Source) -> Result<Limits, Corrupt> {
-    let mut number = || match source.unsigned()? {
-        number @ 0..=DEADLINE_MAX => Ok(number),
-        _ => Err(Corrupt("a limit is out of range")),
-    };
+    let mut number = || number(source, LIMIT_RANGE);
     let (length, held) = (number()?, number()?);
     let rate = match (number()?, number()?) {
         (0, 0) => None,
@@ -253,20 +253,46 @@ fn take_group<'a>(
 
 const NAME: Corrupt = Corrupt("the length of a group's name is out of range");
 
-/// Reads the groups with a share of their own.
-fn load_shares(lawn: &mut Lawn, source: &mut impl Source) -> Result<(), Corrupt> {
+/// Reads the limits of each group, and the groups with settings of their own.
+fn load_group_settings(lawn: &mut Lawn, source: &mut impl Source) -> Result<(), Corrupt> {
+    lawn.set_each_group(load_group_limits(source)?);
     for _ in 0..source.unsigned()? {
-        // The empty name is that of the elements without a group.
         let name = source.bytes()?;
         if name.len() > GROUP_NAME_MAX {
             return Err(NAME);
         }
-        match u16::try_from(source.unsigned()?) {
-            Ok(share @ 2..) => lawn.set_share(&name, share),
+        let share = match u16::try_from(source.unsigned()?) {
+            Ok(share @ 1..) => share,
             _ => return Err(Corrupt("a group's share is out of range")),
+        };
+        let limits = load_group_limits(source)?;
+        let paused_until = number(source, "the end of a group's pause is out of range")?;
+        let settings = GroupSettings { share, limits, paused_until };
+        let is_share = settings == GroupSettings { share, ..GroupSettings::NONE };
+        if settings == GroupSettings::NONE || (name.is_empty() && !is_share) {
+            return Err(Corrupt("a group without settings, or with some that it cannot have"));
         }
+        if lawn.settings_of(&name) != GroupSettings::NONE {
+            return Err(Corrupt("a group's settings occur twice"));
+        }
+        lawn.set_group(&name, settings);
     }
     Ok(())
+}
+
+fn load_group_limits(source: &mut impl Source) -> Result<GroupLimits, Corrupt> {
+    let mut limit = || number(source, LIMIT_RANGE);
+    Ok(GroupLimits { length: limit()?, held: limit()? })
+}
+
+const LIMIT_RANGE: &str = "a limit is out of range";
+
+/// Reads a number that fits in 63 bits.
+fn number(source: &mut impl Source, range: &'static str) -> Result<u64, Corrupt> {
+    match source.unsigned()? {
+        number @ 0..=DEADLINE_MAX => Ok(number),
+        _ => Err(Corrupt(range)),
+    }
 }
 
 fn take_token(rest: &mut &[u8]) -> Result<Option<Token>, Corrupt> {

@@ -7,7 +7,7 @@ use super::field::{
     STUCK, Sink, TO_LIST, TOKENS, UNCONFIRMED, put_number,
 };
 use crate::policy::{End, Limits, Policy, Rate, Route, Rules};
-use lawn::{DEADLINE_MAX, Element, Group, Lawn, Remembered, Row, Start, Token};
+use lawn::{DEADLINE_MAX, Element, Group, GroupLimits, Lawn, Remembered, Row, Start, Token};
 
 /// The size at which a string of elements is written. The server compresses each string by itself, and holds one in
 /// memory while it loads.
@@ -40,11 +40,7 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: &Remembered, sink: &mut impl
         save_limits(limits, sink);
     }
     if features & GROUPS != 0 {
-        sink.unsigned(lawn.group_settings().count() as u64);
-        for (name, share) in lawn.group_settings() {
-            sink.bytes(name);
-            sink.unsigned(share.into());
-        }
+        save_group_settings(lawn, sink);
     }
     sink.unsigned(lawn.len() as u64);
     let mut last = 0;
@@ -74,6 +70,22 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: &Remembered, sink: &mut impl
     if !remembered.is_empty() {
         save_remembered(remembered, sink);
     }
+}
+
+fn save_group_settings(lawn: &Lawn, sink: &mut impl Sink) {
+    save_group_limits(lawn.each_group(), sink);
+    sink.unsigned(lawn.group_settings().count() as u64);
+    for (name, settings) in lawn.group_settings() {
+        sink.bytes(name);
+        sink.unsigned(settings.share.into());
+        save_group_limits(settings.limits, sink);
+        sink.unsigned(settings.paused_until);
+    }
+}
+
+fn save_group_limits(limits: GroupLimits, sink: &mut impl Sink) {
+    sink.unsigned(limits.length);
+    sink.unsigned(limits.held);
 }
 
 /// Writes the number of a group. `groups` has the numbers that were written before.

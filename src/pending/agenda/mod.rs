@@ -131,12 +131,19 @@ pub fn note(context: &Context, key: Str<'_>, tracking: &Tracking, task: Task, no
 #[inline]
 pub fn note_upkeep(tracking: &Tracking, db: i32, key: &[u8], reason: Reason, at: u64) {
     if !tracking.is_noted(reason) {
-        change(|table| {
-            let database = table.databases.entry(db).or_default();
-            database.enter(key, tracking.slot.serial()).set(reason, at);
-        });
-        tracking.note(reason);
+        note_upkeep_by(tracking, db, key, reason, at);
     }
+}
+
+/// Records a dehydrator for upkeep at a time as [`Reason`] says, or earlier if it is recorded so.
+pub fn note_upkeep_by(tracking: &Tracking, db: i32, key: &[u8], reason: Reason, at: u64) {
+    change(|table| {
+        let database = table.databases.entry(db).or_default();
+        let mut recorded = database.enter(key, tracking.slot.serial());
+        let at = at.min(recorded.visit(reason));
+        recorded.set(reason, at);
+    });
+    tracking.note(reason);
 }
 
 /// Records a dehydrator that has just got its name for a delivery at the next tick.

@@ -15,7 +15,7 @@ pub enum Reason {
     Stuck,
     /// An element is too late to be given out. In milliseconds since the epoch.
     Expire,
-    /// Remembered ids expire. In milliseconds since the epoch.
+    /// Remembered ids expire, or pauses of groups end. In milliseconds since the epoch.
     Forget,
     /// There is memory to give back since this time, in microseconds on the monotonic clock.
     Compact,

@@ -14,7 +14,7 @@ const DRAWN: usize = 20_000;
 const HOOKS: &str = "DEHYDRATOR.DEBUG";
 /// The words for groups. Whose turn it is depends on when the server looked last, so it is compared elsewhere: in the oracle
 /// of the core, and in the packages, whose servers in memory know groups.
-const GROUPS: [&str; 2] = ["GROUP", "SHARE"];
+const GROUPS: [&str; 3] = ["GROUP", "SHARE", "EACH"];
 
 #[test]
 fn the_model_knows_every_command_and_every_word_of_it() {
