@@ -99,7 +99,8 @@ fn parse_release<'a>(args: Args<'a>) -> Result<(Str<'a>, u64, HeldList<'a>, bool
 }
 
 /// Runs `RENEW key ttl token id [token id ...]`: for each 1 if it is held under that token and now comes due in `ttl`
-/// milliseconds, or 0. A ttl of 0 gives the element back. At the HELD limit, an expired lease is not renewed.
+/// milliseconds, or 0. A ttl of 0 gives the element back. At the HELD limit, also that of its group, an expired lease is not
+/// renewed.
 pub fn renew(context: &CommandContext, args: Args<'_>) -> Result {
     let (key, ttl, held) = args::read(context, args, |args| parse_restart(args, "ttl"))?;
     let mut dehydrator = Writing::open(context, key)?;
@@ -140,8 +141,12 @@ fn restart(
     let mut lawn = dehydrator.lawn();
     for (token, id) in held.iter() {
         let may_run = |lawn: &&mut Lawn| {
-            let runs = || lawn.look(id.bytes()).is_some_and(|it| runs(it.deadline, now));
-            most == 0 || ttl == 0 || runs() || (lawn.running(now) as u64) < most
+            let Some(element) = lawn.look(id.bytes()) else { return false };
+            let has_room = || {
+                (most == 0 || (lawn.running(now) as u64) < most)
+                    && lawn.group_has_room(&element, now)
+            };
+            ttl == 0 || runs(element.deadline, now) || has_room()
         };
         let lawn = lawn.as_deref_mut().filter(|lawn| lawn.holds(id.bytes(), token));
         let lawn = lawn.filter(may_run);

@@ -161,6 +161,12 @@ impl Lawn {
         full.is_none_or(|(full, group)| full.group_has_room(group, now))
     }
 
+    /// Returns whether there is a limit of what the group of an element holds.
+    pub fn limits_held(&self, element: &Element<'_>) -> bool {
+        let full = self.as_full().zip(element.group);
+        full.is_some_and(|(full, group)| full.groups().held_max(group) > 0)
+    }
+
     /// Returns whether any group, or each, has a setting. O(1).
     pub fn has_group_settings(&self) -> bool {
         self.as_full().and_then(|full| full.groups.as_ref()).is_some_and(|it| it.has_settings())

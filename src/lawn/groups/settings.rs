@@ -92,7 +92,7 @@ impl Groups {
 
     /// Returns how many elements of a group may be held. 0: any number.
     #[inline(always)]
-    pub(super) fn held_max(&self, group: Group) -> u32 {
+    pub fn held_max(&self, group: Group) -> u32 {
         match self.entries.get(group).held_max {
             0 if group == self.others => 0,
             0 => self.each.held.try_into().unwrap_or(u32::MAX),
