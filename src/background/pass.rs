@@ -22,7 +22,7 @@ use redis_module::raw;
 
 use super::renamed;
 use crate::clock;
-use crate::commands::poll;
+use crate::commands::{poll, sweep};
 use crate::delivery;
 use crate::pending::timer::{self, Phase};
 use crate::pending::{agenda, blocked};
@@ -68,7 +68,7 @@ pub fn plan(context: &Context) {
     let blocked = grace.or_else(poll::next_us);
     // If nothing may be replicated, the next tick checks again.
     let delivery = agenda::next_us().filter(|_| context.may_replicate());
-    let next = [blocked, delivery, renamed::next_us()];
+    let next = [blocked, delivery, sweep::next_us(), renamed::next_us()];
     let next = next.into_iter().flatten().min();
     timer::set(context, next);
 }
@@ -90,6 +90,7 @@ fn ends(context: &Context) {
         timer::enter(Phase::Busy);
         poll::serve(context, may_serve);
         delivery::run(context);
+        sweep::go_on(context);
         renamed::go_on(context);
         plan(context);
     }

@@ -9,6 +9,7 @@
 //! | `take` | PULL, XACK, REM, LEASE: by ids |
 //! | `settle` | SETTLE, RENEW, RELEASE, REJECT: by tokens of leases |
 //! | `update` | UPDATE, TOUCH |
+//! | `sweep` | PURGE, TOUCH of a group or a prefix: many elements, in steps |
 //! | `due` | XPOLL, TTN, PTTL: due elements and next deadlines |
 //! | `range` | LOOK, RANGE: elements, without taking them |
 //! | `inspect` | LEN, SCAN, INFO: the dehydrator as a whole |
@@ -42,6 +43,7 @@ mod range;
 mod refusal;
 mod require;
 mod settle;
+pub mod sweep;
 mod table;
 mod take;
 mod update;

@@ -10,7 +10,8 @@ use super::args::shown;
 #[cfg(debug_assertions)]
 use super::debug;
 use super::{
-    due, inspect, late, limit, ondue, pause, poll, push, range, require, settle, take, update,
+    due, inspect, late, limit, ondue, pause, poll, push, range, require, settle, sweep, take,
+    update,
 };
 
 /// The history of commands that are unchanged.
@@ -106,9 +107,15 @@ pub fn commands() -> Vec<Command> {
             .with_history(AS_REDE),
         Command::new(c"touch", handler!(update::touch), c"write fast", -4, access::TOUCH)
             .described(
-                "key <id ttl | ttl IDS numids id [id ...]> [GT | LT] [AT unix-ms]",
+                "key <id ttl | ttl IDS numids id [id ...]> [GT | LT] [AT unix-ms] | key <GROUP name | PREFIX prefix> ttl",
                 c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",
                 c"Sets a new deadline for elements, and returns how many it changed.",
+            ),
+        Command::new(c"purge", handler!(sweep::purge), c"write blocking", 4, access::DELETE)
+            .described(
+                "key <GROUP name | PREFIX prefix>",
+                c"O(N*log(N)) in bounded steps, N being the number of elements in the group or, with PREFIX, in the key",
+                c"Removes all elements of a group, or all whose ids have a prefix, and returns how many.",
             ),
         Command::new(c"rem", handler!(take::rem), c"write fast", -3, access::DELETE).described(
             "key id [id ...]",

@@ -13,7 +13,7 @@ use super::args::options::Options;
 use super::args::timer::TimerWord;
 use super::args::{self, has_exactly, required};
 use super::settle::uncount;
-use super::{limits, refusal};
+use super::{limits, refusal, sweep};
 
 /// Reads `key id element`.
 fn parse_update<'a>(args: Args<'a>) -> Result<[Str<'a>; 3]> {
@@ -114,6 +114,9 @@ fn parse_numids(args: Args<'_>) -> Result<usize> {
 /// Runs `TOUCH key <id ttl | ttl IDS numids id [id ...]> [GT | LT] [AT unix-ms]`: the number of elements
 /// whose deadline was set.
 pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
+    if sweep::is_touch_of_many(args) {
+        return sweep::touch(context, args);
+    }
     let request = args::read(context, args, Touch::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;
     let Touch { key, ttl, condition, at, is_uncounted, .. } = request;
@@ -171,7 +174,7 @@ pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
 
 /// Returns until when an element may be given out that has a bound for that and gets another deadline: as much later, or
 /// earlier, as it comes due. A deadline that is never reached changes nothing: a stuck element keeps its bound.
-fn postponed(element: &Element<'_>, deadline: u64) -> Option<u64> {
+pub(super) fn postponed(element: &Element<'_>, deadline: u64) -> Option<u64> {
     let Element { deadline: before, bounds, .. } = *element;
     let is_bounded = bounds.until > 0 && before != STUCK && deadline != STUCK;
     is_bounded.then(|| bounds.until.saturating_add(deadline).saturating_sub(before))

@@ -46,6 +46,7 @@ mod settings;
 mod sleeper;
 mod small;
 mod subscribed;
+mod sweep;
 mod threads;
 mod tracking;
 mod twice;
