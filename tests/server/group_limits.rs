@@ -202,6 +202,34 @@ fn a_group_that_is_held_back_delays_no_other() {
 }
 
 #[test]
+fn dead_letters_of_a_paused_group_wait_and_delay_no_other() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
+    client.ask("DEHYDRATOR.LIMIT k EACH HELD 1");
+    for group in ["a", "b"] {
+        client.ask(&format!("DEHYDRATOR.PAUSE k GROUP {group}"));
+        let dead = format!("DEHYDRATOR.PUSH k 0 element {group}0 AT 1 DELIVERED 1 GROUP {group}");
+        client.ask(&dead);
+    }
+    push(&mut client, "a1 b1 c1 c2 -1");
+    client.ask("DEHYDRATOR.RESUME k GROUP b");
+    until("only that of b is moved", || (client.ask("XLEN s") == Value::Int(1)).then_some(()));
+    let ticks = |server: &Server| server.info("dehydrator", "dehydrator_ticks");
+    let before = ticks(&server);
+    until("ticks went by", || (ticks(&server) > before + 3).then_some(()));
+    let given = leased_at_once(&mut client, 9, 600_000);
+    let mut given: Vec<_> = given.split(' ').collect();
+    given.sort_unstable();
+    assert_eq!(given, ["-1", "b1", "c1"]);
+    assert_eq!(client.ask("XLEN s"), Value::Int(1));
+    let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 COUNT 1 LEASE 600000");
+    client.ask("DEHYDRATOR.RESUME k GROUP a");
+    assert_eq!(ids(&sleeper.reply()), ["a1"]);
+    assert_eq!(client.ask("XLEN s"), Value::Int(2));
+}
+
+#[test]
 fn a_group_has_at_most_as_many_elements_as_its_length() {
     let server = Server::start(&[]);
     let mut client = server.connect();
