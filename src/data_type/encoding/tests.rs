@@ -9,7 +9,10 @@ use super::field::*;
 use super::save::CHUNK_BYTES;
 use super::*;
 use crate::policy::{self, LimitChange, Limits, Pause, Policy, Route, Rules, Trust};
-use lawn::{Bounds, DEADLINE_MAX, Element, Lawn, Remembered, Shared, SmallMax, Token};
+use lawn::{
+    Bounds, DEADLINE_MAX, Element, GroupLimits, GroupSettings, Lawn, Remembered, Shared, SmallMax,
+    Token,
+};
 
 fn empty() -> Lawn {
     let hasher = ahash::RandomState::with_seeds(1, 2, 3, 4);
@@ -433,6 +436,63 @@ fn limits_are_saved_and_loaded_and_invalid_ones_are_refused() {
         &[0, 0, 1, 1, 0, 2, 5, 1, 4, 1],
     ];
     lies.into_iter().for_each(|numbers| assert_eq!(lie(numbers), log, "{numbers:?}"));
+}
+
+#[test]
+fn settings_of_groups_are_saved_and_loaded_and_invalid_ones_are_refused() {
+    let of = |share, length, held, paused_until| GroupSettings {
+        share,
+        limits: GroupLimits { length, held },
+        paused_until,
+    };
+    let mut lawn = empty();
+    lawn.set_each_group(GroupLimits { length: DEADLINE_MAX, held: 2 });
+    lawn.set_group(b"", of(65_535, 0, 0, 0));
+    lawn.set_group(&[b'n'; 1024], of(1, 3, 0, 5));
+    lawn.set_group(b"a", of(2, 0, 4, DEADLINE_MAX));
+    lawn.start_in_group(5, &Element::new(b"id", b"", 7), Some(b"b")).expect("room");
+    let fields = saved(&lawn).0;
+    let loaded = load_of(fields.clone()).expect("our own payload");
+    assert_eq!(loaded.each_group(), lawn.each_group());
+    assert!(loaded.group_settings().eq(lawn.group_settings()));
+    assert_eq!(saved(&loaded).0, fields);
+    for kept in 0..fields.len() {
+        assert!(load_of(fields.iter().take(kept).cloned()).is_err(), "{kept} fields");
+    }
+    let lie = |each: [u64; 2], groups: &[(&[u8], [u64; 4])]| {
+        let count = groups.len() as u64;
+        let mut fields: Vec<_> =
+            [GROUPS, each[0], each[1], count].into_iter().map(Field::Unsigned).collect();
+        for (name, numbers) in groups {
+            fields.push(chunk(name));
+            fields.extend(numbers.map(Field::Unsigned));
+        }
+        fields.push(Field::Unsigned(0));
+        load_of(fields).err()
+    };
+    assert_eq!(lie([0, 1], &[(b"a", [1, 0, 0, 1]), (b"", [2, 0, 0, 0])]), None);
+    let limit = Some(Corrupt("a limit is out of range"));
+    assert_eq!(lie([DEADLINE_MAX + 1, 0], &[]), limit);
+    assert_eq!(lie([0, DEADLINE_MAX + 1], &[]), limit);
+    assert_eq!(lie([0, 0], &[(b"a", [1, DEADLINE_MAX + 1, 0, 0])]), limit);
+    let share = Some(Corrupt("a group's share is out of range"));
+    assert_eq!([0, 65_536].map(|it| lie([0, 0], &[(b"a", [it, 1, 0, 0])])), [share.clone(), share]);
+    let end = lie([0, 0], &[(b"a", [1, 0, 0, DEADLINE_MAX + 1])]);
+    assert_eq!(end, Some(Corrupt("the end of a group's pause is out of range")));
+    let length = lie([0, 0], &[(&[b'n'; 1025], [2, 0, 0, 0])]);
+    assert_eq!(length, Some(Corrupt("the length of a group's name is out of range")));
+    let impossible = Some(Corrupt("a group without settings, or with some that it cannot have"));
+    for (name, numbers) in [
+        (&b"a"[..], [1, 0, 0, 0]),
+        (b"", [1, 0, 0, 0]),
+        (b"", [2, 1, 0, 0]),
+        (b"", [2, 0, 1, 0]),
+        (b"", [1, 0, 0, 1]),
+    ] {
+        assert_eq!(lie([0, 0], &[(name, numbers)]), impossible, "{name:?} {numbers:?}");
+    }
+    let twice = lie([0, 0], &[(b"a", [2, 0, 0, 0]), (b"a", [2, 0, 0, 0])]);
+    assert_eq!(twice, Some(Corrupt("a group's settings occur twice")));
 }
 
 #[test]

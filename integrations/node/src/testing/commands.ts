@@ -444,7 +444,8 @@ export class Commands {
   #limitGroup(key: string | undefined, words: string[]): Reply {
     const options = new Options(words, { GROUP: true, SHARE: true });
     const [group, share] = [options.group() ?? "", options.number("SHARE", 1)];
-    if (share === undefined) return ["share", this.#at(key).groups.shares.get(group) ?? 1];
+    const told = ["share", this.#at(key).groups.shares.get(group) ?? 1, "length", 0, "held", 0];
+    if (share === undefined) return told;
     if (share > 65_535) throw refused("ERR", "SHARE is from 1 to 65535");
     const { shares } = this.#made(key).groups;
     if (share > 1) shares.set(group, share);

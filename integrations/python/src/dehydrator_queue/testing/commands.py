@@ -512,7 +512,7 @@ class Commands:
         options = Options(words, GROUP=1, SHARE=1)
         group, share = options.group() or OTHERS, options.number("SHARE", 1)
         if share is None:
-            return [b"share", max(self._at(key).groups.shares[group], 1)]
+            return [b"share", max(self._at(key).groups.shares[group], 1), b"length", 0, b"held", 0]
         if share > 65_535:
             raise refused("ERR", "SHARE is from 1 to 65535")
         shares = self._made(key).groups.shares
