@@ -7,6 +7,7 @@
 //!
 //! A group is found by its own order. There is no order of ids: for a prefix, all of the key is scanned.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -35,6 +36,11 @@ const STEP_US: u64 = 500;
 const AT_ONCE_MAX: usize = 1024;
 /// The time between two tries while writes are not allowed (CLIENT PAUSE, FAILOVER, too few replicas), in microseconds.
 const RETRY_US: u64 = 20_000;
+
+const NOT_PRIMARY: Error = Error::Coded(
+    "UNBLOCKED",
+    Cow::Borrowed("this server has become a replica before all was done"),
+);
 
 /// The elements to change.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -153,14 +159,19 @@ pub fn next_us() -> Option<u64> {
 /// Does a step of one of the changes, which take turns.
 pub fn go_on(context: &Context) {
     let now_us = clock::monotonic_us();
-    if RETRY_AT_US.get() > now_us {
+    if next_us().is_none_or(|at_us| at_us > now_us) {
         return;
+    }
+    if !context.is_primary() {
+        // The next primary does not know of them. Most servers have sent their clients away by now.
+        let sweeps = SWEEPS.with_borrow_mut(std::mem::take);
+        return sweeps.into_iter().for_each(|mut sweep| sweep.reply(Err(NOT_PRIMARY)));
     }
     let Some(mut sweep) = SWEEPS.with_borrow_mut(VecDeque::pop_front) else { return };
     let key = OwnedStr::new(&sweep.name.key);
     let done = if !context.select_db(sweep.name.db) {
         Ok(true)
-    } else if context.lets_clients_write(key.as_str()) {
+    } else if context.may_write() && context.lets_clients_write(key.as_str()) {
         sweep.step(context, now_us + STEP_US)
     } else {
         RETRY_AT_US.set(now_us + RETRY_US);

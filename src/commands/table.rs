@@ -107,7 +107,7 @@ pub fn commands() -> Vec<Command> {
             .with_history(AS_REDE),
         Command::new(c"touch", handler!(update::touch), c"write fast", -4, access::TOUCH)
             .described(
-                "key <id ttl | ttl IDS numids id [id ...]> [GT | LT] [AT unix-ms] | key <GROUP name | PREFIX prefix> ttl",
+                "key <id ttl | ttl IDS numids id [id ...] | GROUP name ttl | PREFIX prefix ttl> [GT | LT] [AT unix-ms]",
                 c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",
                 c"Sets a new deadline for elements, and returns how many it changed.",
             ),

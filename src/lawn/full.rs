@@ -7,7 +7,6 @@ use ahash::RandomState;
 use super::element::{Bounds, Counts, Element, Row};
 use super::error::{StartError, UpdateError};
 use super::groups::Groups;
-use super::held::counts_as_held;
 use super::index::{IdHash, Index};
 use super::lease::{Leases, Token};
 use super::merged::Merged;
@@ -21,6 +20,11 @@ pub(super) fn next_turn(pushes: &mut u64, deadline: u64) -> Turn {
     let push = *pushes % Turn::PUSHES;
     *pushes += 1;
     Turn { deadline, push }
+}
+
+/// Returns whether an element counts against the limit of what its group holds. One that never comes due does not.
+pub(super) fn counts_as_held(is_held: bool, deadline: u64) -> bool {
+    is_held && deadline < DEADLINE_MAX
 }
 
 /// Returns the bits of a handle, which name an element that was taken out.

@@ -1,15 +1,10 @@
 //! The leases of a full lawn: which elements are held, and under which tokens.
 
 use super::element::Element;
-use super::full::Full;
+use super::full::{Full, counts_as_held};
 use super::lease::Token;
 use super::store::Handle;
 use super::turn::{DEADLINE_MAX, Turn};
-
-/// Returns whether an element counts against the limit of what its group holds. One that never comes due does not.
-pub(super) fn counts_as_held(is_held: bool, deadline: u64) -> bool {
-    is_held && deadline < DEADLINE_MAX
-}
 
 impl Full {
     pub fn lease_at(&mut self, id: &[u8], ttl: u64, deadline: u64, token: Option<Token>) -> bool {

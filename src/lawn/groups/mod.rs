@@ -22,6 +22,7 @@
 //! | `round` | the ring of the groups that give in turn |
 //! | `greatest` | the groups with the most elements |
 //! | `settings` | shares, limits and pauses |
+//! | `limits` | setting them |
 //! | `turns` | whose turn it is, and from when on a group gives |
 //!
 //! | operation | cost |
@@ -33,6 +34,7 @@
 
 mod entries;
 mod greatest;
+mod limits;
 mod round;
 mod settings;
 mod treap;

@@ -26,10 +26,15 @@ impl Context {
         unsafe { api!(RedisModule_GetContextFlags(self.as_ptr())) as u32 & flags != 0 }
     }
 
+    /// Returns whether this server is a primary.
+    pub fn is_primary(&self) -> bool {
+        self.has(raw::REDISMODULE_CTX_FLAGS_MASTER)
+    }
+
     /// Returns whether this server is a primary that may replicate now: it is not loading, and clients are not paused
     /// (replicating then would kill the server).
     pub fn may_replicate(&self) -> bool {
-        self.has(raw::REDISMODULE_CTX_FLAGS_MASTER) && self.may_write()
+        self.is_primary() && self.may_write()
     }
 
     /// Returns whether a change may be replicated now. Replicating while the server loads, or while clients are paused, would

@@ -1,0 +1,69 @@
+//! Setting what holds for a group, or for each.
+
+use super::super::element::Group;
+use super::super::store::Records;
+use super::super::turn::Turn;
+use super::Groups;
+use super::settings::{GroupLimits, GroupSettings};
+
+impl Groups {
+    /// Returns whether any group has a setting.
+    pub fn has_settings(&self) -> bool {
+        !self.settings.is_empty() || self.each != GroupLimits::NONE
+    }
+
+    /// Returns the settings of a group.
+    pub fn settings(&self, group: Group) -> GroupSettings {
+        let settings = self.settings.get(self.name(group));
+        settings.copied().unwrap_or(GroupSettings::NONE)
+    }
+
+    /// Lists the groups that have settings, by name.
+    pub fn all_settings(&self) -> impl Iterator<Item = (&[u8], GroupSettings)> {
+        self.settings.iter().map(|(name, settings)| (&name[..], *settings))
+    }
+
+    /// Changes the settings of a group. For the elements without a group only the share has a meaning.
+    pub fn set(&mut self, records: &Records, group: Group, settings: GroupSettings) {
+        let settings = GroupSettings { share: settings.share.max(1), ..settings };
+        self.restrained -= usize::from(self.settings(group).restrains());
+        self.restrained += usize::from(settings.restrains());
+        let name = self.name(group).to_vec();
+        let entry = self.entries.get_mut(group);
+        entry.share = settings.share;
+        entry.paused_until = settings.paused_until;
+        entry.held_max = settings.limits.held.try_into().unwrap_or(u32::MAX);
+        entry.has_settings = settings != GroupSettings::NONE;
+        if entry.has_settings {
+            self.settings.insert(name, settings);
+        } else {
+            self.settings.remove(&name);
+        }
+        if group != self.others {
+            self.settle(records, group);
+        }
+    }
+
+    /// Returns the limits of each group that has none of its own.
+    pub fn each(&self) -> GroupLimits {
+        self.each
+    }
+
+    /// Changes the limits of each group.
+    pub fn set_each(&mut self, limits: GroupLimits) {
+        if limits.held != self.each.held {
+            self.visit_from = Some(Turn::FIRST);
+        }
+        self.each = limits;
+    }
+
+    /// Returns how many elements of a group may be held. 0: any number.
+    #[inline(always)]
+    pub fn held_max(&self, group: Group) -> u32 {
+        match self.entries.get(group).held_max {
+            0 if group == self.others => 0,
+            0 => self.each.held.try_into().unwrap_or(u32::MAX),
+            own => own,
+        }
+    }
+}
