@@ -327,6 +327,11 @@ impl Queues {
         self.by_ttl.len()
     }
 
+    /// Returns the number of TTLs: of queues, and of elements in the timeline, each of which counts as one.
+    pub fn ttls(&self) -> usize {
+        self.by_ttl.len() + self.timeline_len
+    }
+
     /// Replaces the handle of a record that was moved or replaced. The turn must be the same.
     pub fn replace(&mut self, spot: Spot, new: Handle) {
         self.blocks.replace(spot.block, spot.place, new);
