@@ -121,7 +121,10 @@ impl Dehydrator {
             limit @ Policy::Limit { .. } => {
                 // Without groups the first of all is next, due or not.
                 let next = if self.lawn.has_groups() { self.lawn.next_in_turn(now) } else { None };
-                let first = next.map(|row| row.element).or_else(|| self.lawn.first());
+                let first = match next {
+                    Some(row) => Some(row.element),
+                    None => self.lawn.first(),
+                };
                 matches!(first, Some(first) if limit.is_dead(&first, now))
             }
         }
