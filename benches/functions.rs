@@ -20,7 +20,7 @@ const TIMES: usize = 5;
 const ELEMENTS: usize = 2000;
 /// The delay of elements that come due during the count, in milliseconds. The client blocks sooner, even under
 /// callgrind.
-const DELAY: usize = 300;
+const DELAY: usize = 1000;
 
 /// A request: its name, and the function that counts it.
 type Row = (&'static str, fn(&mut Host, usize) -> Profile);

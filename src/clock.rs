@@ -37,7 +37,7 @@ pub fn now_us() -> u64 {
         // Redis 7.0: the same clock, read directly.
         None => {
             let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-            since_epoch.map_or(0, |since| since.as_micros() as u64)
+            since_epoch.unwrap_or_default().as_micros() as u64
         }
     };
     #[cfg(debug_assertions)]

@@ -64,10 +64,12 @@ thread_local! {
 
 /// Sets the timer to the next work. The cron repeats it, because the wall clock may have stepped.
 pub fn plan(context: &Context) {
-    let grace = STATE.get().grace.map(|grace| grace.until_us);
-    let blocked = grace.or_else(poll::next_us);
+    let blocked = match STATE.get().grace {
+        Some(grace) => Some(grace.until_us),
+        None => poll::next_us(),
+    };
     // If nothing may be replicated, the next tick checks again.
-    let delivery = agenda::next_us().filter(|_| context.may_replicate());
+    let delivery = if context.may_replicate() { agenda::next_us() } else { None };
     let next = [blocked, delivery, sweep::next_us(), renamed::next_us()];
     let next = next.into_iter().flatten().min();
     timer::set(context, next);
@@ -79,22 +81,18 @@ pub fn report(event: &Event<'_>) {
         timer::enter(Phase::InPass);
         STATE.set(State { began_us: clock::monotonic_us(), ..STATE.get() });
     } else if event.subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP {
-        ends(event.context);
+        let (context, is_due) = (event.context, timer::take_due());
+        let may_serve = measure(is_due);
+        if is_due {
+            timer::enter(Phase::Busy);
+            poll::serve(context, may_serve);
+            delivery::run(context);
+            sweep::go_on(context);
+            renamed::go_on(context);
+            plan(context);
+        }
+        timer::enter(Phase::Asleep);
     }
-}
-
-fn ends(context: &Context) {
-    let is_due = timer::take_due();
-    let may_serve = measure(is_due);
-    if is_due {
-        timer::enter(Phase::Busy);
-        poll::serve(context, may_serve);
-        delivery::run(context);
-        sweep::go_on(context);
-        renamed::go_on(context);
-        plan(context);
-    }
-    timer::enter(Phase::Asleep);
 }
 
 /// Measures the pass that ends. Returns whether the server knows by now which clients have disconnected.

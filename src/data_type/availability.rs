@@ -121,8 +121,12 @@ impl Dehydrator {
             Policy::Hold => false,
             Policy::Send(_) => true,
             limit @ Policy::Limit { .. } => {
-                let next = self.lawn.next_in_turn(now).map(|row| row.element);
-                let first = next.or_else(|| self.lawn.first());
+                // Without groups the first of all is next, due or not.
+                let next = if self.lawn.has_groups() { self.lawn.next_in_turn(now) } else { None };
+                let first = match next {
+                    Some(row) => Some(row.element),
+                    None => self.lawn.first(),
+                };
                 matches!(first, Some(first) if limit.is_dead(&first, now))
             }
         }

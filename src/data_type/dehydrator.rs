@@ -113,7 +113,7 @@ impl Dehydrator {
     /// Returns whether the dehydrator is empty with the default rules, so that it should not exist. A policy, a pause, or a
     /// limit or a share of groups keeps an empty one, as consumer groups keep an empty stream.
     pub fn is_idle(&self) -> bool {
-        self.lawn.is_empty() && self.has_default_rules() && !self.lawn.has_group_settings()
+        self.has_default_rules() && self.lawn.is_empty() && !self.lawn.has_group_settings()
     }
 
     /// Returns whether the dehydrator has the default rules.

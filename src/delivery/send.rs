@@ -133,7 +133,7 @@ impl Origin<'_> {
                     present == policy
                         // REJECT works during a pause.
                         && (copy.token.is_some() || !is_paused)
-                        && copy.find(&dehydrator.lawn).is_some_and(|it| it.payload == copy.payload.bytes())
+                        && matches!(copy.find(&dehydrator.lawn), Some(it) if it.payload == copy.payload.bytes())
                 });
                 trust.is_confirmed()
             });

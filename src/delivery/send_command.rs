@@ -88,24 +88,25 @@ impl SendCommand {
         let Some(fields) = &self.fields else { return Ok(()) };
         let deliveries = OwnedStr::of_number(copy.deliveries.into());
         let mut pairs = vec![&fields.id, &copy.id, &fields.element, &copy.payload];
-        pairs.extend(fields.deliveries.iter().flat_map(|field| [field, &deliveries]));
+        if let Some(field) = &fields.deliveries {
+            pairs.extend([field, &deliveries]);
+        }
         if copy.is_expired(clock::now()) {
             pairs.extend(&fields.expired);
         }
-        let add = |id: &OwnedStr| {
-            let pairs = pairs.iter().copied().map(OwnedStr::as_str);
-            let words = self.head.iter().chain([id]).map(OwnedStr::as_str).chain(pairs);
-            context.call(name, &words.collect::<Vec<_>>())
-        };
-        // The id holds the time of delivery. The server's own `*` may use a cached time, which can be before the
-        // deadline (Redis 8, Valkey 8).
-        if !self.is_ahead {
-            let result = add(&OwnedStr::new(format!("{}-*", clock::now()).as_bytes()));
-            match result {
-                Err(reason) if reason.contains("equal or smaller") => self.is_ahead = true,
+        loop {
+            // The id holds the time of delivery. The server's own `*` may use a cached time, which can be before the
+            // deadline (Redis 8, Valkey 8).
+            let id = if self.is_ahead { "*" } else { &format!("{}-*", clock::now()) };
+            let id = OwnedStr::new(id.as_bytes());
+            let words = self.head.iter().chain([&id]).chain(pairs.iter().copied());
+            let words: Vec<_> = words.map(OwnedStr::as_str).collect();
+            match context.call(name, &words) {
+                Err(reason) if !self.is_ahead && reason.contains("equal or smaller") => {
+                    self.is_ahead = true;
+                }
                 result => return result,
             }
         }
-        add(&OwnedStr::new(b"*"))
     }
 }

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ahash::RandomState;
 
-use super::element::{Bounds, Counts, Element, Row};
+use super::element::{Bounds, Counts, Element, Group, Row};
 use super::error::{StartError, UpdateError};
 use super::groups::Groups;
 use super::index::{IdHash, Index};
 use super::lease::{Leases, Token};
-use super::merged::Merged;
 use super::queues::{Blanked, PredictedRange, Queues, Walk};
+use super::rows::{Merged, Rows};
 use super::store::{Handle, Record, Records, Spot};
 use super::turn::{DEADLINE_MAX, Start, Turn};
 
@@ -120,16 +120,27 @@ impl Full {
 
     pub fn counts(&self) -> Counts {
         Counts {
-            elements: self.len(),
+            elements: self.index.len(),
             given_out: self.delivered,
             leased: self.leases.len(),
-            ttls: self.all_queues().map(|it| it.len() + it.timeline_len).sum(),
+            ttls: self.queues.ttls() + self.groups.as_ref().map_or(0, |it| it.queues.ttls()),
         }
     }
 
-    /// Starts an element in its group, which exists, or in none.
     pub fn start(&mut self, ttl: u64, new: &Element<'_>) -> Result<(), StartError> {
-        let Element { id, payload, deadline, bounds, group, .. } = *new;
+        self.insert(ttl, new, None)
+    }
+
+    /// Starts an element in a group, which exists, or in none. Compiled for each of the two, because nearly all elements are
+    /// in no group.
+    #[inline(always)]
+    pub(super) fn insert(
+        &mut self,
+        ttl: u64,
+        new: &Element<'_>,
+        group: Option<Group>,
+    ) -> Result<(), StartError> {
+        let Element { id, payload, deadline, bounds, .. } = *new;
         if deadline > DEADLINE_MAX {
             return Err(StartError::TooLate);
         }
@@ -217,7 +228,7 @@ impl Full {
         let Self { index, records, .. } = self;
         let (handle, (spot, deliveries)) = index.remove(hash, |handle| {
             let record = records.get(handle);
-            record.has_id(id).then(|| (record.spot(), record.deliveries()))
+            if record.has_id(id) { Some((record.spot(), record.deliveries())) } else { None }
         })?;
         self.remove_from_queues(handle, spot, deliveries);
         Some(bits(handle))
@@ -339,9 +350,11 @@ impl Full {
         self.index.scan(cursor, count, |handle| show(self.records.get(handle).into()))
     }
 
-    pub fn rows(&self, start: Start, end: u64) -> Merged<'_> {
-        let walk = |queues| Walk::new(&self.records, queues, start.turn(), end);
-        Merged::new(walk(&self.queues), self.groups.as_ref().map(|groups| walk(&groups.queues)))
+    pub fn rows(&self, start: Start, end: u64) -> Rows<'_> {
+        let walk = Walk::new(&self.records, &self.queues, start.turn(), end);
+        let Some(groups) = &self.groups else { return Rows::Full(walk) };
+        let grouped = Walk::new(&self.records, &groups.queues, start.turn(), end);
+        Rows::Grouped(Box::new(Merged::new(walk, grouped)))
     }
 
     /// Iterates over the queues of elements without a group, and those of elements in groups.

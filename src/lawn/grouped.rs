@@ -18,7 +18,7 @@ impl Full {
         group: &[u8],
     ) -> Result<(), StartError> {
         let group = self.groups_mut().find_or_create(group).ok_or(StartError::Full)?;
-        let started = self.start(ttl, &Element { group: Some(group), ..*new });
+        let started = self.insert(ttl, new, Some(group));
         started.inspect_err(|_| self.groups_mut().free_if_unused(group))
     }
 

@@ -17,9 +17,9 @@ use super::error::{StartError, UpdateError};
 use super::full::Full;
 use super::lease::Token;
 use super::memory::{Mover, rounded};
-use super::merged::Merged;
+use super::rows::{Elements, Rows};
 use super::shared::Shared;
-use super::small::{Small, SmallRows};
+use super::small::Small;
 use super::turn::{DEADLINE_MAX, Start};
 
 #[derive(Clone)]
@@ -378,7 +378,7 @@ impl Lawn {
     pub fn rows(&self, start: Start, end: u64) -> Rows<'_> {
         match &self.form {
             Form::Small(small) => Rows::Small(small.rows(start, end)),
-            Form::Full(full) => Rows::Full(full.rows(start, end)),
+            Form::Full(full) => full.rows(start, end),
         }
     }
 
@@ -466,27 +466,6 @@ impl Lawn {
     #[cfg(any(test, feature = "checks"))]
     pub fn check(&self) {
         either!(&self.form, it => it.check());
-    }
-}
-
-/// Elements in the order of delivery. See [`Lawn::rows`].
-pub enum Rows<'a> {
-    Small(SmallRows<'a>),
-    Full(Merged<'a>),
-}
-
-/// Elements in the order of delivery, each with its TTL. A named type, so that the compiler sees that dropping it reads
-/// nothing of the lawn.
-pub type Elements<'a> = std::iter::Map<Rows<'a>, fn(Row<'a>) -> (u64, Element<'a>)>;
-
-impl<'a> Iterator for Rows<'a> {
-    type Item = Row<'a>;
-
-    fn next(&mut self) -> Option<Row<'a>> {
-        match self {
-            Self::Small(rows) => rows.next(),
-            Self::Full(rows) => rows.next(),
-        }
     }
 }
 

@@ -43,8 +43,8 @@
 //! | `remembered` | ids, each remembered until a moment: a lawn of its own |
 //! | `shared` | what all lawns of a process share: the hash key, and the limits of the small form |
 //! | `full` | a full lawn: operations by id, and queries |
+//! | `rows` | iteration over elements in the order of delivery, of all groups and of none |
 //! | `held` | a full lawn: leases, and who holds what |
-//! | `merged` | a full lawn: iteration over elements in groups and without, in one order |
 //! | `grouped` | a full lawn: elements in groups, and whose turn it is |
 //! | `due` | a full lawn: taking and leasing due elements |
 //! | `upkeep` | a full lawn: freeing memory, moving allocations, measuring, checking |
@@ -106,11 +106,11 @@ mod lawn;
 mod lawn_groups;
 mod lease;
 mod memory;
-mod merged;
 #[allow(unsafe_code)]
 mod processor;
 mod queues;
 mod remembered;
+mod rows;
 mod shared;
 mod small;
 mod store;

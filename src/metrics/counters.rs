@@ -64,5 +64,5 @@ pub fn reset_with_server() -> bool {
 /// Adds `more` to a counter.
 #[inline]
 pub fn count(counter: &Counter, more: u64) {
-    counter.set(counter.get() + more);
+    counter.0.store(counter.get() + more, Ordering::Relaxed);
 }

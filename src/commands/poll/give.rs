@@ -55,7 +55,12 @@ impl<'a> Request<'a, '_> {
         if count == 1 {
             let first = dehydrator.lawn().and_then(|lawn| {
                 lawn.settle_first();
-                lawn.next_in_turn(now).map(|row| row.element.without_bytes())
+                // Without groups the first of all is next.
+                let next = match lawn.has_groups() {
+                    true => lawn.next_in_turn(now)?.element,
+                    false => lawn.first()?,
+                };
+                (next.deadline <= now).then(|| next.without_bytes())
             });
             if first.is_some_and(|first| !dehydrator.rules().policy.is_dead(&first, now)) {
                 self.take_first(dehydrator, count, None, to);

@@ -104,8 +104,8 @@ impl Index {
         hash: IdHash,
         read: impl FnMut(Handle) -> Option<R>,
     ) -> Option<(Handle, R)> {
-        let found = self.tables[self.table_of(hash)].find(hash, read);
-        found.map(|(_, handle, found)| (handle, found))
+        let (_, handle, found) = self.tables[self.table_of(hash)].find(hash, read)?;
+        Some((handle, found))
     }
 
     /// Reserves a position for a new entry. `None` if there is a handle under this hash for which `is_it` returns true.

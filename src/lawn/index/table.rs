@@ -11,7 +11,7 @@
 //! A table can have any number of buckets, not just powers of two: the hash is scaled to that number.
 
 use super::super::memory::allotted;
-use super::super::processor::{LANES, Matches, equal};
+use super::super::processor::{LANES, equal};
 use super::super::store::Handle;
 use super::super::tiny::TINY;
 
@@ -74,17 +74,8 @@ pub(super) struct Bucket {
 const _: () = assert!(size_of::<Bucket>() == 64);
 
 impl Bucket {
-    /// Returns the slots with this hash. Some may be blank.
-    fn matches(&self, hash: IdHash) -> Matches {
-        equal(&self.hashes, hash.0)
-    }
-
     fn blank(&self) -> Option<usize> {
         equal(&self.handles, 0).next()
-    }
-
-    fn handle(&self, slot: usize) -> Option<Handle> {
-        Handle::from_bits(self.handles[slot])
     }
 
     fn entries(&self) -> impl Iterator<Item = IndexEntry> + '_ {
@@ -197,8 +188,9 @@ impl Table {
         let mut at = home;
         loop {
             let bucket = &self.buckets[at];
-            for slot in bucket.matches(hash) {
-                if let Some(handle) = bucket.handle(slot)
+            // Some slots with this hash may be blank.
+            for slot in equal(&bucket.hashes, hash.0) {
+                if let Some(handle) = Handle::from_bits(bucket.handles[slot])
                     && let Some(found) = read(handle)
                 {
                     return Some((Location { home, bucket: at, slot }, handle, found));

@@ -39,7 +39,8 @@ impl Leases {
 
     /// Returns the number of records that are held.
     pub fn len(&self) -> usize {
-        self.held.as_ref().map_or(0, |held| held.tokens.len())
+        let Some(held) = &self.held else { return 0 };
+        held.tokens.len()
     }
 
     /// Holds a record, whose turn is now `turn`, under this token or under none. `before` is the turn that it had, if it

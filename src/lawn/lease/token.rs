@@ -39,7 +39,7 @@ impl Token {
 
     /// Returns whether a client has chosen it.
     pub fn is_chosen(self) -> bool {
-        self.number() < Self::SERVERS
+        self.0.get() < Self::SERVERS
     }
 }
 

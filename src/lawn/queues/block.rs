@@ -113,12 +113,12 @@ fn from(place: usize) -> u64 {
 
 /// Returns the position of the lowest bit.
 fn lowest(bits: u64) -> Option<usize> {
-    (bits != 0).then(|| bits.trailing_zeros() as usize)
+    if bits == 0 { None } else { Some(bits.trailing_zeros() as usize) }
 }
 
 /// Returns the position of the highest bit.
 fn highest(bits: u64) -> Option<usize> {
-    (bits != 0).then(|| bits.ilog2() as usize)
+    if bits == 0 { None } else { Some(bits.ilog2() as usize) }
 }
 
 impl BlockMeta {

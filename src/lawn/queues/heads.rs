@@ -224,8 +224,7 @@ impl StaleHeads {
     }
 
     pub(super) fn remove(&mut self, number: QueueNumber) {
-        let at = self.iter().position(|it| it == number);
-        if let Some(at) = at {
+        if let Some(at) = self.numbers.iter().position(|it| *it == number) {
             self.numbers.copy_within(at + 1.., at);
             self.len -= 1;
             self.numbers[self.len()] = NONE;

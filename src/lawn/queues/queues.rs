@@ -327,6 +327,11 @@ impl Queues {
         self.by_ttl.len()
     }
 
+    /// Returns the number of TTLs: of queues, and of elements in the timeline, each of which counts as one.
+    pub fn ttls(&self) -> usize {
+        self.by_ttl.len() + self.timeline_len
+    }
+
     /// Replaces the handle of a record that was moved or replaced. The turn must be the same.
     pub fn replace(&mut self, spot: Spot, new: Handle) {
         self.blocks.replace(spot.block, spot.place, new);
@@ -408,24 +413,6 @@ impl Queues {
         }
     }
 
-    /// Drops free numbers at the end, and frees what many queues allocated.
-    fn shrink_tables(&mut self) {
-        let last = self.queues.iter().rposition(|queue| queue.ends.is_some());
-        // The timeline always stays.
-        let length = last.map_or(1, |last| last + 1);
-        if length < self.queues.len() {
-            self.queues.truncate(length);
-            drop(self.free.split_off(&(length as QueueNumber)));
-            shrink(&mut self.queues);
-        }
-        self.heads.truncate(self.queues.len());
-        if self.by_ttl.len() * 8 < self.by_ttl.capacity() {
-            let (hasher, queues) = (&self.hasher, &self.queues);
-            let rehash = |number: &QueueNumber| hasher.hash_one(queues[usize::from(*number)].ttl);
-            self.by_ttl.shrink_to(self.by_ttl.len() * 2, rehash);
-        }
-    }
-
     /// Moves the handles of a sparse block to a neighbour with room. At most half a block of records is updated, few
     /// compared with the removals that made the block sparse.
     #[inline(never)]
@@ -445,12 +432,25 @@ impl Queues {
         self.drop_block(handle);
     }
 
-    /// Removes a queue that has lost its last element.
+    /// Removes a queue that has lost its last element. Drops free numbers at the end, and frees what many queues allocated.
     #[cold]
     fn remove_queue(&mut self, number: QueueNumber) {
         self.stale.remove(number);
         self.heads.remove(number);
-        self.shrink_tables();
+        let last = self.queues.iter().rposition(|queue| queue.ends.is_some());
+        // The timeline always stays.
+        let length = last.map_or(1, |last| last + 1);
+        if length < self.queues.len() {
+            self.queues.truncate(length);
+            drop(self.free.split_off(&(length as QueueNumber)));
+            shrink(&mut self.queues);
+        }
+        self.heads.truncate(self.queues.len());
+        if self.by_ttl.len() * 8 < self.by_ttl.capacity() {
+            let (hasher, queues) = (&self.hasher, &self.queues);
+            let rehash = |number: &QueueNumber| hasher.hash_one(queues[usize::from(*number)].ttl);
+            self.by_ttl.shrink_to(self.by_ttl.len() * 2, rehash);
+        }
     }
 
     /// Updates everything that refers to a block that has moved: its neighbours, its queue, and the records in it.

@@ -8,7 +8,8 @@
 //! depend on the length of the queue.
 
 use std::cmp::Ordering;
-use std::collections::{BinaryHeap, binary_heap};
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 
 use super::super::element::Row;
 use super::super::store::{Handle, Records};
@@ -193,8 +194,8 @@ impl<'a> Walk<'a> {
 
     /// Adds the queue at a heap index, if it may have elements to show.
     fn add_queue(&mut self, index: usize) {
-        let head = self.queues.heads.at(index);
-        if let Some((turn, number)) = head.filter(|(turn, _)| turn.deadline <= self.now)
+        if let Some((turn, number)) = self.queues.heads.at(index)
+            && turn.deadline <= self.now
             && let Some(cursor) = self.queues.cursor(self.records, number)
         {
             self.fronts.push(Front { turn, cursor, unexamined: Some(index) });
@@ -217,30 +218,17 @@ impl<'a> Walk<'a> {
     fn correct_first(&mut self) -> Option<usize> {
         let mut front = self.fronts.peek_mut()?;
         let index = front.unexamined.take()?;
-        let head = self.queues.at(&front.cursor);
-        let turn = head.map(|(_, handle)| self.records.turn(handle));
-        match turn.filter(|turn| turn.deadline <= self.now) {
-            Some(turn) => front.turn = turn,
-            None => drop(binary_heap::PeekMut::pop(front)),
-        }
+        let (_, head) = self.queues.at(&front.cursor)?;
+        move_to(front, Some(head), self.records, self.now);
         Some(index)
     }
+}
 
-    /// Returns the next element's TTL and record.
-    fn advance(&mut self) -> Option<(u64, Handle)> {
-        // Until the first front is certain to be first.
-        while let Some(index) = self.correct_first() {
-            Heads::below(index).for_each(|below| self.add_queue(below));
-        }
-        let mut front = self.fronts.peek_mut()?;
-        let shown = self.queues.at(&front.cursor)?;
-        let next = self.queues.step(self.records, &mut front.cursor);
-        let turn = next.map(|handle| self.records.turn(handle));
-        match turn.filter(|turn| turn.deadline <= self.now) {
-            Some(turn) => front.turn = turn,
-            None => drop(binary_heap::PeekMut::pop(front)),
-        }
-        Some(shown)
+/// Moves the first front to the turn of this record, or removes the front if it has no more elements to show.
+fn move_to(mut front: PeekMut<'_, Front>, record: Option<Handle>, records: &Records, now: u64) {
+    match record {
+        Some(record) if records.turn(record).deadline <= now => front.turn = records.turn(record),
+        _ => _ = PeekMut::pop(front),
     }
 }
 
@@ -248,8 +236,17 @@ impl<'a> Iterator for Walk<'a> {
     type Item = Row<'a>;
 
     fn next(&mut self) -> Option<Row<'a>> {
-        let (ttl, handle) = self.advance()?;
-        let record = self.records.get(handle);
+        // Until the first front is certain to be first.
+        while let Some(index) = self.correct_first() {
+            for below in Heads::below(index) {
+                self.add_queue(below);
+            }
+        }
+        let mut front = self.fronts.peek_mut()?;
+        let (ttl, shown) = self.queues.at(&front.cursor)?;
+        let next = self.queues.step(self.records, &mut front.cursor);
+        move_to(front, next, self.records, self.now);
+        let record = self.records.get(shown);
         Some(Row { ttl, element: record.into(), number: Some(record.turn().push) })
     }
 }

@@ -68,6 +68,6 @@ impl Handle {
 
     #[inline(always)]
     pub fn from_bits(bits: u32) -> Option<Self> {
-        NonZeroU32::new(bits).map(Self)
+        Some(Self(NonZeroU32::new(bits)?))
     }
 }

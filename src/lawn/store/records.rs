@@ -114,7 +114,7 @@ impl<'a> Record<'a> {
     /// Returns how often the element was given out under a lease.
     #[inline(always)]
     pub fn deliveries(&self) -> u16 {
-        deliveries_of(self.header)
+        u16::from_le_bytes([self.header[DELIVERIES], self.header[DELIVERIES + 1]])
     }
 
     #[inline(always)]
@@ -196,10 +196,9 @@ impl<'a> Record<'a> {
     pub fn has_id(&self, id: &[u8]) -> bool {
         // Another first byte means another id, or a length of more than one byte.
         let is_short = id.len() <= SHORT_MAX && usize::from(self.bytes[0]) == id.len();
-        match self.bytes.get(1..1 + id.len()).filter(|_| is_short) {
-            Some(own) => are_equal(own, id),
-            None if self.bytes[0] > SHORT_MAX as u8 => self.parts().0 == id,
-            None => false,
+        match self.bytes.get(1..1 + id.len()) {
+            Some(own) if is_short => are_equal(own, id),
+            _ => self.bytes[0] > SHORT_MAX as u8 && self.parts().0 == id,
         }
     }
 }
@@ -248,10 +247,6 @@ fn spot_of(header: &[u8; LENGTHS]) -> Spot {
 fn put_spot(header: &mut [u8; LENGTHS], spot: Spot) {
     header[BLOCK..PLACE].copy_from_slice(&Handle::to_bits(Some(spot.block)).to_le_bytes());
     header[PLACE] = header[PLACE] & !PLACES | spot.place;
-}
-
-fn deliveries_of(header: &[u8; LENGTHS]) -> u16 {
-    u16::from_le_bytes([header[DELIVERIES], header[DELIVERIES + 1]])
 }
 
 /// Splits off a length-prefixed part whose length takes one byte, as most do. Returns it and the rest.

@@ -40,7 +40,7 @@ impl Context {
         // SAFETY: the context is live, and the format takes an array of server strings with its length.
         let reply = unsafe { api!(RedisModule_Call(context, command, format, start, count)) };
         // There is none mostly because the server refused to run the command.
-        NonNull::new(reply).map(CallReply)
+        Some(CallReply(NonNull::new(reply)?))
     }
 }
 

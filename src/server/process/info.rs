@@ -34,7 +34,7 @@ impl Section {
         // as long.
         unsafe {
             let text = api!(RedisModule_ServerInfoGetFieldC(self.0, field.as_ptr()));
-            (!text.is_null()).then(|| CStr::from_ptr(text))
+            if text.is_null() { None } else { Some(CStr::from_ptr(text)) }
         }
     }
 }
