@@ -8,8 +8,9 @@
 //! ```
 //!
 //! A group whose first element is due is in the round once somebody has looked. It stays there, and keeps its place,
-//! until it has nothing that was due at the latest look. Elements without a group are one group more, whose elements
-//! are not in here: it enters and leaves the round when somebody looks.
+//! until it has nothing that was due at the latest look. So time alone never makes another element the next one.
+//! Elements without a group are one group more, whose elements are not in here: it enters and leaves the round when
+//! somebody looks.
 //!
 //! | module | contents |
 //! |---|---|
@@ -291,19 +292,25 @@ impl Groups {
     /// Returns the group whose turn it is at `now`. `others` is the turn of the first element without a group, if that is
     /// due. `None` if nothing is due, or for now because [`PASSED_MAX`] groups were passed over.
     pub fn turn(&mut self, records: &Records, others: Option<Turn>, now: u64) -> Option<Group> {
-        self.looked_at = self.looked_at.max(now);
         let is_in_round = self.entries.get(self.others).state == State::InRound;
-        if is_in_round && others.is_none() {
+        let stays = is_in_round && self.was_due(others);
+        if is_in_round && !stays {
             self.round.leave(&mut self.entries, self.others);
         }
+        self.looked_at = self.looked_at.max(now);
         for _ in 0..PASSED_MAX {
             let Some(front) = self.round.front() else { break };
             let Some(first) = self.first_not_due(records, front, now) else { break };
             self.round.leave(&mut self.entries, front);
             self.wait(front, Some(first));
         }
-        self.wake(others.filter(|_| !is_in_round), now);
+        self.wake(others.filter(|_| !stays), now);
         self.round.front().filter(|front| self.first_not_due(records, *front, now).is_none())
+    }
+
+    /// Returns whether the first element without a group was due at the latest look. If not, they have left the round.
+    fn was_due(&self, others: Option<Turn>) -> bool {
+        others.is_some_and(|first| first.deadline <= self.looked_at)
     }
 
     /// Returns the turn of a group's first element if that is not due.
@@ -339,7 +346,8 @@ impl Groups {
         };
         // As `turn` does, pass over a bounded number of groups, and let nobody overtake the next one.
         let round = self.round.iter(&self.entries);
-        let round = round.filter(|group| *group != self.others || others.is_some()).enumerate();
+        let stays = |group: &Group| *group != self.others || self.was_due(others);
+        let round = round.filter(stays).enumerate();
         let mut round = round.skip_while(|(at, group)| *at < PASSED_MAX && !is_due(group));
         if let Some((_, group)) = round.next() {
             return is_due(&group).then_some(group);

@@ -96,6 +96,21 @@ fn a_group_keeps_its_place_while_its_only_element_is_replaced() {
 }
 
 #[test]
+fn time_alone_makes_no_other_element_the_next_one() {
+    let mut lawn = lawn();
+    for (id, group, deadline) in [("a1", "a", 1), ("o1", "", 1), ("a5", "a", 5), ("o9", "", 9)] {
+        put(&mut lawn, id, group, deadline);
+    }
+    // Those without a group give last, and have something due again only after a group has.
+    assert_eq!(drained(&mut lawn, 1, 2).len(), 2);
+    for now in 5..20 {
+        let next = lawn.next_in_turn(now).map(|row| row.element.id);
+        assert_eq!(next, Some(&b"a5"[..]), "at {now}");
+    }
+    assert_eq!(taken(&mut lawn, 20), "a5 o9");
+}
+
+#[test]
 fn a_group_that_comes_back_goes_to_the_end() {
     let mut lawn = lawn();
     for (id, group) in [("a1", "a"), ("b1", "b"), ("c1", "c"), ("b2", "b")] {

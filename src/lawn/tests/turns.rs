@@ -74,8 +74,10 @@ impl Turns {
         if !self.by_turn {
             return heads.get(&b""[..]).copied().filter(|at| elements[*at].3 <= now);
         }
+        let were_due =
+            heads.get(&b""[..]).is_some_and(|at| elements[*at].3 <= self.looked_at.min(now));
         self.looked_at = self.looked_at.max(now);
-        self.retain(|group| !group.is_empty() || is_due(group));
+        self.retain(|group| !group.is_empty() || were_due);
         for _ in 0..PASSED_MAX {
             let Some(first) = self.round.first().cloned().filter(|first| !is_due(first)) else {
                 break;
