@@ -12,9 +12,6 @@ use harness::cmd;
 const DRAWN: usize = 20_000;
 /// Hooks for tests, which only debug builds have.
 const HOOKS: &str = "DEHYDRATOR.DEBUG";
-/// The words for groups. Whose turn it is depends on when the server looked last, so it is compared elsewhere: in the oracle
-/// of the core, and in the packages, whose servers in memory know groups.
-const GROUPS: [&str; 2] = ["GROUP", "SHARE"];
 
 #[test]
 fn the_model_knows_every_command_and_every_word_of_it() {
@@ -42,7 +39,7 @@ fn the_model_knows_every_command_and_every_word_of_it() {
         // Words in capitals are typed literally.
         let is_typed = |word: &&str| word.chars().all(|it| it.is_ascii_uppercase());
         let typed = words.filter(|word| !word.is_empty()).filter(is_typed);
-        let typed = typed.filter(|word| !GROUPS.contains(word) && !known.contains(*word));
+        let typed = typed.filter(|word| !known.contains(*word));
         missing.extend(typed.map(|it| format!("{verb} {it}")));
     }
     missing.retain(|it| it != HOOKS);
