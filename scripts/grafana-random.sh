@@ -25,7 +25,7 @@ elements() {
 }
 
 randomly() {
-    local shown due later held delivered waiting
+    local shown due later held delivered waiting groups n
     serve random
     shown=$(free_port)
     prometheus-redis-exporter -redis.addr "redis://127.0.0.1:$port" -web.listen-address "127.0.0.1:$shown" \
@@ -39,6 +39,10 @@ randomly() {
         ask FLUSHALL >/dev/null
         elements jobs 0 "$due"
         elements jobs 600000 "$later"
+        groups=$((RANDOM % 4))
+        for ((n = 0; n < groups; n++)); do
+            ask DEHYDRATOR.PUSH jobs 600000 element "grouped:$n" GROUP "tenant $n" >/dev/null
+        done
         [ "$held" = 0 ] || ask DEHYDRATOR.POLL jobs COUNT "$held" LEASE 600000 >/dev/null
         ask DEHYDRATOR.ONDUE later LIST ready >/dev/null
         elements later 0 "$delivered"
@@ -46,10 +50,11 @@ randomly() {
         all_delivered() { [ "$(ask LLEN ready)" = "$delivered" ]; }
         until_true "what is due is in the list" all_delivered
         curl -sf "http://127.0.0.1:$shown/metrics" >"$work/shown"
-        shows script_values "length:jobs" $((due + later))
+        shows script_values "length:jobs" $((due + later + groups))
+        shows script_values "groups:jobs" "$groups"
         shows script_values "leased:jobs" "$held"
         # No number for a key of a module, which would be a wrong one.
-        [ $((due + later)) = 0 ] || shows key_size jobs ''
+        [ $((due + later + groups)) = 0 ] || shows key_size jobs ''
         # An empty list is a missing key, of which some versions show nothing.
         [ "$delivered" = 0 ] || shows key_size ready "$delivered"
         random_states=$((random_states + 1))

@@ -117,7 +117,7 @@ scrape_configs:
       - {source_labels: [__address__], target_label: __param_target}
       - {replacement: "127.0.0.1:$exporter", target_label: __address__}
     metric_relabel_configs:
-      - {source_labels: [key], regex: "(length|waiting|leased|oldest):.*", action: drop}
+      - {source_labels: [key], regex: "(length|waiting|leased|oldest|groups):.*", action: drop}
 YAML
 prometheus --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/data" \
     --web.listen-address="127.0.0.1:$prometheus" >"$work/prometheus.log" 2>&1 &

@@ -31,8 +31,13 @@ fn trade(client: &mut ClusterConnection, name: usize, books: &Mutex<Books>, stop
         let key = format!("d:{}", number * 7 % 40);
         let id = format!("{name}-{number}");
         let ttl = if number % 2 == 0 { 0 } else { 600_000 };
-        let push = redis::cmd("DEHYDRATOR.PUSH").arg(&key).arg(ttl).arg(&id).arg(&id).query(client);
-        assert_eq!(push, Ok(Value::Okay));
+        let mut push = redis::cmd("DEHYDRATOR.PUSH");
+        push.arg(&key).arg(ttl).arg(&id).arg(&id);
+        // Every other key has groups.
+        if number * 7 % 40 % 2 == 0 {
+            push.arg("GROUP").arg(["", "a", "b"][number % 3]);
+        }
+        assert_eq!(push.query(client), Ok(Value::Okay));
         books.lock().expect("no panic").pushed.insert(id.clone());
         let taken: Vec<String> = if number % 3 == 0 {
             let pulled: Option<String> =

@@ -296,3 +296,41 @@ fn groups_and_shares_are_part_of_the_value_wherever_it_goes() {
     }
     keys.iter().for_each(|key| copies_are_equal(&mut client, key));
 }
+
+#[test]
+fn a_failover_during_deliveries_keeps_the_order_within_each_group() {
+    const COUNT: usize = 12_000;
+    let primary = Server::start_with_port(&[]);
+    let replica = replica_of(&primary, &[]);
+    let mut client = primary.connect();
+    client.ask("CONFIG SET dehydrator.tick-budget-us 200");
+    let group_of = |id: usize| ["", "a", "b", "c"][id % 7 % 4];
+    let mut pipe = redis::pipe();
+    pipe.atomic();
+    for id in 0..COUNT {
+        let push = pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(1).arg(id).arg(id);
+        push.arg("AT").arg(id + 1).arg("GROUP").arg(group_of(id));
+    }
+    pipe.exec(&mut client).expect("replies");
+    client.ask("DEHYDRATOR.LIMIT k GROUP a SHARE 3");
+    // A new replica is not online at once, and nothing may be delivered until it can take over.
+    until("the replica is online", || (client.ask("WAIT 1 100") == Value::Int(1)).then_some(()));
+    client.ask("DEHYDRATOR.ONDUE k LIST l");
+    until("some are delivered", || {
+        matches!(client.ask("LLEN l"), Value::Int(length) if length > 500).then_some(())
+    });
+    client.ask(&format!("FAILOVER TO 127.0.0.1 {}", replica.port()));
+    let mut there = replica.connect();
+    until("it has taken over", || {
+        format!("{:?}", there.ask("ROLE")).contains("master").then_some(())
+    });
+    until("all are delivered", || (there.ask("DEHYDRATOR.LEN k") == Value::Int(0)).then_some(()));
+    let ids: Vec<usize> = cmd("LRANGE l 0 -1").query(&mut there).expect("a list");
+    assert_eq!(ids.len(), COUNT);
+    for group in ["", "a", "b", "c"] {
+        let is_in = |id: &usize| group_of(*id) == group;
+        let those = ids.iter().copied().filter(is_in);
+        assert!(those.eq((0..COUNT).filter(is_in)), "{group:?}: each once, in order");
+    }
+    assert!(replica.info("dehydrator", "dehydrator_deliveries") > 0, "nothing was left for it");
+}

@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::{Connection, RedisResult, Value};
 
-use harness::{Ask, Server, until};
+use harness::{Ask, Server, cmd, until};
 
 const ROUNDS: usize = 20;
 const CLIENTS: usize = 3;
 /// Commands that are sent before the first reply is read.
 const PIPELINE: usize = 50;
+/// The empty name is no group.
+const GROUPS: [&str; 4] = ["", "a", "b", "c"];
 
 /// The acknowledged operations, and those in flight when the server was killed.
 #[derive(Default)]
@@ -30,6 +32,7 @@ fn work(mut client: Connection, name: &str, books: &Mutex<Books>) -> RedisResult
         for number in 0..PIPELINE {
             let mut push = redis::cmd("DEHYDRATOR.PUSH");
             push.arg("k").arg(600_000).arg("element").arg(id(number));
+            push.arg("GROUP").arg(GROUPS[number % GROUPS.len()]);
             packed.extend(push.get_packed_command());
         }
         for number in (0..PIPELINE).step_by(3) {
@@ -93,6 +96,10 @@ fn killed_twenty_times_under_load_it_has_everything_acknowledged() {
         let mut client = server.connect();
         let mut ids: Vec<_> = books.pushed.iter().collect();
         ids.sort_unstable();
+        let lengths = GROUPS.map(|group| format!("DEHYDRATOR.LEN k GROUP {group}"));
+        let lengths = lengths.map(|len| cmd(&len).query::<u64>(&mut client).expect("a number"));
+        assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(lengths.iter().sum::<u64>() as i64));
+        assert!(lengths.iter().all(|length| *length > 0), "{lengths:?}");
         for chunk in ids.chunks(1000) {
             let mut pipe = redis::pipe();
             for id in chunk {
@@ -121,7 +128,8 @@ fn killed_during_polls_it_delivers_nothing_acknowledged_as_taken() {
         let mut pipe = redis::pipe();
         for _ in 0..5000 {
             count += 1;
-            pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(0).arg(count).arg(count);
+            let push = pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(0).arg(count).arg(count);
+            push.arg("GROUP").arg(GROUPS[count % GROUPS.len()]);
         }
         pipe.exec(&mut client).expect("pushes");
         let is_killed = AtomicBool::new(false);

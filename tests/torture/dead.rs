@@ -141,23 +141,32 @@ impl Dest {
 
 #[test]
 fn each_element_is_settled_once_or_is_a_dead_letter_with_its_count() {
-    each_is_in_one_place(&STREAM, 3000, 8);
+    each_is_in_one_place(&STREAM, 3000, 8, false);
 }
 
 #[test]
 fn each_element_is_settled_once_or_is_once_in_the_list_of_dead_letters() {
-    each_is_in_one_place(&LIST, 1200, 4);
+    each_is_in_one_place(&LIST, 1200, 4, false);
+}
+
+#[test]
+fn each_element_of_a_group_is_settled_once_or_is_a_dead_letter_with_its_count() {
+    each_is_in_one_place(&STREAM, 1800, 6, true);
 }
 
 /// Runs consumers on this many elements, kills the server this often, and checks where each element is.
-fn each_is_in_one_place(dest: &Dest, elements: usize, rounds: usize) {
+fn each_is_in_one_place(dest: &Dest, elements: usize, rounds: usize, has_groups: bool) {
     let mut server = Server::start(&["--appendonly", "yes", "--appendfsync", "always"]);
     let mut pipe = redis::pipe();
     pipe.cmd("DEHYDRATOR.ONDUE").arg("k").arg("HOLD").arg("DELIVERIES").arg(DELIVERIES);
     pipe.arg(dest.route.split(' ').collect::<Vec<_>>());
     for id in 0..elements {
         let ttl = id % 200;
-        pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(ttl).arg(format!("element-{id}")).arg(id);
+        let push =
+            pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(ttl).arg(format!("element-{id}")).arg(id);
+        if has_groups {
+            push.arg("GROUP").arg(["", "a", "b", "c"][id % 11 % 4]);
+        }
     }
     pipe.exec(&mut server.connect()).expect("pushes");
     let (seen, handed_out) = (Mutex::new(Seen::default()), AtomicUsize::new(0));

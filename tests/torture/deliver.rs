@@ -8,8 +8,8 @@ use redis::{Connection, Value};
 use harness::{Ask, Server, cmd, until};
 
 /// Pushes ids from 0 on that come due at one moment, some seconds ahead, so that none is delivered before all are
-/// pushed. Returns that moment.
-fn push_all(client: &mut Connection, count: usize) -> u64 {
+/// pushed; each into the next of some groups, or into none. Returns that moment.
+fn push_all(client: &mut Connection, count: usize, groups: usize) -> u64 {
     let Value::Array(time) = client.ask("TIME") else { panic!("an array") };
     let now: u64 = redis::from_redis_value(time[0].clone()).expect("seconds");
     let at = now * 1000 + 600_000;
@@ -17,11 +17,23 @@ fn push_all(client: &mut Connection, count: usize) -> u64 {
         let mut pipe = redis::pipe();
         for id in first..(first + 10_000).min(count) {
             let push = pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(id % 8).arg(id).arg(id);
+            if groups > 1 {
+                push.arg("GROUP").arg(group_of(id, groups));
+            }
             push.arg("AT").arg(at).ignore();
         }
         pipe.exec(client).expect("replies");
     }
     at
+}
+
+/// Returns the group of an id. The first is none.
+fn group_of(id: usize, groups: usize) -> String {
+    // Two neighbours are in one group.
+    match id / 2 % groups {
+        0 => String::new(),
+        group => group.to_string(),
+    }
 }
 
 /// The destination.
@@ -96,7 +108,7 @@ fn a_million_at_once_arrive_in_order_and_others_are_served_meanwhile() {
     let server = Server::start_debug(&[]);
     let mut client = server.connect();
     let process = server.info("server", "process_id");
-    push_all(&mut client, COUNT);
+    push_all(&mut client, COUNT, 1);
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
     client.ask("DEHYDRATOR.DEBUG k CLOCK 700000");
     let (mut asked, mut slow) = (0, 0);
@@ -118,21 +130,27 @@ fn a_million_at_once_arrive_in_order_and_others_are_served_meanwhile() {
 
 #[test]
 fn killed_during_deliveries_every_element_is_in_one_place_and_arrives_once() {
-    kill_in_the_middle(Dest::Stream, 20_000, 20);
+    kill_in_the_middle(Dest::Stream, 20_000, 20, 1);
 }
 
 #[test]
 fn killed_during_list_pushes_every_element_is_in_one_place_and_arrives_once() {
     for is_left in [false, true] {
-        kill_in_the_middle(Dest::List(is_left), 6000, 6);
+        kill_in_the_middle(Dest::List(is_left), 6000, 6, 1);
     }
 }
 
+#[test]
+fn killed_during_deliveries_every_group_is_in_its_order_and_each_element_in_one_place() {
+    kill_in_the_middle(Dest::Stream, 10_000, 10, 5);
+    kill_in_the_middle(Dest::List(false), 5000, 5, 3);
+}
+
 /// Makes half of this many elements come due, and kills the server this often meanwhile.
-fn kill_in_the_middle(dest: Dest, count: usize, rounds: usize) {
+fn kill_in_the_middle(dest: Dest, count: usize, rounds: usize, groups: usize) {
     let mut server = Server::start(&["--appendonly", "yes", "--appendfsync", "always"]);
     let mut client = server.connect();
-    push_all(&mut client, count);
+    push_all(&mut client, count, groups);
     for id in (0..count).step_by(2) {
         // Due by now, in order; the others stay.
         let mut touch = redis::cmd("DEHYDRATOR.TOUCH");
@@ -150,8 +168,15 @@ fn kill_in_the_middle(dest: Dest, count: usize, rounds: usize) {
         server.relaunch();
         let mut client = server.connect();
         let ids = dest.delivered(&mut client);
-        let expected = (0..count).step_by(2).take(ids.len());
-        assert!(ids.iter().copied().eq(expected), "round {round}: each once, in order");
+        let mut delivered = 0;
+        for group in (0..groups).map(|group| group_of(2 * group, groups)) {
+            let is_in = |id: &usize| group_of(*id, groups) == group;
+            let those: Vec<_> = ids.iter().copied().filter(is_in).collect();
+            let expected = (0..count).step_by(2).filter(is_in).take(those.len());
+            assert!(expected.eq(those.iter().copied()), "round {round}: each once, in order");
+            delivered += those.len();
+        }
+        assert_eq!(delivered, ids.len());
         // It continues at once: these were not here a moment ago.
         let left: HashSet<usize> = {
             let waiting: (u64, Vec<usize>) =
@@ -164,6 +189,10 @@ fn kill_in_the_middle(dest: Dest, count: usize, rounds: usize) {
     }
     let mut client = server.connect();
     until("all that is due is delivered", || (dest.length(&mut client) == due).then_some(()));
-    assert!(dest.delivered(&mut client).into_iter().eq((0..count).step_by(2)));
+    let mut ids = dest.delivered(&mut client);
+    if groups > 1 {
+        ids.sort_unstable();
+    }
+    assert!(ids.into_iter().eq((0..count).step_by(2)));
     assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int((count - due) as i64));
 }

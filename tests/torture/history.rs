@@ -14,6 +14,8 @@ pub use limits::{Limit, check_limit};
 /// Microseconds since the run began, by a clock that never steps.
 pub type Moment = u64;
 pub type Id = u64;
+/// The number of a group; 0: none.
+pub type Group = u64;
 
 /// The error in comparing two clocks.
 pub const TOLERANCE: u64 = 2_000;
@@ -24,11 +26,12 @@ const EARLIER: u64 = 200_000;
 
 #[derive(Clone, Debug)]
 pub enum Act {
-    /// A push, with a ttl in ms, or a deadline in unix ms.
+    /// A push, with a ttl in ms, or a deadline in unix ms, into a group.
     Push {
         id: Id,
         ttl: u64,
         at: Option<u64>,
+        group: Group,
     },
     Poll(Poll),
     /// PULL, REM, or XACK of one id; whether it existed, and was taken.
@@ -200,6 +203,11 @@ impl Touched<'_> {
     }
 }
 
+/// Returns the group of a push.
+fn group_of(push: &Event) -> Group {
+    if let Act::Push { group, .. } = push.act { group } else { panic!("{push:?}") }
+}
+
 /// The life of one element.
 #[derive(Default)]
 struct Life<'a> {
@@ -267,7 +275,7 @@ fn lives(history: &History) -> BTreeMap<Id, Life<'_>> {
         let (earliest, latest) =
             (clock.earliest(event.start, event.end), clock.latest(event.start, event.end));
         match &event.act {
-            Act::Push { id, ttl, at } => {
+            Act::Push { id, ttl, at, .. } => {
                 let deadline = match at {
                     Some(at) => Some((at * 1000, at * 1000)),
                     None => from_now(earliest, latest, *ttl),
@@ -443,7 +451,7 @@ fn check_lost(history: &History, lives: &BTreeMap<Id, Life<'_>>, findings: &mut 
     }
 }
 
-/// Checks the order: of two elements with unchanged deadlines, the one that is first is not delivered later.
+/// Checks the order: of two elements of a group with unchanged deadlines, the one that is first is not delivered later.
 fn check_order(history: &History, lives: &BTreeMap<Id, Life<'_>>, findings: &mut Vec<Finding>) {
     struct Turn<'a> {
         id: Id,
@@ -477,7 +485,8 @@ fn check_order(history: &History, lives: &BTreeMap<Id, Life<'_>>, findings: &mut
                 && second.deadline.0 == second.deadline.1
                 && second.push.end < first.push.start;
             let is_earlier = second.deadline.1 < first.deadline.0 || is_tie;
-            if is_later && was_there && is_earlier {
+            let is_of_group = group_of(second.push) == group_of(first.push);
+            if is_of_group && is_later && was_there && is_earlier {
                 let turn = |it: &Turn<'_>| {
                     let (from, to) = it.deadline;
                     format!(
@@ -554,7 +563,7 @@ fn check_sleepers(history: &History, lives: &BTreeMap<Id, Life<'_>>, findings: &
     }
 }
 
-/// Checks the order of clients: earlier elements go to earlier clients.
+/// Checks the order of clients: earlier elements of a group go to earlier clients.
 fn check_line(history: &History, lives: &BTreeMap<Id, Life<'_>>, findings: &mut Vec<Finding>) {
     // Blocked clients that got one element, which existed before it was due and whose deadline did not change.
     let served = history.events.iter().filter_map(|event| {
@@ -572,10 +581,11 @@ fn check_line(history: &History, lives: &BTreeMap<Id, Life<'_>>, findings: &mut 
     });
     let mut served: Vec<_> = served.collect();
     served.sort_by_key(|it| it.0.start);
-    for (at, (early, its, _, _)) in served.iter().enumerate() {
+    for (at, (early, its, _, its_push)) in served.iter().enumerate() {
         let overtakes = |(late, _, latest, push): &&(&Event, u64, u64, &Event)| {
             early.start + EARLIER < late.start
                 && latest + TOLERANCE < *its
+                && group_of(push) == group_of(its_push)
                 // Both existed when the first of them was due.
                 && push.end < early.end
                 && late.end < early.end

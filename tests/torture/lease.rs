@@ -107,7 +107,9 @@ fn with_consumers_and_the_server_killed_everything_is_settled_once_by_its_last_h
     let mut pipe = redis::pipe();
     for id in 0..ELEMENTS {
         let ttl = id % 200;
-        pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(ttl).arg(format!("element-{id}")).arg(id);
+        let push = pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(ttl).arg(format!("element-{id}"));
+        // Some are in no group.
+        push.arg(id).arg("GROUP").arg(["", "a", "b", "c"][id % 7 % 4]);
     }
     pipe.exec(&mut server.connect()).expect("pushes");
     let known = Known::default();

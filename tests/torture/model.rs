@@ -5,6 +5,7 @@
 mod keyspace;
 mod limits;
 mod op;
+mod turns;
 mod verbs;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use redis::Value;
 
 pub use limits::Limits;
 pub use op::{Bounds, IfThere, Moment, Op, Policy, UNTIL_MAX};
+pub use turns::Turns;
 
 /// The latest possible deadline, and the largest number in any argument.
 pub const MAX: u64 = i64::MAX as u64;
@@ -36,6 +38,8 @@ pub struct Entry {
     pub most: u64,
     /// When it is too late to be given out, or 0.
     pub until: u64,
+    /// Its group. Empty: it has none.
+    pub group: Bytes,
 }
 
 /// An element that has left: its id, its content, its deliveries, and whether it was too late.
@@ -50,6 +54,7 @@ pub struct Dehydrator {
     pub limits: Limits,
     /// Remembered ids, and until when they are refused.
     pub remembered: BTreeMap<Bytes, u64>,
+    pub turns: Box<Turns>,
 }
 
 #[derive(Clone, Debug)]
@@ -93,6 +98,8 @@ pub struct World {
     delivered: Vec<Delivered>,
     /// Dead letters that a poll came across.
     met: Vec<Gone>,
+    /// The number of elements of groups that were given out.
+    pub given_of_groups: usize,
 }
 
 const WRONG_TYPE: Expect = Expect::Refused("WRONGTYPE");
@@ -139,7 +146,7 @@ impl Dehydrator {
     /// Returns everything in the order of delivery.
     pub fn ordered(&self) -> Vec<&Entry> {
         let mut all: Vec<_> = self.entries.iter().collect();
-        all.sort_by_key(|entry| (entry.deadline, entry.sequence));
+        all.sort_by_key(|entry| entry.turn());
         all
     }
 
@@ -153,7 +160,7 @@ impl Dehydrator {
     /// Returns whether it is deleted.
     fn is_idle(&self) -> bool {
         let is_usual = self.policy == Policy::Hold && self.pause.is_none() && !self.limits.is_any();
-        self.entries.is_empty() && is_usual
+        self.entries.is_empty() && is_usual && self.turns.shares.is_empty()
     }
 
     pub fn is_paused(&self, now: u64) -> bool {
@@ -168,26 +175,29 @@ impl Dehydrator {
         late.into_iter().map(|it| (it.id, it.element, it.deliveries, true)).collect()
     }
 
-    /// Takes the first element and applies the policy.
-    fn bury(&mut self, now: u64) -> Vec<Gone> {
+    /// Takes the first elements and applies the policy.
+    fn bury(&mut self, now: u64, sequence: u64) -> Vec<Gone> {
         if self.is_paused(now) {
             return Vec::new();
         }
         let mut dead = self.bury_late(now);
+        self.settle_turns();
         let late = dead.len() as u64;
         let most = self.deliverable(now);
-        for id in self.due(now) {
+        while dead.len() as u64 - late < most
+            && let Some(id) = self.next_in_turn(now)
+        {
             let at = self.find(&id).expect("it is due");
-            if dead.len() as u64 - late == most {
-                break;
-            }
             if !self.policy.sends(&self.entries[at]) {
                 break;
             }
-            let entry = self.entries.remove(at);
+            // A dead letter costs its group no turn.
             if !self.policy.holds() {
-                self.done(&entry.id, now);
+                self.give_in_turn(now, sequence);
+                self.done(&id, now);
             }
+            let entry = self.entries.remove(at);
+            self.settle_turns();
             dead.push((entry.id, entry.element, entry.deliveries, false));
         }
         if most < MAX {
@@ -244,6 +254,7 @@ impl World {
         };
         let policy = inside.policy.clone();
         let expect = self.within(&mut inside, op, now, transaction);
+        inside.settle_turns();
         if !self.met.is_empty() {
             let elements = std::mem::take(&mut self.met);
             self.delivered.push(Delivered { db, policy, elements });
@@ -304,10 +315,12 @@ impl World {
 
     /// Records the id that a GIDPUSH replied.
     pub fn named(&mut self, db: usize, key: &'static str, op: &Op, id: Bytes, now: u64) {
-        let Op::GidPush { ttl, element, slack, bounds } = op else { panic!("{op:?}") };
+        let Op::GidPush { ttl, element, slack, bounds, group } = op else { panic!("{op:?}") };
         let (if_there, at, deliveries, token) = (IfThere::Refuse, None, None, None);
         let (ttl, element, slack, bounds) = (*ttl, element.clone(), *slack, *bounds);
-        let push = Op::Push { ttl, element, id, if_there, slack, at, deliveries, token, bounds };
+        let group = group.clone();
+        let push =
+            Op::Push { ttl, element, id, if_there, slack, at, deliveries, token, bounds, group };
         assert_eq!(self.apply(db, key, &push, now, false), Expect::Is(Value::Okay), "a new id");
     }
 
@@ -318,6 +331,21 @@ impl World {
             let at = it.find(id).expect("it was leased");
             it.entries[at].token = Some(token);
         }
+    }
+
+    /// Begins new rounds of the groups everywhere, as a load does.
+    pub fn restart_turns(&mut self) {
+        for kept in self.dbs.iter_mut().flat_map(BTreeMap::values_mut) {
+            if let Kept::Dehydrator(it) = kept {
+                it.turns.restart();
+            }
+        }
+    }
+
+    /// Returns whether any dehydrator has groups.
+    pub fn has_groups(&self) -> bool {
+        let kept = self.dbs.iter().flat_map(BTreeMap::values);
+        kept.into_iter().any(|kept| matches!(kept, Kept::Dehydrator(it) if it.has_groups()))
     }
 
     /// Returns how many dehydrators are paused.
@@ -349,7 +377,7 @@ impl World {
             for kept in keys.values_mut() {
                 let Kept::Dehydrator(it) = kept else { continue };
                 let before = it.entries.len();
-                let elements = it.bury(now);
+                let elements = it.bury(now, self.sequence);
                 if it.entries.len() < before {
                     all.push(Delivered { db, policy: it.policy.clone(), elements });
                 }

@@ -29,8 +29,9 @@ impl Random {
         ];
         let policy = policy[self.below(7) as usize];
         let replace = ["", " REPLACE"][self.below(2) as usize];
+        let group = ["", " GROUP a", " GROUP b"][self.below(3) as usize];
         cmd(&match self.below(100) {
-            0..35 => format!("DEHYDRATOR.PUSH {one} {ttl} element id-{number}"),
+            0..35 => format!("DEHYDRATOR.PUSH {one} {ttl} element id-{number}{group}"),
             35..45 => format!("DEHYDRATOR.ONDUE {one} {policy}"),
             45..65 => format!("RENAME {one} {other}"),
             65..70 => format!("MOVE {one} {db}"),

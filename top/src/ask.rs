@@ -2,7 +2,7 @@
 
 use redis::{Connection, RedisResult, Value};
 
-use crate::facts::Facts;
+use crate::facts::{Facts, Parts};
 
 /// The COUNT of a SCAN.
 const KEYS: usize = 500;
@@ -36,17 +36,14 @@ pub fn facts(connection: &mut Connection, keys: &[Vec<u8>]) -> RedisResult<Vec<O
     Ok(all)
 }
 
-/// Returns the number of elements per TTL; `None` if there are too many TTLs, or if the key has just changed its type.
-pub fn by_ttl(
-    connection: &mut Connection,
-    key: &[u8],
-    facts: &Facts,
-) -> RedisResult<Option<Vec<(u64, u64)>>> {
+/// Returns the elements per TTL and the greatest groups; `None` if there are too many TTLs, or if the key has just changed its
+/// type.
+pub fn parts(connection: &mut Connection, key: &[u8], facts: &Facts) -> RedisResult<Option<Parts>> {
     if facts.ttls > TTLS {
         return Ok(None);
     }
     match redis::cmd("DEHYDRATOR.INFO").arg(key).arg("FULL").query::<Value>(connection) {
-        Ok(reply) => Ok(Facts::parse(&reply).map(|(_, by_ttl)| by_ttl)),
+        Ok(reply) => Ok(Facts::parse(&reply).map(|(_, parts)| parts)),
         Err(error) if error.code().is_some() => Ok(None),
         Err(error) => Err(error),
     }

@@ -38,6 +38,17 @@ pub struct Facts {
     /// Elements that RATE allows now, if it is set.
     pub rate_room: Option<u64>,
     pub remembered: u64,
+    /// Groups that have elements. Older modules do not report this.
+    pub groups: u64,
+}
+
+/// What `FULL` adds to the reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Parts {
+    /// The number of elements per TTL, by TTL.
+    pub by_ttl: Vec<(u64, u64)>,
+    /// The greatest groups and their numbers of elements, the greatest first. The server lists ten at most.
+    pub groups: Vec<(Vec<u8>, u64)>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -69,10 +80,10 @@ impl Facts {
         self.memory / self.length.max(1)
     }
 
-    /// Parses the reply of `DEHYDRATOR.INFO key [FULL]`, with the elements per TTL. Skips unknown fields; missing ones are 0.
-    pub fn parse(reply: &Value) -> Option<(Self, Vec<(u64, u64)>)> {
+    /// Parses the reply of `DEHYDRATOR.INFO key [FULL]`, with its parts. Skips unknown fields; missing ones are 0.
+    pub fn parse(reply: &Value) -> Option<(Self, Parts)> {
         let mut facts = Self::default();
-        let mut by_ttl = Vec::new();
+        let mut parts = Parts::default();
         let number =
             |value: &Value| redis::from_redis_value_ref::<Option<u64>>(value).ok().flatten();
         let count = |value: &Value| number(value).unwrap_or(0);
@@ -105,15 +116,21 @@ impl Facts {
                 b"remember" => facts.limits.remember = count(value),
                 b"rate-room" => facts.rate_room = number(value),
                 b"remembered" => facts.remembered = count(value),
+                b"groups" => facts.groups = count(value),
+                b"greatest-groups" => {
+                    let pairs = value.as_map_iter()?;
+                    parts.groups =
+                        pairs.filter_map(|(name, n)| Some((text(name)?, number(n)?))).collect();
+                }
                 b"elements-by-ttl" => {
                     let pairs = value.as_map_iter()?;
-                    by_ttl =
+                    parts.by_ttl =
                         pairs.filter_map(|(ttl, n)| Some((number(ttl)?, number(n)?))).collect();
-                    by_ttl.sort_unstable();
+                    parts.by_ttl.sort_unstable();
                 }
                 _ => (),
             }
         }
-        Some((facts, by_ttl))
+        Some((facts, parts))
     }
 }

@@ -1,6 +1,7 @@
 //! The data of the live view: the last replies of the server, and what the user has chosen.
 
 use crate::dehydrators::{Dehydrator, Dehydrators};
+use crate::facts::Parts;
 use crate::figures::Figures;
 use crate::trouble::Trouble;
 
@@ -8,8 +9,8 @@ use crate::trouble::Trouble;
 pub struct Model {
     pub figures: Figures,
     pub dehydrators: Dehydrators,
-    /// The number of elements per TTL, for the selected dehydrator.
-    pub by_ttl: Vec<(u64, u64)>,
+    /// The elements per TTL and the greatest groups of the selected dehydrator.
+    pub parts: Parts,
     pub order: Order,
     pub selected: Option<Vec<u8>>,
     /// The dehydrators that are overdue the longest, of all databases, if their names are known: key, database,
@@ -70,7 +71,7 @@ impl Model {
         let place = self.place().map_or(0, |place| place.saturating_add_signed(further).min(last));
         let key = self.sorted().get(place).map(|(key, _)| (*key).clone());
         if key != self.selected {
-            self.by_ttl.clear();
+            self.parts = Parts::default();
         }
         self.selected = key;
     }

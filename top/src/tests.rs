@@ -93,7 +93,10 @@ fn shows_what_a_server_holds() {
     // Another one is selected: its TTLs are shown before the next refresh.
     model.select(1);
     watch.refresh_selected(&mut model);
-    assert_eq!((model.selected.as_deref(), model.by_ttl.len()), (Some(&b"\x1b[31mred\xff"[..]), 1));
+    assert_eq!(
+        (model.selected.as_deref(), model.parts.by_ttl.len()),
+        (Some(&b"\x1b[31mred\xff"[..]), 1)
+    );
 
     // A second later: some elements came, and one key lost its last element.
     push(&mut client, b"jobs", 5_400_000, 1520..1540);
@@ -102,6 +105,65 @@ fn shows_what_a_server_holds() {
     let second = drawn(&model);
     assert_eq!(line_with(&second, "jobs")[..5], ["jobs", "1,540", "0", "0", "+10.0"]);
     assert!(second.concat().contains(" dehydrators: 2 "), "{second:#?}");
+}
+
+#[test]
+fn shows_how_many_groups_a_key_has_and_the_greatest_of_the_selected() {
+    let server = Server::start_with_port(&[]);
+    let mut client = server.connect();
+    push(&mut client, b"plain", 600_000, 0..1);
+    let (mut watch, mut model) = (watch(&server), Model::default());
+    watch.refresh(&mut model, SECOND);
+    assert!(!words(&drawn_in(80, &model)).contains("groups"), "there are none");
+
+    // The tenant number 3 has 1,003 elements, and so on; the first two have few.
+    let mut pipe = redis::pipe();
+    for id in 0..12_u32 {
+        let tenant = if id == 11 {
+            b"\x1b[31mred\xff".to_vec()
+        } else {
+            format!("tenant-{id}").into_bytes()
+        };
+        for element in 0..(1000 + id) / (1 + 99 * u32::from(id < 2)) {
+            let push = pipe.cmd("DEHYDRATOR.PUSH").arg("jobs").arg(600_000).arg("element");
+            push.arg(format!("{id}-{element}")).arg("GROUP").arg(&tenant).ignore();
+        }
+    }
+    pipe.query::<()>(&mut client).expect("pushed");
+    watch.refresh(&mut model, 2 * SECOND);
+    model.select(-1);
+    watch.refresh_selected(&mut model);
+    let drawn = drawn_in(80, &model);
+    let row = line_with(&drawn, "jobs");
+    assert_eq!(row[5..8], ["1", "12", "10"], "ttls, groups and the next deadline: {row:?}");
+    assert_eq!(line_with(&drawn, "plain")[5..8], ["1", "0", "10"]);
+    let all = words(&drawn);
+    assert!(all.contains("ttls groups next in"), "{drawn:#?}");
+    assert!(
+        all.contains("TTLs of jobs") && all.contains("groups: 12, the greatest:"),
+        "{drawn:#?}"
+    );
+    // An escape sequence in a name must not reach the terminal either.
+    let greatest = drawn.iter().position(|line| line.contains(r"\x1b[31mred\xff")).expect("a line");
+    assert!(drawn[greatest].trim_end_matches('│').ends_with("1,011"), "{drawn:#?}");
+    assert!(drawn[greatest + 1].trim_end_matches('│').ends_with("1,010"), "{drawn:#?}");
+    assert!(!all.contains("tenant-0"), "it is not among the ten greatest: {drawn:#?}");
+
+    // Where the column has no room, the others keep theirs.
+    let facts =
+        Facts { length: 1_234_567_890, due: 9_999_999, given_out: 1_234_567, ..Facts::default() };
+    let facts = Facts { ttls: 1_234_567, groups: 1_234_567, memory: 999_900_000, ..facts };
+    model.dehydrators.take_facts(b"plain", facts, 3 * SECOND);
+    let drawn = drawn_in(80, &model);
+    let all = words(&drawn);
+    assert!(all.contains("1,234,567 - 999.9 MB") && !all.contains("ttls groups"), "{drawn:#?}");
+    assert!(words(&drawn_in(100, &model)).contains("1,234,567 1,234,567 - 999.9 MB"), "{drawn:#?}");
+
+    // Another one is selected: its groups are shown, and it has none.
+    model.select(-1);
+    watch.refresh_selected(&mut model);
+    assert_eq!((model.selected.as_deref(), model.parts.groups.len()), (Some(&b"plain"[..]), 0));
+    assert!(!words(&drawn_in(80, &model)).contains("the greatest"));
 }
 
 #[test]
@@ -312,7 +374,7 @@ fn eighty_columns_hold_every_figure_and_cut_no_text_without_an_ellipsis() {
         let facts = Facts { length, ..facts.clone() };
         model.dehydrators.take_facts(key.as_bytes(), facts, second * SECOND);
     }
-    model.by_ttl = (1..100).map(|ttl| (ttl * 60_000, ttl)).collect();
+    model.parts.by_ttl = (1..100).map(|ttl| (ttl * 60_000, ttl)).collect();
     model.select(0);
 
     let drawn = drawn_in(80, &model);

@@ -24,7 +24,7 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
         return draw_trouble(frame, trouble);
     }
     let server = server(model, width.saturating_sub(2));
-    let [head, list, ttls, foot] = Layout::vertical([
+    let [head, list, parts, foot] = Layout::vertical([
         Constraint::Length(server.len() as u16 + 2),
         Constraint::Fill(3),
         Constraint::Fill(2),
@@ -35,7 +35,7 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
         fitting(&format!(" Dehydrator on {} ", model.figures.server), width.saturating_sub(2));
     frame.render_widget(Paragraph::new(server).block(Block::bordered().title(title)), head);
     draw_list(frame, list, model);
-    draw_ttls(frame, ttls, model);
+    draw_parts(frame, parts, model);
     if trouble.is_empty() {
         frame.render_widget(Line::from(fitting(KEYS, width)).dim(), foot);
     } else {
@@ -170,16 +170,19 @@ const FAILING: &str = "failing";
 const PAUSED: &str = "paused";
 
 /// The columns: title, sort order, and minimum width.
-const COLUMNS: [(&str, Option<Order>, usize); 8] = [
+const COLUMNS: [(&str, Option<Order>, usize); 9] = [
     ("key", Some(Order::Key), 8),
     ("length", Some(Order::Length), 9),
     ("due", Some(Order::Due), 7),
     ("given out", Some(Order::GivenOut), 9),
     ("net/s", Some(Order::Net), 7),
     ("ttls", None, 5),
+    ("groups", None, 6),
     ("next in", None, 8),
     ("memory", Some(Order::Memory), 8),
 ];
+/// The column of the groups, which is left out where it is empty, or has no room.
+const GROUPS: usize = 6;
 
 /// Draws a line for each dehydrator, and further lines for those that are paused, overdue or failing.
 fn draw_list(frame: &mut Frame<'_>, area: Rect, model: &Model) {
@@ -192,8 +195,15 @@ fn draw_list(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     for (at, width) in widths.iter_mut().enumerate().skip(1) {
         *width = rows.iter().map(|row| length(&row[at])).fold(*width, usize::max);
     }
-    let others = widths[1..].iter().map(|width| width + 1).sum();
-    widths[0] = room.saturating_sub(others).max(COLUMNS[0].2);
+    let others = |widths: &[usize; 9]| {
+        let shown = widths[1..].iter().filter(|width| **width > 0);
+        shown.map(|width| width + 1).sum::<usize>()
+    };
+    let has_groups = sorted.iter().any(|(_, dehydrator)| dehydrator.facts.groups > 0);
+    if !has_groups || others(&widths) + COLUMNS[0].2 > room {
+        widths[GROUPS] = 0;
+    }
+    widths[0] = room.saturating_sub(others(&widths)).max(COLUMNS[0].2);
 
     let how_many = match (model.dehydrators.all.len(), model.dehydrators.walks) {
         (known, 0) => format!(" dehydrators so far: {known} "),
@@ -223,8 +233,9 @@ fn draw_list(frame: &mut Frame<'_>, area: Rect, model: &Model) {
 }
 
 /// Returns the titles of the columns; the one of the sort order is reversed.
-fn heads(widths: &[usize; 8], order: Order) -> Line<'static> {
-    let spans = COLUMNS.iter().zip(widths).enumerate().flat_map(|(at, ((title, by, _), width))| {
+fn heads(widths: &[usize; 9], order: Order) -> Line<'static> {
+    let shown = COLUMNS.iter().zip(widths).enumerate().filter(|(_, (_, width))| **width > 0);
+    let spans = shown.flat_map(|(at, ((title, by, _), width))| {
         let style = if *by == Some(order) { Modifier::REVERSED } else { Modifier::BOLD };
         let (title, padding) = (*title, " ".repeat(width.saturating_sub(title.len())));
         let title = Span::styled(title, style);
@@ -237,7 +248,7 @@ fn heads(widths: &[usize; 8], order: Order) -> Line<'static> {
     Line::from_iter(spans)
 }
 
-fn cells(key: &[u8], dehydrator: &Dehydrator, now_ms: u64) -> [String; 8] {
+fn cells(key: &[u8], dehydrator: &Dehydrator, now_ms: u64) -> [String; 9] {
     let facts = &dehydrator.facts;
     let next = facts
         .next_deadline
@@ -249,15 +260,17 @@ fn cells(key: &[u8], dehydrator: &Dehydrator, now_ms: u64) -> [String; 8] {
         short_count(facts.given_out as f64),
         dehydrator.net.map_or(UNKNOWN.into(), net),
         short_count(facts.ttls as f64),
+        short_count(facts.groups as f64),
         next,
         bytes(facts.memory as f64),
     ]
 }
 
 /// Joins cells into a line: the first aligned left, the others right.
-fn aligned(cells: &[String; 8], widths: &[usize; 8]) -> String {
+fn aligned(cells: &[String; 9], widths: &[usize; 9]) -> String {
     let mut line = String::new();
-    for (at, (cell, width)) in cells.iter().zip(widths).enumerate() {
+    let shown = cells.iter().zip(widths).enumerate().filter(|(_, (_, width))| **width > 0);
+    for (at, (cell, width)) in shown {
         let cell = fitting(cell, *width);
         let padding = " ".repeat(width.saturating_sub(length(&cell)));
         let parts: [&str; 2] = if at == 0 { [&cell, &padding] } else { [&padding, &cell] };
@@ -305,6 +318,37 @@ fn fitting(text: &str, width: usize) -> String {
     kept.chain((width > 0).then_some(ELLIPSIS)).collect()
 }
 
+/// Draws the TTLs of the selected dehydrator and, if it has any, its greatest groups.
+fn draw_parts(frame: &mut Frame<'_>, area: Rect, model: &Model) {
+    if model.parts.groups.is_empty() {
+        return draw_ttls(frame, area, model);
+    }
+    let halves = Layout::horizontal([Constraint::Fill(3), Constraint::Fill(2)]);
+    let [ttls, groups] = halves.areas(area);
+    draw_ttls(frame, ttls, model);
+    draw_groups(frame, groups, model);
+}
+
+/// Draws the greatest groups of the selected dehydrator: their names, and their numbers of elements.
+fn draw_groups(frame: &mut Frame<'_>, area: Rect, model: &Model) {
+    let [width, room] = [area.width, area.height].map(|all| usize::from(all.saturating_sub(2)));
+    let shown_groups = &model.parts.groups[..model.parts.groups.len().min(room)];
+    let selected = model.selected.as_ref().and_then(|key| model.dehydrators.all.get(key));
+    let all = selected.map_or(0, |dehydrator| dehydrator.facts.groups);
+    let title = match all.saturating_sub(shown_groups.len() as u64) {
+        0 => format!(" groups: {} ", count(all as f64)),
+        _ => format!(" groups: {}, the greatest: ", count(all as f64)),
+    };
+    let lines = shown_groups.iter().map(|(name, elements)| {
+        let elements = count(*elements as f64);
+        let name = fitting(&shown(name), width.saturating_sub(length(&elements) + 1));
+        let padding = " ".repeat(width.saturating_sub(length(&name) + length(&elements)));
+        Line::from(format!("{name}{padding}{elements}"))
+    });
+    let block = Block::bordered().title(fitting(&title, width));
+    frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()).block(block), area);
+}
+
 /// Draws the TTLs of the selected dehydrator as bars.
 fn draw_ttls(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let Some(key) = &model.selected else {
@@ -312,11 +356,11 @@ fn draw_ttls(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     };
     let room = usize::from(area.height.saturating_sub(2));
     // The most frequent ones that fit, sorted by TTL.
-    let mut shown_ttls = model.by_ttl.clone();
+    let mut shown_ttls = model.parts.by_ttl.clone();
     shown_ttls.sort_by_key(|(ttl, count)| (std::cmp::Reverse(*count), *ttl));
     shown_ttls.truncate(room);
     shown_ttls.sort_unstable();
-    let left_out = match model.by_ttl.len() - shown_ttls.len() {
+    let left_out = match model.parts.by_ttl.len() - shown_ttls.len() {
         0 => String::new(),
         more => format!("; {more} rarer TTLs are not shown"),
     };

@@ -88,6 +88,6 @@ impl Watch {
 fn ask_selected(connection: &mut Connection, model: &mut Model) -> RedisResult<()> {
     let Some(key) = &model.selected else { return Ok(()) };
     let Some(dehydrator) = model.dehydrators.all.get(key) else { return Ok(()) };
-    model.by_ttl = ask::by_ttl(connection, key, &dehydrator.facts)?.unwrap_or_default();
+    model.parts = ask::parts(connection, key, &dehydrator.facts)?.unwrap_or_default();
     Ok(())
 }

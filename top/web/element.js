@@ -97,6 +97,7 @@ export class ElementView {
       ["TTL", isMoment(found.ttl) ? duration(found.ttl) : "–"],
       ["Deliveries", count(found.deliveries)],
       held && ["Token", h("bdi", {}, line(found.token_b64))],
+      found.group_b64 && ["Group", h("bdi", {}, shortened(line(found.group_b64), 80))],
     ].filter(Boolean);
     fill(
       this.facts,

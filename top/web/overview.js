@@ -116,6 +116,7 @@ export class OverviewView {
             h("a", { href: queueHref(queue) }, h("bdi", {}, shortened(line(queue.key_b64), 80))),
             this.many && h("small", { class: "muted" }, ` ${queue.node}`),
             queue.db > 0 && h("small", { class: "muted" }, ` db ${queue.db}`),
+            queue.groups > 0 && h("small", { class: "muted" }, ` ${counted(queue.groups, "group")}`),
           ],
         },
         { label: "State", cell: states },

@@ -7,6 +7,7 @@ import { nextMoment, setClock, timeOfDay } from "./clock.js";
 import { fill, h } from "./dom.js";
 import { Elements } from "./elements.js";
 import { count, duration, rate, size } from "./figures.js";
+import { greatest } from "./groups.js";
 import { History } from "./history.js";
 import { meters } from "./limits.js";
 import { actionButton, refusal } from "./rights.js";
@@ -34,6 +35,7 @@ export class QueueView {
     this.trouble = h("div", {});
     this.stats = h("div", {});
     this.limits = h("div", {});
+    this.groups = h("div", {});
     this.tabs = h("nav", { class: "tabs", "aria-label": "Views of the queue" });
     this.inside = h("div", {});
     this.element = h("section", { "aria-labelledby": "head" }, [
@@ -48,6 +50,7 @@ export class QueueView {
       this.trouble,
       this.stats,
       this.limits,
+      this.groups,
       this.tabs,
       this.inside,
     ]);
@@ -157,6 +160,7 @@ export class QueueView {
       ),
     );
     fill(this.limits, meters(queue));
+    fill(this.groups, greatest(queue, this.about.greatest_groups));
     this.#showActions();
   }
 

@@ -52,7 +52,11 @@ impl Client<'_> {
                 if let Some(at) = at {
                     push.arg("AT").arg(at);
                 }
-                self.record(&push, |_: String| Act::Push { id, ttl, at });
+                let group = self.random.below(1 + self.run.groups);
+                if group > 0 {
+                    push.arg("GROUP").arg(group);
+                }
+                self.record(&push, |_: String| Act::Push { id, ttl, at, group });
                 last.push(id);
             }
             if is_restless && self.random.one_in(3) {
@@ -301,7 +305,7 @@ impl Client<'_> {
                 // Never before the announced moment.
                 let ttl = left / 1000 + 1;
                 let push = cmd(&format!("DEHYDRATOR.PUSH k {ttl} {id} {id}"));
-                self.record(&push, |_: String| Act::Push { id, ttl, at: None });
+                self.record(&push, |_: String| Act::Push { id, ttl, at: None, group: 0 });
             }
             self.connection.ask("DEBUG SLEEP 0.1");
             self.run.pause(20);

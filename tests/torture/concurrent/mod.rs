@@ -17,6 +17,7 @@ use crate::history::{
 };
 use crate::random::{Random, seed};
 use harness::{Ask, server_program, setting};
+use redis::Value;
 
 const SECONDS: u64 = 4;
 /// In ms.
@@ -49,6 +50,8 @@ struct Plan {
     is_restless: bool,
     /// The limits of the key.
     limit: Option<Limit>,
+    /// The number of groups, each of which is in an order of its own.
+    groups: u64,
 }
 
 const NOBODY: Plan = Plan {
@@ -63,6 +66,7 @@ const NOBODY: Plan = Plan {
     is_stepped: false,
     is_restless: false,
     limit: None,
+    groups: 0,
 };
 
 /// The actions of a client, until the run ends.
@@ -77,7 +81,10 @@ fn left(run: &Run) -> Vec<Id> {
 }
 
 fn play(plan: Plan, options: &[&str]) {
-    let run = Run::new(options, plan.is_stepped);
+    let run = Run::new(options, plan.is_stepped, plan.groups);
+    for group in 1..=plan.groups {
+        run.connect().ask(&format!("DEHYDRATOR.LIMIT k GROUP {group} SHARE {group}"));
+    }
     if let Some(limit) = plan.limit {
         run.connect().ask(&match limit {
             Limit::Held(most) => format!("DEHYDRATOR.LIMIT k HELD {most}"),
@@ -125,7 +132,7 @@ fn play(plan: Plan, options: &[&str]) {
         // Everything is delivered soon; if not, the check will report why that is wrong.
         let late = Instant::now();
         let mut client = run.connect();
-        while client.exists("k") && late.elapsed() < PATIENCE {
+        while client.ask("DEHYDRATOR.LEN k") != Value::Int(0) && late.elapsed() < PATIENCE {
             run.pause(10);
         }
         // Elements taken between the two count as left, and were not taken before the end.
@@ -205,6 +212,12 @@ const HELD: Plan =
 const RATED: Plan =
     Plan { sleepers: 4, waiters: 2, producers: 1, limit: Some(Limit::Rate(40, 200)), ..NOBODY };
 const ONE: Plan = Plan { sleepers: 1, ..NOBODY };
+const ONE_OF_GROUPS: Plan = Plan { groups: 3, ..ONE };
+const CROWD_OF_GROUPS: Plan = Plan { groups: 4, ..CROWD };
+const VIOLENCE_OF_GROUPS: Plan = Plan { groups: 3, ..VIOLENCE };
+const STEPPED_OF_GROUPS: Plan = Plan { groups: 3, ..STEPPED };
+const HELD_OF_GROUPS: Plan = Plan { groups: 3, ..HELD };
+const RATED_OF_GROUPS: Plan = Plan { groups: 3, ..RATED };
 
 #[test]
 fn one_blocked_client_gets_everything_in_order() {
@@ -284,4 +297,35 @@ fn no_more_are_delivered_in_a_window_than_the_key_allows() {
 #[test]
 fn no_more_are_delivered_in_a_window_than_the_key_allows_with_threads() {
     play(RATED, &threads());
+}
+
+#[test]
+fn one_blocked_client_gets_each_group_in_its_order() {
+    play(ONE_OF_GROUPS, &[]);
+}
+
+#[test]
+fn in_a_crowd_each_element_of_a_group_has_one_owner_at_a_time() {
+    play(CROWD_OF_GROUPS, &[]);
+}
+
+#[test]
+fn in_a_crowd_each_element_of_a_group_has_one_owner_at_a_time_with_threads() {
+    play(CROWD_OF_GROUPS, &threads());
+}
+
+#[test]
+fn clients_that_are_killed_and_unblocked_take_no_element_of_a_group() {
+    play(VIOLENCE_OF_GROUPS, &[]);
+}
+
+#[test]
+fn a_clock_that_steps_strands_nobody_beside_groups() {
+    play(STEPPED_OF_GROUPS, &[]);
+}
+
+#[test]
+fn no_more_of_groups_are_leased_or_delivered_than_the_key_allows() {
+    play(HELD_OF_GROUPS, &[]);
+    play(RATED_OF_GROUPS, &[]);
 }

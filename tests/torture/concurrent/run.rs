@@ -26,6 +26,8 @@ pub struct Run {
     pub began: Instant,
     pub clock: Mutex<Clock>,
     pub ids: AtomicU64,
+    /// The number of groups that elements are pushed into; others are in none.
+    pub groups: u64,
     stage: Mutex<Stage>,
     /// Notified at each new stage.
     has_moved_on: Condvar,
@@ -49,7 +51,7 @@ impl Drop for End<'_> {
 }
 
 impl Run {
-    pub fn new(options: &[&str], is_stepped: bool) -> Self {
+    pub fn new(options: &[&str], is_stepped: bool, groups: u64) -> Self {
         let server = if is_stepped {
             Server::start_with_clock(options)
         } else {
@@ -73,6 +75,7 @@ impl Run {
             began,
             clock: Mutex::new(Clock::steady(ahead, error)),
             ids: AtomicU64::new(1),
+            groups,
             stage: Mutex::new(Stage::Busy),
             has_moved_on: Condvar::new(),
             due: AtomicU64::new(0),

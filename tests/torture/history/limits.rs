@@ -86,7 +86,7 @@ mod tests {
     }
 
     fn push(id: Id) -> Event {
-        event(0, 10, Act::Push { id, ttl: 0, at: None })
+        event(0, 10, Act::Push { id, ttl: 0, at: None, group: 0 })
     }
 
     fn given(id: Id, start: Moment, end: Moment) -> Event {

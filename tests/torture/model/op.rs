@@ -87,12 +87,14 @@ pub enum Op {
         deliveries: Option<u64>,
         token: Option<u64>,
         bounds: Bounds,
+        group: Option<Bytes>,
     },
     GidPush {
         ttl: u64,
         element: Bytes,
         slack: Option<u64>,
         bounds: Bounds,
+        group: Option<Bytes>,
     },
     /// TTLs, elements, ids.
     MPush {
@@ -101,6 +103,7 @@ pub enum Op {
         slack: Option<u64>,
         at: Option<u64>,
         bounds: Bounds,
+        group: Option<Bytes>,
     },
     Pull(Bytes),
     Poll {
@@ -136,6 +139,8 @@ pub enum Op {
         start: Moment,
         end: Moment,
         count: Option<u64>,
+        /// Only the elements of this group, or those without one.
+        group: Option<Bytes>,
         with_elements: bool,
         with_tokens: bool,
     },
@@ -182,6 +187,11 @@ pub enum Op {
         rate: Option<(u64, u64)>,
         remember: Option<u64>,
     },
+    /// Sets the share of a group, or asks for it.
+    Share {
+        group: Bytes,
+        share: Option<u64>,
+    },
     /// The effect for remembered ids.
     Settled {
         until: u64,
@@ -194,7 +204,8 @@ pub enum Op {
     },
     Ttn,
     Pttl(Bytes),
-    Len,
+    /// Of a group, or of all.
+    Len(Option<Bytes>),
     /// Words that no command understands.
     Nonsense(Vec<Bytes>),
     Copy {

@@ -29,7 +29,18 @@ impl World {
             return REFUSED;
         }
         match op {
-            Op::Push { ttl, element, id, if_there, slack, at, deliveries, token, bounds } => {
+            Op::Push {
+                ttl,
+                element,
+                id,
+                if_there,
+                slack,
+                at,
+                deliveries,
+                token,
+                bounds,
+                group,
+            } => {
                 let ttl = rounded(*ttl, *slack).expect("seen to before");
                 let Some(deadline) = at_or(*at, ttl) else { return REFUSED };
                 match (it.find(id), if_there) {
@@ -58,6 +69,7 @@ impl World {
                     is_drawn: false,
                     most,
                     until,
+                    group: group.clone().unwrap_or_default(),
                 });
                 Expect::Is(Value::Okay)
             }
@@ -70,7 +82,7 @@ impl World {
                     None => REFUSED,
                 }
             }
-            Op::MPush { elements, if_there, slack, at, bounds } => {
+            Op::MPush { elements, if_there, slack, at, bounds, group } => {
                 let timer = |(ttl, ..): &(u64, Bytes, Bytes)| {
                     let ttl = rounded(*ttl, *slack).expect("seen to before");
                     Some((ttl, at_or(at.map(|at| at.min(MAX - 1)), ttl)?))
@@ -109,7 +121,9 @@ impl World {
                             is_drawn: false,
                             most,
                             until,
+                            group: group.clone().unwrap_or_default(),
                         });
+                        it.settle_turns();
                     }
                     started.push(Value::Int(is_started.into()));
                 }
@@ -147,23 +161,33 @@ impl World {
                 let count = count.min(room as usize);
                 // Dead letters in the way are moved; if one is first, a client blocks until it has been moved.
                 if block.is_some() && !transaction {
-                    let dead = if it.policy.holds() { it.bury(now) } else { Default::default() };
+                    let dead = if it.policy.holds() {
+                        it.bury(now, self.sequence)
+                    } else {
+                        Default::default()
+                    };
                     self.met.extend(dead);
                     if it.due(now).is_empty() || room == 0 {
                         return Expect::Is(Value::Nil);
                     }
                 }
                 self.met.extend(it.bury_late(now));
+                it.settle_turns();
                 let (mut given, mut rows) = (Vec::new(), Vec::new());
-                for id in it.due(now) {
-                    if given.len() + rows.len() == count {
-                        break;
-                    }
-                    let mut entry = it.take(&id).expect("it is due");
-                    if it.policy.holds() && it.policy.sends(&entry) {
+                while given.len() + rows.len() < count {
+                    if let Some(id) = it.next_in_turn(now)
+                        && let Some(at) = it.find(&id)
+                        && it.policy.holds()
+                        && it.policy.sends(&it.entries[at])
+                    {
+                        let entry = it.entries.remove(at);
                         self.met.push((entry.id, entry.element, entry.deliveries, false));
+                        it.settle_turns();
                         continue;
                     }
+                    let Some(id) = it.give_in_turn(now, self.sequence) else { break };
+                    let mut entry = it.take(&id).expect("it is due");
+                    self.given_of_groups += usize::from(!entry.group.is_empty());
                     if lease.is_none() {
                         it.done(&entry.id, now);
                     }
@@ -178,6 +202,7 @@ impl World {
                         None if *with_ids => given.push(Value::Array(vec![id, element])),
                         None => given.push(element),
                     }
+                    it.settle_turns();
                 }
                 it.limits.give(now, (given.len() + rows.len()) as u64);
                 match (lease, token) {
@@ -249,7 +274,8 @@ impl World {
                 let is_there = !it.entries.is_empty()
                     || it.policy != Policy::Hold
                     || it.pause.is_some()
-                    || it.limits.is_any();
+                    || it.limits.is_any()
+                    || !it.turns.shares.is_empty();
                 if is_there && !matches!(it.policy, Policy::Limit(..)) {
                     return Expect::Refused("NORULE");
                 }
@@ -359,6 +385,14 @@ impl World {
                 };
                 Expect::Is(Value::Okay)
             }
+            Op::Share { group, share: None } => {
+                let share = it.turns.shares.get(group).copied().unwrap_or(1);
+                Expect::Is(Value::Array(vec![bulk(b"share"), Value::Int(share as i64)]))
+            }
+            Op::Share { group, share: Some(share) } => {
+                it.turns.set_share(group, *share);
+                Expect::Is(Value::Okay)
+            }
             Op::Settled { until, ids } => {
                 let count = ids.iter().filter(|id| it.take(id).is_some()).count();
                 if it.limits.remember > 0 {
@@ -381,7 +415,10 @@ impl World {
                 Some(at) => left(it.entries[at].deadline, now),
                 None => Expect::Is(Value::Int(-2)),
             },
-            Op::Len => int(it.entries.len() as u64),
+            Op::Len(group) => {
+                let is_in = |entry: &&Entry| group.as_ref().is_none_or(|it| *it == entry.group);
+                int(it.entries.iter().filter(is_in).count() as u64)
+            }
             Op::Nonsense(_) => REFUSED,
             _ => unreachable!("it is of the keyspace"),
         }

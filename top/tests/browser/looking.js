@@ -485,4 +485,30 @@ describe("an operator looks", () => {
     assert.ok(colleague.page.url().includes(`id=${b64("job:99")}`));
     await colleague.close();
   });
+
+  test("29 at the greatest groups of a queue, and the group of an element", async () => {
+    const { server, operator } = scene;
+    const hostile = Buffer.from("<b>\u202eanna\xff");
+    for (let n = 0; n < 14; n += 1) {
+      await server.push("grouped", HOUR, "x", `a-${n}`, "GROUP", hostile);
+      await server.push("grouped", HOUR, "x", `b-${n}`, "GROUP", `tenant-${n}`);
+    }
+    await server.push("grouped", HOUR, "x", "b-again", "GROUP", "tenant-9");
+    await overview("grouped");
+    await until(async () => (await row("grouped"))?.Queue.endsWith("15 groups"), "the number in the overview");
+    await operator.openQueue(server, "grouped");
+    const groups = '[aria-label="Greatest groups"]';
+    await operator.sees("15 groups, the greatest:", groups);
+    const shown = await operator.page.$$eval(`${groups} .limit`, (all) =>
+      all.map((each) => each.innerText.split(/\s+/)),
+    );
+    assert.equal(shown.length, 10);
+    assert.deepEqual(shown.slice(0, 2), [
+      ["<b>\\u202eannaÿ", "14"],
+      ["tenant-9", "2"],
+    ]);
+    await operator.openElement(server, "grouped", "b-again");
+    await operator.sees("Group\ntenant-9", ".stats");
+    assert.deepEqual(operator.faults, []);
+  });
 });

@@ -261,6 +261,7 @@ fn a_queue_has_its_ttls_a_timeline_and_a_history() {
     let queue = named(&server, "jobs");
     let shown = page.get(&format!("api/queue?{queue}"));
     assert_eq!(shown["by_ttl"], json!([[600_000, 750], [3_600_000, 250]]));
+    assert_eq!((&shown["queue"]["groups"], &shown["greatest_groups"]), (&json!(0), &json!([])));
     let missing = page.get(&format!("api/queue?{}", named(&server, "missing")));
     assert_eq!((&missing["exists"], &missing["queue"]["length"]), (&json!(false), &json!(0)));
     let now = shown["now"].as_u64().expect("a moment");
@@ -295,6 +296,37 @@ fn a_queue_has_its_ttls_a_timeline_and_a_history() {
         all["times"].as_array().map(Vec::len),
         all["series"]["pushes"].as_array().map(Vec::len)
     );
+}
+
+#[test]
+fn a_queue_has_its_number_of_groups_and_the_greatest_of_them_whatever_their_bytes() {
+    let server = Server::start_with_port(&[]);
+    let mut client = server.connect();
+    let mut pipe = redis::pipe();
+    for id in 0..100_u8 {
+        let group = if id < 40 { SCRIPT.to_vec() } else { vec![0xff, id / 5] };
+        let push = pipe.cmd("DEHYDRATOR.PUSH").arg("jobs").arg(600_000).arg("element").arg(id);
+        push.arg("GROUP").arg(group).ignore();
+    }
+    pipe.exec(&mut client).expect("pushed");
+    let page = Page::of(&[&server]);
+    let shown = page.get(&format!("api/queue?{}", named(&server, "jobs")));
+    assert_eq!(shown["queue"]["groups"], 13);
+    let greatest = shown["greatest_groups"].as_array().expect("groups");
+    assert_eq!(greatest.len(), 10, "{greatest:?}");
+    assert_eq!(
+        (bytes(&greatest[0]["group_b64"]), &greatest[0]["length"]),
+        (SCRIPT.to_vec(), &json!(40))
+    );
+    assert!(greatest[1..].iter().all(|group| group["length"] == 5), "{greatest:?}");
+    assert_eq!(queues(&page, "", 1)[0]["groups"], 13);
+    let id = b64([b'3', b'9']);
+    let queue = named(&server, "jobs");
+    let one = page.get(&format!("api/element?{queue}&id={id}"));
+    assert_eq!(bytes(&one["group_b64"]), SCRIPT);
+    client.ask("DEHYDRATOR.PUSH jobs 600000 element none");
+    let one = page.get(&format!("api/element?{queue}&id={}", b64("none")));
+    assert_eq!(one["group_b64"], Value::Null);
 }
 
 #[test]
