@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use crate::clock;
-use crate::data_type::Writing;
+use crate::data_type::{Writing, postponed};
 use crate::pending::timer;
 use crate::replicate::{self, Batch};
 use crate::server::blocked_client::{BlockedClient, ClientHandle, UnblockReply};
@@ -26,7 +26,6 @@ use super::args::number::milliseconds;
 use super::args::options::Options;
 use super::args::{self, has_exactly, required};
 use super::limits;
-use super::update::postponed;
 
 /// Elements visited between two looks at the clock. Each is a miss of the cache or two, and an effect.
 const CHUNK: usize = 64;

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use crate::data_type::{STUCK, Writing, runs};
+use crate::data_type::{Writing, postponed, runs};
 use crate::replicate;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
-use lawn::{Element, UpdateError};
+use lawn::UpdateError;
 
 use super::args::number::counted;
 use super::args::options::Options;
@@ -170,14 +170,6 @@ pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
     }
     context.reply_integer(count);
     Ok(())
-}
-
-/// Returns until when an element may be given out that has a bound for that and gets another deadline: as much later, or
-/// earlier, as it comes due. A deadline that is never reached changes nothing: a stuck element keeps its bound.
-pub(super) fn postponed(element: &Element<'_>, deadline: u64) -> Option<u64> {
-    let Element { deadline: before, bounds, .. } = *element;
-    let is_bounded = bounds.until > 0 && before != STUCK && deadline != STUCK;
-    is_bounded.then(|| bounds.until.saturating_add(deadline).saturating_sub(before))
 }
 
 /// The TTL used for a held element when a client sends 0, so that the element stays held.

@@ -32,6 +32,14 @@ pub fn runs(deadline: u64, now: u64) -> bool {
     deadline > now && deadline != STUCK
 }
 
+/// Returns until when an element may be given out that has a bound for that and gets another deadline: as much later, or
+/// earlier, as it comes due. A deadline that is never reached changes nothing: a stuck element keeps its bound.
+pub fn postponed(element: &Element<'_>, deadline: u64) -> Option<u64> {
+    let Element { deadline: before, bounds, .. } = *element;
+    let is_bounded = bounds.until > 0 && before != STUCK && deadline != STUCK;
+    is_bounded.then(|| bounds.until.saturating_add(deadline).saturating_sub(before))
+}
+
 /// Returns whether an element can be a dead letter: it was given out, or can be too late for that.
 fn may_be_dead(element: &Element<'_>) -> bool {
     element.deliveries > 0 || element.bounds.until > 0
