@@ -1,7 +1,7 @@
 """FIFO per customer: any number of workers, and each customer's jobs are done in order, one at a time.
 
 Each customer is a group, and a group has at most one job leased (LIMIT ... EACH HELD 1). Settling it frees the next one.
-A job that is given back comes behind those of its customer that are due by then.
+If its worker dies, a job comes again before the others of its customer.
 
 Prints:
 

@@ -38,7 +38,7 @@ pub struct Entry {
     pub paused_until: u64,
     /// The elements that are not held.
     pub elements: Tree,
-    /// The elements that are held under a lease. One that has ended is in here until it makes room.
+    /// The elements that are held under a lease, until they are given out again.
     pub held: Tree,
     pub held_len: u32,
     /// The group's own limit of what it holds, or 0.

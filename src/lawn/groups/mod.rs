@@ -186,10 +186,14 @@ impl Groups {
         self.greatest.list(&self.entries, most)
     }
 
-    /// Returns the first element of a group.
+    /// Returns the element of a group that is given out first. Of a group that holds as many as it may, that is the first
+    /// whose lease ends: so the work of a client that died is done before that which waits behind it.
     #[inline(always)]
     pub fn first(&self, records: &Records, group: Group) -> Option<Handle> {
         let entry = self.entries.get(group);
+        if self.excess(group) > 0 {
+            return entry.held.first();
+        }
         match (entry.elements.first(), entry.held.first()) {
             (Some(one), Some(held)) if records.turn(held) < records.turn(one) => Some(held),
             (one, held) => one.or(held),

@@ -16,7 +16,7 @@ impl Groups {
 
     /// Returns the number of leases of a group that must end before it gives something out. 0: it has room for one more.
     #[inline(always)]
-    fn excess(&self, group: Group) -> u32 {
+    pub(super) fn excess(&self, group: Group) -> u32 {
         match self.held_max(group) {
             0 => 0,
             max => (self.entries.get(group).held_len + 1).saturating_sub(max),
@@ -27,7 +27,8 @@ impl Groups {
     /// held than it may: then `false`.
     pub fn has_room(&self, records: &Records, group: Group, now: u64) -> bool {
         let last = self.last_excess(records, group);
-        last.is_none_or(|last| records.turn(last).deadline <= now)
+        let has_ended = |last| records.turn(last).deadline <= now;
+        self.excess(group) <= LEASES_MAX && last.is_none_or(has_ended)
     }
 
     /// Returns the last of the leases of a group that must end before it has room for one more.
@@ -118,7 +119,7 @@ impl Groups {
         self.wake(records, others.filter(|_| !stays), now);
         let front = self.round.front()?;
         let is_open = self.opens_later(records, front, now).is_none();
-        (is_open && self.make_room(records, front)).then_some(front)
+        (is_open && self.knows_room(records, front)).then_some(front)
     }
 
     /// Returns whether the first element without a group was due at the latest look. If not, they have left the round.
@@ -131,10 +132,13 @@ impl Groups {
         self.opens(records, group).filter(|turn| turn.deadline > now)
     }
 
-    /// Lets as many leases of a group as necessary, all of which have ended, count no more. Returns `false` if there are
-    /// too many of them for one call.
-    fn make_room(&mut self, records: &mut Records, group: Group) -> bool {
-        for _ in 0..self.excess(group).min(LEASES_MAX) {
+    /// Returns whether a group whose first [`LEASES_MAX`] leases have ended, if so many must end, has room. If more must end,
+    /// those count no more, and the next look goes on from there.
+    fn knows_room(&mut self, records: &mut Records, group: Group) -> bool {
+        if self.excess(group) <= LEASES_MAX {
+            return true;
+        }
+        for _ in 0..LEASES_MAX {
             let entry = self.entries.get_mut(group);
             let ended = entry.held.first().expect("the group holds more than it may");
             entry.held.remove(records, ended);
@@ -142,7 +146,7 @@ impl Groups {
             records.mark_held(ended, false);
             entry.elements.insert(records, ended);
         }
-        self.excess(group) == 0
+        false
     }
 
     /// Moves groups that give something out at `now` to the end of the round, in the order of what they waited for.

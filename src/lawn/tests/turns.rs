@@ -19,7 +19,7 @@ pub(super) struct Turns {
     pub(super) settings: BTreeMap<Vec<u8>, GroupSettings>,
     /// The limit of what each group holds. 0: none.
     pub(super) each: u64,
-    /// The elements whose leases count. One that has ended counts until it makes room.
+    /// The elements whose leases count, until they are given out again.
     held: HashSet<Vec<u8>>,
     round: Vec<Vec<u8>>,
     /// The number of elements that the first group of the round has given out.
@@ -98,7 +98,13 @@ impl Turns {
     /// Returns the first element that is given out, and when, if nothing changes.
     pub(super) fn first_open(&self, elements: &[Stored]) -> Option<(u64, usize)> {
         let ((deadline, _), group) = self.all_open(elements).into_iter().next()?;
-        Some((deadline, self.members(elements, &group)[0].1))
+        Some((deadline, self.first(elements, &group)))
+    }
+
+    /// Returns the element that a group gives out first: the first whose lease ends, if it holds as many as it may.
+    fn first(&self, elements: &[Stored], group: &[u8]) -> usize {
+        let excess = self.excess(elements, group);
+        excess.first().unwrap_or(&self.members(elements, group)[0]).1
     }
 
     fn retain(&mut self, stays: impl Fn(&Self, &[u8]) -> bool) {
@@ -140,10 +146,7 @@ impl Turns {
         let woken: Vec<_> = woken.take(WOKEN_MAX).cloned().collect();
         self.round.extend(woken);
         let first = self.round.first().filter(|first| is_due(first))?.clone();
-        for (_, at) in self.excess(elements, &first) {
-            self.held.remove(&elements[at].0);
-        }
-        Some(self.members(elements, &first)[0].1)
+        Some(self.first(elements, &first))
     }
 
     /// Counts an element that the first group of the round gives out.
