@@ -44,7 +44,7 @@ rare_polls() {
 }
 dead_letters() {
     ask DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 DROP
-    again 0.5 EVAL "return redis.call('DEHYDRATOR.PUSH', 'k', 5, 'x', redis.call('INCR', 'n'), 'AT', 5, 'DELIVERIES', 1)" 0
+    again 0.5 EVAL "return redis.call('DEHYDRATOR.PUSH', 'k', 5, 'x', redis.call('INCR', 'n'), 'AT', 5, 'DELIVERED', 1)" 0
 }
 
 # The cases, and the alerts that fire; in alphabetical order, as Prometheus returns them.

@@ -507,10 +507,15 @@ impl Torture {
                 });
             }
         }
+        // A new round may begin with a dead letter that was not next before.
+        let mut moves = false;
         if what < 4 {
             self.world.restart_turns();
+            moves = !self.world.clone().deliver(self.now()).is_empty();
+            self.deliver();
         }
-        assert_eq!(self.client.ask("DEBUG DIGEST"), before, "{}", names[what as usize]);
+        let is_same = self.client.ask("DEBUG DIGEST") == before;
+        assert!(is_same || moves, "{}", names[what as usize]);
         // Written data survives a kill -9 either way, and a disk may be slow.
         let fsync = self.random.pick(&["always", "no", "no"]);
         self.client.ask(&format!("CONFIG SET appendfsync {fsync}"));
