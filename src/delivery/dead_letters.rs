@@ -86,11 +86,25 @@ impl Origin<'_> {
     /// Moves some of the expired elements, or drops them if the policy has no limit. Those that cannot be moved are parked.
     pub(super) fn expire(&self, policy: &Policy) {
         let Some(_guard) = MovingDeadLetters::begin() else { return };
-        if !policy.is_limit() {
-            self.drop_expired(policy);
-            return;
+        let moved = if policy.is_limit() {
+            self.move_or_park(policy, |lawn| batch_of(lawn.expired(self.now).map(ElementCopy::of)))
+        } else {
+            self.drop_expired(policy)
+        };
+        if moved >= BATCH as u64 {
+            self.pass_turn(policy);
         }
-        self.move_or_park(policy, |lawn| batch_of(lawn.expired(self.now).map(ElementCopy::of)));
+    }
+
+    /// Lets the next group give, if the one whose turn it is has a dead letter first: it may have a mass of them.
+    fn pass_turn(&self, policy: &Policy) {
+        let Self { context, key, now, .. } = *self;
+        let Ok(mut dehydrator) = Writing::open_at(context, key, now) else { return };
+        if let Some(lawn) = dehydrator.lawn()
+            && lawn.next_in_turn(now).is_some_and(|row| policy.is_dead(&row.element, now))
+        {
+            lawn.pass_turn(now);
+        }
     }
 
     /// Moves the dead letters that `choose` copies, and parks those that cannot be moved, behind all other elements.

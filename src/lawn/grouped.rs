@@ -152,6 +152,14 @@ impl Full {
         }
     }
 
+    pub fn pass_turn(&mut self, now: u64) {
+        if self.takes_turns(now)
+            && let Some((group, _)) = self.turn(now)
+        {
+            self.groups_mut().pass(group);
+        }
+    }
+
     pub fn set_group(&mut self, name: &[u8], settings: GroupSettings) {
         self.groups_mut();
         if let Some(groups) = &mut self.groups

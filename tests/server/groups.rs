@@ -238,6 +238,44 @@ fn a_dead_letter_or_an_expired_element_costs_its_group_no_turn() {
 }
 
 #[test]
+fn a_mass_of_dead_letters_keeps_no_other_group_waiting() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for rule in
+        ["ONDUE k HOLD", "ONDUE k HOLD DELIVERIES 3 STREAM s", "ONDUE k HOLD DELIVERIES 3 DROP"]
+    {
+        client.ask("DEL k");
+        client.ask(&format!("DEHYDRATOR.{rule}"));
+        client.ask("MULTI");
+        let mut push = cmd("DEHYDRATOR.MPUSH k");
+        for number in 0..3000 {
+            push.arg(0).arg("element").arg(format!("a{number}"));
+        }
+        push.arg("UNTIL").arg(5).arg("GROUP").arg("a").exec(&mut client).expect("it is queued");
+        client.ask("DEHYDRATOR.PUSH k 0 element b GROUP b");
+        client.ask("DEHYDRATOR.POLL k COUNT 1 WITHIDS");
+        let Value::Array(replies) = client.ask("EXEC") else { panic!("no replies") };
+        assert_eq!(replies[2], Value::Array(vec![texts(&["b", "element"])]), "{rule}");
+        // A client that sleeps gets its element while those are moved.
+        let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 COUNT 1 WITHIDS");
+        client.ask("MULTI");
+        for from in (0..100_000).step_by(1000) {
+            let mut push = cmd("DEHYDRATOR.MPUSH k");
+            for number in from..from + 1000 {
+                push.arg(0).arg("element").arg(format!("a{number}"));
+            }
+            push.arg("UNTIL").arg(5).arg("GROUP").arg("a").exec(&mut client).expect("queued");
+        }
+        client.ask("DEHYDRATOR.PUSH k 0 element b GROUP b");
+        client.ask("EXEC");
+        assert_eq!(sleeper.reply(), Value::Array(vec![texts(&["b", "element"])]), "{rule}");
+        // To drop them takes less time than to ask.
+        let left = client.ask("DEHYDRATOR.LEN k GROUP a");
+        assert!(left != Value::Int(0) || !rule.contains("STREAM"), "none is left");
+    }
+}
+
+#[test]
 fn sleepers_wake_for_each_group() {
     let server = Server::start(&[]);
     let mut client = server.connect();

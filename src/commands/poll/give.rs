@@ -9,6 +9,9 @@ use crate::replicate::{self, Batch};
 use crate::server::{Context, Str, random_bytes};
 use lawn::{DEADLINE_MAX, Element, Lawn, Token};
 
+/// A dead letter costs its group no turn. So many do, or a mass of them would keep the other groups waiting.
+const DEAD_LETTERS_PER_TURN: u64 = 64;
+
 /// A recipient of due elements.
 pub(super) trait Recipient {
     /// Whether it looks at the lawn before each element is taken. Then elements are taken one by one.
@@ -104,8 +107,14 @@ impl<'a> Request<'a, '_> {
             if gone == 0 {
                 return;
             }
-            dead += gone;
             dehydrator = again;
+            let turns = dead / DEAD_LETTERS_PER_TURN;
+            dead += gone;
+            if dead / DEAD_LETTERS_PER_TURN > turns
+                && let Some(lawn) = dehydrator.lawn()
+            {
+                lawn.pass_turn(now);
+            }
         }
     }
 

@@ -201,8 +201,13 @@ impl Groups {
         let entry = self.entries.get_mut(group);
         entry.given = entry.given.saturating_add(1);
         if entry.given >= entry.share {
-            self.round.leave(&mut self.entries, group);
-            self.round.enter(&mut self.entries, group);
+            self.pass(group);
         }
+    }
+
+    /// Moves a group of the round to its end.
+    pub fn pass(&mut self, group: Group) {
+        self.round.leave(&mut self.entries, group);
+        self.round.enter(&mut self.entries, group);
     }
 }

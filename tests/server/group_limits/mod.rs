@@ -77,6 +77,32 @@ fn one_lease_per_group_gives_out_each_group_in_order() {
 }
 
 #[test]
+fn an_expired_lease_comes_first_and_does_not_restart_beyond_the_limit() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.LIMIT k EACH HELD 1");
+    push(&mut client, "a1 a2 a3");
+    assert_eq!(leased_at_once(&mut client, 1, 1), "a1");
+    let is_over = |client: &mut Connection| client.ask("DEHYDRATOR.PTTL k a1") == Value::Int(0);
+    until("the lease is over", || is_over(&mut client).then_some(()));
+    // A tool leases beyond the limit.
+    client.ask("DEHYDRATOR.LEASE k 600000@4102444800000@tool a2");
+    let renewed = |client: &mut Connection| client.ask("DEHYDRATOR.RENEW k 1 t a1");
+    assert_eq!(renewed(&mut client), Value::Array(vec![Value::Int(0)]));
+    client.ask("DEHYDRATOR.SETTLE k tool a2");
+    assert_eq!(renewed(&mut client), Value::Array(vec![Value::Int(1)]));
+    until("the lease is over", || is_over(&mut client).then_some(()));
+    // What a dead worker had comes before what waits behind it.
+    let other = "DEHYDRATOR.POLL k COUNT 9 LEASE 1 TOKEN u";
+    assert_eq!(ids(&client.ask(other)), ["a1"]);
+    // Setting its deadline ends a lease that is over.
+    until("the lease is over", || is_over(&mut client).then_some(()));
+    assert_eq!(client.ask("DEHYDRATOR.TOUCH k a1 600000"), Value::Int(1));
+    assert_eq!(client.ask("DEHYDRATOR.SETTLE k u a1"), Value::Array(vec![Value::Int(0)]));
+    assert_eq!(ids(&client.ask(other)), ["a3"]);
+}
+
+#[test]
 fn several_workers_finish_each_group_in_order() {
     let server = Server::start(&[]);
     let mut client = server.connect();

@@ -207,44 +207,35 @@ fn a_lease_that_never_ends_counts_and_is_no_dead_letter() {
 fn an_expired_lease_does_not_restart_beyond_the_limit() {
     let server = Server::start(&[]);
     let mut client = server.connect();
-    // That of the key, or of a group.
-    for (limit, group) in [("HELD 1", ""), ("EACH HELD 1", "GROUP g")] {
-        client.ask("DEL k");
-        client.ask(&format!("DEHYDRATOR.LIMIT k {limit}"));
-        client.ask(format!("DEHYDRATOR.MPUSH k 0 x a 0 x b {group}").trim_end());
-        client.ask("DEHYDRATOR.POLL k COUNT 1 LEASE 1 TOKEN late");
-        let polled =
-            || Some(server.connect().ask("DEHYDRATOR.POLL k LEASE 600000 COUNT 1 TOKEN now"));
-        let is_some = |reply: &Value| *reply != texts(&[]);
-        assert_eq!(ids(&until("there is room", || polled().filter(is_some))), ["b"]);
-        let renewed = |client: &mut redis::Connection| {
-            let reply: Vec<u8> =
-                cmd("DEHYDRATOR.RENEW k 600000 late a").query(client).expect("one");
-            reply[0]
-        };
-        assert_eq!(renewed(&mut client), 0);
-        let counts = group.is_empty();
-        let running = |client: &mut redis::Connection, count| {
-            !counts || field(client, "k", "running") == Value::Int(count)
-        };
-        assert!(running(&mut client, 1));
-        client.ask("DEHYDRATOR.SETTLE k now b");
-        assert_eq!(renewed(&mut client), 1);
-        assert!(running(&mut client, 1));
-        // Setting its deadline does not restart it either: the lease has ended.
-        client.ask("DEHYDRATOR.RENEW k 1 late a");
-        let due = |client: &mut redis::Connection| client.ask("DEHYDRATOR.PTTL k a");
-        until("it runs no more", || (due(&mut client) == Value::Int(0)).then_some(()));
-        assert_eq!(client.ask("DEHYDRATOR.TOUCH k a 600000"), Value::Int(1));
-        assert!(running(&mut client, 0));
-        assert_eq!(client.ask("DEHYDRATOR.SETTLE k late a"), Value::Array(vec![Value::Int(0)]));
-        // A running lease can be postponed, and continues.
-        client.ask(format!("DEHYDRATOR.PUSH k 0 x c {group}").trim_end());
-        client.ask("DEHYDRATOR.POLL k LEASE 600000 TOKEN runs");
-        client.ask("DEHYDRATOR.TOUCH k c 700000");
-        assert!(running(&mut client, 1));
-        assert_eq!(client.ask("DEHYDRATOR.SETTLE k runs c"), Value::Array(vec![Value::Int(1)]));
-    }
+    client.ask("DEHYDRATOR.LIMIT k HELD 1");
+    client.ask("DEHYDRATOR.MPUSH k 0 x a 0 x b");
+    client.ask("DEHYDRATOR.POLL k COUNT 1 LEASE 1 TOKEN late");
+    let polled = || Some(server.connect().ask("DEHYDRATOR.POLL k LEASE 600000 COUNT 1 TOKEN now"));
+    let is_some = |reply: &Value| *reply != texts(&[]);
+    assert_eq!(ids(&until("there is room", || polled().filter(is_some))), ["b"]);
+    let renewed = |client: &mut redis::Connection| {
+        let reply: Vec<u8> = cmd("DEHYDRATOR.RENEW k 600000 late a").query(client).expect("one");
+        reply[0]
+    };
+    assert_eq!(renewed(&mut client), 0);
+    assert_eq!(field(&mut client, "k", "running"), Value::Int(1));
+    client.ask("DEHYDRATOR.SETTLE k now b");
+    assert_eq!(renewed(&mut client), 1);
+    assert_eq!(field(&mut client, "k", "running"), Value::Int(1));
+    // Setting its deadline does not restart it either: the lease has ended.
+    client.ask("DEHYDRATOR.RENEW k 1 late a");
+    until("it runs no more", || {
+        (field(&mut client, "k", "running") == Value::Int(0)).then_some(())
+    });
+    assert_eq!(client.ask("DEHYDRATOR.TOUCH k a 600000"), Value::Int(1));
+    assert_eq!(field(&mut client, "k", "running"), Value::Int(0));
+    assert_eq!(client.ask("DEHYDRATOR.SETTLE k late a"), Value::Array(vec![Value::Int(0)]));
+    // A running lease can be postponed, and continues.
+    client.ask("DEHYDRATOR.PUSH k 0 x c");
+    client.ask("DEHYDRATOR.POLL k LEASE 600000 TOKEN runs");
+    client.ask("DEHYDRATOR.TOUCH k c 700000");
+    assert_eq!(field(&mut client, "k", "running"), Value::Int(1));
+    assert_eq!(client.ask("DEHYDRATOR.SETTLE k runs c"), Value::Array(vec![Value::Int(1)]));
 }
 
 #[test]
