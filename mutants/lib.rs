@@ -21,10 +21,25 @@ mod clock {
 mod metrics {
     mod clock_steps;
     mod counters;
-    mod latency;
+    pub mod latency;
 }
 
 mod policy;
+
+/// The agenda's table. The agenda itself, and what a value knows of its entry, need the server's timer and the table of
+/// the overdue: tests with servers cover those.
+mod pending {
+    mod agenda {
+        mod entry;
+        mod failure;
+        mod reason;
+        mod table;
+    }
+
+    pub mod overdue {
+        pub type Serial = u64;
+    }
+}
 
 mod commands {
     mod args;
@@ -64,6 +79,14 @@ mod server {
 
     pub use error::Error;
     pub use string::{OwnedStr, Str};
+
+    pub mod key {
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+        pub struct Name {
+            pub db: i32,
+            pub key: Box<[u8]>,
+        }
+    }
 
     /// The counts of a server that does nothing.
     pub mod info {

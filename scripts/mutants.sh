@@ -41,13 +41,16 @@ fi
 
 if [ $# = 0 ]; then
     mapfile -t with_requests < <(grep -l 'fn parse' src/commands/{,poll/}*.rs)
-    set -- src/policy/*.rs src/metrics/{clock_steps,latency}.rs src/commands/args/*.rs src/data_type/encoding/*.rs \
-        "${with_requests[@]}" src/lawn/*.rs src/lawn/{groups,index,lease,queues,remembered,small,store}/*.rs
+    set -- src/policy/*.rs src/metrics/{clock_steps,latency}.rs src/pending/agenda/{entry,failure,reason,table}.rs \
+        src/commands/args/*.rs src/data_type/encoding/*.rs "${with_requests[@]}" \
+        src/lawn/*.rs src/lawn/{groups,index,lease,queues,remembered,small,store}/*.rs
 fi
 around=() requests=() lawn=()
 for file in "$@"; do
     case $file in
-        src/policy/* | src/metrics/* | src/commands/args/* | src/data_type/encoding/*) around+=(--file "$file") ;;
+        src/policy/* | src/metrics/* | src/pending/agenda/* | src/commands/args/* | src/data_type/encoding/*)
+            around+=(--file "$file")
+            ;;
         src/commands/*) requests+=(--file "$file") ;;
         src/lawn/*) lawn+=(--file "$file") ;;
         *)

@@ -42,11 +42,27 @@ pub fn rounded(bytes: usize) -> usize {
     bytes.next_multiple_of(1 << doubling.saturating_sub(2).max(3))
 }
 
-/// Moves every allocation.
+/// Movers for tests.
 #[cfg(test)]
 pub(super) mod moved {
-    use super::Mover;
+    use super::{Mover, rounded};
 
+    /// Moves nothing, and counts the bytes that could be moved, as the allocator rounds them.
+    pub struct Count(pub usize);
+
+    impl Mover for Count {
+        fn relocate<T>(&mut self, items: Vec<T>) -> Vec<T> {
+            self.0 += rounded(items.capacity() * size_of::<T>());
+            items
+        }
+
+        fn relocate_box<T>(&mut self, item: Box<T>) -> Box<T> {
+            self.0 += rounded(size_of::<T>());
+            item
+        }
+    }
+
+    /// Moves every allocation.
     pub struct MoveAll;
 
     impl Mover for MoveAll {

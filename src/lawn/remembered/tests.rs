@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ahash::RandomState;
 use proptest::prelude::*;
 
+use super::super::memory::moved::Count;
 use super::super::{Shared, SmallMax};
 use super::*;
 
@@ -78,6 +79,7 @@ fn run(small: SmallMax, ops: &[Op]) {
         all.sort();
         assert!(all.iter().map(|(id, until)| (id, until)).eq(&oracle), "{op:?}");
         assert_eq!(remembered.next(), oracle.values().min().copied());
+        assert_eq!((remembered.len(), remembered.is_empty()), (oracle.len(), oracle.is_empty()));
         for now in [0, 1200, u64::MAX] {
             let live = oracle.values().filter(|until| **until > now).count();
             assert_eq!(remembered.len_at(now), live, "{op:?}");
@@ -105,6 +107,32 @@ proptest! {
 /// Returns an id of sixteen bytes.
 fn sixteen(number: u64) -> Vec<u8> {
     format!("{number:016}").into_bytes()
+}
+
+#[test]
+fn what_is_left_of_many_is_compacted_and_moved() {
+    let (beside, mut remembered) = (beside(SmallMax::USUAL), Remembered::default());
+    assert!(!remembered.is_sparse() && !remembered.compact(1));
+    assert_eq!(remembered.defrag(0, &mut Count(0), || true), None);
+    (0..3000).for_each(|id| remembered.insert(&beside, &sixteen(id), 1000 + id));
+    let gone = (0..3000).filter(|id| id % 8 > 0);
+    gone.for_each(|id| assert_eq!(remembered.remove(&sixteen(id)), Some(1000 + id)));
+    assert!(remembered.is_sparse());
+    let before = remembered.memory();
+    let steps = (0..).take_while(|_| remembered.compact(16)).count();
+    assert!(steps > 1 && !remembered.is_sparse(), "{steps} steps");
+    assert!(remembered.memory() < before / 2, "{} of {before} bytes", remembered.memory());
+    let (mut steps, mut counted, mut next) = (0, Count(0), Some(0));
+    while let Some(from) = next {
+        next = remembered.defrag(from, &mut counted, || false);
+        steps += 1;
+    }
+    // The table of TTLs and the block index cannot be moved.
+    let range = remembered.memory() * 7 / 8..=remembered.memory();
+    assert!(steps > 3 && range.contains(&counted.0), "{steps}, {} of {range:?}", counted.0);
+    let ids = (0..3000).filter(|id| id % 8 == 0).map(|id| (1000 + id, sixteen(id)));
+    assert!(remembered.iter().map(|(until, id)| (until, id.to_vec())).eq(ids));
+    remembered.check();
 }
 
 fn each(remembered: &Remembered) -> f64 {

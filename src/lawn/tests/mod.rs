@@ -6,6 +6,7 @@ mod oracle;
 mod timeline;
 mod turns;
 
+use super::memory::moved;
 use super::*;
 use oracle::*;
 
@@ -195,19 +196,6 @@ fn a_scan_shows_about_count_elements() {
 #[test]
 #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
 fn defragmenting_moves_every_allocation_once_whether_it_is_interrupted_or_not() {
-    /// Counts bytes as the allocator rounds them.
-    struct Count(usize);
-    impl Mover for Count {
-        fn relocate<T>(&mut self, items: Vec<T>) -> Vec<T> {
-            self.0 += rounded(items.capacity() * size_of::<T>());
-            items
-        }
-
-        fn relocate_box<T>(&mut self, item: Box<T>) -> Box<T> {
-            self.0 += rounded(size_of::<T>());
-            item
-        }
-    }
     let mut lawn = lawn();
     for ttl in 0..3 {
         start_numbered(&mut lawn, ttl * 30_000..(ttl + 1) * 30_000, ttl, 0);
@@ -228,7 +216,7 @@ fn defragmenting_moves_every_allocation_once_whether_it_is_interrupted_or_not() 
     // The table of TTLs cannot be moved, nor can the block index and the box of the groups.
     let least = lawn.memory() - size_of::<Lawn>() - 256 - 10 * 1024;
     for go_on in [true, false] {
-        let mut mover = Count(0);
+        let mut mover = moved::Count(0);
         let mut next = Some(0);
         while let Some(from) = next {
             next = lawn.defrag(from, &mut mover, || go_on);

@@ -38,3 +38,15 @@ impl Failure {
         wait_us
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_doubles_up_to_ten_seconds() {
+        let wait = |count| Failure { count, ..Failure::default() }.back_off_us();
+        assert_eq!([0, 1, 2, 6].map(wait), [100_000, 200_000, 400_000, 6_400_000]);
+        assert_eq!([7, 17, u32::MAX].map(wait), [10_000_000; 3]);
+    }
+}

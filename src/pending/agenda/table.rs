@@ -204,8 +204,42 @@ mod tests {
         note(&mut table, "b", 2, Reason::HeldBack, 30);
         assert_eq!(take(&mut table, &Reason::DELIVERY, 31), [""; 0]);
         assert_eq!(next_us(&table, 31), Some(i64::MAX));
+        assert_eq!(take(&mut table, &Reason::DELIVERY, 30), [""; 0]);
         assert_eq!(take(&mut table, &Reason::DELIVERY, 20), ["b"]);
         assert_eq!(take(&mut table, &Reason::DELIVERY, 9), ["a"]);
+    }
+
+    #[test]
+    fn a_delivery_waits_for_its_time_or_for_a_retry() {
+        let mut table = Table::default();
+        note(&mut table, "a", 1, Reason::Deliver, 20);
+        let mut a = recorded(&mut table, "a").expect("a");
+        a.visit_in(Reason::Retry, 5000, at(10));
+        assert_eq!((a.is_visited(Reason::Deliver), a.visit(Reason::Retry)), (false, 7 + 15_000));
+        a.retry_now(at(11));
+        assert_eq!((a.visit(Reason::Deliver), a.is_visited(Reason::Retry)), (11, false));
+        a.retry_now(at(12));
+        a.visit_in(Reason::Stuck, 5, at(12));
+        a.visit_in(Reason::Expire, 3000, at(12));
+        assert_eq!((a.visit(Reason::Expire), a.delivery().is_some()), (15, true));
+        assert_eq!((a.visit(Reason::Deliver), a.visit(Reason::Stuck)), (11, 7 + 12_005));
+    }
+
+    #[test]
+    fn failures_are_known_by_name_until_the_deliveries_end() {
+        let mut table = Table::default();
+        note(&mut table, "a", 1, Reason::Deliver, 1);
+        note(&mut table, "b", 2, Reason::Deliver, 1);
+        let mut a = recorded(&mut table, "a").expect("a");
+        let (key, failures) = a.failures();
+        failures.insert(Rc::clone(key), Failure { count: 3, ..Failure::default() });
+        let count = |table: &Table, db, key: &[u8]| {
+            table.failure(&Name { db, key: key.into() }).map(|failure| failure.count)
+        };
+        let counts = [(0, b"a"), (0, b"b"), (1, b"a")].map(|(db, key)| count(&table, db, key));
+        assert_eq!(counts, [Some(3), None, None]);
+        recorded(&mut table, "a").expect("a").end_deliveries();
+        assert_eq!(count(&table, 0, b"a"), None);
     }
 
     #[test]
