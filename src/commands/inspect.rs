@@ -83,7 +83,7 @@ pub fn scan(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// What INFO shows.
+/// The facts that INFO shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Facts<'a> {
     Short,

@@ -1,5 +1,6 @@
 //! Tests of the lawn: one behaviour each here, and in `oracle` random operations against a simple model.
 
+mod checks;
 mod groups;
 mod op;
 mod oracle;

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::super::memory::moved;
 use super::super::*;
+use super::checks::*;
 use super::op::*;
 use super::turns::{Stored, Turns};
 
@@ -15,11 +16,11 @@ use super::turns::{Stored, Turns};
 #[derive(Default)]
 pub(super) struct Oracle {
     /// In order of pushing.
-    elements: Vec<Stored>,
+    pub(super) elements: Vec<Stored>,
     deliveries: HashMap<Vec<u8>, u16>,
-    tokens: HashMap<Vec<u8>, Token>,
+    pub(super) tokens: HashMap<Vec<u8>, Token>,
     bounds: HashMap<Vec<u8>, Bounds>,
-    turns: Turns,
+    pub(super) turns: Turns,
 }
 
 impl Oracle {
@@ -116,7 +117,7 @@ impl Oracle {
         }
     }
 
-    fn ordered(&self) -> Vec<(u64, &[u8], &[u8], u64)> {
+    pub(super) fn ordered(&self) -> Vec<(u64, &[u8], &[u8], u64)> {
         let mut all: Vec<_> = self
             .elements
             .iter()
@@ -408,104 +409,6 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16) {
         assert_eq!(group.map_or(&[][..], |it| lawn.group_name(it)), oracle.turns.group(id));
         assert_eq!(found, Element { id, payload, deadline, deliveries, bounds, group });
     }
-}
-
-/// Compares whose turn it is, the groups, and what they have.
-fn check_turns(lawn: &mut Lawn, oracle: &mut Oracle, now: u64, seed: u64) {
-    // Turns go on from one change to the next without a look, too.
-    if !seed.is_multiple_of(3) {
-        // To look moves no group.
-        let next =
-            oracle.turns.clone().next(&oracle.elements, now).map(|at| &oracle.elements[at].0[..]);
-        assert_eq!(lawn.next_in_turn(now).map(|row| row.element.id), next, "whose turn it is");
-        lawn.check();
-    }
-    let turns = &oracle.turns;
-    assert_eq!(lawn.has_groups(), turns.is_used());
-    assert_eq!(lawn.each_group().held, turns.each);
-    let settings = turns.settings.iter().map(|(name, settings)| (&name[..], *settings));
-    assert!(lawn.group_settings().eq(settings));
-    let mut groups = std::collections::BTreeMap::<&[u8], Vec<_>>::new();
-    for (ttl, id, _, deadline) in oracle.ordered() {
-        groups.entry(turns.group(id)).or_default().push((ttl, id, deadline));
-    }
-    let others = groups.remove(&b""[..]).unwrap_or_default();
-    assert_eq!((lawn.groups(), lawn.group_len(None)), (groups.len(), others.len()));
-    let (from, end) = (now.saturating_add_signed(seed as i64 % 30 - 15), now.saturating_add(9));
-    let check = |name: Option<&[u8]>, all: &[(u64, &[u8], u64)]| {
-        assert_eq!(lawn.group_len(name), all.len(), "{name:?}");
-        let start = Start { deadline: from, behind: None };
-        let shown = lawn.group_rows(name, start, end);
-        let shown: Vec<_> = shown.map(|it| (it.ttl, it.element.id, it.element.deadline)).collect();
-        let expected = all.iter().filter(|it| (from..=end).contains(&it.2));
-        assert!(expected.eq(&shown), "{shown:?} of {name:?}");
-    };
-    check(None, &others);
-    check(Some(b"none"), &[]);
-    for (name, all) in &groups {
-        check(Some(name), all);
-        assert_eq!(lawn.settings_of(name), turns.settings(name));
-    }
-    for (name, all) in &groups {
-        let mut found: Vec<_> =
-            lawn.group_at_rest(name, now, from).map(|row| row.element.id).collect();
-        let held = |id: &[u8]| turns.is_held(id);
-        let rests = all.iter().filter(|it| it.2 != now && (it.2 <= from || !held(it.1)));
-        let mut rests: Vec<_> = rests.map(|it| it.1).collect();
-        found.sort_unstable();
-        rests.sort_unstable();
-        assert_eq!(found, rests);
-        let first = lawn.look(all[0].1).expect("it is there");
-        let live = all.iter().filter(|it| it.2 > from && held(it.1)).count();
-        let has_room = turns.held_max(name).is_none_or(|max| (live as u64) < max);
-        assert_eq!(lawn.group_has_room(&first, from), has_room);
-    }
-    let mut greatest: Vec<_> = groups.iter().map(|(name, all)| (*name, all.len())).collect();
-    greatest.sort_by_key(|(name, length)| (usize::MAX - length, *name));
-    let found = lawn.greatest_groups(seed as usize % 5);
-    if groups.len() + turns.settings.len() < 8 {
-        greatest.truncate(seed as usize % 5);
-        assert_eq!(found, greatest);
-    }
-    assert!(
-        found.iter().all(|it| greatest.contains(it))
-            && found.is_sorted_by_key(|it| usize::MAX - it.1)
-    );
-}
-
-/// Compares the number of live leases, and when the first expires.
-fn check_running(lawn: &Lawn, oracle: &Oracle, now: u64) {
-    let held = oracle.ordered().into_iter().filter(|it| oracle.tokens.contains_key(it.1));
-    let ends: Vec<_> = held.map(|it| it.3).filter(|at| *at > now && *at < DEADLINE_MAX).collect();
-    let told = (lawn.running(now), lawn.first_end(now));
-    assert_eq!(told, (ends.len(), ends.first().copied()), "at {now}");
-}
-
-/// Compares rows from a deadline on, and from behind one of these rows.
-fn check_rows(lawn: &Lawn, oracle: &Oracle, deadline: u64, seed: u64) {
-    let all = oracle.ordered();
-    let from = all.partition_point(|element| element.3 < deadline);
-    let start = Start { deadline, behind: None };
-    let rows: Vec<_> = lawn.rows(start, DEADLINE_MAX).collect();
-    let shown = |rows: &[Row<'_>]| -> Vec<_> {
-        rows.iter().map(|row| (row.ttl, row.element.id.to_vec(), row.element.deadline)).collect()
-    };
-    let expected: Vec<_> =
-        all[from..].iter().map(|(ttl, id, _, at)| (*ttl, id.to_vec(), *at)).collect();
-    assert_eq!(shown(&rows), expected, "from {deadline} on");
-    let Some(at) = (seed as usize * 7919).checked_rem(rows.len()) else { return };
-    let Row { element, number, .. } = rows[at];
-    // A small lawn cannot resume between elements with the same deadline.
-    if number.is_some() {
-        let start = Start { deadline: element.deadline, behind: number };
-        assert_eq!(lawn.rows(start, DEADLINE_MAX).collect::<Vec<_>>(), rows[at + 1..]);
-    }
-    let before = rows.iter().take_while(|row| row.element.deadline <= element.deadline);
-    assert_eq!(
-        shown(&lawn.rows(Start { deadline, behind: None }, element.deadline).collect::<Vec<_>>()),
-        expected[..before.count()]
-    );
-    assert_eq!(lawn.row(element.id), Some(rows[at]));
 }
 
 /// Returns the ids that a scan shows, about `count` per call, sorted.
