@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use crate::clock;
-use crate::data_type::{Writing, postponed};
+use crate::data_type::{Writing, ends_lease, postponed};
 use crate::pending::timer;
 use crate::replicate::{self, Batch};
 use crate::server::blocked_client::{BlockedClient, ClientHandle, UnblockReply};
@@ -288,9 +288,13 @@ fn restart(
     (ttl, deadline): (u64, u64),
 ) -> i64 {
     let mut count = 0;
+    let (now, has_limit) = (dehydrator.now(), dehydrator.rules().limits().held > 0);
     for id in ids {
         let Some(lawn) = dehydrator.lawn() else { break };
-        let until = lawn.look(id).and_then(|element| postponed(&element, deadline));
+        let Some(element) = lawn.look(id) else { continue };
+        let is_held = lawn.token(&element).is_some();
+        let until = if is_held { None } else { postponed(&element, deadline) };
+        let ttl = if ends_lease(lawn, &element, deadline, now, has_limit) { 0 } else { ttl };
         if lawn.restart_at(id, ttl, deadline) {
             until.into_iter().for_each(|until| _ = lawn.set_until(id, until));
             replicate::touched(context, key, id, ttl, deadline);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::data_type::{Writing, postponed, runs};
+use crate::data_type::{Writing, ends_lease, postponed};
 use crate::replicate;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
@@ -130,8 +130,6 @@ pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
     };
     // In an effect, a ttl of 0 gives back a held element. A client that sets the deadline by AT does not ask for that.
     let keeps_held = ttl == 0 && at.is_some() && !context.is_replaying();
-    // Under a HELD limit, which counts live leases, TOUCH ends an expired lease instead of extending it.
-    let may_end_over = deadline > now && !context.is_replaying();
     let has_limit = dehydrator.rules().limits().held > 0;
     let mut count = 0;
     for id in request.ids() {
@@ -141,14 +139,9 @@ pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
         };
         let is_held = lawn.token(&element).is_some();
         let until = if is_held { None } else { postponed(&element, deadline) };
+        let ends = !context.is_replaying() && ends_lease(lawn, &element, deadline, now, has_limit);
         let ttl = match ttl {
-            _ if may_end_over
-                && is_held
-                && !runs(element.deadline, now)
-                && (has_limit || lawn.limits_held(&element)) =>
-            {
-                0
-            }
+            _ if ends => 0,
             0 if is_held && keeps_held => QUEUE_OF_HELD,
             ttl => ttl,
         };

@@ -32,6 +32,21 @@ pub fn runs(deadline: u64, now: u64) -> bool {
     deadline > now && deadline != STUCK
 }
 
+/// Returns whether another deadline ends an element's lease: under a HELD limit, which counts live leases, an expired one is
+/// not extended. `has_limit`: there is one for all elements.
+pub fn ends_lease(
+    lawn: &Lawn,
+    element: &Element<'_>,
+    deadline: u64,
+    now: u64,
+    has_limit: bool,
+) -> bool {
+    deadline > now
+        && !runs(element.deadline, now)
+        && (has_limit || lawn.limits_held(element))
+        && lawn.token(element).is_some()
+}
+
 /// Returns until when an element may be given out that has a bound for that and gets another deadline: as much later, or
 /// earlier, as it comes due. A deadline that is never reached changes nothing: a stuck element keeps its bound.
 pub fn postponed(element: &Element<'_>, deadline: u64) -> Option<u64> {

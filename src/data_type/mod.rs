@@ -50,7 +50,9 @@ pub use availability::DEAD_LETTERS_MAX;
 pub use callbacks::register;
 pub use census::Census;
 pub use copy::ElementCopy;
-pub use dehydrator::{Dehydrator, NEVER, REJECTED, STUCK, is_dead, is_stuck, postponed, runs};
+pub use dehydrator::{
+    Dehydrator, NEVER, REJECTED, STUCK, ends_lease, is_dead, is_stuck, postponed, runs,
+};
 pub use upkeep::{compact, forget_expired, note_found};
 pub use writing::{Writing, restore_expiry};
 

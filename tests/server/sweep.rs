@@ -95,6 +95,37 @@ fn a_group_that_is_touched_moves_but_for_what_is_leased() {
 }
 
 #[test]
+fn an_expired_lease_does_not_begin_again_beyond_a_limit() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for (limit, selection) in [("EACH HELD 1", "GROUP a"), ("HELD 1", "PREFIX a")] {
+        client.ask(&format!("DEHYDRATOR.LIMIT k {limit}"));
+        fill(&mut client, "a", 2, 0);
+        client.ask("DEHYDRATOR.POLL k COUNT 1 LEASE 1 TOKEN 7");
+        let is_over = |client: &mut Connection| client.ask("DEHYDRATOR.PTTL k a0") == Value::Int(0);
+        until("the lease has expired", || is_over(&mut client).then_some(()));
+        assert_eq!(client.ask(&format!("DEHYDRATOR.TOUCH k {selection} 500")), Value::Int(2));
+        assert_eq!(client.ask("DEHYDRATOR.SETTLE k 7 a0"), Value::Array(vec![Value::Int(0)]));
+        client.ask("DEL k");
+    }
+    // Nor does the bound move of what a client may still settle.
+    client.ask("DEHYDRATOR.PUSH k 0 element a0 WITHIN 600000 GROUP a");
+    client.ask("DEHYDRATOR.POLL k LEASE 1 TOKEN 7");
+    let bound = |client: &mut Connection| {
+        let facts: Vec<Value> = cmd("DEHYDRATOR.LOOK k a0 FULL").query(client).expect("facts");
+        let at = facts.iter().position(|it| *it == text("until")).expect("a bound");
+        facts[at + 1].clone()
+    };
+    let before = bound(&mut client);
+    until("the lease has expired", || {
+        let left = client.ask("DEHYDRATOR.PTTL k a0");
+        (left == Value::Int(0)).then_some(())
+    });
+    assert_eq!(client.ask("DEHYDRATOR.TOUCH k GROUP a 500000"), Value::Int(1));
+    assert_eq!(bound(&mut client), before);
+}
+
+#[test]
 fn ids_with_a_prefix_are_purged_or_touched() {
     let server = Server::start(&[]);
     let mut client = server.connect();

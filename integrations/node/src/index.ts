@@ -14,5 +14,5 @@ export { Hooks } from "./hooks.js";
 export type { DeadLetter, Delivery, Id, Item, Job, Waiting } from "./job.js";
 export type { Client, LibraryName } from "./library.js";
 export { Queue, type QueueOptions } from "./queue.js";
-export type { OwnTerms, PutOptions } from "./verbs.js";
+export type { GroupOption, OwnTerms, PutOptions, Selection } from "./verbs.js";
 export { Worker, type WorkerOptions } from "./worker.js";

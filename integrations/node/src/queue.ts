@@ -6,7 +6,7 @@ import { Guarded, type Hooks } from "./hooks.js";
 import type { DeadLetter, Id, Item, Waiting } from "./job.js";
 import { type Client, type LibraryName, type Maker, makerOf, wireOf } from "./library.js";
 import { Server } from "./server.js";
-import { BATCH, type OwnTerms, type PutOptions, Verbs } from "./verbs.js";
+import { BATCH, type GroupOption, type OwnTerms, type PutOptions, type Selection, Verbs } from "./verbs.js";
 
 /** How many milliseconds a queue waits for a reply on a connection without blocking commands. Then it opens another. */
 export const REPLY = 5000;
@@ -114,6 +114,23 @@ export class Queue<T = unknown> {
     return ids.length === 0 ? 0 : this.server.ask(this.verbs.cancel(ids));
   }
 
+  /**
+   * Removes the jobs of a group, or all whose ids have a prefix, waiting or with a worker; returns how many.
+   *
+   * If the reply is lost, it is resent, and returns only how many were left.
+   */
+  cancelAll(selection: Selection): Promise<number> {
+    return this.#ask(() => this.verbs.cancelAll(selection));
+  }
+
+  /**
+   * Sets the deadlines, in milliseconds from now, of the jobs of a group, or of all whose ids have a prefix; returns how
+   * many. Jobs with a worker stay as they are. If the reply is lost, it is resent, as with `cancelAll`.
+   */
+  postponeAll(selection: Selection, delay: number): Promise<number> {
+    return this.#ask(() => this.verbs.postponeAll(selection, delay));
+  }
+
   /** Sets the deadline of a job, in milliseconds from now or as a Date; returns whether it existed. */
   postpone(id: Id, until: number | Date): Promise<boolean> {
     return this.#ask(() => this.verbs.postpone(id, until));
@@ -143,19 +160,19 @@ export class Queue<T = unknown> {
     return this.server.ask(this.verbs.size());
   }
 
-  /** Returns the fields of DEHYDRATOR.INFO. */
-  info(): Promise<Record<string, unknown>> {
-    return this.server.ask(this.verbs.info());
+  /** Returns the fields of DEHYDRATOR.INFO, of the queue or a group. */
+  info(of: GroupOption = {}): Promise<Record<string, unknown>> {
+    return this.server.ask(this.verbs.info(of));
   }
 
-  /** Pauses deliveries for this many milliseconds, or until `resume`. */
-  pause(duration?: number): Promise<void> {
-    return this.#ask(() => this.verbs.pause(duration));
+  /** Pauses deliveries, of all or a group, for this many milliseconds, or until `resume`. */
+  pause(duration?: number, of: GroupOption = {}): Promise<void> {
+    return this.#ask(() => this.verbs.pause(duration, of));
   }
 
-  /** Ends a pause; returns whether there was one. */
-  resume(): Promise<boolean> {
-    return this.server.ask(this.verbs.resume());
+  /** Ends the pause of the queue or of a group, not both; returns whether there was one. */
+  resume(of: GroupOption = {}): Promise<boolean> {
+    return this.server.ask(this.verbs.resume(of));
   }
 
   /** Returns the first dead letters, with the reasons. */

@@ -75,6 +75,14 @@ export interface OwnTerms {
   group?: string | Uint8Array;
 }
 
+/** Jobs of a group, or whose ids have a prefix. */
+export type Selection = { group: string | Uint8Array } | { prefix: Id };
+
+/** A group of the queue; by default all of it. */
+export interface GroupOption {
+  group?: string | Uint8Array;
+}
+
 export interface PutOptions extends OwnTerms {
   id?: Id;
   /** In milliseconds. */
@@ -93,6 +101,15 @@ function ownWords({ within, attempts, group }: OwnTerms): Word[] {
   const words: Word[] = within === undefined ? [] : ["WITHIN", milliseconds(within)];
   if (attempts !== undefined) words.push("DELIVERIES", attempts);
   return group === undefined ? words : [...words, "GROUP", group];
+}
+
+function ofGroup({ group }: GroupOption): Word[] {
+  return group === undefined ? [] : ["GROUP", group];
+}
+
+function selected(selection: Selection): Word[] {
+  if ("group" in selection === "prefix" in selection) throw new TypeError("name either a `group` or a `prefix` of ids");
+  return "group" in selection ? ["GROUP", selection.group] : ["PREFIX", selection.prefix];
 }
 
 const nothing = () => {};
@@ -191,6 +208,14 @@ export class Verbs<T> {
     return ask(["DEHYDRATOR.REM", this.key, ...ids], Number);
   }
 
+  cancelAll(selection: Selection): Question<number> {
+    return ask(["DEHYDRATOR.PURGE", this.key, ...selected(selection)], Number);
+  }
+
+  postponeAll(selection: Selection, delay: number): Question<number> {
+    return ask(["DEHYDRATOR.TOUCH", this.key, ...selected(selection), milliseconds(delay)], Number);
+  }
+
   postpone(id: Id, until: Date | number): Question<boolean> {
     // A ttl of 0 would take the element from its worker; a millisecond does not.
     const words: Word[] = ["DEHYDRATOR.TOUCH", this.key, id];
@@ -242,17 +267,20 @@ export class Verbs<T> {
     return ask(["DEHYDRATOR.LEN", this.key], Number);
   }
 
-  info(): Question<Record<string, unknown>> {
-    return ask(["DEHYDRATOR.INFO", this.key], (reply) => plain(Object.fromEntries(pairs(reply))) as never);
+  info(of: GroupOption = {}): Question<Record<string, unknown>> {
+    return ask(
+      ["DEHYDRATOR.INFO", this.key, ...ofGroup(of)],
+      (reply) => plain(Object.fromEntries(pairs(reply))) as never,
+    );
   }
 
-  pause(duration: number | undefined): Question<void> {
-    const words = ["DEHYDRATOR.PAUSE", this.key];
-    return ask(duration === undefined ? words : [...words, milliseconds(duration)], nothing);
+  pause(duration?: number, of: GroupOption = {}): Question<void> {
+    const end = duration === undefined ? [] : [milliseconds(duration)];
+    return ask(["DEHYDRATOR.PAUSE", this.key, ...end, ...ofGroup(of)], nothing);
   }
 
-  resume(): Question<boolean> {
-    return ask(["DEHYDRATOR.RESUME", this.key], isOne);
+  resume(of: GroupOption = {}): Question<boolean> {
+    return ask(["DEHYDRATOR.RESUME", this.key, ...ofGroup(of)], isOne);
   }
 
   settle(pairs: readonly Pair[]): Question<boolean[]> {

@@ -153,6 +153,30 @@ withEach("a queue", (library) => {
     await until(async () => (await jobs.info()).paused === 0);
   });
 
+  test("a group is paused, postponed and cancelled", async (t) => {
+    const jobs = queueOf<number>(t, server.url, { library });
+    for (const group of ["anna", "bert"]) {
+      const items = [0, 1, 2].map((n) => ({ payload: n, id: `${group}:${n}`, delay: 60_000 }));
+      await jobs.putMany(items, { group });
+    }
+    await jobs.pause(30_000, { group: "anna" });
+    await jobs.pause(undefined, { group: "bert" });
+    for (const [group, paused] of Object.entries({ anna: 1, bert: 1, carl: 0 })) {
+      assert.equal((await jobs.info({ group })).paused, paused);
+    }
+    assert.equal(await jobs.resume(), false);
+    assert.equal(await jobs.resume({ group: "anna" }), true);
+    assert.equal(await jobs.resume({ group: "anna" }), false);
+    assert.equal(await jobs.postponeAll({ group: "anna" }, 600_000), 3);
+    assert.ok((await jobs.look("anna:0"))!.due.getTime() > Date.now() + 500_000);
+    assert.equal(await jobs.postponeAll({ prefix: "bert:1" }, 600_000), 1);
+    assert.equal(await jobs.cancelAll({ prefix: "anna:2" }), 1);
+    assert.equal(await jobs.cancelAll({ group: "anna" }), 2);
+    assert.equal(await jobs.cancelAll({ prefix: "" }), 3);
+    await assert.rejects(jobs.cancelAll({} as never), TypeError);
+    await assert.rejects(jobs.postponeAll({ group: "anna", prefix: "a" }, 1), TypeError);
+  });
+
   test("a server without the module is named", async (t) => {
     const jobs = queueOf(t, bare.url, { library });
     await assert.rejects(jobs.put(1), ModuleMissingError);

@@ -111,6 +111,33 @@ test("groups take turns", async () => {
   assert.deepEqual(done, ["a0", "b0", "b1", "-", "a1", "b2", "b3", "a2", "a3"]);
 });
 
+test("groups have limits and pauses", async () => {
+  const { memory, jobs } = given();
+  const done: string[] = [];
+  const worker = workerOf(jobs, (job) => done.push(job.payload));
+  await memory.call("DEHYDRATOR.LIMIT", "jobs", "EACH", "LENGTH", 2, "HELD", 1);
+  for (const group of ["anna", "bert"]) {
+    await jobs.putMany(
+      [0, 1, 2].map((n) => ({ payload: `${group}${n}`, id: `${group}${n}` })),
+      { group },
+    );
+  }
+  await jobs.pause(60_000, { group: "anna" });
+  const take = ["DEHYDRATOR.POLL", "jobs", "COUNT", 9, "LEASE", 10_000, "TOKEN"];
+  const [row, ...more] = (await memory.call(...take, "1")) as unknown[][];
+  assert.deepEqual([String(row?.[0]), more], ["bert0", []]);
+  assert.deepEqual(await memory.call(...take, "2"), []);
+  memory.advance(10_000);
+  await memory.drain(worker);
+  assert.deepEqual(done, ["bert0", "bert1"]);
+  assert.equal(await jobs.postponeAll({ group: "anna" }, 0), 2);
+  memory.advance(50_000);
+  await memory.drain(worker);
+  assert.deepEqual(done, ["bert0", "bert1", "anna0", "anna1"]);
+  await jobs.put("later", { id: "later", delay: 5 });
+  assert.deepEqual([await jobs.cancelAll({ group: "anna" }), await jobs.cancelAll({ prefix: "l" })], [0, 1]);
+});
+
 test("a worker that runs meanwhile is woken, and stops", async () => {
   const memory = new MemoryServer(new Date("2030-01-01T00:00:00Z"));
   const [high, low] = ["high", "low"].map((name) => new Queue<string>(memory, name));

@@ -12,11 +12,12 @@ from servers import StillServer, wait_until
 
 from dehydrator_queue.library import ResponseError
 from dehydrator_queue.testing import MemoryServer
+from dehydrator_queue.testing.dehydrator import MAX
 from dehydrator_queue.verbs import BURY, RETRY, REVIVE
 
 KEYS = ("high", "low", "bulk")
-#: A key whose elements are in groups, the last of which is that of the elements without one.
-FAIR, GROUPS = "fair", ("anna", "bert", "carl", "")
+#: The groups, the last of which is that of the elements without one.
+GROUPS = ("anna", "bert", "carl", "")
 #: In seconds since 1970.
 BEGIN = 2_000_000_000
 TTLS = (0, 0, 0, 1, 5, 10, 100, 1000, 60_000)
@@ -73,6 +74,8 @@ class Operations:
         #: The leases that were given out, also those that have ended.
         self.held: list[tuple[str, str, bytes, bytes]] = []
         self.tokens = 0
+        #: The key whose elements are in groups.
+        self.fair = ""
         #: The number of commands of each kind, and of errors by their codes.
         self.counts: Counter[str] = Counter()
 
@@ -97,6 +100,10 @@ class Operations:
             # Those of the others that depend on the server's memory or history are not told.
             told = dict(zip(told[::2], told[1::2], strict=True))
             real = {name: value for name, value in zip(real[::2], real[1::2], strict=True) if name in told}
+            if words[1] == self.fair:
+                # Where groups may be held back, it is exact unless something is due.
+                for one in (told, real):
+                    one[b"next-deadline"] = max(one[b"next-deadline"] or MAX, self.now)
         assert told == real, f"{words}\nin memory: {told}\nreal: {real}"
         if words[0] in ("DEHYDRATOR.POLL", "DEHYDRATOR.MPOLL") and "LEASE" in words and isinstance(told, list):
             key, rows = (words[1], told) if words[0] == "DEHYDRATOR.POLL" else (told[0].decode(), told[1])
@@ -273,6 +280,16 @@ class Operations:
                 ("DEHYDRATOR.PUSH", key, 0, "e", id, "DELIVERIES", 65_536),
                 ("DEHYDRATOR.PUSH", key, 0, "e", id, "GROUP", "g" * 1025),
                 ("DEHYDRATOR.LIMIT", key, "GROUP", "anna", "SHARE", 65_536),
+                ("DEHYDRATOR.LIMIT", key, "GROUP", "", "HELD", 1),
+                ("DEHYDRATOR.LIMIT", key, "EACH", "SHARE", 2),
+                ("DEHYDRATOR.LIMIT", key, "HELD", 1, "EACH"),
+                ("DEHYDRATOR.PAUSE", key, "GROUP", ""),
+                ("DEHYDRATOR.PAUSE", key, "GROUP", "anna", 9),
+                ("DEHYDRATOR.RESUME", key, "anna"),
+                ("DEHYDRATOR.PURGE", key, "GROUP", ""),
+                ("DEHYDRATOR.PURGE", key, "ALL", "anna"),
+                ("DEHYDRATOR.TOUCH", key, "GROUP", "anna", "soon"),
+                ("DEHYDRATOR.INFO", key, "anna"),
                 ("DEHYDRATOR.LEN", key, "GROUP"),
                 ("DEHYDRATOR.RELEASE", key, 0, "17", id, "COUNTED"),
                 ("DEHYDRATOR.POLL", key, "COUNT", 0),
@@ -292,45 +309,84 @@ class Operations:
         )
 
     def _turns(self) -> None:
-        """Makes and empties a key with groups.
+        """Fills a key with groups and gives it out, under limits and pauses of groups.
 
-        All is due before the first look. A server looks for groups that are due when it likes, and they join the round
-        in the order of their first elements then.
+        It takes less time than the server lets pass until it forgets a pause that is over, also one of an earlier key
+        with that name: where a group that waited for it joins the round depends on that.
         """
-        self._compare(("DEL", FAIR))
+        self.fair = f"fair:{self.counts['turns']}"
         for _ in range(self.draw.randrange(30)):
             self._compare(self._in_groups())
-        for read in (
-            ("RANGE", FAIR, "-", "+", "WITHELEMENTS"),
-            ("LEN", FAIR),
-            ("INFO", FAIR),
-            ("LOOK", FAIR, self._id(), "FULL"),
-        ):
-            group = ("GROUP", self.draw.choice(GROUPS)) if read[0] in ("RANGE", "LEN") else ()
-            self._compare((f"DEHYDRATOR.{read[0]}", *read[1:], *group))
-        while self.memory.execute_command("DEHYDRATOR.INFO", FAIR)[3]:
-            count = self._maybe(0.8, "COUNT", self.draw.randrange(1, 4))
-            self.tokens += 1
-            how = self.draw.choice((("WITHIDS",), ("LEASE", 60_000, "TOKEN", str(self.tokens))))
-            poll = self.draw.choice((("DEHYDRATOR.POLL", FAIR), ("DEHYDRATOR.MPOLL", 1, FAIR)))
-            self._compare((*poll, *count, *how))
+        end = self.now + 450
+        for _ in range(self.draw.randrange(60)):
+            self._compare(self._in_turn())
+            if self.draw.random() < 0.2:
+                self._advance(min(self.draw.choice((1, 2, 9, 50)), end - self.now))
+        self._compare(("DEHYDRATOR.RANGE", self.fair, "-", "+", "WITHTOKENS"))
+        # Ids are in no order: those with a prefix are moved in any.
+        self._compare(("DEHYDRATOR.TOUCH", self.fair, "PREFIX", "id1", 70))
+        for group in GROUPS[:-1]:
+            self._compare(("DEHYDRATOR.RESUME", self.fair, "GROUP", group))
+        self._compare(("DEHYDRATOR.PURGE", self.fair, "PREFIX", ""))
+        self._compare(("DEL", self.fair))
 
     def _in_groups(self) -> tuple[Any, ...]:
-        group, element = ("GROUP", self.draw.choice(GROUPS)), (0, self._element(), self._id())
+        """Returns a command that fills the key or sets something for its groups."""
+        name, ttl = self.draw.choice(GROUPS), self.draw.choice((0, 0, 0, 0, 5, 50))
+        group, element = ("GROUP", name), (ttl, self._element(), self._id())
+        pause = self.draw.choice(((), (1,), (20,), (100,), ("AT", self.now + 30), ("AT", self.now)))
+        some = (*self._maybe(0.5, "LENGTH", self.draw.randrange(5)), *self._maybe(0.6, "HELD", self.draw.randrange(3)))
         kinds: tuple[tuple[Any, ...], ...] = (
-            ("PUSH", FAIR, *element, "REPLACE", *group),
-            ("PUSH", FAIR, *element, *self._if_there(), *self._maybe(0.5, *group)),
-            ("MPUSH", FAIR, *element, 0, "more", self._id(), *self._if_there(), *group),
-            ("TOUCH", FAIR, self._id(), 0),
-            ("UPDATE", FAIR, self._id(), "more"),
-            ("REM", FAIR, self._id()),
-            ("LIMIT", FAIR, *group, *self._maybe(0.8, "SHARE", self.draw.randrange(1, 4))),
+            ("PUSH", self.fair, *element, "REPLACE", *group),
+            ("PUSH", self.fair, *element, *self._if_there(), *self._maybe(0.5, *group)),
+            ("MPUSH", self.fair, *element, 0, "more", self._id(), *self._if_there(), *group),
+            ("TOUCH", self.fair, self._id(), ttl),
+            ("UPDATE", self.fair, self._id(), "more"),
+            ("REM", self.fair, self._id()),
+            (
+                "LIMIT",
+                self.fair,
+                *group,
+                *self._maybe(0.8, "SHARE", self.draw.randrange(1, 4)),
+                *self._maybe(0.4, *some),
+            ),
+            ("LIMIT", self.fair, "EACH", *some),
+            ("PAUSE", self.fair, *pause, *group),
+            ("RESUME", self.fair, *group),
+            ("TOUCH", self.fair, *group, ttl),
+            ("TOUCH", self.fair, "PREFIX", self.draw.choice(("id0", "id5", "id11", "none")), ttl),
+            ("PURGE", self.fair, *self.draw.choice((group, ("PREFIX", "id1"), ("PREFIX", "id7"), ("PREFIX", "none")))),
         )
-        name, *words = self.draw.choices(kinds, (6, 6, 6, 1, 1, 1, 5))[0]
+        name, *words = self.draw.choices(kinds, (24, 24, 24, 5, 3, 3, 12, 4, 3, 3, 2, 2, 1))[0]
         return (f"DEHYDRATOR.{name}", *words)
 
-    def _advance(self) -> None:
-        ms = self.draw.choice((1, 2, 9, 50, 1000, 60_000))
+    def _in_turn(self) -> tuple[Any, ...]:
+        """Returns a command that takes from the key with groups, gives back, reads, or sometimes changes it."""
+        here = [(token, id) for key, token, id, _ in self.held if key == self.fair]
+        held = self.draw.choice(here[-8:] or [("17", self._id())])
+        self.tokens += 1
+        count, lease = self._maybe(0.8, "COUNT", self.draw.randrange(1, 4)), self.draw.choice((2, 10, 100, 60_000))
+        how = self.draw.choice((("WITHIDS",), *[("LEASE", lease, "TOKEN", str(self.tokens))] * 3))
+        poll = self.draw.choice((("DEHYDRATOR.POLL", self.fair), ("DEHYDRATOR.MPOLL", 1, self.fair)))
+        group = ("GROUP", self.draw.choice(GROUPS))
+        kinds: tuple[tuple[Any, ...], ...] = (
+            (*poll, *count, *how),
+            ("DEHYDRATOR.SETTLE", self.fair, *held),
+            ("DEHYDRATOR.RELEASE", self.fair, self.draw.choice((0, 5, 50)), *held, *self._maybe(0.4, "UNCOUNTED")),
+            ("DEHYDRATOR.RENEW", self.fair, lease, *held),
+            ("DEHYDRATOR.PULL", self.fair, self._id()),
+            ("DEHYDRATOR.RANGE", self.fair, "-", "+", "WITHELEMENTS", "WITHTOKENS", *self._maybe(0.7, *group)),
+            ("DEHYDRATOR.LEN", self.fair, *group),
+            ("DEHYDRATOR.INFO", self.fair, *self._maybe(0.7, *group)),
+            ("DEHYDRATOR.LOOK", self.fair, self._id(), "FULL"),
+            ("DEHYDRATOR.TTN", self.fair),
+            ("DEHYDRATOR.TOUCH", self.fair, *group, self.draw.choice((0, 5, 500))),
+            self._in_groups(),
+        )
+        return self.draw.choices(kinds, (12, 3, 3, 2, 0.5, 1, 1, 2, 1, 2, 1, 6))[0]
+
+    def _advance(self, ms: int | None = None) -> None:
+        ms = self.draw.choice((1, 2, 9, 50, 1000, 60_000)) if ms is None else ms
         self.now += ms
         self.memory.advance(ms / 1000)
         self.server.set_clock(self.now)

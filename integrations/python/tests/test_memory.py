@@ -126,6 +126,27 @@ def test_groups_take_turns(memory: MemoryServer, jobs: Queue) -> None:
     assert done == ["a0", "b0", "b1", "-", "a1", "b2", "b3", "a2", "a3"]
 
 
+def test_groups_have_limits_and_pauses(memory: MemoryServer, jobs: Queue) -> None:
+    done: list[str] = []
+    worker = Worker(jobs, lambda job: done.append(job.payload))
+    memory.execute_command("DEHYDRATOR.LIMIT", "jobs", "EACH", "LENGTH", 2, "HELD", 1)
+    for group in ("anna", "bert"):
+        jobs.put_many([Item(f"{group}{n}", id=f"{group}{n}") for n in range(3)], group=group)
+    jobs.pause(60, group="anna")
+    take = ("DEHYDRATOR.POLL", "jobs", "COUNT", 9, "LEASE", 10_000, "TOKEN")
+    assert [row[0] for row in memory.execute_command(*take, "1")] == [b"bert0"]
+    assert memory.execute_command(*take, "2") == []
+    memory.advance(10)
+    memory.drain(worker)
+    assert done == ["bert0", "bert1"]
+    assert jobs.postpone_all(0, group="anna") == 2
+    memory.advance(50)
+    memory.drain(worker)
+    assert done == ["bert0", "bert1", "anna0", "anna1"]
+    jobs.put("later", id="later", delay=5)
+    assert (jobs.cancel_all(group="anna"), jobs.cancel_all(prefix="l")) == (0, 1)
+
+
 def test_two_workers_and_priorities(memory: MemoryServer) -> None:
     high, low = Queue(memory, "high"), Queue(memory, "low")
     low.put("low")

@@ -227,6 +227,48 @@ def test_a_pause_is_made_and_ended(server: RealServer) -> None:
     assert jobs.resume()
 
 
+IN_GROUPS = {group: [Item(n, f"{group}:{n}", 60) for n in range(3)] for group in ("anna", "bert")}
+
+
+def test_a_group_is_paused_postponed_and_cancelled(server: RealServer) -> None:
+    jobs = Queue(server.url, "jobs")
+    for group, items in IN_GROUPS.items():
+        jobs.put_many(items, group=group)
+    jobs.pause(timedelta(seconds=30), group="anna")
+    jobs.pause(group="bert")
+    assert [jobs.info(group=group)["paused"] for group in ("anna", "bert", "carl")] == [1, 1, 0]
+    assert not jobs.resume()
+    assert jobs.resume(group="anna")
+    assert not jobs.resume(group="anna")
+    assert jobs.postpone_all(600, group="anna") == 3
+    assert jobs.look("anna:0").due - time.time() > 500
+    assert jobs.postpone_all(timedelta(hours=1), prefix="bert:1") == 1
+    assert jobs.look("bert:1").due - time.time() > 3500
+    assert jobs.cancel_all(prefix="anna:2") == 1
+    assert jobs.cancel_all(group="anna") == 2
+    assert jobs.cancel_all(prefix="") == 3
+    for wrong in ({}, {"group": "anna", "prefix": "a"}):
+        with pytest.raises(ValueError, match="either a `group` or a `prefix`"):
+            jobs.cancel_all(**wrong)
+        with pytest.raises(ValueError, match="either a `group` or a `prefix`"):
+            jobs.postpone_all(1, **wrong)
+    jobs.close()
+
+
+async def test_a_group_is_paused_postponed_and_cancelled_with_asyncio(server: RealServer) -> None:
+    jobs = AsyncQueue(server.url, "jobs")
+    for group, items in IN_GROUPS.items():
+        await jobs.put_many(items, group=group)
+    await jobs.pause(30, group="anna")
+    assert (await jobs.info(group="anna"))["paused"] == 1
+    assert await jobs.resume(group="anna")
+    assert await jobs.postpone_all(600, group="anna") == 3
+    assert (await jobs.look("anna:0")).due - time.time() > 500
+    assert await jobs.cancel_all(group="anna") == 3
+    assert await jobs.cancel_all(prefix="bert:") == 3
+    await jobs.close()
+
+
 def test_a_client_may_decode_replies(server: RealServer) -> None:
     jobs = Queue(redis.Redis(port=server.port, decode_responses=True), "jobs")
     id = jobs.put("ä")

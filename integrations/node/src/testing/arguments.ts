@@ -61,7 +61,57 @@ export class Options {
     return name;
   }
 
+  /** Returns the name of a group that may be paused. */
+  namedGroup(): string | undefined {
+    const group = this.group();
+    if (group === "") throw refused("ERR", "elements without a group have no pause of their own");
+    return group;
+  }
+
   word(name: string): string | undefined {
     return this.#found.get(name);
   }
+}
+
+export function needed(word: string | undefined): string {
+  if (word === undefined) throw refused("ERR", "wrong number of arguments");
+  return word;
+}
+
+/** Returns a number of deliveries, 0 if there is none. */
+export function deliveriesOf(text: string | undefined): number {
+  const count = text === undefined ? 0 : numberOf(text, "DELIVERIES", 1);
+  if (count > 65_535) throw refused("ERR", "DELIVERIES is from 1 to 65535");
+  return count;
+}
+
+/** The names of the options of PUSH and MPUSH, and whether a value follows each. */
+export const PUSH_OPTIONS = {
+  NX: false,
+  REPLACE: false,
+  SLACK: true,
+  AT: true,
+  DELIVERIES: true,
+  WITHIN: true,
+  GROUP: true,
+};
+
+export function pushOptions(words: string[]): Options {
+  const options = new Options(words, PUSH_OPTIONS);
+  options.onlyOne("NX", "REPLACE");
+  options.onlyOne("SLACK", "AT");
+  options.group();
+  return options;
+}
+
+/** Returns a moment, or if `(` excludes it, the one beside it. */
+export function boundOf(text: string, name: string, beside: number): number {
+  return text.startsWith("(") ? numberOf(text.slice(1), name) + beside : numberOf(text, name);
+}
+
+/** Returns whether `PREFIX prefix` names elements, not `GROUP name`. */
+export function namesPrefix(kind: string, name: string): boolean {
+  const options = new Options([kind, name], { GROUP: true, PREFIX: true });
+  if (options.group() === "") throw refused("ERR", "GROUP needs a name here");
+  return options.has("PREFIX");
 }

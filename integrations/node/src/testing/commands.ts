@@ -1,29 +1,25 @@
 // The commands of the server in memory: what they change, and what they reply, at a given time in milliseconds.
 
 import { BURY, RETRY, REVIVE, type Word } from "../verbs.js";
-import { numberOf, Options, refused, wordOf } from "./arguments.js";
+import {
+  boundOf,
+  deliveriesOf,
+  namesPrefix,
+  needed,
+  numberOf,
+  Options,
+  PUSH_OPTIONS,
+  pushOptions,
+  refused,
+  wordOf,
+} from "./arguments.js";
 import { type Bounds, boundsOf, Dehydrator, type Entry, isLate, runs } from "./dehydrator.js";
-
-/** Bulk strings are strings of Latin-1. */
-type Reply = string | number | null | Reply[];
-
-/** Says OK, which is no bulk string. */
-const OK = "OK";
+import { infoOfGroup, limitEach, limitGroup } from "./group_settings.js";
+import { OK, type Reply } from "./reply.js";
+import { Stream } from "./stream.js";
 
 /** The latest deadline is before this. */
 const MAX = 2 ** 63;
-
-/** A stream of dead letters. */
-class Stream {
-  entries: { id: string; ms: number; fields: string[] }[] = [];
-  #last = { ms: 0, sequence: 0 };
-
-  add(now: number, ...fields: string[]): void {
-    const { ms, sequence } = this.#last;
-    this.#last = now > ms ? { ms: now, sequence: 0 } : { ms, sequence: sequence + 1 };
-    this.entries.push({ id: `${this.#last.ms}-${this.#last.sequence}`, ms: this.#last.ms, fields });
-  }
-}
 
 /** The reply of a POLL that blocks: nothing is due in `keys`. */
 export class Blocks {
@@ -42,7 +38,7 @@ export class Commands {
     EVAL: ([script, , ...words]) => this.#eval(script, words),
     XLEN: ([key]) => this.#stream(key!).entries.length,
     XRANGE: ([key, start, end, ...rest]) => this.#xrange(key!, `${start} ${end}`, rest),
-    "DEHYDRATOR.INFO": ([key]) => this.#info(this.#at(key)),
+    "DEHYDRATOR.INFO": ([key, ...rest]) => this.#info(this.#at(key), new Options(rest, { GROUP: true }).group()),
     "DEHYDRATOR.LEN": ([key, ...rest]) => this.#len(this.#at(key), rest),
     "DEHYDRATOR.LIMIT": ([key, ...rest]) => this.#limit(key, rest),
     "DEHYDRATOR.LOOK": ([key, id, ...rest]) => this.#look(key, id, rest),
@@ -53,13 +49,14 @@ export class Commands {
     "DEHYDRATOR.POLL": ([key, ...rest]) => this.#pollOne(key, rest),
     "DEHYDRATOR.PTTL": ([key, id]) => this.#pttl(this.#at(key).get(needed(id))),
     "DEHYDRATOR.PULL": ([key, id]) => this.#at(key).finish(needed(id), this.#now)?.element ?? null,
+    "DEHYDRATOR.PURGE": ([key, ...rest]) => this.#purge(key, rest),
     "DEHYDRATOR.PUSH": ([key, ttl, element, id, ...rest]) => this.#push(key, ttl, element, id, rest),
     "DEHYDRATOR.RANGE": ([key, start, end, ...rest]) => this.#range(key, needed(start), needed(end), rest),
     "DEHYDRATOR.REJECT": ([key, ...pairs]) => this.#reject(key, pairs),
     "DEHYDRATOR.RELEASE": ([key, ms, ...pairs]) => this.#release(key, ms, pairs),
     "DEHYDRATOR.REM": ([key, ...ids]) => ids.filter((id) => this.#at(key).remove(id) !== undefined).length,
     "DEHYDRATOR.RENEW": ([key, ttl, ...pairs]) => this.#renew(key, ttl, pairs),
-    "DEHYDRATOR.RESUME": ([key]) => this.#resume(this.#at(key)),
+    "DEHYDRATOR.RESUME": ([key, ...rest]) => this.#resume(this.#at(key), rest),
     "DEHYDRATOR.SETTLE": ([key, ...pairs]) => this.#settle(key, pairs),
     "DEHYDRATOR.TOUCH": ([key, ...rest]) => this.#touch(key, rest),
     "DEHYDRATOR.TTN": ([key]) => this.#ttn(this.#at(key)),
@@ -91,7 +88,7 @@ export class Commands {
           this.#bury(it, next);
         }
       }
-      if (it.length === 0 && it.isUsual()) this.#keys.delete(key);
+      if (it.length === 0 && it.isUsual(now)) this.#keys.delete(key);
     }
   }
 
@@ -148,9 +145,9 @@ export class Commands {
       if (options.has("NX")) return null;
       throw refused("EXISTS", `id '${name}' is there already`);
     }
-    const { length } = it.limits;
-    if (!isThere && length > 0 && it.length >= length) throw refused("FULL", "the LENGTH that LIMIT set is reached");
-    this.#made(key).push(name, needed(element), ...timer, options.group() ?? "");
+    const group = options.group() ?? "";
+    if (it.isFull(name, group)) throw refused("FULL", "the LENGTH that LIMIT set is reached");
+    this.#made(key).push(name, needed(element), ...timer, group);
     return OK;
   }
 
@@ -163,22 +160,24 @@ export class Commands {
     for (let at = 0; at < size; at += 3) {
       pushed.push([needed(rest[at + 2]), needed(rest[at + 1]), this.#timer(rest[at], options)]);
     }
-    const it = this.#at(key);
-    const added = new Set<string>();
+    const [it, group] = [this.#at(key), options.group() ?? ""];
+    /** Ids that come anew, and those of them and of others that come into the group. */
+    const [added, moved] = [new Set<string>(), new Set<string>()];
     const replies = pushed.map(([id]) => {
       const isThere = it.get(id) !== undefined || added.has(id);
       if (!options.has("REPLACE") && (isThere || it.remembers(id, this.#now))) {
         if (options.has("NX")) return 0;
         throw refused("EXISTS", `id '${id}' is there already`);
       }
-      const { length } = it.limits;
-      if (!isThere && length > 0 && it.length + added.size >= length) return -1;
+      if (added.has(id) || moved.has(id)) return 1;
+      if (it.isFull(id, group, added.size, moved.size)) return -1;
       if (!isThere) added.add(id);
+      if (it.get(id)?.group !== group) moved.add(id);
       return 1;
     });
     const made = this.#made(key);
     for (const [n, [id, element, timer]] of pushed.entries()) {
-      if (replies[n] === 1) made.push(id, element, ...timer, options.group() ?? "");
+      if (replies[n] === 1) made.push(id, element, ...timer, group);
     }
     return replies;
   }
@@ -275,7 +274,7 @@ export class Commands {
     const ms = numberOf(ttl, "ttl");
     const deadline = this.#deadline(ms);
     return this.#withHeld(key, pairs, (it, entry) => {
-      if (ms > 0 && entry.deadline <= this.#now && it.heldRoom(this.#now) === 0) return false;
+      if (ms > 0 && entry.deadline <= this.#now && !it.mayHold(entry, this.#now)) return false;
       it.restart(entry, ms, deadline);
       return true;
     });
@@ -324,6 +323,9 @@ export class Commands {
 
   #touch(key: string | undefined, words: string[]): Reply {
     const [first, second, many] = words;
+    if (words.length === 3 && /^(GROUP|PREFIX)$/i.test(first!) && !/^[GL]T$/i.test(many!)) {
+      return this.#touchMany(this.#at(key), first!, second!, many!);
+    }
     let [ids, ttl, rest] = [[needed(first)], second, words.slice(2)];
     if (second?.toUpperCase() === "IDS") {
       const count = numberOf(many, "numids", 1);
@@ -340,14 +342,29 @@ export class Commands {
       if (entry === undefined) continue;
       if (options.has("GT") && deadline <= entry.deadline) continue;
       if (options.has("LT") && deadline >= entry.deadline) continue;
-      const isHeld = entry.token !== null;
-      // Where running leases are counted, an expired one does not begin again.
-      it.postpone(entry, deadline);
-      const ends = isHeld && it.limits.held > 0 && entry.deadline <= this.#now && deadline > this.#now;
-      it.restart(entry, ends ? 0 : isHeld && at !== undefined ? Math.max(ms, 1) : ms, deadline);
+      it.touch(entry, entry.token !== null && at !== undefined ? Math.max(ms, 1) : ms, deadline, this.#now);
       touched += 1;
     }
     return touched;
+  }
+
+  #touchMany(it: Dehydrator, kind: string, name: string, ttl: string): Reply {
+    const ms = numberOf(ttl, "ttl");
+    const [deadline, now] = [this.#deadline(ms), this.#now];
+    const isPrefix = namesPrefix(kind, name);
+    const isMoved = (entry: Entry) => entry.deadline !== deadline && !runs(entry, now);
+    const moved = isPrefix ? it.withPrefix(name).filter(isMoved) : it.groups.atRest(name, deadline, now);
+    for (const entry of moved) it.touch(entry, ms, deadline, now);
+    return moved.length;
+  }
+
+  #purge(key: string | undefined, words: string[]): Reply {
+    const [kind, name, more] = words;
+    if (more !== undefined) throw refused("ERR", "wrong number of arguments");
+    const it = this.#at(key);
+    const removed = namesPrefix(needed(kind), needed(name)) ? it.withPrefix(name!) : it.groups.of(name!);
+    for (const { id } of removed) it.remove(id);
+    return removed.length;
   }
 
   #pttl(entry: Entry | undefined): Reply {
@@ -384,25 +401,24 @@ export class Commands {
   }
 
   #ttn(it: Dehydrator): Reply {
-    const first = it.entries[0];
-    if (first === undefined || it.pause === Number.POSITIVE_INFINITY) return null;
-    return Math.max(0, Math.max(first.deadline, it.pause, it.roomFrom(this.#now)) - this.#now);
+    const from = Math.max(it.opens, it.pause, it.roomFrom(this.#now));
+    return Number.isFinite(from) ? Math.max(0, from - this.#now) : null;
   }
 
   #pause(key: string | undefined, rest: string[]): Reply {
     this.#at(key);
-    let until = Number.POSITIVE_INFINITY;
-    if (rest[0]?.toUpperCase() === "AT") until = numberOf(rest[1], "PAUSE");
-    else if (rest.length > 0) until = this.#deadline(numberOf(rest[0], "PAUSE", 1));
+    const hasLength = rest.length > 0 && !/^(AT|GROUP)$/i.test(rest[0]!);
+    const options = new Options(hasLength ? rest.slice(1) : rest, { GROUP: true, ...(hasLength ? {} : { AT: true }) });
+    const after = hasLength ? this.#deadline(numberOf(rest[0], "PAUSE", 1)) : Number.POSITIVE_INFINITY;
+    const [until, group] = [options.number("AT") ?? after, options.namedGroup()];
     if (until <= this.#now) throw refused("ERR", "the pause ends before it begins");
-    this.#made(key).pause = until;
+    this.#made(key).setPause(group, until);
     return OK;
   }
 
-  #resume(it: Dehydrator): Reply {
-    const was = it.pause > this.#now;
-    it.pause = 0;
-    return was ? 1 : 0;
+  #resume(it: Dehydrator, rest: string[]): Reply {
+    const group = new Options(rest, { GROUP: true }).namedGroup();
+    return it.setPause(group, 0) > this.#now ? 1 : 0;
   }
 
   #onDue(key: string | undefined, words: string[]): Reply {
@@ -427,7 +443,8 @@ export class Commands {
 
   #limit(key: string | undefined, rest: string[]): Reply {
     if (rest.length === 0) return Object.entries(this.#at(key).limits).flat();
-    if (rest[0]?.toUpperCase() === "GROUP") return this.#limitGroup(key, rest);
+    if (rest[0]?.toUpperCase() === "EACH") return limitEach(this.#made(key).groups, rest.slice(1));
+    if (rest[0]?.toUpperCase() === "GROUP") return limitGroup(this.#made(key).groups, rest);
     const options = new Options(rest, { LENGTH: true, HELD: true, RATE: true, PER: true, REMEMBER: true });
     if (options.has("RATE") !== options.has("PER")) throw refused("ERR", "RATE needs PER");
     const [length, held, remember] = ["LENGTH", "HELD", "REMEMBER"].map((name) => options.number(name));
@@ -441,20 +458,9 @@ export class Commands {
     return OK;
   }
 
-  #limitGroup(key: string | undefined, words: string[]): Reply {
-    const options = new Options(words, { GROUP: true, SHARE: true });
-    const [group, share] = [options.group() ?? "", options.number("SHARE", 1)];
-    const told = ["share", this.#at(key).groups.shares.get(group) ?? 1, "length", 0, "held", 0];
-    if (share === undefined) return told;
-    if (share > 65_535) throw refused("ERR", "SHARE is from 1 to 65535");
-    const { shares } = this.#made(key).groups;
-    if (share > 1) shares.set(group, share);
-    else shares.delete(group);
-    return OK;
-  }
-
   /** The fields that do not depend on the server's memory or history. */
-  #info(it: Dehydrator): Reply {
+  #info(it: Dehydrator, group?: string): Reply {
+    if (group !== undefined) return infoOfGroup(it.groups, group, this.#now);
     const [now, { entries, limits }] = [this.#now, it];
     const isPaused = it.pause > now;
     const givenOut = entries.filter((entry) => entry.deliveries > 0).length;
@@ -463,7 +469,7 @@ export class Commands {
       length: it.length,
       due: entries.filter((entry) => entry.deadline <= now).length,
       "given-out": givenOut,
-      "next-deadline": entries[0]?.deadline ?? null,
+      "next-deadline": Number.isFinite(it.opens) ? it.opens : null,
       policy: it.policy,
       paused: isPaused ? 1 : 0,
       "paused-until": isPaused && Number.isFinite(it.pause) ? it.pause : null,
@@ -526,32 +532,4 @@ export class Commands {
     }
     return revived;
   }
-}
-
-function needed(word: string | undefined): string {
-  if (word === undefined) throw refused("ERR", "wrong number of arguments");
-  return word;
-}
-
-/** Returns a number of deliveries, 0 if there is none. */
-function deliveriesOf(text: string | undefined): number {
-  const count = text === undefined ? 0 : numberOf(text, "DELIVERIES", 1);
-  if (count > 65_535) throw refused("ERR", "DELIVERIES is from 1 to 65535");
-  return count;
-}
-
-/** The names of the options of PUSH and MPUSH, and whether a value follows each. */
-const PUSH_OPTIONS = { NX: false, REPLACE: false, SLACK: true, AT: true, DELIVERIES: true, WITHIN: true, GROUP: true };
-
-function pushOptions(words: string[]): Options {
-  const options = new Options(words, PUSH_OPTIONS);
-  options.onlyOne("NX", "REPLACE");
-  options.onlyOne("SLACK", "AT");
-  options.group();
-  return options;
-}
-
-/** Returns a moment, or if `(` excludes it, the one beside it. */
-function boundOf(text: string, name: string, beside: number): number {
-  return text.startsWith("(") ? numberOf(text.slice(1), name) + beside : numberOf(text, name);
 }

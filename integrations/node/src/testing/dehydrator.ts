@@ -63,10 +63,10 @@ export class Dehydrator {
   policy = "HOLD";
   /** Remembered ids, and until when. */
   readonly remembered = new Map<string, number>();
-  readonly groups = new Groups<Entry>();
   readonly #entries = new Map<string, Entry>();
   /** In the order of delivery. */
   readonly #order: Entry[] = [];
+  readonly groups = new Groups<Entry>(this.#order);
   #sequence = 0;
   /** The moments and sizes of deliveries. */
   #given: [at: number, count: number][] = [];
@@ -84,6 +84,18 @@ export class Dehydrator {
     return this.#entries.get(id);
   }
 
+  withPrefix(prefix: string): Entry[] {
+    return this.#order.filter(({ id }) => id.startsWith(prefix));
+  }
+
+  /** Pauses all, or a group. Returns when the pause ended that was before. */
+  setPause(group: string | undefined, until: number): number {
+    const before = group === undefined ? this.pause : this.groups.settings(group).pause;
+    if (group === undefined) this.pause = until;
+    else this.groups.set(group, { ...this.groups.settings(group), pause: until });
+    return before;
+  }
+
   held(token: string, id: string): Entry | undefined {
     const entry = this.#entries.get(id);
     return entry?.token === token ? entry : undefined;
@@ -91,14 +103,19 @@ export class Dehydrator {
 
   /** Returns the element that is given out next. */
   nextDue(now: number): Entry | undefined {
-    if (this.groups.areUsed) return this.groups.next(this.#order, now);
+    if (this.groups.areUsed) return this.groups.next(now);
     const first = this.#order[0];
     return first !== undefined && first.deadline <= now ? first : undefined;
   }
 
   /** Returns the element that is given out next, which counts as given out. */
   takeTurn(now: number): Entry | undefined {
-    return this.groups.areUsed ? this.groups.take(this.#order, now) : this.nextDue(now);
+    return this.groups.areUsed ? this.groups.take(now) : this.nextDue(now);
+  }
+
+  /** The moment from which on an element is given out, if nothing but its group holds it back; Infinity: never. */
+  get opens(): number {
+    return this.groups.areUsed ? this.groups.opensFirst : (this.#order[0]?.deadline ?? Number.POSITIVE_INFINITY);
   }
 
   /** Returns the elements that are too late, in the order in which they became so. */
@@ -111,11 +128,12 @@ export class Dehydrator {
     const before = this.#entries.get(id);
     if (before !== undefined) this.#takeOut(before);
     this.remembered.delete(id);
-    const entry = { id, element, ttl, deadline, sequence: this.#next(), deliveries: 0, token: null, bounds, group };
+    const timer = { ttl, deadline, sequence: this.#next() };
+    const entry = { id, element, ...timer, deliveries: 0, token: null, bounds, group };
     this.#entries.set(id, entry);
     this.#order.splice(this.#place(entry), 0, entry);
     this.groups.count(entry, 1);
-    this.groups.settle(this.#order);
+    for (const changed of [group, before?.group ?? group]) this.groups.settle(changed);
   }
 
   remove(id: string): Entry | undefined {
@@ -123,7 +141,7 @@ export class Dehydrator {
     if (entry === undefined) return undefined;
     this.#entries.delete(id);
     this.#takeOut(entry);
-    this.groups.settle(this.#order);
+    this.groups.settle(entry.group);
     return entry;
   }
 
@@ -140,15 +158,23 @@ export class Dehydrator {
     bounds.until = Math.min(Math.max(bounds.until + later - deadline, 1), UNTIL_MAX);
   }
 
+  /** Restarts the timer. Where running leases are counted, an expired one does not begin again. */
+  touch(entry: Entry, ttl: number, deadline: number, now: number): void {
+    const areCounted = this.limits.held > 0 || this.groups.limit("held", entry.group) > 0;
+    const ends = entry.token !== null && areCounted && entry.deadline <= now && deadline > now;
+    this.postpone(entry, deadline);
+    this.restart(entry, ends ? 0 : ttl, deadline);
+  }
+
   /** Sets the deadline. A ttl of 0 gives the element back. */
   restart(entry: Entry, ttl: number, deadline: number): void {
-    this.#move(entry, ttl, deadline);
     if (ttl === 0) entry.token = null;
+    this.#move(entry, ttl, deadline);
   }
 
   lease(entry: Entry, ttl: number, deadline: number, token: string): void {
-    this.#move(entry, ttl, deadline);
     entry.token = token;
+    this.#move(entry, ttl, deadline);
     entry.deliveries = Math.min(entry.deliveries + 1, 65_535);
   }
 
@@ -158,9 +184,23 @@ export class Dehydrator {
   }
 
   /** Returns whether it has no settings, so that it is deleted when it is empty. */
-  isUsual(): boolean {
+  isUsual(now: number): boolean {
     const isLimited = Object.values(this.limits).some((limit) => limit > 0);
-    return this.mostDeliveries === 0 && this.pause === 0 && !isLimited && this.groups.shares.size === 0;
+    return this.mostDeliveries === 0 && this.pause === 0 && !isLimited && this.groups.areUsual(now);
+  }
+
+  /** Returns whether a limit leaves no room for an id, after `added` ids and `moved` ids more in its group. */
+  isFull(id: string, group: string, added = 0, moved = 0): boolean {
+    const { length } = this.limits;
+    const before = this.#entries.get(id);
+    if (before === undefined && length > 0 && this.length + added >= length) return true;
+    const most = before?.group === group ? 0 : this.groups.limit("length", group);
+    return most > 0 && this.groups.of(group).length + moved >= most;
+  }
+
+  /** Returns whether a lease that has ended may begin again. */
+  mayHold({ group }: Entry, now: number): boolean {
+    return this.heldRoom(now) > 0 && this.groups.hasRoom(group, now);
   }
 
   remembers(id: string, now: number): boolean {
@@ -214,7 +254,7 @@ export class Dehydrator {
     this.#order.splice(this.#place(entry), 1);
     Object.assign(entry, { ttl, deadline, sequence: this.#next() });
     this.#order.splice(this.#place(entry), 0, entry);
-    this.groups.settle(this.#order);
+    this.groups.settle(entry.group);
   }
 
   #takeOut(entry: Entry): void {

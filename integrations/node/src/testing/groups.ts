@@ -1,16 +1,24 @@
 // The groups of a dehydrator in memory, which give out their due elements in turns.
 
 /** What an element's place in the order of its group follows from. */
-interface Grouped {
+export interface Grouped {
+  /** Empty: none. The elements without a group are one more, for which only a share can be set. */
   readonly group: string;
   readonly deadline: number;
   readonly sequence: number;
+  /** The token under which it is held. */
+  readonly token: string | null;
 }
 
+/** What LIMIT and PAUSE set for a group: its share, its limits, and the moment at which a pause ends; 0 is none. */
+export type Settings = Readonly<typeof NONE>;
+const NONE = { share: 1, length: 0, held: 0, pause: 0 };
+
 export class Groups<T extends Grouped> {
-  /** How many elements a group gives out in its turn, if that is not 1. */
-  readonly shares = new Map<string, number>();
-  /** The groups that have something due. The first one gives out the next element. */
+  /** The limits of each group that has none of its own. */
+  each = { length: 0, held: 0 };
+  readonly #settings = new Map<string, Settings>();
+  /** The groups that give out something. The first one gives out the next element. */
   #round: string[] = [];
   /** How many elements the first one has given out in this turn. */
   #given = 0;
@@ -18,10 +26,42 @@ export class Groups<T extends Grouped> {
   #looked = 0;
   /** How many elements are in a group, without those that have none. */
   #grouped = 0;
+  readonly #entries: readonly T[];
+
+  /** `entries`: all elements, always in the order of delivery. */
+  constructor(entries: readonly T[]) {
+    this.#entries = entries;
+  }
 
   /** Whether elements are given out in turns, and not in the order of all. */
   get areUsed(): boolean {
-    return this.#grouped > 0 || this.shares.size > 0;
+    return this.#grouped > 0 || this.#settings.size > 0 || this.each.length > 0 || this.each.held > 0;
+  }
+
+  /** Returns whether nothing is set, but for pauses that are over. */
+  areUsual(now: number): boolean {
+    const isOver = (it: Settings) => it.pause <= now && isNone({ ...it, pause: 0 });
+    return this.each.length === 0 && this.each.held === 0 && [...this.#settings.values()].every(isOver);
+  }
+
+  settings(group: string): Settings {
+    return this.#settings.get(group) ?? NONE;
+  }
+
+  set(group: string, settings: Settings): void {
+    if (isNone(settings)) this.#settings.delete(group);
+    else this.#settings.set(group, settings);
+    this.settle(group);
+  }
+
+  /** Returns the LENGTH or HELD of a group, or that of each; 0: none. */
+  limit(name: "length" | "held", group: string): number {
+    return group === "" ? 0 : this.settings(group)[name] || this.each[name];
+  }
+
+  /** Returns the elements of a group. */
+  of(group: string): T[] {
+    return this.#entries.filter((entry) => entry.group === group);
   }
 
   /** Counts an element that has come, or gone. */
@@ -29,43 +69,110 @@ export class Groups<T extends Grouped> {
     if (group !== "") this.#grouped += change;
   }
 
-  /** Takes groups out of the round that have nothing due any more. `entries`: all elements, in the order of delivery. */
-  settle(entries: readonly T[]): void {
-    if (this.#round.length === 0) return;
-    const [first] = this.#round;
-    const due = firstOfEach(entries, this.#looked);
-    this.#round = this.#round.filter((group) => due.has(group));
-    if (this.#round[0] !== first) this.#given = 0;
+  /** Takes a group out of the round if it gives out nothing any more. The others leave it at the next look. */
+  settle(group: string): void {
+    if (group !== "" && this.#round.includes(group) && !this.#isOpen(group, this.#looked)) this.#leave(group);
+  }
+
+  /** Returns whether the limit of a group lets one more lease begin. */
+  hasRoom(group: string, now: number): boolean {
+    const last = this.#excess(group).at(-1);
+    return last === undefined || last.deadline <= now;
+  }
+
+  /** Returns what TOUCH moves to a deadline: elements that have another, and no lease that runs. */
+  atRest(group: string, deadline: number, now: number): T[] {
+    const moved = this.of(group).filter((entry) => entry.deadline !== deadline);
+    const free = moved.filter(({ token }) => token === null);
+    const [sooner, later] = [free.filter((it) => it.deadline < deadline), free.filter((it) => it.deadline > deadline)];
+    return [...sooner, ...moved.filter(({ token, deadline }) => token !== null && deadline <= now), ...later];
+  }
+
+  /** Returns the moment from which on an element is given out; Infinity: there is none. */
+  get opensFirst(): number {
+    return Math.min(...this.#names().map((group) => this.#opens(group)!.deadline));
   }
 
   /** Returns the element whose turn it is. */
-  next(entries: readonly T[], now: number): T | undefined {
-    const [group] = this.#round;
-    return entries.find((entry) => entry.deadline <= now && (group === undefined || entry.group === group));
+  next(now: number): T | undefined {
+    const inRound = this.#round.find((group) => this.#stays(group, now) && this.#isOpen(group, now));
+    const group = inRound ?? this.#waiting(now)[0];
+    return group === undefined ? undefined : this.#nextOf(group);
   }
 
-  /** Lets those that have become due into the round, and returns the element whose turn it is. It counts as given out. */
-  take(entries: readonly T[], now: number): T | undefined {
+  /** Returns the element whose turn it is. It counts as given out. */
+  take(now: number): T | undefined {
+    // The others alone need no turns.
+    if ([...this.#round, ...this.#waiting(now)].every((group) => group === "")) return this.next(now);
+    if (this.#round.includes("") && !this.#stays("", now)) this.#leave("");
     this.#looked = now;
-    const waiting = [...firstOfEach(entries, now).keys()].filter((group) => !this.#round.includes(group));
-    this.#round.push(...waiting);
-    const next = this.next(entries, now);
-    if (next === undefined) return undefined;
+    while (this.#round.length > 0 && !this.#isOpen(this.#round[0]!, now)) this.#leave(this.#round[0]!);
+    this.#round.push(...this.#waiting(now));
+    const [group] = this.#round;
+    if (group === undefined) return undefined;
+    const next = this.#nextOf(group);
     this.#given += 1;
-    if (this.#given >= (this.shares.get(next.group) ?? 1)) {
+    if (this.#given >= this.settings(group).share) {
       this.#given = 0;
       this.#round.push(this.#round.shift()!);
     }
     return next;
   }
+
+  #leave(group: string): void {
+    if (this.#round[0] === group) this.#given = 0;
+    this.#round = this.#round.filter((other) => other !== group);
+  }
+
+  #names(): string[] {
+    return [...new Set(this.#entries.map(({ group }) => group))];
+  }
+
+  #first(group: string): T | undefined {
+    return this.#entries.find((entry) => entry.group === group);
+  }
+
+  /** Returns the element that a group gives out: if it holds as many as it may, one of those. */
+  #nextOf(group: string): T | undefined {
+    return this.#excess(group)[0] ?? this.#first(group);
+  }
+
+  /** Returns the groups that give out something and are not in the round, or leave it and come again, in order. */
+  #waiting(now: number): string[] {
+    const waiting = this.#names().filter((group) => !this.#round.includes(group) || !this.#stays(group, now));
+    const places = waiting
+      .map((group) => ({ group, ...this.#opens(group)! }))
+      .filter(({ deadline }) => deadline <= now);
+    places.sort((one, other) => one.deadline - other.deadline || one.sequence - other.sequence);
+    return places.map(({ group }) => group);
+  }
+
+  /** Returns whether a group of the round is not that of the others, which had nothing due at the last look. */
+  #stays(group: string, now: number): boolean {
+    return group !== "" || this.#isOpen(group, Math.min(now, this.#looked));
+  }
+
+  #isOpen(group: string, now: number): boolean {
+    const opens = this.#opens(group);
+    return opens !== undefined && opens.deadline <= now;
+  }
+
+  /** Returns from when on a group gives out something, and what decides among equal moments. */
+  #opens(group: string): { deadline: number; sequence: number } | undefined {
+    const place = this.#excess(group).at(-1) ?? this.#first(group);
+    if (place === undefined) return undefined;
+    return { deadline: Math.max(place.deadline, this.settings(group).pause), sequence: place.sequence };
+  }
+
+  /** Returns the leases that have to end before another begins. */
+  #excess(group: string): T[] {
+    const most = this.limit("held", group);
+    if (most === 0) return [];
+    const held = this.of(group).filter(({ token }) => token !== null);
+    return held.slice(0, Math.max(0, held.length + 1 - most));
+  }
 }
 
-/** Returns the first element of each group that has something due, in the order of delivery. */
-function firstOfEach<T extends Grouped>(entries: readonly T[], now: number): Map<string, T> {
-  const firsts = new Map<string, T>();
-  for (const entry of entries) {
-    if (entry.deadline > now) break;
-    if (!firsts.has(entry.group)) firsts.set(entry.group, entry);
-  }
-  return firsts;
+function isNone({ share, length, held, pause }: Settings): boolean {
+  return share === 1 && length === 0 && held === 0 && pause === 0;
 }

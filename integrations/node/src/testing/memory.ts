@@ -16,8 +16,8 @@ interface Drained {
 /**
  * Takes the place of a URL: `new Queue(memory, "jobs")`.
  *
- * Its replies are those of the server, for all that a Queue and a Worker send, and for PULL, TOUCH, LIMIT, TTN and PTTL.
- * Its time passes by `advance` alone; but a worker that finds nothing due waits in real time, for its `block`.
+ * Its replies are those of the server, for all that a Queue and a Worker send, and for PULL, TOUCH, PURGE, LIMIT, TTN
+ * and PTTL. Its time passes by `advance` alone; but a worker that finds nothing due waits in real time, for its `block`.
  */
 export class MemoryServer implements Maker {
   readonly cluster = false;

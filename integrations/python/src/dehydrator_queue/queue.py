@@ -106,6 +106,22 @@ class Queue:
         """Removes jobs, waiting or with a worker; returns how many existed."""
         return self.server.ask(self.verbs.cancel(ids)) if ids else 0
 
+    def cancel_all(self, *, group: str | bytes | None = None, prefix: str | bytes | None = None) -> int:
+        """Removes the jobs of a group, or all whose ids have a prefix, waiting or with a worker; returns how many.
+
+        If the reply is lost, it is resent, and returns only how many were left.
+        """
+        return self.server.ask(self.verbs.cancel_all(group, prefix))
+
+    def postpone_all(
+        self, delay: Duration, *, group: str | bytes | None = None, prefix: str | bytes | None = None
+    ) -> int:
+        """Sets the deadlines, from now, of the jobs of a group, or of all whose ids have a prefix; returns how many.
+
+        Jobs with a worker stay as they are. If the reply is lost, it is resent, as with `cancel_all`.
+        """
+        return self.server.ask(self.verbs.postpone_all(delay, group, prefix))
+
     def postpone(self, id: str | bytes, delay: Duration = 0.0, *, at: datetime | float | None = None) -> bool:
         """Sets the deadline of a job, from now, later or earlier than before; returns whether it exists."""
         return self.server.ask(self.verbs.postpone(id, delay, at))
@@ -133,17 +149,17 @@ class Queue:
         """A queue is true, even if it is empty."""
         return True
 
-    def info(self) -> dict[str, Any]:
-        """Returns the fields of DEHYDRATOR.INFO."""
-        return self.server.ask(self.verbs.info())
+    def info(self, *, group: str | bytes | None = None) -> dict[str, Any]:
+        """Returns the fields of DEHYDRATOR.INFO, of the queue or a group."""
+        return self.server.ask(self.verbs.info(group))
 
-    def pause(self, duration: Duration | None = None) -> None:
-        """Pauses deliveries for a while, or until `resume`."""
-        self.server.ask(self.verbs.pause(duration))
+    def pause(self, duration: Duration | None = None, *, group: str | bytes | None = None) -> None:
+        """Pauses deliveries, of all or a group, for a while, or until `resume`."""
+        self.server.ask(self.verbs.pause(duration, group))
 
-    def resume(self) -> bool:
-        """Ends a pause; returns whether there was one."""
-        return self.server.ask(self.verbs.resume())
+    def resume(self, *, group: str | bytes | None = None) -> bool:
+        """Ends the pause of the queue or of a group, not both; returns whether there was one."""
+        return self.server.ask(self.verbs.resume(group))
 
     def dead_letters(self, count: int = 100) -> list[DeadLetter]:
         """Returns the first dead letters, with the reasons."""

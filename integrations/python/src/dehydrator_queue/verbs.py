@@ -85,7 +85,17 @@ def _own_words(within: Duration | None, attempts: int | None, group: str | bytes
     words: list[Any] = [] if within is None else ["WITHIN", milliseconds(within)]
     if attempts is not None:
         words += ["DELIVERIES", attempts]
-    return words if group is None else [*words, "GROUP", group]
+    return [*words, *_of_group(group)]
+
+
+def _of_group(group: str | bytes | None) -> tuple[Any, ...]:
+    return () if group is None else ("GROUP", group)
+
+
+def _selection(group: str | bytes | None, prefix: str | bytes | None) -> tuple[Any, ...]:
+    if (group is None) == (prefix is None):
+        raise ValueError("name either a `group` or a `prefix` of ids")
+    return _of_group(group) if prefix is None else ("PREFIX", id_bytes(prefix))
 
 
 def new_token() -> str:
@@ -243,6 +253,13 @@ class Verbs:
     def cancel(self, ids: Sequence[str | bytes]) -> Question[int]:
         return Question(("DEHYDRATOR.REM", self.key, *map(id_bytes, ids)), int)
 
+    def cancel_all(self, group: str | bytes | None, prefix: str | bytes | None) -> Question[int]:
+        return Question(("DEHYDRATOR.PURGE", self.key, *_selection(group, prefix)), int)
+
+    def postpone_all(self, delay: Duration, group: str | bytes | None, prefix: str | bytes | None) -> Question[int]:
+        words = ("DEHYDRATOR.TOUCH", self.key, *_selection(group, prefix), milliseconds(delay))
+        return Question(words, int)
+
     def postpone(self, id: str | bytes, delay: Duration, at: datetime | float | None) -> Question[bool]:
         _check_moments(delay, at)
         # A ttl of 0 would take the element from its worker; a millisecond does not.
@@ -288,15 +305,15 @@ class Verbs:
     def length(self) -> Question[int]:
         return Question(("DEHYDRATOR.LEN", self.key), int)
 
-    def info(self) -> Question[dict[str, Any]]:
-        return Question(("DEHYDRATOR.INFO", self.key), pairs)
+    def info(self, group: str | bytes | None = None) -> Question[dict[str, Any]]:
+        return Question(("DEHYDRATOR.INFO", self.key, *_of_group(group)), pairs)
 
-    def pause(self, duration: Duration | None) -> Question[None]:
-        words: tuple[Any, ...] = ("DEHYDRATOR.PAUSE", self.key)
-        return Question(words if duration is None else (*words, milliseconds(duration)), lambda reply: None)
+    def pause(self, duration: Duration | None, group: str | bytes | None = None) -> Question[None]:
+        end = () if duration is None else (milliseconds(duration),)
+        return Question(("DEHYDRATOR.PAUSE", self.key, *end, *_of_group(group)), lambda reply: None)
 
-    def resume(self) -> Question[bool]:
-        return Question(("DEHYDRATOR.RESUME", self.key), _is_one)
+    def resume(self, group: str | bytes | None = None) -> Question[bool]:
+        return Question(("DEHYDRATOR.RESUME", self.key, *_of_group(group)), _is_one)
 
     def settle(self, token: str, id: str | bytes) -> Question[bool]:
         words = ("DEHYDRATOR.SETTLE", self.key, token, id_bytes(id))

@@ -102,6 +102,22 @@ class Queue:
         """Removes jobs, waiting or with a worker; returns how many existed."""
         return await self.server.ask(self.verbs.cancel(ids)) if ids else 0
 
+    async def cancel_all(self, *, group: str | bytes | None = None, prefix: str | bytes | None = None) -> int:
+        """Removes the jobs of a group, or all whose ids have a prefix, waiting or with a worker; returns how many.
+
+        If the reply is lost, it is resent, and returns only how many were left.
+        """
+        return await self.server.ask(self.verbs.cancel_all(group, prefix))
+
+    async def postpone_all(
+        self, delay: Duration, *, group: str | bytes | None = None, prefix: str | bytes | None = None
+    ) -> int:
+        """Sets the deadlines, from now, of the jobs of a group, or of all whose ids have a prefix; returns how many.
+
+        Jobs with a worker stay as they are. If the reply is lost, it is resent, as with `cancel_all`.
+        """
+        return await self.server.ask(self.verbs.postpone_all(delay, group, prefix))
+
     async def postpone(self, id: str | bytes, delay: Duration = 0.0, *, at: datetime | float | None = None) -> bool:
         """Sets the deadline of a job, from now, later or earlier than before; returns whether it exists."""
         return await self.server.ask(self.verbs.postpone(id, delay, at))
@@ -126,17 +142,17 @@ class Queue:
         """Returns the number of jobs: due, with workers, and waiting."""
         return await self.server.ask(self.verbs.length())
 
-    async def info(self) -> dict[str, Any]:
-        """Returns the fields of DEHYDRATOR.INFO."""
-        return await self.server.ask(self.verbs.info())
+    async def info(self, *, group: str | bytes | None = None) -> dict[str, Any]:
+        """Returns the fields of DEHYDRATOR.INFO, of the queue or a group."""
+        return await self.server.ask(self.verbs.info(group))
 
-    async def pause(self, duration: Duration | None = None) -> None:
-        """Pauses deliveries for a while, or until `resume`."""
-        await self.server.ask(self.verbs.pause(duration))
+    async def pause(self, duration: Duration | None = None, *, group: str | bytes | None = None) -> None:
+        """Pauses deliveries, of all or a group, for a while, or until `resume`."""
+        await self.server.ask(self.verbs.pause(duration, group))
 
-    async def resume(self) -> bool:
-        """Ends a pause; returns whether there was one."""
-        return await self.server.ask(self.verbs.resume())
+    async def resume(self, *, group: str | bytes | None = None) -> bool:
+        """Ends the pause of the queue or of a group, not both; returns whether there was one."""
+        return await self.server.ask(self.verbs.resume(group))
 
     async def dead_letters(self, count: int = 100) -> list[DeadLetter]:
         """Returns the first dead letters, with the reasons."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from dehydrator_queue.testing.arguments import Options, count, number, refused, word
@@ -81,7 +81,7 @@ class Commands:
                         self._move(it, late)
                     while (next_due := it.next_due(now)) is not None and it.is_dead(next_due, now):
                         self._move(it, next_due)
-                if not len(it) and it.is_usual():
+                if not len(it) and it.is_usual(now):
                     del self._keys[key]
 
     def holds(self, keys: Sequence[bytes], tokens: set[bytes]) -> bool:
@@ -138,9 +138,10 @@ class Commands:
             if "NX" in options:
                 return None
             raise refused("EXISTS", f"id {id!r} is there already")
-        if not there and it.is_full():
+        group = options.group() or OTHERS
+        if (not there and it.is_full()) or (not it.has(id, group) and it.is_group_full(group)):
             raise refused("FULL", "the LENGTH that LIMIT set is reached")
-        self._made(key).push(id, element, ttl_ms, deadline, self._bounds(deadline, options), options.group() or OTHERS)
+        self._made(key).push(id, element, ttl_ms, deadline, self._bounds(deadline, options), group)
         return b"OK"
 
     def do_mpush(self, words: Words) -> Any:
@@ -157,25 +158,30 @@ class Commands:
         if not pushed:
             raise refused("ERR", "wrong number of arguments for 'dehydrator.mpush'")
         it = self._at(key)
-        replaces = "REPLACE" in options
+        replaces, group = "REPLACE" in options, options.group() or OTHERS
         new: set[bytes] = set()
+        #: Those that come into the group, from another or anew.
+        moved: set[bytes] = set()
         replies = []
         for _, _, _, id in pushed:
             there = it.get(id) is not None or id in new
+            inside = it.has(id, group) or id in moved
             if not replaces and (there or it.remembers(id, self._now)):
                 if "NX" not in options:
                     raise refused("EXISTS", f"id {id!r} is there already")
                 replies.append(0)
-            elif not there and 0 < it.limits.length <= len(it) + len(new):
+            elif (not there and it.is_full(len(new))) or (not inside and it.is_group_full(group, len(moved))):
                 replies.append(-1)
             else:
                 replies.append(1)
                 if not there:
                     new.add(id)
+                if not inside:
+                    moved.add(id)
         it = self._made(key)
         for (ttl, deadline, element, id), reply in zip(pushed, replies, strict=True):
             if reply == 1:
-                it.push(id, element, ttl, deadline, self._bounds(deadline, options), options.group() or OTHERS)
+                it.push(id, element, ttl, deadline, self._bounds(deadline, options), group)
         return replies
 
     def _push_options(self, words: Words) -> Options:
@@ -294,7 +300,7 @@ class Commands:
         deadline, replies = self._deadline(ms), []
         for find in self._held(it, pairs):
             entry = find()
-            if entry is not None and entry.deadline <= self._now and ms and not it.held_room(self._now):
+            if entry is not None and entry.deadline <= self._now and ms and not it.may_hold(entry, self._now):
                 entry = None
             if entry is not None:
                 it.restart(entry, ms, deadline)
@@ -347,8 +353,36 @@ class Commands:
         before, entry.element = entry.element, element
         return before
 
+    def do_purge(self, words: Words) -> Any:
+        key, kind, name = words
+        it = self._at(key)
+        return sum(it.remove(id) is not None for id in self._many(it, kind, name))
+
+    def _many(self, it: Dehydrator, kind: bytes, name: bytes) -> list[bytes]:
+        """Returns the ids in a group, or those with a prefix."""
+        is_prefix = "PREFIX" in (options := Options([kind, name], GROUP=1, PREFIX=1))
+        group = options.group()
+        if not is_prefix and not group:
+            raise refused("ERR", "GROUP needs a name here")
+        return [entry.id for entry in it if (entry.id.startswith(name) if is_prefix else entry.group == group)]
+
+    def _touch_many(self, key: bytes, kind: bytes, name: bytes, ttl: bytes) -> int:
+        it, ms = self._at(key), number(ttl, "ttl")
+        deadline, ids = self._deadline(ms), self._many(it, kind, name)
+        if kind.upper() == b"GROUP":
+            ids = it.groups.at_rest(name, deadline, self._now)
+        touched = 0
+        for id in ids:
+            entry = it.get(id)
+            if entry is not None and entry.deadline != deadline and not entry.runs(self._now):
+                it.touch(entry, ms, deadline, self._now)
+                touched += 1
+        return touched
+
     def do_touch(self, words: Words) -> Any:
         key, first, second, *rest = words
+        if len(rest) == 1 and first.upper() in (b"GROUP", b"PREFIX") and rest[0].upper() not in (b"GT", b"LT"):
+            return self._touch_many(key, first, second, rest[0])
         if second.upper() == b"IDS":
             many = count(rest[0], "numids")
             ids, ttl, rest = rest[1 : 1 + many], first, rest[1 + many :]
@@ -366,13 +400,8 @@ class Commands:
                 continue
             if ("GT" in options and deadline <= entry.deadline) or ("LT" in options and deadline >= entry.deadline):
                 continue
-            held = entry.token is not None
-            own = max(ms, 1) if held and at is not None else ms
-            # Where running leases are counted, an expired one does not begin again.
-            if held and it.limits.held and entry.deadline <= self._now < deadline:
-                own = 0
-            it.postpone(entry, deadline)
-            it.restart(entry, own, deadline)
+            own = max(ms, 1) if entry.token is not None and at is not None else ms
+            it.touch(entry, own, deadline, self._now)
             touched += 1
         return touched
 
@@ -419,32 +448,45 @@ class Commands:
     def do_ttn(self, words: Words) -> Any:
         (key,) = words
         it = self._at(key)
-        first = it.first()
-        if first is None or it.pause == MAX:
+        opens = it.opens()
+        if opens is None or it.pause == MAX:
             return None
-        return max(0, max(first.deadline, it.pause, it.room_from(self._now)) - self._now)
+        return max(0, max(opens, it.pause, it.room_from(self._now)) - self._now)
 
     def do_pause(self, words: Words) -> Any:
         key, *rest = words
-        self._at(key)
-        if not rest:
-            until = MAX
-        elif rest[0].upper() == b"AT":
-            _, at = rest
-            until = number(at, "PAUSE")
+        it, until = self._at(key), MAX
+        if rest and rest[0].upper() not in (b"AT", b"GROUP"):
+            until = self._deadline(count(rest.pop(0), "PAUSE"))
+            options = Options(rest, GROUP=1)
         else:
-            (ms,) = rest
-            until = self._deadline(count(ms, "PAUSE"))
+            options = Options(rest, AT=1, GROUP=1)
+            until = options.number("AT") or until
+        group = self._named(options)
         if until <= self._now:
             raise refused("ERR", "the pause ends before it begins")
-        self._made(key).pause = until
+        it = self._made(key)
+        if group is None:
+            it.pause = until
+        else:
+            it.groups.set(group, replace(it.groups.settings(group), pause=until))
         return b"OK"
 
+    def _named(self, options: Options) -> bytes | None:
+        if (group := options.group()) == OTHERS:
+            raise refused("ERR", "elements without a group have no pause of their own")
+        return group
+
     def do_resume(self, words: Words) -> Any:
-        (key,) = words
-        it = self._at(key)
-        was, it.pause = it.pause > self._now, 0
-        return int(was)
+        key, *rest = words
+        it, group = self._at(key), self._named(Options(rest, GROUP=1))
+        if group is None:
+            was, it.pause = it.pause, 0
+        else:
+            settings = it.groups.settings(group)
+            was = settings.pause
+            it.groups.set(group, replace(settings, pause=0))
+        return int(was > self._now)
 
     def do_ondue(self, words: Words) -> Any:
         key, *policy = words
@@ -489,8 +531,10 @@ class Commands:
         it = self._at(key)
         if not rest:
             return [told for name, value in asdict(it.limits).items() for told in (name.encode(), value)]
+        if rest[0].upper() == b"EACH":
+            return self._limit_each(key, Options(rest[1:], LENGTH=1, HELD=1))
         if rest[0].upper() == b"GROUP":
-            return self._limit_group(key, rest)
+            return self._limit_group(key, Options(rest, GROUP=1, SHARE=1, LENGTH=1, HELD=1))
         options = Options(rest, LENGTH=1, HELD=1, RATE=1, PER=1, REMEMBER=1)
         if ("RATE" in options) != ("PER" in options):
             raise refused("ERR", "RATE needs PER")
@@ -508,31 +552,45 @@ class Commands:
                 it.remembered.clear()
         return b"OK"
 
-    def _limit_group(self, key: bytes, words: Words) -> Any:
-        options = Options(words, GROUP=1, SHARE=1)
-        group, share = options.group() or OTHERS, options.number("SHARE", 1)
-        if share is None:
-            return [b"share", max(self._at(key).groups.shares[group], 1), b"length", 0, b"held", 0]
-        if share > 65_535:
+    def _limit_each(self, key: bytes, options: Options) -> Any:
+        each = self._at(key).groups.each
+        length, held = options.number("LENGTH"), options.number("HELD")
+        if length is None and held is None:
+            return [b"length", each.length, b"held", each.held]
+        each = self._made(key).groups.each
+        each.length = each.length if length is None else length
+        each.held = each.held if held is None else held
+        return b"OK"
+
+    def _limit_group(self, key: bytes, options: Options) -> Any:
+        group, it = options.group() or OTHERS, self._at(key)
+        told = {name: options.number(name) for name in ("LENGTH", "HELD")}
+        share = options.number("SHARE", 1)
+        if group == OTHERS and told != {"LENGTH": None, "HELD": None}:
+            raise refused("ERR", "elements without a group can have a SHARE, but no LENGTH and no HELD")
+        if share is not None and share > 65_535:
             raise refused("ERR", "SHARE is from 1 to 65535")
-        shares = self._made(key).groups.shares
-        shares[group] = share
-        if share == 1:
-            del shares[group]
+        settings = it.groups.settings(group)
+        changed = {name.lower(): value for name, value in {**told, "SHARE": share}.items() if value is not None}
+        if not changed:
+            return [b"share", settings.share, b"length", settings.length, b"held", settings.held]
+        self._made(key).groups.set(group, replace(settings, **changed))
         return b"OK"
 
     def do_info(self, words: Words) -> Any:
         """The fields that do not depend on the server's memory or history."""
-        (key,) = words
+        key, *rest = words
         it, now = self._at(key), self._now
-        first, limits, paused = it.first(), it.limits, it.pause > now
+        if (group := Options(rest, GROUP=1).group()) is not None:
+            return self._info_of_group(it, group)
+        limits, paused = it.limits, it.pause > now
         given_out = sum(entry.deliveries > 0 for entry in it)
         leased = sum(entry.token is not None for entry in it)
         told = {
             "length": len(it),
             "due": sum(entry.deadline <= now for entry in it),
             "given-out": given_out,
-            "next-deadline": None if first is None else first.deadline,
+            "next-deadline": it.opens(),
             "policy": it.policy,
             "paused": int(paused),
             "paused-until": it.pause if paused and it.pause < MAX else None,
@@ -549,6 +607,16 @@ class Commands:
             "groups": len(it.groups),
         }
         return [one for name, value in told.items() for one in (name.encode(), value)]
+
+    def _info_of_group(self, it: Dehydrator, group: bytes) -> Any:
+        first, settings = it.groups.first(group), it.groups.settings(group)
+        paused = settings.pause > self._now
+        return [
+            *(b"length", it.groups.length(group), b"next-deadline", None if first is None else first[0]),
+            *(b"paused", int(paused), b"paused-until", settings.pause if paused and settings.pause < MAX else None),
+            *(b"share", settings.share, b"length-limit", it.groups.length_limit(group)),
+            *(b"held-limit", it.groups.held_limit(group)),
+        ]
 
     # Commands of the server's own.
 

@@ -95,6 +95,11 @@ class Dehydrator:
     def get(self, id: bytes) -> Entry | None:
         return self._entries.get(id)
 
+    def has(self, id: bytes, group: bytes) -> bool:
+        """Returns whether an element is in a group."""
+        entry = self._entries.get(id)
+        return entry is not None and entry.group == group
+
     def held(self, token: bytes, id: bytes) -> Entry | None:
         entry = self._entries.get(id)
         return entry if entry is not None and entry.token == token else None
@@ -112,11 +117,17 @@ class Dehydrator:
 
     def take_turn(self, now: int) -> Entry | None:
         """Returns the element that is given out next, which counts as given out."""
-        if self.groups.are_used() and self.groups.turn(now) is not None:
-            entry = self.next_due(now)
-            self.groups.give()
-            return entry
+        if self.groups.are_used():
+            id = self.groups.take(now)
+            return None if id is None else self._entries[id]
         return self.next_due(now)
+
+    def opens(self) -> int | None:
+        """Returns the moment from which on an element is given out, if nothing but its group holds it back."""
+        if self.groups.are_used():
+            first = self.groups.opens_first()
+            return None if first == MAX else first
+        return self._order[0][0] if self._order else None
 
     def late(self, now: int) -> list[Entry]:
         """Returns the elements that are too late, in the order in which they became so."""
@@ -153,15 +164,22 @@ class Dehydrator:
         if entry.bounds.until and entry.token is None:
             entry.bounds.until = min(max(entry.bounds.until + deadline - entry.deadline, 1), UNTIL_MAX)
 
+    def touch(self, entry: Entry, ttl: int, deadline: int, now: int) -> None:
+        """Restarts the timer. Where running leases are counted, an expired one does not begin again."""
+        is_counted = self.limits.held or self.groups.held_limit(entry.group)
+        ends = entry.token is not None and is_counted and entry.deadline <= now < deadline
+        self.postpone(entry, deadline)
+        self.restart(entry, 0 if ends else ttl, deadline)
+
     def restart(self, entry: Entry, ttl: int, deadline: int) -> None:
         """Sets the deadline. A ttl of 0 gives the element back."""
-        self._move(entry, ttl, deadline)
         if ttl == 0:
             entry.token = None
+        self._move(entry, ttl, deadline)
 
     def lease(self, entry: Entry, ttl: int, deadline: int, token: bytes) -> None:
-        self._move(entry, ttl, deadline)
         entry.token = token
+        self._move(entry, ttl, deadline)
         entry.deliveries = min(entry.deliveries + 1, 65_535)
 
     def is_dead(self, entry: Entry, now: int) -> bool:
@@ -169,18 +187,26 @@ class Dehydrator:
             return entry.is_late(now)
         return entry.is_late(now) or entry.deliveries >= (entry.bounds.deliveries or self.most_deliveries)
 
-    def is_usual(self) -> bool:
+    def is_usual(self, now: int) -> bool:
         """Returns whether it has no settings, so that it is deleted when it is empty."""
-        return not self.most_deliveries and not self.pause and self.limits == Limits() and not self.groups.shares
+        is_usual = not self.most_deliveries and not self.pause and self.limits == Limits()
+        return is_usual and self.groups.are_usual(now)
 
-    def is_full(self) -> bool:
-        return 0 < self.limits.length <= len(self)
+    def is_full(self, more: int = 0) -> bool:
+        return 0 < self.limits.length <= len(self) + more
+
+    def is_group_full(self, group: bytes, more: int = 0) -> bool:
+        return 0 < self.groups.length_limit(group) <= self.groups.length(group) + more
 
     def remembers(self, id: bytes, now: int) -> bool:
         return self.remembered.get(id, 0) > now
 
     def running(self, now: int) -> list[Entry]:
         return [entry for entry in self if entry.runs(now)]
+
+    def may_hold(self, entry: Entry, now: int) -> bool:
+        """Returns whether a lease that has ended may begin again."""
+        return self.held_room(now) > 0 and self.groups.has_room(entry.group, now)
 
     def held_room(self, now: int) -> int:
         return max(0, self.limits.held - len(self.running(now))) if self.limits.held else MAX
@@ -225,7 +251,7 @@ class Dehydrator:
 
     def _place(self, entry: Entry) -> None:
         insort(self._order, entry.place)
-        self.groups.insert(entry.group, entry.place)
+        self.groups.insert(entry.group, entry.place, entry.token is not None)
         self.groups.settle(entry.group)
 
     def _unplace(self, entry: Entry) -> None:

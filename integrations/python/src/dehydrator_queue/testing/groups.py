@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import Counter
+from dataclasses import dataclass
 
 #: Where an element is in the order of delivery: its deadline and sequence; and its id.
 Place = tuple[int, int, bytes]
 
-#: The elements without a group are one more.
+#: The elements without a group are one more. Only a share can be set for it.
 OTHERS = b""
+
+
+@dataclass
+class Settings:
+    """What LIMIT and PAUSE set for a group; 0 is none."""
+
+    share: int = 1
+    length: int = 0
+    held: int = 0
+    #: The moment at which a pause ends.
+    pause: int = 0
 
 
 class Groups:
     def __init__(self) -> None:
-        #: How many elements a group gives out in its turn, if that is not 1.
-        self.shares: Counter[bytes] = Counter()
+        #: The limits of each group that has none of its own.
+        self.each = Settings()
+        self._settings: dict[bytes, Settings] = {}
         #: The elements of each group that has any, sorted.
         self._places: dict[bytes, list[Place]] = {}
-        #: The groups that have something due. The first one gives out the next element.
+        #: Those of them that have a token, in groups that have any.
+        self._held: dict[bytes, list[Place]] = {}
+        #: The groups that give out something. The first one gives out the next element.
         self._round: list[bytes] = []
         #: How many elements the first one has given out in this turn.
         self._given = 0
@@ -32,50 +46,129 @@ class Groups:
     def length(self, group: bytes) -> int:
         return len(self._places.get(group, ()))
 
+    def first(self, group: bytes) -> Place | None:
+        return self._places[group][0] if group in self._places else None
+
     def are_used(self) -> bool:
         """Returns whether elements are given out in turns, and not in the order of all."""
-        return len(self) > 0 or bool(self.shares)
+        return len(self) > 0 or bool(self._settings) or self.each != Settings()
 
-    def insert(self, group: bytes, place: Place) -> None:
+    def are_usual(self, now: int) -> bool:
+        """Returns whether nothing is set, but for pauses that are over."""
+        some = self._settings.values()
+        return self.each == Settings() and all(one == Settings(pause=one.pause) and one.pause <= now for one in some)
+
+    def settings(self, group: bytes) -> Settings:
+        return self._settings.get(group) or Settings()
+
+    def set(self, group: bytes, settings: Settings) -> None:
+        self._settings[group] = settings
+        if settings == Settings():
+            del self._settings[group]
+        self.settle(group)
+
+    def length_limit(self, group: bytes) -> int:
+        return 0 if group == OTHERS else self.settings(group).length or self.each.length
+
+    def held_limit(self, group: bytes) -> int:
+        return 0 if group == OTHERS else self.settings(group).held or self.each.held
+
+    def insert(self, group: bytes, place: Place, held: bool) -> None:
         insort(self._places.setdefault(group, []), place)
+        if held:
+            insort(self._held.setdefault(group, []), place)
 
     def remove(self, group: bytes, place: Place) -> None:
         """Removes an element. Its group keeps its turn until `settle`: the element may come back."""
-        places = self._places[group]
-        del places[bisect_left(places, place)]
-        if not places:
-            del self._places[group]
+        for places in (self._places, self._held):
+            if place in places.get(group, ()):
+                del places[group][bisect_left(places[group], place)]
+                if not places[group]:
+                    del places[group]
 
     def settle(self, group: bytes) -> None:
-        """Takes a group out of the round if it has nothing due any more."""
-        if group in self._round and not self._is_due(group, self._looked):
-            if self._round[0] == group:
-                self._given = 0
-            self._round.remove(group)
+        """Takes a group out of the round if it gives out nothing any more. The others leave it at the next look."""
+        if group in self._round and group != OTHERS and not self._is_open(group, self._looked):
+            self._leave(group)
+
+    def has_room(self, group: bytes, now: int) -> bool:
+        """Returns whether the limit of a group lets one more lease begin."""
+        last = self._last_excess(group)
+        return last is None or last[0] <= now
+
+    def at_rest(self, group: bytes, deadline: int, now: int) -> list[bytes]:
+        """Returns the ids that TOUCH moves to a deadline: those that have another, and no lease that runs."""
+        held = self._held.get(group, [])
+        moved = [place for place in self._places.get(group, []) if place[0] != deadline]
+        free = [place for place in moved if place not in held]
+        ended = [place for place in moved if place in held and place[0] <= now]
+        sooner = [place for place in free if place[0] < deadline]
+        return [id for _, _, id in sooner + ended + free[len(sooner) :]]
+
+    def opens_first(self) -> int | None:
+        """Returns the moment from which on an element is given out."""
+        return min((self._opens(group)[0] for group in self._places), default=None)
 
     def next(self, now: int) -> bytes | None:
         """Returns the id of the element whose turn it is."""
-        place = self._places[self._round[0]][0] if self._round else min(self._waiting(now), default=None)
-        return None if place is None else place[2]
+        opens = [group for group in self._round if self._stays(group, now) and self._is_open(group, now)]
+        group = opens[0] if opens else min(self._waiting(now), default=(None, None))[1]
+        return None if group is None else self._next_of(group)
 
-    def turn(self, now: int) -> bytes | None:
-        """Lets those that have become due into the round, and returns the id of the element whose turn it is."""
+    def take(self, now: int) -> bytes | None:
+        """Returns the id of the element whose turn it is, which counts as given out."""
+        waiting = [group for _, group in self._waiting(now)]
+        if not {*self._round, *waiting} - {OTHERS}:
+            # The others alone need no turns.
+            return self.next(now)
+        if OTHERS in self._round and not self._stays(OTHERS, now):
+            self._leave(OTHERS)
         self._looked = now
-        waiting = self._waiting(now)
-        self._round += [waiting[place] for place in sorted(waiting)]
-        return self.next(now)
-
-    def give(self) -> None:
-        """Counts an element that the first group gives out."""
+        while self._round and not self._is_open(self._round[0], now):
+            self._leave(self._round[0])
+        self._round += [group for _, group in sorted(self._waiting(now))]
+        if not self._round:
+            return None
+        group = self._round[0]
+        id = self._next_of(group)
         self._given += 1
-        if self._given >= max(self.shares[self._round[0]], 1):
+        if self._given >= self.settings(group).share:
             self._given = 0
             self._round.append(self._round.pop(0))
+        return id
 
-    def _waiting(self, now: int) -> dict[Place, bytes]:
-        """Returns the first elements of the groups that have something due and are not in the round."""
-        waiting = (group for group in self._places if self._is_due(group, now) and group not in self._round)
-        return {self._places[group][0]: group for group in waiting}
+    def _next_of(self, group: bytes) -> bytes:
+        """Returns the id of the element that a group gives out: if it holds as many as it may, one of those."""
+        places = self._held if self._excess(group) else self._places
+        return places[group][0][2]
 
-    def _is_due(self, group: bytes, now: int) -> bool:
-        return group in self._places and self._places[group][0][0] <= now
+    def _leave(self, group: bytes) -> None:
+        if self._round[0] == group:
+            self._given = 0
+        self._round.remove(group)
+
+    def _waiting(self, now: int) -> list[tuple[Place, bytes]]:
+        """Returns the groups that give out something and are not in the round, or leave it and come again."""
+        groups = (group for group in self._places if group not in self._round or not self._stays(group, now))
+        return [(self._opens(group), group) for group in groups if self._is_open(group, now)]
+
+    def _stays(self, group: bytes, now: int) -> bool:
+        """Returns whether a group of the round is not one of the others that had nothing due at the last look."""
+        return group != OTHERS or self._is_open(group, min(now, self._looked))
+
+    def _is_open(self, group: bytes, now: int) -> bool:
+        return group in self._places and self._opens(group)[0] <= now
+
+    def _opens(self, group: bytes) -> Place:
+        """Returns the place from which on a group gives out something."""
+        deadline, sequence, id = self._last_excess(group) or self._places[group][0]
+        return max(deadline, self.settings(group).pause), sequence, id
+
+    def _last_excess(self, group: bytes) -> Place | None:
+        """Returns the last of the leases that have to end before another begins."""
+        excess = self._excess(group)
+        return self._held[group][excess - 1] if excess else None
+
+    def _excess(self, group: bytes) -> int:
+        most = self.held_limit(group)
+        return max(0, len(self._held.get(group, ())) + 1 - most) if most else 0
