@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use crate::config;
-use crate::data_type::{NEVER, STUCK};
+use crate::data_type::{NEVER, STUCK, runs};
 use crate::server::{Context, Error, error::Result};
-use lawn::Lawn;
+use lawn::{Element, Lawn};
 
 use super::args::shown;
 use super::refusal;
@@ -115,6 +115,18 @@ pub fn has_room_in_group(
 fn is_group_full(lawn: &Lawn, group: &[u8]) -> bool {
     let most = group_length(lawn, group);
     most > 0 && lawn.group_len(Some(group)) as u64 >= most
+}
+
+/// Returns whether a lease that is over ends when its element gets a later deadline, instead of running again: if `most`, the
+/// HELD limit of the dehydrator, or that of the group counts running leases.
+pub fn ends_lease(
+    lawn: &Lawn,
+    element: &Element<'_>,
+    (deadline, now): (u64, u64),
+    most: u64,
+) -> bool {
+    let is_over = lawn.token(element).is_some() && !runs(element.deadline, now);
+    is_over && deadline > now && (most > 0 || lawn.limits_held(element))
 }
 
 /// Returns the LENGTH limit of a group, or that of each group. 0: no limit.

@@ -287,10 +287,15 @@ fn restart(
     ids: &[Box<[u8]>],
     (ttl, deadline): (u64, u64),
 ) -> i64 {
+    let (now, most) = (dehydrator.now(), dehydrator.rules().limits().held);
     let mut count = 0;
     for id in ids {
         let Some(lawn) = dehydrator.lawn() else { break };
-        let until = lawn.look(id).and_then(|element| postponed(&element, deadline));
+        let Some(element) = lawn.look(id) else { continue };
+        let is_held = lawn.token(&element).is_some();
+        let until = if is_held { None } else { postponed(&element, deadline) };
+        let ends = limits::ends_lease(lawn, &element, (deadline, now), most);
+        let ttl = if ends { 0 } else { ttl };
         if lawn.restart_at(id, ttl, deadline) {
             until.into_iter().for_each(|until| _ = lawn.set_until(id, until));
             replicate::touched(context, key, id, ttl, deadline);

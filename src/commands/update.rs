@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::data_type::{Writing, postponed, runs};
+use crate::data_type::{Writing, postponed};
 use crate::replicate;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
@@ -131,8 +131,8 @@ pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
     // In an effect, a ttl of 0 gives back a held element. A client that sets the deadline by AT does not ask for that.
     let keeps_held = ttl == 0 && at.is_some() && !context.is_replaying();
     // Under a HELD limit, which counts live leases, TOUCH ends an expired lease instead of extending it.
-    let may_end_over = deadline > now && !context.is_replaying();
-    let has_limit = dehydrator.rules().limits().held > 0;
+    let may_end_over = !context.is_replaying();
+    let most = dehydrator.rules().limits().held;
     let mut count = 0;
     for id in request.ids() {
         let Some(lawn) = dehydrator.lawn() else { break };
@@ -142,13 +142,7 @@ pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
         let is_held = lawn.token(&element).is_some();
         let until = if is_held { None } else { postponed(&element, deadline) };
         let ttl = match ttl {
-            _ if may_end_over
-                && is_held
-                && !runs(element.deadline, now)
-                && (has_limit || lawn.limits_held(&element)) =>
-            {
-                0
-            }
+            _ if may_end_over && limits::ends_lease(lawn, &element, (deadline, now), most) => 0,
             0 if is_held && keeps_held => QUEUE_OF_HELD,
             ttl => ttl,
         };

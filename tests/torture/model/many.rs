@@ -42,10 +42,11 @@ impl Dehydrator {
 
     /// Restarts the timer of the element at this index, as TOUCH does.
     pub(super) fn touch(&mut self, at: usize, ttl: u64, deadline: u64, now: u64, sequence: u64) {
+        let limits_held = self.limits_of(&self.entries[at].group).1 > 0;
         let entry = &mut self.entries[at];
         // If running leases are counted, an expired one ends by this.
         let is_over = entry.deadline <= now && deadline > now;
-        let ends = self.limits.held > 0 && entry.is_held() && is_over;
+        let ends = (self.limits.held > 0 || limits_held) && entry.is_held() && is_over;
         if entry.until > 0 && !entry.is_held() {
             let until = (entry.until + deadline).saturating_sub(entry.deadline);
             entry.until = until.clamp(1, UNTIL_MAX);
