@@ -111,7 +111,11 @@ impl Torture {
     /// Draws a group, or a prefix of at most one element that can be touched: the order of a scan is not known.
     fn selection(&mut self, db: usize, key: &str) -> Selection {
         if self.random.one_in(2) {
-            return Selection::Group(self.group_name());
+            let of_some = self.random.below(1 << 20) as usize;
+            let entries = self.world.dehydrator(db, key).map_or(&[][..], |it| &it.entries);
+            let mut groups = entries.iter().map(|it| &it.group).filter(|it| !it.is_empty());
+            let group = groups.nth(of_some % entries.len().max(1)).cloned();
+            return Selection::Group(group.unwrap_or_else(|| self.group_name()));
         }
         let id = self.id();
         let (start, now) = (self.random.below(1 + id.len() as u64) as usize, self.now());
@@ -284,11 +288,11 @@ impl Torture {
             658..660 => Op::InfoGroup(self.group_name()),
             660..680 => Op::Look { id: self.id(), full: self.random.one_in(2) },
             680..710 => Op::Update(self.id(), self.element()),
-            710..722 => {
+            710..730 => {
                 let which = self.selection(db, key);
                 Op::TouchMany { which, ttl: self.ttl() }
             }
-            722..790 => {
+            730..790 => {
                 let ttl = self.ttl_or_too_much();
                 let ids = if self.random.one_in(4) { self.ids() } else { vec![self.id()] };
                 let only = self.random.pick(&[None, Some("GT"), Some("LT")]);
