@@ -126,6 +126,32 @@ fn an_expired_lease_does_not_begin_again_beyond_a_limit() {
 }
 
 #[test]
+fn a_lease_that_is_over_keeps_its_place_in_a_group_that_is_touched_and_runs_no_more_than_are_allowed()
+ {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for (which, limit) in ["GROUP g", "PREFIX g"].into_iter().zip(["k EACH", "k"]) {
+        client.ask("FLUSHALL");
+        fill(&mut client, "g", 2, 0);
+        client.ask("DEHYDRATOR.POLL k LEASE 1 TOKEN anna");
+        until("the leases are over", || {
+            (client.ask("DEHYDRATOR.PTTL k g1") == Value::Int(0)).then_some(())
+        });
+        client.ask("DEHYDRATOR.PUSH k 10 element g-soon GROUP g");
+        client.ask(&format!("DEHYDRATOR.LIMIT {limit} HELD 1"));
+        assert_eq!(client.ask(&format!("DEHYDRATOR.TOUCH k {which} 600000")), Value::Int(3));
+        type Rows = Vec<(String, u64, u64, u64, u64)>;
+        let (_, rows): (Value, Rows) =
+            cmd("DEHYDRATOR.RANGE k - + GROUP g").query(&mut client).expect("rows");
+        assert!(rows.iter().all(|row| row.4 == 0), "{which}: leases run: {rows:?}");
+        // There is no order of ids.
+        if which == "GROUP g" {
+            assert!(rows.iter().map(|row| &row.0[..]).eq(["g0", "g1", "g-soon"]), "{rows:?}");
+        }
+    }
+}
+
+#[test]
 fn ids_with_a_prefix_are_purged_or_touched() {
     let server = Server::start(&[]);
     let mut client = server.connect();

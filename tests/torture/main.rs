@@ -11,6 +11,7 @@ mod leak;
 mod lease;
 mod model;
 mod operations;
+mod ordered;
 mod random;
 mod restore;
 mod wander;

@@ -2,8 +2,10 @@
 //!
 //! It has no queues, heaps or indexes, and reads no clock: the test passes the time.
 
+mod groups;
 mod keyspace;
 mod limits;
+mod many;
 mod op;
 mod turns;
 mod verbs;
@@ -12,7 +14,9 @@ use std::collections::BTreeMap;
 
 use redis::Value;
 
+pub use groups::Change;
 pub use limits::Limits;
+pub use many::Selection;
 pub use op::{Bounds, IfThere, Moment, Op, Policy, UNTIL_MAX};
 pub use turns::Turns;
 
@@ -160,7 +164,7 @@ impl Dehydrator {
     /// Returns whether it is deleted.
     fn is_idle(&self) -> bool {
         let is_usual = self.policy == Policy::Hold && self.pause.is_none() && !self.limits.is_any();
-        self.entries.is_empty() && is_usual && self.turns.shares.is_empty()
+        self.entries.is_empty() && is_usual && !self.has_settings()
     }
 
     pub fn is_paused(&self, now: u64) -> bool {
@@ -235,16 +239,24 @@ impl World {
         if let Op::MPoll { keys, poll } = op {
             return self.first_of(db, keys, poll, now, transaction);
         }
-        let is_too_long = match op {
+        let is_refused = match op {
             Op::Push { ttl, slack, .. } | Op::GidPush { ttl, slack, .. } => {
                 rounded(*ttl, *slack).is_none()
             }
             Op::MPush { elements, slack, .. } => {
                 elements.iter().any(|(ttl, ..)| rounded(*ttl, *slack).is_none())
             }
+            Op::Purge(which) | Op::TouchMany { which, .. } => {
+                *which == Selection::Group(Vec::new())
+            }
+            // Elements without a group can have only a share.
+            Op::LimitGroups { group, change } => {
+                let is_limit = change.length.is_some() || change.held.is_some();
+                is_limit && group.as_ref().is_some_and(Vec::is_empty)
+            }
             _ => false,
         };
-        if is_too_long {
+        if is_refused {
             return REFUSED;
         }
         let mut inside = match self.dbs[db].get(key) {

@@ -130,13 +130,21 @@ impl Torture {
         let (db, key) = (self.random.below(2) as usize, self.random.pick(&KEYS));
         let op = self.op(db, key);
         // What is pushed now was not there at the latest look, by the server's clock too.
+        if matches!(op, Op::TouchMany { .. }) {
+            // No deadline is already the new one.
+            self.looked = wall();
+        }
         until("the clock has moved on", || (wall() > self.looked).then_some(()));
         // A command that is not even queued aborts a transaction.
         let how = if matches!(op, Op::Nonsense(_)) { 2 } else { self.random.below(8) };
         // Lua has no integers beyond 2^53.
         let shows_large_numbers = matches!(
             op,
-            Op::Look { full: true, .. } | Op::Range { .. } | Op::Info { .. } | Op::Pttl(_)
+            Op::Look { full: true, .. }
+                | Op::Range { .. }
+                | Op::Info { .. }
+                | Op::InfoGroup(_)
+                | Op::Pttl(_)
         );
         let how = if how == 1 && shows_large_numbers { 0 } else { how };
         let words = words_of(key, &op);

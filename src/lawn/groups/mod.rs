@@ -240,7 +240,13 @@ impl Groups {
         let before = walk(elements, Turn::FIRST, same);
         let ended = walk(held, Turn::FIRST, Turn::after(now));
         let ended = ended.filter(move |node| records.turn(*node).deadline != deadline);
-        before.chain(ended).chain(walk(elements, Turn::after(deadline), Turn::LAST))
+        let others = before.chain(walk(elements, Turn::after(deadline), Turn::LAST));
+        let (mut others, mut ended) = (others.peekable(), ended.peekable());
+        std::iter::from_fn(move || match (others.peek(), ended.peek()) {
+            (Some(one), Some(other)) if records.turn(*other) < records.turn(*one) => ended.next(),
+            (None, _) => ended.next(),
+            _ => others.next(),
+        })
     }
 
     /// Inserts a record that is not held into its group.

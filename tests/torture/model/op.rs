@@ -1,6 +1,6 @@
 //! The operations of the model.
 
-use super::{Bytes, Entry};
+use super::{Bytes, Change, Entry, Selection};
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub enum Policy {
@@ -152,6 +152,7 @@ pub enum Op {
     Info {
         full: bool,
     },
+    InfoGroup(Bytes),
     Help,
     Late,
     /// As a client asks for it, without side effects.
@@ -165,7 +166,12 @@ pub enum Op {
         only: Option<&'static str>,
         at: Option<u64>,
     },
+    TouchMany {
+        which: Selection,
+        ttl: u64,
+    },
     Rem(Vec<Bytes>),
+    Purge(Selection),
     Lease {
         ttl: u64,
         token: u64,
@@ -187,10 +193,10 @@ pub enum Op {
         rate: Option<(u64, u64)>,
         remember: Option<u64>,
     },
-    /// Sets the share of a group, or asks for it.
-    Share {
-        group: Bytes,
-        share: Option<u64>,
+    /// Sets limits of a group, or of each, or asks for them.
+    LimitGroups {
+        group: Option<Bytes>,
+        change: Change,
     },
     /// The effect for remembered ids.
     Settled {

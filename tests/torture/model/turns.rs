@@ -5,13 +5,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::groups::Settings;
 use super::{Bytes, Dehydrator, Entry};
 
 /// Whose turn it is. The empty name stands for the elements without a group.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Turns {
-    /// The shares that differ from 1.
-    pub shares: BTreeMap<Bytes, u64>,
+    /// What is set for single groups, and for each.
+    pub settings: BTreeMap<Bytes, Settings>,
+    pub each: Settings,
     round: Vec<Bytes>,
     /// The number of elements that the first group of the round has given out.
     given: u64,
@@ -22,13 +24,15 @@ pub struct Turns {
 impl Turns {
     /// Begins a new round, as after a load.
     pub fn restart(&mut self) {
-        *self = Self { shares: std::mem::take(&mut self.shares), ..Self::default() };
+        let settings = std::mem::take(&mut self.settings);
+        *self = Self { settings, each: self.each, ..Self::default() };
     }
 
-    /// Sets a share; 1 is the default.
-    pub fn set_share(&mut self, group: &Bytes, share: u64) {
-        self.shares.remove(group);
-        self.shares.extend((share > 1).then(|| (group.clone(), share)));
+    /// Sets what holds for a group.
+    pub fn set(&mut self, group: &Bytes, settings: Settings) {
+        self.settings.remove(group);
+        let is_any = settings != Settings::default();
+        self.settings.extend(is_any.then(|| (group.clone(), settings)));
     }
 
     /// Removes groups from the round. The next one has given out nothing of its share.
@@ -44,7 +48,7 @@ impl Turns {
     fn give(&mut self) {
         let Some(first) = self.round.first() else { return };
         self.given += 1;
-        if self.given >= self.shares.get(first).copied().unwrap_or(1) {
+        if self.given >= self.settings.get(first).map_or(1, |it| it.share) {
             self.given = 0;
             self.round.rotate_left(1);
         }
@@ -52,9 +56,9 @@ impl Turns {
 }
 
 impl Dehydrator {
-    /// Returns whether there is a group with an element or a share.
+    /// Returns whether there is a group with an element, or anything is set for groups.
     pub fn has_groups(&self) -> bool {
-        !self.turns.shares.is_empty() || self.entries.iter().any(|entry| !entry.group.is_empty())
+        self.has_settings() || self.entries.iter().any(|entry| !entry.group.is_empty())
     }
 
     /// Returns the groups that have elements, with their numbers of elements, the greatest first.

@@ -3,8 +3,8 @@
 use redis::Value;
 
 use super::{
-    Bytes, Dehydrator, Entry, Expect, IfThere, MAX, Op, Policy, REFUSED, UNTIL_MAX, World, bulk,
-    int, leased, rounded,
+    Bytes, Dehydrator, Entry, Expect, IfThere, MAX, Op, Policy, REFUSED, World, bulk, int, leased,
+    rounded,
 };
 
 impl World {
@@ -52,6 +52,11 @@ impl World {
                     }
                     (Some(_), IfThere::Refuse) => return Expect::Refused("EXISTS"),
                     (Some(_), IfThere::Nx) => return Expect::Is(Value::Nil),
+                    (_, if_there)
+                        if !it.has_room_in_group(id, group, *if_there == IfThere::Replace) =>
+                    {
+                        return Expect::Refused("FULL");
+                    }
                     (Some(old), IfThere::Replace) => drop(it.entries.remove(old)),
                     (None, _) if it.is_full() => return Expect::Refused("FULL"),
                     (None, _) => {}
@@ -73,11 +78,11 @@ impl World {
                 });
                 Expect::Is(Value::Okay)
             }
-            Op::GidPush { ttl, slack, .. } => {
+            Op::GidPush { ttl, slack, group, .. } => {
                 let ttl = rounded(*ttl, *slack).expect("seen to before");
                 // The id is known after the reply: see `named`.
                 match at_or(None, ttl) {
-                    Some(_) if it.is_full() => Expect::Refused("FULL"),
+                    Some(_) if it.is_full() || it.is_group_full(group) => Expect::Refused("FULL"),
                     Some(_) => Expect::NewId,
                     None => REFUSED,
                 }
@@ -101,7 +106,8 @@ impl World {
                         started.push(Value::Int(0));
                         continue;
                     }
-                    if found.is_none() && it.is_full() {
+                    let has_room = it.has_room_in_group(id, group, *if_there == IfThere::Replace);
+                    if found.is_none() && it.is_full() || !has_room {
                         started.push(Value::Int(-1));
                         continue;
                     }
@@ -275,7 +281,7 @@ impl World {
                     || it.policy != Policy::Hold
                     || it.pause.is_some()
                     || it.limits.is_any()
-                    || !it.turns.shares.is_empty();
+                    || it.has_settings();
                 if is_there && !matches!(it.policy, Policy::Limit(..)) {
                     return Expect::Refused("NORULE");
                 }
@@ -294,6 +300,7 @@ impl World {
             | Op::Range { .. }
             | Op::Scan { .. }
             | Op::Info { .. }
+            | Op::InfoGroup(_)
             | Op::Help => Expect::Shown(Box::new(it.clone())),
             Op::Require { .. } => unreachable!("it is of no key"),
             Op::Look { id, .. } => {
@@ -310,7 +317,7 @@ impl World {
                 let mut count = 0;
                 for id in ids {
                     let Some(found) = it.find(id) else { continue };
-                    let entry = &mut it.entries[found];
+                    let entry = &it.entries[found];
                     let holds = match only {
                         None => true,
                         Some("GT") => deadline > entry.deadline,
@@ -320,21 +327,17 @@ impl World {
                         // With a deadline, 0 gives nothing back.
                         let keeps = at.is_some() && entry.token.is_some();
                         let ttl = if keeps { (*ttl).max(1) } else { *ttl };
-                        // If running leases are counted, an expired one ends by this.
-                        let is_held = entry.token.is_some() || entry.is_drawn;
-                        let is_over = entry.deadline <= now && deadline > now;
-                        let ends = it.limits.held > 0 && is_held && is_over;
-                        let ttl = if ends { 0 } else { ttl };
-                        if entry.until > 0 && !is_held {
-                            let until = (entry.until + deadline).saturating_sub(entry.deadline);
-                            entry.until = until.clamp(1, UNTIL_MAX);
-                        }
-                        entry.restart(ttl, deadline, self.next());
+                        it.touch(found, ttl, deadline, now, self.next());
                         count += 1;
                     }
                 }
                 int(count)
             }
+            Op::TouchMany { which, ttl } => {
+                let Some(deadline) = at_or(None, *ttl) else { return REFUSED };
+                self.touch_many(it, which, (*ttl, deadline), now, transaction)
+            }
+            Op::Purge(which) => self.purge(it, which, transaction),
             Op::Rem(ids) => int(ids.iter().filter(|id| it.take(id).is_some()).count() as u64),
             Op::Lease { ttl, token, at, ids } => {
                 let mut count = 0;
@@ -385,14 +388,7 @@ impl World {
                 };
                 Expect::Is(Value::Okay)
             }
-            Op::Share { group, share: None } => {
-                let share = it.turns.shares.get(group).copied().unwrap_or(1);
-                Expect::Is(Value::Array(vec![bulk(b"share"), Value::Int(share as i64)]))
-            }
-            Op::Share { group, share: Some(share) } => {
-                it.turns.set_share(group, *share);
-                Expect::Is(Value::Okay)
-            }
+            Op::LimitGroups { group, change } => it.limit_groups(group.as_ref(), *change),
             Op::Settled { until, ids } => {
                 let count = ids.iter().filter(|id| it.take(id).is_some()).count();
                 if it.limits.remember > 0 {

@@ -2,7 +2,9 @@
 
 use super::words::nonsense;
 use super::{CHANNEL, GRAIN, KEYS, LISTS, STREAMS, Torture};
-use crate::model::{Bounds, Bytes, Dehydrator, IfThere, MAX, Moment, Op, Policy};
+use crate::model::{
+    Bounds, Bytes, Change, Dehydrator, IfThere, MAX, Moment, Op, Policy, Selection,
+};
 
 impl Torture {
     pub(super) fn id(&mut self) -> Bytes {
@@ -97,6 +99,30 @@ impl Torture {
             });
         }
         held
+    }
+
+    fn purged(&mut self) -> Selection {
+        if self.random.one_in(2) {
+            return Selection::Group(self.group_name());
+        }
+        Selection::Prefix(self.random.pick(&[&b""[..], b"id-1", b"id-25", b"rare-1"]).to_vec())
+    }
+
+    /// Draws a group, or a prefix of at most one element that can be touched: the order of a scan is not known.
+    fn selection(&mut self, db: usize, key: &str) -> Selection {
+        if self.random.one_in(2) {
+            let of_some = self.random.below(1 << 20) as usize;
+            let entries = self.world.dehydrator(db, key).map_or(&[][..], |it| &it.entries);
+            let mut groups = entries.iter().map(|it| &it.group).filter(|it| !it.is_empty());
+            let group = groups.nth(of_some % entries.len().max(1)).cloned();
+            return Selection::Group(group.unwrap_or_else(|| self.group_name()));
+        }
+        let id = self.id();
+        let (start, now) = (self.random.below(1 + id.len() as u64) as usize, self.now());
+        let it = self.world.dehydrator(db, key);
+        let is_known = |prefix: &Selection| it.is_none_or(|it| it.at_rest(prefix, now).len() < 2);
+        let mut prefixes = (start..=id.len()).map(|len| Selection::Prefix(id[..len].to_vec()));
+        prefixes.find(is_known).unwrap_or(Selection::Prefix(b"nobody".to_vec()))
     }
 
     pub(super) fn slack(&mut self) -> Option<u64> {
@@ -258,10 +284,15 @@ impl Torture {
                 let prefix = self.random.pick(&[None, Some("id-"), Some("rare-1"), Some("nobody")]);
                 Op::Scan { prefix, count }
             }
-            655..660 => Op::Info { full: self.random.one_in(2) },
+            655..658 => Op::Info { full: self.random.one_in(2) },
+            658..660 => Op::InfoGroup(self.group_name()),
             660..680 => Op::Look { id: self.id(), full: self.random.one_in(2) },
             680..710 => Op::Update(self.id(), self.element()),
-            710..790 => {
+            710..730 => {
+                let which = self.selection(db, key);
+                Op::TouchMany { which, ttl: self.ttl() }
+            }
+            730..790 => {
                 let ttl = self.ttl_or_too_much();
                 let ids = if self.random.one_in(4) { self.ids() } else { vec![self.id()] };
                 let only = self.random.pick(&[None, Some("GT"), Some("LT")]);
@@ -276,7 +307,8 @@ impl Torture {
                 let is_known = ids.iter().all(is_known) && (at.is_some() || ids.len() == 1);
                 Op::Touch { ids, ttl, only: only.filter(|_| is_known), at }
             }
-            790..816 => Op::Rem(self.ids()),
+            790..810 => Op::Rem(self.ids()),
+            810..816 => Op::Purge(self.purged()),
             816..820 => Op::Settled { until: self.deadline(), ids: self.ids() },
             820..840 => {
                 let (ttl, at, ids) = (self.ttl(), self.deadline(), self.ids());
@@ -295,8 +327,11 @@ impl Torture {
             880..900 => Op::Pttl(self.id()),
             900..903 => Op::Len(self.random.one_in(2).then(|| self.group_name())),
             903..906 => {
-                let share = self.random.pick(&[None, Some(1), Some(2), Some(3), Some(65_535)]);
-                Op::Share { group: self.group_name(), share }
+                let group = self.random.one_in(2).then(|| self.group_name());
+                let shares = [None, Some(1), Some(2), Some(3), Some(65_535)];
+                let share = group.as_ref().and_then(|_| self.random.pick(&shares));
+                let length = self.random.one_in(2).then(|| self.random.pick(&[0, 0, 1, 3, 20]));
+                Op::LimitGroups { group, change: Change { share, length, held: None } }
             }
             906..909 => self.limit(),
             909 => Op::Given { at: self.now(), count: 1 + self.random.below(3) },

@@ -48,6 +48,17 @@ fn check_token(entry: &Entry, token: &Value) {
     assert!(is_unknown || *token == expected.unwrap_or(Value::Nil), "{entry:?}: {token:?}");
 }
 
+/// Checks a moment that is shown. The server's clock can be behind.
+fn check_near(name: &str, info: &Fields, expected: Option<u64>) {
+    match (info.get(name), expected) {
+        (Value::Nil, None) => {}
+        (Value::Int(told), Some(expected)) => {
+            assert!(expected.abs_diff(told as u64) <= BEHIND, "{name}: {told}");
+        }
+        (told, expected) => panic!("{name}: {told:?} instead of {expected:?}"),
+    }
+}
+
 impl Torture {
     /// Checks the reply to `op`, which reads this dehydrator.
     pub(super) fn check_shown(&self, op: &Op, it: &Dehydrator, reply: Value) {
@@ -118,6 +129,7 @@ impl Torture {
                 }
             }
             Op::Info { full } => self.check_info(it, *full, &Fields::of(reply)),
+            Op::InfoGroup(group) => self.check_info_group(it, group, &Fields::of(reply)),
             Op::Late => {
                 let rows: Vec<Value> = of(reply);
                 assert!(rows.len() <= 5, "{rows:?}");
@@ -167,6 +179,16 @@ impl Torture {
         assert_eq!(row.leased == 1, is_leased, "{entry:?}");
     }
 
+    fn check_info_group(&self, it: &Dehydrator, group: &Bytes, info: &Fields) {
+        let mut members = it.ordered();
+        members.retain(|entry| entry.group == *group);
+        assert_eq!(info.number("length"), members.len() as u64);
+        check_near("next-deadline", info, members.first().map(|entry| entry.deadline));
+        assert_eq!(info.number("share"), it.settings(group).share);
+        let shown = (info.number("length-limit"), info.number("held-limit"));
+        assert_eq!(shown, it.limits_of(group));
+    }
+
     pub(super) fn check_info(&self, it: &Dehydrator, full: bool, info: &Fields) {
         let ordered = it.ordered();
         let count = |which: &dyn Fn(&&&Entry) -> bool| ordered.iter().filter(which).count() as u64;
@@ -192,16 +214,9 @@ impl Torture {
         // Elements without a queue count one by one.
         let (queues, possible) = (info.number("ttls"), by_ttl.len()..=ordered.len());
         assert!(possible.contains(&(queues as usize)), "{queues} of {possible:?}");
-        let near = |name: &str, expected: Option<u64>| match (info.get(name), expected) {
-            (Value::Nil, None) => {}
-            (Value::Int(told), Some(expected)) => {
-                assert!(expected.abs_diff(told as u64) <= BEHIND, "{name}: {told}");
-            }
-            (told, expected) => panic!("{name}: {told:?} instead of {expected:?}"),
-        };
-        near("next-deadline", ordered.first().map(|entry| entry.deadline));
+        check_near("next-deadline", info, ordered.first().map(|entry| entry.deadline));
         assert_eq!(info.number("paused"), it.is_paused(now).into());
-        near("paused-until", it.pause.filter(|end| *end != MAX));
+        check_near("paused-until", info, it.pause.filter(|end| *end != MAX));
         let limits = &it.limits;
         let rate = limits.rate.as_ref().map_or((0, 0), |(most, per, _)| (*most, *per));
         let shown = ["length-limit", "held-limit", "rate-limit", "rate-per", "remember"];

@@ -1,6 +1,6 @@
 //! Formats an operation as a command.
 
-use crate::model::{Bounds, Bytes, IfThere, Moment, Op, Policy};
+use crate::model::{Bounds, Bytes, IfThere, Moment, Op, Policy, Selection};
 use crate::random::Random;
 
 pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
@@ -28,6 +28,10 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
         IfThere::Refuse => None,
         IfThere::Nx => Some(text("nx")),
         IfThere::Replace => Some(text("REPLACE")),
+    };
+    let selected = |which: &Selection| match which {
+        Selection::Group(name) => grouped(&Some(name.clone())),
+        Selection::Prefix(prefix) => vec![text("PREFIX"), prefix.clone()],
     };
     let of_ids = |name: &str, ids: &[Bytes]| [verb(name), ids.to_vec()].concat();
     match op {
@@ -127,6 +131,7 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words.extend(full.then(|| text("FULL")));
             words
         }
+        Op::InfoGroup(group) => [verb("INFO"), grouped(&Some(group.clone()))].concat(),
         Op::Help => vec![text("DEHYDRATOR.HELP")],
         Op::Late => vec![text("DEHYDRATOR.LATE"), text("COUNT"), number(5)],
         Op::Require { level } => vec![text("DEHYDRATOR.REQUIRE"), number(*level)],
@@ -145,7 +150,11 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words.extend(only.map(text));
             words
         }
+        Op::TouchMany { which, ttl } => {
+            [verb("TOUCH"), selected(which), vec![number(*ttl)]].concat()
+        }
         Op::Rem(ids) => of_ids("REM", ids),
+        Op::Purge(which) => [verb("PURGE"), selected(which)].concat(),
         Op::Lease { ttl, token, at, ids } => {
             let mut words = verb("LEASE");
             words.push([number(*ttl), number(*at), number(*token)].join(&b'@'));
@@ -198,9 +207,12 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words.extend(option("LENGTH", *length));
             words
         }
-        Op::Share { group, share } => {
-            let mut words = [verb("LIMIT"), grouped(&Some(group.clone()))].concat();
-            words.extend(option("SHARE", *share));
+        Op::LimitGroups { group, change } => {
+            let mut words = [verb("LIMIT"), grouped(group)].concat();
+            words.extend(group.is_none().then(|| text("EACH")));
+            words.extend(option("SHARE", change.share));
+            words.extend(option("LENGTH", change.length));
+            words.extend(option("HELD", change.held));
             words
         }
         Op::Settled { until, ids } => [verb("SETTLED"), vec![number(*until)], ids.clone()].concat(),
@@ -303,6 +315,10 @@ pub(super) fn nonsense(random: &mut Random) -> Op {
         "TOUCH 5|IDS|2|id".to_owned(),
         "TOUCH 5|IDS|1|id|id".to_owned(),
         "REM".to_owned(),
+        "PURGE".to_owned(),
+        "PURGE GROUP".to_owned(),
+        "PURGE ALL|id".to_owned(),
+        format!("TOUCH GROUP|group-1|{bad}"),
         "LEASE 5|BY|5|id".to_owned(),
         format!("LEASE {bad}|AT|5|id"),
         format!("LEASE 5|AT|{bad}|id"),
@@ -334,7 +350,11 @@ pub(super) fn nonsense(random: &mut Random) -> Op {
         format!("LIMIT GROUP|one|SHARE|{bad}"),
         "LIMIT GROUP|one|SHARE|0".to_owned(),
         "LIMIT GROUP|one|SHARE|65536".to_owned(),
-        "LIMIT GROUP|one|HELD|5".to_owned(),
+        "LIMIT GROUP||HELD|5".to_owned(),
+        "LIMIT GROUP|one|RATE|5|PER|5".to_owned(),
+        "LIMIT EACH|SHARE|5".to_owned(),
+        format!("LIMIT EACH|LENGTH|{bad}"),
+        "INFO GROUP".to_owned(),
         "LEN GROUP".to_owned(),
         "RANGE -|+|GROUP|one|GROUP|two".to_owned(),
         format!("GIVEN {bad}|1"),
