@@ -111,17 +111,17 @@ pub fn commands() -> Vec<Command> {
                 c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",
                 c"Sets a new deadline for elements, and returns how many it changed.",
             ),
+        Command::new(c"rem", handler!(take::rem), c"write fast", -3, access::DELETE).described(
+            "key id [id ...]",
+            c"O(N), N being the number of ids",
+            c"Removes elements by their ids, due or not, and returns how many it removed.",
+        ),
         Command::new(c"purge", handler!(sweep::purge), c"write blocking", 4, access::DELETE)
             .described(
                 "key <GROUP name | PREFIX prefix>",
                 c"O(N*log(N)) in bounded steps, N being the number of elements in the group or, with PREFIX, in the key",
                 c"Removes all elements of a group, or all whose ids have a prefix, and returns how many.",
             ),
-        Command::new(c"rem", handler!(take::rem), c"write fast", -3, access::DELETE).described(
-            "key id [id ...]",
-            c"O(N), N being the number of ids",
-            c"Removes elements by their ids, due or not, and returns how many it removed.",
-        ),
         Command::new(
             c"ondue",
             handler!(ondue::ondue),

@@ -27,6 +27,7 @@ fn the_server_knows_the_properties_of_each_command() {
         ("reject", -4, "write", "RW delete"),
         ("update", 4, "write denyoom fast", "RW access update"),
         ("rem", -3, "write fast", "RW delete"),
+        ("purge", 4, "write blocking", "RW delete"),
         ("ttn", 2, "readonly fast", "RO"),
         ("mpush", -5, "write denyoom fast", "RW update"),
         ("touch", -4, "write fast", "RW update"),
@@ -39,7 +40,7 @@ fn the_server_knows_the_properties_of_each_command() {
         ("given", 4, "write fast", "RW update"),
         ("settled", -4, "write fast", "RW delete"),
         ("pause", -2, "write fast", "RW update"),
-        ("resume", 2, "write fast", "RW update"),
+        ("resume", -2, "write fast", "RW update"),
     ];
     let mut left_out = client.verbs();
     left_out.retain(|verb| !expected.iter().any(|it| it.0.eq_ignore_ascii_case(verb)));
@@ -305,6 +306,8 @@ fn no_command_accesses_a_key_without_permission() {
         "UPDATE other id e",
         "TOUCH other id 0",
         "REM other id",
+        "PURGE other GROUP g",
+        "TOUCH other GROUP g 5",
         "ONDUE other DROP",
         "ONDUE other HOLD DELIVERIES 5 DROP",
         "PAUSE other",

@@ -42,6 +42,7 @@ pub(crate) const LINES: [(&str, &str); 36] = [
     ("INFO", "INFO k"),
     ("ONDUE", "ONDUE k DROP"),
     ("PAUSE", "PAUSE k"),
+    ("PURGE", "PURGE k PREFIX id"),
     ("RESUME", "RESUME k"),
     ("LIMIT", "LIMIT k HELD 5"),
     ("GIVEN", "GIVEN k 5 5"),
