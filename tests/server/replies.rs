@@ -9,7 +9,7 @@ use redis::{Connection, Value};
 use harness::{Ask, Server, cmd, refusal};
 
 /// The commands of the page, as the test sends them. `mine` holds the element `id`.
-pub(crate) const LINES: [(&str, &str); 36] = [
+pub(crate) const LINES: [(&str, &str); 37] = [
     ("PUSH", "PUSH k 600000 element id"),
     ("PUSH NX", "PUSH k 600000 element id NX"),
     ("PUSH REPLACE", "PUSH k 600000 element id REPLACE"),
