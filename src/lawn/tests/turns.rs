@@ -1,6 +1,6 @@
 //! A model of groups that take turns, in the simplest terms: the names of groups in a list.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::super::GroupSettings;
 use super::super::groups::{PASSED_MAX, WOKEN_MAX};
@@ -61,54 +61,47 @@ impl Turns {
         Some(max).filter(|max| *max > 0 && !group.is_empty())
     }
 
-    /// Returns the elements of a group, in the order of delivery. `elements` are in the order of pushing.
-    fn members(&self, elements: &[Stored], group: &[u8]) -> Vec<Place> {
-        let all = elements.iter().enumerate().filter(|(_, it)| self.group(&it.0) == group);
-        let mut all: Vec<_> = all.map(|(at, it)| (it.3, at)).collect();
-        all.sort_unstable();
-        all
+    /// Returns the elements of each group that has one, in the order of delivery. `elements` are in the order of pushing.
+    fn groups<'a>(&'a self, elements: &'a [Stored]) -> BTreeMap<&'a [u8], Vec<Place>> {
+        let mut groups = BTreeMap::<&[u8], Vec<Place>>::new();
+        for (at, (id, .., deadline)) in elements.iter().enumerate() {
+            groups.entry(self.group(id)).or_default().push((*deadline, at));
+        }
+        groups.values_mut().for_each(|members| members.sort_unstable());
+        groups
     }
 
     /// Returns the elements of a group whose leases must end before it gives anything out.
-    fn excess(&self, elements: &[Stored], group: &[u8]) -> Vec<Place> {
-        let mut held = self.members(elements, group);
-        held.retain(|(_, at)| self.held.contains(&elements[*at].0));
-        let max =
-            self.held_max(group).map_or(usize::MAX, |max| max.try_into().unwrap_or(usize::MAX));
-        held.truncate((held.len() + 1).saturating_sub(max));
+    fn excess(&self, elements: &[Stored], group: &[u8], members: &[Place]) -> Vec<Place> {
+        let Some(max) = self.held_max(group) else { return Vec::new() };
+        let is_held = |(_, at): &&Place| self.held.contains(&elements[*at].0);
+        let mut held: Vec<_> = members.iter().filter(is_held).copied().collect();
+        held.truncate((held.len() + 1).saturating_sub(max.try_into().unwrap_or(usize::MAX)));
         held
     }
 
-    /// Returns from when on a group gives something out.
-    fn opens(&self, elements: &[Stored], group: &[u8]) -> Option<Place> {
-        let last = self.excess(elements, group).pop();
-        let (deadline, at) = last.or_else(|| self.members(elements, group).first().copied())?;
-        Some((deadline.max(self.settings(group).paused_until), at))
-    }
-
-    /// Returns the groups that have an element, and from when on each gives something out.
-    fn all_open(&self, elements: &[Stored]) -> Vec<(Place, Vec<u8>)> {
-        let groups: BTreeSet<_> = elements.iter().map(|it| self.group(&it.0).to_vec()).collect();
-        let opens = |group: Vec<u8>| Some((self.opens(elements, &group)?, group));
-        let mut all: Vec<_> = groups.into_iter().filter_map(opens).collect();
+    /// Returns from when on each group gives something out, in that order, and the index of its first element: the first
+    /// whose lease ends, if it holds as many as it may.
+    fn all_open(&self, elements: &[Stored]) -> Vec<(Place, usize, Vec<u8>)> {
+        let opens = |(group, members): (&[u8], Vec<Place>)| {
+            let excess = self.excess(elements, group, &members);
+            let (deadline, at) = *excess.last().unwrap_or(&members[0]);
+            let first = excess.first().unwrap_or(&members[0]).1;
+            ((deadline.max(self.settings(group).paused_until), at), first, group.to_vec())
+        };
+        let mut all: Vec<_> = self.groups(elements).into_iter().map(opens).collect();
         all.sort();
         all
     }
 
     /// Returns the first element that is given out, and when, if nothing changes.
     pub(super) fn first_open(&self, elements: &[Stored]) -> Option<(u64, usize)> {
-        let ((deadline, _), group) = self.all_open(elements).into_iter().next()?;
-        Some((deadline, self.first(elements, &group)))
+        let ((deadline, _), first, _) = self.all_open(elements).into_iter().next()?;
+        Some((deadline, first))
     }
 
-    /// Returns the element that a group gives out first: the first whose lease ends, if it holds as many as it may.
-    fn first(&self, elements: &[Stored], group: &[u8]) -> usize {
-        let excess = self.excess(elements, group);
-        excess.first().unwrap_or(&self.members(elements, group)[0]).1
-    }
-
-    fn retain(&mut self, stays: impl Fn(&Self, &[u8]) -> bool) {
-        let round: Vec<_> = self.round.iter().filter(|group| stays(self, group)).cloned().collect();
+    fn retain(&mut self, stays: impl Fn(&[u8]) -> bool) {
+        let round: Vec<_> = self.round.iter().filter(|group| stays(group)).cloned().collect();
         if round.first() != self.round.first() {
             self.given = 0;
         }
@@ -117,36 +110,39 @@ impl Turns {
 
     /// Removes the groups from the round that have nothing to give any more. Called after every change of an element.
     pub(super) fn settle(&mut self, elements: &[Stored]) {
-        let is_due = |it: &Self, group: &[u8]| {
-            it.opens(elements, group).is_some_and(|(deadline, _)| deadline <= it.looked_at)
-        };
-        self.retain(|it, group| group.is_empty() || is_due(it, group));
+        if self.round.iter().all(|group| group.is_empty()) {
+            return;
+        }
+        let until = self.looked_at;
+        let due = self.all_open(elements).into_iter().filter(|it| it.0.0 <= until);
+        let due: HashSet<_> = due.map(|it| it.2).collect();
+        self.retain(|group| group.is_empty() || due.contains(group));
     }
 
     /// Returns the index of the element whose turn it is.
     pub(super) fn next(&mut self, elements: &[Stored], now: u64) -> Option<usize> {
         let due: Vec<_> = self.all_open(elements).into_iter().filter(|it| it.0.0 <= now).collect();
-        let is_due = |group: &[u8]| due.iter().any(|it| it.1 == group);
+        let is_due = |group: &[u8]| due.iter().any(|it| it.2 == group);
         self.by_turn =
-            self.round.iter().chain(due.iter().map(|it| &it.1)).any(|group| !group.is_empty());
+            self.round.iter().chain(due.iter().map(|it| &it.2)).any(|group| !group.is_empty());
         if !self.by_turn {
             return due.first().map(|it| it.0.1);
         }
-        let others = due.iter().find(|it| it.1.is_empty());
-        let were_due = others.is_some_and(|((deadline, _), _)| *deadline <= self.looked_at);
+        let others = due.iter().find(|it| it.2.is_empty());
+        let were_due = others.is_some_and(|((deadline, _), ..)| *deadline <= self.looked_at);
         self.looked_at = self.looked_at.max(now);
-        self.retain(|_, group| !group.is_empty() || were_due);
+        self.retain(|group| !group.is_empty() || were_due);
         for _ in 0..PASSED_MAX {
             let Some(first) = self.round.first().cloned().filter(|first| !is_due(first)) else {
                 break;
             };
-            self.retain(|_, group| group != first);
+            self.retain(|group| group != first);
         }
-        let woken = due.iter().map(|it| &it.1).filter(|group| !self.round.contains(group));
+        let woken = due.iter().map(|it| &it.2).filter(|group| !self.round.contains(group));
         let woken: Vec<_> = woken.take(WOKEN_MAX).cloned().collect();
         self.round.extend(woken);
-        let first = self.round.first().filter(|first| is_due(first))?.clone();
-        Some(self.first(elements, &first))
+        let first = self.round.first()?;
+        due.iter().find(|it| it.2 == *first).map(|it| it.1)
     }
 
     /// Counts an element that the first group of the round gives out.
