@@ -207,10 +207,9 @@ def test_a_stop_that_cuts_work_off_knows_the_attempts_of_the_job(server: RealSer
 
     jobs.put(1, id="twice", attempts=2)
     jobs.put(1, id="once", attempts=1)
-    for _ in range(2):
-        count = begun.total()
-        with running(kind, server.url, work, attempts=1 + count, concurrency=2) as worker:
-            wait_until(lambda count=count: begun.total() > count and not any(waiting.attempts == 0 for waiting in jobs))
+    for count in (2, 3):
+        with running(kind, server.url, work, attempts=count - 1, concurrency=2) as worker:
+            wait_until(lambda count=count: begun.total() == count)
             worker.stop(0)
     assert begun == {"twice": 2, "once": 1}
     letters = {letter.id: (letter.attempts, letter.reason) for letter in jobs.dead_letters()}
