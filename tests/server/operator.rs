@@ -229,7 +229,8 @@ fn acl_categories_contain_the_commands_by_their_effects() {
         let has = |flags: &[String], flag: &str| flags.iter().any(|it| it == flag);
         assert_eq!(in_category("read"), with(&|flags| has(flags, "readonly")));
         assert_eq!(in_category("write"), with(&|flags| has(flags, "write")));
-        assert_eq!(in_category("blocking"), ["dehydrator.mpoll", "dehydrator.poll"]);
+        let blocking = ["dehydrator.mpoll", "dehydrator.poll", "dehydrator.purge"];
+        assert_eq!(in_category("blocking"), blocking);
         assert_eq!(in_category("fast"), with(&|flags| has(flags, "fast")));
         assert_eq!(in_category("slow"), with(&|flags| !has(flags, "fast")));
         assert_eq!(in_category("dehydrator"), with(&|_| true));
