@@ -31,7 +31,7 @@ use super::limits;
 const CHUNK: usize = 64;
 /// The length of a step, in microseconds.
 const STEP_US: u64 = 500;
-/// The most elements that a command visits where its client cannot be blocked, in a transaction or a script.
+/// The most elements that a command visits at once, and all that it may visit in a transaction or a script.
 const AT_ONCE_MAX: usize = 1024;
 /// The time between two tries while writes are not allowed (CLIENT PAUSE, FAILOVER, too few replicas), in microseconds.
 const RETRY_US: u64 = 20_000;
@@ -122,7 +122,7 @@ pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
     begin(context, key, selection, Change::Restart { ttl, deadline })
 }
 
-/// Does the first step. If there is more to do, blocks the client.
+/// Changes a few elements at once. For more, blocks the client.
 fn begin(context: &CommandContext, key: Str<'_>, selection: Selection, change: Change) -> Result {
     let name = Name::of(context, key);
     let mut sweep = Sweep { name, selection, change, count: 0, client: None };
@@ -130,18 +130,18 @@ fn begin(context: &CommandContext, key: Str<'_>, selection: Selection, change: C
         let dehydrator = Writing::open(context, key)?;
         dehydrator.look().map_or(0, |lawn| sweep.selection.visits(lawn))
     };
-    let may_block = context.may_block();
-    if !may_block && visited > AT_ONCE_MAX {
+    if visited <= AT_ONCE_MAX {
+        sweep.step(context, u64::MAX)?;
+        context.reply_integer(sweep.count);
+        return Ok(());
+    }
+    if !context.may_block() {
         return Err(format!(
             "in a transaction or a script no more than {AT_ONCE_MAX} elements can be visited, and there are {visited}"
         )
         .into());
     }
-    let until_us = if may_block { clock::monotonic_us() + STEP_US } else { u64::MAX };
-    if sweep.step(context, until_us)? {
-        context.reply_integer(sweep.count);
-        return Ok(());
-    }
+    // Refused before anything is changed.
     let client = BlockedClient::block::<Swept>(context);
     sweep.client = Some(client.ok_or("this client cannot wait until all is done")?);
     SWEEPS.with_borrow_mut(|sweeps| sweeps.push_back(sweep));
@@ -158,7 +158,7 @@ pub fn next_us() -> Option<u64> {
 /// Does a step of one of the changes, which take turns.
 pub fn go_on(context: &Context) {
     let now_us = clock::monotonic_us();
-    if next_us().is_none_or(|at_us| at_us > now_us) {
+    if RETRY_AT_US.get() > now_us || SWEEPS.with_borrow(VecDeque::is_empty) {
         return;
     }
     if !context.is_primary() {
