@@ -4,11 +4,11 @@ use crate::clock;
 use crate::config;
 use crate::data_type::{Dehydrator, NEVER, Reading};
 use crate::pending::agenda;
-use crate::policy::{Limits, Pause, Rate};
+use crate::policy::{Limits, Pause};
 use crate::server::key::Name;
 use crate::server::string::{Args, Digits};
 use crate::server::{CommandContext, Error, Str, error::Result};
-use lawn::{GroupLimits, GroupSettings, Lawn, Start};
+use lawn::{GroupLimits, GroupSettings, Lawn, Rate, Start};
 
 use super::args::number::number;
 use super::args::options::Options;
@@ -188,6 +188,9 @@ fn show_group(context: &CommandContext, lawn: Option<&Lawn>, group: &[u8], now: 
     reply.integer(b"share", u64::from(settings.share));
     reply.integer(b"length-limit", limit(settings.limits.length, each.length));
     reply.integer(b"held-limit", limit(settings.limits.held, each.held));
+    let rate = lawn.and_then(|it| it.group_rate(group)).unwrap_or((0, 0));
+    reply.integer(b"rate-limit", rate.0);
+    reply.integer(b"rate-per", rate.1);
 }
 
 #[cfg(test)]

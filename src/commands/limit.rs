@@ -2,16 +2,16 @@
 
 use crate::data_type::{Reading, Writing};
 use crate::pending::agenda;
-use crate::policy::{LimitChange, Limits, Rate};
+use crate::policy::LimitChange;
 use crate::replicate;
 use crate::server::key::Name;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
-use lawn::{GroupLimits, GroupSettings, Lawn};
+use lawn::{GroupLimits, GroupSettings, Lawn, Rate};
 
 use super::args::number::{moment, positive};
 use super::args::options::Options;
-use super::args::{self, has_exactly, required};
+use super::args::{self, required};
 use super::{defaults, limits};
 
 /// The elements that limits apply to.
@@ -41,8 +41,8 @@ impl Request<'_> {
     }
 }
 
-/// Reads `key [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]`, `key EACH [LENGTH n] [HELD n]` or `key GROUP name
-/// [SHARE n] [LENGTH n] [HELD n]`.
+/// Reads `key [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]`, `key EACH [LENGTH n] [HELD n] [RATE n PER ms]` or `key
+/// GROUP name [SHARE n] [LENGTH n] [HELD n] [RATE n PER ms]`.
 fn parse<'a>(args: Args<'a>) -> Result<(Str<'a>, Request<'a>)> {
     let key = required(args, 1)?;
     let mut options = Options::new(args, 2);
@@ -61,7 +61,7 @@ fn parse<'a>(args: Args<'a>) -> Result<(Str<'a>, Request<'a>)> {
                 change.length = Some(options.limit("LENGTH")?);
             }
             b"HELD" if change.held.is_none() => change.held = Some(options.limit("HELD")?),
-            b"RATE" if is_key && change.rate.is_none() => {
+            b"RATE" if change.rate.is_none() => {
                 let most = options.limit("RATE")?;
                 change.rate = Some((most, parse_per(most, &mut options)?));
             }
@@ -75,7 +75,7 @@ fn parse<'a>(args: Args<'a>) -> Result<(Str<'a>, Request<'a>)> {
         }
     }
     if scope == Scope::Group(b"") && change != LimitChange::default() {
-        return Err("elements without a group can have a SHARE, but no LENGTH and no HELD".into());
+        return Err("elements without a group can have a SHARE, but no limit".into());
     }
     Ok((key, Request { scope, change, share }))
 }
@@ -104,6 +104,7 @@ pub fn limit(context: &CommandContext, args: Args<'_>) -> Result {
     let change_group = |limits: &mut GroupLimits| {
         limits.length = change.length.unwrap_or(limits.length);
         limits.held = change.held.unwrap_or(limits.held);
+        (limits.rate, limits.per) = change.rate.unwrap_or((limits.rate, limits.per));
     };
     let is_changed = match scope {
         Scope::Key => dehydrator.change_rules(|rules| rules.limit(change)),
@@ -132,11 +133,14 @@ fn show(context: &CommandContext, key: Str<'_>, scope: Scope<'_>) -> Result {
     let dehydrator = Reading::open(context, key)?;
     let lawn = dehydrator.lawn();
     let mut reply = context.reply_open_map();
-    let GroupLimits { length, held } = match scope {
-        Scope::Key => {
-            let Limits { length, held, .. } = dehydrator.rules().limits();
-            GroupLimits { length: *length, held: *held }
-        }
+    let limits = dehydrator.rules().limits();
+    let GroupLimits { length, held, rate, per } = match scope {
+        Scope::Key => GroupLimits {
+            length: limits.length,
+            held: limits.held,
+            rate: limits.rate.as_ref().map_or(0, Rate::max),
+            per: limits.rate.as_ref().map_or(0, Rate::per),
+        },
         Scope::EachGroup => lawn.map_or(GroupLimits::NONE, Lawn::each_group),
         Scope::Group(group) => {
             let settings = lawn.map_or(GroupSettings::NONE, |lawn| lawn.settings_of(group));
@@ -146,29 +150,37 @@ fn show(context: &CommandContext, key: Str<'_>, scope: Scope<'_>) -> Result {
     };
     reply.integer(b"length", length);
     reply.integer(b"held", held);
+    reply.integer(b"rate", rate);
+    reply.integer(b"per", per);
     if scope == Scope::Key {
-        let Limits { rate, remember, .. } = dehydrator.rules().limits();
-        reply.integer(b"rate", rate.as_ref().map_or(0, Rate::max));
-        reply.integer(b"per", rate.as_ref().map_or(0, Rate::per));
-        reply.integer(b"remember", *remember);
+        reply.integer(b"remember", limits.remember);
     }
     Ok(())
 }
 
-/// Reads `key unix-ms n`.
-fn parse_given<'a>(args: Args<'a>) -> Result<(Str<'a>, u64, u64)> {
-    has_exactly(args, 3)?;
-    let moment = moment("moment", required(args, 2)?.bytes())?;
-    let count = positive("n", required(args, 3)?.bytes(), "a whole number from 1 on")?;
-    Ok((required(args, 1)?, moment, count))
+/// The request of a GIVEN.
+struct Given<'a> {
+    key: Str<'a>,
+    /// In milliseconds since the epoch.
+    moment: u64,
+    count: u64,
+    group: Option<&'a [u8]>,
 }
 
-/// Runs `GIVEN key unix-ms n`: 1, or 0 if there is no RATE. Replicates how many elements were given out at a moment.
+/// Reads `key unix-ms n [GROUP name]`.
+fn parse_given<'a>(args: Args<'a>) -> Result<Given<'a>> {
+    let moment = moment("moment", required(args, 2)?.bytes())?;
+    let count = positive("n", required(args, 3)?.bytes(), "a whole number from 1 on")?;
+    let group = Options::new(args, 4).only_group()?.flatten().map(Str::bytes);
+    Ok(Given { key: required(args, 1)?, moment, count, group })
+}
+
+/// Runs `GIVEN key unix-ms n [GROUP name]`: 1, or 0 if there is no RATE. Replicates how many elements were given out at a moment.
 pub fn given(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, moment, count) = args::read(context, args, parse_given)?;
+    let Given { key, moment, count, group } = args::read(context, args, parse_given)?;
     let mut dehydrator = Writing::open(context, key)?;
 
-    let is_noted = dehydrator.note_given(moment, count);
+    let is_noted = dehydrator.note_given(moment, count, group);
     if is_noted {
         replicate::verbatim(context);
         dehydrator.changed(c"dehydrator.given");
@@ -227,31 +239,38 @@ mod tests {
                 Scope::EachGroup => "each".into(),
                 Scope::Group(name) => format!("group {}", name.escape_ascii()),
             };
-            Ok((name, share, change.length, change.held))
+            Ok((name, share, change.length, change.held, change.rate))
         };
-        let group = |name: &str, share, length, held| Ok((name.into(), share, length, held));
+        let group = |name: &str, share, length, held| Ok((name.into(), share, length, held, None));
         assert_eq!(request("k group SHARE", of_group), group("group SHARE", None, None, None));
         assert_eq!(request("k each", of_group), group("each", None, None, None));
         let share = group("group g", Some(65_535), None, None);
         assert_eq!(request("k GROUP g share 65535", of_group), share);
         let all = group("group EACH", Some(2), Some(0), Some(3));
         assert_eq!(request("k GROUP EACH HELD 3 SHARE 2 LENGTH 0", of_group), all);
+        let rate = |name: &str, rate| Ok((name.into(), None, None, None, Some(rate)));
+        assert_eq!(request("k EACH RATE 5 PER 7", of_group), rate("each", (5, 7)));
+        assert_eq!(request("k GROUP g RATE 0", of_group), rate("group g", (0, 0)));
         let each = group("each", None, Some(7), Some(1));
         assert_eq!(request("k EACH length 7 held 1", of_group), each);
         refuses_each(
-            "k GROUP; k GROUP g SHARE; k GROUP g SHARE 0; k GROUP g SHARE 65536; k GROUP g SHARE x; k GROUP g LENGTH; \
-             k GROUP g LENGTH -1; k GROUP g RATE 1 PER 1; k GROUP g REMEMBER 1; k GROUP g SHARE 1 SHARE 1; k GROUP g HELD 1 HELD 1; \
-             k GROUP g SHARE 1 more; k SHARE 1; k HELD 1 GROUP g; k EACH SHARE 1; k EACH GROUP g; k EACH EACH; k EACH RATE 1 PER 1; \
+            "k GROUP; k GROUP g RATE 1; k GROUP g RATE 1 PER 0; k EACH RATE 1; k GROUP g SHARE; k GROUP g SHARE 0; k GROUP g SHARE 65536; k GROUP g SHARE x; k GROUP g LENGTH; \
+             k GROUP g LENGTH -1; k GROUP g REMEMBER 1; k GROUP g SHARE 1 SHARE 1; k GROUP g HELD 1 HELD 1; \
+             k GROUP g SHARE 1 more; k SHARE 1; k HELD 1 GROUP g; k EACH SHARE 1; k EACH GROUP g; k EACH EACH; \
              k GROUP g EACH; k EACH REMEMBER 1; k HELD 1 EACH"
                 .split("; "),
             only!(parse),
         );
 
-        let given =
-            |args: Args<'_>| parse_given(args).map(|(key, at, count)| (text(key), at, count));
+        let given = |args: Args<'_>| {
+            let Given { key, moment, count, group } = parse_given(args)?;
+            Ok((text(key), moment, count, group.map(<[u8]>::to_vec)))
+        };
         needs_all_of("k 0 1", only!(given));
-        takes_no_more("k 0 1", only!(given));
-        assert_eq!(request("k 5 7", given), Ok(("k".into(), 5, 7)));
-        refuses_each(["k -1 1", "k 1 0", "k x 1", "k 1 x"], only!(given));
+        takes_no_more("k 0 1 GROUP g", only!(given));
+        assert_eq!(request("k 5 7", given), Ok(("k".into(), 5, 7, None)));
+        let of_group = Ok(("k".into(), 5, 7, Some(b"g".to_vec())));
+        assert_eq!(request("k 5 7 GROUP g", given), of_group);
+        refuses_each(["k -1 1", "k 1 0", "k x 1", "k 1 x", "k 1 1 g"], only!(given));
     }
 }

@@ -218,10 +218,10 @@ pub fn commands() -> Vec<Command> {
             c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",
             c"For replication and tools; workers use POLL. Leases elements by their ids, due or not.",
         ),
-        Command::new(c"given", handler!(limit::given), c"write fast", 4, access::TOUCH).described(
-            "key unix-ms n",
+        Command::new(c"given", handler!(limit::given), c"write fast", -4, access::TOUCH).described(
+            "key unix-ms n [GROUP name]",
             c"O(1)",
-            c"For replication. Records that n elements were given out at a moment, for a limit of RATE.",
+            c"For replication. Records that n elements were given out at a moment, or n of a group, for a limit of RATE.",
         ),
         Command::new(c"settled", handler!(take::settled), c"write fast", -4, access::DELETE).described(
             "key unix-ms id [id ...]",

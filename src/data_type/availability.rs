@@ -4,8 +4,8 @@ use super::dehydrator::{Dehydrator, STUCK};
 use crate::clock;
 use crate::pending::agenda::Task;
 use crate::pending::blocked::Outlook;
-use crate::policy::{Policy, Rate};
-use lawn::Element;
+use crate::policy::Policy;
+use lawn::{Element, Rate};
 
 /// Most dead letters that a request for elements skips, which bounds its time.
 pub const DEAD_LETTERS_MAX: usize = 1024;
@@ -59,6 +59,10 @@ impl Dehydrator {
     /// Returns the next deadline, or when a group that is held back gives out its first element. Stuck elements and groups that
     /// are paused until RESUME have none.
     pub fn next_deadline(&self) -> Option<u64> {
+        if self.lawn.group_logs_end().is_some() && self.lawn.is_behind(clock::now()) {
+            // The next look finds out what groups may give out.
+            return self.lawn.iter().next().map(|(_, first)| first.deadline);
+        }
         let next = self.lawn.next_deadline()?;
         let is_never = self.tracking.has_stuck() || self.lawn.has_group_settings();
         (next != STUCK || !is_never).then_some(next)
@@ -79,7 +83,8 @@ impl Dehydrator {
                     Some(_) if sends => self.delivery_rate().map_or(0, |rate| rate.next(now)),
                     Some(_) => self.room_from(now),
                 };
-                let is_held_back = from > now && next.is_some_and(|next| next <= now);
+                let is_due = next.is_some_and(|next| next <= now);
+                let is_held_back = (from > now && is_due) || self.lawn.group_logs_end().is_some();
                 let next = next.map(|next| next.max(from));
                 let expires = self.lawn.first_expiry().filter(|moment| *moment != STUCK);
                 Task { next, delivers: sends, is_held_back, expires }

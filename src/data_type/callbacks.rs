@@ -17,13 +17,13 @@ use super::upkeep::note_found;
 use super::{TYPE, new_lawn};
 use crate::clock;
 use crate::pending::{agenda, timer};
-use crate::policy::{Policy, Rate, Rules, Trust};
+use crate::policy::{Policy, Rules, Trust};
 use crate::replicate::{self, Effect};
 use crate::server::guard::{AbortOnPanic, guard, trap};
 use crate::server::io::{Digest, Io, LoadedBytes};
 use crate::server::key::{KeyNames, Name};
 use crate::server::{Context, OwnedStr, Str, allocator, api};
-use lawn::{GroupLimits, GroupSettings, Mover, Token};
+use lawn::{GroupLimits, GroupSettings, Mover, Rate, Token};
 
 /// ReDe's type name, so that its dumps load.
 const NAME: &std::ffi::CStr = c"dehy-type";
@@ -204,6 +204,9 @@ unsafe extern "C" fn aof_rewrite(
         for (group, settings) in value.lawn.group_settings() {
             Effect::group(key, group, settings).for_each(|effect| effect.rewrite(&io));
         }
+        for (group, log) in value.lawn.group_logs(clock::now()) {
+            Effect::log(key, &log, Some(group)).for_each(|effect| effect.rewrite(&io));
+        }
         for (ttl, element) in value.lawn.iter() {
             let group = element.group.map(|group| value.lawn.group_name(group));
             replicate::rewrite_element(&io, key, ttl, element, value.lawn.token(&element), group);
@@ -242,14 +245,21 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
                 digest.unsigned(count);
             }
         }
-        let GroupLimits { length, held } = value.lawn.each_group();
-        [length, held].into_iter().for_each(|limit| digest.unsigned(limit));
+        let GroupLimits { length, held, rate, per } = value.lawn.each_group();
+        [length, held, rate, per].into_iter().for_each(|limit| digest.unsigned(limit));
         for (group, settings) in value.lawn.group_settings() {
-            let GroupSettings { share, limits: GroupLimits { length, held }, paused_until } =
-                settings;
+            let GroupSettings { share, limits, paused_until } = settings;
+            let GroupLimits { length, held, rate, per } = limits;
             digest.bytes(group);
-            let numbers = [share.into(), length, held, paused_until];
+            let numbers = [share.into(), length, held, rate, per, paused_until];
             numbers.into_iter().for_each(|number| digest.unsigned(number));
+        }
+        for (group, log) in value.lawn.group_logs(clock::now()) {
+            digest.bytes(group);
+            for (moment, count) in log.entries() {
+                digest.unsigned(moment);
+                digest.unsigned(count);
+            }
         }
         for (ttl, element) in value.lawn.iter() {
             digest.bytes(element.id);

@@ -6,9 +6,9 @@ use crate::metrics::latency::OverdueSince;
 use crate::pending::agenda::{self, Reason, Tracking};
 use crate::pending::overdue::OVERDUE;
 use crate::pending::waste;
-use crate::policy::{self, Limits, Policy, Rate, Rules};
+use crate::policy::{self, Limits, Policy, Rules};
 use crate::server::flags::is_active_primary;
-use lawn::{DEADLINE_MAX, Element, Lawn, Mover, Remembered, Row, Start, rounded};
+use lawn::{DEADLINE_MAX, Element, Enforced, Lawn, Mover, Rate, Remembered, Row, Start, rounded};
 
 /// Ids of an ended REMEMBER that are forgotten in a few microseconds.
 const FORGOTTEN_AT_ONCE: usize = 64;
@@ -95,7 +95,8 @@ impl Dehydrator {
 
     /// Creates a dehydrator with rules and remembered ids, and counts it.
     pub fn with_rules(lawn: Lawn, rules: Rules, remembered: Remembered) -> Self {
-        let new = Self { lawn, rules: boxed(rules), remembered, tracking: Tracking::new() };
+        let mut new = Self { lawn, rules: boxed(rules), remembered, tracking: Tracking::new() };
+        new.choose_limits();
         new.census_share().add();
         new.look_for_stuck();
         new.tracking.note_pauses(new.lawn.has_group_settings());
@@ -166,10 +167,20 @@ impl Dehydrator {
         }
         self.rules = boxed(rules);
         if is_other_policy {
+            self.choose_limits();
             // An append-only file adds elements before it sets the policy.
             self.look_for_stuck();
         }
         true
+    }
+
+    /// Chooses which limits of groups hold: those of what is held are for clients, and dropped elements do not count under a
+    /// rate.
+    fn choose_limits(&mut self) {
+        let policy = &self.rules().policy;
+        let held = policy.holds();
+        let rate = held || policy.delivers();
+        self.lawn.enforce(Enforced { held, rate });
     }
 
     /// Returns the limit of what is given out in a time, to note that something was.
@@ -209,7 +220,8 @@ impl Dehydrator {
             let now_us = clock::monotonic_us();
             agenda::note_upkeep(&self.tracking, db, key, Reason::Compact, now_us);
         }
-        let next = self.remembered.next().into_iter().chain(self.first_pause_end()).min();
+        let next = self.remembered.next().into_iter().chain(self.first_pause_end());
+        let next = next.chain(self.lawn.group_logs_end()).min();
         if let Some(next) = next
             && !self.tracking.is_noted(Reason::Forget)
         {

@@ -61,6 +61,7 @@ pub fn forget_expired(context: &Context, name: &Name, now: u64, mut go_on: impl 
     const IDS: usize = 128;
     let has_pauses = visit(context, name, Reason::Forget, |dehydrator| {
         while dehydrator.remembered.forget(now, IDS) > 0 && go_on() {}
+        while dehydrator.lawn.forget_group_logs(now, IDS) && go_on() {}
         let has_pauses = dehydrator.tracking.has_pauses();
         if !has_pauses {
             dehydrator.note_upkeep(false, || (name.db, &name.key));

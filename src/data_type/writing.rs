@@ -233,11 +233,27 @@ impl<'a> Writing<'a> {
         self.existing().map_or(usize::MAX, |dehydrator| dehydrator.room(now))
     }
 
-    /// Records that `count` elements were given out at `moment`. Returns whether a rate limits that.
+    /// Records that `count` elements were given out at `moment`, of a group if one is named. Returns whether a rate limits
+    /// that.
     #[inline]
-    pub fn note_given(&mut self, moment: u64, count: u64) -> bool {
-        let rate = self.changing().and_then(Dehydrator::rate_mut);
-        rate.map(|rate| rate.record(moment, count)).is_some()
+    pub fn note_given(&mut self, moment: u64, count: u64, group: Option<&[u8]>) -> bool {
+        let Some(dehydrator) = self.changing() else { return false };
+        match group {
+            Some(group) => dehydrator.lawn.record_given(group, moment, count),
+            None => dehydrator.rate_mut().map(|rate| rate.record(moment, count)).is_some(),
+        }
+    }
+
+    /// Records that `count` elements were given out at `moment`, and replicates that, and what the lawn has recorded for their
+    /// groups.
+    #[inline]
+    pub fn replicate_given(&mut self, moment: u64, count: u64) {
+        if self.note_given(moment, count, None) {
+            replicate::given(self.context, self.name, moment, count, None);
+        }
+        for (group, count) in self.lawn().map_or(Vec::new(), Lawn::take_counted) {
+            replicate::given(self.context, self.name, moment, count, Some(&group));
+        }
     }
 
     /// Records an element's new TTL and deadline, which may mean that it is stuck.

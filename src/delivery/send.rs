@@ -11,7 +11,7 @@ use crate::data_type::{Dehydrator, ElementCopy, Writing, inspect};
 use crate::metrics::counters::{self, DEAD_LETTERS, DELIVERIES, EXPIRED, RETRIES};
 use crate::pending::agenda;
 use crate::policy::{Policy, Route, Rules};
-use crate::replicate::{self, Batch};
+use crate::replicate::Batch;
 use crate::server::flags::is_cluster;
 use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::key::Name;
@@ -194,10 +194,12 @@ impl Origin<'_> {
 
     /// Removes delivered elements.
     fn remove(&self, policy: &Policy, batch: &[ElementCopy]) {
-        let Self { context, key, now, .. } = *self;
+        let Self { context, key, .. } = *self;
         let Ok(mut dehydrator) = Writing::open(context, key) else { return };
         let until = if policy.is_limit() { None } else { dehydrator.remembers_until() };
         let mut removed = Batch::settled(context, key, until);
+        // Not earlier than the last delivery, whose time the id of a stream's entry holds.
+        let moment = clock::now();
         if let Some(mut removal) = dehydrator.removal(until) {
             for copy in batch {
                 let id = copy.id.as_str();
@@ -207,7 +209,7 @@ impl Origin<'_> {
                 let is_removed = is_there
                     && match policy.is_limit() {
                         true => removal.settle(id.bytes()),
-                        false => removal.give(id.bytes(), now),
+                        false => removal.give(id.bytes(), moment),
                     };
                 if is_removed {
                     removed.push_sent(id);
@@ -216,11 +218,7 @@ impl Origin<'_> {
         }
         if removed.finish() {
             if policy.delivers() {
-                // Not earlier than the last delivery, whose time the id of a stream's entry holds.
-                let (moment, count) = (clock::now(), batch.len() as u64);
-                if dehydrator.note_given(moment, count) {
-                    replicate::given(context, key, moment, count);
-                }
+                dehydrator.replicate_given(moment, batch.len() as u64);
             }
             let is_dropped = policy.route() == Some(&Route::Drop);
             let event = if is_dropped { c"dehydrator.drop" } else { c"dehydrator.deliver" };

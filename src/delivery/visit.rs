@@ -55,6 +55,8 @@ enum Work {
     ReplicateTrust,
     /// A pause is over.
     Resume,
+    /// The clock has stepped back, and what groups may give out depends on it.
+    StepBack,
     /// Stuck dead letters are to be retried, if not paused.
     Stuck { is_paused: bool },
     /// Elements are too late to be given out.
@@ -78,6 +80,9 @@ fn find_work(origin: &Origin<'_>, has_retried: bool) -> Work {
         }
         if matches!(rules.trust, Trust::Unannounced) {
             return Work::ReplicateTrust;
+        }
+        if dehydrator.lawn.is_behind(now) {
+            return Work::StepBack;
         }
         let task = dehydrator.next_task(now);
         if matches!(task.expires, Some(at) if at <= now) {
@@ -114,6 +119,14 @@ fn visit(origin: &Origin<'_>) {
         Work::Later | Work::Stuck { .. } => {}
         Work::ReplicateTrust => replicate_trust(origin),
         Work::Resume => resume(origin),
+        Work::StepBack => {
+            // Closing it records the next visit.
+            if let Ok(mut dehydrator) = Writing::open_at(context, key, origin.now)
+                && let Some(lawn) = dehydrator.lawn()
+            {
+                lawn.step_back(origin.now);
+            }
+        }
         Work::Expire(_) if !context.serves(key) || !context.lets_clients_write(key) => {
             agenda::visit_in(name, Reason::Expire, ELSEWHERE_US);
         }

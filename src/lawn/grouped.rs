@@ -3,9 +3,10 @@
 use super::element::{Element, Group, Row};
 use super::error::StartError;
 use super::full::{Full, next_turn};
-use super::groups::{GroupLimits, GroupSettings, Groups};
+use super::groups::{Enforced, GroupLimits, GroupSettings, Groups};
 use super::index::IdHash;
 use super::queues::{Queues, Walk};
+use super::rate::Rate;
 use super::store::{Handle, Records, Spot};
 use super::turn::{DEADLINE_MAX, Start, Turn};
 
@@ -127,7 +128,10 @@ impl Full {
     #[inline(never)]
     pub(super) fn take_turn(&mut self, now: u64) -> Option<Handle> {
         let (group, first) = self.turn(now)?;
-        self.groups_mut().give(group);
+        if let Some(groups) = &mut self.groups {
+            groups.give(group);
+            groups.count_given(&self.records, group, now);
+        }
         Some(first)
     }
 
@@ -142,13 +146,19 @@ impl Full {
         Some(self.row_of(self.records.get(handle)))
     }
 
-    /// Counts an element as given out if it is next in turn at `now`.
+    /// Counts an element as given out at `now`, in the turn of its group if it is next.
     pub fn give_turn(&mut self, id: &[u8], now: u64) {
+        let Some(handle) = self.find(id).filter(|_| self.groups.is_some()) else { return };
         if self.takes_turns(now)
             && let Some((group, first)) = self.turn(now)
-            && self.find(id) == Some(first)
+            && first == handle
         {
             self.groups_mut().give(group);
+        }
+        if let Some(groups) = &mut self.groups
+            && self.records.get(handle).is_grouped()
+        {
+            groups.count_given(&self.records, self.records.group(handle), now);
         }
     }
 
@@ -174,7 +184,67 @@ impl Full {
     }
 
     pub fn set_each_group(&mut self, limits: GroupLimits) {
-        self.groups_mut().set_each(limits);
+        self.groups_mut();
+        if let Some(groups) = &mut self.groups {
+            groups.set_each(&self.records, limits);
+        }
+    }
+
+    pub fn enforce(&mut self, enforced: Enforced) {
+        if let Some(groups) = &mut self.groups {
+            groups.enforce(&self.records, enforced);
+        }
+    }
+
+    /// Records that a group gave out elements. Returns whether its rate is limited.
+    pub fn record_given(&mut self, name: &[u8], moment: u64, count: u64) -> bool {
+        self.change_group(name, |groups, records, group| {
+            groups.record(records, group, moment, count)
+        })
+    }
+
+    /// Sets the log of a group. Returns whether its rate has the limit of the log.
+    pub fn set_log(&mut self, name: &[u8], log: Rate) -> bool {
+        self.change_group(name, |groups, records, group| {
+            let is_its = groups.rate(group) == Some((log.max(), log.per()));
+            if is_its {
+                groups.set_log(records, group, log);
+            }
+            is_its
+        })
+    }
+
+    /// Changes a group, which may have no element.
+    fn change_group(
+        &mut self,
+        name: &[u8],
+        change: impl FnOnce(&mut Groups, &Records, Group) -> bool,
+    ) -> bool {
+        let Some(groups) = &mut self.groups else { return false };
+        let Some(group) = groups.find_or_create(name) else { return false };
+        let is_changed = change(groups, &self.records, group);
+        groups.free_if_unused(group);
+        is_changed
+    }
+
+    /// Returns the groups whose elements counted under a limit of rate since the last call, and how many.
+    pub fn take_counted(&mut self) -> Vec<(Vec<u8>, u64)> {
+        let Some(groups) = &mut self.groups else { return Vec::new() };
+        let counted = groups.take_counted().into_iter();
+        counted.map(|(group, count)| (groups.name(group).to_vec(), count)).collect()
+    }
+
+    pub fn rate_of(&self, name: &[u8]) -> Option<(u64, u64)> {
+        let groups = self.groups.as_ref()?;
+        match groups.find(name) {
+            Some(group) => groups.rate(group),
+            None => groups.rate_of_each(),
+        }
+    }
+
+    pub fn forget_rates(&mut self, now: u64, most: usize) -> bool {
+        let groups = self.groups.as_mut();
+        groups.is_some_and(|groups| groups.forget_rates(&self.records, now, most))
     }
 
     fn group(&self, name: &[u8]) -> Option<(&Groups, Group)> {

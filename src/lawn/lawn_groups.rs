@@ -3,8 +3,9 @@
 use super::element::{Element, Group, Row};
 use super::error::StartError;
 use super::full::Full;
-use super::groups::{GroupLimits, GroupSettings};
+use super::groups::{Enforced, GroupLimits, GroupSettings};
 use super::lawn::{Form, Lawn, Taken};
+use super::rate::Rate;
 use super::turn::{DEADLINE_MAX, Start};
 
 impl Lawn {
@@ -81,19 +82,15 @@ impl Lawn {
         next.into_iter().chain(all.into_iter().flatten())
     }
 
-    /// Takes an element out as [`Lawn::stop`] does. If it is next in turn at `now`, it counts as given out.
+    /// Takes an element out as [`Lawn::stop`] does. It counts as given out at `now`.
     pub fn stop_in_turn(&mut self, id: &[u8], now: u64) -> Option<Taken<'_>> {
-        if let Form::Full(full) = &mut self.form {
-            full.give_turn(id, now);
-        }
+        self.full_mut().into_iter().for_each(|full| full.give_turn(id, now));
         self.stop(id)
     }
 
     /// Lets the group whose turn it is at `now` go to the end of the round.
     pub fn pass_turn(&mut self, now: u64) {
-        if let Form::Full(full) = &mut self.form {
-            full.pass_turn(now);
-        }
+        self.full_mut().into_iter().for_each(|full| full.pass_turn(now));
     }
 
     /// Changes what is set for a group. [`GroupSettings::NONE`] removes its settings. The empty name stands for all
@@ -116,10 +113,69 @@ impl Lawn {
         }
     }
 
+    /// Changes which limits of groups hold: both do by default. A lawn that has no groups yet does not remember it.
+    pub fn enforce(&mut self, enforced: Enforced) {
+        self.full_mut().into_iter().for_each(|full| full.enforce(enforced));
+    }
+
     /// Returns the limits of each group that has none of its own.
     pub fn each_group(&self) -> GroupLimits {
         let groups = self.as_full().and_then(|full| full.groups.as_ref());
         groups.map_or(GroupLimits::NONE, |groups| groups.each())
+    }
+
+    /// Records that elements of a group were given out at a moment, in milliseconds since the epoch. Returns whether there
+    /// is a limit of rate for that. [`Lawn::drain`], [`Lawn::lease_due`] and [`Lawn::stop_in_turn`] do so themselves: see
+    /// [`Lawn::take_counted`].
+    pub fn record_given(&mut self, group: &[u8], moment: u64, count: u64) -> bool {
+        self.full_mut().is_some_and(|full| full.record_given(group, moment, count))
+    }
+
+    /// Returns the groups whose elements were given out under a limit of rate since the last call, and how many, which a
+    /// copy of the lawn has to [record](Lawn::record_given).
+    #[inline]
+    pub fn take_counted(&mut self) -> Vec<(Vec<u8>, u64)> {
+        self.full_mut().map_or(Vec::new(), Full::take_counted)
+    }
+
+    /// Returns the limit of rate of a group: a number of elements, and a number of milliseconds.
+    pub fn group_rate(&self, group: &[u8]) -> Option<(u64, u64)> {
+        self.as_full().filter(|_| !group.is_empty())?.rate_of(group)
+    }
+
+    /// Sets the log of what a group gave out. Returns `false` if the group has another limit of rate.
+    pub fn set_group_log(&mut self, group: &[u8], log: Rate) -> bool {
+        self.full_mut().is_some_and(|full| full.set_log(group, log))
+    }
+
+    /// Lists the logs that count at `now`, by the names of their groups.
+    pub fn group_logs(&self, now: u64) -> Vec<(&[u8], Rate)> {
+        let groups = self.as_full().and_then(|full| full.groups.as_ref());
+        groups.map_or(Vec::new(), |groups| groups.logs(now))
+    }
+
+    /// Returns when no log of a group counts any more, in milliseconds since the epoch, if there is one. O(1).
+    pub fn group_logs_end(&self) -> Option<u64> {
+        self.as_full()?.groups.as_ref()?.rates_end()
+    }
+
+    /// Notes that the clock has stepped back to `now`, if it has: what groups gave out later than now counts as given out
+    /// now. Looks do that, too. Returns whether that matters to any group.
+    pub fn step_back(&mut self, now: u64) -> bool {
+        let groups = self.full_mut().and_then(|full| full.groups.as_mut());
+        groups.is_some_and(|groups| groups.note_clock(now))
+    }
+
+    /// Returns whether [`Lawn::step_back`] has something to do.
+    pub fn is_behind(&self, now: u64) -> bool {
+        let groups = self.as_full().and_then(|full| full.groups.as_ref());
+        groups.is_some_and(|groups| groups.is_behind(now))
+    }
+
+    /// Removes logs that count no more at `now`, among `most` at most. Returns whether there are more to examine: after the
+    /// last one, the next call begins anew.
+    pub fn forget_group_logs(&mut self, now: u64, most: usize) -> bool {
+        self.full_mut().is_some_and(|full| full.forget_rates(now, most))
     }
 
     /// Returns the number of groups that have an element.
@@ -200,10 +256,17 @@ impl Lawn {
     /// Visits all groups after the limits of each have changed.
     #[cfg(test)]
     pub(super) fn visit_groups(&mut self) {
-        if let Form::Full(full) = &mut self.form
+        if let Some(full) = self.full_mut()
             && let Some(groups) = &mut full.groups
         {
             groups.visit_all(&full.records);
+        }
+    }
+
+    fn full_mut(&mut self) -> Option<&mut Full> {
+        match &mut self.form {
+            Form::Small(_) => None,
+            Form::Full(full) => Some(full),
         }
     }
 

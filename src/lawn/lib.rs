@@ -109,6 +109,7 @@ mod memory;
 #[allow(unsafe_code)]
 mod processor;
 mod queues;
+mod rate;
 mod remembered;
 mod rows;
 mod shared;
@@ -123,10 +124,11 @@ mod tests;
 
 pub use element::{Bounds, Counts, Element, GROUP_NAME_MAX, Group, Row};
 pub use error::{StartError, UpdateError};
-pub use groups::{GroupLimits, GroupSettings};
+pub use groups::{Enforced, GroupLimits, GroupSettings};
 pub use lawn::Lawn;
 pub use lease::Token;
 pub use memory::{Mover, rounded};
+pub use rate::Rate;
 pub use remembered::Remembered;
 pub use shared::Shared;
 pub use small::SmallMax;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::rate::Rate;
+use lawn::Rate;
 
 /// The limits of a dehydrator. See LIMIT. 0 means no limit.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

@@ -7,13 +7,11 @@
 //! | `rate` | the rate limit, and its log |
 
 mod limits;
-mod rate;
 
 use std::borrow::Cow;
 use std::num::NonZeroU64;
 
 pub use limits::{LimitChange, Limits};
-pub use rate::Rate;
 
 use lawn::{DEADLINE_MAX, Element};
 

@@ -8,14 +8,14 @@ use std::iter;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::level;
-use crate::policy::{Limits, Pause, Policy, Rate, Trust};
+use crate::policy::{Limits, Pause, Policy, Trust};
 use crate::server::guard::trap;
 use crate::server::io::Io;
 use crate::server::string::Args;
 use crate::server::string::Digits;
 use crate::server::{CommandContext, Context, OwnedStr, Str, api, listeners};
 use crate::version;
-use lawn::{Bounds, Element, GroupLimits, GroupSettings, Token};
+use lawn::{Bounds, Element, GroupLimits, GroupSettings, Rate, Token};
 
 /// A command that states what happened, and its arguments.
 pub struct Effect<'a> {
@@ -42,9 +42,12 @@ impl<'a> Effect<'a> {
     /// Returns the effects that set these limits and the elements given out under a rate.
     pub fn limits(key: Str<'a>, limits: &Limits) -> impl Iterator<Item = Self> {
         let set = Self::new(c"DEHYDRATOR.LIMIT").sent(key).words(limits.words());
-        let entries = limits.rate.iter().flat_map(Rate::entries);
-        let given = entries.map(move |(moment, count)| Self::given(key, moment, count));
-        iter::once(set).chain(given)
+        iter::once(set).chain(limits.rate.iter().flat_map(move |log| Self::log(key, log, None)))
+    }
+
+    /// Returns the effects that state what was given out under a rate, of a group if one is named.
+    pub fn log(key: Str<'a>, log: &Rate, group: Option<&[u8]>) -> impl Iterator<Item = Self> {
+        log.entries().map(move |(moment, count)| Self::given(key, moment, count, group))
     }
 
     /// Returns the effect that sets a policy.
@@ -94,8 +97,8 @@ impl<'a> Effect<'a> {
         Self::new(c"DEHYDRATOR.SETTLED").sent(key).number(until).word(id)
     }
 
-    fn given(key: Str<'a>, moment: u64, count: u64) -> Self {
-        Self::new(c"DEHYDRATOR.GIVEN").sent(key).number(moment).number(count)
+    fn given(key: Str<'a>, moment: u64, count: u64, group: Option<&[u8]>) -> Self {
+        Self::new(c"DEHYDRATOR.GIVEN").sent(key).number(moment).number(count).in_group(group)
     }
 
     fn level() -> Self {
@@ -130,7 +133,8 @@ impl<'a> Effect<'a> {
     }
 
     fn group_limits(self, limits: GroupLimits) -> Self {
-        self.numbers([(b"LENGTH", limits.length), (b"HELD", limits.held)])
+        let rate = [(&b"RATE"[..], limits.rate), (b"PER", limits.per)];
+        self.numbers([(b"LENGTH", limits.length), (b"HELD", limits.held)]).numbers(rate)
     }
 
     /// Adds these options, but those that are 0.
@@ -351,11 +355,11 @@ pub fn rewrite_element(
     };
 }
 
-/// Replicates how many elements were given out at a moment, if a rate limits that. Replicated beside the effect that took
-/// or leased them.
-pub fn given(context: &Context, key: Str<'_>, moment: u64, count: u64) {
+/// Replicates how many elements were given out at a moment, of a group if one is named, if a rate limits that. Replicated
+/// beside the effect that took or leased them.
+pub fn given(context: &Context, key: Str<'_>, moment: u64, count: u64, group: Option<&[u8]>) {
     if !listeners::are_absent() {
-        Effect::given(key, moment, count).replicate(context);
+        Effect::given(key, moment, count, group).replicate(context);
     }
 }
 

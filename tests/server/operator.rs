@@ -37,7 +37,7 @@ fn the_server_knows_the_properties_of_each_command() {
         ("scan", -3, "readonly", "RO access"),
         ("info", -2, "readonly", "RO"),
         ("limit", -2, "write fast", "RW update"),
-        ("given", 4, "write fast", "RW update"),
+        ("given", -4, "write fast", "RW update"),
         ("settled", -4, "write fast", "RW delete"),
         ("pause", -2, "write fast", "RW update"),
         ("resume", -2, "write fast", "RW update"),

@@ -5,7 +5,7 @@ use crate::delivery;
 use crate::metrics::counters::{self, POLLS, REDELIVERIES};
 use crate::pending::blocked::Take;
 use crate::policy::Policy;
-use crate::replicate::{self, Batch};
+use crate::replicate::Batch;
 use crate::server::{Context, Str, random_bytes};
 use lawn::{DEADLINE_MAX, Element, Lawn, Token};
 
@@ -190,8 +190,8 @@ impl<'a> Request<'a, '_> {
             return (0, meets_dead);
         }
         // The effect that takes or leases the elements is replicated before.
-        if polled > 0 && dehydrator.note_given(now, polled as u64) {
-            replicate::given(context, key, now, polled as u64);
+        if polled > 0 {
+            dehydrator.replicate_given(now, polled as u64);
         }
         match lease {
             Some(_) => dehydrator.changed(c"dehydrator.poll"),

@@ -4,10 +4,10 @@ use super::field::{
     BOUNDS, Corrupt, DROP, GROUPS, KNOWN, LEASES, LIMIT, LIMITS, LIST, PAUSE, POLICY, PUBLISH,
     REMEMBERED, STREAM, Source, TO_LIST, TOKENS, UNCONFIRMED, VERSION, VERSION_REDE, take_number,
 };
-use crate::policy::{End, Limits, MaxLen, Pause, Policy, Rate, Route, Rules, Trust};
+use crate::policy::{End, Limits, MaxLen, Pause, Policy, Route, Rules, Trust};
 use lawn::{
-    Bounds, DEADLINE_MAX, Element, GROUP_NAME_MAX, GroupLimits, GroupSettings, Lawn, Remembered,
-    StartError, Token,
+    Bounds, DEADLINE_MAX, Element, GROUP_NAME_MAX, GroupLimits, GroupSettings, Lawn, Rate,
+    Remembered, StartError, Token,
 };
 
 /// The content of a dehydrator: elements, rules and remembered ids.
@@ -132,26 +132,36 @@ fn load_pause(source: &mut impl Source) -> Result<Pause, Corrupt> {
 }
 
 fn load_limits(source: &mut impl Source) -> Result<Limits, Corrupt> {
-    let mut number = || number(source, LIMIT_RANGE);
-    let (length, held) = (number()?, number()?);
-    let rate = match (number()?, number()?) {
-        (0, 0) => None,
-        (0, _) | (_, 0) => return Err(Corrupt("a rate is out of range")),
-        (most, per) => Some(Rate::new(most, per)),
-    };
-    let mut limits = Limits { length, held, rate, remember: number()? };
+    let (length, held) = (number(source, LIMIT_RANGE)?, number(source, LIMIT_RANGE)?);
+    let rate = load_rate(source)?.map(|(most, per)| Rate::new(most, per));
+    let mut limits = Limits { length, held, rate, remember: number(source, LIMIT_RANGE)? };
     if !limits.has_any() {
         return Err(Corrupt("there is no limit"));
     }
+    load_log(limits.rate.as_mut(), source)?;
+    Ok(limits)
+}
+
+/// Reads when elements were given out under a rate, if there is one.
+fn load_log(mut rate: Option<&mut Rate>, source: &mut impl Source) -> Result<(), Corrupt> {
     for _ in 0..source.unsigned()? {
         let (moment, count) = (source.unsigned()?, source.unsigned()?);
         let is_possible = moment <= DEADLINE_MAX && count <= DEADLINE_MAX;
-        let rate = limits.rate.as_mut().filter(|_| is_possible);
+        let rate = rate.as_deref_mut().filter(|_| is_possible);
         if !rate.is_some_and(|rate| rate.load(moment, count)) {
             return Err(Corrupt("the log of a rate is out of range"));
         }
     }
-    Ok(limits)
+    Ok(())
+}
+
+/// Reads a rate: a number of elements and a number of milliseconds, or 0 and 0.
+fn load_rate(source: &mut impl Source) -> Result<Option<(u64, u64)>, Corrupt> {
+    match (number(source, LIMIT_RANGE)?, number(source, LIMIT_RANGE)?) {
+        (0, 0) => Ok(None),
+        (0, _) | (_, 0) => Err(Corrupt("a rate is out of range")),
+        rate => Ok(Some(rate)),
+    }
 }
 
 fn load_policy(source: &mut impl Source) -> Result<Policy, Corrupt> {
@@ -277,12 +287,23 @@ fn load_group_settings(lawn: &mut Lawn, source: &mut impl Source) -> Result<(), 
         }
         lawn.set_group(&name, settings);
     }
+    for _ in 0..source.unsigned()? {
+        let name = source.bytes()?;
+        if name.len() > GROUP_NAME_MAX {
+            return Err(NAME);
+        }
+        let rate = lawn.group_rate(&name).ok_or(Corrupt("a group has a log, but no rate"))?;
+        let mut log = Rate::new(rate.0, rate.1);
+        load_log(Some(&mut log), source)?;
+        lawn.set_group_log(&name, log);
+    }
     Ok(())
 }
 
 fn load_group_limits(source: &mut impl Source) -> Result<GroupLimits, Corrupt> {
-    let mut limit = || number(source, LIMIT_RANGE);
-    Ok(GroupLimits { length: limit()?, held: limit()? })
+    let (length, held) = (number(source, LIMIT_RANGE)?, number(source, LIMIT_RANGE)?);
+    let (rate, per) = load_rate(source)?.unwrap_or((0, 0));
+    Ok(GroupLimits { length, held, rate, per })
 }
 
 const LIMIT_RANGE: &str = "a limit is out of range";

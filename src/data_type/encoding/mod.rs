@@ -24,12 +24,15 @@
 //!       unsigned   time, ms since the epoch
 //!       unsigned   number of elements
 //!   with feature 1024:
-//!     unsigned   LENGTH, HELD of each group that has none of its own: two numbers, 0 where there is none
+//!     unsigned   LENGTH, HELD, RATE, its PER in ms of each group that has none of its own: four numbers, 0 where there is none
 //!     unsigned   number of groups with settings, and for each
 //!       string     name, empty for the elements without a group, which have a share only
 //!       unsigned   share, from 1 on
-//!       unsigned   LENGTH, HELD: two numbers, 0 where there is none
+//!       unsigned   LENGTH, HELD, RATE, its PER in ms: four numbers, 0 where there is none
 //!       unsigned   when its pause ends, ms since the epoch; 2^63 - 1: when it is resumed; 0: it is not paused
+//!     unsigned   number of groups that gave out elements under a RATE, and for each, by name
+//!       string     name
+//!       unsigned   number of times at which elements were given out, and the times, as with feature 64
 //!   unsigned   number of elements
 //!   string*    elements, one behind the other, until the number is reached:
 //!                deadline, ms since the epoch, less that of the element before   LEB128

@@ -6,8 +6,9 @@ use super::field::{
     BOUNDS, DROP, GROUPS, LEASES, LIMIT, LIMITS, LIST, PAUSE, POLICY, PUBLISH, REMEMBERED, STREAM,
     STUCK, Sink, TO_LIST, TOKENS, UNCONFIRMED, put_number,
 };
-use crate::policy::{End, Limits, Policy, Rate, Route, Rules};
-use lawn::{DEADLINE_MAX, Element, Group, GroupLimits, Lawn, Remembered, Row, Start, Token};
+use crate::clock;
+use crate::policy::{End, Limits, Policy, Route, Rules};
+use lawn::{DEADLINE_MAX, Element, Group, GroupLimits, Lawn, Rate, Remembered, Row, Start, Token};
 
 /// The size at which a string of elements is written. The server compresses each string by itself, and holds one in
 /// memory while it loads.
@@ -81,11 +82,28 @@ fn save_group_settings(lawn: &Lawn, sink: &mut impl Sink) {
         save_group_limits(settings.limits, sink);
         sink.unsigned(settings.paused_until);
     }
+    let logs = lawn.group_logs(clock::now());
+    sink.unsigned(logs.len() as u64);
+    for (name, log) in logs {
+        sink.bytes(name);
+        save_log(Some(&log), sink);
+    }
+}
+
+/// Writes when elements were given out under a rate.
+fn save_log(rate: Option<&Rate>, sink: &mut impl Sink) {
+    sink.unsigned(rate.map_or(0, |rate| rate.entries().len()) as u64);
+    for (moment, count) in rate.into_iter().flat_map(Rate::entries) {
+        sink.unsigned(moment);
+        sink.unsigned(count);
+    }
 }
 
 fn save_group_limits(limits: GroupLimits, sink: &mut impl Sink) {
     sink.unsigned(limits.length);
     sink.unsigned(limits.held);
+    sink.unsigned(limits.rate);
+    sink.unsigned(limits.per);
 }
 
 /// Writes the number of a group. `groups` has the numbers that were written before.
@@ -150,11 +168,7 @@ fn save_limits(limits: &Limits, sink: &mut impl Sink) {
     let Limits { length, held, rate, remember } = limits;
     let (most, per) = rate.as_ref().map_or((0, 0), |rate| (rate.max(), rate.per()));
     [*length, *held, most, per, *remember].into_iter().for_each(|number| sink.unsigned(number));
-    sink.unsigned(rate.as_ref().map_or(0, |rate| rate.entries().len()) as u64);
-    for (moment, count) in rate.iter().flat_map(Rate::entries) {
-        sink.unsigned(moment);
-        sink.unsigned(count);
-    }
+    save_log(rate.as_ref(), sink);
 }
 
 /// Writes a policy, nothing for HOLD.

@@ -1,5 +1,6 @@
 //! Round trips of valid payloads, and refusals of invalid ones.
 
+use std::iter;
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -8,6 +9,7 @@ use super::super::fields::{Field, Fields};
 use super::field::*;
 use super::save::CHUNK_BYTES;
 use super::*;
+use crate::clock;
 use crate::policy::{self, LimitChange, Limits, Pause, Policy, Route, Rules, Trust};
 use lawn::{
     Bounds, DEADLINE_MAX, Element, GroupLimits, GroupSettings, Lawn, Remembered, Shared, SmallMax,
@@ -442,34 +444,56 @@ fn limits_are_saved_and_loaded_and_invalid_ones_are_refused() {
 fn settings_of_groups_are_saved_and_loaded_and_invalid_ones_are_refused() {
     let of = |share, length, held, paused_until| GroupSettings {
         share,
-        limits: GroupLimits { length, held },
+        limits: GroupLimits { length, held, ..GroupLimits::NONE },
         paused_until,
     };
     let mut lawn = empty();
-    lawn.set_each_group(GroupLimits { length: DEADLINE_MAX, held: 2 });
+    let most = DEADLINE_MAX;
+    lawn.set_each_group(GroupLimits { length: most, held: 2, rate: most, per: most });
     lawn.set_group(b"", of(65_535, 0, 0, 0));
     lawn.set_group(&[b'n'; 1024], of(1, 3, 0, 5));
     lawn.set_group(b"a", of(2, 0, 4, DEADLINE_MAX));
     lawn.start_in_group(5, &Element::new(b"id", b"", 7), Some(b"b")).expect("room");
+    assert!(lawn.record_given(b"gone", clock::now(), 3) && lawn.record_given(b"b", 1 << 50, 1));
     let fields = saved(&lawn).0;
     let loaded = load_of(fields.clone()).expect("our own payload");
     assert_eq!(loaded.each_group(), lawn.each_group());
     assert!(loaded.group_settings().eq(lawn.group_settings()));
+    let logs: Vec<_> = loaded.group_logs(0).into_iter().map(|it| it.0.to_vec()).collect();
+    assert_eq!(logs, [&b"b"[..], b"gone"]);
     assert_eq!(saved(&loaded).0, fields);
     for kept in 0..fields.len() {
         assert!(load_of(fields.iter().take(kept).cloned()).is_err(), "{kept} fields");
     }
-    let lie = |each: [u64; 2], groups: &[(&[u8], [u64; 4])]| {
-        let count = groups.len() as u64;
-        let mut fields: Vec<_> =
-            [GROUPS, each[0], each[1], count].into_iter().map(Field::Unsigned).collect();
-        for (name, numbers) in groups {
+    let lie_of_log = |each: [u64; 4], groups: &[(&[u8], [u64; 4])], log: &[(&[u8], &[u64])]| {
+        let mut fields: Vec<_> = iter::once(GROUPS).chain(each).map(Field::Unsigned).collect();
+        fields.push(Field::Unsigned(groups.len() as u64));
+        for (name, [share, length, held, paused_until]) in groups {
             fields.push(chunk(name));
-            fields.extend(numbers.map(Field::Unsigned));
+            fields.extend([*share, *length, *held, 0, 0, *paused_until].map(Field::Unsigned));
+        }
+        fields.push(Field::Unsigned(log.len() as u64));
+        for (name, numbers) in log {
+            fields.push(chunk(name));
+            fields.extend(numbers.iter().copied().map(Field::Unsigned));
         }
         fields.push(Field::Unsigned(0));
         load_of(fields).err()
     };
+    let lie = |each: [u64; 2], groups: &[(&[u8], [u64; 4])]| {
+        lie_of_log([each[0], each[1], 0, 0], groups, &[])
+    };
+    let log = |each, name: &[u8], numbers: &[u64]| lie_of_log(each, &[], &[(name, numbers)]);
+    assert_eq!(log([0, 0, 1, 5], b"a", &[1, 7, 2]), None);
+    assert_eq!(
+        log([0, 0, 0, 0], b"a", &[1, 7, 2]),
+        Some(Corrupt("a group has a log, but no rate"))
+    );
+    assert_eq!(log([0, 0, 1, 5], b"", &[1, 7, 2]), Some(Corrupt("a group has a log, but no rate")));
+    let lies = [log([0, 0, 1, 5], b"a", &[1, 7, 0]), log([0, 0, 1, 5], b"a", &[2, 7, 1, 6, 1])];
+    assert_eq!(lies, [(); 2].map(|()| Some(Corrupt("the log of a rate is out of range"))));
+    let rates = [[0, 0, 1, 0], [0, 0, 0, 1]].map(|each| lie_of_log(each, &[], &[]));
+    assert_eq!(rates, [(); 2].map(|()| Some(Corrupt("a rate is out of range"))));
     assert_eq!(lie([0, 1], &[(b"a", [1, 0, 0, 1]), (b"", [2, 0, 0, 0])]), None);
     let limit = Some(Corrupt("a limit is out of range"));
     assert_eq!(lie([DEADLINE_MAX + 1, 0], &[]), limit);

@@ -58,6 +58,8 @@ pub struct Entry {
     pub state: State,
     /// Whether the group has settings, so that it exists without elements.
     pub has_settings: bool,
+    /// Whether the group has a log of what it gave out, so that it exists without elements.
+    pub has_log: bool,
 }
 
 impl Default for Entry {
@@ -77,6 +79,7 @@ impl Default for Entry {
             given: 0,
             state: State::Idle,
             has_settings: false,
+            has_log: false,
         }
     }
 }

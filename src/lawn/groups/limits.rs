@@ -4,7 +4,7 @@ use super::super::element::Group;
 use super::super::store::Records;
 use super::super::turn::Turn;
 use super::Groups;
-use super::settings::{GroupLimits, GroupSettings};
+use super::settings::{Enforced, GroupLimits, GroupSettings};
 
 impl Groups {
     /// Returns whether any group has a setting.
@@ -50,17 +50,32 @@ impl Groups {
     }
 
     /// Changes the limits of each group.
-    pub fn set_each(&mut self, limits: GroupLimits) {
-        if limits.held != self.each.held {
+    pub fn set_each(&mut self, records: &Records, limits: GroupLimits) {
+        let before = std::mem::replace(&mut self.each, limits);
+        if limits.held != before.held {
             self.visit_from = Some(Turn::FIRST);
         }
-        self.each = limits;
+        if (limits.rate, limits.per) != (before.rate, before.per) {
+            self.fit_rates(records);
+        }
+    }
+
+    /// Changes which limits hold.
+    pub fn enforce(&mut self, records: &Records, enforced: Enforced) {
+        let before = std::mem::replace(&mut self.enforced, enforced);
+        if enforced.held != before.held {
+            self.visit_from = Some(Turn::FIRST);
+        }
+        if enforced.rate != before.rate {
+            self.fit_rates(records);
+        }
     }
 
     /// Returns how many elements of a group may be held. 0: any number.
     #[inline(always)]
     pub fn held_max(&self, group: Group) -> u32 {
         match self.entries.get(group).held_max {
+            _ if !self.enforced.held => 0,
             0 if group == self.others => 0,
             0 => self.each.held.try_into().unwrap_or(u32::MAX),
             own => own,

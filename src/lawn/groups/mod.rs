@@ -12,8 +12,9 @@
 //! Elements without a group are one group more, whose elements are not in here: it enters and leaves the round when
 //! somebody looks.
 //!
-//! A group that is paused, or has as many elements held as it may, waits for the end of the pause or of a lease, though
-//! it has something due. So each group has two trees, of what is held and of the rest.
+//! A group that is paused, has as many elements held as it may, or gave out as many as it may in a time, waits for the end
+//! of the pause, of a lease or of that time, though it has something due. So each group has two trees, of what is held and
+//! of the rest.
 //!
 //! | module | contents |
 //! |---|---|
@@ -23,6 +24,8 @@
 //! | `greatest` | the groups with the most elements |
 //! | `settings` | shares, limits and pauses |
 //! | `limits` | setting them |
+//! | `rates` | counting what groups give out under limits of rate |
+//! | `logs` | the logs of that |
 //! | `turns` | whose turn it is, and from when on a group gives |
 //!
 //! | operation | cost |
@@ -35,6 +38,8 @@
 mod entries;
 mod greatest;
 mod limits;
+mod logs;
+mod rates;
 mod round;
 mod settings;
 mod treap;
@@ -52,8 +57,9 @@ use super::tiny::TINY;
 use super::turn::Turn;
 use entries::{Entries, Entry, State};
 use greatest::Greatest;
+use logs::Logs;
 use round::Round;
-pub use settings::{GroupLimits, GroupSettings};
+pub use settings::{Enforced, GroupLimits, GroupSettings};
 use treap::{Nodes, Tree};
 
 /// The most groups that one look at the clock moves to the round.
@@ -64,6 +70,12 @@ pub const PASSED_MAX: usize = if TINY { 4 } else { 1024 };
 
 /// The most groups of which one call finds out anew what they wait for, after what each may hold has changed.
 pub const VISITED_MAX: usize = if TINY { 4 } else { 1024 };
+/// The most logs that are adapted at once to a limit that has changed. If there are more, each is adapted when its group is
+/// visited. Then two copies of a lawn may count differently if the limit changes again before that: one drops what had left
+/// a shorter window in between.
+pub const FITTED_MAX: usize = if TINY { 3 } else { 1024 };
+/// The entries of logs that one look adapts to a new limit.
+const ADAPTED_MAX: usize = if TINY { 8 } else { 16 * 1024 };
 /// The most leases of a group that one call compares: more than one only if the group has more elements held than it may.
 const LEASES_MAX: u32 = 256;
 
@@ -82,10 +94,14 @@ pub struct Groups {
     settings: BTreeMap<Vec<u8>, GroupSettings>,
     /// The limits of each group that has none of its own. They do not hold for elements without a group.
     each: GroupLimits,
+    enforced: Enforced,
     /// Groups that are paused or have a limit of what they hold.
     restrained: usize,
     /// After `each` has changed, groups that wait for this turn or a later one may not know yet what they wait for.
     visit_from: Option<Turn>,
+    logs: Logs,
+    /// The time of the latest look. It may have stepped back.
+    clock: u64,
     /// Elements, and groups that have some.
     elements: usize,
     filled: usize,
@@ -131,8 +147,11 @@ impl Groups {
             greatest: Greatest::default(),
             settings: BTreeMap::new(),
             each: GroupLimits::NONE,
+            enforced: Enforced { held: true, rate: true },
             restrained: 0,
             visit_from: None,
+            logs: Logs::default(),
+            clock: 0,
             elements: 0,
             filled: 0,
             looked_at: 0,
@@ -165,10 +184,10 @@ impl Groups {
         self.entries.find(name).or_else(|| self.entries.insert(name))
     }
 
-    /// Frees a group without elements and settings.
+    /// Frees a group without elements, settings and log.
     pub fn free_if_unused(&mut self, group: Group) {
         let entry = self.entries.get(group);
-        if entry.len == 0 && !entry.has_settings && group != self.others {
+        if entry.len == 0 && !entry.has_settings && !entry.has_log && group != self.others {
             self.entries.remove(group);
         }
     }
@@ -329,6 +348,7 @@ impl Groups {
 
     /// Moves a group to where it belongs after a change, and frees it if it is not used.
     fn settle(&mut self, records: &Records, group: Group) {
+        self.fit_rate(group);
         let opens = self.opens(records, group);
         let entry = self.entries.get(group);
         match entry.state {
@@ -382,6 +402,7 @@ impl Groups {
             + self.queues.memory()
             + self.entries.memory()
             + self.greatest.memory()
+            + self.logs.memory()
             + settings
     }
 
@@ -391,13 +412,14 @@ impl Groups {
             + self.entries.allocations()
             + self.greatest.allocations()
             + self.settings.len()
+            + self.logs.len()
     }
 
     /// Panics unless groups, round and waiting groups are consistent with the records. Returns the number of elements.
     #[cfg(any(test, feature = "checks"))]
     pub fn check(&self, records: &Records) -> usize {
         let (mut elements, mut filled, mut restrained) = (0, 0, 0);
-        let (mut waits, mut in_round) = (0, 0);
+        let (mut waits, mut in_round, mut logged) = (0, 0, 0);
         self.entries.check();
         for group in self.entries.all() {
             let entry = self.entries.get(group);
@@ -417,11 +439,12 @@ impl Groups {
             restrained += usize::from(settings.restrains());
             waits += usize::from(entry.state == State::Waits);
             in_round += usize::from(entry.state == State::InRound);
+            logged += usize::from(entry.has_log);
             if group == self.others {
                 assert!(len == 0 && entry.state != State::Waits, "the elements without a group");
                 continue;
             }
-            assert!(entry.has_settings || len > 0, "an unused group");
+            assert!(entry.has_settings || entry.has_log || len > 0, "an unused group");
             let opens = self.opens(records, group);
             match entry.state {
                 State::Idle => assert_eq!(opens, None, "a group that waits for nothing"),
@@ -450,6 +473,8 @@ impl Groups {
         let is_known = |name: &Vec<u8>| self.find(name).is_some();
         assert!(self.settings.keys().all(is_known), "lost settings");
         self.greatest.check(&self.entries);
+        self.logs.check();
+        assert_eq!(self.logs.len(), logged, "logs");
         assert_eq!(self.queues.check(records), elements, "groups and order disagree");
         elements
     }

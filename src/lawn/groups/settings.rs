@@ -7,10 +7,20 @@ pub struct GroupLimits {
     pub length: u64,
     /// The most elements under a live lease: with as many, the group gives nothing out.
     pub held: u64,
+    /// The most elements given out in any `per` milliseconds.
+    pub rate: u64,
+    pub per: u64,
 }
 
 impl GroupLimits {
-    pub const NONE: Self = Self { length: 0, held: 0 };
+    pub const NONE: Self = Self { length: 0, held: 0, rate: 0, per: 0 };
+}
+
+/// Which limits of groups hold: that of what is held, and that of what is given out in a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Enforced {
+    pub held: bool,
+    pub rate: bool,
 }
 
 /// The settings of a group.
@@ -30,6 +40,6 @@ impl GroupSettings {
 
     /// Returns whether they may hold back elements that are due.
     pub(super) fn restrains(&self) -> bool {
-        self.limits.held > 0 || self.paused_until > 0
+        self.limits.held > 0 || self.limits.rate > 0 || self.paused_until > 0
     }
 }

@@ -3,15 +3,15 @@
 use super::super::element::Group;
 use super::super::store::{Handle, Records};
 use super::super::turn::Turn;
-use super::entries::State;
+use super::entries::{Entry, State};
 use super::treap::{self, Nodes};
-use super::{Groups, LEASES_MAX, PASSED_MAX, VISITED_MAX, WOKEN_MAX};
+use super::{ADAPTED_MAX, Groups, LEASES_MAX, PASSED_MAX, VISITED_MAX, WOKEN_MAX};
 
 impl Groups {
-    /// Returns whether groups may hold back elements that are due: they are paused or hold as many as they may.
+    /// Returns whether groups may hold back elements that are due: they are paused, or have limits.
     #[inline(always)]
     pub fn may_hold_back(&self) -> bool {
-        self.restrained > 0 || self.each.held > 0 || self.visit_from.is_some()
+        self.restrained > 0 || self.each.held > 0 || self.each.rate > 0 || self.visit_from.is_some()
     }
 
     /// Returns the number of leases of a group that must end before it gives something out. 0: it has room for one more.
@@ -44,8 +44,9 @@ impl Groups {
     pub(super) fn opens(&self, records: &Records, group: Group) -> Option<Turn> {
         let last = self.last_excess(records, group);
         let turn = records.turn(last.or_else(|| self.first(records, group))?);
-        let paused_until = self.entries.get(group).paused_until;
-        Some(Turn { deadline: turn.deadline.max(paused_until), ..turn })
+        let Entry { paused_until, has_log, .. } = *self.entries.get(group);
+        let rate = if has_log { self.logs.next(group, self.clock) } else { 0 };
+        Some(Turn { deadline: turn.deadline.max(paused_until).max(rate), ..turn })
     }
 
     /// Returns the first element that is given out, and from when on, where groups may hold elements back. Exact but for
@@ -68,12 +69,17 @@ impl Groups {
 
     /// Visits some of the groups that may not know what they wait for, because what each may hold has changed.
     pub fn look_again(&mut self, records: &Records) {
-        for _ in 0..VISITED_MAX {
+        let (mut visited, mut adapted) = (0, 0);
+        while visited < VISITED_MAX && adapted < ADAPTED_MAX {
             let Some(from) = self.visit_from else { return };
             let next = self.waiting.from(&self.entries, from);
             let turn = next.map(|group| self.entries.turn(group));
             self.visit_from = turn.map(|turn| Turn { push: turn.push + 1, ..turn });
-            next.into_iter().for_each(|group| self.settle(records, Group(group)));
+            if let Some(group) = next.map(Group) {
+                adapted += self.fit_rate(group);
+                self.settle(records, group);
+            }
+            visited += 1;
         }
     }
 
@@ -97,12 +103,15 @@ impl Groups {
         let first = self.waiting.first();
         !self.round.has_only(self.others)
             || self.visit_from.is_some()
+            || self.is_behind(now)
             || first.is_some_and(|first| self.entries.turn(first).deadline <= now)
     }
 
     /// Returns the group whose turn it is at `now`. `others` is the turn of the first element without a group, if that is
     /// due. `None` if nothing is due, or for now because [`PASSED_MAX`] groups or [`LEASES_MAX`] leases were passed over.
     pub fn turn(&mut self, records: &mut Records, others: Option<Turn>, now: u64) -> Option<Group> {
+        self.note_clock(now);
+        self.clock = now;
         self.look_again(records);
         let is_in_round = self.entries.get(self.others).state == State::InRound;
         let stays = is_in_round && self.was_due(others);
@@ -112,6 +121,7 @@ impl Groups {
         self.looked_at = self.looked_at.max(now);
         for _ in 0..PASSED_MAX {
             let Some(front) = self.round.front() else { break };
+            self.fit_rate(front);
             let Some(opens) = self.opens_later(records, front, now) else { break };
             self.round.leave(&mut self.entries, front);
             self.wait(front, Some(opens));
@@ -195,8 +205,8 @@ impl Groups {
         first.filter(is_due).filter(has_room)
     }
 
-    /// Counts an element that the group at the front of the round gives out. The group goes to the end once it has given
-    /// out its share.
+    /// Counts an element that the group at the front of the round gives out, in its turn. The group goes to the end once it
+    /// has given out its share.
     pub fn give(&mut self, group: Group) {
         let entry = self.entries.get_mut(group);
         entry.given = entry.given.saturating_add(1);

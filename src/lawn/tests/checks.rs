@@ -13,9 +13,16 @@ pub(super) fn check_turns(lawn: &mut Lawn, oracle: &mut Oracle, now: u64, seed: 
         assert_eq!(lawn.next_in_turn(now).map(|row| row.element.id), next, "whose turn it is");
         lawn.check();
     }
+    let mut counted = std::mem::take(&mut oracle.counted);
+    let found = lawn.take_counted().into_iter();
+    let mut found: Vec<_> = found.flat_map(|(name, count)| vec![name; count as usize]).collect();
+    counted.sort_unstable();
+    found.sort_unstable();
+    assert_eq!(found, counted, "what was counted under limits of rate");
     let turns = &oracle.turns;
+    assert_eq!(lawn.group_logs(now), turns.logs(now), "what groups gave out");
     assert_eq!(lawn.has_groups(), turns.is_used());
-    assert_eq!(lawn.each_group().held, turns.each);
+    assert_eq!(lawn.each_group(), turns.each);
     let settings = turns.settings.iter().map(|(name, settings)| (&name[..], *settings));
     assert!(lawn.group_settings().eq(settings));
     let mut groups = std::collections::BTreeMap::<&[u8], Vec<_>>::new();

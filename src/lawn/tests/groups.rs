@@ -273,7 +273,7 @@ fn held(lawn: &mut Lawn, group: &str, held: u64) {
 }
 
 fn each(lawn: &mut Lawn, held: u64) {
-    lawn.set_each_group(GroupLimits { length: 0, held });
+    lawn.set_each_group(GroupLimits { held, ..GroupLimits::NONE });
 }
 
 /// Leases an element for 10 ms. Returns its id.

@@ -94,14 +94,25 @@ pub(super) enum Op {
     Group {
         group: u16,
         share: u16,
-        held: u64,
+        limits: GroupLimits,
         /// Milliseconds from now. 0: it is not paused.
         pause: u64,
     },
-    /// Sets how many elements of each group may be held.
+    /// Sets the limits of each group.
     Each {
-        held: u64,
+        limits: GroupLimits,
     },
+    /// Changes which limits hold.
+    Enforce {
+        enforced: Enforced,
+    },
+    /// Records what a group gave out elsewhere.
+    Given {
+        group: u16,
+        count: u64,
+    },
+    /// Forgets what groups gave out too long ago to count.
+    Forget,
     /// Changes the limits of the small form.
     SmallMax {
         max: SmallMax,
@@ -141,9 +152,17 @@ pub(super) fn deadline() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// A limit of what is held. 0: none.
-fn held() -> impl Strategy<Value = u64> {
-    prop_oneof![4 => Just(0_u64), 2 => 1_u64..5, 1 => Just(u64::MAX)]
+/// Limits of what is held and of what is given out in a time.
+fn limits() -> impl Strategy<Value = GroupLimits> {
+    let held = prop_oneof![4 => Just(0_u64), 2 => 1_u64..5, 1 => Just(u64::MAX)];
+    let rate = prop_oneof![3 => Just(0_u64), 2 => 1_u64..5];
+    let per = prop_oneof![4 => 1_u64..40, 1 => 2000_u64..9000];
+    (held, rate, per).prop_map(|(held, rate, per)| GroupLimits {
+        length: 0,
+        held,
+        rate,
+        per: if rate > 0 { per } else { 0 },
+    })
 }
 
 /// Milliseconds. Some spans exceed the 32 bits of a column.
@@ -187,10 +206,14 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         1 => (id(), 1_u64..50).prop_map(|(id, ttl)| Op::Lease { id, ttl }),
         2 => prop_oneof![0_usize..20, Just(usize::MAX)].prop_map(|most| Op::Drain { most }),
         2 => (id(), deadline()).prop_map(|(id, until)| Op::Until { id, until }),
-        2 => (any::<u16>(), 1_u16..4, held(), prop_oneof![4 => Just(0_u64), 1 => 1_u64..20]).prop_map(
-            |(group, share, held, pause)| Op::Group { group, share, held, pause }
+        2 => (any::<u16>(), 1_u16..4, limits(), prop_oneof![4 => Just(0_u64), 1 => 1_u64..20]).prop_map(
+            |(group, share, limits, pause)| Op::Group { group, share, limits, pause }
         ),
-        1 => held().prop_map(|held| Op::Each { held }),
+        1 => limits().prop_map(|limits| Op::Each { limits }),
+        1 => (any::<u16>(), 1_u64..3).prop_map(|(group, count)| Op::Given { group, count }),
+        1 => Just(Op::Forget),
+        1 => (prop::bool::weighted(0.7), prop::bool::weighted(0.7))
+            .prop_map(|(held, rate)| Op::Enforce { enforced: Enforced { held, rate } }),
         1 => small_max().prop_map(|max| Op::SmallMax { max }),
         3 => (1_usize..20).prop_map(|count| Op::Scan { count }),
     ]

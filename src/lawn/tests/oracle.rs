@@ -21,6 +21,8 @@ pub(super) struct Oracle {
     pub(super) tokens: HashMap<Vec<u8>, Token>,
     bounds: HashMap<Vec<u8>, Bounds>,
     pub(super) turns: Turns,
+    /// The groups of the elements that were given out under a limit of rate, since the last check.
+    pub(super) counted: Vec<Vec<u8>>,
 }
 
 impl Oracle {
@@ -97,7 +99,7 @@ impl Oracle {
     fn lease_due(&mut self, now: u64, ttl: u64, token: Option<Token>) -> Option<(Vec<u8>, u16)> {
         let at = self.turns.next(&self.elements, now)?;
         self.check_held(at, now);
-        self.turns.give();
+        self.counted.extend(self.turns.give(now));
         (now < DEADLINE_MAX).then(|| self.lease(at, ttl, now + ttl, token))
     }
 
@@ -238,7 +240,14 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16) {
             Op::Drain { most } => _ = drain(&mut lawn, &mut oracle, now, most),
             Op::SmallMax { max } => *small_max.lock().expect("not poisoned") = max,
             Op::Scan { count } => scan.step(&lawn, &oracle, count),
-            Op::Clock { by } => now = now.saturating_add_signed(by).min(DEADLINE_MAX - 1000),
+            Op::Clock { by } => {
+                now = now.saturating_add_signed(by).min(DEADLINE_MAX - 1000);
+                if lawn.step_back(now) {
+                    lawn.visit_groups();
+                }
+                oracle.turns.step_back(now);
+                oracle.turns.settle(&oracle.elements);
+            }
             Op::Compact { moves } => {
                 // `is_sparse` must only save calls of `compact`, not change the result.
                 let is_sparse = lawn.is_sparse();
@@ -306,24 +315,50 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16) {
                 assert_eq!(lawn.set_until(&name(id), until), is_bounded);
             }
             Op::Group { .. } | Op::Each { .. } if groups == 0 => {}
-            Op::Group { group, share, held, pause } => {
+            Op::Group { group, share, limits, pause } => {
                 let name = groups_name(group % (groups + 1));
                 let is_group = !name.is_empty();
                 let settings = GroupSettings {
                     share,
-                    limits: GroupLimits { length: 0, held: if is_group { held } else { 0 } },
+                    limits: if is_group { limits } else { GroupLimits::NONE },
                     paused_until: if pause > 0 && is_group { now + pause } else { 0 },
                 };
                 oracle.turns.settings.remove(&name);
                 let is_set = settings != GroupSettings::NONE;
                 oracle.turns.settings.extend(is_set.then(|| (name.clone(), settings)));
                 lawn.set_group(&name, settings);
+                oracle.turns.adapt_those([name].into());
                 oracle.turns.settle(&oracle.elements);
             }
-            Op::Each { held } => {
-                oracle.turns.each = held;
-                lawn.set_each_group(GroupLimits { length: 0, held });
+            Op::Each { limits } => {
+                let before = std::mem::replace(&mut oracle.turns.each, limits);
+                if (before.rate, before.per) != (limits.rate, limits.per) {
+                    oracle.turns.adapt_few();
+                }
+                lawn.set_each_group(limits);
                 lawn.visit_groups();
+                oracle.turns.settle(&oracle.elements);
+            }
+            Op::Enforce { enforced } => {
+                if lawn.has_groups() {
+                    let before = std::mem::replace(&mut oracle.turns.enforced, enforced);
+                    if before.rate != enforced.rate {
+                        oracle.turns.adapt_few();
+                    }
+                    lawn.enforce(enforced);
+                    lawn.visit_groups();
+                    oracle.turns.settle(&oracle.elements);
+                }
+            }
+            Op::Given { group, count } => {
+                let name = groups_name(group % (groups + 1));
+                let is_limited = oracle.turns.record(&name, now, count);
+                assert_eq!(lawn.record_given(&name, now, count), is_limited);
+                oracle.turns.settle(&oracle.elements);
+            }
+            Op::Forget => {
+                while lawn.forget_group_logs(now, 3) {}
+                oracle.turns.forget(now);
                 oracle.turns.settle(&oracle.elements);
             }
             Op::Restart { id, ttl } => {
@@ -480,7 +515,7 @@ fn drain(lawn: &mut Lawn, oracle: &mut Oracle, now: u64, most: usize) -> usize {
         while due.len() < most
             && let Some(at) = oracle.turns.next(&oracle.elements, now)
         {
-            oracle.turns.give();
+            oracle.counted.extend(oracle.turns.give(now));
             let (id, ttl, payload, deadline) = oracle.elements[at].clone();
             oracle.stop(&id);
             due.push((ttl, id, payload, deadline));

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::super::GroupSettings;
-use super::super::groups::{PASSED_MAX, WOKEN_MAX};
+use super::super::groups::{FITTED_MAX, PASSED_MAX, WOKEN_MAX};
+use super::super::{Enforced, GroupLimits, GroupSettings, Rate};
 
 /// An element of the oracle: id, TTL, payload and deadline.
 pub(super) type Stored = (Vec<u8>, u64, Vec<u8>, u64);
@@ -12,13 +12,18 @@ pub(super) type Stored = (Vec<u8>, u64, Vec<u8>, u64);
 type Place = (u64, usize);
 
 /// The groups of an oracle. The empty name stands for the elements without a group.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Turns {
     /// The group of each element that has one.
     pub(super) of: HashMap<Vec<u8>, Vec<u8>>,
     pub(super) settings: BTreeMap<Vec<u8>, GroupSettings>,
-    /// The limit of what each group holds. 0: none.
-    pub(super) each: u64,
+    /// The limits of each group.
+    pub(super) each: GroupLimits,
+    pub(super) enforced: Enforced,
+    /// What each group gave out under a limit of rate.
+    logs: BTreeMap<Vec<u8>, Rate>,
+    /// The time of the latest look.
+    clock: u64,
     /// The elements whose leases count, until they are given out again.
     held: HashSet<Vec<u8>>,
     round: Vec<Vec<u8>>,
@@ -29,9 +34,27 @@ pub(super) struct Turns {
     by_turn: bool,
 }
 
+impl Default for Turns {
+    fn default() -> Self {
+        Self {
+            of: HashMap::new(),
+            settings: BTreeMap::new(),
+            each: GroupLimits::NONE,
+            enforced: Enforced { held: true, rate: true },
+            logs: BTreeMap::new(),
+            clock: 0,
+            held: HashSet::new(),
+            round: Vec::new(),
+            given: 0,
+            looked_at: 0,
+            by_turn: false,
+        }
+    }
+}
+
 impl Turns {
     pub(super) fn is_used(&self) -> bool {
-        !self.of.is_empty() || !self.settings.is_empty() || self.each > 0
+        !self.of.is_empty() || !self.settings.is_empty() || self.each != GroupLimits::NONE
     }
 
     pub(super) fn settings(&self, group: &[u8]) -> GroupSettings {
@@ -57,8 +80,76 @@ impl Turns {
     /// Returns how many elements of a group may be held, if there is a limit.
     pub(super) fn held_max(&self, group: &[u8]) -> Option<u64> {
         let own = self.settings(group).limits.held;
-        let max = if own > 0 { own } else { self.each };
-        Some(max).filter(|max| *max > 0 && !group.is_empty())
+        let max = if own > 0 { own } else { self.each.held };
+        Some(max).filter(|max| *max > 0 && !group.is_empty() && self.enforced.held)
+    }
+
+    /// Returns the limit of what a group gives out in a time.
+    pub(super) fn rate(&self, group: &[u8]) -> Option<(u64, u64)> {
+        let own = self.settings(group).limits;
+        let limits = if own.rate > 0 { own } else { self.each };
+        (limits.rate > 0 && !group.is_empty() && self.enforced.rate)
+            .then_some((limits.rate, limits.per))
+    }
+
+    /// Adapts all logs to limits that have changed, if there are few.
+    pub(super) fn adapt_few(&mut self) {
+        if self.logs.len() <= FITTED_MAX {
+            self.adapt_those(self.logs.keys().cloned().collect());
+        }
+    }
+
+    /// Adapts the logs of groups that have elements to limits that have changed.
+    fn adapt(&mut self) {
+        self.adapt_those(self.of.values().cloned().collect());
+    }
+
+    pub(super) fn adapt_those(&mut self, groups: HashSet<Vec<u8>>) {
+        for group in groups {
+            match (self.logs.remove(&group), self.rate(&group)) {
+                (Some(log), Some((max, per))) if (log.max(), log.per()) != (max, per) => {
+                    self.logs.insert(group, log.changed(max, per));
+                }
+                (log, Some(_)) => self.logs.extend(log.map(|log| (group, log))),
+                (_, None) => {}
+            }
+        }
+    }
+
+    /// Records what a group gave out. Returns whether its rate is limited.
+    pub(super) fn record(&mut self, group: &[u8], moment: u64, count: u64) -> bool {
+        let Some((max, per)) = self.rate(group) else { return false };
+        let log = self.logs.remove(group).unwrap_or_else(|| Rate::new(max, per));
+        let is_same = (log.max(), log.per()) == (max, per);
+        let mut log = if is_same { log } else { log.changed(max, per) };
+        log.record(moment, count);
+        self.logs.insert(group.to_vec(), log);
+        self.clock = self.clock.max(moment);
+        true
+    }
+
+    /// Notes that the clock may have stepped back.
+    pub(super) fn step_back(&mut self, now: u64) {
+        if now < self.clock && !self.logs.is_empty() {
+            self.clock = now;
+        }
+    }
+
+    /// Removes the logs that are over.
+    pub(super) fn forget(&mut self, now: u64) {
+        self.logs.retain(|_, log| !log.is_over(now));
+    }
+
+    /// Returns the logs that count, as the limits are now.
+    pub(super) fn logs(&self, now: u64) -> Vec<(&[u8], Rate)> {
+        let log = |(group, log): (&'_ Vec<u8>, &Rate)| {
+            let (max, per) = self.rate(group)?;
+            let is_same = (log.max(), log.per()) == (max, per);
+            Some(if is_same { log.clone() } else { log.changed(max, per) })
+        };
+        let all = self.logs.iter();
+        let all = all.filter_map(|it| Some((&it.0[..], log(it)?)));
+        all.filter(|(_, log)| !log.is_over(now)).collect()
     }
 
     /// Returns the elements of each group that has one, in the order of delivery. `elements` are in the order of pushing.
@@ -87,7 +178,9 @@ impl Turns {
             let excess = self.excess(elements, group, &members);
             let (deadline, at) = *excess.last().unwrap_or(&members[0]);
             let first = excess.first().unwrap_or(&members[0]).1;
-            ((deadline.max(self.settings(group).paused_until), at), first, group.to_vec())
+            let rate = self.logs.get(group).map_or(0, |log| log.next(self.clock));
+            let from = deadline.max(self.settings(group).paused_until).max(rate);
+            ((from, at), first, group.to_vec())
         };
         let mut all: Vec<_> = self.groups(elements).into_iter().map(opens).collect();
         all.sort();
@@ -110,6 +203,7 @@ impl Turns {
 
     /// Removes the groups from the round that have nothing to give any more. Called after every change of an element.
     pub(super) fn settle(&mut self, elements: &[Stored]) {
+        self.adapt();
         if self.round.iter().all(|group| group.is_empty()) {
             return;
         }
@@ -121,6 +215,7 @@ impl Turns {
 
     /// Returns the index of the element whose turn it is.
     pub(super) fn next(&mut self, elements: &[Stored], now: u64) -> Option<usize> {
+        self.adapt();
         let due: Vec<_> = self.all_open(elements).into_iter().filter(|it| it.0.0 <= now).collect();
         let is_due = |group: &[u8]| due.iter().any(|it| it.2 == group);
         self.by_turn =
@@ -128,6 +223,7 @@ impl Turns {
         if !self.by_turn {
             return due.first().map(|it| it.0.1);
         }
+        self.clock = now;
         let others = due.iter().find(|it| it.2.is_empty());
         let were_due = others.is_some_and(|((deadline, _), ..)| *deadline <= self.looked_at);
         self.looked_at = self.looked_at.max(now);
@@ -145,14 +241,18 @@ impl Turns {
         due.iter().find(|it| it.2 == *first).map(|it| it.1)
     }
 
-    /// Counts an element that the first group of the round gives out.
-    pub(super) fn give(&mut self) {
+    /// Counts an element that the first group of the round gives out. Returns the group if its rate is limited.
+    pub(super) fn give(&mut self, now: u64) -> Option<Vec<u8>> {
+        let mut counted = None;
         if self.by_turn {
+            let group = self.round[0].clone();
+            counted = Some(group.clone()).filter(|_| self.record(&group, now, 1));
             self.given += 1;
             if self.given >= self.settings(&self.round[0]).share {
                 self.given = 0;
                 self.round.rotate_left(1);
             }
         }
+        counted
     }
 }

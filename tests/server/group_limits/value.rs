@@ -14,9 +14,9 @@ fn limits_and_pauses_of_groups_are_part_of_the_value_wherever_it_goes() {
     let mut primary = Server::start_with_port(&AOF);
     let replica = replica_of(&primary, &[]);
     let mut client = primary.connect();
-    client.ask("DEHYDRATOR.LIMIT k EACH LENGTH 50 HELD 2");
+    client.ask("DEHYDRATOR.LIMIT k EACH LENGTH 50 HELD 2 RATE 3 PER 86400000");
     client.ask("DEHYDRATOR.LIMIT k GROUP b SHARE 7 LENGTH 60 HELD 1");
-    client.ask("DEHYDRATOR.LIMIT k GROUP nobody HELD 9");
+    client.ask("DEHYDRATOR.LIMIT k GROUP nobody HELD 9 RATE 5 PER 1000");
     client.ask("DEHYDRATOR.LIMIT k GROUP  SHARE 2");
     client.ask("DEHYDRATOR.PAUSE k GROUP p");
     client.ask("DEHYDRATOR.PAUSE k AT 4102444799999 GROUP q");
@@ -115,12 +115,17 @@ fn a_replica_and_the_append_only_file_agree_on_whatever_is_limited_and_paused() 
             2 => format!("LIMIT k GROUP {group} LENGTH {}", 15 * limit),
             3 => format!("PAUSE k {} GROUP {group}", 1 + below(400)),
             4 => format!("PAUSE k GROUP {group}"),
+            38 if limit > 0 => {
+                let per = [1, 40, 86_400_000][below(3) as usize];
+                let whose = if below(2) > 0 { "EACH".into() } else { format!("GROUP {group}") };
+                format!("LIMIT k {whose} RATE {} PER {per}", 300 * limit)
+            }
             5 | 6 => format!("RESUME k GROUP {group}"),
             7..18 => format!("PUSH k {} x {id} GROUP {group} REPLACE", below(50)),
             18..24 => format!("MPUSH k 0 x {id} 0 x {} NX GROUP {group}", id + 1),
             24..32 => format!("POLL k COUNT 3 LEASE {} TOKEN t{number}", 1 + below(300)),
             32 => "POLL k COUNT 2".into(),
-            33..38 => format!("SETTLE k t{} {id} t{} {}", number - 2, number - 1, id + 1),
+            33..37 => format!("SETTLE k t{} {id} t{} {}", number - 2, number - 1, id + 1),
             _ => format!("TOUCH k {id} 0"),
         };
         pipe.add_command(cmd(&format!("DEHYDRATOR.{line}")));
@@ -136,8 +141,11 @@ fn a_replica_and_the_append_only_file_agree_on_whatever_is_limited_and_paused() 
     // So that no pause ends between two looks.
     for group in ["a", "b", "c", "d", "e"] {
         client.ask(&format!("DEHYDRATOR.RESUME k GROUP {group}"));
+        client.ask(&format!("DEHYDRATOR.LIMIT k GROUP {group} RATE 0"));
     }
     client.ask("DEHYDRATOR.PAUSE k GROUP e");
+    client.ask("DEHYDRATOR.LIMIT k EACH RATE 5000 PER 86400000");
+    client.ask("DEHYDRATOR.POLL k COUNT 5");
     let mut there = replica.connect();
     until("they are equal", || (there.digest("k") == client.digest("k")).then_some(()));
     let digest = client.digest("k");

@@ -132,6 +132,17 @@ impl Rate {
         })
     }
 
+    /// Returns when what is given out at `moment` counts no more, in milliseconds since the epoch.
+    pub fn end_of(&self, moment: u64) -> u64 {
+        self.granule_end(moment).saturating_add(self.per)
+    }
+
+    /// Returns whether nothing in the log counts at `now`.
+    pub fn is_over(&self, now: u64) -> bool {
+        let latest = self.latest(now);
+        self.log.back().is_none_or(|last| self.end(last, latest) <= now)
+    }
+
     /// Returns the size of the log's heap allocation, in bytes.
     pub fn memory(&self) -> usize {
         self.log.capacity() * size_of::<LogEntry>()

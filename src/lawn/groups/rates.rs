@@ -1,0 +1,172 @@
+//! What groups gave out under limits of rate.
+//!
+//! A group keeps its log when it has no element left: with one job at a time it would have no limit otherwise. The owner
+//! of the lawn has to call [`Groups::forget_rates`] from time to time, which removes the logs that are over.
+
+use std::collections::btree_map::Entry as Slot;
+use std::ops::Bound;
+
+use super::super::element::Group;
+use super::super::rate::Rate;
+use super::super::store::Records;
+use super::super::turn::Turn;
+use super::{FITTED_MAX, Groups};
+
+impl Groups {
+    /// Returns the limit of what a group gives out in a time: a number of elements, and a number of milliseconds.
+    pub fn rate(&self, group: Group) -> Option<(u64, u64)> {
+        let may_have = self.enforced.rate && (self.restrained > 0 || self.each.rate > 0);
+        if !may_have || group == self.others {
+            return None;
+        }
+        let has_settings = self.entries.get(group).has_settings;
+        let own = has_settings.then(|| self.settings(group).limits).filter(|own| own.rate > 0);
+        own.map_or(self.rate_of_each(), |own| Some((own.rate, own.per)))
+    }
+
+    /// Returns the limit of each group that has none of its own, as [`Groups::rate`] does.
+    pub fn rate_of_each(&self) -> Option<(u64, u64)> {
+        (self.enforced.rate && self.each.rate > 0).then_some((self.each.rate, self.each.per))
+    }
+
+    /// Records under a group's limit of rate that it gave out `count` elements. Returns whether it has one.
+    pub fn record(&mut self, records: &Records, group: Group, moment: u64, count: u64) -> bool {
+        let Some((max, per)) = self.rate(group) else { return false };
+        self.fit_rate(group);
+        let logs = &mut self.logs;
+        let log = logs.by_group.entry(group).or_insert_with(|| Rate::new(max, per));
+        logs.bytes -= log.memory();
+        log.record(moment, count);
+        logs.bytes += log.memory();
+        logs.end = logs.end.max(log.end_of(moment));
+        self.note_log(records, group, moment);
+        true
+    }
+
+    /// Counts an element under a group's limit of rate, if there is one, for [`Groups::take_counted`] too.
+    pub fn count_given(&mut self, records: &Records, group: Group, now: u64) {
+        if !self.record(records, group, now, 1) {
+            return;
+        }
+        let counted = &mut self.logs.counted;
+        match counted.iter_mut().rev().find(|it| it.0 == group) {
+            Some((_, count)) => *count += 1,
+            None => counted.push((group, 1)),
+        }
+    }
+
+    /// Returns the groups whose elements were counted since the last call, and the number of elements.
+    pub fn take_counted(&mut self) -> Vec<(Group, u64)> {
+        std::mem::take(&mut self.logs.counted)
+    }
+
+    /// Returns the log of a group, if it has one, as its limit is now.
+    pub fn log(&self, group: Group) -> Option<Rate> {
+        let (max, per) = self.rate(group)?;
+        let log = self.logs.by_group.get(&group)?;
+        Some(if (log.max(), log.per()) == (max, per) { log.clone() } else { log.changed(max, per) })
+    }
+
+    /// Lists the groups that have a log which is not over at `now`, by name, if their rates are limited.
+    pub fn logs(&self, now: u64) -> Vec<(&[u8], Rate)> {
+        let log = |group: &Group| {
+            Some((self.name(*group), self.log(*group)?)).filter(|(_, log)| !log.is_over(now))
+        };
+        let mut all: Vec<_> = self.logs.by_group.keys().filter_map(log).collect();
+        all.sort_unstable_by_key(|it| it.0);
+        all
+    }
+
+    /// Sets the log of a group that has a limit of rate.
+    pub fn set_log(&mut self, records: &Records, group: Group, log: Rate) {
+        self.logs.bytes += log.memory();
+        let last = log.entries().last().map_or(0, |(moment, _)| moment);
+        self.logs.end = self.logs.end.max(log.end_of(last));
+        if let Some(old) = self.logs.by_group.insert(group, log) {
+            self.logs.bytes -= old.memory();
+        }
+        self.note_log(records, group, last);
+    }
+
+    /// Applies what a group's log says. The clock is at the last `moment` of the log, or later: or else that would count as
+    /// one from before the clock stepped back.
+    fn note_log(&mut self, records: &Records, group: Group, moment: u64) {
+        self.clock = self.clock.max(moment);
+        self.entries.get_mut(group).has_log = true;
+        self.settle(records, group);
+    }
+
+    /// Returns when all logs are over, if there is one, in milliseconds since the epoch.
+    pub fn rates_end(&self) -> Option<u64> {
+        (!self.logs.is_empty()).then_some(self.logs.end)
+    }
+
+    /// Adapts all logs to limits that have changed, now or when their groups are visited.
+    pub(super) fn fit_rates(&mut self, records: &Records) {
+        if self.logs.len() > FITTED_MAX {
+            self.visit_from = Some(Turn::FIRST);
+            return;
+        }
+        let groups: Vec<_> = self.logs.by_group.keys().copied().collect();
+        groups.into_iter().for_each(|group| self.settle(records, group));
+    }
+
+    /// Adapts the log of a group to a limit that has changed. Returns the number of entries that it had to visit.
+    pub(super) fn fit_rate(&mut self, group: Group) -> usize {
+        if !self.entries.get(group).has_log {
+            return 0;
+        }
+        let limit = self.rate(group);
+        let Slot::Occupied(mut slot) = self.logs.by_group.entry(group) else { return 0 };
+        let log = slot.get_mut();
+        if limit == Some((log.max(), log.per())) {
+            return 0;
+        }
+        let visited = log.entries().len();
+        self.logs.bytes -= log.memory();
+        if let Some((max, per)) = limit {
+            *log = log.changed(max, per);
+            self.logs.bytes += log.memory();
+            let last = log.entries().last().map_or(0, |(moment, _)| moment);
+            self.logs.end = self.logs.end.max(log.end_of(last));
+        } else {
+            slot.remove();
+            self.entries.get_mut(group).has_log = false;
+        }
+        visited
+    }
+
+    /// Removes logs that are over at `now`, among at most `most`. Returns whether there are more to examine.
+    pub fn forget_rates(&mut self, records: &Records, now: u64, most: usize) -> bool {
+        for _ in 0..most {
+            let from = self.logs.examined.map_or(Bound::Unbounded, Bound::Excluded);
+            let next = self.logs.by_group.range((from, Bound::Unbounded)).next();
+            let next = next.map(|(group, log)| (*group, log.is_over(now)));
+            self.logs.examined = next.map(|it| it.0);
+            let Some((group, is_over)) = next else { return false };
+            if is_over && let Some(log) = self.logs.by_group.remove(&group) {
+                self.logs.bytes -= log.memory();
+                self.entries.get_mut(group).has_log = false;
+                self.settle(records, group);
+            }
+        }
+        true
+    }
+
+    /// Notes that the clock has stepped back to `now`, if it has: then groups find out anew when they give something out,
+    /// because what they gave out later than now counts as given out now. Returns whether that matters to any.
+    pub fn note_clock(&mut self, now: u64) -> bool {
+        let is_behind = self.is_behind(now);
+        if is_behind {
+            self.visit_from = Some(Turn::FIRST);
+            self.clock = now;
+        }
+        is_behind
+    }
+
+    /// Returns whether the clock has stepped back, and a limit of rate depends on it.
+    #[inline(always)]
+    pub fn is_behind(&self, now: u64) -> bool {
+        now < self.clock && !self.logs.is_empty()
+    }
+}
