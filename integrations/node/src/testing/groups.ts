@@ -83,9 +83,7 @@ export class Groups<T extends Grouped> {
   /** Returns what TOUCH moves to a deadline: elements that have another, and no lease that runs. */
   atRest(group: string, deadline: number, now: number): T[] {
     const moved = this.of(group).filter((entry) => entry.deadline !== deadline);
-    const free = moved.filter(({ token }) => token === null);
-    const [sooner, later] = [free.filter((it) => it.deadline < deadline), free.filter((it) => it.deadline > deadline)];
-    return [...sooner, ...moved.filter(({ token, deadline }) => token !== null && deadline <= now), ...later];
+    return moved.filter(({ token, deadline }) => token === null || deadline <= now);
   }
 
   /** Returns the moment from which on an element is given out; Infinity: there is none. */

@@ -100,10 +100,7 @@ class Groups:
         """Returns the ids that TOUCH moves to a deadline: those that have another, and no lease that runs."""
         held = self._held.get(group, [])
         moved = [place for place in self._places.get(group, []) if place[0] != deadline]
-        free = [place for place in moved if place not in held]
-        ended = [place for place in moved if place in held and place[0] <= now]
-        sooner = [place for place in free if place[0] < deadline]
-        return [id for _, _, id in sooner + ended + free[len(sooner) :]]
+        return [place[2] for place in moved if place[0] <= now or place not in held]
 
     def opens_first(self) -> int | None:
         """Returns the moment from which on an element is given out."""
