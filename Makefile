@@ -61,7 +61,7 @@ build-debug: setup ## Build the module with hooks for tests (target/debug/libdeh
 
 test: build build-debug ## Run unit and oracle tests, then tests with real servers, redis-cli and a client library
 	$(OPTIMIZED) cargo test --locked --lib $(UNITS)
-	$(OPTIMIZED) cargo test --locked --lib $(UNITS) --features tiny-bounds
+	$(OPTIMIZED) cargo test --locked --package dehydrator-lawn --features tiny-bounds
 	$(OPTIMIZED) cargo test --locked --package dehydrator-benches --test simulation
 	cargo test --locked --test server -- --test-threads $(WAITING)
 
@@ -91,7 +91,7 @@ asan: build build-debug ## Run the server tests under AddressSanitizer, some und
 	@scripts/setup.sh asan
 	scripts/asan.sh
 
-asan-quick: build build-debug ## Run the tests with the widest coverage under AddressSanitizer, for a minute or two
+asan-quick: build build-debug ## Run the tests with the widest coverage under AddressSanitizer, with memory aligned to 8 bytes, in some minutes
 	scripts/asan.sh quick
 
 unaligned: build ## Run tests on a server whose memory is aligned to 8 bytes; the first run builds it
@@ -135,7 +135,7 @@ bench-tracing: build ## Measure what OpenTelemetry costs a worker in Python and 
 lint: setup ## Check formatting, and lint with warnings as errors
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
-	cargo clippy --locked --workspace --all-targets --features tiny-bounds -- -D warnings
+	cargo clippy --locked --package dehydrator-lawn --all-targets --features tiny-bounds -- -D warnings
 	cd tests/clients/rust && cargo fmt --check
 	cd top && cargo fmt --check && CARGO_TARGET_DIR=../target/top cargo clippy --locked --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --locked --workspace --no-deps --document-private-items

@@ -38,8 +38,9 @@ torture=$(echo " $servers " | tr "\n" " ")
 [ -z "${TORTURE+set}" ] || torture=" $TORTURE "
 failed=0
 summary=
-# The server tests mostly wait; torture works.
+# The server tests mostly wait; torture works, and waits for its clients.
 waiting=$(($(nproc) * 3 + 1))
+working=$(($(nproc) + 1))
 for server in $servers; do
     suites=server
     case $torture in
@@ -52,7 +53,7 @@ for server in $servers; do
     {
         status=0
         for suite in $suites; do
-            threads=$(nproc)
+            threads=$working
             [ "$suite" = torture ] || threads=$waiting
             DEHYDRATOR_SERVER=$dest/$server DEHYDRATOR_CLI=$dest/redis-cli \
                 cargo test --locked --test "$suite" -- --test-threads "$threads" 2>&1 || status=$?
