@@ -8,8 +8,10 @@
 //! [`COUNT`] commands of each kind, in pipelines of [`BATCH`]. A *leased job* is pushed, leased and settled; in a
 //! stream, it is added, read by a consumer, acknowledged and deleted.
 //!
+//! The same commands without groups, beside [`GROUPS`] groups, and in them, show what groups cost.
+//!
 //! Needs valgrind. `PROFILE=folder` keeps callgrind's output, one file per row, for `callgrind_annotate`. The argument
-//! `plain` or `file` counts only without or with an append-only file.
+//! `plain` or `file` counts only without or with an append-only file, and `groups` only the price of groups.
 
 use std::env;
 use std::fs;
@@ -84,6 +86,64 @@ fn entry(reply: &Value) -> String {
     type Entries = Vec<(String, Vec<(String, Value)>)>;
     let streams: Entries = FromRedisValue::from_redis_value(reply.clone()).expect("entries");
     streams[0].1[0].0.clone()
+}
+
+/// The number of groups, each of which has elements.
+const GROUPS: usize = 100;
+
+/// Where the elements of a row are, and the command that puts one there.
+type Placed = (&'static str, fn(&str, usize, usize) -> Cmd);
+
+fn push_in_group(key: &str, ttl: usize, number: usize) -> Cmd {
+    let mut push = push(key, ttl, number);
+    push.arg("GROUP").arg(format!("tenant {}", number % GROUPS));
+    push
+}
+
+/// Counts the instructions per command, and the bytes of an element, without groups, beside groups and in them. Returns
+/// the rows of a table.
+fn of_groups() -> Vec<(&'static str, [f64; 3])> {
+    let places: [Placed; 3] = [("no group", push), ("beside", push), ("in", push_in_group)];
+    let mut host = Host::start(&harness::release_module(), false);
+    let mut rows: Vec<(&'static str, [f64; 3])> = Vec::new();
+    for (column, (place, push)) in places.into_iter().enumerate() {
+        let mut put = |row, number| match rows.iter_mut().find(|it| it.0 == row) {
+            Some((_, numbers)) => numbers[column] = number,
+            None => rows.push((row, [number, 0.0, 0.0])),
+        };
+        let mut note = |host: &mut Host, row, commands: &[Cmd]| {
+            eprintln!("{row}, {place}");
+            let (count, replies) = count(host, row, commands);
+            put(row, count);
+            replies
+        };
+        cmd("FLUSHALL").exec(&mut host.client).expect("OK");
+        if place == "beside" {
+            for key in ["k", "due"] {
+                let others = (COUNT..COUNT + GROUPS).map(|it| push_in_group(key, far(it), it));
+                count(&mut host, "others", &others.collect::<Vec<_>>());
+            }
+        }
+        note(&mut host, "PUSH", &each(|number| push("k", far(number), number)));
+        let bytes: u64 = cmd("MEMORY USAGE k").query(&mut host.client).expect("bytes");
+        let touch = |number| cmd(&format!("DEHYDRATOR.TOUCH k {} {}", id(number), far(number + 1)));
+        note(&mut host, "TOUCH", &each(touch));
+        let pull = |number| cmd(&format!("DEHYDRATOR.PULL k {}", id(number)));
+        note(&mut host, "PULL", &each(pull));
+        let due = each(|number| push("due", number % TTLS, number));
+        count(&mut host, "due", &due);
+        note(&mut host, "POLL COUNT 1", &each(|_| cmd("DEHYDRATOR.POLL due COUNT 1")));
+        count(&mut host, "due", &due);
+        let lease = "DEHYDRATOR.POLL due COUNT 1 LEASE 3600000";
+        let leased = held(&note(&mut host, "POLL COUNT 1 LEASE", &each(|_| cmd(lease))));
+        let settle = |number: usize| {
+            let (token, id) = &leased[number];
+            cmd(&format!("DEHYDRATOR.SETTLE due {token} {id}"))
+        };
+        note(&mut host, "SETTLE", &each(settle));
+        put("bytes per element", bytes as f64 / COUNT as f64);
+    }
+    rows
 }
 
 /// Instructions per command, by row.
@@ -228,12 +288,28 @@ fn printed(number: f64) -> String {
     }
 }
 
+fn groups_table() -> String {
+    let mut told = format!(
+        "| no file, no replica | no group | beside {GROUPS} groups | × no group | in one of {GROUPS} groups | × no group |\n\
+         | --- | ---: | ---: | ---: | ---: | ---: |\n"
+    );
+    for (row, [none, beside, within]) in of_groups() {
+        let [first, second, third] = [none, beside, within].map(printed);
+        let (one, other) = (beside / none, within / none);
+        told += &format!("| {row} | {first} | {second} | {one:.2} | {third} | {other:.2} |\n");
+    }
+    told
+}
+
 fn main() {
     let is_usual = env::var_os(SERVER).is_none();
     let server = server_itself();
     // Skip the argument that cargo adds.
     if let Some(part) = env::args().skip(1).find(|it| it != "--bench") {
-        assert!(["plain", "file"].contains(&&*part), "{part}: plain or file");
+        if part == "groups" {
+            return println!("{}", groups_table());
+        }
+        assert!(["plain", "file"].contains(&&*part), "{part}: plain, file or groups");
         let counted = counted(part == "file");
         counted.iter().for_each(|(row, count)| println!("{row:40} {:>7}", printed(*count)));
         let ratio = |ours, theirs| sum(&counted, ours) / sum(&counted, theirs);
@@ -260,7 +336,8 @@ fn main() {
     for (row, bytes) in &sent {
         told += &format!("| {row} | {bytes:.0} |\n");
     }
-    told += &format!("| PUSH, POLL COUNT 1 LEASE and SETTLE | {:.0} |\n", sum(&sent, &JOB));
+    told += &format!("| PUSH, POLL COUNT 1 LEASE and SETTLE | {:.0} |\n\n", sum(&sent, &JOB));
+    told += &groups_table();
     println!("{}\n\n{told}", server.display());
     // The page is about the most common server.
     if is_usual && env::var_os("PROFILE").is_none() {

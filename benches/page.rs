@@ -46,7 +46,7 @@ const HEAP: &str = "3 BinaryHeap, lazy deletion";
 const TREE: &str = "3 BTreeMap";
 const FLOOR: &str = "floor: table of (hash, handle), record arena";
 
-const CUTS: [Cut; 13] = [
+const CUTS: [Cut; 14] = [
     whole("module", "module", 0),
     whole("module", "module", 1),
     whole("module", "module", 2),
@@ -65,6 +65,10 @@ const CUTS: [Cut; 13] = [
         ..whole("price", "instructions", 0)
     },
     whole("price", "instructions", 1),
+    Cut {
+        columns: &["no group", "beside 100 groups", "in one of 100 groups"],
+        ..whole("groups", "instructions", 3)
+    },
     whole("lateness", "lateness", 0),
     Cut {
         rows: &[OURS, WHEEL, ANY_WHEEL, DELAY_QUEUE, HEAP, TREE, FLOOR],
