@@ -28,8 +28,12 @@ const BUDGET_US: u64 = 1000;
 /// Ticks without a blocked client after which the server stops reporting each pass of its event loop, until something
 /// comes due.
 const IDLE_TICKS_MAX: u64 = 10;
-/// The interval at which the server is asked whether its statistics were reset, in microseconds.
-const RESET_CHECK_US: u64 = 100_000;
+/// The intervals at which the server is asked whether its statistics were reset, in microseconds: after the module's counters
+/// have changed, and otherwise. INFO asks, too. Asking costs as much as dozens of commands, so an idle server hardly does it.
+const RESET_CHECK_US: u64 = 1_000_000;
+const IDLE_RESET_CHECK_US: u64 = 10_000_000;
+/// The interval at which the module looks for listeners of the replication stream, in microseconds.
+const LISTENERS_CHECK_US: u64 = 100_000;
 
 /// The work of the ticks since the module was loaded.
 #[derive(Clone, Copy, Default)]
@@ -49,6 +53,8 @@ thread_local! {
     static IDLE_TICKS: Cell<u64> = const { Cell::new(0) };
     /// When the server was last asked whether its statistics were reset, on the monotonic clock.
     static RESET_CHECKED_US: Cell<u64> = const { Cell::new(0) };
+    /// When the module last looked for listeners, on the monotonic clock.
+    static LISTENERS_CHECKED_US: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Returns the statistics of the ticks.
@@ -73,12 +79,17 @@ fn tick(event: &Event<'_>) {
     let context = event.context;
     let started = clock::monotonic_us();
     clock_steps::detect();
-    if started.saturating_sub(RESET_CHECKED_US.get()) >= RESET_CHECK_US {
+    let is_idle = !counters::have_changed();
+    let interval = if is_idle { IDLE_RESET_CHECK_US } else { RESET_CHECK_US };
+    if started.saturating_sub(RESET_CHECKED_US.get()) >= interval {
         RESET_CHECKED_US.set(started);
         reset_with_server();
+    }
+    if started.saturating_sub(LISTENERS_CHECKED_US.get()) >= LISTENERS_CHECK_US {
+        LISTENERS_CHECKED_US.set(started);
         listeners::check(context);
     }
-    client_checks::invalidate();
+    client_checks::tick(started);
     let mut statistics = STATISTICS.get();
 
     // A part of the budget, so that no task starves the others.

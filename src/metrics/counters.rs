@@ -43,6 +43,20 @@ pub static RETRIES: Counter = Counter::new();
 thread_local! {
     /// The server's counts at the last [`reset_with_server`].
     static SERVER_COUNTS: Cell<[u64; 4]> = const { Cell::new([0; 4]) };
+    /// The sum of the counters then.
+    static SUM: Cell<u64> = const { Cell::new(0) };
+}
+
+const ALL: [&Counter; 8] =
+    [&PUSHES, &PULLS, &POLLS, &REDELIVERIES, &DELIVERIES, &DEAD_LETTERS, &EXPIRED, &RETRIES];
+
+fn sum() -> u64 {
+    ALL.iter().map(|counter| counter.get()).sum()
+}
+
+/// Returns whether a counter has changed since the last [`reset_with_server`].
+pub fn have_changed() -> bool {
+    sum() != SUM.get()
 }
 
 /// Resets the counters if CONFIG RESETSTAT has reset the server's. No event reports that; but one of the server's counts is
@@ -52,12 +66,9 @@ pub fn reset_with_server() -> bool {
     let before = SERVER_COUNTS.replace(counts);
     let is_reset = counts.iter().zip(before).any(|(now, before)| *now < before);
     if is_reset {
-        for counter in
-            [&PUSHES, &PULLS, &POLLS, &REDELIVERIES, &DELIVERIES, &DEAD_LETTERS, &EXPIRED, &RETRIES]
-        {
-            counter.set(0);
-        }
+        ALL.iter().for_each(|counter| counter.set(0));
     }
+    SUM.set(sum());
     is_reset
 }
 

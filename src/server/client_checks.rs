@@ -6,9 +6,10 @@
 //! *A dry run* (Redis 7.2 and later, Valkey): the server checks a command as if a client had sent it, and returns before
 //! running it. So a dry run leaves no trace in INFO, MONITOR or keyspace events.
 //!
-//! *Redis 7.0* has no dry run. Whether clients may write is derived from INFO and CONFIG, again after each cron of the server
-//! and each event that may change the result. So a failing disk is noticed within one cron period. A slot needs a real
-//! command: one that does not change the keyspace's statistics.
+//! *Redis 7.0* has no dry run. Whether clients may write is derived from INFO and CONFIG, again after each event that may change
+//! the result. No event tells that an append-only file cannot be written, that a fork fails, or that a replica lags. So the
+//! result holds for a second at most, and until the next cron of the server if clients may not write: INFO costs as much as
+//! dozens of commands. A slot needs a real command: one that does not change the keyspace's statistics.
 
 use std::cell::{Cell, OnceCell};
 use std::ffi::CStr;
@@ -21,13 +22,23 @@ use crate::server::{Context, OwnedStr, Str};
 thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.
     static HAS_DRY_RUNS: OnceCell<bool> = const { OnceCell::new() };
-    /// Whether clients may write, without dry runs. `None` if not known since [`invalidate`].
-    static MAY_WRITE: Cell<Option<bool>> = const { Cell::new(None) };
+    /// Whether clients may write, without dry runs, and the first [`tick`] since then. `None` if not known since [`invalidate`].
+    static MAY_WRITE: Cell<Option<(bool, Option<u64>)>> = const { Cell::new(None) };
 }
+
+/// How long clients may write if no event tells otherwise, in microseconds.
+const VALID_US: u64 = 1_000_000;
 
 /// Discards the cached result, because the server's checks may have a different one now.
 pub fn invalidate() {
     MAY_WRITE.set(None);
+}
+
+/// Discards the cached result if it is too old. `now_us`: on the monotonic clock, in microseconds.
+pub fn tick(now_us: u64) {
+    let known = MAY_WRITE.get().map(|(may_write, since)| (may_write, since.unwrap_or(now_us)));
+    let known = known.filter(|(may_write, since)| *may_write && now_us - since < VALID_US);
+    MAY_WRITE.set(known.map(|(may_write, since)| (may_write, Some(since))));
 }
 
 impl Context {
@@ -37,11 +48,12 @@ impl Context {
             // `D`: a dry run. `S`: refuse writes as for scripts. Any write command works.
             return is_allowed(self.ask(c"PERSIST", c"DSv", &[key]));
         }
-        MAY_WRITE.get().unwrap_or_else(|| {
-            let may_write = self.may_scripts_write();
-            MAY_WRITE.set(Some(may_write));
-            may_write
-        })
+        if let Some((may_write, _)) = MAY_WRITE.get() {
+            return may_write;
+        }
+        let may_write = self.may_scripts_write();
+        MAY_WRITE.set(Some((may_write, None)));
+        may_write
     }
 
     /// Returns whether this node serves the slot of a key. Without a cluster it serves all keys.
