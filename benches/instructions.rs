@@ -81,6 +81,27 @@ fn held(replies: &[Value]) -> Vec<(String, String)> {
     replies.iter().map(row).collect()
 }
 
+/// Returns the commands that settle what POLL leased.
+fn settles(key: &str, replies: &[Value]) -> Vec<Cmd> {
+    let settle = |(token, id)| cmd(&format!("DEHYDRATOR.SETTLE {key} {token} {id}"));
+    held(replies).into_iter().map(settle).collect()
+}
+
+const LEASE: &str = "DEHYDRATOR.POLL due COUNT 1 LEASE 3600000";
+
+/// Counts what it takes to take due elements, and to lease and settle them. `due` pushes them.
+fn count_due(
+    host: &mut Host,
+    due: &[Cmd],
+    note: &mut impl FnMut(&mut Host, &'static str, &[Cmd]) -> Vec<Value>,
+) {
+    count(host, "due", due);
+    note(host, "POLL COUNT 1", &each(|_| cmd("DEHYDRATOR.POLL due COUNT 1")));
+    count(host, "due", due);
+    let replies = note(host, "POLL COUNT 1 LEASE", &each(|_| cmd(LEASE)));
+    note(host, "SETTLE", &settles("due", &replies));
+}
+
 /// Returns the id of the first entry, from the reply of XREADGROUP.
 fn entry(reply: &Value) -> String {
     type Entries = Vec<(String, Vec<(String, Value)>)>;
@@ -131,16 +152,7 @@ fn of_groups() -> Vec<(&'static str, [f64; 3])> {
         let pull = |number| cmd(&format!("DEHYDRATOR.PULL k {}", id(number)));
         note(&mut host, "PULL", &each(pull));
         let due = each(|number| push("due", number % TTLS, number));
-        count(&mut host, "due", &due);
-        note(&mut host, "POLL COUNT 1", &each(|_| cmd("DEHYDRATOR.POLL due COUNT 1")));
-        count(&mut host, "due", &due);
-        let lease = "DEHYDRATOR.POLL due COUNT 1 LEASE 3600000";
-        let leased = held(&note(&mut host, "POLL COUNT 1 LEASE", &each(|_| cmd(lease))));
-        let settle = |number: usize| {
-            let (token, id) = &leased[number];
-            cmd(&format!("DEHYDRATOR.SETTLE due {token} {id}"))
-        };
-        note(&mut host, "SETTLE", &each(settle));
+        count_due(&mut host, &due, &mut note);
         put("bytes per element", bytes as f64 / COUNT as f64);
     }
     rows
@@ -188,27 +200,12 @@ fn counted(with_file: bool) -> Counted {
     note(&mut host, "RPUSH", &each(rpush));
     note(&mut host, "LPOP", &each(|_| cmd("LPOP list")));
     let due = each(|number| push("due", number % TTLS, number));
-    count(&mut host, "due", &due);
-    note(&mut host, "POLL COUNT 1", &each(|_| cmd("DEHYDRATOR.POLL due COUNT 1")));
-
-    count(&mut host, "due", &due);
-    let lease = "DEHYDRATOR.POLL due COUNT 1 LEASE 3600000";
-    let leased = held(&note(&mut host, "POLL COUNT 1 LEASE", &each(|_| cmd(lease))));
-    let settle = |number: usize| {
-        let (token, id) = &leased[number];
-        cmd(&format!("DEHYDRATOR.SETTLE due {token} {id}"))
-    };
-    note(&mut host, "SETTLE", &each(settle));
+    count_due(&mut host, &due, &mut note);
 
     cmd("DEHYDRATOR.ONDUE due HOLD DELIVERIES 5 STREAM dead").exec(&mut host.client).expect("OK");
     note(&mut host, "PUSH, HOLD DELIVERIES", &due);
-    let replies = note(&mut host, "POLL COUNT 1 LEASE, HOLD DELIVERIES", &each(|_| cmd(lease)));
-    let leased = held(&replies);
-    let settle = |number: usize| {
-        let (token, id) = &leased[number];
-        cmd(&format!("DEHYDRATOR.SETTLE due {token} {id}"))
-    };
-    note(&mut host, "SETTLE, HOLD DELIVERIES", &each(settle));
+    let replies = note(&mut host, "POLL COUNT 1 LEASE, HOLD DELIVERIES", &each(|_| cmd(LEASE)));
+    note(&mut host, "SETTLE, HOLD DELIVERIES", &settles("due", &replies));
 
     cmd("XGROUP CREATE stream group $ MKSTREAM").exec(&mut host.client).expect("OK");
     let xadd = |number| {
@@ -246,12 +243,8 @@ fn sent() -> Vec<(&'static str, f64)> {
     };
     note("PUSH", &mut client, &each(|number| push("jobs", number % TTLS, number)));
     let lease = each(|_| cmd("DEHYDRATOR.POLL jobs COUNT 1 LEASE 60000"));
-    let leased = held(&note("POLL COUNT 1 LEASE", &mut client, &lease));
-    let settle = |number: usize| {
-        let (token, id) = &leased[number];
-        cmd(&format!("DEHYDRATOR.SETTLE jobs {token} {id}"))
-    };
-    note("SETTLE", &mut client, &each(settle));
+    let replies = note("POLL COUNT 1 LEASE", &mut client, &lease);
+    note("SETTLE", &mut client, &settles("jobs", &replies));
     let push = each(|number| push("jobs", far(number), number));
     note("PUSH, ttl of an hour", &mut client, &push);
     let touch = |number| cmd(&format!("DEHYDRATOR.TOUCH jobs {} {}", id(number), far(number + 1)));
