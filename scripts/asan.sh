@@ -38,6 +38,8 @@ skipped=(
     a_hundred_of_a_million_cost a_thousand_clients_blocked_on_the_same_hundred_keys
     finding_frequently_renamed_keys thousands_that_are_unblocked_together
     resending_a_poll_costs_the_same a_stuck_key_does_not_wait_for_the_backlog
+    # The module for the sanitizer has a command more.
+    every_command_has_its_entry
     # Sizes as other allocators have them.
     take_no_more_than_what_they_replace
     # These preload a library, but the sanitizer must be loaded first.
