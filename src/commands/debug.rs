@@ -3,16 +3,18 @@
 use std::ffi::CString;
 
 use crate::clock;
-use crate::data_type::{Writing, inspect};
+use crate::data_type::{self, Writing, inspect};
 use crate::level;
 use crate::pending::timer;
 use crate::server::guard::trap;
+use crate::server::key::Name;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Error, error::Result};
 
-/// Runs `DEBUG key word [argument ...]`. Only `OPEN-TWICE` and `CALL-OUT` use the key.
+/// Runs `DEBUG key word [argument ...]`. Only `UPKEEP`, `OPEN-TWICE` and `CALL-OUT` use the key.
 ///
 /// - `CLOCK ms`: sets the clock's offset from the server's clock.
+/// - `UPKEEP`: forgets at once what the clock has ended, and notes that it has stepped back.
 /// - `SERVER-TIMERS`: uses the server's timers, as if the kernel had none.
 /// - `LEVEL n`: sets another replication level.
 /// - `SAY command argument ...`: replicates any command.
@@ -34,6 +36,14 @@ pub fn debug(context: &CommandContext, args: Args<'_>) -> Result {
         (Some("SAY"), Some(command)) => {
             let command = CString::new(command).unwrap_or_default();
             context.replicate(&command, args.from(4));
+        }
+        (Some("UPKEEP"), None) => {
+            let key = args.get(1).ok_or(Error::Arity)?;
+            let (name, now) = (Name::of(context, key), clock::now());
+            if let Some(lawn) = Writing::open_at(context, key, now)?.lawn() {
+                lawn.step_back(now);
+            }
+            data_type::forget_expired(context, &name, now, || true);
         }
         (Some("SERVER-TIMERS"), None) if timer::use_server_timers() => {}
         (Some("SERVER-TIMERS"), None) => return Err("the timer is in use already".into()),

@@ -7,6 +7,7 @@ mod keyspace;
 mod limits;
 mod many;
 mod op;
+mod rates;
 mod turns;
 mod verbs;
 
@@ -73,6 +74,8 @@ pub enum Expect {
     Is(Value),
     /// About this many milliseconds, and not 0: the server's clock has advanced a little.
     Near(u64),
+    /// Not more than about this many milliseconds.
+    AtMost(u64),
     /// An error that starts with this.
     Refused(&'static str),
     /// A new id.
@@ -98,6 +101,8 @@ pub struct Delivered {
 pub struct World {
     pub dbs: [BTreeMap<&'static str, Kept>; 2],
     sequence: u64,
+    /// The time of the server's clock, of which the model's is ahead.
+    pub real: u64,
     /// Dead letters that were moved along the way.
     delivered: Vec<Delivered>,
     /// Dead letters that a poll came across.
@@ -180,7 +185,7 @@ impl Dehydrator {
     }
 
     /// Takes the first elements and applies the policy.
-    fn bury(&mut self, now: u64, sequence: u64) -> Vec<Gone> {
+    fn bury(&mut self, now: u64, real: u64, sequence: u64) -> Vec<Gone> {
         if self.is_paused(now) {
             return Vec::new();
         }
@@ -197,7 +202,7 @@ impl Dehydrator {
             }
             // A dead letter costs its group no turn.
             if !self.policy.holds() {
-                self.give_in_turn(now, sequence);
+                self.give_in_turn(now, real, sequence);
                 self.done(&id, now);
             }
             let entry = self.entries.remove(at);
@@ -251,8 +256,11 @@ impl World {
             }
             // Elements without a group can have only a share.
             Op::LimitGroups { group, change } => {
-                let is_limit = change.length.is_some() || change.held.is_some();
+                let is_limit = Change { share: None, ..*change } != Change::default();
                 is_limit && group.as_ref().is_some_and(Vec::is_empty)
+            }
+            Op::Pause { group, .. } | Op::Resume(group) => {
+                group.as_ref().is_some_and(Vec::is_empty)
             }
             _ => false,
         };
@@ -311,7 +319,8 @@ impl World {
                 continue;
             }
             match self.apply(db, key, poll, now, transaction) {
-                // All were dead letters.
+                // All were dead letters, or held back.
+                Expect::Is(Value::Nil) => {}
                 Expect::Is(Value::Array(none)) if none.is_empty() => {}
                 Expect::Leased(none) if none.is_empty() => {}
                 expect => return Expect::From(key, Box::new(expect)),
@@ -360,6 +369,23 @@ impl World {
         kept.into_iter().any(|kept| matches!(kept, Kept::Dehydrator(it) if it.has_groups()))
     }
 
+    /// Returns whether any group has a limit of rate.
+    pub fn has_group_rates(&self) -> bool {
+        let kept = self.dbs.iter().flat_map(BTreeMap::values);
+        kept.into_iter().any(|kept| matches!(kept, Kept::Dehydrator(it) if it.has_group_rates()))
+    }
+
+    /// Forgets what groups gave out and counts no more, and ends their pauses that are over.
+    pub fn keep_up(&mut self, now: u64) {
+        for keys in &mut self.dbs {
+            keys.retain(|_, kept| {
+                let Kept::Dehydrator(it) = kept else { return true };
+                it.keep_up(now, self.real);
+                !it.is_idle()
+            });
+        }
+    }
+
     /// Returns how many dehydrators are paused.
     pub fn paused(&self) -> usize {
         let kept = self.dbs.iter().flat_map(BTreeMap::values);
@@ -389,7 +415,7 @@ impl World {
             for kept in keys.values_mut() {
                 let Kept::Dehydrator(it) = kept else { continue };
                 let before = it.entries.len();
-                let elements = it.bury(now, self.sequence);
+                let elements = it.bury(now, self.real, self.sequence);
                 if it.entries.len() < before {
                     all.push(Delivered { db, policy: it.policy.clone(), elements });
                 }

@@ -1,6 +1,7 @@
 //! The model of what is set for groups.
 
-use super::{Bytes, Dehydrator, Expect, bulk};
+use super::rates::Log;
+use super::{Bytes, Dehydrator, Expect, MAX, Policy, bulk, int};
 use redis::Value;
 
 /// What is set for a group, or for each. 0: no limit.
@@ -9,20 +10,41 @@ pub struct Settings {
     pub share: u64,
     pub length: u64,
     pub held: u64,
+    /// The number, and the window in milliseconds.
+    pub rate: (u64, u64),
+    pub pause: Option<GroupPause>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { share: 1, length: 0, held: 0 }
+        Self { share: 1, length: 0, held: 0, rate: (0, 0), pause: None }
     }
 }
 
-/// The numbers of a LIMIT of a group, or of each: SHARE, LENGTH, HELD.
+/// A pause of a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupPause {
+    /// When it ends; [`MAX`]: at RESUME.
+    pub end: u64,
+    /// If it was set for some time, the sequence number then.
+    pub set: Option<u64>,
+}
+
+/// The numbers of a LIMIT of a group, or of each: SHARE, LENGTH, HELD, RATE.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Change {
     pub share: Option<u64>,
     pub length: Option<u64>,
     pub held: Option<u64>,
+    pub rate: Option<(u64, u64)>,
+}
+
+/// The limits that hold for a group. 0: none.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct GroupLimits {
+    pub length: u64,
+    pub held: u64,
+    pub rate: (u64, u64),
 }
 
 impl Dehydrator {
@@ -35,21 +57,22 @@ impl Dehydrator {
         self.turns.settings.get(group).copied().unwrap_or_default()
     }
 
-    /// Returns the LENGTH and HELD that hold for a group: its own, or those of each.
-    pub fn limits_of(&self, group: &Bytes) -> (u64, u64) {
-        if group.is_empty() {
-            return (0, 0);
-        }
-        let (own, each) = (self.settings(group), self.turns.each);
-        let limit = |own: u64, each: u64| if own > 0 { own } else { each };
-        (limit(own.length, each.length), limit(own.held, each.held))
+    /// Returns the limits that are set for a group: its own, or those of each.
+    pub fn limits_of(&self, group: &Bytes) -> GroupLimits {
+        self.turns.limits_of(group)
+    }
+
+    /// Returns the most elements of a group that may be held, 0 for any number, and the limit of what it gives out. Elements
+    /// that leave by themselves are not held, and what is dropped is not given out.
+    pub fn enforced(&self, group: &Bytes) -> (u64, (u64, u64)) {
+        self.turns.enforced(group, &self.policy)
     }
 
     /// Returns whether the group has no room for another element.
     pub fn is_group_full(&self, group: &Option<Bytes>) -> bool {
         let Some(group) = group else { return false };
         let length = self.entries.iter().filter(|entry| entry.group == *group).count() as u64;
-        let (most, _) = self.limits_of(group);
+        let most = self.limits_of(group).length;
         most > 0 && length >= most
     }
 
@@ -59,11 +82,78 @@ impl Dehydrator {
         !self.is_group_full(group) || self.find(id).is_some_and(is_inside)
     }
 
+    /// Returns whether groups may hold back what is due.
+    pub fn may_hold_back(&self) -> bool {
+        let all = self.turns.settings.values().chain([&self.turns.each]);
+        all.into_iter().any(|it| it.held > 0 || it.rate.0 > 0 || it.pause.is_some())
+    }
+
+    pub fn has_group_rates(&self) -> bool {
+        let all = self.turns.settings.values().chain([&self.turns.each]);
+        all.into_iter().any(|it| it.rate.0 > 0)
+    }
+
+    /// Changes the policy, which decides which limits hold.
+    pub(super) fn set_policy(&mut self, policy: &Policy) {
+        let holds = |policy: &Policy| (policy.holds(), *policy != Policy::Drop);
+        let (before, after) = (holds(&self.policy), holds(policy));
+        self.policy = policy.clone();
+        self.adapt(before.0 != after.0, before.1 != after.1);
+    }
+
+    /// Adapts to limits of each group, or of all, that have changed. Groups of the round are not visited because of what they
+    /// may hold, but they are if their logs change.
+    fn adapt(&mut self, is_other_held: bool, is_other_rate: bool) {
+        if is_other_held {
+            self.turns.unvisited = self.in_round();
+        }
+        if is_other_rate {
+            for group in self.turns.logs.keys().cloned().collect::<Vec<_>>() {
+                self.visit(&group);
+            }
+        }
+    }
+
+    /// Adapts to what is set for a group.
+    fn visit(&mut self, group: &Bytes) {
+        let (_, rate) = self.enforced(group);
+        self.turns.unvisited.remove(group);
+        self.turns.logs.retain(|other, _| other != group || rate.0 > 0);
+        self.turns.logs.get_mut(group).into_iter().for_each(|log| log.change(rate));
+    }
+
+    /// Records elements that a group gave out. Returns whether its rate is limited.
+    pub fn give_of_group(&mut self, group: &Bytes, moment: u64, count: u64) -> bool {
+        let (_, rate) = self.enforced(group);
+        if rate.0 > 0 {
+            self.turns.unvisited.remove(group);
+            let log = self.turns.logs.entry(group.clone()).or_insert_with(|| Log::new(rate));
+            log.give(moment, count);
+        }
+        rate.0 > 0
+    }
+
+    /// Forgets what counts no more, and ends pauses that are over.
+    pub(super) fn keep_up(&mut self, now: u64, real: u64) {
+        self.turns.logs.retain(|_, log| !log.is_over(real));
+        for settings in self.turns.settings.values_mut() {
+            settings.pause = settings.pause.filter(|pause| pause.end > now);
+        }
+        self.turns.settings.retain(|_, settings| *settings != Settings::default());
+    }
+
     /// Sets limits of a group, or of each, or shows them.
     pub(super) fn limit_groups(&mut self, group: Option<&Bytes>, change: Change) -> Expect {
-        let mut settings = group.map_or(self.turns.each, |group| self.settings(group));
+        let before = group.map_or(self.turns.each, |group| self.settings(group));
+        let mut settings = before;
         if change == Change::default() {
-            let mut map = vec![("length", settings.length), ("held", settings.held)];
+            let (rate, per) = settings.rate;
+            let mut map = vec![
+                ("length", settings.length),
+                ("held", settings.held),
+                ("rate", rate),
+                ("per", per),
+            ];
             map.splice(0..0, group.map(|_| ("share", settings.share)));
             let pair =
                 |(name, number): (&str, u64)| [bulk(name.as_bytes()), Value::Int(number as i64)];
@@ -72,10 +162,47 @@ impl Dehydrator {
         settings.share = change.share.unwrap_or(settings.share);
         settings.length = change.length.unwrap_or(settings.length);
         settings.held = change.held.unwrap_or(settings.held);
+        settings.rate = change.rate.unwrap_or(settings.rate);
+        if settings.rate.0 == 0 {
+            settings.rate = (0, 0);
+        }
         match group {
-            None => self.turns.each = settings,
-            Some(group) => self.turns.set(group, settings),
+            None => {
+                self.turns.each = settings;
+                self.adapt(settings.held != before.held, settings.rate != before.rate);
+            }
+            Some(group) => {
+                self.turns.set(group, settings);
+                self.visit(group);
+            }
         }
         Expect::Is(Value::Okay)
+    }
+
+    /// Pauses a group until a moment; `set`: the sequence number, if that is some time from now.
+    pub(super) fn pause_group(&mut self, group: &Bytes, end: u64, set: Option<u64>) -> Expect {
+        let pause = Some(GroupPause { end, set });
+        self.turns.set(group, Settings { pause, ..self.settings(group) });
+        self.visit(group);
+        Expect::Is(Value::Okay)
+    }
+
+    pub(super) fn resume_group(&mut self, group: &Bytes, now: u64) -> Expect {
+        let settings = self.settings(group);
+        let was_paused = settings.pause.is_some_and(|pause| pause.end > now);
+        self.turns.set(group, Settings { pause: None, ..settings });
+        self.visit(group);
+        int(was_paused.into())
+    }
+
+    /// Returns when a pause of a group ends; [`MAX`]: at RESUME.
+    pub fn paused_until(&self, group: &Bytes, now: u64) -> Option<u64> {
+        self.settings(group).pause.map(|pause| pause.end).filter(|end| *end > now)
+    }
+
+    /// Returns the earliest deadline, of a group that is held back when it goes on. None: never.
+    pub fn next_opening(&self) -> Option<u64> {
+        let first = self.openings().into_values().map(|opening| opening.at.0).min();
+        first.filter(|at| *at < MAX || !self.has_settings())
     }
 }

@@ -42,7 +42,7 @@ impl Dehydrator {
 
     /// Restarts the timer of the element at this index, as TOUCH does.
     pub(super) fn touch(&mut self, at: usize, ttl: u64, deadline: u64, now: u64, sequence: u64) {
-        let limits_held = self.limits_of(&self.entries[at].group).1 > 0;
+        let limits_held = self.enforced(&self.entries[at].group).0 > 0;
         let entry = &mut self.entries[at];
         // If running leases are counted, an expired one ends by this.
         let is_over = entry.deadline <= now && deadline > now;

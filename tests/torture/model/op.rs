@@ -181,12 +181,13 @@ pub enum Op {
     OnDue(Policy),
     /// A stream with that length, without stating whether it is exact.
     OnDueStream(&'static str, u64),
-    /// For this long, or until then.
+    /// For this long, or until then; perhaps only a group.
     Pause {
         ms: Option<u64>,
         at: Option<u64>,
+        group: Option<Bytes>,
     },
-    Resume,
+    Resume(Option<Bytes>),
     Limit {
         length: Option<u64>,
         held: Option<u64>,
@@ -203,10 +204,11 @@ pub enum Op {
         until: u64,
         ids: Vec<Bytes>,
     },
-    /// The effect for a rate.
+    /// The effect for a rate, perhaps that of a group.
     Given {
         at: u64,
         count: u64,
+        group: Option<Bytes>,
     },
     Ttn,
     Pttl(Bytes),

@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::groups::Settings;
-use super::{Bytes, Dehydrator, Entry};
+use super::groups::{GroupLimits, Settings};
+use super::rates::Log;
+use super::{Bytes, Dehydrator, Entry, MAX, Policy};
 
 /// Whose turn it is. The empty name stands for the elements without a group.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -14,6 +15,11 @@ pub struct Turns {
     /// What is set for single groups, and for each.
     pub settings: BTreeMap<Bytes, Settings>,
     pub each: Settings,
+    /// What groups gave out, if that is limited.
+    pub logs: BTreeMap<Bytes, Log>,
+    /// The groups of the round that were not visited since the limits of each have changed, and their elements then: they
+    /// leave the round when an element of theirs changes, or when it is their turn.
+    pub unvisited: BTreeMap<Bytes, Vec<Member>>,
     round: Vec<Bytes>,
     /// The number of elements that the first group of the round has given out.
     given: u64,
@@ -21,11 +27,45 @@ pub struct Turns {
     looked_at: (u64, u64),
 }
 
+/// The place of an element in the order of delivery, and whether it is held.
+type Member = ((u64, u64), bool);
+
+/// From when on a group gives something out, and what.
+pub struct Opening {
+    /// The moment, and the sequence number of what has set it.
+    pub at: (u64, u64),
+    /// The sequence number of the element that it waits for.
+    behind: u64,
+    /// The id of the element that it gives out.
+    first: Bytes,
+}
+
 impl Turns {
     /// Begins a new round, as after a load.
     pub fn restart(&mut self) {
-        let settings = std::mem::take(&mut self.settings);
-        *self = Self { settings, each: self.each, ..Self::default() };
+        let Self { settings, each, logs, .. } = std::mem::take(self);
+        *self = Self { settings, each, logs, ..Self::default() };
+    }
+
+    /// Returns the limits that are set for a group: its own, or those of each.
+    pub fn limits_of(&self, group: &Bytes) -> GroupLimits {
+        if group.is_empty() {
+            return GroupLimits::default();
+        }
+        let own = self.settings.get(group).copied().unwrap_or_default();
+        let limit = |own: u64, each: u64| if own > 0 { own } else { each };
+        GroupLimits {
+            length: limit(own.length, self.each.length),
+            held: limit(own.held, self.each.held),
+            rate: if own.rate.0 > 0 { own.rate } else { self.each.rate },
+        }
+    }
+
+    /// Returns the limits that hold under a policy: of what is held, and of what is given out.
+    pub fn enforced(&self, group: &Bytes, policy: &Policy) -> (u64, (u64, u64)) {
+        let GroupLimits { held, rate, .. } = self.limits_of(group);
+        let held = if policy.holds() { held } else { 0 };
+        (held, if *policy == Policy::Drop { (0, 0) } else { rate })
     }
 
     /// Sets what holds for a group.
@@ -72,53 +112,86 @@ impl Dehydrator {
         all
     }
 
-    /// Returns the first element of each group.
-    fn heads(&self) -> BTreeMap<&Bytes, &Entry> {
-        let mut heads = BTreeMap::<_, &Entry>::new();
-        for entry in &self.entries {
-            let head = heads.entry(&entry.group).or_insert(entry);
-            if entry.turn() < head.turn() {
-                *head = entry;
-            }
+    /// Returns the elements of each group that has some, in the order of delivery.
+    fn members(&self) -> BTreeMap<&Bytes, Vec<&Entry>> {
+        let mut members = BTreeMap::<_, Vec<_>>::new();
+        for entry in self.ordered() {
+            members.entry(&entry.group).or_default().push(entry);
         }
-        heads
+        members
     }
 
-    /// Removes the groups from the round that have nothing due any more. Called after every change of an element.
+    /// Returns the groups of the round, and their elements.
+    pub(super) fn in_round(&self) -> BTreeMap<Bytes, Vec<Member>> {
+        let members = self.members().into_iter();
+        let named = members.filter(|(group, _)| !group.is_empty());
+        let in_round = named.filter(|(group, _)| self.turns.round.contains(group));
+        let member = |entry: &Entry| (entry.turn(), entry.counts_as_held());
+        in_round
+            .map(|(group, all)| (group.clone(), all.into_iter().map(member).collect()))
+            .collect()
+    }
+
+    /// Returns from when on each group gives something out: when the pause is over, the rate allows it, and enough leases have
+    /// ended. The first of those comes first then.
+    pub fn openings(&self) -> BTreeMap<&Bytes, Opening> {
+        let opening = |(group, members): (_, Vec<&Entry>)| {
+            let held: Vec<_> = members.iter().copied().filter(|it| it.counts_as_held()).collect();
+            let most = self.enforced(group).0 as usize;
+            let excess = if most > 0 { (held.len() + 1).saturating_sub(most) } else { 0 };
+            let [first, last] = match excess {
+                0 => [members[0]; 2],
+                excess => [held[0], held[excess - 1]],
+            };
+            let pause = self.settings(group).pause;
+            let pause = pause.map(|pause| (pause.end, pause.set.unwrap_or(last.sequence)));
+            let rate = self.turns.logs.get(group).map_or(0, Log::next);
+            let at = last.turn().max(pause.unwrap_or_default()).max((rate, 0));
+            (group, Opening { at, behind: last.sequence, first: first.id.clone() })
+        };
+        self.members().into_iter().map(opening).collect()
+    }
+
+    /// Removes the groups from the round that have nothing to give any more. Called after every change of an element.
     pub fn settle_turns(&mut self) {
         if self.turns.round.iter().all(Vec::is_empty) {
             return;
         }
-        let (mut turns, heads) = (std::mem::take(&mut self.turns), self.heads());
-        let looked_at = turns.looked_at;
-        let was_due = |group: &Bytes| heads.get(group).is_some_and(|head| head.turn() <= looked_at);
-        turns.retain(|group| group.is_empty() || was_due(group));
-        self.turns = turns;
+        if !self.turns.unvisited.is_empty() {
+            let in_round = self.in_round();
+            self.turns.unvisited.retain(|group, before| in_round.get(group) == Some(before));
+        }
+        let (openings, turns) = (self.openings(), &self.turns);
+        let was_due =
+            |group: &Bytes| openings.get(group).is_some_and(|it| it.at <= turns.looked_at);
+        let stays = |it: &Bytes| it.is_empty() || turns.unvisited.contains_key(it) || was_due(it);
+        let staying: Vec<_> = turns.round.iter().filter(|group| stays(group)).cloned().collect();
+        self.turns.retain(|group| staying.contains(group));
     }
 
     /// Returns the element whose turn it is, and whether it came by a turn: elements without a group need none while no group
     /// has anything due. Groups enter the round by that.
     fn look(&self, turns: &mut Turns, now: u64, sequence: u64) -> Option<(Bytes, bool)> {
-        let mut due = self.heads();
-        due.retain(|_, head| head.deadline <= now);
-        let head_of = |group: &Bytes| due.get(group).map(|head| head.id.clone());
+        let mut due = self.openings();
+        due.retain(|_, opening| opening.at.0 <= now);
+        let first_of = |group: &Bytes| due.get(group).map(|opening| opening.first.clone());
         if due.keys().copied().chain(&turns.round).all(Vec::is_empty) {
-            return Some((head_of(&Vec::new())?, false));
+            return Some((first_of(&Vec::new())?, false));
         }
         // Those without a group leave as a group does that has nothing that was due at the latest look.
         let before = turns.looked_at;
-        let stays = |group: &Bytes| due.get(group).is_some_and(|head| head.turn() <= before);
+        let stays = |group: &Bytes| due.get(group).is_some_and(|opening| opening.at <= before);
         turns.retain(|group| !group.is_empty() || stays(group));
         turns.looked_at = before.max((now, sequence));
-        // Those whose elements are not due, because the clock was set back.
+        // Those that have nothing to give, because the clock was set back, or limits have changed.
         while let Some(first) = turns.round.first().cloned().filter(|it| !due.contains_key(it)) {
             turns.retain(|group| *group != first);
         }
         let mut woken: Vec<_> = due.iter().collect();
         woken.retain(|(group, _)| !turns.round.contains(group));
-        woken.sort_by_key(|(_, head)| head.turn());
+        woken.sort_by_key(|(_, opening)| (opening.at, opening.behind));
         turns.round.extend(woken.into_iter().map(|(group, _)| (*group).clone()));
-        Some((head_of(turns.round.first()?)?, true))
+        Some((first_of(turns.round.first()?)?, true))
     }
 
     /// Returns the element whose turn it is, and changes nothing.
@@ -127,15 +200,23 @@ impl Dehydrator {
     }
 
     /// Returns the element whose turn it is, and counts it as given out by its group. The caller takes it or leases it, and
-    /// then calls [`Dehydrator::settle_turns`].
-    pub fn give_in_turn(&mut self, now: u64, sequence: u64) -> Option<Bytes> {
-        let mut turns = std::mem::take(&mut self.turns);
+    /// then calls [`Dehydrator::settle_turns`]. `real`: the time of the server's clock.
+    pub fn give_in_turn(&mut self, now: u64, real: u64, sequence: u64) -> Option<Bytes> {
+        let mut turns = self.turns.clone();
         let next = self.look(&mut turns, now, sequence);
-        if next.as_ref().is_some_and(|(_, by_turn)| *by_turn) {
+        let by_turn = next.as_ref().is_some_and(|(_, by_turn)| *by_turn);
+        let group = turns.round.first().filter(|_| by_turn).cloned();
+        if by_turn {
             turns.give();
         }
         self.turns = turns;
+        group.map(|group| self.give_of_group(&group, real, 1));
         Some(next?.0)
+    }
+
+    /// Returns the time of the latest look.
+    pub fn looked_at(&self) -> u64 {
+        self.turns.looked_at.0
     }
 }
 
@@ -143,5 +224,10 @@ impl Entry {
     /// Returns the place in the order of delivery.
     pub fn turn(&self) -> (u64, u64) {
         (self.deadline, self.sequence)
+    }
+
+    /// Returns whether it counts under a limit of what its group holds, until it is given out again.
+    fn counts_as_held(&self) -> bool {
+        self.is_held() && self.deadline < MAX
     }
 }

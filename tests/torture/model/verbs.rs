@@ -168,12 +168,12 @@ impl World {
                 // Dead letters in the way are moved; if one is first, a client blocks until it has been moved.
                 if block.is_some() && !transaction {
                     let dead = if it.policy.holds() {
-                        it.bury(now, self.sequence)
+                        it.bury(now, self.real, self.sequence)
                     } else {
                         Default::default()
                     };
                     self.met.extend(dead);
-                    if it.due(now).is_empty() || room == 0 {
+                    if room == 0 {
                         return Expect::Is(Value::Nil);
                     }
                 }
@@ -191,7 +191,7 @@ impl World {
                         it.settle_turns();
                         continue;
                     }
-                    let Some(id) = it.give_in_turn(now, self.sequence) else { break };
+                    let Some(id) = it.give_in_turn(now, self.real, self.sequence) else { break };
                     let mut entry = it.take(&id).expect("it is due");
                     self.given_of_groups += usize::from(!entry.group.is_empty());
                     if lease.is_none() {
@@ -211,6 +211,9 @@ impl World {
                     it.settle_turns();
                 }
                 it.limits.give(now, (given.len() + rows.len()) as u64);
+                if block.is_some() && !transaction && given.is_empty() && rows.is_empty() {
+                    return Expect::Is(Value::Nil);
+                }
                 match (lease, token) {
                     (Some(_), Some(token)) => leased(rows, *token),
                     (Some(_), None) => Expect::Leased(rows),
@@ -249,13 +252,15 @@ impl World {
                 let Some(deadline) = at_or(None, *ttl) else { return REFUSED };
                 let mut replies = Vec::new();
                 for (token, id) in held {
-                    let has_room = *ttl == 0 || it.held_room(now) > 0;
-                    let may_run = |at: &usize| has_room || it.entries[*at].deadline > now;
+                    let has_room = |at| it.held_room(now) > 0 && it.has_room_of_group(at, now);
+                    let may_run =
+                        |at: &usize| *ttl == 0 || it.entries[*at].deadline > now || has_room(*at);
                     let found = it.held(*token, id).filter(may_run);
                     replies.push(Value::Int(found.is_some().into()));
                     if let Some(at) = found {
                         let sequence = self.next();
                         it.entries[at].restart(*ttl, deadline, sequence);
+                        it.settle_turns();
                     }
                 }
                 Expect::Is(Value::Array(replies))
@@ -350,23 +355,27 @@ impl World {
                 int(count)
             }
             Op::OnDue(policy) => {
-                it.policy = policy.clone();
+                it.set_policy(policy);
                 Expect::Is(Value::Okay)
             }
             Op::OnDueStream(dest, length) => {
-                it.policy = Policy::Stream { dest, maxlen: Some((true, *length)) };
+                it.set_policy(&Policy::Stream { dest, maxlen: Some((true, *length)) });
                 Expect::Is(Value::Okay)
             }
-            Op::Pause { ms, at } => {
+            Op::Pause { ms, at, group } => {
                 let end = match (ms, at) {
                     (Some(ms), _) => at_or(None, *ms),
                     (None, at) => Some(at.unwrap_or(MAX)),
                 };
                 let Some(end) = end.filter(|end| *end > now) else { return REFUSED };
+                if let Some(group) = group {
+                    return it.pause_group(group, end, ms.map(|_| self.next()));
+                }
                 it.pause = Some(end);
                 Expect::Is(Value::Okay)
             }
-            Op::Resume => {
+            Op::Resume(Some(group)) => it.resume_group(group, now),
+            Op::Resume(None) => {
                 let was_paused = it.is_paused(now);
                 it.pause = None;
                 int(was_paused.into())
@@ -396,14 +405,22 @@ impl World {
                 }
                 int(count as u64)
             }
-            Op::Given { at, count } => {
+            Op::Given { at, count, group: Some(group) } => {
+                int(it.give_of_group(group, *at, *count).into())
+            }
+            Op::Given { at, count, group: None } => {
                 it.limits.give(*at, *count);
                 int(it.limits.rate.is_some().into())
             }
-            Op::Ttn => match it.ordered().first() {
+            Op::Ttn => match it.next_opening() {
                 Some(_) if it.pause == Some(MAX) => Expect::Is(Value::Nil),
                 Some(first) => {
-                    left(first.deadline.max(it.pause.unwrap_or(0)).max(it.room_from(now)), now)
+                    // What was due already is not told exactly.
+                    let is_known = !it.may_hold_back() || first > it.looked_at();
+                    let first = if is_known { first } else { it.looked_at() };
+                    let from = first.max(it.pause.unwrap_or(0)).max(it.room_from(now));
+                    let is_known = is_known || from <= now || first < from;
+                    if is_known { left(from, now) } else { Expect::AtMost(from - now) }
                 }
                 None => Expect::Is(Value::Nil),
             },

@@ -12,10 +12,6 @@ use harness::cmd;
 const DRAWN: usize = 20_000;
 /// Hooks for tests, which only debug builds have.
 const HOOKS: &str = "DEHYDRATOR.DEBUG";
-/// What the model does not know: pauses of groups, and what a group holds, which tests of the server and the oracle of the core
-/// cover.
-const UNKNOWN: [&str; 2] = ["DEHYDRATOR.PAUSE GROUP", "DEHYDRATOR.RESUME GROUP"];
-
 #[test]
 fn the_model_knows_every_command_and_every_word_of_it() {
     let mut torture = Torture::new(seed());
@@ -45,6 +41,6 @@ fn the_model_knows_every_command_and_every_word_of_it() {
         let typed = typed.filter(|word| !known.contains(*word));
         missing.extend(typed.map(|it| format!("{verb} {it}")));
     }
-    missing.retain(|it| it != HOOKS && !UNKNOWN.contains(&&it[..]));
+    missing.retain(|it| it != HOOKS);
     assert!(missing.is_empty(), "the model does not know {missing:?}");
 }

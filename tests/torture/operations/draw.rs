@@ -143,6 +143,41 @@ impl Torture {
         }
     }
 
+    /// Draws the pause of a key that has no groups yet, or of a group.
+    fn pause(&mut self, db: usize, key: &str) -> Op {
+        let has_groups = self.world.dehydrator(db, key).is_some_and(Dehydrator::has_groups);
+        let of_group = self.random.one_in(if has_groups { 2 } else { 8 });
+        let group = of_group.then(|| self.group_name());
+        match self.random.below(4) {
+            0 => Op::Pause { ms: None, at: None, group },
+            1 => Op::Pause { ms: None, at: Some(self.deadline().clamp(1, MAX - 1)), group },
+            _ => Op::Pause { ms: Some(self.ttl_or_too_much().max(GRAIN)), at: None, group },
+        }
+    }
+
+    /// Draws limits of a group, or of each, or asks for them. Windows end half a grain later than a whole number of grains.
+    fn limit_groups(&mut self) -> Op {
+        let group = self.random.one_in(2).then(|| self.group_name());
+        let shares = [None, Some(1), Some(2), Some(3), Some(65_535)];
+        let share = group.as_ref().and_then(|_| self.random.pick(&shares));
+        let mut change = Change { share, ..Change::default() };
+        if self.random.one_in(3) {
+            // Otherwise, nothing could be done after a while.
+            (change.length, change.held, change.rate) = (Some(0), Some(0), Some((0, 1)));
+        }
+        if self.random.one_in(2) {
+            change.length = Some(self.random.pick(&[0, 0, 1, 3, 20]));
+        }
+        if self.random.one_in(2) {
+            change.held = Some(self.random.pick(&[0, 1, 1, 2, 5]));
+        }
+        if self.random.one_in(3) {
+            let per = (1 + self.random.below(3)) * GRAIN - GRAIN / 2;
+            change.rate = Some((self.random.pick(&[1, 1, 2, 3, 10]), per));
+        }
+        Op::LimitGroups { group, change }
+    }
+
     /// The first delivery of a window counts until half a grain before its end.
     fn limit(&mut self) -> Op {
         let grains = 1 + self.random.below(3);
@@ -316,25 +351,21 @@ impl Torture {
             }
             840..842 => Op::OnDueStream(self.random.pick(&STREAMS), 3),
             842..860 => Op::OnDue(self.policy()),
-            860..866 => match self.random.below(4) {
-                0 => Op::Pause { ms: None, at: None },
-                1 => Op::Pause { ms: None, at: Some(self.deadline().clamp(1, MAX - 1)) },
-                _ => Op::Pause { ms: Some(self.ttl_or_too_much().max(GRAIN)), at: None },
-            },
+            860..869 => self.pause(db, key),
             // Otherwise, nothing would ever be polled.
-            866..875 => Op::Resume,
-            875..880 => Op::Ttn,
-            880..900 => Op::Pttl(self.id()),
-            900..903 => Op::Len(self.random.one_in(2).then(|| self.group_name())),
-            903..906 => {
-                let group = self.random.one_in(2).then(|| self.group_name());
-                let shares = [None, Some(1), Some(2), Some(3), Some(65_535)];
-                let share = group.as_ref().and_then(|_| self.random.pick(&shares));
-                let length = self.random.one_in(2).then(|| self.random.pick(&[0, 0, 1, 3, 20]));
-                Op::LimitGroups { group, change: Change { share, length, held: None } }
-            }
+            869..878 => Op::Resume(None),
+            878..880 => Op::Resume(Some(self.group_name())),
+            880..885 => Op::Ttn,
+            885..895 => Op::Pttl(self.id()),
+            895..898 => Op::Len(self.random.one_in(2).then(|| self.group_name())),
+            898..906 => self.limit_groups(),
             906..909 => self.limit(),
-            909 => Op::Given { at: self.now(), count: 1 + self.random.below(3) },
+            909 => {
+                let group = self.random.one_in(2).then(|| self.group_name());
+                // The model's clock is ahead, and the key's rate does not mind.
+                let at = if group.is_some() { self.real() } else { self.now() };
+                Op::Given { at, count: 1 + self.random.below(3), group }
+            }
             910..940 => nonsense(&mut self.random),
             940..955 => Op::Copy {
                 to: self.random.pick(&KEYS),

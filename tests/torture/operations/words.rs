@@ -189,13 +189,14 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words.extend([text("STREAM"), text(dest), text("MAXLEN"), number(*length)]);
             words
         }
-        Op::Pause { ms, at } => {
+        Op::Pause { ms, at, group } => {
             let mut words = verb("PAUSE");
             words.extend(ms.map(number));
             words.extend(option("AT", *at));
+            words.extend(grouped(group));
             words
         }
-        Op::Resume => verb("RESUME"),
+        Op::Resume(group) => [verb("RESUME"), grouped(group)].concat(),
         Op::Limit { length, held, rate, remember } => {
             let mut words = verb("LIMIT");
             words.extend(option("REMEMBER", *remember));
@@ -213,10 +214,14 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words.extend(option("SHARE", change.share));
             words.extend(option("LENGTH", change.length));
             words.extend(option("HELD", change.held));
+            words.extend(option("RATE", change.rate.map(|it| it.0)));
+            words.extend(option("PER", change.rate.map(|it| it.1)));
             words
         }
         Op::Settled { until, ids } => [verb("SETTLED"), vec![number(*until)], ids.clone()].concat(),
-        Op::Given { at, count } => [verb("GIVEN"), vec![number(*at), number(*count)]].concat(),
+        Op::Given { at, count, group } => {
+            [verb("GIVEN"), vec![number(*at), number(*count)], grouped(group)].concat()
+        }
         Op::Ttn => verb("TTN"),
         Op::Pttl(id) => [verb("PTTL"), vec![id.clone()]].concat(),
         Op::Len(group) => [verb("LEN"), grouped(group)].concat(),
@@ -351,7 +356,12 @@ pub(super) fn nonsense(random: &mut Random) -> Op {
         "LIMIT GROUP|one|SHARE|0".to_owned(),
         "LIMIT GROUP|one|SHARE|65536".to_owned(),
         "LIMIT GROUP||HELD|5".to_owned(),
-        "LIMIT GROUP|one|RATE|5|PER|5".to_owned(),
+        "LIMIT GROUP||RATE|5|PER|5".to_owned(),
+        "LIMIT GROUP|one|RATE|5".to_owned(),
+        "LIMIT EACH|REMEMBER|5".to_owned(),
+        "PAUSE GROUP|".to_owned(),
+        "PAUSE GROUP|one|5".to_owned(),
+        "RESUME GROUP".to_owned(),
         "LIMIT EACH|SHARE|5".to_owned(),
         format!("LIMIT EACH|LENGTH|{bad}"),
         "INFO GROUP".to_owned(),
