@@ -176,7 +176,7 @@ impl Dehydrator {
 
     /// Chooses which limits of groups hold: those of what is held are for clients, and dropped elements do not count under a
     /// rate.
-    fn choose_limits(&mut self) {
+    pub fn choose_limits(&mut self) {
         let policy = &self.rules().policy;
         let held = policy.holds();
         let rate = held || policy.delivers();

@@ -204,7 +204,7 @@ impl<'a> Writing<'a> {
             lawn.set_group(group, settings);
             (settings != before).then_some(settings.paused_until).ok_or(())
         };
-        let Ok(paused_until) = self.lawn_or_new(set) else { return false };
+        let Ok(paused_until) = self.change_limits(set) else { return false };
         let new = self.change.as_ref().and_then(|change| change.new.as_ref());
         if let Some(dehydrator) = new.or(self.existing())
             && (1..DEADLINE_MAX).contains(&paused_until)
@@ -225,7 +225,18 @@ impl<'a> Writing<'a> {
             lawn.set_each_group(limits);
             (limits != before).then_some(()).ok_or(())
         };
-        self.lawn_or_new(set).is_ok()
+        self.change_limits(set).is_ok()
+    }
+
+    /// Changes what is set for groups, as [`Writing::lawn_or_new`] does. A lawn that had no groups before does not know which
+    /// limits hold.
+    fn change_limits<T>(
+        &mut self,
+        set: impl FnOnce(&mut Lawn) -> std::result::Result<T, ()>,
+    ) -> std::result::Result<T, ()> {
+        let changed = self.lawn_or_new(set)?;
+        self.changing().into_iter().for_each(|dehydrator| dehydrator.choose_limits());
+        Ok(changed)
     }
 
     /// Returns how many elements the limits allow to be given out at `now`.

@@ -92,6 +92,21 @@ fn deliveries_respect_the_rate_of_each_group_but_not_what_it_may_hold() {
 }
 
 #[test]
+fn a_limit_that_is_set_after_the_policy_is_as_one_that_was_set_before_it() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for to in ["DROP", "STREAM s"] {
+        client.ask(&format!("DEHYDRATOR.ONDUE k {to}"));
+        let limit = if to == "DROP" { "RATE 1 PER 3600000" } else { "HELD 1" };
+        client.ask(&format!("DEHYDRATOR.LIMIT k EACH {limit}"));
+        client.ask("DEHYDRATOR.PUSH k 0 held a0 AT 99999999999999 DELIVERED 1 TOKEN t GROUP a");
+        push(&mut client, "a1 a2 a3");
+        until(to, || (client.ask("DEHYDRATOR.LEN k") == Value::Int(1)).then_some(()));
+        client.ask("DEL k");
+    }
+}
+
+#[test]
 fn a_clock_that_steps_back_delays_no_group() {
     let server = Server::start_debug(&[]);
     let mut client = server.connect();
