@@ -9,6 +9,7 @@ mod expire;
 mod history;
 mod leak;
 mod lease;
+mod limited;
 mod model;
 mod operations;
 mod ordered;

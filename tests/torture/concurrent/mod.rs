@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use self::client::Client;
 use self::run::{End, Run, Stage};
 use crate::history::{
-    Act, Event, Finding, History, Id, Limit, Poll, Reply, Wrong, check, check_limit,
+    Act, Event, Finding, History, Id, Limit, Most, Poll, Reply, Wrong, check, check_limit,
 };
 use crate::random::{Random, seed};
 use harness::{Ask, server_program, setting};
@@ -48,7 +48,7 @@ struct Plan {
     is_stepped: bool,
     /// Whether pushed elements are also touched, pulled and removed.
     is_restless: bool,
-    /// The limits of the key.
+    /// The limit of the key, or of each group.
     limit: Option<Limit>,
     /// The number of groups, each of which is in an order of its own.
     groups: u64,
@@ -86,9 +86,10 @@ fn play(plan: Plan, options: &[&str]) {
         run.connect().ask(&format!("DEHYDRATOR.LIMIT k GROUP {group} SHARE {group}"));
     }
     if let Some(limit) = plan.limit {
-        run.connect().ask(&match limit {
-            Limit::Held(most) => format!("DEHYDRATOR.LIMIT k HELD {most}"),
-            Limit::Rate(most, per) => format!("DEHYDRATOR.LIMIT k RATE {most} PER {per}"),
+        let each = if limit.is_of_each { "EACH" } else { "" };
+        run.connect().ask(&match limit.most {
+            Most::Held(most) => format!("DEHYDRATOR.LIMIT k {each} HELD {most}"),
+            Most::Rate(most, per) => format!("DEHYDRATOR.LIMIT k {each} RATE {most} PER {per}"),
         });
     }
     let seconds = setting("DEHYDRATOR_SECONDS", SECONDS);
@@ -154,8 +155,9 @@ fn play(plan: Plan, options: &[&str]) {
     let history = History { clock, events, left: remains, end };
     // Elements taken for a client that has gone are given back, and others may have been served meanwhile.
     let may_be_late = plan.is_violent || plan.quitters > 0;
-    let excused: &[Wrong] = match plan.limit {
+    let excused = match plan.limit {
         // Elements held back by a limit make no client late.
+        Some(_) if may_be_late => &[Wrong::Stranded, Wrong::OutOfOrder][..],
         Some(_) => &[Wrong::Stranded],
         None if may_be_late => &[Wrong::OutOfOrder],
         None => &[],
@@ -199,6 +201,14 @@ fn threads() -> Vec<&'static str> {
     options
 }
 
+const fn of_key(most: Most) -> Option<Limit> {
+    Some(Limit { is_of_each: false, most })
+}
+
+const fn of_each(most: Most) -> Option<Limit> {
+    Some(Limit { is_of_each: true, most })
+}
+
 const SLEEPERS: Plan = Plan { sleepers: 4, ..NOBODY };
 const CROWD: Plan =
     Plan { sleepers: 2, lessees: 2, waiters: 2, passers_by: 2, is_restless: true, ..NOBODY };
@@ -208,9 +218,9 @@ const QUITTERS: Plan =
 // The server's own timeouts use the stepped clock, so no client blocks with a timeout here.
 const STEPPED: Plan = Plan { sleepers: 3, lessees: 1, is_stepped: true, ..NOBODY };
 const HELD: Plan =
-    Plan { lessees: 5, producers: 1, limit: Some(Limit::Held(3)), is_restless: true, ..NOBODY };
+    Plan { lessees: 5, producers: 1, limit: of_key(Most::Held(3)), is_restless: true, ..NOBODY };
 const RATED: Plan =
-    Plan { sleepers: 4, waiters: 2, producers: 1, limit: Some(Limit::Rate(40, 200)), ..NOBODY };
+    Plan { sleepers: 4, waiters: 2, producers: 1, limit: of_key(Most::Rate(40, 200)), ..NOBODY };
 const ONE: Plan = Plan { sleepers: 1, ..NOBODY };
 const ONE_OF_GROUPS: Plan = Plan { groups: 3, ..ONE };
 const CROWD_OF_GROUPS: Plan = Plan { groups: 4, ..CROWD };
@@ -218,6 +228,15 @@ const VIOLENCE_OF_GROUPS: Plan = Plan { groups: 3, ..VIOLENCE };
 const STEPPED_OF_GROUPS: Plan = Plan { groups: 3, ..STEPPED };
 const HELD_OF_GROUPS: Plan = Plan { groups: 3, ..HELD };
 const RATED_OF_GROUPS: Plan = Plan { groups: 3, ..RATED };
+/// A crowd of which some lease, and others show the order.
+const CROWD_OF_HELD_GROUPS: Plan =
+    Plan { lessees: 5, limit: of_each(Most::Held(1)), ..CROWD_OF_GROUPS };
+const CROWD_OF_RATED_GROUPS: Plan =
+    Plan { producers: 1, limit: of_each(Most::Rate(8, 200)), ..CROWD_OF_GROUPS };
+const VIOLENCE_OF_HELD_GROUPS: Plan =
+    Plan { lessees: 4, limit: of_each(Most::Held(2)), ..VIOLENCE_OF_GROUPS };
+const VIOLENCE_OF_RATED_GROUPS: Plan =
+    Plan { producers: 1, limit: of_each(Most::Rate(8, 200)), ..VIOLENCE_OF_GROUPS };
 
 #[test]
 fn one_blocked_client_gets_everything_in_order() {
@@ -328,4 +347,24 @@ fn a_clock_that_steps_strands_nobody_beside_groups() {
 fn no_more_of_groups_are_leased_or_delivered_than_the_key_allows() {
     play(HELD_OF_GROUPS, &[]);
     play(RATED_OF_GROUPS, &[]);
+}
+
+#[test]
+fn in_a_crowd_no_group_has_more_leased_than_each_may() {
+    play(CROWD_OF_HELD_GROUPS, &[]);
+}
+
+#[test]
+fn in_a_crowd_no_group_has_more_delivered_in_a_window_than_each_may() {
+    play(CROWD_OF_RATED_GROUPS, &[]);
+}
+
+#[test]
+fn with_clients_that_are_killed_no_group_has_more_leased_than_each_may() {
+    play(VIOLENCE_OF_HELD_GROUPS, &[]);
+}
+
+#[test]
+fn with_clients_that_are_killed_no_group_has_more_delivered_in_a_window_than_each_may() {
+    play(VIOLENCE_OF_RATED_GROUPS, &[]);
 }
