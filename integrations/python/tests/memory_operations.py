@@ -281,7 +281,9 @@ class Operations:
                 ("DEHYDRATOR.PUSH", key, 0, "e", id, "GROUP", "g" * 1025),
                 ("DEHYDRATOR.LIMIT", key, "GROUP", "anna", "SHARE", 65_536),
                 ("DEHYDRATOR.LIMIT", key, "GROUP", "", "HELD", 1),
+                ("DEHYDRATOR.LIMIT", key, "GROUP", "", "RATE", 1, "PER", 9),
                 ("DEHYDRATOR.LIMIT", key, "EACH", "SHARE", 2),
+                ("DEHYDRATOR.LIMIT", key, "EACH", "RATE", 2),
                 ("DEHYDRATOR.LIMIT", key, "HELD", 1, "EACH"),
                 ("DEHYDRATOR.PAUSE", key, "GROUP", ""),
                 ("DEHYDRATOR.PAUSE", key, "GROUP", "anna", 9),
@@ -335,7 +337,9 @@ class Operations:
         name, ttl = self.draw.choice(GROUPS), self.draw.choice((0, 0, 0, 0, 5, 50))
         group, element = ("GROUP", name), (ttl, self._element(), self._id())
         pause = self.draw.choice(((), (1,), (20,), (100,), ("AT", self.now + 30), ("AT", self.now)))
-        some = (*self._maybe(0.5, "LENGTH", self.draw.randrange(5)), *self._maybe(0.6, "HELD", self.draw.randrange(3)))
+        some = (*self._maybe(0.4, "LENGTH", self.draw.randrange(5)), *self._maybe(0.5, "HELD", self.draw.randrange(3)))
+        rate = ("RATE", self.draw.randrange(4), "PER", self.draw.choice((5, 20, 100, 1000)))
+        some += self._maybe(0.5, *self.draw.choice((rate, rate, rate, ("RATE", 0))))
         kinds: tuple[tuple[Any, ...], ...] = (
             ("PUSH", self.fair, *element, "REPLACE", *group),
             ("PUSH", self.fair, *element, *self._if_there(), *self._maybe(0.5, *group)),

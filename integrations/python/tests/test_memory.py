@@ -147,6 +147,38 @@ def test_groups_have_limits_and_pauses(memory: MemoryServer, jobs: Queue) -> Non
     assert (jobs.cancel_all(group="anna"), jobs.cancel_all(prefix="l")) == (0, 1)
 
 
+def test_groups_have_rates(memory: MemoryServer, jobs: Queue) -> None:
+    done: list[str] = []
+    worker = Worker(jobs, lambda job: done.append(job.payload))
+    limit = ("DEHYDRATOR.LIMIT", "jobs")
+    memory.execute_command(*limit, "EACH", "RATE", 2, "PER", 1000)
+    memory.execute_command(*limit, "GROUP", "bert", "HELD", 5, "RATE", 1, "PER", 500)
+    for group in ("anna", "bert", None):
+        jobs.put_many([Item(f"{group}{n}") for n in range(3)], group=group)
+    memory.drain(worker)
+    assert done == ["anna0", "bert0", "None0", "anna1", "None1", "None2"]
+    assert memory.execute_command("DEHYDRATOR.TTN", "jobs") == 500
+    memory.advance(0.5)
+    memory.drain(worker)
+    assert done[6:] == ["bert1"]
+    # What was given out counts under a limit that has changed, and after the last element has gone.
+    memory.execute_command(*limit, "EACH", "RATE", 3, "PER", 1000)
+    memory.drain(worker)
+    jobs.put("anna3", group="anna")
+    memory.drain(worker)
+    assert done[7:] == ["anna2"]
+    memory.advance(0.5)
+    memory.drain(worker)
+    assert done[8:] == ["bert2", "anna3"]
+    told = (b"share", 1, b"length", 0, b"held", 5, b"rate", 1, b"per", 500)
+    assert tuple(memory.execute_command(*limit, "GROUP", "bert")) == told
+    assert tuple(memory.execute_command(*limit, "EACH")) == (b"length", 0, b"held", 0, b"rate", 3, b"per", 1000)
+    info = memory.execute_command("DEHYDRATOR.INFO", "jobs", "GROUP", "anna")
+    assert info[-4:] == [b"rate-limit", 3, b"rate-per", 1000]
+    memory.execute_command(*limit, "GROUP", "bert", "RATE", 0)
+    assert memory.execute_command(*limit, "GROUP", "bert")[6:] == [b"rate", 0, b"per", 0]
+
+
 def test_two_workers_and_priorities(memory: MemoryServer) -> None:
     high, low = Queue(memory, "high"), Queue(memory, "low")
     low.put("low")

@@ -54,6 +54,13 @@ class Options:
     def number(self, name: str, least: int = 0) -> int | None:
         return number(self._found[name][0], name, least) if name in self else None
 
+    def rate(self) -> tuple[int, int] | tuple[None, None]:
+        """Returns the numbers of RATE and PER. A RATE of 0, without a limit, needs no PER."""
+        rate, per = self.number("RATE"), self.number("PER", 1)
+        if (per is None and rate) or (per is not None and rate is None):
+            raise refused("ERR", "RATE needs PER")
+        return (None, None) if rate is None else (rate, per if rate and per else 0)
+
     def group(self) -> bytes | None:
         """Returns the name of a group, which is empty for the elements without one."""
         name = self.word("GROUP")

@@ -39,6 +39,11 @@ class Blocks:
     ms: int
 
 
+def listed(told: dict[str, Any]) -> list[Any]:
+    """Returns a map as the server replies it."""
+    return [one for name, value in told.items() for one in (name.encode(), value)]
+
+
 class Commands:
     """All keys, and the commands on them. A refused command raises the library's error, and changes nothing."""
 
@@ -530,50 +535,41 @@ class Commands:
         key, *rest = words
         it = self._at(key)
         if not rest:
-            return [told for name, value in asdict(it.limits).items() for told in (name.encode(), value)]
+            return listed(asdict(it.limits))
+        common = {"LENGTH": 1, "HELD": 1, "RATE": 1, "PER": 1}
         if rest[0].upper() == b"EACH":
-            return self._limit_each(key, Options(rest[1:], LENGTH=1, HELD=1))
+            return self._limit_groups(key, Options(rest[1:], **common))
         if rest[0].upper() == b"GROUP":
-            return self._limit_group(key, Options(rest, GROUP=1, SHARE=1, LENGTH=1, HELD=1))
-        options = Options(rest, LENGTH=1, HELD=1, RATE=1, PER=1, REMEMBER=1)
-        if ("RATE" in options) != ("PER" in options):
-            raise refused("ERR", "RATE needs PER")
-        told = {name: options.number(name) for name in ("LENGTH", "HELD", "RATE", "REMEMBER")}
-        per = options.number("PER", 1)
+            return self._limit_groups(key, Options(rest, GROUP=1, SHARE=1, **common))
+        options = Options(rest, **common, REMEMBER=1)
+        told, (rate, per) = {name: options.number(name) for name in ("LENGTH", "HELD", "REMEMBER")}, options.rate()
         it = self._made(key)
         limits = it.limits
         limits.length = limits.length if told["LENGTH"] is None else told["LENGTH"]
         limits.held = limits.held if told["HELD"] is None else told["HELD"]
-        if told["RATE"] is not None and per is not None:
-            it.set_rate(told["RATE"], per)
+        if rate is not None and per is not None:
+            it.set_rate(rate, per)
         if told["REMEMBER"] is not None:
             limits.remember = told["REMEMBER"]
             if not limits.remember:
                 it.remembered.clear()
         return b"OK"
 
-    def _limit_each(self, key: bytes, options: Options) -> Any:
-        each = self._at(key).groups.each
-        length, held = options.number("LENGTH"), options.number("HELD")
-        if length is None and held is None:
-            return [b"length", each.length, b"held", each.held]
-        each = self._made(key).groups.each
-        each.length = each.length if length is None else length
-        each.held = each.held if held is None else held
-        return b"OK"
-
-    def _limit_group(self, key: bytes, options: Options) -> Any:
-        group, it = options.group() or OTHERS, self._at(key)
-        told = {name: options.number(name) for name in ("LENGTH", "HELD")}
-        share = options.number("SHARE", 1)
-        if group == OTHERS and told != {"LENGTH": None, "HELD": None}:
-            raise refused("ERR", "elements without a group can have a SHARE, but no LENGTH and no HELD")
-        if share is not None and share > 65_535:
+    def _limit_groups(self, key: bytes, options: Options) -> Any:
+        """Limits a group, or without GROUP each that has no limits of its own."""
+        group, it = options.group(), self._at(key)
+        settings = it.groups.each if group is None else it.groups.settings(group)
+        told = {name.lower(): options.number(name) for name in ("LENGTH", "HELD")}
+        told["rate"], told["per"] = options.rate()
+        if group == OTHERS and set(told.values()) != {None}:
+            raise refused("ERR", "elements without a group can have a SHARE, but no limit")
+        told["share"] = options.number("SHARE", 1)
+        if (told["share"] or 0) > 65_535:
             raise refused("ERR", "SHARE is from 1 to 65535")
-        settings = it.groups.settings(group)
-        changed = {name.lower(): value for name, value in {**told, "SHARE": share}.items() if value is not None}
+        changed = {name: value for name, value in told.items() if value is not None}
         if not changed:
-            return [b"share", settings.share, b"length", settings.length, b"held", settings.held]
+            hidden = ("pause",) if group is not None else ("pause", "share")
+            return listed({name: value for name, value in asdict(settings).items() if name not in hidden})
         self._made(key).groups.set(group, replace(settings, **changed))
         return b"OK"
 
@@ -606,17 +602,23 @@ class Commands:
             "given-back": given_out - leased,
             "groups": len(it.groups),
         }
-        return [one for name, value in told.items() for one in (name.encode(), value)]
+        return listed(told)
 
     def _info_of_group(self, it: Dehydrator, group: bytes) -> Any:
-        first, settings = it.groups.first(group), it.groups.settings(group)
-        paused = settings.pause > self._now
-        return [
-            *(b"length", it.groups.length(group), b"next-deadline", None if first is None else first[0]),
-            *(b"paused", int(paused), b"paused-until", settings.pause if paused and settings.pause < MAX else None),
-            *(b"share", settings.share, b"length-limit", it.groups.length_limit(group)),
-            *(b"held-limit", it.groups.held_limit(group)),
-        ]
+        first, limits = it.groups.first(group), it.groups.limits(group)
+        paused = limits.pause > self._now
+        told = {
+            "length": it.groups.length(group),
+            "next-deadline": None if first is None else first[0],
+            "paused": int(paused),
+            "paused-until": limits.pause if paused and limits.pause < MAX else None,
+            "share": limits.share,
+            "length-limit": limits.length,
+            "held-limit": limits.held,
+            "rate-limit": limits.rate,
+            "rate-per": limits.per,
+        }
+        return listed(told)
 
     # Commands of the server's own.
 

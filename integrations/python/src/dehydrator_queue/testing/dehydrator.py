@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from dehydrator_queue.testing.groups import OTHERS, Groups, Place
+from dehydrator_queue.testing.rate import Log
 
 #: The greatest number in an argument, and an unreachable moment.
 MAX = 2**63 - 1
@@ -82,8 +83,7 @@ class Dehydrator:
     #: All elements, sorted.
     _order: list[Place] = field(default_factory=list)
     _sequence: int = 0
-    #: The moments and sizes of deliveries.
-    _given: list[tuple[int, int]] = field(default_factory=list)
+    _log: Log = field(default_factory=Log)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -166,7 +166,7 @@ class Dehydrator:
 
     def touch(self, entry: Entry, ttl: int, deadline: int, now: int) -> None:
         """Restarts the timer. Where running leases are counted, an expired one does not begin again."""
-        is_counted = self.limits.held or self.groups.held_limit(entry.group)
+        is_counted = self.limits.held or self.groups.limits(entry.group).held
         ends = entry.token is not None and is_counted and entry.deadline <= now < deadline
         self.postpone(entry, deadline)
         self.restart(entry, 0 if ends else ttl, deadline)
@@ -196,7 +196,7 @@ class Dehydrator:
         return 0 < self.limits.length <= len(self) + more
 
     def is_group_full(self, group: bytes, more: int = 0) -> bool:
-        return 0 < self.groups.length_limit(group) <= self.groups.length(group) + more
+        return 0 < self.groups.limits(group).length <= self.groups.length(group) + more
 
     def remembers(self, id: bytes, now: int) -> bool:
         return self.remembered.get(id, 0) > now
@@ -212,10 +212,7 @@ class Dehydrator:
         return max(0, self.limits.held - len(self.running(now))) if self.limits.held else MAX
 
     def rate_room(self, now: int) -> int:
-        if not self.limits.rate:
-            return MAX
-        self._given = [(at, count) for at, count in self._given if at + self.limits.per > now]
-        return max(0, self.limits.rate - sum(count for _, count in self._given))
+        return self._log.room(now, self.limits.rate, self.limits.per) if self.limits.rate else MAX
 
     def room(self, now: int) -> int:
         """Returns how many elements can be given out now."""
@@ -227,22 +224,16 @@ class Dehydrator:
         if self.held_room(now) == 0:
             held = min(entry.deadline for entry in self.running(now))
         if self.rate_room(now) == 0:
-            over = sum(count for _, count in self._given) - self.limits.rate
-            for at, count in self._given:
-                over -= count
-                if over < 0:
-                    rate = at + self.limits.per
-                    break
+            rate = self._log.next(self.limits.rate, self.limits.per)
         return max(held, rate)
 
     def give(self, now: int, count: int) -> None:
-        if self.limits.rate and count:
-            self._given.append((now, count))
+        if self.limits.rate:
+            self._log.record(now, count, self.limits.per)
 
     def set_rate(self, rate: int, per: int) -> None:
-        self.limits.rate, self.limits.per = (rate, per) if rate else (0, 0)
-        if not rate:
-            self._given = []
+        self.limits.rate, self.limits.per = rate, per
+        self._log.adapt(per)
 
     def _move(self, entry: Entry, ttl: int, deadline: int) -> None:
         self._unplace(entry)

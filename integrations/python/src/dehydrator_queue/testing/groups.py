@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from dehydrator_queue.testing.rate import Log
 
 #: Where an element is in the order of delivery: its deadline and sequence; and its id.
 Place = tuple[int, int, bytes]
@@ -19,6 +21,8 @@ class Settings:
     share: int = 1
     length: int = 0
     held: int = 0
+    rate: int = 0
+    per: int = 0
     #: The moment at which a pause ends.
     pause: int = 0
 
@@ -28,6 +32,8 @@ class Groups:
         #: The limits of each group that has none of its own.
         self.each = Settings()
         self._settings: dict[bytes, Settings] = {}
+        #: What each group gave out whose rate is limited.
+        self._logs: dict[bytes, Log] = {}
         #: The elements of each group that has any, sorted.
         self._places: dict[bytes, list[Place]] = {}
         #: Those of them that have a token, in groups that have any.
@@ -61,17 +67,36 @@ class Groups:
     def settings(self, group: bytes) -> Settings:
         return self._settings.get(group) or Settings()
 
-    def set(self, group: bytes, settings: Settings) -> None:
-        self._settings[group] = settings
-        if settings == Settings():
-            del self._settings[group]
+    def set(self, group: bytes | None, settings: Settings) -> None:
+        """Sets what holds for a group, or for each that has none of its own."""
+        if group is not None:
+            self._settings[group] = settings
+            if settings == Settings():
+                del self._settings[group]
+            self._adapt(group)
+            return
+        before, self.each = self.each, settings
+        if (before.rate, before.per) != (settings.rate, settings.per):
+            for one in list(self._logs):
+                self._adapt(one)
+
+    def _adapt(self, group: bytes) -> None:
+        """Adapts what a group gave out to a limit that may have changed."""
+        limits = self.limits(group)
+        if group in self._logs and limits.rate:
+            self._logs[group].adapt(limits.per)
+        else:
+            self._logs.pop(group, None)
         self.settle(group)
 
-    def length_limit(self, group: bytes) -> int:
-        return 0 if group == OTHERS else self.settings(group).length or self.each.length
-
-    def held_limit(self, group: bytes) -> int:
-        return 0 if group == OTHERS else self.settings(group).held or self.each.held
+    def limits(self, group: bytes) -> Settings:
+        """Returns the settings of a group, with the limits of each for those that it has none of."""
+        own, each = self.settings(group), self.each
+        if group == OTHERS:
+            return own
+        rate = own if own.rate else each
+        length, held = own.length or each.length, own.held or each.held
+        return replace(own, length=length, held=held, rate=rate.rate, per=rate.per)
 
     def insert(self, group: bytes, place: Place, held: bool) -> None:
         insort(self._places.setdefault(group, []), place)
@@ -127,9 +152,11 @@ class Groups:
         if not self._round:
             return None
         group = self._round[0]
-        id = self._next_of(group)
+        id, limits = self._next_of(group), self.limits(group)
+        if limits.rate:
+            self._logs.setdefault(group, Log()).record(now, 1, limits.per)
         self._given += 1
-        if self._given >= self.settings(group).share:
+        if self._given >= limits.share:
             self._given = 0
             self._round.append(self._round.pop(0))
         return id
@@ -159,7 +186,9 @@ class Groups:
     def _opens(self, group: bytes) -> Place:
         """Returns the place from which on a group gives out something."""
         deadline, sequence, id = self._last_excess(group) or self._places[group][0]
-        return max(deadline, self.settings(group).pause), sequence, id
+        limits, log = self.limits(group), self._logs.get(group)
+        rate = log.next(limits.rate, limits.per) if log is not None else 0
+        return max(deadline, limits.pause, rate), sequence, id
 
     def _last_excess(self, group: bytes) -> Place | None:
         """Returns the last of the leases that have to end before another begins."""
@@ -167,5 +196,5 @@ class Groups:
         return self._held[group][excess - 1] if excess else None
 
     def _excess(self, group: bytes) -> int:
-        most = self.held_limit(group)
+        most = self.limits(group).held
         return max(0, len(self._held.get(group, ())) + 1 - most) if most else 0
