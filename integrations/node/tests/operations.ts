@@ -166,7 +166,12 @@ export class Operations {
     const ifThere = this.#pick<Word[]>([[], ["NX"], ["REPLACE"]]);
     const push: Word[] = ["PUSH", this.#fair, ttl, element, id];
     const more: Word[] = [0, "more", `id${this.#upTo(12)}`];
-    const limits = [...this.#maybe(0.5, "LENGTH", this.#upTo(5)), ...this.#maybe(0.6, "HELD", this.#upTo(3))];
+    const rate = ["RATE", this.#upTo(4), "PER", this.#pick([5, 20, 100, 1000])];
+    const limits = [
+      ...this.#maybe(0.4, "LENGTH", this.#upTo(5)),
+      ...this.#maybe(0.5, "HELD", this.#upTo(3)),
+      ...this.#maybe(0.5, ...this.#pick([rate, rate, rate, ["RATE", 0]])),
+    ];
     const pause = this.#pick<Word[]>([[], [1], [20], [100], ["AT", this.#now + 30], ["AT", this.#now]]);
     const share = this.#maybe(0.8, "SHARE", 1 + this.#upTo(3));
     const prefix = ["PREFIX", this.#pick(["id0", "id5", "id11", "none"])];
@@ -368,7 +373,9 @@ export class Operations {
           ["DEHYDRATOR.PUSH", key, 0, "e", id, "GROUP", "g".repeat(1025)],
           ["DEHYDRATOR.LIMIT", key, "GROUP", "anna", "SHARE", 65_536],
           ["DEHYDRATOR.LIMIT", key, "GROUP", "", "HELD", 1],
+          ["DEHYDRATOR.LIMIT", key, "GROUP", "", "RATE", 1, "PER", 9],
           ["DEHYDRATOR.LIMIT", key, "EACH", "SHARE", 2],
+          ["DEHYDRATOR.LIMIT", key, "EACH", "RATE", 2],
           ["DEHYDRATOR.LIMIT", key, "HELD", 1, "EACH"],
           ["DEHYDRATOR.PAUSE", key, "GROUP", ""],
           ["DEHYDRATOR.PAUSE", key, "GROUP", "anna", 9],

@@ -138,6 +138,42 @@ test("groups have limits and pauses", async () => {
   assert.deepEqual([await jobs.cancelAll({ group: "anna" }), await jobs.cancelAll({ prefix: "l" })], [0, 1]);
 });
 
+test("groups have rates", async () => {
+  const { memory, jobs } = given();
+  const done: string[] = [];
+  const worker = workerOf(jobs, (job) => done.push(job.payload));
+  const limit = ["DEHYDRATOR.LIMIT", "jobs"];
+  await memory.call(...limit, "EACH", "RATE", 2, "PER", 1000);
+  await memory.call(...limit, "GROUP", "bert", "HELD", 5, "RATE", 1, "PER", 500);
+  for (const group of ["anna", "bert", undefined]) {
+    await jobs.putMany(
+      [0, 1, 2].map((n) => ({ payload: `${group}${n}` })),
+      group === undefined ? {} : { group },
+    );
+  }
+  await memory.drain(worker);
+  assert.deepEqual(done, ["anna0", "bert0", "undefined0", "anna1", "undefined1", "undefined2"]);
+  assert.equal(await memory.call("DEHYDRATOR.TTN", "jobs"), 500);
+  memory.advance(500);
+  await memory.drain(worker);
+  assert.deepEqual(done.slice(6), ["bert1"]);
+  // What was given out counts under a limit that has changed, and after the last element has gone.
+  await memory.call(...limit, "EACH", "RATE", 3, "PER", 1000);
+  await memory.drain(worker);
+  await jobs.put("anna3", { group: "anna" });
+  await memory.drain(worker);
+  assert.deepEqual(done.slice(7), ["anna2"]);
+  memory.advance(500);
+  await memory.drain(worker);
+  assert.deepEqual(done.slice(8), ["bert2", "anna3"]);
+  const asked = async (...words: string[]) => String(await memory.call(...words));
+  assert.equal(await asked(...limit, "GROUP", "bert"), "share,1,length,0,held,5,rate,1,per,500");
+  assert.equal(await asked(...limit, "EACH"), "length,0,held,0,rate,3,per,1000");
+  assert.match(await asked("DEHYDRATOR.INFO", "jobs", "GROUP", "anna"), /held-limit,0,rate-limit,3,rate-per,1000$/);
+  await memory.call(...limit, "GROUP", "bert", "RATE", 0);
+  assert.match(await asked(...limit, "GROUP", "bert"), /rate,0,per,0$/);
+});
+
 test("a worker that runs meanwhile is woken, and stops", async () => {
   const memory = new MemoryServer(new Date("2030-01-01T00:00:00Z"));
   const [high, low] = ["high", "low"].map((name) => new Queue<string>(memory, name));

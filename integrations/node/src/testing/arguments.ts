@@ -54,6 +54,13 @@ export class Options {
     return this.has(name) ? numberOf(this.#found.get(name), name, least) : undefined;
   }
 
+  /** Returns the numbers of RATE and PER. A RATE of 0, without a limit, needs no PER. */
+  rate(): { rate: number; per: number } | undefined {
+    const [rate, per] = [this.number("RATE"), this.number("PER", 1)];
+    if (rate === undefined ? per !== undefined : rate > 0 && per === undefined) throw refused("ERR", "RATE needs PER");
+    return rate === undefined ? undefined : { rate, per: rate > 0 ? per! : 0 };
+  }
+
   /** Returns the name of a group, which is empty for the elements without one. */
   group(): string | undefined {
     const name = this.word("GROUP");
@@ -95,6 +102,9 @@ export const PUSH_OPTIONS = {
   WITHIN: true,
   GROUP: true,
 };
+
+/** The names of the options of LIMIT that hold for a key and for groups. */
+export const LIMIT_OPTIONS = { LENGTH: true, HELD: true, RATE: true, PER: true };
 
 export function pushOptions(words: string[]): Options {
   const options = new Options(words, PUSH_OPTIONS);

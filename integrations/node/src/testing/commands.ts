@@ -4,6 +4,7 @@ import { BURY, RETRY, REVIVE, type Word } from "../verbs.js";
 import {
   boundOf,
   deliveriesOf,
+  LIMIT_OPTIONS,
   namesPrefix,
   needed,
   numberOf,
@@ -14,7 +15,7 @@ import {
   wordOf,
 } from "./arguments.js";
 import { type Bounds, boundsOf, Dehydrator, type Entry, isLate, runs } from "./dehydrator.js";
-import { infoOfGroup, limitEach, limitGroup } from "./group_settings.js";
+import { infoOfGroup, limitGroups } from "./group_settings.js";
 import { OK, type Reply } from "./reply.js";
 import { Stream } from "./stream.js";
 
@@ -443,16 +444,16 @@ export class Commands {
 
   #limit(key: string | undefined, rest: string[]): Reply {
     if (rest.length === 0) return Object.entries(this.#at(key).limits).flat();
-    if (rest[0]?.toUpperCase() === "EACH") return limitEach(this.#made(key).groups, rest.slice(1));
-    if (rest[0]?.toUpperCase() === "GROUP") return limitGroup(this.#made(key).groups, rest);
-    const options = new Options(rest, { LENGTH: true, HELD: true, RATE: true, PER: true, REMEMBER: true });
-    if (options.has("RATE") !== options.has("PER")) throw refused("ERR", "RATE needs PER");
+    const scope = rest[0]!.toUpperCase();
+    if (scope === "EACH") return limitGroups(this.#made(key).groups, rest.slice(1), {});
+    if (scope === "GROUP") return limitGroups(this.#made(key).groups, rest, { GROUP: true, SHARE: true });
+    const options = new Options(rest, { ...LIMIT_OPTIONS, REMEMBER: true });
     const [length, held, remember] = ["LENGTH", "HELD", "REMEMBER"].map((name) => options.number(name));
-    const [rate, per] = [options.number("RATE"), options.number("PER", 1)];
+    const rate = options.rate();
     const it = this.#made(key);
     if (length !== undefined) it.limits.length = length;
     if (held !== undefined) it.limits.held = held;
-    if (rate !== undefined && per !== undefined) it.setRate(rate, per);
+    if (rate !== undefined) it.setRate(rate.rate, rate.per);
     if (remember !== undefined) it.limits.remember = remember;
     if (remember === 0) it.remembered.clear();
     return OK;

@@ -1,6 +1,7 @@
 // One dehydrator in memory: its elements, leases, limits and pause. The time is an argument, in milliseconds.
 
 import { Groups } from "./groups.js";
+import { Log } from "./rate.js";
 
 /** The options WITHIN and DELIVERIES of an element; 0 is none. */
 export interface Bounds {
@@ -68,8 +69,7 @@ export class Dehydrator {
   readonly #order: Entry[] = [];
   readonly groups = new Groups<Entry>(this.#order);
   #sequence = 0;
-  /** The moments and sizes of deliveries. */
-  #given: [at: number, count: number][] = [];
+  readonly #log = new Log();
 
   get length(): number {
     return this.#order.length;
@@ -160,7 +160,7 @@ export class Dehydrator {
 
   /** Restarts the timer. Where running leases are counted, an expired one does not begin again. */
   touch(entry: Entry, ttl: number, deadline: number, now: number): void {
-    const areCounted = this.limits.held > 0 || this.groups.limit("held", entry.group) > 0;
+    const areCounted = this.limits.held > 0 || this.groups.limits(entry.group).held > 0;
     const ends = entry.token !== null && areCounted && entry.deadline <= now && deadline > now;
     this.postpone(entry, deadline);
     this.restart(entry, ends ? 0 : ttl, deadline);
@@ -194,7 +194,7 @@ export class Dehydrator {
     const { length } = this.limits;
     const before = this.#entries.get(id);
     if (before === undefined && length > 0 && this.length + added >= length) return true;
-    const most = before?.group === group ? 0 : this.groups.limit("length", group);
+    const most = before?.group === group ? 0 : this.groups.limits(group).length;
     return most > 0 && this.groups.of(group).length + moved >= most;
   }
 
@@ -218,9 +218,7 @@ export class Dehydrator {
 
   rateRoom(now: number): number {
     const { rate, per } = this.limits;
-    if (rate === 0) return Number.POSITIVE_INFINITY;
-    this.#given = this.#given.filter(([at]) => at + per > now);
-    return Math.max(0, rate - this.#given.reduce((sum, [, count]) => sum + count, 0));
+    return rate > 0 ? this.#log.room(now, rate, per) : Number.POSITIVE_INFINITY;
   }
 
   /** Returns how many elements can be given out now. */
@@ -231,23 +229,18 @@ export class Dehydrator {
   /** Returns the moment at which an element can be given out: 0 if that is now. */
   roomFrom(now: number): number {
     const held = this.heldRoom(now) === 0 ? Math.min(...this.running(now).map((entry) => entry.deadline)) : 0;
-    if (this.rateRoom(now) > 0) return held;
-    let over = this.#given.reduce((sum, [, count]) => sum + count, 0) - this.limits.rate;
-    for (const [at, count] of this.#given) {
-      over -= count;
-      if (over < 0) return Math.max(held, at + this.limits.per);
-    }
-    return held;
+    const { rate, per } = this.limits;
+    return this.rateRoom(now) > 0 ? held : Math.max(held, this.#log.next(rate, per));
   }
 
   give(now: number, count: number): void {
-    if (this.limits.rate > 0 && count > 0) this.#given.push([now, count]);
+    if (this.limits.rate > 0) this.#log.record(now, count, this.limits.per);
   }
 
   setRate(rate: number, per: number): void {
     this.limits.rate = rate;
-    this.limits.per = rate > 0 ? per : 0;
-    if (rate === 0) this.#given = [];
+    this.limits.per = per;
+    this.#log.adapt(per);
   }
 
   #move(entry: Entry, ttl: number, deadline: number): void {

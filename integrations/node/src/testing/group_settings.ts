@@ -1,35 +1,31 @@
 // LIMIT and INFO of groups.
 
-import { Options, refused } from "./arguments.js";
+import { LIMIT_OPTIONS, Options, refused } from "./arguments.js";
 import type { Entry } from "./dehydrator.js";
 import type { Groups } from "./groups.js";
 import { OK, type Reply } from "./reply.js";
 
-export function limitGroup(groups: Groups<Entry>, words: string[]): Reply {
-  const options = new Options(words, { GROUP: true, SHARE: true, LENGTH: true, HELD: true });
-  const [group, share] = [options.group() ?? "", options.number("SHARE", 1)];
-  const [length, held] = [options.number("LENGTH"), options.number("HELD")];
-  if (group === "" && (length ?? held) !== undefined) throw refused("ERR", "others than groups have a SHARE alone");
+/** Limits a group, or if `words` name none, each that has no limits of its own. */
+export function limitGroups(groups: Groups<Entry>, words: string[], scope: Record<string, boolean>): Reply {
+  const options = new Options(words, { ...scope, ...LIMIT_OPTIONS });
+  const group = options.group();
+  const before = group === undefined ? groups.each : groups.settings(group);
+  const [length, held, rate] = [options.number("LENGTH"), options.number("HELD"), options.rate()];
+  const isLimited = (length ?? held ?? rate) !== undefined;
+  if (group === "" && isLimited) throw refused("ERR", "elements without a group can have a SHARE, but no limit");
+  const share = options.number("SHARE", 1);
   if ((share ?? 0) > 65_535) throw refused("ERR", "SHARE is from 1 to 65535");
-  const { pause, ...limits } = groups.settings(group);
-  if ((share ?? length ?? held) === undefined) return Object.entries(limits).flat();
-  const { share: ownShare, length: ownLength, held: ownHeld } = limits;
-  const changed = { share: share ?? ownShare, length: length ?? ownLength, held: held ?? ownHeld, pause };
-  groups.set(group, changed);
-  return OK;
-}
-
-export function limitEach(groups: Groups<Entry>, words: string[]): Reply {
-  const options = new Options(words, { LENGTH: true, HELD: true });
-  const [length, held] = [options.number("LENGTH"), options.number("HELD")];
-  const { each } = groups;
-  if ((length ?? held) === undefined) return Object.entries(each).flat();
-  groups.each = { length: length ?? each.length, held: held ?? each.held };
+  if (!isLimited && share === undefined) {
+    const { share, pause, ...limits } = before;
+    return Object.entries(group === undefined ? limits : { share, ...limits }).flat();
+  }
+  const changed = { share: share ?? before.share, length: length ?? before.length, held: held ?? before.held, ...rate };
+  groups.set(group, { ...before, ...changed });
   return OK;
 }
 
 export function infoOfGroup(groups: Groups<Entry>, group: string, now: number): Reply {
-  const [entries, { share, pause }] = [groups.of(group), groups.settings(group)];
+  const [entries, { share, length, held, rate, per, pause }] = [groups.of(group), groups.limits(group)];
   const isPaused = pause > now;
   return Object.entries({
     length: entries.length,
@@ -37,7 +33,9 @@ export function infoOfGroup(groups: Groups<Entry>, group: string, now: number): 
     paused: isPaused ? 1 : 0,
     "paused-until": isPaused && Number.isFinite(pause) ? pause : null,
     share,
-    "length-limit": groups.limit("length", group),
-    "held-limit": groups.limit("held", group),
+    "length-limit": length,
+    "held-limit": held,
+    "rate-limit": rate,
+    "rate-per": per,
   }).flat();
 }

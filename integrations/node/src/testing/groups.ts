@@ -1,5 +1,7 @@
 // The groups of a dehydrator in memory, which give out their due elements in turns.
 
+import { Log } from "./rate.js";
+
 /** What an element's place in the order of its group follows from. */
 export interface Grouped {
   /** Empty: none. The elements without a group are one more, for which only a share can be set. */
@@ -12,12 +14,14 @@ export interface Grouped {
 
 /** What LIMIT and PAUSE set for a group: its share, its limits, and the moment at which a pause ends; 0 is none. */
 export type Settings = Readonly<typeof NONE>;
-const NONE = { share: 1, length: 0, held: 0, pause: 0 };
+const NONE = { share: 1, length: 0, held: 0, rate: 0, per: 0, pause: 0 };
 
 export class Groups<T extends Grouped> {
   /** The limits of each group that has none of its own. */
-  each = { length: 0, held: 0 };
+  each: Settings = NONE;
   readonly #settings = new Map<string, Settings>();
+  /** What each group gave out whose rate is limited. */
+  readonly #logs = new Map<string, Log>();
   /** The groups that give out something. The first one gives out the next element. */
   #round: string[] = [];
   /** How many elements the first one has given out in this turn. */
@@ -35,28 +39,47 @@ export class Groups<T extends Grouped> {
 
   /** Whether elements are given out in turns, and not in the order of all. */
   get areUsed(): boolean {
-    return this.#grouped > 0 || this.#settings.size > 0 || this.each.length > 0 || this.each.held > 0;
+    return this.#grouped > 0 || this.#settings.size > 0 || !isNone(this.each);
   }
 
   /** Returns whether nothing is set, but for pauses that are over. */
   areUsual(now: number): boolean {
     const isOver = (it: Settings) => it.pause <= now && isNone({ ...it, pause: 0 });
-    return this.each.length === 0 && this.each.held === 0 && [...this.#settings.values()].every(isOver);
+    return isNone(this.each) && [...this.#settings.values()].every(isOver);
   }
 
   settings(group: string): Settings {
     return this.#settings.get(group) ?? NONE;
   }
 
-  set(group: string, settings: Settings): void {
-    if (isNone(settings)) this.#settings.delete(group);
-    else this.#settings.set(group, settings);
+  /** Sets what holds for a group, or for each that has none of its own. */
+  set(group: string | undefined, settings: Settings): void {
+    if (group !== undefined) {
+      if (isNone(settings)) this.#settings.delete(group);
+      else this.#settings.set(group, settings);
+      this.#adapt(group);
+      return;
+    }
+    const before = this.each;
+    this.each = settings;
+    if (before.rate === settings.rate && before.per === settings.per) return;
+    for (const one of [...this.#logs.keys()]) this.#adapt(one);
+  }
+
+  /** Adapts what a group gave out to a limit that may have changed. */
+  #adapt(group: string): void {
+    const { rate, per } = this.limits(group);
+    if (rate > 0) this.#logs.get(group)?.adapt(per);
+    else this.#logs.delete(group);
     this.settle(group);
   }
 
-  /** Returns the LENGTH or HELD of a group, or that of each; 0: none. */
-  limit(name: "length" | "held", group: string): number {
-    return group === "" ? 0 : this.settings(group)[name] || this.each[name];
+  /** Returns the settings of a group, with the limits of each for those that it has none of. */
+  limits(group: string): Settings {
+    const [own, each] = [this.settings(group), this.each];
+    if (group === "") return own;
+    const { rate, per } = own.rate > 0 ? own : each;
+    return { ...own, length: own.length || each.length, held: own.held || each.held, rate, per };
   }
 
   /** Returns the elements of a group. */
@@ -108,9 +131,14 @@ export class Groups<T extends Grouped> {
     this.#round.push(...this.#waiting(now));
     const [group] = this.#round;
     if (group === undefined) return undefined;
-    const next = this.#nextOf(group);
+    const [next, { rate, per, share }] = [this.#nextOf(group), this.limits(group)];
+    if (rate > 0) {
+      const log = this.#logs.get(group) ?? new Log();
+      this.#logs.set(group, log);
+      log.record(now, 1, per);
+    }
     this.#given += 1;
-    if (this.#given >= this.settings(group).share) {
+    if (this.#given >= share) {
       this.#given = 0;
       this.#round.push(this.#round.shift()!);
     }
@@ -159,18 +187,20 @@ export class Groups<T extends Grouped> {
   #opens(group: string): { deadline: number; sequence: number } | undefined {
     const place = this.#excess(group).at(-1) ?? this.#first(group);
     if (place === undefined) return undefined;
-    return { deadline: Math.max(place.deadline, this.settings(group).pause), sequence: place.sequence };
+    const { rate, per, pause } = this.limits(group);
+    const from = this.#logs.get(group)?.next(rate, per) ?? 0;
+    return { deadline: Math.max(place.deadline, pause, from), sequence: place.sequence };
   }
 
   /** Returns the leases that have to end before another begins. */
   #excess(group: string): T[] {
-    const most = this.limit("held", group);
+    const most = this.limits(group).held;
     if (most === 0) return [];
     const held = this.of(group).filter(({ token }) => token !== null);
     return held.slice(0, Math.max(0, held.length + 1 - most));
   }
 }
 
-function isNone({ share, length, held, pause }: Settings): boolean {
-  return share === 1 && length === 0 && held === 0 && pause === 0;
+function isNone({ share, ...others }: Settings): boolean {
+  return share === 1 && Object.values(others).every((limit) => limit === 0);
 }
