@@ -170,7 +170,7 @@ export class Operations {
     const limits = [
       ...this.#maybe(0.4, "LENGTH", this.#upTo(5)),
       ...this.#maybe(0.5, "HELD", this.#upTo(3)),
-      ...this.#maybe(0.5, ...this.#pick([rate, rate, rate, ["RATE", 0]])),
+      ...this.#maybe(0.6, ...this.#pick([rate, rate, rate, ["RATE", 0]])),
     ];
     const pause = this.#pick<Word[]>([[], [1], [20], [100], ["AT", this.#now + 30], ["AT", this.#now]]);
     const share = this.#maybe(0.8, "SHARE", 1 + this.#upTo(3));
@@ -183,7 +183,7 @@ export class Operations {
     ]);
     const [name, ...words] = this.#pick<Word[]>([
       ...[fill, fill, fill, fill, fill],
-      ["LIMIT", this.#fair, ...group, ...share, ...(this.#random() < 0.4 ? limits : [])],
+      ["LIMIT", this.#fair, ...group, ...share, ...(this.#random() < 0.5 ? limits : [])],
       this.#pick<Word[]>([
         ["LIMIT", this.#fair, "EACH", ...limits],
         ["PAUSE", this.#fair, ...pause, ...group],
@@ -352,7 +352,11 @@ export class Operations {
       }
       case "limit": {
         const limits = [["LENGTH", 8], ["LENGTH", 0], ["HELD", 2], ["HELD", 0], ["REMEMBER", 500], ["REMEMBER", 0], []];
-        return ["DEHYDRATOR.LIMIT", key, ...this.#pick([...limits, ["RATE", 3, "PER", 100], ["RATE", 0, "PER", 1]])];
+        const rates = [
+          ["RATE", 3, "PER", this.#pick([20, 100, 1000])],
+          ["RATE", 0, "PER", 1],
+        ];
+        return ["DEHYDRATOR.LIMIT", key, ...this.#pick([...limits, ...rates])];
       }
       case "pause":
         return [

@@ -254,8 +254,8 @@ class Operations:
         return ("DEHYDRATOR.ONDUE", key, *self.draw.choice(policies))
 
     def _limit(self) -> tuple[Any, ...]:
-        some = [("LENGTH", 8), ("LENGTH", 0), ("HELD", 2), ("HELD", 0), ("RATE", 3, "PER", 100), ("RATE", 0, "PER", 1)]
-        some += [("REMEMBER", 500), ("REMEMBER", 0), ()]
+        some = [("LENGTH", 8), ("LENGTH", 0), ("HELD", 2), ("HELD", 0), ("REMEMBER", 500), ("REMEMBER", 0), ()]
+        some += [("RATE", 3, "PER", self.draw.choice((20, 100, 1000))), ("RATE", 0, "PER", 1)]
         return ("DEHYDRATOR.LIMIT", self._key(), *self.draw.choice(some))
 
     def _pause(self) -> tuple[Any, ...]:
@@ -339,7 +339,7 @@ class Operations:
         pause = self.draw.choice(((), (1,), (20,), (100,), ("AT", self.now + 30), ("AT", self.now)))
         some = (*self._maybe(0.4, "LENGTH", self.draw.randrange(5)), *self._maybe(0.5, "HELD", self.draw.randrange(3)))
         rate = ("RATE", self.draw.randrange(4), "PER", self.draw.choice((5, 20, 100, 1000)))
-        some += self._maybe(0.5, *self.draw.choice((rate, rate, rate, ("RATE", 0))))
+        some += self._maybe(0.6, *self.draw.choice((rate, rate, rate, ("RATE", 0))))
         kinds: tuple[tuple[Any, ...], ...] = (
             ("PUSH", self.fair, *element, "REPLACE", *group),
             ("PUSH", self.fair, *element, *self._if_there(), *self._maybe(0.5, *group)),
@@ -352,7 +352,7 @@ class Operations:
                 self.fair,
                 *group,
                 *self._maybe(0.8, "SHARE", self.draw.randrange(1, 4)),
-                *self._maybe(0.4, *some),
+                *self._maybe(0.5, *some),
             ),
             ("LIMIT", self.fair, "EACH", *some),
             ("PAUSE", self.fair, *pause, *group),
@@ -361,7 +361,7 @@ class Operations:
             ("TOUCH", self.fair, "PREFIX", self.draw.choice(("id0", "id5", "id11", "none")), ttl),
             ("PURGE", self.fair, *self.draw.choice((group, ("PREFIX", "id1"), ("PREFIX", "id7"), ("PREFIX", "none")))),
         )
-        name, *words = self.draw.choices(kinds, (24, 24, 24, 5, 3, 3, 12, 4, 3, 3, 2, 2, 1))[0]
+        name, *words = self.draw.choices(kinds, (24, 24, 24, 5, 3, 3, 12, 8, 3, 3, 2, 2, 1))[0]
         return (f"DEHYDRATOR.{name}", *words)
 
     def _in_turn(self) -> tuple[Any, ...]:

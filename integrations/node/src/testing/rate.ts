@@ -1,4 +1,8 @@
-/** What was given out under a limit of rate: at most `rate` elements in any `per` milliseconds. */
+/**
+ * What was given out under a limit of rate: at most `rate` elements in any `per` milliseconds.
+ *
+ * The next element may go to the millisecond. Where `per` exceeds 1,024, the server may give it a thousandth of it later.
+ */
 export class Log {
   /** When each element was given out, as far as that counted when the last one was. */
   #moments: number[] = [];

@@ -1,4 +1,7 @@
-"""What was given out under a limit of rate: at most `rate` elements in any `per` milliseconds."""
+"""What was given out under a limit of rate: at most `rate` elements in any `per` milliseconds.
+
+The next element may go to the millisecond. Where `per` exceeds 1,024, the server may give it a thousandth of it later.
+"""
 
 from __future__ import annotations
 
