@@ -166,11 +166,10 @@ export class Operations {
     const ifThere = this.#pick<Word[]>([[], ["NX"], ["REPLACE"]]);
     const push: Word[] = ["PUSH", this.#fair, ttl, element, id];
     const more: Word[] = [0, "more", `id${this.#upTo(12)}`];
-    const rate = ["RATE", this.#upTo(4), "PER", this.#pick([5, 20, 100, 1000])];
     const limits = [
       ...this.#maybe(0.4, "LENGTH", this.#upTo(5)),
       ...this.#maybe(0.5, "HELD", this.#upTo(3)),
-      ...this.#maybe(0.6, ...this.#pick([rate, rate, rate, ["RATE", 0]])),
+      ...this.#maybe(0.6, ...this.#rate()),
     ];
     const pause = this.#pick<Word[]>([[], [1], [20], [100], ["AT", this.#now + 30], ["AT", this.#now]]);
     const share = this.#maybe(0.8, "SHARE", 1 + this.#upTo(3));
@@ -201,6 +200,11 @@ export class Operations {
     return [`DEHYDRATOR.${name}`, ...words];
   }
 
+  #rate(): Word[] {
+    const rate = ["RATE", this.#upTo(4), "PER", this.#pick([2, 5, 20, 100, 1000])];
+    return this.#random() < 0.75 ? rate : ["RATE", 0];
+  }
+
   /** Returns a command that takes from the key with groups, gives back, reads, or sometimes changes it. */
   #inTurn(): Word[] {
     const here = this.#held.filter(({ key }) => key === this.#fair).slice(-8);
@@ -224,6 +228,7 @@ export class Operations {
       this.#pick<Word[]>([
         ["TTN", this.#fair],
         ["TOUCH", this.#fair, "GROUP", this.#pick(GROUPS), this.#pick([0, 5, 500])],
+        ["LIMIT", this.#fair, ...this.#pick([["GROUP", this.#pick(GROUPS)], ["EACH"]]), ...this.#rate()],
       ]),
       this.#pick<Word[]>([
         ["PULL", this.#fair, `id${this.#upTo(12)}`],

@@ -338,8 +338,7 @@ class Operations:
         group, element = ("GROUP", name), (ttl, self._element(), self._id())
         pause = self.draw.choice(((), (1,), (20,), (100,), ("AT", self.now + 30), ("AT", self.now)))
         some = (*self._maybe(0.4, "LENGTH", self.draw.randrange(5)), *self._maybe(0.5, "HELD", self.draw.randrange(3)))
-        rate = ("RATE", self.draw.randrange(4), "PER", self.draw.choice((5, 20, 100, 1000)))
-        some += self._maybe(0.6, *self.draw.choice((rate, rate, rate, ("RATE", 0))))
+        some += self._maybe(0.6, *self._rate())
         kinds: tuple[tuple[Any, ...], ...] = (
             ("PUSH", self.fair, *element, "REPLACE", *group),
             ("PUSH", self.fair, *element, *self._if_there(), *self._maybe(0.5, *group)),
@@ -364,6 +363,10 @@ class Operations:
         name, *words = self.draw.choices(kinds, (24, 24, 24, 5, 3, 3, 12, 8, 3, 3, 2, 2, 1))[0]
         return (f"DEHYDRATOR.{name}", *words)
 
+    def _rate(self) -> tuple[Any, ...]:
+        rate = ("RATE", self.draw.randrange(4), "PER", self.draw.choice((2, 5, 20, 100, 1000)))
+        return self.draw.choice((rate, rate, rate, ("RATE", 0)))
+
     def _in_turn(self) -> tuple[Any, ...]:
         """Returns a command that takes from the key with groups, gives back, reads, or sometimes changes it."""
         here = [(token, id) for key, token, id, _ in self.held if key == self.fair]
@@ -385,9 +388,10 @@ class Operations:
             ("DEHYDRATOR.LOOK", self.fair, self._id(), "FULL"),
             ("DEHYDRATOR.TTN", self.fair),
             ("DEHYDRATOR.TOUCH", self.fair, *group, self.draw.choice((0, 5, 500))),
+            ("DEHYDRATOR.LIMIT", self.fair, *self.draw.choice((group, ("EACH",))), *self._rate()),
             self._in_groups(),
         )
-        return self.draw.choices(kinds, (12, 3, 3, 2, 0.5, 1, 1, 2, 1, 2, 1, 6))[0]
+        return self.draw.choices(kinds, (12, 3, 3, 2, 0.5, 1, 1, 2, 1, 2, 1, 1.5, 6))[0]
 
     def _advance(self, ms: int | None = None) -> None:
         ms = self.draw.choice((1, 2, 9, 50, 1000, 60_000)) if ms is None else ms
