@@ -5,7 +5,7 @@
  */
 export class Log {
   /** When each element was given out, as far as that counted when the last one was. */
-  #moments: number[] = [];
+  readonly #moments: number[] = [];
 
   record(now: number, count: number, per: number): void {
     for (let n = 0; n < count; n += 1) this.#moments.push(now);
@@ -15,7 +15,7 @@ export class Log {
   /** Adapts to a limit that has changed: what counts under it goes on to count. */
   adapt(per: number): void {
     const last = this.#moments.at(-1)!;
-    this.#moments = this.#moments.filter((at) => at + per > last);
+    while (this.#moments.length > 0 && this.#moments[0]! + per <= last) this.#moments.shift();
   }
 
   /** Returns how many elements can be given out now. */

@@ -5,6 +5,8 @@ The next element may go to the millisecond. Where `per` exceeds 1,024, the serve
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 
 class Log:
     def __init__(self) -> None:
@@ -17,11 +19,12 @@ class Log:
 
     def adapt(self, per: int) -> None:
         """Adapts to a limit that has changed: what counts under it goes on to count."""
-        self._moments = [at for at in self._moments if at + per > self._moments[-1]]
+        if self._moments:
+            del self._moments[: bisect_right(self._moments, self._moments[-1] - per)]
 
     def room(self, now: int, rate: int, per: int) -> int:
         """Returns how many elements can be given out now."""
-        return max(0, rate - sum(at + per > now for at in self._moments))
+        return max(0, rate - len(self._moments) + bisect_right(self._moments, now - per))
 
     def next(self, rate: int, per: int) -> int:
         """Returns the moment at which the next element can be given out. One that is over: now."""
