@@ -174,6 +174,23 @@ test("groups have rates", async () => {
   assert.match(await asked(...limit, "GROUP", "bert"), /rate,0,per,0$/);
 });
 
+test("MPOLL with nothing due changes no turns", async () => {
+  const { memory } = given();
+  const take = ["DEHYDRATOR.POLL", "jobs", "COUNT", 2, "LEASE", 2, "TOKEN"];
+  await memory.call("DEHYDRATOR.PUSH", "jobs", 0, "", "other 1");
+  await memory.call("DEHYDRATOR.MPUSH", "jobs", 0, "", "anna 1", 0, "", "anna 2", "GROUP", "anna");
+  await memory.call(...take, "1");
+  await memory.call("DEHYDRATOR.LIMIT", "jobs", "EACH", "HELD", 1);
+  assert.equal(await memory.call("DEHYDRATOR.MPOLL", 1, "jobs"), null);
+  await memory.call("DEHYDRATOR.PUSH", "jobs", 0, "", "other 2");
+  memory.advance(1000);
+  const rows = (await memory.call(...take, "2")) as unknown[][];
+  assert.deepEqual(
+    rows.map(([id]) => String(id)),
+    ["anna 1", "other 2"],
+  );
+});
+
 test("a worker that runs meanwhile is woken, and stops", async () => {
   const memory = new MemoryServer(new Date("2030-01-01T00:00:00Z"));
   const [high, low] = ["high", "low"].map((name) => new Queue<string>(memory, name));

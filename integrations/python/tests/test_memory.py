@@ -179,6 +179,18 @@ def test_groups_have_rates(memory: MemoryServer, jobs: Queue) -> None:
     assert memory.execute_command(*limit, "GROUP", "bert")[6:] == [b"rate", 0, b"per", 0]
 
 
+def test_mpoll_with_nothing_due_changes_no_turns(memory: MemoryServer) -> None:
+    take = ("DEHYDRATOR.POLL", "jobs", "COUNT", 2, "LEASE", 2, "TOKEN")
+    memory.execute_command("DEHYDRATOR.PUSH", "jobs", 0, "", "other 1")
+    memory.execute_command("DEHYDRATOR.MPUSH", "jobs", 0, "", "anna 1", 0, "", "anna 2", "GROUP", "anna")
+    memory.execute_command(*take, "1")
+    memory.execute_command("DEHYDRATOR.LIMIT", "jobs", "EACH", "HELD", 1)
+    assert memory.execute_command("DEHYDRATOR.MPOLL", 1, "jobs") is None
+    memory.execute_command("DEHYDRATOR.PUSH", "jobs", 0, "", "other 2")
+    memory.advance(1)
+    assert [row[0] for row in memory.execute_command(*take, "2")] == [b"anna 1", b"other 2"]
+
+
 def test_two_workers_and_priorities(memory: MemoryServer) -> None:
     high, low = Queue(memory, "high"), Queue(memory, "low")
     low.put("low")

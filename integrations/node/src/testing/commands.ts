@@ -205,7 +205,9 @@ export class Commands {
     const token = options.word("TOKEN");
     const isHeld = (entry: Entry) => token !== undefined && entry.token === token && runs(entry, this.#now);
     const held = keys.map((key) => this.#at(key)).findIndex((it) => it.entries.some(isHeld));
-    for (const key of held < 0 ? keys : [keys[held]!]) {
+    // Nobody looks whose turn it is in a key with nothing to give out.
+    const due = keys.filter((key) => this.#at(key).nextDue(this.#now) !== undefined);
+    for (const key of held < 0 ? due : [keys[held]!]) {
       const given = this.#poll(key, options);
       if (given.length > 0) return [key, given];
     }

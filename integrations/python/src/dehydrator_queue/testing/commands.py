@@ -231,7 +231,9 @@ class Commands:
             for key, it in zip(keys, found, strict=True)
             if token is not None and any(entry.token == token and entry.runs(self._now) for entry in it)
         ]
-        for key in held[:1] or keys:
+        # Nobody looks whose turn it is in a key with nothing to give out.
+        due = [key for key, it in zip(keys, found, strict=True) if it.next_due(self._now) is not None]
+        for key in held[:1] or due:
             if given := self._poll(key, options):
                 return [key, given]
         block = options.number("BLOCK")
