@@ -109,6 +109,8 @@ pub struct World {
     met: Vec<Gone>,
     /// The number of elements of groups that were given out.
     pub given_of_groups: usize,
+    /// How often a poll that had room met groups that waited, with something due: for a lease, a window, or the end of a pause.
+    pub held_back: [usize; 3],
 }
 
 const WRONG_TYPE: Expect = Expect::Refused("WRONGTYPE");

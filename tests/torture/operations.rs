@@ -10,18 +10,21 @@
 mod compare;
 mod cover;
 mod draw;
+mod focus;
 mod look;
+mod time;
 mod words;
 
 use std::collections::VecDeque;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use redis::{Connection, Value};
 
-use crate::model::{Bytes, Change, Delivered, Expect, Gone, Kept, Op, Policy, World};
+use crate::model::{Bytes, Delivered, Expect, Gone, Kept, Op, Policy, World};
 use crate::random::{Random, seed};
 use harness::{Ask, Server, cmd, setting, until};
 
+use time::wall;
 use words::{command, words_of};
 
 /// More than four hours, in milliseconds.
@@ -65,12 +68,6 @@ impl Drop for Torture {
     }
 }
 
-/// Returns the machine's time in milliseconds since the epoch.
-fn wall() -> u64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-    since_epoch.expect("a clock after 1970").as_millis() as u64
-}
-
 impl Torture {
     fn new(seed: u64) -> Self {
         let options = ["--appendonly", "yes", "--appendfsync", "no", "--hz", "500"];
@@ -106,25 +103,6 @@ impl Torture {
         self.subscriber.recv_response().expect("subscribed");
     }
 
-    /// Returns the model's time.
-    fn now(&self) -> u64 {
-        self.start + BEHIND + self.offset
-    }
-
-    /// Returns about the time of the server's clock, which is behind the model's.
-    fn real(&self) -> u64 {
-        wall() + self.offset
-    }
-
-    /// Waits for the next granule if this one, of any window that is drawn, may end during an operation.
-    fn await_granule(&self) {
-        /// The granules of half a grain are multiples of the others.
-        const GRANULE: u64 = GRAIN / 2 / 1024;
-        if self.world.has_group_rates() {
-            until("the next granule", || (wall() % GRANULE < GRANULE - 1000).then_some(()));
-        }
-    }
-
     fn note(&mut self, line: String) {
         self.done.push_back(line);
         if self.done.len() > REMEMBERED {
@@ -141,8 +119,12 @@ impl Torture {
 
     /// Runs one operation: alone, in a transaction, or in a script.
     fn step(&mut self) {
-        let (db, key) = (self.random.below(2) as usize, self.random.pick(&KEYS));
-        let op = self.op(db, key);
+        let ((db, key), op) = if self.random.one_in(2) {
+            (focus::FOCUS, self.op_of_focus())
+        } else {
+            let (db, key) = (self.random.below(2) as usize, self.random.pick(&KEYS));
+            ((db, key), self.op(db, key))
+        };
         // What is pushed now was not there at the latest look, by the server's clock too.
         if matches!(op, Op::TouchMany { .. } | Op::Pause { group: Some(_), .. }) {
             // No deadline is already the new one, or the end of the pause.
@@ -401,76 +383,6 @@ impl Torture {
         }
     }
 
-    fn set_clock(&mut self) {
-        let command = format!("DEHYDRATOR.DEBUG k CLOCK {}", self.offset);
-        self.replica.connect().ask(&command);
-        self.keep_up();
-    }
-
-    /// Sets the clock. What is over by then is forgotten at once, and not within half a second: it would depend on that in
-    /// which order groups give something out. A log that was loaded counts at the ends of granules, which may be later than now.
-    fn keep_up(&mut self) {
-        let mut pipe = redis::pipe();
-        pipe.atomic().cmd("DEHYDRATOR.DEBUG").arg("k").arg("CLOCK").arg(self.offset).ignore();
-        for db in 0..2 {
-            pipe.cmd("SELECT").arg(db).ignore();
-            for (key, kept) in &self.world.dbs[db] {
-                if matches!(kept, Kept::Dehydrator(_)) {
-                    pipe.cmd("DEHYDRATOR.DEBUG").arg(key).arg("UPKEEP").ignore();
-                }
-            }
-        }
-        pipe.exec(&mut self.client).expect("OK");
-        self.selected = 1;
-        self.world.real = self.real();
-        self.world.keep_up(self.now());
-    }
-
-    /// Removes all rates, and forgets ids. The model does not know when the module read a clock that was set back.
-    fn forget_rates(&mut self) {
-        let rate = Some((0, 1));
-        let no_limit = Op::Limit { length: None, held: None, rate, remember: Some(0) };
-        for db in 0..2 {
-            self.select(db);
-            for key in KEYS {
-                let Some(it) = self.world.dehydrator(db, key) else { continue };
-                let mut ops = Vec::new();
-                if it.limits.rate.is_some() || it.limits.remember > 0 {
-                    ops.push(no_limit.clone());
-                }
-                let groups = it.turns.settings.iter().filter(|(_, it)| it.rate.0 > 0);
-                let groups = groups.map(|(group, _)| Some(group.clone()));
-                let each = (it.turns.each.rate.0 > 0).then_some(None);
-                let change = Change { rate, ..Change::default() };
-                ops.extend(groups.chain(each).map(|group| Op::LimitGroups { group, change }));
-                for op in ops {
-                    let (words, now) = (words_of(key, &op), self.now());
-                    let expected = self.world.apply(db, key, &op, now, false);
-                    assert_eq!(expected, Expect::Is(Value::Okay));
-                    assert_eq!(command(&words).query(&mut self.client), Ok(Value::Okay));
-                }
-            }
-        }
-        self.deliver();
-    }
-
-    /// Lets time pass, and sometimes sets the clock back.
-    fn pass(&mut self) {
-        let grains = self.random.below(4) * GRAIN;
-        let offset = if self.random.one_in(6) {
-            self.offset.saturating_sub(grains)
-        } else {
-            self.offset + grains
-        };
-        self.note(format!("the clock is stepped to {} grains", offset / GRAIN));
-        if offset < self.offset {
-            self.forget_rates();
-        }
-        self.offset = offset;
-        self.set_clock();
-        self.deliver();
-    }
-
     /// Restores one key's dump over another, or is refused.
     fn restore(&mut self) {
         let (db, from, to) =
@@ -607,10 +519,15 @@ fn whatever_is_done_to_it_a_dehydrator_is_what_the_model_says() {
     let operations = setting("DEHYDRATOR_OPERATIONS", OPERATIONS);
     let mut torture = Torture::new(seed());
     torture.run(operations);
-    let of_groups = torture.world.given_of_groups;
-    println!("{operations} operations, {} deliveries, {of_groups} of groups", torture.deliveries);
-    let is_enough = torture.deliveries > 100 && of_groups > 100;
-    assert!(operations < 5000 || is_enough, "nothing was delivered, or nothing of groups");
+    let World { given_of_groups, held_back, .. } = torture.world;
+    println!(
+        "{operations} operations, {} deliveries, {given_of_groups} of groups; groups were held back by HELD, RATE and pauses \
+         {held_back:?} times",
+        torture.deliveries
+    );
+    let is_enough = torture.deliveries > 100 && given_of_groups > 100;
+    let is_enough = is_enough && held_back.iter().all(|times| *times > 20);
+    assert!(operations < 5000 || is_enough, "nothing was delivered, or groups did nothing");
     let log = torture.server.log() + &torture.replica.log();
     assert!(!log.contains("a bug, please report it"), "{log}");
 }

@@ -152,6 +152,22 @@ impl Dehydrator {
         self.members().into_iter().map(opening).collect()
     }
 
+    /// Counts the groups that have something due and wait for leases, for their rate, and for the end of a pause.
+    pub fn held_back(&self, now: u64) -> [usize; 3] {
+        let mut counts = [0; 3];
+        for (group, members) in self.members() {
+            if members[0].deadline > now {
+                continue;
+            }
+            let running = members.iter().filter(|it| it.counts_as_held() && it.deadline > now);
+            let most = self.enforced(group).0 as usize;
+            counts[0] += usize::from(most > 0 && running.count() >= most);
+            counts[1] += usize::from(self.turns.logs.get(group).is_some_and(|it| it.next() > now));
+            counts[2] += usize::from(self.paused_until(group, now).is_some());
+        }
+        counts
+    }
+
     /// Removes the groups from the round that have nothing to give any more. Called after every change of an element.
     pub fn settle_turns(&mut self) {
         if self.turns.round.iter().all(Vec::is_empty) {

@@ -179,6 +179,10 @@ impl World {
                 }
                 self.met.extend(it.bury_late(now));
                 it.settle_turns();
+                if room > 0 {
+                    let held_back = it.held_back(now);
+                    self.held_back.iter_mut().zip(held_back).for_each(|(sum, it)| *sum += it);
+                }
                 let (mut given, mut rows) = (Vec::new(), Vec::new());
                 while given.len() + rows.len() < count {
                     if let Some(id) = it.next_in_turn(now)

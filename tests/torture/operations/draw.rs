@@ -57,7 +57,7 @@ impl Torture {
         (0..=self.random.below(5)).map(|_| self.id()).collect()
     }
 
-    fn group_name(&mut self) -> Bytes {
+    pub(super) fn group_name(&mut self) -> Bytes {
         match self.random.below(12) {
             0 => Vec::new(),
             1 => b"g\0\r\n\xff".to_vec(),
@@ -143,11 +143,7 @@ impl Torture {
         }
     }
 
-    /// Draws the pause of a key that has no groups yet, or of a group.
-    fn pause(&mut self, db: usize, key: &str) -> Op {
-        let has_groups = self.world.dehydrator(db, key).is_some_and(Dehydrator::has_groups);
-        let of_group = self.random.one_in(if has_groups { 2 } else { 8 });
-        let group = of_group.then(|| self.group_name());
+    fn pause(&mut self, group: Option<Bytes>) -> Op {
         match self.random.below(4) {
             0 => Op::Pause { ms: None, at: None, group },
             1 => Op::Pause { ms: None, at: Some(self.deadline().clamp(1, MAX - 1)), group },
@@ -155,21 +151,26 @@ impl Torture {
         }
     }
 
+    pub(super) fn pause_group(&mut self) -> Op {
+        let group = self.group_name();
+        self.pause(Some(group))
+    }
+
     /// Draws limits of a group, or of each, or asks for them. Windows end half a grain later than a whole number of grains.
-    fn limit_groups(&mut self) -> Op {
+    pub(super) fn limit_groups(&mut self) -> Op {
         let group = self.random.one_in(2).then(|| self.group_name());
         let shares = [None, Some(1), Some(2), Some(3), Some(65_535)];
         let share = group.as_ref().and_then(|_| self.random.pick(&shares));
         let mut change = Change { share, ..Change::default() };
-        if self.random.one_in(3) {
+        if self.random.one_in(5) {
             // Otherwise, nothing could be done after a while.
             (change.length, change.held, change.rate) = (Some(0), Some(0), Some((0, 1)));
         }
         if self.random.one_in(2) {
-            change.length = Some(self.random.pick(&[0, 0, 1, 3, 20]));
+            change.length = Some(self.random.pick(&[0, 0, 0, 3, 20]));
         }
         if self.random.one_in(2) {
-            change.held = Some(self.random.pick(&[0, 1, 1, 2, 5]));
+            change.held = Some(self.random.pick(&[0, 1, 1, 2, 3]));
         }
         if self.random.one_in(3) {
             let per = (1 + self.random.below(3)) * GRAIN - GRAIN / 2;
@@ -351,7 +352,8 @@ impl Torture {
             }
             840..842 => Op::OnDueStream(self.random.pick(&STREAMS), 3),
             842..860 => Op::OnDue(self.policy()),
-            860..869 => self.pause(db, key),
+            860..866 => self.pause(None),
+            866..869 => self.pause_group(),
             // Otherwise, nothing would ever be polled.
             869..878 => Op::Resume(None),
             878..880 => Op::Resume(Some(self.group_name())),
