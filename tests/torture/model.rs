@@ -388,6 +388,16 @@ impl World {
         }
     }
 
+    /// Returns the latest time at which somebody looked whose turn it is.
+    pub fn looked_at(&self) -> u64 {
+        let kept = self.dbs.iter().flat_map(BTreeMap::values);
+        let looked_at = kept.map(|kept| match kept {
+            Kept::Dehydrator(it) => it.looked_at(),
+            Kept::Text => 0,
+        });
+        looked_at.max().unwrap_or(0)
+    }
+
     /// Returns how many dehydrators are paused.
     pub fn paused(&self) -> usize {
         let kept = self.dbs.iter().flat_map(BTreeMap::values);

@@ -423,7 +423,7 @@ impl Torture {
         let what = self.random.below(6);
         if matches!(what, 2 | 3) {
             // A restarted server has the machine's clock, until it is stepped.
-            self.forget_rates();
+            self.forget_rates(false);
         }
         let before = self.client.ask("DEBUG DIGEST");
         let names = ["reload", "append-only file", "kill -9", "restart", "replica", "full sync"];

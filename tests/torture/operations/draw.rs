@@ -152,8 +152,8 @@ impl Torture {
     }
 
     pub(super) fn pause_group(&mut self) -> Op {
-        let group = self.group_name();
-        self.pause(Some(group))
+        let group = Some(self.group_name());
+        if self.is_behind() { Op::Resume(group) } else { self.pause(group) }
     }
 
     /// Draws limits of a group, or of each, or asks for them. Windows end half a grain later than a whole number of grains.
@@ -168,6 +168,9 @@ impl Torture {
         }
         if self.random.one_in(2) {
             change.length = Some(self.random.pick(&[0, 0, 0, 3, 20]));
+        }
+        if self.is_behind() {
+            return Op::LimitGroups { group, change };
         }
         if self.random.one_in(2) {
             change.held = Some(self.random.pick(&[0, 1, 1, 2, 3]));
