@@ -132,6 +132,25 @@ fn a_clock_that_steps_back_delays_no_group() {
 }
 
 #[test]
+#[ignore = "fails: a group of the round that is due later hides the others until then"]
+fn after_the_clock_stepped_back_what_comes_due_first_is_delivered_first() {
+    let server = Server::start_debug(&[]);
+    let mut client = server.connect();
+    // Groups may be held back.
+    client.ask("DEHYDRATOR.LIMIT k GROUP c HELD 1");
+    for (id, hours) in [("b1", 1), ("b2", 2), ("a1", 3)] {
+        client.ask(&format!("DEHYDRATOR.PUSH k {} x {id} GROUP {}", hours * HOUR, &id[..1]));
+    }
+    step(&mut client, 4 * HOUR);
+    assert_eq!(taken(&mut client, 1), "b1");
+    // Group a, which is next, has something due later than group b.
+    step(&mut client, 0);
+    client.ask("DEHYDRATOR.ONDUE k STREAM s");
+    step(&mut client, 2 * HOUR + MINUTE);
+    until("one is delivered", || (client.ask("XLEN s") == Value::Int(1)).then_some(()));
+}
+
+#[test]
 fn what_groups_gave_out_is_forgotten_when_it_counts_no_more() {
     let server = Server::start_debug(&[]);
     let mut client = server.connect();
