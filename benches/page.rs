@@ -66,6 +66,7 @@ const CUTS: [Cut; 14] = [
     },
     whole("price", "instructions", 1),
     Cut {
+        rows: &["PUSH", "POLL COUNT 1 LEASE", "SETTLE", "bytes per element"],
         columns: &["no group", "beside 100 groups", "in one of 100 groups"],
         ..whole("groups", "instructions", 3)
     },

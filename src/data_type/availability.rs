@@ -59,7 +59,7 @@ impl Dehydrator {
     /// Returns the next deadline, or when a group that is held back gives out its first element. Stuck elements and groups that
     /// are paused until RESUME have none.
     pub fn next_deadline(&self) -> Option<u64> {
-        if self.lawn.group_logs_end().is_some() && self.lawn.is_behind(clock::now()) {
+        if self.lawn.has_group_settings() && self.lawn.is_behind(clock::now()) {
             // The next look finds out what groups may give out.
             return self.lawn.iter().next().map(|(_, first)| first.deadline);
         }
@@ -84,7 +84,7 @@ impl Dehydrator {
                     Some(_) => self.room_from(now),
                 };
                 let is_due = next.is_some_and(|next| next <= now);
-                let is_held_back = (from > now && is_due) || self.lawn.group_logs_end().is_some();
+                let is_held_back = (from > now && is_due) || self.lawn.has_group_settings();
                 let next = next.map(|next| next.max(from));
                 let expires = self.lawn.first_expiry().filter(|moment| *moment != STUCK);
                 Task { next, delivers: sends, is_held_back, expires }

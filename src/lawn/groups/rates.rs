@@ -164,9 +164,9 @@ impl Groups {
         is_behind
     }
 
-    /// Returns whether the clock has stepped back, and a limit of rate depends on it.
+    /// Returns whether the clock has stepped back, where groups may hold back elements.
     #[inline(always)]
     pub fn is_behind(&self, now: u64) -> bool {
-        now < self.clock && !self.logs.is_empty()
+        now < self.clock && (self.may_hold_back() || !self.logs.is_empty())
     }
 }

@@ -56,9 +56,11 @@ impl Groups {
             return self.queues.first(records);
         }
         let round = self.round.iter(&self.entries).filter(|group| *group != self.others);
+        // If the clock has stepped back, what was due at the latest look may not be.
+        let due_at = self.looked_at.min(self.clock);
         let (mut found, mut round) = (None, round.take(PASSED_MAX));
         while let Some(group) = round.next()
-            && found.is_none_or(|(turn, _): (Turn, _)| turn.deadline > self.looked_at)
+            && found.is_none_or(|(turn, _): (Turn, _)| turn.deadline > due_at)
         {
             found = found.into_iter().chain(Some((self.opens(records, group)?, group))).min();
         }
