@@ -188,9 +188,10 @@ fn show_group(context: &CommandContext, lawn: Option<&Lawn>, group: &[u8], now: 
     reply.integer(b"share", u64::from(settings.share));
     reply.integer(b"length-limit", limit(settings.limits.length, each.length));
     reply.integer(b"held-limit", limit(settings.limits.held, each.held));
-    let rate = lawn.and_then(|it| it.group_rate(group)).unwrap_or((0, 0));
-    reply.integer(b"rate-limit", rate.0);
-    reply.integer(b"rate-per", rate.1);
+    let GroupLimits { rate, per, .. } =
+        if settings.limits.rate > 0 { settings.limits } else { each };
+    reply.integer(b"rate-limit", rate);
+    reply.integer(b"rate-per", per);
 }
 
 #[cfg(test)]

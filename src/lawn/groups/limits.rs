@@ -2,7 +2,6 @@
 
 use super::super::element::Group;
 use super::super::store::Records;
-use super::super::turn::Turn;
 use super::Groups;
 use super::settings::{Enforced, GroupLimits, GroupSettings};
 
@@ -53,7 +52,7 @@ impl Groups {
     pub fn set_each(&mut self, records: &Records, limits: GroupLimits) {
         let before = std::mem::replace(&mut self.each, limits);
         if limits.held != before.held {
-            self.visit_from = Some(Turn::FIRST);
+            self.visit(records);
         }
         if (limits.rate, limits.per) != (before.rate, before.per) {
             self.fit_rates(records);
@@ -64,7 +63,7 @@ impl Groups {
     pub fn enforce(&mut self, records: &Records, enforced: Enforced) {
         let before = std::mem::replace(&mut self.enforced, enforced);
         if enforced.held != before.held {
-            self.visit_from = Some(Turn::FIRST);
+            self.visit(records);
         }
         if enforced.rate != before.rate {
             self.fit_rates(records);

@@ -85,8 +85,15 @@ impl Groups {
         }
     }
 
+    /// Visits all groups after what each may hold has changed: at once if they are few, or else with the looks to come.
+    pub(super) fn visit(&mut self, records: &Records) {
+        self.visit_from = Some(Turn::FIRST);
+        if self.entries.len() <= VISITED_MAX {
+            self.visit_all(records);
+        }
+    }
+
     /// Visits all groups, and those of the round as well.
-    #[cfg(test)]
     pub fn visit_all(&mut self, records: &Records) {
         while self.visit_from.is_some() {
             self.look_again(records);

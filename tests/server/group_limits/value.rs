@@ -125,7 +125,7 @@ fn a_replica_and_the_append_only_file_agree_on_whatever_is_limited_and_paused() 
             18..24 => format!("MPUSH k 0 x {id} 0 x {} NX GROUP {group}", id + 1),
             24..32 => format!("POLL k COUNT 3 LEASE {} TOKEN t{number}", 1 + below(300)),
             32 => "POLL k COUNT 2".into(),
-            33..37 => format!("SETTLE k t{} {id} t{} {}", number - 2, number - 1, id + 1),
+            33..38 => format!("SETTLE k t{} {id} t{} {}", number - 2, number - 1, id + 1),
             _ => format!("TOUCH k {id} 0"),
         };
         pipe.add_command(cmd(&format!("DEHYDRATOR.{line}")));

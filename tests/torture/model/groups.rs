@@ -98,15 +98,11 @@ impl Dehydrator {
         let holds = |policy: &Policy| (policy.holds(), *policy != Policy::Drop);
         let (before, after) = (holds(&self.policy), holds(policy));
         self.policy = policy.clone();
-        self.adapt(before.0 != after.0, before.1 != after.1);
+        self.adapt(before.1 != after.1);
     }
 
-    /// Adapts to limits of each group, or of all, that have changed. Groups of the round are not visited because of what they
-    /// may hold, but they are if their logs change.
-    fn adapt(&mut self, is_other_held: bool, is_other_rate: bool) {
-        if is_other_held {
-            self.turns.unvisited = self.in_round();
-        }
+    /// Adapts to limits of each group, or of all, that may have changed.
+    fn adapt(&mut self, is_other_rate: bool) {
         if is_other_rate {
             for group in self.turns.logs.keys().cloned().collect::<Vec<_>>() {
                 self.visit(&group);
@@ -117,7 +113,6 @@ impl Dehydrator {
     /// Adapts to what is set for a group.
     fn visit(&mut self, group: &Bytes) {
         let (_, rate) = self.enforced(group);
-        self.turns.unvisited.remove(group);
         self.turns.logs.retain(|other, _| other != group || rate.0 > 0);
         self.turns.logs.get_mut(group).into_iter().for_each(|log| log.change(rate));
     }
@@ -126,7 +121,6 @@ impl Dehydrator {
     pub fn give_of_group(&mut self, group: &Bytes, moment: u64, count: u64) -> bool {
         let (_, rate) = self.enforced(group);
         if rate.0 > 0 {
-            self.turns.unvisited.remove(group);
             let log = self.turns.logs.entry(group.clone()).or_insert_with(|| Log::new(rate));
             log.give(moment, count);
         }
@@ -169,7 +163,7 @@ impl Dehydrator {
         match group {
             None => {
                 self.turns.each = settings;
-                self.adapt(settings.held != before.held, settings.rate != before.rate);
+                self.adapt(settings.rate != before.rate);
             }
             Some(group) => {
                 self.turns.set(group, settings);

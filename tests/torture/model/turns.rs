@@ -17,18 +17,12 @@ pub struct Turns {
     pub each: Settings,
     /// What groups gave out, if that is limited.
     pub logs: BTreeMap<Bytes, Log>,
-    /// The groups of the round that were not visited since the limits of each have changed, and their elements then: they
-    /// leave the round when an element of theirs changes, or when it is their turn.
-    pub unvisited: BTreeMap<Bytes, Vec<Member>>,
     round: Vec<Bytes>,
     /// The number of elements that the first group of the round has given out.
     given: u64,
     /// The latest time at which somebody looked, and the sequence number then.
     looked_at: (u64, u64),
 }
-
-/// The place of an element in the order of delivery, and whether it is held.
-type Member = ((u64, u64), bool);
 
 /// From when on a group gives something out, and what.
 pub struct Opening {
@@ -121,17 +115,6 @@ impl Dehydrator {
         members
     }
 
-    /// Returns the groups of the round, and their elements.
-    pub(super) fn in_round(&self) -> BTreeMap<Bytes, Vec<Member>> {
-        let members = self.members().into_iter();
-        let named = members.filter(|(group, _)| !group.is_empty());
-        let in_round = named.filter(|(group, _)| self.turns.round.contains(group));
-        let member = |entry: &Entry| (entry.turn(), entry.counts_as_held());
-        in_round
-            .map(|(group, all)| (group.clone(), all.into_iter().map(member).collect()))
-            .collect()
-    }
-
     /// Returns from when on each group gives something out: when the pause is over, the rate allows it, and enough leases have
     /// ended. The first of those comes first then.
     pub fn openings(&self) -> BTreeMap<&Bytes, Opening> {
@@ -173,14 +156,10 @@ impl Dehydrator {
         if self.turns.round.iter().all(Vec::is_empty) {
             return;
         }
-        if !self.turns.unvisited.is_empty() {
-            let in_round = self.in_round();
-            self.turns.unvisited.retain(|group, before| in_round.get(group) == Some(before));
-        }
         let (openings, turns) = (self.openings(), &self.turns);
         let was_due =
             |group: &Bytes| openings.get(group).is_some_and(|it| it.at <= turns.looked_at);
-        let stays = |it: &Bytes| it.is_empty() || turns.unvisited.contains_key(it) || was_due(it);
+        let stays = |it: &Bytes| it.is_empty() || was_due(it);
         let staying: Vec<_> = turns.round.iter().filter(|group| stays(group)).cloned().collect();
         self.turns.retain(|group| staying.contains(group));
     }
