@@ -387,6 +387,9 @@ impl<'a> Writing<'a> {
     fn follow_up(&self, dehydrator: &mut Dehydrator, has_grown: bool) {
         let (context, name) = (self.context, self.name);
         let now = || self.now.unwrap_or_else(clock::now);
+        if dehydrator.lawn.has_group_settings() {
+            dehydrator.lawn.step_back(now());
+        }
         dehydrator.note_next(now);
         dehydrator.note_upkeep(has_grown, || (context.selected_db(), name.bytes()));
         blocked::note(context, name, || dehydrator.outlook());

@@ -88,7 +88,7 @@ fn a_share_is_how_many_a_group_gives_out_in_its_turn() {
 
 /// Returns the limits of a group that has only a share.
 fn share(share: i64) -> Value {
-    let limits = [("share", share), ("length", 0), ("held", 0)];
+    let limits = [("share", share), ("length", 0), ("held", 0), ("rate", 0), ("per", 0)];
     let pair = |(name, number)| [text(name), Value::Int(number)];
     Value::Array(limits.into_iter().flat_map(pair).collect())
 }
