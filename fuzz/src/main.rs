@@ -66,7 +66,7 @@ fuzz_target!(|data: &[u8]| {
     lawn.check();
     let mut saved = Fields::default();
     remembered.check();
-    encoding::save(&lawn, &rules, &remembered, &mut saved);
+    encoding::save(&lawn, &rules, &remembered, 0, &mut saved);
     let (again, same, known) =
         encoding::load(empty(7 - small), &mut saved, encoding::VERSION).expect("our own words");
     assert!(lawn.iter().eq(again.iter()) && rules == same);

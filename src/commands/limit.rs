@@ -267,10 +267,12 @@ mod tests {
             Ok((text(key), moment, count, group.map(<[u8]>::to_vec)))
         };
         needs_all_of("k 0 1", only!(given));
-        takes_no_more("k 0 1 GROUP g", only!(given));
         assert_eq!(request("k 5 7", given), Ok(("k".into(), 5, 7, None)));
         let of_group = Ok(("k".into(), 5, 7, Some(b"g".to_vec())));
         assert_eq!(request("k 5 7 GROUP g", given), of_group);
-        refuses_each(["k -1 1", "k 1 0", "k x 1", "k 1 x", "k 1 1 g"], only!(given));
+        refuses_each(
+            ["k -1 1", "k 1 0", "k x 1", "k 1 x", "k 1 1 g", "k 1 1 GROUP g more"],
+            only!(given),
+        );
     }
 }

@@ -178,7 +178,7 @@ unsafe extern "C" fn rdb_save(io: *mut RedisModuleIO, value: *mut c_void) {
     guard((), || {
         // SAFETY: the server's promise above.
         let (mut io, value) = unsafe { (Io::from_raw(io), dehydrator(value)) };
-        encoding::save(&value.lawn, value.rules(), &value.remembered, &mut io);
+        encoding::save(&value.lawn, value.rules(), &value.remembered, clock::now(), &mut io);
     });
 }
 

@@ -6,7 +6,6 @@ use super::field::{
     BOUNDS, DROP, GROUPS, LEASES, LIMIT, LIMITS, LIST, PAUSE, POLICY, PUBLISH, REMEMBERED, STREAM,
     STUCK, Sink, TO_LIST, TOKENS, UNCONFIRMED, put_number,
 };
-use crate::clock;
 use crate::policy::{End, Limits, Policy, Route, Rules};
 use lawn::{DEADLINE_MAX, Element, Group, GroupLimits, Lawn, Rate, Remembered, Row, Start, Token};
 
@@ -14,8 +13,9 @@ use lawn::{DEADLINE_MAX, Element, Group, GroupLimits, Lawn, Rate, Remembered, Ro
 /// memory while it loads.
 pub(super) const CHUNK_BYTES: usize = 32 * 1024;
 
-/// Writes a dehydrator in the newest version.
-pub fn save(lawn: &Lawn, rules: &Rules, remembered: &Remembered, sink: &mut impl Sink) {
+/// Writes a dehydrator in the newest version. `now` is in milliseconds since the epoch: what groups gave out so long ago that it
+/// counts no more is left out.
+pub fn save(lawn: &Lawn, rules: &Rules, remembered: &Remembered, now: u64, sink: &mut impl Sink) {
     let Rules { policy, pause, trust, limits } = rules;
     // A dehydrator without a new feature stays readable for older readers.
     let used = [
@@ -41,7 +41,7 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: &Remembered, sink: &mut impl
         save_limits(limits, sink);
     }
     if features & GROUPS != 0 {
-        save_group_settings(lawn, sink);
+        save_group_settings(lawn, now, sink);
     }
     sink.unsigned(lawn.len() as u64);
     let mut last = 0;
@@ -73,7 +73,7 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: &Remembered, sink: &mut impl
     }
 }
 
-fn save_group_settings(lawn: &Lawn, sink: &mut impl Sink) {
+fn save_group_settings(lawn: &Lawn, now: u64, sink: &mut impl Sink) {
     save_group_limits(lawn.each_group(), sink);
     sink.unsigned(lawn.group_settings().count() as u64);
     for (name, settings) in lawn.group_settings() {
@@ -82,7 +82,7 @@ fn save_group_settings(lawn: &Lawn, sink: &mut impl Sink) {
         save_group_limits(settings.limits, sink);
         sink.unsigned(settings.paused_until);
     }
-    let logs = lawn.group_logs(clock::now());
+    let logs = lawn.group_logs(now);
     sink.unsigned(logs.len() as u64);
     for (name, log) in logs {
         sink.bytes(name);

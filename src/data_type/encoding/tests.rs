@@ -9,7 +9,6 @@ use super::super::fields::{Field, Fields};
 use super::field::*;
 use super::save::CHUNK_BYTES;
 use super::*;
-use crate::clock;
 use crate::policy::{self, LimitChange, Limits, Pause, Policy, Route, Rules, Trust};
 use lawn::{
     Bounds, DEADLINE_MAX, Element, GroupLimits, GroupSettings, Lawn, Remembered, Shared, SmallMax,
@@ -27,7 +26,7 @@ fn saved(lawn: &Lawn) -> Fields {
 
 fn saved_with(lawn: &Lawn, rules: &Rules, remembered: &Remembered) -> Fields {
     let mut fields = Fields::default();
-    save(lawn, rules, remembered, &mut fields);
+    save(lawn, rules, remembered, 1, &mut fields);
     fields
 }
 
@@ -454,7 +453,7 @@ fn settings_of_groups_are_saved_and_loaded_and_invalid_ones_are_refused() {
     lawn.set_group(&[b'n'; 1024], of(1, 3, 0, 5));
     lawn.set_group(b"a", of(2, 0, 4, DEADLINE_MAX));
     lawn.start_in_group(5, &Element::new(b"id", b"", 7), Some(b"b")).expect("room");
-    assert!(lawn.record_given(b"gone", clock::now(), 3) && lawn.record_given(b"b", 1 << 50, 1));
+    assert!(lawn.record_given(b"gone", 7, 3) && lawn.record_given(b"b", 1 << 50, 1));
     let fields = saved(&lawn).0;
     let loaded = load_of(fields.clone()).expect("our own payload");
     assert_eq!(loaded.each_group(), lawn.each_group());
