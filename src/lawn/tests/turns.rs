@@ -21,7 +21,7 @@ pub(super) struct Turns {
     pub(super) each: GroupLimits,
     pub(super) enforced: Enforced,
     /// What each group gave out under a limit of rate.
-    logs: BTreeMap<Vec<u8>, Rate>,
+    pub(super) logs: BTreeMap<Vec<u8>, Rate>,
     /// The time of the latest look.
     clock: u64,
     /// The elements whose leases count, until they are given out again.
