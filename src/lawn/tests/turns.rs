@@ -101,7 +101,11 @@ impl Turns {
 
     /// Adapts the logs of groups that have elements to limits that have changed.
     fn adapt(&mut self) {
-        self.adapt_those(self.of.values().cloned().collect());
+        let fits =
+            |(group, log): &(&Vec<u8>, &Rate)| self.rate(group) == Some((log.max(), log.per()));
+        let stale = self.logs.iter().filter(|it| !fits(it)).map(|(group, _)| group);
+        let has_elements = |group: &&Vec<u8>| self.of.values().any(|of| of == *group);
+        self.adapt_those(stale.filter(has_elements).cloned().collect());
     }
 
     pub(super) fn adapt_those(&mut self, groups: HashSet<Vec<u8>>) {
