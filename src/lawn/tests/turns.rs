@@ -132,9 +132,17 @@ impl Turns {
         true
     }
 
+    /// Returns whether the clock has stepped back, where groups may hold back elements.
+    fn is_behind(&self, now: u64) -> bool {
+        let holds_back = |it: &GroupLimits| it.held > 0 || it.rate > 0;
+        let restrains = |it: &GroupSettings| holds_back(&it.limits) || it.paused_until > 0;
+        let may_hold_back = holds_back(&self.each) || self.settings.values().any(restrains);
+        now < self.clock && (may_hold_back || !self.logs.is_empty())
+    }
+
     /// Notes that the clock may have stepped back.
     pub(super) fn step_back(&mut self, now: u64) {
-        if now < self.clock && !self.logs.is_empty() {
+        if self.is_behind(now) {
             self.clock = now;
         }
     }
@@ -223,7 +231,8 @@ impl Turns {
         let due: Vec<_> = self.all_open(elements).into_iter().filter(|it| it.0.0 <= now).collect();
         let is_due = |group: &[u8]| due.iter().any(|it| it.2 == group);
         self.by_turn =
-            self.round.iter().chain(due.iter().map(|it| &it.2)).any(|group| !group.is_empty());
+            self.round.iter().chain(due.iter().map(|it| &it.2)).any(|group| !group.is_empty())
+                || self.is_behind(now);
         if !self.by_turn {
             return due.first().map(|it| it.0.1);
         }
