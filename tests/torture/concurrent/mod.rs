@@ -86,10 +86,10 @@ fn play(plan: Plan, options: &[&str]) {
         run.connect().ask(&format!("DEHYDRATOR.LIMIT k GROUP {group} SHARE {group}"));
     }
     if let Some(limit) = plan.limit {
-        let each = if limit.is_of_each { "EACH" } else { "" };
+        let each = if limit.is_of_each { " EACH" } else { "" };
         run.connect().ask(&match limit.most {
-            Most::Held(most) => format!("DEHYDRATOR.LIMIT k {each} HELD {most}"),
-            Most::Rate(most, per) => format!("DEHYDRATOR.LIMIT k {each} RATE {most} PER {per}"),
+            Most::Held(most) => format!("DEHYDRATOR.LIMIT k{each} HELD {most}"),
+            Most::Rate(most, per) => format!("DEHYDRATOR.LIMIT k{each} RATE {most} PER {per}"),
         });
     }
     let seconds = setting("DEHYDRATOR_SECONDS", SECONDS);
