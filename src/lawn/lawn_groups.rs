@@ -154,9 +154,9 @@ impl Lawn {
         groups.map_or(Vec::new(), |groups| groups.logs(now))
     }
 
-    /// Returns when no log of a group counts any more, in milliseconds since the epoch, if there is one. O(1).
+    /// Returns a moment, in milliseconds since the epoch, before which the logs of all groups count, if there is one. O(1).
     pub fn group_logs_end(&self) -> Option<u64> {
-        self.as_full()?.groups.as_ref()?.rates_end()
+        self.as_full()?.groups.as_ref()?.logs_end()
     }
 
     /// Notes that the clock has stepped back to `now`, if it has: what groups gave out later than now counts as given out

@@ -132,9 +132,9 @@ impl Rate {
         })
     }
 
-    /// Returns when what is given out at `moment` counts no more, in milliseconds since the epoch.
-    pub fn end_of(&self, moment: u64) -> u64 {
-        self.granule_end(moment).saturating_add(self.per)
+    /// Returns the moment of the last entry. 0: there is none.
+    pub fn last(&self) -> u64 {
+        self.log.back().map_or(0, |last| last.moment)
     }
 
     /// Returns whether nothing in the log counts at `now`.

@@ -3,8 +3,7 @@
 //! A group keeps its log when it has no element left: with one job at a time it would have no limit otherwise. The owner
 //! of the lawn has to call [`Groups::forget_rates`] from time to time, which removes the logs that are over.
 
-use std::collections::btree_map::Entry as Slot;
-use std::ops::Bound;
+use std::collections::BTreeMap;
 
 use super::super::element::Group;
 use super::super::rate::Rate;
@@ -31,60 +30,42 @@ impl Groups {
 
     /// Records under a group's limit of rate that it gave out `count` elements. Returns whether it has one.
     pub fn record(&mut self, records: &Records, group: Group, moment: u64, count: u64) -> bool {
-        let Some((max, per)) = self.rate(group) else { return false };
+        let Some(limit) = self.rate(group) else { return false };
         self.fit_rate(group);
-        let logs = &mut self.logs;
-        let log = logs.by_group.entry(group).or_insert_with(|| Rate::new(max, per));
-        logs.bytes -= log.memory();
-        log.record(moment, count);
-        logs.bytes += log.memory();
-        logs.end = logs.end.max(log.end_of(moment));
+        self.logs.record(group, limit, moment, count);
         self.note_log(records, group, moment);
         true
     }
 
     /// Counts an element under a group's limit of rate, if there is one, for [`Groups::take_counted`] too.
     pub fn count_given(&mut self, records: &Records, group: Group, now: u64) {
-        if !self.record(records, group, now, 1) {
-            return;
-        }
-        let counted = &mut self.logs.counted;
-        match counted.iter_mut().rev().find(|it| it.0 == group) {
-            Some((_, count)) => *count += 1,
-            None => counted.push((group, 1)),
+        if self.record(records, group, now, 1) {
+            *self.logs.counted.entry(group).or_default() += 1;
         }
     }
 
     /// Returns the groups whose elements were counted since the last call, and the number of elements.
-    pub fn take_counted(&mut self) -> Vec<(Group, u64)> {
+    pub fn take_counted(&mut self) -> BTreeMap<Group, u64> {
         std::mem::take(&mut self.logs.counted)
     }
 
-    /// Returns the log of a group, if it has one, as its limit is now.
-    pub fn log(&self, group: Group) -> Option<Rate> {
-        let (max, per) = self.rate(group)?;
-        let log = self.logs.by_group.get(&group)?;
-        Some(if (log.max(), log.per()) == (max, per) { log.clone() } else { log.changed(max, per) })
-    }
-
-    /// Lists the groups that have a log which is not over at `now`, by name, if their rates are limited.
+    /// Lists the groups that have a log which is not over at `now`, by name, if their rates are limited. Each log is as its
+    /// limit is now.
     pub fn logs(&self, now: u64) -> Vec<(&[u8], Rate)> {
-        let log = |group: &Group| {
-            Some((self.name(*group), self.log(*group)?)).filter(|(_, log)| !log.is_over(now))
+        let log = |group: Group| {
+            let ((max, per), log) = (self.rate(group)?, self.logs.get(group)?);
+            let log = log.changed(max, per);
+            (!log.is_over(now)).then(|| (self.name(group), log))
         };
-        let mut all: Vec<_> = self.logs.by_group.keys().filter_map(log).collect();
+        let mut all: Vec<_> = self.logs.groups().filter_map(log).collect();
         all.sort_unstable_by_key(|it| it.0);
         all
     }
 
     /// Sets the log of a group that has a limit of rate.
     pub fn set_log(&mut self, records: &Records, group: Group, log: Rate) {
-        self.logs.bytes += log.memory();
-        let last = log.entries().last().map_or(0, |(moment, _)| moment);
-        self.logs.end = self.logs.end.max(log.end_of(last));
-        if let Some(old) = self.logs.by_group.insert(group, log) {
-            self.logs.bytes -= old.memory();
-        }
+        let last = log.last();
+        self.logs.set(group, log);
         self.note_log(records, group, last);
     }
 
@@ -96,9 +77,9 @@ impl Groups {
         self.settle(records, group);
     }
 
-    /// Returns when all logs are over, if there is one, in milliseconds since the epoch.
-    pub fn rates_end(&self) -> Option<u64> {
-        (!self.logs.is_empty()).then_some(self.logs.end)
+    /// Returns a moment before which no log is over, in milliseconds since the epoch, if there is a log.
+    pub fn logs_end(&self) -> Option<u64> {
+        self.logs.end()
     }
 
     /// Adapts all logs to limits that have changed, now or when their groups are visited.
@@ -107,7 +88,7 @@ impl Groups {
             self.visit_from = Some(Turn::FIRST);
             return;
         }
-        let groups: Vec<_> = self.logs.by_group.keys().copied().collect();
+        let groups: Vec<_> = self.logs.groups().collect();
         groups.into_iter().for_each(|group| self.settle(records, group));
     }
 
@@ -116,37 +97,29 @@ impl Groups {
         if !self.entries.get(group).has_log {
             return 0;
         }
-        let limit = self.rate(group);
-        let Slot::Occupied(mut slot) = self.logs.by_group.entry(group) else { return 0 };
-        let log = slot.get_mut();
+        let (limit, Some(log)) = (self.rate(group), self.logs.get(group)) else { return 0 };
         if limit == Some((log.max(), log.per())) {
             return 0;
         }
         let visited = log.entries().len();
-        self.logs.bytes -= log.memory();
-        if let Some((max, per)) = limit {
-            *log = log.changed(max, per);
-            self.logs.bytes += log.memory();
-            let last = log.entries().last().map_or(0, |(moment, _)| moment);
-            self.logs.end = self.logs.end.max(log.end_of(last));
-        } else {
-            slot.remove();
-            self.entries.get_mut(group).has_log = false;
+        match limit.map(|(max, per)| log.changed(max, per)) {
+            Some(changed) => self.logs.set(group, changed),
+            None => self.drop_log(group),
         }
         visited
+    }
+
+    fn drop_log(&mut self, group: Group) {
+        self.logs.remove(group);
+        self.entries.get_mut(group).has_log = false;
     }
 
     /// Removes logs that are over at `now`, among at most `most`. Returns whether there are more to examine.
     pub fn forget_rates(&mut self, records: &Records, now: u64, most: usize) -> bool {
         for _ in 0..most {
-            let from = self.logs.examined.map_or(Bound::Unbounded, Bound::Excluded);
-            let next = self.logs.by_group.range((from, Bound::Unbounded)).next();
-            let next = next.map(|(group, log)| (*group, log.is_over(now)));
-            self.logs.examined = next.map(|it| it.0);
-            let Some((group, is_over)) = next else { return false };
-            if is_over && let Some(log) = self.logs.by_group.remove(&group) {
-                self.logs.bytes -= log.memory();
-                self.entries.get_mut(group).has_log = false;
+            let Some((group, is_over)) = self.logs.examine(now) else { return false };
+            if is_over {
+                self.drop_log(group);
                 self.settle(records, group);
             }
         }

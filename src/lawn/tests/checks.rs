@@ -13,8 +13,6 @@ pub(super) fn check_turns(lawn: &mut Lawn, oracle: &mut Oracle, now: u64, seed: 
         assert_eq!(lawn.next_in_turn(now).map(|row| row.element.id), next, "whose turn it is");
         lawn.check();
     }
-    // After the clock stepped back, a log knows it once somebody has asked, as the lawn does for each group with elements.
-    oracle.turns.first_open(&oracle.elements);
     let mut counted = std::mem::take(&mut oracle.counted);
     let found = lawn.take_counted().into_iter();
     let mut found: Vec<_> = found.flat_map(|(name, count)| vec![name; count as usize]).collect();

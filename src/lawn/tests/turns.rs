@@ -20,7 +20,7 @@ pub(super) struct Turns {
     /// The limits of each group.
     pub(super) each: GroupLimits,
     pub(super) enforced: Enforced,
-    /// What each group gave out under a limit of rate.
+    /// The logs of what groups gave out under limits of rate.
     pub(super) logs: BTreeMap<Vec<u8>, Rate>,
     /// The time of the latest look.
     clock: u64,
@@ -156,8 +156,7 @@ impl Turns {
     pub(super) fn logs(&self, now: u64) -> Vec<(&[u8], Rate)> {
         let log = |(group, log): (&'_ Vec<u8>, &Rate)| {
             let (max, per) = self.rate(group)?;
-            let is_same = (log.max(), log.per()) == (max, per);
-            Some(if is_same { log.clone() } else { log.changed(max, per) })
+            Some(log.changed(max, per))
         };
         let all = self.logs.iter();
         let all = all.filter_map(|it| Some((&it.0[..], log(it)?)));
