@@ -254,8 +254,8 @@ mod tests {
         let each = group("each", None, Some(7), Some(1));
         assert_eq!(request("k EACH length 7 held 1", of_group), each);
         refuses_each(
-            "k GROUP; k GROUP g RATE 1; k GROUP g RATE 1 PER 0; k EACH RATE 1; k GROUP g SHARE; k GROUP g SHARE 0; k GROUP g SHARE 65536; k GROUP g SHARE x; k GROUP g LENGTH; \
-             k GROUP g LENGTH -1; k GROUP g REMEMBER 1; k GROUP g SHARE 1 SHARE 1; k GROUP g HELD 1 HELD 1; \
+            "k GROUP; k GROUP g RATE 1; k GROUP g RATE 1 PER 0; k EACH RATE 1; k GROUP g SHARE; k GROUP g SHARE 0; \
+             k GROUP g SHARE 65536; k GROUP g SHARE x; k GROUP g LENGTH; k GROUP g LENGTH -1; k GROUP g REMEMBER 1; k GROUP g SHARE 1 SHARE 1; k GROUP g HELD 1 HELD 1; \
              k GROUP g SHARE 1 more; k SHARE 1; k HELD 1 GROUP g; k EACH SHARE 1; k EACH GROUP g; k EACH EACH; \
              k GROUP g EACH; k EACH REMEMBER 1; k HELD 1 EACH"
                 .split("; "),

@@ -50,8 +50,8 @@ impl Rules {
     }
 }
 
-/// Whether a user with the rights for it set a policy that sends elements elsewhere, as ONDUE requires. Deliveries run without a
-/// user, and a module cannot find out which user runs RESTORE.
+/// The origin of a policy that sends elements elsewhere: a user with the rights for it, as ONDUE requires, or not. Deliveries run
+/// without a user, and a module cannot find out which user runs RESTORE.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Trust {
     /// Set by such a user; or loaded from a file, or sent by this server's primary or by the slot's previous node.

@@ -354,3 +354,9 @@ pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         std::thread::park_timeout(Duration::from_millis(2));
     }
 }
+
+/// Waits until the clock has moved on by `time`, where time itself decides what happens next.
+pub fn let_pass(time: Duration) {
+    let begun = Instant::now();
+    until("the clock has moved on", || (begun.elapsed() >= time).then_some(()));
+}

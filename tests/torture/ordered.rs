@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use redis::{Connection, RedisResult};
 
 use crate::random::{Random, seed};
-use harness::{Ask, Server, until};
+use harness::{Ask, Server, let_pass, until};
 
 const ROUNDS: usize = 10;
 const WORKERS: usize = 5;
@@ -76,6 +76,11 @@ impl Group {
 }
 
 impl Worker {
+    /// Takes its time, so that the others overtake it.
+    fn think(&mut self) {
+        let_pass(Duration::from_millis(self.random.below(3)));
+    }
+
     /// Leases and settles until the server is gone, or there is nothing left.
     fn work(&mut self, client: &mut Connection, groups: &Groups) -> RedisResult<()> {
         // What it held when the server was killed, it gets again.
@@ -101,9 +106,9 @@ impl Worker {
                 if client.query_len()? == 0 {
                     return Ok(());
                 }
-                std::thread::sleep(Duration::from_millis(self.random.below(3)));
+                self.think();
             }
-            std::thread::sleep(Duration::from_millis(self.random.below(3)));
+            self.think();
             if self.random.one_in(60) {
                 // It dies, and another takes its place. Nobody settles what it held.
                 self.number += WORKERS;

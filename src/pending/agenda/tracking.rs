@@ -24,7 +24,7 @@ const MOVED: u8 = 1 << Reason::COUNT;
 
 /// The number of values that have moved.
 static MOVED_COUNT: AtomicUsize = AtomicUsize::new(0);
-/// Whether a walk looks for all values, so that one whose name was never recorded also counts as moved.
+/// Set while a walk looks for all values, so that one whose name was never recorded also counts as moved.
 static ALL_ARE_TRACKED: AtomicBool = AtomicBool::new(false);
 
 impl Tracking {

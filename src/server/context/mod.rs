@@ -29,7 +29,7 @@ pub use user::ClientId;
 /// The server during one callback.
 pub struct Context {
     raw: NonNull<RedisModuleCtx>,
-    /// Whether a reply has begun. A second reply would put the connection out of step.
+    /// Set once a reply has begun. A second reply would put the connection out of step.
     replied: Cell<bool>,
     /// Whether this is the field of a [`CommandContext`].
     is_command: bool,

@@ -8,7 +8,7 @@ use redis::{Connection, Value};
 use super::{AOF, ids, leased, leased_at_once, map, push};
 use crate::replication::{catch_up, replica_of};
 use crate::sleeper::{Sleeper, waiters};
-use harness::{Ask, Server, cmd, texts, until};
+use harness::{Ask, Server, cmd, let_pass, texts, until};
 
 #[test]
 fn dead_letters_of_a_paused_group_wait_and_delay_no_other() {
@@ -111,7 +111,7 @@ fn a_sleeper_wakes_when_its_group_may_go_on_and_is_not_late() {
         let line = "DEHYDRATOR.POLL k BLOCK 0 COUNT 1 LEASE 600000 TOKEN u";
         let sleeper = Sleeper::start(&server, line);
         // It would count as late by that much.
-        std::thread::sleep(Duration::from_millis(500));
+        let_pass(Duration::from_millis(500));
         assert!(!sleeper.is_awake(), "{way}");
         client.ask("CONFIG RESETSTAT");
         let start = Instant::now();

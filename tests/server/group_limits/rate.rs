@@ -154,6 +154,8 @@ fn what_groups_gave_out_is_forgotten_when_it_counts_no_more() {
     let server = Server::start_debug(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.LIMIT k EACH RATE 1 PER 3600000");
+    // A longer window of one does not keep the others.
+    client.ask("DEHYDRATOR.LIMIT k GROUP 7 RATE 1 PER 86400000");
     let usage = |client: &mut Connection| match client.ask("MEMORY USAGE k") {
         Value::Int(bytes) => bytes,
         other => panic!("{other:?}"),
