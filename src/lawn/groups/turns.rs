@@ -58,10 +58,14 @@ impl Groups {
         let round = self.round.iter(&self.entries).filter(|group| *group != self.others);
         // If the clock has stepped back, what was due at the latest look may not be.
         let due_at = self.looked_at.min(self.clock);
-        let (mut found, mut round) = (None, round.take(PASSED_MAX));
-        while let Some(group) = round.next()
+        let (mut found, mut round) = (None, round.enumerate());
+        while let Some((at, group)) = round.next()
             && found.is_none_or(|(turn, _): (Turn, _)| turn.deadline > due_at)
         {
+            if at == PASSED_MAX {
+                // The groups behind these may have something to give. Looks find out, PASSED_MAX groups at a time.
+                return self.queues.first(records);
+            }
             found = found.into_iter().chain(Some((self.opens(records, group)?, group))).min();
         }
         let first = self.waiting.first().map(|first| (self.entries.turn(first), Group(first)));

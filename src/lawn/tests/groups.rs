@@ -371,6 +371,31 @@ fn a_lower_limit_holds_at_once_and_a_higher_one_after_a_few_looks() {
 }
 
 #[test]
+fn a_group_that_may_give_is_announced_behind_many_that_may_not() {
+    const GROUPS: usize = 4 * PASSED_MAX;
+    let mut lawn = lawn();
+    for number in 0..3 * GROUPS {
+        put(&mut lawn, &format!("{number}"), &format!("g{}", number % GROUPS), 1);
+    }
+    // All groups enter the round. Then each gives two elements.
+    (0..GROUPS).for_each(|_| lawn.pass_turn(5));
+    let mut last = Vec::new();
+    for _ in 0..2 * GROUPS {
+        let (_, given) = lawn.lease_due(5, 1000, Token::new(1)).expect("all have something");
+        last = given.id.to_vec();
+    }
+    lawn.stop(&last).expect("it is there");
+    each(&mut lawn, 2);
+    let mut looks = 0;
+    while lawn.settle_first().is_some_and(|deadline| deadline <= 5) {
+        looks += 1;
+        lawn.lease_due(5, 1000, Token::new(1));
+        lawn.check();
+    }
+    assert_eq!(lawn.running(5), 2 * GROUPS, "after {looks} looks");
+}
+
+#[test]
 fn a_mass_of_leases_that_end_makes_room_in_steps() {
     let mut lawn = lawn();
     for number in 0..3000 {

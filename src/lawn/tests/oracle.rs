@@ -43,7 +43,8 @@ impl Oracle {
             return Err(StartError::Exists);
         }
         self.turns.hold(id, false, 0);
-        self.turns.of.extend(group.map(|group| (id.to_vec(), group)));
+        self.turns.of.extend(group.iter().map(|group| (id.to_vec(), group.clone())));
+        self.turns.adapt_those(group.into_iter().collect());
         self.elements.push((id.to_vec(), ttl, payload.to_vec(), deadline));
         Ok(())
     }
@@ -180,6 +181,7 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16) {
     for (step, op) in ops.iter().enumerate() {
         let seed = step as u64;
         let group = |id: u16| group(seed, id, groups);
+        let was_behind = oracle.turns.is_behind(now);
         match *op {
             Op::Start { id, ttl, length } => {
                 start(&mut lawn, &mut oracle, id, ttl, &payload(seed, length), now, group(id))
@@ -368,6 +370,11 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16) {
         }
         lawn.check();
         check_turns(&mut lawn, &mut oracle, now, seed);
+        if was_behind && !oracle.turns.is_behind(now) {
+            // A look has found out that the clock had stepped back.
+            lawn.visit_groups();
+            oracle.turns.settle(&oracle.elements);
+        }
         scan.forget_removed(&oracle);
         assert!(was_small || !lawn.is_small(), "it has become small again");
         was_small = lawn.is_small();

@@ -133,7 +133,7 @@ impl Turns {
     }
 
     /// Returns whether the clock has stepped back, where groups may hold back elements.
-    fn is_behind(&self, now: u64) -> bool {
+    pub(super) fn is_behind(&self, now: u64) -> bool {
         let holds_back = |it: &GroupLimits| it.held > 0 || it.rate > 0;
         let restrains = |it: &GroupSettings| holds_back(&it.limits) || it.paused_until > 0;
         let may_hold_back = holds_back(&self.each) || self.settings.values().any(restrains);
