@@ -229,7 +229,8 @@ impl Full {
 
     /// Returns the groups whose elements counted under a limit of rate since the last call, and how many.
     pub fn take_counted(&mut self) -> Vec<(Vec<u8>, u64)> {
-        let Some(groups) = &mut self.groups else { return Vec::new() };
+        let counts = |groups: &&mut Box<Groups>| groups.has_counted();
+        let Some(groups) = self.groups.as_mut().filter(counts) else { return Vec::new() };
         let counted = groups.take_counted().into_iter();
         counted.map(|(group, count)| (groups.name(group).to_vec(), count)).collect()
     }

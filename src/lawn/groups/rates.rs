@@ -44,6 +44,12 @@ impl Groups {
         }
     }
 
+    /// Returns whether [`Groups::take_counted`] has any.
+    #[inline(always)]
+    pub fn has_counted(&self) -> bool {
+        !self.logs.counted.is_empty()
+    }
+
     /// Returns the groups whose elements were counted since the last call, and the number of elements.
     pub fn take_counted(&mut self) -> BTreeMap<Group, u64> {
         std::mem::take(&mut self.logs.counted)

@@ -430,17 +430,20 @@ impl<T: Unit> Slab<T> {
             if partial == NIL {
                 return false;
             }
+            // This is asked after every command that removes, so the usual answer takes no division.
             let width = usize::from(self.info(partial).width);
             if pages == 1 {
-                let room = self.pages[partial as usize].capacity() / width;
-                return room >= 4 * live as usize + 8;
+                return self.pages[partial as usize].capacity() >= (4 * live as usize + 8) * width;
+            }
+            let free = slots - live;
+            if u64::from(free) * 4 <= u64::from(slots) {
+                return false;
             }
             // The content of the emptiest page, whatever its size, must fit into the others.
             let early = slots_in::<T>(EARLY_BYTES, width) as u32;
             let largest =
                 if slots > pages * early { slots_in::<T>(PAGE_BYTES, width) as u32 } else { early };
-            let free = slots - live;
-            free >= largest && u64::from(free) * 4 > u64::from(slots)
+            free >= largest
         })
     }
 
