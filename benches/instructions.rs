@@ -133,8 +133,9 @@ fn of_groups() -> Vec<(&'static str, [f64; 3])> {
             None => rows.push((row, [number, 0.0, 0.0])),
         };
         let mut note = |host: &mut Host, row, commands: &[Cmd]| {
-            eprintln!("{row}, {place}");
-            let (count, replies) = count(host, row, commands);
+            let named = format!("{row}, {place}");
+            eprintln!("{named}");
+            let (count, replies) = count(host, &named, commands);
             put(row, count);
             replies
         };
