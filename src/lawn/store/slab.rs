@@ -47,6 +47,8 @@ const CANDIDATES: usize = 32;
 const EXACT: usize = 128;
 /// The widest slot, in units.
 pub const WIDEST: usize = 1024;
+/// At least the number of classes, in words of bits.
+const CLASS_WORDS: usize = 3;
 
 /// Returns the size class of a slot of `width` units, and the class's width: exact up to 128 units, then eight steps
 /// per doubling (at most 12.5 % waste).
@@ -112,6 +114,8 @@ pub struct Slab<T> {
     pages: Vec<Vec<T>>,
     infos: Vec<Info>,
     classes: Vec<Class>,
+    /// The classes with a page that has room, as bits: most classes have none.
+    with_room: [u64; CLASS_WORDS],
     /// The first vacant page number.
     vacant: u32,
     /// The page that is being emptied. It is not in the list of pages with room.
@@ -124,6 +128,7 @@ impl<T: Unit> Slab<T> {
             pages: Vec::new(),
             infos: Vec::new(),
             classes: Vec::new(),
+            with_room: [0; CLASS_WORDS],
             vacant: NIL,
             draining: NIL,
         }
@@ -219,14 +224,14 @@ impl<T: Unit> Slab<T> {
         }
     }
 
-    /// Returns whether [`Slab::sparse_slot`] would name a slot. O(classes).
+    /// Returns whether [`Slab::sparse_slot`] would name a slot. O(classes that have room).
     pub fn is_sparse(&self) -> bool {
         self.draining != NIL || self.sparse_class().is_some()
     }
 
     /// Returns a slot to move so that a page can be freed. `None` when the slab is dense, that is, when each class is
-    /// at least three quarters full or has less than a page to spare. O(classes), of which there are at most 152, and a
-    /// scan over the page's free slots, each visited once while the page is emptied.
+    /// at least three quarters full or has less than a page to spare. O(classes that have room), of which there are at
+    /// most 152, and a scan over the page's free slots, each visited once while the page is emptied.
     pub fn sparse_slot(&mut self) -> Option<Handle> {
         loop {
             if self.draining == NIL {
@@ -394,6 +399,7 @@ impl<T: Unit> Slab<T> {
     fn link(&mut self, number: u32) {
         let class = usize::from(self.info(number).class);
         let next = std::mem::replace(&mut self.classes[class].partial, number);
+        self.with_room[class / 64] |= 1 << (class % 64);
         let info = self.info_mut(number);
         (info.prev, info.next, info.is_linked) = (NIL, next, true);
         if next != NIL {
@@ -408,7 +414,11 @@ impl<T: Unit> Slab<T> {
         (info.prev, info.next, info.is_linked) = (NIL, NIL, false);
         let class = usize::from(info.class);
         match prev {
-            NIL => self.classes[class].partial = next,
+            NIL => {
+                self.classes[class].partial = next;
+                let has_room = u64::from(next != NIL);
+                self.with_room[class / 64] &= !(1 << (class % 64)) | has_room << (class % 64);
+            }
             prev => self.info_mut(prev).next = next,
         }
         if next != NIL {
@@ -424,27 +434,38 @@ impl<T: Unit> Slab<T> {
 
     /// Returns the first class with a page that can be emptied into the others (or, if it is the only one, into a
     /// smaller page). Each time, the class loses a page or shrinks to a quarter, so that repeated calls end.
+    #[inline]
     fn sparse_class(&self) -> Option<usize> {
-        self.classes.iter().position(|class| {
-            let Class { pages, live, slots, partial } = *class;
-            if partial == NIL {
-                return false;
+        self.with_room.iter().enumerate().find_map(|(word, bits)| {
+            let mut bits = *bits;
+            while bits != 0 {
+                let class = 64 * word + bits.trailing_zeros() as usize;
+                if self.is_sparse_class(class) {
+                    return Some(class);
+                }
+                bits &= bits - 1;
             }
-            // This is asked after every command that removes, so the usual answer takes no division.
-            let width = usize::from(self.info(partial).width);
-            if pages == 1 {
-                return self.pages[partial as usize].capacity() >= (4 * live as usize + 8) * width;
-            }
-            let free = slots - live;
-            if u64::from(free) * 4 <= u64::from(slots) {
-                return false;
-            }
-            // The content of the emptiest page, whatever its size, must fit into the others.
-            let early = slots_in::<T>(EARLY_BYTES, width) as u32;
-            let largest =
-                if slots > pages * early { slots_in::<T>(PAGE_BYTES, width) as u32 } else { early };
-            free >= largest
+            None
         })
+    }
+
+    /// Returns whether a class has such a page. At least one of its pages has room.
+    fn is_sparse_class(&self, class: usize) -> bool {
+        let Class { pages, live, slots, partial } = self.classes[class];
+        // This is asked after every command that removes, so the usual answer takes no division.
+        let width = usize::from(self.info(partial).width);
+        if pages == 1 {
+            return self.pages[partial as usize].capacity() >= (4 * live as usize + 8) * width;
+        }
+        let free = slots - live;
+        if u64::from(free) * 4 <= u64::from(slots) {
+            return false;
+        }
+        // The content of the emptiest page, whatever its size, must fit into the others.
+        let early = slots_in::<T>(EARLY_BYTES, width) as u32;
+        let largest =
+            if slots > pages * early { slots_in::<T>(PAGE_BYTES, width) as u32 } else { early };
+        free >= largest
     }
 
     /// Returns the page with the fewest slots in use among the first [`CANDIDATES`] with room.
@@ -494,7 +515,9 @@ impl<T: Unit> Slab<T> {
             assert_eq!(is_listed, info.is_linked, "page {number} is in the wrong list");
             with_room += usize::from(is_listed);
         }
-        for (class, seen) in self.classes.iter().zip(&seen) {
+        for (number, (class, seen)) in self.classes.iter().zip(&seen).enumerate() {
+            let is_marked = self.with_room[number / 64] >> (number % 64) & 1 == 1;
+            assert_eq!(is_marked, class.partial != NIL, "whether class {number} has room");
             let counts = |class: &Class| (class.pages, class.live, class.slots);
             assert_eq!(counts(class), counts(seen));
             with_room -= self.list(class.partial).count();
