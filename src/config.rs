@@ -8,6 +8,8 @@ use lawn::SmallMax;
 
 /// The time budget of deliveries per pass: the minimum allows one or two deliveries, the maximum is noticeable to clients.
 static TICK_BUDGET_US: Number = Number::new(c"tick-budget-us", 1000, 10, 100_000);
+/// The minimum time between two wake-ups for elements that are due, in milliseconds.
+static WAKE_INTERVAL: Number = Number::new(c"wake-interval", 0, 0, 100);
 static DEFAULT_SLACK: Number = Number::new(c"default-slack", 0, 0, i64::MAX);
 static MAX_TTL: Number = Number::new(c"max-ttl", 0, 0, i64::MAX);
 static MAX_ELEMENTS: Number = Number::new(c"max-elements", 0, 0, i64::MAX);
@@ -21,8 +23,9 @@ static SMALL_MAX_BYTES: Number =
 static REDE_COMMANDS: Number = Number::switch(c"rede-commands");
 
 /// The settings here.
-pub static SETTINGS: [&dyn Setting; 8] = [
+pub static SETTINGS: [&dyn Setting; 9] = [
     &TICK_BUDGET_US,
+    &WAKE_INTERVAL,
     &DEFAULT_SLACK,
     &MAX_TTL,
     &MAX_ELEMENTS,
@@ -35,6 +38,11 @@ pub static SETTINGS: [&dyn Setting; 8] = [
 /// Returns the time budget of deliveries per pass, in microseconds.
 pub fn tick_budget_us() -> u64 {
     TICK_BUDGET_US.get()
+}
+
+/// Returns the minimum time between two wake-ups for elements that are due, in microseconds.
+pub fn wake_interval_us() -> u64 {
+    WAKE_INTERVAL.get() * 1000
 }
 
 /// Returns the slack of elements pushed without SLACK, in milliseconds.

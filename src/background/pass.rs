@@ -66,11 +66,11 @@ thread_local! {
 pub fn plan(context: &Context) {
     let blocked = match STATE.get().grace {
         Some(grace) => Some(grace.until_us),
-        None => poll::next_us(),
+        None => poll::next_us().map(timer::spaced),
     };
     // If nothing may be replicated, the next tick checks again.
     let delivery = if context.may_replicate() { agenda::next_us() } else { None };
-    let next = [blocked, delivery, sweep::next_us(), renamed::next_us()];
+    let next = [blocked, delivery.map(timer::spaced), sweep::next_us(), renamed::next_us()];
     let next = next.into_iter().flatten().min();
     timer::set(context, next);
 }

@@ -8,12 +8,16 @@
 //!
 //! The server reports each pass of the event loop only while that matters: [`passes`].
 //!
+//! A wake-up costs as much as a few commands, whether it is for one element or for a hundred. So after one the next may be
+//! held back for [`config::wake_interval_us`]: then elements that come due one by one are given out together.
+//!
 //! Times are on the monotonic clock, deadlines on the wall clock. A deadline is converted when it is requested, and
 //! again at each tick of the server's cron, in case the wall clock has stepped.
 
 use std::cell::{Cell, OnceCell};
 
 use crate::clock;
+use crate::config;
 use crate::server::Context;
 use crate::server::loop_timer::{self, LoopTimer, TimerCallback};
 use crate::server::passes;
@@ -35,6 +39,8 @@ thread_local! {
     /// Set if a pass was requested from the server and has not begun.
     static IS_REQUESTED: Cell<bool> = const { Cell::new(false) };
     static PHASE: Cell<Phase> = const { Cell::new(Phase::Asleep) };
+    /// When due work was last begun, on the monotonic clock, in microseconds.
+    static WORKED_US: Cell<u64> = const { Cell::new(0) };
     /// Whether work is due.
     static IS_DUE: Cell<bool> = const { Cell::new(false) };
 }
@@ -57,7 +63,11 @@ pub fn enter(phase: Phase) {
 
 /// Returns whether work is due. If so, the caller does it, and [`set`]s the timer to the next time.
 pub fn take_due() -> bool {
-    IS_DUE.replace(false)
+    let is_due = IS_DUE.replace(false);
+    if is_due {
+        WORKED_US.set(clock::monotonic_us());
+    }
+    is_due
 }
 
 /// Turns reports of passes off, until the next request. Only the server's cron may call this.
@@ -86,8 +96,23 @@ fn mark_due() {
 
 /// Requests a pass at a deadline, in milliseconds since the epoch.
 pub fn at_deadline(context: &Context, deadline: u64) {
-    let now = clock::now();
-    if deadline <= now { soon(context) } else { at(context, from_deadline(deadline)) }
+    let now_us = clock::monotonic_us();
+    let at_us = (now_us + until_deadline_us(deadline)).max(held_until_us());
+    if at_us <= now_us { soon(context) } else { at(context, at_us) }
+}
+
+/// Returns the time, not before `at_us`, from which on the next wake-up is not held back. What is due by now goes on at once:
+/// it did not fit into the pass that ends. Times are on the monotonic clock, in microseconds.
+pub fn spaced(at_us: u64) -> u64 {
+    if at_us <= clock::monotonic_us() {
+        return at_us;
+    }
+    at_us.max(held_until_us())
+}
+
+/// Returns until when wake-ups are held back.
+fn held_until_us() -> u64 {
+    WORKED_US.get() + config::wake_interval_us()
 }
 
 /// Requests a pass at a time on the monotonic clock, in microseconds.
@@ -142,7 +167,11 @@ pub fn request_extra_pass() {
 
 /// Returns a deadline's time on the monotonic clock, in microseconds, provided that the wall clock does not step.
 pub fn from_deadline(deadline: u64) -> u64 {
-    clock::monotonic_us() + deadline.saturating_mul(1000).saturating_sub(clock::now_us())
+    clock::monotonic_us() + until_deadline_us(deadline)
+}
+
+fn until_deadline_us(deadline: u64) -> u64 {
+    deadline.saturating_mul(1000).saturating_sub(clock::now_us())
 }
 
 /// Sets the timer to a time on the monotonic clock, in microseconds, whatever it was set to before. `None` stops it.

@@ -4,6 +4,7 @@ mod alerts;
 mod counts;
 mod oldest;
 mod polled;
+mod spaced;
 
 use redis::{Connection, Value};
 
