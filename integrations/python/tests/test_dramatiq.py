@@ -173,6 +173,31 @@ def test_what_a_consumer_took_and_did_not_pass_on_counts_nothing(broker: Dehydra
     assert (told["due"], told["given-out"]) == (3, 0)
 
 
+def test_a_full_consumer_takes_more_once_half_of_its_messages_have_ended(
+    broker: DehydratorBroker, server: RealServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dehydrator_queue.dramatiq.PAUSE", 60.0)
+
+    @dramatiq.actor
+    def note() -> None: ...
+
+    for _ in range(6):
+        note.send()
+    consumer = broker.consume("default", prefetch=4, timeout=60_000)
+    consumer.block = 60.0
+    held = [next(consumer) for _ in range(4)]
+    ack = threading.Timer(0.2, lambda: [consumer.ack(message) for message in held[:2]])
+    ack.start()
+    began = time.monotonic()
+    assert next(consumer) is not None
+    assert next(consumer) is not None
+    assert 0.1 < time.monotonic() - began < 30
+    ack.join()
+    # With nothing ended it gives the worker a chance to stop.
+    monkeypatch.setattr("dehydrator_queue.dramatiq.PAUSE", 0.01)
+    assert next(consumer) is None
+
+
 def test_a_message_may_be_too_late(broker: DehydratorBroker, server: RealServer) -> None:
     ran = []
 

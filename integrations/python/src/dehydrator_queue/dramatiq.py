@@ -5,6 +5,7 @@ dramatiq.set_broker(DehydratorBroker(url="redis://127.0.0.1:6379/0"))
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable
 from datetime import timedelta
@@ -36,7 +37,8 @@ GROUP = "group"
 #: Seconds. Acks are sent between two polls, so none blocks longer.
 LONGEST_BLOCK = 1.0
 
-#: Seconds between two checks for free capacity, when the maximum number of messages is held.
+#: Seconds after which a full consumer takes what fits, even if that is less than half. To take each message alone
+#: costs the server more.
 PAUSE = 0.02
 
 
@@ -158,6 +160,8 @@ class DehydratorConsumer(Consumer):
         self.prefetch = prefetch
         self.block = min(timeout / 1000, LONGEST_BLOCK)
         self.tags: set[str] = set()
+        #: Workers tell through it that they have ended a message.
+        self.ended = threading.Condition()
         self.taken: list[Delivery] = []
         self.token = new_token()
 
@@ -179,13 +183,23 @@ class DehydratorConsumer(Consumer):
             self.tags.add(tag)
             return MessageProxy(message)
 
+    def _room(self) -> int:
+        return self.prefetch - len(self.tags)
+
+    def _end(self, tag: str) -> None:
+        with self.ended:
+            self.tags.discard(tag)
+            self.ended.notify()
+
     def _take(self) -> None:
-        room = self.prefetch - len(self.tags)
-        if room <= 0:
-            time.sleep(min(PAUSE, self.block))
-            return
+        if self._room() <= 0:
+            half = (self.prefetch + 1) // 2
+            with self.ended:
+                self.ended.wait_for(lambda: self._room() >= half, min(PAUSE, self.block))
+            if self._room() <= 0:
+                return
         lease_ms = self.broker.leases.lease_ms
-        question = poll([self.key], room, lease_ms, self.token, milliseconds(self.block))
+        question = poll([self.key], self._room(), lease_ms, self.token, milliseconds(self.block))
         try:
             # The same token gets the messages of a reply that was lost.
             self.taken = self.broker.server.ask(question)
@@ -197,15 +211,17 @@ class DehydratorConsumer(Consumer):
 
     def ack(self, message: MessageProxy) -> None:
         tag = message.options.get(OPTION, "")
-        self.tags.discard(tag)
-        self.broker.leases.settle(tag)
+        try:
+            self.broker.leases.settle(tag)
+        finally:
+            self._end(tag)
 
     def nack(self, message: MessageProxy) -> None:
         """Moves a message to the dead letters, with its actor's error."""
         tag = message.options.get(OPTION, "")
         lease = self.broker.leases.get(tag)
         if lease is None:
-            self.tags.discard(tag)
+            self._end(tag)
             return
         error = message._exception
         reason = "rejected" if error is None else reason_of(error)
@@ -213,7 +229,7 @@ class DehydratorConsumer(Consumer):
         # While the server is down, Dramatiq calls this again: until then the lease is held.
         self._bury(lease, element, reason)
         self.broker.leases.drop(tag)
-        self.tags.discard(tag)
+        self._end(tag)
 
     def _bury(self, lease: Lease, element: bytes, reason: str) -> None:
         dead = dead_of(lease.key, self.broker.client)
@@ -224,8 +240,8 @@ class DehydratorConsumer(Consumer):
         """Gives back messages that were not begun, which counts nothing."""
         for message in messages:
             tag = message.options.get(OPTION, "")
-            self.tags.discard(tag)
             self.broker.leases.release(tag, counted=False)
+            self._end(tag)
 
     def close(self) -> None:
         """Gives back messages that were taken and not passed on."""
