@@ -39,6 +39,10 @@ def length(server: RealServer, key: str = KEY) -> int:
     return server.client.execute_command("DEHYDRATOR.LEN", key)
 
 
+def polls(server: RealServer) -> int:
+    return server.client.info("commandstats").get("cmdstat_dehydrator.mpoll", {"calls": 0})["calls"]
+
+
 def eta(seconds: float) -> dict[str, str]:
     return {"eta": (datetime.now(timezone.utc) + timedelta(seconds=seconds)).isoformat()}
 
@@ -216,6 +220,44 @@ def test_what_is_in_hand_when_a_connection_breaks_comes_again(own_server: RealSe
     own_server.start()
     with connect(own_server) as other:
         assert wait_until(lambda: get(other), 10).payload == 1
+
+
+def test_one_reply_has_as_many_messages_as_the_worker_may_still_have(server: RealServer) -> None:
+    received = []
+    with connect(server) as connection:
+        for n in range(9):
+            publish(connection, n)
+        channel = connection.channel()
+        channel.basic_qos(0, 5, False)
+        callbacks = [lambda body, message: received.append(message)]
+        with kombu.Consumer(channel, [kombu.Queue("work")], callbacks=callbacks):
+            before = polls(server)
+            drain(connection)
+            assert [message.payload for message in received] == [0, 1, 2, 3, 4]
+            for message in received[:2]:
+                message.ack()
+            drain(connection)
+            assert [message.payload for message in received[5:]] == [5, 6]
+        told = pairs(server.client.execute_command("DEHYDRATOR.INFO", KEY))
+        assert (told["length"], told["leased"]) == (7, 5)
+    # One for each batch, and one that waits after each.
+    assert 2 <= polls(server) - before <= 4
+
+
+def test_what_came_in_one_reply_goes_on_to_others_when_the_worker_stops(server: RealServer) -> None:
+    def stop(body: Any, message: Any) -> None:
+        raise SystemExit
+
+    with connect(server) as connection, connect(server) as other:
+        for n in range(3):
+            publish(connection, n)
+        channel = connection.channel()
+        with kombu.Consumer(channel, [kombu.Queue("work")], callbacks=[stop]), pytest.raises(SystemExit):
+            connection.drain_events(timeout=5)
+        told = pairs(server.client.execute_command("DEHYDRATOR.INFO", KEY))
+        # Only what the worker has got counts as given out.
+        assert (told["leased"], told["given-out"]) == (1, 1)
+        assert get(other).payload == 1
 
 
 def test_a_lease_is_renewed_and_ended_where_connections_fall_silent(server: RealServer) -> None:

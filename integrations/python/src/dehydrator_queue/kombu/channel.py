@@ -6,7 +6,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import Empty
 from time import monotonic
 from typing import Any
@@ -35,6 +35,9 @@ OPTIONS = ("queue_key", "keep_dead", "lease")
 
 #: Seconds. The Redis transport's `visibility_timeout` defaults to an hour, because nothing renews it.
 LEASE = 300
+
+#: The most messages of one reply. More would save no more of the server's time.
+MOST = 8
 
 #: The header with the group of a message. Celery's own header `group` is the id of a canvas.
 GROUP = "dehydrator_group"
@@ -224,8 +227,8 @@ class Dehydrated(base.Channel):
             self.leases.settle(message.delivery_tag)
         return message
 
-    def _poll_words(self, keys: list[str], token: str) -> list[Any]:
-        lease = ["COUNT", 1, "LEASE", self.leases.lease_ms, "TOKEN", token]
+    def _poll_words(self, keys: list[str], token: str, count: int = 1) -> list[Any]:
+        lease = ["COUNT", count, "LEASE", self.leases.lease_ms, "TOKEN", token]
         return ["DEHYDRATOR.MPOLL", len(keys), *keys, *lease]
 
     def _brpop_start(self, timeout: float | None = None) -> None:
@@ -240,7 +243,10 @@ class Dehydrated(base.Channel):
         self._in_poll = self.client.connection
         self._brpop_sent_at = monotonic()
         # If the last reply was lost with its connection, this is its token: the reply is repeated.
-        words = self._poll_words(list(self._polled), self._token)
+        # None: without limit.
+        free = self.qos.can_consume_max_estimate()
+        count = MOST if free is None else max(1, min(free, MOST))
+        words = self._poll_words(list(self._polled), self._token, count)
         self.client.connection.send_command(*words, "BLOCK", int((timeout or 0) * 1000))
 
     def _brpop_read(self, **options: Any) -> bool:
@@ -260,18 +266,35 @@ class Dehydrated(base.Channel):
             self._queue_cycle.rotate(queue)
             # Replies are not read while the prefetch count is reached: the lease may have expired by now.
             stale = monotonic() - self._brpop_sent_at > self.leases.lease_ms / 2000
-            message = self._message(key, reply[1][0], stale)
-            if queue in self._no_ack or not self.ack_emulation:
-                self.leases.settle(message["properties"]["delivery_tag"])
-            elif lifetimes := self._lifetimes(queue, self.leases.lease_ms):
-                self._prolong(self._create_client(), lifetimes)
-            self.connection._deliver(message, queue)
+            messages = deque(self._messages(key, reply[1], stale))
+            if not messages:
+                raise Empty()
+            self._deliver_all(queue, messages)
             return True
         finally:
             self._in_poll = None
             flush = getattr(self, "_flush_brpop_reauth", None)
             if flush is not None:
                 flush()
+
+    def _messages(self, key: str, rows: list[Any], stale: bool) -> Iterator[dict[str, Any]]:
+        for row in rows:
+            with suppress(Empty):
+                yield self._message(key, row, stale)
+
+    def _deliver_all(self, queue: str, messages: deque[dict[str, Any]]) -> None:
+        try:
+            while messages:
+                message = messages.popleft()
+                if queue in self._no_ack or not self.ack_emulation:
+                    self.leases.settle(message["properties"]["delivery_tag"])
+                elif lifetimes := self._lifetimes(queue, self.leases.lease_ms):
+                    self._prolong(self._create_client(), lifetimes)
+                self.connection._deliver(message, queue)
+        finally:
+            # If the worker stops amid them, others have the rest at once.
+            for message in messages:
+                self.leases.release(message["properties"]["delivery_tag"], counted=False)
 
     def _read_poll(self, **options: Any) -> Any:
         try:
