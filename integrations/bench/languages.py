@@ -10,6 +10,7 @@ from telling import UNTOLD, Results, is_calm, megabytes, milliseconds, table, wr
 LANGUAGES = {
     "sidekiq": ("Sidekiq", "the server; processes poll every 5 seconds on average"),
     "sidekiq-dehydrator": ("Sidekiq on Dehydrator", "the server"),
+    "sidekiq-dehydrator-intervals": ("Sidekiq on Dehydrator, `wake-interval` 20 ms", "the server"),
     "bullmq": ("BullMQ", "the server"),
     "dehydrator-node": ("dehydrator-queue for Node", "the server"),
 }

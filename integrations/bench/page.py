@@ -14,28 +14,59 @@ from scenarios import AWAY, BETWEEN_KILLS, SCENARIOS
 from telling import UNTOLD, Results, early, is_calm, is_done, megabytes, milliseconds, table, wrapped
 from trial import PATIENCE
 
-OPEN, CLOSE = "<!-- bench -->\n", "<!-- /bench -->"
+#: For each framework: its own broker, ours, and ours on a server with an interval between wake-ups.
+INTERVALS = {
+    "Celery": ("celery-redis-hour", "celery-dehydrator", "celery-dehydrator-intervals"),
+    "Sidekiq": ("sidekiq", "sidekiq-dehydrator", "sidekiq-dehydrator-intervals"),
+}
 
 #: For each contender: its name, and where its jobs wait.
 NAMES = {name: (contender.name, contender.waits) for name, contender in CONTENDERS.items()} | LANGUAGES
 
 
 def write_page(page: Path, results: Results) -> None:
-    """Replaces the tables of the page."""
+    """Replaces those tables of the page for which all results are there."""
     told = page.read_text()
-    start, end = told.index(OPEN) + len(OPEN), told.index(CLOSE)
+    for name, content in {"bench": bench(results), "interval": interval_table(results)}.items():
+        opening, closing = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        if content:
+            start, end = told.index(opening) + len(opening), told.index(closing)
+            told = f"{told[:start]}\n{content}\n\n{told[end:]}"
+    page.write_text(told)
+
+
+def bench(results: Results) -> str:
+    """Returns the tables of all contenders, unless some are missing."""
+    if len(of_scenario(results, "quiet")) < len(NAMES) - len(INTERVALS):
+        return ""
     parts = [wrapped(conditions(results)), lateness_table(results), usage_table(results)]
     parts += [wrapped(disturbed_conditions(results)), disturbed_table(results)]
     parts += [sidekiq_table(results), node_table(results)]
     parts.append(untold(results))
-    content = "\n\n".join(part for part in parts if part)
-    page.write_text(f"{told[:start]}\n{content}\n\n{told[end:]}")
+    return "\n\n".join(part for part in parts if part)
+
+
+def interval_table(results: Results) -> str:
+    """Returns the CPU time of the server for each job, and how late jobs are, for each way of INTERVALS."""
+    rows = []
+    for framework, names in INTERVALS.items():
+        found = [results.get(f"{name} quiet") for name in names]
+        if not all(found):
+            return ""
+        rows.append([framework, *(price(result) for result in found if result)])
+    return table(["CPU per job, ms; late: p99, ms", "its own broker", "ours", "`wake-interval` 20 ms"], rows)
+
+
+def price(result: dict[str, Any]) -> str:
+    late = milliseconds(result["outcome"]["p99"])
+    return f"{processor_time(result, 'server')}; {late}" if is_calm(result) else UNTOLD
 
 
 def of_scenario(results: Results, scenario: str) -> dict[str, dict[str, Any]]:
     # Contenders in other languages have other disturbances.
     names = NAMES if scenario == "quiet" else CONTENDERS
-    found = {name: results.get(f"{name} {scenario}") for name in names}
+    at_intervals = {names[-1] for names in INTERVALS.values()}
+    found = {name: results.get(f"{name} {scenario}") for name in names if name not in at_intervals}
     return {name: result for name, result in found.items() if result}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,15 @@ from waiting import free_port, wait_until
 
 class Server:
     def __init__(
-        self, binary: str, folder: Path, module: str | None, fsync: str, replica_of: Server | None = None
+        self,
+        binary: str,
+        folder: Path,
+        module: str | None,
+        fsync: str,
+        options: Iterable[str] = (),
+        replica_of: Server | None = None,
     ) -> None:
-        """`fsync` is that of the append-only file: `everysec` or `always`."""
+        """`fsync` is that of the append-only file: `everysec` or `always`. `options` are further ones of the server."""
         self.port = free_port()
         self.folder = folder
         folder.mkdir(parents=True)
@@ -24,6 +31,7 @@ class Server:
         self.words += ["--appendonly", "yes", "--appendfsync", fsync, "--repl-diskless-sync-delay", "0"]
         if module:
             self.words += ["--loadmodule", module]
+        self.words += options
         if replica_of:
             self.words += ["--replicaof", "127.0.0.1", str(replica_of.port)]
         self.client = redis.Redis(port=self.port, protocol=2)

@@ -82,11 +82,12 @@ class Trial:
     def _set_up(self, binary: str, module: str) -> None:
         scenario, closing = self.scenario, self.open.callback
         has_module = module if self.contender.needs_module else None
-        server = Server(binary, self.folder / "server", has_module, scenario.fsync)
+        options = self.contender.server_options
+        server = Server(binary, self.folder / "server", has_module, scenario.fsync, options)
         closing(server.close)
         replica = address = None
         if scenario.has_replica:
-            replica = Server(binary, self.folder / "replica", has_module, scenario.fsync, server)
+            replica = Server(binary, self.folder / "replica", has_module, scenario.fsync, options, server)
             closing(replica.close)
             server.wait_for_replica()
             address = Address(server.port)

@@ -1,7 +1,12 @@
 """The contenders. To add one, write a class here, and add its name to CONTENDERS."""
 
 from contenders.base import Contender, Program
-from contenders.celery import CeleryOnDehydrator, CeleryOnRedis, CeleryOnRedisForAnHour
+from contenders.celery import (
+    CeleryOnDehydrator,
+    CeleryOnDehydratorAtIntervals,
+    CeleryOnRedis,
+    CeleryOnRedisForAnHour,
+)
 from contenders.dramatiq import DramatiqOnDehydrator, DramatiqOnRedis
 from contenders.rq import RqOnDehydrator, RqOnRedis
 from contenders.taskiq import TaskiqOnDehydrator, TaskiqOnRedis
@@ -11,6 +16,7 @@ CONTENDERS: dict[str, Contender] = {
     "celery-redis-hour": CeleryOnRedisForAnHour(),
     "celery-redis": CeleryOnRedis(),
     "celery-dehydrator": CeleryOnDehydrator(),
+    "celery-dehydrator-intervals": CeleryOnDehydratorAtIntervals(),
     "dramatiq-redis": DramatiqOnRedis(),
     "dramatiq-dehydrator": DramatiqOnDehydrator(),
     "taskiq-redis": TaskiqOnRedis(),

@@ -38,6 +38,8 @@ class Contender:
     #: The Python packages whose versions are reported.
     packages: tuple[str, ...] = ()
     needs_module = False
+    #: Further options of the server.
+    server_options: tuple[str, ...] = ()
     #: The scenarios, if not all.
     scenarios: tuple[str, ...] | None = None
 

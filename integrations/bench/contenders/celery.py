@@ -42,3 +42,9 @@ class CeleryOnDehydrator(CeleryOnRedis):
     packages = ("celery", "kombu")
     transport = "dehydrator_queue.kombu:Transport"
     needs_module = True
+
+
+class CeleryOnDehydratorAtIntervals(CeleryOnDehydrator):
+    name = "Celery on Dehydrator, `wake-interval` 20 ms"
+    server_options = ("--dehydrator.wake-interval", "20")
+    scenarios = ("quiet",)

@@ -58,14 +58,15 @@ class Noise
 end
 
 class Contender
-  def initialize(name, plain:, killing:)
+  def initialize(name, plain:, killing:, options: [])
     @name = name
     @plain = plain
     @killing = killing
+    @options = options
   end
 
   def run
-    @server = RealServer.new("--appendfsync", "everysec")
+    @server = RealServer.new("--appendfsync", "everysec", *@options)
     noise = Noise.new
     result = begin
       measured
@@ -149,9 +150,17 @@ class Contender
   end
 end
 
+CONTENDERS = {
+  "sidekiq" => ["Sidekiq", []],
+  "sidekiq-dehydrator" => ["Sidekiq on Dehydrator", []],
+  "sidekiq-dehydrator-intervals" => ["Sidekiq on Dehydrator, `wake-interval` 20 ms", ["--dehydrator.wake-interval", "20"]]
+}.freeze
+
 results = { "quiet" => false, "poller" => true }.each_with_object({}) do |(scenario, killing), told|
-  { "sidekiq" => "Sidekiq", "sidekiq-dehydrator" => "Sidekiq on Dehydrator" }.each do |key, name|
-    result = Contender.new(name, plain: key == "sidekiq", killing: killing).run
+  CONTENDERS.each do |key, (name, options)|
+    next if killing && options.any?
+
+    result = Contender.new(name, plain: key == "sidekiq", killing: killing, options: options).run
     told["#{key} #{scenario}"] = result.merge("scenario" => scenario)
     puts "#{key} #{scenario}: #{JSON.generate(result)}"
   end
