@@ -9,6 +9,8 @@
 //! All ways take turns on one server, with [`JOBS`] jobs in each of [`ROUNDS`] rounds. A figure is the median of the
 //! rounds' medians: the server's cron, and other load on the machine, affect only a few jobs.
 //!
+//! And the CPU time of servers that nobody asks for anything, which all run at once for [`IDLE`] in each round.
+//!
 //! An argument, part of a name, selects a way, for example to profile it.
 
 use std::fs;
@@ -27,6 +29,9 @@ const JOBS: usize = 400;
 const TTL_MAX: usize = 10;
 /// The server is idle if its CPU time does not change for this long.
 const STILL: Duration = Duration::from_micros(200);
+
+/// For how long idle servers are measured.
+const IDLE: Duration = Duration::from_secs(5);
 
 /// A way to wake a client.
 struct Way {
@@ -93,8 +98,7 @@ struct Host {
 }
 
 impl Host {
-    fn start() -> Self {
-        let server = Server::start(&[]);
+    fn start(server: Server) -> Self {
         let schedstat = format!("/proc/{}/schedstat", server.info("server", "process_id"));
         let [asks, gives] = [server.connect(), server.connect()];
         Self { server, schedstat, asks, gives }
@@ -147,13 +151,39 @@ impl Host {
     }
 }
 
+/// Measures idle servers. Returns the table.
+fn idle() -> String {
+    let bare = Host::start(Server::start_with_configuration(""));
+    let empty = Host::start(Server::start(&[]));
+    let mut waiting = Host::start(Server::start(&[]));
+    (0..1000).for_each(|job| drop(waiting.gives.ask(&push(3_600_000 + job, job))));
+    let ask = cmd("DEHYDRATOR.POLL k COUNT 1 BLOCK 0").get_packed_command();
+    waiting.asks.send_packed_command(&ask).expect("it is sent");
+    let hosts = [
+        ("without the module", &bare),
+        ("with the module", &empty),
+        ("with a thousand elements and a blocked client", &waiting),
+    ];
+    let mut table = Table::default();
+    for _ in 0..ROUNDS {
+        let before = hosts.map(|(_, host)| host.at_rest_ns());
+        thread::sleep(IDLE);
+        for ((name, host), before) in hosts.iter().zip(before) {
+            table.note_all(name, 0, &[(host.cpu_ns() - before) as f64 / 1e3 / IDLE.as_secs_f64()]);
+        }
+    }
+    let columns =
+        [Column::new(0, 0, "us of CPU per second"), Column::ratio(0, 2, "× without the module")];
+    table.written("an idle server", &columns)
+}
+
 fn main() {
     // Skip the argument that cargo adds.
     let wanted: Vec<_> = std::env::args().skip(1).filter(|it| it != "--bench").collect();
     let is_wanted = |way: &&Way| wanted.iter().all(|part| way.name.contains(part));
     let ways: Vec<_> = WAYS.iter().filter(is_wanted).collect();
     assert!(!ways.is_empty(), "{wanted:?}: no way is called that");
-    let mut host = Host::start();
+    let mut host = Host::start(Server::start(&[]));
     let mut table = Table::default();
     for _ in 0..ROUNDS {
         ways.iter().for_each(|way| host.round(way, &mut table));
@@ -167,6 +197,7 @@ fn main() {
     let told = [
         format!("{JOBS} jobs in each of {ROUNDS} rounds, {}-byte elements\n", ELEMENT.len()),
         table.written("server CPU per job", &columns),
+        if wanted.is_empty() { idle() } else { String::new() },
     ]
     .join("\n");
     println!("{}\n\n{told}", harness::server_program().display());
