@@ -53,7 +53,8 @@ top-test: build ## Test the live view and the answers of the page with real serv
 
 top-web-test: build ## Test the page in Chromium with real servers; the first run downloads it
 	@scripts/setup.sh browser
-	scripts/top-web-test.sh
+	@# The flags are those of `make package`, or else all would be built twice.
+	$(UNPLACED) scripts/top-web-test.sh
 
 build-debug: setup ## Build the module with hooks for tests (target/debug/libdehydrator.so), and a second module that listens to its events
 	cargo build --locked
