@@ -244,6 +244,22 @@ def test_one_reply_has_as_many_messages_as_the_worker_may_still_have(server: Rea
     assert 2 <= polls(server) - before <= 4
 
 
+def test_a_worker_that_prefetches_nothing_is_given_one_message_at_a_time(server: RealServer) -> None:
+    received = []
+    with connect(server) as connection:
+        for n in range(3):
+            publish(connection, n)
+        channel = connection.channel()
+        # As Celery does with `worker_disable_prefetch`.
+        channel.qos.can_consume = lambda: len(received) < 2
+        callbacks = [lambda body, message: received.append(message)]
+        with kombu.Consumer(channel, [kombu.Queue("work")], callbacks=callbacks):
+            for _ in range(4):
+                drain(connection)
+        assert [message.payload for message in received] == [0, 1]
+        assert pairs(server.client.execute_command("DEHYDRATOR.INFO", KEY))["leased"] == 2
+
+
 def test_what_came_in_one_reply_goes_on_to_others_when_the_worker_stops(server: RealServer) -> None:
     def stop(body: Any, message: Any) -> None:
         raise SystemExit

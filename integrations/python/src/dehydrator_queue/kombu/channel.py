@@ -243,11 +243,16 @@ class Dehydrated(base.Channel):
         self._in_poll = self.client.connection
         self._brpop_sent_at = monotonic()
         # If the last reply was lost with its connection, this is its token: the reply is repeated.
-        # None: without limit.
-        free = self.qos.can_consume_max_estimate()
-        count = MOST if free is None else max(1, min(free, MOST))
-        words = self._poll_words(list(self._polled), self._token, count)
+        words = self._poll_words(list(self._polled), self._token, self._room())
         self.client.connection.send_command(*words, "BLOCK", int((timeout or 0) * 1000))
+
+    def _room(self) -> int:
+        """Returns how many messages one reply may have."""
+        if "can_consume" in vars(self.qos):
+            # Celery's `worker_disable_prefetch` counts by itself, and is asked before each message.
+            return 1
+        free = self.qos.can_consume_max_estimate()
+        return MOST if free is None else max(1, min(free, MOST))
 
     def _brpop_read(self, **options: Any) -> bool:
         try:
