@@ -4,6 +4,7 @@ mod checks;
 mod groups;
 mod op;
 mod oracle;
+mod promises;
 mod timeline;
 mod turns;
 

@@ -181,7 +181,13 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16) {
     for (step, op) in ops.iter().enumerate() {
         let seed = step as u64;
         let group = |id: u16| group(seed, id, groups);
-        let was_behind = oracle.turns.is_behind(now);
+        if oracle.turns.is_behind(now) {
+            // The clock stepped back before there was a limit. A look finds that out, too, but visits only a few groups.
+            assert!(lawn.step_back(now));
+            lawn.visit_groups();
+            oracle.turns.step_back(now);
+            oracle.turns.settle(&oracle.elements);
+        }
         match *op {
             Op::Start { id, ttl, length } => {
                 start(&mut lawn, &mut oracle, id, ttl, &payload(seed, length), now, group(id))
@@ -370,11 +376,6 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16) {
         }
         lawn.check();
         check_turns(&mut lawn, &mut oracle, now, seed);
-        if was_behind && !oracle.turns.is_behind(now) {
-            // A look has found out that the clock had stepped back.
-            lawn.visit_groups();
-            oracle.turns.settle(&oracle.elements);
-        }
         scan.forget_removed(&oracle);
         assert!(was_small || !lawn.is_small(), "it has become small again");
         was_small = lawn.is_small();
