@@ -250,6 +250,7 @@ def test_a_worker_that_prefetches_nothing_is_given_one_message_at_a_time(server:
         for n in range(3):
             publish(connection, n)
         channel = connection.channel()
+        channel.basic_qos(0, 5, False)
         # As Celery does with `worker_disable_prefetch`.
         channel.qos.can_consume = lambda: len(received) < 2
         callbacks = [lambda body, message: received.append(message)]
@@ -268,6 +269,7 @@ def test_what_came_in_one_reply_goes_on_to_others_when_the_worker_stops(server: 
         for n in range(3):
             publish(connection, n)
         channel = connection.channel()
+        channel.basic_qos(0, 5, False)
         with kombu.Consumer(channel, [kombu.Queue("work")], callbacks=[stop]), pytest.raises(SystemExit):
             connection.drain_events(timeout=5)
         told = pairs(server.client.execute_command("DEHYDRATOR.INFO", KEY))

@@ -248,11 +248,11 @@ class Dehydrated(base.Channel):
 
     def _room(self) -> int:
         """Returns how many messages one reply may have."""
-        if "can_consume" in vars(self.qos):
-            # Celery's `worker_disable_prefetch` counts by itself, and is asked before each message.
+        # Celery's `worker_disable_prefetch` counts by itself, and is asked before each message. Without a prefetch
+        # count, kombu promises one message for each call of `drain_events`.
+        if "can_consume" in vars(self.qos) or not self.qos.prefetch_count:
             return 1
-        free = self.qos.can_consume_max_estimate()
-        return MOST if free is None else max(1, min(free, MOST))
+        return min(self.qos.can_consume_max_estimate() or 1, MOST)
 
     def _brpop_read(self, **options: Any) -> bool:
         try:
