@@ -19,7 +19,7 @@ const COMMIT: &str = match option_env!("DEHYDRATOR_COMMIT") {
 /// The first characters of the commit's hash, as many as in the server's `redis_git_sha1`, or `unknown`.
 pub const SHA1: &str = if COMMIT.len() < 40 { COMMIT } else { COMMIT.split_at(8).0 };
 
-/// Whether the sources differed from the commit.
+/// Set if the sources differed from the commit.
 pub const DIRTY: bool = COMMIT.len() > 40;
 
 /// The commit in the binary: `scripts/commit.sh` searches a file for the mark.

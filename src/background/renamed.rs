@@ -27,9 +27,9 @@ const REST: u64 = 33;
 struct Finder {
     /// The database and the walk in it, while there is one.
     walk: Option<(i32, Scan)>,
-    /// Whether the walk looks for all dehydrators, not only for moved ones.
+    /// Set if the walk looks for all dehydrators, not only for moved ones.
     for_all: bool,
-    /// Whether events were on at the last check.
+    /// Set if events were on at the last check.
     published: bool,
 }
 

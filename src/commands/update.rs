@@ -52,7 +52,7 @@ pub struct Touch<'a> {
     pub ttl: u64,
     pub condition: Condition,
     pub at: Option<u64>,
-    /// Whether the last delivery of a held element is not counted.
+    /// Set if the last delivery of a held element is not counted.
     is_uncounted: bool,
     args: Args<'a>,
     /// The arguments that are ids.

@@ -16,11 +16,11 @@ pub(super) struct SendCommand {
     head: Vec<OwnedStr>,
     /// The names of the fields of a stream's entry. `None`: not a stream.
     fields: Option<FieldNames>,
-    /// Whether one call moves a whole batch.
+    /// Set if one call moves a whole batch.
     pub(super) takes_all: bool,
-    /// Whether it adds data, which a server that is out of memory refuses.
+    /// Set if it adds data, which a server that is out of memory refuses.
     pub(super) adds: bool,
-    /// Whether the stream's last id is later than the clock. Then the server generates the next id.
+    /// Set if the stream's last id is later than the clock. Then the server generates the next id.
     is_ahead: bool,
 }
 

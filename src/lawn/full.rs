@@ -93,7 +93,7 @@ pub struct Full {
     /// `None` until there is a group.
     pub(super) groups: Option<Box<Groups>>,
     pub(super) hasher: RandomState,
-    /// Whether elements may have bounds: one had some.
+    /// Set if elements may have bounds: one had some.
     pub(super) has_bounded: bool,
 }
 

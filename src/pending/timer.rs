@@ -34,14 +34,14 @@ thread_local! {
     static TIMER: OnceCell<&'static LoopTimer> = const { OnceCell::new() };
     /// When the timer fires or fired, on the monotonic clock, in microseconds.
     static FIRES_US: Cell<u64> = const { Cell::new(NEVER) };
-    /// Whether it has fired since it was set.
+    /// Set if it has fired since it was set.
     static HAS_FIRED: Cell<bool> = const { Cell::new(false) };
     /// Set if a pass was requested from the server and has not begun.
     static IS_REQUESTED: Cell<bool> = const { Cell::new(false) };
     static PHASE: Cell<Phase> = const { Cell::new(Phase::Asleep) };
     /// When due work was last begun, on the monotonic clock, in microseconds.
     static WORKED_US: Cell<u64> = const { Cell::new(0) };
-    /// Whether work is due.
+    /// Set if work is due.
     static IS_DUE: Cell<bool> = const { Cell::new(false) };
 }
 

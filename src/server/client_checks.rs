@@ -22,7 +22,8 @@ use crate::server::{Context, OwnedStr, Str};
 thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.
     static HAS_DRY_RUNS: OnceCell<bool> = const { OnceCell::new() };
-    /// Whether clients may write, without dry runs, and the first [`tick`] since then. `None` if not known since [`invalidate`].
+    /// The last answer to whether clients may write, without dry runs, and the first [`tick`] since then. `None` after
+    /// [`invalidate`].
     static MAY_WRITE: Cell<Option<(bool, Option<u64>)>> = const { Cell::new(None) };
 }
 

@@ -29,7 +29,7 @@ static MAY_BE_NEW: AtomicBool = AtomicBool::new(true);
 
 thread_local! {
     // Events, the cron and commands run on the server's main thread alone.
-    /// Whether all subscriptions of [`register`] succeeded.
+    /// Set if all subscriptions of [`register`] succeeded.
     static IS_SUBSCRIBED: Cell<bool> = const { Cell::new(false) };
 }
 

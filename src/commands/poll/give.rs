@@ -14,7 +14,7 @@ const DEAD_LETTERS_PER_TURN: u64 = 64;
 
 /// A recipient of due elements.
 pub(super) trait Recipient {
-    /// Whether it looks at the lawn before each element is taken. Then elements are taken one by one.
+    /// Set if it looks at the lawn before each element is taken. Then elements are taken one by one.
     const LOOKS: bool = false;
 
     /// Looks at the lawn, from which the element whose turn it is at `now` is taken next.

@@ -26,7 +26,7 @@ pub(super) struct TakenElements {
     elements: Vec<ElementCopy>,
     /// When the key was to expire. If its last element was taken, the key is deleted.
     expiry: Option<u64>,
-    /// Whether the elements are given back if the client has disconnected.
+    /// Set if the elements are given back if the client has disconnected.
     is_returnable: bool,
     /// A panic that drops this would lose the elements: they exist nowhere else. `None`: the client held them already.
     whole: Option<AbortOnPanic>,

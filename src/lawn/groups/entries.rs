@@ -56,9 +56,9 @@ pub struct Entry {
     /// Elements given out in the current turn.
     pub given: u16,
     pub state: State,
-    /// Whether the group has settings, so that it exists without elements.
+    /// Set if the group has settings, so that it exists without elements.
     pub has_settings: bool,
-    /// Whether the group has a log of what it gave out, so that it exists without elements.
+    /// Set if the group has a log of what it gave out, so that it exists without elements.
     pub has_log: bool,
 }
 

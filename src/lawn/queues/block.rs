@@ -41,7 +41,7 @@ pub struct BlockMeta {
     pub queue: QueueNumber,
     /// The number of bits in `taken`, stored because not every processor can count bits in one instruction.
     len: u8,
-    /// Whether this is the first block of its queue.
+    /// Set if this is the first block of its queue.
     pub is_head: bool,
     /// The number of blocks since the last one in the [block index](super::block_index), as of this block's insertion.
     /// [`BLOCKS_PER_ENTRY`](super::block_index::BLOCKS_PER_ENTRY) means that this block is in the index.
@@ -50,7 +50,7 @@ pub struct BlockMeta {
     pub(super) sparse: u8,
     /// The width of the block in units of 256 bytes: one, and one for each column.
     pub(super) units: u8,
-    /// Whether the places are in the order of turns. Always true in a queue; in the timeline at most for the first
+    /// Set if the places are in the order of turns. Always true in a queue; in the timeline at most for the first
     /// block.
     pub is_sorted: bool,
 }

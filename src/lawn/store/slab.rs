@@ -82,7 +82,7 @@ struct Info {
     prev: u32,
     next: u32,
     class: u8,
-    /// Whether the page is in the list of pages with room.
+    /// Set if the page is in the list of pages with room.
     is_linked: bool,
 }
 

@@ -30,7 +30,7 @@ pub(super) struct Turns {
     /// The number of elements that the first group of the round has given out.
     given: u16,
     pub(super) looked_at: u64,
-    /// Whether the latest element came by a turn: elements without a group need none while no group has anything due.
+    /// Set if the latest element came by a turn: elements without a group need none while no group has anything due.
     by_turn: bool,
 }
 

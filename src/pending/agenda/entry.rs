@@ -22,9 +22,9 @@ pub(super) const NEVER: u64 = u64::MAX;
 pub struct Task {
     /// When there is work, or since when, in milliseconds since the epoch.
     pub next: Option<u64>,
-    /// Whether it is visited for as long as something is due, and not only once.
+    /// Set if it is visited for as long as something is due, and not only once.
     pub delivers: bool,
-    /// Whether something is due already, and waits until `next` for room within limits.
+    /// Set if something is due already, and waits until `next` for room within limits.
     pub is_held_back: bool,
     /// When the first element is too late to be given out, in milliseconds since the epoch.
     pub expires: Option<u64>,
@@ -33,7 +33,7 @@ pub struct Task {
 /// The deliveries that are recorded, and the event that something is due.
 #[derive(Default)]
 pub struct Delivery {
-    /// Whether the event that something is due was published.
+    /// Set if the event that something is due was published.
     pub is_announced: bool,
     pub overdue: OverdueSince,
 }

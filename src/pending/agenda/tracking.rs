@@ -13,9 +13,9 @@ use crate::pending::overdue::OverdueSlot;
 pub struct Tracking {
     /// A bit for each reason, and [`MOVED`]. [`Reason::Deliver`] stands for all deliveries.
     bits: AtomicU8,
-    /// Whether dead letters may be stuck, so that they are retried. Only the main thread changes it.
+    /// Set if dead letters may be stuck, so that they are retried. Only the main thread changes it.
     has_stuck: AtomicBool,
-    /// Whether groups may have pauses that end, so that the module ends these. Only the main thread changes it.
+    /// Set if groups may have pauses that end, so that the module ends these. Only the main thread changes it.
     has_pauses: AtomicBool,
     pub slot: OverdueSlot,
 }

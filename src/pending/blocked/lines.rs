@@ -31,7 +31,7 @@ pub struct Take<'a> {
     /// At most this many elements; unlimited unless COUNT is given.
     pub count: usize,
     pub with_ids: bool,
-    /// Whether the reply names the key, as MPOLL's does.
+    /// Set if the reply names the key, as MPOLL's does.
     pub is_named: bool,
     /// The length of the lease, in milliseconds. `None` removes the elements.
     pub lease: Option<u64>,
@@ -92,7 +92,7 @@ struct Line {
     /// When the key is to be visited, in milliseconds since the epoch: when its next element comes due, as far as is
     /// known, unless that was postponed.
     visit_at: Option<u64>,
-    /// Whether the key is in [`Lines::ready`]. Otherwise it is in [`Lines::times`], if it is to be visited.
+    /// Set if the key is in [`Lines::ready`]. Otherwise it is in [`Lines::times`], if it is to be visited.
     is_ready: bool,
 }
 

@@ -150,7 +150,7 @@ pub fn set(slot: u32, second: u32) {
 pub struct First {
     /// The second and the slot of each, in order.
     pub found: Vec<(u32, u32)>,
-    /// Whether an unread row may hold an earlier one.
+    /// Set if an unread row may hold an earlier one.
     pub is_cut: bool,
     /// The number of rows read.
     #[cfg(test)]

@@ -31,7 +31,7 @@ pub struct Context {
     raw: NonNull<RedisModuleCtx>,
     /// Set once a reply has begun. A second reply would put the connection out of step.
     replied: Cell<bool>,
-    /// Whether this is the field of a [`CommandContext`].
+    /// Set if this is the field of a [`CommandContext`].
     is_command: bool,
 }
 
