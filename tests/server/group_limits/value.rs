@@ -57,6 +57,26 @@ fn limits_and_pauses_of_groups_are_part_of_the_value_wherever_it_goes() {
     keys.iter().for_each(|key| copies_are_equal(&mut client, key));
 }
 
+/// Loads the data from a file, or makes the replica the primary. Returns a client of the server that has the data then.
+fn moved(way: &str, server: &mut Server, replica: &Server, mut client: Connection) -> Connection {
+    match way {
+        "rewritten AOF" => client.rewrite_aof(),
+        "RDB" => _ = client.ask("DEBUG RELOAD"),
+        "failover" => {
+            catch_up(server, replica);
+            server.kill();
+            client = replica.connect();
+            client.ask("REPLICAOF NO ONE");
+        }
+        _ => {}
+    }
+    if way.ends_with("AOF") {
+        server.restart();
+        client = server.connect();
+    }
+    client
+}
+
 #[test]
 fn what_is_held_counts_after_a_restart_and_a_failover() {
     for way in ["AOF", "rewritten AOF", "RDB", "failover"] {
@@ -69,21 +89,7 @@ fn what_is_held_counts_after_a_restart_and_a_failover() {
         // Pushed before the limit, so that they are more than it allows.
         client.ask("DEHYDRATOR.LIMIT k GROUP b LENGTH 2");
         assert_eq!(leased_at_once(&mut client, 9, 600_000), "a1 b1 b2");
-        match way {
-            "rewritten AOF" => client.rewrite_aof(),
-            "RDB" => _ = client.ask("DEBUG RELOAD"),
-            "failover" => {
-                catch_up(&server, &replica);
-                server.kill();
-                client = replica.connect();
-                client.ask("REPLICAOF NO ONE");
-            }
-            _ => {}
-        }
-        if way.ends_with("AOF") {
-            server.restart();
-            client = server.connect();
-        }
+        let mut client = moved(way, &mut server, &replica, client);
         let poll = "DEHYDRATOR.POLL k COUNT 9 LEASE 600000 TOKEN u";
         assert_eq!(client.ask(poll), texts(&[]), "{way}");
         settle(&mut client, "b1");
@@ -106,8 +112,6 @@ fn what_was_given_out_counts_after_a_restart_a_failover_and_in_a_copy() {
         // Two of them go with the last element of their group.
         assert_eq!(ids(&client.ask("DEHYDRATOR.POLL k COUNT 9 WITHIDS")), ["a1", "b1", "c1", "b2"]);
         match way {
-            "rewritten AOF" => client.rewrite_aof(),
-            "RDB" => _ = client.ask("DEBUG RELOAD"),
             "COPY" => {
                 client.ask("COPY k copy");
                 client.ask("RENAME copy k");
@@ -118,18 +122,9 @@ fn what_was_given_out_counts_after_a_restart_a_failover_and_in_a_copy() {
                 let mut restore = redis::cmd("RESTORE");
                 restore.arg("k").arg(0).arg(dump).exec(&mut client).expect("OK");
             }
-            "failover" => {
-                catch_up(&server, &replica);
-                server.kill();
-                client = replica.connect();
-                client.ask("REPLICAOF NO ONE");
-            }
             _ => {}
         }
-        if way.ends_with("AOF") {
-            server.restart();
-            client = server.connect();
-        }
+        let mut client = moved(way, &mut server, &replica, client);
         push(&mut client, "a2 a3 a4 b3 b4 b5 c2 c3 c4");
         let given = ids(&client.ask("DEHYDRATOR.POLL k COUNT 9 WITHIDS"));
         assert_eq!(given, ["a2", "b3", "c2", "a3", "b4", "c3"], "{way}");
