@@ -232,7 +232,7 @@ impl Lawn {
 
     /// Returns whether any group, or each, has a setting. O(1).
     pub fn has_group_settings(&self) -> bool {
-        self.as_full().and_then(|full| full.groups.as_ref()).is_some_and(|it| it.has_settings())
+        matches!(self.as_full(), Some(Full { groups: Some(groups), .. }) if groups.has_settings())
     }
 
     /// Lists the groups that have settings, by name.

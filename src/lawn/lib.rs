@@ -33,7 +33,7 @@
 //! | `index` | from id to record | `mod`: all ids; `table`: some of them, in buckets |
 //! | `queues` | the order in which elements come due | `queues`: a FIFO for each TTL; `timeline`: all other elements, by ranges of deadlines; `block`, `blocks`: a piece of either; `ranges`, `order`: where the timeline's blocks begin, and the order within one; `votes`: which TTLs get a queue; `heads`, `first`: which queue is next; `block_index`: where a search in a long queue begins; `walk`: read-only iteration; `upkeep`: maintenance |
 //! | `groups` | groups of elements that take turns | `entries`: the groups and their names; `treap`: the elements of each; `round`: whose turn it is; `greatest`: the groups with the most elements |
-//! | `lease` | who holds which element | `token`: the name of a lease; `leases`: the token of each element, and the number of live leases; `tokens`: a sorted list of tokens by turn |
+//! | `lease` | the tokens of leases | `token`: the name of a lease; `leases`: the token of each element, and the number of live leases; `tokens`: a sorted list of tokens by turn |
 //!
 //! These files combine the folders, or are used by all of them:
 //!
@@ -42,13 +42,14 @@
 //! | `lawn`, `lawn_groups` | the lawn itself, small at first and full later: its whole interface |
 //! | `remembered` | ids, each remembered until a moment: a lawn of its own |
 //! | `shared` | what all lawns of a process share: the hash key, and the limits of the small form |
-//! | `full` | a full lawn: operations by id, and queries |
+//! | `full` | a full lawn: operations by id, queries, and when elements expire |
 //! | `rows` | iteration over elements in the order of delivery, of all groups and of none |
-//! | `held` | a full lawn: leases, and who holds what |
+//! | `held` | a full lawn: beginning, extending and ending leases |
 //! | `grouped` | a full lawn: elements in groups, and whose turn it is |
 //! | `due` | a full lawn: taking and leasing due elements |
 //! | `upkeep` | a full lawn: freeing memory, moving allocations, measuring, checking |
 //! | `element` | an element, an element with its place in the order, and the numbers of elements |
+//! | `rate` | a rate limit, and the log of what was given out under it |
 //! | `turn` | the order of delivery: by deadline, then in the order of pushing |
 //! | `error` | the errors |
 //! | `memory` | helpers for vectors: sizes, growing, shrinking, moving |

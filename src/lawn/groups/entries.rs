@@ -62,6 +62,14 @@ pub struct Entry {
     pub has_log: bool,
 }
 
+impl Entry {
+    /// Returns the order of the elements that are held, or of the others.
+    #[inline(always)]
+    pub fn tree(&mut self, is_held: bool) -> &mut Tree {
+        if is_held { &mut self.held } else { &mut self.elements }
+    }
+}
+
 impl Default for Entry {
     fn default() -> Self {
         Self {

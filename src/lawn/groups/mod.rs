@@ -7,7 +7,8 @@
 //!                          waiting: all others, by their first elements (a tree) ⎭ the groups
 //! ```
 //!
-//! A group whose first element is due is in the round once somebody has looked. It stays there, and keeps its place,
+//! A *look* is a call that asks whose turn it is. A group enters the round at the first look at which its first element is
+//! due. It stays there, and keeps its place,
 //! until it has nothing that was due at the latest look. So time alone never makes another element the next one.
 //! Elements without a group are one group more, whose elements are not in here: it enters and leaves the round when
 //! somebody looks.
@@ -23,9 +24,9 @@
 //! | `round` | the ring of the groups that give in turn |
 //! | `greatest` | the groups with the most elements |
 //! | `settings` | shares, limits and pauses |
-//! | `limits` | setting them |
+//! | `limits` | setting shares, limits and pauses |
 //! | `rates` | counting what groups give out under limits of rate |
-//! | `logs` | the logs of that |
+//! | `logs` | when each group gave out elements |
 //! | `turns` | whose turn it is, and from when on a group gives |
 //!
 //! | operation | cost |
@@ -129,6 +130,11 @@ impl Nodes for Records {
     #[inline(always)]
     fn rank(&self, node: Handle) -> u64 {
         treap::rank(self.turn(node).push, self.secret)
+    }
+
+    #[inline(always)]
+    fn look(&self, node: Handle) -> (Turn, Links) {
+        self.turn_and_links(node)
     }
 }
 
@@ -271,17 +277,17 @@ impl Groups {
     /// Inserts a record that is not held into its group.
     pub fn insert(&mut self, records: &mut Records, record: Handle) {
         let group = records.group(record);
-        self.tree_of(records, record).insert(records, record);
+        self.entries.get_mut(group).elements.insert(records, record);
         self.count(group, 1);
-        if self.concerns(records, record) {
+        if self.concerns(group, record) {
             self.settle(records, group);
         }
     }
 
     /// Removes a record from its group.
     pub fn remove(&mut self, records: &mut Records, record: Handle) {
-        let group = records.group(record);
         let concerns = self.lift(records, record);
+        let group = records.group(record);
         self.count(group, -1);
         if concerns {
             self.settle(records, group);
@@ -291,20 +297,22 @@ impl Groups {
     /// Removes a record from its group's order before it gets another turn. The caller must call [`Groups::refile`] with
     /// the result after that.
     pub fn lift(&mut self, records: &mut Records, record: Handle) -> bool {
-        let concerns = self.concerns(records, record);
-        self.tree_of(records, record).remove(records, record);
-        let is_held = records.is_held(record);
-        self.entries.get_mut(records.group(record)).held_len -= u32::from(is_held);
+        let (group, is_held) = (records.group(record), records.is_held(record));
+        let concerns = self.concerns(group, record);
+        let entry = self.entries.get_mut(group);
+        entry.held_len -= u32::from(is_held);
+        entry.tree(is_held).remove(records, record);
         concerns
     }
 
     /// Inserts a record with a new turn. `is_held`: its element is held from now on, and counts as such.
     pub fn refile(&mut self, records: &mut Records, record: Handle, is_held: bool, concerns: bool) {
         records.mark_held(record, is_held);
-        self.tree_of(records, record).insert(records, record);
         let group = records.group(record);
-        self.entries.get_mut(group).held_len += u32::from(is_held);
-        if concerns || self.concerns(records, record) {
+        let entry = self.entries.get_mut(group);
+        entry.held_len += u32::from(is_held);
+        entry.tree(is_held).insert(records, record);
+        if concerns || self.concerns(group, record) {
             self.settle(records, group);
         }
     }
@@ -317,20 +325,14 @@ impl Groups {
         }
     }
 
-    /// Returns the tree that a record is in.
-    fn tree_of(&mut self, records: &Records, record: Handle) -> &mut Tree {
-        let entry = self.entries.get_mut(records.group(record));
-        if records.is_held(record) { &mut entry.held } else { &mut entry.elements }
-    }
-
     /// Returns whether it depends on a record what its group waits for.
-    fn concerns(&self, records: &Records, record: Handle) -> bool {
-        let group = records.group(record);
-        let entry = self.entries.get(group);
-        let firsts = [entry.elements.first(), entry.held.first()];
-        firsts.contains(&Some(record)) || self.held_max(group) > 0
+    #[inline(always)]
+    fn concerns(&self, group: Group, record: Handle) -> bool {
+        let Entry { elements, held, .. } = self.entries.get(group);
+        elements.first() == Some(record) || held.first() == Some(record) || self.held_max(group) > 0
     }
 
+    #[inline(always)]
     fn count(&mut self, group: Group, change: i32) {
         let entry = self.entries.get_mut(group);
         let before = entry.len;
@@ -343,7 +345,8 @@ impl Groups {
 
     /// Replaces a record's handle. The new record has the turn and the links of the old one, which may be gone.
     pub fn replace(&mut self, records: &mut Records, old: Handle, new: Handle) {
-        self.tree_of(records, new).replace(records, old, new);
+        let (group, is_held) = (records.group(new), records.is_held(new));
+        self.entries.get_mut(group).tree(is_held).replace(records, old, new);
     }
 
     /// Moves a group to where it belongs after a change, and frees it if it is not used.

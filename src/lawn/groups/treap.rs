@@ -19,6 +19,11 @@ pub trait Nodes {
     fn turn(&self, node: Handle) -> Turn;
     /// Returns a number that looks random, always the same one for a node in a tree.
     fn rank(&self, node: Handle) -> u64;
+    /// Returns turn and links, for searches, which need both of each node.
+    #[inline(always)]
+    fn look(&self, node: Handle) -> (Turn, Links) {
+        (self.turn(node), self.links(node))
+    }
 }
 
 /// Returns a rank from a number that each node has, and a secret.
@@ -106,9 +111,8 @@ impl Tree {
     pub fn from(&self, nodes: &impl Nodes, turn: Turn) -> Option<Handle> {
         let (mut at, mut found) = (self.root, None);
         while let Some(node) = at {
-            let links = nodes.links(node);
-            let is_before = nodes.turn(node) < turn;
-            (at, found) = if is_before { (links.right, found) } else { (links.left, Some(node)) };
+            let (own, links) = nodes.look(node);
+            (at, found) = if own < turn { (links.right, found) } else { (links.left, Some(node)) };
         }
         found
     }
@@ -141,8 +145,9 @@ impl Tree {
         }
         let mut at = self.root?;
         loop {
-            let side = if turn < nodes.turn(at) { Side::Left } else { Side::Right };
-            let Some(next) = *side.child(&mut nodes.links(at)) else { return Some((at, side)) };
+            let (own, Links { left, right, .. }) = nodes.look(at);
+            let (side, child) = if turn < own { (Side::Left, left) } else { (Side::Right, right) };
+            let Some(next) = child else { return Some((at, side)) };
             at = next;
         }
     }

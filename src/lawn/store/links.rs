@@ -12,6 +12,7 @@
 //! The third bit of the group is set if the element is held: then it is in the tree of those of its group.
 
 use super::super::element::Group;
+use super::super::turn::Turn;
 use super::handle::Handle;
 use super::records::{GROUP_MARK, GROUP_UNITS, Granule, Records};
 
@@ -33,6 +34,12 @@ fn halves(unit: Granule) -> (u32, u32) {
 
 fn unit(low: u32, high: u32) -> Granule {
     (u64::from(high) << 32 | u64::from(low)).to_le_bytes()
+}
+
+fn links_of([first, second]: [Granule; GROUP_UNITS]) -> Links {
+    let ((left, _), (right, parent)) = (halves(first), halves(second));
+    let [left, right, parent] = [left, right, parent].map(Handle::from_bits);
+    Links { left, right, parent }
 }
 
 impl Records {
@@ -91,10 +98,18 @@ impl Records {
     /// Returns the links of a record that is in a group.
     #[inline(always)]
     pub fn links(&self, handle: Handle) -> Links {
-        let [first, second] = *self.front(handle);
-        let ((left, _), (right, parent)) = (halves(first), halves(second));
-        let [left, right, parent] = [left, right, parent].map(Handle::from_bits);
-        Links { left, right, parent }
+        links_of(*self.front(handle))
+    }
+
+    /// Returns the turn and the links of a record that is in a group: reads them at once, because a search needs both of
+    /// each record that it passes.
+    #[inline(always)]
+    pub fn turn_and_links(&self, handle: Handle) -> (Turn, Links) {
+        let units: &[Granule; GROUP_UNITS + 2] =
+            self.slab.get(handle.before(GROUP_UNITS)).first_chunk().expect("a slot has more");
+        let [first, second, deadline, push] = *units;
+        let push = u64::from_le_bytes(push) & (Turn::PUSHES - 1);
+        (Turn { deadline: u64::from_le_bytes(deadline), push }, links_of([first, second]))
     }
 
     /// Sets the links of a record that is in a group.

@@ -114,8 +114,9 @@ pub struct Slab<T> {
     pages: Vec<Vec<T>>,
     infos: Vec<Info>,
     classes: Vec<Class>,
-    /// The classes with a page that has room, as bits: most classes have none.
-    with_room: [u64; CLASS_WORDS],
+    /// The classes of which a page could be emptied when a slot of theirs was last freed, as bits. Only then can a class
+    /// become one, and later insertions may fill it again.
+    sparse: [u64; CLASS_WORDS],
     /// The first vacant page number.
     vacant: u32,
     /// The page that is being emptied. It is not in the list of pages with room.
@@ -128,7 +129,7 @@ impl<T: Unit> Slab<T> {
             pages: Vec::new(),
             infos: Vec::new(),
             classes: Vec::new(),
-            with_room: [0; CLASS_WORDS],
+            sparse: [0; CLASS_WORDS],
             vacant: NIL,
             draining: NIL,
         }
@@ -202,10 +203,14 @@ impl<T: Unit> Slab<T> {
         unit.set_free(info.free);
         info.free = handle.unit::<T>() as u32;
         info.live -= 1;
-        self.classes[usize::from(info.class)].live -= 1;
+        let class = usize::from(info.class);
+        self.classes[class].live -= 1;
         if info.live == 0 || !info.is_linked {
             self.repair_page(number as u32);
         }
+        let is_sparse = u64::from(self.is_sparse_class(class));
+        let word = &mut self.sparse[class / 64];
+        *word = *word & !(1 << (class % 64)) | is_sparse << (class % 64);
     }
 
     /// Updates the lists after a slot was freed in a page that was full, is being emptied, or is empty now.
@@ -224,14 +229,14 @@ impl<T: Unit> Slab<T> {
         }
     }
 
-    /// Returns whether [`Slab::sparse_slot`] would name a slot. O(classes that have room).
+    /// Returns whether [`Slab::sparse_slot`] would name a slot. O(classes that were sparse).
     pub fn is_sparse(&self) -> bool {
         self.draining != NIL || self.sparse_class().is_some()
     }
 
     /// Returns a slot to move so that a page can be freed. `None` when the slab is dense, that is, when each class is
-    /// at least three quarters full or has less than a page to spare. O(classes that have room), of which there are at
-    /// most 152, and a scan over the page's free slots, each visited once while the page is emptied.
+    /// at least three quarters full or has less than a page to spare. O(classes that were sparse), of which there are
+    /// at most 152, and a scan over the page's free slots, each visited once while the page is emptied.
     pub fn sparse_slot(&mut self) -> Option<Handle> {
         loop {
             if self.draining == NIL {
@@ -399,7 +404,6 @@ impl<T: Unit> Slab<T> {
     fn link(&mut self, number: u32) {
         let class = usize::from(self.info(number).class);
         let next = std::mem::replace(&mut self.classes[class].partial, number);
-        self.with_room[class / 64] |= 1 << (class % 64);
         let info = self.info_mut(number);
         (info.prev, info.next, info.is_linked) = (NIL, next, true);
         if next != NIL {
@@ -414,11 +418,7 @@ impl<T: Unit> Slab<T> {
         (info.prev, info.next, info.is_linked) = (NIL, NIL, false);
         let class = usize::from(info.class);
         match prev {
-            NIL => {
-                self.classes[class].partial = next;
-                let has_room = u64::from(next != NIL);
-                self.with_room[class / 64] &= !(1 << (class % 64)) | has_room << (class % 64);
-            }
+            NIL => self.classes[class].partial = next,
             prev => self.info_mut(prev).next = next,
         }
         if next != NIL {
@@ -434,9 +434,10 @@ impl<T: Unit> Slab<T> {
 
     /// Returns the first class with a page that can be emptied into the others (or, if it is the only one, into a
     /// smaller page). Each time, the class loses a page or shrinks to a quarter, so that repeated calls end.
-    #[inline]
+    #[inline(always)]
     fn sparse_class(&self) -> Option<usize> {
-        self.with_room.iter().enumerate().find_map(|(word, bits)| {
+        // This is asked after every command that removes, and usually there is none.
+        self.sparse.iter().enumerate().find_map(|(word, bits)| {
             let mut bits = *bits;
             while bits != 0 {
                 let class = 64 * word + bits.trailing_zeros() as usize;
@@ -449,10 +450,11 @@ impl<T: Unit> Slab<T> {
         })
     }
 
-    /// Returns whether a class has such a page. At least one of its pages has room.
+    /// Returns whether a class has such a page.
     fn is_sparse_class(&self, class: usize) -> bool {
-        let Class { pages, live, slots, partial } = self.classes[class];
-        // This is asked after every command that removes, so the usual answer takes no division.
+        let class = self.classes.get(class).filter(|class| class.partial != NIL);
+        let Some(&Class { pages, live, slots, partial }) = class else { return false };
+        // The usual answer takes no division.
         let width = usize::from(self.info(partial).width);
         if pages == 1 {
             return self.pages[partial as usize].capacity() >= (4 * live as usize + 8) * width;
@@ -516,8 +518,8 @@ impl<T: Unit> Slab<T> {
             with_room += usize::from(is_listed);
         }
         for (number, (class, seen)) in self.classes.iter().zip(&seen).enumerate() {
-            let is_marked = self.with_room[number / 64] >> (number % 64) & 1 == 1;
-            assert_eq!(is_marked, class.partial != NIL, "whether class {number} has room");
+            let is_marked = self.sparse[number / 64] >> (number % 64) & 1 == 1;
+            assert!(is_marked || !self.is_sparse_class(number), "class {number} is sparse");
             let counts = |class: &Class| (class.pages, class.live, class.slots);
             assert_eq!(counts(class), counts(seen));
             with_room -= self.list(class.partial).count();
