@@ -10,7 +10,7 @@
 //!   8  info                      the module's section of INFO
 //!   7  background                the work that the module does without a command
 //!   6  commands                  the commands
-//!   5  delivery                  moving elements to the destination of a policy
+//!   5  delivery                  moving elements to the destination of a policy (ONDUE)
 //!   4  data_type                 a key's value, and opening a key
 //!   3  replicate  pending        the text of replicated effects; the agenda and blocked clients
 //!   2  metrics                   counters and latency

@@ -9,10 +9,10 @@
 //! | `pass` | the end of a pass of the event loop, where due work is done |
 //! | `cron` | the server's cron: bookkeeping per tick |
 //! | `renamed` | the walk over the keyspace that finds renamed dehydrators |
-//! | `keyspace` | FLUSHALL, SWAPDB, a load, a change of roles |
+//! | `keyspace` | FLUSHALL, SWAPDB, a load, a change of roles, slots that arrive |
 //!
-//! The server calls `pass`, `cron` and `keyspace`, which `lib` registers. `pass` calls `renamed`; `cron` catches
-//! what they missed.
+//! The server calls `pass`, `cron` and `keyspace`, which `lib` registers. `pass` calls `renamed`; `cron` does
+//! what neither `pass` nor `keyspace` could notice.
 
 pub mod cron;
 pub mod keyspace;

@@ -1,7 +1,7 @@
 //! Copies of elements, for as long as the elements themselves may change or go: while a command that delivers them calls
 //! clients' listeners, and while they are on their way to a client.
 
-use super::REJECTED;
+use super::{REJECTED, STUCK};
 use crate::server::OwnedStr;
 use lawn::{Bounds, Element, Lawn, Row, Token};
 
@@ -41,7 +41,7 @@ impl ElementCopy {
 
     /// Returns whether the element leaves because it is too late to be given out, and was not rejected.
     pub fn is_expired(&self, now: u64) -> bool {
-        self.bounds.is_past(now) && self.token.is_none() && self.ttl != REJECTED
+        self.bounds.is_past(now) && self.token.is_none() && !was_rejected(self.ttl, self.deadline)
     }
 
     /// Returns the element in the lawn, perhaps with another payload, if it has the same deadline and deliveries, and is
@@ -56,9 +56,14 @@ impl ElementCopy {
     /// Returns whether the lawn has the element among the dead letters that were rejected and are stuck.
     pub fn is_rejected(&self, lawn: &Lawn) -> bool {
         lawn.row(self.id.bytes()).is_some_and(|row| {
-            row.ttl == REJECTED
+            was_rejected(row.ttl, row.element.deadline)
                 && row.element.payload == self.payload.bytes()
                 && row.element.deliveries == self.deliveries
         })
     }
+}
+
+/// Returns whether this is the timer of an element that was rejected and is stuck. The TTL alone may be a client's.
+fn was_rejected(ttl: u64, deadline: u64) -> bool {
+    (ttl, deadline) == (REJECTED, STUCK)
 }

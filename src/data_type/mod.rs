@@ -8,8 +8,8 @@
 //! | this file | the type, and reading a key |
 //! | `writing` | changing a key, and recording future work in [`pending`](crate::pending) |
 //! | `removal` | removing elements, and remembering their ids |
-//! | `upkeep` | compaction: giving memory back; forgetting expired ids; ending pauses of groups; finding a name again |
-//! | `callbacks` | the server's callbacks: load, save, copy, measure, free, defragment |
+//! | `upkeep` | compaction: giving memory back; forgetting expired ids; ending pauses of groups; finding the new name of a renamed key |
+//! | `callbacks` | the server's callbacks: load, save, rewrite of the append-only file, copy, measure, free, defragment |
 //! | `dehydrator` | the value: a lawn and its rules; the marks of stuck dead letters, which `delivery` moves and retries |
 //! | `availability` | when elements can leave a dehydrator, and how many |
 //! | `census` | the totals of all dehydrators |

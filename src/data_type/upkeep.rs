@@ -1,4 +1,4 @@
-//! The upkeep of a dehydrator: finding its name again, giving memory back, forgetting expired ids, ending pauses of groups.
+//! The upkeep of a dehydrator: finding its new name after a rename, giving memory back, forgetting expired ids, ending pauses of groups.
 
 use super::{Dehydrator, Opened, Writing, inspect, is_scheduled};
 use crate::clock;
@@ -62,6 +62,10 @@ pub fn forget_expired(context: &Context, name: &Name, now: u64, mut go_on: impl 
     let has_pauses = visit(context, name, Reason::Forget, |dehydrator| {
         while dehydrator.remembered.forget(now, IDS) > 0 && go_on() {}
         while dehydrator.lawn.forget_group_logs(now, IDS) && go_on() {}
+        // A group without its log comes sooner, perhaps with a dead letter.
+        if dehydrator.lawn.has_group_settings() && is_scheduled(dehydrator) {
+            agenda::add(name, &dehydrator.tracking);
+        }
         let has_pauses = dehydrator.tracking.has_pauses();
         if !has_pauses {
             dehydrator.note_upkeep(false, || (name.db, &name.key));

@@ -8,7 +8,7 @@
 //! | `agenda` | dehydrators that the module visits by itself, for which reasons, and when |
 //! | `blocked` | blocked clients, queued per key |
 //! | `overdue` | since when elements of each key, and of all keys, are overdue |
-//! | `timer` | the event loop's next pass for `agenda` and `blocked`, which import it |
+//! | `timer` | wakes the event loop at the next moment that `agenda` or `blocked` waits for |
 //! | `waste` | memory that is freed gradually |
 
 pub mod agenda;

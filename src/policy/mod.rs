@@ -4,7 +4,8 @@
 //! |---|---|
 //! | this file | the policy for due elements (ONDUE), and a pause (PAUSE) |
 //! | `limits` | the limits (LIMIT) |
-//! | `rate` | the rate limit, and its log |
+//!
+//! The rate limit and its log are [`lawn::Rate`], in `src/lawn/rate.rs`.
 
 mod limits;
 

@@ -13,8 +13,8 @@
 //! | elements were taken, by any command | `DEHYDRATOR.REM key id [id ...]`; for PULL and REM, the command as it was sent |
 //! | elements were settled, taken or delivered, and their ids are remembered until `unix-ms` | `DEHYDRATOR.SETTLED key unix-ms id [id ...]` |
 //! | an element was pushed over another | `DEHYDRATOR.PUSH key ttl@deadline element id REPLACE` |
-//! | an element was given back because its client had disconnected | `DEHYDRATOR.PUSH ... [REPLACE] [DELIVERIES n [TOKEN token]]` |
-//! | a leased element, when the append-only file is rewritten | `DEHYDRATOR.PUSH ... DELIVERIES n TOKEN token` |
+//! | an element was given back because its client had disconnected | `DEHYDRATOR.PUSH ... [REPLACE] [DELIVERED n [TOKEN token]]` |
+//! | a leased element, when the append-only file is rewritten | `DEHYDRATOR.PUSH ... DELIVERED n TOKEN token` |
 //! | elements were leased | `DEHYDRATOR.LEASE key ttl@deadline@token id [id ...]` |
 //! | an element was updated | `DEHYDRATOR.UPDATE key id element` |
 //! | an element was rejected and could not be moved | `DEHYDRATOR.TOUCH key id 0@now`, and TOUCH with a ttl of 2^63 - 2 |

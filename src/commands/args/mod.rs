@@ -5,6 +5,7 @@
 //! |---|---|
 //! | this file | requests with only a key, an id, or ids; a client's word, as errors quote it |
 //! | `options` | the options at the end of a command |
+//! | `push_options` | the options of PUSH, GIDPUSH and MPUSH |
 //! | `number` | numbers; tokens of leases |
 //! | `timer` | a TTL and its deadline in one word |
 //! | `testing` | helpers for unit tests of requests |

@@ -1,5 +1,5 @@
-//! Since when elements wait that could be given out or delivered, and in which values the oldest are, however many keys
-//! there are.
+//! Since when elements have been waiting although they could be given out or delivered, and which values hold the oldest.
+//! The cost does not grow with the number of keys.
 //!
 //! Each value has an [`OverdueSlot`]. Every write records there when its first element becomes available, or became so:
 //! at its deadline, at the end of a pause, or on arrival if its deadline was over. A key becomes overdue without being
