@@ -3,6 +3,7 @@
 //! DEHYDRATOR_EXPIRING sets how many.
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
@@ -11,6 +12,8 @@ use redis::{Connection, Value};
 use harness::{Ask, Server, cmd, setting, until};
 
 const EXPIRING: u64 = 300_000;
+/// Elements pushed at a time.
+const BATCH: u64 = 10_000;
 const WORKERS: usize = 3;
 /// The producer waits while this many of its elements wait: it is faster than the workers.
 const LIVE_MAX: usize = 60;
@@ -51,23 +54,32 @@ fn dead(client: &mut Connection) -> Vec<String> {
     }
 }
 
+/// Pushes elements that come due within a second after `due`, and expire at `end`.
+fn push(client: &mut Connection, key: &str, ids: Range<u64>, due: u64, end: u64) {
+    let mut pipe = redis::pipe();
+    for id in ids {
+        let at = due + id % 1000;
+        let push = pipe.cmd("DEHYDRATOR.PUSH").arg(key).arg(id % 8).arg(id).arg(id);
+        push.arg("AT").arg(at).arg("WITHIN").arg(end - at).ignore();
+    }
+    pipe.exec(client).expect("replies");
+}
+
 #[test]
 fn of_a_mass_that_expires_nothing_is_given_out_later_and_each_is_one_dead_letter() {
     let count = setting("DEHYDRATOR_EXPIRING", EXPIRING);
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 9 STREAM s");
-    // They come due while they are pushed, and expire together when all are there.
+    let began = now(&mut client);
+    push(&mut client, "trial", 0..BATCH, began, began + 60_000);
+    let taken_by_a_batch = now(&mut client) - began;
+    client.ask("DEL trial");
+    // They come due while they are pushed, and expire together when all are there, however busy the machine is.
     let due = now(&mut client);
-    let end = due + 1000 + count / 40;
-    for first in (0..count).step_by(10_000) {
-        let mut pipe = redis::pipe();
-        for id in first..(first + 10_000).min(count) {
-            let at = due + id % 1000;
-            let push = pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(id % 8).arg(id).arg(id);
-            push.arg("AT").arg(at).arg("WITHIN").arg(end - at).ignore();
-        }
-        pipe.exec(&mut client).expect("replies");
+    let end = due + 1000 + (count / 40).max(3 * taken_by_a_batch * count / BATCH);
+    for first in (0..count).step_by(BATCH as usize) {
+        push(&mut client, "k", first..(first + BATCH).min(count), due, end);
     }
     assert!(now(&mut client) < end, "this machine is too slow for {count}");
     let (is_over, taken) = (AtomicBool::new(false), AtomicUsize::new(0));

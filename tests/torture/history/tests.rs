@@ -252,19 +252,19 @@ fn empty_replies_are_found() {
 
 #[test]
 fn an_overtaking_client_is_found() {
-    let pushes = [push(1, 0, 600), push(2, 0, 650)];
+    let pushes = [push(1, 0, 900), push(2, 0, 950)];
     let served = |first: Id, second: Id, firsts_end| {
         [
             &pushes[..],
             &[
                 sleep(0, 0, firsts_end, Reply::Given(vec![first])),
-                sleep(1, 300, 1255 - firsts_end, Reply::Given(vec![second])),
+                sleep(1, 600, 1855 - firsts_end, Reply::Given(vec![second])),
             ],
         ]
         .concat()
     };
-    assert_found(&served(1, 2, 601), &[], &[]);
-    let mut overtaken = served(2, 1, 652);
+    assert_found(&served(1, 2, 901), &[], &[]);
+    let mut overtaken = served(2, 1, 952);
     assert_found(&overtaken, &[], &[Wrong::Overtaken]);
     // Unless they are of different groups.
     overtaken[0] = into(overtaken[0].clone(), 1);

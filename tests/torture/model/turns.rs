@@ -135,6 +135,11 @@ impl Dehydrator {
         self.members().into_iter().map(opening).collect()
     }
 
+    /// Returns whether a group gives something out at `now`.
+    pub fn is_open(&self, now: u64) -> bool {
+        self.openings().values().any(|it| it.at.0 <= now)
+    }
+
     /// Counts the groups that have something due and wait for leases, for their rate, and for the end of a pause.
     pub fn held_back(&self, now: u64) -> [usize; 3] {
         let mut counts = [0; 3];

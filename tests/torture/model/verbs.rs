@@ -183,6 +183,10 @@ impl World {
                     let held_back = it.held_back(now);
                     self.held_back.iter_mut().zip(held_back).for_each(|(sum, it)| *sum += it);
                 }
+                // A client that sleeps does not look whose turn it is: whoever is not due stays in the round.
+                if block.is_some() && !transaction && !it.is_open(now) {
+                    return Expect::Is(Value::Nil);
+                }
                 let (mut given, mut rows) = (Vec::new(), Vec::new());
                 while given.len() + rows.len() < count {
                     if let Some(id) = it.next_in_turn(now)

@@ -186,10 +186,9 @@ impl Torture {
         check_near("next-deadline", info, members.first().map(|entry| entry.deadline));
         assert_eq!(info.number("share"), it.settings(group).share);
         let limits = it.limits_of(group);
-        let (_, rate) = it.enforced(group);
         let shown = ["length-limit", "held-limit", "rate-limit", "rate-per"];
         let shown = shown.map(|name| info.number(name));
-        assert_eq!(shown, [limits.length, limits.held, rate.0, rate.1]);
+        assert_eq!(shown, [limits.length, limits.held, limits.rate.0, limits.rate.1]);
         let end = it.paused_until(group, self.now());
         assert_eq!(info.number("paused"), end.is_some().into());
         check_near("paused-until", info, end.filter(|end| *end != MAX));
