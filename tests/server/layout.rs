@@ -12,7 +12,7 @@ use std::path::Path;
 use house::House;
 
 /// The layers. A module may import from layers below its own.
-const FLOORS: [&[&str]; 10] = [
+const LAYERS: [&[&str]; 10] = [
     &["server", "policy", "version"],
     &["clock", "config", "level"],
     &["metrics"],
@@ -39,9 +39,9 @@ const SERVER: [&str; 10] = [
     "key",
 ];
 
-fn floor_of(module: &str) -> usize {
-    let floor = FLOORS.iter().position(|floor| floor.contains(&module));
-    floor.unwrap_or_else(|| panic!("{module} has no floor: say in tests/server/layout.rs which"))
+fn layer_of(module: &str) -> usize {
+    let layer = LAYERS.iter().position(|layer| layer.contains(&module));
+    layer.unwrap_or_else(|| panic!("{module} has no layer: say in tests/server/layout.rs which"))
 }
 
 /// The folders of the crates: the module's, and the core's, which is within it.
@@ -75,7 +75,7 @@ fn imports_run_one_way() {
         let module = file.split('/').next().expect("a name").trim_end_matches(".rs");
         // Items of the root belong to its layer.
         let import = path.first().map_or("lib", |first| &first[..]);
-        let (below, lowest) = (floor_of(import) < floor_of(module), floor_of(module) == 0);
+        let (below, lowest) = (layer_of(import) < layer_of(module), layer_of(module) == 0);
         assert!(
             import == module || below && !lowest,
             "{file} imports {}, which is not below it",

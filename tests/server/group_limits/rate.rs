@@ -126,7 +126,9 @@ fn a_clock_that_steps_back_delays_no_group() {
         client.ask(&format!("DEHYDRATOR.PUSH k 0 x {id} AT {at} GROUP c"));
     }
     step(&mut client, 10 * HOUR);
-    until("one is delivered", || (client.ask("XLEN s") == Value::Int(2)).then_some(()));
+    // On a busy machine, a second passes meanwhile, and the other is delivered as well.
+    let delivered = |client: &mut Connection| matches!(client.ask("XLEN s"), Value::Int(2 | 3));
+    until("one is delivered", || delivered(&mut client).then_some(()));
     step(&mut client, 0);
     until("the other, too", || (client.ask("XLEN s") == Value::Int(3)).then_some(()));
 }
