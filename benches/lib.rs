@@ -7,7 +7,6 @@
 //! | `table`, `markdown` | tables of figures, and their format |
 //! | `page`, `chart` | the pages in `docs/` with those tables, and the charts drawn from them |
 //! | `machine` | the machine that the figures were measured on |
-//! | `simulation` | a server and its workers at sizes beyond one machine |
 
 pub mod callgrind;
 pub mod chart;
@@ -15,5 +14,4 @@ pub mod load;
 pub mod machine;
 pub mod markdown;
 pub mod page;
-pub mod simulation;
 pub mod table;

@@ -1,5 +1,5 @@
 //! Delivery latency of a queue that is spread over a cluster, for several kinds of consumers and their numbers of
-//! connections; the cost of every consumer receiving every event; and the recipes themselves.
+//! connections; and the cost of every consumer receiving every event. `make bench-wide` measures the packages' workers.
 //!
 //! Three primaries, each with a replica, share one machine with the consumers. [`ELEMENTS`] elements come due one after
 //! the other over some seconds, in sixteen keys in turn unless a way differs. All ways take turns, and percentiles
@@ -7,8 +7,6 @@
 //! cron: compare it between the rows only.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -182,11 +180,11 @@ fn owner(cluster: &Cluster, key: &str) -> usize {
     (0..PRIMARIES).find(serves).expect("somebody serves it")
 }
 
-/// Pushes elements, whose content is their deadline. The first one comes due a second from now, or later.
-fn push(cluster: &Cluster, keys: &[String], wait_ms: u64) {
+/// Pushes elements, whose content is their deadline. The first one comes due a second from now.
+fn push(cluster: &Cluster, keys: &[String]) {
     let owners: Vec<_> = keys.iter().map(|key| owner(cluster, key)).collect();
     let mut nodes: Vec<_> = cluster.nodes[..PRIMARIES].iter().map(|it| it.connect()).collect();
-    let begin = now_us() / 1000 + wait_ms;
+    let begin = now_us() / 1000 + 1000;
     for number in 0..ELEMENTS {
         let (key, at) = (number % keys.len(), begin + number as u64 * APART_MS);
         let line = format!("DEHYDRATOR.PUSH {} 0 {at} {at}-{number} AT {at}", keys[key]);
@@ -234,7 +232,7 @@ fn run(cluster: &Cluster, way: &Way, consumers: usize) -> Run {
                 scope.spawn(move || (way.consume)(cluster, primary, keys, books));
             }
         }
-        push(cluster, &keys, 1000);
+        push(cluster, &keys);
         harness::until("all is taken", || {
             (books.late_ms.lock().expect("no panic").len() >= ELEMENTS).then_some(())
         });
@@ -244,36 +242,6 @@ fn run(cluster: &Cluster, way: &Way, consumers: usize) -> Run {
     assert_eq!(late_ms.len(), ELEMENTS, "each once");
     let [polls, cpu_us] = [polls(cluster) - polls_before, cpu_us(cluster) - cpu_before];
     Run { late_ms, polls, cpu_us }
-}
-
-/// Runs a recipe. Returns the milliseconds from each deadline until the work begins: leased, and confirmed by a
-/// replica.
-fn recipe(cluster: &Cluster, program: &str, file: &str) -> Vec<f64> {
-    let keys = tagged(PRIMARIES);
-    let directory = format!("{{\"generation\": 1, \"lists\": [{keys:?}]}}");
-    let mut client = cluster.connect();
-    redis::cmd("SET").arg("jobs:keys").arg(directory).exec(&mut client).expect("OK");
-    let mut process = Command::new(program)
-        .args([file, "jobs", &cluster.address(0)])
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("scripts/examples.sh fetches what it needs");
-    push(cluster, &keys, 3000);
-    let lines = BufReader::new(process.stdout.take().expect("piped")).lines();
-    let late = lines.take(ELEMENTS).map(|line| {
-        // The recipe prints which job it begins, and when. The id begins with the deadline.
-        let line = line.expect("text");
-        let mut words = line.split([' ', '-']).skip(1);
-        let at: f64 = words.next().expect("an id").parse().expect("a deadline");
-        words.nth(1).expect("a time").parse::<f64>().expect("milliseconds") - at
-    });
-    let late = late.collect();
-    // Wait until it has settled the last one.
-    let left = |node: usize| cluster.nodes[node].info("dehydrator", "dehydrator_elements");
-    harness::until("all is settled", || (0..PRIMARIES).all(|node| left(node) == 0).then_some(()));
-    process.kill().expect("a child");
-    process.wait().expect("a child");
-    late
 }
 
 fn percentiles(late_ms: &mut [f64]) -> String {
@@ -298,18 +266,6 @@ fn main() {
         let mut run = run(&cluster, way, 1);
         let late = percentiles(&mut run.late_ms);
         told.push(format!("| {} | {} | {late} |", way.name, way.connections));
-    }
-    std::env::set_current_dir(harness::root()).expect("the repository");
-    let python = "target/examples/venv/bin/python";
-    for (program, file) in
-        [(python, "examples/many_machines.py"), ("node", "examples/many_machines.js")]
-    {
-        let mut late = recipe(&cluster, program, file);
-        let name = file.trim_start_matches("examples/");
-        told.push(format!(
-            "| {name}, three keys, until the work begins | 7 | {} |",
-            percentiles(&mut late)
-        ));
     }
     told.push(String::new());
     told.push("| consumers, each with one subscriber per primary | POLLs per element | server CPU per element, us | median, ms | p99 | max |".to_owned());

@@ -1,7 +1,7 @@
 //! Derives the costs of the simulation from the measured constants.
 
 use crate::constants::Constants;
-use benches::simulation::costs::Costs;
+use simulation::costs::Costs;
 
 /// Splits the cost of one element, and of each of a hundred, into the cost of a command and the cost of each element.
 fn fixed_and_each(one: f64, of_a_hundred: f64) -> (f64, f64) {

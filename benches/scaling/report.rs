@@ -10,8 +10,8 @@ use crate::trials;
 use benches::chart::{self, Colour, Family, Line};
 use benches::markdown::{head, number, table};
 use benches::page;
-use benches::simulation::tally::{Second, Tally};
-use benches::simulation::{MS, SECOND};
+use simulation::tally::{Second, Tally};
+use simulation::{MS, SECOND};
 
 const PAGE: &str = "scaling.md";
 /// Jobs per second for the figures about bandwidth and files.

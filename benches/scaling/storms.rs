@@ -2,11 +2,11 @@
 
 use std::thread;
 
-use benches::simulation::costs::Costs;
-use benches::simulation::plan::{Arrivals, Plan, Retry};
-use benches::simulation::run::run;
-use benches::simulation::tally::Tally;
-use benches::simulation::{MS, SECOND, Time, US};
+use simulation::costs::Costs;
+use simulation::plan::{Arrivals, Plan, Retry};
+use simulation::run::run;
+use simulation::tally::Tally;
+use simulation::{MS, SECOND, Time, US};
 
 pub const TIMERS: f64 = 1e9;
 /// The timers that come due in one second.

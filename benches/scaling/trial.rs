@@ -10,10 +10,10 @@ use redis::{Connection, Value};
 use crate::job;
 use crate::probe::Probe;
 use benches::load::{id, pipelines, send};
-use benches::simulation::plan::{Arrivals, Plan};
-use benches::simulation::random::Random;
-use benches::simulation::{MS, Time};
 use harness::{Ask, until};
+use simulation::plan::{Arrivals, Plan};
+use simulation::random::Random;
+use simulation::{MS, Time};
 
 /// The results, as the simulation reports them too.
 #[derive(Clone, Debug)]

@@ -4,10 +4,10 @@ use crate::commands::fill;
 use crate::constants::Constants;
 use crate::probe::Probe;
 use crate::trial::{self, Outcome};
-use benches::simulation::costs::Costs;
-use benches::simulation::plan::{Arrivals, Machines, Plan, Retry};
-use benches::simulation::run::run;
-use benches::simulation::{MS, SECOND, Time};
+use simulation::costs::Costs;
+use simulation::plan::{Arrivals, Machines, Plan, Retry};
+use simulation::run::run;
+use simulation::{MS, SECOND, Time};
 
 /// The maximum number of rounds, and the number of undisturbed rounds that is enough.
 const ROUNDS: usize = 8;

@@ -1,10 +1,10 @@
 //! Invariants of the simulation behind docs/scaling.md, for any plan. No server.
 
-use benches::simulation::costs::Costs;
-use benches::simulation::node::Node;
-use benches::simulation::plan::{Arrivals, Machines, Plan, Retry};
-use benches::simulation::run::run;
-use benches::simulation::{MS, SECOND, US};
+use simulation::costs::Costs;
+use simulation::node::Node;
+use simulation::plan::{Arrivals, Machines, Plan, Retry};
+use simulation::run::run;
+use simulation::{MS, SECOND, US};
 
 fn costs() -> Costs {
     Costs {
