@@ -1,8 +1,9 @@
 //! The questions that the live view and the page ask a server, each of which holds it for well below a millisecond.
 
-use redis::{Connection, RedisResult, Value};
+use redis::{Connection, RedisResult, Value, from_redis_value_ref};
 
-use crate::facts::{Facts, Parts};
+use crate::facts::{Facts, Parts, Schedules};
+use crate::schedule::Schedule;
 
 /// The COUNT of a SCAN.
 const KEYS: usize = 500;
@@ -47,6 +48,30 @@ pub fn parts(connection: &mut Connection, key: &[u8], facts: &Facts) -> RedisRes
         Err(error) if error.code().is_some() => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Returns the schedules among the first elements; none if the key's name is not that of schedules, or the user may not read it.
+pub fn schedules(connection: &mut Connection, key: &[u8], facts: &Facts) -> RedisResult<Schedules> {
+    let mut schedules = Schedules::default();
+    if !Schedule::is_in(key) {
+        return Ok(schedules);
+    }
+    let mut range = redis::cmd("DEHYDRATOR.RANGE");
+    range.arg(key).arg("-").arg("+").arg("COUNT").arg(facts.rows_of_reply()).arg("WITHELEMENTS");
+    let (_, rows): (Value, Vec<Vec<Value>>) = match range.query(connection) {
+        Err(error) if error.code().is_some() => return Ok(schedules),
+        reply => reply?,
+    };
+    for row in &rows {
+        let text = |at: usize| from_redis_value_ref::<Vec<u8>>(row.get(at)?).ok();
+        match text(0).zip(text(5).and_then(|element| Schedule::parse(&element))) {
+            Some(schedule) => schedules.all.push(schedule),
+            None => schedules.others += 1,
+        }
+    }
+    // Their deadlines are in almost the same order: that of an occurrence in the far future is sooner.
+    schedules.all.sort_by_key(|(_, it)| it.state.next.unwrap_or(u64::MAX));
+    Ok(schedules)
 }
 
 /// A row of LATE: the key and its database, if known, how long it is overdue, and how many elements are due.

@@ -2,6 +2,8 @@
 
 use redis::Value;
 
+use crate::schedule::Schedule;
+
 /// The reply of `DEHYDRATOR.INFO` for one dehydrator.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
@@ -42,13 +44,28 @@ pub struct Facts {
     pub groups: u64,
 }
 
-/// What `FULL` adds to the reply.
+/// Bytes of elements in one reply of RANGE, about.
+pub const REPLY: u64 = 128 << 10;
+/// Elements in one reply of RANGE, at most.
+pub const ROWS: usize = 100;
+
+/// The contents of one dehydrator: what `FULL` adds to the reply, and its schedules.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parts {
     /// The number of elements per TTL, by TTL.
     pub by_ttl: Vec<(u64, u64)>,
     /// The greatest groups and their numbers of elements, the greatest first. The server lists ten at most.
     pub groups: Vec<(Vec<u8>, u64)>,
+    pub schedules: Schedules,
+}
+
+/// The schedules among the first elements of a dehydrator.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Schedules {
+    /// Their names, and what they are, in the order of their next occurrences.
+    pub all: Vec<(Vec<u8>, Schedule)>,
+    /// How many of those elements are not schedules.
+    pub others: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -78,6 +95,12 @@ impl Facts {
     /// Returns the average size of an element with its id, in bytes.
     pub fn mean_size(&self) -> u64 {
         self.memory / self.length.max(1)
+    }
+
+    /// Returns how many elements to ask for in one RANGE.
+    pub fn rows_of_reply(&self) -> usize {
+        let fitting = REPLY / self.mean_size().max(1);
+        usize::try_from(fitting).unwrap_or(1).clamp(1, ROWS)
     }
 
     /// Parses the reply of `DEHYDRATOR.INFO key [FULL]`, with its parts. Skips unknown fields; missing ones are 0.

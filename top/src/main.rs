@@ -3,8 +3,8 @@
 //! browser, which also shows elements and changes them.
 //!
 //! `options` parses the command line. Both views `ask` a server for `figures` and for the `facts` of its `dehydrators`, by a
-//! `walk` over its keys; `trouble` translates its errors. In the terminal, `model` holds the data, `watch` refreshes it, `view`
-//! draws it. `web` is the page.
+//! `walk` over its keys; `schedule` parses an element, `trouble` translates errors. In the terminal, `model` holds the data,
+//! `watch` refreshes it, `view` draws it. `web` is the page.
 
 mod ask;
 mod dehydrators;
@@ -12,6 +12,7 @@ mod facts;
 mod figures;
 mod model;
 mod options;
+mod schedule;
 #[cfg(test)]
 mod tests;
 mod trouble;

@@ -9,7 +9,7 @@ use crate::trouble::Trouble;
 pub struct Model {
     pub figures: Figures,
     pub dehydrators: Dehydrators,
-    /// The elements per TTL and the greatest groups of the selected dehydrator.
+    /// The elements per TTL, the greatest groups and the schedules of the selected dehydrator.
     pub parts: Parts,
     pub order: Order,
     pub selected: Option<Vec<u8>>,

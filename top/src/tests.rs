@@ -1,5 +1,6 @@
 //! The drawing of a real server, and of replies that a test makes up.
 
+mod schedules;
 mod tls;
 
 use std::time::Duration;

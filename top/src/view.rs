@@ -1,6 +1,9 @@
 //! Draws the model, and does nothing else, so that a test can check what is drawn.
 //!
 //! Nothing is cut off silently: figures flow into as many lines as they need, and long texts end in an ellipsis.
+//! `schedules` draws those of the selected dehydrator.
+
+mod schedules;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Direction, Layout, Rect};
@@ -267,7 +270,7 @@ fn cells(key: &[u8], dehydrator: &Dehydrator, now_ms: u64) -> [String; 9] {
 }
 
 /// Joins cells into a line: the first aligned left, the others right.
-fn aligned(cells: &[String; 9], widths: &[usize; 9]) -> String {
+fn aligned(cells: &[String], widths: &[usize]) -> String {
     let mut line = String::new();
     let shown = cells.iter().zip(widths).enumerate().filter(|(_, (_, width))| **width > 0);
     for (at, (cell, width)) in shown {
@@ -318,8 +321,11 @@ fn fitting(text: &str, width: usize) -> String {
     kept.chain((width > 0).then_some(ELLIPSIS)).collect()
 }
 
-/// Draws the TTLs of the selected dehydrator and, if it has any, its greatest groups.
+/// Draws the schedules of the selected dehydrator, or else its TTLs and, if it has any, its greatest groups.
 fn draw_parts(frame: &mut Frame<'_>, area: Rect, model: &Model) {
+    if !model.parts.schedules.all.is_empty() {
+        return schedules::draw(frame, area, model);
+    }
     if model.parts.groups.is_empty() {
         return draw_ttls(frame, area, model);
     }

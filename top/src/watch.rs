@@ -42,7 +42,7 @@ impl Watch {
         self.conclude(model, result);
     }
 
-    /// Updates only the TTLs of the selected dehydrator, after a selection.
+    /// Updates only the contents of the selected dehydrator, after a selection.
     pub fn refresh_selected(&mut self, model: &mut Model) {
         if let Some(connection) = &mut self.connection {
             let result = ask_selected(connection, model);
@@ -89,5 +89,6 @@ fn ask_selected(connection: &mut Connection, model: &mut Model) -> RedisResult<(
     let Some(key) = &model.selected else { return Ok(()) };
     let Some(dehydrator) = model.dehydrators.all.get(key) else { return Ok(()) };
     model.parts = ask::parts(connection, key, &dehydrator.facts)?.unwrap_or_default();
+    model.parts.schedules = ask::schedules(connection, key, &dehydrator.facts)?;
     Ok(())
 }

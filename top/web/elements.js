@@ -5,7 +5,7 @@ import { ACTIONS, act } from "./act.js";
 import { get } from "./api.js";
 import { fromBase64, line, lineOf, shortened } from "./bytes.js";
 import { now, setClock } from "./clock.js";
-import { columnsOf, keyOf, TOKENS } from "./columns.js";
+import { columnsOf, keyOf, SCHEDULES, TOKENS } from "./columns.js";
 import { findLetter, showLetter } from "./deadletter.js";
 import { closeAll } from "./dialog.js";
 import { fill, h, labelled } from "./dom.js";
@@ -99,6 +99,22 @@ export class Elements {
       "aria-label": "Mark all on this page",
       onchange: () => this.#markPage(),
     });
+    this.note = h("p", { class: "muted" });
+    this.#buildTable(false);
+    this.element = h("div", {}, [
+      h("div", { class: "row filter-row" }, form, jump),
+      this.toolbar,
+      this.note,
+      this.status,
+      this.table.element,
+      this.pager,
+    ]);
+  }
+
+  /** Creates the table, and a note above it. `planned`: there are schedules. */
+  #buildTable(planned) {
+    const before = this.table?.element;
+    this.planned = planned;
     this.table = new Table({
       label: { next: "Elements in order", due: "Due elements", held: "Held elements", dead: "Dead letters" }[this.view],
       key: keyOf,
@@ -106,17 +122,13 @@ export class Elements {
       rowClass: (row) => (this.#all || this.#marks.has(keyOf(row)) ? "marked" : ""),
       columns: [
         { name: "mark", label: "Mark", head: this.markAll, cell: (row) => this.#checkbox(row) },
-        ...columnsOf(this.view, this.queue, (entry) => this.#href({ entry })),
+        ...columnsOf(this.view, this.queue, (entry) => this.#href({ entry }), planned),
       ],
     });
-    this.element = h("div", {}, [
-      h("div", { class: "row filter-row" }, form, jump),
-      this.toolbar,
-      this.spec.note && h("p", { class: "muted" }, this.spec.note),
-      this.status,
-      this.table.element,
-      this.pager,
-    ]);
+    before?.replaceWith(this.table.element);
+    const note = planned ? SCHEDULES : this.spec.note;
+    fill(this.note, note);
+    this.note.hidden = !note;
   }
 
   #checkbox(row) {
@@ -225,6 +237,8 @@ export class Elements {
     this.#next = next ?? null;
     for (const row of rows) if (this.#marks.has(keyOf(row))) this.#marks.set(keyOf(row), row);
     const scan = this.#scan;
+    // Once there was a schedule, its columns stay.
+    if (!this.planned && rows.some((row) => row.schedule)) this.#buildTable(true);
     this.table.empty = this.#emptyText(scan);
     this.table.update(rows);
     const marked = rows.filter((row) => this.#all || this.#marks.has(keyOf(row))).length;

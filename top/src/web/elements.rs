@@ -15,14 +15,11 @@ use super::queue::Queue;
 use super::queues::facts_of;
 use super::refusal::Refusal;
 use super::session::Caller;
-use crate::facts::Facts;
+use crate::facts::{Facts, REPLY, ROWS};
+use crate::schedule::Schedule;
 
 /// Rows of one RANGE without elements.
 pub const STEP: usize = 200;
-/// Rows of one RANGE with elements, at most.
-const STEP_WITH_ELEMENTS: usize = 100;
-/// Bytes of elements in one reply, about.
-const REPLY: u64 = 128 << 10;
 /// The time for one request with a filter, which then tells where to continue.
 const PATIENCE: Duration = Duration::from_millis(150);
 /// Bytes of an element that a list shows.
@@ -100,12 +97,7 @@ impl<'a> Steps<'a> {
         with_elements: bool,
         facts: &Facts,
     ) -> Self {
-        let count = if with_elements {
-            let fitting = REPLY / facts.mean_size().max(1);
-            usize::try_from(fitting).unwrap_or(1).clamp(1, STEP_WITH_ELEMENTS)
-        } else {
-            STEP
-        };
+        let count = if with_elements { facts.rows_of_reply() } else { STEP };
         Self { key, start: Some(start), end, with_elements, count }
     }
 
@@ -127,7 +119,7 @@ impl<'a> Steps<'a> {
                 rows.iter().filter_map(|row| Some(row.element.as_ref()?.len())).sum();
             let is_large = bytes as u64 > REPLY;
             self.count = if is_large { self.count / 2 } else { self.count + self.count / 4 + 1 };
-            self.count = self.count.clamp(1, STEP_WITH_ELEMENTS);
+            self.count = self.count.clamp(1, ROWS);
         }
         Ok(rows)
     }
@@ -156,7 +148,7 @@ fn look(
     rows: Vec<Row>,
     facts: &Facts,
 ) -> RedisResult<Vec<Row>> {
-    let fitting = usize::try_from(REPLY / facts.mean_size().max(1)).unwrap_or(1).clamp(1, 20);
+    let fitting = facts.rows_of_reply().min(20);
     let mut found = Vec::with_capacity(rows.len());
     for rows in rows.chunks(fitting) {
         let mut asked = redis::pipe();
@@ -252,7 +244,15 @@ fn page(connection: &mut Connection, asked: &Asked, facts: &Facts) -> RedisResul
     if filter.text.is_none() {
         rows = look(connection, key, rows, facts)?;
     }
-    let rows: Vec<_> = rows.iter().map(row_json).collect();
+    // The list of held elements is about their leases.
+    let has_schedules = Schedule::is_in(key) && asked.view != View::Held;
+    let shown = |row: &Row| {
+        let mut json = row_json(row);
+        let schedule = row.element.as_deref().filter(|_| has_schedules).and_then(Schedule::parse);
+        json["schedule"] = json!(schedule);
+        json
+    };
+    let rows: Vec<_> = rows.iter().map(shown).collect();
     Ok(json!({
         "now": now, "rows": rows, "next": next, "scanned": scanned, "shown": rows.len(), "at": at,
     }))

@@ -511,4 +511,39 @@ describe("an operator looks", () => {
     await operator.sees("Group\ntenant-9", ".stats");
     assert.deepEqual(operator.faults, []);
   });
+
+  test("55 at schedules: when they occur next, how late and how often missed", async () => {
+    const { server, operator } = scene;
+    const key = "planned:schedules";
+    const now = Date.now();
+    const put = (name, at, ...lines) =>
+      server.push(key, 0, Buffer.from(lines.join("\n"), "latin1"), Buffer.from(name, "latin1"), "AT", at);
+    const next = now + HOUR + 30_000;
+    await put("plain", now + HOUR, '{"next":1}', "{", "x");
+    const state = `{"next":${next},"last":${now - 2 * HOUR},"late":1234,"missed":3210}`;
+    await put("report", now + 2 * HOUR, state, '{"cron":"0 9 * * 1-5","zone":"Europe/Berlin"}', '{"to":"anna"}');
+    const hostile = '<img src=x onerror="window.broken=1">';
+    const cron = JSON.stringify(hostile);
+    await put(`${hostile}\xff`, now + 3 * HOUR, `{"next":${next},"paused":true}`, `{"cron":${cron}}`, hostile);
+    await put("over", now + 4 * HOUR, `{"last":${now - HOUR},"ended":true}`, '{"ms":90000,"times":7}', "");
+    await operator.openQueue(server, key);
+    await operator.sees("Run now only has a worker look at it", "main");
+    await seesRow("report", {
+      Due: `in 1 h ${moment(next)}`,
+      State: "waiting",
+      Occurs: "0 9 * * 1-5 Europe/Berlin",
+      Last: "2 h ago",
+      Late: "1.2 s",
+      Missed: "3,210",
+      Element: '{"to":"anna"}',
+    });
+    await seesRow(hostile, { State: "paused", Occurs: `${hostile} UTC`, Last: "–", Late: "–", Element: hostile });
+    await seesRow("over", { Due: "–", State: "ended", Occurs: "every 90 s", Late: "0 ms", Element: "(empty)" });
+    await seesRow("plain", { State: "waiting", Occurs: "–", Element: '{"next":1}\\n{\\nx' });
+    // It is refreshed as any row is.
+    await server.call("DEHYDRATOR.UPDATE", key, "report", `{"next":${next},"missed":1}\n{"ms":5000}\nx`);
+    await seesRow("report", { Occurs: "every 5 s", Missed: "1", Element: "x" });
+    assert.equal(await operator.page.evaluate(() => window.broken), undefined);
+    assert.deepEqual(operator.faults, []);
+  });
 });

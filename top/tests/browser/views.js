@@ -9,6 +9,7 @@ import { until } from "./until.js";
 
 const HOUR = 3_600_000;
 const KEY = "shop:mails";
+const SCHEDULES = `${KEY}:schedules`;
 const MESSAGES = JSON.parse(readFileSync(new URL("messages.json", import.meta.url)));
 
 /** Names and elements that would do harm if they were read as HTML, or confuse the reader. */
@@ -56,6 +57,9 @@ async function stock(server) {
   }
   await server.push("shop:reports", 60_000, "weekly", "report");
   await server.call("DEHYDRATOR.PAUSE", "shop:reports");
+  const plan = '{"cron":"0 9 * * 1-5","zone":"America/Argentina/Buenos_Aires"}';
+  for (const state of ['"last":1764000000000,"late":1234,"missed":3210', '"paused":true'])
+    await server.push(SCHEDULES, HOUR, `{"next":1864000000000,${state}}\n${plan}\n{"to":"anna@example.org"}`, state);
 }
 
 const views = () => {
@@ -69,6 +73,7 @@ const views = () => {
     timeline: [`#/queue?${queue}&view=timeline`],
     history: [`#/queue?${queue}&view=history`],
     filtered: [`#/queue?${queue}&id=no-such-id`],
+    schedules: [queueHash(scene.server, SCHEDULES)],
     element: [`#/element?${queue}&id=${b64("5b1d8c0e-7b0a-4b8e-9f5e-0c3a2f1d4e6b")}`],
     gone: [`#/element?${queue}&id=${b64("gone")}`],
     jobs: ["#/jobs"],

@@ -185,6 +185,30 @@ fn all(page: &Page, query: &str) -> Vec<Vec<u8>> {
 }
 
 #[test]
+fn a_schedule_is_told_as_one_beside_its_bytes() {
+    let server = Server::start_with_port(&[]);
+    let mut client = server.connect();
+    let element = "{\"next\":1700000690000,\"last\":1699914290000,\"late\":1234,\"missed\":3}\n\
+                   {\"cron\":\"0 9 * * 1-5\",\"zone\":\"<b>\"}\n<script>";
+    push(&mut client, b"jobs:schedules", 600_000, b"report", element.as_bytes());
+    push(&mut client, b"jobs:schedules", 600_001, b"other", b"{\"next\":1}\n{\n");
+    push(&mut client, b"jobs", 600_000, b"report", element.as_bytes());
+    let page = Page::of(&[&server]);
+    let elements =
+        |key: &str| page.get(&format!("api/elements?{}", named(&server, key)))["rows"].clone();
+    let rows = elements("jobs:schedules");
+    assert_eq!(bytes(&rows[0]["element_b64"]), element.as_bytes());
+    let expected = json!({
+        "when": "0 9 * * 1-5 <b>", "next": 1_700_000_690_000_u64, "last": 1_699_914_290_000_u64,
+        "late": 1234, "missed": 3, "paused": false, "ended": false,
+        "payload_at": element.len() - "<script>".len(),
+    });
+    assert_eq!(rows[0]["schedule"], expected);
+    assert_eq!((&rows[1]["id_b64"], &rows[1]["schedule"]), (&json!(b64("other")), &Value::Null));
+    assert_eq!(elements("jobs")[0]["schedule"], Value::Null);
+}
+
+#[test]
 fn a_large_element_is_cut_in_the_list_and_whole_by_itself() {
     let server = Server::start_with_port(&[]);
     let mut client = server.connect();
