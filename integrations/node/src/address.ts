@@ -1,11 +1,16 @@
 // Parses server URLs.
 
+export interface Host {
+  readonly host: string;
+  readonly port: number;
+}
+
 export interface Address {
   readonly kind: "server" | "sentinel" | "cluster";
   /** A URL that every library understands; for Sentinel and clusters, without the hosts. */
   readonly url: URL;
   readonly text: string;
-  readonly hosts: readonly { host: string; port: number }[];
+  readonly hosts: readonly Host[];
   /** Sentinel's name of the primary. */
   readonly name: string;
   readonly db: number;
@@ -40,7 +45,7 @@ export function addressOf(url: string): Address {
   };
 }
 
-function hostOf(text: string, otherwise: number): { host: string; port: number } {
+function hostOf(text: string, otherwise: number): Host {
   const [, host = "", port] = /^(.*?)(?::(\d+))?$/.exec(text) ?? [];
   return { host: host.replace(/^\[(.*)\]$/, "$1"), port: Number(port ?? otherwise) };
 }

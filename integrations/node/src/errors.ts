@@ -36,6 +36,11 @@ export class NoReplyError extends DehydratorError {
   override name = "NoReplyError";
 }
 
+/** Fewer replicas than asked for have a write so far. */
+export class NotReplicatedError extends DehydratorError {
+  override name = "NotReplicatedError";
+}
+
 /** Thrown by the work: the job becomes a dead letter now, with this reason. */
 export class Reject extends Error {
   override name = "Reject";

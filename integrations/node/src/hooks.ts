@@ -45,12 +45,22 @@ export class Hooks {
 
   /** Called for jobs that became dead letters here, but not for those that the server moved itself. */
   buried(delivery: Delivery, reason: string): void {
-    console.error(`dehydrator: ${delivery.key}: ${delivery.id} is a dead letter: ${reason}`);
+    console.error(`dehydrator: ${delivery.queue}: ${delivery.id} is a dead letter: ${reason}`);
   }
 
   /** Called for a job that was cancelled, or that another worker has by now. */
   lost(job: Job): void {
     console.warn(`dehydrator: ${job.queue}: ${job.id} was lost: cancelled, or its lease ran out`);
+  }
+
+  /** Called when the queue refused a job of a schedule, because it is full, for example. It is put again in a second. */
+  refused(queue: string, schedule: string, reason: string): void {
+    console.warn(`dehydrator: ${queue}: the job of schedule ${schedule} was refused, again in 1 s: ${reason}`);
+  }
+
+  /** Called when the worker starts, for a queue with schedules that it does not serve: the library is missing. */
+  unserved(queue: string): void {
+    console.warn(`dehydrator: ${queue} has schedules, which this worker does not serve: \`npm install croner\``);
   }
 
   /** Called each time before a command is resent. */

@@ -13,6 +13,8 @@ export { DehydratorError, ModuleMissingError, ModuleTooOldError, NoReplyError, R
 export { Hooks } from "./hooks.js";
 export type { DeadLetter, Delivery, Id, Item, Job, Waiting } from "./job.js";
 export type { Client, LibraryName } from "./library.js";
+export type { ScheduleOptions } from "./plan.js";
 export { Queue, type QueueOptions } from "./queue.js";
+export type { Schedule, Schedules } from "./schedules.js";
 export type { GroupOption, OwnTerms, PutOptions, Selection } from "./verbs.js";
 export { Worker, type WorkerOptions } from "./worker.js";

@@ -1,6 +1,6 @@
 // Connections with ioredis.
 
-import type { Address } from "./address.js";
+import type { Address, Host } from "./address.js";
 import { isReply, type Opened } from "./wire.js";
 
 /** The used part of `Redis` and `Cluster` of ioredis. */
@@ -49,6 +49,20 @@ const CLUSTER_OPTIONS = {
 /** Connects like a client of the user. */
 export function openLikeIoredis(client: Ioredis): Promise<Opened> {
   return opened(client.isCluster ? client.duplicate([], CLUSTER_OPTIONS) : client.duplicate(OPTIONS));
+}
+
+/** Connects to a node of a cluster of the user. */
+export async function openNodeLikeIoredis(client: Ioredis, { host, port }: Host): Promise<Opened> {
+  const { Redis } = await import("ioredis");
+  const { redisOptions, natMap } = client.options as ClusterOptions;
+  const name = `${host}:${port}`;
+  const node = (typeof natMap === "function" ? natMap(name) : natMap?.[name]) ?? { host, port };
+  return opened(new Redis({ ...redisOptions, ...OPTIONS, ...node } as never) as never);
+}
+
+interface ClusterOptions {
+  redisOptions?: object;
+  natMap?: Record<string, Host> | ((name: string) => Host | null);
 }
 
 export async function openByIoredis(address: Address): Promise<Opened> {
@@ -107,7 +121,7 @@ async function opened(client: Ioredis): Promise<Opened> {
  */
 function keyed(client: Ioredis): Ioredis {
   const send = (command: Command & { name: string; args: unknown[] }, ...rest: unknown[]) => {
-    const at = { "DEHYDRATOR.MPOLL": 1, EVAL: 2 }[command.name.toUpperCase()] ?? 0;
+    const at = { "DEHYDRATOR.MPOLL": 1, EVAL: 2, EVALSHA: 2 }[command.name.toUpperCase()] ?? 0;
     const key = command.args[at];
     if (key !== undefined) command.getKeys = () => [key];
     return (client as unknown as { sendCommand(...words: unknown[]): unknown }).sendCommand(command, ...rest);

@@ -5,7 +5,10 @@ export type Id = string | Uint8Array;
 
 /** An element that the server delivered with a lease. */
 export interface Delivery {
+  /** The key that it came from: one of those of its queue. */
   readonly key: string;
+  /** The name of its queue. */
+  readonly queue: string;
   readonly id: Buffer;
   readonly element: Buffer;
   readonly deliveries: number;

@@ -1,9 +1,9 @@
 // The client library: ioredis or node-redis, whichever is installed.
 
-import { type Address, addressOf } from "./address.js";
+import { type Address, addressOf, type Host } from "./address.js";
 import { DehydratorError } from "./errors.js";
-import { type Ioredis, openByIoredis, openLikeIoredis } from "./ioredis.js";
-import { kindOf, type NodeRedis, openByNodeRedis, openLikeNodeRedis } from "./node_redis.js";
+import { type Ioredis, openByIoredis, openLikeIoredis, openNodeLikeIoredis } from "./ioredis.js";
+import { kindOf, type NodeRedis, openByNodeRedis, openLikeNodeRedis, openNodeLikeNodeRedis } from "./node_redis.js";
 import { type Opened, Wire } from "./wire.js";
 
 /**
@@ -22,22 +22,42 @@ export interface Maker {
   open(): Promise<Opened>;
 }
 
-export function makerOf(server: string | Client, library?: LibraryName): Maker {
+/** Makes connections to a cluster, and to each of its nodes. */
+export interface ClusterMaker extends Maker {
+  openNode(node: Host): Promise<Opened>;
+}
+
+export function makerOf(server: string | Client, library?: LibraryName): Maker | ClusterMaker {
   if (typeof server === "string") {
     const address = addressOf(server);
-    return { cluster: address.kind === "cluster", open: () => openBy(address, library) };
+    const open = () => openBy(address, library);
+    if (address.kind !== "cluster") return { cluster: false, open };
+    return { cluster: true, open, openNode: (node) => openBy(nodeOf(address, node), library) };
   }
   if ("open" in server && "cluster" in server) return server;
-  if ("callBuffer" in server) return { cluster: server.isCluster, open: () => openLikeIoredis(server) };
+  if ("callBuffer" in server) {
+    const open = () => openLikeIoredis(server);
+    if (!server.isCluster) return { cluster: false, open };
+    return { cluster: true, open, openNode: (node) => openNodeLikeIoredis(server, node) };
+  }
   if (typeof server?.sendCommand === "function") {
     if (typeof server.duplicate !== "function") {
       throw new DehydratorError(
         "createSentinel of node-redis 5 cannot be asked for its like: give a URL, redis+sentinel://",
       );
     }
-    return { cluster: kindOf(server) === "cluster", open: () => openLikeNodeRedis(server) };
+    const open = () => openLikeNodeRedis(server);
+    if (kindOf(server) !== "cluster") return { cluster: false, open };
+    return { cluster: true, open, openNode: (node) => openNodeLikeNodeRedis(server, node) };
   }
   throw new TypeError("a queue needs a URL, or a client of ioredis or node-redis");
+}
+
+/** Returns the address of a node of a cluster. */
+function nodeOf({ url: cluster }: Address, { host, port }: Host): Address {
+  const url = new URL(cluster);
+  url.host = `${host.includes(":") ? `[${host}]` : host}:${port}`;
+  return { kind: "server", url, text: url.href, hosts: [], name: "", db: 0 };
 }
 
 async function openBy(address: Address, library: LibraryName | undefined): Promise<Opened> {

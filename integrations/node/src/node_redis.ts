@@ -1,6 +1,6 @@
 // Connections with node-redis.
 
-import type { Address } from "./address.js";
+import type { Address, Host } from "./address.js";
 import { text } from "./reply.js";
 import type { Opened } from "./wire.js";
 
@@ -37,9 +37,20 @@ export function openLikeNodeRedis(client: NodeRedis): Promise<Opened> {
   return opened(kind, client.duplicate({ socket: { ...options?.socket, ...ONCE } }));
 }
 
+/** Connects to a node of a cluster of the user. */
+export async function openNodeLikeNodeRedis(client: NodeRedis, { host, port }: Host): Promise<Opened> {
+  const { createClient } = await import("redis");
+  const { defaults, nodeAddressMap: map } = (client as { _options?: Options })._options ?? {};
+  const name = `${host}:${port}`;
+  const node = (typeof map === "function" ? map(name) : map?.[name]) ?? { host, port };
+  const socket = { ...defaults?.socket, ...node, ...ONCE };
+  return opened("server", createClient({ ...defaults, socket } as never) as NodeRedis);
+}
+
 interface Options {
   defaults?: Options;
   socket?: object;
+  nodeAddressMap?: Record<string, Host> | ((name: string) => Host | undefined);
 }
 
 /** Tells the three kinds apart, whichever version of the library made them. */
@@ -117,5 +128,5 @@ async function opened(kind: Kind, client: NodeRedis): Promise<Opened> {
 
 /** Selects the node; without a key, any. */
 function keyOf(words: readonly (string | Buffer)[]): string | Buffer | undefined {
-  return words[{ "DEHYDRATOR.MPOLL": 2, EVAL: 3 }[String(words[0])] ?? 1];
+  return words[{ "DEHYDRATOR.MPOLL": 2, EVAL: 3, EVALSHA: 3 }[String(words[0])] ?? 1];
 }

@@ -94,7 +94,7 @@ export class OpenTelemetryHooks extends Hooks {
         for (const queue of queues) {
           const told = { "messaging.system": "dehydrator", "messaging.destination.name": queue.name };
           // While the server is away, the next collection asks again.
-          const info = await queue.server.ask(queue.verbs.info(), { patience: 0 });
+          const info = await queue.info({}, { patience: 0 });
           const number = (name: string) => Number(info[name] ?? 0);
           observer.observe(waiting, number("length") - number("leased"), told);
           observer.observe(due, number("due"), told);
@@ -133,7 +133,7 @@ export class OpenTelemetryHooks extends Hooks {
   }
 
   override received(deliveries: readonly Delivery[], ms: number): void {
-    const queue = deliveries[0]!.key;
+    const queue = deliveries[0]!.queue;
     const told = this.#attributes("poll", "receive", queue);
     const options = {
       kind: SpanKind.CLIENT,

@@ -39,7 +39,7 @@ export class PrometheusHooks extends Hooks {
 
   override buried(delivery: Delivery, reason: string): void {
     super.buried(delivery, reason);
-    this.#jobs.inc({ queue: delivery.key, outcome: "buried" });
+    this.#jobs.inc({ queue: delivery.queue, outcome: "buried" });
   }
 
   override lost(job: Job): void {

@@ -2,14 +2,18 @@
 
 import { randomUUID } from "node:crypto";
 import { type Codec, json } from "./codec.js";
+import { DehydratorError } from "./errors.js";
 import { Guarded, type Hooks } from "./hooks.js";
 import type { DeadLetter, Id, Item, Waiting } from "./job.js";
-import { type Client, type LibraryName, type Maker, makerOf, wireOf } from "./library.js";
-import { Server } from "./server.js";
+import { type Answer, type Keys, OneKey, type Part } from "./keys.js";
+import { type Client, type LibraryName, makerOf } from "./library.js";
+import type { ScheduleOptions } from "./plan.js";
+import { type Schedule, Schedules } from "./schedules.js";
+import type { Patience, Server } from "./server.js";
 import { BATCH, type GroupOption, type OwnTerms, type PutOptions, type Selection, Verbs } from "./verbs.js";
-
-/** How many milliseconds a queue waits for a reply on a connection without blocking commands. Then it opens another. */
-export const REPLY = 5000;
+import { mergedInfo } from "./wide/info.js";
+import { byEntry, type KeyCount, ManyKeys } from "./wide/many_keys.js";
+import { mergedRows } from "./wide/merged.js";
 
 export interface QueueOptions<T> {
   codec?: Codec<T>;
@@ -21,11 +25,16 @@ export interface QueueOptions<T> {
   library?: LibraryName;
   /** Of these only `sending` is called, and `crashed`. */
   hooks?: Partial<Hooks>;
+  /**
+   * Spreads the queue over so many keys, or over one for each primary of a cluster. The first client of the queue
+   * determines it; then `setKeys` does. By default, the queue is one key, its name.
+   */
+  keys?: KeyCount;
 }
 
-/** Returns the stream of a queue's dead letters: on a cluster, in the slot of the queue. */
-export function deadOf(name: string, cluster: boolean): string {
-  return cluster && !name.includes("{") ? `{${name}}:dead` : `${name}:dead`;
+/** Returns another key of a queue: on a cluster, in its slot. */
+function beside(name: string, cluster: boolean, suffix: string): string {
+  return cluster && !name.includes("{") ? `{${name}}:${suffix}` : `${name}:${suffix}`;
 }
 
 /**
@@ -35,21 +44,37 @@ export function deadOf(name: string, cluster: boolean): string {
  * are in milliseconds. A queue has a connection of its own from its first command on, until `close`.
  */
 export class Queue<T = unknown> {
-  readonly verbs: Verbs<T>;
-  readonly server: Server;
-  readonly #maker: Maker;
+  readonly #keys: Keys<T>;
+  readonly #one: OneKey<T> | undefined;
+  /** What `every` made: `get(name)`, `remove(name)`, `pause(name)`, and `for await (const schedule of jobs.schedules)`. */
+  readonly schedules: Schedules<T>;
   readonly #hooks: Guarded;
 
   /** Opens a queue. `server`: a URL, or a client of ioredis or node-redis: the queue connects in the same way. */
   constructor(
     server: string | Client,
     readonly name: string,
-    { codec = json<T>(), dead, patience = 10_000, library, hooks }: QueueOptions<T> = {},
+    { codec = json<T>(), dead, patience = 10_000, library, hooks, keys }: QueueOptions<T> = {},
   ) {
-    this.#maker = makerOf(server, library);
+    const maker = makerOf(server, library);
     this.#hooks = new Guarded(hooks);
-    this.server = new Server(wireOf(this.#maker, REPLY), patience);
-    this.verbs = new Verbs(name, dead ?? deadOf(name, this.#maker.cluster), codec);
+    if (keys !== undefined) {
+      if (dead !== undefined) throw new TypeError("with `keys`, each key has its own stream of dead letters");
+      this.#keys = new ManyKeys(maker, name, keys, (key) => new Verbs(key, `${key}:dead`, codec), patience);
+    } else {
+      const verbs = new Verbs(name, dead ?? beside(name, maker.cluster, "dead"), codec);
+      this.#keys = this.#one = new OneKey(maker, verbs, patience);
+    }
+    this.schedules = new Schedules(beside(this.home.verbs.key, maker.cluster, "schedules"), this.#keys);
+  }
+
+  /** The commands of the queue, if it is one key. */
+  get verbs(): Verbs<T> {
+    return this.#only().verbs;
+  }
+
+  get server(): Server {
+    return this.#only().server;
   }
 
   /**
@@ -65,7 +90,7 @@ export class Queue<T = unknown> {
     const id = options.id ?? randomUUID();
     const drawn = options.id === undefined ? String(id) : undefined;
     return this.#hooks.sending(this.name, [id], (headers) =>
-      this.#ask(() => this.verbs.put(payload, options, headers, drawn)),
+      this.#keys.byId(id, (verbs) => verbs.put(payload, options, headers, drawn)),
     );
   }
 
@@ -95,9 +120,15 @@ export class Queue<T = unknown> {
       await this.#hooks.sending(this.name, named, (headers) =>
         Promise.all(
           [...moments].map(async ([at, places]) => {
-            const some = places.map((n) => batch[n]!);
-            const question = this.verbs.putMany(some, replace, at, headers, terms);
-            for (const [i, id] of (await this.server.ask(question)).entries()) ids[start + places[i]!] = id;
+            const names = places.map((n) => batch[n]!.id ?? randomUUID());
+            const answers = await this.#keys.byIds(names, (verbs, some) => {
+              const items = some.map((i) => batch[places[i]!]!);
+              const itsNames = some.map((i) => names[i]!);
+              return verbs.putMany(items, replace, at, headers, terms, itsNames);
+            });
+            for (const { places: some, answer } of answers) {
+              for (const [i, id] of answer.entries()) ids[start + places[some[i]!]!] = id;
+            }
           }),
         ),
       );
@@ -109,9 +140,20 @@ export class Queue<T = unknown> {
     return ids;
   }
 
+  /**
+   * Makes a schedule, which puts a job with this payload again and again; returns it as it is. It needs croner.
+   *
+   * Call it at each deployment: a schedule with that name is changed if anything of it is different, and stays as it is
+   * if not. The workers of the queue put the jobs, whose ids are `name@milliseconds`.
+   */
+  every(name: Id, payload: T, options: ScheduleOptions): Promise<Schedule<T>> {
+    return this.schedules.every(name, payload, options);
+  }
+
   /** Removes jobs, waiting or with a worker; returns how many existed. */
   async cancel(...ids: Id[]): Promise<number> {
-    return ids.length === 0 ? 0 : this.server.ask(this.verbs.cancel(ids));
+    if (ids.length === 0) return 0;
+    return sum((await this.#keys.byIds(ids, (verbs, some) => verbs.cancel(some.map((n) => ids[n]!)))).map(answerOf));
   }
 
   /**
@@ -119,65 +161,65 @@ export class Queue<T = unknown> {
    *
    * If the reply is lost, it is resent, and returns only how many were left.
    */
-  cancelAll(selection: Selection): Promise<number> {
-    return this.#ask(() => this.verbs.cancelAll(selection));
+  async cancelAll(selection: Selection): Promise<number> {
+    return sum(await this.#keys.each((verbs) => verbs.cancelAll(selection)));
   }
 
   /**
    * Sets the deadlines, in milliseconds from now, of the jobs of a group, or of all whose ids have a prefix; returns how
    * many. Jobs with a worker stay as they are. If the reply is lost, it is resent, as with `cancelAll`.
    */
-  postponeAll(selection: Selection, delay: number): Promise<number> {
-    return this.#ask(() => this.verbs.postponeAll(selection, delay));
+  async postponeAll(selection: Selection, delay: number): Promise<number> {
+    return sum(await this.#keys.each((verbs) => verbs.postponeAll(selection, delay)));
   }
 
   /** Sets the deadline of a job, in milliseconds from now or as a Date; returns whether it existed. */
   postpone(id: Id, until: number | Date): Promise<boolean> {
-    return this.#ask(() => this.verbs.postpone(id, until));
+    return this.#keys.byId(id, (verbs) => verbs.postpone(id, until));
   }
 
   /** Reads a job, without changing it. */
   look(id: Id): Promise<Waiting<T> | null> {
-    return this.server.ask(this.verbs.look(id));
+    return this.#keys.byId(id, (verbs) => verbs.look(id));
   }
 
   /** Replaces a payload; the deadline stays. If the id does not exist, the server's error, NOSUCHID, is thrown. */
   update(id: Id, payload: T): Promise<void> {
-    return this.#ask(() => this.verbs.update(id, payload));
+    return this.#keys.byId(id, (verbs) => verbs.update(id, payload));
   }
 
   /** Yields everything in the queue, in the order of delivery, without taking anything. */
   async *[Symbol.asyncIterator](): AsyncGenerator<Waiting<T>> {
-    for (let start: string | null = "-"; start !== null; ) {
-      const { next, rows }: { next: string | null; rows: Waiting<T>[] } = await this.server.ask(this.verbs.page(start));
-      yield* rows;
-      start = next;
-    }
+    const [first, ...others] = await this.#keys.parts();
+    if (first === undefined || others.length === 0) yield* rowsOf(first!);
+    else yield* mergedRows([first, ...others].map(rowsOf));
   }
 
   /** Returns the number of jobs: due, with workers, and waiting. */
-  size(): Promise<number> {
-    return this.server.ask(this.verbs.size());
+  async size(): Promise<number> {
+    return sum(await this.#keys.each((verbs) => verbs.size()));
   }
 
   /** Returns the fields of DEHYDRATOR.INFO, of the queue or a group. */
-  info(of: GroupOption = {}): Promise<Record<string, unknown>> {
-    return this.server.ask(this.verbs.info(of));
+  async info(of: GroupOption = {}, how: Patience = {}): Promise<Record<string, unknown>> {
+    const [first, ...others] = await this.#keys.each((verbs) => verbs.info(of), how);
+    return others.length === 0 ? first! : mergedInfo([first!, ...others]);
   }
 
   /** Pauses deliveries, of all or a group, for this many milliseconds, or until `resume`. */
-  pause(duration?: number, of: GroupOption = {}): Promise<void> {
-    return this.#ask(() => this.verbs.pause(duration, of));
+  async pause(duration?: number, of: GroupOption = {}): Promise<void> {
+    await this.#keys.each((verbs) => verbs.pause(duration, of));
   }
 
   /** Ends the pause of the queue or of a group, not both; returns whether there was one. */
-  resume(of: GroupOption = {}): Promise<boolean> {
-    return this.server.ask(this.verbs.resume(of));
+  async resume(of: GroupOption = {}): Promise<boolean> {
+    return (await this.#keys.each((verbs) => verbs.resume(of))).some(Boolean);
   }
 
   /** Returns the first dead letters, with the reasons. */
-  deadLetters(count = 100): Promise<DeadLetter[]> {
-    return this.server.ask(this.verbs.deadLetters(count));
+  async deadLetters(count = 100): Promise<DeadLetter[]> {
+    const letters = (await this.#keys.each((verbs) => verbs.deadLetters(count))).flat();
+    return this.#one === undefined ? letters.sort(byEntry).slice(0, count) : letters;
   }
 
   /**
@@ -186,30 +228,76 @@ export class Queue<T = unknown> {
    * If the reply is lost, it is resent, and so may revive up to `count` more, and returns only those.
    */
   revive(count = 100): Promise<number> {
-    return this.server.ask(this.verbs.revive(count));
+    return this.#keys.revive(count);
+  }
+
+  /**
+   * Changes the number of keys while the queue is in use, and returns their names.
+   *
+   * No job is moved: those in former keys stay there until they are done. Then call `forgetKeys`.
+   */
+  setKeys(keys: KeyCount): Promise<string[]> {
+    return this.#many().setKeys(keys);
+  }
+
+  /** Drops former keys if nothing is left there; returns how many jobs and dead letters are left. */
+  forgetKeys(): Promise<number> {
+    return this.#many().forgetKeys();
   }
 
   /** Throws ModuleMissingError or ModuleTooOldError, which explain what to do, if the server lacks support. */
-  check(): Promise<void> {
-    return this.server.check();
+  async check(): Promise<void> {
+    await Promise.all((await this.#keys.parts()).map(({ server }) => server.check()));
+  }
+
+  /** Returns the keys of the queue at present, with those that are no longer used for new jobs. */
+  parts(how?: Patience): Promise<readonly Part<T>[]> {
+    return this.#keys.parts(how);
+  }
+
+  /** Its only key; undefined if the queue has several, or had. */
+  get part(): OneKey<T> | undefined {
+    return this.#one;
+  }
+
+  /** The key in which its schedules put jobs. */
+  get home(): Part<T> {
+    return this.#keys.home;
   }
 
   /** Closes the connection: otherwise the process does not end by itself. */
   close(): void {
-    this.server.close();
+    this.#keys.close();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.close();
   }
 
-  /** Returns the server on another connection, with this timeout for replies in milliseconds. */
-  another(timeout: number): Server {
-    return new Server(wireOf(this.#maker, timeout), Number.POSITIVE_INFINITY);
+  #only(): OneKey<T> {
+    if (this.#one !== undefined) return this.#one;
+    throw new DehydratorError(`${this.name} has several keys`);
   }
 
-  /** Invalid arguments reject too, instead of throwing at once. */
-  async #ask<A>(question: () => Parameters<Server["ask"]>[0]): Promise<A> {
-    return (await this.server.ask(question())) as A;
+  #many(): ManyKeys<T> {
+    if (this.#keys instanceof ManyKeys) return this.#keys;
+    throw new DehydratorError(`${this.name} is one key: open the queue with \`keys\``);
   }
+}
+
+/** Yields what a key holds, page by page. */
+async function* rowsOf<T>({ server, verbs }: Part<T>): AsyncGenerator<Waiting<T>> {
+  for (let start: string | null = "-"; start !== null; ) {
+    const { next, rows }: { next: string | null; rows: Waiting<T>[] } = await server.ask(verbs.page(start));
+    yield* rows;
+    start = next;
+  }
+}
+
+function answerOf<A>({ answer }: Answer<A>): A {
+  return answer;
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, one) => total + one, 0);
 }

@@ -27,6 +27,7 @@ export class Server {
   constructor(
     private readonly wire: Wire,
     private readonly patience: number,
+    private readonly longestPause = LONGEST_PAUSE,
   ) {}
 
   async ask<T>(
@@ -34,10 +35,10 @@ export class Server {
     { patience = this.patience, reply: wait, giveUp, tell }: Patience = {},
   ): Promise<T> {
     const end = performance.now() + patience;
-    for (let pause = FIRST_PAUSE; ; pause = Math.min(2 * pause, LONGEST_PAUSE)) {
+    for (let pause = FIRST_PAUSE; ; pause = Math.min(2 * pause, this.longestPause)) {
       let reply: unknown;
       try {
-        reply = await this.wire.send(question.words, wait);
+        reply = await this.wire.send(question.words, wait, question.replicas);
       } catch (error) {
         if (!passes(error) || giveUp?.() || performance.now() + pause > end) {
           throw clearer(error, String(question.words[0]));

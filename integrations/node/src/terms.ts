@@ -14,12 +14,14 @@ export interface TermsOptions {
   backoff?: Partial<Backoff>;
   /** How long a POLL blocks in the server, and so how long a stop can take. */
   block?: number;
+  /** How many replicas must have the lease of a job before it begins, and the end of it. */
+  waitReplicas?: number;
 }
 
 export type Terms = Required<Omit<TermsOptions, "backoff">> & { backoff: Backoff };
 
 export function termsOf(options: TermsOptions): Terms {
-  const { concurrency = 1, attempts = 5 } = options;
+  const { concurrency = 1, attempts = 5, waitReplicas = 0 } = options;
   const lease = milliseconds(options.lease ?? 60_000);
   const block = milliseconds(options.block ?? 2000);
   if (!Number.isInteger(concurrency) || concurrency < 1) throw new RangeError("concurrency is a number from 1 on");
@@ -27,7 +29,8 @@ export function termsOf(options: TermsOptions): Terms {
   if (attempts !== null && !(Number.isInteger(attempts) && attempts >= 1 && attempts <= 65535)) {
     throw new RangeError("attempts is from 1 to 65535, or null for no limit");
   }
-  return { concurrency, lease, attempts, block, backoff: { ...BACKOFF, ...options.backoff } };
+  if (!Number.isInteger(waitReplicas) || waitReplicas < 0) throw new RangeError("waitReplicas is a number from 0 on");
+  return { concurrency, lease, attempts, block, waitReplicas, backoff: { ...BACKOFF, ...options.backoff } };
 }
 
 /** To be delivered again in `delay` milliseconds, or to become a dead letter now. */

@@ -53,6 +53,8 @@ export type Word = string | number | Uint8Array;
 /** A command and the parser of its reply. Each is safe to repeat. */
 export interface Question<T> {
   readonly words: readonly Word[];
+  /** How many replicas must have what it writes. */
+  readonly replicas?: number;
   read(reply: unknown): T;
 }
 
@@ -93,11 +95,16 @@ export interface PutOptions extends OwnTerms {
   replace?: boolean;
 }
 
-function ask<T>(words: readonly Word[], read: (reply: unknown) => T): Question<T> {
+export function ask<T>(words: readonly Word[], read: (reply: unknown) => T): Question<T> {
   return { words, read };
 }
 
-function ownWords({ within, attempts, group }: OwnTerms): Word[] {
+/** Asks the same, and that this many replicas have it. */
+export function replicated<T>(question: Question<T>, replicas: number): Question<T> {
+  return replicas === 0 ? question : { ...question, replicas };
+}
+
+export function ownWords({ within, attempts, group }: OwnTerms): Word[] {
   const words: Word[] = within === undefined ? [] : ["WITHIN", milliseconds(within)];
   if (attempts !== undefined) words.push("DELIVERIES", attempts);
   return group === undefined ? words : [...words, "GROUP", group];
@@ -119,6 +126,7 @@ const areOne = (reply: unknown) => (reply as unknown[]).map(isOne);
 function deliveriesOf(key: string, reply: unknown): Delivery[] {
   return ((reply ?? []) as unknown[][]).map(([id, element, deliveries, token]) => ({
     key,
+    queue: key,
     id: bytes(id),
     element: bytes(element),
     deliveries: Number(deliveries),
@@ -184,13 +192,11 @@ export class Verbs<T> {
     at?: Date | number,
     headers: Readonly<Headers> = NO_HEADERS,
     terms: OwnTerms = {},
+    names: readonly Id[] = items.map(({ id }) => id ?? randomUUID()),
   ): Question<(string | null | false)[]> {
     const words: Word[] = ["DEHYDRATOR.MPUSH", this.key];
-    const names: Id[] = [];
-    for (const { payload, id, delay = 0 } of items) {
-      const name = id ?? randomUUID();
-      names.push(name);
-      words.push(milliseconds(delay), this.encode(payload, headers), name);
+    for (const [n, { payload, delay = 0 }] of items.entries()) {
+      words.push(milliseconds(delay), this.encode(payload, headers), names[n]!);
     }
     words.push(replace ? "REPLACE" : "NX");
     if (at !== undefined) words.push("AT", unixMilliseconds(at));

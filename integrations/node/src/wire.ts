@@ -1,6 +1,6 @@
 // A connection to the server that opens when needed, and reopens when it broke.
 
-import { DehydratorError, NoReplyError } from "./errors.js";
+import { DehydratorError, NoReplyError, NotReplicatedError } from "./errors.js";
 import type { Word } from "./verbs.js";
 
 /** A connected client of a library, which neither resends nor reconnects by itself. */
@@ -11,11 +11,14 @@ export interface Opened {
   close(): void;
 }
 
-/** Temporary errors of the server: the same command may succeed later. */
-const PASSING = /^-?(BUSY|UNBLOCKED|READONLY|NOREPLICAS|MISCONF|LOADING|TRYAGAIN|CLUSTERDOWN|MASTERDOWN)\b/;
+/** Temporary errors of the server: the same command may succeed later, on another connection. */
+const PASSING = /^-?(BUSY|UNBLOCKED|READONLY|NOREPLICAS|MISCONF|LOADING|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|MOVED|ASK)\b/;
 
 /** The error while a script runs for too long: server and connection are fine otherwise. */
 const BUSY = /^-?BUSY\b/;
+
+/** For how many milliseconds a server waits for its replicas. */
+const WAIT = 500;
 
 /** An error that the server replied. */
 export type ErrorReply = Error & { readonly [REPLY]: true };
@@ -35,7 +38,7 @@ export function isReply(error: unknown): error is ErrorReply {
 export function passes(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   if (isReply(error)) return PASSING.test(error.message);
-  if (error instanceof NoReplyError) return true;
+  if (error instanceof NoReplyError || error instanceof NotReplicatedError) return true;
   // Programming errors are permanent. All other errors of a library are about its connection.
   const lasting = [TypeError, RangeError, ReferenceError, SyntaxError, DehydratorError];
   return !lasting.some((kind) => error instanceof kind);
@@ -52,7 +55,8 @@ export class Wire {
     private readonly timeout: number,
   ) {}
 
-  async send(words: readonly Word[], timeout = this.timeout): Promise<unknown> {
+  /** `replicas`: how many must have what this connection has written, or a NotReplicatedError is thrown. */
+  async send(words: readonly Word[], timeout = this.timeout, replicas = 0): Promise<unknown> {
     if (this.#closed) throw new DehydratorError("the queue was closed");
     this.#opening ??= this.open();
     let opening = this.#opening;
@@ -66,9 +70,19 @@ export class Wire {
         opened = undefined;
         opened = await inTime(opening, timeout);
       }
-      return await inTime(opened.send(words.map(sendable)), timeout);
+      const reply = await inTime(opened.send(words.map(sendable)), timeout);
+      if (replicas === 0) return reply;
+      // WAIT is about the writes of its connection, and an earlier one may have settled all of it. This adds nothing.
+      const isWritten = Array.isArray(reply) && reply.every((one) => one === 1);
+      if (!isWritten) await inTime(opened.send(["INCRBY", `${words[1]}:generation`, "0"]), timeout);
+      const have = await inTime(opened.send(["WAIT", String(replicas), String(WAIT)]), timeout + WAIT);
+      if (Number(have) < replicas) throw new NotReplicatedError(`only ${have} of ${replicas} replicas have it`);
+      return reply;
     } catch (error) {
-      const sound = opened !== undefined && isReply(error) && (!passes(error) || BUSY.test(error.message));
+      // What it wrote is on its way, and the next WAIT is about that too.
+      const isWritten = error instanceof NotReplicatedError;
+      const sound =
+        opened !== undefined && (isWritten || (isReply(error) && (!passes(error) || BUSY.test(error.message))));
       if (!sound) this.#drop(opening);
       throw error;
     }
@@ -88,7 +102,8 @@ export class Wire {
   }
 }
 
-function inTime<T>(promise: Promise<T>, timeout: number): Promise<T> {
+/** Rejects with a NoReplyError if nothing comes within this many milliseconds. */
+export function inTime<T>(promise: Promise<T>, timeout: number): Promise<T> {
   return new Promise((resolve, reject) => {
     const late = () => reject(new NoReplyError(`no reply in ${timeout} ms`));
     const timer = setTimeout(late, timeout);

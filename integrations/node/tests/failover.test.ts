@@ -6,6 +6,8 @@ import { createSentinel } from "redis";
 import { queueOf, running, withEach } from "./harness.js";
 import { freePort, RealServer, until } from "./servers.js";
 
+const quick = process.env.DEHYDRATOR_QUICK !== undefined;
+
 /** A primary, its replica, and one Sentinel that watches them. */
 async function watched(): Promise<{ primary: RealServer; replica: RealServer; sentinel: RealServer }> {
   const primary = await RealServer.start();
@@ -30,7 +32,7 @@ async function servesThrough(
   await until(async () => (await replica.client.call("DEHYDRATOR.LEN", jobs.name)) === 0);
   await failover();
   await jobs.putMany(Array.from({ length: 100 }, (_, n) => ({ payload: 100 + n, id: `${n}`, delay: n * 2 })));
-  await until(() => done.length >= 200, 40);
+  await until(() => done.length >= 200);
   await until(async () => (await jobs.size()) === 0);
   assert.deepEqual(
     done.sort((a, b) => a - b),
@@ -51,7 +53,6 @@ withEach("by Sentinel", (library) => {
     await servesThrough(t, jobs, replica, () => primary.kill());
   });
 
-  const quick = process.env.DEHYDRATOR_QUICK !== undefined;
   test("a client of one's own finds the primary, before and after a failover", { skip: quick }, async (t) => {
     const { primary, replica, sentinel } = await watched();
     const at = { host: "127.0.0.1", port: sentinel.port };
@@ -84,10 +85,38 @@ withEach("FAILOVER", (library) => {
     await until(() => notes.heard.includes("interrupted"));
     await until(async () => (await primary.client.info("replication")).includes("master_link_status:up"));
     await replica.client.call("FAILOVER");
-    await until(async () => (await jobs.size()) === 0 && done.length >= 400, 40);
+    await until(async () => (await jobs.size()) === 0 && done.length >= 400);
     assert.deepEqual(
       done.sort((a, b) => a - b),
       Array.from({ length: 400 }, (_, n) => n),
     );
+  });
+
+  test("while workers serve a schedule: each occurrence is one job", { skip: quick }, async (t) => {
+    const primary = await RealServer.start();
+    const replica = await RealServer.start("--replicaof", `127.0.0.1 ${primary.port}`);
+    await until(async () => (await replica.client.info("replication")).includes("master_link_status:up"));
+    const jobs = queueOf<number>(t, primary.url, { library, patience: 30_000 });
+    const made = await jobs.every("tick", 1, { seconds: 0.02, missed: "all" });
+    const done: string[] = [];
+    const workers = Array.from({ length: 3 }, () =>
+      running(t, jobs, ({ id }) => done.push(id), { concurrency: 5, lease: 60_000 }),
+    );
+    const someMore = async (more = done.length + 50) => until(() => done.length > more);
+    for (let failovers = 0; failovers < 2; failovers += 1) {
+      await someMore();
+      for (const { notes } of workers) notes.heard.length = 0;
+      await primary.client.call("FAILOVER");
+      // Until the old primary is one again, they ask a replica.
+      await until(() => workers.every(({ notes }) => notes.heard.includes("interrupted")));
+      await until(async () => (await primary.client.info("replication")).includes("master_link_status:up"));
+      await replica.client.call("FAILOVER");
+    }
+    await someMore();
+    await jobs.schedules.pause("tick");
+    await until(async () => (await jobs.size()) === 0);
+    const [first, last] = [Number(made.next), Number((await jobs.schedules.get("tick"))?.last)];
+    const grid = Array.from({ length: (last - first) / 20 + 1 }, (_, n) => `tick@${first + n * 20}`);
+    assert.deepEqual(done.sort(), grid.sort());
   });
 });

@@ -52,6 +52,10 @@ export class Notes extends Hooks {
     this.heard.push(`lost ${job.id}`);
   }
 
+  override refused(_queue: string, schedule: string, reason: string): void {
+    this.heard.push(`refused ${schedule} ${reason}`);
+  }
+
   override interrupted(): void {
     this.heard.push("interrupted");
   }

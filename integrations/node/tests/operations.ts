@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { MemoryServer } from "dehydrator-queue/testing";
+import { LOOK, STORE } from "../src/schedule.js";
 import { BURY, RETRY, REVIVE, type Word } from "../src/verbs.js";
 import { type RealServer, until } from "./servers.js";
 
@@ -23,6 +24,8 @@ export const SHARES = {
   bury: 2,
   revive: 1,
   retry: 2,
+  store: 4,
+  schedule: 1,
   touch: 5,
   update: 2,
   pull: 2,
@@ -115,6 +118,11 @@ export class Operations {
         .filter(([name]) => known.has(name))
         .map(read);
       told = [...known].map(read);
+    }
+    if (words[1] === STORE && Array.isArray(told) && Array.isArray(real)) {
+      this.#count(`store ${told[0]}`);
+      // Of errors, the codes are compared.
+      [told, real] = [told, real].map((reply) => [...reply.slice(0, 2), String(reply[2]).split(" ")[0]]);
     }
     assert.deepEqual(told, real, String(words));
     if (/POLL$/.test(String(words[0])) && words.includes("LEASE") && Array.isArray(told)) {
@@ -316,6 +324,10 @@ export class Operations {
         if (held === undefined) return ["DEHYDRATOR.LEN", key];
         return ["EVAL", RETRY, 1, held.key, ttl, held.token, held.id, element];
       }
+      case "store":
+        return this.#store(key);
+      case "schedule":
+        return ["EVAL", LOOK, 1, key, id];
       case "revive":
         return ["EVAL", REVIVE, 2, key, `${key}:dead`, 1 + this.#upTo(3)];
       case "touch": {
@@ -409,6 +421,20 @@ export class Operations {
           ["DEHYDRATOR.LEN"],
         ]);
     }
+  }
+
+  #store(queue: string): Word[] {
+    const held = this.#pick(this.#held.slice(-8));
+    const free = { key: this.#pick(KEYS), id: `id${this.#upTo(12)}`, token: "", element: "" };
+    const { key, id, token, element } = held === undefined || this.#random() < 0.2 ? free : held;
+    const words: Word[] = ["EVAL", STORE, 2, key, queue, id, this.#random() < 0.9 ? token : "", element];
+    words.push(`element ${this.#upTo(1000)}`, this.#now + this.#pick([0, 1, 50, 1000]));
+    for (let n = this.#upTo(4); n > 0; n -= 1) {
+      const options = ["NX", "AT", this.#now + this.#pick([-1, 0, 50])];
+      const job = [0, "job", `id${this.#upTo(12)}`, ...(this.#random() < 0.9 ? options : ["AT"])];
+      words.push(job.length, ...job);
+    }
+    return words;
   }
 
   #bounds(): Word[] {

@@ -39,7 +39,7 @@ export async function freePort(): Promise<number> {
 /** Waits until `holds` returns a true value, and returns it. */
 export async function until<T>(
   holds: () => T | Promise<T>,
-  seconds = 20,
+  seconds = 120,
 ): Promise<Exclude<T, false | null | undefined | 0>> {
   const end = performance.now() + seconds * 1000;
   for (;;) {
@@ -150,7 +150,17 @@ export class RealServer {
     started.delete(this);
     this.client.disconnect();
     await this.kill();
-    rmSync(this.folder, { recursive: true, force: true });
+    // A fork of the server may still write to it.
+    await until(() => this.#isRemoved());
+  }
+
+  #isRemoved(): boolean {
+    try {
+      rmSync(this.folder, { recursive: true, force: true });
+      return true;
+    } catch {
+      return false;
+    }
   }
 }
 

@@ -95,7 +95,7 @@ test("the names are those of the queue", async () => {
   memory.advance(300_000);
   assert.equal(await jobs.put("b", { id: "b" }), "b");
   await assert.rejects(jobs.update("z", "z"), /^Error: NOSUCHID/);
-  await assert.rejects(memory.call("DEHYDRATOR.SCAN", "jobs", 0), /server in memory/);
+  await assert.rejects(memory.call("DEHYDRATOR.HELP"), /server in memory/);
 });
 
 test("groups take turns", async () => {
@@ -191,6 +191,35 @@ test("MPOLL with nothing due changes no turns", async () => {
   );
 });
 
+test("schedules", async () => {
+  const memory = new MemoryServer(new Date("2027-03-26T12:00:00Z"));
+  const jobs = new Queue<string>(memory, "jobs");
+  const done: string[] = [];
+  const worker = workerOf(jobs, (job) => done.push(job.id));
+  await jobs.every("report", "mail", { cron: "30 2 * * *", zone: "Europe/Berlin" });
+  await jobs.every("hourly", "mail", { seconds: 3600, times: 3, missed: "all" });
+  const id = (name: string, moment: string) => `${name}@${Date.parse(moment)}`;
+  memory.advance(24 * 3_600_000);
+  await memory.drain(worker);
+  const hours = ["13", "14", "15"].map((hour) => id("hourly", `2027-03-26T${hour}:00Z`));
+  assert.deepEqual(done, [...hours, id("report", "2027-03-27T01:30Z")]);
+  // The clocks skip half past two.
+  memory.advance(24 * 3_600_000);
+  await memory.drain(worker);
+  assert.deepEqual(done.slice(4), [id("report", "2027-03-28T01:00Z")]);
+  const report = (await jobs.schedules.get("report"))!;
+  assert.deepEqual([report.next, report.late], [new Date("2027-03-29T00:30Z"), 11 * 3_600_000]);
+  assert.equal((await jobs.schedules.get("hourly"))?.ended, true);
+  // Nobody looks at a time to come for longer than a month.
+  await jobs.every("yearly", "mail", { cron: "0 0 1 1 *" });
+  assert.equal(await memory.call("DEHYDRATOR.PTTL", jobs.schedules.key, "yearly"), 30 * 24 * 3_600_000);
+  for (let month = 0; month < 10; month += 1) {
+    memory.advance(30 * 24 * 3_600_000);
+    await memory.drain(worker);
+  }
+  assert.equal(done.filter((one) => one === id("yearly", "2028-01-01T00:00Z")).length, 1);
+});
+
 test("a worker that runs meanwhile is woken, and stops", async () => {
   const memory = new MemoryServer(new Date("2030-01-01T00:00:00Z"));
   const [high, low] = ["high", "low"].map((name) => new Queue<string>(memory, name));
@@ -207,6 +236,39 @@ test("a worker that runs meanwhile is woken, and stops", async () => {
   await ended;
 });
 
+test("a queue of several keys is drained", async () => {
+  const memory = new MemoryServer();
+  const [high, low] = ["high", "low"].map((name) => new Queue<number>(memory, name, { keys: 3 })) as [
+    Queue<number>,
+    Queue<number>,
+  ];
+  const done: string[] = [];
+  for (const queue of [low, high]) {
+    await queue.putMany(Array.from({ length: 20 }, (_, n) => ({ payload: n, id: `${queue.name}:${n}` })));
+  }
+  assert.equal((await high.setKeys(5)).length, 5);
+  await high.put(20, { id: "later", delay: 60_000 });
+  assert.equal(await high.put(20, { id: "high:7" }), null);
+  assert.equal((await high.look("high:7"))?.payload, 7);
+  const work = ({ id, payload }: Job<number>) => {
+    done.push(id);
+    if (payload === 7) throw new Reject("not this one");
+  };
+  const worker = new Worker([high, low], work, { hooks: new Notes() });
+  await memory.drain(worker);
+  assert.deepEqual([done.length, new Set(done).size], [40, 40]);
+  assert.ok(done.slice(0, 20).every((id) => id.startsWith("high")));
+  memory.advance(60_000);
+  await memory.drain(worker);
+  assert.deepEqual([done.slice(40), await high.size(), await low.size()], [["later"], 0, 0]);
+  assert.deepEqual(
+    (await high.deadLetters()).map(({ id, reason }) => [id, reason]),
+    [["high:7", "not this one"]],
+  );
+  assert.equal(await high.revive(), 1);
+  assert.equal(await high.forgetKeys(), 0);
+});
+
 test("the replies of random operations are those of the server", async () => {
   // A million were compared by hand: DEHYDRATOR_OPERATIONS=1000000.
   const count = Number(process.env.DEHYDRATOR_OPERATIONS ?? 20_000);
@@ -219,7 +281,18 @@ test("the replies of random operations are those of the server", async () => {
   }
   console.log(`DEHYDRATOR_SEED=${seed}`, Object.fromEntries(operations.counts));
   if (count < 20_000) return;
-  for (const name of [...Object.keys(SHARES), "expired", "ERR", "EXISTS", "FULL", "NORULE", "NOSUCHID"]) {
+  for (const name of [
+    ...Object.keys(SHARES),
+    "expired",
+    "ERR",
+    "EXISTS",
+    "FULL",
+    "NORULE",
+    "NOSUCHID",
+    "store 1",
+    "store 0",
+    "store -1",
+  ]) {
     assert.ok(operations.counts.has(name), name);
   }
 });

@@ -367,7 +367,7 @@ withEach("a worker", (library) => {
     t.after(() => proxy.close());
     const jobs = queueOf<string>(t, proxy.url, { library });
     const attempts: number[] = [];
-    proxy.cutReplyTo("DEHYDRATOR.POLL\r\n$");
+    proxy.cutReplyTo("DEHYDRATOR.MPOLL\r\n$");
     await jobs.putMany(Array.from({ length: 5 }, (_, n) => ({ payload: `${n}` })));
     const { notes } = running(t, jobs, ({ attempt }) => attempts.push(attempt), { concurrency: 5, lease: 60_000 });
     await until(async () => (await jobs.size()) === 0);
@@ -441,7 +441,7 @@ withEach("a worker", (library) => {
           throw new Error("of another");
         };
       }
-      if (name === "interrupted") proxy.cutReplyTo("DEHYDRATOR.POLL\r\n$");
+      if (name === "interrupted") proxy.cutReplyTo("DEHYDRATOR.MPOLL\r\n$");
       const done: string[] = [];
       const work = async ({ payload, attempt, lost }: Job<string>) => {
         if (payload === "first" && attempt === 1) {

@@ -1,6 +1,6 @@
 // The commands of the server in memory: what they change, and what they reply, at a given time in milliseconds.
 
-import { BURY, RETRY, REVIVE, type Word } from "../verbs.js";
+import type { Word } from "../verbs.js";
 import {
   boundOf,
   deliveriesOf,
@@ -15,8 +15,10 @@ import {
   wordOf,
 } from "./arguments.js";
 import { type Bounds, boundsOf, Dehydrator, type Entry, isLate, runs } from "./dehydrator.js";
+import { Directories } from "./directories.js";
 import { infoOfGroup, limitGroups } from "./group_settings.js";
 import { OK, type Reply } from "./reply.js";
+import { runScript } from "./scripts.js";
 import { Stream } from "./stream.js";
 
 /** The latest deadline is before this. */
@@ -33,10 +35,17 @@ export class Blocks {
 /** All keys, and the commands on them. A refused command throws the server's error, and changes nothing. */
 export class Commands {
   readonly #keys = new Map<string, Dehydrator | Stream>();
+  readonly #call = (name: string, ...words: string[]) => this.#verbs[name]!(words) as Reply;
+  readonly directories = new Directories(this.#call);
   #now = 0;
   readonly #verbs: Record<string, (words: string[]) => Reply | Blocks> = {
     DEL: (keys) => keys.filter((key) => this.#keys.delete(key)).length,
-    EVAL: ([script, , ...words]) => this.#eval(script, words),
+    EVAL: ([script, ...words]) => runScript(needed(script), words, this.#call, this.directories),
+    EVALSHA: ([sha, ...words]) => runScript(needed(sha), words, this.#call, this.directories),
+    GET: ([key]) => this.directories.get(needed(key)),
+    TIME: () => [String(Math.floor(this.#now / 1000)), String((this.#now % 1000) * 1000)],
+    XADD: ([key, , ...fields]) => this.#xadd(key!, fields),
+    XDEL: ([key, id]) => this.#xdel(key!, id),
     XLEN: ([key]) => this.#stream(key!).entries.length,
     XRANGE: ([key, start, end, ...rest]) => this.#xrange(key!, `${start} ${end}`, rest),
     "DEHYDRATOR.INFO": ([key, ...rest]) => this.#info(this.#at(key), new Options(rest, { GROUP: true }).group()),
@@ -58,6 +67,8 @@ export class Commands {
     "DEHYDRATOR.REM": ([key, ...ids]) => ids.filter((id) => this.#at(key).remove(id) !== undefined).length,
     "DEHYDRATOR.RENEW": ([key, ttl, ...pairs]) => this.#renew(key, ttl, pairs),
     "DEHYDRATOR.RESUME": ([key, ...rest]) => this.#resume(this.#at(key), rest),
+    // All ids at once.
+    "DEHYDRATOR.SCAN": ([key]) => ["0", this.#at(key).entries.map(({ id }) => id)],
     "DEHYDRATOR.SETTLE": ([key, ...pairs]) => this.#settle(key, pairs),
     "DEHYDRATOR.TOUCH": ([key, ...rest]) => this.#touch(key, rest),
     "DEHYDRATOR.TTN": ([key]) => this.#ttn(this.#at(key)),
@@ -96,6 +107,11 @@ export class Commands {
   /** Returns whether an element is held under one of these tokens. */
   holds(keys: readonly string[], tokens: ReadonlySet<string>): boolean {
     return keys.some((key) => this.#at(key).entries.some(({ token }) => token !== null && tokens.has(token)));
+  }
+
+  /** Returns whether one of the keys has something to give out. */
+  hasDue(keys: readonly string[]): boolean {
+    return keys.some((key) => this.#at(key).nextDue(this.#now) !== undefined);
   }
 
   /** Returns the dehydrator of a key; a new one, which is not stored, if there is none. */
@@ -492,47 +508,24 @@ export class Commands {
 
   // Commands of the server's own.
 
+  #xadd(key: string, fields: string[]): Reply {
+    const stream = this.#stream(key);
+    this.#keys.set(key, stream);
+    return stream.add(this.#now, ...fields);
+  }
+
+  #xdel(key: string, id: string | undefined): Reply {
+    const stream = this.#stream(key);
+    const before = stream.entries.length;
+    stream.entries = stream.entries.filter((entry) => entry.id !== id);
+    return before - stream.entries.length;
+  }
+
   #xrange(key: string, bounds: string, rest: string[]): Reply {
     if (bounds !== "- +") throw refused("ERR", "the server in memory lists a stream from - to +");
     const most = new Options(rest, { COUNT: true }).number("COUNT");
     return this.#stream(key)
       .entries.slice(0, most)
       .map(({ id, fields }) => [id, fields]);
-  }
-
-  #eval(script: string | undefined, [key, dead, ...words]: string[]): Reply {
-    if (script === BURY) return this.#buryHeld(needed(key), needed(dead), words);
-    if (script === RETRY) return this.#retry(key, dead, words);
-    if (script === REVIVE) return this.#revive(needed(key), needed(dead), Number(words[0]));
-    throw refused("ERR", "the server in memory runs the scripts of this package alone");
-  }
-
-  #buryHeld(key: string, dead: string, [token, id, element, deliveries, reason]: string[]): Reply {
-    const stream = this.#stream(dead);
-    const [settled] = this.#settle(key, [needed(token), needed(id)]) as number[];
-    if (settled === 0) return 0;
-    this.#keys.set(dead, stream);
-    const told = { id, element, deliveries, reason } as Record<string, string>;
-    stream.add(this.#now, ...Object.entries(told).flat());
-    return 1;
-  }
-
-  #retry(key?: string, ms?: string, [token, id, element]: string[] = []): Reply {
-    const released = this.#release(key, ms, [needed(token), needed(id)]) as number[];
-    if (released[0] === 1) this.#update(key, needed(id), needed(element));
-    return released;
-  }
-
-  #revive(key: string, dead: string, most: number): Reply {
-    const stream = this.#stream(dead);
-    let revived = 0;
-    for (const entry of stream.entries.slice(0, most)) {
-      const fields = (name: string) => entry.fields[entry.fields.indexOf(name) + 1];
-      if (this.#at(key).get(needed(fields("id"))) !== undefined) continue;
-      this.#push(key, "0", entry.fields[3], entry.fields[1], ["REPLACE"]);
-      stream.entries = stream.entries.filter((other) => other !== entry);
-      revived += 1;
-    }
-    return revived;
   }
 }

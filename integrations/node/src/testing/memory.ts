@@ -9,6 +9,7 @@ import { Blocks, Commands } from "./commands.js";
 
 /** What `drain` needs of a worker. */
 interface Drained {
+  readonly queues: readonly { readonly name: string }[];
   run(options: { signals: boolean }): Promise<void>;
   stop(): void;
 }
@@ -27,6 +28,8 @@ export class MemoryServer implements Maker {
   /** The worker of `drain`, and the tokens that it got. */
   #drained: Drained | undefined;
   #tokens = new Set<string>();
+  /** The keys of the queues of several keys that it serves. */
+  #served = new Set<string>();
 
   /** `now`: the time at the beginning, by default the real time. */
   constructor(now: Date | number = Date.now()) {
@@ -49,6 +52,10 @@ export class MemoryServer implements Maker {
     if (this.#drained !== undefined) throw new Error("another worker is being drained");
     this.#drained = worker;
     this.#tokens = new Set();
+    // Its schedules can be polled before its keys are.
+    this.#served = new Set(
+      worker.queues.flatMap(({ name }) => this.#commands.directories.keys(wordOf(`${name}:keys`))),
+    );
     try {
       await worker.run({ signals: false });
     } finally {
@@ -80,13 +87,21 @@ export class MemoryServer implements Maker {
     for (;;) {
       if (!isAlive()) throw new Error("the connection was closed");
       const reply = this.#commands.call(words, this.#now);
+      if (this.#drained !== undefined && words[0] === "GET") {
+        for (const key of this.#commands.directories.keys(wordOf(words[1]!))) this.#served.add(key);
+      }
       if (!(reply instanceof Blocks)) {
         const token = words.indexOf("TOKEN") + 1;
         if (token > 0) this.#tokens.add(wordOf(words[token]!));
         this.#wake();
         return buffersOf(reply);
       }
-      if (this.#drained !== undefined && !this.#commands.holds(reply.keys, this.#tokens)) {
+      const served = [...reply.keys, ...this.#served];
+      if (
+        this.#drained !== undefined &&
+        !this.#commands.holds(served, this.#tokens) &&
+        !this.#commands.hasDue(served)
+      ) {
         this.#drained.stop();
         return null;
       }

@@ -1,0 +1,301 @@
+// The keys of a queue of several, which can be on several nodes of a cluster.
+
+import { DehydratorError } from "../errors.js";
+import type { Id } from "../job.js";
+import { type Answer, type Ask, type Keys, type Make, type Part, REPLY } from "../keys.js";
+import { type ClusterMaker, type Maker, wireOf } from "../library.js";
+import { bytes, pairs, text } from "../reply.js";
+import { type Patience, Server } from "../server.js";
+import { ask, BATCH, type Question, type Verbs, type Word } from "../verbs.js";
+import { isReply, Wire } from "../wire.js";
+import { Directory, home } from "./directory.js";
+import { GUARD, ROUTED, ROUTED_SHA, type When } from "./script.js";
+import { Slots } from "./slots.js";
+
+/** How many keys: a number, or one for each primary. */
+export type KeyCount = number | "auto";
+
+/** How often a command is sent with a newer directory, before there is an error. */
+const ATTEMPTS = 100;
+
+/** The longest pause before a command is resent, in milliseconds: a node that is down is soon replaced. */
+const LONGEST_PAUSE = 200;
+
+/** Finds the keys of the queue, in its directory, and changes them. */
+export class ManyKeys<T> implements Keys<T> {
+  readonly #slots: Slots | undefined;
+  readonly #parts = new Map<string, Part<T>>();
+  readonly #key: string;
+  /** The server of the directory, and of all keys if it is not a cluster. */
+  readonly #server: Server;
+  #directory: Directory | undefined;
+  #reading: Promise<Directory> | undefined;
+
+  constructor(
+    private readonly maker: Maker | ClusterMaker,
+    private readonly name: string,
+    private readonly wanted: KeyCount,
+    private readonly verbsOf: (key: string) => Verbs<T>,
+    private readonly patience: number,
+  ) {
+    if (/[{}]/.test(name)) throw new TypeError(`with \`keys\`, the name of a queue has no braces: ${name}`);
+    checked(wanted);
+    this.#key = `${name}:keys`;
+    if (maker.cluster && "openNode" in maker) this.#slots = new Slots(maker);
+    this.#server = this.#serverOf(this.#key, REPLY, patience);
+  }
+
+  async byId<A>(id: Id, make: Make<T, A>): Promise<A> {
+    return (await this.#byId(id, make)).answer;
+  }
+
+  async byIds<A>(
+    ids: readonly Id[],
+    make: (verbs: Verbs<T>, places: readonly number[]) => Question<A>,
+  ): Promise<Answer<A>[]> {
+    const found: Answer<A>[] = [];
+    let left = ids.map((_, place) => place);
+    for (let tries = 0; left.length > 0; tries += 1) {
+      if (tries === ATTEMPTS) throw this.#outdated();
+      const directory = await this.#open();
+      const { together, alone } = directory.split(ids, left, BATCH);
+      const stale: number[] = [];
+      const some = together.map(async ({ key, places }) => {
+        const reply = await this.#at(directory, key, "always", "", (verbs) => make(verbs, places));
+        if (reply === "stale" || reply === "elsewhere") stale.push(...places);
+        else found.push({ places, answer: reply.answer });
+      });
+      const others = alone.map(async (place) => {
+        const { answer } = await this.#byId(ids[place]!, (verbs) => make(verbs, [place]));
+        found.push({ places: [place], answer });
+      });
+      await Promise.all([...some, ...others]);
+      if (stale.length > 0) await this.#readTogether();
+      left = stale;
+    }
+    return found;
+  }
+
+  async each<A>(make: Make<T, A>, how?: Patience): Promise<A[]> {
+    const parts = await this.parts(how);
+    return Promise.all(parts.map(({ server, verbs }) => server.ask(make(verbs), how)));
+  }
+
+  /** Reads the directory again, and returns the keys of all lists. */
+  async parts(how?: Patience): Promise<readonly Part<T>[]> {
+    return (await this.#read(how)).keys.map((key) => this.#part(key));
+  }
+
+  /** Puts each back where its id belongs now. What is in the queue stays. */
+  async revive(count: number): Promise<number> {
+    let revived = 0;
+    for (const { part, entry, id, element } of await this.#letters(count)) {
+      const push = (...options: Word[]): Make<T, boolean> => {
+        return ({ key }) => ask(["DEHYDRATOR.PUSH", key, 0, element, id, ...options], (reply) => reply !== null);
+      };
+      const { answer } = await this.#byId(id, push("REPLACE"), { last: "unless there", former: push("NX") });
+      if (!answer) continue;
+      revived += 1;
+      await part.server.ask(ask(["XDEL", part.verbs.dead, entry], () => {}));
+    }
+    return revived;
+  }
+
+  /**
+   * The first key, which the queue keeps however many it has. A schedule and its job are stored by one script, so both
+   * are in one slot, and a schedule never moves.
+   */
+  get home(): Part<T> {
+    return this.#part(`{${this.name}:0}`);
+  }
+
+  async atHome<A>(ids: readonly Buffer[], make: (ids: readonly Buffer[]) => Question<A>, by: Ask): Promise<A> {
+    const { key } = this.home.verbs;
+    for (let tries = 0; tries < ATTEMPTS; tries += 1) {
+      const directory = await this.#open();
+      const { words, read } = make(ids.map((id) => directory.idAt(key, id)));
+      const [command, script, count, ...others] = words as [string, string, number, ...Word[]];
+      const keys = [...others.slice(0, count), `${key}:generation`];
+      const told = [command, GUARD + script, keys.length, ...keys, ...others.slice(count), directory.generation];
+      const guarded = ask(told, (reply) => ((reply as unknown[])[0] === -2 ? undefined : { answer: read(reply) }));
+      const found = await by(guarded);
+      if (found !== undefined) return found.answer;
+      await this.#readTogether();
+    }
+    throw this.#outdated();
+  }
+
+  /** See `Queue.setKeys`. */
+  async setKeys(count: KeyCount): Promise<string[]> {
+    const directory = await this.#read();
+    const names = await this.#names(directory.last, checked(count));
+    if (names.join() === directory.last.join()) return names;
+    const written = await this.#server.ask(directory.write([...directory.lists, names]));
+    if (!(await this.#read()).is(written)) throw new DehydratorError(`another client changes ${this.#key}: try again`);
+    return names;
+  }
+
+  /** See `Queue.forgetKeys`. */
+  async forgetKeys(): Promise<number> {
+    const directory = await this.#read();
+    if (directory.lists.length < 2) return 0;
+    let left = 0;
+    for (const { server, verbs } of directory.keys.map((key) => this.#part(key))) {
+      // From now on, clients with a former list are refused here.
+      const said = await this.#at(directory, verbs.key, "always", "", () => verbs.size());
+      if (said === "stale") throw new DehydratorError(`another client changes ${this.#key}: try again`);
+      for (let cursor: string | null = "0"; cursor !== null; ) {
+        const { next, ids }: { next: string | null; ids: Buffer[] } = await server.ask(scan(verbs.key, cursor));
+        left += ids.filter((id) => home(id, directory.last) !== verbs.key).length;
+        cursor = next;
+      }
+      if (!directory.last.includes(verbs.key)) left += await server.ask(ask(["XLEN", verbs.dead], Number));
+    }
+    if (left > 0) return left;
+    await this.#server.ask(directory.write([directory.last]));
+    await this.#read();
+    return 0;
+  }
+
+  close(): void {
+    this.#server.close();
+    for (const { server } of this.#parts.values()) server.close();
+  }
+
+  /** Runs a command for an id: in a former key if the id is there, otherwise in the key where it belongs. */
+  async #byId<A>(
+    id: Id,
+    make: Make<T, A>,
+    { last = "always", former = make }: { last?: When; former?: Make<T, A> } = {},
+  ): Promise<{ answer: A }> {
+    for (let tries = 0; tries < ATTEMPTS; tries += 1) {
+      const directory = await this.#open();
+      const keys = directory.places(id);
+      for (const [n, key] of keys.entries()) {
+        const isLast = n === keys.length - 1;
+        const said = await this.#at(directory, key, isLast ? last : "if there", id, isLast ? make : former);
+        if (said === "elsewhere") continue;
+        if (said !== "stale") return said;
+        await this.#readTogether();
+        break;
+      }
+    }
+    throw this.#outdated();
+  }
+
+  /** Runs a command on a key, unless this directory is outdated. */
+  async #at<A>(
+    { generation }: Directory,
+    key: string,
+    when: When,
+    id: Id,
+    make: Make<T, A>,
+  ): Promise<{ answer: A } | "stale" | "elsewhere"> {
+    const { server, verbs } = this.#part(key);
+    const { words, read: answerOf } = make(verbs);
+    const told = [2, key, `${key}:generation`, generation, when, id, words[0]!, ...words.slice(2)];
+    const read = (reply: unknown) => {
+      const [said, answer] = reply as [unknown, unknown];
+      const how = text(said);
+      return how === "stale" || how === "elsewhere" ? how : { answer: answerOf(answer ?? null) };
+    };
+    try {
+      return await server.ask(ask(["EVALSHA", ROUTED_SHA, ...told], read));
+    } catch (error) {
+      if (!isReply(error) || !error.message.startsWith("NOSCRIPT")) throw error;
+      return server.ask(ask(["EVAL", ROUTED, ...told], read));
+    }
+  }
+
+  #outdated(): Error {
+    // A failover lost its last change.
+    return new DehydratorError(`${this.#key} is older than what clients used: call setKeys again`);
+  }
+
+  async #letters(count: number) {
+    const parts = await this.parts();
+    const rows = parts.map(async (part) => {
+      const entries = ask(["XRANGE", part.verbs.dead, "-", "+", "COUNT", count], (reply) => (reply ?? []) as unknown[]);
+      return ((await part.server.ask(entries)) as [unknown, unknown][]).map(([entry, fields]) => {
+        const told = pairs(fields);
+        return { part, entry: text(entry), id: bytes(told.get("id")), element: bytes(told.get("element")) };
+      });
+    });
+    return (await Promise.all(rows)).flat().sort(byEntry).slice(0, count);
+  }
+
+  /** Returns what is known. The first client of the queue writes the directory; the others take what is there. */
+  async #open(): Promise<Directory> {
+    return this.#directory ?? this.#readTogether();
+  }
+
+  /** Reads the directory once for all commands that wait for it. */
+  #readTogether(): Promise<Directory> {
+    this.#reading ??= this.#read().finally(() => {
+      this.#reading = undefined;
+    });
+    return this.#reading;
+  }
+
+  async #read(how?: Patience): Promise<Directory> {
+    for (;;) {
+      const found = await this.#server.ask(Directory.read(this.#key), how);
+      if (found.lists.length > 0) {
+        this.#directory = found;
+        return found;
+      }
+      await this.#server.ask(found.write([await this.#names([], this.wanted)]));
+    }
+  }
+
+  /** Returns the names of so many keys: those before, and new ones that belong to primaries with too few. */
+  async #names(before: readonly string[], keys: KeyCount): Promise<string[]> {
+    const nodes = this.#slots === undefined ? 1 : (await this.#slots.primaries([])).count;
+    const count = keys === "auto" ? nodes : keys;
+    const names = before.slice(0, count);
+    const most = Math.ceil(count / nodes);
+    const nodeOf = async (all: string[]) => (this.#slots === undefined ? [] : (await this.#slots.primaries(all)).of);
+    for (let number = 0; names.length < count; number += 1) {
+      const name = `{${this.name}:${number}}`;
+      if (names.includes(name)) continue;
+      const [there, ...others] = await nodeOf([name, ...names]);
+      if (there === undefined || others.filter((other) => other === there).length < most) names.push(name);
+    }
+    return names;
+  }
+
+  #part(key: string): Part<T> {
+    const known = this.#parts.get(key);
+    if (known !== undefined) return known;
+    const server = this.#slots === undefined ? this.#server : this.#serverOf(key, REPLY, this.patience);
+    const another = (timeout: number) => this.#serverOf(key, timeout, Number.POSITIVE_INFINITY);
+    const part: Part<T> = { queue: this.name, verbs: this.verbsOf(key), server, another };
+    this.#parts.set(key, part);
+    return part;
+  }
+
+  #serverOf(key: string, timeout: number, patience: number): Server {
+    const slots = this.#slots;
+    const wire = slots === undefined ? wireOf(this.maker, timeout) : new Wire(() => slots.open(key), timeout);
+    return new Server(wire, patience, LONGEST_PAUSE);
+  }
+}
+
+function checked(keys: KeyCount): KeyCount {
+  if (keys === "auto" || (Number.isInteger(keys) && keys >= 1)) return keys;
+  throw new RangeError(`\`keys\` is a number of keys from 1 on, or "auto", and not ${keys}`);
+}
+
+function scan(key: string, cursor: string): Question<{ next: string | null; ids: Buffer[] }> {
+  return ask(["DEHYDRATOR.SCAN", key, cursor, "COUNT", BATCH], (reply) => {
+    const [next, ids] = reply as [unknown, unknown[]];
+    return { next: text(next) === "0" ? null : text(next), ids: ids.map(bytes) };
+  });
+}
+
+/** Orders entries of streams by their times. */
+export function byEntry(one: { entry: string }, other: { entry: string }): number {
+  const [ms = 0, n = 0] = one.entry.split("-").map(Number);
+  const [otherMs = 0, otherN = 0] = other.entry.split("-").map(Number);
+  return ms - otherMs || n - otherN;
+}
