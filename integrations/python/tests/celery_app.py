@@ -1,4 +1,4 @@
-"""A Celery application for tests. URL, OPTIONS (JSON), LATE and the rest come from the environment."""
+"""A Celery application for tests. URL, OPTIONS and BEAT (JSON), LATE and the rest come from the environment."""
 
 import json
 import os
@@ -7,6 +7,8 @@ import time
 import celery
 import kombu
 import redis
+
+import dehydrator_queue.kombu  # noqa: F401
 
 url = os.environ["URL"]
 app = celery.Celery("celery_app", broker=os.environ.get("BROKER", f"{url}/0"), backend=f"{url}/1")
@@ -20,6 +22,9 @@ app.conf.update(
     broker_connection_retry_on_startup=True,
     worker_cancel_long_running_tasks_on_connection_loss=False,
     worker_hijack_root_logger=False,
+    beat_scheduler="dehydrator_queue.beat:Scheduler",
+    beat_schedule=json.loads(os.environ.get("BEAT", "{}")),
+    dehydrator_beat_missed=os.environ.get("MISSED"),
 )
 store = redis.Redis.from_url(f"{url}/2")
 

@@ -127,7 +127,7 @@ def test_a_task_longer_than_its_lease_is_done_once(own_server: RealServer, pool:
     ):
         for n in range(3):
             send(app, str(n), seconds=3)
-        wait_until(lambda: own_server.client.execute_command(*LENGTH) == 0, 30)
+        wait_until(lambda: own_server.client.execute_command(*LENGTH) == 0)
     assert Counter(name for name, _, _ in done(own_server)) == Counter(["0", "1", "2"])
 
 
@@ -139,7 +139,7 @@ def test_what_a_killed_worker_had_is_given_out_once_more(own_server: RealServer,
         app.send_task("celery_app.endless", args=["x"])
         wait_until(lambda: begun(own_server))
         with worker(own_server, *of_pool(pool), "-n", "two@%h", LATE="1", PREFETCH="1"):
-            wait_until(lambda: app.control.ping(["two@" + socket.gethostname()], timeout=1), 30)
+            wait_until(lambda: app.control.ping(["two@" + socket.gethostname()], timeout=5, limit=1))
             # Three times as long as the lease: it is renewed.
             time.sleep(3)
             assert len(begun(own_server)) == 1
@@ -166,7 +166,7 @@ def test_a_task_whose_child_process_was_killed_is_given_out_at_once(own_server: 
 def test_a_task_that_is_revoked_leaves_the_queue(own_server: RealServer) -> None:
     app = application(own_server)
     with worker(own_server, *of_pool("threads")):
-        wait_until(lambda: app.control.ping(timeout=1), 20)
+        wait_until(lambda: app.control.ping(timeout=5, limit=1))
         revoked, kept = send(app, "revoked", countdown=3600), send(app, "kept", countdown=4)
         assert own_server.client.execute_command(*LENGTH) == 2
         app.control.revoke(revoked.id)
@@ -181,9 +181,9 @@ def test_a_task_that_is_revoked_leaves_the_queue(own_server: RealServer) -> None
 def test_what_waits_is_listed_by_inspect(own_server: RealServer) -> None:
     app = application(own_server)
     with worker(own_server, *of_pool("threads")):
-        wait_until(lambda: app.control.ping(timeout=1), 20)
+        wait_until(lambda: app.control.ping(timeout=5, limit=1))
         sent = send(app, "later", countdown=3600)
-        ((listed,),) = wait_until(lambda: app.control.inspect(timeout=5).scheduled()).values()
+        ((listed,),) = wait_until(lambda: app.control.inspect(timeout=10, limit=1).scheduled()).values()
     assert (listed["request"]["id"], listed["request"]["args"]) == (sent.id, ["later"])
     assert listed["eta"]
 

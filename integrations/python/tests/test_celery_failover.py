@@ -37,7 +37,7 @@ def send_all(app: celery.Celery) -> None:
 
 def check(store: RealServer, repeated: int) -> None:
     """`repeated`: how many may have been done once more."""
-    wait_until(lambda: len({name for name, _, _ in done(store)}) == TASKS, 60)
+    wait_until(lambda: len({name for name, _, _ in done(store)}) == TASKS)
     counts = Counter(name for name, _, _ in done(store))
     print("repeated", sum(counts.values()) - TASKS)
     assert set(counts) == {str(n) for n in range(TASKS)}

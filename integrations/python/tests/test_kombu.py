@@ -189,7 +189,7 @@ def test_what_a_killed_process_had_comes_again(server: RealServer) -> None:
                 assert get(connection) is None
                 time.sleep(0.1)
             process.kill()
-            message = wait_until(lambda: get(connection), 5)
+            message = wait_until(lambda: get(connection))
             assert message.delivery_info["redelivered"]
 
 
@@ -219,7 +219,7 @@ def test_what_is_in_hand_when_a_connection_breaks_comes_again(own_server: RealSe
         connection.collect()
     own_server.start()
     with connect(own_server) as other:
-        assert wait_until(lambda: get(other), 10).payload == 1
+        assert wait_until(lambda: get(other)).payload == 1
 
 
 def test_one_reply_has_as_many_messages_as_the_worker_may_still_have(server: RealServer) -> None:

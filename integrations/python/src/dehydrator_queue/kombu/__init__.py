@@ -4,17 +4,22 @@
     app.conf.broker_transport = "dehydrator_queue.kombu:Transport"
 
 With Sentinel it is `sentinel://…` and "dehydrator_queue.kombu:SentinelTransport". Once this module was imported, `dehydrator://`
-is an alias of the first.
+is an alias of the first, and `redis+cluster://host:port,host:port` needs no `broker_transport`.
 """
 
-from kombu.transport import TRANSPORT_ALIASES
+from kombu.transport import TRANSPORT_ALIASES, _transport_cache
 
 from dehydrator_queue.kombu import celery_control
 from dehydrator_queue.kombu.channel import Channel, SentinelChannel
+from dehydrator_queue.kombu.cluster.transport import ClusterTransport
 from dehydrator_queue.kombu.scheme import name_scheme
 from dehydrator_queue.kombu.transport import SentinelTransport, Transport
 
 TRANSPORT_ALIASES.setdefault("dehydrator", "dehydrator_queue.kombu:Transport")
+for name in ("redis", "rediss"):
+    TRANSPORT_ALIASES[name] = "dehydrator_queue.kombu.cluster.transport:RedisTransport"
+    # It may be in use already.
+    _transport_cache.pop(name, None)
 for name, transport in [
     ("dehydrator", Transport),
     ("dehydrator_queue.kombu:Transport", Transport),
@@ -22,4 +27,4 @@ for name, transport in [
 ]:
     name_scheme(name, transport.scheme)
 
-__all__ = ["Channel", "SentinelChannel", "SentinelTransport", "Transport", "celery_control"]
+__all__ = ["Channel", "ClusterTransport", "SentinelChannel", "SentinelTransport", "Transport", "celery_control"]

@@ -11,6 +11,7 @@ from typing import Any
 from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
 
+from dehydrator_queue.library import node_of
 from dehydrator_queue.names import names_of_task
 from dehydrator_queue.verbs import BATCH, pairs
 
@@ -65,7 +66,7 @@ def _waiting(state: Any, channel: Any, key: str) -> list[dict[str, Any]]:
     """Lists the first thousand that are not due."""
     listed = []
     with channel.conn_or_acquire() as client:
-        start = f"({_now(client)}"
+        start = f"({_now(client, key)}"
         _, rows = client.execute_command("DEHYDRATOR.RANGE", key, start, "+", "COUNT", BATCH, "WITHELEMENTS")
     for id, _, _, _, leased, element in rows:
         if leased:
@@ -82,8 +83,8 @@ def _waiting(state: Any, channel: Any, key: str) -> list[dict[str, Any]]:
 def _find(state: Any, channel: Any, keys: list[str], task_id: str) -> Any:
     """Returns the request of a task that is not due."""
     with channel.conn_or_acquire() as client:
-        now = _now(client)
         for key in keys:
+            now = _now(client, key)
             for name in names_of_task(task_id):
                 reply = client.execute_command("DEHYDRATOR.LOOK", key, name, "FULL")
                 told = pairs(reply or [])
@@ -92,8 +93,8 @@ def _find(state: Any, channel: Any, keys: list[str], task_id: str) -> Any:
     return None
 
 
-def _now(client: Any) -> int:
-    seconds, microseconds = client.time()
+def _now(client: Any, key: str) -> int:
+    seconds, microseconds = node_of(client, key).time()
     return int(seconds * 1000 + microseconds // 1000)
 
 

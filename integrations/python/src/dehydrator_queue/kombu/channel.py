@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from queue import Empty
 from time import monotonic
 from typing import Any
@@ -18,6 +19,7 @@ from kombu.utils.json import dumps, loads
 from kombu.utils.objects import cached_property
 
 from dehydrator_queue.job import Delivery, id_text
+from dehydrator_queue.kombu.captured import Captured
 from dehydrator_queue.kombu.eta import delay_ms, forget_future, within_ms
 from dehydrator_queue.kombu.qos import QoS
 from dehydrator_queue.leases import Lease, Leases
@@ -67,6 +69,9 @@ class Dehydrated(base.Channel):
 
     _lease_pool: Any = None
 
+    #: Collects what would be sent.
+    _captured: Captured | None = None
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         #: Ids of revoked tasks that may wait here.
         self.revoked: deque[str] = deque()
@@ -75,9 +80,7 @@ class Dehydrated(base.Channel):
         self._no_ack: set[str] = set()
         self._lease_lock = threading.Lock()
         super().__init__(*args, **kwargs)
-        lease = vars(self).get("visibility_timeout", LEASE) if self.lease is None else self.lease
-        lease_ms = max(100, int(float(lease) * 1000))
-        self.leases = Leases(self._create_lease_client, lease_ms, self._prolong_held)
+        self.leases = Leases(self._create_lease_client, self._lease_ms, self._prolong_held)
         if not self.ack_emulation:
             # As on Redis, delivered messages are gone.
             self.QoS = virtual.QoS
@@ -90,9 +93,14 @@ class Dehydrated(base.Channel):
             self._disconnect_pools()
             raise
 
+    @property
+    def _lease_ms(self) -> int:
+        lease = vars(self).get("visibility_timeout", LEASE) if self.lease is None else self.lease
+        return max(100, int(float(lease) * 1000))
+
     def _check_module(self) -> None:
         # The first command writes, which a replica refuses, so that no connection to a replica is used.
-        for words in (("DEHYDRATOR.REM", self._key("no queue", 0), "no message"), (NEWEST,)):
+        for words in (("DEHYDRATOR.REM", key := self._key("no queue", 0), "no message"), (NEWEST, key)):
             try:
                 with self.conn_or_acquire() as client:
                     client.execute_command(*words)
@@ -129,13 +137,21 @@ class Dehydrated(base.Channel):
         """Creates a client for leases. One of kombu's waits for a reply without limit."""
         with self._lease_lock:
             if self._lease_pool is None:
-                sentinels = getattr(self, "_sentinel_manager", None)
-                self._lease_pool = self._get_pool()
-                self._lease_pool.connection_kwargs["socket_timeout"] = reply_in(self.leases.lease_ms)
-                if sentinels is not None:
-                    # It is for kombu, which closes those of its own pool.
-                    self._sentinel_manager = sentinels
+                self._lease_pool = self._create_pool(reply_in(self.leases.lease_ms))
             return self.Client(connection_pool=self._lease_pool)
+
+    def create_client(self, timeout: float) -> Any:
+        """Creates a client of the same server with a pool of its own. `timeout`: for replies, in seconds."""
+        return self.Client(connection_pool=self._create_pool(timeout))
+
+    def _create_pool(self, timeout: float) -> Any:
+        sentinels = getattr(self, "_sentinel_manager", None)
+        pool = self._get_pool()
+        pool.connection_kwargs["socket_timeout"] = timeout
+        if sentinels is not None:
+            # It is for kombu, which closes those of its own pool.
+            self._sentinel_manager = sentinels
+        return pool
 
     def _disconnect_pools(self) -> None:
         super()._disconnect_pools()
@@ -171,6 +187,10 @@ class Dehydrated(base.Channel):
         options = within_ms(message, delay), headers.get(GROUP)
         tag = message["properties"]["delivery_tag"]
         lifetimes = self._lifetimes(queue, delay)
+        if (captured := self._captured) is not None:
+            captured.pushes.append((key, push_words(key, delay, element, captured.id_in(key), *options)[2:]))
+            captured.later.append(lambda: self._prolong(self._create_client(), lifetimes))
+            return
         batch = kwargs.get("_publish_batch")
         if batch is not None:
             # The replies are not read: the id is unique.
@@ -185,6 +205,22 @@ class Dehydrated(base.Channel):
                 if client.execute_command(*look_words(key, name)) == element:
                     break
             self._prolong(client, lifetimes)
+
+    def _put_fanout(self, exchange: str, message: Any, routing_key: str, **kwargs: Any) -> None:
+        put = partial(super()._put_fanout, exchange, message, routing_key, **kwargs)
+        if self._captured is None:
+            put()
+        else:
+            self._captured.later.append(put)
+
+    @contextmanager
+    def capturing(self, name: str) -> Iterator[Captured]:
+        """Collects messages instead of sending them. `name`: their id."""
+        captured = self._captured = Captured(name)
+        try:
+            yield captured
+        finally:
+            self._captured = None
 
     def _lifetimes(self, queue: str, ms: int) -> list[tuple[Any, ...]]:
         """Returns the commands for a queue with `x-expires` when it is used.
@@ -266,21 +302,23 @@ class Dehydrated(base.Channel):
             self._token = new_token()
             if not reply:
                 raise Empty()
-            key = bytes_to_str(reply[0])
-            queue = self._polled[key]
-            self._queue_cycle.rotate(queue)
-            # Replies are not read while the prefetch count is reached: the lease may have expired by now.
-            stale = monotonic() - self._brpop_sent_at > self.leases.lease_ms / 2000
-            messages = deque(self._messages(key, reply[1], stale))
-            if not messages:
-                raise Empty()
-            self._deliver_all(queue, messages)
+            self._deliver_reply(self._polled[bytes_to_str(reply[0])], reply, self._brpop_sent_at)
             return True
         finally:
             self._in_poll = None
             flush = getattr(self, "_flush_brpop_reauth", None)
             if flush is not None:
                 flush()
+
+    def _deliver_reply(self, queue: str, reply: Any, sent_at: float) -> None:
+        """Delivers the messages of a reply to a poll."""
+        self._queue_cycle.rotate(queue)
+        # Replies are not read while the prefetch count is reached: the lease may have expired by now.
+        stale = monotonic() - sent_at > self.leases.lease_ms / 2000
+        messages = deque(self._messages(bytes_to_str(reply[0]), reply[1], stale))
+        if not messages:
+            raise Empty()
+        self._deliver_all(queue, messages)
 
     def _messages(self, key: str, rows: list[Any], stale: bool) -> Iterator[dict[str, Any]]:
         for row in rows:
@@ -298,8 +336,12 @@ class Dehydrated(base.Channel):
                 self.connection._deliver(message, queue)
         finally:
             # If the worker stops amid them, others have the rest at once.
-            for message in messages:
-                self.leases.release(message["properties"]["delivery_tag"], counted=False)
+            self._release_all(messages)
+
+    def _release_all(self, messages: deque[dict[str, Any]]) -> None:
+        """Gives back messages, as if they had not been given out."""
+        for message in messages:
+            self.leases.release(message["properties"]["delivery_tag"], counted=False)
 
     def _read_poll(self, **options: Any) -> Any:
         try:
@@ -373,11 +415,12 @@ class Dehydrated(base.Channel):
     def _deliver_revoked(self) -> None:
         """Removes revoked tasks from the queues, and passes them to the worker, which knows that they are revoked."""
         while self.revoked:
-            names = names_of_task(self.revoked.popleft())
+            names = names_of_task(self.revoked[0])
             for queue in self.active_queues:
                 for key in self._keys(queue):
                     for element in self._take_free(key, *names):
                         self.connection._deliver(loads(bytes_to_str(element)), queue)
+            self.revoked.popleft()
 
     def _take_free(self, key: str, *names: str) -> Any:
         """Takes waiting messages, but not those that a worker has."""

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from kombu import Connection
 
-SCHEMES = ("redis", "rediss", "sentinel")
+SCHEMES = ("redis", "rediss", "sentinel", "redis+cluster", "rediss+cluster")
 
 
 class Broker:
