@@ -3,11 +3,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from servers import RealServer
-from topologies import Pair
+from topologies import Cluster, Pair
+
+from dehydrator_queue.testing import MemoryServer
 
 Closes = TypeVar("Closes", RealServer, Pair)
 
@@ -50,3 +52,27 @@ def bare_server(tmp_path: Path) -> Iterator[RealServer]:
 def pair(tmp_path: Path) -> Iterator[Pair]:
     """A primary and its replica."""
     yield from served(tmp_path / "pair", Pair)
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def cluster(shared_cluster: Cluster) -> Cluster:
+    """An empty cluster of three primaries."""
+    for node in shared_cluster.nodes:
+        node.client.flushall()
+    return shared_cluster
+
+
+@pytest.fixture(params=["server", "cluster", "memory"])
+def url(request: pytest.FixtureRequest) -> Any:
+    """The URL of an empty server, and of an empty cluster; and a server in memory."""
+    if request.param == "memory":
+        return MemoryServer()
+    at: RealServer | Cluster = request.getfixturevalue(request.param)
+    return at.url

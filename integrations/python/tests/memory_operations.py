@@ -11,6 +11,7 @@ import redis
 from servers import StillServer, wait_until
 
 from dehydrator_queue.library import ResponseError
+from dehydrator_queue.schedule import STORE
 from dehydrator_queue.testing import MemoryServer
 from dehydrator_queue.testing.dehydrator import MAX
 from dehydrator_queue.verbs import BURY, RETRY, REVIVE
@@ -34,6 +35,7 @@ SHARES = {
     "bury": 2,
     "revive": 1,
     "retry": 2,
+    "store": 4,
     "touch": 5,
     "update": 2,
     "pull": 2,
@@ -94,6 +96,12 @@ class Operations:
         real = self._reply(self.client, words)
         if isinstance(told, Code):
             self.counts[told.text] += 1
+        if STORE in words:
+            # The text of a refusal is that of an error.
+            told, real = (
+                [*one[:2], *(text.split()[0] for text in one[2:])] if isinstance(one, list) else one
+                for one in (told, real)
+            )
         if words[0] == "XRANGE":
             self.counts["expired"] += sum(b"expired" in fields for _, fields in told)
         if words[0] == "DEHYDRATOR.INFO" and isinstance(real, list):
@@ -208,6 +216,19 @@ class Operations:
     def _revive(self) -> tuple[Any, ...]:
         key = self._key()
         return ("EVAL", REVIVE, 2, key, f"{key}:dead", self.draw.randrange(1, 4))
+
+    def _store(self) -> tuple[Any, ...]:
+        key, queue = self.draw.sample(KEYS, 2)
+        token, id = "", self._id()
+        if self.held and self.draw.random() < 0.7:
+            key, token, id, _ = self.draw.choice(self.held[-8:])
+        here = self.memory.execute_command("DEHYDRATOR.LOOK", key, id) or b""
+        before = here if self.draw.random() < 0.8 else self._element()
+        words: list[Any] = []
+        for _ in range(self.draw.randrange(4)):
+            job = (0, self._element(), self._id(), *self._if_there(), *self._maybe(0.5, "AT", self._moment()))
+            words += [len(job), *job]
+        return ("EVAL", STORE, 2, key, queue, id, token, before, self._element(), self._moment(), *words)
 
     def _touch(self) -> tuple[Any, ...]:
         ids = [self._id() for _ in range(self.draw.randrange(1, 4))]
@@ -412,7 +433,7 @@ class Operations:
             replies = pipeline.execute(raise_on_error=False)
             return [Code(one) if isinstance(one, Exception) else one for one in replies] == told
 
-        wait_until(is_equal, 5)
+        wait_until(is_equal)
 
 
 class Code:

@@ -10,7 +10,7 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +38,8 @@ def free_port() -> int:
             return port
 
 
-def wait_until(true: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """Waits until `true` returns a true value, and returns it."""
+def wait_until(true: Callable[[], Any], seconds: float = 120.0) -> Any:
+    """Waits until `true` returns a true value, and returns it. A busy machine took 20 s to start a worker of Celery."""
     end = time.monotonic() + seconds
     while not (found := true()):
         if time.monotonic() > end:
@@ -77,6 +77,13 @@ class RealServer:
         except redis.RedisError:
             assert self.process.poll() is None, (self.folder / "log").read_text()[-2000:]
             return False
+
+    def appended(self) -> Iterator[list[bytes]]:
+        """Yields the commands of the append-only file: the effects of scripts, one by one."""
+        for file in sorted((self.folder / "appendonlydir").glob("*.incr.aof")):
+            with file.open("rb") as log:
+                while head := log.readline():
+                    yield [log.read(int(log.readline()[1:]) + 2)[:-2] for _ in range(int(head[1:]))]
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)

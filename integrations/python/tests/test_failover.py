@@ -211,6 +211,94 @@ def test_failover_loses_nothing_and_does_nothing_twice(pair: Pair, kind: str) ->
     assert record.check(putting.ids(), [], 0) == 0
 
 
+class Repeating:
+    """Three schedules of twenty occurrences a second each, all of which are put."""
+
+    def __init__(self, url: str) -> None:
+        self.jobs = Queue(url, "jobs", patience=120)
+        first = {name: self.jobs.every(name, 0.0, seconds=0.05, missed="all") for name in ("x", "y", "z")}
+        self.first = {name: round(schedule.next.timestamp() * 1000) for name, schedule in first.items()}
+
+    def end(self, record: Record) -> set[str]:
+        """Ends the schedules, waits until their jobs are done, and returns the ids of all occurrences until then."""
+        for name in self.first:
+            assert self.jobs.schedules.pause(name)
+        wait_until(lambda: len(self.jobs) == 0)
+        assert all(at >= int(id.partition("@")[2]) / 1000 for id, _, at in record.done if "@" in id)
+        ends = {name: self.jobs.schedules.get(name) for name in self.first}
+        assert [end.misses for end in ends.values()] == [0, 0, 0]
+        return {
+            f"{name}@{moment}"
+            for name, end in ends.items()
+            for moment in range(self.first[name], round(end.last.timestamp() * 1000) + 1, 50)
+        }
+
+
+@both
+def test_each_occurrence_is_one_job_through_failovers(pair: Pair, kind: str) -> None:
+    address = Address(pair.primary)
+    try:
+        repeating = Repeating(address.url)
+        with working(kind, address.url, "jobs") as record, Putting(address.url, "jobs") as putting:
+            for _ in range(3):
+                record.some_more(300)
+                pair.fail_over(address)
+            record.some_more(300)
+            putting.stopping.set()
+            occurrences = repeating.end(record)
+    finally:
+        address.close()
+    assert record.check(putting.ids() | occurrences, [], 0) == 0
+    assert {id for id, _, _ in record.done if "@" in id} == occurrences
+    print(f"{len(occurrences)} occurrences")
+
+
+@both
+def test_no_occurrence_is_left_out_when_a_primary_is_killed(pair: Pair, sentinels: Sentinels, kind: str) -> None:
+    repeating = Repeating(sentinels.url)
+    with working(kind, sentinels.url, "jobs") as record, Putting(sentinels.url, "jobs") as putting:
+        record.some_more(300)
+        old = pair.primary
+        killed = time.time()
+        old.kill()
+        wait_until(lambda: pair.primary is not old)
+        changed = time.time()
+        record.some_more(300)
+        putting.stopping.set()
+        occurrences = repeating.end(record)
+    # What the replica did not have is put again, under the same id: a second is more than enough.
+    twice = record.check(putting.ids((killed - 1, killed)) | occurrences, [killed, changed], 3)
+    assert {id for id, _, _ in record.done if "@" in id} == occurrences
+    print(f"away for {changed - killed:.1f} s; {len(occurrences)} occurrences; {twice} of all jobs twice")
+
+
+@both
+def test_occurrences_that_a_promoted_replica_did_not_have_are_put_again(pair: Pair, kind: str) -> None:
+    address = Address(pair.primary)
+    old, new = pair.servers
+    try:
+        repeating = Repeating(address.url)
+        with working(kind, address.url, "jobs") as record:
+            record.some_more(50)
+            # In its first second, a replica may have nothing yet.
+            wait_until(lambda: new.client.execute_command("DEHYDRATOR.LEN", "jobs:schedules") == 3)
+            parted = time.time()
+            new.client.replicaof("NO", "ONE")
+            record.some_more(50)
+            old.kill()
+            address.lead_to(new, cut=True)
+            changed = time.time()
+            # Schedules that a worker had when the replica parted wait for the end of their leases.
+            wait_until(lambda: all(one.last.timestamp() > changed for one in repeating.jobs.schedules))
+            occurrences = repeating.end(record)
+    finally:
+        address.close()
+    twice = record.check(occurrences, [(parted + changed) / 2], (changed - parted) / 2 + 0.5)
+    assert twice > 0
+    assert {id for id, _, _ in record.done} == occurrences
+    print(f"parted for {changed - parted:.1f} s; {len(occurrences)} occurrences, {twice} twice")
+
+
 @both
 def test_slots_move_while_workers_work(cluster: Cluster, kind: str) -> None:
     names = ("{jobs}:high", "{jobs}:low")

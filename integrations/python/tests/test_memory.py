@@ -242,6 +242,41 @@ def test_it_needs_no_server_and_says_so_for_what_does() -> None:
 
 
 def test_what_it_does_not_know_is_refused(memory: MemoryServer) -> None:
-    for words in (("DEHYDRATOR.SCAN", "jobs", 0), ("DEHYDRATOR.ONDUE", "jobs", "LIST", "l"), ("EVAL", "return 1", 0)):
+    for words in (("DEHYDRATOR.HELP",), ("DEHYDRATOR.ONDUE", "jobs", "LIST", "l"), ("EVAL", "return 1", 0)):
         with pytest.raises(ResponseError, match="server in memory"):
             memory.execute_command(*words)
+
+
+def test_a_queue_of_several_keys_is_drained(memory: MemoryServer) -> None:
+    high, low = (Queue(memory, name, keys=3) for name in ("high", "low"))
+    done: list[str] = []
+    for queue in (low, high):
+        queue.put_many(Item(n, id=f"{queue.name}:{n}") for n in range(20))
+    high.put("later", id="later", delay=60)
+    worker = Worker([high, low], lambda job: done.append(job.id))
+    memory.drain(worker)
+    assert (len(done), len(set(done)), {id.split(":")[0] for id in done[:20]}) == (40, 40, {"high"})
+    memory.advance(60)
+    memory.drain(worker)
+    assert done[40:] == ["later"]
+    assert len(high) == len(low) == 0
+
+
+async def test_a_queue_of_several_keys_is_drained_by_asyncio(memory: MemoryServer) -> None:
+    jobs = aio.Queue(memory.aio, "jobs", keys="auto")
+    await jobs.put_many(Item(n) for n in range(20))
+    assert len(await jobs.set_keys(3)) == 3
+    await jobs.put_many(Item(n) for n in range(20))
+    done: list[int] = []
+
+    async def work(job: Job) -> None:
+        done.append(job.payload)
+        if job.payload == 7:
+            raise Reject("not this one")
+
+    await memory.aio.drain(aio.Worker(jobs, work, concurrency=3))
+    assert sorted(done) == sorted([*range(20)] * 2)
+    assert [letter.reason for letter in await jobs.dead_letters()] == ["not this one"] * 2
+    assert await jobs.forget_keys() == 0
+    assert await jobs.revive() == 2
+    assert await jobs.length() == 2

@@ -7,11 +7,12 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from datetime import datetime, timedelta, timezone
+from typing import Annotated, Any
 
 import pytest
 from servers import RealServer, wait_until
-from taskiq import SmartRetryMiddleware, TaskiqMessage, TaskiqMiddleware
+from taskiq import Context, SmartRetryMiddleware, TaskiqDepends, TaskiqMessage, TaskiqMiddleware
 from taskiq.api import run_receiver_task
 
 from dehydrator_queue import ModuleMissingError
@@ -347,3 +348,70 @@ async def test_a_message_that_its_receiver_dropped_comes_again(
         await until(lambda: gc.collect() >= 0 and length(server) == 0)
     assert len(seen) == 3
     assert seen[2] - seen[0] >= 0.5
+
+
+def scheduled(server: RealServer, ran: list[Any], schedule: Any, **labels: Any) -> DehydratorBroker:
+    broker = DehydratorBroker(server.url, schedules=True, count=10)
+
+    @broker.task("note", schedule=schedule, **labels)
+    async def note(name: str, context: Annotated[Context, TaskiqDepends()]) -> None:
+        ran.append((name, context.message.task_id, context.message.labels, time.time()))
+
+    return broker
+
+
+async def test_workers_serve_the_schedules_of_labels(server: RealServer) -> None:
+    ran: list[Any] = []
+    schedule = [{"interval": timedelta(seconds=0.2), "args": ["anna"], "labels": {"a": 1}, "missed": "all"}]
+    brokers = [scheduled(server, ran, schedule, b="2") for _ in range(3)]
+    async with working(brokers[0]), working(brokers[1]), working(brokers[2]):
+        await until(lambda: len(ran) >= 20)
+    moments = sorted(int(id.removeprefix("note@")) for _, id, _, _ in ran)
+    # Each occurrence once, and none early.
+    assert moments == list(range(moments[0], moments[-1] + 1, 200))
+    assert all(at * 1000 >= int(id.removeprefix("note@")) for _, id, _, at in ran)
+    name, _, labels, _ = ran[0]
+    assert (name, labels["a"], labels["b"], labels["schedule_id"]) == ("anna", 1, "2", "note")
+
+
+async def test_schedules_that_leave_the_labels_leave_the_server(server: RealServer) -> None:
+    def stored() -> set[str]:
+        rows = server.client.execute_command("DEHYDRATOR.RANGE", f"{KEY}:schedules", "-", "+")[1]
+        return {row[0].decode() for row in rows}
+
+    cron = {"cron": "0 9 * * 1-5", "cron_offset": "Europe/Berlin", "args": ["x"]}
+    async with working(scheduled(server, [], [cron, {"interval": 3600, "args": ["y"], "schedule_id": "hourly"}])):
+        await until(lambda: stored() == {"note", "hourly"})
+        async with working(scheduled(server, [], [cron])):
+            await until(lambda: stored() == {"note"})
+    with pytest.raises(ValueError, match="time zone"):
+        await scheduled(server, [], [{**cron, "cron_offset": timedelta(hours=1)}])._schedules.start()
+
+
+async def test_a_schedule_for_one_moment_runs_once(server: RealServer) -> None:
+    ran: list[Any] = []
+    schedule = [{"time": datetime.now(timezone.utc) + timedelta(seconds=0.5), "args": ["once"]}]
+    async with working(scheduled(server, ran, schedule)):
+        await until(lambda: ran)
+    async with working(scheduled(server, ran, schedule)):
+        await asyncio.sleep(1.5)
+    assert len(ran) == 1
+
+
+async def test_middlewares_see_the_tasks_of_schedules(server: RealServer) -> None:
+    sent: list[str] = []
+
+    class Noting(TaskiqMiddleware):
+        def pre_send(self, message: TaskiqMessage) -> TaskiqMessage:
+            message.labels["seen"] = "yes"
+            return message
+
+        async def post_send(self, message: TaskiqMessage) -> None:
+            sent.append(message.task_id)
+
+    ran: list[Any] = []
+    broker = scheduled(server, ran, [{"interval": 1, "args": ["x"]}]).with_middlewares(Noting())
+    async with working(broker):
+        await until(lambda: ran)
+    assert ran[0][1] == sent[0]
+    assert ran[0][2]["seen"] == "yes"

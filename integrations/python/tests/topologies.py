@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import time
 from contextlib import suppress
@@ -103,39 +104,86 @@ class Node(RealServer):
 
 
 class Cluster:
-    """Three nodes with a third of the slots each, and a replica of the one that serves `key`."""
+    """Three nodes with a third of the slots each, and the replicas."""
 
-    def __init__(self, folder: Path, key: str) -> None:
-        self.nodes = [Node(folder, f"node-{n}") for n in range(4)]
-        masters, self.replica = self.nodes[:3], self.nodes[3]
+    def __init__(self, folder: Path, key: str | None = None, *, replicas: bool = False) -> None:
+        """`key`: one replica, of the node that serves it; `replicas`: one of each node."""
+        count = 3 if replicas else 1 if key is not None else 0
+        self._names = (f"node-{n}" for n in itertools.count())
+        self._folder = folder
+        self.nodes = [Node(folder, next(self._names)) for _ in range(3 + count)]
+        masters = self.nodes[:3]
         for n, node in enumerate(masters):
             first, last = 16384 * n // 3, 16384 * (n + 1) // 3 - 1
             node.client.execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
-        for node in self.nodes[1:]:
-            meet = ("CLUSTER", "MEET", "127.0.0.1", self.nodes[0].port, self.nodes[0].bus)
-            node.client.execute_command(*meet)
-        self.slot = masters[0].client.execute_command("CLUSTER", "KEYSLOT", key)
-        wait_until(lambda: all(len(self._known(node)) == 4 for node in self.nodes))
-        owner = masters[3 * self.slot // 16384]
-        wait_until(lambda: self._replicates(owner))
-        wait_until(lambda: all(self._is_well(node) for node in self.nodes))
-        wait_until(lambda: self.replica.client.info("replication")["master_link_status"] == "up")
+        self._meet()
+        if key is not None:
+            self.slot = masters[0].client.execute_command("CLUSTER", "KEYSLOT", key)
+            self.replica = self.nodes[3]
+            masters = [masters[3 * self.slot // 16384]]
+        for replica, master in zip(self.nodes[3:], masters, strict=False):
+            wait_until(lambda a=replica, b=master: self._replicates(a, b))
+        wait_until(lambda: all(self.is_well(node) for node in self.nodes))
+        for replica in self.nodes[3:]:
+            wait_until(lambda a=replica: a.client.info("replication")["master_link_status"] == "up")
         self.url = f"redis+cluster://127.0.0.1:{self.nodes[0].port}"
 
-    def _known(self, node: RealServer) -> list[bytes]:
-        return node.client.execute_command("CLUSTER", "NODES").splitlines()
+    def _meet(self) -> None:
+        while not self._all_met():
+            # On a busy machine, a handshake times out.
+            for node in self.nodes[1:]:
+                meet = ("CLUSTER", "MEET", "127.0.0.1", self.nodes[0].port, self.nodes[0].bus)
+                node.client.execute_command(*meet)
+            with suppress(AssertionError):
+                wait_until(self._all_met, 2)
 
-    def _is_well(self, node: RealServer) -> bool:
+    def join(self) -> list[RealServer]:
+        """Adds a primary, which has no slots yet, and its replica."""
+        primary, replica = new = [Node(self._folder, next(self._names)) for _ in range(2)]
+        self.nodes += new
+        self._meet()
+        wait_until(lambda: self._replicates(replica, primary))
+        wait_until(lambda: replica.client.info("replication").get("master_link_status") == "up")
+        wait_until(lambda: all(map(self.is_well, new)))
+        return new
+
+    def leave(self, nodes: list[RealServer]) -> None:
+        """Removes nodes, which have no slots any more."""
+        ids = [self.id(node) for node in nodes]
+        self.nodes = [node for node in self.nodes if node not in nodes]
+        # One that still knew them would tell the others.
+        for node, id in itertools.product(self.nodes, ids):
+            wait_until(lambda node=node, id=id: self._forgets(node, id))
+        for node in nodes:
+            node.close()
+
+    def _forgets(self, node: RealServer, id: str) -> bool:
+        try:
+            return bool(node.client.execute_command("CLUSTER", "FORGET", id))
+        except redis.ResponseError as error:
+            # While it replicates the one that leaves, it cannot.
+            return "Unknown node" in str(error)
+
+    def _all_met(self) -> bool:
+        rows = [node.client.execute_command("CLUSTER", "NODES").splitlines() for node in self.nodes]
+        return all(len(known) == len(self.nodes) and not any(b"handshake" in row for row in known) for known in rows)
+
+    def is_well(self, node: RealServer) -> bool:
         return b"cluster_state:ok" in node.client.execute_command("CLUSTER", "INFO")
 
-    def _replicates(self, owner: RealServer) -> bool:
+    def _replicates(self, replica: RealServer, owner: RealServer) -> bool:
         try:
-            return bool(self.replica.client.execute_command("CLUSTER", "REPLICATE", self.id(owner)))
+            return bool(replica.client.execute_command("CLUSTER", "REPLICATE", self.id(owner)))
         except redis.ResponseError:
             return False
 
     def id(self, node: RealServer) -> str:
         return node.client.execute_command("CLUSTER", "MYID").decode()
+
+    def is_replica_of(self, node: RealServer, owner: RealServer) -> bool:
+        """Returns whether a node is a replica of another one that is up to date."""
+        told = node.client.info("replication")
+        return told.get("master_port") == owner.port and told.get("master_link_status") == "up"
 
     def owner(self) -> RealServer:
         """Returns the node that serves the slot, by its own word."""

@@ -20,6 +20,7 @@ from dehydrator_queue.errors import DehydratorError, ModuleMissingError, ModuleT
 from dehydrator_queue.hooks import Hooks
 from dehydrator_queue.job import DeadLetter, Delivery, Item, Job, Waiting
 from dehydrator_queue.queue import Queue
+from dehydrator_queue.scheduling import Schedule
 from dehydrator_queue.worker import Worker
 
 __version__ = "0.1.0"
@@ -40,6 +41,7 @@ __all__ = [
     "Raw",
     "Reject",
     "Retry",
+    "Schedule",
     "Waiting",
     "Worker",
 ]

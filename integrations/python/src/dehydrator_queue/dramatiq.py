@@ -15,15 +15,22 @@ from uuid import uuid4
 from dramatiq import Broker, Consumer, Message, MessageProxy, Middleware
 from dramatiq.errors import ConnectionClosed, QueueJoinTimeout
 
+from dehydrator_queue.codec import Raw
+from dehydrator_queue.dramatiq_schedules import ActorScheduling, Periodic, cron, every
 from dehydrator_queue.job import Delivery, id_text
 from dehydrator_queue.leases import Lease, Leases
 from dehydrator_queue.library import Client, connect, is_cluster, passes, reply_in
 from dehydrator_queue.moment import Duration, milliseconds
 from dehydrator_queue.names import look_words, names_of_message, push_words, take_words
-from dehydrator_queue.queue import dead_of
+from dehydrator_queue.queue import Queue, dead_of
+from dehydrator_queue.schedules import Schedules
 from dehydrator_queue.server import Server
 from dehydrator_queue.terms import reason_of
 from dehydrator_queue.verbs import Keep, Question, as_bytes, bury_words, keep_words, new_token, poll
+from dehydrator_queue.wide.deliveries import Deliveries
+from dehydrator_queue.wide.directory import Keys
+
+__all__ = ["DehydratorBroker", "DehydratorConsumer", "cron", "every"]
 
 #: In the options of a message: distinguishes messages with one id.
 OPTION = "dehydrator_id"
@@ -58,33 +65,51 @@ class DehydratorBroker(Broker):
         lease: Duration = 60.0,
         patience: float = 10.0,
         keep_dead: Keep = timedelta(days=7),
+        schedules: bool = False,
+        keys: Keys | None = None,
         **options: Any,
     ) -> None:
         """`options` are those of the client library, for example `host` and `port` instead of a URL.
 
-        `keep_dead`: for how long to keep dead letters, as on Redis, or how many; None: all of them.
+        `keep_dead`: for how long to keep dead letters, as on Redis, or how many; None: all of them. `schedules`:
+        whether actors can have the option `periodic`, and workers serve it. `keys`: of each queue, as those of
+        `dehydrator_queue.Queue`.
         """
         keep_words(keep_dead)
         self.keep_dead = keep_dead
         super().__init__(middleware=middleware)
         self.namespace = namespace
         self.queues: set[str] = set()
+        self._keys, self._patience = keys, patience
+        self._opened: dict[str, Queue] = {}
         self.client: Client = client or connect(url, timeout=LONGEST_BLOCK + 5, **options)
         self.server = Server(self.client, patience)
         lease_ms = milliseconds(lease)
         own: Client = client or connect(url, timeout=reply_in(lease_ms), **options)
         self._clients = [self.client, own]
         self.leases = Leases(lambda: own, lease_ms)
+        if schedules:
+            self.add_middleware(Periodic())
+        if keys is not None:
+            self.add_middleware(Stops())
 
     def key(self, queue_name: str) -> str:
-        """Returns the name of a queue's key: on a cluster, in the slot of its dead letters."""
+        """Returns the name of a queue's key: on a cluster, in the slot of its dead letters. With `keys`, it is none."""
         name = f"{self.namespace}:{queue_name}"
-        return f"{{{name}}}" if is_cluster(self.client) else name
+        return f"{{{name}}}" if is_cluster(self.client) and self._keys is None else name
 
-    def ask(self, *words: Any) -> Any:
-        """Retries a command until it arrives."""
+    def queue(self, queue_name: str = "default") -> Queue:
+        """Returns a queue as other programs see it, for example to change its keys, or revive its dead letters."""
+        if queue_name not in self._opened:
+            terms: dict[str, Any] = {"keep_dead": self.keep_dead, "patience": self._patience, "keys": self._keys}
+            self._opened[queue_name] = Queue(self.client, self.key(queue_name), codec=Raw(), **terms)
+        return self._opened[queue_name]
+
+    def ask(self, *words: Any, queue_name: str | None = None) -> Any:
+        """Retries a command until it arrives. `queue_name`: it is about a queue, which can have several keys."""
+        server = self.server if queue_name is None else self.queue(queue_name).server
         try:
-            return self.server.ask(Question(words, lambda reply: reply))
+            return server.ask(Question(words, lambda reply: reply))
         except Exception as error:
             if passes(error):
                 raise ConnectionClosed(error) from None
@@ -110,33 +135,51 @@ class DehydratorBroker(Broker):
         With the option `within`, it is dropped if no worker has got it in that many milliseconds after it was due. A
         retry has as long again. With the option `group`, it takes turns with the messages of other groups.
         """
-        message = message.copy(options={OPTION: str(uuid4())})
-        self.emit_before("enqueue", message, delay)
-        key, element = self.key(message.queue_name), message.encode()
-        within, group = message.options.get(WITHIN), message.options.get(GROUP)
+        message = self.prepare(message, delay)
         for name in names_of_message(message.message_id, message.options[OPTION]):
-            if self.ask(*push_words(key, max(0, delay or 0), element, name, within, group)) is not None:
-                break
-            if as_bytes(self.ask(*look_words(key, name)) or b"") == element:
+            words = self.push_words(message, name, delay)
+            _, key, _, element, *_ = words
+            pushed = self.ask(*words, queue_name=message.queue_name) is not None
+            if pushed or self._element(message.queue_name, key, name) == element:
                 break
         self.emit_after("enqueue", message, delay)
         return message
+
+    def prepare(self, message: Message[Any], delay: int | None = None) -> Message[Any]:
+        """Returns a message that can be sent. Calls the middleware."""
+        message = message.copy(options={OPTION: str(uuid4())})
+        self.emit_before("enqueue", message, delay)
+        return message
+
+    def push_words(self, message: Message[Any], name: str, delay: int | None = None) -> tuple[Any, ...]:
+        """Returns the words that send a message under an id, unless that exists."""
+        within, group = message.options.get(WITHIN), message.options.get(GROUP)
+        key = self.key(message.queue_name)
+        return push_words(key, max(0, delay or 0), message.encode(), name, within, group)
+
+    def schedules(self, queue_name: str = "default") -> Schedules:
+        """Returns the schedules of a queue, to list, pause or run them. Those of actors are named after them."""
+        return Schedules(self.queue(queue_name).server, ActorScheduling(self, queue_name))
 
     def cancel(self, message: Message[Any]) -> bool:
         """Cancels a message that no worker has; returns whether it existed."""
         key = self.key(message.queue_name)
         element = message.encode()
         for name in names_of_message(message.message_id, message.options.get(OPTION, "")):
-            if as_bytes(self.ask(*look_words(key, name)) or b"") == element:
-                return bool(self.ask(*take_words(key, name)))
+            if self._element(message.queue_name, key, name) == element:
+                return bool(self.ask(*take_words(key, name), queue_name=message.queue_name))
         return False
 
+    def _element(self, queue_name: str, key: str, name: str) -> bytes:
+        return as_bytes(self.ask(*look_words(key, name), queue_name=queue_name) or b"")
+
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 5000) -> Consumer:
-        return DehydratorConsumer(self, queue_name, prefetch, timeout)
+        kind = DehydratorConsumer if self._keys is None else ConsumerOfKeys
+        return kind(self, queue_name, prefetch, timeout)
 
     def flush(self, queue_name: str) -> None:
         """Drops all messages of a queue, including those that workers have."""
-        self.ask("UNLINK", self.key(queue_name))
+        self.ask("UNLINK", self.key(queue_name), queue_name=queue_name)
 
     def flush_all(self) -> None:
         for queue_name in self.queues:
@@ -145,7 +188,7 @@ class DehydratorBroker(Broker):
     def join(self, queue_name: str, *, interval: int = 100, timeout: int | None = None) -> None:
         """Waits until a queue is empty: nothing due, delayed or with a worker."""
         deadline = None if timeout is None else time.monotonic() + timeout / 1000
-        while self.ask("DEHYDRATOR.LEN", self.key(queue_name)):
+        while self.ask("DEHYDRATOR.LEN", self.key(queue_name), queue_name=queue_name):
             if deadline is not None and time.monotonic() >= deadline:
                 raise QueueJoinTimeout(queue_name)
             time.sleep(interval / 1000)
@@ -178,6 +221,7 @@ class DehydratorConsumer(Consumer):
                 tag = message.options[OPTION] = f"{message.options.get(OPTION, '')}/{delivery.token}"
             except Exception as error:
                 self._bury(lease, delivery.element, f"it cannot be decoded: {reason_of(error)}")
+                self._make_room()
                 continue
             self.broker.leases.add(tag, lease)
             self.tags.add(tag)
@@ -188,8 +232,13 @@ class DehydratorConsumer(Consumer):
 
     def _end(self, tag: str) -> None:
         with self.ended:
-            self.tags.discard(tag)
+            if tag in self.tags:
+                self.tags.discard(tag)
+                self._make_room()
             self.ended.notify()
+
+    def _make_room(self) -> None:
+        """Is called when a message has ended."""
 
     def _take(self) -> None:
         if self._room() <= 0:
@@ -247,4 +296,35 @@ class DehydratorConsumer(Consumer):
         """Gives back messages that were taken and not passed on."""
         while self.taken:
             delivery = self.taken.pop()
-            self.broker.ask("DEHYDRATOR.RELEASE", self.key, 0, delivery.token, delivery.id, "UNCOUNTED")
+            self.broker.ask("DEHYDRATOR.RELEASE", delivery.key, 0, delivery.token, delivery.id, "UNCOUNTED")
+
+
+class ConsumerOfKeys(DehydratorConsumer):
+    """Takes the messages of a queue of several keys, up to `prefetch` of all of them together."""
+
+    def __init__(self, broker: DehydratorBroker, queue_name: str, prefetch: int, timeout: int) -> None:
+        super().__init__(broker, queue_name, prefetch, timeout)
+        lease_ms, block_ms = broker.leases.lease_ms, milliseconds(LONGEST_BLOCK)
+        self._deliveries = Deliveries(broker.queue(queue_name), prefetch, lease_ms, block_ms)
+
+    def _take(self) -> None:
+        delivery = self._deliveries.take(self.block)
+        self.taken = [] if delivery is None else [delivery]
+
+    def _make_room(self) -> None:
+        self._deliveries.end()
+
+    def stop(self) -> None:
+        self._deliveries.stop()
+
+    def close(self) -> None:
+        self.taken += self._deliveries.close()
+        super().close()
+
+
+class Stops(Middleware):
+    """Tells all consumers of a worker that stops, before it closes one after the other, which waits for each."""
+
+    def before_consumer_thread_shutdown(self, broker: Any, thread: Any) -> None:
+        if isinstance(thread.consumer, ConsumerOfKeys):
+            thread.consumer.stop()

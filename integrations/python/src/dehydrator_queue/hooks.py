@@ -51,6 +51,14 @@ class Hooks:
         """Called for a job that was cancelled, that another worker has by now, or that a stop interrupted."""
         log.warning("%s: %s was lost: cancelled, its lease ran out, or the worker stopped", job.queue, job.id)
 
+    def refused(self, queue: str, schedule: str, reason: str) -> None:
+        """Called when the queue refused a job of a schedule, such as a full one. It is put again after a second."""
+        log.warning("%s: the job of schedule %s was refused, again in 1 s: %s", queue, schedule, reason)
+
+    def unserved(self, queue: str) -> None:
+        """Called when the worker starts, for a queue with schedules that it does not serve: the library is missing."""
+        log.warning("%s has schedules, which this worker does not serve: install dehydrator-queue[cron]", queue)
+
     def interrupted(self, error: Exception) -> None:
         """Called each time before a command is resent."""
         log.warning("the server does not answer, asking again: %r", error)
@@ -92,6 +100,12 @@ class Guarded(Hooks):
 
     def lost(self, job: Job) -> None:
         self._call(self._hooks.lost, job)
+
+    def refused(self, queue: str, schedule: str, reason: str) -> None:
+        self._call(self._hooks.refused, queue, schedule, reason)
+
+    def unserved(self, queue: str) -> None:
+        self._call(self._hooks.unserved, queue)
 
     def interrupted(self, error: Exception) -> None:
         self._call(self._hooks.interrupted, error)

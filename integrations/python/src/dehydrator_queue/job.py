@@ -58,9 +58,9 @@ class Job:
     context: Any = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, delivery: Delivery, decode: Callable[[bytes], Any]) -> Job:
+    def of(cls, delivery: Delivery, decode: Callable[[bytes], Any], queue: str) -> Job:
         headers, element = unwrap(delivery.element)
-        job = cls(id_text(delivery.id), decode(element), delivery.deliveries, delivery.key, delivery.token)
+        job = cls(id_text(delivery.id), decode(element), delivery.deliveries, queue, delivery.token)
         job.headers = headers
         return job
 

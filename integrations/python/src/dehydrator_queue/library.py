@@ -40,6 +40,10 @@ def _errors(*names: str) -> tuple[type[Exception], ...]:
 
 
 ResponseError = _errors("ResponseError")
+NO_SCRIPT = _errors("NoScriptError")
+#: MOVED is a kind of ASK in these libraries.
+MovedError, AskError = _errors("MovedError"), _errors("AskError")
+key_slot: Callable[[bytes], int] = import_module(f"{LIBRARIES[0].__name__}.crc").key_slot
 # These libraries treat a wrong password as a connection error; retrying does not help.
 _LASTING = _errors("AuthenticationError", "AuthorizationError", "NoPermissionError")
 #: The errors of a broken connection, or of a server that is down.
@@ -53,10 +57,20 @@ _PASSING_WORDS = (
     # A script runs for too long. With the blank, because BUSYGROUP is something else.
     "BUSY ",
 )
-_PASSING_KINDS = _errors("ReadOnlyError", "BusyLoadingError", "TryAgainError", "SlotNotCoveredError")
+_PASSING_KINDS = (
+    *_errors("ReadOnlyError", "BusyLoadingError", "TryAgainError", "SlotNotCoveredError"),
+    # Errors of replies, too, whose text lacks the word.
+    *_errors("ClusterDownError", "MasterDownError"),
+)
 # Also raised for keys in several slots, which is permanent: the text distinguishes them.
-_CLUSTER = _errors("RedisClusterException", "ValkeyClusterException")
-_CLUSTER_AWAY = ("Redis Cluster cannot be connected", "Valkey Cluster cannot be connected", "All slots are not covered")
+_CLUSTER = _errors("RedisClusterException", "ValkeyClusterException", "ClusterError")
+# The first: a slot moves for longer than the library sends a command from node to node.
+_CLUSTER_AWAY = (
+    "TTL exhausted",
+    "Redis Cluster cannot be connected",
+    "Valkey Cluster cannot be connected",
+    "All slots are not covered",
+)
 
 #: Reply timeout in seconds for commands that do not block. Then they are retried on another connection.
 REPLY = 5.0
@@ -72,7 +86,16 @@ def passes(error: Exception) -> bool:
         return str(error).startswith(_PASSING_WORDS)
     if isinstance(error, _CLUSTER):
         return str(error).startswith(_CLUSTER_AWAY)
-    return isinstance(error, BROKEN)
+    return isinstance(error, BROKEN) or _lost_a_race(error)
+
+
+def _lost_a_race(error: Exception) -> bool:
+    """Returns whether the library's own client of a cluster has lost a node, or a connection, to another thread."""
+    if not isinstance(error, AttributeError) or (place := error.__traceback__) is None:
+        return False
+    while place.tb_next is not None:
+        place = place.tb_next
+    return str(place.tb_frame.f_globals.get("__name__")).startswith(("redis.", "valkey."))
 
 
 def doubts_others(error: Exception) -> bool:
@@ -83,7 +106,7 @@ def doubts_others(error: Exception) -> bool:
 def connect(url: str | None, timeout: float, *, asyncio: bool = False, **options: Any) -> Any:
     """Creates a client. `timeout`: the reply timeout in seconds. Without a URL, `options` have the address.
 
-    In addition to the URLs of the library, there are `redis+cluster://host:port` for a cluster, and
+    In addition to the URLs of the library, there are `redis+cluster://host:port,host:port` for a cluster, and
     `redis+sentinel://user:password@host:port,host:port/name/db` for the primary that Sentinel calls `name`.
     """
     scheme, _, rest = (url or "redis://").partition("://")
@@ -98,9 +121,12 @@ def connect(url: str | None, timeout: float, *, asyncio: bool = False, **options
         return getattr(package, kind)(**options)
     scheme, _, how = scheme.partition("+")
     if how == "cluster":
-        make = partial(getattr(package, f"{kind}Cluster").from_url, f"{scheme}://{rest}", **options)
-        at = urlsplit(url)
-        return make() if asyncio else LaterCluster(make, _host_port(at.hostname or "localhost", at.port or 6379))
+        first, *others = _hosts(f"{scheme}://{rest}")
+        node = import_module(f"{package.__name__}.cluster").ClusterNode
+        options["startup_nodes"] = [node(at.hostname or "localhost", at.port or 6379) for at in map(urlsplit, others)]
+        make = partial(getattr(package, f"{kind}Cluster").from_url, first, **options)
+        ats = [_host_port(at.hostname or "localhost", at.port or 6379) for at in map(urlsplit, (first, *others))]
+        return make() if asyncio else LaterCluster(make, ats)
     if how == "sentinel":
         return _sentinel(library.__name__, f"{scheme}://{rest}", asyncio, options)
     return getattr(package, kind).from_url(url, **options)
@@ -113,21 +139,32 @@ class LaterCluster:
     before the cluster.
     """
 
-    def __init__(self, make: Callable[[], Any], address: str) -> None:
-        self.address = address
+    def __init__(self, make: Callable[[], Any], addresses: list[str]) -> None:
+        self.addresses = addresses
         self._make = make
         self._client: Any = None
         self._making = Lock()
 
-    def execute_command(self, *args: Any, **options: Any) -> Any:
+    def made(self) -> Any:
+        """Returns the client of the library."""
         with self._making:
             if self._client is None:
                 self._client = self._make()
-        return self._client.execute_command(*args, **options)
+        return self._client
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        return self.made().execute_command(*args, **options)
 
     def close(self) -> None:
         if self._client is not None:
             self._client.close()
+
+
+def _hosts(url: str) -> list[str]:
+    """Returns a URL for each of its hosts."""
+    parts = urlsplit(url)
+    user, at, hosts = parts.netloc.rpartition("@")
+    return [urlunsplit(parts._replace(netloc=f"{user}{at}{host}")) for host in hosts.split(",")]
 
 
 def _sentinel(library: str, url: str, asyncio: bool, options: dict[str, Any]) -> Any:
@@ -163,13 +200,37 @@ def is_cluster(client: Any) -> bool:
     return "Cluster" in type(client).__name__
 
 
+def node_of(client: Any, key: str) -> Any:
+    """Returns a client of the node that serves a key. The commands of a pipeline of it use one connection."""
+    client = client.made() if isinstance(client, LaterCluster) else client
+    return _client_of(client, client.get_node_from_key(key)) if is_cluster(client) else client
+
+
+def node_at(client: Any, host: str, port: int) -> Any:
+    """Returns a client of a node of a cluster."""
+    client = client.made() if isinstance(client, LaterCluster) else client
+    return _client_of(client, client.get_node(host, port))
+
+
+def _client_of(client: Any, node: Any) -> Any:
+    get = getattr(client, "get_redis_connection", None) or client.get_valkey_connection
+    return get(node)
+
+
+def look_up_slots(client: Any) -> None:
+    """Makes a cluster's client read the slots again."""
+    client = client.made() if isinstance(client, LaterCluster) else client
+    if is_cluster(client):
+        client.nodes_manager.initialize()
+
+
 def addresses(client: Any) -> set[Any]:
     """Returns the addresses of a client's server and database; an empty set if unknown.
 
     Clients of one server have one in common, if they were created with the same names.
     """
     if isinstance(client, LaterCluster):
-        return {client.address}
+        return set(client.addresses)
     if (nodes := getattr(client, "nodes_manager", None)) is not None:
         return set(nodes.startup_nodes)
     if (pool := getattr(client, "connection_pool", None)) is None:

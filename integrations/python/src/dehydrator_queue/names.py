@@ -35,7 +35,7 @@ return taken
 """
 
 
-def take_words(key: str, *names: str) -> tuple[Any, ...]:
+def take_words(key: str, *names: str | bytes) -> tuple[Any, ...]:
     return ("EVAL", TAKE, 1, key, *names)
 
 

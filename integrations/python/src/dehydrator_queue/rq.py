@@ -4,13 +4,17 @@
     queue.enqueue_in(timedelta(minutes=5), send, "anna")
 
 and `rq worker --queue-class dehydrator_queue.rq.Queue --job-class dehydrator_queue.rq.Job`. When a job is due the
-server pushes its id to RQ's own list (ONDUE LIST), on which RQ's workers block.
+server pushes its id to RQ's own list (ONDUE LIST), on which RQ's workers block. With `--worker-class
+dehydrator_queue.rq.Worker`, the workers lease their jobs, and serve the schedules of their queues:
+
+    queue.every("report", send, "anna", cron="0 9 * * 1-5", zone="Europe/Berlin")
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timezone
+from functools import cached_property
 from heapq import merge
 from itertools import islice
 from typing import Any
@@ -18,12 +22,17 @@ from typing import Any
 import rq
 import rq.job
 import rq.registry
-from rq.job import JobStatus
+from rq.job import JobStatus, validate_job_id
 from rq.utils import as_text, utcformat, utcparse
 
 from dehydrator_queue.library import ResponseError
-from dehydrator_queue.moment import milliseconds
-from dehydrator_queue.server import explain
+from dehydrator_queue.moment import Duration, milliseconds
+from dehydrator_queue.plan import Plan
+from dehydrator_queue.rq_leases import Leasing
+from dehydrator_queue.rq_schedules import RqScheduling, Serves
+from dehydrator_queue.schedules import Schedules
+from dehydrator_queue.scheduling import Schedule
+from dehydrator_queue.server import Server, explain
 from dehydrator_queue.verbs import BATCH, pairs
 
 #: The field of a job's hash with the time when its dehydrator pushes it to its queue.
@@ -102,6 +111,50 @@ class Queue(rq.Queue):
                 raise explain(error, "DEHYDRATOR.PUSH") from None
         return job
 
+    def every(
+        self,
+        name: str,
+        f: Any,
+        *args: Any,
+        cron: str | None = None,
+        zone: str = "UTC",
+        seconds: Duration | None = None,
+        starting: datetime | float | None = None,
+        until: datetime | float | None = None,
+        times: int | None = None,
+        missed: str = "one",
+        **kwargs: Any,
+    ) -> Schedule:
+        """Makes a schedule, which enqueues a job again and again, with the id `name-milliseconds`.
+
+        Call it at each deployment; see `Queue.every` of this package. `f`, `args` and `kwargs` are those of `enqueue`,
+        options such as `job_timeout` included.
+        """
+        validate_job_id(name)
+        plan = Plan.of(
+            cron=cron, zone=zone, seconds=seconds, starting=starting, until=until, times=times, missed=missed
+        )
+        told = self.parse_args(f, *args, **kwargs)._asdict()
+        if refused := [one for one in ("depends_on", "job_id", "pipeline", "rate_limit", "unique") if told.pop(one)]:
+            raise ValueError(f"the jobs of a schedule have no {' and no '.join(refused)}")
+        at_front = told.pop("at_front")
+        job = self.create_job(**told)
+        job.enqueue_at_front = at_front or None
+        return self.server.follow(self.scheduling.every(name, job, plan))
+
+    @cached_property
+    def server(self) -> Server:
+        return Server(self.connection, patience=10.0)
+
+    @cached_property
+    def scheduling(self) -> RqScheduling:
+        return RqScheduling(self)
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules that `every` makes; their payloads are jobs without an id."""
+        return Schedules(self.server, self.scheduling)
+
     def scheduled_job_ids(self) -> list[str]:
         """Returns the ids of the waiting jobs, in the order of their deadlines."""
         return [id for _, id in _waiting(self.connection, self.key)]
@@ -126,6 +179,20 @@ class Queue(rq.Queue):
                 job.connection.hset(job.key, "enqueued_at", utcformat(pushed_at))
             return found
         return None
+
+
+class Worker(Serves, Leasing, rq.Worker):
+    """RQ's worker, which leases its jobs, and serves schedules."""
+
+    queue_class = Queue
+    job_class = Job
+
+
+class SimpleWorker(Serves, Leasing, rq.SimpleWorker):
+    """RQ's worker that does not fork, which leases its jobs, and serves schedules."""
+
+    queue_class = Queue
+    job_class = Job
 
 
 class ScheduledJobRegistry(rq.registry.ScheduledJobRegistry):

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from dehydrator_queue.errors import ModuleMissingError, ModuleTooOldError
 from dehydrator_queue.library import Client, ResponseError, check_kind, doubts_others, forget_connections, passes
-from dehydrator_queue.verbs import Question
+from dehydrator_queue.verbs import Flow, Question
 
 T = TypeVar("T")
 
@@ -66,6 +66,27 @@ class Server:
                     forget_connections(self.client)
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
+
+    def follow(
+        self,
+        flow: Flow[T],
+        patience: float | None = None,
+        give_up: Callable[[], bool] = lambda: False,
+        tell: Callable[[Exception], Any] = lambda error: None,
+    ) -> T:
+        """Asks the questions of a flow, and returns its result. Errors are raised where the flow asks."""
+        try:
+            question = next(flow)
+            while True:
+                try:
+                    answer = self.ask(question, patience, give_up, tell)
+                except Exception as error:
+                    question = flow.throw(error)
+                else:
+                    question = flow.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
     def check(
         self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
 from typing import Any
 from uuid import uuid4
@@ -16,14 +16,19 @@ from weakref import ref
 
 from taskiq import AckableMessage, AsyncBroker, AsyncResultBackend, BrokerMessage
 
+from dehydrator_queue.aio.queue import Queue
 from dehydrator_queue.aio.server import Server
+from dehydrator_queue.aio.wide.deliveries import Deliveries
+from dehydrator_queue.codec import Raw
 from dehydrator_queue.job import Delivery
 from dehydrator_queue.library import BROKEN, connect, passes, reply_in
 from dehydrator_queue.moment import Duration, milliseconds
 from dehydrator_queue.names import look_words, names_of_message, names_of_task, push_words, take_words
 from dehydrator_queue.queue import dead_of
+from dehydrator_queue.taskiq_schedules import Schedules
 from dehydrator_queue.terms import reason_of
 from dehydrator_queue.verbs import Keep, Question, as_bytes, bury_words, keep_words, new_token, poll
+from dehydrator_queue.wide.directory import Keys
 from dehydrator_queue.worker import GRACE
 
 log = logging.getLogger("dehydrator_queue")
@@ -54,12 +59,16 @@ class DehydratorBroker(AsyncBroker):
         count: int = 1,
         patience: float = 10.0,
         keep_dead: Keep = None,
+        schedules: bool = False,
+        keys: Keys | None = None,
         result_backend: AsyncResultBackend[Any] | None = None,
         task_id_generator: Callable[[], str] | None = None,
         **options: Any,
     ) -> None:
         """`count`: how many tasks are taken at a time. `keep_dead`: how many dead letters to keep, or, as a timedelta,
-        for how long; by default all. `options` are those of the client library's `from_url`.
+        for how long; by default all. `schedules`: whether workers serve those of the labels `schedule`, so that there
+        is no scheduler process. `keys`: of each queue, as those of `dehydrator_queue.aio.Queue`. `options` are those of
+        the client library's `from_url`.
         """
         keep_words(keep_dead)
         self._keep_dead = keep_dead
@@ -67,8 +76,10 @@ class DehydratorBroker(AsyncBroker):
         self.queue_name = queue_name
         self._lease_ms, self._block_ms, self._count = milliseconds(lease), milliseconds(block), count
         self._url, self._options = url, options
-        self._patience = patience
+        self._patience, self._keys_of_queue = patience, keys
+        self._queues: dict[str, Queue] = {}
         self._server = Server(self._connect(reply_in(self._lease_ms)), patience)
+        self._schedules = Schedules(self, self.queue(), self.push_words) if schedules else None
         # Each with its ack, as long as that can be called.
         self._held: dict[tuple[str, bytes], tuple[Delivery, ref[Any]]] = {}
         self._renewing: asyncio.Task[None] | None = None
@@ -76,18 +87,32 @@ class DehydratorBroker(AsyncBroker):
     def _connect(self, timeout: float) -> Any:
         return connect(self._url, timeout, asyncio=True, **self._options)
 
-    async def _ask(self, *words: Any) -> Any:
-        return await self._server.ask(Question(words, lambda reply: reply))
+    def queue(self, queue_name: str | None = None) -> Queue:
+        """Returns a queue as other programs see it, for example to change its keys, or revive its dead letters."""
+        name = queue_name or self.queue_name
+        if name not in self._queues:
+            terms: dict[str, Any] = {"keep_dead": self._keep_dead, "patience": self._patience}
+            self._queues[name] = Queue(self._server.client, name, codec=Raw(), keys=self._keys_of_queue, **terms)
+        return self._queues[name]
+
+    async def _ask(self, *words: Any, queue_name: str | None = None) -> Any:
+        """`queue_name`: the command is about a queue, which can have several keys."""
+        server = self._server if queue_name is None else self.queue(queue_name).server
+        return await server.ask(Question(words, lambda reply: reply))
 
     async def startup(self) -> None:
         await super().startup()
         await self._server.check(self.queue_name)
         if self.is_worker_process:
             self._renewing = asyncio.create_task(self._renew())
+            if self._schedules is not None:
+                await self._schedules.start()
 
     async def shutdown(self) -> None:
         """Gives back unacknowledged tasks, including running ones, whose acks then do nothing."""
         try:
+            if self._schedules is not None:
+                await self._schedules.stop()
             if self._renewing is not None:
                 self._renewing.cancel()
                 await asyncio.wait({self._renewing})
@@ -98,16 +123,23 @@ class DehydratorBroker(AsyncBroker):
 
     async def kick(self, message: BrokerMessage) -> None:
         """Sends a task, with the labels `delay_seconds`, `within_seconds` and `group`. A retry has as long again."""
-        key = message.labels.get("queue_name") or self.queue_name
+        key = self._key_of(message)
+        for name in names_of_message(message.task_id, uuid4().hex):
+            if await self._ask(*self.push_words(message, name), queue_name=key) is not None:
+                return
+            # Two tasks with one id differ by their contents; an identical one is the same task.
+            if as_bytes(await self._ask(*look_words(key, name), queue_name=key) or b"") == message.message:
+                return
+
+    def _key_of(self, message: BrokerMessage) -> str:
+        return str(message.labels.get("queue_name") or self.queue_name)
+
+    def push_words(self, message: BrokerMessage, name: str) -> tuple[Any, ...]:
+        """Returns the words that send a message under an id, unless that exists."""
         delay = milliseconds(self._delay_of(message.labels))
         within, group = message.labels.get(WITHIN), message.labels.get(GROUP)
         within_ms = None if within is None else milliseconds(float(within))
-        for name in names_of_message(message.task_id, uuid4().hex):
-            if await self._ask(*push_words(key, delay, message.message, name, within_ms, group)) is not None:
-                return
-            # Two tasks with one id differ by their contents; an identical one is the same task.
-            if as_bytes(await self._ask(*look_words(key, name)) or b"") == message.message:
-                return
+        return push_words(self._key_of(message), delay, message.message, name, within_ms, group)
 
     def _delay_of(self, labels: dict[str, Any]) -> float:
         # SmartRetryMiddleware leaves the delay to the broker, if it has no schedule source.
@@ -117,21 +149,58 @@ class DehydratorBroker(AsyncBroker):
 
     async def cancel(self, task_id: str, queue_name: str | None = None) -> bool:
         """Cancels a task that no worker has; returns whether it existed."""
-        return bool(await self._ask(*take_words(queue_name or self.queue_name, *names_of_task(task_id))))
+        name = queue_name or self.queue_name
+        return bool(await self._ask(*take_words(name, *names_of_task(task_id)), queue_name=name))
 
-    async def listen(self) -> AsyncGenerator[bytes | AckableMessage, None]:
+    def listen(self) -> AsyncGenerator[bytes | AckableMessage, None]:
         """Yields due tasks, each with its `ack`."""
+        return self._listen() if self._keys_of_queue is None else self._listen_to_keys()
+
+    async def _listen_to_keys(self) -> AsyncGenerator[bytes | AckableMessage, None]:
+        server = Server(self._connect(self._block_ms / 1000 + GRACE), patience=float("inf"))
+        if self._renewing is None:
+            self._renewing = asyncio.create_task(self._renew())
+        taken: list[tuple[Delivery, AckableMessage]] = []
+        deliveries = Deliveries(
+            *(self.queue(), server, self._count, self._lease_ms, self._block_ms),
+            made=lambda delivery: (delivery, self._message_of(delivery)),
+            serving={} if self._schedules is None else {self._schedules.key: self._schedules.serve_one},
+        )
+        try:
+            while True:
+                taken = [await deliveries.take()]
+                delivery, message = taken[0]
+                if (fault := self._fault_of(delivery)) is None:
+                    taken = []
+                    yield message
+                else:
+                    await self._bury(delivery, fault)
+                # The receiver asks for the next one.
+                deliveries.end()
+        finally:
+            taken += await deliveries.close()
+            await self._release(*(delivery for delivery, _ in taken), counted=False)
+            await server.client.aclose()  # type: ignore[attr-defined]
+
+    async def _listen(self) -> AsyncGenerator[bytes | AckableMessage, None]:
         server = Server(self._connect(self._block_ms / 1000 + GRACE), patience=float("inf"))
         token: str | None = None
+        served = False
         taken: list[tuple[Delivery, AckableMessage]] = []
         if self._renewing is None:
             self._renewing = asyncio.create_task(self._renew())
         try:
             while True:
                 token = new_token()
-                question = poll([self.queue_name], self._count, self._lease_ms, token, self._block_ms)
+                keys = self._keys(schedules_first=not served)
+                question = poll(keys, self._count, self._lease_ms, token, self._block_ms)
                 deliveries = await server.ask(question, tell=lambda error: log.warning("asking again: %r", error))
                 token = None
+                served = False
+                if self._schedules is not None and deliveries and deliveries[0].key == self._schedules.key:
+                    served = True
+                    await self._schedules.serve(deliveries)
+                    continue
                 taken = [(delivery, self._message_of(delivery)) for delivery in deliveries]
                 while taken:
                     delivery, message = taken[0]
@@ -145,12 +214,19 @@ class DehydratorBroker(AsyncBroker):
             unused = [delivery for delivery, _ in taken]
             if token is not None:
                 # The reply may have been on its way: the token repeats it.
-                question = poll([self.queue_name], self._count, self._lease_ms, token, None)
+                question = poll(keys, self._count, self._lease_ms, token, None)
                 with suppress(*BROKEN):
                     given = await self._server.ask(question, patience=0)
                     unused += given
             await self._release(*unused, counted=False)
             await server.client.aclose()  # type: ignore[attr-defined]
+
+    def _keys(self, schedules_first: bool) -> list[str]:
+        """Schedules come first, but last after a poll that gave some: many of them must not delay tasks."""
+        if self._schedules is None:
+            return [self.queue_name]
+        keys = [self._schedules.key, self.queue_name]
+        return keys if schedules_first else keys[::-1]
 
     def _fault_of(self, delivery: Delivery) -> str | None:
         """Returns why the receiver could not run a message, which it would acknowledge and lose."""
@@ -188,14 +264,13 @@ class DehydratorBroker(AsyncBroker):
 
         `counted`: whether this delivery counts.
         """
-        for delivery in deliveries:
-            self._held.pop((delivery.token, delivery.id), None)
-        words = [word for delivery in deliveries for word in (delivery.token, delivery.id)]
-        try:
-            if words:
-                await self._ask("DEHYDRATOR.RELEASE", self.queue_name, 0, *words, *([] if counted else ["UNCOUNTED"]))
-        except Exception as error:
-            log.warning("%s: %d could not be given back: %r", self.queue_name, len(deliveries), error)
+        for key, some in by_key(deliveries).items():
+            for delivery in some:
+                self._held.pop((delivery.token, delivery.id), None)
+            try:
+                await self._ask("DEHYDRATOR.RELEASE", key, 0, *leases_of(some), *([] if counted else ["UNCOUNTED"]))
+            except Exception as error:
+                log.warning("%s: %d could not be given back: %r", key, len(some), error)
 
     async def _renew(self) -> None:
         """Renews the current jobs, three times per lease."""
@@ -206,18 +281,30 @@ class DehydratorBroker(AsyncBroker):
                     # The receiver dropped it, for example because a middleware failed.
                     log.warning("%s: nobody will acknowledge %r", delivery.key, delivery.id)
                     del self._held[name]
-            held = [delivery for delivery, _ in self._held.values()]
-            if not held:
-                continue
-            words = [word for delivery in held for word in (delivery.token, delivery.id)]
-            renew = ("DEHYDRATOR.RENEW", self.queue_name, self._lease_ms, *words)
-            try:
-                # As long as the leases still run.
-                renewed = await self._server.ask(Question(renew, list), patience=2 * self._lease_ms / 3000)
-            except Exception as error:
-                if not passes(error):
-                    log.error("leases could not be renewed: %r", error)
-                continue
-            for delivery, still in zip(held, renewed, strict=True):
-                if not still and self._held.pop((delivery.token, delivery.id), None) is not None:
-                    log.warning("%s: %r was cancelled, or its lease ran out", delivery.key, delivery.id)
+            held = by_key(delivery for delivery, _ in self._held.values())
+            await asyncio.gather(*(self._renew_some(key, some) for key, some in held.items()))
+
+    async def _renew_some(self, key: str, held: list[Delivery]) -> None:
+        renew = ("DEHYDRATOR.RENEW", key, self._lease_ms, *leases_of(held))
+        try:
+            # As long as the leases still run.
+            renewed = await self._server.ask(Question(renew, list), patience=2 * self._lease_ms / 3000)
+        except Exception as error:
+            if not passes(error):
+                log.error("leases could not be renewed: %r", error)
+            return
+        for delivery, still in zip(held, renewed, strict=True):
+            if not still and self._held.pop((delivery.token, delivery.id), None) is not None:
+                log.warning("%s: %r was cancelled, or its lease ran out", delivery.key, delivery.id)
+
+
+def by_key(deliveries: Iterable[Delivery]) -> dict[str, list[Delivery]]:
+    found: dict[str, list[Delivery]] = {}
+    for delivery in deliveries:
+        found.setdefault(delivery.key, []).append(delivery)
+    return found
+
+
+def leases_of(deliveries: Iterable[Delivery]) -> list[Any]:
+    """Returns the pairs of RENEW and RELEASE."""
+    return [word for delivery in deliveries for word in (delivery.token, delivery.id)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, Protocol, TypeVar
@@ -66,6 +66,10 @@ class Question(Generic[T]):
 
     words: tuple[Any, ...]
     read: Callable[[Any], T]
+
+
+#: Yields questions, is sent what their replies were read as, and returns a result.
+Flow = Generator[Question[Any], Any, T]
 
 
 def name_of(id: str | bytes | None) -> bytes:
@@ -172,12 +176,18 @@ def bury_words(dead: str, held: Held, element: bytes, reason: str, keep: Keep) -
 class Verbs:
     """The commands of one queue."""
 
-    def __init__(self, key: str, dead: str, codec: Codec, keep: Keep = None) -> None:
+    def __init__(self, key: str, dead: str, codec: Codec, keep: Keep = None, queue: str | None = None) -> None:
+        """`queue`: the name of the queue, if it is not its key."""
         keep_words(keep)
         self.keep = keep
         self.key = key
+        self.queue = queue or key
         self.dead = dead
         self.codec = codec
+
+    def at(self, key: str) -> Verbs:
+        """Returns the same for one of the keys of a queue."""
+        return Verbs(key, f"{key}:dead", self.codec, self.keep, self.queue)
 
     def encode(self, payload: Any, headers: Mapping[str, str] | None = None) -> bytes:
         return wrap(headers or {}, self.codec.encode(payload))

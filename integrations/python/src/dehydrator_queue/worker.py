@@ -6,20 +6,27 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from dehydrator_queue.backoff import Backoff
 from dehydrator_queue.held import Held
 from dehydrator_queue.hooks import Guarded, Hooks
-from dehydrator_queue.job import Delivery, Job
+from dehydrator_queue.job import Delivery, Job, id_text
 from dehydrator_queue.library import ResponseError, addresses, passes, read_timeout, reply_in
 from dehydrator_queue.moment import Duration, in_seconds
 from dehydrator_queue.queue import Queue
+from dehydrator_queue.rota import Rota
+from dehydrator_queue.scheduling import Scheduling
 from dehydrator_queue.server import Server
 from dehydrator_queue.terms import CUT_OFF, Again, Dead, Terms, reason_of, verdict
 from dehydrator_queue.threads import Threads
-from dehydrator_queue.verbs import Question, new_token, poll
+from dehydrator_queue.verbs import Question, Verbs, new_token, poll
+from dehydrator_queue.wide.confirming import Confirming
+from dehydrator_queue.wide.permits import Permits
+from dehydrator_queue.wide.takers import Takers
 
 #: The reply timeout beyond the block, in seconds.
 GRACE = 5.0
@@ -43,6 +50,16 @@ def by_name(queues: Any, kind: type[Any]) -> dict[str, Any]:
     return {queue.name: queue for queue in some}
 
 
+def are_wide(queues: Iterable[Any], wait_replicas: int) -> bool:
+    """Returns whether the queues of a worker have several keys."""
+    wide = {queue.is_wide for queue in queues}
+    if len(wide) == 2:
+        raise ValueError("a worker's queues all have `keys`, or none has: `keys=1` is one key")
+    if wait_replicas and wide == {False}:
+        raise ValueError("`wait_replicas` needs queues with `keys`: `keys=1` is one key")
+    return wide == {True}
+
+
 class Worker:
     """Takes due jobs, and calls `work` with each Job, in `concurrency` threads.
 
@@ -63,13 +80,22 @@ class Worker:
         block: Duration = 2.0,
         hooks: Hooks | None = None,
         stop_timeout: Duration | None = None,
+        schedules: bool | None = None,
+        wait_replicas: int = 0,
     ) -> None:
         """Several queues are polled in their order: the first with due jobs is served.
 
         `block`: how long a POLL blocks in the server, and so how long a stop can take. `stop_timeout`: how long a
-        stop waits for work to end; by default without limit.
+        stop waits for work to end; by default without limit. `schedules`: whether to serve those of the queues; by
+        default, if the library for them is installed. `wait_replicas`: for queues with `keys`, a job begins when so
+        many replicas have its lease, and it is settled when they have that.
         """
         self._queues: dict[str, Queue] = by_name(queues, Queue)
+        self._is_wide = are_wide(self._queues.values(), wait_replicas)
+        self._rota = Rota(self._queues.values(), schedules)
+        self._wait_replicas = wait_replicas
+        #: By key.
+        self._verbs = {name: queue.verbs for name, queue in self._queues.items()}
         self._work = work
         self._terms = Terms.of(concurrency, lease, block, attempts, backoff, stop_timeout)
         self._hooks = Guarded(hooks or Hooks())
@@ -77,7 +103,7 @@ class Worker:
         self._stopping = threading.Event()
         self._stop_by = math.inf
         self._running = threading.Lock()
-        self._free = threading.Semaphore(concurrency)
+        self._free: threading.Semaphore | Permits = threading.Semaphore(concurrency)
 
     def stop(self, timeout: Duration | None = None) -> None:
         """Makes the worker take no more jobs, finish its current ones, and return from `run`.
@@ -118,16 +144,26 @@ class Worker:
             # The user's client may have a shorter timeout: the reply must come before that.
             block_ms = min(block_ms, int(timeout * 500))
         server.check(first.name, self._stopping.is_set, self._hooks.interrupted)
-        self._leases = Server(first.patient(reply_in(self._terms.lease_ms)), patience=0)
-        for queue in self._queues.values():
+        self._leases = self._sure = Server(first.patient(reply_in(self._terms.lease_ms)), patience=0)
+        if self._wait_replicas:
+            wait_ms = int(500 * min(1, reply_in(self._terms.lease_ms)))
+            self._sure = Server(Confirming(self._leases.client, self._wait_replicas, wait_ms), patience=0)
+        for queue in () if self._is_wide else self._queues.values():
             if self._terms.attempts is not None:
                 limit = queue.verbs.limit_attempts(self._terms.attempts)
                 server.ask(limit, None, self._stopping.is_set, self._hooks.interrupted)
+        for scheduling in self._rota.unserved:
+            # Whatever the key is, or may not be read, concerns nobody here.
+            with suppress(*ResponseError):
+                if server.ask(scheduling.length(), None, self._stopping.is_set, self._hooks.interrupted):
+                    self._hooks.unserved(scheduling.queue)
         self._ended = threading.Event()
         renewing = threading.Thread(target=self._renew, name="dehydrator-renewal", daemon=True)
         renewing.start()
         threads = Threads(self._terms.concurrency, self._serve)
         try:
+            if self._is_wide:
+                self._take_from_keys(server, block_ms, threads)
             while not self._stopping.is_set():
                 self._take(server, block_ms, threads)
         except Exception as error:
@@ -143,26 +179,70 @@ class Worker:
                 for own in (server, self._leases):
                     own.client.close()  # type: ignore[attr-defined]
 
+    def _take_from_keys(self, server: Server, block_ms: int, threads: Threads) -> None:
+        """Takes jobs from all keys of the queues, until the worker stops."""
+        takers = Takers(
+            self._queues.values(),
+            self._terms,
+            block_ms,
+            MOST_AT_ONCE,
+            server,
+            self._leases,
+            self._sure if self._wait_replicas else None,
+            self._hooks,
+            self._stopping.is_set,
+            threads.submit,
+            {one.key: partial(self._put_jobs, server, one) for one in self._rota.schedulings},
+        )
+        self._free, self._verbs = takers.permits, takers.verbs
+        takers.run()
+
     def _take(self, server: Server, block_ms: int, threads: Threads) -> None:
         """Waits for a free thread, and for up to as many jobs as there are free threads."""
+        assert isinstance(self._free, threading.Semaphore)
         if not self._free.acquire(timeout=0.2):
+            if self._rota.schedules:
+                # No thread is free for a job, but one of a schedule can wait in the queue, for other workers.
+                self._poll(server, self._rota.schedules, MOST_AT_ONCE, None)
             return
         room = 1
         while room < MOST_AT_ONCE and self._free.acquire(blocking=False):
             room += 1
         used = 0
         try:
-            question = poll(list(self._queues), room, self._terms.lease_ms, new_token(), block_ms)
-            began = time.monotonic()
-            deliveries = server.ask(question, None, self._stopping.is_set, self._hooks.interrupted)
-            if deliveries:
-                self._hooks.received(deliveries, time.monotonic() - began)
-            for delivery in deliveries:
+            for delivery in self._poll(server, self._rota.keys(), room, block_ms):
                 threads.submit(delivery)
                 used += 1
         finally:
             if room > used:
                 self._free.release(room - used)
+
+    def _poll(self, server: Server, keys: list[str], room: int, block_ms: int | None) -> list[Delivery]:
+        """Returns the jobs that are due, or serves the schedules that are."""
+        question = poll(keys, room, self._terms.lease_ms, new_token(), block_ms)
+        began = time.monotonic()
+        deliveries = server.ask(question, None, self._stopping.is_set, self._hooks.interrupted)
+        if (scheduling := self._rota.scheduling(deliveries)) is not None:
+            for delivery in deliveries:
+                self._put_jobs(server, scheduling, delivery)
+            return []
+        if deliveries:
+            self._hooks.received(deliveries, time.monotonic() - began)
+        return deliveries
+
+    def _put_jobs(self, server: Server, scheduling: Scheduling, delivery: Delivery) -> None:
+        """Puts the jobs of a schedule that is due."""
+        try:
+            flow = scheduling.serve(delivery)
+            reason = server.follow(flow, None, self._stopping.is_set, self._hooks.interrupted)
+        except Exception as error:
+            if passes(error):
+                raise
+            # It comes again when its lease expires.
+            self._hooks.crashed(error)
+            return
+        if reason is not None:
+            self._hooks.refused(scheduling.queue, id_text(delivery.id), reason)
 
     def _serve(self, delivery: Delivery) -> None:
         try:
@@ -176,7 +256,7 @@ class Worker:
     def _cut_off(self) -> None:
         """Gives back the jobs whose work still runs."""
         for delivery, job in self._held.lose_all():
-            verbs = self._queues[delivery.key].verbs
+            verbs = self._verbs[delivery.key]
             try:
                 last = self._terms_of(delivery, patience=0).is_last(delivery)
                 question = verbs.bury(delivery, CUT_OFF) if last else verbs.release(0, delivery.token, delivery.id)
@@ -187,15 +267,15 @@ class Worker:
             self._hooks.lost(job)
 
     def _do(self, delivery: Delivery) -> None:
-        queue = self._queues[delivery.key]
+        verbs = self._verbs[delivery.key]
         if self._stopping.is_set():
             # The POLL was blocked in the server when the stop was requested. Other workers can do this job.
-            self._ask(queue.verbs.release(0, delivery.token, delivery.id, counted=False))
+            self._ask(verbs.release(0, delivery.token, delivery.id, counted=False))
             return
         try:
-            job = Job.of(delivery, queue.verbs.codec.decode)
+            job = Job.of(delivery, verbs.codec.decode, verbs.queue)
         except Exception as error:
-            self._bury(queue, delivery, f"it cannot be decoded: {reason_of(error)}")
+            self._bury(verbs, delivery, f"it cannot be decoded: {reason_of(error)}")
             return
         self._held.add(delivery, job)
         began = time.monotonic()
@@ -214,45 +294,45 @@ class Worker:
         if failure is None:
             # A 0 can mean that a first SETTLE worked, but its reply was lost.
             with self._hooks.settling(job, "settle"):
-                self._ask(queue.verbs.settle(delivery.token, delivery.id))
+                self._ask(verbs.settle(delivery.token, delivery.id), server=self._sure)
             self._hooks.succeeded(job, seconds)
             return
         changed = delivery.with_headers(job.headers)
         match verdict(failure, delivery, self._terms_of(delivery)):
             case Again(delay):
-                again = queue.verbs.release(delay, delivery.token, delivery.id)
+                again = verbs.release(delay, delivery.token, delivery.id)
                 with self._hooks.settling(job, "release"):
-                    self._ask(again if changed is delivery else queue.verbs.retry(delay, changed))
+                    self._ask(again if changed is delivery else verbs.retry(delay, changed))
                 self._hooks.retried(job, seconds, failure, delay)
             case Dead(reason):
                 with self._hooks.settling(job, "bury"):
-                    self._bury(queue, changed, reason)
+                    self._bury(verbs, changed, reason)
 
     def _terms_of(self, delivery: Delivery, patience: float | None = None) -> Terms:
         """Returns the terms of a job. Without `attempts`, the queue has its own policy, or none."""
         if self._terms.attempts is None:
             return self._terms
-        verbs = self._queues[delivery.key].verbs
+        verbs = self._verbs[delivery.key]
         return self._terms.of_job(self._ask(verbs.own_attempts(delivery.id), patience))
 
-    def _bury(self, queue: Queue, delivery: Delivery, reason: str) -> None:
+    def _bury(self, verbs: Verbs, delivery: Delivery, reason: str) -> None:
         if self._terms.attempts is not None:
-            self._ask(queue.verbs.bury(delivery, reason))
+            self._ask(verbs.bury(delivery, reason))
         else:
             # This worker does not configure dead letters: the policy of the queue does, if any.
             try:
-                self._ask(queue.verbs.reject(delivery.token, delivery.id))
+                self._ask(verbs.reject(delivery.token, delivery.id))
             except ResponseError as error:
                 delay = self._terms.backoff.most
-                self._ask(queue.verbs.release(delay, delivery.token, delivery.id))
+                self._ask(verbs.release(delay, delivery.token, delivery.id))
                 reason = f"{reason}; it waits for {delay:.0f} s, for it could not go to the dead letters: {error}"
         self._hooks.buried(delivery, reason)
 
-    def _ask(self, question: Question[Any], patience: float | None = None) -> Any:
+    def _ask(self, question: Question[Any], patience: float | None = None, server: Server | None = None) -> Any:
         """Retries for the duration of a lease, by default: after that, the reply is useless."""
         if patience is None:
             patience = max(self._terms.lease_ms / 1000, 10.0)
-        return self._leases.ask(question, patience, tell=self._hooks.interrupted)
+        return (server or self._leases).ask(question, patience, tell=self._hooks.interrupted)
 
     def _renew(self) -> None:
         """Renews the current jobs, three times per lease, until the worker has ended."""
@@ -261,7 +341,7 @@ class Worker:
                 try:
                     # As long as the leases still run.
                     renewed = self._leases.ask(
-                        self._queues[name].verbs.renew(self._terms.lease_ms, held),
+                        self._verbs[name].renew(self._terms.lease_ms, held),
                         2 * self._terms.renewal,
                         self._ended.is_set,
                         self._hooks.interrupted,

@@ -4,7 +4,7 @@ usage: run.py [--quick] [--oldest] [--only suite] folder-of-source-distributions
 
     --quick     some of them, in less than three minutes
     --oldest    what concerns Celery, of which that folder, and this Python's environment, hold the oldest version
-    --only      one suite: dehydrator, kombu, dramatiq, celery
+    --only      one suite: dehydrator, kombu, dramatiq, beat, celery
 """
 
 from __future__ import annotations
@@ -41,7 +41,13 @@ OWN = Suite("dehydrator", "", ["-n", "2", "--dist", "worksteal"])
 OWN_OLDEST = Suite(
     "dehydrator",
     "",
-    [*(f"tests/test_{name}.py" for name in ("kombu", "celery", "celery_failover")), *OWN.arguments],
+    [
+        *(
+            f"tests/test_{name}.py"
+            for name in ("kombu", "celery", "celery_failover", "celery_cluster", "celery_cluster_failover", "beat")
+        ),
+        *OWN.arguments,
+    ],
 )
 KOMBU = Suite(
     "kombu",
@@ -99,6 +105,12 @@ CELERY = of_celery(
         *("cache_backend", "connection_recovery", "events_state_memory_leak", "loader", "logfile_format"),
         *("mem_leak_in_exception_handling", "redis_backend", "request_backend_down", "serialization", "upgrade"),
     ]
+)
+BEAT = Suite(
+    "beat",
+    "celery-*",
+    ["-p", "aliased_beat", *(f"t/unit/app/test_beat.py::test_{name}" for name in ("Scheduler", "SchedulerShutdown"))],
+    {"DEHYDRATOR_URL": "redis://127.0.0.1:{port}"},
 )
 # Later ones have pytest-celery load this.
 CELERY_OLDEST = of_celery(["tasks", "canvas", "inspect", "worker"], "-p", "celery.contrib.pytest")
@@ -159,7 +171,7 @@ def main() -> None:
     if asked.oldest:
         suites = [OWN_OLDEST, KOMBU_OLDEST, CELERY_OLDEST]
     else:
-        suites = [OWN_QUICK, KOMBU_QUICK] if asked.quick else [OWN, KOMBU, DRAMATIQ, CELERY]
+        suites = [OWN_QUICK, KOMBU_QUICK] if asked.quick else [OWN, KOMBU, DRAMATIQ, BEAT, CELERY]
     suites = [suite for suite in suites if asked.only in (None, suite.name)]
     results = [run(suite, asked.sources, server) for server in asked.servers for suite in suites]
     print("\n" + "\n".join(line for line, _ in results))

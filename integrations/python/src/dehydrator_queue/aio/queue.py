@@ -6,14 +6,21 @@ from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
 from typing import Any
 
+from dehydrator_queue.aio.schedules import Schedules
 from dehydrator_queue.aio.server import Server
+from dehydrator_queue.aio.wide.server import WideServer
 from dehydrator_queue.codec import Codec, Json
 from dehydrator_queue.hooks import Guarded, Hooks
 from dehydrator_queue.job import DeadLetter, Item, Waiting
-from dehydrator_queue.library import REPLY, Client, connect
+from dehydrator_queue.library import REPLY, Client, connect, is_cluster
 from dehydrator_queue.moment import Duration
-from dehydrator_queue.queue import dead_of
+from dehydrator_queue.plan import Plan
+from dehydrator_queue.queue import beside, dead_of
+from dehydrator_queue.scheduling import Schedule, Scheduling
 from dehydrator_queue.verbs import Keep, Verbs, name_of
+from dehydrator_queue.wide.directory import Directory, Keys
+from dehydrator_queue.wide.home import Home
+from dehydrator_queue.wide.router import Router
 
 
 class Queue:
@@ -34,11 +41,15 @@ class Queue:
         keep_dead: Keep = None,
         patience: float = 10.0,
         hooks: Hooks | None = None,
+        keys: Keys | None = None,
     ) -> None:
         """Opens a queue. `server`: a URL, or your own client of redis-py or valkey-py.
 
         `dead`: the stream of its dead letters. `keep_dead`: how many of them to keep, or, as a
         timedelta, for how long; by default all. `hooks`: only `sending` is called.
+
+        `keys`: spreads the queue over so many keys, or `"auto"`, one for each primary of a cluster. The first client
+        of the queue determines it; then `set_keys` does. By default, the queue is one key, its name.
         """
         self._url = server if isinstance(server, str) else None
         client: Client = connect(server, REPLY, asyncio=True) if isinstance(server, str) else server
@@ -46,6 +57,16 @@ class Queue:
         self.server = Server(client, patience)
         self._hooks = Guarded(hooks) if hooks is not None else Hooks()
         self.verbs = Verbs(name, dead or dead_of(name, client), codec or Json(), keep_dead)
+        home = None
+        if keys is not None:
+            if dead is not None:
+                raise ValueError("with `keys`, each key has its own stream of dead letters")
+            directory = Directory(name, keys, cluster=is_cluster(client))
+            self.server = WideServer(self.server, Router(directory, self.verbs))
+            home = Home(directory)
+        key = beside(name if home is None else home.key, client, "schedules")
+        self.scheduling = Scheduling(key, name, self.verbs.encode, self.verbs.decode, home)
+        self.schedules = Schedules(self.server, self.scheduling)
 
     async def put(
         self,
@@ -97,6 +118,46 @@ class Queue:
         with self._hooks.sending(self.name, [one.id for one in items]) as headers:
             questions = self.verbs.put_many(items, replace, headers, within=within, attempts=attempts, group=group)
             return [id for question in questions for id in await self.server.ask(question)]
+
+    async def every(
+        self,
+        name: str | bytes,
+        payload: Any,
+        *,
+        cron: str | None = None,
+        zone: str = "UTC",
+        seconds: Duration | None = None,
+        starting: datetime | float | None = None,
+        until: datetime | float | None = None,
+        times: int | None = None,
+        missed: str = "one",
+        attempts: int | None = None,
+        within: Duration | None = None,
+        group: str | bytes | None = None,
+    ) -> Schedule:
+        """Makes a schedule, which puts a job with this payload again and again; returns it as it is.
+
+        Call it at each deployment: a schedule with that name is changed if anything of it is different, and stays as it
+        is if not. The workers of the queue put the jobs, whose ids are `name@milliseconds`.
+
+        `cron`: five fields, in the time of `zone`; or `seconds`: an interval. `starting`, `until`: it occurs neither
+        before nor after. `times`: how many jobs it puts at most. `missed`: what becomes of occurrences that no worker
+        was there for: `one` job for the last of them, `all`, or `none` if it is more than a minute late. `attempts`,
+        `within` and `group` are those of the jobs: see `put`.
+        """
+        plan = Plan.of(
+            cron=cron,
+            zone=zone,
+            seconds=seconds,
+            starting=starting,
+            until=until,
+            times=times,
+            missed=missed,
+            attempts=attempts,
+            within=within,
+            group=group,
+        )
+        return await self.server.follow(self.scheduling.every(name, payload, plan))
 
     async def cancel(self, *ids: str | bytes) -> int:
         """Removes jobs, waiting or with a worker; returns how many existed."""
@@ -164,6 +225,29 @@ class Queue:
         If the reply is lost, it is resent, and so may revive up to `count` more, and returns only those.
         """
         return await self.server.ask(self.verbs.revive(count))
+
+    async def set_keys(self, keys: Keys) -> list[str]:
+        """Changes the number of keys while the queue is in use, and returns their names.
+
+        No job is moved: those in former keys stay there until they are done. Then call `forget_keys`.
+        """
+        server = self._wide()
+        return await server.plain.follow(server.router.directory.set_keys(keys))
+
+    async def forget_keys(self) -> int:
+        """Drops former keys if nothing is left there; returns how many jobs and dead letters are left."""
+        server = self._wide()
+        return await server.plain.follow(server.router.directory.forget_keys())
+
+    @property
+    def is_wide(self) -> bool:
+        """Tells whether it was opened with `keys`."""
+        return isinstance(self.server, WideServer)
+
+    def _wide(self) -> WideServer:
+        if not isinstance(self.server, WideServer):
+            raise ValueError(f"{self.name} is one key: open the queue with `keys`")
+        return self.server
 
     async def check(self) -> None:
         """Raises ModuleMissingError or ModuleTooOldError, which explain what to do, if the server lacks support."""

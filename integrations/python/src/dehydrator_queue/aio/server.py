@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from dehydrator_queue.library import BROKEN, Client, check_kind, doubts_others, forget_connections, passes
+from dehydrator_queue.library import BROKEN, Client, check_kind, doubts_others, forget_connections, is_cluster, passes
 from dehydrator_queue.server import FIRST_PAUSE, LONGEST_PAUSE, PROBES, explain, knows
-from dehydrator_queue.verbs import Question
+from dehydrator_queue.verbs import Flow, Question
 
 T = TypeVar("T")
 
@@ -50,7 +50,32 @@ class Server:
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
+    async def follow(
+        self,
+        flow: Flow[T],
+        patience: float | None = None,
+        give_up: Callable[[], bool] = lambda: False,
+        tell: Callable[[Exception], Any] = lambda error: None,
+    ) -> T:
+        """Asks the questions of a flow, and returns its result. Errors are raised where the flow asks."""
+        try:
+            question = next(flow)
+            while True:
+                try:
+                    answer = await self.ask(question, patience, give_up, tell)
+                except Exception as error:
+                    question = flow.throw(error)
+                else:
+                    question = flow.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
     async def _send(self, words: Sequence[Any]) -> Any:
+        if is_cluster(self.client):
+            # Before it knows the nodes, the library sends our commands to any of them, and closes all connections after
+            # some replies of MOVED: then it does not know the nodes.
+            await self.client.initialize()  # type: ignore[attr-defined]
         if sys.version_info >= (3, 12):
             return await self.client.execute_command(*words)
         # The library sends with asyncio.wait_for, which can lose a cancellation (gh-86296).

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from dehydrator_queue.library import ResponseError
+from dehydrator_queue.schedule import LOOK, STORE
 from dehydrator_queue.testing.arguments import Options, count, number, refused, word
 from dehydrator_queue.testing.dehydrator import MAX, UNTIL_MAX, Bounds, Dehydrator, Entry
+from dehydrator_queue.testing.directories import Directories
 from dehydrator_queue.testing.groups import OTHERS
 from dehydrator_queue.verbs import BURY, RETRY, REVIVE
+from dehydrator_queue.wide.script import CHANGE, GUARD, ROUTED, ROUTED_SHA
 
 Words = Sequence[bytes]
 
@@ -49,10 +53,14 @@ class Commands:
 
     def __init__(self) -> None:
         self._keys: dict[bytes, Dehydrator | Stream] = {}
+        self.directories = Directories(lambda command, words: self._verbs[command](words))
         self._now = 0
         self._verbs: dict[bytes, Callable[[Words], Any]] = {
             b"DEL": self._del,
             b"EVAL": self._eval,
+            b"EVALSHA": self._eval,
+            b"GET": lambda words: self.directories.strings.get(words[0]),
+            b"XDEL": self._xdel,
             b"XLEN": lambda words: len(self._stream(words[0]).entries),
             b"XRANGE": self._xrange,
         }
@@ -89,10 +97,14 @@ class Commands:
                 if not len(it) and it.is_usual(now):
                     del self._keys[key]
 
-    def holds(self, keys: Sequence[bytes], tokens: set[bytes]) -> bool:
+    def holds(self, keys: Iterable[bytes], tokens: set[bytes]) -> bool:
         """Returns whether an element is held under one of these tokens."""
         some = (self._keys.get(key) for key in keys)
         return any(entry.token in tokens for it in some if isinstance(it, Dehydrator) for entry in it)
+
+    def has_due(self, keys: Iterable[bytes]) -> bool:
+        """Returns whether one of the keys has something to give out."""
+        return any(self._at(key).next_due(self._now) is not None for key in keys)
 
     # What commands share.
 
@@ -447,6 +459,12 @@ class Commands:
         excluded = text.startswith(b"(")
         return number(text[1:] if excluded else text, name), excluded
 
+    def do_scan(self, words: Words) -> Any:
+        """Returns all ids at once."""
+        key, _, *rest = words
+        Options(rest, COUNT=1).number("COUNT", 1)
+        return [b"0", [entry.id for entry in self._at(key)]]
+
     def do_len(self, words: Words) -> Any:
         key, *rest = words
         it, group = self._at(key), Options(rest, GROUP=1).group()
@@ -627,6 +645,13 @@ class Commands:
     def _del(self, words: Words) -> Any:
         return sum(self._keys.pop(key, None) is not None for key in words)
 
+    def _xdel(self, words: Words) -> int:
+        key, *ids = words
+        stream = self._stream(key)
+        before = len(stream.entries)
+        stream.entries = [entry for entry in stream.entries if entry[0] not in ids]
+        return before - len(stream.entries)
+
     def _xrange(self, words: Words) -> Any:
         key, start, end, *rest = words
         if (start, end) != (b"-", b"+"):
@@ -635,13 +660,27 @@ class Commands:
         return [[id, fields] for id, fields in self._stream(key).entries[:most]]
 
     def _eval(self, words: Words) -> Any:
-        script, _, *rest = words
+        script, keys, *rest = words
+        if script.startswith(GUARD.encode()):
+            *rest, generation = rest
+            latest = rest.pop(int(keys) - 1)
+            script = script[len(GUARD) :]
+            if self.directories.is_outdated(latest, generation):
+                return [-2]
+        if script in (ROUTED.encode(), ROUTED_SHA.encode()):
+            return self.directories.routed(*rest)
+        if script == CHANGE.encode():
+            return self.directories.change(*rest)
         if script == BURY.encode():
             return self._bury(*rest)
         if script == RETRY.encode():
             return self._retry(*rest)
         if script == REVIVE.encode():
             return self._revive(*rest)
+        if script == LOOK.encode():
+            return [[b"%d" % (self._now // 1000), b"%d" % (self._now % 1000 * 1000)], self.do_look(rest)]
+        if script == STORE.encode():
+            return self._store(*rest)
         raise refused("ERR", "the server in memory runs the scripts of this package alone")
 
     def _bury(self, key: bytes, dead: bytes, token: bytes, id: bytes, *told: bytes) -> int:
@@ -676,3 +715,34 @@ class Commands:
                 stream.entries.remove(entry)
                 revived += 1
         return revived
+
+    def _store(self, key: bytes, queue: bytes, name: bytes, token: bytes, *told: bytes) -> Any:
+        before, after, deadline, *jobs = told
+        pushed: list[bytes] = []
+        fits, at = 0, 0
+
+        def release(ms: bytes) -> bool:
+            return not token or self.do_release([key, ms, token, name, b"UNCOUNTED"]) == [1]
+
+        if (self.do_look([key, name]) or b"") != before:
+            release(b"0")
+            return [0]
+        try:
+            while at < len(jobs):
+                words = jobs[at + 1 : at + 1 + int(jobs[at])]
+                pushed += [words[2]] * (self.do_push([queue, *words]) is not None)
+                fits, at = fits + 1, at + 1 + len(words)
+            if release(b"1000"):
+                self.do_push([key, b"0", after, name, b"REPLACE", b"AT", deadline])
+                return [1]
+        except ResponseError as error:
+            if pushed:
+                self.do_rem([queue, *pushed])
+            if not token:
+                raise
+            if not fits:
+                release(b"1000")
+            return [-1, fits, str(error).encode()]
+        if pushed:
+            self.do_rem([queue, *pushed])
+        return [0]

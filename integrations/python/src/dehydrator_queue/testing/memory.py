@@ -35,6 +35,8 @@ class MemoryServer:
         #: Stops the worker of `drain`, and the tokens that it got.
         self._stop: Callable[[], None] | None = None
         self._tokens: set[bytes] = set()
+        #: The keys of the queues of several keys that it serves.
+        self._served: set[bytes] = set()
         self.aio = AsyncClient(self)
 
     @property
@@ -51,7 +53,7 @@ class MemoryServer:
 
     def drain(self, worker: Worker) -> None:
         """Runs a worker until nothing is due and its work has ended. What it gives back waits for `advance`."""
-        self._begin(worker.stop)
+        self._begin(worker)
         try:
             worker.run(signals=False)
         finally:
@@ -71,25 +73,33 @@ class MemoryServer:
                 return None
             changed.clear()
 
-    def _begin(self, stop: Callable[[], None]) -> None:
+    def _begin(self, worker: Worker | AsyncWorker) -> None:
         if self._stop is not None:
             raise RuntimeError("another worker is being drained")
-        self._stop, self._tokens = stop, set()
+        # Its schedules can be polled before its keys are.
+        directories = (f"{name}:keys".encode() for name in worker._queues)
+        self._served = set().union(*map(self._commands.directories.keys, directories))
+        self._stop, self._tokens = worker.stop, set()
 
     def _call(self, words: tuple[Any, ...], wake: Callable[[], None]) -> Any:
         """Runs a command. If it blocks, `wake` is called when something has changed."""
         with self._lock:
             reply = self._commands.call(words, self._now)
+            if self._stop is not None and words[0] == "GET":
+                self._served |= self._commands.directories.keys(word(words[1]))
             if not isinstance(reply, Blocks):
                 if self._stop is not None and "TOKEN" in words:
                     self._tokens.add(word(words[words.index("TOKEN") + 1]))
                 self._wake()
-            elif self._stop is not None and not self._commands.holds(reply.keys, self._tokens):
+            elif self._stop is not None and self._is_drained({*reply.keys, *self._served}):
                 self._stop()
                 return None
             else:
                 self._waiting.add(wake)
             return reply
+
+    def _is_drained(self, keys: set[bytes]) -> bool:
+        return not self._commands.holds(keys, self._tokens) and not self._commands.has_due(keys)
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, set()
@@ -105,7 +115,7 @@ class AsyncClient:
 
     async def drain(self, worker: AsyncWorker) -> None:
         """Runs a worker until nothing is due and its work has ended. What it gives back waits for `advance`."""
-        self._memory._begin(worker.stop)
+        self._memory._begin(worker)
         try:
             await worker.run(signals=False)
         finally:

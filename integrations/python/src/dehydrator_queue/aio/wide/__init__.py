@@ -1,0 +1,1 @@
+"""Queues of several keys for asyncio: see dehydrator_queue.wide."""

@@ -1,0 +1,64 @@
+"""What is taken from the keys of a queue for a framework of asyncio, which asks for one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+from dehydrator_queue.aio.server import Server
+from dehydrator_queue.aio.wide.takers import Takers
+from dehydrator_queue.hooks import Hooks
+from dehydrator_queue.job import Delivery
+from dehydrator_queue.wide.deliveries import MOST_AT_ONCE, terms_of
+
+T = TypeVar("T")
+
+
+class Deliveries(Generic[T]):
+    """Up to `most` are taken, and not ended yet."""
+
+    def __init__(
+        self,
+        queue: Any,
+        server: Server,
+        most: int,
+        lease_ms: int,
+        block_ms: int,
+        made: Callable[[Delivery], T],
+        serving: Mapping[str, Callable[[Delivery], Any]],
+    ) -> None:
+        """`made`: is called with each, as soon as it is taken. `serving`: see `Taking`."""
+        self._given: asyncio.Queue[T | None] = asyncio.Queue()
+        self._stopping = False
+        self._ended = 0
+        terms = terms_of(most, lease_ms, block_ms)
+        self._takers = Takers(
+            *([queue], terms, block_ms, MOST_AT_ONCE, server, server, None, Hooks()),
+            lambda: self._stopping,
+            lambda delivery: self._given.put_nowait(made(delivery)),
+            serving,
+        )
+        self._taking = asyncio.create_task(self._takers.run())
+        self._taking.add_done_callback(lambda _: self._given.put_nowait(None))
+
+    async def take(self) -> T:
+        """Waits for the next one. Raises permanent errors."""
+        if self._given.empty():
+            # Together: to take each alone costs the server more.
+            self._takers.permits.release(self._ended)
+            self._ended = 0
+        if (given := await self._given.get()) is None:
+            self._taking.result()
+            raise RuntimeError("it is closed")
+        return given
+
+    def end(self) -> None:
+        """Makes room for another one."""
+        self._ended += 1
+
+    async def close(self) -> list[T]:
+        """Returns what was taken and nobody has asked for."""
+        self._stopping = True
+        await asyncio.wait({self._taking})
+        return [given for _ in range(self._given.qsize()) if (given := self._given.get_nowait()) is not None]

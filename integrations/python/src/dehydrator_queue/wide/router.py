@@ -1,0 +1,198 @@
+"""Routes the commands of a queue to its keys. Nothing here connects to a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dehydrator_queue.job import Waiting, id_bytes, id_text
+from dehydrator_queue.names import TAKE, take_words
+from dehydrator_queue.verbs import REVIVE, Flow, Question, Verbs, pairs
+from dehydrator_queue.wide.directory import ATTEMPTS, Directory, Known, OutdatedDirectoryError
+
+#: Where the id stands in the commands of one id.
+ID_AT = {"DEHYDRATOR.PUSH": 4, "DEHYDRATOR.LOOK": 2, "DEHYDRATOR.UPDATE": 2, "DEHYDRATOR.TOUCH": 2}
+
+
+def _info(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Merges the fields of INFO. Those that are of one key only, such as limits, are of the first."""
+
+    def merged(name: str, values: list[Any]) -> Any:
+        known = [value for value in values if value is not None]
+        if name in _SUMMED:
+            return sum(known) if known else None
+        if name in _MERGED:
+            return _MERGED[name](known, default=None)
+        return values[0]
+
+    return {name: merged(name, [row.get(name) for row in rows]) for name in rows[0]}
+
+
+_SUMMED = {
+    *("length", "due", "given-out", "ttls", "memory", "failures", "remembered", "running", "rate-room"),
+    *("leased", "given-back", "overdue"),
+}
+_MERGED: dict[str, Callable[..., Any]] = {
+    "next-deadline": min,
+    "oldest-due-ms": max,
+    "paused": max,
+    "paused-until": max,
+    "groups": max,
+}
+
+#: How the results of all keys become one.
+MERGES: dict[str, Callable[[list[Any]], Any]] = {
+    "DEHYDRATOR.LEN": sum,
+    "DEHYDRATOR.PURGE": sum,
+    "DEHYDRATOR.TOUCH": sum,
+    "DEHYDRATOR.PAUSE": lambda results: None,
+    "DEHYDRATOR.RESUME": any,
+    "DEHYDRATOR.INFO": _info,
+    "UNLINK": sum,
+}
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Where the next page of all keys begins."""
+
+    #: By key: the start of its next page, or None; and what was read but not shown.
+    at: dict[str, tuple[Any, list[Waiting]]] = field(default_factory=dict)
+
+
+class Router:
+    """Turns a question about the queue into questions about its keys."""
+
+    def __init__(self, directory: Directory, verbs: Verbs) -> None:
+        """`verbs`: those of the queue, whose key is its name."""
+        self.directory = directory
+        self._verbs = verbs
+
+    def route(self, question: Question[Any]) -> Flow[Any]:
+        """Answers a question of the queue's verbs."""
+        command, *_ = words = question.words
+        if words[:2] == ("EVAL", REVIVE):
+            return (yield from self._revive(words[-1]))
+        if command == "XRANGE":
+            return question.read([entry for _, entry in (yield from self._letters(words[-1]))])
+        if words[:2] == ("EVAL", TAKE):
+            return question.read((yield from self._take(words[4:])))
+        if self._verbs.key not in words[1:2]:
+            # About one of its keys, or what is beside it.
+            return (yield question)
+        if command == "DEHYDRATOR.RANGE":
+            return (yield from self._page(words[2]))
+        if command == "DEHYDRATOR.MPUSH":
+            return question.read((yield from self._put_many(words)))
+        if command == "DEHYDRATOR.REM":
+            return (yield from self._cancel(words[2:]))
+        # TOUCH of a group or a prefix has one word more than that of an id, with AT two.
+        if command in ID_AT and not (command == "DEHYDRATOR.TOUCH" and len(words) == 5):
+            id = id_bytes(words[ID_AT[command]])
+            return question.read((yield from self.directory.by_id(id, (command, *words[2:]))))
+        results = []
+        for key in (yield from self.directory.read()).keys:
+            results.append((yield replace(question, words=(command, key, *words[2:]))))
+        return MERGES[command](results)
+
+    def _in_parts(
+        self, ids: Sequence[bytes], words: Callable[[list[int]], Sequence[Any]], read: Callable[[list[int], Any], None]
+    ) -> Flow[None]:
+        """Runs a command for several ids: one for each key, or one for each id that can be in several keys.
+
+        `words`: the command for the ids with these numbers, without its key.
+        """
+        left = dict.fromkeys(range(len(ids)))
+        for _ in range(ATTEMPTS):
+            known: Known = yield from self.directory.open()
+            parts: dict[str, list[int]] = {}
+            for number in list(left):
+                places = known.places(ids[number])
+                if len(places) == 1:
+                    parts.setdefault(places[0], []).append(number)
+                else:
+                    read([number], (yield from self.directory.by_id(ids[number], words([number]))))
+                    del left[number]
+            for key, numbers in parts.items():
+                said, reply = yield from self.directory.at(known, key, "always", b"", words(numbers))
+                if said == "stale":
+                    yield from self.directory.read()
+                    break
+                read(numbers, reply)
+                for number in numbers:
+                    del left[number]
+            if not left:
+                return
+        raise OutdatedDirectoryError(f"{self.directory.key} is older than what clients used: call set_keys again")
+
+    def _put_many(self, words: Sequence[Any]) -> Flow[list[int]]:
+        end = next((n for n in range(2, len(words), 3) if not isinstance(words[n], int)), len(words))
+        items, options = [words[n : n + 3] for n in range(2, end, 3)], words[end:]
+        replies = [0] * len(items)
+
+        def read(numbers: list[int], reply: Any) -> None:
+            for number, one in zip(numbers, reply, strict=True):
+                replies[number] = one
+
+        def some(numbers: list[int]) -> Sequence[Any]:
+            return ("DEHYDRATOR.MPUSH", *(word for number in numbers for word in items[number]), *options)
+
+        yield from self._in_parts([id_bytes(item[2]) for item in items], some, read)
+        return replies
+
+    def _cancel(self, ids: Sequence[Any]) -> Flow[int]:
+        counts: list[int] = []
+        ids = [id_bytes(id) for id in ids]
+        yield from self._in_parts(
+            ids,
+            lambda numbers: ("DEHYDRATOR.REM", *(ids[number] for number in numbers)),
+            lambda _, reply: counts.append(reply),
+        )
+        return sum(counts)
+
+    def _take(self, names: Sequence[str]) -> Flow[list[Any]]:
+        """Takes elements that no worker has. A script runs no script, so this one runs without ROUTED."""
+        taken: list[Any] = []
+        for id in map(id_bytes, names):
+            # Brings the directory up to date, as far as this id is concerned.
+            yield from self.directory.by_id(id, ("DEHYDRATOR.PTTL", id))
+            for key in (yield from self.directory.open()).places(id):
+                taken += yield Question(take_words(key, id), list)
+        return taken
+
+    def _page(self, start: Any) -> Flow[tuple[Any, list[Waiting]]]:
+        """Merges the pages of all keys by deadline."""
+        if not isinstance(start, Pages):
+            start = Pages({key: (start, []) for key in (yield from self.directory.read()).keys})
+        buffers = {}
+        for key, (begin, rows) in start.at.items():
+            while begin is not None and not rows:
+                begin, rows = yield self._verbs.at(key).page(begin)
+            buffers[key] = begin, rows
+        # What a key has not shown yet is due no earlier than the last that it has shown.
+        end = min((rows[-1].due for begin, rows in buffers.values() if begin is not None), default=float("inf"))
+        shown = sorted((row for _, rows in buffers.values() for row in rows if row.due <= end), key=lambda row: row.due)
+        left = {key: (begin, [row for row in rows if row.due > end]) for key, (begin, rows) in buffers.items()}
+        more = any(begin is not None or rows for begin, rows in left.values())
+        return Pages(left) if more else None, shown
+
+    def _letters(self, count: int) -> Flow[list[tuple[str, Any]]]:
+        """Returns the first entries of the streams of dead letters, with the key of each."""
+        found: list[tuple[str, Any]] = []
+        for key in (yield from self.directory.read()).keys:
+            words = ("XRANGE", f"{key}:dead", "-", "+", "COUNT", count)
+            found += [(key, entry) for entry in (yield Question(words, lambda reply: reply or []))]
+        return sorted(found, key=lambda one: tuple(map(int, id_text(one[1][0]).split("-"))))[:count]
+
+    def _revive(self, count: int) -> Flow[int]:
+        """Puts each back where its id belongs now. What is in the queue stays."""
+        revived = 0
+        for key, (entry, fields) in (yield from self._letters(count)):
+            letter = pairs(fields)
+            id = id_bytes(letter["id"])
+            words = ("DEHYDRATOR.PUSH", 0, letter["element"], id)
+            if (yield from self.directory.by_id(id, (*words, "REPLACE"), "unless there", (*words, "NX"))):
+                revived += 1
+                yield Question(("XDEL", f"{key}:dead", entry), lambda reply: None)
+        return revived

@@ -1,0 +1,28 @@
+"""The server of a queue of several keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dehydrator_queue.server import Server
+from dehydrator_queue.verbs import Question
+from dehydrator_queue.wide.router import Router
+
+
+class Routing:
+    """Sends each command of the queue to the keys that it is about, and retries each of these."""
+
+    def __init__(self, plain: Any, router: Router) -> None:
+        super().__init__(plain.client, plain.patience)  # type: ignore[call-arg]
+        self.plain, self.router = plain, router
+        self.check = plain.check
+
+    def ask(self, question: Question[Any], *terms: Any, **named: Any) -> Any:
+        """Returns the reply, or for asyncio an awaitable of it."""
+        return self.plain.follow(self.router.route(question), *terms, **named)
+
+
+class WideServer(Routing, Server):
+    """A `Server` for threads."""
+
+    plain: Server

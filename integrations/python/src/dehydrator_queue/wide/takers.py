@@ -1,0 +1,189 @@
+"""The threads of a worker that take jobs from the keys of its queues."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from dehydrator_queue.hooks import Hooks
+from dehydrator_queue.job import Delivery
+from dehydrator_queue.library import passes
+from dehydrator_queue.terms import Terms
+from dehydrator_queue.threads import SLICE
+from dehydrator_queue.verbs import Verbs, new_token, poll
+from dehydrator_queue.wide.permits import Permits
+
+#: Seconds between two looks at the directory.
+LOOK = 1.0
+
+
+class Taking:
+    """What the threads or the tasks of a worker share that take jobs."""
+
+    def __init__(
+        self,
+        queues: Iterable[Any],
+        terms: Terms,
+        block_ms: int,
+        most: int,
+        server: Any,
+        leases: Any,
+        confirming: Any,
+        hooks: Hooks,
+        is_stopping: Callable[[], bool],
+        submit: Callable[[Delivery], None],
+        serving: Mapping[str, Callable[[Delivery], Any]] | None = None,
+    ) -> None:
+        """`most`: jobs per POLL, at most. `confirming`: where leases are confirmed by replicas, or None. `serving`: by
+        its key, what puts the jobs of a queue's schedule that is due.
+        """
+        self._queues = list(queues)
+        self._terms, self._block_ms, self._most = terms, block_ms, most
+        self._server, self._leases, self._confirming = server, leases, confirming
+        self._hooks, self._is_stopping, self._submit = hooks, is_stopping, submit
+        self._serving = serving or {}
+        self.permits = Permits(terms.concurrency)
+        #: By key. Those of former keys stay: jobs of theirs may still run.
+        self.verbs: dict[str, Verbs] = {}
+        #: How many jobs were given back because no permit was free.
+        self.given_back = 0
+        self._keys: set[str] = set()
+        #: The thread or task of each key.
+        self._taking: dict[str, Any] = {}
+        self._failure: Exception | None = None
+
+    def _is_over(self) -> bool:
+        return self._is_stopping() or self._failure is not None
+
+
+class Takers(Taking):
+    """One thread for each key of all lists, which sleeps in a POLL at the node of its key.
+
+    A thread that sleeps has no permit. If it gets a job when no permit is free, it gives the job back, uncounted, and
+    does not poll again before it has a permit.
+    """
+
+    def run(self) -> None:
+        """Takes jobs until the worker stops. Raises permanent errors."""
+        try:
+            for key in self._serving:
+                self._start(key, self._serve, key)
+            while not self._is_over():
+                self._look()
+                end = time.monotonic() + LOOK
+                while not self._is_over() and time.monotonic() < end:
+                    time.sleep(SLICE)
+        finally:
+            self._keys = set()
+            for thread in self._taking.values():
+                thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _look(self) -> None:
+        """Reads the directories, and starts a thread for each new key."""
+        ranks = {}
+        for rank, queue in enumerate(self._queues):
+            flow = queue.server.router.directory.read()
+            for key in self._server.follow(flow, None, self._is_over, self._hooks.interrupted).keys:
+                self.verbs.setdefault(key, queue.verbs.at(key))
+                ranks[key] = rank
+        self._keys = set(ranks)
+        for key, rank in ranks.items():
+            if key not in self._taking or not self._taking[key].is_alive():
+                self._start(key, self._take, key, rank)
+
+    def _start(self, key: str, run: Callable[..., None], *arguments: Any) -> None:
+        def guarded() -> None:
+            try:
+                run(*arguments)
+            except Exception as error:
+                if not (self._is_over() and passes(error)):
+                    self._failure = error
+
+        self._taking[key] = threading.Thread(target=guarded, name=f"dehydrator-{key}", daemon=True)
+        self._taking[key].start()
+
+    def _serve(self, key: str) -> None:
+        """Serves schedules, also while no permit is free: their jobs can wait in the queue, for other workers."""
+        while not self._is_over():
+            question = poll([key], self._most, self._terms.lease_ms, new_token(), self._block_ms)
+            for delivery in self._server.ask(question, None, self._is_over, self._hooks.interrupted):
+                self._serving[key](delivery)
+
+    def _take(self, key: str, rank: int) -> None:
+        if self._terms.attempts is not None:
+            limit = self.verbs[key].limit_attempts(self._terms.attempts)
+            self._server.ask(limit, None, self._is_over, self._hooks.interrupted)
+        while key in self._keys and not self._is_over():
+            self._take_some(key, rank)
+
+    def _take_some(self, key: str, rank: int) -> None:
+        """Takes what is due, as much as there are permits; if that is nothing, sleeps until something is."""
+        room = self._wait_for_permits(rank)
+        used = 0
+        try:
+            deliveries = self._poll(key, room, None) if room else []
+            for delivery in self._confirmed(key, deliveries):
+                self._submit(delivery)
+                used += 1
+        finally:
+            if room > used:
+                self.permits.release(room - used)
+        if deliveries or not room:
+            return
+        while key in self._keys and not self._is_over() and not deliveries:
+            deliveries = self._poll(key, 1, self._block_ms)
+        for delivery in deliveries:
+            if self._is_over() or not self.permits.take_one(rank):
+                self.given_back += 1
+                self._give_back(key, delivery)
+                continue
+            mine = self._confirmed(key, [delivery])
+            for one in mine:
+                self._submit(one)
+            if not mine:
+                self.permits.release()
+
+    def _wait_for_permits(self, rank: int) -> int:
+        given: SimpleQueue[int] = SimpleQueue()
+        self.permits.ask(rank, self._most, given.put)
+        while not self._is_over():
+            try:
+                return given.get(timeout=0.2)
+            except Empty:
+                continue
+        return 0
+
+    def _poll(self, key: str, count: int, block_ms: int | None) -> list[Delivery]:
+        question = poll([key], count, self._terms.lease_ms, new_token(), block_ms)
+        began = time.monotonic()
+        deliveries: list[Delivery] = self._server.ask(question, None, self._is_over, self._hooks.interrupted)
+        if deliveries:
+            self._hooks.received(deliveries, time.monotonic() - began)
+        return deliveries
+
+    def _confirmed(self, key: str, deliveries: list[Delivery]) -> list[Delivery]:
+        """Waits until replicas have the leases; returns the jobs that are still leased."""
+        if self._confirming is None or not deliveries:
+            return deliveries
+        # A RENEW is a write of its connection, even if the POLL came by another one.
+        held = [(delivery.token, delivery.id) for delivery in deliveries]
+        renew = self.verbs[key].renew(self._terms.lease_ms, held)
+        try:
+            still = self._confirming.ask(renew, math.inf, self._is_over, self._hooks.interrupted)
+        except Exception as error:
+            if not (self._is_over() and passes(error)):
+                raise
+            for delivery in deliveries:
+                self._give_back(key, delivery)
+            return []
+        return [delivery for delivery, is_mine in zip(deliveries, still, strict=True) if is_mine]
+
+    def _give_back(self, key: str, delivery: Delivery) -> None:
+        back = self.verbs[key].release(0, delivery.token, delivery.id, counted=False)
+        self._leases.ask(back, self._terms.lease_ms / 1000, tell=self._hooks.interrupted)

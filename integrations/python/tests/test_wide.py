@@ -1,0 +1,158 @@
+"""Queues of several keys, on one server and on a cluster of three primaries."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+import redis
+from servers import ROOT, RealServer
+from topologies import Cluster
+
+from dehydrator_queue import Item, Queue
+from dehydrator_queue.aio import Queue as AsyncQueue
+from dehydrator_queue.library import passes
+from dehydrator_queue.wide.directory import home
+
+
+def test_the_first_client_writes_the_directory_and_the_others_take_it(server: RealServer) -> None:
+    jobs = Queue(server.url, "jobs", keys=3)
+    assert not server.client.keys()
+    jobs.put("x", id="a", delay=60)
+    assert server.client.get("jobs:keys") == b'{"generation":1,"lists":[["{jobs:0}","{jobs:1}","{jobs:2}"]]}'
+    other = Queue(server.url, "jobs", keys=7)
+    assert other.look("a").payload == "x"
+    assert json.loads(server.client.get("jobs:keys"))["generation"] == 1
+    key = home(b"a", [f"{{jobs:{n}}}" for n in range(3)])
+    assert server.client.execute_command("DEHYDRATOR.LOOK", key, "a") == b'"x"'
+    assert server.client.get(f"{key}:generation") == b"1"
+
+
+def test_an_id_has_the_same_key_in_all_programs() -> None:
+    names = [f"{{jobs:{n}}}" for n in range(5)]
+    # Each is the name whose MD5, with a space and the id, is the highest.
+    homes = {"order:1": "{jobs:3}", "order:2": "{jobs:2}", "order:3": "{jobs:1}", "schön": "{jobs:4}", "": "{jobs:3}"}
+    assert {id: home(id.encode(), names) for id in homes} == homes
+    assert home(b"\xff\x00", names) == "{jobs:0}"
+
+
+def test_automatic_keys_are_one_for_each_primary(server: RealServer, cluster: Cluster) -> None:
+    Queue(server.url, "jobs", keys="auto").put("x")
+    assert json.loads(server.client.get("jobs:keys"))["lists"] == [["{jobs:0}"]]
+    with Queue(cluster.url, "jobs", keys="auto") as jobs:
+        jobs.put("x")
+        (names,) = json.loads(jobs.server.client.execute_command("GET", "jobs:keys"))["lists"]
+    slots = [cluster.nodes[0].client.execute_command("CLUSTER", "KEYSLOT", name) for name in names]
+    assert sorted(3 * slot // 16384 for slot in slots) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("name", ["{jobs}", "a}b"])
+def test_a_name_with_braces_is_refused(server: RealServer, name: str) -> None:
+    with pytest.raises(ValueError, match="braces"):
+        Queue(server.url, name, keys=3)
+    with pytest.raises(ValueError, match="number of keys"):
+        Queue(server.url, "jobs", keys=0)
+    with pytest.raises(ValueError, match="dead letters"):
+        Queue(server.url, "jobs", keys=1, dead="elsewhere")
+    with pytest.raises(ValueError, match="one key"):
+        Queue(server.url, "jobs").set_keys(3)
+
+
+def test_each_id_is_found(url: Any) -> None:
+    with Queue(url, "jobs", keys=3) as jobs:
+        ids = [f"id:{n}" for n in range(30)]
+        assert [jobs.put(n, id=id, delay=60 + n) for n, id in enumerate(ids)] == ids
+        assert jobs.put("again", id="id:7") is None
+        assert jobs.put("again", id="id:7", replace=True, delay=50) == "id:7"
+        assert [jobs.look(id).payload for id in ids] == [*range(7), "again", *range(8, 30)]
+        assert jobs.look("none") is None
+        assert jobs.postpone("id:3", 10)
+        assert not jobs.postpone("none", 10)
+        jobs.update("id:4", "changed")
+        assert jobs.look("id:4").payload == "changed"
+        with pytest.raises(redis.ResponseError, match=r"NOSUCHID no such id b?'none'$"):
+            jobs.update("none", "x")
+        assert jobs.cancel("id:0", "id:1", "id:2", "none") == 3
+        assert len(jobs) == 27
+        assert [one.id for one in jobs] == ["id:3", "id:7", "id:4", "id:5", "id:6", *ids[8:]]
+
+
+def test_many_are_put_and_read_in_the_order_of_their_deadlines(url: Any) -> None:
+    with Queue(url, "jobs", keys=3) as jobs:
+        jobs.put("there", id="7", delay=5000)
+        ids = jobs.put_many(Item(n, id=str(n), delay=100 + n) for n in range(4500))
+        assert ids == [None if n == 7 else str(n) for n in range(4500)]
+        assert [one.id for one in jobs] == [*(str(n) for n in range(4500) if n != 7), "7"]
+        assert all(jobs.put_many([Item("x"), Item("y")]))
+        names = jobs.set_keys(3)
+        counts = Counter(home(str(n).encode(), names) for n in range(4500))
+        assert all(count > 1300 for count in counts.values())
+
+
+async def test_a_queue_of_asyncio_has_the_same_keys(server: RealServer) -> None:
+    jobs = Queue(server.url, "jobs", keys=3)
+    async with AsyncQueue(server.url, "jobs", keys=3) as there:
+        assert await there.put_many([Item(n, str(n), 60 + n) for n in range(20)]) == [str(n) for n in range(20)]
+        assert [jobs.look(str(n)).payload for n in range(20)] == list(range(20))
+        await there.set_keys(5)
+        assert await there.cancel("3", "4") == 2
+        assert jobs.cancel("5") == 1
+        assert await there.length() == 17
+        assert [one.id async for one in there] == [str(n) for n in range(20) if n not in (3, 4, 5)]
+        left = await there.forget_keys()
+        assert left == sum(
+            home(str(n).encode(), jobs.set_keys(5)) > "{jobs:2}" for n in range(20) if n not in (3, 4, 5)
+        )
+
+
+def test_what_is_of_the_whole_queue_is_of_all_keys(url: Any) -> None:
+    with Queue(url, "jobs", keys=3) as jobs:
+        jobs.put_many((Item(n, id=f"a:{n}", delay=60) for n in range(20)), group="anna")
+        jobs.put_many(Item(n, id=f"b:{n}", delay=60) for n in range(20))
+        assert (jobs.info()["length"], jobs.info(group="anna")["length"]) == (40, 20)
+        jobs.pause()
+        assert jobs.info()["paused"] == 1
+        assert (jobs.resume(), jobs.resume()) == (True, False)
+        assert jobs.postpone_all(600, prefix="b:") == 20
+        assert jobs.look("b:3").due > jobs.look("a:3").due + 500
+        assert jobs.cancel_all(group="anna") == 20
+        assert jobs.cancel_all(prefix="b:") == 20
+        assert len(jobs) == 0
+
+
+def test_the_jobs_of_a_queue_of_one_key_are_moved_as_the_page_shows(server: RealServer) -> None:
+    page = (ROOT / "integrations/python/README.md").read_text()
+    (steps,) = re.findall(r"```python\n(old, jobs = .*?)```", page, re.DOTALL)
+    old = Queue(server.url, "jobs")
+    old.put_many(Item(n, id=str(n), delay=60 + n) for n in range(250))
+    due = {one.id: one.due for one in old}
+    Queue(server.url, "jobs", keys=3).put("moved before", id="7", delay=5)
+    known: dict[str, Any] = {"Queue": Queue, "time": time, "url": server.url}
+    exec(steps, known)
+    assert len(old) == 0
+    assert [(one.id, one.due) for one in known["jobs"]][1:] == [(id, at) for id, at in due.items() if id != "7"]
+
+
+@pytest.mark.parametrize("at", ["server", pytest.param("cluster", marks=pytest.mark.slow)])
+def test_the_number_of_keys_changes_under_load(request: pytest.FixtureRequest, at: str) -> None:
+    url = request.getfixturevalue(at).url
+    steps = "60" if at == "server" else "300"
+    program = [sys.executable, str(ROOT / "integrations/python/tests/wide_growing.py"), url, steps]
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=100, check=False)
+    assert ended.stdout == "[3, 5, 3, 4] keys; wrong: {}\n", ended.stderr
+
+
+def test_a_cluster_that_is_down_or_lost_a_node_is_waited_for(cluster: Cluster) -> None:
+    # What a client of one node raises; that of a cluster sends the command again first.
+    assert passes(redis.exceptions.ClusterDownError("The cluster is down"))
+    assert passes(redis.exceptions.ClusterError("TTL exhausted."))
+    with redis.RedisCluster("127.0.0.1", cluster.nodes[0].port) as client, pytest.raises(AttributeError) as raised:
+        client.get_redis_connection(client.get_node("127.0.0.1", 1))
+    assert passes(raised.value)
+    assert not passes(AttributeError("'NoneType' object has no attribute 'payload'"))
