@@ -20,17 +20,22 @@ cd "$(dirname "$0")/.."
 
 scripts/setup.sh sidekiq
 place=target/integrations-sidekiq
-gems='ruby-sidekiq ruby-connection-pool ruby-rack'
-later="$gems ruby-redis-client ruby-rack-session"
+gems='ruby-sidekiq ruby-connection-pool ruby-rack ruby-tzinfo ruby-concurrent'
+# Later suites lack the first.
+cron='ruby-fugit ruby-et-orbi ruby-raabro'
+active='ruby-activejob ruby-activesupport ruby-globalid ruby-i18n'
+later="$gems $active ruby-redis-client ruby-rack-session"
 
 # version <number> <suite> <package>...: what it needs, unpacked, and a program `ruby` that finds it.
 version() {
-    [ ! -x "$place/$1/ruby" ] || return 0
-    rm -rf "${place:?}/$1"
     number=$1
-    shift
-    debian "$place/$number" "$@"
     whole=$PWD/$place/$number
+    shift
+    [ ! -x "$whole/ruby" ] || [ "$(cat "$whole/packages" 2>/dev/null)" != "$* $cron" ] || return 0
+    rm -rf "$whole"
+    debian "$place/$number" "$@"
+    [ "$1" = bookworm ] || debian "$place/$number" bookworm $cron
+    echo "$* $cron" >"$whole/packages"
     {
         echo '#!/bin/sh'
         if [ -e "$whole/usr/bin/ruby3.3" ]; then
@@ -42,7 +47,7 @@ version() {
             printf "exec '%s' --library-path '%s' --argv0 ruby '%s'" "$loader" "$(dirname "$loader"):$lib/$machine" \
                 "$whole/usr/bin/ruby3.3"
         else
-            printf 'exec ruby'
+            printf "exec ruby -I '%s'" "$whole/usr/lib/ruby/vendor_ruby"
         fi
         for gem in "$whole"/usr/share/rubygems-integration/all/gems/*/lib; do
             printf " -I '%s'" "$gem"
@@ -54,17 +59,17 @@ version() {
     mv "$whole/ruby.new" "$whole/ruby"
 }
 
-version 6.4 bookworm $gems ruby-redis
+version 6.4 bookworm $gems $cron ruby-redis $active
 [ "$1" != --fetch ] || exit 0
 [ "${2-}" = --quick ] || {
-    version 7.3 trixie $later ruby-concurrent
-    version 8.1 sid $later ruby-concurrent ruby-minitest ruby3.3 libruby3.3 libc6 libcrypt1 libffi8 libgcc-s1 libgmp10 \
+    version 7.3 trixie $later
+    version 8.1 sid $later ruby-minitest ruby3.3 libruby3.3 libc6 libcrypt1 libffi8 libgcc-s1 libgmp10 \
         libssl3t64 libyaml-0-2 zlib1g libzstd1
 }
 
 names='redis-7.0 valkey-8'
 versions='6.4 7.3 8.1'
-files='package jobs page monitors unique_jobs takeover killed'
+files='package jobs page monitors unique_jobs takeover killed schedules reliable'
 case ${2-} in
     --quick)
         names=redis-7.0
@@ -103,6 +108,7 @@ for name in $names; do
             echo "left out: Sidekiq's own tests, for which there is no ruby-activejob or ruby-rack-test of this Ruby"
         else
             integrations/sidekiq/tests/upstream/run.sh "$sources"
+            RELIABLE=1 integrations/sidekiq/tests/upstream/run.sh "$sources"
         fi
     done
 done

@@ -11,7 +11,8 @@ Gem::Specification.new do |gem|
   gem.homepage = "https://dehydrator.invalid"
   gem.metadata["source_code_uri"] = "https://dehydrator.invalid/source"
   gem.license = "BSD-3-Clause"
-  gem.files = Dir["lib/**/*.rb", "LICENSE", "README.md", base: __dir__]
+  gem.files = Dir["lib/**/*.{rb,erb}", "LICENSE", "README.md", base: __dir__]
   gem.required_ruby_version = ">= 3.0"
+  gem.add_dependency "fugit", ">= 1.5", "< 2"
   gem.add_dependency "sidekiq", ">= 6.4", "< 9"
 end

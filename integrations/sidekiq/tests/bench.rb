@@ -82,7 +82,7 @@ class Contender
   def measured
     # Start them before anything is due: loading takes long on a busy machine.
     processes = Array.new(WORKERS) { SidekiqProcess.new(@server, plain: @plain, threads: THREADS) }
-    wait_until(120) { @server.say("SCARD", "processes") == ":#{WORKERS}" }
+    wait_until { @server.say("SCARD", "processes") == ":#{WORKERS}" }
     before = info("used_memory")
     start = put_off
     memory = info("used_memory") - before

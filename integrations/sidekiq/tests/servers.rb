@@ -10,7 +10,7 @@ MODULE = ENV.fetch("DEHYDRATOR_MODULE", "#{ROOT}/target/release/libdehydrator.so
 SERVER = ENV.fetch("DEHYDRATOR_SERVER", "redis-server")
 
 # Waits until the block returns a true value, and returns it.
-def wait_until(seconds = 30)
+def wait_until(seconds = 120)
   finish = Process.clock_gettime(Process::CLOCK_MONOTONIC) + seconds
   until (found = yield)
     raise "it did not come true within #{seconds} s" if Process.clock_gettime(Process::CLOCK_MONOTONIC) > finish

@@ -23,7 +23,7 @@ class KilledTest < DehydratorTest
 
   # It is killed in the middle: that many of the jobs have come by then.
   def when_came(share)
-    wait_until(90) { queue.size >= MANY * share }
+    wait_until { queue.size >= MANY * share }
   end
 
   def test_each_comes_once_when_the_server_is_killed
@@ -35,7 +35,7 @@ class KilledTest < DehydratorTest
       server.restart
       use(server)
     end
-    wait_until(90) { queue.size >= MANY }
+    wait_until { queue.size >= MANY }
     assert_equal (0...MANY).to_a, listed
     assert_equal 0, scheduled.size
   ensure
@@ -56,7 +56,7 @@ class KilledTest < DehydratorTest
       servers.reverse!
       use(servers[0])
     end
-    wait_until(90) { queue.size >= MANY }
+    wait_until { queue.size >= MANY }
     assert_equal (0...MANY).to_a, listed
   ensure
     first&.close
@@ -75,7 +75,7 @@ class KilledTest < DehydratorTest
       other.kill
       @processes.delete(other)
     end
-    wait_until(120) { done(@server).size >= MANY }
+    wait_until { done(@server).size >= MANY }
     assert_equal (0...MANY).to_a, done(@server).map(&:first).sort
     assert_operator done(@server).map(&:last).min, :>=, -0.002
   end
@@ -97,7 +97,7 @@ class KilledTest < DehydratorTest
       kills += 1
       workers << sidekiq(threads: threads)
     end
-    wait_until(120) { scheduled.size.zero? && queue.size.zero? }
+    wait_until { scheduled.size.zero? && queue.size.zero? }
     # They finish their current jobs.
     workers.each(&:stop)
     @processes.clear

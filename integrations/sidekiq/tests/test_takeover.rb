@@ -32,7 +32,7 @@ class TakeoverTest < DehydratorTest
     loop do
       pids = Array.new(3) { process(what) }
       before = ask("ZCARD", "schedule")
-      wait_until(60) { ask("ZCARD", "schedule") != before }
+      wait_until { ask("ZCARD", "schedule") != before }
       left = ask("ZCARD", "schedule")
       pids.each { |pid| Process.kill("KILL", pid) } if in_the_middle < 3
       pids.each { |pid| Process.wait(pid) }
@@ -137,7 +137,7 @@ class TakeoverTest < DehydratorTest
     pids = Array.new(2) { process("begin; #{TAKE}; rescue StandardError; sleep 0.1; retry; end") }
     begin
       2.times do |time|
-        wait_until(60) { ask("ZCARD", "schedule") < MANY * (2 - time) / 3 }
+        wait_until { ask("ZCARD", "schedule") < MANY * (2 - time) / 3 }
         server.restart
         use(server)
       end

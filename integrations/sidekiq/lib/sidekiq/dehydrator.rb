@@ -12,10 +12,20 @@
 #     schedule:<queue>       a dehydrator: scheduled jobs, by job id (Scheduled)
 #     retry:<queue>          a dehydrator: failed jobs (Retries)
 #     dehydrator:queues      a set: the queues with these keys
+#     dehydrator:schedules   a dehydrator: periodic jobs, by name (Schedules)
+#
+# With `reliable!`:
+#
+#     dehydrator:queue:<queue>   a dehydrator: the jobs of a queue, by job id (Queues)
+#     dehydrator:unique          a dehydrator: the locks of unique jobs (Unique)
+#     dehydrator:in:<queue>      a list: jobs on the way from Sidekiq's list into it (ListThread)
 #
 # The files: `waiting` is one of the two, with its dehydrators; `scripts` has the atomic operations; `takeover` moves
 # jobs in and out. The others patch Sidekiq: `client`, `retries`, `sets`, `pages`, `stats`; and `unique_jobs`
-# sidekiq-unique-jobs.
+# sidekiq-unique-jobs. Periodic jobs: `schedule` is one of them, `occurrence` its job, `schedules` all of them, and
+# `schedule_thread` pushes them; `web`, which the application requires, shows them. `reliable!`: `reliable` has the
+# settings; `fetcher` leases jobs from `queues`, each is a `unit`, and `keeper` renews them; `list_thread` moves jobs from
+# Sidekiq's lists; `reading` is Sidekiq's interface to all this; `unique` has the locks of unique jobs.
 
 require "sidekiq"
 require "sidekiq/api"
@@ -34,11 +44,33 @@ require "sidekiq/dehydrator/sets"
 require "sidekiq/dehydrator/pages"
 require "sidekiq/dehydrator/stats"
 require "sidekiq/dehydrator/unique_jobs"
+require "sidekiq/dehydrator/occurrence"
+require "sidekiq/dehydrator/schedule"
+require "sidekiq/dehydrator/schedules"
+require "sidekiq/dehydrator/own_connection"
+require "sidekiq/dehydrator/schedule_thread"
+require "sidekiq/dehydrator/queues"
+require "sidekiq/dehydrator/unit"
+require "sidekiq/dehydrator/poison_pill"
+require "sidekiq/dehydrator/keeper"
+require "sidekiq/dehydrator/fetcher"
+require "sidekiq/dehydrator/list_thread"
+require "sidekiq/dehydrator/reading"
+require "sidekiq/dehydrator/unique"
+require "sidekiq/dehydrator/reliable"
 
 module Sidekiq
   module Dehydrator
-    # Moves waiting jobs back into Sidekiq's sorted sets. Call it when no process has this gem any more: otherwise the
-    # jobs would be taken over again. Returns how many jobs it moved.
+    # Makes Sidekiq's queues dehydrators, from which workers lease jobs: what a killed worker had in hand comes again. Call
+    # it where Sidekiq is configured, in clients and workers. `lease`: in seconds, how soon another worker gets the jobs of
+    # a killed one. `kills`: after how many a job goes to the dead set. `queues`: limits over all processes, by queue, as
+    # in `{ "mails" => { held: 5, rate: 100, per: 60 } }`: five at a time, and a hundred a minute.
+    def self.reliable!(lease: 30, kills: 3, queues: {})
+      Reliable.install(lease: lease, kills: kills, queues: queues)
+    end
+
+    # Moves waiting jobs back into Sidekiq's sorted sets and lists. Call it when no process has this gem any more: otherwise the
+    # jobs would be taken over again. Periodic jobs are removed. Returns how many jobs it moved.
     def self.leave!
       Leaving.new.run
     end
@@ -77,4 +109,5 @@ Sidekiq.configure_server do |config|
     Sidekiq::Dehydrator.check
     Sidekiq::Dehydrator.take_over
   end
+  Sidekiq::Dehydrator::ScheduleThread.install(config)
 end

@@ -3,8 +3,8 @@
 #
 # usage: run.sh checkout-of-sidekiq
 #
-# SIDEKIQ_RUBY finds that version; DEHYDRATOR_SERVER and DEHYDRATOR_MODULE are the server. Debian's ruby-activejob,
-# ruby-actionmailer, ruby-railties and ruby-rack-test have to be there.
+# With RELIABLE=1, they run with `reliable!`. SIDEKIQ_RUBY finds that version; DEHYDRATOR_SERVER and DEHYDRATOR_MODULE are
+# the server. Debian's ruby-activejob, ruby-actionmailer, ruby-railties and ruby-rack-test have to be there.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$1"
@@ -19,7 +19,7 @@ until grep -q 'Ready to accept' "$folder/log"; do
     sleep 0.1
 done
 
-left_out=$(sed -n 's/^\([^#].*[^ ]\)   *[^ ].*/\1/p' "$here/exceptions.txt" | paste -sd '|' -)
+left_out=$(sed -n 's/^\([^#].*[^ ]\)   *[^ ].*/\1/p' "$here/exceptions.txt" ${RELIABLE:+"$here/exceptions-reliable.txt"} | paste -sd '|' -)
 failed=0
 for what in client scheduled scheduling api retry dead_set web; do
     file=test/test_$what.rb

@@ -2,7 +2,7 @@
 
 module Sidekiq
   module Dehydrator
-    # `Sidekiq::Client`: scheduled jobs go into a dehydrator.
+    # `Sidekiq::Client`: scheduled jobs go into a dehydrator, and with `reliable!` all jobs.
     module Client
       # Sidekiq sends a bulk in batches. If one is refused, earlier batches are removed again, except for jobs that came
       # due.
@@ -19,7 +19,14 @@ module Sidekiq
       private
 
       def raw_push(payloads)
-        return super if !payloads.first.key?("at") || testing?
+        return super if testing?
+
+        unless payloads.first.key?("at")
+          return super unless Reliable.on?
+
+          @redis_pool.with { |conn| Queues.push(conn, payloads) }
+          return true
+        end
 
         @redis_pool.with do |conn|
           Waiting::SCHEDULE.put(conn, payloads.map { |job| [job, job["at"].to_f] })

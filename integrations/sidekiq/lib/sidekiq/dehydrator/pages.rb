@@ -2,7 +2,7 @@
 
 module Sidekiq
   module Dehydrator
-    # `Sidekiq::Paginator`: a page of *Scheduled* or *Retries*, earliest first.
+    # `Sidekiq::Paginator`: a page of *Scheduled* or *Retries*, earliest first, or of a queue (`Reading`).
     module Pages
       # Classes that include the paginator have its methods already: they are replaced there.
       def self.install
@@ -10,11 +10,15 @@ module Sidekiq
           alias_method :page_of_key, :page
 
           def page(key, pageidx = 1, page_size = 25, opts = nil)
-            waiting = Waiting.named(key)
-            return page_of_key(key, pageidx, page_size, opts) if waiting.nil?
-
             current = [pageidx.to_i, 1].max
-            Pages.page(waiting, current, page_size, !!opts&.fetch(:reverse, false))
+            reverse = !!opts&.fetch(:reverse, false)
+            if (waiting = Waiting.named(key))
+              Pages.page(waiting, current, page_size, reverse)
+            elsif Reliable.on? && key.start_with?("queue:")
+              Reading.page(key.delete_prefix("queue:"), current, page_size, reverse)
+            else
+              page_of_key(key, pageidx, page_size, opts)
+            end
           end
         end
       end

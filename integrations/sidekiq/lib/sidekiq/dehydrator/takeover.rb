@@ -120,22 +120,35 @@ module Sidekiq
       end
     end
 
-    # The way back: from dehydrators into Sidekiq's sorted sets.
+    # The way back: from dehydrators into Sidekiq's sorted sets and lists.
     class Leaving
       PAGE = 200
 
       def run
         moved = Waiting::BOTH.sum { |waiting| waiting.all_keys.sum { |key| empty(key, waiting.name) } }
-        Sidekiq.redis { |conn| conn.call("DEL", OURS) }
+        queues = Sidekiq.redis { |conn| conn.call("SUNION", OURS, QUEUES) }
+        moved += queues.sum { |queue| empty_queue(queue) }
+        Sidekiq.redis { |conn| conn.call("DEL", OURS, Schedules::KEY, Unique::KEY) }
         moved
       end
 
       private
 
       def empty(key, set)
+        all { |conn| Scripts::LEAVE.call(conn, [key, set], [PAGE]) }
+      end
+
+      # The jobs of `reliable!`.
+      def empty_queue(queue)
+        keys = [Queues.transit(queue), "queue:#{queue}", Queues.key(queue), QUEUES]
+        all { |conn| Scripts::FILL.call(conn, keys, [PAGE, queue]) }
+      end
+
+      # Runs a script until it moves nothing. Returns how many it moved.
+      def all
         moved = 0
         loop do
-          now_moved = Sidekiq.redis { |conn| Errors.explained { Scripts::LEAVE.call(conn, [key, set], [PAGE]) } }
+          now_moved = Sidekiq.redis { |conn| Errors.explained { yield conn } }
           return moved if now_moved.zero?
 
           moved += now_moved

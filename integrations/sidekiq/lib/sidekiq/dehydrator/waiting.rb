@@ -8,8 +8,9 @@ module Sidekiq
     QUEUES = "queues"
     OURS = "dehydrator:queues"
 
-    # A waiting job: its place, its id, its deadline in unix ms, and the payload (nil if it was not requested).
-    Row = Struct.new(:key, :id, :deadline, :element)
+    # A job: its place, its id, its deadline in unix ms, the payload (nil if it was not requested), and whether it waits:
+    # no worker has it.
+    Row = Struct.new(:key, :id, :deadline, :element, :waits)
 
     # All scheduled jobs, or all retries: a dehydrator per queue, beside Sidekiq's sorted set of the same name.
     class Waiting
@@ -105,9 +106,8 @@ module Sidekiq
         ids.flat_map { |id| keys.filter_map { |key| look(key, id) } }
       end
 
-      def find(jid)
-        keys = all_keys
-        found = find_all_by_id([jid]).first
+      def find(jid, keys = all_keys)
+        found = keys.lazy.filter_map { |key| look(key, jid) }.first
         found || keys.lazy.filter_map { |key| others_of(key, jid).filter_map { |id| look(key, id) }.first }.first
       end
 
@@ -147,6 +147,58 @@ module Sidekiq
         job.reject { |name, _| %w[enqueued_at at].include?(name) }
       end
 
+      def rows_of(key, from: "-", to: "+", elements: true)
+        return enum_for(:rows_of, key, from: from, to: to, elements: elements) unless block_given?
+
+        until from.nil?
+          from, rows = range(key, from, to, elements: elements)
+          rows.each { |row| yield row }
+        end
+      end
+
+      # Returns the start of the next page, or nil, and rows.
+      def range(key, from, to, elements: true, count: PAGE)
+        following, rows = Sidekiq.redis do |conn|
+          conn.call("DEHYDRATOR.RANGE", key, from, to, "COUNT", count, *("WITHELEMENTS" if elements))
+        end
+        [following, rows.map { |id, deadline, _, _, leased, element| Row.new(key, id, deadline, element, leased.zero?) }]
+      end
+
+      # RANGE lists from the first on. So this finds the last deadline by bisection, and then reads windows that end
+      # there, of about a page each.
+      def from_last(key, &block)
+        return rows_of(key).to_a.reverse_each(&block) if Sidekiq.redis { |conn| conn.call("DEHYDRATOR.LEN", key) } <= PAGE
+
+        first = range(key, "-", "+", elements: false, count: 1).last.first&.deadline
+        last = first && (first..NEVER).bsearch { |moment| range(key, "(#{moment}", "+", elements: false, count: 1).last.empty? }
+        width = SECOND
+        while first && last >= first
+          from = [last - width + 1, first].max
+          more, rows = range(key, from, last)
+          if more && from < last
+            width = (last - from + 1) / 2
+          else
+            rows = rows_of(key, from: from, to: last).to_a if more
+            rows.reverse_each(&block)
+            last = from - 1
+            width *= 2 if rows.size < PAGE / 2
+          end
+        end
+      end
+
+      def others_of(key, jid)
+        pattern = "#{jid.gsub(/[*?\[\]\\]/) { |sign| "\\#{sign}" }}:*"
+        ids = []
+        cursor = "0"
+        loop do
+          cursor, some = Sidekiq.redis do |conn|
+            conn.call("DEHYDRATOR.SCAN", key, cursor, "MATCH", pattern, "COUNT", 1000)
+          end
+          ids.concat(some)
+          return ids if cursor == "0"
+        end
+      end
+
       private
 
       def merge(sources, &block)
@@ -180,65 +232,14 @@ module Sidekiq
         Sidekiq.load_json(Sidekiq.dump_json(job))
       end
 
-      def rows_of(key, from: "-", to: "+", elements: true)
-        return enum_for(:rows_of, key, from: from, to: to, elements: elements) unless block_given?
-
-        until from.nil?
-          from, rows = range(key, from, to, elements: elements)
-          rows.each { |row| yield row }
-        end
-      end
-
-      # Returns the start of the next page, or nil, and rows.
-      def range(key, from, to, elements: true, count: PAGE)
-        following, rows = Sidekiq.redis do |conn|
-          conn.call("DEHYDRATOR.RANGE", key, from, to, "COUNT", count, *("WITHELEMENTS" if elements))
-        end
-        [following, rows.map { |id, deadline, *, element| Row.new(key, id, deadline, elements ? element : nil) }]
-      end
-
-      # RANGE lists from the first on. So this finds the last deadline by bisection, and then reads windows that end
-      # there, of about a page each.
-      def from_last(key, &block)
-        return rows_of(key).to_a.reverse_each(&block) if Sidekiq.redis { |conn| conn.call("DEHYDRATOR.LEN", key) } <= PAGE
-
-        first = range(key, "-", "+", elements: false, count: 1).last.first&.deadline
-        last = first && (first..NEVER).bsearch { |moment| range(key, "(#{moment}", "+", elements: false, count: 1).last.empty? }
-        width = SECOND
-        while first && last >= first
-          from = [last - width + 1, first].max
-          more, rows = range(key, from, last)
-          if more && from < last
-            width = (last - from + 1) / 2
-          else
-            rows = rows_of(key, from: from, to: last).to_a if more
-            rows.reverse_each(&block)
-            last = from - 1
-            width *= 2 if rows.size < PAGE / 2
-          end
-        end
-      end
-
       def look(key, id)
         found = Sidekiq.redis { |conn| conn.call("DEHYDRATOR.LOOK", key, id, "FULL") }
         return if found.nil?
 
         found = found.each_slice(2).to_h if found.is_a?(Array)
-        Row.new(key, id, found["deadline"], found["element"])
+        Row.new(key, id, found["deadline"], found["element"], found["leased"].zero?)
       end
 
-      def others_of(key, jid)
-        pattern = "#{jid.gsub(/[*?\[\]\\]/) { |sign| "\\#{sign}" }}:*"
-        ids = []
-        cursor = "0"
-        loop do
-          cursor, some = Sidekiq.redis do |conn|
-            conn.call("DEHYDRATOR.SCAN", key, cursor, "MATCH", pattern, "COUNT", 1000)
-          end
-          ids.concat(some)
-          return ids if cursor == "0"
-        end
-      end
     end
   end
 end

@@ -13,6 +13,7 @@ module Bundler
     end
     Kernel.require "sidekiq"
     Kernel.require "sidekiq-dehydrator"
+    Sidekiq::Dehydrator.reliable! if ENV["RELIABLE"]
   end
 end
 

@@ -1,0 +1,21 @@
+# frozen_string_literal: true
+
+module Sidekiq
+  module Dehydrator
+    # A job that is not given out any more: its worker was killed too often, or lost its lease.
+    class PoisonPill < StandardError
+      # Moves a leased job to the dead set.
+      def self.bury(conn, unit)
+        times = unit.deliveries - 1
+        error = new("#{times} workers died, or lost their lease, while they had this job")
+        told = { "error_class" => name, "error_message" => error.message, "failed_at" => Moment.enqueued_at(Moment.now) }
+        payload = unit.fields.empty? ? unit.job : Sidekiq.dump_json(unit.fields.merge(told))
+        return if Scripts::BURY.call(conn, [unit.key, "dead"], [unit.token, unit.id, Moment.now.to_s, payload]).zero?
+
+        Sidekiq.logger.error { "#{unit.queue_name}: to the dead set: #{error.message}: #{unit.job[0, 200]}" }
+        # It is in the dead set already. This trims the set, and calls the death handlers.
+        Sidekiq::DeadSet.new.kill(payload, { ex: error, notify_failure: !unit.fields.empty? })
+      end
+    end
+  end
+end
