@@ -1,0 +1,52 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Dehydrator\Laravel;
+
+use Illuminate\Contracts\Redis\Factory;
+use Illuminate\Redis\Connections\PhpRedisConnection;
+use Predis\Command\RawCommand;
+use Redis;
+use RuntimeException;
+
+/** Sends commands over one of Laravel's connections to Redis, by phpredis or Predis. */
+class Server
+{
+    public function __construct(private Factory $redis, private ?string $connection)
+    {
+    }
+
+    /**
+     * Sends a command. Returns its reply, where nil is null.
+     *
+     * @throws RuntimeException if the reply is an error, or the connection fails
+     */
+    public function command(string|int ...$words): mixed
+    {
+        $connection = $this->redis->connection($this->connection);
+        if (! $connection instanceof PhpRedisConnection) {
+            return $connection->client()->executeCommand(RawCommand::create(...$words));
+        }
+        $connection->client()->clearLastError();
+        // Laravel connects again, for the next command, if the server has gone away.
+        $reply = $connection->command('rawCommand', $words);
+        $error = $connection->client()->getLastError();
+        if ($error !== null) {
+            throw new RuntimeException($error);
+        }
+
+        return $reply === false ? null : $reply;
+    }
+
+    /** Returns the key with the prefix of the connection, which clients do not add to commands that they do not know. */
+    public function key(string $name): string
+    {
+        $client = $this->redis->connection($this->connection)->client();
+        if ($client instanceof Redis) {
+            return $client->_prefix($name);
+        }
+
+        return ($client->getOptions()->prefix?->getPrefix() ?? '').$name;
+    }
+}

@@ -1,0 +1,7 @@
+<?php
+
+return [
+    'default' => 'redis',
+    'stores' => ['redis' => ['driver' => 'redis', 'connection' => 'default']],
+    'prefix' => 'cache',
+];

@@ -1,0 +1,3 @@
+<?php
+
+return ['default' => 'single', 'channels' => ['single' => ['driver' => 'single', 'path' => getenv('APP_FOLDER').'/laravel.log']]];

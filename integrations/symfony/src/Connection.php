@@ -1,0 +1,102 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Dehydrator\Messenger;
+
+use Redis;
+use RedisException;
+use Symfony\Component\Messenger\Exception\InvalidArgumentException;
+use Symfony\Component\Messenger\Exception\TransportException;
+
+/** A connection to the server with a dehydrator. It connects at the first command, and again after one that failed. */
+class Connection
+{
+    /** The options, and their defaults. Times are in seconds. */
+    private const OPTIONS = [
+        // Until another worker gets the message of a dead one. Longer than the longest handler takes.
+        'redeliver_timeout' => 3600,
+        // For which a worker waits in the server for a message: for one that has this transport alone.
+        'block_timeout' => 0,
+        'dbindex' => 0,
+    ];
+
+    private ?Redis $client = null;
+
+    /** Of a poll whose reply has not arrived: the next one gets the same message. */
+    private ?string $token = null;
+
+    /** @param array<string, mixed> $at what parse_url returns */
+    private function __construct(private array $at, private array $options, public readonly string $key)
+    {
+    }
+
+    public static function of(string $dsn, array $options): self
+    {
+        $at = parse_url($dsn);
+        if ($at === false || ! isset($at['host'])) {
+            throw new InvalidArgumentException("The DSN \"$dsn\" has no host.");
+        }
+        parse_str($at['query'] ?? '', $query);
+        // Symfony passes the name of the transport too.
+        unset($options['transport_name']);
+        $options = $query + $options + self::OPTIONS;
+        if ($unknown = array_diff_key($options, self::OPTIONS)) {
+            throw new InvalidArgumentException('Unknown options: '.implode(', ', array_keys($unknown)).'.');
+        }
+
+        return new self($at, array_map('floatval', $options), trim($at['path'] ?? '', '/') ?: 'messages');
+    }
+
+    public function push(string $id, string $message, int $milliseconds): void
+    {
+        $this->command('DEHYDRATOR.PUSH', $this->key, max(0, $milliseconds), $message, $id);
+    }
+
+    /** @return ?array{string, string, int, string} the id, the message, how often it was given out, and the token */
+    public function lease(): ?array
+    {
+        $this->token ??= bin2hex(random_bytes(8));
+        $lease = ['LEASE', (int) ($this->options['redeliver_timeout'] * 1000), 'TOKEN', $this->token];
+        $block = $this->options['block_timeout'] > 0 ? ['BLOCK', (int) ($this->options['block_timeout'] * 1000)] : [];
+        $rows = $this->command('DEHYDRATOR.POLL', $this->key, 'COUNT', 1, ...$lease, ...$block);
+        $this->token = null;
+
+        return $rows[0] ?? null;
+    }
+
+    /** @throws TransportException if the reply is an error, or the connection fails */
+    public function command(string|int ...$words): mixed
+    {
+        try {
+            $client = $this->client ??= $this->connect();
+            $client->clearLastError();
+            $reply = $client->rawCommand(...$words);
+        } catch (RedisException $error) {
+            $this->client = null;
+            throw new TransportException($error->getMessage(), 0, $error);
+        }
+        if (null !== $error = $client->getLastError()) {
+            throw new TransportException($error);
+        }
+
+        return $reply === false ? null : $reply;
+    }
+
+    private function connect(): Redis
+    {
+        $client = new Redis();
+        $scheme = $this->at['scheme'] === 'dehydrators' ? 'tls://' : '';
+        // Longer than the server takes to reply that nothing is due.
+        $silence = 30 + $this->options['block_timeout'];
+        $client->connect($scheme.$this->at['host'], $this->at['port'] ?? 6379, 5, null, 0, $silence);
+        if (isset($this->at['pass'])) {
+            $client->auth(array_filter(array_map('urldecode', [$this->at['user'] ?? '', $this->at['pass']])));
+        }
+        if ($this->options['dbindex'] > 0) {
+            $client->select((int) $this->options['dbindex']);
+        }
+
+        return $client;
+    }
+}
