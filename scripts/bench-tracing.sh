@@ -1,4 +1,5 @@
 #!/bin/sh
+# shellcheck disable=SC1091,SC2154
 # Measure what OpenTelemetry costs a worker of the package for Python, and one of that for Node.
 #
 # usage: bench-tracing.sh folder-of-servers [option of integrations/bench/tracing.py ...]
@@ -9,15 +10,7 @@ cd "$(dirname "$0")/.."
 
 servers=$1
 shift
-venv=target/integrations/venv
-[ -e "$venv/bin/python" ] || python3 -m venv "$venv"
-pip="$venv/bin/pip --quiet --disable-pip-version-check"
-$pip install -r integrations/python/requirements.txt
-$pip install --no-deps --no-build-isolation --editable integrations/python
-scripts/integrations-node.sh --fetch
-PATH=$(scripts/node.sh):$PATH
-npm run --silent --prefix integrations/node build
-
+. scripts/packages.sh
 scripts/servers.sh "$servers" redis-7.0
 work=$(mktemp -d)
 server=

@@ -1,0 +1,20 @@
+"""The systems that are compared. To add one, write a class in a file of its own, and add it to SYSTEMS."""
+
+from system import System
+from systems.beanstalkd import Beanstalkd
+from systems.bullmq import BullMq
+from systems.dehydrator import Dehydrator
+from systems.pgmq import Pgmq
+from systems.rabbitmq import RabbitMq
+from systems.sorted_set import SortedSet
+
+SYSTEMS: dict[str, type[System]] = {
+    "dehydrator": Dehydrator,
+    "sorted-set": SortedSet,
+    "bullmq": BullMq,
+    "beanstalkd": Beanstalkd,
+    "pgmq": Pgmq,
+    "rabbitmq": RabbitMq,
+}
+
+__all__ = ["SYSTEMS"]

@@ -1,0 +1,24 @@
+#!/bin/sh
+# shellcheck disable=SC1091,SC2154
+# Compare queues beyond this project with Dehydrator, in one run; writes docs/benchmarks.md.
+#
+# usage: bench-field.sh folder-of-servers [option of integrations/bench/field ...]
+#
+# beanstalkd, PostgreSQL and RabbitMQ are Debian's. The clients in Python are downloaded into the venv that
+# scripts/integrations.sh uses, BullMQ into integrations/node, and pgmq's SQL comes with the program that installs it.
+set -eu
+cd "$(dirname "$0")/.."
+
+pgmq=0.33.0
+
+servers=$1
+shift
+. scripts/packages.sh
+$pip install -r integrations/bench/field/requirements.txt
+"$venv/bin/ruff" check integrations/bench
+"$venv/bin/ruff" format --check integrations/bench
+
+cargo install pgmq --quiet --version "$pgmq" --locked --features cli,install-sql-embedded --root target/field
+scripts/servers.sh "$servers" redis-7.0
+export PYTHONPATH=integrations/bench
+exec "$venv/bin/python" integrations/bench/field --redis "$servers/redis-7.0" --pgmq target/field/bin/pgmq-cli "$@"
