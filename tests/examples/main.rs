@@ -3,7 +3,6 @@
 //! Each states in its head comment what it prints, and prints exactly that, on a server of its own. The recipes
 //! themselves check what is not visible from outside, for example that nothing is early.
 
-mod machines;
 mod workers;
 
 use std::env;
