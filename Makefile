@@ -30,7 +30,7 @@ CARGO_FOLDER := $(or $(CARGO_HOME),$(HOME)/.cargo)
 UNPLACED := RUSTFLAGS="$$RUSTFLAGS --remap-path-prefix=$(CARGO_FOLDER)=/cargo --remap-path-prefix=$(CURDIR)=/dehydrator" \
     CFLAGS="$$CFLAGS -ffile-prefix-map=$(CARGO_FOLDER)=/cargo"
 
-.PHONY: build build-debug run top web top-test top-web-test test test-examples test-clients test-integrations test-servers torture asan asan-quick unaligned fuzz mutants bench bench-core bench-commands bench-integrations bench-tracing lint lint-scripts \
+.PHONY: build build-debug run top web top-test top-web-test test test-examples test-clients test-integrations test-servers torture asan asan-quick unaligned fuzz mutants bench bench-core bench-commands bench-field bench-integrations bench-tracing bench-wide lint lint-scripts \
     check-tools fmt msrv deny package package-test packages-test release release-test lint-workflows image-test arm64 grafana-test publisher release-notes setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
@@ -63,7 +63,7 @@ build-debug: setup ## Build the module with hooks for tests (target/debug/libdeh
 test: build build-debug ## Run unit and oracle tests, then tests with real servers, redis-cli and a client library
 	$(OPTIMIZED) cargo test --locked --lib $(UNITS)
 	$(OPTIMIZED) cargo test --locked --package dehydrator-lawn --features tiny-bounds
-	$(OPTIMIZED) cargo test --locked --package dehydrator-benches --test simulation
+	$(OPTIMIZED) cargo test --locked --package dehydrator-simulation
 	cargo test --locked --test server -- --test-threads $(WAITING)
 
 test-examples: build ## Test the recipes in examples/; downloads their client libraries
@@ -77,10 +77,11 @@ test-clients: build ## Test each line of docs/clients.md: client libraries at ti
 	scripts/clients.sh
 	cargo test --locked --test clients -- --test-threads 4
 
-test-integrations: build ## Test the packages for Python, Node and Sidekiq, also with the frameworks' own tests, on Redis 7.0 and Valkey 8; downloads them (QUICK=1: some, on Redis)
+test-integrations: build ## Test the packages for Python, Node, Sidekiq, Laravel and Symfony, also with the frameworks' own tests, on Redis 7.0 and Valkey 8; downloads them (QUICK=1: some, on Redis)
 	scripts/integrations.sh $(SERVERS_DIR) $(if $(QUICK),--quick)
 	scripts/integrations-node.sh $(SERVERS_DIR) $(if $(QUICK),--quick)
 	scripts/integrations-sidekiq.sh $(SERVERS_DIR) $(if $(QUICK),--quick)
+	scripts/integrations-php.sh $(SERVERS_DIR) $(if $(QUICK),--quick)
 
 test-servers: build build-debug ## Run the tests with real servers, and torture, on Redis 7.0, Redis 8 and Valkey 8 (SERVERS=all or names; TORTURE=names)
 	scripts/test-servers.sh $(SERVERS_DIR) $(SERVERS)
@@ -123,6 +124,10 @@ bench-commands: build ## Count the instructions of each command, compared with R
 bench-core: ## Compare the core with other stores of timers; writes docs/benchmarks.md and docs/charts/
 	$(BENCH) core
 
+bench-field: build ## Compare with beanstalkd, BullMQ, pgmq, RabbitMQ and a sorted set, in half an hour on an idle machine; writes docs/benchmarks.md (OPTIONS='--help')
+	@scripts/setup.sh examples field
+	scripts/bench-field.sh $(SERVERS_DIR) $(OPTIONS)
+
 bench-integrations: build ## Compare our brokers with the frameworks' own on Redis, in an hour or more on an idle machine; writes docs/integrations.md (OPTIONS='--help')
 	@scripts/setup.sh examples
 	scripts/integrations-sidekiq.sh $(SERVERS_DIR) --bench
@@ -133,12 +138,18 @@ bench-tracing: build ## Measure what OpenTelemetry costs a worker in Python and 
 	@scripts/setup.sh examples
 	scripts/bench-tracing.sh $(SERVERS_DIR) $(OPTIONS)
 
+bench-wide: build ## Measure queues of several keys in Python and Node over three primaries, in some minutes (OPTIONS='--runs 1')
+	@scripts/setup.sh examples
+	scripts/bench-wide.sh $(SERVERS_DIR) $(OPTIONS)
+
 lint: setup ## Check formatting, and lint with warnings as errors
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo clippy --locked --package dehydrator-lawn --all-targets --features tiny-bounds -- -D warnings
 	cd tests/clients/rust && cargo fmt --check
-	cd top && cargo fmt --check && CARGO_TARGET_DIR=../target/top cargo clippy --locked --all-targets -- -D warnings
+	@# With the flags and the profile of `top-test`, which share the build scripts and macros.
+	cd top && cargo fmt --check
+	$(UNPLACED) CARGO_TARGET_DIR=target/top cargo clippy --release --locked --all-targets --manifest-path top/Cargo.toml -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --locked --workspace --no-deps --document-private-items
 
 msrv: setup ## Build everything with the oldest Rust in Cargo.toml; rustup downloads it

@@ -58,13 +58,17 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 exec 9>"$work/.lock"
 flock 9
 
+# Building an optimized module for the sanitizer takes twice as long, which is much of a quick run.
+module_optimization=$optimization
+[ "${1:-}" != quick ] || module_optimization=0
+
 # sanitized_module <server>: builds the module for the sanitizer. The sanitizer itself is in the server, for both.
 sanitized_module() {
     local server=$1
     # An unstable flag of a stable compiler; and frame pointers, with which the sanitizer finds where leaks were
     # allocated. The target is explicit, so that the flags do not apply to build scripts, and it has a folder of its
     # own.
-    RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Cforce-frame-pointers=yes" CARGO_PROFILE_DEV_OPT_LEVEL=$optimization \
+    RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Cforce-frame-pointers=yes" CARGO_PROFILE_DEV_OPT_LEVEL=$module_optimization \
         cargo build --locked --target "$host"
     module=$PWD/target/$host/debug/libdehydrator.so
 
@@ -171,6 +175,8 @@ END
 # quick_under_asan: runs some tests on Redis.
 quick_under_asan() {
     local redis
+    # The others are restored without a sanitizer, by `make torture`.
+    export DEHYDRATOR_MUTANTS=${DEHYDRATOR_MUTANTS:-20000}
     redis=$(built_server asan-unaligned redis bookworm 7.0 SANITIZER=address REDIS_CFLAGS=-DNO_MALLOC_USABLE_SIZE)
     under_asan "$redis" "${quick_tests[@]}"
 }

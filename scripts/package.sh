@@ -51,8 +51,8 @@ with_docs() {
     install -D -m 644 -t "$1/grafana" grafana/*
     install -D -m 644 -t "$1/examples" examples/*.* tests/data/rede-0.5-future.rdb
     install -D -m 644 -t "$1/examples/workers" examples/workers/*.*
-    for file in integrations/README.md integrations/*/README.md integrations/*/examples/*.* \
-        integrations/*/tests/upstream/exceptions.txt integrations/upstream/*; do
+    for file in integrations/*.md integrations/*/README.md integrations/*/examples/*.* \
+        integrations/*/tests/upstream/exceptions*.txt integrations/upstream/*; do
         install -D -m 644 "$file" "$1/$file"
     done
     install -m 644 CODE_OF_CONDUCT.md CONTRIBUTING.md GOVERNANCE.md SECURITY.md "$1/"

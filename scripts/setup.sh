@@ -13,12 +13,15 @@
 #       release       what makes packages, repositories and images of a release
 #       musl          what builds a server with musl
 #       image         buildah, and debootstrap
+#       field         the queues that are compared: beanstalkd, PostgreSQL, RabbitMQ
 #       grafana       what reads the dashboard, for its test
 #       python        Python's venv
 #       examples      that and Node, which the examples need
 #       languages     the other languages that the examples come in: Ruby, PHP, Perl, and their libraries
+#       laravel       Laravel, and what tests its queues
 #       browser       Node, and Chromium, which the page of dehydrator-top is tested with
 #       sidekiq       Ruby, and what tests the gem for Sidekiq
+#       symfony       Symfony's Messenger, and what tests its transports
 #       scripts       shellcheck, the linter of scripts
 #       java          a Java compiler
 set -eu
@@ -86,6 +89,11 @@ for extra in "$@"; do
             command -v buildah >/dev/null || need buildah
             command -v debootstrap >/dev/null || need debootstrap
             ;;
+        field)
+            command -v beanstalkd >/dev/null || need beanstalkd
+            found /usr/lib/postgresql -name initdb || need postgresql
+            [ -e /usr/lib/rabbitmq/bin/rabbitmq-server ] || need rabbitmq-server
+            ;;
         grafana)
             command -v jq >/dev/null || need jq
             command -v curl >/dev/null || need "curl ca-certificates"
@@ -108,7 +116,21 @@ for extra in "$@"; do
             php -r 'require "Predis/Autoloader.php";' >/dev/null 2>&1 || need php-predis
             perl -MRedis -e 1 2>/dev/null || need libredis-perl
             ;;
-        sidekiq) ruby -e 'require "minitest"' 2>/dev/null || need "ruby ruby-minitest" ;;
+        laravel)
+            [ "$(php -r 'echo (bool) stream_resolve_include_path("Illuminate/autoload.php");' 2>/dev/null)" = 1 ] ||
+                need php-laravel-framework
+            [ "$(php -r 'echo extension_loaded("pdo_sqlite");' 2>/dev/null)" = 1 ] || need php-sqlite3
+            command -v phpunit >/dev/null || need phpunit
+            ;;
+        sidekiq)
+            ruby -e 'require "minitest"' 2>/dev/null || need "ruby ruby-minitest"
+            [ -e /usr/share/zoneinfo/Europe/Berlin ] || need tzdata
+            ;;
+        symfony)
+            [ "$(php -r 'echo (bool) stream_resolve_include_path("Symfony/Component/Messenger/autoload.php");' 2>/dev/null)" = 1 ] ||
+                need "php-symfony-messenger php-symfony-event-dispatcher"
+            command -v phpunit >/dev/null || need phpunit
+            ;;
         scripts) command -v shellcheck >/dev/null || need shellcheck ;;
         java) command -v javac >/dev/null || need default-jdk-headless ;;
         *)

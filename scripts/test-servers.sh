@@ -5,6 +5,7 @@
 #
 # usage: test-servers.sh folder [name ...]      (`all`: every one; default: the default of servers.sh)
 #
+#     THREADS     tests of the server suite at a time
 #     TORTURE     servers on which the torture tests run too; default: all that are requested
 #
 # Unavailable servers are omitted and reported. If that would omit all versions of Redis, or all of Valkey, redis-8 or
@@ -39,7 +40,7 @@ torture=$(echo " $servers " | tr "\n" " ")
 failed=0
 summary=
 # The server tests mostly wait; torture works, and waits for its clients.
-waiting=$(($(nproc) * 3 + 1))
+waiting=${THREADS:-$(($(nproc) * 3 + 1))}
 working=$(($(nproc) + 1))
 for server in $servers; do
     suites=server
