@@ -4,8 +4,9 @@
 #
 # usage: bench-field.sh folder-of-servers [option of integrations/bench/field ...]
 #
-# beanstalkd, PostgreSQL and RabbitMQ are Debian's. The clients in Python are downloaded into the venv that
-# scripts/integrations.sh uses, BullMQ into integrations/node, and pgmq's SQL comes with the program that installs it.
+# beanstalkd, PostgreSQL and RabbitMQ are Debian's. NATS and the clients in Python are downloaded into the venv that
+# scripts/integrations.sh uses, BullMQ into integrations/node, Graphile Worker into integrations/bench/field, and pgmq's SQL
+# comes with the program that installs it.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -15,6 +16,7 @@ servers=$1
 shift
 . scripts/packages.sh
 $pip install -r integrations/bench/field/requirements.txt
+npm ci --prefix integrations/bench/field --ignore-scripts --no-audit --no-fund --loglevel=error
 "$venv/bin/ruff" check integrations/bench
 "$venv/bin/ruff" format --check integrations/bench
 

@@ -107,10 +107,12 @@ class System:
         return [leader, *leader.children(recursive=True)]
 
     def processor_seconds(self) -> float:
+        """Returns what all its processes have used, also those that have ended."""
         seconds = 0.0
         for process in self.processes():
             with suppress(psutil.Error):
-                seconds += sum(process.cpu_times()[:2])
+                times = process.cpu_times()
+                seconds += times.user + times.system + times.children_user + times.children_system
         return seconds
 
     def memory(self) -> int:

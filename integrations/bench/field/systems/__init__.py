@@ -4,6 +4,8 @@ from system import System
 from systems.beanstalkd import Beanstalkd
 from systems.bullmq import BullMq
 from systems.dehydrator import Dehydrator
+from systems.graphile_worker import GraphileWorker
+from systems.nats import Nats
 from systems.pgmq import Pgmq
 from systems.rabbitmq import RabbitMq
 from systems.sorted_set import SortedSet
@@ -14,6 +16,8 @@ SYSTEMS: dict[str, type[System]] = {
     "bullmq": BullMq,
     "beanstalkd": Beanstalkd,
     "pgmq": Pgmq,
+    "graphile-worker": GraphileWorker,
+    "nats": Nats,
     "rabbitmq": RabbitMq,
 }
 

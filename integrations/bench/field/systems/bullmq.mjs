@@ -1,6 +1,4 @@
-// A program that uses BullMQ for systems/bullmq.py. Reads one request a line, and replies with one line:
-// {"put": [[number, text, delay in ms], ...]}, {"cancel": number}, or {"work": true}; then it prints the number of each job that
-// it does, until it is killed.
+// A program that uses BullMQ for systems/bullmq.py. systems/node_program.py has its requests.
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 
