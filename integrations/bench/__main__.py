@@ -36,6 +36,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--module", default=str(ROOT / "target/release/libdehydrator.so"))
     parser.add_argument("--jobs", type=int, default=20_000, help="in the quiet scenario (%(default)s)")
     parser.add_argument("--due", default="100:160", help="after how many seconds they are due there (%(default)s)")
+    parser.add_argument("--burst-jobs", type=int, default=10_000, help="in a burst (%(default)s)")
     parser.add_argument("--disturbed-jobs", type=int, default=1_500, help="in the others (%(default)s)")
     parser.add_argument("--disturbed-due", default="7:22", help="after how many seconds there (%(default)s)")
     parser.add_argument(
@@ -55,6 +56,8 @@ def arguments() -> argparse.Namespace:
 
 
 def load_of(options: argparse.Namespace, scenario: str) -> Load:
+    if scenario == "burst":
+        return Load(options.burst_jobs, 0.0, 0.0, 0.0, options.seed)
     is_quiet = scenario == "quiet"
     first, last = map(float, (options.due if is_quiet else options.disturbed_due).split(":"))
     jobs = options.jobs if is_quiet else options.disturbed_jobs

@@ -41,6 +41,11 @@ class Fleet:
     def _start(self, n: int) -> subprocess.Popen[bytes]:
         return start(self.programs[n], self.environment, self.folder / f"worker-{n}.log")
 
+    def signal(self, number: int) -> None:
+        """Sends a signal to all processes of the workers."""
+        for process in self.processes:
+            os.killpg(process.pid, number)
+
     def pids(self) -> list[int]:
         return [process.pid for process in self.processes]
 

@@ -10,7 +10,7 @@ from typing import Any
 from contenders import CONTENDERS
 from languages import LANGUAGES, node_table, sidekiq_table
 from machine import NOISE
-from scenarios import AWAY, BETWEEN_KILLS, SCENARIOS
+from scenarios import AWAY, BETWEEN_KILLS, SCENARIOS, is_disturbed
 from telling import UNTOLD, Results, early, is_calm, is_done, megabytes, milliseconds, table, wrapped
 from trial import PATIENCE
 
@@ -27,7 +27,8 @@ NAMES = {name: (contender.name, contender.waits) for name, contender in CONTENDE
 def write_page(page: Path, results: Results) -> None:
     """Replaces those tables of the page for which all results are there."""
     told = page.read_text()
-    for name, content in {"bench": bench(results), "interval": interval_table(results)}.items():
+    contents = {"bench": bench(results), "burst": burst_table(results), "interval": interval_table(results)}
+    for name, content in contents.items():
         opening, closing = f"<!-- {name} -->\n", f"<!-- /{name} -->"
         if content:
             start, end = told.index(opening) + len(opening), told.index(closing)
@@ -44,6 +45,20 @@ def bench(results: Results) -> str:
     parts += [sidekiq_table(results), node_table(results)]
     parts.append(untold(results))
     return "\n\n".join(part for part in parts if part)
+
+
+def burst_table(results: Results) -> str:
+    """Returns how many jobs are sent in a second, and then done, and the CPU time of each."""
+    head = ["", "sent per second", "done per second", "CPU per job, ms: server", "workers"]
+    return table(head, [burst_row(name, result) for name, result in of_scenario(results, "burst").items()])
+
+
+def burst_row(name: str, result: dict[str, Any]) -> list[str]:
+    jobs, sending = result["outcome"]["jobs"], result["sending"]
+    # All were due when the first was sent, and none was done before the last was.
+    rates = [f"{jobs / seconds:,.0f}" for seconds in (sending, result["outcome"]["most"] - sending)]
+    rates = rates if is_calm(result) else [UNTOLD] * 2
+    return [NAMES[name][0], *rates, *(processor_time(result, of) for of in ("server", "worker"))]
 
 
 def interval_table(results: Results) -> str:
@@ -147,7 +162,7 @@ def processor_time(result: dict[str, Any], of: str) -> str:
 
 
 def disturbed() -> list[str]:
-    return [name for name, scenario in SCENARIOS.items() if name != "quiet"]
+    return [name for name in SCENARIOS if is_disturbed(name)]
 
 
 def disturbed_conditions(results: Results) -> str:

@@ -36,6 +36,8 @@ class Scenario:
     #: Whether the two processes that work are in two workers.
     apart: bool = True
     has_replica: bool = False
+    #: Whether workers stand still until all jobs are sent, which are due at once.
+    is_sent_first: bool = False
     #: The moments of disturbance, as fractions of the period in which jobs come due, whose length is the argument.
     moments: Callable[[float], list[float]] = lambda seconds: []
     #: The disturbance.
@@ -60,6 +62,10 @@ def fail_over(scene: Scene) -> None:
     scene.server, scene.replica = scene.replica, scene.server
 
 
+def is_disturbed(scenario: str) -> bool:
+    return scenario not in ("quiet", "burst")
+
+
 def often(seconds: float) -> list[float]:
     count = max(1, int(seconds / BETWEEN_KILLS))
     return [(n + 0.5) / count for n in range(count)]
@@ -67,6 +73,7 @@ def often(seconds: float) -> list[float]:
 
 SCENARIOS = {
     "quiet": Scenario("quiet", apart=False),
+    "burst": Scenario("burst", apart=False, is_sent_first=True),
     "workers": Scenario("workers killed", moments=often, disturb=kill_worker),
     # `always`, so that acknowledged data survives the kill.
     "server": Scenario("server killed", fsync="always", moments=lambda _: [1 / 3, 2 / 3], disturb=kill_server),

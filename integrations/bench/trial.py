@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -140,7 +141,11 @@ class Trial:
         began = time.time()
         span = load.last - load.first
         deadlines = ((str(n), began + load.first + self.chance.random() * span) for n in range(load.jobs))
+        if self.scenario.is_sent_first:
+            scene.fleet.signal(signal.SIGSTOP)
         sending = self._send(deadlines)
+        if self.scenario.is_sent_first:
+            scene.fleet.signal(signal.SIGCONT)
         memory = scene.server.memory() - memory
         if scene.replica:
             scene.server.wait_for_replica()
@@ -153,7 +158,7 @@ class Trial:
             server=scene.server.info("server")["redis_version"],
             outcome=self.notes.outcome(load.jobs),
             sending=sending,
-            sent_late=sending > load.first,
+            sent_late=0 < load.first < sending,
             killed=scene.fleet.killed,
             ended=scene.fleet.ended,
             rest_greatest=rest_greatest,

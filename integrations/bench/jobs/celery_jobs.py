@@ -26,4 +26,4 @@ def note(id: str, due: float) -> None:
 
 if __name__ == "__main__":
     for id, due, seconds in planned():
-        note.apply_async((id, due), countdown=seconds)
+        note.apply_async((id, due), countdown=seconds or None)

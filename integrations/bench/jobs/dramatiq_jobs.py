@@ -28,4 +28,4 @@ def note(id: str, due: float) -> None:
 
 if __name__ == "__main__":
     for id, due, seconds in planned():
-        note.send_with_options(args=(id, due), delay=math.ceil(seconds * 1000))
+        note.send_with_options(args=(id, due), delay=math.ceil(seconds * 1000) or None)

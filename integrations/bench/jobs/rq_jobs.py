@@ -18,6 +18,10 @@ if __name__ == "__main__":
     # By default a job whose worker died has failed. With retries it comes again, a minute after its time limit.
     terms = {"retry": rq.Retry(max=3), "job_timeout": 5, "result_ttl": 0}
     queue = Queue(connection=redis.Redis.from_url(os.environ["BENCH_URL"]))
-    for id, due, _ in planned():
-        # By name: workers do not import the definitions of this program.
-        queue.enqueue_at(datetime.fromtimestamp(due, timezone.utc), f"{note.__module__}.note", id, due, **terms)
+    # By name: workers do not import the definitions of this program.
+    name = f"{note.__module__}.note"
+    for id, due, seconds in planned():
+        if seconds:
+            queue.enqueue_at(datetime.fromtimestamp(due, timezone.utc), name, id, due, **terms)
+        else:
+            queue.enqueue(name, id, due, **terms)

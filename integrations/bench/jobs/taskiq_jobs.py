@@ -41,7 +41,9 @@ async def note(id: str, due: float) -> None:
 
 
 async def send(id: str, due: float, seconds: float) -> None:
-    if is_ours:
+    if not seconds:
+        await note.kiq(id, due)
+    elif is_ours:
         await note.kicker().with_labels(delay_seconds=math.ceil(seconds * 1000) / 1000).kiq(id, due)
     else:
         await note.schedule_by_time(source, datetime.fromtimestamp(due, timezone.utc), id, due)
