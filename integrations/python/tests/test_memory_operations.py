@@ -10,7 +10,7 @@ from memory_operations import SHARES, Operations
 from servers import StillServer
 
 #: A million were compared by hand: DEHYDRATOR_OPERATIONS=1000000.
-OPERATIONS = int(os.environ.get("DEHYDRATOR_OPERATIONS", "20000"))
+OPERATIONS = int(os.environ.get("DEHYDRATOR_OPERATIONS", "10000"))
 SEED = int(os.environ.get("DEHYDRATOR_SEED", random.SystemRandom().randrange(2**63)))
 
 
@@ -23,5 +23,5 @@ def test_the_replies_of_random_operations_are_those_of_the_server(tmp_path: Path
     finally:
         server.close()
     print(operations.counts)
-    if OPERATIONS >= 20_000:
+    if OPERATIONS >= 10_000:
         assert not {*SHARES, "expired", "ERR", "EXISTS", "FULL", "NORULE", "NOSUCHID"} - set(operations.counts)
