@@ -39,10 +39,10 @@ export const SHARES = {
   info: 4,
   dead: 2,
   onDue: 0.5,
-  limit: 1,
+  limit: 1.5,
   pause: 0.3,
   resume: 0.5,
-  del: 0.2,
+  del: 0.3,
   nonsense: 0.5,
   turns: 0.5,
   advance: 8,
@@ -383,7 +383,16 @@ export class Operations {
         return ["DEHYDRATOR.ONDUE", key, ...this.#pick(policies)];
       }
       case "limit": {
-        const limits = [["LENGTH", 8], ["LENGTH", 0], ["HELD", 2], ["HELD", 0], ["REMEMBER", 500], ["REMEMBER", 0], []];
+        const limits = [
+          ["LENGTH", 8],
+          ["LENGTH", 4],
+          ["LENGTH", 0],
+          ["HELD", 2],
+          ["HELD", 0],
+          ["REMEMBER", 500],
+          ["REMEMBER", 0],
+          [],
+        ];
         const rates = [
           ["RATE", 3, "PER", this.#pick([20, 100, 1000])],
           ["RATE", 0, "PER", 1],

@@ -69,6 +69,19 @@ test("a lease expires", async () => {
   assert.deepEqual(await memory.call("DEHYDRATOR.SETTLE", "jobs", "anna", "mail:17"), [0]);
 });
 
+test("a rejected element is not called expired", async () => {
+  const { memory } = given();
+  await memory.call("DEHYDRATOR.ONDUE", "jobs", "HOLD", "DELIVERIES", 9, "STREAM", "jobs:dead");
+  await memory.call("DEHYDRATOR.PUSH", "jobs", 0, "mail", "mail:17", "WITHIN", 10);
+  await memory.call("DEHYDRATOR.POLL", "jobs", "LEASE", 10, "TOKEN", "anna");
+  // It is too late, and the pause keeps it there.
+  await memory.call("DEHYDRATOR.PAUSE", "jobs");
+  memory.advance(1000);
+  assert.deepEqual(await memory.call("DEHYDRATOR.REJECT", "jobs", "anna", "mail:17"), [1]);
+  const [[, fields]] = (await memory.call("XRANGE", "jobs:dead", "-", "+")) as [[unknown, unknown[]]];
+  assert.ok(!fields.map(String).includes("reason"));
+});
+
 test("the names are those of the queue", async () => {
   const { memory, jobs } = given();
   assert.deepEqual(await jobs.putMany(["a", "b", "c"].map((id, n) => ({ payload: id, id, delay: n }))), [

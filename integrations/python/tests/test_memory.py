@@ -63,6 +63,19 @@ def test_what_fails_is_tried_again_and_ends_as_a_dead_letter(memory: MemoryServe
     assert tried == [1, 2, 3, 1]
 
 
+def test_a_rejected_element_is_not_called_expired(memory: MemoryServer) -> None:
+    ask = memory.execute_command
+    ask("DEHYDRATOR.ONDUE", "jobs", "HOLD", "DELIVERIES", 9, "STREAM", "jobs:dead")
+    ask("DEHYDRATOR.PUSH", "jobs", 0, "mail", "mail:17", "WITHIN", 10)
+    ask("DEHYDRATOR.POLL", "jobs", "LEASE", 10, "TOKEN", "anna")
+    # It is too late, and the pause keeps it there.
+    ask("DEHYDRATOR.PAUSE", "jobs")
+    memory.advance(1)
+    assert ask("DEHYDRATOR.REJECT", "jobs", "anna", "mail:17") == [1]
+    ((_, fields),) = ask("XRANGE", "jobs:dead", "-", "+")
+    assert b"reason" not in fields
+
+
 def test_a_lease_expires(memory: MemoryServer, jobs: Queue) -> None:
     jobs.put("mail", id="mail:17")
     take = ("DEHYDRATOR.POLL", "jobs", "LEASE", 30_000, "TOKEN")

@@ -140,13 +140,13 @@ export class Commands {
   }
 
   /** Moves a dead letter to its destination. */
-  #bury(it: Dehydrator, entry: Entry): void {
+  #bury(it: Dehydrator, entry: Entry, isRejected = false): void {
     const { id, element, deliveries } = entry;
     it.remove(id);
     if (it.dead === null) return;
     const stream = this.#stream(it.dead);
     this.#keys.set(it.dead, stream);
-    const reason = isLate(entry, this.#now) ? ["reason", "expired"] : [];
+    const reason = isLate(entry, this.#now) && !isRejected ? ["reason", "expired"] : [];
     stream.add(this.#now, "id", id, "element", element, "deliveries", String(deliveries), ...reason);
     if (it.deadLength > 0) stream.entries = stream.entries.slice(-it.deadLength);
   }
@@ -314,7 +314,7 @@ export class Commands {
       throw refused("NORULE", "there is no rule for dead letters");
     }
     return this.#withHeld(key, pairs, (it, entry) => {
-      this.#bury(it, entry);
+      this.#bury(it, entry, true);
       return true;
     });
   }

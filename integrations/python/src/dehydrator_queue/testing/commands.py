@@ -131,14 +131,14 @@ class Commands:
             raise refused("ERR", "the deadline is too late")
         return self._now + ttl if at is None else at
 
-    def _move(self, it: Dehydrator, entry: Entry) -> None:
+    def _move(self, it: Dehydrator, entry: Entry, is_rejected: bool = False) -> None:
         """Moves a dead letter to its destination."""
         it.remove(entry.id)
         if it.dead is not None:
             stream = self._stream(it.dead)
             self._keys[it.dead] = stream
             told = (b"id", entry.id, b"element", entry.element, b"deliveries", b"%d" % entry.deliveries)
-            reason = (b"reason", b"expired") if entry.is_late(self._now) else ()
+            reason = (b"reason", b"expired") if entry.is_late(self._now) and not is_rejected else ()
             stream.add(self._now, *told, *reason)
             if it.dead_length:
                 del stream.entries[: -it.dead_length]
@@ -345,7 +345,7 @@ class Commands:
             raise refused("NORULE", "there is no rule for dead letters")
         for find in held:
             if (entry := find()) is not None:
-                self._move(it, entry)
+                self._move(it, entry, is_rejected=True)
             replies.append(int(entry is not None))
         return replies
 
