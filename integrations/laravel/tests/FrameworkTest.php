@@ -30,7 +30,7 @@ class FrameworkTest extends TestCase
 
     public function testJobsWithoutOverlappingAreReleased(): void
     {
-        $work = ['queue:work', '--sleep=0', '--tries=9'];
+        $work = ['queue:work', '--sleep=0', '--tries=99'];
         [$this->artisan($work), $this->artisan($work)];
         $this->queue()->bulk([new ApartNote('a', 1), new ApartNote('b', 1)]);
         $at = array_column($this->waitForDone(2), 1);

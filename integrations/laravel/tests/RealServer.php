@@ -24,10 +24,21 @@ class RealServer
     {
         $this->folder = sys_get_temp_dir().'/laravel-'.bin2hex(random_bytes(6));
         mkdir($this->folder);
-        // Below those that the system draws for clients.
-        $this->port = random_int(12_000, 31_999);
+        $this->port = self::freePort();
         $this->client = new Redis();
         $this->start();
+    }
+
+    /** Below those that the system draws for clients. */
+    private static function freePort(): int
+    {
+        do {
+            $port = random_int(12_000, 31_999);
+            $listening = @stream_socket_server("tcp://127.0.0.1:$port");
+        } while (! $listening);
+        fclose($listening);
+
+        return $port;
     }
 
     public function start(): void

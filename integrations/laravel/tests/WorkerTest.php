@@ -28,9 +28,9 @@ class WorkerTest extends TestCase
 
     public function testTheJobOfAKilledWorkerIsDoneByAnother(): void
     {
-        $settings = ['RETRY_AFTER' => '2'];
+        $settings = ['RETRY_AFTER' => '6'];
         $first = $this->artisan(self::WORK, $settings);
-        $this->app['queue']->push(new Note('a', seconds: 1));
+        $this->app['queue']->push(new Note('a', seconds: 5));
         RealServer::waitUntil(fn () => $this->server->client->lLen('app_begun'), 'it begins');
         $this->kill($first);
         $this->artisan(self::WORK, $settings);

@@ -41,7 +41,7 @@ if ENV["SLOW"]
 end
 
 if ENV["STALL"]
-  Sidekiq::Dehydrator::ScheduleThread.const_set(:LEASE, 1500)
+  Sidekiq::Dehydrator::ScheduleThread.const_set(:LEASE, 6000)
   Sidekiq.configure_server { |config| config.client_middleware { |chain| chain.add(Stall) } }
 end
 

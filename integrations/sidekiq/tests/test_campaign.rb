@@ -32,7 +32,7 @@ class CampaignTest < Minitest::Test
     producer = produce
     trouble
     wait_until { Process.wait(producer, Process::WNOHANG) }
-    wait_until(60) { keep_workers && empty? }
+    wait_until { keep_workers && empty? }
     sleep 1
     @workers.each(&:stop)
     @workers = []

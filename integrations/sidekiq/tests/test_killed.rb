@@ -89,13 +89,14 @@ class KilledTest < DehydratorTest
     random = Random.new(13)
     kills = 0
     wait_until { done(@server).size.positive? }
-    while Time.now.to_f < finish
+    loop do
       sleep random.rand(0.5..1.5)
       worker = workers.shift
       worker.kill
       @processes.delete(worker)
       kills += 1
       workers << sidekiq(threads: threads)
+      break if Time.now.to_f > finish
     end
     wait_until { scheduled.size.zero? && queue.size.zero? }
     # They finish their current jobs.
@@ -104,6 +105,5 @@ class KilledTest < DehydratorTest
     numbers = done(@server).map(&:first)
     assert_equal numbers.uniq.size, numbers.size
     assert_operator MANY - numbers.size, :<=, kills * threads
-    assert_operator kills, :>=, 1
   end
 end

@@ -352,12 +352,12 @@ class SchedulesTest < DehydratorTest
     path = file("tick: { cron: '* * * * * *', class: Note, args: [7, 0] }\nbad: { cron: x, class: Note }")
     process = sidekiq(schedule: path)
     wait_until { done(@server).size >= 2 }
+    # Also on a busy machine, one of them is not late.
+    wait_until { state("tick").then { |it| it["late"].to_i < 1000 && it["next"] - it["last"] == 1000 } }
     assert_match(/bad: 'cron' is not a cron: "x"/, process.log)
     process.stop
     @processes.clear
     count = done(@server).size
-    assert_operator state("tick")["next"] - state("tick")["last"], :==, 1000
-    assert_operator state("tick")["late"].to_i, :<, 1000
     assert_equal [7] * count, done(@server).map(&:first)
   end
 

@@ -30,8 +30,8 @@ class TakeoverTest < DehydratorTest
   def despite_kills(what, finally)
     in_the_middle = 0
     loop do
-      pids = Array.new(3) { process(what) }
       before = ask("ZCARD", "schedule")
+      pids = Array.new(3) { process(what) }
       wait_until { ask("ZCARD", "schedule") != before }
       left = ask("ZCARD", "schedule")
       pids.each { |pid| Process.kill("KILL", pid) } if in_the_middle < 3

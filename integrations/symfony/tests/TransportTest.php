@@ -154,9 +154,9 @@ class TransportTest extends TestCase
 
     public function testTheMessageOfAKilledWorkerIsHandledByAnotherAlsoAfterTheServerWasKilled(): void
     {
-        $query = 'block_timeout=1&redeliver_timeout=2';
+        $query = 'block_timeout=1&redeliver_timeout=6';
         $first = $this->startWorker($query);
-        $this->send($this->transport(), new Note('a', seconds: 1));
+        $this->send($this->transport(), new Note('a', seconds: 5));
         RealServer::waitUntil(fn () => $this->server->client->lLen('begun:a'), 'it begins');
         $this->kill($first);
         $this->server->kill();
