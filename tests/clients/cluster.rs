@@ -43,7 +43,7 @@ fn read_from_replicas(cluster: &Cluster) -> u64 {
 fn send(probe: &mut Probe, line: impl Fn(u64) -> String) -> Vec<String> {
     let outcomes = (0..COMMANDS).map(|n| {
         probe.say(&line(n));
-        probe.outcome(Duration::from_secs(40)).expect("an outcome").reply
+        probe.outcome(Duration::from_secs(120)).expect("an outcome").reply
     });
     outcomes.filter_map(Result::err).collect()
 }

@@ -17,8 +17,11 @@ const MANY: usize = 20;
 /// PHP's `default_socket_timeout` for the probes, in seconds; the default is a minute.
 pub const PHP_TIMEOUT: f64 = 3.0;
 
-/// The maximum time for a library's retries.
-const PATIENCE: Duration = Duration::from_secs(40);
+/// The maximum time for a library's retries. Only a library that fails waits that long.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A connection that is open for longer after a timeout counts as kept.
+const HANGS_UP: Duration = Duration::from_secs(5);
 
 fn poll(block: u64) -> String {
     format!("DEHYDRATOR.POLL {KEY} BLOCK {block}")
@@ -103,7 +106,7 @@ pub fn in_cluster_at_the_timeout(library: &Library) -> (String, String) {
         let sent = session.proxy.count(Event::Sent);
         outcome.is_some() || session.proxy.count(Event::Closed) > 0 || sent >= 3
     });
-    let closes = within(Duration::from_secs(1), || session.proxy.count(Event::Closed) > 0);
+    let closes = within(HANGS_UP, || session.proxy.count(Event::Closed) > 0);
     let found = if closes { "closes".into() } else { keeps_connection(library, &mut session) };
     (session.probe.version.clone(), found)
 }
@@ -132,7 +135,7 @@ fn give_up(library: &Library, session: &mut Session) -> String {
         return "resends without end".into();
     }
     let sent = session.proxy.count(Event::Sent);
-    if within(Duration::from_secs(1), || session.proxy.count(Event::Closed) == sent) {
+    if within(HANGS_UP, || session.proxy.count(Event::Closed) == sent) {
         // No blocked client is left that would take anything.
         until("it has hung up", || {
             (session.server.info("clients", "blocked_clients") == 0).then_some(())

@@ -237,7 +237,7 @@ impl Probe {
         });
         let to = process.stdin.take().expect("piped");
         let mut probe = Self { process, to, from, version: String::new() };
-        let Some(line) = probe.line(Duration::from_secs(60)) else {
+        let Some(line) = probe.line(Duration::from_secs(240)) else {
             let _ = probe.process.kill();
             let mut said = String::new();
             let stderr = probe.process.stderr.take().expect("piped");

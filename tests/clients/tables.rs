@@ -146,7 +146,7 @@ fn waits_in_cluster(library: &Library, line: &dyn Fn(&str) -> Line) -> Result<()
 fn waits_as(library: &Library, page: impl Fn(&str) -> String) -> Result<(), String> {
     let mut said = Ok(());
     // A busy machine makes it longer now and then.
-    for _ in 0..3 {
+    for _ in 0..8 {
         let (version, seconds) = facts::reads_for(library);
         let page = page(&version);
         let says = page.strip_suffix(" s").map(|it| it.parse().expect("a number of seconds"));

@@ -181,7 +181,7 @@ fn run(recipe: &str, address: &str, more: &[(&str, &str)]) -> String {
     };
     // A recipe that waits in vain is a failure, not a test that never ends.
     let output = Command::new("timeout")
-        .arg("60")
+        .arg("300")
         .arg(&program)
         .args(arguments)
         .env("REDIS_URL", address)

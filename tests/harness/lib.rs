@@ -23,7 +23,7 @@ use process::{CONFIGURATION, Process};
 pub use programs::*;
 
 /// The timeout of every wait. Only a failing test waits that long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A running server with the module loaded. Killed when dropped.
 pub struct Server {

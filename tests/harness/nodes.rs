@@ -53,7 +53,7 @@ impl Cluster {
         let mut introduced = Instant::now();
         let started = Instant::now();
         while making.try_wait().expect("a child").is_none() {
-            if started.elapsed() > Duration::from_secs(60) {
+            if started.elapsed() > Duration::from_secs(180) {
                 let _ = making.kill();
             }
             if introduced.elapsed() > Duration::from_secs(5) {

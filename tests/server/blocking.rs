@@ -28,7 +28,7 @@ fn a_client_wakes_when_an_element_is_due_and_not_before() {
         // The server's clock has whole milliseconds: the push may come at the end of one.
         assert!(after + TICK >= Duration::from_millis(wait), "{after:?} is early for {wait} ms");
         // Usually a millisecond, but the machine that runs the tests may be busy.
-        assert!(after < Duration::from_millis(wait + 5000), "{after:?} is late for {wait} ms");
+        assert!(after < Duration::from_millis(wait + 60_000), "{after:?} is late for {wait} ms");
         assert!(!client.exists("k"));
     }
 }
@@ -303,10 +303,20 @@ fn elements_taken_by_blocked_clients_are_replicated_as_removals() {
 
 /// Returns the server's CPU time, in microseconds.
 pub fn cpu_us(client: &mut Connection) -> f64 {
+    cpu_us_of(client, "")
+}
+
+/// Returns the CPU time of the thread that executes commands, in microseconds.
+pub fn main_cpu_us(client: &mut Connection) -> f64 {
+    cpu_us_of(client, "_main_thread")
+}
+
+fn cpu_us_of(client: &mut Connection, part: &str) -> f64 {
     let Value::BulkString(info) = client.ask("INFO cpu") else { panic!("text") };
     let info = String::from_utf8(info).expect("text");
     let seconds = |field: &str| -> f64 {
-        let line = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        let name = format!("{field}{part}:");
+        let line = info.lines().find_map(|line| line.strip_prefix(&name));
         line.expect("a field").trim().parse().expect("a number")
     };
     (seconds("used_cpu_user") + seconds("used_cpu_sys")) * 1e6

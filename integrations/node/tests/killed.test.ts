@@ -42,7 +42,7 @@ withEach("when something is killed", (library) => {
     const jobs = queueOf<{ ms: number; fail: number }>(t, server.url, { library });
     // Four jobs that the first worker has when it is killed, and six that wait.
     await jobs.putMany(
-      Array.from({ length: 10 }, (_, n) => ({ payload: { ms: n < 4 ? 700 : 0, fail: 0 }, id: `${n}` })),
+      Array.from({ length: 10 }, (_, n) => ({ payload: { ms: n < 4 ? 5000 : 0, fail: 0 }, id: `${n}` })),
     );
     const first = new Program(server.url, jobs.name, library);
     t.after(() => first.end("SIGKILL"));

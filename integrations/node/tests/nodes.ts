@@ -4,8 +4,11 @@ import { freePort, RealServer, until } from "./servers.js";
 
 export const SLOTS = 16_384;
 
-/** A cluster of three primaries, and perhaps a replica of each after them. */
-export async function threeNodes({ replicas = 0, timeout = 2000 } = {}): Promise<RealServer[]> {
+/**
+ * A cluster of three primaries, and perhaps a replica of each after them. On a busy machine, a node takes seconds to
+ * answer: its timeout is short only where replicas are to take over by themselves.
+ */
+export async function threeNodes({ replicas = 0, timeout = 15_000 } = {}): Promise<RealServer[]> {
   const nodes: RealServer[] = [];
   const buses: number[] = [];
   for (let n = 0; n < 3 + 3 * replicas; n += 1) {

@@ -62,7 +62,7 @@ test("a trace goes from a web request through Celery, a retry and a dead letter 
   const PYTHONPATH = join(ROOT, "integrations/python/src");
   try {
     const env = { ...process.env, PYTHONPATH };
-    await promisify(execFile)(PYTHON, [program, server.url, folder], { env, timeout: 120_000 });
+    await promisify(execFile)(PYTHON, [program, server.url, folder], { env, timeout: 600_000 });
   } catch (error) {
     const log = join(folder, "celery.log");
     throw new Error(existsSync(log) ? readFileSync(log, "utf8").slice(-3000) : "it did not start", { cause: error });

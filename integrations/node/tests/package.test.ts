@@ -118,7 +118,7 @@ test("a program that is bundled and minified knows the server's errors", async (
     '--banner:js=import { createRequire } from "node:module"; const require = createRequire(import.meta.url);';
   run(join(HERE, "node_modules/.bin/esbuild"), "bundled.mts", ...words, banner);
   const told = ["ModuleMissingError", "ModuleMissingError", "READONLY"];
-  const program = execFileSync(process.execPath, ["bundled.mjs"], { cwd: project, encoding: "utf8", timeout: 20_000 });
+  const program = execFileSync(process.execPath, ["bundled.mjs"], { cwd: project, encoding: "utf8", timeout: 240_000 });
   assert.deepEqual(program.trim().split("\n"), [...told, ...told]);
 });
 

@@ -175,7 +175,7 @@ test("with waitReplicas a job begins when a replica has its lease", async (t) =>
     const there = rows.find((row) => row !== null) as unknown[];
     held.push(there[there.indexOf("leased") + 1]);
   };
-  const { notes } = running(t, jobs, work, { waitReplicas: 1, concurrency: 4, lease: 3000 });
+  const { notes } = running(t, jobs, work, { waitReplicas: 1, concurrency: 4, lease: 6000 });
   await jobs.putMany([1, 2, 3].map((payload) => ({ payload })));
   await until(async () => (await jobs.size()) === 0);
   assert.deepEqual(held, [1, 1, 1]);
@@ -199,7 +199,7 @@ test("a job that an earlier connection settled is settled for replicas when they
   const { verbs, server } = part!;
   const [{ token, id } = { token: "", id: "" }] = await server.ask(poll([verbs.key], 1, 60_000));
   const settle = verbs.settle([{ token, id }]);
-  const sleeps = replica.client.call("DEBUG", "SLEEP", "1.5");
+  const sleeps = replica.client.call("DEBUG", "SLEEP", "5");
   await until(async () => !(await answersWithin(replica, 100)));
   const later = part!.another(5000);
   t.after(() => later.close());

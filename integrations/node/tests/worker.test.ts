@@ -155,11 +155,11 @@ withEach("a worker", (library) => {
     await jobs.put("x", { id: "a" });
     let done = 0;
     const work = async () => {
-      await sleep(2500);
+      await sleep(9000);
       done += 1;
     };
     // Long enough for a machine that does something else for a while.
-    const some = [1, 2].map(() => running(t, jobs, work, { lease: 1000 }));
+    const some = [1, 2].map(() => running(t, jobs, work, { lease: 6000 }));
     await until(async () => (await jobs.size()) === 0);
     assert.equal(done, 1);
     assert.deepEqual(
@@ -177,9 +177,9 @@ withEach("a worker", (library) => {
       jobs,
       async ({ lost }) => {
         begun = true;
-        await sleep(20_000, null, { signal: lost });
+        await sleep(240_000, null, { signal: lost });
       },
-      { lease: 300 },
+      { lease: 3000 },
     );
     await until(() => begun);
     assert.equal(await jobs.cancel("a"), 1);
@@ -197,7 +197,7 @@ withEach("a worker", (library) => {
     const begun: string[] = [];
     const { worker, ended, notes } = running(t, jobs, async ({ id }) => {
       begun.push(id);
-      await sleep(300);
+      await sleep(3000);
     });
     await until(() => begun.length === 1);
     worker.stop();
@@ -287,19 +287,21 @@ withEach("a worker", (library) => {
     const jobs = queueOf<string>(t, server.url, { library });
     await jobs.putMany(["a", "b", "c"].map((id) => ({ payload: id, id })));
     const aborted: string[] = [];
+    let end = () => {};
+    const late = new Promise<void>((resolve) => {
+      end = resolve;
+    });
     const work = async ({ id, lost }: Job<string>) => {
       if (id === "a") return sleep(50);
       lost.addEventListener("abort", () => aborted.push(id));
       // One ends later with an error, which must not be reported.
-      await sleep(400);
+      await late;
       throw new Error("too late");
     };
     const { worker, ended, notes } = running(t, jobs, work, { concurrency: 3, block: 20_000, attempts: 2 });
     await until(() => jobs.size().then((size) => size === 2));
-    const began = performance.now();
     worker.stop(100);
     await ended;
-    assert.ok(performance.now() - began < 390, `it took ${performance.now() - began} ms`);
     assert.deepEqual(aborted.sort(), ["b", "c"]);
     assert.deepEqual(
       notes.heard.slice(1).sort(),
@@ -307,7 +309,8 @@ withEach("a worker", (library) => {
     );
     const waiting = await jobs.look("b");
     assert.deepEqual([waiting?.attempts, waiting?.leased], [1, false]);
-    await sleep(400);
+    end();
+    await sleep(100);
     assert.equal(notes.heard.length, 3);
   });
 
@@ -328,18 +331,18 @@ withEach("a worker", (library) => {
     const began = performance.now();
     worker.stop(100);
     await ended;
-    assert.ok(performance.now() - began < 3000, `it took ${performance.now() - began} ms`);
+    assert.ok(performance.now() - began < 30_000, `it took ${performance.now() - began} ms`);
   });
 
   test("a stop with a grace does not wait for a sleep in the server", async (t) => {
     const server = await RealServer.start();
     t.after(() => server.close());
-    const { worker, ended } = running(t, queueOf(t, server.url, { library }), () => {}, { block: 20_000 });
+    const { worker, ended } = running(t, queueOf(t, server.url, { library }), () => {}, { block: 120_000 });
     await until(async () => (await server.client.info("clients")).includes("blocked_clients:1"));
     const began = performance.now();
     worker.stop(50);
     await ended;
-    assert.ok(performance.now() - began < 1000);
+    assert.ok(performance.now() - began < 60_000);
   });
 
   test("queues are served in their order, and several jobs at a time", async (t) => {
@@ -387,11 +390,11 @@ withEach("a worker", (library) => {
     const work = async ({ attempt }: { attempt: number }) => {
       attempts.push(attempt);
       proxy.stall();
-      await sleep(4000);
+      await sleep(9000);
     };
-    running(t, jobs, work, { lease: 1500 });
+    running(t, jobs, work, { lease: 6000 });
     await until(() => attempts.length > 0);
-    running(t, others, work, { lease: 1500 });
+    running(t, others, work, { lease: 6000 });
     await until(async () => (await others.size()) === 0);
     assert.deepEqual(attempts, [1]);
   });
@@ -454,7 +457,7 @@ withEach("a worker", (library) => {
         }
         done.push(payload);
       };
-      running(t, jobs, work, { hooks, lease: 300 });
+      running(t, jobs, work, { hooks, lease: 3000 });
       if (name === "crashed") await until(() => printed.mock.callCount() > 1);
       else await until(() => hooks.heard.includes("crashed Error: of the hook"));
       await jobs.put("last");
@@ -470,7 +473,7 @@ withEach("a worker", (library) => {
     proxy.rename("DEHYDRATOR.RENEW", "DEHYDRATOR.RENOW");
     const jobs = queueOf(t, proxy.url, { library });
     await jobs.put(1);
-    const worker = new Worker(jobs, () => sleep(400), { lease: 900, block: 100 });
+    const worker = new Worker(jobs, () => sleep(4000), { lease: 900, block: 100 });
     const ended = worker.run({ signals: false });
     await until(() => printed.mock.callCount() > 0);
     assert.match(String(printed.mock.calls[0]!.arguments[0]), /a renewal failed/);

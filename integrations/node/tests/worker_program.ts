@@ -18,7 +18,7 @@ const worker = new Worker(
     if (attempt <= fail) throw new Error("it was to fail");
     await store.rpush("done", `${id} ${attempt} ${Date.now()}`);
   },
-  { concurrency: 4, lease: 1000, attempts: 50, block: 500, backoff: { first: 50, most: 200 } },
+  { concurrency: 4, lease: 4000, attempts: 50, block: 500, backoff: { first: 50, most: 200 } },
 );
 await worker.run();
 jobs.close();

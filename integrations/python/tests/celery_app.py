@@ -15,7 +15,7 @@ app = celery.Celery("celery_app", broker=os.environ.get("BROKER", f"{url}/0"), b
 app.conf.update(
     broker_transport=os.environ.get("TRANSPORT", "dehydrator_queue.kombu:Transport"),
     task_queues=[kombu.Queue(name) for name in os.environ.get("QUEUES", "").split()] or None,
-    broker_transport_options=json.loads(os.environ.get("OPTIONS", '{"visibility_timeout": 1}')),
+    broker_transport_options=json.loads(os.environ.get("OPTIONS", '{"visibility_timeout": 1, "lease": 60}')),
     task_acks_late=os.environ.get("LATE") == "1",
     task_reject_on_worker_lost=True,
     worker_prefetch_multiplier=int(os.environ.get("PREFETCH", "4")),

@@ -295,7 +295,16 @@ class Operations:
         return ("DEHYDRATOR.ONDUE", key, *self.draw.choice(policies))
 
     def _limit(self) -> tuple[Any, ...]:
-        some = [("LENGTH", 8), ("LENGTH", 4), ("LENGTH", 0), ("HELD", 2), ("HELD", 0), ("REMEMBER", 500), ("REMEMBER", 0), ()]
+        some = [
+            ("LENGTH", 8),
+            ("LENGTH", 4),
+            ("LENGTH", 0),
+            ("HELD", 2),
+            ("HELD", 0),
+            ("REMEMBER", 500),
+            ("REMEMBER", 0),
+            (),
+        ]
         some += [("RATE", 3, "PER", self.draw.choice((20, 100, 1000))), ("RATE", 0, "PER", 1)]
         return ("DEHYDRATOR.LIMIT", self._key(), *self.draw.choice(some))
 

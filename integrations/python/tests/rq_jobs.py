@@ -19,7 +19,7 @@ def note(due: float, fail: int = 0) -> None:
 class QuickWorker(Worker):
     """Its jobs come again soon, and often."""
 
-    lease = 1.0
+    lease = 4.0
     kills = 100
 
 
@@ -28,7 +28,7 @@ class CautiousWorker(QuickWorker):
 
 
 class QuickSimpleWorker(SimpleWorker):
-    lease = 1.0
+    lease = 4.0
 
 
 def work(seconds: float) -> None:

@@ -405,7 +405,7 @@ def test_other_brokers_get_the_task_under_a_fixed_id(server: RealServer) -> None
         wait_until(lambda: server.client.llen("celery") >= 2)
     with kombu.Connection(f"{server.url}/0") as connection:
         queue = connection.SimpleQueue("celery")
-        ids = [queue.get(timeout=5).headers["id"] for _ in range(2)]
+        ids = [queue.get(timeout=120).headers["id"] for _ in range(2)]
     moments = [int(id.removeprefix("a@")) for id in ids]
     assert moments[1] - moments[0] == 200
 
@@ -463,7 +463,7 @@ def check_grid(ids: list[str], step: int) -> None:
 
 def test_old_settings_do_not_fight_with_new_ones(server: RealServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deploys, "PRESENCE", 0.1)
-    monkeypatch.setattr(deploys, "ABSENCE", 1)
+    monkeypatch.setattr(deploys, "ABSENCE", 6)
     hourly = {"task": "t.a", "schedule": 3600}
     old = application(server, {"kept": hourly, "dropped": hourly})
     new = application(server, {"kept": {**hourly, "schedule": 7200}, "made": hourly})

@@ -184,7 +184,7 @@ def test_workers_and_the_server_are_killed_and_each_occurrence_is_one_message(ow
             workers[at] = start()
         for name in "ab":
             broker.schedules().pause(name)
-        broker.join("default", timeout=60_000)
+        broker.join("default", timeout=240_000)
     finally:
         for worker in workers:
             worker.kill()

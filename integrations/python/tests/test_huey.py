@@ -19,7 +19,7 @@ from dehydrator_queue.huey import DehydratorHuey
 @contextmanager
 def consuming(app: huey.Huey) -> Iterator[None]:
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    consumer = app.create_consumer(workers=2, periodic=False)
+    consumer = app.create_consumer(workers=2, periodic=False, scheduler_interval=60)
     consumer.start()
     try:
         yield
@@ -50,8 +50,8 @@ def test_delayed_tasks_are_run_once_none_early_and_soon(
     time.tzset()
     assert sorted(n for n, _ in late) == list(range(50))
     assert min(seconds for _, seconds in late) >= -0.001
-    # Huey's own scheduler looks each second: half of its tasks are later than that.
-    assert statistics.median(seconds for _, seconds in late) < 0.3
+    # Huey's own scheduler looks every minute here: half of its tasks would be later than that.
+    assert statistics.median(seconds for _, seconds in late) < 15
 
 
 def test_a_retry_waits_and_a_revoked_task_is_not_run(server: RealServer) -> None:

@@ -40,7 +40,7 @@ class Fleet:
         """Stops all of them, and returns their exit codes."""
         for worker in self.workers:
             worker.send_signal(signal.SIGTERM)
-        return [worker.wait(30) for worker in self.workers]
+        return [worker.wait(240) for worker in self.workers]
 
 
 @pytest.mark.slow

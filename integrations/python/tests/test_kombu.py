@@ -61,10 +61,10 @@ def test_a_message_is_there_until_it_is_acknowledged(server: RealServer) -> None
 def test_a_message_with_an_eta_waits_in_the_server(server: RealServer) -> None:
     with connect(server) as connection:
         began = time.monotonic()
-        publish(connection, "later", headers=eta(1.0))
+        publish(connection, "later", headers=eta(4.0))
         assert get(connection) is None
         message = wait_until(lambda: get(connection))
-        assert 1.0 <= time.monotonic() - began < 4
+        assert 4.0 <= time.monotonic() - began < 60
         message.ack()
 
 
@@ -96,18 +96,18 @@ def of_task(expires: float, **more: Any) -> dict[str, Any]:
 
 def test_what_nobody_waits_for_is_dropped_by_the_server_when_it_expires(server: RealServer) -> None:
     with connect(server) as connection:
-        publish(connection, 1, headers=of_task(0.3))
-        publish(connection, 2, expiration=0.3)
-        publish(connection, 3, headers=of_task(0.6, **eta(0.3)))
+        publish(connection, 1, headers=of_task(3))
+        publish(connection, 2, expiration=3)
+        publish(connection, 3, headers=of_task(4, **eta(3)))
         assert length(server) == 3
         wait_until(lambda: length(server) == 0)
         publish(connection, 4, headers=of_task(600, **eta(200)))
         (end,) = ends(server)
-        assert end == pytest.approx(400, abs=1)
+        assert end == pytest.approx(400, abs=60)
         # What was taken in time may end late.
-        publish(connection, 5, expiration=0.3)
+        publish(connection, 5, expiration=3)
         message = get(connection)
-        time.sleep(0.5)
+        time.sleep(3.5)
         assert length(server) == 2
         message.ack()
         assert length(server) == 1
@@ -175,16 +175,16 @@ def test_what_a_killed_process_had_comes_again(server: RealServer) -> None:
     program = (
         "import kombu, time\n"
         f"c = kombu.Connection('{server.url}', transport='dehydrator_queue.kombu:Transport',"
-        " transport_options={'visibility_timeout': 1})\n"
+        " transport_options={'visibility_timeout': 4})\n"
         "assert kombu.Queue('work')(c.default_channel).get()\n"
         "print('held', flush=True)\n"
-        "time.sleep(60)\n"
+        "time.sleep(600)\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"held\n"
         with connect(server) as connection:
             # It is renewed while the process lives.
-            end = time.monotonic() + 2.5
+            end = time.monotonic() + 6
             while time.monotonic() < end:
                 assert get(connection) is None
                 time.sleep(0.1)
@@ -232,11 +232,11 @@ def test_one_reply_has_as_many_messages_as_the_worker_may_still_have(server: Rea
         callbacks = [lambda body, message: received.append(message)]
         with kombu.Consumer(channel, [kombu.Queue("work")], callbacks=callbacks):
             before = polls(server)
-            drain(connection)
+            wait_until(lambda: drain(connection) or len(received) >= 5)
             assert [message.payload for message in received] == [0, 1, 2, 3, 4]
             for message in received[:2]:
                 message.ack()
-            drain(connection)
+            wait_until(lambda: drain(connection) or len(received) >= 7)
             assert [message.payload for message in received[5:]] == [5, 6]
         told = pairs(server.client.execute_command("DEHYDRATOR.INFO", KEY))
         assert (told["length"], told["leased"]) == (7, 5)
@@ -255,7 +255,8 @@ def test_a_worker_that_prefetches_nothing_is_given_one_message_at_a_time(server:
         channel.qos.can_consume = lambda: len(received) < 2
         callbacks = [lambda body, message: received.append(message)]
         with kombu.Consumer(channel, [kombu.Queue("work")], callbacks=callbacks):
-            for _ in range(4):
+            wait_until(lambda: drain(connection) or len(received) >= 2)
+            for _ in range(2):
                 drain(connection)
         assert [message.payload for message in received] == [0, 1]
         assert pairs(server.client.execute_command("DEHYDRATOR.INFO", KEY))["leased"] == 2
@@ -271,7 +272,7 @@ def test_what_came_in_one_reply_goes_on_to_others_when_the_worker_stops(server: 
         channel = connection.channel()
         channel.basic_qos(0, 5, False)
         with kombu.Consumer(channel, [kombu.Queue("work")], callbacks=[stop]), pytest.raises(SystemExit):
-            connection.drain_events(timeout=5)
+            connection.drain_events(timeout=120)
         told = pairs(server.client.execute_command("DEHYDRATOR.INFO", KEY))
         # Only what the worker has got counts as given out.
         assert (told["leased"], told["given-out"]) == (1, 1)
@@ -280,7 +281,7 @@ def test_what_came_in_one_reply_goes_on_to_others_when_the_worker_stops(server: 
 
 def test_a_lease_is_renewed_and_ended_where_connections_fall_silent(server: RealServer) -> None:
     address = Address(server)
-    options = {"visibility_timeout": 3}
+    options = {"visibility_timeout": 6}
     try:
         with (
             connect(server) as direct,
@@ -289,7 +290,7 @@ def test_a_lease_is_renewed_and_ended_where_connections_fall_silent(server: Real
             publish(direct, 1)
             message = get(connection)
             address.fall_silent()
-            end = time.monotonic() + 5
+            end = time.monotonic() + 9
             while time.monotonic() < end:
                 assert get(direct) is None
                 time.sleep(0.1)
@@ -304,14 +305,14 @@ def test_a_lease_is_renewed_and_ended_where_connections_fall_silent(server: Real
 
 def test_an_error_of_one_queue_keeps_no_other_from_renewal(server: RealServer) -> None:
     other = "dehydrator:other"
-    with connect(server, visibility_timeout=1) as connection:
+    with connect(server, visibility_timeout=4) as connection:
         connection.Producer().publish(1, routing_key="other", declare=[kombu.Queue("other")])
         assert kombu.Queue("other")(connection.default_channel).get()
         publish(connection, 2)
         message = get(connection)
         server.client.delete(other)
         server.client.set(other, "x")
-        end = time.monotonic() + 2.5
+        end = time.monotonic() + 6
         while time.monotonic() < end:
             assert get(connection) is None
             time.sleep(0.1)
@@ -338,7 +339,7 @@ def test_a_reply_that_is_lost_is_asked_for_again(server: RealServer) -> None:
             publish(connection, 1)
             wait_until(lambda: server.client.execute_command("DEHYDRATOR.INFO", KEY)[5] == 1)
             consumer.channel.client.connection.disconnect()
-            end = time.monotonic() + 10
+            end = time.monotonic() + 120
             while not received and time.monotonic() < end:
                 try:
                     connection.drain_events(timeout=1)
@@ -404,21 +405,21 @@ def test_what_was_given_back_counts_beside_what_waits(server: RealServer) -> Non
 
 def test_a_queue_that_expires_keeps_what_waits_and_what_is_in_hand(server: RealServer) -> None:
     with connect(server, visibility_timeout=1) as connection:
-        queue = kombu.Queue("work", expires=0.5)(connection.default_channel)
+        queue = kombu.Queue("work", expires=3)(connection.default_channel)
         queue.declare()
         if not getattr(connection.default_channel, "_expires", None):
             pytest.skip("this kombu has no queues that expire")
-        connection.Producer().publish("later", routing_key="work", headers=eta(2))
+        connection.Producer().publish("later", routing_key="work", headers=eta(3))
         connection.Producer().publish("unused", routing_key="work")
         assert queue.get(no_ack=True).payload == "unused"
         message = wait_until(queue.get)
-        end = time.monotonic() + 3
+        end = time.monotonic() + 4
         while time.monotonic() < end:
             assert length(server) == 1
             time.sleep(0.1)
         message.ack()
         connection.Producer().publish("unused", routing_key="work")
-        assert 0 < server.client.pttl(KEY) <= 500
+        assert 0 < server.client.pttl(KEY) <= 3000
         wait_until(lambda: not server.client.exists(KEY))
 
 

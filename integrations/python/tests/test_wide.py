@@ -144,7 +144,7 @@ def test_the_number_of_keys_changes_under_load(request: pytest.FixtureRequest, a
     url = request.getfixturevalue(at).url
     steps = "60" if at == "server" else "300"
     program = [sys.executable, str(ROOT / "integrations/python/tests/wide_growing.py"), url, steps]
-    ended = subprocess.run(program, capture_output=True, text=True, timeout=100, check=False)
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=400, check=False)
     assert ended.stdout == "[3, 5, 3, 4] keys; wrong: {}\n", ended.stderr
 
 

@@ -28,6 +28,8 @@ from dehydrator_queue import Queue
 from dehydrator_queue.dramatiq import DehydratorBroker, every
 from dehydrator_queue.taskiq import DehydratorBroker as TaskiqBroker
 
+#: For how long a consumer sleeps in the server, in seconds, where a test distinguishes that from being woken.
+BLOCK = 4.0
 #: Without `keys`, these queues are on three nodes.
 NAMES = ["default", "mail", "import", "report"]
 
@@ -51,7 +53,7 @@ def place(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 @pytest.fixture
 def broker(place: dict[str, Any]) -> Iterator[DehydratorBroker]:
-    broker = DehydratorBroker(lease=3.0, **place)
+    broker = DehydratorBroker(**place)
     yield broker
     broker.close()
 
@@ -67,7 +69,10 @@ def lengths(at: RealServer | Cluster) -> list[int]:
 
 
 @ON_NODES
-def test_dramatiq_runs_each_message_of_all_nodes_once_and_none_early(broker: DehydratorBroker) -> None:
+def test_dramatiq_runs_each_message_of_all_nodes_once_and_none_early(
+    broker: DehydratorBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dehydrator_queue.dramatiq.LONGEST_BLOCK", BLOCK)
     ran: list[tuple[int, float]] = []
     actors = [
         dramatiq.actor(
@@ -80,11 +85,11 @@ def test_dramatiq_runs_each_message_of_all_nodes_once_and_none_early(broker: Deh
             delay = 5 * n
             actors[n % 4].send_with_options(args=(n, time.time() + delay / 1000), delay=delay)
         for name in NAMES:
-            broker.join(name, timeout=20_000)
+            broker.join(name, timeout=240_000)
     assert Counter(n for n, _ in ran) == Counter(range(80))
     assert min(late for _, late in ran) >= -0.001
-    # Each key wakes the worker.
-    assert statistics.median(late for _, late in ran) < 0.1
+    # Each key wakes the worker: without that, half of them would be later.
+    assert statistics.median(late for _, late in ran) < BLOCK / 2
 
 
 def test_queues_and_keys_of_dramatiq_are_on_all_nodes(cluster: Cluster) -> None:
@@ -150,7 +155,7 @@ def test_dramatiq_retries_buries_and_cancels(broker: DehydratorBroker) -> None:
         broker.queue().put(b"{not json", id=f"bad:{n}")
     note.send("fails")
     with working(broker, worker_threads=1):
-        broker.join("default", timeout=20_000)
+        broker.join("default", timeout=240_000)
     assert Counter(ran) == Counter(["0", "1", "2", "3", "first", "fails", "fails"])
     reasons = sorted(letter.reason for letter in broker.queue().dead_letters())
     assert reasons[0] == "RuntimeError: no such mailbox"
@@ -167,7 +172,7 @@ def test_dramatiq_follows_a_change_of_the_keys(server: RealServer) -> None:
         assert broker.cancel(sent[3])
         for n in range(10, 20):
             note.send(n)
-        broker.join("default", timeout=20_000)
+        broker.join("default", timeout=240_000)
         assert broker.queue().forget_keys() == 0
     assert sorted(ran) == [n for n in range(20) if n != 3]
     broker.close()
@@ -175,7 +180,7 @@ def test_dramatiq_follows_a_change_of_the_keys(server: RealServer) -> None:
 
 @ON_NODES
 async def test_taskiq_runs_each_task_of_all_nodes_once_and_none_early(place: dict[str, Any]) -> None:
-    broker, ran = TaskiqBroker(**place, count=10, block=0.2), []
+    broker, ran = TaskiqBroker(**place, count=10, block=BLOCK), []
 
     @broker.task
     async def note(n: int, due: float) -> None:
@@ -188,7 +193,7 @@ async def test_taskiq_runs_each_task_of_all_nodes_once_and_none_early(place: dic
             await asyncio.sleep(0.02)
     assert Counter(n for n, _ in ran) == Counter(range(60))
     assert min(late for _, late in ran) >= -0.001
-    assert statistics.median(late for _, late in ran) < 0.1
+    assert statistics.median(late for _, late in ran) < BLOCK / 2
 
 
 async def test_taskiq_takes_its_count_of_all_keys_and_gives_back_what_nobody_asked_for(place: dict[str, Any]) -> None:
@@ -241,12 +246,12 @@ async def test_taskiq_retries_buries_and_cancels(place: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 async def test_taskiq_renews_the_leases_of_all_keys(place: dict[str, Any]) -> None:
-    broker, ran = TaskiqBroker(**place, lease=2.0, count=6, block=0.2), []
+    broker, ran = TaskiqBroker(**place, lease=6.0, count=6, block=0.2), []
 
     @broker.task
     async def note(n: int) -> None:
         ran.append(n)
-        await asyncio.sleep(5)
+        await asyncio.sleep(9)
 
     for n in range(6):
         await note.kiq(n)
@@ -292,7 +297,7 @@ def test_dramatiq_serves_schedules_beside_the_first_key(place: dict[str, Any]) -
         assert broker.schedules("mail").pause(schedule.name)
         id = broker.schedules().run("default")
         for name in ("default", "mail"):
-            broker.join(name, timeout=20_000)
+            broker.join(name, timeout=240_000)
         wait_until(lambda: id in ran)
         ran.remove(id)
     assert all(grid(ran, name, 50) for name in ("default", "mail"))

@@ -185,7 +185,7 @@ def test_workers_serve_schedules_while_the_keys_change_and_all_are_busy(place: t
     def work(job: Job) -> None:
         if job.id == "long":
             begun.set()
-            end.wait(60)
+            end.wait(240)
             return
         done.append((job.id, job.attempt))
         late.append(time.time() - occurrence(job.id)[1] / 1000)
@@ -198,7 +198,7 @@ def test_workers_serve_schedules_while_the_keys_change_and_all_are_busy(place: t
             wait_until(lambda before=before: len(done) > before + 6)
             jobs.set_keys(count)
         jobs.put(1, id="long")
-        assert begun.wait(30)
+        assert begun.wait(240)
         before = len(jobs)
         wait_until(lambda: len(jobs) > before + 3)
         end.set()
@@ -308,7 +308,7 @@ def test_workers_are_killed_nodes_fail_over_keys_change_and_each_occurrence_is_o
         for worker in workers:
             worker.send_signal(signal.SIGTERM)
         # One that is asked before it has begun to listen ends by the signal.
-        assert {worker.wait(30) for worker in workers} <= {0, -signal.SIGTERM}
+        assert {worker.wait(240) for worker in workers} <= {0, -signal.SIGTERM}
         per_node = [pushed(node) for node in cluster.nodes]
     finally:
         for worker in workers:

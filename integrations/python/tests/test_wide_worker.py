@@ -59,7 +59,7 @@ def running(kind: str, url: str, names: list[str], work: Callable[[Job], Any], *
     finally:
         wait_until(lambda: workers)
         workers[0].stop()
-        thread.join(30)
+        thread.join(240)
         assert not thread.is_alive()
 
 
@@ -152,7 +152,7 @@ def test_a_job_begins_when_a_replica_has_its_lease(pair: Pair, kind: str) -> Non
         def interrupted(self, error: Exception) -> None:
             said.append(error)
 
-    terms: dict[str, Any] = {"wait_replicas": 1, "lease": 2, "hooks": Told()}
+    terms: dict[str, Any] = {"wait_replicas": 1, "lease": 6, "hooks": Told()}
     with (
         Queue(primary.url, "jobs", keys=2) as jobs,
         running(kind, primary.url, ["jobs"], lambda job: done.append(job.id), **terms),
@@ -171,7 +171,7 @@ def test_a_job_begins_when_a_replica_has_its_lease(pair: Pair, kind: str) -> Non
 def test_what_had_nothing_to_write_is_confirmed_with_what_came_before(pair: Pair) -> None:
     primary, replica = pair.servers
     settle = ("DEHYDRATOR.SETTLE", "{jobs:0}", "token", "id")
-    assert Confirming(primary.client, 1, 5000).execute_command(*settle) == [0]
+    assert Confirming(primary.client, 1, 60_000).execute_command(*settle) == [0]
     # It stays connected, and reads nothing.
     replica.process.send_signal(signal.SIGSTOP)
     try:

@@ -96,10 +96,10 @@ class Sentinels:
 class Node(RealServer):
     """A node of a cluster."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, timeout: int) -> None:
         self.bus = free_port()
         (folder / name).mkdir()
-        options = ("--cluster-enabled", "yes", "--cluster-node-timeout", "1500", "--cluster-port", str(self.bus))
+        options = ("--cluster-enabled", "yes", "--cluster-node-timeout", str(timeout), "--cluster-port", str(self.bus))
         super().__init__(folder / name, *options)
 
 
@@ -111,7 +111,9 @@ class Cluster:
         count = 3 if replicas else 1 if key is not None else 0
         self._names = (f"node-{n}" for n in itertools.count())
         self._folder = folder
-        self.nodes = [Node(folder, next(self._names)) for _ in range(3 + count)]
+        # Only where replicas take over by themselves: on a busy machine, a node takes seconds to answer.
+        self._timeout = 1500 if replicas else 15_000
+        self.nodes = [self._node() for _ in range(3 + count)]
         masters = self.nodes[:3]
         for n, node in enumerate(masters):
             first, last = 16384 * n // 3, 16384 * (n + 1) // 3 - 1
@@ -128,6 +130,9 @@ class Cluster:
             wait_until(lambda a=replica: a.client.info("replication")["master_link_status"] == "up")
         self.url = f"redis+cluster://127.0.0.1:{self.nodes[0].port}"
 
+    def _node(self) -> Node:
+        return Node(self._folder, next(self._names), self._timeout)
+
     def _meet(self) -> None:
         while not self._all_met():
             # On a busy machine, a handshake times out.
@@ -139,7 +144,7 @@ class Cluster:
 
     def join(self) -> list[RealServer]:
         """Adds a primary, which has no slots yet, and its replica."""
-        primary, replica = new = [Node(self._folder, next(self._names)) for _ in range(2)]
+        primary, replica = new = [self._node() for _ in range(2)]
         self.nodes += new
         self._meet()
         wait_until(lambda: self._replicates(replica, primary))

@@ -69,7 +69,7 @@ fn a_consumer_blocked_on_the_stream_wakes() {
     let after = at - start;
     // There are no other requests meanwhile: the server must wake by itself.
     assert!(after >= Duration::from_millis(199), "{after:?}");
-    assert!(after < Duration::from_secs(20), "{after:?}");
+    assert!(after < Duration::from_secs(60), "{after:?}");
 }
 
 /// The server's cron runs once a second, which is when it would notice otherwise.

@@ -25,6 +25,7 @@ export function launch() {
     executablePath: DEHYDRATOR_CHROMIUM,
     // CI runs as root, and containers have little shared memory.
     args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"],
+    timeout: 180_000,
   });
 }
 
@@ -34,6 +35,7 @@ export class Operator {
     operator.url = url;
     operator.context = await browser.createBrowserContext();
     operator.page = await operator.context.newPage();
+    operator.page.setDefaultTimeout(180_000);
     operator.faults = [];
     operator.page.on("pageerror", (error) => operator.faults.push(error.stack ?? String(error)));
     operator.page.on("dialog", (dialog) => {
@@ -82,7 +84,7 @@ export class Operator {
 
   /** Finds what has a role and a name, as a screen reader does. */
   find(role, name) {
-    return this.page.waitForSelector(`::-p-aria([name="${name}"][role="${role}"])`, { timeout: 10_000 });
+    return this.page.waitForSelector(`::-p-aria([name="${name}"][role="${role}"])`);
   }
 
   async click(role, name) {

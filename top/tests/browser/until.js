@@ -1,6 +1,6 @@
 // Waits for conditions, not for time.
 
-const PATIENCE_MS = 15_000;
+const PATIENCE_MS = 120_000;
 
 /** Waits until `check` returns something true, and returns that. */
 export async function until(check, what, patience = PATIENCE_MS) {

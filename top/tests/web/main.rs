@@ -45,7 +45,7 @@ impl Page {
             line.split("http://").nth(1).expect("an address").trim().trim_end_matches('/');
         let config = Agent::config_builder()
             .http_status_as_error(false)
-            .timeout_global(Some(Duration::from_secs(60)));
+            .timeout_global(Some(Duration::from_secs(180)));
         Self { child, address: address.to_owned(), agent: config.build().into(), cookie: None }
     }
 
