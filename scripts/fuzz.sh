@@ -17,5 +17,5 @@ mkdir -p corpus artifacts
 target=$(rustc -vV | sed -n 's/^host: //p')
 export CARGO_TARGET_DIR=../target/fuzz
 cargo build --quiet --release --features tiny-bounds --target "$target"
-exec "$CARGO_TARGET_DIR/$target/release/dehydrator-fuzz" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 \
+exec "$CARGO_TARGET_DIR/$target/release/dehydrator-fuzz" -max_total_time="$seconds" -timeout=120 -rss_limit_mb=1024 \
     -max_len=4096 -print_final_stats=1 -artifact_prefix=artifacts/ corpus

@@ -148,7 +148,7 @@ for name in "${names[@]}"; do
         # shellcheck disable=SC2086  # a command and its arguments
         images run "$container" -- $command --port "$number" >>"$work/log" 2>&1 &
         running=$!
-        for _ in $(seq 100); do
+        for _ in $(seq 1800); do
             [ "$(cli PING 2>&1)" != PONG ] || return 0
             kill -0 $running 2>/dev/null || break
             sleep 0.1

@@ -65,7 +65,7 @@ fail() { echo "package-test: $*" >&2; exit 1; }
 start() {
     run >"$socket.log" 2>&1 &
     server=$!
-    for _ in $(seq 100); do
+    for _ in $(seq 1800); do
         [ "$(cli PING 2>&1)" != PONG ] || return 0
         kill -0 $server 2>/dev/null || break
         sleep 0.1

@@ -33,7 +33,7 @@ free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1
 
 # answering <url>: waits until it does.
 answering() {
-    for _ in $(seq 300); do
+    for _ in $(seq 1800); do
         ! curl --silent --fail --output /dev/null "$1" || return 0
         sleep 0.1
     done

@@ -28,7 +28,7 @@ test("npx dehydrator-top is there", () => {
 });
 
 for (const signal of ["SIGINT", "SIGTERM"]) {
-  test(`npx dehydrator-server serves until ${signal}`, { timeout: 60_000 }, async (t) => {
+  test(`npx dehydrator-server serves until ${signal}`, { timeout: 600_000 }, async (t) => {
     const folder = mkdtempSync(join(tmpdir(), "dehydrator-"));
     t.after(() => rmSync(folder, { recursive: true, force: true }));
     const port = await freePort();

@@ -38,15 +38,15 @@ def running(folder: Path, port: int, *words: str, **options: str) -> Iterator[su
         begun = time.monotonic()
         while cli(port, "PING") != "PONG":
             assert process.poll() is None, (folder / "output").read_text()
-            # Ten times what it takes: other tests may run beside this one.
-            assert time.monotonic() - begun < 20
+            # Only a failing test waits that long.
+            assert time.monotonic() - begun < 240
             time.sleep(0.01)
         print(f"PONG after {time.monotonic() - begun:.3f} s")
         try:
             yield process
         finally:
             process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=30) == 0
+            assert process.wait(timeout=240) == 0
 
 
 def test_ctrl_c_stops_it_and_what_it_had_is_there_at_the_next_start(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_ctrl_c_stops_it_and_what_it_had_is_there_at_the_next_start(tmp_path: Pa
     with running(tmp_path, port):
         assert cli(port, "DEHYDRATOR.PUSH", "jobs", "600000", "element", "id") == "OK"
         second = subprocess.run(
-            [SERVER, "--port", str(free_port())], cwd=tmp_path, capture_output=True, text=True, timeout=30
+            [SERVER, "--port", str(free_port())], cwd=tmp_path, capture_output=True, text=True, timeout=240
         )
         assert (second.returncode, "A server is using" in second.stderr) == (1, True)
         third = subprocess.run(
@@ -78,7 +78,7 @@ def test_a_page_shows_it(tmp_path: Path) -> None:
         try:
             assert page.stdout is not None
             url = page.stdout.readline().split()[-1]
-            with urllib.request.urlopen(url, timeout=10) as answer:
+            with urllib.request.urlopen(url, timeout=240) as answer:
                 assert b"<title>Dehydrator" in answer.read()
         finally:
             page.terminate()

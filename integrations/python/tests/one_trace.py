@@ -60,7 +60,7 @@ def main() -> None:
         wait_until(lambda: len(jobs) == 1)
         # It has sent the spans of its second attempt when it has ended.
         tasks.terminate()
-        tasks.wait(60)
+        tasks.wait(240)
     finally:
         tasks.kill()
 

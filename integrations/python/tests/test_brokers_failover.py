@@ -26,7 +26,7 @@ from dehydrator_queue.dramatiq import DehydratorBroker as DramatiqBroker
 from dehydrator_queue.rq import Queue
 from dehydrator_queue.taskiq import DehydratorBroker as TaskiqBroker
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 SIZE = 300
 
 
@@ -44,7 +44,7 @@ def failing_over(pair: Pair, done: Callable[[], int]) -> Iterator[str]:
     changing.start()
     try:
         yield address.url
-        changing.join(120)
+        changing.join(240)
         assert not changing.is_alive()
     finally:
         address.close()
@@ -70,7 +70,7 @@ def test_dramatiq_goes_on_after_a_failover(pair: Pair) -> None:
             note.send_with_options(args=(n, time.time() + n / 50), delay=20 * n)
         worker = dramatiq.Worker(broker, worker_timeout=100, worker_threads=4)
         worker.start()
-        broker.join("default", timeout=120_000)
+        broker.join("default", timeout=240_000)
         worker.stop()
         broker.close()
     check(done)

@@ -25,7 +25,7 @@ import dehydrator_queue
 import dehydrator_queue.aio
 from dehydrator_queue import Job, Queue
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 both = pytest.mark.parametrize("kind", ["threads", "asyncio"])
 
 CONCURRENCY = 4
@@ -91,7 +91,7 @@ def working(kind: str, url: str, *names: str) -> Iterator[Record]:
         for worker in workers:
             worker.stop()
         for thread in threads:
-            thread.join(60)
+            thread.join(240)
         assert not any(thread.is_alive() for thread in threads)
 
 
@@ -124,7 +124,7 @@ class Putting:
 
     def __exit__(self, *_: object) -> None:
         self.stopping.set()
-        self.thread.join(130)
+        self.thread.join(240)
         assert self.failure is None
 
     def some_more(self, count: int) -> None:

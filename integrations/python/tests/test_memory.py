@@ -124,7 +124,7 @@ def test_a_worker_of_its_own_thread_is_woken(memory: MemoryServer, jobs: Queue) 
     wait_until(lambda: done == ["now", "later"])
     worker.stop()
     jobs.put("it wakes the worker")
-    thread.join(30)
+    thread.join(240)
     assert not thread.is_alive()
 
 

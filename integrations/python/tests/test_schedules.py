@@ -624,11 +624,11 @@ def test_a_worker_whose_threads_are_busy_serves_schedules(server: RealServer, ki
 
     def work(job: Job) -> None:
         begun.set()
-        end.wait(60)
+        end.wait(240)
 
     jobs.put("long")
     with running(kind, server.url, work):
-        assert begun.wait(60)
+        assert begun.wait(240)
         jobs.every("r", 1, seconds=0.1, missed="all")
         wait_until(lambda: len(jobs) >= 4)
         end.set()

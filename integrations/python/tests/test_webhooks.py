@@ -72,7 +72,7 @@ def test_twenty_are_killed_at_random_and_all_is_sent(own_server: RealServer) -> 
         for worker in workers:
             worker.send_signal(signal.SIGTERM)
         for worker in workers:
-            worker.wait(30)
+            worker.wait(240)
         receiver.shutdown()
     dead = {letter.id: letter for letter in webhooks.dead_letters(1000)}
     assert dead["gone"].reason == "nobody wants it any more"

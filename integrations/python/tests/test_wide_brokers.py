@@ -109,7 +109,7 @@ def test_queues_and_keys_of_dramatiq_are_on_all_nodes(cluster: Cluster) -> None:
 def test_dramatiq_takes_no_more_than_its_prefetch_of_all_keys(broker: DehydratorBroker) -> None:
     for n in range(12):
         broker.enqueue(dramatiq.Message("default", "note", (n,), {}, {}))
-    consumer = broker.consume("default", prefetch=5, timeout=1000)
+    consumer = broker.consume("default", prefetch=5, timeout=60_000)
 
     def held() -> int:
         return int(broker.queue().info()["leased"])
@@ -124,7 +124,7 @@ def test_dramatiq_takes_no_more_than_its_prefetch_of_all_keys(broker: Dehydrator
     consumer.requeue(taken[:1])
     consumer.close()
     assert (held(), len(broker.queue()), len(broker.queue().dead_letters())) == (4, 10, 1)
-    again = broker.consume("default", prefetch=6, timeout=1000)
+    again = broker.consume("default", prefetch=6, timeout=60_000)
     # What was given back was no attempt.
     assert {m.message_id for m in [next(again) for _ in range(6)]}.isdisjoint(m.message_id for m in taken[1:])
     again.close()

@@ -30,7 +30,7 @@ from dehydrator_queue.aio import Worker as AsyncWorker
 SECONDS = float(os.environ.get("DEHYDRATOR_CAMPAIGN_S", "40"))
 LEASE = 8.0
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(SECONDS + 240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(SECONDS + 900)]
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def working(kind: str, url: str, begun: list[tuple[str, float, float]]) -> Itera
         for worker in workers:
             worker.stop()
         for thread in threads:
-            thread.join(60)
+            thread.join(240)
         assert not any(thread.is_alive() for thread in threads)
         assert not failures
 
