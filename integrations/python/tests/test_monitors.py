@@ -200,7 +200,8 @@ def test_celery_inspect_lists_what_waits(server: RealServer, drawn: random.Rando
         app = celery.Celery(broker=server.url, set_as_current=False)
         app.conf.update(broker_transport=TRANSPORT)
         inspect = app.control.inspect(["w@here"], timeout=120, limit=1)
-        wait_until(inspect.ping)
+        # What is sent before the worker listens is lost.
+        wait_until(app.control.inspect(["w@here"], timeout=5, limit=1).ping)
         for _ in range(STATES):
             for key in server.client.keys("dehydrator:*"):
                 server.client.delete(key)
