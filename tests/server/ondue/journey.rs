@@ -6,7 +6,7 @@ use redis::Value;
 
 use super::{arrived, field, ids, policy};
 use crate::blocking::{cpu_us, main_cpu_us};
-use harness::{Ask, Server, cmd, until};
+use harness::{Ask, Server, until};
 
 #[test]
 fn a_policy_follows_its_key() {
