@@ -14,6 +14,9 @@ const LONG: Duration = Duration::from_secs(8);
 /// Retries more frequent than this count as endless.
 const MANY: usize = 20;
 
+/// A read timeout that a busy machine does not reach while it connects.
+const TIMEOUT: &str = "timeout=1.5";
+
 /// PHP's `default_socket_timeout` for the probes, in seconds; the default is a minute.
 pub const PHP_TIMEOUT: f64 = 3.0;
 
@@ -87,7 +90,7 @@ pub fn reads_for(library: &Library) -> (String, Option<f64>) {
 
 /// Measures what happens if the reply does not come in time. The library's version comes first, as in all of these.
 pub fn at_the_timeout(library: &Library) -> (String, String) {
-    let mut session = Session::start(library, &["timeout=0.4"]);
+    let mut session = Session::start(library, &[TIMEOUT]);
     connect(&mut session);
     let found = give_up(library, &mut session);
     (session.probe.version.clone(), found)
@@ -96,7 +99,7 @@ pub fn at_the_timeout(library: &Library) -> (String, String) {
 /// Measures what happens if a cluster client gets no reply in time. What it does next is left out: here the cluster is
 /// one node.
 pub fn in_cluster_at_the_timeout(library: &Library) -> (String, String) {
-    let mut session = Session::start(library, &["timeout=0.4"]);
+    let mut session = Session::start(library, &[TIMEOUT]);
     connect(&mut session);
     session.probe.say(&poll(0));
     let mut outcome = None;
