@@ -48,5 +48,5 @@ fi
 
 CARGO_TARGET_DIR=$place cargo build --quiet --locked --manifest-path tests/clients/rust/Cargo.toml
 for probe in redigo go_redis; do
-    target/examples/go/go build -o "$place/bin/$probe" "tests/clients/probes/$probe.go"
+    target/go/go build -o "$place/bin/$probe" "tests/clients/probes/$probe.go"
 done

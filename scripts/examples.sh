@@ -8,9 +8,9 @@
 #     target/examples/ruby     redis-rb 5 and redis-client, of Debian trixie, for RUBYLIB
 #     target/examples/sidekiq  Sidekiq 6, of Debian bookworm, for RUBYLIB
 #     target/examples/php      Predis 2, of Debian trixie, for PHP's include path
-#     target/examples/go       go-redis 9, of Debian sid, and `go`, which finds it
+#     target/examples/go       the worker in Go, built by scripts/go.sh's
 #
-# The last four are downloaded by apt-get with its own folders, unpacked, and not installed. They are omitted if apt-get
+# Ruby's, Sidekiq's and PHP's are downloaded by apt-get with its own folders, unpacked, and not installed. They are omitted if apt-get
 # has no Debian sources, as on Ubuntu: then their folder contains `left-out`.
 set -eu
 cd "$(dirname "$0")/.."
@@ -71,30 +71,14 @@ sidekiq_of_bookworm() {
 
 php_of_trixie() { debian "$1" trixie php-predis; }
 
-# The language too: go-redis 9.17 needs Go 1.21, and bookworm has 1.19.
-go_of_sid() {
-    debian "$1" trixie golang-1.24-go golang-1.24-src
-    debian "$1" sid golang-github-redis-go-redis-dev golang-github-cespare-xxhash-v2-dev \
-        golang-github-dgryski-go-rendezvous-dev golang-github-gomodule-redigo-dev
-    # Debian packs it without the version suffix of its name.
-    mkdir -p "$1/src/github.com/redis/go-redis"
-    mv "$1"/usr/share/gocode/src/github.com/redis/go-redis "$1/src/github.com/redis/go-redis/v9"
-    cp -R "$1"/usr/share/gocode/src/. "$1/src"
-    # GOPATH has the libraries, and no network is used.
-    cat >"$1/go" <<'SH'
-#!/bin/sh
-here=$(cd "$(dirname "$0")" && pwd)
-export GOROOT="$here/usr/lib/go-1.24" GOPATH="$here" GOCACHE="$here/cache"
-export GO111MODULE=off GOTOOLCHAIN=local GOENV=off GOFLAGS= CGO_ENABLED=0
-exec "$GOROOT/bin/go" "$@"
-SH
-    chmod +x "$1/go"
-}
-
 once ruby ruby_of_trixie
 once sidekiq sidekiq_of_bookworm
 once php php_of_trixie
-once go go_of_sid
-if [ -x target/examples/go/go ]; then
-    target/examples/go/go build -o target/examples/go/worker examples/workers/go_redis.go
+scripts/go.sh
+mkdir -p target/examples/go
+rm -f target/examples/go/left-out
+if [ -x target/go/go ]; then
+    target/go/go build -o target/examples/go/worker examples/workers/go_redis.go
+else
+    cp target/go/left-out target/examples/go
 fi

@@ -1,0 +1,96 @@
+package realserver
+
+import (
+	"bytes"
+	"net"
+	"sync"
+	"testing"
+)
+
+// A Proxy stands between clients and a server, and cuts connections where a test wants it.
+type Proxy struct {
+	Addr string
+
+	mu   sync.Mutex
+	cut  string
+	cuts int
+}
+
+// Through starts a proxy of a server.
+func Through(t testing.TB, server *Server) *Proxy {
+	t.Helper()
+	listening, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listening.Close() })
+	p := &Proxy{Addr: listening.Addr().String()}
+	go func() {
+		for {
+			client, err := listening.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", server.Addr)
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			go p.serve(client, server)
+		}
+	}()
+	return p
+}
+
+// CutReplyTo lets the next such command through, and cuts the connection in place of the reply.
+func (p *Proxy) CutReplyTo(command string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = command
+}
+
+// Cuts returns how many connections were cut.
+func (p *Proxy) Cuts() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cuts
+}
+
+func (p *Proxy) serve(client, server net.Conn) {
+	cutting := make(chan struct{}, 1)
+	go func() {
+		defer server.Close()
+		buffer := make([]byte, 1<<16)
+		for {
+			n, err := client.Read(buffer)
+			p.mu.Lock()
+			if p.cut != "" && bytes.Contains(buffer[:n], []byte(p.cut)) {
+				p.cut = ""
+				cutting <- struct{}{}
+			}
+			p.mu.Unlock()
+			if err != nil {
+				return
+			}
+			if _, err := server.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+	}()
+	defer client.Close()
+	buffer := make([]byte, 1<<16)
+	for {
+		n, err := server.Read(buffer)
+		select {
+		case <-cutting:
+			p.mu.Lock()
+			p.cuts++
+			p.mu.Unlock()
+			return
+		default:
+		}
+		if _, failed := client.Write(buffer[:n]); err != nil || failed != nil {
+			return
+		}
+	}
+}

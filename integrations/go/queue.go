@@ -1,0 +1,304 @@
+package dehydrator
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The maximum number of elements per command, and of bytes, if there are several.
+const (
+	batch      = 1000
+	batchBytes = 1 << 20
+)
+
+// A Queue puts tasks into a queue, and reads, postpones and cancels them by their ids. It is safe for concurrent use.
+//
+// While the server is away, a command is resent until the context ends, or for ten seconds: see [WithPatience]. It takes
+// effect once, except as Enqueue and Revive describe.
+type Queue[T any] struct {
+	settings *settings
+	server   *server
+}
+
+// NewQueue returns the queue with that name, which is its key in the server. The client may be of a single server, of
+// Sentinel or of a cluster; it remains the caller's.
+func NewQueue[T any](client redis.UniversalClient, name string, options ...QueueOption) *Queue[T] {
+	s := settingsOf(client, name, options)
+	return &Queue[T]{s, &s.server}
+}
+
+// Name returns the name of the queue.
+func (q *Queue[T]) Name() string { return q.settings.name }
+
+func (q *Queue[T]) encode(payload T, headers map[string]string) ([]byte, error) {
+	element, err := q.settings.codec.Marshal(payload)
+	if err != nil {
+		return nil, err
+	}
+	return wrap(headers, element), nil
+}
+
+// Enqueue puts a task into the queue, due now or as an option says, and returns its id.
+//
+// If a task with that [TaskID] exists, it stays, and ErrTaskIDConflict is returned, unless [Replace] is given. If the
+// reply is lost, the command is resent: ErrTaskIDConflict can then mean that this call put the task there. If a worker
+// has finished the task by then, its id is free, and the task is put there again, unless the server remembers recent
+// ids: DEHYDRATOR.LIMIT key REMEMBER.
+func (q *Queue[T]) Enqueue(ctx context.Context, payload T, options ...Option) (id string, err error) {
+	p := optionsOf(options)
+	drawn := p.id == ""
+	if drawn {
+		p.id = newID()
+	}
+	headers, end := q.settings.hooks.enqueuing(ctx, q.settings.name, p.id)
+	defer func() { end(err) }()
+	element, err := q.encode(payload, headers)
+	if err != nil {
+		return "", err
+	}
+	ttl, at := p.when.words(0)
+	words := append([]any{"DEHYDRATOR.PUSH", q.settings.name, ttl, element, p.id}, p.words()...)
+	reply, err := q.server.ask(ctx, append(words, at...)...)
+	if err != nil {
+		return "", err
+	}
+	if reply == nil && !drawn {
+		return "", ErrTaskIDConflict
+	}
+	// A generated id exists only if the same command arrived before.
+	return p.id, nil
+}
+
+// EnqueueMany puts many tasks into the queue, up to a thousand or a megabyte per command. The options [Replace],
+// [Within], [Attempts] and [Group] apply to each.
+//
+// It returns the id of each item, which is empty if the id exists, if a limit is reached, or after an error.
+func (q *Queue[T]) EnqueueMany(ctx context.Context, items []Item[T], options ...Option) (ids []string, err error) {
+	p := optionsOf(options)
+	ids = make([]string, len(items))
+	names := make([]string, len(items))
+	for i, one := range items {
+		names[i] = one.ID
+	}
+	headers, end := q.settings.hooks.enqueuing(ctx, q.settings.name, names...)
+	defer func() { end(err) }()
+	var words []any
+	begin, weight := 0, 0
+	flush := func(to int) error {
+		if begin == to {
+			return nil
+		}
+		words = append(append([]any{"DEHYDRATOR.MPUSH", q.settings.name}, words...), p.words()...)
+		told, err := q.server.integers(ctx, words...)
+		if err == nil && len(told) != to-begin {
+			err = fmt.Errorf("%w of MPUSH: %d numbers for %d elements", errReply, len(told), to-begin)
+		}
+		if err != nil {
+			return err
+		}
+		for i, one := range told {
+			// 0: it exists; a generated id exists only if the same command arrived before. -1: a limit is reached.
+			if one == 1 || one == 0 && items[begin+i].ID == "" {
+				ids[begin+i] = names[begin+i]
+			}
+		}
+		words, begin, weight = words[:0:0], to, 0
+		return nil
+	}
+	for i, one := range items {
+		element, err := q.encode(one.Payload, headers)
+		if err != nil {
+			return ids, err
+		}
+		if i-begin == batch || i > begin && weight+len(element) > batchBytes {
+			if err := flush(i); err != nil {
+				return ids, err
+			}
+		}
+		if names[i] == "" {
+			names[i] = newID()
+		}
+		words = append(words, milliseconds(one.Delay), element, names[i])
+		weight += len(element)
+	}
+	return ids, flush(len(items))
+}
+
+// Cancel removes tasks, waiting or with a worker, and returns how many existed.
+func (q *Queue[T]) Cancel(ctx context.Context, ids ...string) (int, error) {
+	if len(ids) == 0 {
+		return 0, nil
+	}
+	words := []any{"DEHYDRATOR.REM", q.settings.name}
+	for _, id := range ids {
+		words = append(words, id)
+	}
+	return q.server.integer(ctx, words...)
+}
+
+// CancelAll removes a [Group], or all tasks with a [Prefix], waiting or with a worker, and returns how many.
+//
+// If the reply is lost, it is resent, and returns only how many were left.
+func (q *Queue[T]) CancelAll(ctx context.Context, of Selection) (int, error) {
+	return q.server.integer(ctx, append([]any{"DEHYDRATOR.PURGE", q.settings.name}, of.words()...)...)
+}
+
+// Postpone sets the deadline of a task, later or earlier than before.
+func (q *Queue[T]) Postpone(ctx context.Context, id string, when When) error {
+	// A ttl of 0 would take the element from its worker; a millisecond does not.
+	ttl, at := when.words(1)
+	found, err := q.server.integer(ctx, append([]any{"DEHYDRATOR.TOUCH", q.settings.name, id, ttl}, at...)...)
+	if err == nil && found == 0 {
+		return ErrTaskNotFound
+	}
+	return err
+}
+
+// PostponeAll sets the deadlines, from now, of a [Group], or of all tasks with a [Prefix], and returns how many. Tasks
+// with a worker stay as they are. If the reply is lost, it is resent, as with CancelAll.
+func (q *Queue[T]) PostponeAll(ctx context.Context, delay time.Duration, of Selection) (int, error) {
+	words := append([]any{"DEHYDRATOR.TOUCH", q.settings.name}, of.words()...)
+	return q.server.integer(ctx, append(words, milliseconds(delay))...)
+}
+
+// Update replaces a payload. The deadline stays.
+func (q *Queue[T]) Update(ctx context.Context, id string, payload T) error {
+	element, err := q.encode(payload, nil)
+	if err != nil {
+		return err
+	}
+	_, err = q.server.ask(ctx, "DEHYDRATOR.UPDATE", q.settings.name, id, element)
+	return err
+}
+
+// Look reads a task, without changing it.
+func (q *Queue[T]) Look(ctx context.Context, id string) (*TaskInfo[T], error) {
+	reply, err := q.server.ask(ctx, "DEHYDRATOR.LOOK", q.settings.name, id, "FULL")
+	if err != nil {
+		return nil, err
+	}
+	if reply == nil {
+		return nil, ErrTaskNotFound
+	}
+	told := fields(reply)
+	return q.info(id, told["element"], told["deadline"], told["deliveries"], told["leased"])
+}
+
+func (q *Queue[T]) info(id string, element, deadline, deliveries, leased any) (*TaskInfo[T], error) {
+	info := &TaskInfo[T]{
+		ID:       id,
+		Due:      time.UnixMilli(int64(integerOf(deadline))),
+		Attempts: integerOf(deliveries),
+		Leased:   integerOf(leased) == 1,
+	}
+	_, payload := unwrap([]byte(textOf(element)))
+	return info, q.settings.codec.Unmarshal(payload, &info.Payload)
+}
+
+// All returns everything in the queue, in the order of delivery, without taking anything. It ends after an error, except
+// for a payload that cannot be decoded.
+func (q *Queue[T]) All(ctx context.Context) iter.Seq2[*TaskInfo[T], error] {
+	return func(yield func(*TaskInfo[T], error) bool) {
+		for start := any("-"); start != nil; {
+			reply, err := q.server.ask(ctx, "DEHYDRATOR.RANGE", q.settings.name, start, "+", "COUNT", batch, "WITHELEMENTS")
+			page, _ := reply.([]any)
+			if err == nil && len(page) != 2 {
+				err = fmt.Errorf("%w of RANGE: %v", errReply, reply)
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			rows, _ := page[1].([]any)
+			for _, one := range rows {
+				row, _ := one.([]any)
+				if len(row) < 6 {
+					yield(nil, fmt.Errorf("%w of RANGE: %v", errReply, one))
+					return
+				}
+				if !yield(q.info(textOf(row[0]), row[5], row[1], row[3], row[4])) {
+					return
+				}
+			}
+			start = page[0]
+		}
+	}
+}
+
+// Len returns the number of tasks: due, with workers, and waiting.
+func (q *Queue[T]) Len(ctx context.Context) (int, error) {
+	return q.server.integer(ctx, "DEHYDRATOR.LEN", q.settings.name)
+}
+
+// Info returns the state of the queue, or of a group. While the server is away, it is not resent.
+func (q *Queue[T]) Info(ctx context.Context, group ...GroupOption) (*QueueInfo, error) {
+	once := *q.server
+	once.patience = 0
+	reply, err := once.ask(ctx, append([]any{"DEHYDRATOR.INFO", q.settings.name}, groupWords(group)...)...)
+	if err != nil {
+		return nil, err
+	}
+	told := fields(reply)
+	return &QueueInfo{
+		Length:   integerOf(told["length"]),
+		Due:      integerOf(told["due"]),
+		Leased:   integerOf(told["leased"]),
+		Lateness: time.Duration(integerOf(told["oldest-due-ms"])) * time.Millisecond,
+		Paused:   integerOf(told["paused"]) == 1,
+		Fields:   told,
+	}, nil
+}
+
+// Pause stops deliveries, of all tasks or of a group, for a while, or until Resume if d is 0.
+func (q *Queue[T]) Pause(ctx context.Context, d time.Duration, group ...GroupOption) error {
+	words := []any{"DEHYDRATOR.PAUSE", q.settings.name}
+	if d > 0 {
+		words = append(words, milliseconds(d))
+	}
+	_, err := q.server.ask(ctx, append(words, groupWords(group)...)...)
+	return err
+}
+
+// Resume ends the pause of the queue or of a group, not both.
+func (q *Queue[T]) Resume(ctx context.Context, group ...GroupOption) error {
+	_, err := q.server.ask(ctx, append([]any{"DEHYDRATOR.RESUME", q.settings.name}, groupWords(group)...)...)
+	return err
+}
+
+// DeadLetters returns the first dead letters.
+func (q *Queue[T]) DeadLetters(ctx context.Context, count int) ([]DeadLetter, error) {
+	reply, err := q.server.ask(ctx, "XRANGE", q.settings.dead, "-", "+", "COUNT", count)
+	if err != nil {
+		return nil, err
+	}
+	entries, _ := reply.([]any)
+	letters := make([]DeadLetter, 0, len(entries))
+	for _, one := range entries {
+		entry, _ := one.([]any)
+		if len(entry) != 2 {
+			return nil, fmt.Errorf("%w of XRANGE: %v", errReply, one)
+		}
+		told := fields(entry[1])
+		letter := DeadLetter{ID: textOf(told["id"]), Reason: textOf(told["reason"])}
+		_, letter.Element = unwrap([]byte(textOf(told["element"])))
+		_, _ = fmt.Sscan(textOf(told["deliveries"]), &letter.Attempts)
+		letters = append(letters, letter)
+	}
+	return letters, nil
+}
+
+// Revive puts the first dead letters back, due at once, and returns how many. One whose id is in the queue stays.
+//
+// If the reply is lost, it is resent, and so may revive up to count more, and returns only those.
+func (q *Queue[T]) Revive(ctx context.Context, count int) (int, error) {
+	return q.server.integer(ctx, "EVAL", revive, 2, q.settings.name, q.settings.dead, count)
+}
+
+// Check returns [ErrModuleMissing] or [ErrModuleTooOld] if the server lacks support.
+func (q *Queue[T]) Check(ctx context.Context) error {
+	return q.server.check(ctx, q.settings.name)
+}

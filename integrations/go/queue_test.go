@@ -1,0 +1,219 @@
+package dehydrator_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"dehydrator.invalid/source/integrations/go"
+	"dehydrator.invalid/source/integrations/go/internal/realserver"
+	"github.com/redis/go-redis/v9"
+)
+
+func TestATaskIsPutReadPostponedAndCancelledByItsID(t *testing.T) {
+	server := realserver.Start(t)
+	jobs := queueOf[map[string]string](t, server)
+	id := must(jobs.Enqueue(ctx, map[string]string{"to": "<anna> & é\u2028"}, dehydrator.ProcessIn(time.Minute)))(t)
+	equal(t, len(id), 32)
+	info := must(jobs.Look(ctx, id))(t)
+	equal(t, info.Payload["to"], "<anna> & é\u2028")
+	equal(t, info.Attempts, 0)
+	equal(t, info.Leased, false)
+	if in := time.Until(info.Due); in < 50*time.Second || in > 61*time.Second {
+		t.Fatalf("it is due in %v", in)
+	}
+	at := time.Date(2099, 1, 2, 3, 4, 5, 678_000_001, time.UTC)
+	equal(t, jobs.Postpone(ctx, id, dehydrator.ProcessAt(at)), nil)
+	equal(t, must(jobs.Look(ctx, id))(t).Due.UnixMilli(), at.UnixMilli()+1)
+	equal(t, jobs.Update(ctx, id, map[string]string{"to": "bert"}), nil)
+	equal(t, must(jobs.Look(ctx, id))(t).Payload["to"], "bert")
+	equal(t, must(jobs.Cancel(ctx, id, "another"))(t), 1)
+	equal(t, must(jobs.Cancel(ctx))(t), 0)
+	equal(t, must(jobs.Len(ctx))(t), 0)
+	_, err := jobs.Look(ctx, id)
+	for _, err := range []error{err, jobs.Postpone(ctx, id, dehydrator.ProcessIn(0)), jobs.Update(ctx, id, nil)} {
+		equal(t, errors.Is(err, dehydrator.ErrTaskNotFound), true)
+	}
+}
+
+func TestADuplicateIsRefusedOrReplacesTheTask(t *testing.T) {
+	jobs := queueOf[int](t, realserver.Start(t))
+	equal(t, must(jobs.Enqueue(ctx, 1, dehydrator.TaskID("a"), dehydrator.ProcessIn(time.Hour)))(t), "a")
+	_, err := jobs.Enqueue(ctx, 2, dehydrator.TaskID("a"))
+	equal(t, errors.Is(err, dehydrator.ErrTaskIDConflict), true)
+	equal(t, must(jobs.Look(ctx, "a"))(t).Payload, 1)
+	must(jobs.Enqueue(ctx, 3, dehydrator.TaskID("a"), dehydrator.ProcessIn(2*time.Hour), dehydrator.Replace()))(t)
+	info := must(jobs.Look(ctx, "a"))(t)
+	equal(t, info.Payload, 3)
+	equal(t, time.Until(info.Due) > 90*time.Minute, true)
+	ids := must(jobs.EnqueueMany(ctx, []dehydrator.Item[int]{{Payload: 4, ID: "a"}, {Payload: 5, ID: "b"}, {Payload: 6}}))(t)
+	equal(t, fmt.Sprint(ids[:2]), "[ b]")
+	equal(t, len(ids[2]), 32)
+	equal(t, must(jobs.EnqueueMany(ctx, []dehydrator.Item[int]{{Payload: 7, ID: "a"}}, dehydrator.Replace()))(t)[0], "a")
+	equal(t, must(jobs.Look(ctx, "a"))(t).Payload, 7)
+}
+
+func TestManyAreListedInTheOrderOfDelivery(t *testing.T) {
+	jobs := queueOf[int](t, realserver.Start(t))
+	items := make([]dehydrator.Item[int], 2500)
+	for n := range items {
+		items[n] = dehydrator.Item[int]{Payload: n, ID: fmt.Sprint(n), Delay: time.Hour + time.Duration(n)*time.Second}
+	}
+	for n, id := range must(jobs.EnqueueMany(ctx, items))(t) {
+		equal(t, id, fmt.Sprint(n))
+	}
+	next := 0
+	for info, err := range jobs.All(ctx) {
+		equal(t, err, nil)
+		equal(t, info.Payload, next)
+		next++
+	}
+	equal(t, next, 2500)
+	for range jobs.All(ctx) {
+		break
+	}
+}
+
+func TestAnyBytesAreIDsAndPayloads(t *testing.T) {
+	server := realserver.Start(t)
+	jobs := queueOf[[]byte](t, server, dehydrator.WithCodec(dehydrator.Raw))
+	huge := bytes.Repeat([]byte("\x00\xff\r\n{"), 5_000_000)
+	payloads := [][]byte{{}, {0}, []byte("a\x00b\r\n\xff"), []byte("\x1e{\"a\":\"b\"}\nc"), []byte("\x1e{"), []byte("\x1e"), huge}
+	for n, payload := range payloads {
+		id := fmt.Sprintf("\x00\xff id\r\n%d", n)
+		equal(t, must(jobs.Enqueue(ctx, payload, dehydrator.TaskID(id)))(t), id)
+		equal(t, bytes.Equal(must(jobs.Look(ctx, id))(t).Payload, payload), true)
+	}
+	var done list[*dehydrator.Task[[]byte]]
+	start(t, dehydrator.Config{}, jobs.HandleFunc(func(_ context.Context, task *dehydrator.Task[[]byte]) error {
+		done.add(task)
+		return nil
+	}))
+	until(t, empty(t, jobs))
+	for n, task := range done.all() {
+		equal(t, task.ID, fmt.Sprintf("\x00\xff id\r\n%d", n))
+		equal(t, bytes.Equal(task.Payload, payloads[n]), true)
+		equal(t, len(task.Headers), 0)
+	}
+	equal(t, done.len(), len(payloads))
+	_, err := dehydrator.NewQueue[int](server.Client, "jobs", dehydrator.WithCodec(dehydrator.Raw)).Enqueue(ctx, 1)
+	equal(t, err != nil, true)
+	equal(t, must(dehydrator.NewQueue[string](server.Client, "text", dehydrator.WithCodec(dehydrator.Raw)).Enqueue(ctx, ""))(t) != "", true)
+}
+
+func TestGroupsAndPrefixesAreCancelledPostponedAndPaused(t *testing.T) {
+	server := realserver.Start(t)
+	jobs := queueOf[int](t, server)
+	anna, bert := dehydrator.Group("anna"), dehydrator.Group("bert")
+	for n := range 6 {
+		must(jobs.Enqueue(ctx, n, anna, dehydrator.TaskID(fmt.Sprint("a", n)), dehydrator.ProcessIn(time.Hour)))(t)
+		must(jobs.EnqueueMany(ctx, []dehydrator.Item[int]{{Payload: n, ID: fmt.Sprint("b", n)}}, bert))(t)
+	}
+	equal(t, must(jobs.Info(ctx, anna))(t).Length, 6)
+	equal(t, must(jobs.PostponeAll(ctx, 2*time.Hour, anna))(t), 6)
+	equal(t, time.Until(must(jobs.Look(ctx, "a0"))(t).Due) > 90*time.Minute, true)
+	equal(t, must(jobs.PostponeAll(ctx, time.Hour, dehydrator.Prefix("b")))(t), 6)
+	equal(t, jobs.Pause(ctx, 0, anna), nil)
+	equal(t, must(jobs.Info(ctx, anna))(t).Paused, true)
+	equal(t, must(jobs.Info(ctx))(t).Paused, false)
+	equal(t, jobs.Resume(ctx, anna), nil)
+	equal(t, jobs.Pause(ctx, time.Minute), nil)
+	info := must(jobs.Info(ctx))(t)
+	equal(t, info.Paused && info.Fields["paused-until"] != nil, true)
+	equal(t, jobs.Resume(ctx), nil)
+	equal(t, must(jobs.CancelAll(ctx, anna))(t), 6)
+	equal(t, must(jobs.CancelAll(ctx, dehydrator.Prefix("b1")))(t), 1)
+	equal(t, must(jobs.Len(ctx))(t), 5)
+}
+
+func TestErrorsCanBeToldApart(t *testing.T) {
+	server := realserver.Start(t)
+	jobs := queueOf[int](t, server)
+	server.Do("DEHYDRATOR.LIMIT", "jobs", "LENGTH", 1)
+	must(jobs.Enqueue(ctx, 1, dehydrator.ProcessIn(time.Hour)))(t)
+	_, err := jobs.Enqueue(ctx, 2)
+	equal(t, errors.Is(err, dehydrator.ErrQueueFull), true)
+	equal(t, must(jobs.EnqueueMany(ctx, []dehydrator.Item[int]{{Payload: 2}}))(t)[0], "")
+
+	server.Do("SET", "text", "x")
+	_, err = dehydrator.NewQueue[int](server.Client, "text").Enqueue(ctx, 1)
+	equal(t, redis.HasErrorPrefix(err, "WRONGTYPE"), true)
+
+	bare := realserver.Bare(t)
+	other := queueOf[int](t, bare)
+	_, err = other.Enqueue(ctx, 1)
+	equal(t, errors.Is(err, dehydrator.ErrModuleMissing), true)
+	equal(t, errors.Is(other.Check(ctx), dehydrator.ErrModuleMissing), true)
+	equal(t, jobs.Check(ctx), nil)
+	_, err = dehydrator.NewQueue[func()](server.Client, "jobs").Enqueue(ctx, nil)
+	equal(t, err != nil, true)
+}
+
+func TestACommandIsResentWhileTheServerIsAwayUntilTheContextEnds(t *testing.T) {
+	server := realserver.Start(t)
+	jobs := queueOf[int](t, server)
+	must(jobs.Enqueue(ctx, 1, dehydrator.TaskID("a"), dehydrator.ProcessIn(time.Hour)))(t)
+	server.Kill()
+	brief, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	_, err := jobs.Enqueue(brief, 2)
+	equal(t, errors.Is(err, context.DeadlineExceeded), true)
+	impatient := dehydrator.NewQueue[int](clientOf(t, server.Addr), "jobs", dehydrator.WithPatience(0))
+	_, err = impatient.Len(ctx)
+	equal(t, err != nil && !errors.Is(err, context.DeadlineExceeded), true)
+	put := make(chan error, 1)
+	patient := queueOf[int](t, server, dehydrator.WithPatience(time.Minute))
+	go func() {
+		_, err := patient.Enqueue(ctx, 2, dehydrator.TaskID("b"))
+		put <- err
+	}()
+	server.Up()
+	equal(t, <-put, nil)
+	equal(t, must(jobs.Len(ctx))(t), 2)
+	closed := redis.NewClient(&redis.Options{Addr: server.Addr})
+	_ = closed.Close()
+	_, err = dehydrator.NewQueue[int](closed, "jobs").Enqueue(ctx, 1)
+	equal(t, errors.Is(err, redis.ErrClosed), true)
+}
+
+func TestAPutWhoseReplyIsLostHasTheGeneratedIDOnce(t *testing.T) {
+	server := realserver.Start(t)
+	proxy := realserver.Through(t, server)
+	jobs := dehydrator.NewQueue[int](clientOf(t, proxy.Addr), "jobs")
+	for n, command := range []string{"DEHYDRATOR.PUSH", "DEHYDRATOR.MPUSH"} {
+		must(jobs.Len(ctx))(t)
+		proxy.CutReplyTo(command)
+		if command == "DEHYDRATOR.PUSH" {
+			must(jobs.Enqueue(ctx, n, dehydrator.ProcessIn(time.Hour)))(t)
+		} else {
+			equal(t, must(jobs.EnqueueMany(ctx, []dehydrator.Item[int]{{Payload: n, Delay: time.Hour}}))(t)[0] != "", true)
+		}
+		equal(t, proxy.Cuts(), n+1)
+		equal(t, must(jobs.Len(ctx))(t), n+1)
+	}
+}
+
+func TestDeadLettersAreListedAndRevived(t *testing.T) {
+	server := realserver.Start(t)
+	jobs := queueOf[string](t, server, dehydrator.KeepDead(2))
+	_, stop := start(t, dehydrator.Config{}, jobs.HandleFunc(func(_ context.Context, task *dehydrator.Task[string]) error {
+		return fmt.Errorf("no address of %s: %w", task.Payload, dehydrator.SkipRetry)
+	}))
+	for _, who := range strings.Fields("anna bert carl") {
+		must(jobs.Enqueue(ctx, who, dehydrator.TaskID(who)))(t)
+		until(t, empty(t, jobs))
+	}
+	stop()
+	letters := must(jobs.DeadLetters(ctx, 10))(t)
+	equal(t, len(letters), 2)
+	equal(t, fmt.Sprintf("%s %s %d %s", letters[0].ID, letters[0].Element, letters[0].Attempts, letters[0].Reason),
+		`bert "bert" 1 no address of bert: rejected`)
+	must(jobs.Enqueue(ctx, "again", dehydrator.TaskID("carl")))(t)
+	equal(t, must(jobs.Revive(ctx, 10))(t), 1)
+	equal(t, must(jobs.Look(ctx, "bert"))(t).Payload, "bert")
+	equal(t, len(must(jobs.DeadLetters(ctx, 10))(t)), 1)
+}

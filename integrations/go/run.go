@@ -1,0 +1,300 @@
+package dehydrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A run is a worker from the begin of Run to its end. Handlers that were cut off stay with theirs.
+type run struct {
+	config Config
+	routes []Route
+	keys   map[string]*Route
+
+	// For POLL, which is resent until the worker stops.
+	polls *server
+	// For what ends or renews a lease, which is resent as long as the lease may run.
+	leases *server
+	held   held
+	// Holds a value for each handler that may still begin.
+	free chan struct{}
+	// The handlers that run.
+	handlers sync.WaitGroup
+
+	stop    func()
+	stopped chan struct{}
+	// Ends the wait for handlers.
+	leave   func()
+	leaving chan struct{}
+	// Closed when no handler is waited for, and when Run returns.
+	finished, ended chan struct{}
+}
+
+func newRun() *run {
+	stopped, leaving := make(chan struct{}), make(chan struct{})
+	return &run{
+		keys:     map[string]*Route{},
+		stop:     sync.OnceFunc(func() { close(stopped) }),
+		stopped:  stopped,
+		leave:    sync.OnceFunc(func() { close(leaving) }),
+		leaving:  leaving,
+		finished: make(chan struct{}),
+		ended:    make(chan struct{}),
+	}
+}
+
+func (r *run) isStopping() bool {
+	select {
+	case <-r.stopped:
+		return true
+	default:
+		return false
+	}
+}
+
+func (r *run) prepare(config Config, routes []Route) error {
+	if err := config.setDefaults(); err != nil {
+		return err
+	}
+	if len(routes) == 0 {
+		return errors.New("dehydrator: a worker needs a queue")
+	}
+	client := routes[0].settings.server.client
+	for i, route := range routes {
+		if route.settings.server.client != client {
+			return fmt.Errorf("dehydrator: %s has another client than %s: run two workers",
+				route.settings.name, routes[0].settings.name)
+		}
+		r.keys[route.settings.name] = &routes[i]
+	}
+	if _, ok := client.(*redis.Client); !ok {
+		if timeout := readTimeout(client); timeout > 0 {
+			config.Block = min(config.Block, timeout/2)
+		}
+	}
+	r.config, r.routes = config, routes
+	// So short that several replies may be lost in the time of a lease.
+	reply := min(replyTimeout, config.Lease/6)
+	r.polls = &server{withTimeout(client, config.Block+replyTimeout), -1, r.stopped, r.tell}
+	r.leases = &server{withTimeout(client, reply), max(config.Lease, 10*time.Second), nil, r.tell}
+	r.free = make(chan struct{}, config.Concurrency)
+	for range config.Concurrency {
+		r.free <- struct{}{}
+	}
+	return nil
+}
+
+func (r *run) tell(err error) {
+	r.config.Logger.Warn("dehydrator: the server does not answer, asking again", "error", err)
+}
+
+// watch stops the run when the context ends.
+func (r *run) watch(ctx context.Context) {
+	select {
+	case <-r.ended:
+		return
+	case <-ctx.Done():
+		r.stop()
+	}
+	if r.config.ShutdownTimeout <= 0 {
+		return
+	}
+	select {
+	case <-r.ended:
+	case <-time.After(r.config.ShutdownTimeout):
+		r.leave()
+	}
+}
+
+// work takes tasks until the run is stopped, or an error does not pass. Its context does not end.
+func (r *run) work(ctx context.Context) error {
+	renewed := make(chan struct{})
+	go func() {
+		defer close(renewed)
+		r.renew(ctx)
+	}()
+	err := r.begin(ctx)
+	for err == nil && !r.isStopping() {
+		err = r.take(ctx)
+	}
+	stopping := r.isStopping()
+	r.stop()
+	r.finish(ctx)
+	close(r.finished)
+	<-renewed
+	if stopping && err != nil && passes(err) {
+		return nil
+	}
+	return err
+}
+
+// begin checks the server, and sets the rules of the queues.
+func (r *run) begin(ctx context.Context) error {
+	if err := r.polls.check(ctx, r.routes[0].settings.name); err != nil {
+		return err
+	}
+	for _, route := range r.routes {
+		s := route.settings
+		if r.config.Attempts != Unlimited {
+			words := []any{"DEHYDRATOR.ONDUE", s.name, "HOLD", "DELIVERIES", r.config.Attempts, "STREAM", s.dead}
+			if s.keep > 0 {
+				// ONDUE has no age limit: bury drops old ones with the next dead letter.
+				words = append(words, s.keepWords()...)
+			}
+			if _, err := r.polls.ask(ctx, words...); err != nil {
+				return err
+			}
+		}
+		// Whatever the key is, or may not be read, concerns nobody here.
+		schedules := beside(s.server.client, s.name, "schedules")
+		if count, err := r.polls.integer(ctx, "DEHYDRATOR.LEN", schedules); err == nil && count > 0 {
+			r.config.Logger.Warn("dehydrator: the queue has schedules, which only workers in Python and Node serve",
+				"queue", s.name)
+		}
+	}
+	return nil
+}
+
+// take waits for a free handler, and for up to as many tasks as there are free handlers.
+func (r *run) take(ctx context.Context) error {
+	select {
+	case <-r.free:
+	case <-r.stopped:
+		return nil
+	}
+	room := 1
+	for room < mostAtOnce {
+		select {
+		case <-r.free:
+			room++
+			continue
+		default:
+		}
+		break
+	}
+	tasks, err := r.poll(ctx, room)
+	for range room - len(tasks) {
+		r.free <- struct{}{}
+	}
+	if r.isStopping() {
+		// The POLL slept in the server when the stop was requested. Other workers can do these.
+		for _, one := range tasks {
+			r.giveBack(ctx, one)
+		}
+		return err
+	}
+	for _, one := range tasks {
+		r.handlers.Add(1)
+		go r.serve(ctx, one)
+	}
+	return err
+}
+
+// A delivery is an element that the server delivered with a lease.
+type delivery struct {
+	route *Route
+	meta  Meta
+	// The element as it is in the server, and what the codec made of the payload.
+	element, payload []byte
+}
+
+func (r *run) poll(ctx context.Context, room int) ([]*delivery, error) {
+	// If the reply is lost, the same command with the same token replies the same tasks.
+	options := []any{"COUNT", room, "LEASE", milliseconds(r.config.Lease), "TOKEN", newID(), "BLOCK",
+		max(1, milliseconds(r.config.Block))}
+	words := []any{"DEHYDRATOR.POLL", r.routes[0].settings.name}
+	if len(r.routes) > 1 {
+		words = []any{"DEHYDRATOR.MPOLL", len(r.routes)}
+		for _, route := range r.routes {
+			words = append(words, route.settings.name)
+		}
+	}
+	began := time.Now()
+	reply, err := r.polls.ask(ctx, append(words, options...)...)
+	if err != nil || reply == nil {
+		return nil, err
+	}
+	key := r.routes[0].settings.name
+	if len(r.routes) > 1 {
+		pair, _ := reply.([]any)
+		if len(pair) != 2 {
+			return nil, fmt.Errorf("%w of MPOLL: %v", errReply, reply)
+		}
+		key, reply = textOf(pair[0]), pair[1]
+	}
+	rows, _ := reply.([]any)
+	tasks := make([]*delivery, 0, len(rows))
+	for _, one := range rows {
+		row, _ := one.([]any)
+		if len(row) != 4 {
+			return nil, fmt.Errorf("%w of POLL: %v", errReply, one)
+		}
+		meta := Meta{ID: textOf(row[0]), Queue: key, Attempt: integerOf(row[2]), Token: textOf(row[3])}
+		task := &delivery{route: r.keys[key], meta: meta, element: []byte(textOf(row[1]))}
+		task.meta.Headers, task.payload = unwrap(task.element)
+		tasks = append(tasks, task)
+	}
+	if len(tasks) > 0 {
+		r.config.Hooks.received(ctx, tasks, time.Since(began))
+	}
+	return tasks, nil
+}
+
+// finish waits for the handlers, and gives back the tasks of those that are no longer waited for.
+func (r *run) finish(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		r.handlers.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-r.leaving:
+		r.cutOff(ctx)
+	}
+}
+
+// renew renews the leases of current tasks, three times per lease, until the run has finished.
+func (r *run) renew(ctx context.Context) {
+	lease := r.config.Lease
+	// As long as the leases still run.
+	server := &server{r.leases.client, 2 * lease / 3, r.finished, r.tell}
+	for {
+		select {
+		case <-r.finished:
+			return
+		case <-time.After(lease / 3):
+		}
+		for key, tasks := range r.held.byQueue() {
+			words := []any{"DEHYDRATOR.RENEW", key, milliseconds(lease)}
+			for _, one := range tasks {
+				words = append(words, one.meta.Token, one.meta.ID)
+			}
+			renewed, err := server.integers(ctx, words...)
+			if err != nil {
+				r.crashed(err, "the renewal of leases")
+				continue
+			}
+			for i, one := range tasks {
+				if i < len(renewed) && renewed[i] != 1 && r.held.lose(one, ErrLeaseLost) {
+					r.lost(one)
+				}
+			}
+		}
+	}
+}
+
+func (r *run) lost(d *delivery) {
+	r.config.Logger.Warn("dehydrator: a task was lost: cancelled, its lease ran out, or the worker stopped",
+		"queue", d.meta.Queue, "id", d.meta.ID)
+}
+
+// crashed tells of an error outside of a handler. The task is delivered again when its lease expires.
+func (r *run) crashed(err error, during string) {
+	r.config.Logger.Error("dehydrator: an error of the server", "during", during, "error", err)
+}

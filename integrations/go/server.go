@@ -1,0 +1,190 @@
+package dehydrator
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// The pause before a command is resent: the first time, and at most.
+	firstPause, longestPause = 50 * time.Millisecond, 2 * time.Second
+
+	// The longest timeout for replies that do not block.
+	replyTimeout = 5 * time.Second
+
+	// newest is the newest command that this package needs: a server that knows it knows all of them.
+	newest = "DEHYDRATOR.REJECT"
+)
+
+// newID returns 32 random hexadecimal digits.
+func newID() string {
+	var id [16]byte
+	// It never returns an error on the systems that Go supports.
+	_, _ = rand.Read(id[:])
+	return hex.EncodeToString(id[:])
+}
+
+// A server resends each command until there is a reply, or patience ends. All commands here are safe to repeat.
+type server struct {
+	client redis.UniversalClient
+	// For how long it resends; negative: until stopped.
+	patience time.Duration
+	// Ends the resending; may be nil.
+	stopped <-chan struct{}
+	// Called for each error except the last.
+	tell func(error)
+}
+
+// ask returns the reply, which is nil for the server's nil.
+func (s *server) ask(ctx context.Context, words ...any) (any, error) {
+	end := time.Now().Add(s.patience)
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		command := redis.NewCmd(ctx, words...)
+		if words[0] == "DEHYDRATOR.MPOLL" {
+			command.SetFirstKeyPos(2)
+		}
+		_ = s.client.Process(ctx, command)
+		reply, err := command.Result()
+		if errors.Is(err, redis.Nil) {
+			return nil, nil
+		}
+		if err == nil {
+			return reply, nil
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if !passes(err) || s.patience >= 0 && time.Now().Add(pause).After(end) {
+			return nil, explained(err, fmt.Sprint(words[0]))
+		}
+		select {
+		case <-s.stopped:
+			return nil, err
+		default:
+		}
+		if s.tell != nil {
+			s.tell(err)
+		}
+		select {
+		case <-s.stopped:
+			return nil, err
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// integer returns a reply that is a number.
+func (s *server) integer(ctx context.Context, words ...any) (int, error) {
+	reply, err := s.ask(ctx, words...)
+	if err != nil {
+		return 0, err
+	}
+	number, ok := reply.(int64)
+	if !ok {
+		return 0, fmt.Errorf("%w of %v: %v", errReply, words[0], reply)
+	}
+	return int(number), nil
+}
+
+// first returns the first number of a reply.
+func (s *server) first(ctx context.Context, words ...any) (int64, error) {
+	numbers, err := s.integers(ctx, words...)
+	if err != nil || len(numbers) == 0 {
+		return 0, err
+	}
+	return numbers[0], nil
+}
+
+// integers returns a reply that is an array of numbers.
+func (s *server) integers(ctx context.Context, words ...any) ([]int64, error) {
+	reply, err := s.ask(ctx, words...)
+	if err != nil {
+		return nil, err
+	}
+	array, _ := reply.([]any)
+	numbers := make([]int64, len(array))
+	for i, one := range array {
+		numbers[i], _ = one.(int64)
+	}
+	return numbers, nil
+}
+
+// check returns an error that explains what to do if the server lacks support.
+func (s *server) check(ctx context.Context, key string) error {
+	// They are refused for missing arguments. They have a key, which a cluster needs.
+	for _, words := range [][]any{{"DEHYDRATOR.POLL", key, "COUNT"}, {newest, key}} {
+		_, err := s.ask(ctx, words...)
+		if _, ok := replied(err); err != nil && !ok {
+			return err
+		}
+	}
+	return nil
+}
+
+// fields parses a map in RESP3, or an array of names and values in RESP2.
+func fields(reply any) map[string]any {
+	told := map[string]any{}
+	switch reply := reply.(type) {
+	case map[any]any:
+		for name, value := range reply {
+			told[fmt.Sprint(name)] = value
+		}
+	case []any:
+		for i := 0; i+1 < len(reply); i += 2 {
+			told[fmt.Sprint(reply[i])] = reply[i+1]
+		}
+	}
+	return told
+}
+
+func integerOf(value any) int {
+	number, _ := value.(int64)
+	return int(number)
+}
+
+func textOf(value any) string {
+	text, _ := value.(string)
+	return text
+}
+
+// readTimeout returns the client's reply timeout; 0: unlimited.
+func readTimeout(client redis.UniversalClient) time.Duration {
+	switch client := client.(type) {
+	case *redis.Client:
+		return max(0, client.Options().ReadTimeout)
+	case *redis.ClusterClient:
+		return max(0, client.Options().ReadTimeout)
+	}
+	// The default of go-redis.
+	return 3 * time.Second
+}
+
+// withTimeout returns a client of the same connections with another timeout, where go-redis can do that.
+func withTimeout(client redis.UniversalClient, timeout time.Duration) redis.UniversalClient {
+	if one, ok := client.(*redis.Client); ok {
+		return one.WithTimeout(timeout)
+	}
+	return client
+}
+
+// milliseconds returns a duration rounded up: never early.
+func milliseconds(d time.Duration) int64 {
+	return max(0, int64((d+time.Millisecond-1)/time.Millisecond))
+}
+
+// unixMilliseconds returns a moment rounded up.
+func unixMilliseconds(t time.Time) int64 {
+	ms := t.UnixMilli()
+	if t.Nanosecond()%int(time.Millisecond) != 0 {
+		ms++
+	}
+	return max(0, ms)
+}

@@ -1,0 +1,119 @@
+package dehydrator
+
+import (
+	"context"
+	"maps"
+	"time"
+)
+
+// Meta describes a task that a worker has.
+type Meta struct {
+	ID string
+	// Queue is the name of its queue.
+	Queue string
+	// Attempt is how often it was delivered, including this time.
+	Attempt int
+	// Token is that of the lease, different for each attempt. It can fence the writes of a handler.
+	Token string
+	// Headers are what hooks stored beside the payload, such as the context of a trace.
+	Headers map[string]string
+}
+
+// A Task is passed to a [Handler].
+type Task[T any] struct {
+	Meta
+	Payload T
+}
+
+// A Handler does the work of a task.
+//
+// If it returns nil, the task is done. If it returns an error, or panics, the task is delivered again: see [RetryIn]
+// and [SkipRetry]. The context ends if the task was lost: [context.Cause] is [ErrLeaseLost] or [ErrStopped].
+type Handler[T any] interface {
+	ProcessTask(ctx context.Context, task *Task[T]) error
+}
+
+// A HandlerFunc is a function as a [Handler].
+type HandlerFunc[T any] func(ctx context.Context, task *Task[T]) error
+
+// ProcessTask calls f.
+func (f HandlerFunc[T]) ProcessTask(ctx context.Context, task *Task[T]) error { return f(ctx, task) }
+
+// A MiddlewareFunc surrounds a [Handler].
+type MiddlewareFunc[T any] func(Handler[T]) Handler[T]
+
+// A Route is a queue and its handler, for [NewWorker].
+type Route struct {
+	settings *settings
+	// decode returns the work of a delivery, or an error if the payload cannot be decoded.
+	decode func(*delivery) (func(context.Context) error, error)
+}
+
+// Handle returns a route of this queue to a handler, for [NewWorker]. The first middleware is the outermost.
+func (q *Queue[T]) Handle(handler Handler[T], middleware ...MiddlewareFunc[T]) Route {
+	for i := len(middleware) - 1; i >= 0; i-- {
+		handler = middleware[i](handler)
+	}
+	return Route{q.settings, func(d *delivery) (func(context.Context) error, error) {
+		task := &Task[T]{}
+		if err := q.settings.codec.Unmarshal(d.payload, &task.Payload); err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context) error {
+			task.Meta = d.meta
+			task.Headers = maps.Clone(d.meta.Headers)
+			return handler.ProcessTask(ctx, task)
+		}, nil
+	}}
+}
+
+// HandleFunc is [Queue.Handle] of a function.
+func (q *Queue[T]) HandleFunc(handler func(context.Context, *Task[T]) error, middleware ...MiddlewareFunc[T]) Route {
+	return q.Handle(HandlerFunc[T](handler), middleware...)
+}
+
+// TaskInfo is a task as a reader of the queue sees it.
+type TaskInfo[T any] struct {
+	ID      string
+	Payload T
+	// Due is its deadline, or the end of its lease, by the server's clock.
+	Due time.Time
+	// Attempts is how often it was delivered.
+	Attempts int
+	// Leased tells whether a worker has it.
+	Leased bool
+}
+
+// Item is one of several tasks that are put into a queue at once.
+type Item[T any] struct {
+	Payload T
+	// ID is generated if it is empty.
+	ID    string
+	Delay time.Duration
+}
+
+// DeadLetter is a task that failed for good.
+type DeadLetter struct {
+	ID string
+	// Element is the encoded payload.
+	Element []byte
+	// Attempts is how often it was delivered.
+	Attempts int
+	// Reason is empty if its last worker died.
+	Reason string
+}
+
+// QueueInfo is the state of a queue or of a group.
+type QueueInfo struct {
+	// Length is the number of tasks: due, with workers, and waiting.
+	Length int
+	// Due is the number of tasks that are due.
+	Due int
+	// Leased is the number of tasks that workers have.
+	Leased int
+	// Lateness is for how long the oldest due task could have been taken.
+	Lateness time.Duration
+	Paused   bool
+	// Fields are all fields of DEHYDRATOR.INFO: of type int64, string, or nil.
+	Fields map[string]any
+}

@@ -1,0 +1,432 @@
+package dehydrator_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"dehydrator.invalid/source/integrations/go"
+	"dehydrator.invalid/source/integrations/go/internal/realserver"
+	"github.com/redis/go-redis/v9"
+)
+
+func TestWhatIsDueIsDoneOnceAndNotEarly(t *testing.T) {
+	jobs := queueOf[int64](t, realserver.Start(t))
+	var early atomic.Int64
+	var done list[string]
+	var items []dehydrator.Item[int64]
+	now := time.Now()
+	for n := range 200 {
+		delay := time.Duration(n*5) * time.Millisecond
+		items = append(items, dehydrator.Item[int64]{Payload: now.Add(delay).UnixMicro(), ID: fmt.Sprint(n), Delay: delay})
+	}
+	must(jobs.EnqueueMany(ctx, items))(t)
+	start(t, dehydrator.Config{Concurrency: 20}, jobs.HandleFunc(func(_ context.Context, task *dehydrator.Task[int64]) error {
+		if time.Now().UnixMicro() < task.Payload {
+			early.Add(1)
+		}
+		done.add(fmt.Sprint(task.ID, " ", task.Attempt, " ", task.Queue))
+		return nil
+	}))
+	until(t, empty(t, jobs))
+	equal(t, early.Load(), 0)
+	all := done.all()
+	slices.Sort(all)
+	equal(t, len(slices.Compact(all)), 200)
+	equal(t, done.len(), 200)
+}
+
+func TestConcurrencyIsABound(t *testing.T) {
+	jobs := queueOf[int](t, realserver.Start(t))
+	var running, most atomic.Int64
+	must(jobs.EnqueueMany(ctx, make([]dehydrator.Item[int], 40)))(t)
+	start(t, dehydrator.Config{Concurrency: 3}, jobs.HandleFunc(func(context.Context, *dehydrator.Task[int]) error {
+		most.Store(max(most.Load(), running.Add(1)))
+		time.Sleep(20 * time.Millisecond)
+		running.Add(-1)
+		return nil
+	}))
+	until(t, empty(t, jobs))
+	equal(t, most.Load(), 3)
+}
+
+func TestAFailureIsRetriedAndThenADeadLetter(t *testing.T) {
+	server := realserver.Start(t)
+	jobs := queueOf[int](t, server)
+	var seen list[string]
+	handler := func(_ context.Context, task *dehydrator.Task[int]) error {
+		seen.add(fmt.Sprint(task.ID, task.Attempt))
+		return fmt.Errorf("no %d", task.Attempt)
+	}
+	must(jobs.Enqueue(ctx, 1, dehydrator.TaskID("a"), dehydrator.Group("anna")))(t)
+	must(jobs.Enqueue(ctx, 1, dehydrator.TaskID("once"), dehydrator.Attempts(1)))(t)
+	must(jobs.EnqueueMany(ctx, []dehydrator.Item[int]{{ID: "four"}}, dehydrator.Attempts(4)))(t)
+	start(t, dehydrator.Config{Attempts: 3}, jobs.HandleFunc(handler))
+	until(t, empty(t, jobs))
+	all := seen.all()
+	slices.Sort(all)
+	equal(t, strings.Join(all, " "), "a1 a2 a3 four1 four2 four3 four4 once1")
+	reasons := map[string]string{}
+	for _, letter := range must(jobs.DeadLetters(ctx, 10))(t) {
+		reasons[letter.ID] = fmt.Sprint(letter.Attempts, " ", letter.Reason)
+	}
+	equal(t, fmt.Sprint(reasons), "map[a:3 no 3 four:4 no 4 once:1 no 1]")
+}
+
+func TestAHandlerSaysWhenToRetry(t *testing.T) {
+	jobs := queueOf[int](t, realserver.Start(t))
+	var at list[time.Time]
+	broken := errors.New("no answer")
+	var asked list[string]
+	config := dehydrator.Config{RetryDelay: func(attempt int, err error) time.Duration {
+		asked.add(fmt.Sprint(attempt, " ", errors.Is(err, broken)))
+		if attempt == 2 {
+			panic("a mistake in RetryDelay waits for a minute")
+		}
+		return 0
+	}}
+	start(t, config, jobs.HandleFunc(func(_ context.Context, task *dehydrator.Task[int]) error {
+		at.add(time.Now())
+		if task.Attempt == 1 {
+			return dehydrator.RetryIn(500*time.Millisecond, broken)
+		}
+		return broken
+	}))
+	must(jobs.Enqueue(ctx, 1, dehydrator.TaskID("a")))(t)
+	until(t, func() bool {
+		info := must(jobs.Look(ctx, "a"))(t)
+		return info.Attempts == 2 && !info.Leased
+	})
+	equal(t, time.Until(must(jobs.Look(ctx, "a"))(t).Due) > 50*time.Second, true)
+	times := at.all()
+	equal(t, times[1].Sub(times[0]) >= 500*time.Millisecond, true)
+	equal(t, strings.Join(asked.all(), ","), "2 true")
+}
+
+func TestAPanicIsAFailedAttempt(t *testing.T) {
+	jobs := queueOf[string](t, realserver.Start(t))
+	var log bytes.Buffer
+	var done list[string]
+	config := dehydrator.Config{Attempts: 2, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	_, stop := start(t, config, jobs.HandleFunc(func(_ context.Context, task *dehydrator.Task[string]) error {
+		switch task.Payload {
+		case "panic":
+			panic("at the disco")
+		case "nil":
+			var empty map[string]int
+			empty["a"] = 1
+		case "exit":
+			runtime.Goexit()
+		}
+		done.add(task.Payload)
+		return nil
+	}))
+	for _, how := range []string{"panic", "nil", "exit", "well"} {
+		must(jobs.Enqueue(ctx, how, dehydrator.TaskID(how)))(t)
+	}
+	until(t, empty(t, jobs))
+	stop()
+	reasons := map[string]string{}
+	for _, letter := range must(jobs.DeadLetters(ctx, 10))(t) {
+		reasons[letter.ID] = fmt.Sprint(letter.Attempts, " ", letter.Reason)
+	}
+	equal(t, fmt.Sprint(reasons), "map[exit:2 the handler called runtime.Goexit nil:2 panic: assignment to entry in nil map "+
+		"panic:2 panic: at the disco]")
+	equal(t, strings.Join(done.all(), ""), "well")
+	equal(t, strings.Contains(log.String(), "worker_test.go"), true)
+}
+
+func TestWhatCannotBeDecodedIsADeadLetter(t *testing.T) {
+	server := realserver.Start(t)
+	jobs := queueOf[int](t, server)
+	server.Do("DEHYDRATOR.PUSH", "jobs", 0, "{not json", "a")
+	start(t, dehydrator.Config{}, jobs.HandleFunc(func(context.Context, *dehydrator.Task[int]) error { return nil }))
+	until(t, empty(t, jobs))
+	letter := must(jobs.DeadLetters(ctx, 10))(t)[0]
+	equal(t, strings.HasPrefix(letter.Reason, "it cannot be decoded: "), true)
+}
+
+func TestALostLeaseEndsTheContextOfTheHandler(t *testing.T) {
+	jobs := queueOf[int](t, realserver.Start(t))
+	causes := make(chan error, 1)
+	begun := make(chan struct{})
+	start(t, dehydrator.Config{Lease: 300 * time.Millisecond}, jobs.HandleFunc(
+		func(ctx context.Context, _ *dehydrator.Task[int]) error {
+			close(begun)
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return errors.New("this is ignored")
+		}))
+	must(jobs.Enqueue(ctx, 1, dehydrator.TaskID("a")))(t)
+	<-begun
+	// Renewed for as long as the handler runs.
+	time.Sleep(900 * time.Millisecond)
+	equal(t, must(jobs.Look(ctx, "a"))(t).Attempts, 1)
+	equal(t, must(jobs.Cancel(ctx, "a"))(t), 1)
+	equal(t, <-causes, dehydrator.ErrLeaseLost)
+	equal(t, len(must(jobs.DeadLetters(ctx, 10))(t)), 0)
+}
+
+func TestAStopWaitsForHandlersAndTakesNoMore(t *testing.T) {
+	jobs := queueOf[int](t, realserver.Start(t))
+	var done list[string]
+	begun := make(chan struct{}, 2)
+	must(jobs.EnqueueMany(ctx, []dehydrator.Item[int]{{ID: "a"}, {ID: "b"}}))(t)
+	worker, _ := start(t, dehydrator.Config{}, jobs.HandleFunc(func(ctx context.Context, task *dehydrator.Task[int]) error {
+		begun <- struct{}{}
+		time.Sleep(700 * time.Millisecond)
+		done.add(fmt.Sprint(task.ID, " ", ctx.Err()))
+		return nil
+	}))
+	<-begun
+	equal(t, errors.Is(worker.Run(ctx), dehydrator.ErrRunning), true)
+	equal(t, worker.Shutdown(ctx), nil)
+	equal(t, strings.Join(done.all(), ","), "a <nil>")
+	info := must(jobs.Look(ctx, "b"))(t)
+	equal(t, info.Attempts, 0)
+	// An earlier Shutdown ends the next run at once, and the one after it works.
+	equal(t, worker.Shutdown(ctx), nil)
+	equal(t, worker.Run(ctx), nil)
+	again, cancel := context.WithCancel(ctx)
+	ended := make(chan error)
+	go func() { ended <- worker.Run(again) }()
+	until(t, empty(t, jobs))
+	cancel()
+	equal(t, <-ended, nil)
+}
+
+func TestATaskThatArrivesAfterTheStopIsGivenBackUncounted(t *testing.T) {
+	server := realserver.Start(t)
+	jobs := queueOf[int](t, server)
+	var done list[int]
+	handler := jobs.HandleFunc(func(_ context.Context, task *dehydrator.Task[int]) error {
+		done.add(task.Attempt)
+		return nil
+	})
+	sleepers := func() bool { return strings.Contains(server.Info("clients"), "blocked_clients:1") }
+	worker, stop := start(t, dehydrator.Config{Attempts: 1, Block: 20 * time.Second}, handler)
+	until(t, sleepers)
+	begun, cancel := context.WithCancel(ctx)
+	go func() { _ = worker.Shutdown(begun) }()
+	cancel()
+	time.Sleep(100 * time.Millisecond)
+	must(jobs.Enqueue(ctx, 1, dehydrator.TaskID("a")))(t)
+	stop()
+	info := must(jobs.Look(ctx, "a"))(t)
+	equal(t, fmt.Sprint(info.Attempts, info.Leased, done.len()), "0 false 0")
+	start(t, dehydrator.Config{Attempts: 1}, handler)
+	until(t, empty(t, jobs))
+	equal(t, fmt.Sprint(done.all()), "[1]")
+}
+
+func TestAStopHasADeadline(t *testing.T) {
+	jobs := queueOf[int](t, realserver.Start(t))
+	causes := make(chan error, 10)
+	begun := make(chan struct{}, 10)
+	handler := jobs.HandleFunc(func(ctx context.Context, task *dehydrator.Task[int]) error {
+		begun <- struct{}{}
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return nil
+	})
+	must(jobs.Enqueue(ctx, 1, dehydrator.TaskID("a"), dehydrator.Attempts(2)))(t)
+	// By the context of Shutdown.
+	worker, _ := start(t, dehydrator.Config{}, handler)
+	<-begun
+	brief, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+	defer cancel()
+	equal(t, worker.Shutdown(brief), context.DeadlineExceeded)
+	equal(t, <-causes, dehydrator.ErrStopped)
+	info := must(jobs.Look(ctx, "a"))(t)
+	equal(t, fmt.Sprint(info.Attempts, info.Leased), "1 false")
+	// By ShutdownTimeout; this is the last attempt.
+	_, stop := start(t, dehydrator.Config{ShutdownTimeout: 300 * time.Millisecond}, handler)
+	<-begun
+	began := time.Now()
+	stop()
+	equal(t, time.Since(began) > 300*time.Millisecond, true)
+	equal(t, <-causes, dehydrator.ErrStopped)
+	letter := must(jobs.DeadLetters(ctx, 1))(t)[0]
+	equal(t, fmt.Sprint(letter.ID, letter.Attempts, letter.Reason), "a2the worker stopped before the work ended")
+}
+
+func TestQueuesOfSeveralTypesAreServedByPriority(t *testing.T) {
+	server := realserver.Start(t)
+	client := clientOf(t, server.Addr)
+	high, low := dehydrator.NewQueue[int](client, "high"), dehydrator.NewQueue[string](client, "low")
+	for n := range 3 {
+		must(low.Enqueue(ctx, fmt.Sprint("low", n)))(t)
+		must(high.Enqueue(ctx, n))(t)
+	}
+	var done list[string]
+	route := low.Handle(dehydrator.HandlerFunc[string](func(_ context.Context, task *dehydrator.Task[string]) error {
+		done.add(task.Payload)
+		return nil
+	}))
+	start(t, dehydrator.Config{}, high.HandleFunc(func(_ context.Context, task *dehydrator.Task[int]) error {
+		done.add(fmt.Sprint(task.Queue, task.Payload))
+		return nil
+	}), route)
+	until(t, func() bool { return done.len() == 6 })
+	equal(t, strings.Join(done.all(), " "), "high0 high1 high2 low0 low1 low2")
+	other := queueOf[int](t, server)
+	worker := dehydrator.NewWorker(dehydrator.Config{Logger: quiet}, route, other.HandleFunc(nil))
+	equal(t, worker.Run(ctx) != nil, true)
+}
+
+func TestMiddlewareSurroundsTheHandler(t *testing.T) {
+	jobs := queueOf[int](t, realserver.Start(t))
+	var said list[string]
+	named := func(name string) dehydrator.MiddlewareFunc[int] {
+		return func(next dehydrator.Handler[int]) dehydrator.Handler[int] {
+			return dehydrator.HandlerFunc[int](func(ctx context.Context, task *dehydrator.Task[int]) error {
+				said.add(name)
+				return next.ProcessTask(ctx, task)
+			})
+		}
+	}
+	start(t, dehydrator.Config{}, jobs.HandleFunc(func(context.Context, *dehydrator.Task[int]) error {
+		said.add("work")
+		return nil
+	}, named("outer"), named("inner")))
+	must(jobs.Enqueue(ctx, 1))(t)
+	until(t, empty(t, jobs))
+	equal(t, strings.Join(said.all(), " "), "outer inner work")
+}
+
+func TestAHookThatPanicsIsOutlived(t *testing.T) {
+	hooks := &dehydrator.Hooks{
+		Enqueuing:  func(context.Context, string, []string) (map[string]string, func(error)) { panic("enqueuing") },
+		Received:   func(context.Context, []*dehydrator.Meta, time.Duration) { panic("received") },
+		Processing: func(context.Context, *dehydrator.Meta) (context.Context, func(error)) { panic("processing") },
+		Settling:   func(context.Context, *dehydrator.Meta, string) func(error) { return func(error) { panic("settling") } },
+	}
+	jobs := queueOf[int](t, realserver.Start(t), dehydrator.WithHooks(hooks))
+	must(jobs.Enqueue(ctx, 1))(t)
+	start(t, dehydrator.Config{Hooks: hooks}, jobs.HandleFunc(func(context.Context, *dehydrator.Task[int]) error { return nil }))
+	until(t, empty(t, jobs))
+}
+
+func TestHeadersThatAHookChangesBelongToTheNextAttempt(t *testing.T) {
+	server := realserver.Start(t)
+	var seen list[string]
+	hooks := &dehydrator.Hooks{
+		Enqueuing: func(context.Context, string, []string) (map[string]string, func(error)) {
+			return map[string]string{"a": "1"}, nil
+		},
+		Processing: func(ctx context.Context, task *dehydrator.Meta) (context.Context, func(error)) {
+			return ctx, func(error) { task.Headers["a"] += "<" }
+		},
+	}
+	jobs := queueOf[string](t, server, dehydrator.WithHooks(hooks))
+	must(jobs.Enqueue(ctx, "p"))(t)
+	start(t, dehydrator.Config{Hooks: hooks, Attempts: 3}, jobs.HandleFunc(
+		func(_ context.Context, task *dehydrator.Task[string]) error {
+			seen.add(task.Headers["a"] + task.Payload)
+			return errors.New("no")
+		}))
+	until(t, empty(t, jobs))
+	equal(t, strings.Join(seen.all(), " "), "1p 1<p 1<<p")
+	equal(t, string(must(jobs.DeadLetters(ctx, 1))(t)[0].Element), `"p"`)
+}
+
+func TestATaskThatIsTooLateIsNotBegun(t *testing.T) {
+	jobs := queueOf[int](t, realserver.Start(t))
+	_, stop := start(t, dehydrator.Config{}, jobs.HandleFunc(func(context.Context, *dehydrator.Task[int]) error { return nil }))
+	until(t, func() bool { return must(jobs.Info(ctx))(t).Fields["policy"] != "HOLD" })
+	stop()
+	must(jobs.Enqueue(ctx, 1, dehydrator.TaskID("late"), dehydrator.Within(50*time.Millisecond)))(t)
+	until(t, empty(t, jobs))
+	letter := must(jobs.DeadLetters(ctx, 1))(t)[0]
+	equal(t, letter.ID+" "+letter.Reason, "late expired")
+}
+
+func TestWithoutAttemptsThePolicyOfTheQueueHolds(t *testing.T) {
+	server := realserver.Start(t)
+	jobs := queueOf[int](t, server)
+	rejected := jobs.HandleFunc(func(context.Context, *dehydrator.Task[int]) error { return dehydrator.SkipRetry })
+	must(jobs.Enqueue(ctx, 1, dehydrator.TaskID("a")))(t)
+	_, stop := start(t, dehydrator.Config{Attempts: dehydrator.Unlimited}, rejected)
+	until(t, func() bool {
+		info := must(jobs.Look(ctx, "a"))(t)
+		return info.Attempts == 1 && time.Until(info.Due) > 55*time.Minute
+	})
+	stop()
+	server.Do("DEHYDRATOR.ONDUE", "jobs", "HOLD", "DELIVERIES", 9, "STREAM", "jobs:dead")
+	equal(t, jobs.Postpone(ctx, "a", dehydrator.ProcessIn(0)), nil)
+	start(t, dehydrator.Config{Attempts: dehydrator.Unlimited}, rejected)
+	until(t, empty(t, jobs))
+	equal(t, len(must(jobs.DeadLetters(ctx, 9))(t)), 1)
+}
+
+func TestErrorsThatDoNotPassEndTheWorker(t *testing.T) {
+	server := realserver.Start(t)
+	handler := func(context.Context, *dehydrator.Task[int]) error { return nil }
+	server.Do("LPUSH", "list", "x")
+	wrong := dehydrator.NewQueue[int](server.Client, "list").HandleFunc(handler)
+	err := dehydrator.NewWorker(dehydrator.Config{Logger: quiet}, wrong).Run(ctx)
+	equal(t, redis.HasErrorPrefix(err, "WRONGTYPE"), true)
+	bare := queueOf[int](t, realserver.Bare(t)).HandleFunc(handler)
+	err = dehydrator.NewWorker(dehydrator.Config{Logger: quiet}, bare).Run(ctx)
+	equal(t, errors.Is(err, dehydrator.ErrModuleMissing), true)
+	for _, config := range []dehydrator.Config{{Concurrency: -1}, {Lease: time.Millisecond}, {Attempts: -2}, {Attempts: 65536}} {
+		equal(t, dehydrator.NewWorker(config, wrong).Run(ctx) != nil, true)
+	}
+	equal(t, dehydrator.NewWorker(dehydrator.Config{}).Run(ctx) != nil, true)
+}
+
+func TestAPollWhoseReplyIsLostLosesNothing(t *testing.T) {
+	server := realserver.Start(t)
+	proxy := realserver.Through(t, server)
+	jobs := dehydrator.NewQueue[int](clientOf(t, proxy.Addr), "jobs")
+	var done list[string]
+	// So long a lease that a lost task would not come again.
+	start(t, dehydrator.Config{Concurrency: 2, Lease: time.Hour}, jobs.HandleFunc(
+		func(_ context.Context, task *dehydrator.Task[int]) error {
+			done.add(fmt.Sprint(task.ID, " ", task.Attempt))
+			return nil
+		}))
+	own := queueOf[int](t, server)
+	for n, command := range []string{"DEHYDRATOR.POLL", "DEHYDRATOR.SETTLE", "DEHYDRATOR.POLL"} {
+		proxy.CutReplyTo(command)
+		until(t, func() bool {
+			return command != "DEHYDRATOR.POLL" || strings.Contains(server.Info("clients"), "blocked_clients:1")
+		})
+		must(own.Enqueue(ctx, n, dehydrator.TaskID(fmt.Sprint(n))))(t)
+		until(t, func() bool { return proxy.Cuts() == n+1 })
+		until(t, empty(t, own))
+	}
+	equal(t, strings.Join(done.all(), ","), "0 1,1 1,2 1")
+}
+
+func TestAWarningTellsOfSchedules(t *testing.T) {
+	server := realserver.Start(t)
+	jobs := queueOf[int](t, server)
+	server.Do("DEHYDRATOR.PUSH", "jobs:schedules", 100000, "x", "tick")
+	var log bytes.Buffer
+	_, stop := start(t, dehydrator.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))},
+		jobs.HandleFunc(func(context.Context, *dehydrator.Task[int]) error { return nil }))
+	must(jobs.Enqueue(ctx, 1))(t)
+	until(t, empty(t, jobs))
+	stop()
+	equal(t, strings.Contains(log.String(), "has schedules"), true)
+}
+
+func TestTheBackoffDoublesWithJitter(t *testing.T) {
+	delay := dehydrator.ExponentialBackoff(time.Second, time.Minute)
+	for attempt, most := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 3: 4 * time.Second, 7: time.Minute, 60000: time.Minute} {
+		for range 100 {
+			if d := delay(attempt, nil); d > most || d < most/2 {
+				t.Fatalf("%v after attempt %d", d, attempt)
+			}
+		}
+	}
+}
