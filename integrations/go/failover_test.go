@@ -122,7 +122,7 @@ func TestQueuesOnEachNodeOfAClusterAreWorkedOnAndASlotMoves(t *testing.T) {
 		if name == "{d}:e" {
 			dead = name + ":dead"
 		}
-		equal(t, must(client.Exists(ctx, dead).Result())(t), 0)
+		equal(t, must(client.Exists(ctx, dead).Result())(t), 1)
 		equal(t, must(jobs.Cancel(ctx, "1"))(t), 1)
 	}
 
