@@ -14,6 +14,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"dehydrator.invalid/source/integrations/go"
@@ -194,7 +196,7 @@ func (t *Telemetry) processing(ctx context.Context, task *dehydrator.Meta) (cont
 	}
 	delete(task.Headers, retryOf)
 	// The trace of the producer, not that of Run.
-	ctx = t.propagator.Extract(rootOf(ctx), propagation.MapCarrier(task.Headers))
+	ctx = t.propagator.Extract(rootOf(ctx), carrier{task.Headers})
 	ctx, span := t.tracer.Start(ctx, "process "+task.Queue, options...)
 	end := t.timed(ctx, span, t.process, told)
 	return ctx, func(err error) {
@@ -256,6 +258,22 @@ func spanContextOf(traceparent string) trace.SpanContext {
 	if traceparent == "" {
 		return trace.SpanContext{}
 	}
-	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": traceparent})
-	return trace.SpanContextFromContext(ctx)
+	headers := carrier{propagation.MapCarrier{"traceparent": traceparent}}
+	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), headers))
+}
+
+// carrier reads headers. OpenTelemetry for Go 1.31 refuses a traceparent with the flag "random", which Python's sets.
+type carrier struct{ propagation.MapCarrier }
+
+// Get returns a header, and of the flags of a traceparent only "sampled".
+func (c carrier) Get(key string) string {
+	value := c.MapCarrier.Get(key)
+	if key != "traceparent" || len(value) != len("00-")+32+len("-")+16+len("-00") || !strings.HasPrefix(value, "00-") {
+		return value
+	}
+	flags, err := strconv.ParseUint(value[len(value)-2:], 16, 8)
+	if err != nil {
+		return value
+	}
+	return fmt.Sprintf("%s%02x", value[:len(value)-2], flags&1)
 }

@@ -97,7 +97,7 @@ func (r *recorded) metrics() map[string][]string {
 func text(attributes []attribute.KeyValue) string {
 	var words []string
 	for _, one := range attributes {
-		name := strings.TrimPrefix(strings.TrimPrefix(string(one.Key), "messaging."), "dehydrator.")
+		name := strings.TrimPrefix(string(one.Key), "messaging.")
 		words = append(words, name+"="+one.Value.Emit())
 	}
 	slices.Sort(words)
@@ -181,8 +181,8 @@ func TestATaskIsOneTraceWithTheNamesOfTheConventions(t *testing.T) {
 	same(t, told["messaging.client.consumed.messages {message}"], []string{point(2, "poll", "receive", "")})
 	same(t, told["messaging.client.operation.duration s"], []string{point(1, "put", "send", ""), point(1, "release", "settle", ""),
 		point(1, "settle", "settle", ""), point(2, "poll", "receive", "")})
-	same(t, told["messaging.process.duration s"], []string{point(1, "process", "process", ""),
-		point(1, "process", "process", "error.type=*errors.errorString ")})
+	same(t, told["messaging.process.duration s"], []string{
+		point(1, "process", "process", "error.type=*errors.errorString "), point(1, "process", "process", "")})
 }
 
 func TestARevivedTaskLinksToTheAttemptThatFailed(t *testing.T) {
@@ -255,7 +255,7 @@ if sys.argv[2] == "put":
         print(format(span.get_span_context().trace_id, "032x"))
 else:
     def work(job):
-        print(format(trace.get_current_span().get_span_context().trace_id, "032x"), job.payload, sorted(job.headers))
+        print(format(trace.get_current_span().get_span_context().trace_id, "032x"), job.payload, *sorted(job.headers))
         worker.stop()
     worker = Worker(jobs, work, hooks=OpenTelemetryHooks(), block=0.1)
     worker.run()
@@ -283,7 +283,7 @@ func TestATraceGoesThroughPythonAndBack(t *testing.T) {
 		}
 		_, err := jobs.Enqueue(ctx, "from Go")
 		if err == nil {
-			same(t, run("work"), id+" from Go [traceparent]")
+			same(t, run("work"), id+" from Go traceparent")
 		}
 		return err
 	})
