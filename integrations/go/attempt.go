@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"runtime/debug"
 	"time"
@@ -22,18 +23,21 @@ func (r *run) serve(ctx context.Context, d *delivery) {
 func (r *run) do(ctx context.Context, d *delivery) error {
 	work, err := r.decode(d)
 	if err != nil {
-		return r.bury(ctx, d, d.element, fmt.Sprintf("it cannot be decoded: %v", err))
+		return r.bury(ctx, r.leases, d, d.element, fmt.Sprintf("it cannot be decoded: %v", err))
 	}
-	before := maps.Clone(d.meta.Headers)
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r.held.add(d, cancel)
+	if !r.held.add(d, cancel) {
+		r.giveBack(ctx, d)
+		return nil
+	}
+	before := maps.Clone(d.meta.Headers)
 	began := time.Now()
 	inner, end := r.config.Hooks.processing(inner, &d.meta)
-	r.config.Logger.Debug("dehydrator: a task begins", "queue", d.meta.Queue, "id", d.meta.ID, "attempt", d.meta.Attempt)
+	r.log(slog.LevelDebug, d, "a task begins")
 	failure := call(func() error { return work(inner) })
 	end(failure)
-	if !r.held.remove(d) {
+	if !r.held.remove(d, nil) {
 		// Whoever took it from there has told of it.
 		return nil
 	}
@@ -42,7 +46,7 @@ func (r *run) do(ctx context.Context, d *delivery) error {
 	if !maps.Equal(before, d.meta.Headers) {
 		element = wrap(d.meta.Headers, d.payload)
 	}
-	logger := r.config.Logger.With("queue", d.meta.Queue, "id", d.meta.ID, "attempt", d.meta.Attempt, "elapsed", time.Since(began))
+	elapsed := time.Since(began)
 	if failure == nil {
 		// A 0 can mean that a first SETTLE worked, but its reply was lost.
 		err := r.settling(inner, d, "settle", func() error {
@@ -50,27 +54,27 @@ func (r *run) do(ctx context.Context, d *delivery) error {
 			return err
 		})
 		if err == nil {
-			logger.Debug("dehydrator: a task is done")
+			r.log(slog.LevelDebug, d, "a task is done", "elapsed", elapsed)
 		}
 		return err
 	}
-	bury := errors.Is(failure, SkipRetry)
-	if !bury {
-		if bury, err = r.isLast(ctx, r.leases, d); err != nil {
+	dead := errors.Is(failure, SkipRetry)
+	if !dead {
+		if dead, err = r.isLast(ctx, r.leases, d); err != nil {
 			return err
 		}
 	}
-	if bury {
-		return r.settling(inner, d, "bury", func() error { return r.bury(ctx, d, element, reasonOf(failure)) })
+	if dead {
+		return r.settling(inner, d, "bury", func() error { return r.bury(ctx, r.leases, d, element, reasonOf(failure)) })
 	}
 	delay := r.delayAfter(d, failure)
 	err = r.settling(inner, d, "release", func() error { return r.release(ctx, d, element, delay) })
 	if err == nil {
-		var panicked *PanicError
-		if errors.As(failure, &panicked) {
-			logger = logger.With("stack", string(panicked.Stack))
+		told := []any{"elapsed", elapsed, "error", failure, "again_in", delay}
+		if panicked := (*PanicError)(nil); errors.As(failure, &panicked) {
+			told = append(told, "stack", string(panicked.Stack))
 		}
-		logger.Warn("dehydrator: a task failed", "error", failure, "again_in", delay)
+		r.log(slog.LevelWarn, d, "a task failed", told...)
 	}
 	return err
 }
@@ -141,7 +145,7 @@ func (r *run) isLast(ctx context.Context, server *server, d *delivery) (bool, er
 func (r *run) release(ctx context.Context, d *delivery, element []byte, delay time.Duration) error {
 	words := []any{"DEHYDRATOR.RELEASE", d.meta.Queue, milliseconds(delay), d.meta.Token, d.meta.ID}
 	if string(element) != string(d.element) {
-		words = []any{"EVAL", retry, 1, d.meta.Queue, milliseconds(delay), d.meta.Token, d.meta.ID, element}
+		words = []any{"EVAL", retryScript, 1, d.meta.Queue, milliseconds(delay), d.meta.Token, d.meta.ID, element}
 	}
 	_, err := r.leases.first(ctx, words...)
 	return err
@@ -156,11 +160,7 @@ func (r *run) giveBack(ctx context.Context, d *delivery) {
 }
 
 // bury makes a task a dead letter.
-func (r *run) bury(ctx context.Context, d *delivery, element []byte, reason string) error {
-	return r.buryBy(ctx, r.leases, d, element, reason)
-}
-
-func (r *run) buryBy(ctx context.Context, server *server, d *delivery, element []byte, reason string) error {
+func (r *run) bury(ctx context.Context, server *server, d *delivery, element []byte, reason string) error {
 	s := d.route.settings
 	var err error
 	if r.config.Attempts == Unlimited {
@@ -171,29 +171,30 @@ func (r *run) buryBy(ctx context.Context, server *server, d *delivery, element [
 			_, err = server.first(ctx, "DEHYDRATOR.RELEASE", s.name, milliseconds(time.Hour), d.meta.Token, d.meta.ID)
 		}
 	} else {
-		words := []any{"EVAL", bury, 2, s.name, s.dead, d.meta.Token, d.meta.ID, element, d.meta.Attempt, reason}
+		words := []any{"EVAL", buryScript, 2, s.name, s.dead, d.meta.Token, d.meta.ID, element, d.meta.Attempt, reason}
 		_, err = server.ask(ctx, append(words, s.keepWords()...)...)
 	}
 	if err == nil {
-		r.config.Logger.Error("dehydrator: a task is a dead letter", "queue", s.name, "id", d.meta.ID, "reason", reason)
+		r.log(slog.LevelError, d, "a task is a dead letter", "reason", reason)
 	}
 	return err
 }
 
 // cutOff gives back the tasks whose handlers still run.
 func (r *run) cutOff(ctx context.Context) {
+	r.held.close()
 	once := *r.leases
 	once.patience = 0
 	for _, tasks := range r.held.byQueue() {
 		for _, d := range tasks {
-			if !r.held.lose(d, ErrStopped) {
+			if !r.held.remove(d, ErrStopped) {
 				continue
 			}
 			last, err := r.isLast(ctx, &once, d)
 			switch {
 			case err != nil:
 			case last:
-				err = r.buryBy(ctx, &once, d, d.element, "the worker stopped before the work ended")
+				err = r.bury(ctx, &once, d, d.element, "the worker stopped before the work ended")
 			default:
 				_, err = once.first(ctx, "DEHYDRATOR.RELEASE", d.meta.Queue, 0, d.meta.Token, d.meta.ID)
 			}

@@ -7,26 +7,27 @@ import (
 
 // held are the tasks whose handlers run, whose leases must be renewed. It is safe for concurrent use.
 type held struct {
-	mu    sync.Mutex
-	tasks map[*delivery]context.CancelCauseFunc
+	mu     sync.Mutex
+	tasks  map[*delivery]context.CancelCauseFunc
+	closed bool
 }
 
-func (h *held) add(d *delivery, cancel context.CancelCauseFunc) {
+// add returns false after close.
+func (h *held) add(d *delivery, cancel context.CancelCauseFunc) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.tasks == nil {
 		h.tasks = map[*delivery]context.CancelCauseFunc{}
 	}
-	h.tasks[d] = cancel
+	if !h.closed {
+		h.tasks[d] = cancel
+	}
+	return !h.closed
 }
 
-// remove returns whether the task was still held: whoever gets true ends the attempt.
-func (h *held) remove(d *delivery) bool {
-	return h.lose(d, nil)
-}
-
-// lose ends the context of a handler with a cause; it returns true once.
-func (h *held) lose(d *delivery, cause error) bool {
+// remove ends the context of a handler, with a cause if it still runs. It returns true once: whoever gets that ends the
+// attempt.
+func (h *held) remove(d *delivery, cause error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	cancel, found := h.tasks[d]
@@ -37,7 +38,14 @@ func (h *held) lose(d *delivery, cause error) bool {
 	return found
 }
 
-// all returns the tasks, by queue.
+// close lets no more tasks begin.
+func (h *held) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+}
+
+// byQueue returns the tasks.
 func (h *held) byQueue() map[string][]*delivery {
 	h.mu.Lock()
 	defer h.mu.Unlock()

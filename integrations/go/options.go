@@ -2,6 +2,7 @@ package dehydrator
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -69,7 +70,7 @@ func ProcessIn(delay time.Duration) When { return When{delay: delay} }
 // ProcessAt makes a task due at a moment, by the server's clock.
 func ProcessAt(at time.Time) When { return When{at: at} }
 
-// TaskID sets the id, any bytes. By default, one is generated.
+// TaskID sets the id, any bytes. If it is empty, one is generated.
 func TaskID(id string) Option { return optionFunc(func(p *putting) { p.id = id }) }
 
 // Replace puts the new task in the place of one with the same id, and restarts its delay: a debounce.
@@ -156,19 +157,10 @@ func (s *settings) keepWords() []any {
 
 // beside returns another key of a queue: on a cluster, in its slot.
 func beside(client redis.UniversalClient, name, suffix string) string {
-	if _, ok := client.(*redis.ClusterClient); ok && !hasTag(name) {
+	if _, ok := client.(*redis.ClusterClient); ok && !strings.Contains(name, "{") {
 		return fmt.Sprintf("{%s}:%s", name, suffix)
 	}
 	return name + ":" + suffix
-}
-
-func hasTag(name string) bool {
-	for i := range len(name) {
-		if name[i] == '{' {
-			return true
-		}
-	}
-	return false
 }
 
 // WithCodec sets how payloads are converted to bytes: [JSON] by default.

@@ -295,7 +295,7 @@ func (q *Queue[T]) DeadLetters(ctx context.Context, count int) ([]DeadLetter, er
 //
 // If the reply is lost, it is resent, and so may revive up to count more, and returns only those.
 func (q *Queue[T]) Revive(ctx context.Context, count int) (int, error) {
-	return q.server.integer(ctx, "EVAL", revive, 2, q.settings.name, q.settings.dead, count)
+	return q.server.integer(ctx, "EVAL", reviveScript, 2, q.settings.name, q.settings.dead, count)
 }
 
 // Check returns [ErrModuleMissing] or [ErrModuleTooOld] if the server lacks support.

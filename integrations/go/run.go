@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // A run is a worker from the begin of Run to its end. Handlers that were cut off stay with theirs.
@@ -72,16 +71,13 @@ func (r *run) prepare(config Config, routes []Route) error {
 		}
 		r.keys[route.settings.name] = &routes[i]
 	}
-	if _, ok := client.(*redis.Client); !ok {
-		if timeout := readTimeout(client); timeout > 0 {
-			config.Block = min(config.Block, timeout/2)
-		}
-	}
+	polling, block := withTimeout(client, config.Block+replyTimeout, config.Block)
+	config.Block = block
 	r.config, r.routes = config, routes
+	r.polls = &server{polling, -1, r.stopped, r.tell}
 	// So short that several replies may be lost in the time of a lease.
-	reply := min(replyTimeout, config.Lease/6)
-	r.polls = &server{withTimeout(client, config.Block+replyTimeout), -1, r.stopped, r.tell}
-	r.leases = &server{withTimeout(client, reply), max(config.Lease, 10*time.Second), nil, r.tell}
+	leasing, _ := withTimeout(client, min(replyTimeout, config.Lease/6), 0)
+	r.leases = &server{leasing, max(config.Lease, 10*time.Second), nil, r.tell}
 	r.free = make(chan struct{}, config.Concurrency)
 	for range config.Concurrency {
 		r.free <- struct{}{}
@@ -245,7 +241,8 @@ func (r *run) poll(ctx context.Context, room int) ([]*delivery, error) {
 	return tasks, nil
 }
 
-// finish waits for the handlers, and gives back the tasks of those that are no longer waited for.
+// finish waits for the handlers, and gives back the tasks of those that are no longer waited for. No POLL sleeps by now,
+// which would get them again.
 func (r *run) finish(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
@@ -281,7 +278,7 @@ func (r *run) renew(ctx context.Context) {
 				continue
 			}
 			for i, one := range tasks {
-				if i < len(renewed) && renewed[i] != 1 && r.held.lose(one, ErrLeaseLost) {
+				if i < len(renewed) && renewed[i] != 1 && r.held.remove(one, ErrLeaseLost) {
 					r.lost(one)
 				}
 			}
@@ -290,8 +287,12 @@ func (r *run) renew(ctx context.Context) {
 }
 
 func (r *run) lost(d *delivery) {
-	r.config.Logger.Warn("dehydrator: a task was lost: cancelled, its lease ran out, or the worker stopped",
-		"queue", d.meta.Queue, "id", d.meta.ID)
+	r.log(slog.LevelWarn, d, "a task was lost: cancelled, its lease ran out, or the worker stopped")
+}
+
+func (r *run) log(level slog.Level, d *delivery, what string, more ...any) {
+	told := append([]any{"queue", d.meta.Queue, "id", d.meta.ID, "attempt", d.meta.Attempt}, more...)
+	r.config.Logger.Log(context.Background(), level, "dehydrator: "+what, told...)
 }
 
 // crashed tells of an error outside of a handler. The task is delivered again when its lease expires.

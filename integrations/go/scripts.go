@@ -2,8 +2,8 @@ package dehydrator
 
 // The scripts are those of the packages for Python and Node.
 
-// bury turns a task that is still held into a dead letter, with the reason; it drops excess or old dead letters.
-const bury = `
+// buryScript turns a task that is still held into a dead letter, with the reason; it drops excess or old dead letters.
+const buryScript = `
 local kind = redis.call('TYPE', KEYS[2]).ok
 if kind ~= 'none' and kind ~= 'stream' then
     return redis.error_reply('WRONGTYPE the dead letters at ' .. KEYS[2] .. ' are no stream')
@@ -16,16 +16,16 @@ if least then redis.call('XTRIM', KEYS[2], ARGV[6], least) end
 return 1
 `
 
-// retry gives a task that is still held back, with another element.
-const retry = `
+// retryScript gives a task that is still held back, with another element.
+const retryScript = `
 local released = redis.call('DEHYDRATOR.RELEASE', KEYS[1], ARGV[1], ARGV[2], ARGV[3])
 if released[1] == 1 then redis.pcall('DEHYDRATOR.UPDATE', KEYS[1], ARGV[3], ARGV[4]) end
 return released
 `
 
-// revive puts dead letters back, due at once, with a new delivery count. One whose id is in the queue stays. NX would
-// refuse an id that the server remembers (LIMIT REMEMBER), such as those that bury settled.
-const revive = `
+// reviveScript puts dead letters back, due at once, with a new delivery count. One whose id is in the queue stays. NX would
+// refuse an id that the server remembers (LIMIT REMEMBER), such as those that buryScript settled.
+const reviveScript = `
 local revived = 0
 local dead = redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', ARGV[1])
 for _, entry in ipairs(dead) do

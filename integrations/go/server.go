@@ -155,24 +155,21 @@ func textOf(value any) string {
 	return text
 }
 
-// readTimeout returns the client's reply timeout; 0: unlimited.
-func readTimeout(client redis.UniversalClient) time.Duration {
+// withTimeout returns a client of the same connections with another timeout for replies, and a block that suits it.
+func withTimeout(client redis.UniversalClient, timeout, block time.Duration) (redis.UniversalClient, time.Duration) {
 	switch client := client.(type) {
 	case *redis.Client:
-		return max(0, client.Options().ReadTimeout)
+		return client.WithTimeout(timeout), block
 	case *redis.ClusterClient:
-		return max(0, client.Options().ReadTimeout)
+		// Its timeout cannot be changed; 0 is none.
+		if own := client.Options().ReadTimeout; own <= 0 {
+			return client, block
+		} else {
+			return client, min(block, own/2)
+		}
 	}
-	// The default of go-redis.
-	return 3 * time.Second
-}
-
-// withTimeout returns a client of the same connections with another timeout, where go-redis can do that.
-func withTimeout(client redis.UniversalClient, timeout time.Duration) redis.UniversalClient {
-	if one, ok := client.(*redis.Client); ok {
-		return one.WithTimeout(timeout)
-	}
-	return client
+	// The default of go-redis is three seconds.
+	return client, min(block, 1500*time.Millisecond)
 }
 
 // milliseconds returns a duration rounded up: never early.

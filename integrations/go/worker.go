@@ -123,7 +123,8 @@ func (w *Worker) Run(ctx context.Context) error {
 
 // Shutdown makes the worker take no more tasks, and waits until Run returns. When the context ends, it waits no longer:
 // the contexts of handlers end, with the cause [ErrStopped], their tasks are given back, and the context's error is
-// returned. A handler that ignores its context continues, but what it returns is ignored.
+// returned. A handler that ignores its context continues, but what it returns is ignored. A POLL that sleeps in the
+// server can delay all of this by up to [Config.Block].
 //
 // Before Run, it makes Run return at once.
 func (w *Worker) Shutdown(ctx context.Context) error {
