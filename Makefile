@@ -77,9 +77,10 @@ test-clients: build ## Test each line of docs/clients.md: client libraries at ti
 	scripts/clients.sh
 	cargo test --locked --test clients -- --test-threads 4
 
-test-integrations: build ## Test the packages for Python, Node, Sidekiq, Laravel and Symfony, also with the frameworks' own tests, on Redis 7.0 and Valkey 8; downloads them (QUICK=1: some, on Redis)
+test-integrations: build ## Test the packages for Python, Node, Go, Sidekiq, Laravel and Symfony, also with the frameworks' own tests, on Redis 7.0 and Valkey 8; downloads them (QUICK=1: some, on Redis)
 	scripts/integrations.sh $(SERVERS_DIR) $(if $(QUICK),--quick)
 	scripts/integrations-node.sh $(SERVERS_DIR) $(if $(QUICK),--quick)
+	scripts/integrations-go.sh $(SERVERS_DIR) $(if $(QUICK),--quick)
 	scripts/integrations-sidekiq.sh $(SERVERS_DIR) $(if $(QUICK),--quick)
 	scripts/integrations-php.sh $(SERVERS_DIR) $(if $(QUICK),--quick)
 

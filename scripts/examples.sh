@@ -8,10 +8,10 @@
 #     target/examples/ruby     redis-rb 5 and redis-client, of Debian trixie, for RUBYLIB
 #     target/examples/sidekiq  Sidekiq 6, of Debian bookworm, for RUBYLIB
 #     target/examples/php      Predis 2, of Debian trixie, for PHP's include path
-#     target/examples/go       the worker in Go, built by scripts/go.sh's
+#     target/examples/go       the worker in Go, built by what scripts/go.sh unpacks
 #
-# Ruby's, Sidekiq's and PHP's are downloaded by apt-get with its own folders, unpacked, and not installed. They are omitted if apt-get
-# has no Debian sources, as on Ubuntu: then their folder contains `left-out`.
+# Those of Ruby, Sidekiq and PHP are downloaded by apt-get with its own folders, unpacked, and not installed. These and Go's
+# are omitted if apt-get has no Debian sources, as on Ubuntu: then their folder contains `left-out`.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/apt.sh

@@ -61,6 +61,15 @@ def filled(text: str, lines: list[str], who: dict[str, str]) -> str:
     return text
 
 
+def go_files(root: Path, who: dict[str, str]) -> dict[Path, str]:
+    """Returns the texts of the files that name our package for Go, which is imported by the repository's address."""
+    folder = root / "integrations/go"
+    before = re.search(r"^module (\S+)$", (folder / "go.mod").read_text(), re.MULTILINE)[1]
+    after = who["repository"].partition("://")[2] + "/integrations/go"
+    paths = [path for path in folder.rglob("*") if path.suffix in (".go", ".mod", ".md")]
+    return {path: path.read_text().replace(before, after) for path in paths}
+
+
 def main(command: str, *words: str) -> None:
     who = publisher()
     if command == "get":
@@ -74,14 +83,12 @@ def main(command: str, *words: str) -> None:
             )
     elif command in ("fill", "check"):
         root = Path(words[0]) if words else ROOT
-        for name, lines in LINES.items():
-            path = root / name
-            old = path.read_text()
-            new = filled(old, lines, who)
+        texts = {root / name: filled((root / name).read_text(), lines, who) for name, lines in LINES.items()}
+        for path, new in (texts | go_files(root, who)).items():
             if command == "fill":
                 path.write_text(new)
-            elif new != old:
-                raise SystemExit(f"{name} does not say what {FILE.name} says: run `make publisher`.")
+            elif new != path.read_text():
+                raise SystemExit(f"{path.relative_to(root)} does not say what {FILE.name} says: run `make publisher`.")
     else:
         raise SystemExit(__doc__)
 

@@ -9,8 +9,9 @@ import (
 	"syscall"
 	"time"
 
-	"dehydrator.invalid/source/integrations/go"
 	"github.com/redis/go-redis/v9"
+
+	"dehydrator.invalid/source/integrations/go"
 )
 
 // Mail is a payload.

@@ -9,9 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"dehydrator.invalid/source/integrations/go"
 	"dehydrator.invalid/source/integrations/go/internal/realserver"
-	"github.com/redis/go-redis/v9"
 )
 
 func TestATaskIsPutReadPostponedAndCancelledByItsID(t *testing.T) {

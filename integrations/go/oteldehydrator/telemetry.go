@@ -18,13 +18,14 @@ import (
 	"strings"
 	"time"
 
-	"dehydrator.invalid/source/integrations/go"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+
+	"dehydrator.invalid/source/integrations/go"
 )
 
 const scope = "dehydrator.invalid/source/integrations/go/oteldehydrator"

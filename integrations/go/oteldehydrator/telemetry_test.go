@@ -13,9 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"dehydrator.invalid/source/integrations/go"
-	"dehydrator.invalid/source/integrations/go/internal/realserver"
-	"dehydrator.invalid/source/integrations/go/oteldehydrator"
 	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/propagation"
@@ -24,6 +21,10 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
+
+	"dehydrator.invalid/source/integrations/go"
+	"dehydrator.invalid/source/integrations/go/internal/realserver"
+	"dehydrator.invalid/source/integrations/go/oteldehydrator"
 )
 
 var ctx = context.Background()
