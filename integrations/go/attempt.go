@@ -37,6 +37,9 @@ func (r *run) do(ctx context.Context, d *delivery) error {
 	r.log(slog.LevelDebug, d, "a task begins")
 	failure := call(func() error { return work(inner) })
 	end(failure)
+	if panicked := (*PanicError)(nil); errors.As(failure, &panicked) {
+		r.log(slog.LevelError, d, "a handler panicked", "panic", panicked.Value, "stack", string(panicked.Stack))
+	}
 	if !r.held.remove(d, nil) {
 		// Whoever took it from there has told of it.
 		return nil
@@ -50,7 +53,7 @@ func (r *run) do(ctx context.Context, d *delivery) error {
 	if failure == nil {
 		// A 0 can mean that a first SETTLE worked, but its reply was lost.
 		err := r.settling(inner, d, "settle", func() error {
-			_, err := r.leases.first(ctx, "DEHYDRATOR.SETTLE", d.meta.Queue, d.meta.Token, d.meta.ID)
+			_, err := r.leases.ask(ctx, "DEHYDRATOR.SETTLE", d.meta.Queue, d.meta.Token, d.meta.ID)
 			return err
 		})
 		if err == nil {
@@ -70,11 +73,7 @@ func (r *run) do(ctx context.Context, d *delivery) error {
 	delay := r.delayAfter(d, failure)
 	err = r.settling(inner, d, "release", func() error { return r.release(ctx, d, element, delay) })
 	if err == nil {
-		told := []any{"elapsed", elapsed, "error", failure, "again_in", delay}
-		if panicked := (*PanicError)(nil); errors.As(failure, &panicked) {
-			told = append(told, "stack", string(panicked.Stack))
-		}
-		r.log(slog.LevelWarn, d, "a task failed", told...)
+		r.log(slog.LevelWarn, d, "a task failed", "elapsed", elapsed, "error", failure, "again_in", delay)
 	}
 	return err
 }
@@ -147,13 +146,13 @@ func (r *run) release(ctx context.Context, d *delivery, element []byte, delay ti
 	if string(element) != string(d.element) {
 		words = []any{"EVAL", retryScript, 1, d.meta.Queue, milliseconds(delay), d.meta.Token, d.meta.ID, element}
 	}
-	_, err := r.leases.first(ctx, words...)
+	_, err := r.leases.ask(ctx, words...)
 	return err
 }
 
 // giveBack gives back a task that was not begun, which counts as no attempt.
 func (r *run) giveBack(ctx context.Context, d *delivery) {
-	_, err := r.leases.first(ctx, "DEHYDRATOR.RELEASE", d.meta.Queue, 0, d.meta.Token, d.meta.ID, "UNCOUNTED")
+	_, err := r.leases.ask(ctx, "DEHYDRATOR.RELEASE", d.meta.Queue, 0, d.meta.Token, d.meta.ID, "UNCOUNTED")
 	if err != nil {
 		r.crashed(err, "the return of a task")
 	}
@@ -165,10 +164,10 @@ func (r *run) bury(ctx context.Context, server *server, d *delivery, element []b
 	var err error
 	if r.config.Attempts == Unlimited {
 		// This worker does not configure dead letters: the policy of the queue does, if any.
-		_, err = server.first(ctx, newest, s.name, d.meta.Token, d.meta.ID)
+		_, err = server.ask(ctx, newest, s.name, d.meta.Token, d.meta.ID)
 		if _, ok := replied(err); ok {
 			reason = fmt.Sprintf("%s; it waits for an hour, for it could not go to the dead letters: %v", reason, err)
-			_, err = server.first(ctx, "DEHYDRATOR.RELEASE", s.name, milliseconds(time.Hour), d.meta.Token, d.meta.ID)
+			_, err = server.ask(ctx, "DEHYDRATOR.RELEASE", s.name, milliseconds(time.Hour), d.meta.Token, d.meta.ID)
 		}
 	} else {
 		words := []any{"EVAL", buryScript, 2, s.name, s.dead, d.meta.Token, d.meta.ID, element, d.meta.Attempt, reason}
@@ -196,7 +195,7 @@ func (r *run) cutOff(ctx context.Context) {
 			case last:
 				err = r.bury(ctx, &once, d, d.element, "the worker stopped before the work ended")
 			default:
-				_, err = once.first(ctx, "DEHYDRATOR.RELEASE", d.meta.Queue, 0, d.meta.Token, d.meta.ID)
+				_, err = once.ask(ctx, "DEHYDRATOR.RELEASE", d.meta.Queue, 0, d.meta.Token, d.meta.ID)
 			}
 			if err != nil {
 				r.crashed(err, "the return of a task")
@@ -206,10 +205,10 @@ func (r *run) cutOff(ctx context.Context) {
 	}
 }
 
-// reasonOf returns the reason of a failure, as text.
-func reasonOf(failure error) string {
-	if text := failure.Error(); text != "" {
-		return text
+// reasonOf returns the reason of a failure, as text, even if its method panics.
+func reasonOf(failure error) (reason string) {
+	if call(func() error { reason = failure.Error(); return nil }) != nil || reason == "" {
+		return fmt.Sprintf("%T", failure)
 	}
-	return fmt.Sprintf("%T", failure)
+	return reason
 }

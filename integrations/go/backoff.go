@@ -13,7 +13,8 @@ type RetryDelayFunc func(attempt int, err error) time.Duration
 // to half is subtracted, so that tasks that failed together are not retried together.
 func ExponentialBackoff(first, most time.Duration) RetryDelayFunc {
 	return func(attempt int, _ error) time.Duration {
-		wait := min(float64(most), float64(first)*math.Pow(2, float64(attempt-1)))
+		// After so many doublings, every delay is the longest.
+		wait := min(float64(most), float64(first)*math.Pow(2, float64(min(attempt-1, 64))))
 		return time.Duration(wait * (1 - rand.Float64()/2))
 	}
 }

@@ -45,7 +45,12 @@ var (
 )
 
 // RetryIn wraps an error of a handler: if the task has attempts left, the next one begins after delay.
-func RetryIn(delay time.Duration, err error) error { return &retryIn{delay, err} }
+func RetryIn(delay time.Duration, err error) error {
+	if err == nil {
+		err = errors.New("the handler asked to be called again")
+	}
+	return &retryIn{delay, err}
+}
 
 type retryIn struct {
 	delay time.Duration

@@ -55,7 +55,14 @@ func (q *Queue[T]) Enqueue(ctx context.Context, payload T, options ...Option) (i
 		p.id = newID()
 	}
 	headers, end := q.settings.hooks.enqueuing(ctx, q.settings.name, p.id)
-	defer func() { end(err) }()
+	defer func() {
+		if err == ErrTaskIDConflict {
+			// The command did what it should.
+			end(nil)
+		} else {
+			end(err)
+		}
+	}()
 	element, err := q.encode(payload, headers)
 	if err != nil {
 		return "", err

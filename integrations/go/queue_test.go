@@ -32,6 +32,8 @@ func TestATaskIsPutReadPostponedAndCancelledByItsID(t *testing.T) {
 	equal(t, must(jobs.Look(ctx, id))(t).Due.UnixMilli(), at.UnixMilli()+1)
 	equal(t, jobs.Update(ctx, id, map[string]string{"to": "bert"}), nil)
 	equal(t, must(jobs.Look(ctx, id))(t).Payload["to"], "bert")
+	equal(t, jobs.Postpone(ctx, id, dehydrator.ProcessIn(1<<63-1)), nil)
+	equal(t, time.Until(must(jobs.Look(ctx, id))(t).Due) > 250*365*24*time.Hour, true)
 	equal(t, must(jobs.Cancel(ctx, id, "another"))(t), 1)
 	equal(t, must(jobs.Cancel(ctx))(t), 0)
 	equal(t, must(jobs.Len(ctx))(t), 0)

@@ -94,15 +94,6 @@ func (s *server) integer(ctx context.Context, words ...any) (int, error) {
 	return int(number), nil
 }
 
-// first returns the first number of a reply.
-func (s *server) first(ctx context.Context, words ...any) (int64, error) {
-	numbers, err := s.integers(ctx, words...)
-	if err != nil || len(numbers) == 0 {
-		return 0, err
-	}
-	return numbers[0], nil
-}
-
 // integers returns a reply that is an array of numbers.
 func (s *server) integers(ctx context.Context, words ...any) ([]int64, error) {
 	reply, err := s.ask(ctx, words...)
@@ -162,11 +153,10 @@ func withTimeout(client redis.UniversalClient, timeout, block time.Duration) (re
 		return client.WithTimeout(timeout), block
 	case *redis.ClusterClient:
 		// Its timeout cannot be changed; 0 is none.
-		if own := client.Options().ReadTimeout; own <= 0 {
-			return client, block
-		} else {
-			return client, min(block, own/2)
+		if own := client.Options().ReadTimeout; own > 0 {
+			block = min(block, own/2)
 		}
+		return client, block
 	}
 	// The default of go-redis is three seconds.
 	return client, min(block, 1500*time.Millisecond)
@@ -174,7 +164,11 @@ func withTimeout(client redis.UniversalClient, timeout, block time.Duration) (re
 
 // milliseconds returns a duration rounded up: never early.
 func milliseconds(d time.Duration) int64 {
-	return max(0, int64((d+time.Millisecond-1)/time.Millisecond))
+	ms := int64(d / time.Millisecond)
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	return max(0, ms)
 }
 
 // unixMilliseconds returns a moment rounded up.

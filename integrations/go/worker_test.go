@@ -114,6 +114,11 @@ func TestAHandlerSaysWhenToRetry(t *testing.T) {
 	equal(t, strings.Join(asked.all(), ","), "2 true")
 }
 
+// badError has a mistake.
+type badError struct{}
+
+func (badError) Error() string { panic("no text") }
+
 func TestAPanicIsAFailedAttempt(t *testing.T) {
 	jobs := queueOf[string](t, realserver.Start(t))
 	var log bytes.Buffer
@@ -128,11 +133,16 @@ func TestAPanicIsAFailedAttempt(t *testing.T) {
 			empty["a"] = 1
 		case "exit":
 			runtime.Goexit()
+		case "again":
+			if task.Attempt == 1 {
+				return dehydrator.RetryIn(0, nil)
+			}
+			return badError{}
 		}
 		done.add(task.Payload)
 		return nil
 	}))
-	for _, how := range []string{"panic", "nil", "exit", "well"} {
+	for _, how := range []string{"panic", "nil", "exit", "again", "well"} {
 		must(jobs.Enqueue(ctx, how, dehydrator.TaskID(how)))(t)
 	}
 	until(t, empty(t, jobs))
@@ -141,7 +151,7 @@ func TestAPanicIsAFailedAttempt(t *testing.T) {
 	for _, letter := range must(jobs.DeadLetters(ctx, 10))(t) {
 		reasons[letter.ID] = fmt.Sprint(letter.Attempts, " ", letter.Reason)
 	}
-	equal(t, fmt.Sprint(reasons), "map[exit:2 the handler called runtime.Goexit nil:2 panic: assignment to entry in nil map "+
+	equal(t, fmt.Sprint(reasons), "map[again:2 dehydrator_test.badError exit:2 the handler called runtime.Goexit nil:2 panic: assignment to entry in nil map "+
 		"panic:2 panic: at the disco]")
 	equal(t, strings.Join(done.all(), ""), "well")
 	equal(t, strings.Contains(log.String(), "worker_test.go"), true)
@@ -176,6 +186,37 @@ func TestALostLeaseEndsTheContextOfTheHandler(t *testing.T) {
 	equal(t, must(jobs.Cancel(ctx, "a"))(t), 1)
 	equal(t, <-causes, dehydrator.ErrLeaseLost)
 	equal(t, len(must(jobs.DeadLetters(ctx, 10))(t)), 0)
+}
+
+func TestAStaleWorkerChangesNothing(t *testing.T) {
+	server := realserver.Start(t)
+	proxy := realserver.Through(t, server)
+	config := dehydrator.Config{Lease: 600 * time.Millisecond}
+	stale := dehydrator.NewQueue[int](clientOf(t, proxy.Addr), "jobs")
+	causes, begun := make(chan error, 1), make(chan struct{}, 1)
+	start(t, config, stale.HandleFunc(func(ctx context.Context, task *dehydrator.Task[int]) error {
+		if task.Attempt > 1 {
+			t.Error("the stale worker has it again")
+		}
+		begun <- struct{}{}
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return nil
+	}))
+	jobs := queueOf[int](t, server)
+	must(jobs.Enqueue(ctx, 1, dehydrator.TaskID("a")))(t)
+	<-begun
+	proxy.Down()
+	var done list[int]
+	until(t, func() bool { return must(jobs.Info(ctx))(t).Due == 1 })
+	start(t, config, jobs.HandleFunc(func(_ context.Context, task *dehydrator.Task[int]) error {
+		proxy.Up()
+		equal(t, <-causes, dehydrator.ErrLeaseLost)
+		done.add(task.Attempt)
+		return nil
+	}))
+	until(t, empty(t, jobs))
+	equal(t, fmt.Sprint(done.all()), "[2]")
 }
 
 func TestAStopWaitsForHandlersAndTakesNoMore(t *testing.T) {
@@ -425,6 +466,7 @@ func TestAWarningTellsOfSchedules(t *testing.T) {
 
 func TestTheBackoffDoublesWithJitter(t *testing.T) {
 	delay := dehydrator.ExponentialBackoff(time.Second, time.Minute)
+	equal(t, dehydrator.ExponentialBackoff(0, 0)(60000, nil), 0)
 	for attempt, most := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 3: 4 * time.Second, 7: time.Minute, 60000: time.Minute} {
 		for range 100 {
 			if d := delay(attempt, nil); d > most || d < most/2 {

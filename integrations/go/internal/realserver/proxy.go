@@ -11,9 +11,11 @@ import (
 type Proxy struct {
 	Addr string
 
-	mu   sync.Mutex
-	cut  string
-	cuts int
+	mu     sync.Mutex
+	cut    string
+	cuts   int
+	isDown bool
+	conns  map[net.Conn]bool
 }
 
 // Through starts a proxy of a server.
@@ -24,7 +26,7 @@ func Through(t testing.TB, server *Server) *Proxy {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listening.Close() })
-	p := &Proxy{Addr: listening.Addr().String()}
+	p := &Proxy{Addr: listening.Addr().String(), conns: map[net.Conn]bool{}}
 	go func() {
 		for {
 			client, err := listening.Accept()
@@ -32,7 +34,7 @@ func Through(t testing.TB, server *Server) *Proxy {
 				return
 			}
 			server, err := net.Dial("tcp", server.Addr)
-			if err != nil {
+			if err != nil || !p.add(client) {
 				_ = client.Close()
 				continue
 			}
@@ -47,6 +49,31 @@ func (p *Proxy) CutReplyTo(command string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cut = command
+}
+
+// Down cuts all connections, and accepts no more, until Up.
+func (p *Proxy) Down() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.isDown = true
+	for client := range p.conns {
+		_ = client.Close()
+	}
+	clear(p.conns)
+}
+
+// Up accepts connections again.
+func (p *Proxy) Up() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.isDown = false
+}
+
+func (p *Proxy) add(client net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.conns[client] = true
+	return !p.isDown
 }
 
 // Cuts returns how many connections were cut.
