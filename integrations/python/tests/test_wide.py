@@ -93,6 +93,8 @@ def test_many_are_put_and_read_in_the_order_of_their_deadlines(url: Any) -> None
         names = jobs.set_keys(3)
         counts = Counter(home(str(n).encode(), names) for n in range(4500))
         assert all(count > 1300 for count in counts.values())
+        # More for each key than a script can hand to a command.
+        assert jobs.cancel(*(str(n) for n in range(30_000))) == 4500
 
 
 async def test_a_queue_of_asyncio_has_the_same_keys(server: RealServer) -> None:

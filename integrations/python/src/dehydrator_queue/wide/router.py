@@ -8,7 +8,7 @@ from typing import Any
 
 from dehydrator_queue.job import Waiting, id_bytes, id_text
 from dehydrator_queue.names import TAKE, take_words
-from dehydrator_queue.verbs import REVIVE, Flow, Question, Verbs, pairs
+from dehydrator_queue.verbs import BATCH, REVIVE, Flow, Question, Verbs, pairs
 from dehydrator_queue.wide.directory import ATTEMPTS, Directory, Known, OutdatedDirectoryError
 
 #: Where the id stands in the commands of one id.
@@ -99,7 +99,7 @@ class Router:
     def _in_parts(
         self, ids: Sequence[bytes], words: Callable[[list[int]], Sequence[Any]], read: Callable[[list[int], Any], None]
     ) -> Flow[None]:
-        """Runs a command for several ids: one for each key, or one for each id that can be in several keys.
+        """Runs a command for several ids: one for a thousand of a key, or one for each id that can be in several keys.
 
         `words`: the command for the ids with these numbers, without its key.
         """
@@ -114,7 +114,9 @@ class Router:
                 else:
                     read([number], (yield from self.directory.by_id(ids[number], words([number]))))
                     del left[number]
-            for key, numbers in parts.items():
+            # Lua's stack holds 8,000 words.
+            batches = [(key, all[n : n + BATCH]) for key, all in parts.items() for n in range(0, len(all), BATCH)]
+            for key, numbers in batches:
                 said, reply = yield from self.directory.at(known, key, "always", b"", words(numbers))
                 if said == "stale":
                     yield from self.directory.read()
