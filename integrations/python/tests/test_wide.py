@@ -18,7 +18,7 @@ from topologies import Cluster
 from dehydrator_queue import Item, Queue
 from dehydrator_queue.aio import Queue as AsyncQueue
 from dehydrator_queue.library import passes
-from dehydrator_queue.wide.directory import home
+from dehydrator_queue.wide.directory import OutdatedDirectoryError, home
 
 
 def test_the_first_client_writes_the_directory_and_the_others_take_it(server: RealServer) -> None:
@@ -126,6 +126,26 @@ def test_what_is_of_the_whole_queue_is_of_all_keys(url: Any) -> None:
         assert jobs.cancel_all(group="anna") == 20
         assert jobs.cancel_all(prefix="b:") == 20
         assert len(jobs) == 0
+
+
+def test_a_directory_that_lost_its_last_change_is_repaired(server: RealServer) -> None:
+    jobs = Queue(server.url, "jobs", keys=2)
+    jobs.put_many(Item(n, id=str(n), delay=60) for n in range(20))
+    jobs.set_keys(3)
+    jobs.cancel(*map(str, range(20)))
+    before = server.client.get("jobs:keys")
+    assert jobs.forget_keys() == 0
+    jobs.put_many(Item(n, id=str(n), delay=60) for n in range(20))
+    server.client.set("jobs:keys", before)
+    later = Queue(server.url, "jobs", keys=2)
+    with pytest.raises(OutdatedDirectoryError, match="call set_keys again"):
+        later.look("1")
+    # As many as before: that was not lost.
+    assert later.set_keys(3) == ["{jobs:0}", "{jobs:1}", "{jobs:2}"]
+    assert [later.look(str(n)).payload for n in range(20)] == list(range(20))
+    assert jobs.put("again", id="1") is None
+    assert jobs.put("x", id="x", delay=60) == "x"
+    assert later.forget_keys() == 0
 
 
 def test_the_jobs_of_a_queue_of_one_key_are_moved_as_the_page_shows(server: RealServer) -> None:

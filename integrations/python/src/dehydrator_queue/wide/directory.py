@@ -62,9 +62,12 @@ class Known:
         *former, last = (home(id, names) for names in self.lists)
         return [*dict.fromkeys(key for key in former if key != last), last]
 
-    def after(self, lists: Sequence[Sequence[str]]) -> str:
-        """Returns the next text of the directory, as the package for Node writes it."""
-        told = {"generation": self.generation + 1, "lists": lists}
+    def after(self, lists: Sequence[Sequence[str]], used: int = 0) -> str:
+        """Returns the next text of the directory, as the package for Node writes it.
+
+        `used`: the highest generation in use, if that is known: a failover can have lost it.
+        """
+        told = {"generation": max(self.generation, used) + 1, "lists": lists}
         return json.dumps(told, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -126,10 +129,12 @@ class Directory:
         """Changes the number of keys, and returns their names: the current ones stay as far as there is room."""
         known = yield from self.read()
         names = yield from self._names(known.lists[-1], _checked(keys))
-        if tuple(names) != known.lists[-1]:
-            text = yield from self._write(known, [*known.lists, names])
-            if (yield from self.read()).text != text:
-                raise DehydratorError(f"another client changes {self.key}: call set_keys again")
+        used = 0
+        for key in dict.fromkeys((*known.keys, *names)):
+            used = max(used, (yield Question(("GET", f"{key}:generation"), lambda reply: int(reply or 0))))
+        is_new = tuple(names) != known.lists[-1]
+        if is_new or used > known.generation:
+            yield from self._change(known, [*known.lists, names] if is_new else known.lists, "set_keys", used)
         return names
 
     def forget_keys(self) -> Flow[int]:
@@ -152,16 +157,20 @@ class Directory:
             if key not in known.lists[-1]:
                 left += yield Question(("XLEN", f"{key}:dead"), int)
         if left == 0 and len(known.lists) > 1:
-            yield from self._write(known, known.lists[-1:])
-            yield from self.read()
+            yield from self._change(known, known.lists[-1:], "forget_keys")
         return left
 
     def _look(self) -> Flow[Known]:
         return (yield Question(("GET", self.key), Known.of))  # type: ignore[no-any-return]
 
-    def _write(self, known: Known, lists: Sequence[Sequence[str]]) -> Flow[str]:
+    def _change(self, known: Known, lists: Sequence[Sequence[str]], caller: str, used: int = 0) -> Flow[None]:
+        text = yield from self._write(known, lists, used)
+        if (yield from self.read()).text != text:
+            raise DehydratorError(f"another client changes {self.key}: call {caller} again")
+
+    def _write(self, known: Known, lists: Sequence[Sequence[str]], used: int = 0) -> Flow[str]:
         """Writes the directory if it is as known; returns the text, with which a reader can tell."""
-        text = known.after(lists)
+        text = known.after(lists, used)
         yield Question(("EVAL", CHANGE, 1, self.key, known.text, text), lambda reply: None)
         return text
 
