@@ -228,6 +228,26 @@ test("thousands are cancelled at once", async (t) => {
   assert.equal(await jobs.cancel(...ids), 9000);
 });
 
+test("a directory that lost its last change is repaired", async (t) => {
+  const own = { name: "lost", keys: 2 };
+  const jobs = queueOf<number>(t, server.url, own);
+  await jobs.put(0, { id: "first", delay: 60_000 });
+  await jobs.setKeys(3);
+  await jobs.cancel("first");
+  const before = (await server.client.get("lost:keys"))!;
+  assert.equal(await jobs.forgetKeys(), 0);
+  const ids = Array.from({ length: 20 }, (_, n) => `n${n}`);
+  await jobs.putMany(ids.map((id, n) => ({ payload: n, id, delay: 60_000 })));
+  await server.client.set("lost:keys", before);
+  const later = queueOf<number>(t, server.url, own);
+  await assert.rejects(later.look("n1"), /call setKeys again/);
+  // As many as before: that was not lost.
+  assert.equal((await later.setKeys(3)).length, 3);
+  for (const [n, id] of ids.entries()) assert.equal((await later.look(id))?.payload, n);
+  assert.equal(await jobs.put(1, { id: "n1" }), null);
+  assert.equal(await later.forgetKeys(), 0);
+});
+
 /** A random put or cancel of a client, which reads the directory when it is refused, and not before. */
 interface Deed {
   readonly how: "new" | "replace" | "cancel";

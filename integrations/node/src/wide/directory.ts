@@ -77,9 +77,13 @@ export class Directory {
     return { together, alone };
   }
 
-  /** Replaces the lists, if nobody else did; returns the text, by which a reader can tell. */
-  write(lists: readonly (readonly string[])[]): Question<string> {
-    const after = JSON.stringify({ generation: this.generation + 1, lists });
+  /**
+   * Replaces the lists, if nobody else did; returns the text, by which a reader can tell.
+   *
+   * `used`: the highest generation in use, if that is known: a failover can have lost it.
+   */
+  write(lists: readonly (readonly string[])[], used = 0): Question<string> {
+    const after = JSON.stringify({ generation: Math.max(this.generation, used) + 1, lists });
     return ask(["EVAL", CHANGE, 1, this.key, this.text, after], () => after);
   }
 

@@ -129,10 +129,22 @@ export class ManyKeys<T> implements Keys<T> {
   async setKeys(count: KeyCount): Promise<string[]> {
     const directory = await this.#read();
     const names = await this.#names(directory.last, checked(count));
-    if (names.join() === directory.last.join()) return names;
-    const written = await this.#server.ask(directory.write([...directory.lists, names]));
-    if (!(await this.#read()).is(written)) throw new DehydratorError(`another client changes ${this.#key}: try again`);
+    const used = await Promise.all(
+      [...new Set([...directory.keys, ...names])].map((key) =>
+        this.#part(key).server.ask(ask(["GET", `${key}:generation`], (reply) => Number(reply ?? 0))),
+      ),
+    );
+    const isNew = names.join() !== directory.last.join();
+    const highest = Math.max(...used);
+    if (isNew || highest > directory.generation) {
+      await this.#change(directory, isNew ? [...directory.lists, names] : directory.lists, highest);
+    }
     return names;
+  }
+
+  async #change(directory: Directory, lists: readonly (readonly string[])[], used = 0): Promise<void> {
+    const written = await this.#server.ask(directory.write(lists, used));
+    if (!(await this.#read()).is(written)) throw new DehydratorError(`another client changes ${this.#key}: try again`);
   }
 
   /** See `Queue.forgetKeys`. */
@@ -152,8 +164,7 @@ export class ManyKeys<T> implements Keys<T> {
       if (!directory.last.includes(verbs.key)) left += await server.ask(ask(["XLEN", verbs.dead], Number));
     }
     if (left > 0) return left;
-    await this.#server.ask(directory.write([directory.last]));
-    await this.#read();
+    await this.#change(directory, [directory.last]);
     return 0;
   }
 
