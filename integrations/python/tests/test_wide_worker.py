@@ -22,6 +22,7 @@ from dehydrator_queue.aio import Worker as AsyncWorker
 from dehydrator_queue.aio.wide.confirming import Confirming as AsyncConfirming
 from dehydrator_queue.library import passes
 from dehydrator_queue.wide.confirming import Confirming, UnconfirmedError
+from dehydrator_queue.wide.directory import home
 from dehydrator_queue.wide.permits import Permits
 
 
@@ -186,6 +187,72 @@ def own_cluster(tmp_path: Path) -> Iterator[Cluster]:
     """A cluster that the test may change."""
     with closing(Cluster(tmp_path)) as cluster:
         yield cluster
+
+
+@contextmanager
+def silent(node: RealServer) -> Iterator[None]:
+    """Keeps the connections of a node open, without a reply."""
+    node.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        node.process.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_a_silent_node_ends_no_lease_of_the_others(own_cluster: Cluster, kind: str) -> None:
+    for node in own_cluster.nodes:
+        node.client.config_set("cluster-require-full-coverage", "no")
+    url = "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in own_cluster.nodes)
+    goes_on, begun, lost = threading.Event(), [], []
+
+    class Told(Hooks):
+        def lost(self, job: Job) -> None:
+            lost.append(job.id)
+
+    def work(job: Job) -> None:
+        begun.append(job.id)
+        goes_on.wait(100)
+
+    with Queue(url, "jobs", keys=3) as jobs:
+        names = jobs.set_keys(3)
+        jobs.put_many(Item(n, id=str(n)) for n in range(4))
+        of = {str(n): home(str(n).encode(), names) for n in range(4)}
+        terms: dict[str, Any] = {"concurrency": 4, "lease": 4, "hooks": Told()}
+        with running(kind, url, ["jobs"], work, **terms):
+            wait_until(lambda: len(begun) == 4)
+            own_cluster.slot = jobs.server.client.made().keyslot(of[begun[0]])
+            away = own_cluster.owner()
+            others = [id for id in begun if of[id] != of[begun[0]]]
+            try:
+                with silent(away):
+                    # For twice the lease and a half.
+                    ends = time.monotonic() + 10
+                    while time.monotonic() < ends:
+                        assert all(jobs.look(id).leased for id in others)
+                        time.sleep(0.05)
+            finally:
+                goes_on.set()
+            wait_until(lambda: len(jobs) == 0)
+    assert not set(lost) & set(others)
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_a_stop_in_time_does_not_wait_for_a_silent_node(own_cluster: Cluster, kind: str) -> None:
+    url = "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in own_cluster.nodes)
+    done: list[str] = []
+    with Queue(url, "jobs", keys=2) as jobs:
+        with running(kind, url, ["jobs"], lambda job: done.append(job.id), stop_timeout=1):
+            jobs.put_many(Item(n) for n in range(20))
+            wait_until(lambda: len(jobs) == 0)
+            own_cluster.slot = jobs.server.client.made().keyslot("{jobs:0}")
+            away = own_cluster.owner()
+            away.process.send_signal(signal.SIGSTOP)
+            began = time.monotonic()
+        took = time.monotonic() - began
+        away.process.send_signal(signal.SIGCONT)
+    # Its reply would be waited for longer.
+    assert took < 5
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from functools import partial
 from importlib import import_module
 from inspect import iscoroutinefunction
@@ -126,10 +127,24 @@ def connect(url: str | None, timeout: float, *, asyncio: bool = False, **options
         options["startup_nodes"] = [node(at.hostname or "localhost", at.port or 6379) for at in map(urlsplit, others)]
         make = partial(getattr(package, f"{kind}Cluster").from_url, first, **options)
         ats = [_host_port(at.hostname or "localhost", at.port or 6379) for at in map(urlsplit, (first, *others))]
-        return make() if asyncio else LaterCluster(make, ats)
+        return sent_once(make()) if asyncio else LaterCluster(lambda: sent_once(make()), ats)
     if how == "sentinel":
         return _sentinel(library.__name__, f"{scheme}://{rest}", asyncio, options)
     return getattr(package, kind).from_url(url, **options)
+
+
+def sent_once(client: Any) -> Any:
+    """Makes the client of a cluster send each command once: `Server` resends it, and knows when to give up.
+
+    The library's own waits ten times for a silent node.
+    """
+    retry = getattr(client, "retry", None)
+    if retry is not None and hasattr(retry, "update_retries"):
+        client.retry = deepcopy(retry)
+        client.retry.update_retries(0)
+    if hasattr(client, "cluster_error_retry_attempts"):
+        client.cluster_error_retry_attempts = 0
+    return client
 
 
 class LaterCluster:

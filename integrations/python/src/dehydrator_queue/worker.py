@@ -193,6 +193,7 @@ class Worker:
             self._stopping.is_set,
             threads.submit,
             {one.key: partial(self._put_jobs, server, one) for one in self._rota.schedulings},
+            lambda: time.monotonic() >= self._stop_by,
         )
         self._free, self._verbs = takers.permits, takers.verbs
         takers.run()
@@ -255,15 +256,19 @@ class Worker:
 
     def _cut_off(self) -> None:
         """Gives back the jobs whose work still runs."""
+        silent: set[str] = set()
         for delivery, job in self._held.lose_all():
             verbs = self._verbs[delivery.key]
             try:
-                last = self._terms_of(delivery, patience=0).is_last(delivery)
-                question = verbs.bury(delivery, CUT_OFF) if last else verbs.release(0, delivery.token, delivery.id)
-                self._ask(question, patience=0)
+                if delivery.key not in silent:
+                    last = self._terms_of(delivery, patience=0).is_last(delivery)
+                    question = verbs.bury(delivery, CUT_OFF) if last else verbs.release(0, delivery.token, delivery.id)
+                    self._ask(question, patience=0)
             except Exception as error:
                 # It is delivered again when its lease expires.
                 self._hooks.crashed(error)
+                if passes(error):
+                    silent.add(delivery.key)
             self._hooks.lost(job)
 
     def _do(self, delivery: Delivery) -> None:
@@ -336,19 +341,30 @@ class Worker:
 
     def _renew(self) -> None:
         """Renews the current jobs, three times per lease, until the worker has ended."""
+        renewing: dict[str, threading.Thread] = {}
         while not self._ended.wait(self._terms.renewal):
             for name, held in self._held.by_queue().items():
-                try:
-                    # As long as the leases still run.
-                    renewed = self._leases.ask(
-                        self._verbs[name].renew(self._terms.lease_ms, held),
-                        2 * self._terms.renewal,
-                        self._ended.is_set,
-                        self._hooks.interrupted,
-                    )
-                except Exception as error:
-                    self._hooks.crashed(error)
-                    continue
-                for (token, id), still in zip(held, renewed, strict=True):
-                    if not still and (job := self._held.lose(name, token, id)) is not None:
-                        self._hooks.lost(job)
+                if not self._is_wide:
+                    self._renew_of(name, held)
+                elif name not in renewing or not renewing[name].is_alive():
+                    # The nodes of the other keys may reply when this one does not.
+                    renewing[name] = threading.Thread(target=self._renew_of, args=(name, held), daemon=True)
+                    renewing[name].start()
+
+    def _renew_of(self, name: str, held: list[tuple[str, bytes]]) -> None:
+        ended = self._ended
+        try:
+            # As long as the leases still run.
+            renewed = self._leases.ask(
+                self._verbs[name].renew(self._terms.lease_ms, held),
+                2 * self._terms.renewal,
+                ended.is_set,
+                self._hooks.interrupted,
+            )
+        except Exception as error:
+            if not ended.is_set():
+                self._hooks.crashed(error)
+            return
+        for (token, id), still in zip(held, renewed, strict=True):
+            if not still and (job := self._held.lose(name, token, id)) is not None:
+                self._hooks.lost(job)

@@ -164,6 +164,7 @@ class Worker:
             lambda: self._stopping,
             submit,
             {one.key: partial(self._put_jobs, server, one) for one in self._rota.schedulings},
+            lambda: time.monotonic() >= self._stop_by,
         )
         self._verbs = takers.verbs
         await takers.run()
@@ -222,17 +223,21 @@ class Worker:
 
     async def _cut_off(self) -> None:
         """Cancels the work that still runs, and gives its jobs back."""
+        silent: set[str] = set()
         for delivery, job in self._held.lose_all():
             if (work := self._works.get(id(job))) is not None:
                 work.cancel()
             verbs = self._verbs[delivery.key]
             try:
-                last = (await self._terms_of(delivery, patience=0)).is_last(delivery)
-                question = verbs.bury(delivery, CUT_OFF) if last else verbs.release(0, delivery.token, delivery.id)
-                await self._ask(question, patience=0)
+                if delivery.key not in silent:
+                    last = (await self._terms_of(delivery, patience=0)).is_last(delivery)
+                    question = verbs.bury(delivery, CUT_OFF) if last else verbs.release(0, delivery.token, delivery.id)
+                    await self._ask(question, patience=0)
             except Exception as error:
                 # It is delivered again when its lease expires.
                 self._hooks.crashed(error)
+                if passes(error):
+                    silent.add(delivery.key)
             self._hooks.lost(job)
 
     async def _do(self, delivery: Delivery) -> None:
@@ -307,21 +312,32 @@ class Worker:
 
     async def _renew(self) -> None:
         """Renews the current jobs, three times per lease."""
-        while True:
-            await asyncio.sleep(self._terms.renewal)
-            for name, held in self._held.by_queue().items():
-                try:
-                    # As long as the leases still run.
-                    renewed = await self._leases.ask(
-                        self._verbs[name].renew(self._terms.lease_ms, held),
-                        2 * self._terms.renewal,
-                        tell=self._hooks.interrupted,
-                    )
-                except Exception as error:
-                    self._hooks.crashed(error)
-                    continue
-                for (token, element), still in zip(held, renewed, strict=True):
-                    if not still and (job := self._held.lose(name, token, element)) is not None:
-                        if (work := self._works.get(id(job))) is not None:
-                            work.cancel()
-                        self._hooks.lost(job)
+        # A task for each key: the nodes of the others may reply when one does not.
+        renewing: dict[str, asyncio.Task[None]] = {}
+        try:
+            while True:
+                await asyncio.sleep(self._terms.renewal)
+                for name, held in self._held.by_queue().items():
+                    if name not in renewing or renewing[name].done():
+                        renewing[name] = asyncio.create_task(self._renew_of(name, held))
+        finally:
+            for task in renewing.values():
+                task.cancel()
+            await asyncio.gather(*renewing.values(), return_exceptions=True)
+
+    async def _renew_of(self, name: str, held: list[tuple[str, bytes]]) -> None:
+        try:
+            # As long as the leases still run.
+            renewed = await self._leases.ask(
+                self._verbs[name].renew(self._terms.lease_ms, held),
+                2 * self._terms.renewal,
+                tell=self._hooks.interrupted,
+            )
+        except Exception as error:
+            self._hooks.crashed(error)
+            return
+        for (token, element), still in zip(held, renewed, strict=True):
+            if not still and (job := self._held.lose(name, token, element)) is not None:
+                if (work := self._works.get(id(job))) is not None:
+                    work.cancel()
+                self._hooks.lost(job)

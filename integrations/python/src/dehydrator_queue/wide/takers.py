@@ -37,15 +37,18 @@ class Taking:
         is_stopping: Callable[[], bool],
         submit: Callable[[Delivery], None],
         serving: Mapping[str, Callable[[Delivery], Any]] | None = None,
+        leaves: Callable[[], bool] = lambda: False,
     ) -> None:
         """`most`: jobs per POLL, at most. `confirming`: where leases are confirmed by replicas, or None. `serving`: by
-        its key, what puts the jobs of a queue's schedule that is due.
+        its key, what puts the jobs of a queue's schedule that is due. `leaves`: whether a stop waits no longer for the
+        nodes that do not reply.
         """
         self._queues = list(queues)
         self._terms, self._block_ms, self._most = terms, block_ms, most
         self._server, self._leases, self._confirming = server, leases, confirming
         self._hooks, self._is_stopping, self._submit = hooks, is_stopping, submit
         self._serving = serving or {}
+        self._leaves = leaves
         self.permits = Permits(terms.concurrency)
         #: By key. Those of former keys stay: jobs of theirs may still run.
         self.verbs: dict[str, Verbs] = {}
@@ -55,9 +58,10 @@ class Taking:
         #: The thread or task of each key.
         self._taking: dict[str, Any] = {}
         self._failure: Exception | None = None
+        self._has_ended = False
 
     def _is_over(self) -> bool:
-        return self._is_stopping() or self._failure is not None
+        return self._has_ended or self._is_stopping() or self._failure is not None
 
 
 class Takers(Taking):
@@ -80,7 +84,10 @@ class Takers(Taking):
         finally:
             self._keys = set()
             for thread in self._taking.values():
-                thread.join()
+                while thread.is_alive() and not self._leaves():
+                    thread.join(SLICE)
+            # What comes to those that are left behind is given back.
+            self._has_ended = True
         if self._failure is not None:
             raise self._failure
 

@@ -35,7 +35,12 @@ class Takers(Taking):
             raise
         finally:
             self._keys = set()
+            while (left := {task for task in self._taking.values() if not task.done()}) and not self._leaves():
+                await asyncio.wait(left, timeout=SLICE)
+            for task in left:
+                task.cancel()
             await asyncio.gather(*self._taking.values(), return_exceptions=True)
+            self._has_ended = True
         if self._failure is not None:
             raise self._failure
 
