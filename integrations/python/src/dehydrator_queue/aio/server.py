@@ -24,6 +24,8 @@ class Server:
         check_kind(client, asyncio=True)
         self.client = client
         self.patience = patience
+        #: For the library, to look up the slots at the other nodes: as it did in the error, if it is a later version.
+        self._last_failed: dict[str, Any] = {}
 
     async def ask(
         self,
@@ -39,6 +41,8 @@ class Server:
             try:
                 return question.read(await self._send(question.words))
             except Exception as error:
+                if (failed := getattr(error, "last_failed_node_name", None)) is not None:
+                    self._last_failed = {"last_failed_node_name": failed}
                 if not passes(error) or give_up() or time.monotonic() + pause > end:
                     clearer = explain(error, question.words[0])
                     raise clearer from (None if clearer is error else error)
@@ -75,7 +79,7 @@ class Server:
         if is_cluster(self.client):
             # Before it knows the nodes, the library sends our commands to any of them, and closes all connections after
             # some replies of MOVED: then it does not know the nodes.
-            await self.client.initialize()  # type: ignore[attr-defined]
+            await self.client.initialize(**self._last_failed)  # type: ignore[attr-defined]
         if sys.version_info >= (3, 12):
             return await self.client.execute_command(*words)
         # The library sends with asyncio.wait_for, which can lose a cancellation (gh-86296).

@@ -113,6 +113,13 @@ class Worker:
         if self._wait_replicas:
             wait_ms = int(500 * min(1, reply_in(self._terms.lease_ms)))
             self._sure = Server(Confirming(self._leases.client, self._wait_replicas, wait_ms), patience=0)
+        if self._is_wide:
+            try:
+                # Finds the nodes while they reply.
+                await self._leases.check(first.name)
+            except Exception as error:
+                if not passes(error):
+                    raise
         for queue in () if self._is_wide else self._queues.values():
             if self._terms.attempts is not None:
                 limit = queue.verbs.limit_attempts(self._terms.attempts)
