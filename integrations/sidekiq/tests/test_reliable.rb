@@ -180,6 +180,17 @@ class ReliableTest < DehydratorTest
     assert_equal [0] * 5, ask("DEHYDRATOR.RANGE", KEY, "-", "+")[1].map { |row| row[3] }
   end
 
+  def test_a_worker_of_many_queues_stops_as_soon_as_one_of_one
+    process = worker(queue: (0...12).map { |number| "q#{number}" })
+    (0...12).each { |number| Sidekiq::Client.push("class" => Note, "args" => [number, 0], "queue" => "q#{number}") }
+    wait_until { numbers.size == 12 }
+    began = Time.now.to_f
+    process.stop
+    @processes.clear
+    # It waits for the connections that sleep in the server, 2 s each, together.
+    assert_operator Time.now.to_f - began, :<, 10
+  end
+
   def test_an_interrupted_job_goes_on
     slow
     skip "Sidekiq 7.3" if Sidekiq::VERSION.to_f < 7.3
@@ -291,6 +302,20 @@ class ReliableTest < DehydratorTest
     wait_until { length(Sidekiq::Dehydrator::Unique::KEY).zero? }
     assert Once.set(unique_for: 0.2).perform_in(0.1, 4, 0, 0)
     wait_until { length(Sidekiq::Dehydrator::Unique::KEY).zero? }
+  end
+
+  def test_a_unique_job_that_is_refused_is_not_kept_out_later
+    with_unique
+    ask("DEHYDRATOR.LIMIT", KEY, "LENGTH", 1)
+    assert Once.perform_async(1, 0, 0)
+    assert_raises(Sidekiq::Dehydrator::Refused) { Once.perform_async(2, 0, 0) }
+    assert_raises(Sidekiq::Dehydrator::Refused) { Sidekiq::Client.push_bulk("class" => Once, "args" => [[3, 0, 0], [4, 0, 0]]) }
+    ask("DEHYDRATOR.LIMIT", "schedule:default", "LENGTH", 1)
+    Note.perform_in(60, 9, 0)
+    assert_raises(Sidekiq::Dehydrator::Refused) { Once.perform_in(60, 5, 0, 0) }
+    ask("DEHYDRATOR.LIMIT", KEY, "LENGTH", 0)
+    assert_nil Once.perform_async(1, 0, 0)
+    (2..5).each { |number| assert Once.perform_async(number, 0, 0), number }
   end
 
   def test_a_job_may_be_unique_until_it_begins

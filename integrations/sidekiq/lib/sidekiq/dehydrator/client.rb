@@ -10,7 +10,10 @@ module Sidekiq
         sent = Thread.current[:sidekiq_dehydrator_bulk] = []
         super
       rescue Refused
-        @redis_pool.with { |conn| Waiting::SCHEDULE.take_back(conn, sent) }
+        @redis_pool.with do |conn|
+          Waiting::SCHEDULE.take_back(conn, sent)
+          Unique.unlock_all(conn, sent)
+        end
         raise
       ensure
         Thread.current[:sidekiq_dehydrator_bulk] = nil
@@ -21,20 +24,27 @@ module Sidekiq
       def raw_push(payloads)
         return super if testing?
 
-        unless payloads.first.key?("at")
-          return super unless Reliable.on?
+        is_due = !payloads.first.key?("at")
+        return super if is_due && !Reliable.on?
 
-          @redis_pool.with { |conn| Queues.push(conn, payloads) }
-          return true
-        end
+        @redis_pool.with { |conn| push_ours(conn, payloads, is_due) }
+        return true if is_due
 
-        @redis_pool.with do |conn|
-          Waiting::SCHEDULE.put(conn, payloads.map { |job| [job, job["at"].to_f] })
-        end
-        Thread.current[:sidekiq_dehydrator_bulk]&.concat(payloads.map { |job| job.slice("queue", "jid") })
+        Thread.current[:sidekiq_dehydrator_bulk]&.concat(payloads.map { |job| job.slice("queue", "jid", *Unique.needs(job)) })
         # As Sidekiq leaves them.
         payloads.each { |job| job.delete("at") } if Sidekiq::VERSION.to_i < 7
         true
+      end
+
+      def push_ours(conn, payloads, is_due)
+        if is_due
+          Queues.push(conn, payloads)
+        else
+          Waiting::SCHEDULE.put(conn, payloads.map { |job| [job, job["at"].to_f] })
+        end
+      rescue Refused
+        Unique.unlock_all(conn, payloads)
+        raise
       end
 
       def testing?

@@ -53,6 +53,13 @@ module Sidekiq
         @lock.synchronize { @news.broadcast }
       end
 
+      # The process ends: settles what the keeper may not reach any more.
+      def finish
+        redis { |conn| settle(conn) }
+      rescue StandardError => error
+        Sidekiq.logger.warn { "finished jobs come again when their leases end: #{error.message}" }
+      end
+
       def retrieve_work
         return if @quiet
 

@@ -33,9 +33,19 @@ module Sidekiq
         @thread = Thread.new { run }
       end
 
-      def stop
+      # Waits for all of them together.
+      def self.stop(threads)
+        threads.each(&:quiet)
+        finish = Fetcher.now + BLOCK + 1
+        threads.each { |thread| thread.join([finish - Fetcher.now, 0].max) }
+      end
+
+      def quiet
         @done = true
-        @thread.join(BLOCK + 1)
+      end
+
+      def join(seconds)
+        @thread.join(seconds)
       end
 
       private

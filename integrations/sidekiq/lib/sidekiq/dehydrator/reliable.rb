@@ -47,7 +47,10 @@ module Sidekiq
             @lists = names.map { |name| ListThread.new(name).tap(&:start) }
           end
           config.on(:quiet) { fetchers.each(&:quiet) }
-          config.on(:shutdown) { @lists&.each(&:stop) }
+          config.on(:shutdown) do
+            ListThread.stop(@lists || [])
+            fetchers.each(&:finish)
+          end
         end
       end
     end

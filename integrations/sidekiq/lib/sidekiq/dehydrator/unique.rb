@@ -30,10 +30,16 @@ module Sidekiq
           return yield unless item["unique_for"]
 
           start = item["unique_until"].to_s == "start"
-          Unique.unlock(item) if start
+          unlock(item) if start
           result = yield
-          Unique.unlock(item) unless start
+          unlock(item) unless start
           result
+        end
+
+        private
+
+        def unlock(job)
+          Sidekiq.redis { |conn| Unique.unlock(conn, job) }
         end
       end
 
@@ -49,8 +55,18 @@ module Sidekiq
         !locked.nil? || conn.call("DEHYDRATOR.LOOK", KEY, id(job)) == job["jid"]
       end
 
-      def self.unlock(job)
-        Sidekiq.redis { |conn| Scripts::UNLOCK.call(conn, [KEY], [id(job), job["jid"]]) }
+      def self.unlock(conn, job)
+        Scripts::UNLOCK.call(conn, [KEY], [id(job), job["jid"]])
+      end
+
+      # For jobs that were not pushed, because there was no room.
+      def self.unlock_all(conn, jobs)
+        jobs.each { |job| unlock(conn, job) if job["unique_for"] }
+      end
+
+      # The fields by which a lock is found.
+      def self.needs(job)
+        job["unique_for"] ? %w[unique_for class args] : []
       end
 
       def self.id(job)
