@@ -53,6 +53,9 @@ class RealServer
 
     private function answers(): bool
     {
+        if (! proc_get_status($this->process)['running']) {
+            throw new RuntimeException("the server ended, see $this->folder/log");
+        }
         try {
             return @$this->client->connect('127.0.0.1', $this->port) && $this->client->ping();
         } catch (RedisException) {

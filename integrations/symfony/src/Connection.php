@@ -45,7 +45,10 @@ class Connection
             throw new InvalidArgumentException('Unknown options: '.implode(', ', array_keys($unknown)).'.');
         }
 
-        return new self($at, array_map('floatval', $options), trim($at['path'] ?? '', '/') ?: 'messages');
+        // The stream of Symfony's own transport has the bare name.
+        $key = 'dehydrator:'.(trim($at['path'] ?? '', '/') ?: 'messages');
+
+        return new self($at, array_map('floatval', $options), $key);
     }
 
     public function push(string $id, string $message, int $milliseconds): void

@@ -8,6 +8,7 @@ use Dehydrator\Laravel\Tests\RealServer;
 use Dehydrator\Messenger\DehydratorTransport;
 use Dehydrator\Messenger\DehydratorTransportFactory;
 use PHPUnit\Framework\TestCase;
+use Symfony\Component\Messenger\Bridge\Redis\Transport\RedisTransportFactory;
 use Symfony\Component\Messenger\Envelope;
 use Symfony\Component\Messenger\Exception\InvalidArgumentException;
 use Symfony\Component\Messenger\Exception\MessageDecodingFailedException;
@@ -79,7 +80,7 @@ class TransportTest extends TestCase
     public function testADelayIsExactToTheMillisecond(): void
     {
         $id = $this->send($this->transport(), new Note('a'), 60_123);
-        $left = $this->server->client->rawCommand('DEHYDRATOR.PTTL', 'notes', $id);
+        $left = $this->server->client->rawCommand('DEHYDRATOR.PTTL', 'dehydrator:notes', $id);
         $this->assertGreaterThan(59_623, $left);
         $this->assertLessThanOrEqual(60_123, $left);
     }
@@ -111,7 +112,7 @@ class TransportTest extends TestCase
 
     public function testWhatIsNoMessageIsRemovedAndReported(): void
     {
-        $this->server->client->rawCommand('DEHYDRATOR.PUSH', 'notes', 0, 'no JSON', 'id');
+        $this->server->client->rawCommand('DEHYDRATOR.PUSH', 'dehydrator:notes', 0, 'no JSON', 'id');
         try {
             $this->transport()->get();
             $this->fail('it is no message');
@@ -120,9 +121,24 @@ class TransportTest extends TestCase
         }
     }
 
+    public function testSymfonysTransportOfTheSameNameKeepsItsMessages(): void
+    {
+        $own = (new RedisTransportFactory())->createTransport(
+            "redis://127.0.0.1:{$this->server->port}/notes?delete_after_ack=1",
+            [],
+            new PhpSerializer(),
+        );
+        $own->send(new Envelope(new Note('before')));
+        $own->send(new Envelope(new Note('later'), [new DelayStamp(60_000)]));
+        $transport = $this->transport();
+        $this->send($transport, new Note('after'));
+        $this->assertSame([['after'], ['before']], [self::names($transport->get()), self::names($own->get())]);
+        $this->assertSame(1, $this->server->client->zCard('notes__queue'));
+    }
+
     public function testAnErrorOfTheServerIsAnException(): void
     {
-        $this->server->client->set('notes', 'a string');
+        $this->server->client->set('dehydrator:notes', 'a string');
         $this->expectException(TransportException::class);
         $this->expectExceptionMessage('WRONGTYPE');
         $this->send($this->transport(), new Note('a'));
