@@ -119,6 +119,8 @@ for extra in "$@"; do
         laravel)
             [ "$(php -r 'echo (bool) stream_resolve_include_path("Illuminate/autoload.php");' 2>/dev/null)" = 1 ] ||
                 need php-laravel-framework
+            [ "$(php -r 'echo (bool) stream_resolve_include_path("Mockery/autoload.php");' 2>/dev/null)" = 1 ] ||
+                need php-mockery
             [ "$(php -r 'echo extension_loaded("pdo_sqlite");' 2>/dev/null)" = 1 ] || need php-sqlite3
             command -v phpunit >/dev/null || need phpunit
             ;;

@@ -4,10 +4,12 @@ declare(strict_types=1);
 
 namespace Dehydrator\Laravel\Tests;
 
+use Illuminate\Cache\RateLimiting\Limit;
 use Illuminate\Contracts\Console\Kernel;
 use Illuminate\Database\Schema\Blueprint;
 use Illuminate\Support\Facades\Bus;
 use Illuminate\Support\Facades\DB;
+use Illuminate\Support\Facades\RateLimiter;
 use Illuminate\Support\Facades\Schema;
 
 /** What Laravel has around its queues. */
@@ -35,6 +37,31 @@ class FrameworkTest extends TestCase
         $this->queue()->bulk([new ApartNote('a', 1), new ApartNote('b', 1)]);
         $at = array_column($this->waitForDone(2), 1);
         $this->assertGreaterThanOrEqual(1, abs($at[1] - $at[0]));
+    }
+
+    public function testJobsBeyondARateLimitAreReleasedUntilTheNextMinute(): void
+    {
+        RateLimiter::for('notes', fn () => Limit::perMinute(1));
+        $this->queue()->bulk([new LimitedNote('a'), new LimitedNote('b')]);
+        $kernel = $this->app->make(Kernel::class);
+        $work = fn () => $kernel->call('queue:work', ['--once' => true, '--sleep' => 0, '--tries' => 9]);
+        $work();
+        $work();
+        $this->assertSame([['a'], 1], [array_column($this->done(), 0), $this->queue()->size()]);
+        [, [[$id]]] = $this->command('RANGE', '-', '+');
+        $left = $this->command('PTTL', $id);
+        $this->assertGreaterThan(0, $left);
+        $this->assertLessThanOrEqual(63_000, $left);
+        // As if the minute were over.
+        RateLimiter::clear(md5('notes'));
+        $this->command('TOUCH', $id, 0);
+        $work();
+        $this->assertSame([['a', 'b'], 0], [array_column($this->done(), 0), $this->queue()->size()]);
+    }
+
+    private function command(string $name, string|int ...$words): mixed
+    {
+        return $this->server->client->rawCommand("DEHYDRATOR.$name", 'app_dehydrator:default', ...$words);
     }
 
     public function testAJobIsPushedWhenTheTransactionIsCommitted(): void

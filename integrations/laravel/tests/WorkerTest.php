@@ -38,6 +38,16 @@ class WorkerTest extends TestCase
         $this->assertSame(['a', 2], [$name, $attempts]);
     }
 
+    public function testAJobThatRenewsItsLeaseIsDoneOnce(): void
+    {
+        $settings = ['RETRY_AFTER' => '2'];
+        [$this->artisan(self::WORK, $settings), $this->artisan(self::WORK, $settings)];
+        $this->app['queue']->push(new RenewingNote('a', seconds: 4));
+        $this->waitForDone(1);
+        RealServer::waitUntil(fn () => $this->queue()->size() === 0, 'it is settled');
+        $this->assertSame([['a', 1]], array_map(fn ($one) => [$one[0], $one[2]], $this->done()));
+    }
+
     public function testNoJobIsLostWhenTheServerIsKilled(): void
     {
         $first = $this->artisan(self::WORK);
