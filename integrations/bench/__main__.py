@@ -42,6 +42,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--work", type=float, default=0.005, help="seconds that a job takes in the others (%(default)s)"
     )
+    parser.add_argument("--killed-jobs", type=int, default=20_000, help="in `killed` (%(default)s; RQ a fifth of it)")
+    parser.add_argument("--killed-due", default="60:140", help="after how many seconds there (%(default)s)")
+    parser.add_argument("--killed-work", type=float, default=0.001, help="seconds that a job takes there (%(default)s)")
     parser.add_argument("--seed", type=int, default=25)
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), metavar="NAME")
     parser.add_argument("--scenarios", nargs="+", choices=SCENARIOS, default=list(SCENARIOS), metavar="NAME")
@@ -55,9 +58,13 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def load_of(options: argparse.Namespace, scenario: str) -> Load:
+def load_of(options: argparse.Namespace, name: str, scenario: str) -> Load:
     if scenario == "burst":
         return Load(options.burst_jobs, 0.0, 0.0, 0.0, options.seed)
+    if scenario == "killed":
+        first, last = map(float, options.killed_due.split(":"))
+        jobs = options.killed_jobs // (5 if name.startswith("rq-") else 1)
+        return Load(jobs, first, last, options.killed_work, options.seed)
     is_quiet = scenario == "quiet"
     first, last = map(float, (options.due if is_quiet else options.disturbed_due).split(":"))
     jobs = options.jobs if is_quiet else options.disturbed_jobs
@@ -70,7 +77,7 @@ def measure(options: argparse.Namespace, results: Results) -> int:
     plan = [(name, scenario) for scenario in options.scenarios for name in options.contenders]
     for name, scenario in plan:
         contender = CONTENDERS[name]
-        if contender.scenarios and scenario not in contender.scenarios:
+        if scenario not in contender.scenarios:
             continue
         stored = results.get(f"{name} {scenario}")
         if options.mend and stored and stored["others"] <= NOISE:
@@ -79,7 +86,7 @@ def measure(options: argparse.Namespace, results: Results) -> int:
             print(f"{name} {scenario} is left as it is: others are still at work", flush=True)
             continue
         began = time.monotonic()
-        load, folder = load_of(options, scenario), options.folder / f"{name}-{scenario}"
+        load, folder = load_of(options, name, scenario), options.folder / f"{name}-{scenario}"
         try:
             result = Trial(contender, SCENARIOS[scenario], load, options.server, options.module, folder).result
         except Exception:

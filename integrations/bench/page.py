@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from contenders import CONTENDERS
+from killed import killed
 from languages import LANGUAGES, node_table, sidekiq_table
 from machine import NOISE
 from scenarios import AWAY, BETWEEN_KILLS, SCENARIOS, is_disturbed
@@ -21,13 +22,20 @@ INTERVALS = {
 }
 
 #: For each contender: its name, and where its jobs wait.
-NAMES = {name: (contender.name, contender.waits) for name, contender in CONTENDERS.items()} | LANGUAGES
+NAMES = {
+    name: (contender.name, contender.waits) for name, contender in CONTENDERS.items() if "quiet" in contender.scenarios
+} | LANGUAGES
 
 
 def write_page(page: Path, results: Results) -> None:
     """Replaces those tables of the page for which all results are there."""
     told = page.read_text()
-    contents = {"bench": bench(results), "burst": burst_table(results), "interval": interval_table(results)}
+    contents = {
+        "bench": bench(results),
+        "burst": burst_table(results),
+        "interval": interval_table(results),
+        "killed": killed(results),
+    }
     for name, content in contents.items():
         opening, closing = f"<!-- {name} -->\n", f"<!-- /{name} -->"
         if content:

@@ -63,7 +63,7 @@ def fail_over(scene: Scene) -> None:
 
 
 def is_disturbed(scenario: str) -> bool:
-    return scenario not in ("quiet", "burst")
+    return scenario not in ("quiet", "burst", "killed")
 
 
 def often(seconds: float) -> list[float]:
@@ -75,6 +75,8 @@ SCENARIOS = {
     "quiet": Scenario("quiet", apart=False),
     "burst": Scenario("burst", apart=False, is_sent_first=True),
     "workers": Scenario("workers killed", moments=often, disturb=kill_worker),
+    # With many jobs, for the frameworks that have other workers, or other contenders, here.
+    "killed": Scenario("many jobs, workers killed", moments=often, disturb=kill_worker),
     # `always`, so that acknowledged data survives the kill.
     "server": Scenario("server killed", fsync="always", moments=lambda _: [1 / 3, 2 / 3], disturb=kill_server),
     "failover": Scenario("failover", has_replica=True, moments=lambda _: [1 / 2], disturb=fail_over),

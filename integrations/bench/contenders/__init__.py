@@ -8,7 +8,9 @@ from contenders.celery import (
     CeleryOnRedisForAnHour,
 )
 from contenders.dramatiq import DramatiqOnDehydrator, DramatiqOnRedis
-from contenders.rq import RqOnDehydrator, RqOnRedis
+from contenders.php import LaravelOnDehydrator, LaravelOnRedis, MessengerOnDehydrator, MessengerOnRedis
+from contenders.rq import RqOnDehydrator, RqOnRedis, RqWithLeases
+from contenders.sidekiq import SidekiqOnRedis, SidekiqReliable
 from contenders.taskiq import TaskiqOnDehydrator, TaskiqOnRedis
 
 #: Beside each framework's own, ours.
@@ -23,6 +25,13 @@ CONTENDERS: dict[str, Contender] = {
     "taskiq-dehydrator": TaskiqOnDehydrator(),
     "rq-redis": RqOnRedis(),
     "rq-dehydrator": RqOnDehydrator(),
+    "rq-leases": RqWithLeases(),
+    "sidekiq-brpop": SidekiqOnRedis(),
+    "sidekiq-reliable": SidekiqReliable(),
+    "laravel-redis": LaravelOnRedis(),
+    "laravel-dehydrator": LaravelOnDehydrator(),
+    "messenger-redis": MessengerOnRedis(),
+    "messenger-dehydrator": MessengerOnDehydrator(),
 }
 
 __all__ = ["CONTENDERS", "Contender", "Program"]

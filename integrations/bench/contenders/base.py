@@ -40,8 +40,7 @@ class Contender:
     needs_module = False
     #: Further options of the server.
     server_options: tuple[str, ...] = ()
-    #: The scenarios, if not all.
-    scenarios: tuple[str, ...] | None = None
+    scenarios: tuple[str, ...] = ("quiet", "workers", "server", "failover")
 
     def workers(self, url: str, apart: bool) -> list[Program]:
         """Two processes that work: in one worker, or `apart`, so that the one can be killed without the other."""

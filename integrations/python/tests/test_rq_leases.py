@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,35 @@ def test_a_job_that_kills_its_workers_fails(server: RealServer, queue: Queue) ->
     assert len(done(server)) == 2
     assert "2 workers died" in queue.fetch_job("killer").latest_result().exc_string
     assert (len(queue.started_job_registry), queue.failed_job_registry.get_job_ids(), held(queue)) == (0, ["killer"], 0)
+
+
+def test_jobs_that_rq_has_scheduled_are_run_after_the_switch(server: RealServer, queue: Queue) -> None:
+    own = rq.Queue(connection=queue.connection)
+    due = time.time() + 1
+    own.enqueue_at(datetime.fromtimestamp(due, timezone.utc), rq_jobs.note, due, job_id="own")
+    queue.enqueue_at(datetime.fromtimestamp(due, timezone.utc), rq_jobs.note, due, job_id="ours")
+    process = start(server, SIMPLE, "--with-scheduler", "default")
+    wait_until(lambda: len(done(server)) == 2)
+    process.terminate()
+    process.wait(60)
+    assert sorted(id for id, _ in done(server)) == ["ours", "own"]
+    assert own.scheduled_job_registry.count == 0
+
+
+def test_what_waits_and_what_a_killed_worker_held_is_run_after_the_switch_back(
+    server: RealServer, queue: Queue
+) -> None:
+    queue.enqueue(rq_jobs.work, 0.5, job_id="held")
+    process = start(server, QUICK)
+    wait_until(lambda: len(done(server)) == 1)
+    queue.enqueue_in(timedelta(seconds=1), rq_jobs.work, 0, job_id="waits")
+    kill(process)
+    own = ("--worker-class", "rq.SimpleWorker", "--queue-class", "rq.Queue", "--job-class", "rq.job.Job", "default")
+    process = start(server, QUICK, *own)
+    wait_until(lambda: len(done(server)) == 5)
+    process.terminate()
+    process.wait(60)
+    assert Counter(id for id, what, _ in done(server) if what == "ended") == {"held": 1, "waits": 1}
 
 
 def test_whoever_takes_it_then_is_a_worker_of_either_class(queue: Queue, begin: Any) -> None:
