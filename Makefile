@@ -130,7 +130,7 @@ bench-field: build ## Compare with beanstalkd, BullMQ, pgmq, RabbitMQ and a sort
 	scripts/bench-field.sh $(SERVERS_DIR) $(OPTIONS)
 
 bench-integrations: build ## Compare our brokers with the frameworks' own on Redis, in an hour or more on an idle machine; writes docs/integrations.md (OPTIONS='--help')
-	@scripts/setup.sh examples
+	@scripts/setup.sh examples languages laravel symfony
 	scripts/integrations-sidekiq.sh $(SERVERS_DIR) --bench
 	scripts/integrations-node.sh $(SERVERS_DIR) --bench
 	scripts/bench-integrations.sh $(SERVERS_DIR) $(OPTIONS)
@@ -164,7 +164,7 @@ check-tools: setup ## Compile code that no test runs: the targets of `make mutan
 
 lint-scripts: ## Check the shell scripts with shellcheck
 	@scripts/setup.sh scripts
-	shellcheck scripts/*.sh examples/*.sh integrations/sidekiq/tests/upstream/run.sh integrations/upstream/test.sh dist/enable dist/prerm dist/image-configuration .ci/run
+	shellcheck scripts/*.sh examples/*.sh integrations/sidekiq/tests/upstream/run.sh integrations/laravel/tests/upstream/run.sh integrations/upstream/test.sh dist/enable dist/prerm dist/image-configuration .ci/run
 
 deny: ## Check licences, sources, versions and advisories of the libraries with cargo-deny (built once: minutes)
 	@scripts/deny.sh
