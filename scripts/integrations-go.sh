@@ -39,6 +39,11 @@ if [ -n "$badly" ]; then
     echo "integrations-go.sh: not as gofmt writes it: $badly" >&2
     exit 1
 fi
+version=v$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+if ! grep -q "$module $version\$" integrations/go/oteldehydrator/go.mod; then
+    echo "integrations-go.sh: integrations/go/oteldehydrator/go.mod requires another version than $version." >&2
+    exit 1
+fi
 packages="$module $module/oteldehydrator"
 # shellcheck disable=SC2086  # lists are meant to be split
 target/go/go vet $packages "$module/internal/realserver"
