@@ -41,7 +41,7 @@ func (r *run) do(ctx context.Context, d *delivery) error {
 		r.log(slog.LevelError, d, "a handler panicked", "panic", panicked.Value, "stack", string(panicked.Stack))
 	}
 	if !r.held.remove(d, nil) {
-		// Whoever took it from there has told of it.
+		// Lost: the renewal or the stop has logged it.
 		return nil
 	}
 	// The headers that the hooks have left belong to the next attempt.

@@ -76,7 +76,7 @@ func TaskID(id string) Option { return optionFunc(func(p *putting) { p.id = id }
 // Replace puts the new task in the place of one with the same id, and restarts its delay: a debounce.
 func Replace() Option { return optionFunc(func(p *putting) { p.replace = true }) }
 
-// Within makes a task that no worker has begun so long after it was due a dead letter, with the reason "expired". It is
+// Within makes a task a dead letter, with the reason "expired", if no worker begins it within d of its deadline. It is
 // dropped if no worker of the queue has set a number of attempts.
 func Within(d time.Duration) Option { return optionFunc(func(p *putting) { p.within = &d }) }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A run is a worker from the begin of Run to its end. Handlers that were cut off stay with theirs.
+// A run is a worker from the start of Run to its end. Handlers that were cut off stay with theirs.
 type run struct {
 	config Config
 	routes []Route
