@@ -43,7 +43,7 @@ def arguments() -> argparse.Namespace:
         "--work", type=float, default=0.005, help="seconds that a job takes in the others (%(default)s)"
     )
     parser.add_argument("--killed-jobs", type=int, default=20_000, help="in `killed` (%(default)s; RQ a fifth of it)")
-    parser.add_argument("--killed-due", default="60:140", help="after how many seconds there (%(default)s)")
+    parser.add_argument("--killed-due", default="30:70", help="after how many seconds there (%(default)s)")
     parser.add_argument("--killed-work", type=float, default=0.001, help="seconds that a job takes there (%(default)s)")
     parser.add_argument("--seed", type=int, default=25)
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), metavar="NAME")
