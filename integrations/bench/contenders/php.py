@@ -12,19 +12,25 @@ from functools import cache
 from contenders.base import VISIBILITY, Contender, Program
 
 
+NAMES = {
+    "php-laravel-framework": "laravel",
+    "php-symfony-messenger": "messenger",
+    "php-cli": "php",
+    "php-redis": "phpredis",
+}
+
+
 @cache
 def packages() -> str:
-    names = {
-        "laravel": "php-laravel-framework",
-        "messenger": "php-symfony-messenger",
-        "php": "php-cli",
-        "phpredis": "php-redis",
-    }
-    told = subprocess.run(
-        ["dpkg-query", "-W", "-f", "${Version}\n", *names.values()], check=True, capture_output=True, text=True
-    ).stdout.split()
-    versions = (one.split(":")[-1].split("+")[0].split("-")[0] for one in told)
-    return ", ".join(f"{name} {one}" for name, one in zip(names, versions, strict=True))
+    words = ["dpkg-query", "-W", "-f", "${Package} ${Version}\n", *NAMES]
+    told = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    versions = dict(line.split() for line in told.splitlines())
+    return ", ".join(f"{name} {plain(versions[package])}" for package, name in NAMES.items())
+
+
+def plain(version: str) -> str:
+    """Returns a version without what Debian adds."""
+    return version.split(":")[-1].split("+")[0].split("-")[0]
 
 
 class LaravelOnRedis(Contender):
