@@ -11,7 +11,6 @@ from functools import cache
 
 from contenders.base import VISIBILITY, Contender, Program
 
-
 NAMES = {
     "php-laravel-framework": "laravel",
     "php-symfony-messenger": "messenger",
