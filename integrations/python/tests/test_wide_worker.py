@@ -276,6 +276,33 @@ async def test_a_job_waits_while_its_slot_moves_to_a_node_that_is_new(own_cluste
         await waiting.aclose()
 
 
+def test_work_that_a_stop_has_left_behind_gives_the_next_run_no_room(server: RealServer) -> None:
+    begun: list[str] = []
+    goes_on = {"first": threading.Event(), "second": threading.Event()}
+
+    def work(job: Job) -> None:
+        begun.append(job.id)
+        goes_on[job.id].wait(100)
+
+    with Queue(server.url, "jobs", keys=2) as jobs:
+        worker = Worker(jobs, work, block=0.3, attempts=1, stop_timeout=0)
+        for id in goes_on:
+            running = threading.Thread(target=worker.run, daemon=True)
+            running.start()
+            jobs.put(1, id=id)
+            wait_until(lambda id=id: begun[-1:] == [id])
+            if id == "first":
+                worker.stop()
+                running.join()
+        goes_on["first"].set()
+        wait_until(lambda: [thread.name for thread in threading.enumerate()].count("dehydrator-0") == 1)
+        has_room = worker._free.take_one(0)
+        goes_on["second"].set()
+        worker.stop()
+        running.join()
+    assert not has_room
+
+
 def test_queues_with_and_without_keys_need_two_workers(server: RealServer) -> None:
     wide, narrow = Queue(server.url, "wide", keys=2), Queue(server.url, "narrow")
     with pytest.raises(ValueError, match="all have `keys`"):

@@ -253,13 +253,15 @@ class Worker:
             self._hooks.refused(scheduling.queue, id_text(delivery.id), reason)
 
     def _serve(self, delivery: Delivery) -> None:
+        # That of this run: the work may end in the next one.
+        free = self._free
         try:
             self._do(delivery)
         except Exception as error:
             # It was neither settled nor given back, so it is delivered again when its lease expires.
             self._hooks.crashed(error)
         finally:
-            self._free.release()
+            free.release()
 
     def _cut_off(self) -> None:
         """Gives back the jobs whose work still runs."""
