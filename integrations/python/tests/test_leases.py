@@ -1,12 +1,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
+from contextlib import closing
+from pathlib import Path
 
 import pytest
+from topologies import Cluster
 
-from dehydrator_queue.leases import RENEWER, Leases, Renewer
+from dehydrator_queue.leases import RENEWER, Lease, Leases, Renewer
+from dehydrator_queue.library import connect, node_of, reply_in
+from dehydrator_queue.verbs import pairs
 
 
 class Consumer(Leases):
@@ -69,3 +75,34 @@ def test_a_forked_process_watches_its_own_whatever_its_parent_was_about() -> Non
     _, status = os.waitpid(child, 0)
     killing.cancel()
     assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_a_silent_node_ends_no_lease_of_another(tmp_path: Path) -> None:
+    with closing(Cluster(tmp_path)) as cluster:
+        for node in cluster.nodes:
+            node.client.config_set("cluster-require-full-coverage", "no")
+        url = "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in cluster.nodes)
+        client, lease = connect(url, reply_in(3000)), 3000
+        leases = Leases(lambda: client, lease, are_apart=True)
+        # On three nodes, most on the first one.
+        keys = {str(n): f"{{celery}}{n}" for n in range(6)} | {"high": "{high}", "low": "{low}"}
+        for tag, key in keys.items():
+            client.execute_command("DEHYDRATOR.PUSH", key, 0, "element", tag)
+            client.execute_command("DEHYDRATOR.POLL", key, "COUNT", 1, "LEASE", lease, "TOKEN", tag)
+            leases.add(tag, Lease(key, tag.encode(), tag, 1))
+        port = node_of(client, "{celery}1").connection_pool.connection_kwargs["port"]
+        silent = next(node for node in cluster.nodes if node.port == port)
+        silent.process.send_signal(signal.SIGSTOP)
+        try:
+            # Sent again, each with a wait for its reply.
+            leases.settle("1")
+            end = time.monotonic() + 3 * lease / 1000
+            while time.monotonic() < end:
+                for tag in ("high", "low"):
+                    told = pairs(client.execute_command("DEHYDRATOR.LOOK", f"{{{tag}}}", tag, "FULL"))
+                    assert told["leased"] == 1
+                time.sleep(0.05)
+        finally:
+            silent.process.send_signal(signal.SIGCONT)
+        assert {"high", "low"} <= leases._held.keys()
+        leases.forget()

@@ -87,7 +87,7 @@ class DehydratorBroker(Broker):
         lease_ms = milliseconds(lease)
         own: Client = client or connect(url, timeout=reply_in(lease_ms), **options)
         self._clients = [self.client, own]
-        self.leases = Leases(lambda: own, lease_ms)
+        self.leases = Leases(lambda: own, lease_ms, are_apart=is_cluster(own))
         if schedules:
             self.add_middleware(Periodic())
         if keys is not None:

@@ -34,13 +34,21 @@ class Leases:
     """The leases of one consumer, by tags of its choice. Thread-safe: acks come from any thread."""
 
     def __init__(
-        self, client: Callable[[], Any], lease_ms: int, renewed: Callable[[str], None] = lambda key: None
+        self,
+        client: Callable[[], Any],
+        lease_ms: int,
+        renewed: Callable[[str], None] = lambda key: None,
+        *,
+        are_apart: bool = False,
     ) -> None:
         """`client`: creates a thread-safe client with a reply timeout that suits the lease (`reply_in`).
 
-        `renewed`: called for each queue in which leases were renewed, in another thread.
+        `renewed`: called for each queue in which leases were renewed, in another thread. `are_apart`: the keys are on
+        several nodes, so each is renewed in a thread of its own.
         """
         self._client = client
+        self._are_apart = are_apart
+        self._renewing: dict[str, threading.Thread] = {}
         self._tell = renewed
         self.lease_ms = lease_ms
         self._held: dict[str, Lease] = {}
@@ -96,6 +104,7 @@ class Leases:
         """Forgets all leases, which belong to the parent process, as may a holder of the lock at the fork."""
         self._lock = threading.Lock()
         self._held = {}
+        self._renewing = {}
 
     def until_renewal(self) -> float:
         """Returns the seconds until the next renewal."""
@@ -111,11 +120,18 @@ class Leases:
             for tag, lease in self._held.items():
                 held[lease.key].append((tag, lease))
         for key, some in held.items():
-            try:
-                self._renew(key, some)
-            except Exception as error:
-                self._due = time.monotonic() + min(ANEW, self.lease_ms / 10_000)
-                log.warning("%s: leases could not be renewed, and will be again: %s", key, error)
+            if not self._are_apart:
+                self._try_renew(key, some)
+            elif key not in self._renewing or not self._renewing[key].is_alive():
+                self._renewing[key] = threading.Thread(target=self._try_renew, args=(key, some), daemon=True)
+                self._renewing[key].start()
+
+    def _try_renew(self, key: str, some: list[tuple[str, Lease]]) -> None:
+        try:
+            self._renew(key, some)
+        except Exception as error:
+            self._due = time.monotonic() + min(ANEW, self.lease_ms / 10_000)
+            log.warning("%s: leases could not be renewed, and will be again: %s", key, error)
 
     def _renew(self, key: str, some: list[tuple[str, Lease]]) -> None:
         words = [word for _, lease in some for word in (lease.token, lease.id)]
@@ -139,6 +155,7 @@ class Renewer:
         self._thread: threading.Thread | None = None
         self._watched: WeakSet[Leases] = WeakSet()
         self._again: list[tuple[Any, tuple[Any, ...], float]] = []
+        self._resending: threading.Thread | None = None
         self._lock = threading.Lock()
         self._wake = threading.Event()
 
@@ -156,22 +173,30 @@ class Renewer:
         """Retries a command until it arrives, or until its lease has expired."""
         with self._lock:
             self._again.append((client, words, time.monotonic() + seconds))
-        self._wake.set()
+            if self._resending is None:
+                # Apart from the renewals, which do not wait for a silent server, or node.
+                self._resending = threading.Thread(target=self._resend, name="dehydrator-resending", daemon=True)
+                self._resending.start()
+
+    def _resend(self) -> None:
+        while True:
+            time.sleep(ANEW)
+            self._send_again()
+            with self._lock:
+                if not self._again:
+                    self._resending = None
+                    return
 
     def _run(self) -> None:
         wake = self._wake
         while True:
             with self._lock:
-                watched, again = list(self._watched), list(self._again)
-            waits = [leases.until_renewal() for leases in watched] + [ANEW] * len(again)
-            wait = min(waits, default=None)
-            del again
+                watched = list(self._watched)
+            wait = min((leases.until_renewal() for leases in watched), default=None)
             # Do not keep the object alive meanwhile.
             del watched
             if wake.wait(wait):
                 wake.clear()
-                wake.wait(ANEW if self._again else 0)
-            self._send_again()
             self._renew()
 
     def _renew(self) -> None:
@@ -186,15 +211,20 @@ class Renewer:
     def _send_again(self) -> None:
         with self._lock:
             again, self._again = self._again, []
+        # Where one has failed, the others wait for the next round.
+        failed: dict[tuple[int, str], Exception] = {}
         for client, words, end in again:
-            try:
-                client.execute_command(*words)
-            except Exception as error:
-                if time.monotonic() < end:
-                    with self._lock:
-                        self._again.append((client, words, end))
-                else:
-                    log.error("%s never arrived, and the message comes again: %s", words[0], error)
+            if (error := failed.get((id(client), words[1]))) is None:
+                try:
+                    client.execute_command(*words)
+                    continue
+                except Exception as raised:
+                    error = failed[id(client), words[1]] = raised
+            if time.monotonic() < end:
+                with self._lock:
+                    self._again.append((client, words, end))
+            else:
+                log.error("%s never arrived, and the message comes again: %s", words[0], error)
 
 
 RENEWER = Renewer()

@@ -274,15 +274,23 @@ class DehydratorBroker(AsyncBroker):
 
     async def _renew(self) -> None:
         """Renews the current jobs, three times per lease."""
-        while True:
-            await asyncio.sleep(self._lease_ms / 3000)
-            for name, (delivery, ack) in list(self._held.items()):
-                if ack() is None:
-                    # The receiver dropped it, for example because a middleware failed.
-                    log.warning("%s: nobody will acknowledge %r", delivery.key, delivery.id)
-                    del self._held[name]
-            held = by_key(delivery for delivery, _ in self._held.values())
-            await asyncio.gather(*(self._renew_some(key, some) for key, some in held.items()))
+        # A task for each key: the nodes of the others may reply when one does not.
+        renewing: dict[str, asyncio.Task[None]] = {}
+        try:
+            while True:
+                await asyncio.sleep(self._lease_ms / 3000)
+                for name, (delivery, ack) in list(self._held.items()):
+                    if ack() is None:
+                        # The receiver dropped it, for example because a middleware failed.
+                        log.warning("%s: nobody will acknowledge %r", delivery.key, delivery.id)
+                        del self._held[name]
+                for key, some in by_key(delivery for delivery, _ in self._held.values()).items():
+                    if key not in renewing or renewing[key].done():
+                        renewing[key] = asyncio.create_task(self._renew_some(key, some))
+        finally:
+            for task in renewing.values():
+                task.cancel()
+            await asyncio.gather(*renewing.values(), return_exceptions=True)
 
     async def _renew_some(self, key: str, held: list[Delivery]) -> None:
         renew = ("DEHYDRATOR.RENEW", key, self._lease_ms, *leases_of(held))
