@@ -248,6 +248,40 @@ test("a directory that lost its last change is repaired", async (t) => {
   assert.equal(await later.forgetKeys(), 0);
 });
 
+test("a worker restores the directory that it knew", async (t) => {
+  const own = { name: "restored", keys: 2 };
+  const jobs = queueOf<number>(t, server.url, own);
+  const before: (string | null)[] = [];
+  for (const keys of [2, 5]) {
+    await jobs.setKeys(keys);
+    before.push(await server.client.get("restored:keys"));
+  }
+  await jobs.setKeys(3);
+  const done = new Set<string>();
+  const work = ({ id }: Job<number>) => {
+    done.add(id);
+  };
+  running(t, queueOf<number>(t, server.url, own), work, { concurrency: 2 });
+  const generation = async () =>
+    JSON.parse((await server.client.get("restored:keys")) ?? '{"generation":0}').generation;
+  // Of two changes, the last one is lost, then both; then all is lost.
+  for (const [n, text] of [before[1]!, before[0]!, null].entries()) {
+    await jobs.put(0, { id: `${n}` });
+    await until(() => done.has(`${n}`));
+    const last = await generation();
+    if (text === null) await server.client.flushall();
+    else await server.client.set("restored:keys", text);
+    await until(async () => (await generation()) > last);
+    const ids = Array.from({ length: 30 }, (_, m) => `${n}:${m}`);
+    await jobs.putMany(ids.map((id) => ({ payload: 0, id })));
+    await until(() => ids.every((id) => done.has(id)));
+    const later = queueOf<number>(t, server.url, own);
+    assert.equal((await later.setKeys(3)).length, 3);
+    assert.equal(await later.put(0, { id: `${n}:later`, delay: 60_000 }), `${n}:later`);
+    assert.equal(await jobs.put(0, { id: `${n}:later`, delay: 60_000 }), null);
+  }
+});
+
 /** A random put or cancel of a client, which reads the directory when it is refused, and not before. */
 interface Deed {
   readonly how: "new" | "replace" | "cancel";

@@ -6,16 +6,17 @@ import json
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from typing import Any
 
 import pytest
 import redis
-from servers import ROOT, RealServer
+from servers import ROOT, RealServer, wait_until
 from topologies import Cluster
 
-from dehydrator_queue import Item, Queue
+from dehydrator_queue import Item, Queue, Worker
 from dehydrator_queue.aio import Queue as AsyncQueue
 from dehydrator_queue.library import passes
 from dehydrator_queue.wide.directory import OutdatedDirectoryError, home
@@ -146,6 +147,44 @@ def test_a_directory_that_lost_its_last_change_is_repaired(server: RealServer) -
     assert jobs.put("again", id="1") is None
     assert jobs.put("x", id="x", delay=60) == "x"
     assert later.forget_keys() == 0
+
+
+def test_a_worker_restores_the_directory_that_it_knew(server: RealServer) -> None:
+    jobs = Queue(server.url, "jobs", keys=2)
+    jobs.set_keys(2)
+    before = [server.client.get("jobs:keys")]
+    jobs.set_keys(5)
+    before.append(server.client.get("jobs:keys"))
+    jobs.set_keys(3)
+    done: list[str] = []
+
+    def generation() -> int:
+        return int(json.loads(server.client.get("jobs:keys") or b'{"generation":0}')["generation"])
+
+    worker = Worker(Queue(server.url, "jobs", keys=2), lambda job: done.append(job.id), concurrency=2, block=0.3)
+    running = threading.Thread(target=worker.run)
+    running.start()
+    try:
+        # Of the last two changes, the last one is lost, then both; then all is lost.
+        for n, text in enumerate([before[1], before[0], None]):
+            jobs.put(0, id=f"{n}", delay=0)
+            wait_until(lambda n=n: done[-1:] == [str(n)])
+            last = generation()
+            if text is None:
+                server.client.flushall()
+            else:
+                server.client.set("jobs:keys", text)
+            wait_until(lambda last=last: generation() > last, 30)
+            ids = [f"{n}:{m}" for m in range(30)]
+            jobs.put_many(Item(0, id=id) for id in ids)
+            wait_until(lambda ids=ids: set(ids) <= set(done))
+            later = Queue(server.url, "jobs", keys=2)
+            assert later.set_keys(3) == ["{jobs:0}", "{jobs:1}", "{jobs:2}"]
+            assert later.put(0, id=f"{n}:later", delay=60)
+            assert jobs.put(0, id=f"{n}:later", delay=60) is None
+    finally:
+        worker.stop()
+        running.join()
 
 
 def test_the_jobs_of_a_queue_of_one_key_are_moved_as_the_page_shows(server: RealServer) -> None:

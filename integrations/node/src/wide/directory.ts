@@ -87,6 +87,12 @@ export class Directory {
     return ask(["EVAL", CHANGE, 1, this.key, this.text, after], () => after);
   }
 
+  /** Returns the lists that the other one lacks, and then those of the other one. */
+  beside({ lists }: Directory): readonly (readonly string[])[] {
+    const known = new Set(lists.map((names) => names.join()));
+    return [...this.lists.filter((names) => !known.has(names.join())), ...lists];
+  }
+
   is(text: string): boolean {
     return this.text === text;
   }

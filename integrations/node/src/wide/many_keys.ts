@@ -248,14 +248,22 @@ export class ManyKeys<T> implements Keys<T> {
     return this.#reading;
   }
 
+  /**
+   * A directory that is older than what was known has been lost, as in a failover. Then its lists and those come
+   * together.
+   */
   async #read(how?: Patience): Promise<Directory> {
     for (;;) {
       const found = await this.#server.ask(Directory.read(this.#key), how);
-      if (found.lists.length > 0) {
+      const mine = this.#directory;
+      if (mine !== undefined && found.generation < mine.generation) {
+        await this.#server.ask(found.write(found.beside(mine), mine.generation));
+      } else if (found.lists.length > 0) {
         this.#directory = found;
         return found;
+      } else {
+        await this.#server.ask(found.write([await this.#names([], this.wanted)]));
       }
-      await this.#server.ask(found.write([await this.#names([], this.wanted)]));
     }
   }
 

@@ -87,11 +87,20 @@ class Directory:
         return self._known or (yield from self.read())
 
     def read(self) -> Flow[Known]:
-        """Reads the directory. The first client of the queue writes it; the others take what is there."""
-        while not (known := (yield from self._look())).lists:
-            yield from self._write(known, [(yield from self._names((), self._wanted))])
-        self._known = known
-        return known
+        """Reads the directory. The first client of the queue writes it; the others take what is there.
+
+        One that is older than what was known has been lost, as in a failover. Then its lists and those come together.
+        """
+        while True:
+            known, mine = (yield from self._look()), self._known
+            if mine is not None and known.generation < mine.generation:
+                lost = [names for names in known.lists if names not in mine.lists]
+                yield from self._write(known, [*lost, *mine.lists], mine.generation)
+            elif known.lists:
+                self._known = known
+                return known
+            else:
+                yield from self._write(known, [(yield from self._names((), self._wanted))])
 
     def at(self, known: Known, key: str, when: str, id: bytes, words: Sequence[Any]) -> Flow[tuple[str, Any]]:
         """Runs a command on a key, unless this directory is outdated; returns `done`, `stale` or `elsewhere`.
