@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -14,6 +15,12 @@ T = TypeVar("T")
 
 #: The delay before a command is resent, in seconds: the first time, and at most.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+
+
+def drawn(pause: float) -> float:
+    """Returns a pause of at least half that length: callers that failed together do not come again together."""
+    return pause * random.uniform(0.5, 1)
+
 
 #: The newest command that this package needs: a server that knows it knows all of them.
 NEWEST = "DEHYDRATOR.REJECT"
@@ -64,7 +71,7 @@ class Server:
                 if doubts_others(error):
                     # The library closes broken connections.
                     forget_connections(self.client)
-            time.sleep(pause)
+            time.sleep(drawn(pause))
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def follow(

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from dehydrator_queue.library import BROKEN, Client, check_kind, doubts_others, forget_connections, is_cluster, passes
-from dehydrator_queue.server import FIRST_PAUSE, LONGEST_PAUSE, PROBES, explain, knows
+from dehydrator_queue.server import FIRST_PAUSE, LONGEST_PAUSE, PROBES, drawn, explain, knows
 from dehydrator_queue.verbs import Flow, Question
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ class Server:
                     # A silent connection may not report its end either.
                     with suppress(*BROKEN):
                         await closed
-            await asyncio.sleep(pause)
+            await asyncio.sleep(drawn(pause))
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def follow(
