@@ -175,7 +175,7 @@ test("with waitReplicas a job begins when a replica has its lease", async (t) =>
     const there = rows.find((row) => row !== null) as unknown[];
     held.push(there[there.indexOf("leased") + 1]);
   };
-  const { notes } = running(t, jobs, work, { waitReplicas: 1, concurrency: 4, lease: 6000 });
+  const { notes } = running(t, jobs, work, { waitReplicas: 1, concurrency: 4, lease: 15_000 });
   await jobs.putMany([1, 2, 3].map((payload) => ({ payload })));
   await until(async () => (await jobs.size()) === 0);
   assert.deepEqual(held, [1, 1, 1]);

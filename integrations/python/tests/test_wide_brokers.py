@@ -29,7 +29,7 @@ from dehydrator_queue.dramatiq import DehydratorBroker, every
 from dehydrator_queue.taskiq import DehydratorBroker as TaskiqBroker
 
 #: For how long a consumer sleeps in the server, in seconds, where a test distinguishes that from being woken.
-BLOCK = 4.0
+BLOCK = 10.0
 #: Without `keys`, these queues are on three nodes.
 NAMES = ["default", "mail", "import", "report"]
 
