@@ -45,5 +45,5 @@ beside=3
 [ "${2-}" != --quick ] || beside=2
 for name in $names; do
     echo "integrations/node on $name"
-    DEHYDRATOR_SERVER=$servers/$name node --test --test-concurrency=$beside --test-reporter="${TEST_REPORTER-dot}" dist/tests/*.test.js
+    DEHYDRATOR_SERVER=$servers/$name node --test --test-timeout=600000 --test-concurrency=$beside --test-reporter="${TEST_REPORTER-dot}" dist/tests/*.test.js
 done

@@ -65,13 +65,17 @@ withEach("a schedule of several keys", (library) => {
   test("is served while all are busy and the keys change", async (t) => {
     const jobs = queueOf<string>(t, server.url, { library, keys: 2 });
     const done: string[] = [];
+    let isBusy = false;
     let end = () => {};
+    const long = new Promise<void>((resolve) => {
+      end = resolve;
+    });
+    // A worker stops when its job has ended.
+    t.after(end);
     const { notes } = running(t, jobs, async ({ id, attempt }) => {
       if (id === "long") {
-        await new Promise<void>((resolve) => {
-          end = resolve;
-        });
-        return;
+        isBusy = true;
+        return long;
       }
       assert.equal(attempt, 1);
       assert.ok(Date.now() >= Number(/@(\d+)/.exec(id)![1]));
@@ -84,6 +88,7 @@ withEach("a schedule of several keys", (library) => {
       await jobs.setKeys(keys);
     }
     await jobs.put("long", { id: "long" });
+    await until(() => isBusy);
     const size = await jobs.size();
     await until(async () => (await jobs.size()) > size + 3);
     end();
