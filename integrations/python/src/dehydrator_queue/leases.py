@@ -29,6 +29,12 @@ class Lease:
     token: str
     deliveries: int
 
+    def settle_words(self) -> tuple[Any, ...]:
+        return "DEHYDRATOR.SETTLE", self.key, self.token, self.id
+
+    def tell_lost(self) -> None:
+        log.warning("%s: the lease of %r had run out, and it is another's by now", self.key, self.id)
+
 
 class Leases:
     """The leases of one consumer, by tags of its choice. Thread-safe: acks come from any thread."""
@@ -58,6 +64,9 @@ class Leases:
     def __contains__(self, tag: str) -> bool:
         return tag in self._held
 
+    def __len__(self) -> int:
+        return len(self._held)
+
     def add(self, tag: str, lease: Lease) -> None:
         with self._lock:
             self._held[tag] = lease
@@ -80,17 +89,25 @@ class Leases:
         lease = self.drop(tag)
         if lease is None:
             return
-        words = (command, lease.key, *arguments, lease.token, lease.id, *option)
+        if self._send(lease, (command, lease.key, *arguments, lease.token, lease.id, *option)) == [0]:
+            lease.tell_lost()
+
+    def settle_again(self, lease: Lease) -> None:
+        """Settles a message that was dropped, and perhaps settled."""
+        self._send(lease, lease.settle_words())
+
+    def _send(self, lease: Lease, words: tuple[Any, ...]) -> Any:
+        """Returns the reply, or nothing if the command must be sent again."""
         client = self._client()
         try:
-            if client.execute_command(*words) == [0]:
-                log.warning("%s: the lease of %r had run out, and it is another's by now", lease.key, lease.id)
+            return client.execute_command(*words)
         except Exception as error:
             if not passes(error):
                 raise
             # The token makes it safe to resend, even on another connection.
-            log.warning("%s of %r is sent again: %s", command, lease.id, error)
+            log.warning("%s of %r is sent again: %s", words[0], lease.id, error)
             RENEWER.again(client, words, self.lease_ms / 1000)
+            return None
 
     def get(self, tag: str) -> Lease | None:
         return self._held.get(tag)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from queue import Empty
+from threading import get_ident
 from time import monotonic
 from typing import Any
 
@@ -40,6 +41,10 @@ LEASE = 300
 
 #: The most messages of one reply. More would save no more of the server's time.
 MOST = 8
+
+#: Seconds. After a reply, the next poll waits so long for an ack, if the last one came that soon: both go in one write,
+#: which wakes the server once.
+LULL = 0.003
 
 #: The header with the group of a message. Celery's own header `group` is the id of a canvas.
 GROUP = "dehydrator_group"
@@ -76,6 +81,13 @@ class Dehydrated(base.Channel):
         #: Ids of revoked tasks that may wait here.
         self.revoked: deque[str] = deque()
         self._token = new_token()
+        #: When the last messages arrived, and until when the next poll waits for an ack of one.
+        self._arrived_at = self._asks_at = 0.0
+        #: Whether the last ack came soon after its message.
+        self._is_brief = False
+        self._loop_thread = 0
+        #: What was settled in one write with the poll, until the reply is read.
+        self._settled: Lease | None = None
         self._polled: dict[str, str] = {}
         self._no_ack: set[str] = set()
         self._lease_lock = threading.Lock()
@@ -130,6 +142,7 @@ class Dehydrated(base.Channel):
         try:
             super().close()
         finally:
+            self._settle_again()
             # This may end early if a connection is broken, and the messages would be held forever.
             self.leases.release_all()
 
@@ -164,6 +177,7 @@ class Dehydrated(base.Channel):
         self._lease_lock = threading.Lock()
         super()._after_fork()
         self.leases.forget()
+        self._settled = None
 
     # Names
 
@@ -268,6 +282,12 @@ class Dehydrated(base.Channel):
         return ["DEHYDRATOR.MPOLL", len(keys), *keys, *lease]
 
     def _brpop_start(self, timeout: float | None = None) -> None:
+        if monotonic() >= self._asks_at:
+            self._ask(timeout)
+
+    def _ask(self, timeout: float | None = None, settled: Lease | None = None) -> None:
+        """Sends a poll, and before it, in the same write, what settles a message."""
+        self._settle_again()
         if timeout is None:
             # Older versions of kombu have no such option.
             timeout = getattr(self, "brpop_timeout", 1)
@@ -279,8 +299,65 @@ class Dehydrated(base.Channel):
         self._in_poll = self.client.connection
         self._brpop_sent_at = monotonic()
         # If the last reply was lost with its connection, this is its token: the reply is repeated.
-        words = self._poll_words(list(self._polled), self._token, self._room())
-        self.client.connection.send_command(*words, "BLOCK", int((timeout or 0) * 1000))
+        words = [*self._poll_words(list(self._polled), self._token, self._room()), "BLOCK", int((timeout or 0) * 1000)]
+        commands = [words] if settled is None else [settled.settle_words(), words]
+        self._settled = settled
+        connection = self.client.connection
+        connection.send_packed_command(connection.pack_commands(commands))
+
+    def settle(self, tag: str) -> None:
+        """Settles a message: together with the next poll, if that waits for it."""
+        now = monotonic()
+        self._is_brief = now - self._arrived_at < LULL
+        is_waited_for = now < self._asks_at and get_ident() == self._loop_thread and not self._in_poll
+        lease = self.leases.drop(tag) if is_waited_for and self.active_queues and self.qos.can_consume() else None
+        if lease is None:
+            self.leases.settle(tag)
+            return
+        self._asks_at = 0.0
+        try:
+            self._ask(settled=lease)
+        except self.connection_errors:
+            # The loop connects and asks again.
+            self._end_poll()
+
+    def _end_poll(self) -> None:
+        self._in_poll = None
+        self.client.connection.disconnect()
+        self._settle_again()
+
+    def _read_settled(self) -> None:
+        """Reads the reply to what was settled with the poll. Its own reply may come much later."""
+        connection = self.client.connection
+        try:
+            if self.client.parse_response(connection, "DEHYDRATOR.SETTLE") == [0] and self._settled is not None:
+                self._settled.tell_lost()
+            self._settled = None
+        except self.connection_errors:
+            self._end_poll()
+            raise
+        except self.ResponseError as error:
+            if passes(error):
+                self._settle_again()
+            else:
+                log.error("SETTLE is refused: %s", error)
+                self._settled = None
+        if not connection.can_read(timeout=0):
+            raise Empty()
+
+    def _settle_again(self) -> None:
+        """Settles once more what was settled with a poll whose connection has ended."""
+        lease, self._settled = self._settled, None
+        if lease is not None:
+            self.leases.settle_again(lease)
+
+    def _wait_for_ack(self) -> None:
+        """Lets the next poll wait for an ack, if one is expected soon."""
+        loop = getattr(self.connection, "loop", None)
+        if loop is not None and self._is_brief and self.leases:
+            self._loop_thread, self._asks_at = get_ident(), monotonic() + LULL
+            # The loop looks whether to poll when it wakes.
+            loop.call_later(LULL, lambda: None)
 
     def _room(self) -> int:
         """Returns how many messages one reply may have."""
@@ -291,6 +368,8 @@ class Dehydrated(base.Channel):
         return min(self.qos.can_consume_max_estimate() or 1, MOST)
 
     def _brpop_read(self, **options: Any) -> bool:
+        if self._settled is not None:
+            self._read_settled()
         try:
             try:
                 with self._reconnecting():
@@ -302,7 +381,9 @@ class Dehydrated(base.Channel):
             self._token = new_token()
             if not reply:
                 raise Empty()
+            self._arrived_at = monotonic()
             self._deliver_reply(self._polled[bytes_to_str(reply[0])], reply, self._brpop_sent_at)
+            self._wait_for_ack()
             return True
         finally:
             self._in_poll = None

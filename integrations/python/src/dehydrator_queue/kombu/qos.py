@@ -15,8 +15,8 @@ class QoS(virtual.QoS):
     restore_at_shutdown = True
 
     def ack(self, delivery_tag: str) -> None:
-        self.channel.leases.settle(delivery_tag)
         super().ack(delivery_tag)
+        self.channel.settle(delivery_tag)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
         if requeue:

@@ -27,6 +27,11 @@ class Transport(base.Transport):
         name_scheme_of(client, self.scheme)
         flower.teach(type(self))
 
+    def register_with_event_loop(self, connection: Any, loop: Any) -> None:
+        super().register_with_event_loop(connection, loop)
+        #: Of Celery, for channels, whose attribute `connection` this is.
+        self.loop = loop
+
 
 class SentinelTransport(Transport):
     """The same, with Sentinel."""
