@@ -32,7 +32,7 @@
 //! | `delivery` | `data_type`, `replicate`, `pending`, `metrics`, `clock`, `config`, `policy`, `lawn` |
 //! | `data_type` | `replicate`, `pending`, `policy`, `lawn`, `metrics`, `clock`, `config` |
 //! | `replicate` | `level`, `policy`, `lawn`, `version` |
-//! | `pending` | `metrics`, `clock`, `lawn` |
+//! | `pending` | `metrics`, `clock`, `config`, `lawn` |
 //! | `metrics` | `clock` |
 //! | `config`, `policy` | `lawn` |
 //! | `level` | `version` |

@@ -4,15 +4,14 @@
 //! [`pending`](crate::pending) records the work. `pass` has blocked clients served by
 //! [`commands::poll`](crate::commands::poll), and elements delivered by [`delivery`](crate::delivery), both below.
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
 //! | `pass` | the end of a pass of the event loop, where due work is done |
-//! | `cron` | the server's cron: bookkeeping per tick |
+//! | `cron` | the server's cron, in a budget of time: compaction, forgetting expired ids, and what `pass` and `keyspace` could not notice |
 //! | `renamed` | the walk over the keyspace that finds renamed dehydrators |
-//! | `keyspace` | FLUSHALL, SWAPDB, a load, a change of roles, slots that arrive |
+//! | `keyspace` | the server's events: FLUSHALL, SWAPDB, a load, a change of roles, slots that migrate here |
 //!
-//! The server calls `pass`, `cron` and `keyspace`, which `lib` registers. `pass` calls `renamed`; `cron` does
-//! what neither `pass` nor `keyspace` could notice.
+//! The server calls `pass`, `cron` and `keyspace`, which `lib` registers. `pass` calls `renamed`.
 
 pub mod cron;
 pub mod keyspace;

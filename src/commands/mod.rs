@@ -1,7 +1,7 @@
 //! The commands, one file per family. Each command parses its arguments into a request, changes the dehydrator,
 //! replicates the effect, and replies, in that order.
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
 //! | `table` | the table of commands, for the server and HELP |
 //! | `push` | PUSH, GIDPUSH, MPUSH |
@@ -21,7 +21,7 @@
 //! | `debug` | DEBUG, in debug builds only |
 //! | `args` | shared parts of requests: options, numbers, ids, tokens |
 //! | `defaults` | the default policies of new keys |
-//! | `limits` | checks of a client's request against the settings: the longest TTL, the most elements, memory |
+//! | `limits` | refuses requests beyond the settings of the server: the longest TTL, the most elements, memory |
 //! | `refusal` | errors with codes for programs |
 //! | `glob` | the server's patterns, for SCAN |
 

@@ -3,7 +3,7 @@
 //! A key's value is a boxed [`Dehydrator`], which belongs to the keyspace. The server loads, saves, copies, measures
 //! and frees it through the callbacks here. Commands reach it through an open key, as [`Reading`] or [`Writing`].
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
 //! | this file | the type, and reading a key |
 //! | `writing` | changing a key, and recording future work in [`pending`](crate::pending) |
@@ -11,7 +11,7 @@
 //! | `upkeep` | compaction: giving memory back; forgetting expired ids; ending pauses of groups; finding the new name of a renamed key |
 //! | `callbacks` | the server's callbacks: load, save, rewrite of the append-only file, copy, measure, free, defragment |
 //! | `dehydrator` | the value: a lawn and its rules; the marks of stuck dead letters, which `delivery` moves and retries |
-//! | `availability` | when elements can leave a dehydrator, and how many |
+//! | `availability` | deadlines, pauses and limits: how many elements may be given out now, and when the next may |
 //! | `census` | the totals of all dehydrators |
 //! | `copy` | copies of elements |
 //! | `encoding` | the format of an RDB file, a full sync and a DUMP: writing and reading it |

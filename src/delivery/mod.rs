@@ -8,9 +8,9 @@
 //!   REJECT ─────────────────────────────────▶ reject ────────────┘
 //! ```
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
-//! | `visit` | a visit to a dehydrator with work of its own, of which the [`agenda`](crate::pending::agenda) has a list |
+//! | `visit` | the work that is due for one key of the [`agenda`](crate::pending::agenda): the event, delivery, the end of a pause, expired elements, stuck dead letters |
 //! | `dead_letters` | dead letters: moving, rejecting, parking and retrying them |
 //! | `send` | sending elements, and removing those that were sent |
 //! | `send_command` | the server command that moves elements |

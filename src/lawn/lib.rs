@@ -29,10 +29,10 @@
 //! | folder | contents | files |
 //! |---|---|---|
 //! | `small` | a lawn of a few elements | `mod`: all of it; `packed`: the layout of an element |
-//! | `store` | the bytes of elements | `records`: an element; `slab`: slots in pages; `handle`: the name of a slot |
+//! | `store` | the bytes of elements | `records`: an element; `links`: its group, and its place in that; `slab`: slots in pages; `handle`: the name of a slot |
 //! | `index` | from id to record | `mod`: all ids; `table`: some of them, in buckets |
 //! | `queues` | the order in which elements come due | `queues`: a FIFO for each TTL; `timeline`: all other elements, by ranges of deadlines; `block`, `blocks`: a piece of either; `ranges`, `order`: where the timeline's blocks begin, and the order within one; `votes`: which TTLs get a queue; `heads`, `first`: which queue is next; `block_index`: where a search in a long queue begins; `walk`: read-only iteration; `upkeep`: maintenance |
-//! | `groups` | groups of elements that take turns | `entries`: the groups and their names; `treap`: the elements of each; `round`: whose turn it is; `greatest`: the groups with the most elements |
+//! | `groups` | groups of elements that take turns | `entries`: the groups and their names; `treap`: the elements of each; `turns`: which group gives next; `round`: the ring of the groups that have something due; `settings`, `limits`: shares, limits and pauses; `rates`, `logs`: what each gave out; `greatest`: the groups with the most elements |
 //! | `lease` | the tokens of leases | `token`: the name of a lease; `leases`: the token of each element, and the number of live leases; `tokens`: a sorted list of tokens by turn |
 //!
 //! These files combine the folders, or are used by all of them:
@@ -47,7 +47,7 @@
 //! | `held` | a full lawn: beginning, extending and ending leases |
 //! | `grouped` | a full lawn: elements in groups, and whose turn it is |
 //! | `due` | a full lawn: taking and leasing due elements |
-//! | `upkeep` | a full lawn: freeing memory, moving allocations, measuring, checking |
+//! | `upkeep` | a full lawn: compaction, moving allocations, measuring, checking |
 //! | `element` | an element, an element with its place in the order, and the numbers of elements |
 //! | `rate` | a rate limit, and the log of what was given out under it |
 //! | `turn` | the order of delivery: by deadline, then in the order of pushing |

@@ -1,6 +1,6 @@
 //! The module's statistics, for INFO. The code that does the work records them here; [`info`](crate::info) reads them.
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
 //! | `counters` | event counters |
 //! | `latency` | the histogram of lateness |

@@ -3,7 +3,7 @@
 //! This folder is below [`data_type`](crate::data_type). It holds tables of names and times and a timer, opens no key, and
 //! calls nothing above it.
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
 //! | `agenda` | dehydrators that the module visits by itself, for which reasons, and when |
 //! | `blocked` | blocked clients, queued per key |

@@ -1,8 +1,8 @@
 //! The rules of a dehydrator.
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
-//! | this file | the policy for due elements (ONDUE), and a pause (PAUSE) |
+//! | this file | the policy for due elements and dead letters (ONDUE, HOLD DELIVERIES), and a pause (PAUSE) |
 //! | `limits` | the limits (LIMIT) |
 //!
 //! The rate limit and its log are [`lawn::Rate`], in `src/lawn/rate.rs`.

@@ -30,7 +30,7 @@
 //! | an empty dehydrator of ReDe's was deleted | `DEL key` |
 //! | a key with an expiry was emptied, and created again by elements given back | `PEXPIREAT key unix-ms` |
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
 //! | `effect` | an effect: a command and its arguments |
 //! | `batch` | one effect on several elements |

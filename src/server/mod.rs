@@ -3,7 +3,7 @@
 //! The raw API is C: pointers, lengths, status codes, and functions that an older server lacks. This folder hides all of
 //! that, so that commands read like commands. It knows nothing of dehydrators.
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
 //! | `error` | the error that refuses a command |
 //! | `string` | strings that belong to the server: names, values, arguments; numbers as text |

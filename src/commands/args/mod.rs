@@ -1,7 +1,7 @@
 //! Parsing argument vectors into typed requests: the parts that several commands share. The request of a single command is
 //! beside its handler, and is parsed before a key is opened.
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
 //! | this file | requests with only a key, an id, or ids; a client's word, as errors quote it |
 //! | `options` | the options at the end of a command |

@@ -1,6 +1,6 @@
 //! POLL and MPOLL: giving out due elements, at once or to a client that blocks until there are some.
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
 //! | this file | POLL |
 //! | `mpoll` | MPOLL |

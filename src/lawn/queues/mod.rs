@@ -12,7 +12,7 @@
 //! | `ranges` | where each block of the timeline begins |
 //! | `votes` | which TTLs are frequent enough for a queue |
 //! | `walk` | read-only iteration in order, over one queue and over all |
-//! | `upkeep` | freeing memory, moving allocations, measuring, checking |
+//! | `upkeep` | compaction: freeing memory, moving allocations, measuring, checking |
 
 mod block;
 mod block_index;

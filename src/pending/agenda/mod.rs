@@ -10,7 +10,7 @@
 //!
 //! Each database has its own names, so that SWAPDB exchanges two and FLUSHDB drops one in constant time.
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
 //! | this file | the agenda of this server |
 //! | `table` | the names in each database |

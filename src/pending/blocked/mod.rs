@@ -14,6 +14,10 @@
 //!   commands::poll ◀── the first in its line ◀── ready: [ key, key, … ]
 //! ```
 //!
+//! | module | contents |
+//! |---|---|
+//! | `lines` | the queue of clients of each key, in order of arrival |
+//!
 //! *Several keys.* A client stands in the lines of all its keys with one ticket, and leaves them all when it is served.
 //! One key wakes it; it gets elements of the first of its keys that has any. If others stand before it in the line of a
 //! key that it lists earlier, that line goes first: nobody is overtaken, and the client with the lowest ticket never

@@ -5,7 +5,7 @@
 //! at its deadline, at the end of a pause, or on arrival if its deadline was over. A key becomes overdue without being
 //! touched.
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
 //! | this file | since when a value's first element is overdue, and the names of the oldest |
 //! | `slots` | a slot of four bytes for each value, and the search for the earliest |

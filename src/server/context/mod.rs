@@ -1,6 +1,6 @@
 //! The server during one callback.
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
 //! | this file | the context of a callback; the context of a command, with the positions of its keys |
 //! | `reply` | replies to the client |

@@ -1,6 +1,6 @@
 //! Callbacks: what the server calls in the module, and how each is registered.
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
 //! | `command` | a command: its description, its registration, its run |
 //! | `syntax` | the syntax of a command's arguments, as a description for the server |

@@ -1,6 +1,6 @@
 //! Keys and their values.
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
 //! | this file | an open key |
 //! | `name` | a key's name |

@@ -1,6 +1,6 @@
 //! What the process has once, whichever callback runs: its log, its random numbers, and more in files of their own.
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
 //! | `guard` | the panic guard around each callback |
 //! | `allocator` | the server's memory, aligned as Rust requires |
