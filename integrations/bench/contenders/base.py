@@ -40,7 +40,7 @@ class Contender:
     needs_module = False
     #: Further options of the server.
     server_options: tuple[str, ...] = ()
-    scenarios: tuple[str, ...] = ("quiet", "workers", "server", "failover")
+    scenarios: tuple[str, ...] = ("quiet", "burst", "workers", "server", "failover")
 
     def workers(self, url: str, apart: bool) -> list[Program]:
         """Two processes that work: in one worker, or `apart`, so that the one can be killed without the other."""

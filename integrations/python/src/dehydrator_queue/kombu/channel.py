@@ -142,9 +142,9 @@ class Dehydrated(base.Channel):
         try:
             super().close()
         finally:
-            self._settle_again()
             # This may end early if a connection is broken, and the messages would be held forever.
             self.leases.release_all()
+            self._settle_again()
 
     def _create_lease_client(self) -> Any:
         """Creates a client for leases. One of kombu's waits for a reply without limit."""
