@@ -125,7 +125,7 @@ bench-commands: build ## Count the instructions of each command, compared with R
 bench-core: ## Compare the core with other stores of timers; writes docs/benchmarks.md and docs/charts/
 	$(BENCH) core
 
-bench-field: build ## Compare with beanstalkd, BullMQ, pgmq, RabbitMQ and a sorted set, in half an hour on an idle machine; writes docs/benchmarks.md (OPTIONS='--help')
+bench-field: build ## Compare with beanstalkd, BullMQ, pgmq, Graphile Worker, NATS, RabbitMQ and a sorted set, in half an hour on an idle machine; writes docs/benchmarks.md (OPTIONS='--help')
 	@scripts/setup.sh examples field
 	scripts/bench-field.sh $(SERVERS_DIR) $(OPTIONS)
 

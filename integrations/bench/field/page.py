@@ -26,7 +26,7 @@ def write_page(page: Path, results: dict[str, dict[str, Any]]) -> None:
 
 
 def row(result: dict[str, Any]) -> list[str]:
-    cells = [result["name"], f"{result['put']:.0f}", f"{result['cancel']:.0f}" if "cancel" in result else ""]
-    cells += [f"{result['take']:.0f}", f"{result['memory']:,.0f}", f"{result['disk']:,.0f}"]
+    cells = [result["name"], f"{result['put']:,.0f}", f"{result['cancel']:,.0f}" if "cancel" in result else ""]
+    cells += [f"{result['take']:,.0f}", f"{result['memory']:,.0f}", f"{result['disk']:,.0f}"]
     cells += [milliseconds(result["p50"] / 1000), milliseconds(result["p99"] / 1000)]
     return [*cells, str(result["lost"]), str(result["twice"])]
