@@ -97,7 +97,7 @@ def test_a_poll_does_not_wait_long_for_an_ack(server: RealServer) -> None:
         loop.seconds = 3600
         for n in (1, 2):
             publish(connection, n)
-        loop.run_until(lambda: len(loop.consumer.channel.leases) == 2)
+            loop.run_until(lambda n=n: len(loop.consumer.channel.leases) == n)
 
 
 def test_an_ack_whose_connection_breaks_is_sent_again(
