@@ -31,8 +31,6 @@ mod policy;
 mod pending {
     mod agenda {
         mod entry;
-        mod failure;
-        mod reason;
         mod table;
     }
 

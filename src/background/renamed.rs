@@ -13,10 +13,8 @@ use crate::clock;
 use crate::data_type::{inspect_open, note_found};
 use crate::pending::agenda::{moved, track_all};
 use crate::pending::{overdue, timer};
-use crate::server::Context;
-use crate::server::key::Name;
-use crate::server::notify::publishes_module_events;
-use crate::server::scan::Scan;
+use crate::server::key::{Name, Scan};
+use crate::server::{Context, publishes_module_events};
 
 /// The length of a slice of the walk, in microseconds; a little more if many keys share a bucket of the server's table.
 const SLICE_US: u64 = 500;

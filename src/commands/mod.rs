@@ -10,10 +10,9 @@
 //! | `settle` | SETTLE, RENEW, RELEASE, REJECT: by tokens of leases |
 //! | `update` | UPDATE, TOUCH |
 //! | `sweep` | PURGE, TOUCH of a group or a prefix: many elements, in steps |
-//! | `due` | XPOLL, TTN, PTTL: due elements and next deadlines |
+//! | `due` | XPOLL, TTN, PTTL, LATE: due elements, next deadlines, the dehydrators that are overdue the longest |
 //! | `range` | LOOK, RANGE: elements, without taking them |
 //! | `inspect` | LEN, SCAN, INFO: the dehydrator as a whole |
-//! | `late` | LATE: the dehydrators that are overdue the longest |
 //! | `ondue` | ONDUE |
 //! | `pause` | PAUSE, RESUME |
 //! | `limit` | LIMIT, GIVEN: limits of length, concurrency and rate |
@@ -32,7 +31,6 @@ pub mod defaults;
 mod due;
 mod glob;
 mod inspect;
-mod late;
 mod limit;
 mod limits;
 mod ondue;

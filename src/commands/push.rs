@@ -9,8 +9,8 @@ use lawn::{Element, Lawn, StartError, Token};
 
 use super::args::push_options::{BoundOptions, IfExists, PushOptions, Ttl};
 
+use super::args::number::TimerWord;
 use super::args::options::Options;
-use super::args::timer::TimerWord;
 use super::args::{self, required};
 use super::{defaults, limits, refusal};
 

@@ -10,8 +10,7 @@ use super::args::shown;
 #[cfg(debug_assertions)]
 use super::debug;
 use super::{
-    due, inspect, late, limit, ondue, pause, poll, push, range, require, settle, sweep, take,
-    update,
+    due, inspect, limit, ondue, pause, poll, push, range, require, settle, sweep, take, update,
 };
 
 /// The history of commands that are unchanged.
@@ -177,7 +176,7 @@ pub fn commands() -> Vec<Command> {
                 c"Returns a map of facts about a dehydrator: lengths, limits, policy, failures; or about a group.",
             )
             .varying(),
-        Command::without_key(c"late", handler!(late::late), c"readonly", -1)
+        Command::without_key(c"late", handler!(due::late), c"readonly", -1)
             .described(
                 "[COUNT n]",
                 c"O(N*log(K)+M), N being the number of dehydrators it lists, K of all, M of elements in those that are due",

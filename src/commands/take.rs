@@ -7,8 +7,8 @@ use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
 use lawn::{Lawn, Token};
 
-use super::args::number::moment;
-use super::args::{self, required, timer};
+use super::args::number::{self, moment};
+use super::args::{self, required};
 use super::limits;
 
 /// Runs `PULL key id`: the element, due or not, or nil.
@@ -40,7 +40,7 @@ pub fn pull(context: &CommandContext, args: Args<'_>) -> Result {
 /// Reads `key ttl@unix-ms@token id [id ...]`.
 fn parse_lease<'a>(args: Args<'a>) -> Result<(Str<'a>, (u64, u64, Token))> {
     required(args, 3)?;
-    Ok((required(args, 1)?, timer::parse_lease(required(args, 2)?)?))
+    Ok((required(args, 1)?, number::parse_lease(required(args, 2)?)?))
 }
 
 /// Runs `LEASE key ttl@unix-ms@token id [id ...]`: the number of elements leased, due or not. Leases replicate in this

@@ -8,9 +8,8 @@ use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
 use lawn::UpdateError;
 
-use super::args::number::counted;
+use super::args::number::{TimerWord, counted};
 use super::args::options::Options;
-use super::args::timer::TimerWord;
 use super::args::{self, has_exactly, required};
 use super::settle::uncount;
 use super::{limits, refusal, sweep};

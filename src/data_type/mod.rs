@@ -6,8 +6,7 @@
 //! | module | contents |
 //! |---|---|
 //! | this file | the type, and reading a key |
-//! | `writing` | changing a key, and recording future work in [`pending`](crate::pending) |
-//! | `removal` | removing elements, and remembering their ids |
+//! | `writing` | changing a key, and recording future work in [`pending`](crate::pending); removing elements, and remembering their ids |
 //! | `upkeep` | compaction: giving memory back; forgetting expired ids; ending pauses of groups; finding the new name of a renamed key |
 //! | `callbacks` | the server's callbacks: load, save, rewrite of the append-only file, copy, measure, free, defragment |
 //! | `dehydrator` | the value: a lawn and its rules; the marks of stuck dead letters, which `delivery` moves and retries |
@@ -25,7 +24,6 @@ mod dehydrator;
 mod encoding;
 #[cfg(test)]
 mod fields;
-mod removal;
 mod upkeep;
 mod writing;
 
@@ -42,8 +40,7 @@ use crate::pending::agenda::{self, Reason};
 use crate::policy::{self, Rules};
 use crate::server::error::Result;
 use crate::server::hold::Hold;
-use crate::server::notify::publishes_module_events;
-use crate::server::{Context, Key, Str};
+use crate::server::{Context, Key, Str, publishes_module_events};
 use lawn::{Lawn, Shared};
 
 pub use availability::DEAD_LETTERS_MAX;

@@ -17,9 +17,8 @@ use crate::metrics::latency::LATENESS;
 use crate::pending::agenda::{self, Reason};
 use crate::policy::{Policy, Trust};
 use crate::replicate::Effect;
-use crate::server::notify::EventClass;
 use crate::server::other_modules::may_subscribe;
-use crate::server::{Context, OwnedStr};
+use crate::server::{Context, EventClass, OwnedStr};
 use crate::{clock, config};
 
 /// The wait of a cluster's node that does not serve a key's slot, in microseconds: the slot is moving, and the key with

@@ -9,12 +9,12 @@
 //! | `string` | strings that belong to the server: names, values, arguments; numbers as text |
 //! | `fake` | arguments without a server, for unit tests |
 //! | [`process`] | what the process has once: the `allocator`, the panic `guard`, the `hold` on a value, `info`, the log, random bytes |
-//! | [`context`] | the server during one callback: `reply`, `flags`, calls, `notify` |
+//! | [`context`] | the server during one callback, and keyspace events; `reply`, `flags`, calls |
 //! | [`hooks`] | callbacks: a `command`, a `blocked_client`, an `event`, a `command_filter`, a `loop_timer`, `passes`, a `setting` |
 //! | `other_modules` | whether another module may subscribe to keyspace events |
 //! | `client_checks` | the checks that the server applies to clients' commands |
 //! | `listeners` | whether anything reads the replication stream |
-//! | [`key`] | an open key, and its name; `io`, `scan` |
+//! | [`key`] | an open key, and its name; a scan of keys; `io` |
 //!
 //! Each imports only from those above it in this table. Their files are used without the folder's name: `server::guard`
 //! is `process/guard.rs`.
@@ -45,9 +45,9 @@ mod process;
 pub mod string;
 
 use context::call;
-pub use context::{CommandContext, Context, flags, notify, reply};
+pub use context::{CommandContext, Context, EventClass, flags, publishes_module_events, reply};
 pub use error::Error;
 pub use hooks::{blocked_client, command, command_filter, event, loop_timer, passes, setting};
-pub use key::{Key, io, scan};
+pub use key::{Key, io};
 pub use process::{allocator, guard, hold, info, log_warning, random_bytes};
 pub use string::{OwnedStr, Str};

@@ -6,8 +6,7 @@
 //! | this file | requests with only a key, an id, or ids; a client's word, as errors quote it |
 //! | `options` | the options at the end of a command |
 //! | `push_options` | the options of PUSH, GIDPUSH and MPUSH |
-//! | `number` | numbers; tokens of leases |
-//! | `timer` | a TTL and its deadline in one word |
+//! | `number` | numbers; tokens of leases; a TTL and its deadline in one word |
 //! | `testing` | helpers for unit tests of requests |
 //!
 //! Checks that need the clock, such as whether now + ttl fits, are in [`limits`](super::limits).
@@ -17,7 +16,6 @@ pub mod options;
 pub mod push_options;
 #[cfg(test)]
 pub mod testing;
-pub mod timer;
 
 use crate::level;
 use crate::server::string::Args;

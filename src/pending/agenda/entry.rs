@@ -1,15 +1,113 @@
-//! An entry of the agenda: the reasons to visit a dehydrator, and when.
+//! An entry of the agenda: the reasons to visit a dehydrator, and when; consecutive failures of its deliveries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use hashbrown::hash_map::OccupiedEntry;
 
-use super::failure::Failure;
-use super::reason::{Moment, Reason};
 use crate::clock;
 use crate::metrics::latency::OverdueSince;
 use crate::pending::overdue::Serial;
+
+/// Why the module visits a dehydrator of its own accord.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// An element comes due that is delivered or announced, or a pause ends. In milliseconds since the epoch.
+    Deliver,
+    /// Due elements wait for room within limits until [`Reason::Deliver`]. If the wall clock steps back, room may come much
+    /// earlier. So the name is visited when the time is *before* this one, at which it was recorded, in milliseconds since
+    /// the epoch.
+    HeldBack,
+    /// A delivery failed. In microseconds on the monotonic clock, which never steps.
+    Retry,
+    /// Stuck dead letters are retried, while other elements go on. In microseconds on the monotonic clock.
+    Stuck,
+    /// An element is too late to be given out. In milliseconds since the epoch.
+    Expire,
+    /// Remembered ids expire, or pauses of groups end. In milliseconds since the epoch.
+    Forget,
+    /// There is memory to give back since this time, in microseconds on the monotonic clock.
+    Compact,
+}
+
+/// The present time on both clocks, in microseconds.
+#[derive(Clone, Copy)]
+pub struct Moment {
+    pub wall_us: u64,
+    pub monotonic_us: u64,
+}
+
+impl Reason {
+    pub(super) const COUNT: usize = 7;
+
+    /// The reasons of [`background::delivery`](crate::background).
+    pub const DELIVERY: [Self; 5] =
+        [Self::Deliver, Self::HeldBack, Self::Retry, Self::Stuck, Self::Expire];
+
+    /// The reasons of the cron, on replicas too.
+    pub const UPKEEP: [Self; 2] = [Self::Forget, Self::Compact];
+
+    /// Returns whether visits are on the wall clock, in milliseconds, and not on the monotonic clock, in microseconds.
+    fn is_by_wall(self) -> bool {
+        matches!(self, Self::Deliver | Self::HeldBack | Self::Expire | Self::Forget)
+    }
+
+    /// Returns the time of a visit in `us` microseconds.
+    pub(super) fn at(self, us: u64, now: Moment) -> u64 {
+        if self.is_by_wall() { (now.wall_us + us) / 1000 } else { now.monotonic_us + us }
+    }
+
+    /// Returns the time until a visit recorded for `at`, in microseconds: negative if it is overdue.
+    pub(super) fn until_us(self, at: u64, now: Moment) -> i64 {
+        let (at_us, now_us) = match self.is_by_wall() {
+            true => (at.saturating_mul(1000), now.wall_us),
+            false => (at, now.monotonic_us),
+        };
+        let until_us = i64::try_from(at_us).unwrap_or(i64::MAX).saturating_sub_unsigned(now_us);
+        match self {
+            Self::HeldBack if until_us > 0 => -until_us,
+            Self::HeldBack => i64::MAX,
+            _ => until_us,
+        }
+    }
+}
+
+/// The wait after a first failure. It doubles with each further one.
+pub(super) const BACK_OFF_US: u64 = 100_000;
+/// The longest wait: a repair is noticed no later than this.
+const BACK_OFF_MAX_US: u64 = 10_000_000;
+
+/// Consecutive deliveries that failed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Failure {
+    /// How many there were.
+    pub count: u32,
+    /// When the first one failed, in milliseconds since the epoch.
+    pub since: u64,
+    /// Why the last one failed.
+    pub reason: String,
+    /// When the next one is tried, on the monotonic clock, in microseconds.
+    pub(super) retry_us: u64,
+}
+
+impl Failure {
+    /// Returns the wait after one more failure, in microseconds.
+    fn back_off_us(&self) -> u64 {
+        BACK_OFF_US.saturating_mul(1 << self.count.min(16)).min(BACK_OFF_MAX_US)
+    }
+
+    /// Counts one more failure. Returns the wait before the next try, in microseconds.
+    pub(super) fn count_one(&mut self, reason: &str) -> u64 {
+        let (wait_us, now_us) = (self.back_off_us(), clock::monotonic_us());
+        if self.count == 0 {
+            self.since = clock::now();
+        }
+        self.count = self.count.saturating_add(1);
+        reason.clone_into(&mut self.reason);
+        self.retry_us = now_us + wait_us;
+        wait_us
+    }
+}
 
 /// A key's name within its database.
 pub type Key = Rc<[u8]>;
@@ -198,5 +296,17 @@ impl Recorded<'_> {
         if delivery.is_none() && *visits == [NEVER; Reason::COUNT] {
             self.entry.remove();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_doubles_up_to_ten_seconds() {
+        let wait = |count| Failure { count, ..Failure::default() }.back_off_us();
+        assert_eq!([0, 1, 2, 6].map(wait), [100_000, 200_000, 400_000, 6_400_000]);
+        assert_eq!([7, 17, u32::MAX].map(wait), [10_000_000; 3]);
     }
 }

@@ -14,22 +14,16 @@
 //! |---|---|
 //! | this file | the agenda of this server |
 //! | `table` | the names in each database |
-//! | `entry` | an entry: reasons to visit a name, and when |
-//! | `reason` | the reasons, and the clock of each |
+//! | `entry` | an entry: the reasons to visit a name, and when, by the clock of each; consecutive deliveries that failed |
 //! | `tracking` | what a value knows of its entry |
-//! | `failure` | consecutive deliveries that failed |
 
 mod entry;
-mod failure;
-mod reason;
 mod table;
 mod tracking;
 
 use std::rc::Rc;
 
-use self::entry::{Queues, Recorded};
-use self::failure::BACK_OFF_US;
-use self::reason::Moment;
+use self::entry::{BACK_OFF_US, Moment, Queues, Recorded};
 use self::store::{change, read};
 use self::table::Table;
 use super::{overdue::Serial, timer, waste};
@@ -38,9 +32,7 @@ use crate::metrics::latency::OverdueSince;
 use crate::server::key::Name;
 use crate::server::{Context, Str};
 
-pub use entry::Task;
-pub use failure::Failure;
-pub use reason::Reason;
+pub use entry::{Failure, Reason, Task};
 pub use tracking::{Tracking, moved, track_all};
 
 /// The only doors to the table: a change that is not a repeated [`note`] cannot forget to count itself.

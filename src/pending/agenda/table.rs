@@ -7,9 +7,7 @@ use std::rc::Rc;
 use hashbrown::HashMap;
 use hashbrown::hash_map::EntryRef;
 
-use super::entry::{Entry, Key, NEVER, Queues, Recorded};
-use super::failure::Failure;
-use super::reason::{Moment, Reason};
+use super::entry::{Entry, Failure, Key, Moment, NEVER, Queues, Reason, Recorded};
 use crate::pending::overdue::Serial;
 use crate::server::key::Name;
 

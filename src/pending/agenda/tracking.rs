@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
-use super::reason::Reason;
+use super::entry::Reason;
 use crate::pending::overdue::OverdueSlot;
 
 /// The reasons for which a value's present name is in the agenda, so that a write need not record it again.

@@ -2,29 +2,39 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | this file | the context of a callback; the context of a command, with the positions of its keys |
+//! | this file | the context of a callback; notifications that a key changed: to replicas, to watchers, and as keyspace events; the context of a command, with the positions of its keys |
 //! | `reply` | replies to the client |
 //! | `flags` | the state of the server and of the running command |
 //! | `call` | calls of server commands |
-//! | `notify` | notifications that a key changed: to watchers, and as keyspace events |
 //! | `user` | the rights of a client's user |
 //!
 //! The other files add methods to [`Context`].
 
 pub mod call;
 pub mod flags;
-pub mod notify;
 pub mod reply;
 pub mod user;
 
 use std::cell::{Cell, OnceCell};
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 use std::ops::Deref;
 use std::ptr::NonNull;
 
 use redis_module::raw::{self, RedisModuleCtx};
 
+use crate::server::{Str, hold};
+
 pub use user::ClientId;
+
+/// A class of keyspace events.
+#[derive(Clone, Copy)]
+#[repr(i32)]
+pub enum EventClass {
+    /// The module's own events.
+    Module = raw::REDISMODULE_NOTIFY_MODULE,
+    /// Events of every type, like `del` when its last element is removed.
+    Generic = raw::REDISMODULE_NOTIFY_GENERIC,
+}
 
 /// The server during one callback.
 pub struct Context {
@@ -112,6 +122,45 @@ impl Context {
             api!(RedisModule_KeyAtPosWithFlags(self.as_ptr(), position as c_int, access as c_int))
         }
     }
+
+    /// Replicates a command with these words.
+    pub fn replicate<'a>(&self, command: &CStr, words: impl IntoIterator<Item = Str<'a>>) {
+        let words: Vec<_> = words.into_iter().map(Str::as_ptr).collect();
+        let (format, start, count) = (c"v".as_ptr(), words.as_ptr(), words.len());
+        // SAFETY: the context is live, and the format takes an array of the server's strings with its length. The server
+        // counts its own references to them.
+        unsafe {
+            api!(RedisModule_Replicate(self.as_ptr(), command.as_ptr(), format, start, count))
+        };
+    }
+
+    /// Tells clients that WATCH or cache the key that it changed.
+    pub fn signal_modified(&self, key: Str<'_>) {
+        // SAFETY: context and key are live.
+        unsafe { api!(RedisModule_SignalModifiedKey(self.as_ptr(), key.as_ptr())) };
+    }
+
+    /// Publishes a keyspace event.
+    pub fn notify(&self, class: EventClass, event: &CStr, key: Str<'_>) {
+        hold::assert_released();
+        // SAFETY: context and key are live, and the event is a C string.
+        unsafe {
+            api!(RedisModule_NotifyKeyspaceEvent(
+                self.as_ptr(),
+                class as c_int,
+                event.as_ptr(),
+                key.as_ptr()
+            ))
+        };
+    }
+}
+
+/// Returns whether the server publishes events of the module class on any channel.
+pub fn publishes_module_events() -> bool {
+    let channels = raw::REDISMODULE_NOTIFY_KEYSPACE | raw::REDISMODULE_NOTIFY_KEYEVENT;
+    // SAFETY: takes no argument and has no precondition.
+    let on = unsafe { api!(RedisModule_GetNotifyKeyspaceEvents()) };
+    on & raw::REDISMODULE_NOTIFY_MODULE != 0 && on & channels != 0
 }
 
 /// The server while it runs one of the module's commands: the command can be replicated verbatim, and its client can be

@@ -2,22 +2,23 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | this file | an open key |
+//! | this file | an open key; an incremental scan of a database's keys |
 //! | `name` | a key's name |
 //! | `io` | a value's RDB payload, and its digest |
-//! | `scan` | an incremental scan of a database's keys |
 
 pub mod io;
 mod name;
-pub mod scan;
 
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
+use std::mem::{self, ManuallyDrop};
 use std::ptr::NonNull;
 
-use redis_module::raw::{self, RedisModuleKey, RedisModuleType};
+use redis_module::raw::{
+    self, RedisModuleCtx, RedisModuleKey, RedisModuleScanCursor, RedisModuleString, RedisModuleType,
+};
 
-use super::{Context, Error, Str, error::Result, hold, info, other_modules};
+use super::{Context, Error, Str, error::Result, guard::guard, hold, info, other_modules};
 
 pub use name::{KeyNames, Name};
 
@@ -95,7 +96,7 @@ impl<'a> Key<'a> {
     /// # Safety
     ///
     /// `raw` must be a key that is open for `'a`. Dropping the result closes it.
-    pub(super) unsafe fn from_raw(raw: NonNull<RedisModuleKey>) -> Self {
+    unsafe fn from_raw(raw: NonNull<RedisModuleKey>) -> Self {
         Self { raw, context: PhantomData }
     }
 
@@ -153,7 +154,7 @@ impl<'a> Key<'a> {
         } else {
             // The value was deleted or replaced, and its object freed: the key must never be closed. This leaks the name and
             // some fifty bytes.
-            std::mem::forget(self);
+            mem::forget(self);
         }
     }
 
@@ -205,4 +206,57 @@ impl Drop for Key<'_> {
         // SAFETY: opened in `open`, closed only here. No automatic memory is in use.
         unsafe { api!(RedisModule_CloseKey(self.raw.as_ptr())) };
     }
+}
+
+type Visitor<'a> = &'a mut dyn FnMut(Str<'_>, &Key<'_>);
+
+/// An incremental scan. As with SCAN, it visits a key that exists from beginning to end at least once.
+pub struct Scan {
+    cursor: NonNull<RedisModuleScanCursor>,
+}
+
+impl Scan {
+    pub fn new() -> Self {
+        // SAFETY: takes no argument and has no precondition.
+        let cursor = unsafe { api!(RedisModule_ScanCursorCreate()) };
+        Self {
+            cursor: NonNull::new(cursor).expect("the server aborts rather than run out of memory"),
+        }
+    }
+
+    /// Visits some more keys of the selected database, open for reading. The visitor must neither change anything nor open a
+    /// key. Returns whether more keys follow.
+    pub fn step(&mut self, context: &Context, mut visit: impl FnMut(Str<'_>, &Key<'_>)) -> bool {
+        let mut visit: Visitor<'_> = &mut visit;
+        let data = (&raw mut visit).cast::<c_void>();
+        // SAFETY: context and cursor are live. The callback is called with `data`, and only before this returns.
+        unsafe {
+            api!(RedisModule_Scan(context.as_ptr(), self.cursor.as_ptr(), Some(on_key), data)) != 0
+        }
+    }
+}
+
+impl Drop for Scan {
+    fn drop(&mut self) {
+        // SAFETY: created in `new`, and freed only here.
+        unsafe { api!(RedisModule_ScanCursorDestroy(self.cursor.as_ptr())) }
+    }
+}
+
+unsafe extern "C" fn on_key(
+    _context: *mut RedisModuleCtx,
+    name: *mut RedisModuleString,
+    key: *mut RedisModuleKey,
+    data: *mut c_void,
+) {
+    guard((), || {
+        let (Some(name), Some(key)) = (NonNull::new(name), NonNull::new(key)) else { return };
+        // SAFETY: the name and the key live for this call, and the server closes the key itself. `data` is the visitor of
+        // `step`, used only here.
+        let (name, key, visit) = unsafe {
+            let key = ManuallyDrop::new(Key::from_raw(key));
+            (Str::from_raw(name), key, &mut *data.cast::<Visitor<'_>>())
+        };
+        visit(name, &key);
+    });
 }
