@@ -12,7 +12,7 @@ use lawn::{GroupLimits, GroupSettings, Lawn, Rate};
 use super::args::number::{moment, positive};
 use super::args::options::Options;
 use super::args::{self, required};
-use super::{defaults, limits};
+use super::{checks, defaults};
 
 /// The elements that limits apply to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,7 +116,7 @@ pub fn limit(context: &CommandContext, args: Args<'_>) -> Result {
     };
     if is_changed {
         if dehydrator.is_new() {
-            limits::memory(context)?;
+            checks::memory(context)?;
         }
         // Elements that are already due may have been held back by the old limits.
         let name = Name::of(context, key);

@@ -20,11 +20,11 @@
 //! | `debug` | DEBUG, in debug builds only |
 //! | `args` | shared parts of requests: options, numbers, ids, tokens |
 //! | `defaults` | the default policies of new keys |
-//! | `limits` | refuses requests beyond the settings of the server: the longest TTL, the most elements, memory |
-//! | `refusal` | errors with codes for programs |
+//! | `checks` | checks of a request: the longest TTL, the most elements, memory; errors with codes for programs |
 //! | `glob` | the server's patterns, for SCAN |
 
 mod args;
+mod checks;
 #[cfg(debug_assertions)]
 mod debug;
 pub mod defaults;
@@ -32,13 +32,11 @@ mod due;
 mod glob;
 mod inspect;
 mod limit;
-mod limits;
 mod ondue;
 mod pause;
 pub mod poll;
 mod push;
 mod range;
-mod refusal;
 mod require;
 mod settle;
 pub mod sweep;

@@ -11,7 +11,7 @@ use crate::server::{CommandContext, Context, Error, Key, OwnedStr, Str, error::R
 
 use super::args::options::{Opt, Options};
 use super::args::{self, required, shown};
-use super::limits;
+use super::checks;
 
 /// Reads `key HOLD [DELIVERIES n route] | route`; in replication `UNCONFIRMED` may follow a route other than DROP.
 pub fn parse(args: Args<'_>) -> Result<(Str<'_>, Policy, Trust)> {
@@ -92,7 +92,7 @@ pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
     }
     // A policy that only removes elements is allowed when memory is full, if the key exists.
     if policy.sends_elsewhere() {
-        limits::memory(context)?;
+        checks::memory(context)?;
     }
     if !context.is_replaying() {
         dest_fits(context, &policy)?;
@@ -104,7 +104,7 @@ pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
     agenda::succeeded(context, &name);
     if dehydrator.change_rules(|rules| (rules.policy, rules.trust) = (policy, trust)) {
         if dehydrator.is_new() {
-            limits::memory(context)?;
+            checks::memory(context)?;
         }
         agenda::reset_overdue(&name);
         replicate::verbatim(context);

@@ -12,7 +12,7 @@ use lawn::Lawn;
 use super::args::number::positive;
 use super::args::options::Options;
 use super::args::{self, required};
-use super::{defaults, limits};
+use super::{checks, defaults};
 
 /// When a pause ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,7 +70,7 @@ pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
                 .map_err(|_| format!("PAUSE '{ms}' is too large: now + ms must fit in 63 bits"))?,
         ),
         PauseEnd::At(at) => {
-            limits::moment(context, at)?;
+            checks::moment(context, at)?;
             if at <= now && !context.is_replaying() {
                 return Err(format!("AT '{at}' has passed: the server's time is {now}").into());
             }
@@ -84,7 +84,7 @@ pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
     };
     if is_changed {
         if dehydrator.is_new() {
-            limits::memory(context)?;
+            checks::memory(context)?;
         }
         Effect::paused(key, pause, group).replicate(context);
         defaults::apply(context, key, &mut dehydrator);

@@ -12,7 +12,7 @@ use super::args::push_options::{BoundOptions, IfExists, PushOptions, Ttl};
 use super::args::number::TimerWord;
 use super::args::options::Options;
 use super::args::{self, required};
-use super::{defaults, limits, refusal};
+use super::{checks, defaults};
 
 /// `key ttl[@unix-ms] element id [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms] [GROUP name]`, and, in
 /// replication, `[DELIVERED n [TOKEN token]] [UNTIL unix-ms]`.
@@ -68,14 +68,14 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
     let Push { key, ttl, element, id, if_exists, at, bounds, group, delivered, token } = request;
     let now = dehydrator.now();
 
-    let deadline = limits::deadline(context, ttl.asked, ttl.ms, at, now)?;
+    let deadline = checks::deadline(context, ttl.asked, ttl.ms, at, now)?;
     let bounds = bounds.bounds(deadline);
     let new = Pushed { key, ttl: ttl.ms, element, id, deadline, bounds, group };
     let replaces = matches!(if_exists, IfExists::Replace);
     // Effects are never refused.
     if !replaces && dehydrator.remembers(id.bytes(), now) && !context.is_replaying() {
         if if_exists == IfExists::Refuse {
-            return Err(refusal::remembered(id.bytes()));
+            return Err(checks::remembered(id.bytes()));
         }
         context.reply_null();
         return Ok(());
@@ -85,7 +85,7 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
         match store(context, lawn, &new, if_exists, length)? {
             PushResult::Stored => {}
             PushResult::Kept => return Ok(false),
-            PushResult::BeyondLength => return Err(limits::too_long(lawn, length, group)),
+            PushResult::BeyondLength => return Err(checks::too_long(lawn, length, group)),
         }
         if delivered > 0 {
             lawn.set_deliveries(id.bytes(), delivered, token);
@@ -143,7 +143,7 @@ fn store(
     let element = Element { bounds, ..Element::new(id, new.element.bytes(), deadline) };
     // Checked before, because a replaced element could not be restored.
     let replaces = if_exists == IfExists::Replace;
-    if !limits::has_room_in_group(context, lawn, id, group, replaces) {
+    if !checks::has_room_in_group(context, lawn, id, group, replaces) {
         return Ok(PushResult::BeyondLength);
     }
     let started = match if_exists {
@@ -152,14 +152,14 @@ fn store(
     };
     match started {
         Err(StartError::Exists) if if_exists == IfExists::Keep => return Ok(PushResult::Kept),
-        started => started.map_err(|error| refusal::of_start(error, id))?,
+        started => started.map_err(|error| checks::of_start(error, id))?,
     }
     let beyond = if lawn.len() == before {
         return Ok(PushResult::Stored);
-    } else if !limits::is_within_length(context, lawn, length) {
+    } else if !checks::is_within_length(context, lawn, length) {
         Ok(PushResult::BeyondLength)
-    } else if !limits::has_room(context, lawn) {
-        Err(limits::full())
+    } else if !checks::has_room(context, lawn) {
+        Err(checks::too_many_elements())
     } else {
         return Ok(PushResult::Stored);
     };
@@ -191,7 +191,7 @@ pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
 
-    let deadline = limits::deadline(context, ttl.asked, ttl.ms, None, now)?;
+    let deadline = checks::deadline(context, ttl.asked, ttl.ms, None, now)?;
     let (length, bounds) = (dehydrator.rules().limits().length, bounds.bounds(deadline));
     let mut id = OwnedStr::new(generated_id().as_bytes());
     // 128 random bits are unique in practice; the check makes it a guarantee.
@@ -201,7 +201,7 @@ pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
     let new = Pushed { key, ttl: ttl.ms, element, id: id.as_str(), deadline, bounds, group };
     let group = group.map(Str::bytes);
     dehydrator.lawn_or_new(|lawn| match store(context, lawn, &new, IfExists::Refuse, length)? {
-        PushResult::BeyondLength => Err(limits::too_long(lawn, length, group)),
+        PushResult::BeyondLength => Err(checks::too_long(lawn, length, group)),
         PushResult::Stored | PushResult::Kept => Ok(()),
     })?;
     dehydrator.forget(id.bytes());
@@ -269,7 +269,7 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
     let now = dehydrator.now();
 
     let with_deadline = |Listed { ttl, element, id }| {
-        let deadline = limits::deadline(context, ttl.asked, ttl.ms, at, now)?;
+        let deadline = checks::deadline(context, ttl.asked, ttl.ms, at, now)?;
         let bounds = bounds.bounds(deadline);
         Ok(Pushed { key, ttl: ttl.ms, element, id, deadline, bounds, group })
     };
@@ -281,7 +281,7 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
     if if_exists == IfExists::Refuse
         && let Some((first, _)) = wanted.iter().zip(&remembered).find(|(_, is)| **is)
     {
-        return Err(refusal::remembered(first.id.bytes()));
+        return Err(checks::remembered(first.id.bytes()));
     }
     let length = dehydrator.rules().limits().length;
     let results = dehydrator
@@ -319,8 +319,8 @@ fn store_all(
     let replaces = if_exists == IfExists::Replace;
     let ids = || wanted.iter().map(|new| new.id.bytes());
     // Replaced elements could not be restored.
-    if replaces && !limits::has_room_for(context, lawn, ids(), length) {
-        return Err(limits::full());
+    if replaces && !checks::has_room_for(context, lawn, ids(), length) {
+        return Err(checks::too_many_elements());
     }
     let mut results = Vec::with_capacity(wanted.len());
     for new in wanted {

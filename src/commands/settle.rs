@@ -12,7 +12,7 @@ use lawn::{Lawn, Token};
 
 use super::args::number::{milliseconds, token};
 use super::args::{self, required};
-use super::{limits, refusal};
+use super::checks;
 
 /// Reads `key token id [token id ...]`.
 fn parse<'a>(args: Args<'a>) -> Result<(Str<'a>, HeldList<'a>)> {
@@ -105,7 +105,7 @@ pub fn renew(context: &CommandContext, args: Args<'_>) -> Result {
     let (key, ttl, held) = args::read(context, args, |args| parse_restart(args, "ttl"))?;
     let mut dehydrator = Writing::open(context, key)?;
 
-    let deadline = limits::deadline(context, ttl, ttl, None, dehydrator.now())?;
+    let deadline = checks::deadline(context, ttl, ttl, None, dehydrator.now())?;
     restart(context, key, dehydrator, held, (ttl, deadline, false), c"dehydrator.renew");
     Ok(())
 }
@@ -116,7 +116,7 @@ pub fn release(context: &CommandContext, args: Args<'_>) -> Result {
     let (key, ms, held, is_uncounted) = args::read(context, args, parse_release)?;
     let mut dehydrator = Writing::open(context, key)?;
 
-    let deadline = limits::from_now(context, "ms", ms, ms, dehydrator.now())?;
+    let deadline = checks::from_now(context, "ms", ms, ms, dehydrator.now())?;
     let timer = (GIVEN_BACK, deadline, is_uncounted);
     restart(context, key, dehydrator, held, timer, c"dehydrator.release");
     Ok(())
@@ -189,7 +189,7 @@ pub fn reject(context: &CommandContext, args: Args<'_>) -> Result {
         Some(policy) if policy.is_limit() => {
             delivery::reject(context, key, &policy, &held.iter().collect::<Vec<_>>(), now)
         }
-        Some(_) => return Err(refusal::no_rule()),
+        Some(_) => return Err(checks::no_rule()),
     };
     let mut reply = context.reply_array(rejected.len());
     rejected.into_iter().for_each(|is_rejected| reply.push_integer(is_rejected.into()));

@@ -25,7 +25,7 @@ use lawn::Lawn;
 use super::args::number::milliseconds;
 use super::args::options::Options;
 use super::args::{self, has_exactly, required};
-use super::limits;
+use super::checks;
 
 /// Elements visited between two looks at the clock. Each is a miss of the cache or two, and an effect.
 const CHUNK: usize = 64;
@@ -118,7 +118,7 @@ pub fn purge(context: &CommandContext, args: Args<'_>) -> Result {
 /// live lease is not changed.
 pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
     let (key, selection, ttl) = args::read(context, args, parse_touch)?;
-    let deadline = limits::deadline(context, ttl, ttl, None, clock::now())?;
+    let deadline = checks::deadline(context, ttl, ttl, None, clock::now())?;
     begin(context, key, selection, Change::Restart { ttl, deadline })
 }
 

@@ -9,7 +9,7 @@ use lawn::{Lawn, Token};
 
 use super::args::number::{self, moment};
 use super::args::{self, required};
-use super::limits;
+use super::checks;
 
 /// Runs `PULL key id`: the element, due or not, or nil.
 pub fn pull(context: &CommandContext, args: Args<'_>) -> Result {
@@ -48,8 +48,8 @@ fn parse_lease<'a>(args: Args<'a>) -> Result<(Str<'a>, (u64, u64, Token))> {
 pub fn lease(context: &CommandContext, args: Args<'_>) -> Result {
     let (key, (ttl, deadline, token)) = args::read(context, args, parse_lease)?;
     let mut dehydrator = Writing::open(context, key)?;
-    limits::deadline(context, ttl, ttl, Some(deadline), dehydrator.now())?;
-    limits::memory(context)?;
+    checks::deadline(context, ttl, ttl, Some(deadline), dehydrator.now())?;
+    checks::memory(context)?;
 
     let mut count = 0;
     if let Some(lawn) = dehydrator.lawn() {
@@ -135,7 +135,7 @@ pub fn settled(context: &CommandContext, args: Args<'_>) -> Result {
     // An id that does not exist is remembered too, which uses memory and frees none.
     let is_there = |id| dehydrator.look().is_some_and(|lawn| lawn.look(id).is_some());
     if until.is_some() && !ids.clone().all(is_there) {
-        limits::memory(context)?;
+        checks::memory(context)?;
     }
 
     let mut count = 0;

@@ -12,7 +12,7 @@ use super::args::number::{TimerWord, counted};
 use super::args::options::Options;
 use super::args::{self, has_exactly, required};
 use super::settle::uncount;
-use super::{limits, refusal, sweep};
+use super::{checks, sweep};
 
 /// Reads `key id element`.
 fn parse_update<'a>(args: Args<'a>) -> Result<[Str<'a>; 3]> {
@@ -27,7 +27,7 @@ pub fn update(context: &CommandContext, args: Args<'_>) -> Result {
 
     let lawn = dehydrator.lawn().ok_or(UpdateError::Missing);
     let old = lawn.and_then(|lawn| lawn.update(id.bytes(), element.bytes()));
-    let old = old.map_err(|error| refusal::of_update(error, id.bytes()))?;
+    let old = old.map_err(|error| checks::of_update(error, id.bytes()))?;
     context.reply_bulk(old.element().payload);
     drop(old);
     replicate::as_sent(context, args, c"DEHYDRATOR.UPDATE");
@@ -121,7 +121,7 @@ pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
     let Touch { key, ttl, condition, at, is_uncounted, .. } = request;
     let now = dehydrator.now();
 
-    let deadline = limits::deadline(context, ttl, ttl, at, now)?;
+    let deadline = checks::deadline(context, ttl, ttl, at, now)?;
     let holds = |current: u64| match condition {
         Condition::Always => true,
         Condition::Later => deadline > current,

@@ -9,7 +9,7 @@
 //! | `number` | numbers; tokens of leases; a TTL and its deadline in one word |
 //! | `testing` | helpers for unit tests of requests |
 //!
-//! Checks that need the clock, such as whether now + ttl fits, are in [`limits`](super::limits).
+//! Checks that need the clock, such as whether now + ttl fits, are in [`checks`](super::checks).
 
 pub mod number;
 pub mod options;

@@ -2,8 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | this file | POLL |
-//! | `mpoll` | MPOLL |
+//! | this file | POLL; MPOLL, which is POLL on the first of several keys that has due elements |
 //! | `request` | the arguments of both |
 //! | `give` | giving out due elements to a recipient: a reply, or what is taken for a blocked client |
 //! | `reply` | the reply of both if something is due at once |
@@ -25,24 +24,24 @@
 
 mod client;
 mod give;
-mod mpoll;
 mod reply;
 mod request;
 mod serve;
 mod taken;
 
-use crate::data_type::{Dehydrator, Writing};
-use crate::pending::blocked::Outlook;
+use crate::clock;
+use crate::data_type::{Dehydrator, Reading, Writing};
+use crate::pending::blocked::{Outlook, Take};
+use crate::server::command::access;
 use crate::server::string::Args;
-use crate::server::{CommandContext, error::Result};
+use crate::server::{CommandContext, Context, Str, error::Result};
 
-use self::client::{must_wait, note_resend, sleep};
+use self::client::{Asked, must_wait, note_resend, sleep};
 use self::reply::{reply_due, reply_held};
-use self::request::parse_poll;
-use super::{args, limits};
+use self::request::{parse_mpoll, parse_numkeys, parse_poll};
+use super::{args, checks};
 
 pub use self::client::{flushed, swapped};
-pub use self::mpoll::mpoll;
 pub use self::serve::{backstop, next_us, serve};
 
 /// Runs `POLL key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`. Replies the due elements in order, and
@@ -54,7 +53,7 @@ pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
     // Checked before anything is given out.
-    limits::lease(context, take.lease, now)?;
+    checks::lease(context, take.lease, now)?;
     // Most clients choose no token, which skips the search.
     if take.chosen_token().is_some()
         && let Some(lawn) = dehydrator.look()
@@ -80,4 +79,82 @@ pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
     }
     reply_due(context, dehydrator, key, now, &take);
     Ok(())
+}
+
+/// Runs `MPOLL numkeys key [key ...] [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`. Replies the first key that
+/// has due elements, and POLL's reply for it, or nil. With BLOCK the client waits until one has.
+pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
+    if context.wants_keys() {
+        // A malformed request is refused anyway, so it reports no keys.
+        (2..2 + parse_numkeys(args).unwrap_or(0)).for_each(|at| context.key_at(at, access::TAKE));
+        return Ok(());
+    }
+    let (keys, block, mut take) = args::read(context, args, parse_mpoll)?;
+    take.draw_token();
+    let timeout = block.filter(|_| context.may_block());
+    let now = clock::now();
+    // All keys are checked before anything is given out: a key of another type is an error, whatever is due elsewhere.
+    let outlooks: Vec<_> =
+        keys.iter().map(|key| outlook(context, *key, timeout.is_some())).collect::<Result<_>>()?;
+    checks::lease(context, take.lease, now)?;
+    // Most clients choose no token, which skips the search.
+    let replies_held = |key: &Str<'_>| {
+        let dehydrator = Reading::open(context, *key);
+        let lawn = dehydrator.as_ref().ok().and_then(|dehydrator| dehydrator.lawn());
+        lawn.is_some_and(|lawn| reply_held(context, *key, lawn, &take, now))
+    };
+    if take.chosen_token().is_some()
+        && let Some(key) = keys.iter().copied().find(replies_held)
+    {
+        note_resend(context.selected_db(), key, take.token);
+        return Ok(());
+    }
+
+    let asked: Vec<Asked<'_>> = keys
+        .into_iter()
+        .zip(outlooks)
+        .map(|(key, outlook)| match outlook {
+            Outlook::Next(next) => Ok((key, next)),
+            Outlook::Delivered => {
+                Err("BLOCK is not allowed: ONDUE delivers one of these keys".into())
+            }
+        })
+        .collect::<Result<_>>()?;
+    if let Some(timeout) = timeout {
+        let first = asked.iter().find(|asked| is_due(asked, now));
+        if first.is_none_or(|first| must_wait(context, *first, now))
+            && sleep(context, &asked, timeout, &take)
+        {
+            return Ok(());
+        }
+    }
+    reply_first(context, &asked, &take, now);
+    Ok(())
+}
+
+fn is_due((_, next): &Asked<'_>, now: u64) -> bool {
+    next.is_some_and(|next| next <= now)
+}
+
+/// Returns when a key can next give something out. A client cannot wait for elements that a policy delivers. A client
+/// that does not wait is given them if they are due, as by POLL.
+fn outlook(context: &Context, key: Str<'_>, waits: bool) -> Result<Outlook> {
+    let dehydrator = Reading::open(context, key)?;
+    Ok(match dehydrator.dehydrator() {
+        None => Outlook::Next(None),
+        Some(dehydrator) if waits => dehydrator.outlook(),
+        Some(dehydrator) => Outlook::Next(Dehydrator::next(dehydrator)),
+    })
+}
+
+/// Replies the due elements of the first key that gives some out, or nil.
+fn reply_first(context: &Context, asked: &[Asked<'_>], take: &Take<'_>, now: u64) {
+    for (key, _) in asked.iter().filter(|asked| is_due(asked, now)) {
+        // Moving dead letters of an earlier key calls out, so this key may have another type now.
+        let Ok(dehydrator) = Writing::open_at(context, *key, now) else { continue };
+        if reply_due(context, dehydrator, *key, now, take) {
+            return;
+        }
+    }
+    context.reply_null_array();
 }

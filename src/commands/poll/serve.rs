@@ -25,7 +25,7 @@ use crate::server::{Context, Error, OwnedStr, Str};
 
 use super::client::{Outcome, give_back, has_returns, unblock};
 use super::taken::TakenElements;
-use crate::commands::refusal;
+use crate::commands::checks;
 
 /// Clients served at the end of one pass of the event loop, at most; the rest are served after other clients have had
 /// their turn. The server writes replies when the pass is over, the last one first. With fewer at a time, the first in
@@ -118,7 +118,7 @@ fn serve_line(context: &Context, name: &Rc<Name>, most: usize) -> usize {
         && let Some((sleeper, from)) = blocked::with(|lines| lines.next_in_line(name, now))
     {
         if !may_still_ask(context, &sleeper) {
-            finish(context, &sleeper, Outcome::SentAway(refusal::no_right()));
+            finish(context, &sleeper, Outcome::SentAway(checks::no_right()));
             served += 1;
             continue;
         }

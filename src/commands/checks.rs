@@ -1,17 +1,18 @@
-//! Limits that an operator sets for clients: the longest TTL, the most elements in a dehydrator, memory.
+//! Checks of a request against what an operator allows clients (the longest TTL, the most elements in a dehydrator, memory),
+//! and the errors that are not programming mistakes. Each of these has a code for programs; docs/commands.md lists the codes.
 //!
 //! Commands from the primary or the append-only file were allowed before, and are never refused.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use crate::config;
 use crate::data_type::{NEVER, STUCK};
 use crate::server::{Context, Error, error::Result};
-use lawn::Lawn;
+use lawn::{Lawn, StartError, UpdateError};
 
 use super::args::shown;
-use super::refusal;
 
 /// Returns the deadline: `at`, or `ttl` from now.
 ///
@@ -31,7 +32,7 @@ pub fn deadline(context: &Context, asked: u64, ttl: u64, at: Option<u64>, now: u
         if let Some(max) = exceeded(context, at.saturating_sub(now)) {
             let reason =
                 format!("AT '{at}' is further ahead than dehydrator.max-ttl ({max} ms) allows");
-            return Err(refusal::limit(reason));
+            return Err(beyond_limit(reason));
         }
         return Ok(at);
     }
@@ -69,7 +70,7 @@ pub fn from_now(context: &Context, word: &str, asked: u64, ttl: u64, now: u64) -
     if let Some(max) = exceeded(context, asked) {
         let reason =
             format!("{word} '{asked}' is greater than dehydrator.max-ttl ({max} ms) allows");
-        return Err(refusal::limit(reason));
+        return Err(beyond_limit(reason));
     }
     match Lawn::deadline(ttl, now) {
         Ok(deadline) => Ok(deadline.min(NEVER)),
@@ -131,12 +132,12 @@ fn group_length(lawn: &Lawn, group: &[u8]) -> u64 {
 /// Returns the error for a push beyond the LENGTH limit of its group or, if that is `most`, of the dehydrator.
 pub fn too_long(lawn: &Lawn, most: u64, group: Option<&[u8]>) -> Error {
     match group.filter(|group| is_group_full(lawn, group)) {
-        Some(group) => refusal::full(format!(
+        Some(group) => full(format!(
             "group '{}' holds {} elements already, which is the LENGTH that LIMIT set for it",
             shown(group),
             group_length(lawn, group)
         )),
-        None => refusal::full(format!(
+        None => full(format!(
             "the dehydrator holds {most} elements already, which is the LENGTH that LIMIT set"
         )),
     }
@@ -164,11 +165,9 @@ pub fn has_room_for<'a>(
 }
 
 /// Returns the error for a push beyond `dehydrator.max-elements`.
-pub fn full() -> Error {
+pub fn too_many_elements() -> Error {
     let most = config::max_elements().unwrap_or_default();
-    refusal::full(format!(
-        "the dehydrator holds {most} elements already, which is dehydrator.max-elements"
-    ))
+    full(format!("the dehydrator holds {most} elements already, which is dehydrator.max-elements"))
 }
 
 /// Checks that there is memory for data that a client adds.
@@ -182,3 +181,61 @@ pub fn memory(context: &Context) -> Result {
     }
     Ok(())
 }
+
+/// Returns the error for an id that exists already.
+fn exists(id: &[u8]) -> Error {
+    Error::Coded("EXISTS", format!("id '{}' is there already", shown(id)).into())
+}
+
+/// Returns the error for a remembered id: its element has left, and a new push is refused.
+pub fn remembered(id: &[u8]) -> Error {
+    Error::Coded("EXISTS", format!("id '{}' was here and is remembered", shown(id)).into())
+}
+
+/// Returns the error for an id that does not exist.
+fn no_such_id(id: &[u8]) -> Error {
+    Error::Coded("NOSUCHID", format!("no such id '{}'", shown(id)).into())
+}
+
+/// Returns the error for a key without a route for dead letters.
+pub fn no_rule() -> Error {
+    let reason =
+        "there is no rule for dead letters: say ONDUE key HOLD DELIVERIES n and where they go";
+    Error::Coded("NORULE", reason.into())
+}
+
+/// Returns the error for a client whose rights were withdrawn while it was blocked.
+pub fn no_right() -> Error {
+    let reason = "the user may no longer run this command, or access its keys";
+    Error::Coded("NOPERM", reason.into())
+}
+
+/// Returns the error when there is no room for another or a larger element until others have left.
+fn full(reason: impl Into<Cow<'static, str>>) -> Error {
+    Error::Coded("FULL", reason.into())
+}
+
+/// Returns the error for a value beyond a setting of the operator: sending it again does not help.
+fn beyond_limit(reason: String) -> Error {
+    Error::Coded("LIMIT", reason.into())
+}
+
+/// Returns the error for an element that the lawn did not start.
+pub fn of_start(error: StartError, id: &[u8]) -> Error {
+    match error {
+        StartError::Exists => exists(id),
+        StartError::Full => full(NO_ROOM),
+        StartError::TooLate => "ttl is too large: now + ttl must fit in 63 bits".into(),
+    }
+}
+
+/// Returns the error for an element that the lawn did not update.
+pub fn of_update(error: UpdateError, id: &[u8]) -> Error {
+    match error {
+        UpdateError::Missing => no_such_id(id),
+        UpdateError::Full => full(NO_ROOM),
+    }
+}
+
+/// docs/operations.md lists these limits.
+const NO_ROOM: &str = "the dehydrator holds as much as one can";
