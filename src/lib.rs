@@ -63,7 +63,7 @@ use std::ffi::{CStr, c_int};
 
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 
-use background::{cron, keyspace, pass};
+use background::{cron, pass, server_events};
 use commands::{commands, defaults::DEFAULT_ONDUE};
 use server::command::{self, Command};
 use server::setting::{self, Setting};
@@ -167,7 +167,7 @@ fn load(context: &Context, args: Args<'_>) -> bool {
     // The order matters: reports of passes may end only while a subscription after the cron's stays.
     let has_hooks = cron::register(context)
         && passes::register(context, pass::report)
-        && keyspace::register(context);
+        && server_events::register(context);
     if !has_hooks {
         return refused("the hooks");
     }

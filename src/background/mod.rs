@@ -7,13 +7,13 @@
 //! | module | contents |
 //! |---|---|
 //! | `pass` | the end of a pass of the event loop, where due work is done |
-//! | `cron` | the server's cron, in a budget of time: compaction, forgetting expired ids, and what `pass` and `keyspace` could not notice |
+//! | `cron` | the server's cron, in a budget of time: compaction, forgetting expired ids, and what `pass` and `server_events` could not notice |
 //! | `renamed` | the walk over the keyspace that finds renamed dehydrators |
-//! | `keyspace` | the server's events: FLUSHALL, SWAPDB, a load, a change of roles, slots that migrate here |
+//! | `server_events` | the server's events: FLUSHALL, SWAPDB, a load, a change of roles, slots that migrate here |
 //!
-//! The server calls `pass`, `cron` and `keyspace`, which `lib` registers. `pass` calls `renamed`.
+//! The server calls `pass`, `cron` and `server_events`, which `lib` registers. `pass` calls `renamed`.
 
 pub mod cron;
-pub mod keyspace;
 pub mod pass;
 mod renamed;
+pub mod server_events;

@@ -55,7 +55,7 @@ pub fn take_new_listeners() -> bool {
     may_be_new
 }
 
-/// Subscribes to the events that come with a new listener, except role changes: for those, `background/keyspace.rs` calls
+/// Subscribes to the events that come with a new listener, except role changes: for those, `background/server_events.rs` calls
 /// [`assume_present`].
 pub fn register(context: &Context) {
     let subscribed = [
