@@ -194,7 +194,7 @@ impl UnblockReply for Woken {
     }
 
     fn on_disconnect(client: ClientHandle) {
-        if let Some(client) = blocked::with(|lines| lines.leave_by_itself(client)) {
+        if let Some(client) = blocked::with(|queues| queues.leave_by_itself(client)) {
             client.forget();
         }
     }

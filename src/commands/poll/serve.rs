@@ -18,7 +18,7 @@ use std::rc::Rc;
 
 use crate::clock;
 use crate::data_type::{Dehydrator, inspect};
-use crate::pending::blocked::{self, Lines, Outlook, Sleeper};
+use crate::pending::blocked::{self, Outlook, Queues, Sleeper};
 use crate::server::guard::trap;
 use crate::server::key::Name;
 use crate::server::{Context, Error, OwnedStr, Str};
@@ -39,37 +39,37 @@ const RETRY_US: u64 = 20_000;
 /// Returns when there is work next, on the monotonic clock, in microseconds.
 pub fn next_us() -> Option<u64> {
     let gives_back = has_returns();
-    blocked::with(|lines| lines.next_us(gives_back))
+    blocked::with(|queues| queues.next_us(gives_back))
 }
 
 /// Unblocks the clients that wait in vain and, if `may_serve`, serves the clients of ready keys. Then marks keys with due
 /// elements as ready.
 pub fn serve(context: &Context, may_serve: bool) {
     let gives_back = has_returns();
-    if !gives_back && blocked::with(|lines| lines.is_idle()) {
+    if !gives_back && blocked::with(|queues| queues.is_idle()) {
         return;
     }
     let now_us = clock::monotonic_us();
     send_away(context, now_us);
-    if may_serve && blocked::with(|lines| lines.is_time(gives_back, now_us)) {
+    if may_serve && blocked::with(|queues| queues.is_time(gives_back, now_us)) {
         if context.may_write() {
             if gives_back {
                 give_back(context);
             }
             serve_ready(context);
         } else {
-            blocked::with(|lines| lines.retry_at(now_us + RETRY_US));
+            blocked::with(|queues| queues.retry_at(now_us + RETRY_US));
         }
     }
     let now = clock::now();
-    blocked::with(|lines| lines.come_due(now));
+    blocked::with(|queues| queues.come_due(now));
 }
 
 /// Unblocks clients whose timeout has passed, or whose keys give nothing out any more. A client that repeated its request
 /// may have been given elements over the other connection: when its time is over, it receives those.
 fn send_away(context: &Context, now_us: u64) {
     for _ in 0..SERVED_MAX {
-        let next = blocked::with(|lines| lines.next_to_send_away(now_us));
+        let next = blocked::with(|queues| queues.next_to_send_away(now_us));
         let Some((sleeper, reason)) = next else { return };
         let outcome = reason.map_or_else(
             || {
@@ -83,39 +83,39 @@ fn send_away(context: &Context, now_us: u64) {
     }
 }
 
-/// Takes a client out of its lines, and unblocks it. If the client has gone by itself, elements taken for it are given
+/// Takes a client out of its queues, and unblocks it. If the client has gone by itself, elements taken for it are given
 /// back.
 fn finish(context: &Context, sleeper: &Sleeper, outcome: Outcome) {
-    match (blocked::with(|lines| lines.leave(sleeper)), outcome) {
+    match (blocked::with(|queues| queues.leave(sleeper)), outcome) {
         (Some(client), outcome) => unblock(context, client, outcome),
         (None, Outcome::Given(taken)) => taken.give_back(context),
         (None, _) => {}
     }
 }
 
-/// Serves the lines of ready keys in turn.
+/// Serves the queues of ready keys in turn.
 fn serve_ready(context: &Context) {
     let mut left = SERVED_MAX;
-    for _ in 0..blocked::with(|lines| lines.ready()) {
+    for _ in 0..blocked::with(|queues| queues.ready()) {
         if left > 0
-            && let Some(name) = blocked::with(Lines::next_ready)
+            && let Some(name) = blocked::with(Queues::next_ready)
         {
-            left -= serve_line(context, &name, left);
+            left -= serve_queue(context, &name, left);
         }
     }
 }
 
 /// Serves the clients of a key until nothing is due or `most` are served. Returns how many were.
-fn serve_line(context: &Context, name: &Rc<Name>, most: usize) -> usize {
+fn serve_queue(context: &Context, name: &Rc<Name>, most: usize) -> usize {
     let now = clock::now();
     let key = OwnedStr::new(&name.key);
     if !context.select_db(name.db) || !context.lets_clients_write(key.as_str()) {
-        blocked::with(|lines| lines.postpone(name, now, Some(now + RETRY_US / 1000)));
+        blocked::with(|queues| queues.postpone(name, now, Some(now + RETRY_US / 1000)));
         return 0;
     }
     let mut served = 0;
     while served < most
-        && let Some((sleeper, from)) = blocked::with(|lines| lines.next_in_line(name, now))
+        && let Some((sleeper, from)) = blocked::with(|queues| queues.next_in_queue(name, now))
     {
         if !may_still_ask(context, &sleeper) {
             finish(context, &sleeper, Outcome::SentAway(checks::no_right()));
@@ -131,7 +131,7 @@ fn serve_line(context: &Context, name: &Rc<Name>, most: usize) -> usize {
             // A change went unnoticed, or a due element cannot be taken: then the backstop tries again.
             let outlook = look(context, key.as_str());
             blocked::note_name(context, name, || outlook);
-            blocked::with(|lines| lines.postpone(name, now, None));
+            blocked::with(|queues| queues.postpone(name, now, None));
             break;
         };
         trap::pass("woken");
@@ -156,8 +156,8 @@ fn may_still_ask(context: &Context, sleeper: &Sleeper) -> bool {
 
 /// Checks the keys that clients wait for, one by one, while `go_on` returns true. The next call carries on from there.
 pub fn backstop(context: &Context, mut go_on: impl FnMut() -> bool) {
-    for _ in 0..blocked::with(|lines| lines.watched()) {
-        let Some(name) = blocked::with(Lines::next_watched) else { return };
+    for _ in 0..blocked::with(|queues| queues.watched()) {
+        let Some(name) = blocked::with(Queues::next_watched) else { return };
         if context.select_db(name.db) {
             let key = OwnedStr::new(&name.key);
             if context.serves(key.as_str()) {

@@ -80,7 +80,7 @@ impl TakenElements {
     /// is. `None`: nothing is due.
     pub(super) fn of_due(context: &Context, sleeper: &Rc<Sleeper>, name: &Name) -> Option<Self> {
         let (key, now) = (OwnedStr::new(&name.key), clock::now());
-        let in_line = blocked::with(|lines| lines.overdue(name)).unwrap_or_default();
+        let in_queue = blocked::with(|queues| queues.overdue(name)).unwrap_or_default();
         let dehydrator = Writing::open_at(context, key.as_str(), now).ok()?;
         if !dehydrator.rules().policy.holds() {
             return None;
@@ -92,10 +92,10 @@ impl TakenElements {
         Request { context, key: key.as_str(), now, take }.take_due(dehydrator, &mut taken);
         trap::pass("taken");
         let taken = Self::new(sleeper, name.db, key, taken.elements)?;
-        // The dehydrator knows of pauses, and the line when a limit left room for one more.
+        // The dehydrator knows of pauses, and the queue when a limit left room for one more.
         let (deadline, now_us) = (taken.elements[0].deadline, clock::now_us());
         let late_us = overdue.unwrap_or_default().late_us(deadline, now_us);
-        LATENESS.record(late_us.min(in_line.late_us(deadline, now_us)), 1);
+        LATENESS.record(late_us.min(in_queue.late_us(deadline, now_us)), 1);
         Some(Self { expiry, is_returnable: true, whole, ..taken })
     }
 

@@ -1,4 +1,4 @@
-//! The lines of blocked clients, and when each key is visited. This table calls no server function.
+//! The queues of blocked clients, and when each key is visited. This table calls no server function.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -85,18 +85,18 @@ type Sleepers = BTreeMap<Ticket, Rc<Sleeper>>;
 
 /// The clients that wait for a key.
 #[derive(Default)]
-struct Line {
+struct Queue {
     sleepers: Sleepers,
     /// Since when elements could be given out.
     overdue: OverdueSince,
     /// When the key is to be visited, in milliseconds since the epoch: when its next element comes due, as far as is
     /// known, unless that was postponed.
     visit_at: Option<u64>,
-    /// Set if the key is in [`Lines::ready`]. Otherwise it is in [`Lines::times`], if it is to be visited.
+    /// Set if the key is in [`Queues::ready`]. Otherwise it is in [`Queues::times`], if it is to be visited.
     is_ready: bool,
 }
 
-impl Line {
+impl Queue {
     /// Returns whether an element is due at `now`, as far as is known.
     fn is_due(&self, now: u64) -> bool {
         matches!(self.visit_at, Some(at) if at <= now)
@@ -105,9 +105,9 @@ impl Line {
 
 /// See the [folder](super).
 #[derive(Default)]
-pub struct Lines {
+pub struct Queues {
     /// In the order of names, so that the backstop carries on after the last one it saw.
-    by_name: BTreeMap<Rc<Name>, Line>,
+    by_name: BTreeMap<Rc<Name>, Queue>,
     by_client: HashMap<ClientHandle, Rc<Sleeper>, ahash::RandomState>,
     /// When each key that is not ready is visited, in milliseconds since the epoch.
     times: BTreeSet<(u64, Rc<Name>)>,
@@ -115,7 +115,7 @@ pub struct Lines {
     ready: VecDeque<Rc<Name>>,
     /// The timeout of each client, on the monotonic clock, in microseconds.
     timeouts: BTreeMap<(u64, Ticket), Rc<Sleeper>>,
-    /// The lines of keys for which clients wait in vain, and why. The lines are taken out of `by_name`, so later clients of
+    /// The queues of keys for which clients wait in vain, and why. The queues are taken out of `by_name`, so later clients of
     /// the same key wait in a new one.
     dismissed: VecDeque<(Error, Sleepers)>,
     tickets: Ticket,
@@ -126,7 +126,7 @@ pub struct Lines {
 }
 
 /// The clients that wait.
-impl Lines {
+impl Queues {
     /// Returns the number of clients.
     pub fn len(&self) -> usize {
         self.by_client.len()
@@ -147,7 +147,7 @@ impl Lines {
         self.by_name.contains_key(name)
     }
 
-    /// Adds a client at the end of the lines of its keys.
+    /// Adds a client at the end of the queues of its keys.
     pub(super) fn join(
         &mut self,
         client: BlockedClient,
@@ -167,8 +167,8 @@ impl Lines {
             until_us,
         });
         for name in &sleeper.names {
-            let line = self.by_name.entry(Rc::clone(name)).or_default();
-            line.sleepers.insert(ticket, Rc::clone(&sleeper));
+            let queue = self.by_name.entry(Rc::clone(name)).or_default();
+            queue.sleepers.insert(ticket, Rc::clone(&sleeper));
         }
         self.timeouts.extend(until_us.map(|until_us| ((until_us, ticket), Rc::clone(&sleeper))));
         self.by_client.insert(handle, Rc::clone(&sleeper));
@@ -187,7 +187,7 @@ impl Lines {
         self.leave(&sleeper)
     }
 
-    /// Removes a client from its lines. `None`: it is being unblocked already.
+    /// Removes a client from its queues. `None`: it is being unblocked already.
     pub fn leave(&mut self, sleeper: &Sleeper) -> Option<BlockedClient> {
         // From now on the server may reuse the handle.
         let client = sleeper.client.take()?;
@@ -196,30 +196,30 @@ impl Lines {
             self.timeouts.remove(&(until_us, sleeper.ticket));
         }
         for name in &sleeper.names {
-            let Some(line) = self.by_name.get_mut(name) else { continue };
-            line.sleepers.remove(&sleeper.ticket);
-            if line.sleepers.is_empty() {
-                self.remove_line(name);
+            let Some(queue) = self.by_name.get_mut(name) else { continue };
+            queue.sleepers.remove(&sleeper.ticket);
+            if queue.sleepers.is_empty() {
+                self.remove_queue(name);
             }
         }
         Some(client)
     }
 
-    /// Removes the line of a key, and frees the name, which may be as long as a string. Returns the clients.
-    fn remove_line(&mut self, name: &Rc<Name>) -> Option<Sleepers> {
+    /// Removes the queue of a key, and frees the name, which may be as long as a string. Returns the clients.
+    fn remove_queue(&mut self, name: &Rc<Name>) -> Option<Sleepers> {
         self.visit_at(name, None);
-        let line = self.by_name.remove(name)?;
+        let queue = self.by_name.remove(name)?;
         if self.seen.as_ref().is_some_and(|seen| Rc::ptr_eq(seen, name)) {
             let before = self.by_name.range(..Rc::clone(name)).next_back();
             self.seen = before.map(|(before, _)| Rc::clone(before));
         }
-        Some(line.sleepers)
+        Some(queue.sleepers)
     }
 
     /// Dismisses the clients that wait for a key now. Returns whether there are any.
     pub(super) fn dismiss(&mut self, name: &Name, reason: Error) -> bool {
         let name = self.by_name.get_key_value(name).map(|(name, _)| Rc::clone(name));
-        let Some(sleepers) = name.and_then(|name| self.remove_line(&name)) else { return false };
+        let Some(sleepers) = name.and_then(|name| self.remove_queue(&name)) else { return false };
         self.dismissed.push_back((reason, sleepers));
         true
     }
@@ -229,8 +229,8 @@ impl Lines {
         self.times.clear();
         self.ready.clear();
         self.seen = None;
-        let lines = mem::take(&mut self.by_name).into_values();
-        self.dismissed.extend(lines.map(|line| (reason.clone(), line.sleepers)));
+        let queues = mem::take(&mut self.by_name).into_values();
+        self.dismissed.extend(queues.map(|queue| (reason.clone(), queue.sleepers)));
     }
 
     /// Returns the next client that is to be sent away, for a reason or because its timeout is over at a time on the
@@ -254,7 +254,7 @@ impl Lines {
 }
 
 /// Times.
-impl Lines {
+impl Queues {
     /// Returns when there is work next, on the monotonic clock, in microseconds. `at_once`: the caller has work now.
     pub fn next_us(&self, at_once: bool) -> Option<u64> {
         let timeout = self.timeouts.first_key_value().map(|((at, _), _)| *at);
@@ -285,9 +285,9 @@ impl Lines {
         let name = self.by_name.get_key_value(name).map(|(name, _)| Rc::clone(name))?;
         let outlook = outlook();
         if let Outlook::Next(next) = outlook {
-            let line = self.by_name.get_mut(&name)?;
-            line.overdue.note(next, clock::now_us);
-            if line.visit_at == next {
+            let queue = self.by_name.get_mut(&name)?;
+            queue.overdue.note(next, clock::now_us);
+            if queue.visit_at == next {
                 return None;
             }
             self.visit_at(&name, next);
@@ -303,16 +303,16 @@ impl Lines {
     /// Postpones the visit to a key in which something seems to be due at `now` until `at`, both in milliseconds since
     /// the epoch. `None`: until it is recorded anew, which the backstop does.
     pub fn postpone(&mut self, name: &Rc<Name>, now: u64, at: Option<u64>) {
-        if self.by_name.get(name).is_some_and(|line| line.is_due(now)) {
+        if self.by_name.get(name).is_some_and(|queue| queue.is_due(now)) {
             self.visit_at(name, at);
         }
     }
 
     /// Sets when a key is visited.
     fn visit_at(&mut self, name: &Rc<Name>, at: Option<u64>) {
-        let Some(line) = self.by_name.get_mut(name) else { return };
-        let before = mem::replace(&mut line.visit_at, at);
-        if before != at && !line.is_ready {
+        let Some(queue) = self.by_name.get_mut(name) else { return };
+        let before = mem::replace(&mut queue.visit_at, at);
+        if before != at && !queue.is_ready {
             before.map(|before| self.times.remove(&(before, Rc::clone(name))));
             self.times.extend(at.map(|at| (at, Rc::clone(name))));
         }
@@ -335,7 +335,7 @@ impl Lines {
 }
 
 /// Ready keys, and the next client of each.
-impl Lines {
+impl Queues {
     /// Returns the number of ready keys.
     pub fn ready(&self) -> usize {
         self.ready.len()
@@ -347,44 +347,44 @@ impl Lines {
             && *at <= now
             && let Some((_, name)) = self.times.pop_first()
         {
-            if let Some(line) = self.by_name.get_mut(&name) {
-                line.is_ready = true;
+            if let Some(queue) = self.by_name.get_mut(&name) {
+                queue.is_ready = true;
                 self.ready.push_back(name);
             }
         }
     }
 
-    /// Removes the key that has been ready longest from the queue. If nothing changes, it is ready again at the next
-    /// [`Lines::come_due`].
+    /// Removes the key that has been ready longest from the ready ones. If nothing changes, it is ready again at the next
+    /// [`Queues::come_due`].
     pub fn next_ready(&mut self) -> Option<Rc<Name>> {
         let name = self.ready.pop_front()?;
-        if let Some(line) = self.by_name.get_mut(&name)
-            && mem::take(&mut line.is_ready)
+        if let Some(queue) = self.by_name.get_mut(&name)
+            && mem::take(&mut queue.is_ready)
         {
-            self.times.extend(line.visit_at.map(|at| (at, Rc::clone(&name))));
+            self.times.extend(queue.visit_at.map(|at| (at, Rc::clone(&name))));
         }
         Some(name)
     }
 
-    /// Returns the next client to serve in the line of a key, and the keys from which to serve it, in its order: those in
+    /// Returns the next client to serve in the queue of a key, and the keys from which to serve it, in its order: those in
     /// which something is due at `now`, and last the key itself. `None`: no client waits, nothing is due, or the first
     /// prefers another key, where others stand before it, and has to wait for that one.
-    pub fn next_in_line(
+    pub fn next_in_queue(
         &mut self,
         name: &Rc<Name>,
         now: u64,
     ) -> Option<(Rc<Sleeper>, Vec<Rc<Name>>)> {
-        let line = self.by_name.get(name)?;
-        let sleeper = Rc::clone(line.sleepers.first_key_value()?.1);
+        let queue = self.by_name.get(name)?;
+        let sleeper = Rc::clone(queue.sleepers.first_key_value()?.1);
         // What the client before was given may be held under the token of this one.
-        if !line.is_due(now) && sleeper.take.chosen_token().is_none() {
+        if !queue.is_due(now) && sleeper.take.chosen_token().is_none() {
             return None;
         }
         let keys = self.keys_to_serve_from(&sleeper, name, now)?;
         Some((sleeper, keys))
     }
 
-    /// Returns the keys from which to serve a client. `None`: it is not the first in the line of one of them.
+    /// Returns the keys from which to serve a client. `None`: it is not the first in the queue of one of them.
     fn keys_to_serve_from(
         &self,
         sleeper: &Sleeper,
@@ -396,10 +396,10 @@ impl Lines {
         let mut due = self.times.iter().take_while(|(at, _)| *at <= now);
         let is_other_due = !self.ready.is_empty() || due.any(|(_, it)| it != name);
         for before in sleeper.names.iter().take_while(|it| is_other_due && *it != name) {
-            let Some(line) = self.by_name.get(before).filter(|line| line.is_due(now)) else {
+            let Some(queue) = self.by_name.get(before).filter(|queue| queue.is_due(now)) else {
                 continue;
             };
-            let (first, _) = line.sleepers.first_key_value()?;
+            let (first, _) = queue.sleepers.first_key_value()?;
             if *first != sleeper.ticket {
                 return None;
             }
