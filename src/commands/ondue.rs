@@ -26,7 +26,10 @@ pub fn parse(args: Args<'_>) -> Result<(Str<'_>, Policy, Trust)> {
                 let route = options.next().ok_or(
                         "DELIVERIES needs DROP, STREAM, LIST or PUBLISH after its value, to say where dead letters go",
                     )?;
-                Policy::Limit { deliveries, route: parse_route(key, &route, &mut options)? }
+                Policy::HoldDeliveries {
+                    deliveries,
+                    route: parse_route(key, &route, &mut options)?,
+                }
             }
             Some(option) => return Err(option.unexpected()),
         }
@@ -192,7 +195,7 @@ mod tests {
             assert_eq!(request(&format!("k {words}"), on_due), Ok(("k".into(), policy)), "{words}");
             for deliveries in [1, u16::MAX] {
                 let line = format!("k hold deliveries {deliveries} {words}");
-                let policy = Policy::Limit { deliveries, route: route.clone() };
+                let policy = Policy::HoldDeliveries { deliveries, route: route.clone() };
                 assert_eq!(request(&line, on_due), Ok(("k".into(), policy)), "{line}");
             }
         }

@@ -186,7 +186,7 @@ pub fn reject(context: &CommandContext, args: Args<'_>) -> Result {
     let rejected = match policy {
         // Elements of a missing key are not held.
         None => vec![false; held.len],
-        Some(policy) if policy.is_limit() => {
+        Some(policy) if policy.limits_deliveries() => {
             delivery::reject(context, key, &policy, &held.iter().collect::<Vec<_>>(), now)
         }
         Some(_) => return Err(checks::no_rule()),

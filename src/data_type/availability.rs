@@ -97,7 +97,7 @@ impl Dehydrator {
         match self.rules().policy {
             Policy::Send(_) => Outlook::Delivered,
             // A dead letter is first. A client can be served after it is moved.
-            Policy::Limit { .. } if self.sends_first(clock::now()) => Outlook::Next(None),
+            Policy::HoldDeliveries { .. } if self.sends_first(clock::now()) => Outlook::Next(None),
             _ => Outlook::Next(self.next()),
         }
     }
@@ -116,7 +116,7 @@ impl Dehydrator {
     /// Returns whether due elements may leave in the place of being given out: exhausted or expired ones.
     #[inline]
     pub fn may_have_dead(&self) -> bool {
-        self.rules().policy.is_limit() || self.lawn.first_expiry().is_some()
+        self.rules().policy.limits_deliveries() || self.lawn.first_expiry().is_some()
     }
 
     /// Returns whether the policy sends the first element when it comes due. An expired element that is dropped leaves for
@@ -125,7 +125,7 @@ impl Dehydrator {
         match &self.rules().policy {
             Policy::Hold => false,
             Policy::Send(_) => true,
-            limit @ Policy::Limit { .. } => {
+            limit @ Policy::HoldDeliveries { .. } => {
                 // Without groups the first of all is next, due or not.
                 let next = if self.lawn.has_groups() { self.lawn.next_in_turn(now) } else { None };
                 let first = match next {

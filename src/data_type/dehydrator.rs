@@ -68,7 +68,8 @@ pub fn is_stuck(row: &Row<'_>) -> bool {
 /// Returns whether a stuck element is a dead letter under this policy, and not only under an earlier one.
 pub fn is_dead(row: &Row<'_>, policy: &Policy, now: u64) -> bool {
     let is_late = row.element.bounds.is_past(now);
-    policy.is_limit() && (row.ttl == REJECTED || is_late || policy.is_exhausted(&row.element))
+    policy.limits_deliveries()
+        && (row.ttl == REJECTED || is_late || policy.is_exhausted(&row.element))
 }
 
 /// Returns whether a dead letter with this TTL and deadline is stuck.

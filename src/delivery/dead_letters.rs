@@ -73,7 +73,7 @@ impl Origin<'_> {
     pub(super) fn move_dead_letters(&self, policy: &Policy) -> u64 {
         // A listener may call POLL while elements are moved: they are still in the lawn then.
         let Some(_guard) = MovingDeadLetters::begin() else { return 0 };
-        if !policy.is_limit() {
+        if !policy.limits_deliveries() {
             return self.drop_expired(policy);
         }
         self.move_or_park(policy, |lawn| {
@@ -86,7 +86,7 @@ impl Origin<'_> {
     /// Moves some of the expired elements, or drops them if the policy has no limit. Those that cannot be moved are parked.
     pub(super) fn expire(&self, policy: &Policy) {
         let Some(_guard) = MovingDeadLetters::begin() else { return };
-        let moved = if policy.is_limit() {
+        let moved = if policy.limits_deliveries() {
             self.move_or_park(policy, |lawn| batch_of(lawn.expired(self.now).map(ElementCopy::of)))
         } else {
             self.drop_expired(policy)

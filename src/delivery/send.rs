@@ -105,7 +105,7 @@ impl Origin<'_> {
         let Some(route) = policy.route().filter(|_| !batch.is_empty()) else {
             return (Vec::new(), None);
         };
-        let mut command = SendCommand::of(route, policy.is_limit());
+        let mut command = SendCommand::of(route, policy.limits_deliveries());
         // XADD and RPUSH check themselves whether clients may write.
         let refusal = match command.adds {
             true if context.is_out_of_memory() => Some("OOM used memory > 'maxmemory'"),
@@ -168,7 +168,10 @@ impl Origin<'_> {
     /// Counts moved elements, and records the success or the failure. Returns the wait before the next try after a
     /// failure, in microseconds.
     fn conclude(&self, policy: &Policy, moved: u64, result: Result<(), String>) -> Option<u64> {
-        counters::count(if policy.is_limit() { &DEAD_LETTERS } else { &DELIVERIES }, moved);
+        counters::count(
+            if policy.limits_deliveries() { &DEAD_LETTERS } else { &DELIVERIES },
+            moved,
+        );
         if let Err(reason) = result {
             return Some(self.failed(&reason));
         }
@@ -196,7 +199,7 @@ impl Origin<'_> {
     fn remove(&self, policy: &Policy, batch: &[ElementCopy]) {
         let Self { context, key, .. } = *self;
         let Ok(mut dehydrator) = Writing::open(context, key) else { return };
-        let until = if policy.is_limit() { None } else { dehydrator.remembers_until() };
+        let until = if policy.limits_deliveries() { None } else { dehydrator.remembers_until() };
         let mut removed = Batch::settled(context, key, until);
         // Not earlier than the last delivery, whose time the id of a stream's entry holds.
         let moment = clock::now();
@@ -207,7 +210,7 @@ impl Origin<'_> {
                 let is_there = copy.find(removal.lawn).is_some() || copy.is_rejected(removal.lawn);
                 // A dead letter costs its group no turn.
                 let is_removed = is_there
-                    && match policy.is_limit() {
+                    && match policy.limits_deliveries() {
                         true => removal.settle(id.bytes()),
                         false => removal.give(id.bytes(), moment),
                     };

@@ -157,7 +157,7 @@ fn visit(origin: &Origin<'_>) {
 /// Sends due elements or dead letters, the first of which has this deadline.
 fn send_due(origin: &Origin<'_>, policy: &Policy, deadline: u64) {
     let Origin { context, name, key, .. } = *origin;
-    let (moved, wait) = if !policy.is_limit() {
+    let (moved, wait) = if !policy.limits_deliveries() {
         let late_us = agenda::late_us(name, deadline);
         let (delivered, wait) = origin.deliver(policy);
         if delivered > 0 {

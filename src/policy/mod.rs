@@ -116,7 +116,7 @@ pub enum Policy {
     Hold,
     /// Elements wait for a client. An element that is due again after `deliveries` deliveries, not 0, is a *dead letter*, and
     /// takes the route.
-    Limit { deliveries: u16, route: Route },
+    HoldDeliveries { deliveries: u16, route: Route },
     /// Elements take the route.
     Send(Route),
 }
@@ -165,7 +165,7 @@ impl Policy {
     pub fn route(&self) -> Option<&Route> {
         match self {
             Self::Hold => None,
-            Self::Limit { route, .. } | Self::Send(route) => Some(route),
+            Self::HoldDeliveries { route, .. } | Self::Send(route) => Some(route),
         }
     }
 
@@ -181,7 +181,7 @@ impl Policy {
         match self {
             Self::Hold | Self::Send(_) if element.is_expired(now) => Some(&Route::Drop),
             Self::Hold => None,
-            Self::Limit { route, .. } => self.is_dead(element, now).then_some(route),
+            Self::HoldDeliveries { route, .. } => self.is_dead(element, now).then_some(route),
             Self::Send(route) => Some(route),
         }
     }
@@ -195,7 +195,7 @@ impl Policy {
     /// Returns whether an element was given out as often as its own bound allows, or else this limit.
     pub fn is_exhausted(&self, element: &Element<'_>) -> bool {
         match self {
-            Self::Limit { deliveries: most, .. } => {
+            Self::HoldDeliveries { deliveries: most, .. } => {
                 let own = element.bounds.deliveries;
                 element.deliveries >= if own > 0 { own } else { *most }
             }
@@ -213,9 +213,9 @@ impl Policy {
         matches!(self, Self::Send(route) if *route != Route::Drop)
     }
 
-    /// Returns whether this is [`Policy::Limit`].
-    pub fn is_limit(&self) -> bool {
-        matches!(self, Self::Limit { .. })
+    /// Returns whether this is [`Policy::HoldDeliveries`].
+    pub fn limits_deliveries(&self) -> bool {
+        matches!(self, Self::HoldDeliveries { .. })
     }
 
     /// Returns the arguments of ONDUE, after the key, that set this policy, with `UNCONFIRMED` if it is not confirmed: for
@@ -223,7 +223,7 @@ impl Policy {
     pub fn words(&self, trust: Trust) -> Vec<Cow<'_, [u8]>> {
         let mut words = match self {
             Self::Hold => vec![b"HOLD"[..].into()],
-            Self::Limit { deliveries, .. } => {
+            Self::HoldDeliveries { deliveries, .. } => {
                 let deliveries = deliveries.to_string().into_bytes();
                 vec![b"HOLD"[..].into(), b"DELIVERIES"[..].into(), deliveries.into()]
             }
@@ -284,7 +284,8 @@ pub fn of_every_kind() -> Vec<Policy> {
         Route::List { dest: b"left"[..].into(), end: End::Right },
         Route::List { dest: b"d\0\xff"[..].into(), end: End::Left },
     ];
-    let limit = |deliveries, route: &Route| Policy::Limit { deliveries, route: route.clone() };
+    let limit =
+        |deliveries, route: &Route| Policy::HoldDeliveries { deliveries, route: route.clone() };
     let limits = routes.iter().flat_map(|route| [limit(1, route), limit(u16::MAX, route)]);
     let sends = routes.iter().map(|route| Policy::Send(route.clone()));
     limits.chain(sends).chain([Policy::Hold]).collect()
@@ -319,7 +320,7 @@ mod tests {
             (Route::Publish { channel: b"channel"[..].into() }, "PUBLISH channel", 7),
         ];
         for (route, words, memory) in routes {
-            let limit = Policy::Limit { deliveries: 65_535, route: route.clone() };
+            let limit = Policy::HoldDeliveries { deliveries: 65_535, route: route.clone() };
             let limited = format!("HOLD DELIVERIES 65535 {words}");
             for (policy, words) in [(Policy::Send(route), words), (limit, &limited)] {
                 assert_eq!(policy.words(Trust::Confirmed).join(&b' '), words.as_bytes());
@@ -346,10 +347,10 @@ mod tests {
 
     #[test]
     fn only_a_limit_both_keeps_and_sends() {
-        let limit = Policy::Limit { deliveries: 2, route: Route::Drop };
+        let limit = Policy::HoldDeliveries { deliveries: 2, route: Route::Drop };
         let policies = [Policy::Hold, limit, Policy::Send(Route::Drop)];
         assert_eq!(policies.each_ref().map(Policy::holds), [true, true, false]);
-        assert_eq!(policies.each_ref().map(Policy::is_limit), [false, true, false]);
+        assert_eq!(policies.each_ref().map(Policy::limits_deliveries), [false, true, false]);
     }
 
     #[test]
@@ -359,7 +360,7 @@ mod tests {
             bounds: Bounds { deliveries: own, until: 0 },
             ..ELEMENT
         };
-        let limit = Policy::Limit { deliveries: 2, route: Route::Drop };
+        let limit = Policy::HoldDeliveries { deliveries: 2, route: Route::Drop };
         let routed = |own| [0, 1, 2, 3, u16::MAX].map(|it| limit.is_dead(&element(it, own), 9));
         assert_eq!(routed(0), [false, false, true, true, true]);
         assert_eq!(routed(1), [false, true, true, true, true]);
@@ -376,7 +377,7 @@ mod tests {
     fn what_is_too_late_becomes_a_dead_letter_or_is_dropped() {
         let channel = Route::Publish { channel: b"c"[..].into() };
         let late = Element { bounds: Bounds { deliveries: 0, until: 7 }, ..ELEMENT };
-        let limit = Policy::Limit { deliveries: 2, route: channel.clone() };
+        let limit = Policy::HoldDeliveries { deliveries: 2, route: channel.clone() };
         assert_eq!([6, 7].map(|now| limit.route_of(&late, now)), [None, Some(&channel)]);
         assert_eq!([6, 7].map(|now| Policy::Hold.route_of(&late, now)), [None, Some(&Route::Drop)]);
         let send = Policy::Send(channel.clone());

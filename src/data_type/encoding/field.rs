@@ -71,7 +71,7 @@ pub(super) const KNOWN: u64 = 2 * GROUPS - 1;
 pub(super) const DROP: u64 = 1;
 pub(super) const STREAM: u64 = 2;
 pub(super) const PUBLISH: u64 = 3;
-pub(super) const LIMIT: u64 = 4;
+pub(super) const HOLD_DELIVERIES: u64 = 4;
 pub(super) const LIST: u64 = 5;
 
 /// Writes a number in LEB128.

@@ -1,8 +1,9 @@
 //! Reading a dehydrator, ours or ReDe's.
 
 use super::field::{
-    BOUNDS, Corrupt, DROP, GROUPS, KNOWN, LEASES, LIMIT, LIMITS, LIST, PAUSE, POLICY, PUBLISH,
-    REMEMBERED, STREAM, Source, TO_LIST, TOKENS, UNCONFIRMED, VERSION, VERSION_REDE, take_number,
+    BOUNDS, Corrupt, DROP, GROUPS, HOLD_DELIVERIES, KNOWN, LEASES, LIMITS, LIST, PAUSE, POLICY,
+    PUBLISH, REMEMBERED, STREAM, Source, TO_LIST, TOKENS, UNCONFIRMED, VERSION, VERSION_REDE,
+    take_number,
 };
 use crate::policy::{End, Limits, MaxLen, Pause, Policy, Route, Rules, Trust};
 use lawn::{
@@ -166,11 +167,11 @@ fn load_rate(source: &mut impl Source) -> Result<Option<(u64, u64)>, Corrupt> {
 
 fn load_policy(source: &mut impl Source) -> Result<Policy, Corrupt> {
     match source.unsigned()? {
-        LIMIT => {
+        HOLD_DELIVERIES => {
             let deliveries = u16::try_from(source.unsigned()?).ok().filter(|it| *it > 0);
             let deliveries = deliveries.ok_or(Corrupt("a limit of deliveries is out of range"))?;
             let kind = source.unsigned()?;
-            Ok(Policy::Limit { deliveries, route: load_route(kind, source)? })
+            Ok(Policy::HoldDeliveries { deliveries, route: load_route(kind, source)? })
         }
         kind => Ok(Policy::Send(load_route(kind, source)?)),
     }

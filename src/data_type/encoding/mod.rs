@@ -1,5 +1,12 @@
 //! The format of a dehydrator in an RDB file, a full sync and a DUMP.
 //!
+//! | module | contents |
+//! |---|---|
+//! | this file | the description of the format |
+//! | `field` | where fields come from and go to; the numbers of features and policies; numbers of any length |
+//! | `save` | writing a dehydrator |
+//! | `load` | reading a dehydrator, ours or ReDe's |
+//!
 //! Version 1, ours. All elements in order of delivery, in strings of some tens of kilobytes each, so
 //! that a million elements are a few thousand fields:
 //!

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::field::{
-    BOUNDS, DROP, GROUPS, LEASES, LIMIT, LIMITS, LIST, PAUSE, POLICY, PUBLISH, REMEMBERED, STREAM,
-    STUCK, Sink, TO_LIST, TOKENS, UNCONFIRMED, put_number,
+    BOUNDS, DROP, GROUPS, HOLD_DELIVERIES, LEASES, LIMITS, LIST, PAUSE, POLICY, PUBLISH,
+    REMEMBERED, STREAM, STUCK, Sink, TO_LIST, TOKENS, UNCONFIRMED, put_number,
 };
 use crate::policy::{End, Limits, Policy, Route, Rules};
 use lawn::{DEADLINE_MAX, Element, Group, GroupLimits, Lawn, Rate, Remembered, Row, Start, Token};
@@ -175,8 +175,8 @@ fn save_limits(limits: &Limits, sink: &mut impl Sink) {
 fn save_policy(policy: &Policy, sink: &mut impl Sink) {
     match policy {
         Policy::Hold => {}
-        Policy::Limit { deliveries, route } => {
-            sink.unsigned(LIMIT);
+        Policy::HoldDeliveries { deliveries, route } => {
+            sink.unsigned(HOLD_DELIVERIES);
             sink.unsigned((*deliveries).into());
             save_route(route, sink);
         }
