@@ -45,9 +45,15 @@ mod commands {
 
 /// No configuration parameter is set.
 mod config {
-    pub fn default_slack() -> Option<u64> {
-        None
+    pub struct Unset;
+
+    impl Unset {
+        pub fn limit(&self) -> Option<u64> {
+            None
+        }
     }
+
+    pub static DEFAULT_SLACK: Unset = Unset;
 }
 
 mod data_type {

@@ -6,21 +6,25 @@
 use crate::server::setting::{Number, Setting};
 use lawn::SmallMax;
 
-/// The time budget of deliveries per pass: the minimum allows one or two deliveries, the maximum is noticeable to clients.
-static TICK_BUDGET_US: Number = Number::new(c"tick-budget-us", 1000, 10, 100_000);
+/// The time budget of deliveries per pass, in microseconds: the minimum allows one or two deliveries, the maximum is noticeable to clients.
+pub static TICK_BUDGET_US: Number = Number::new(c"tick-budget-us", 1000, 10, 100_000);
 /// The minimum time between two wake-ups for elements that are due, in milliseconds.
 static WAKE_INTERVAL: Number = Number::new(c"wake-interval", 0, 0, 100);
-static DEFAULT_SLACK: Number = Number::new(c"default-slack", 0, 0, i64::MAX);
-static MAX_TTL: Number = Number::new(c"max-ttl", 0, 0, i64::MAX);
-static MAX_ELEMENTS: Number = Number::new(c"max-elements", 0, 0, i64::MAX);
+/// The slack of elements pushed without SLACK, in milliseconds.
+pub static DEFAULT_SLACK: Number = Number::new(c"default-slack", 0, 0, i64::MAX);
+/// The maximum TTL that a client may use, in milliseconds.
+pub static MAX_TTL: Number = Number::new(c"max-ttl", 0, 0, i64::MAX);
+/// The maximum number of elements that clients may store in one dehydrator.
+pub static MAX_ELEMENTS: Number = Number::new(c"max-elements", 0, 0, i64::MAX);
 static REPLY_MAX: Number = Number::new(c"reply-max", 0, 0, i64::MAX);
 /// A linear search through the maximum takes 1 to 2 us.
 static SMALL_MAX_ELEMENTS: Number =
     Number::new(c"small-max-elements", SmallMax::USUAL.elements as i64, 0, 512);
 static SMALL_MAX_BYTES: Number =
     Number::new(c"small-max-bytes", SmallMax::USUAL.bytes as i64, 0, 65_536);
-/// It is read only when the module loads, because commands cannot be unregistered.
-static REDE_COMMANDS: Number = Number::switch(c"rede-commands");
+/// Set if commands are also registered under ReDe's names. It is read only when the module loads, because commands cannot be
+/// unregistered.
+pub static REDE_COMMANDS: Number = Number::switch(c"rede-commands");
 
 /// The settings here.
 pub static SETTINGS: [&dyn Setting; 9] = [
@@ -35,29 +39,9 @@ pub static SETTINGS: [&dyn Setting; 9] = [
     &REDE_COMMANDS,
 ];
 
-/// Returns the time budget of deliveries per pass, in microseconds.
-pub fn tick_budget_us() -> u64 {
-    TICK_BUDGET_US.get()
-}
-
 /// Returns the minimum time between two wake-ups for elements that are due, in microseconds.
 pub fn wake_interval_us() -> u64 {
     WAKE_INTERVAL.get() * 1000
-}
-
-/// Returns the slack of elements pushed without SLACK, in milliseconds.
-pub fn default_slack() -> Option<u64> {
-    DEFAULT_SLACK.limit()
-}
-
-/// Returns the maximum TTL that a client may use, in milliseconds.
-pub fn max_ttl() -> Option<u64> {
-    MAX_TTL.limit()
-}
-
-/// Returns the maximum number of elements that clients may store in one dehydrator.
-pub fn max_elements() -> Option<u64> {
-    MAX_ELEMENTS.limit()
 }
 
 /// Returns the maximum number of elements, or ids, in one reply.
@@ -68,9 +52,4 @@ pub fn reply_max() -> usize {
 /// Returns the maximum size of a dehydrator that is stored in one allocation.
 pub fn small_max() -> SmallMax {
     SmallMax { elements: SMALL_MAX_ELEMENTS.get() as usize, bytes: SMALL_MAX_BYTES.get() as usize }
-}
-
-/// Returns whether commands are also registered under ReDe's names.
-pub fn rede_commands() -> bool {
-    REDE_COMMANDS.get() > 0
 }

@@ -156,7 +156,7 @@ fn load(context: &Context, args: Args<'_>) -> bool {
         }
     }
     command::set_acl_categories(context, CATEGORY, PREFIX, &commands);
-    if config::rede_commands() {
+    if config::REDE_COMMANDS.get() > 0 {
         let is_rede = |command: &&Command| REDE_VERBS.contains(&command.verb);
         if !commands.iter().filter(is_rede).all(|it| command::register(context, REDE_PREFIX, it)) {
             return refused("the commands of ReDe; is it loaded too?");

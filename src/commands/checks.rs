@@ -82,7 +82,7 @@ pub fn from_now(context: &Context, word: &str, asked: u64, ttl: u64, now: u64) -
 
 /// Returns the longest TTL that clients may use, if `ahead` is longer.
 fn exceeded(context: &Context, ahead: u64) -> Option<u64> {
-    config::max_ttl().filter(|max| ahead > *max && !context.is_replaying())
+    config::MAX_TTL.limit().filter(|max| ahead > *max && !context.is_replaying())
 }
 
 /// Returns whether there are at most `most` elements, the LENGTH limit (0: no limit).
@@ -146,7 +146,9 @@ pub fn too_long(lawn: &Lawn, most: u64, group: Option<&[u8]>) -> Error {
 /// Returns whether there are at most `dehydrator.max-elements` elements.
 #[inline]
 pub fn has_room(context: &Context, lawn: &Lawn) -> bool {
-    config::max_elements().is_none_or(|max| lawn.len() as u64 <= max || context.is_replaying())
+    config::MAX_ELEMENTS
+        .limit()
+        .is_none_or(|max| lawn.len() as u64 <= max || context.is_replaying())
 }
 
 /// Returns whether the `ids`, as many as LENGTH allows, fit within `dehydrator.max-elements`. They may repeat or exist.
@@ -156,7 +158,7 @@ pub fn has_room_for<'a>(
     ids: impl Iterator<Item = &'a [u8]>,
     length: u64,
 ) -> bool {
-    config::max_elements().is_none_or(|max| {
+    config::MAX_ELEMENTS.limit().is_none_or(|max| {
         let further = ids.filter(|id| lawn.look(id).is_none()).collect::<BTreeSet<_>>();
         let (before, length) = (lawn.len() as u64, if length == 0 { u64::MAX } else { length });
         let after = (before + further.len() as u64).min(length.max(before));
@@ -166,7 +168,7 @@ pub fn has_room_for<'a>(
 
 /// Returns the error for a push beyond `dehydrator.max-elements`.
 pub fn too_many_elements() -> Error {
-    let most = config::max_elements().unwrap_or_default();
+    let most = config::MAX_ELEMENTS.limit().unwrap_or_default();
     full(format!("the dehydrator holds {most} elements already, which is dehydrator.max-elements"))
 }
 

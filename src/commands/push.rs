@@ -1,7 +1,7 @@
 //! PUSH, GIDPUSH, MPUSH: storing elements.
 
 use crate::data_type::Writing;
-use crate::metrics::counters::{self, PUSHES};
+use crate::metrics::counters::PUSHES;
 use crate::replicate::{self, Pushed};
 use crate::server::string::Args;
 use crate::server::{CommandContext, Context, Error, OwnedStr, Str, error::Result, random_bytes};
@@ -104,7 +104,7 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
         replicate::pushed(context, &new, replaces);
     }
     defaults::apply(context, key, &mut dehydrator);
-    counters::count(&PUSHES, 1);
+    PUSHES.add(1);
     if replaces {
         dehydrator.changed(c"dehydrator.push");
     } else {
@@ -207,7 +207,7 @@ pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
     dehydrator.forget(id.bytes());
     replicate::pushed(context, &new, false);
     defaults::apply(context, key, &mut dehydrator);
-    counters::count(&PUSHES, 1);
+    PUSHES.add(1);
     dehydrator.grown(c"dehydrator.push");
     context.reply_bulk(id.bytes());
     Ok(())
@@ -296,7 +296,7 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
     }
     if count > 0 {
         defaults::apply(context, key, &mut dehydrator);
-        counters::count(&PUSHES, count);
+        PUSHES.add(count);
         match if_exists {
             IfExists::Replace => dehydrator.changed(c"dehydrator.push"),
             IfExists::Refuse | IfExists::Keep => dehydrator.grown(c"dehydrator.push"),

@@ -1,7 +1,7 @@
 //! PULL, XACK, REM, LEASE, SETTLED: taking, removing or leasing elements by their ids.
 
 use crate::data_type::Writing;
-use crate::metrics::counters::{self, PULLS};
+use crate::metrics::counters::PULLS;
 use crate::replicate::{self, Batch};
 use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
@@ -32,7 +32,7 @@ pub fn pull(context: &CommandContext, args: Args<'_>) -> Result {
     } else {
         replicate::as_sent(context, args, c"DEHYDRATOR.REM");
     }
-    counters::count(&PULLS, 1);
+    PULLS.add(1);
     dehydrator.shrunk(c"dehydrator.pull");
     Ok(())
 }

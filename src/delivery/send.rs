@@ -8,7 +8,7 @@
 use super::send_command::SendCommand;
 use crate::clock;
 use crate::data_type::{Dehydrator, ElementCopy, Writing, inspect};
-use crate::metrics::counters::{self, DEAD_LETTERS, DELIVERIES, EXPIRED, RETRIES};
+use crate::metrics::counters::{DEAD_LETTERS, DELIVERIES, EXPIRED, RETRIES};
 use crate::pending::agenda;
 use crate::policy::{Policy, Route, Rules};
 use crate::replicate::Batch;
@@ -160,7 +160,7 @@ impl Origin<'_> {
         self.remove(policy, &sent);
         drop(whole);
         let expired = sent.iter().filter(|copy| copy.is_expired(now)).count();
-        counters::count(&EXPIRED, expired as u64);
+        EXPIRED.add(expired as u64);
         let wait = self.conclude(policy, sent.len() as u64, result);
         (sent, wait)
     }
@@ -168,10 +168,8 @@ impl Origin<'_> {
     /// Counts moved elements, and records the success or the failure. Returns the wait before the next try after a
     /// failure, in microseconds.
     fn conclude(&self, policy: &Policy, moved: u64, result: Result<(), String>) -> Option<u64> {
-        counters::count(
-            if policy.limits_deliveries() { &DEAD_LETTERS } else { &DELIVERIES },
-            moved,
-        );
+        let counter = if policy.limits_deliveries() { &DEAD_LETTERS } else { &DELIVERIES };
+        counter.add(moved);
         if let Err(reason) = result {
             return Some(self.failed(&reason));
         }
@@ -183,7 +181,7 @@ impl Origin<'_> {
 
     /// Records a failed delivery, and logs the first. Returns the wait before the next try, in microseconds.
     pub(super) fn failed(&self, reason: &str) -> u64 {
-        counters::count(&RETRIES, 1);
+        RETRIES.add(1);
         let (is_first, wait_us) = agenda::failed(self.name, reason);
         if is_first {
             log_warning(&format!(
@@ -262,7 +260,7 @@ impl Origin<'_> {
             }
         }
         if removed.finish() {
-            counters::count(&EXPIRED, expired);
+            EXPIRED.add(expired);
             dehydrator.shrunk(c"dehydrator.drop");
         }
         count as u64
@@ -285,7 +283,7 @@ impl Origin<'_> {
             }
         }
         if removed.finish() {
-            counters::count(&EXPIRED, count);
+            EXPIRED.add(count);
             dehydrator.shrunk(c"dehydrator.drop");
         }
         count

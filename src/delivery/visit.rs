@@ -32,7 +32,7 @@ pub fn run(context: &Context) {
     if next_us > started_us || !context.may_replicate() {
         return;
     }
-    let until_us = started_us + config::tick_budget_us();
+    let until_us = started_us + config::TICK_BUDGET_US.get();
     while let Some(name) = agenda::take(&Reason::DELIVERY) {
         if context.select_db(name.db) {
             let (key, now) = (OwnedStr::new(&name.key), clock::now());

@@ -18,6 +18,11 @@ impl Counter {
         self.0.load(Ordering::Relaxed)
     }
 
+    #[inline]
+    pub fn add(&self, more: u64) {
+        self.set(self.get() + more);
+    }
+
     pub(super) fn set(&self, number: u64) {
         self.0.store(number, Ordering::Relaxed);
     }
@@ -70,10 +75,4 @@ pub fn reset_with_server() -> bool {
     }
     SUM.set(sum());
     is_reset
-}
-
-/// Adds `more` to a counter.
-#[inline]
-pub fn count(counter: &Counter, more: u64) {
-    counter.0.store(counter.get() + more, Ordering::Relaxed);
 }

@@ -5,7 +5,7 @@
 //! element; the events in [`clock_steps`].
 
 use super::clock_steps;
-use super::counters::{self, Counter};
+use super::counters::Counter;
 use crate::clock;
 
 /// Buckets per power of two: a percentile is exact to an eighth.
@@ -163,9 +163,9 @@ impl Histogram {
         self.last_us.set(us);
         self.max_us.set(self.max_us.get().max(us));
         if us > LATE_US {
-            counters::count(&self.late, count);
+            self.late.add(count);
         }
-        counters::count(&self.counts[bucket(us)], count);
+        self.counts[bucket(us)].add(count);
     }
 
     /// Returns the number of elements later than [`LATE_US`].

@@ -96,9 +96,8 @@ fn mark_due() {
 
 /// Requests a pass at a deadline, in milliseconds since the epoch.
 pub fn at_deadline(context: &Context, deadline: u64) {
-    let now_us = clock::monotonic_us();
-    let at_us = (now_us + until_deadline_us(deadline)).max(held_until_us());
-    if at_us <= now_us { soon(context) } else { at(context, at_us) }
+    let at_us = from_deadline(deadline).max(held_until_us());
+    if at_us <= clock::monotonic_us() { soon(context) } else { at(context, at_us) }
 }
 
 /// Returns the time, not before `at_us`, from which on the next wake-up is not held back. What is due by now goes on at once:
@@ -141,37 +140,28 @@ pub fn soon(context: &Context) {
 fn request_pass(context: &Context) {
     // An expired timer wakes the loop until it is set again. `HAS_FIRED` does not show whether it has: a thread that
     // polls for the server (Valkey) may have read the timer before it was set.
-    let is_over = FIRES_US.get() <= clock::monotonic_us();
-    let begins_anyway = IS_REQUESTED.get() || is_over && timer().stays_readable();
-    if !begins_anyway && !request_from_server() {
+    let begins_anyway = FIRES_US.get() <= clock::monotonic_us() && timer().stays_readable();
+    if !begins_anyway && !request_extra_pass() {
         set_timer(context, 0);
     }
 }
 
-/// Requests a pass from the server. Returns `false` if the server cannot do that.
-fn request_from_server() -> bool {
+/// Requests one more pass after the present one, unless one was requested already. Returns `false` if the server refuses.
+///
+/// Redis 7.2 and later and Valkey serve clients that wait for a list or a stream before they call modules at the end of a
+/// pass, so without it these clients would see our additions only a tick later.
+pub fn request_extra_pass() -> bool {
     const ON_REQUEST: &TimerCallback = &(on_request as TimerCallback);
-    let is_requested = loop_timer::request_pass(ON_REQUEST);
-    IS_REQUESTED.set(is_requested);
-    is_requested
-}
-
-/// Requests one more pass after the present one. Redis 7.2 and later and Valkey serve clients that wait for a list or a
-/// stream before they call modules at the end of a pass, so without it these clients would see our additions only a
-/// tick later.
-pub fn request_extra_pass() {
     if !IS_REQUESTED.get() {
-        request_from_server();
+        IS_REQUESTED.set(loop_timer::request_pass(ON_REQUEST));
     }
+    IS_REQUESTED.get()
 }
 
 /// Returns a deadline's time on the monotonic clock, in microseconds, provided that the wall clock does not step.
 pub fn from_deadline(deadline: u64) -> u64 {
-    clock::monotonic_us() + until_deadline_us(deadline)
-}
-
-fn until_deadline_us(deadline: u64) -> u64 {
-    deadline.saturating_mul(1000).saturating_sub(clock::now_us())
+    let until_us = deadline.saturating_mul(1000).saturating_sub(clock::now_us());
+    clock::monotonic_us() + until_us
 }
 
 /// Sets the timer to a time on the monotonic clock, in microseconds, whatever it was set to before. `None` stops it.

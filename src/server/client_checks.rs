@@ -11,8 +11,9 @@
 //! result holds for a second at most, and until the next cron of the server if clients may not write: INFO costs as much as
 //! dozens of commands. A slot needs a real command: one that does not change the keyspace's statistics.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::Cell;
 use std::ffi::CStr;
+use std::sync::OnceLock;
 
 use crate::server::call::{CallReply, NO_COMMAND};
 use crate::server::flags::is_cluster;
@@ -21,7 +22,6 @@ use crate::server::{Context, OwnedStr, Str};
 
 thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.
-    static HAS_DRY_RUNS: OnceCell<bool> = const { OnceCell::new() };
     /// The last answer to whether clients may write, without dry runs, and the first [`tick`] since then. `None` after
     /// [`invalidate`].
     static MAY_WRITE: Cell<Option<(bool, Option<u64>)>> = const { Cell::new(None) };
@@ -70,34 +70,27 @@ impl Context {
     }
 
     fn has_dry_runs(&self) -> bool {
-        HAS_DRY_RUNS.with(|has| {
-            *has.get_or_init(|| {
-                // A server without the flag returns no reply. A server with the flag replies that the command does not
-                // exist.
-                self.ask(NO_COMMAND, c"Dv", &[]).is_some()
-            })
-        })
+        static HAS_DRY_RUNS: OnceLock<bool> = OnceLock::new();
+        // A server without the flag returns no reply. A server with the flag replies that the command does not exist.
+        *HAS_DRY_RUNS.get_or_init(|| self.ask(NO_COMMAND, c"Dv", &[]).is_some())
     }
 
     /// Makes the server's decision whether a script may write (Redis 7.0: `checkGoodReplicasStatus`,
     /// `writeCommandsDeniedByDiskError`).
     fn may_scripts_write(&self) -> bool {
-        let good_replicas = Section::with(c"replication", |info| {
-            // The field exists only if `min-replicas-to-write` is set.
-            let is_primary = info.text(c"role") == Some(c"master");
-            info.number(c"min_slaves_good_slaves").filter(|_| is_primary)
-        });
-        if let Some(good) = good_replicas
+        let replication = Section::new(c"replication");
+        // The field exists only if `min-replicas-to-write` is set.
+        if let Some(good) = replication.number(c"min_slaves_good_slaves")
+            && replication.text(c"role") == Some(c"master")
             && self.setting(c"min-replicas-to-write").and_then(|it| it.parse().ok()) > Some(good)
         {
             return false;
         }
-        let is_ok = |info: &Section, field| info.text(field) == Some(c"ok");
-        let (is_saved, is_appended) = Section::with(c"persistence", |info| {
-            let appends = info.number(c"aof_enabled") == Some(1);
-            let is_appended = !appends || is_ok(info, c"aof_last_write_status");
-            (is_ok(info, c"rdb_last_bgsave_status"), is_appended)
-        });
+        let persistence = Section::new(c"persistence");
+        let is_ok = |field| persistence.text(field) == Some(c"ok");
+        let is_saved = is_ok(c"rdb_last_bgsave_status");
+        let appends = persistence.number(c"aof_enabled") == Some(1);
+        let is_appended = !appends || is_ok(c"aof_last_write_status");
         let stops = || {
             self.setting(c"stop-writes-on-bgsave-error").as_deref() == Some("yes")
                 && self.setting(c"save").is_some_and(|points| !points.is_empty())

@@ -75,25 +75,16 @@ fn on_event(_event: &Event<'_>) {
 /// Asks the server whether anything listens, unless the answer is known. Asking takes some tens of microseconds.
 pub fn check(context: &Context) {
     if !are_absent() && IS_SUBSCRIBED.get() && !context.may_have_listeners() {
-        let are = |section, numbers: &[(&CStr, u64)]| {
-            Section::with(section, |info| {
-                numbers.iter().all(|(field, number)| info.number(field) == Some(*number))
-            })
+        let are_zero = |section: &Section, fields: &[&CStr]| {
+            fields.iter().all(|field| section.number(field) == Some(0))
         };
-        let is_primary =
-            Section::with(c"replication", |info| info.text(c"role") == Some(c"master"));
-        let are_absent = is_primary
-            && are(c"replication", &[(c"connected_slaves", 0), (c"repl_backlog_active", 0)])
-            && are(
-                c"persistence",
-                &[
-                    (c"loading", 0),
-                    (c"aof_enabled", 0),
-                    (c"aof_rewrite_in_progress", 0),
-                    (c"rdb_bgsave_in_progress", 0),
-                ],
-            )
-            && are(c"cluster", &[(c"cluster_enabled", 0)]);
+        let replication = Section::new(c"replication");
+        let files =
+            [c"loading", c"aof_enabled", c"aof_rewrite_in_progress", c"rdb_bgsave_in_progress"];
+        let are_absent = replication.text(c"role") == Some(c"master")
+            && are_zero(&replication, &[c"connected_slaves", c"repl_backlog_active"])
+            && are_zero(&Section::new(c"persistence"), &files)
+            && are_zero(&Section::new(c"cluster"), &[c"cluster_enabled"]);
         ARE_ABSENT.store(are_absent, Ordering::Relaxed);
     }
 }

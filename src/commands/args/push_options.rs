@@ -100,7 +100,7 @@ impl<'a> PushOptions<'a> {
         match (self.at, self.slack) {
             (Some(_), Some(_)) => Err("syntax error, SLACK and AT exclude each other".into()),
             (Some(_), None) => Ok(ttl),
-            (None, slack) => ttl.with_slack(slack.or_else(config::default_slack)),
+            (None, slack) => ttl.with_slack(slack.or_else(|| config::DEFAULT_SLACK.limit())),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::data_type::{DEAD_LETTERS_MAX, Dehydrator, STUCK, Writing, is_stuck};
 use crate::delivery;
-use crate::metrics::counters::{self, POLLS, REDELIVERIES};
+use crate::metrics::counters::{POLLS, REDELIVERIES};
 use crate::pending::blocked::Take;
 use crate::policy::Policy;
 use crate::replicate::Batch;
@@ -184,8 +184,8 @@ impl<'a> Request<'a, '_> {
             }
             replicated = removed.finish();
         }
-        counters::count(&POLLS, polled as u64);
-        counters::count(&REDELIVERIES, redelivered as u64);
+        POLLS.add(polled as u64);
+        REDELIVERIES.add(redelivered as u64);
         if !replicated {
             return (0, meets_dead);
         }

@@ -65,12 +65,6 @@ impl Page {
             taken: [const { AtomicU64::new(0) }; ROWS],
         })
     }
-
-    /// Returns the seconds in a row.
-    fn row(&self, row: usize) -> impl Iterator<Item = u32> + '_ {
-        let row = &self.seconds[row * ROW..(row + 1) * ROW];
-        row.iter().map(|second| second.load(Ordering::Relaxed))
-    }
 }
 
 /// Returns an existing page.
@@ -179,7 +173,9 @@ pub fn first(latest: u32, most: usize, rows_max: usize) -> First {
         looked += 1;
         let page = page(number);
         let mut bound = NEVER;
-        for (second, slot) in page.row(row).zip(first_of(number, row)..) {
+        let seconds = &page.seconds[row * ROW..(row + 1) * ROW];
+        for (second, slot) in seconds.iter().zip(first_of(number, row)..) {
+            let second = second.load(Ordering::Relaxed);
             bound = bound.min(second);
             if second <= latest && second != NEVER {
                 found.push((second, slot));

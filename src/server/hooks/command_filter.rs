@@ -24,7 +24,7 @@ impl CommandFilter {
         let raw = unsafe {
             api!(RedisModule_RegisterCommandFilter(context.as_ptr(), Some(on_command::<T>), flags))
         };
-        NonNull::new(raw).map(|raw| Self { raw })
+        Some(Self { raw: NonNull::new(raw)? })
     }
 
     /// Removes the filter. Not to be called from the filter's own callback, while the server iterates over its filters.

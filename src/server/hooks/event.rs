@@ -1,7 +1,7 @@
 //! Server events.
 
-use std::cell::Cell;
 use std::ffi::{CStr, c_void};
+use std::sync::OnceLock;
 
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 
@@ -22,14 +22,12 @@ pub type Handler = fn(&Event<'_>);
 /// More than the highest number of an event.
 const EVENTS: usize = 64;
 
-thread_local! {
-    // The server sends events on its main thread alone.
-    static HANDLERS: [Cell<Option<Handler>>; EVENTS] = const { [const { Cell::new(None) }; EVENTS] };
-}
+/// The handler of each event. An event has one, however often the module subscribes.
+static HANDLERS: [OnceLock<Handler>; EVENTS] = [const { OnceLock::new() }; EVENTS];
 
 /// Subscribes to an event. Returns `false` if the server refuses.
 pub fn subscribe(context: &Context, id: u64, handler: Handler) -> bool {
-    HANDLERS.with(|handlers| handlers[id as usize].set(Some(handler)));
+    HANDLERS[id as usize].get_or_init(|| handler);
     let event = RedisModuleEvent { id, dataver: 1 };
     // SAFETY: the context is live.
     let status = unsafe {
@@ -51,10 +49,9 @@ unsafe extern "C" fn on_event(
     data: *mut c_void,
 ) {
     guard((), || {
-        let handler = HANDLERS.with(|handlers| handlers[event.id as usize].get());
         // SAFETY: the server hands out a context for the length of this call.
         let context = &unsafe { Context::from_raw(context) };
-        if let Some(handler) = handler {
+        if let Some(handler) = HANDLERS[event.id as usize].get() {
             handler(&Event { context, subevent, id: event.id, data });
         }
     });

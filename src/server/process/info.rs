@@ -10,12 +10,10 @@ use redis_module::raw::RedisModuleServerInfoData;
 pub struct Section(*mut RedisModuleServerInfoData);
 
 impl Section {
-    /// Calls `read` with the section `name`.
-    pub fn with<T>(name: &CStr, read: impl FnOnce(&Self) -> T) -> T {
+    /// Makes the section `name`.
+    pub fn new(name: &CStr) -> Self {
         // SAFETY: the server accepts a null context here; the section is a C string.
-        let section =
-            Self(unsafe { api!(RedisModule_GetServerInfo(ptr::null_mut(), name.as_ptr())) });
-        read(&section)
+        Self(unsafe { api!(RedisModule_GetServerInfo(ptr::null_mut(), name.as_ptr())) })
     }
 
     /// Returns a numeric field, if the section has it.
@@ -41,7 +39,7 @@ impl Section {
 
 impl Drop for Section {
     fn drop(&mut self) {
-        // SAFETY: created in `with`, and freed only here. The server accepts a null context.
+        // SAFETY: created in `new`, and freed only here. The server accepts a null context.
         unsafe { api!(RedisModule_FreeServerInfo(ptr::null_mut(), self.0)) }
     }
 }
@@ -56,12 +54,12 @@ pub fn server_counts() -> [u64; 4] {
         c"total_net_input_bytes",
         c"total_net_output_bytes",
     ];
-    Section::with(c"stats", |stats| FIELDS.map(|field| stats.number(field).unwrap_or(0)))
+    let stats = Section::new(c"stats");
+    FIELDS.map(|field| stats.number(field).unwrap_or(0))
 }
 
 /// Returns whether the server is Valkey, which numbers some events and options differently from Redis.
 pub fn is_valkey() -> bool {
     static IS_VALKEY: OnceLock<bool> = OnceLock::new();
-    *IS_VALKEY
-        .get_or_init(|| Section::with(c"server", |server| server.text(c"valkey_version").is_some()))
+    *IS_VALKEY.get_or_init(|| Section::new(c"server").text(c"valkey_version").is_some())
 }
