@@ -106,7 +106,7 @@ fn measure(is_due: bool) -> bool {
     let is_held_up = took_us + last + before > HELD_UP_US;
     let begin =
         |began_us| Some(Grace { began_us, until_us: now_us + GRACE_US, passes: GRACE_PASSES });
-    let (waits, is_ready) = blocked::with(|queues| (!queues.is_empty(), queues.ready() > 0));
+    let (waits, is_ready) = blocked::with(|queues| (queues.watched() > 0, queues.ready() > 0));
     state.grace = match state.grace {
         _ if !waits => None,
         // It matters which clients have disconnected.

@@ -4,8 +4,9 @@ use std::ffi::CStr;
 
 use crate::clock;
 use crate::data_type::{Reading, Writing, runs};
-use crate::delivery;
+use crate::delivery::Origin;
 use crate::replicate::{self, Batch};
+use crate::server::key::Name;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Error, Str, error::Result};
 use lawn::{Lawn, Token};
@@ -187,7 +188,9 @@ pub fn reject(context: &CommandContext, args: Args<'_>) -> Result {
         // Elements of a missing key are not held.
         None => vec![false; held.len],
         Some(policy) if policy.limits_deliveries() => {
-            delivery::reject(context, key, &policy, &held.iter().collect::<Vec<_>>(), now)
+            let name = &Name::of(context, key);
+            let origin = Origin { context, name, key, now, until_us: u64::MAX };
+            origin.reject(&policy, &held.iter().collect::<Vec<_>>())
         }
         Some(_) => return Err(checks::no_rule()),
     };

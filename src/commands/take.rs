@@ -68,7 +68,7 @@ pub fn lease(context: &CommandContext, args: Args<'_>) -> Result {
 /// Runs `XACK key id [id ...]`. Removes each element that was due or given out under a lease. Replies the element or nil
 /// for each id.
 pub fn xack(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, ids) = args::read(context, args, |args| args::key_and_ids(args, 2))?;
+    let (key, ids) = args::read(context, args, args::key_and_ids)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
 
@@ -101,7 +101,7 @@ pub fn xack(context: &CommandContext, args: Args<'_>) -> Result {
 
 /// Runs `REM key id [id ...]`: the number of elements removed, due or not.
 pub fn rem(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, ids) = args::read(context, args, |args| args::key_and_ids(args, 2))?;
+    let (key, ids) = args::read(context, args, args::key_and_ids)?;
     let mut dehydrator = Writing::open(context, key)?;
 
     let mut count = 0;

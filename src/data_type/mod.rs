@@ -84,12 +84,12 @@ struct Opened<'a> {
     value: Option<NonNull<Dehydrator>>,
     key: Key<'a>,
     /// The right to refer to `value`.
-    _hold: Hold,
+    hold: Hold,
 }
 
 impl<'a> Opened<'a> {
     fn new(key: Key<'a>) -> Result<Self> {
-        Ok(Self { value: dehydrator_in(&key)?, key, _hold: Hold::begin() })
+        Ok(Self { value: dehydrator_in(&key)?, key, hold: Hold::begin() })
     }
 
     #[inline]
@@ -103,11 +103,6 @@ impl<'a> Opened<'a> {
     fn dehydrator_mut(&mut self) -> Option<&mut Dehydrator> {
         // SAFETY: as in `dehydrator`.
         Some(unsafe { self.value?.as_mut() })
-    }
-
-    /// Ends the hold, and with it the right to refer to the value.
-    fn release(self) -> Key<'a> {
-        self.key
     }
 }
 

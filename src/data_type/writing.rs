@@ -168,12 +168,6 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Returns whether the dehydrator has the default rules: then there are no limits, and nothing else to check.
-    #[inline]
-    pub fn has_default_rules(&self) -> bool {
-        self.existing().is_none_or(Dehydrator::has_default_rules)
-    }
-
     /// Changes the rules. Creates a dehydrator if there was none, unless it would be idle. Returns whether anything has
     /// changed.
     pub fn change_rules(&mut self, change: impl FnOnce(&mut Rules)) -> bool {
@@ -370,7 +364,8 @@ impl<'a> Writing<'a> {
             self.follow_up(dehydrator, matches!(ending, Ending::Grown));
             is_idle = matches!(ending, Ending::Shrunk) && dehydrator.is_idle();
         }
-        let mut key = opened.release();
+        let Opened { mut key, hold, .. } = opened;
+        drop(hold);
         if is_idle {
             key.delete();
         } else if let Some(new) = new {

@@ -20,32 +20,11 @@ use crate::data_type::{
 use crate::pending::agenda;
 use crate::policy::Policy;
 use crate::replicate;
-use crate::server::key::Name;
-use crate::server::{Context, Str};
+use crate::server::Str;
 use lawn::{Lawn, Token};
 
 /// An element, and the token under which it is held.
 type Held<'a> = (Token, Str<'a>);
-
-/// Moves some of the first dead letters to their destination, or parks them if they cannot be moved. Returns how many
-/// were moved or parked.
-pub fn move_dead_letters(context: &Context, key: Str<'_>, policy: &Policy, now: u64) -> u64 {
-    let name = &Name::of(context, key);
-    Origin { context, name, key, now, until_us: u64::MAX }.move_dead_letters(policy)
-}
-
-/// Moves held elements to the destination of dead letters, whatever their delivery counts, or parks them if they cannot be
-/// moved. Returns for each whether it was held under its token, and so is a dead letter now.
-pub fn reject(
-    context: &Context,
-    key: Str<'_>,
-    policy: &Policy,
-    held: &[Held<'_>],
-    now: u64,
-) -> Vec<bool> {
-    let name = &Name::of(context, key);
-    Origin { context, name, key, now, until_us: u64::MAX }.reject(policy, held)
-}
 
 thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.
@@ -69,8 +48,9 @@ impl Drop for MovingDeadLetters {
 }
 
 impl Origin<'_> {
-    /// Moves or parks some of the first dead letters. Returns how many.
-    pub(super) fn move_dead_letters(&self, policy: &Policy) -> u64 {
+    /// Moves some of the first dead letters to their destination, or parks them if they cannot be moved. Returns how many
+    /// were moved or parked.
+    pub fn move_dead_letters(&self, policy: &Policy) -> u64 {
         // A listener may call POLL while elements are moved: they are still in the lawn then.
         let Some(_guard) = MovingDeadLetters::begin() else { return 0 };
         if !policy.limits_deliveries() {
@@ -159,7 +139,9 @@ impl Origin<'_> {
         }
     }
 
-    fn reject(&self, policy: &Policy, held: &[Held<'_>]) -> Vec<bool> {
+    /// Moves held elements to the destination of dead letters, whatever their delivery counts, or parks them if they cannot
+    /// be moved. Returns for each whether it was held under its token, and so is a dead letter now.
+    pub fn reject(&self, policy: &Policy, held: &[Held<'_>]) -> Vec<bool> {
         let guard = MovingDeadLetters::begin();
         let mut rejected = vec![false; held.len()];
         let mut next = 0;

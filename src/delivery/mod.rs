@@ -20,5 +20,5 @@ mod send;
 mod send_command;
 mod visit;
 
-pub use dead_letters::{move_dead_letters, reject};
+pub use send::Origin;
 pub use visit::run;

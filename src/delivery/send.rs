@@ -16,7 +16,6 @@ use crate::server::flags::is_cluster;
 use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::key::Name;
 use crate::server::{Context, Str, log_warning};
-use lawn::Row;
 
 /// Elements delivered before their removal is replicated, at most: few, so that the removal stays within the time budget
 /// too.
@@ -36,7 +35,7 @@ const UNCONFIRMED: &str = "the policy came by RESTORE: send it again by ONDUE to
 
 /// The key that elements leave, and the time to move them.
 #[derive(Clone, Copy)]
-pub(super) struct Origin<'a> {
+pub struct Origin<'a> {
     pub context: &'a Context,
     pub name: &'a Name,
     pub key: Str<'a>,
@@ -227,7 +226,7 @@ impl Origin<'_> {
         }
     }
 
-    /// Removes some of the first due elements, those that are dropped. Returns how many.
+    /// Removes some of the first due elements, under a policy that drops them. Returns how many.
     fn drop_due(&self, policy: &Policy) -> u64 {
         let Self { context, key, now, .. } = *self;
         let Ok(mut dehydrator) = Writing::open_at(context, key, now) else { return 0 };
@@ -235,29 +234,14 @@ impl Origin<'_> {
         if dehydrator.rules().policy != *policy || dehydrator.rules().is_paused(now) {
             return 0;
         }
-        let drops_all = *policy == Policy::Send(Route::Drop);
-        let until = dehydrator.remembers_until().filter(|_| drops_all);
+        let until = dehydrator.remembers_until();
         let mut removed = Batch::settled(context, key, until);
         let (mut count, mut expired) = (0, 0);
         if let Some(mut removal) = dehydrator.removal(until) {
-            if drops_all {
-                count = removal.drain(now, BATCH, |_, element| {
-                    expired += u64::from(element.is_expired(now));
-                    removed.push(element.id);
-                });
-            } else {
-                let is_dropped =
-                    |row: &Row<'_>| policy.route_of(&row.element, now) == Some(&Route::Drop);
-                let due = removal.lawn.due_in_turn(now).take(BATCH).take_while(is_dropped);
-                let dropped: Vec<_> =
-                    due.map(|row| (row.element.id.to_vec(), row.element.is_expired(now))).collect();
-                // A dead letter costs its group no turn.
-                for (id, is_expired) in dropped {
-                    count += usize::from(removal.settle(&id));
-                    expired += u64::from(is_expired);
-                    removed.push(&id);
-                }
-            }
+            count = removal.drain(now, BATCH, |_, element| {
+                expired += u64::from(element.is_expired(now));
+                removed.push(element.id);
+            });
         }
         if removed.finish() {
             EXPIRED.add(expired);

@@ -61,13 +61,10 @@ pub fn key_and_id<'a>(args: Args<'a>) -> Result<(Str<'a>, Str<'a>)> {
     Ok((required(args, 1)?, required(args, 2)?))
 }
 
-/// Reads `key id [id ...]`; other arguments may stand before the ids, which are those from `first` on.
-pub fn key_and_ids<'a>(
-    args: Args<'a>,
-    first: usize,
-) -> Result<(Str<'a>, impl Iterator<Item = Str<'a>> + Clone)> {
-    required(args, first)?;
-    Ok((required(args, 1)?, args.from(first)))
+/// Reads `key id [id ...]`.
+pub fn key_and_ids<'a>(args: Args<'a>) -> Result<(Str<'a>, impl Iterator<Item = Str<'a>> + Clone)> {
+    required(args, 2)?;
+    Ok((required(args, 1)?, args.from(2)))
 }
 
 /// Returns the printable form of a word that a client sent, cut after 32 bytes.
@@ -105,9 +102,9 @@ mod tests {
         let of_id = |args: Args<'_>| key_and_id(args).map(|(key, id)| (text(key), text(id)));
         assert_eq!(request("k i", of_id), Ok(("k".into(), "i".into())));
 
-        needs_all_of("k i", |args| key_and_ids(args, 2).map(drop));
+        needs_all_of("k i", |args| key_and_ids(args).map(drop));
         let of_ids = |args: Args<'_>| {
-            key_and_ids(args, 2).map(|(key, ids)| (text(key), ids.map(text).collect::<Vec<_>>()))
+            key_and_ids(args).map(|(key, ids)| (text(key), ids.map(text).collect::<Vec<_>>()))
         };
         assert_eq!(request("k a", of_ids), Ok(("k".into(), vec!["a".into()])));
         let all = ["a", "b", "a"].map(Into::into);

@@ -97,14 +97,10 @@ pub(super) fn unblock(context: &Context, client: BlockedClient, outcome: Outcome
     client.unblock(woken);
 }
 
-/// Returns whether elements are to be given back.
-pub(super) fn has_returns() -> bool {
-    IN_FLIGHT.with_borrow(|all| !all.returns.is_empty())
-}
-
 /// Gives back the elements of disconnected clients.
 pub(super) fn give_back(context: &Context) {
     let returns = IN_FLIGHT.with_borrow_mut(|all| mem::take(&mut all.returns));
+    blocked::with(|queues| queues.has_returns = false);
     returns.iter().for_each(|taken| taken.give_back(context));
     IN_FLIGHT.with_borrow_mut(|all| all.lift_filter(context));
 }
@@ -182,6 +178,7 @@ impl UnblockReply for Woken {
             let outcome = self.outcome.replace(Outcome::TimedOut);
             if let (Outcome::Given(taken), false) = (outcome, self.replied.get()) {
                 all.returns.push(taken);
+                blocked::with(|queues| queues.has_returns = true);
                 timer::soon(context);
             }
             all.lift_filter(context);
@@ -219,6 +216,7 @@ fn give_back_all(context: &Context) {
     }
     let (returns, woken) =
         IN_FLIGHT.with_borrow_mut(|all| (mem::take(&mut all.returns), all.woken.clone()));
+    blocked::with(|queues| queues.has_returns = false);
     returns.iter().for_each(|taken| taken.give_back(context));
     for woken in woken.iter().filter(|it| !it.replied.get()) {
         // The client receives this only if the server refuses the command. Otherwise the server disconnects it.

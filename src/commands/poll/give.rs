@@ -1,11 +1,12 @@
 //! Giving out due elements: to the client that runs POLL, or to a blocked one.
 
 use crate::data_type::{DEAD_LETTERS_MAX, Dehydrator, STUCK, Writing, is_stuck};
-use crate::delivery;
+use crate::delivery::Origin;
 use crate::metrics::counters::{POLLS, REDELIVERIES};
 use crate::pending::blocked::Take;
 use crate::policy::Policy;
 use crate::replicate::Batch;
+use crate::server::key::Name;
 use crate::server::{Context, Str, random_bytes};
 use lawn::{DEADLINE_MAX, Element, Lawn, Token};
 
@@ -38,7 +39,7 @@ impl<'a> Request<'a, '_> {
     pub(super) fn take_due(&self, dehydrator: Writing<'a>, to: &mut impl Recipient) {
         let Self { now, take, .. } = *self;
         let mut count = take.count;
-        if !dehydrator.has_default_rules() {
+        if !dehydrator.existing().is_none_or(Dehydrator::has_default_rules) {
             if dehydrator.rules().is_paused(now) {
                 return;
             }
@@ -102,7 +103,9 @@ impl<'a> Request<'a, '_> {
                 return;
             }
             // Events call out, and so do moves, so everything is read again.
-            let gone = delivery::move_dead_letters(context, key, &policy, now);
+            let name = &Name::of(context, key);
+            let origin = Origin { context, name, key, now, until_us: u64::MAX };
+            let gone = origin.move_dead_letters(&policy);
             let Ok(again) = Writing::open_at(context, key, now) else { return };
             if gone == 0 {
                 return;

@@ -68,10 +68,10 @@ impl<'a> Reply<'a> {
     fn begin(&self) -> Array<'a> {
         let Take { is_named, count, .. } = *self.take;
         if is_named {
-            self.context.reply_named_array_up_to(self.key.bytes(), count)
-        } else {
-            self.context.reply_array_up_to(count)
+            self.context.begin_array(2);
+            self.context.reply_bulk(self.key.bytes());
         }
+        self.context.reply_array_up_to(count)
     }
 
     /// Returns whether it has no element.

@@ -23,7 +23,7 @@ use crate::server::guard::trap;
 use crate::server::key::Name;
 use crate::server::{Context, Error, OwnedStr, Str};
 
-use super::client::{Outcome, give_back, has_returns, unblock};
+use super::client::{Outcome, give_back, unblock};
 use super::taken::TakenElements;
 use crate::commands::checks;
 
@@ -38,25 +38,31 @@ const RETRY_US: u64 = 20_000;
 
 /// Returns when there is work next, on the monotonic clock, in microseconds.
 pub fn next_us() -> Option<u64> {
-    let gives_back = has_returns();
-    blocked::with(|queues| queues.next_us(gives_back))
+    blocked::with(|queues| queues.next_us())
 }
 
 /// Unblocks the clients that wait in vain and, if `may_serve`, serves the clients of ready keys. Then marks keys with due
 /// elements as ready.
 pub fn serve(context: &Context, may_serve: bool) {
-    let gives_back = has_returns();
-    if !gives_back && blocked::with(|queues| queues.is_idle()) {
+    if blocked::with(|queues| queues.is_idle()) {
         return;
     }
     let now_us = clock::monotonic_us();
     send_away(context, now_us);
-    if may_serve && blocked::with(|queues| queues.is_time(gives_back, now_us)) {
+    if may_serve && blocked::with(|queues| queues.is_time(now_us)) {
         if context.may_write() {
-            if gives_back {
+            if blocked::with(|queues| queues.has_returns) {
                 give_back(context);
             }
-            serve_ready(context);
+            // The queues of ready keys in turn.
+            let mut left = SERVED_MAX;
+            for _ in 0..blocked::with(|queues| queues.ready()) {
+                if left > 0
+                    && let Some(name) = blocked::with(Queues::next_ready)
+                {
+                    left -= serve_queue(context, &name, left);
+                }
+            }
         } else {
             blocked::with(|queues| queues.retry_at(now_us + RETRY_US));
         }
@@ -71,14 +77,14 @@ fn send_away(context: &Context, now_us: u64) {
     for _ in 0..SERVED_MAX {
         let next = blocked::with(|queues| queues.next_to_send_away(now_us));
         let Some((sleeper, reason)) = next else { return };
-        let outcome = reason.map_or_else(
-            || {
+        let outcome = match reason {
+            Some(reason) => Outcome::SentAway(reason),
+            None => {
                 let held = TakenElements::of_held(context, &sleeper);
                 let held = held.filter(|_| may_still_ask(context, &sleeper));
                 held.map_or(Outcome::TimedOut, Outcome::Given)
-            },
-            Outcome::SentAway,
-        );
+            }
+        };
         finish(context, &sleeper, outcome);
     }
 }
@@ -90,18 +96,6 @@ fn finish(context: &Context, sleeper: &Sleeper, outcome: Outcome) {
         (Some(client), outcome) => unblock(context, client, outcome),
         (None, Outcome::Given(taken)) => taken.give_back(context),
         (None, _) => {}
-    }
-}
-
-/// Serves the queues of ready keys in turn.
-fn serve_ready(context: &Context) {
-    let mut left = SERVED_MAX;
-    for _ in 0..blocked::with(|queues| queues.ready()) {
-        if left > 0
-            && let Some(name) = blocked::with(Queues::next_ready)
-        {
-            left -= serve_queue(context, &name, left);
-        }
     }
 }
 

@@ -33,7 +33,6 @@ pub(super) struct TakenElements {
 }
 
 /// The elements that a client takes from a lawn, as they were before.
-#[derive(Default)]
 struct Collector {
     /// The element that is taken next, without its payload.
     first: Option<ElementCopy>,
@@ -45,18 +44,18 @@ impl Recipient for Collector {
 
     fn look(&mut self, lawn: &mut Lawn, now: u64) {
         lawn.settle_first();
-        let row = lawn.next_in_turn(now);
-        self.first = row.map(|row| {
-            let element = Element { payload: &[], ..row.element };
-            let copy = ElementCopy::new(element, row.ttl, lawn.token(&row.element));
-            let group = element.group.map(|group| OwnedStr::new(lawn.group_name(group)));
-            ElementCopy { group, ..copy }
-        });
+        let Some(row) = lawn.next_in_turn(now) else { return };
+        let element = Element { payload: &[], ..row.element };
+        let copy = ElementCopy::new(element, row.ttl, lawn.token(&row.element));
+        let group = element.group.map(|group| OwnedStr::new(lawn.group_name(group)));
+        self.first = Some(ElementCopy { group, ..copy });
     }
 
     fn give(&mut self, element: Element<'_>, _deadline: u64) {
-        let payload = OwnedStr::new(element.payload);
-        self.elements.extend(self.first.take().map(|first| ElementCopy { payload, ..first }));
+        if let Some(first) = self.first.take() {
+            let payload = OwnedStr::new(element.payload);
+            self.elements.push(ElementCopy { payload, ..first });
+        }
     }
 }
 
@@ -87,7 +86,7 @@ impl TakenElements {
         }
         let (expiry, overdue) = (dehydrator.expiry(), dehydrator.overdue());
         let whole = Some(AbortOnPanic::begin());
-        let mut taken = Collector::default();
+        let mut taken = Collector { first: None, elements: Vec::new() };
         let take = &sleeper.take();
         Request { context, key: key.as_str(), now, take }.take_due(dehydrator, &mut taken);
         trap::pass("taken");

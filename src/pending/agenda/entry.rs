@@ -160,13 +160,6 @@ pub struct Queues {
     pub deliveries: usize,
 }
 
-impl Queues {
-    /// Returns the names to visit for a reason.
-    pub fn of(&self, reason: Reason) -> &BTreeSet<(u64, Key)> {
-        &self.visits[reason as usize]
-    }
-}
-
 /// A recorded name, for a change.
 pub struct Recorded<'a> {
     pub(super) entry: OccupiedEntry<'a, Key, Entry, ahash::RandomState>,

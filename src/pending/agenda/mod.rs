@@ -85,7 +85,7 @@ pub fn len() -> usize {
 
 /// Returns the number of dehydrators to visit for a reason.
 pub fn count(reason: Reason) -> usize {
-    sum(|queues| queues.of(reason).len())
+    sum(|queues| queues.visits[reason as usize].len())
 }
 
 /// Returns the number of dehydrators with failing deliveries.
@@ -175,10 +175,11 @@ fn now() -> Moment {
 
 /// Returns the time of the earliest delivery, on the monotonic clock, in microseconds.
 pub fn next_us() -> Option<u64> {
+    let now = now();
     let until_us = read(|table| Some(table.first(&Reason::DELIVERY, now)?.0))??;
     // What is held back has no time of its own.
     let is_timed = until_us < i64::MAX;
-    if is_timed { Some(clock::monotonic_us().saturating_add_signed(until_us)) } else { None }
+    if is_timed { Some(now.monotonic_us.saturating_add_signed(until_us)) } else { None }
 }
 
 /// Sets the next visit of a name with deliveries, in microseconds from now. A delivery waits either for its time, behind
@@ -267,7 +268,8 @@ pub fn retry_all() {
     let now = now();
     change(|table| {
         for database in table.databases.values_mut() {
-            let waiting = database.queues.of(Reason::Retry).iter().map(|(_, key)| Rc::clone(key));
+            let waiting = &database.queues.visits[Reason::Retry as usize];
+            let waiting = waiting.iter().map(|(_, key)| Rc::clone(key));
             for key in waiting.collect::<Vec<_>>() {
                 database.find(&key).into_iter().for_each(|mut it| it.retry_now(now));
             }

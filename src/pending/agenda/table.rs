@@ -1,6 +1,5 @@
 //! The agenda's table: the names in each database.
 
-use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -74,21 +73,16 @@ impl Table {
     }
 
     /// Returns the visit for one of these reasons that has waited longest, or is the next: the time until then, in
-    /// microseconds, negative if it is overdue; the database; and the name. Reads no clock if there is none.
-    pub fn first(
-        &self,
-        reasons: &[Reason],
-        now: impl FnOnce() -> Moment,
-    ) -> Option<(i64, i32, &Key)> {
-        let now = LazyCell::new(now);
+    /// microseconds, negative if it is overdue; the database; and the name.
+    pub fn first(&self, reasons: &[Reason], now: Moment) -> Option<(i64, i32, &Key)> {
         let mut first: Option<(i64, i32, &Key)> = None;
         for (db, database) in &self.databases {
             for reason in reasons {
-                let queue = database.queues.of(*reason);
+                let queue = &database.queues.visits[*reason as usize];
                 let is_reverse = matches!(reason, Reason::HeldBack);
                 let visit = if is_reverse { queue.last() } else { queue.first() };
                 let Some((at, key)) = visit else { continue };
-                let until_us = reason.until_us(*at, *now);
+                let until_us = reason.until_us(*at, now);
                 if first.is_none_or(|(before, ..)| until_us < before) {
                     first = Some((until_us, *db, key));
                 }
@@ -100,7 +94,7 @@ impl Table {
     /// Returns the name that has waited longest for one of these reasons, and cancels its visits that are due. A name
     /// with deliveries stays recorded.
     pub fn take(&mut self, reasons: &[Reason], now: Moment) -> Option<Name> {
-        let (until_us, db, key) = self.first(reasons, || now)?;
+        let (until_us, db, key) = self.first(reasons, now)?;
         if until_us > 0 {
             return None;
         }
@@ -141,7 +135,7 @@ mod tests {
 
     /// Returns the time until the next delivery, in microseconds.
     fn next_us(table: &Table, ms: u64) -> Option<i64> {
-        table.first(&Reason::DELIVERY, || at(ms)).map(|(until_us, ..)| until_us)
+        table.first(&Reason::DELIVERY, at(ms)).map(|(until_us, ..)| until_us)
     }
 
     /// Takes the names that are due for these reasons.

@@ -57,7 +57,7 @@ pub fn len() -> usize {
 
 /// Returns whether clients wait for a key, so that another client has to queue behind them.
 pub fn is_watched(context: &Context, key: Str<'_>) -> bool {
-    with(|queues| !queues.is_empty() && queues.is_watched(&Name::of(context, key)))
+    with(|queues| queues.watched() > 0 && queues.is_watched(&Name::of(context, key)))
 }
 
 /// Queues a client that was just blocked for `keys`, which are all different, each with the time at which its next
@@ -86,7 +86,7 @@ pub fn join(
 /// Records when a key can serve clients, after a change. Evaluates `outlook` only if a client waits for the key, and
 /// builds the key's name only if any client is blocked.
 pub fn note(context: &Context, key: Str<'_>, outlook: impl FnOnce() -> Outlook) {
-    if with(|queues| !queues.is_empty()) {
+    if with(|queues| queues.watched() > 0) {
         note_name(context, &Name::of(context, key), outlook);
     }
 }

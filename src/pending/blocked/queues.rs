@@ -118,6 +118,8 @@ pub struct Queues {
     /// The queues of keys for which clients wait in vain, and why. The queues are taken out of `by_name`, so later clients of
     /// the same key wait in a new one.
     dismissed: VecDeque<(Error, Sleepers)>,
+    /// Set while elements of disconnected clients are to be given back, as the next work.
+    pub has_returns: bool,
     tickets: Ticket,
     /// No client is served before this time on the monotonic clock, in microseconds.
     retry_us: u64,
@@ -132,14 +134,12 @@ impl Queues {
         self.by_client.len()
     }
 
-    /// Returns whether no client waits for a key.
-    pub fn is_empty(&self) -> bool {
-        self.by_name.is_empty()
-    }
-
     /// Returns whether there is nothing to do for any client, now or later.
     pub fn is_idle(&self) -> bool {
-        self.by_client.is_empty() && self.ready.is_empty() && self.dismissed.is_empty()
+        self.by_client.is_empty()
+            && self.ready.is_empty()
+            && self.dismissed.is_empty()
+            && !self.has_returns
     }
 
     /// Returns whether clients wait for a key.
@@ -255,20 +255,20 @@ impl Queues {
 
 /// Times.
 impl Queues {
-    /// Returns when there is work next, on the monotonic clock, in microseconds. `at_once`: the caller has work now.
-    pub fn next_us(&self, at_once: bool) -> Option<u64> {
+    /// Returns when there is work next, on the monotonic clock, in microseconds.
+    pub fn next_us(&self) -> Option<u64> {
         let timeout = self.timeouts.first_key_value().map(|((at, _), _)| *at);
         let timeout = if self.dismissed.is_empty() { timeout } else { Some(0) };
         let time = match self.times.first() {
-            _ if at_once || !self.ready.is_empty() => Some(0),
+            _ if self.has_returns || !self.ready.is_empty() => Some(0),
             first => first.map(|(at, _)| timer::from_deadline(*at)),
         };
         timeout.into_iter().chain(time.map(|at| at.max(self.retry_us))).min()
     }
 
-    /// Returns whether clients are to be served at a time on the monotonic clock, in microseconds. `at_once` as above.
-    pub fn is_time(&self, at_once: bool, now_us: u64) -> bool {
-        (at_once || !self.ready.is_empty()) && self.retry_us <= now_us
+    /// Returns whether clients are to be served at a time on the monotonic clock, in microseconds.
+    pub fn is_time(&self, now_us: u64) -> bool {
+        (self.has_returns || !self.ready.is_empty()) && self.retry_us <= now_us
     }
 
     /// Postpones serving to a time on the monotonic clock, in microseconds.
@@ -380,17 +380,6 @@ impl Queues {
         if !queue.is_due(now) && sleeper.take.chosen_token().is_none() {
             return None;
         }
-        let keys = self.keys_to_serve_from(&sleeper, name, now)?;
-        Some((sleeper, keys))
-    }
-
-    /// Returns the keys from which to serve a client. `None`: it is not the first in the queue of one of them.
-    fn keys_to_serve_from(
-        &self,
-        sleeper: &Sleeper,
-        name: &Rc<Name>,
-        now: u64,
-    ) -> Option<Vec<Rc<Name>>> {
         let mut keys = Vec::new();
         // Nearly always nothing else is due, and the other keys are skipped.
         let mut due = self.times.iter().take_while(|(at, _)| *at <= now);
@@ -406,7 +395,7 @@ impl Queues {
             keys.push(Rc::clone(before));
         }
         keys.push(Rc::clone(name));
-        Some(keys)
+        Some((sleeper, keys))
     }
 }
 

@@ -74,15 +74,9 @@ impl Context {
         Array { context: self, length: Length::Postponed { count: 0 } }
     }
 
-    /// Begins an array of two: a name, and an array as from [`Context::reply_array_up_to`].
-    pub fn reply_named_array_up_to(&self, name: &[u8], max: usize) -> Array<'_> {
-        self.begin_array(2);
-        self.reply_bulk(name);
-        self.reply_array_up_to(max)
-    }
-
-    fn begin_array(&self, length: c_long) {
-        // SAFETY: the context is live. `Array` replies exactly that many items.
+    /// Begins an array of exactly `length` items, which the caller replies.
+    pub fn begin_array(&self, length: c_long) {
+        // SAFETY: the context is live.
         unsafe { api!(RedisModule_ReplyWithArray(self.reply_ptr(), length)) };
     }
 

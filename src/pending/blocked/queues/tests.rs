@@ -184,11 +184,11 @@ fn dismissed_clients_are_sent_away_in_their_order_and_later_ones_stay() {
     assert!(!queues.is_watched(&name("d")) && queues.is_watched(&name("a")));
     join(queues, 3, &["d"]);
     assert!(leaves(queues, 1), "it hangs up meanwhile");
-    assert_eq!((queues.next_us(false), queues.len()), (Some(0), 3));
+    assert_eq!((queues.next_us(), queues.len()), (Some(0), 3));
     assert_eq!(send_away(queues), Some((0, Some(Error::DELIVERED))));
     assert_eq!(send_away(queues), Some((2, Some(Error::DELIVERED))));
     assert_eq!(send_away(queues), None, "the other came later");
-    assert_eq!((queues.len(), queues.watched(), queues.next_us(false)), (1, 1, None));
+    assert_eq!((queues.len(), queues.watched(), queues.next_us()), (1, 1, None));
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn all_that_wait_are_dismissed_whatever_is_due_to_them() {
     // The last one hangs up after it was dismissed.
     queues.dismiss_all(&Error::SLOT_MOVED);
     assert!(leaves(queues, 2) && !queues.is_idle());
-    assert!(send_away(queues).is_none() && queues.is_idle() && queues.next_us(false).is_none());
+    assert!(send_away(queues).is_none() && queues.is_idle() && queues.next_us().is_none());
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn a_client_whose_timeout_is_over_is_next_and_leaves_once() {
     let late = join_until(queues, 0, &["a"], Some(20));
     let early = join_until(queues, 1, &["a", "b"], Some(10));
     join(queues, 2, &["b"]);
-    assert_eq!(queues.next_us(false), Some(10));
+    assert_eq!(queues.next_us(), Some(10));
     assert!(queues.next_to_send_away(9).is_none());
     let is_next = |queues: &mut Queues, client: &Rc<Sleeper>| {
         let next = queues.next_to_send_away(30);
@@ -235,8 +235,10 @@ fn a_client_whose_timeout_is_over_is_next_and_leaves_once() {
     assert!(queues.leave(&another).is_some());
     assert!(is_next(queues, &late));
     assert!(leaves(queues, 0) && queues.next_to_send_away(30).is_none());
-    assert_eq!((queues.next_us(false), queues.next_us(true)), (None, Some(0)));
+    assert_eq!((queues.next_us(), queues.is_time(7)), (None, false));
+    queues.has_returns = true;
+    assert_eq!(queues.next_us(), Some(0));
     queues.retry_at(7);
-    assert!(!queues.is_time(true, 6) && queues.is_time(true, 7) && !queues.is_time(false, 7));
-    assert_eq!(queues.next_us(true), Some(7));
+    assert!(!queues.is_time(6) && queues.is_time(7) && !queues.is_idle());
+    assert_eq!(queues.next_us(), Some(7));
 }
