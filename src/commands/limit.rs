@@ -1,6 +1,6 @@
 //! LIMIT, GIVEN: limits of length, concurrency and rate.
 
-use crate::data_type::{Reading, Writing};
+use crate::data_type::{Ending, Reading, Writing};
 use crate::pending::agenda;
 use crate::policy::LimitChange;
 use crate::replicate;
@@ -123,7 +123,7 @@ pub fn limit(context: &CommandContext, args: Args<'_>) -> Result {
         agenda::reset_overdue(&name);
         replicate::verbatim(context);
         defaults::apply(context, key, &mut dehydrator);
-        dehydrator.shrunk(c"dehydrator.limit");
+        dehydrator.finish(Ending::Shrunk, c"dehydrator.limit");
     }
     context.reply_ok();
     Ok(())
@@ -183,7 +183,7 @@ pub fn given(context: &CommandContext, args: Args<'_>) -> Result {
     let is_noted = dehydrator.note_given(moment, count, group);
     if is_noted {
         replicate::verbatim(context);
-        dehydrator.changed(c"dehydrator.given");
+        dehydrator.finish(Ending::Changed, c"dehydrator.given");
     }
     context.reply_integer(is_noted.into());
     Ok(())

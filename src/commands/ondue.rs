@@ -1,6 +1,6 @@
 //! ONDUE: setting what happens to elements when they come due.
 
-use crate::data_type::Writing;
+use crate::data_type::{Ending, Writing};
 use crate::pending::agenda;
 use crate::policy::{End, Policy, Route, Trust};
 use crate::replicate;
@@ -111,7 +111,7 @@ pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
         }
         agenda::reset_overdue(&name);
         replicate::verbatim(context);
-        dehydrator.shrunk(c"dehydrator.ondue");
+        dehydrator.finish(Ending::Shrunk, c"dehydrator.ondue");
     }
     context.reply_ok();
     Ok(())

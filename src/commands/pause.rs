@@ -1,6 +1,6 @@
 //! PAUSE, RESUME.
 
-use crate::data_type::Writing;
+use crate::data_type::{Ending, Writing};
 use crate::pending::agenda;
 use crate::policy::Pause;
 use crate::replicate::Effect;
@@ -88,7 +88,7 @@ pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
         }
         Effect::paused(key, pause, group).replicate(context);
         defaults::apply(context, key, &mut dehydrator);
-        dehydrator.changed(c"dehydrator.pause");
+        dehydrator.finish(Ending::Changed, c"dehydrator.pause");
     }
     context.reply_ok();
     Ok(())
@@ -122,7 +122,7 @@ pub fn resume(context: &CommandContext, args: Args<'_>) -> Result {
         let name = Name::of(context, key);
         agenda::reset_overdue(&name);
         Effect::resumed(key, group).replicate(context);
-        dehydrator.shrunk(c"dehydrator.resume");
+        dehydrator.finish(Ending::Shrunk, c"dehydrator.resume");
     }
     context.reply_integer(was_paused.into());
     Ok(())

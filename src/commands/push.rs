@@ -1,6 +1,6 @@
 //! PUSH, GIDPUSH, MPUSH: storing elements.
 
-use crate::data_type::Writing;
+use crate::data_type::{Ending, Writing};
 use crate::metrics::counters::PUSHES;
 use crate::replicate::{self, Pushed};
 use crate::server::string::Args;
@@ -105,11 +105,8 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
     }
     defaults::apply(context, key, &mut dehydrator);
     PUSHES.add(1);
-    if replaces {
-        dehydrator.changed(c"dehydrator.push");
-    } else {
-        dehydrator.grown(c"dehydrator.push");
-    }
+    let ending = if replaces { Ending::Changed } else { Ending::Grown };
+    dehydrator.finish(ending, c"dehydrator.push");
     context.reply_ok();
     Ok(())
 }
@@ -208,7 +205,7 @@ pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
     replicate::pushed(context, &new, false);
     defaults::apply(context, key, &mut dehydrator);
     PUSHES.add(1);
-    dehydrator.grown(c"dehydrator.push");
+    dehydrator.finish(Ending::Grown, c"dehydrator.push");
     context.reply_bulk(id.bytes());
     Ok(())
 }
@@ -274,8 +271,9 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
         Ok(Pushed { key, ttl: ttl.ms, element, id, deadline, bounds, group })
     };
     let wanted: Vec<_> = elements.into_iter().map(with_deadline).collect::<Result<_>>()?;
+    let replaces = if_exists == IfExists::Replace;
     let mut remembered = Vec::new();
-    if if_exists != IfExists::Replace && !context.is_replaying() {
+    if !replaces && !context.is_replaying() {
         remembered.extend(wanted.iter().map(|it| dehydrator.remembers(it.id.bytes(), now)));
     }
     if if_exists == IfExists::Refuse
@@ -290,17 +288,15 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
     let stored = wanted.iter().zip(&results).filter(|(_, it)| **it == PushResult::Stored);
     for (new, _) in stored {
         dehydrator.forget(new.id.bytes());
-        replicate::pushed(context, new, if_exists == IfExists::Replace);
+        replicate::pushed(context, new, replaces);
         dehydrator.note_timer(new.ttl, new.deadline);
         count += 1;
     }
     if count > 0 {
         defaults::apply(context, key, &mut dehydrator);
         PUSHES.add(count);
-        match if_exists {
-            IfExists::Replace => dehydrator.changed(c"dehydrator.push"),
-            IfExists::Refuse | IfExists::Keep => dehydrator.grown(c"dehydrator.push"),
-        }
+        let ending = if replaces { Ending::Changed } else { Ending::Grown };
+        dehydrator.finish(ending, c"dehydrator.push");
     }
     let mut reply = context.reply_array(results.len());
     results.into_iter().for_each(|result| reply.push_integer(result as i64));

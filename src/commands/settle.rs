@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use crate::clock;
-use crate::data_type::{Reading, Writing, runs};
+use crate::data_type::{Ending, Reading, Writing, runs};
 use crate::delivery::Origin;
 use crate::replicate::{self, Batch};
 use crate::server::key::Name;
@@ -77,7 +77,7 @@ pub fn settle(context: &CommandContext, args: Args<'_>) -> Result {
     }
     drop(reply);
     if removed.finish() {
-        dehydrator.shrunk(c"dehydrator.settle");
+        dehydrator.finish(Ending::Shrunk, c"dehydrator.settle");
     }
     Ok(())
 }
@@ -164,7 +164,7 @@ fn restart(
     }
     drop(reply);
     if any {
-        dehydrator.changed(event);
+        dehydrator.finish(Ending::Changed, event);
     }
 }
 

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use crate::clock;
-use crate::data_type::{Writing, ends_lease, postponed};
+use crate::data_type::{Ending, Writing, ends_lease, postponed};
 use crate::pending::timer;
 use crate::replicate::{self, Batch};
 use crate::server::blocked_client::{BlockedClient, ClientHandle, UnblockReply};
@@ -274,7 +274,7 @@ fn remove(context: &Context, key: Str<'_>, mut dehydrator: Writing<'_>, ids: &[B
         }
     }
     if removed.finish() {
-        dehydrator.shrunk(c"dehydrator.purge");
+        dehydrator.finish(Ending::Shrunk, c"dehydrator.purge");
     }
     count
 }
@@ -303,7 +303,7 @@ fn restart(
         }
     }
     if count > 0 {
-        dehydrator.changed(c"dehydrator.touch");
+        dehydrator.finish(Ending::Changed, c"dehydrator.touch");
     }
     count
 }

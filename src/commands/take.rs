@@ -1,6 +1,6 @@
 //! PULL, XACK, REM, LEASE, SETTLED: taking, removing or leasing elements by their ids.
 
-use crate::data_type::Writing;
+use crate::data_type::{Ending, Writing};
 use crate::metrics::counters::PULLS;
 use crate::replicate::{self, Batch};
 use crate::server::string::Args;
@@ -33,7 +33,7 @@ pub fn pull(context: &CommandContext, args: Args<'_>) -> Result {
         replicate::as_sent(context, args, c"DEHYDRATOR.REM");
     }
     PULLS.add(1);
-    dehydrator.shrunk(c"dehydrator.pull");
+    dehydrator.finish(Ending::Shrunk, c"dehydrator.pull");
     Ok(())
 }
 
@@ -59,7 +59,7 @@ pub fn lease(context: &CommandContext, args: Args<'_>) -> Result {
     }
     if count > 0 {
         replicate::verbatim(context);
-        dehydrator.changed(c"dehydrator.poll");
+        dehydrator.finish(Ending::Changed, c"dehydrator.poll");
     }
     context.reply_integer(count);
     Ok(())
@@ -94,7 +94,7 @@ pub fn xack(context: &CommandContext, args: Args<'_>) -> Result {
     }
     drop(reply);
     if removed.finish() {
-        dehydrator.shrunk(c"dehydrator.xack");
+        dehydrator.finish(Ending::Shrunk, c"dehydrator.xack");
     }
     Ok(())
 }
@@ -113,7 +113,7 @@ pub fn rem(context: &CommandContext, args: Args<'_>) -> Result {
     if count > 0 {
         // Ids that do not exist here do not exist on a replica either.
         replicate::verbatim(context);
-        dehydrator.shrunk(c"dehydrator.rem");
+        dehydrator.finish(Ending::Shrunk, c"dehydrator.rem");
     }
     context.reply_integer(count);
     Ok(())
@@ -147,7 +147,7 @@ pub fn settled(context: &CommandContext, args: Args<'_>) -> Result {
     }
     if count > 0 || until.is_some() {
         replicate::verbatim(context);
-        dehydrator.shrunk(c"dehydrator.settle");
+        dehydrator.finish(Ending::Shrunk, c"dehydrator.settle");
     }
     context.reply_integer(count);
     Ok(())

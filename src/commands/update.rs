@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::data_type::{Writing, ends_lease, postponed};
+use crate::data_type::{Ending, Writing, ends_lease, postponed};
 use crate::replicate;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
@@ -31,7 +31,7 @@ pub fn update(context: &CommandContext, args: Args<'_>) -> Result {
     context.reply_bulk(old.element().payload);
     drop(old);
     replicate::as_sent(context, args, c"DEHYDRATOR.UPDATE");
-    dehydrator.changed(c"dehydrator.update");
+    dehydrator.finish(Ending::Changed, c"dehydrator.update");
     Ok(())
 }
 
@@ -158,7 +158,7 @@ pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
         count += 1;
     }
     if count > 0 {
-        dehydrator.changed(c"dehydrator.touch");
+        dehydrator.finish(Ending::Changed, c"dehydrator.touch");
     }
     context.reply_integer(count);
     Ok(())

@@ -83,9 +83,10 @@ impl Dehydrator {
                     Some(_) if sends => self.delivery_rate().map_or(0, |rate| rate.next(now)),
                     Some(_) => self.room_from(now),
                 };
-                let is_due = next.is_some_and(|next| next <= now);
+                let is_due = matches!(next, Some(next) if next <= now);
                 let is_held_back = (from > now && is_due) || self.lawn.has_group_settings();
-                let next = next.map(|next| next.max(from));
+                // No deadline stays none.
+                let next = next.max(next.and(Some(from)));
                 let expires = self.lawn.first_expiry().filter(|moment| *moment != STUCK);
                 Task { next, delivers: sends, is_held_back, expires }
             }

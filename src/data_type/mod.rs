@@ -51,7 +51,7 @@ pub use dehydrator::{
     Dehydrator, NEVER, REJECTED, STUCK, ends_lease, is_dead, is_stuck, postponed, runs,
 };
 pub use upkeep::{compact, forget_expired, note_found};
-pub use writing::{Writing, restore_expiry};
+pub use writing::{Ending, Writing, restore_expiry};
 
 /// The type, once registered.
 static TYPE: AtomicPtr<RedisModuleType> = AtomicPtr::new(ptr::null_mut());

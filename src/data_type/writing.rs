@@ -53,12 +53,13 @@ impl Change {
 
 /// The kind of a change, as far as its end depends on it.
 #[derive(Clone, Copy)]
-enum Ending {
+pub enum Ending {
     /// Elements were only added: there is no more memory to give back than before.
     Grown,
     /// Elements were added or changed. An idle dehydrator stays.
     Changed,
-    /// Elements were removed. An idle dehydrator is deleted.
+    /// Elements were removed. An idle dehydrator is deleted, like every empty collection, before anybody hears of it: the key
+    /// that a listener writes then is not ours to delete.
     Shrunk,
 }
 
@@ -299,24 +300,8 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Ends the change after elements were only added, and publishes `event`. Replicas must have been told.
-    pub fn grown(self, event: &CStr) {
-        self.finish(Ending::Grown, event);
-    }
-
-    /// Ends the change after elements were added or changed, and publishes `event`. Replicas must have been told.
-    pub fn changed(self, event: &CStr) {
-        self.finish(Ending::Changed, event);
-    }
-
-    /// Ends the change after elements were removed, and publishes `event`. Deletes an idle dehydrator, like every empty
-    /// collection, before anybody hears of it: the key that a listener writes then is not ours to delete. Replicas must
-    /// have been told.
-    pub fn shrunk(self, event: &CStr) {
-        self.finish(Ending::Shrunk, event);
-    }
-
-    fn finish(mut self, ending: Ending, event: &CStr) {
+    /// Ends the change, and publishes `event`. Replicas must have been told.
+    pub fn finish(mut self, ending: Ending, event: &CStr) {
         trap::pass(if let Ending::Shrunk = ending { "shrunk" } else { "changed" });
         let (before, new) = match &mut self.change {
             Some(change) => (Some(change.before), change.new.take()),

@@ -15,7 +15,7 @@ use std::cell::Cell;
 
 use super::send::{BATCH, Origin, batch_of};
 use crate::data_type::{
-    DEAD_LETTERS_MAX, Dehydrator, ElementCopy, REJECTED, STUCK, Writing, inspect, is_dead,
+    DEAD_LETTERS_MAX, Dehydrator, ElementCopy, Ending, REJECTED, STUCK, Writing, inspect, is_dead,
 };
 use crate::pending::agenda;
 use crate::policy::Policy;
@@ -210,7 +210,7 @@ impl Origin<'_> {
         }
         if !ids.is_empty() {
             timers.iter().for_each(|(ttl, deadline)| dehydrator.note_timer(*ttl, *deadline));
-            dehydrator.changed(c"dehydrator.touch");
+            dehydrator.finish(Ending::Changed, c"dehydrator.touch");
         }
         ids.len() as u64
     }

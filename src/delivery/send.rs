@@ -7,7 +7,7 @@
 
 use super::send_command::SendCommand;
 use crate::clock;
-use crate::data_type::{Dehydrator, ElementCopy, Writing, inspect};
+use crate::data_type::{Dehydrator, ElementCopy, Ending, Writing, inspect};
 use crate::metrics::counters::{DEAD_LETTERS, DELIVERIES, EXPIRED, RETRIES};
 use crate::pending::agenda;
 use crate::policy::{Policy, Route, Rules};
@@ -222,7 +222,7 @@ impl Origin<'_> {
             }
             let is_dropped = policy.route() == Some(&Route::Drop);
             let event = if is_dropped { c"dehydrator.drop" } else { c"dehydrator.deliver" };
-            dehydrator.shrunk(event);
+            dehydrator.finish(Ending::Shrunk, event);
         }
     }
 
@@ -245,7 +245,7 @@ impl Origin<'_> {
         }
         if removed.finish() {
             EXPIRED.add(expired);
-            dehydrator.shrunk(c"dehydrator.drop");
+            dehydrator.finish(Ending::Shrunk, c"dehydrator.drop");
         }
         count as u64
     }
@@ -268,7 +268,7 @@ impl Origin<'_> {
         }
         if removed.finish() {
             EXPIRED.add(count);
-            dehydrator.shrunk(c"dehydrator.drop");
+            dehydrator.finish(Ending::Shrunk, c"dehydrator.drop");
         }
         count
     }

@@ -20,7 +20,7 @@ impl Counter {
 
     #[inline]
     pub fn add(&self, more: u64) {
-        self.set(self.get() + more);
+        self.0.store(self.get() + more, Ordering::Relaxed);
     }
 
     pub(super) fn set(&self, number: u64) {
@@ -56,7 +56,7 @@ const ALL: [&Counter; 8] =
     [&PUSHES, &PULLS, &POLLS, &REDELIVERIES, &DELIVERIES, &DEAD_LETTERS, &EXPIRED, &RETRIES];
 
 fn sum() -> u64 {
-    ALL.iter().map(|counter| counter.get()).sum()
+    ALL.map(Counter::get).iter().sum()
 }
 
 /// Returns whether a counter has changed since the last [`reset_with_server`].

@@ -37,9 +37,11 @@ pub fn invalidate() {
 
 /// Discards the cached result if it is too old. `now_us`: on the monotonic clock, in microseconds.
 pub fn tick(now_us: u64) {
-    let known = MAY_WRITE.get().map(|(may_write, since)| (may_write, since.unwrap_or(now_us)));
-    let known = known.filter(|(may_write, since)| *may_write && now_us - since < VALID_US);
-    MAY_WRITE.set(known.map(|(may_write, since)| (may_write, Some(since))));
+    if let Some((may_write, since)) = MAY_WRITE.get() {
+        let since_us = since.unwrap_or(now_us);
+        let is_valid = may_write && now_us - since_us < VALID_US;
+        MAY_WRITE.set(is_valid.then_some((may_write, Some(since_us))));
+    }
 }
 
 impl Context {

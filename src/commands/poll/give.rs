@@ -1,6 +1,6 @@
 //! Giving out due elements: to the client that runs POLL, or to a blocked one.
 
-use crate::data_type::{DEAD_LETTERS_MAX, Dehydrator, STUCK, Writing, is_stuck};
+use crate::data_type::{DEAD_LETTERS_MAX, Dehydrator, Ending, STUCK, Writing, is_stuck};
 use crate::delivery::Origin;
 use crate::metrics::counters::{POLLS, REDELIVERIES};
 use crate::pending::blocked::Take;
@@ -196,10 +196,8 @@ impl<'a> Request<'a, '_> {
         if polled > 0 {
             dehydrator.replicate_given(now, polled as u64);
         }
-        match lease {
-            Some(_) => dehydrator.changed(c"dehydrator.poll"),
-            None => dehydrator.shrunk(c"dehydrator.poll"),
-        }
+        let ending = if lease.is_some() { Ending::Changed } else { Ending::Shrunk };
+        dehydrator.finish(ending, c"dehydrator.poll");
         (polled, meets_dead)
     }
 }

@@ -167,12 +167,7 @@ pub struct Recorded<'a> {
 }
 
 impl Recorded<'_> {
-    /// Returns whether the name is to be visited for a reason.
-    pub fn is_visited(&self, reason: Reason) -> bool {
-        self.visit(reason) != NEVER
-    }
-
-    /// Returns the time of the visit for a reason.
+    /// Returns the time of the visit for a reason, or [`NEVER`].
     pub(super) fn visit(&self, reason: Reason) -> u64 {
         self.entry.get().visits[reason as usize]
     }
@@ -205,7 +200,7 @@ impl Recorded<'_> {
 
     /// Retries a failed delivery now.
     pub fn retry_now(&mut self, now: Moment) {
-        if self.is_visited(Reason::Retry) {
+        if self.visit(Reason::Retry) != NEVER {
             self.visit_in(Reason::Deliver, 0, now);
         }
     }
@@ -236,7 +231,7 @@ impl Recorded<'_> {
         }
         delivery.overdue.note(Some(next), clock::now_us);
         let is_wanted = delivers || !delivery.is_announced;
-        if self.is_visited(Reason::Retry) {
+        if self.visit(Reason::Retry) != NEVER {
             return expires;
         }
         // One that is due already keeps its place in the queue, or gets one behind the others that are due.
@@ -260,11 +255,6 @@ impl Recorded<'_> {
             Delivery { is_announced: false, overdue: OverdueSince::since_now() };
         self.set(Reason::Retry, NEVER);
         self.set(Reason::Deliver, 0);
-    }
-
-    /// Returns the name, and the consecutive failures of all deliveries by name.
-    pub fn failures(&mut self) -> (&Key, &mut BTreeMap<Key, Failure>) {
-        (self.entry.key(), &mut self.queues.failures)
     }
 
     /// Ends the deliveries.

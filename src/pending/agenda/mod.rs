@@ -23,7 +23,7 @@ mod tracking;
 
 use std::rc::Rc;
 
-use self::entry::{BACK_OFF_US, Moment, Queues, Recorded};
+use self::entry::{BACK_OFF_US, Moment, NEVER, Queues, Recorded};
 use self::store::{change, read};
 use self::table::Table;
 use super::{overdue::Serial, timer, waste};
@@ -198,9 +198,9 @@ pub fn expires_at(name: &Name, at: u64) {
 pub fn note_stuck(name: &Name) {
     let now_us = clock::monotonic_us();
     with_deliveries(name, |recorded| {
-        if !recorded.is_visited(Reason::Stuck) {
-            let (key, failures) = recorded.failures();
-            let retry_us = failures.get(key).map_or(now_us, |failure| failure.retry_us);
+        if recorded.visit(Reason::Stuck) == NEVER {
+            let failure = recorded.queues.failures.get(recorded.entry.key());
+            let retry_us = failure.map_or(now_us, |failure| failure.retry_us);
             recorded.set(Reason::Stuck, retry_us);
         }
     });
@@ -229,8 +229,8 @@ pub fn announce(name: &Name) -> bool {
 /// microseconds.
 pub fn failed(name: &Name, reason: &str) -> (bool, u64) {
     let counted = with_deliveries(name, |recorded| {
-        let (key, failures) = recorded.failures();
-        let failure = failures.entry(Rc::clone(key)).or_default();
+        let key = Rc::clone(recorded.entry.key());
+        let failure = recorded.queues.failures.entry(key).or_default();
         (failure.count == 0, failure.count_one(reason))
     });
     counted.unwrap_or((false, BACK_OFF_US))
@@ -246,9 +246,8 @@ pub fn is_backing_off(name: &Name) -> bool {
 pub fn succeeded(context: &Context, name: &Name) {
     let now = now();
     with_deliveries(name, |recorded| {
-        let (key, failures) = recorded.failures();
-        failures.remove(key);
-        if recorded.is_visited(Reason::Stuck) {
+        recorded.queues.failures.remove(recorded.entry.key());
+        if recorded.visit(Reason::Stuck) != NEVER {
             recorded.visit_in(Reason::Stuck, 0, now);
             timer::soon(context);
         }

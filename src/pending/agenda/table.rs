@@ -183,7 +183,7 @@ mod tests {
         note(&mut table, "a", 2, Reason::Forget, 1);
         assert_eq!(table.databases[&0].queues.deliveries, 0, "the copy has none");
         recorded(&mut table, "a").expect("a").leave(1);
-        assert!(recorded(&mut table, "a").is_some_and(|it| it.is_visited(Reason::Forget)));
+        assert!(recorded(&mut table, "a").is_some_and(|it| it.visit(Reason::Forget) != NEVER));
         recorded(&mut table, "a").expect("a").leave(2);
         assert!(recorded(&mut table, "a").is_none());
         assert!(table.databases[&0].queues.visits.iter().all(BTreeSet::is_empty));
@@ -207,9 +207,9 @@ mod tests {
         note(&mut table, "a", 1, Reason::Deliver, 20);
         let mut a = recorded(&mut table, "a").expect("a");
         a.visit_in(Reason::Retry, 5000, at(10));
-        assert_eq!((a.is_visited(Reason::Deliver), a.visit(Reason::Retry)), (false, 7 + 15_000));
+        assert_eq!((a.visit(Reason::Deliver), a.visit(Reason::Retry)), (NEVER, 7 + 15_000));
         a.retry_now(at(11));
-        assert_eq!((a.visit(Reason::Deliver), a.is_visited(Reason::Retry)), (11, false));
+        assert_eq!((a.visit(Reason::Deliver), a.visit(Reason::Retry)), (11, NEVER));
         a.retry_now(at(12));
         a.visit_in(Reason::Stuck, 5, at(12));
         a.visit_in(Reason::Expire, 3000, at(12));
@@ -222,9 +222,9 @@ mod tests {
         let mut table = Table::default();
         note(&mut table, "a", 1, Reason::Deliver, 1);
         note(&mut table, "b", 2, Reason::Deliver, 1);
-        let mut a = recorded(&mut table, "a").expect("a");
-        let (key, failures) = a.failures();
-        failures.insert(Rc::clone(key), Failure { count: 3, ..Failure::default() });
+        let a = recorded(&mut table, "a").expect("a");
+        let failure = Failure { count: 3, ..Failure::default() };
+        a.queues.failures.insert(Rc::clone(a.entry.key()), failure);
         let count = |table: &Table, db, key: &[u8]| {
             table.failure(&Name { db, key: key.into() }).map(|failure| failure.count)
         };

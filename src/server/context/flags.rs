@@ -34,7 +34,7 @@ impl Context {
     /// Returns whether this server is a primary that may replicate now: it is not loading, and clients are not paused
     /// (replicating then would kill the server).
     pub fn may_replicate(&self) -> bool {
-        self.is_primary() && self.may_write()
+        self.has(raw::REDISMODULE_CTX_FLAGS_MASTER) && self.may_write()
     }
 
     /// Returns whether a change may be replicated now. Replicating while the server loads, or while clients are paused, would

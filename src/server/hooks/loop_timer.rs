@@ -114,7 +114,7 @@ unsafe extern "C" fn on_one_shot(data: *mut c_void) {
 
 unsafe extern "C" fn on_readable(_fd: c_int, data: *mut c_void, _mask: c_int) {
     // SAFETY: the server's promise above.
-    guard((), || (unsafe { &*data.cast::<LoopTimer>() }.on_time)());
+    guard((), unsafe { &*data.cast::<LoopTimer>() }.on_time);
 }
 
 unsafe extern "C" fn on_timer(_context: *mut RedisModuleCtx, data: *mut c_void) {

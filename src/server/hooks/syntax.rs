@@ -1,5 +1,5 @@
 //! The syntax of a command's arguments, parsed from one line of text. The server's description of the arguments, HELP and the
-//! documentation all use this line, so they cannot disagree.
+//! documentation all use this line, so they cannot disagree. `tests/server/operator.rs` compares what the server makes of it.
 //!
 //! ```text
 //!   key ttl element id [NX | REPLACE] [SLACK ms]     capitals are literal tokens, brackets are optional
@@ -192,52 +192,6 @@ pub fn to_raw(args: &[Arg]) -> *mut RedisModuleCommandArg {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Formats arguments as a line of syntax.
-    fn written(args: &[Arg]) -> String {
-        let one = |arg: &Arg| {
-            let inner = match arg.kind {
-                PURE_TOKEN => String::new(),
-                ONEOF => {
-                    let parts = arg.parts.iter().map(|part| written(std::slice::from_ref(part)));
-                    parts.collect::<Vec<_>>().join(" | ")
-                }
-                BLOCK => written(&arg.parts),
-                _ => arg.name.clone(),
-            };
-            let token = arg.token.as_deref().unwrap_or_default();
-            let all = format!("{token} {inner}").trim().to_owned();
-            let all = if arg.multiple { format!("{all} [{all} ...]") } else { all };
-            match (arg.optional, arg.kind) {
-                (true, _) => format!("[{all}]"),
-                (false, ONEOF) => format!("<{all}>"),
-                _ => all,
-            }
-        };
-        args.iter().map(one).collect::<Vec<_>>().join(" ")
-    }
-
-    #[test]
-    fn parsing_and_formatting_returns_the_same_line() {
-        for line in [
-            "",
-            "key",
-            "key id [id ...]",
-            "key ttl element id [ttl element id ...]",
-            "key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms [DELIVERIES n [TOKEN token]]]",
-            "key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms]",
-            "key <id ttl | ttl IDS numids id [id ...]> [GT | LT] [AT unix-ms]",
-            "key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
-            "numkeys key [key ...] [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
-            "key ttl@unix-ms@token id [id ...]",
-            "key ttl token id [token id ...]",
-            "key start end [COUNT n] [WITHELEMENTS]",
-            "key <HOLD | DROP | STREAM dest [MAXLEN [= | ~] n] | PUBLISH channel>",
-            "key <HOLD [DELIVERIES n <DROP | STREAM dest>] | DROP | STREAM dest>",
-        ] {
-            assert_eq!(written(&parse(line)), line);
-        }
-    }
 
     #[test]
     fn groups_are_named_by_their_tokens() {
