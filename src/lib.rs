@@ -65,7 +65,7 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 
 use background::{cron, pass, server_events};
 use commands::{commands, defaults::DEFAULT_ONDUE};
-use server::command::{self, Command};
+use server::command;
 use server::setting::{self, Setting};
 use server::string::Args;
 use server::{
@@ -150,18 +150,14 @@ fn load(context: &Context, args: Args<'_>) -> bool {
     if !data_type::register(context) {
         return refused("the type dehy-type; is ReDe loaded too?");
     }
-    for command in &commands {
-        if !command::register(context, PREFIX, command) {
-            return refused(&command.verb.to_string_lossy());
-        }
+    if let Err(command) = command::register(context, CATEGORY, PREFIX, &commands) {
+        return refused(&command.verb.to_string_lossy());
     }
-    command::set_acl_categories(context, CATEGORY, PREFIX, &commands);
-    if config::REDE_COMMANDS.get() > 0 {
-        let is_rede = |command: &&Command| REDE_VERBS.contains(&command.verb);
-        if !commands.iter().filter(is_rede).all(|it| command::register(context, REDE_PREFIX, it)) {
-            return refused("the commands of ReDe; is it loaded too?");
-        }
-        command::set_acl_categories(context, CATEGORY, REDE_PREFIX, &commands);
+    let of_rede = commands.iter().filter(|command| REDE_VERBS.contains(&command.verb));
+    if config::REDE_COMMANDS.get() > 0
+        && command::register(context, CATEGORY, REDE_PREFIX, of_rede).is_err()
+    {
+        return refused("the commands of ReDe; is it loaded too?");
     }
     other_modules::register(context, NAME);
     // The order matters: reports of passes may end only while a subscription after the cron's stays.

@@ -13,7 +13,7 @@ use super::args::{self, required};
 
 /// Reads `key [COUNT n]`.
 fn parse_xpoll<'a>(args: Args<'a>) -> Result<(Str<'a>, usize)> {
-    let (key, count) = (required(args, 1)?, Options::new(args, 2).only_count()?);
+    let (key, count) = (required(args, 1)?, Options::new(args, 2).only(b"COUNT", Options::count)?);
     Ok((key, count.unwrap_or(usize::MAX).min(config::reply_max())))
 }
 
@@ -71,7 +71,8 @@ pub fn pttl(context: &CommandContext, args: Args<'_>) -> Result {
 /// is nil until it has been found.
 pub fn late(context: &CommandContext, args: Args<'_>) -> Result {
     const COUNT: usize = 10;
-    let count = args::read(context, args, |args| Options::new(args, 1).only_count())?;
+    let count =
+        args::read(context, args, |args| Options::new(args, 1).only(b"COUNT", Options::count))?;
     let count = count.unwrap_or(COUNT).min(config::reply_max());
     let db = context.selected_db();
     let oldest = overdue::oldest(count.min(overdue::NAMED_MAX));

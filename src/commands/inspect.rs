@@ -17,7 +17,7 @@ use super::glob;
 
 /// Reads `key [GROUP name]`.
 fn parse_len<'a>(args: Args<'a>) -> Result<(Str<'a>, Option<Option<Str<'a>>>)> {
-    Ok((required(args, 1)?, Options::new(args, 2).only_group()?))
+    Ok((required(args, 1)?, Options::new(args, 2).only(b"GROUP", Options::group)?))
 }
 
 /// Runs `LEN key [GROUP name]`: the number of elements, due or not.
@@ -100,7 +100,7 @@ fn parse_info<'a>(args: Args<'a>) -> Result<(Str<'a>, Facts<'a>)> {
         options.end()?;
         return Ok((key, Facts::Full));
     }
-    let group = options.only_group()?;
+    let group = options.only(b"GROUP", Options::group)?;
     Ok((key, group.map_or(Facts::Short, |it| Facts::Group(it.map_or(b"", Str::bytes)))))
 }
 

@@ -7,9 +7,9 @@ use crate::replicate;
 use crate::server::key::Name;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
-use lawn::{GroupLimits, GroupSettings, Lawn, Rate};
+use lawn::{GroupLimits, GroupSettings, Lawn};
 
-use super::args::number::{moment, positive};
+use super::args::number::{FROM_1, MS_FROM_1, moment, positive};
 use super::args::options::Options;
 use super::args::{self, required};
 use super::{checks, defaults};
@@ -86,8 +86,7 @@ fn parse_per(most: u64, options: &mut Options<'_>) -> Result<u64> {
         let needs = || "RATE needs PER after its value, to say in how many milliseconds".into();
         return if most == 0 { Ok(0) } else { Err(needs()) };
     }
-    let word = options.value("PER")?.bytes();
-    let per = positive("PER", word, "a whole number of milliseconds from 1 on")?;
+    let per = options.positive("PER", MS_FROM_1)?;
     Ok(if most == 0 { 0 } else { per })
 }
 
@@ -135,12 +134,10 @@ fn show(context: &CommandContext, key: Str<'_>, scope: Scope<'_>) -> Result {
     let mut reply = context.reply_open_map();
     let limits = dehydrator.rules().limits();
     let GroupLimits { length, held, rate, per } = match scope {
-        Scope::Key => GroupLimits {
-            length: limits.length,
-            held: limits.held,
-            rate: limits.rate.as_ref().map_or(0, Rate::max),
-            per: limits.rate.as_ref().map_or(0, Rate::per),
-        },
+        Scope::Key => {
+            let (rate, per) = limits.rate_per();
+            GroupLimits { length: limits.length, held: limits.held, rate, per }
+        }
         Scope::EachGroup => lawn.map_or(GroupLimits::NONE, Lawn::each_group),
         Scope::Group(group) => {
             let settings = lawn.map_or(GroupSettings::NONE, |lawn| lawn.settings_of(group));
@@ -170,8 +167,8 @@ struct Given<'a> {
 /// Reads `key unix-ms n [GROUP name]`.
 fn parse_given<'a>(args: Args<'a>) -> Result<Given<'a>> {
     let moment = moment("moment", required(args, 2)?.bytes())?;
-    let count = positive("n", required(args, 3)?.bytes(), "a whole number from 1 on")?;
-    let group = Options::new(args, 4).only_group()?.flatten().map(Str::bytes);
+    let count = positive("n", required(args, 3)?.bytes(), FROM_1)?;
+    let group = Options::new(args, 4).only(b"GROUP", Options::group)?.flatten().map(Str::bytes);
     Ok(Given { key: required(args, 1)?, moment, count, group })
 }
 

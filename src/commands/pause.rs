@@ -9,7 +9,7 @@ use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
 use lawn::Lawn;
 
-use super::args::number::positive;
+use super::args::number::{MS_FROM_1, UNIX_MS_FROM_1, positive};
 use super::args::options::Options;
 use super::args::{self, required};
 use super::{checks, defaults};
@@ -36,14 +36,12 @@ fn parse<'a>(args: Args<'a>) -> Result<Request<'a>> {
     while let Some(option) = options.next() {
         match option.name() {
             b"AT" if end == PauseEnd::Never => {
-                let word = options.value("AT")?.bytes();
-                let wanted = "a whole number of unix milliseconds from 1 on";
-                end = PauseEnd::At(positive("AT", word, wanted)?);
+                end = PauseEnd::At(options.positive("AT", UNIX_MS_FROM_1)?);
             }
             b"GROUP" if group.is_none() => group = Some(named(&mut options)?),
             _ if options.is_first() => {
-                let (word, wanted) = (option.word(), "a whole number of milliseconds from 1 on");
-                end = PauseEnd::After(positive("PAUSE", word.bytes(), wanted)?);
+                let ms = positive("PAUSE", option.word().bytes(), MS_FROM_1)?;
+                end = PauseEnd::After(ms);
             }
             _ => return Err(option.unexpected()),
         }
@@ -96,10 +94,7 @@ pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
 
 /// Reads `key [GROUP name]`.
 fn parse_resume<'a>(args: Args<'a>) -> Result<(Str<'a>, Option<&'a [u8]>)> {
-    let mut options = Options::new(args, 2);
-    let group = options.next_if(b"GROUP").then(|| named(&mut options)).transpose()?;
-    options.end()?;
-    Ok((required(args, 1)?, group))
+    Ok((required(args, 1)?, Options::new(args, 2).only(b"GROUP", named)?))
 }
 
 /// Runs `RESUME key [GROUP name]`: 1, or 0 if it was not paused.

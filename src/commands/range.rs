@@ -14,7 +14,7 @@ use super::args::{self, required};
 /// Reads `key id [FULL]`.
 fn parse_look<'a>(args: Args<'a>) -> Result<(Str<'a>, &'a [u8], bool)> {
     let (key, id) = (required(args, 1)?, required(args, 2)?.bytes());
-    Ok((key, id, Options::new(args, 3).only_full()?))
+    Ok((key, id, Options::new(args, 3).only(b"FULL", |_| Ok(()))?.is_some()))
 }
 
 /// Runs `LOOK key id [FULL]`: the element, due or not, or nil; with FULL a map of

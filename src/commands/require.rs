@@ -4,12 +4,12 @@ use crate::level;
 use crate::server::string::Args;
 use crate::server::{CommandContext, error::Result};
 
-use super::args::number::positive;
+use super::args::number::{FROM_1, positive};
 use super::args::{self, required, shown};
 
 /// Reads `level [version ...]`. The version is only logged. Arguments that a later version adds after it are ignored.
 fn parse(args: Args<'_>) -> Result<(u64, String)> {
-    let level = positive("REQUIRE", required(args, 1)?.bytes(), "a whole number from 1 on")?;
+    let level = positive("REQUIRE", required(args, 1)?.bytes(), FROM_1)?;
     Ok((level, args.get(2).map(|word| shown(word.bytes())).unwrap_or_default()))
 }
 

@@ -52,9 +52,14 @@ impl Limits {
         }
     }
 
+    /// Returns the maximum of the rate and its window in milliseconds, or zeros.
+    pub fn rate_per(&self) -> (u64, u64) {
+        self.rate.as_ref().map_or((0, 0), |rate| (rate.max(), rate.per()))
+    }
+
     /// Returns the arguments of LIMIT, after the key, that set these limits.
     pub fn words(&self) -> Vec<Cow<'static, [u8]>> {
-        let (rate, per) = self.rate.as_ref().map_or((0, 0), |rate| (rate.max(), rate.per()));
+        let (rate, per) = self.rate_per();
         let named = [
             (&b"LENGTH"[..], self.length),
             (b"HELD", self.held),

@@ -44,6 +44,11 @@ impl NotNumber {
     }
 }
 
+/// What a number of at least 1 is called in errors.
+pub const FROM_1: &str = "a whole number from 1 on";
+pub const MS_FROM_1: &str = "a whole number of milliseconds from 1 on";
+pub const UNIX_MS_FROM_1: &str = "a whole number of unix milliseconds from 1 on";
+
 /// Reads a number of at least 1.
 pub fn positive(name: &str, word: &[u8], wanted: &str) -> Result<u64> {
     let number =
@@ -54,7 +59,7 @@ pub fn positive(name: &str, word: &[u8], wanted: &str) -> Result<u64> {
 /// Reads the number of words that follow, and checks that they are present.
 pub fn counted(name: &str, nouns: &str, args: Args<'_>, at: usize) -> Result<usize> {
     let word = required(args, at)?.bytes();
-    let number = positive(name, word, "a whole number from 1 on")?;
+    let number = positive(name, word, FROM_1)?;
     let number = usize::try_from(number).unwrap_or(usize::MAX);
     if args.from(at + 1).take(number).count() < number {
         let word = shown(word);

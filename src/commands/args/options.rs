@@ -5,7 +5,7 @@ use crate::server::string::Args;
 use crate::server::{Error, Str, error::Result};
 use lawn::{DEADLINE_MAX, GROUP_NAME_MAX, Token};
 
-use super::number::{self, NotNumber, number, positive, token};
+use super::number::{self, FROM_1, MS_FROM_1, NotNumber, number, positive, token};
 use super::shown;
 
 /// The options at the end of a command, in any order.
@@ -61,24 +61,26 @@ impl<'a> Options<'a> {
         self.next().map_or(Ok(()), |option| Err(option.unexpected()))
     }
 
-    /// Reads `[COUNT n]`, and refuses anything else.
-    pub fn only_count(mut self) -> Result<Option<usize>> {
-        let count = self.next_if(b"COUNT").then(|| self.count()).transpose()?;
+    /// Reads this option and its value, if it is there, and refuses anything else.
+    pub fn only<T>(
+        mut self,
+        name: &[u8],
+        read: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let value = self.next_if(name).then(|| read(&mut self)).transpose()?;
         self.end()?;
-        Ok(count)
-    }
-
-    /// Reads `[FULL]`, and refuses anything else.
-    pub fn only_full(mut self) -> Result<bool> {
-        let is_full = self.next_if(b"FULL");
-        self.end()?;
-        Ok(is_full)
+        Ok(value)
     }
 
     pub fn value(&mut self, option: &str) -> Result<Str<'a>> {
         let value = self.args.get(self.at).ok_or_else(|| format!("{option} needs a value"))?;
         self.at += 1;
         Ok(value)
+    }
+
+    /// Reads a number of at least 1.
+    pub fn positive(&mut self, option: &str, wanted: &str) -> Result<u64> {
+        positive(option, self.value(option)?.bytes(), wanted)
     }
 
     pub fn milliseconds(&mut self, option: &str) -> Result<u64> {
@@ -116,13 +118,6 @@ impl<'a> Options<'a> {
         Ok(Some(name).filter(|name| !name.bytes().is_empty()))
     }
 
-    /// Reads `[GROUP name]`, and refuses anything else. `None`: no group is named.
-    pub fn only_group(mut self) -> Result<Option<Option<Str<'a>>>> {
-        let group = self.next_if(b"GROUP").then(|| self.group()).transpose()?;
-        self.end()?;
-        Ok(group)
-    }
-
     pub fn maxlen(&mut self) -> Result<MaxLen> {
         let mut value = self.value("MAXLEN")?.bytes();
         let approximate = value == b"~";
@@ -130,11 +125,11 @@ impl<'a> Options<'a> {
             value = self.value("MAXLEN")?.bytes();
         }
         // A stream with a maximum length of 0 would lose everything.
-        Ok(MaxLen { length: positive("MAXLEN", value, "a whole number from 1 on")?, approximate })
+        Ok(MaxLen { length: positive("MAXLEN", value, FROM_1)?, approximate })
     }
 
     pub fn count(&mut self) -> Result<usize> {
-        let count = positive("COUNT", self.value("COUNT")?.bytes(), "a whole number from 1 on")?;
+        let count = self.positive("COUNT", FROM_1)?;
         Ok(usize::try_from(count).unwrap_or(usize::MAX))
     }
 
@@ -144,8 +139,7 @@ impl<'a> Options<'a> {
 
     pub fn lease(&mut self) -> Result<u64> {
         // A lease of 0 ms would be due again at once, and a client would never stop receiving it.
-        let word = self.value("LEASE")?.bytes();
-        positive("LEASE", word, "a whole number of milliseconds from 1 on")
+        self.positive("LEASE", MS_FROM_1)
     }
 }
 

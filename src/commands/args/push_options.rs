@@ -4,7 +4,7 @@ use crate::config;
 use crate::server::{Str, error::Result};
 use lawn::{Bounds, DEADLINE_MAX};
 
-use super::number::{milliseconds, positive};
+use super::number::{MS_FROM_1, UNIX_MS_FROM_1, milliseconds};
 use super::options::{Opt, Options};
 
 /// The time until an element comes due.
@@ -129,14 +129,10 @@ impl BoundOptions {
                 self.deliveries = Some(options.small_number("DELIVERIES")?);
             }
             b"WITHIN" if self.end.is_none() => {
-                let word = options.value("WITHIN")?.bytes();
-                let ms = positive("WITHIN", word, "a whole number of milliseconds from 1 on")?;
-                self.end = Some(End::Within(ms));
+                self.end = Some(End::Within(options.positive("WITHIN", MS_FROM_1)?));
             }
             b"UNTIL" if self.end.is_none() => {
-                let word = options.value("UNTIL")?.bytes();
-                let at = positive("UNTIL", word, "a whole number of unix milliseconds from 1 on")?;
-                self.end = Some(End::Until(at));
+                self.end = Some(End::Until(options.positive("UNTIL", UNIX_MS_FROM_1)?));
             }
             _ => return Ok(false),
         }

@@ -166,7 +166,7 @@ fn save_records<T>(
 
 fn save_limits(limits: &Limits, sink: &mut impl Sink) {
     let Limits { length, held, rate, remember } = limits;
-    let (most, per) = rate.as_ref().map_or((0, 0), |rate| (rate.max(), rate.per()));
+    let (most, per) = limits.rate_per();
     [*length, *held, most, per, *remember].into_iter().for_each(|number| sink.unsigned(number));
     save_log(rate.as_ref(), sink);
 }

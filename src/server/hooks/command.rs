@@ -8,7 +8,7 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 
 use super::syntax;
 use crate::server::string::Args;
-use crate::server::{CommandContext, Context, Error, error::Result, guard};
+use crate::server::{CommandContext, Context, Error, error, guard};
 
 /// How a command uses its key, as the server's flags.
 pub mod access {
@@ -164,7 +164,7 @@ pub unsafe fn run(
     context: *mut RedisModuleCtx,
     argv: *mut *mut RedisModuleString,
     argc: c_int,
-    command: fn(&CommandContext, Args<'_>) -> Result,
+    command: fn(&CommandContext, Args<'_>) -> error::Result,
 ) -> c_int {
     // SAFETY: the caller vouches for the context and the arguments, for as long as this runs.
     let (context, args) =
@@ -194,10 +194,47 @@ macro_rules! handler {
 }
 pub(crate) use handler;
 
-/// Registers a command as `prefix.verb`. Returns `false` if the server refuses it.
-pub fn register(context: &Context, prefix: &str, command: &Command) -> bool {
-    let name = format!("{prefix}.{}", command.verb.to_string_lossy());
-    let Ok(name) = CString::new(name) else { return false };
+/// Registers commands as `prefix.verb`, in the ACL category `own` and in those derived from their flags. Returns the command
+/// that the server refuses, if any.
+///
+/// Redis 7.2 supports only the derived categories; Redis 7.4 and Valkey 8 support both; earlier servers support none.
+pub fn register<'c>(
+    context: &Context,
+    own: &CStr,
+    prefix: &str,
+    commands: impl IntoIterator<Item = &'c Command>,
+) -> Result<(), &'c Command> {
+    // SAFETY: the server has set its functions by now, and never changes them again.
+    let (add, set) =
+        unsafe { (raw::RedisModule_AddACLCategory, raw::RedisModule_SetCommandACLCategories) };
+    if let Some(add) = add {
+        // SAFETY: the context is live during loading, and the server copies the text.
+        unsafe { add(context.as_ptr(), own.as_ptr()) };
+    }
+    for command in commands {
+        let registered = create(context, prefix, command).ok_or(command)?;
+        let Some(set) = set else { continue };
+        let by_flags = command.categories();
+        let with_own = format!("{by_flags} {}", own.to_string_lossy());
+        // A server that refuses the module's category refuses every list that contains it, and accepts a list without it.
+        // Without `add` this is Redis 7.2, which would log each refusal.
+        let lists = if add.is_some() { vec![with_own, by_flags] } else { vec![by_flags] };
+        // SAFETY: the command is registered, and the server copies the text.
+        lists.into_iter().any(|list| unsafe {
+            let list = CString::new(list).unwrap_or_default();
+            set(registered, list.as_ptr()) == raw::REDISMODULE_OK as c_int
+        });
+    }
+    Ok(())
+}
+
+/// Creates a command with its description. `None`: the server refuses it.
+fn create(
+    context: &Context,
+    prefix: &str,
+    command: &Command,
+) -> Option<*mut raw::RedisModuleCommand> {
+    let name = CString::new(format!("{prefix}.{}", command.verb.to_string_lossy())).ok()?;
     // The description below gives the positions of counted keys.
     let key = c_int::from(command.access.is_some() && !command.is_counted());
     // SAFETY: the context is live during loading, the name for the length of this call, and all other
@@ -213,46 +250,14 @@ pub fn register(context: &Context, prefix: &str, command: &Command) -> bool {
             key
         ));
         if status != raw::REDISMODULE_OK as c_int {
-            return false;
+            return None;
         }
         let registered = api!(RedisModule_GetCommand(context.as_ptr(), name.as_ptr()));
         let description = describe(command);
-        !registered.is_null()
+        let is_described = !registered.is_null()
             && api!(RedisModule_SetCommandInfo(registered, &description))
-                == raw::REDISMODULE_OK as c_int
-    }
-}
-
-/// Sets the ACL categories of the commands `prefix.verb`: those derived from their flags, and the module's own category. Redis
-/// 7.2 supports only the former; Redis 7.4 and Valkey 8 support both; earlier servers support none.
-pub fn set_acl_categories(context: &Context, own: &CStr, prefix: &str, commands: &[Command]) {
-    // SAFETY: the server has set its functions by now, and never changes them again.
-    let (add, set) =
-        unsafe { (raw::RedisModule_AddACLCategory, raw::RedisModule_SetCommandACLCategories) };
-    let Some(set) = set else { return };
-    // SAFETY: the context is live during loading, and the server copies the text. A server that refuses the module's category
-    // refuses every list that contains it, and accepts a list without it.
-    unsafe {
-        if let Some(add) = add {
-            add(context.as_ptr(), own.as_ptr());
-        }
-        for command in commands {
-            let name = CString::new(format!("{prefix}.{}", command.verb.to_string_lossy()));
-            let name = name.unwrap_or_default();
-            let registered = api!(RedisModule_GetCommand(context.as_ptr(), name.as_ptr()));
-            if registered.is_null() {
-                continue;
-            }
-            let by_flags = command.categories();
-            let with_own = format!("{by_flags} {}", own.to_string_lossy());
-            let list = |list: String| CString::new(list).unwrap_or_default();
-            // Without `add` this is Redis 7.2, which would log each refusal.
-            let has_own = add.is_some()
-                && set(registered, list(with_own).as_ptr()) == raw::REDISMODULE_OK as c_int;
-            if !has_own {
-                set(registered, list(by_flags).as_ptr());
-            }
-        }
+                == raw::REDISMODULE_OK as c_int;
+        is_described.then_some(registered)
     }
 }
 
