@@ -82,12 +82,17 @@ impl Origin<'_> {
             if !context.lets_clients_write(key) {
                 return (0, Some(self.failed(REFUSED)));
             }
-            // Expired elements of another route count as such alone.
-            let delivered = if is_drop { self.drop_due(policy) } else { 0 };
             if !is_drop {
+                // Expired elements of another route count as such alone.
                 self.drop_expired(policy);
+                return (0, None);
             }
-            return (delivered, self.conclude(policy, delivered, Ok(())));
+            let dropped = self.drop_due(policy);
+            DELIVERIES.add(dropped);
+            if dropped > 0 {
+                agenda::succeeded(context, self.name);
+            }
+            return (dropped, None);
         };
         let (sent, wait) = self.send(policy, batch);
         (sent.len() as u64, wait)
@@ -160,22 +165,16 @@ impl Origin<'_> {
         drop(whole);
         let expired = sent.iter().filter(|copy| copy.is_expired(now)).count();
         EXPIRED.add(expired as u64);
-        let wait = self.conclude(policy, sent.len() as u64, result);
-        (sent, wait)
-    }
-
-    /// Counts moved elements, and records the success or the failure. Returns the wait before the next try after a
-    /// failure, in microseconds.
-    fn conclude(&self, policy: &Policy, moved: u64, result: Result<(), String>) -> Option<u64> {
         let counter = if policy.limits_deliveries() { &DEAD_LETTERS } else { &DELIVERIES };
-        counter.add(moved);
+        counter.add(sent.len() as u64);
         if let Err(reason) = result {
-            return Some(self.failed(&reason));
+            let wait_us = self.failed(&reason);
+            return (sent, Some(wait_us));
         }
-        if moved > 0 {
-            agenda::succeeded(self.context, self.name);
+        if !sent.is_empty() {
+            agenda::succeeded(context, self.name);
         }
-        None
+        (sent, None)
     }
 
     /// Records a failed delivery, and logs the first. Returns the wait before the next try, in microseconds.

@@ -72,41 +72,36 @@ impl SendCommand {
         if self.adds && !context.is_command() {
             timer::request_extra_pass();
         }
-        if self.fields.is_none() {
+        let Some(fields) = &self.fields else {
             let elements = load.iter().map(|copy| &copy.payload);
             let words = self.head.iter().chain(elements).map(OwnedStr::as_str);
             return context.call(name, &words.collect::<Vec<_>>());
-        }
+        };
         for copy in load {
-            self.add(context, name, copy)?;
-        }
-        Ok(())
-    }
-
-    /// Adds one element to the stream.
-    fn add(&mut self, context: &Context, name: &CStr, copy: &ElementCopy) -> Result<(), String> {
-        let Some(fields) = &self.fields else { return Ok(()) };
-        let deliveries = OwnedStr::of_number(copy.deliveries.into());
-        let mut pairs = vec![&fields.id, &copy.id, &fields.element, &copy.payload];
-        if let Some(field) = &fields.deliveries {
-            pairs.extend([field, &deliveries]);
-        }
-        if copy.is_expired(clock::now()) {
-            pairs.extend(&fields.expired);
-        }
-        loop {
-            // The id holds the time of delivery. The server's own `*` may use a cached time, which can be before the
-            // deadline (Redis 8, Valkey 8).
-            let id = if self.is_ahead { "*" } else { &format!("{}-*", clock::now()) };
-            let id = OwnedStr::new(id.as_bytes());
-            let words = self.head.iter().chain([&id]).chain(pairs.iter().copied());
-            let words: Vec<_> = words.map(OwnedStr::as_str).collect();
-            match context.call(name, &words) {
-                Err(reason) if !self.is_ahead && reason.contains("equal or smaller") => {
-                    self.is_ahead = true;
+            let deliveries = OwnedStr::of_number(copy.deliveries.into());
+            let mut pairs = vec![&fields.id, &copy.id, &fields.element, &copy.payload];
+            if let Some(field) = &fields.deliveries {
+                pairs.extend([field, &deliveries]);
+            }
+            if copy.is_expired(clock::now()) {
+                pairs.extend(&fields.expired);
+            }
+            loop {
+                // The id holds the time of delivery. The server's own `*` may use a cached time, which can be before the
+                // deadline (Redis 8, Valkey 8).
+                let id = if self.is_ahead { "*" } else { &format!("{}-*", clock::now()) };
+                let id = OwnedStr::new(id.as_bytes());
+                let words = self.head.iter().chain([&id]).chain(pairs.iter().copied());
+                let words: Vec<_> = words.map(OwnedStr::as_str).collect();
+                match context.call(name, &words) {
+                    Err(reason) if !self.is_ahead && reason.contains("equal or smaller") => {
+                        self.is_ahead = true;
+                    }
+                    Err(reason) => return Err(reason),
+                    Ok(()) => break,
                 }
-                result => return result,
             }
         }
+        Ok(())
     }
 }
