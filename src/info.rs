@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString, c_int};
 use redis_module::raw::RedisModuleInfoCtx;
 
 use crate::background::cron;
-use crate::data_type::Census;
+use crate::data_type::totals;
 use crate::metrics::counters::{
     DEAD_LETTERS, DELIVERIES, EXPIRED, POLLS, PULLS, PUSHES, REDELIVERIES, RETRIES,
 };
@@ -22,27 +22,18 @@ pub fn register(context: &Context) -> bool {
     unsafe { api!(RedisModule_RegisterInfoFunc(context.as_ptr(), Some(on_info))) == 0 }
 }
 
-/// Returns the text fields, named like the server's own.
-fn version() -> [(&'static CStr, String); 3] {
-    [
-        (c"version", version::TEXT.into()),
-        (c"git_sha1", version::SHA1.into()),
-        (c"git_dirty", u8::from(version::DIRTY).to_string()),
-    ]
-}
-
 /// Returns the numeric fields, the most useful to an operator first.
 fn fields() -> Vec<(&'static CStr, u64)> {
-    let all = Census::of_all();
+    let [dehydrators, elements, given_out, leased, ttls, paused] = totals().map(|it| it as u64);
     let ticks = cron::statistics();
     let (late_last, late_max) = LATENESS.last_and_max_us();
     vec![
-        (c"dehydrators", all.dehydrators as u64),
-        (c"elements", all.elements as u64),
-        (c"given_out", all.given_out as u64),
-        (c"leased", all.leased as u64),
-        (c"given_back", all.given_out.saturating_sub(all.leased) as u64),
-        (c"ttls", all.ttls as u64),
+        (c"dehydrators", dehydrators),
+        (c"elements", elements),
+        (c"given_out", given_out),
+        (c"leased", leased),
+        (c"given_back", given_out.saturating_sub(leased)),
+        (c"ttls", ttls),
         (c"blocked_clients", blocked::len() as u64),
         (c"pushes", PUSHES.get()),
         (c"pulls", PULLS.get()),
@@ -53,7 +44,7 @@ fn fields() -> Vec<(&'static CStr, u64)> {
         (c"expired", EXPIRED.get()),
         (c"retries", RETRIES.get()),
         (c"failing", agenda::failing() as u64),
-        (c"paused", all.paused as u64),
+        (c"paused", paused),
         (c"oldest_due_s", overdue::oldest(1).first().map_or(0, |oldest| oldest.age / 1000)),
         (c"late", LATENESS.late()),
         (c"lateness_last_us", late_last),
@@ -79,7 +70,14 @@ unsafe extern "C" fn on_info(info: *mut RedisModuleInfoCtx, for_crash_report: c_
         // SAFETY: `info` is live. A section with an empty name gets the module's name.
         unsafe {
             api!(RedisModule_InfoAddSection(info, c"".as_ptr()));
-            for (name, value) in version() {
+            // Named like the server's own.
+            let is_dirty = if version::DIRTY { "1" } else { "0" };
+            let texts = [
+                (c"version", version::TEXT),
+                (c"git_sha1", version::SHA1),
+                (c"git_dirty", is_dirty),
+            ];
+            for (name, value) in texts {
                 let value = CString::new(value).unwrap_or_default();
                 api!(RedisModule_InfoAddFieldCString(info, name.as_ptr(), value.as_ptr()));
             }

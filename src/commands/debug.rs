@@ -24,6 +24,7 @@ use crate::server::{CommandContext, Error, error::Result};
 /// - `OPEN-TWICE`: opens the key for writing while it is open for writing.
 /// - `CALL-OUT`: calls a server command while the value is borrowed.
 pub fn debug(context: &CommandContext, args: Args<'_>) -> Result {
+    let key = args.get(1).ok_or(Error::Arity)?;
     let word = |at| args.get(at).map(|word| String::from_utf8_lossy(word.bytes()).into_owned());
     match (word(2).as_deref(), word(3)) {
         (Some("CLOCK"), Some(offset)) => {
@@ -38,7 +39,6 @@ pub fn debug(context: &CommandContext, args: Args<'_>) -> Result {
             context.replicate(&command, args.from(4));
         }
         (Some("UPKEEP"), None) => {
-            let key = args.get(1).ok_or(Error::Arity)?;
             let (name, now) = (Name::of(context, key), clock::now());
             if let Some(lawn) = Writing::open_at(context, key, now)?.lawn() {
                 lawn.step_back(now);
@@ -49,12 +49,10 @@ pub fn debug(context: &CommandContext, args: Args<'_>) -> Result {
         (Some("SERVER-TIMERS"), None) => return Err("the timer is in use already".into()),
         (Some("PANIC-AT"), Some(place)) => trap::set(&place),
         (Some("OPEN-TWICE"), None) => {
-            let key = args.get(1).ok_or(Error::Arity)?;
             let _first = Writing::open(context, key)?;
             Writing::open(context, key)?;
         }
         (Some("CALL-OUT"), None) => {
-            let key = args.get(1).ok_or(Error::Arity)?;
             inspect(context, key, |_| context.call(c"PING", &[])).transpose()?;
         }
         (Some("PANIC"), None) => panic!("as was asked for"),

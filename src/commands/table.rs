@@ -13,233 +13,257 @@ use super::{
     due, inspect, limit, ondue, pause, poll, push, range, require, settle, sweep, take, update,
 };
 
+/// The tip for a reply that depends on the clock or on chance.
+const VARYING: &CStr = c"nondeterministic_output";
 /// The history of commands that are unchanged.
 const AS_REDE: &CStr = c"As ReDe has it.";
 
-/// Lists every command: name, function, flags, arity, access to the key; syntax, complexity, summary. A command is `fast`
-/// if its cost does not grow with the number of elements it finds, and `varying` if its reply depends on the clock or on
-/// chance.
+/// Lists every command; behind `new`: name, function, flags, arity, access to the key. A command is `fast` if its cost does not
+/// grow with the number of elements it finds.
 pub fn commands() -> Vec<Command> {
     vec![
-        Command::new(c"push", handler!(push::push), c"write deny-oom fast", -5, access::TOUCH)
-            .described(
-                "key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms] [GROUP name]",
-                c"O(log(N)) at most, N being the number of elements in the key",
-                c"Stores an element that comes due after ttl milliseconds.",
+        Command {
+            syntax: "key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms] [GROUP name]",
+            complexity: c"O(log(N)) at most, N being the number of elements in the key",
+            summary: c"Stores an element that comes due after ttl milliseconds.",
+            history: Some(c"As ReDe has it, with NX, REPLACE, SLACK, AT, DELIVERIES, WITHIN and GROUP."),
+            ..Command::new(c"push", handler!(push::push), c"write deny-oom fast", -5, access::TOUCH)
+        },
+        Command {
+            syntax: "key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms] [GROUP name]",
+            complexity: c"O(N*log(M)) at most, N being the number of elements, M of elements in the key",
+            summary: c"Stores several elements.",
+            ..Command::new(c"mpush", handler!(push::mpush), c"write deny-oom fast", -5, access::TOUCH)
+        },
+        Command {
+            syntax: "key id",
+            complexity: c"O(1)",
+            summary: c"Removes an element by its id, due or not, and returns it.",
+            history: Some(AS_REDE),
+            ..Command::new(c"pull", handler!(take::pull), c"write fast", 3, access::TAKE)
+        },
+        Command {
+            syntax: "key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
+            complexity: c"O(N), N being the number of elements it takes",
+            summary: c"Takes or leases due elements: earliest deadline first, and in turns of their groups.",
+            tips: VARYING,
+            history: Some(c"As ReDe has it, with COUNT, BLOCK, LEASE, TOKEN and WITHIDS."),
+            ..Command::new(c"poll", handler!(poll::poll), c"write blocking", -2, access::TAKE)
+        },
+        Command {
+            syntax: "numkeys key [key ...] [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
+            complexity: c"O(K+N), K being the number of keys, N of elements it takes",
+            summary: c"Takes or leases due elements from the first key that has some.",
+            tips: VARYING,
+            ..Command::new(
+                c"mpoll",
+                handler!(poll::mpoll),
+                // A cluster of Redis 7.0 finds keys behind a `numkeys` in no other way.
+                c"write blocking getkeys-api",
+                -3,
+                access::TAKE,
             )
-            .with_history(c"As ReDe has it, with NX, REPLACE, SLACK, AT, DELIVERIES, WITHIN and GROUP."),
-        Command::new(c"mpush", handler!(push::mpush), c"write deny-oom fast", -5, access::TOUCH)
-            .described(
-                "key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms] [GROUP name]",
-                c"O(N*log(M)) at most, N being the number of elements, M of elements in the key",
-                c"Stores several elements.",
-            ),
-        Command::new(c"pull", handler!(take::pull), c"write fast", 3, access::TAKE)
-            .described("key id", c"O(1)", c"Removes an element by its id, due or not, and returns it.")
-            .with_history(AS_REDE),
-        Command::new(c"poll", handler!(poll::poll), c"write blocking", -2, access::TAKE)
-            .described(
-                "key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
-                c"O(N), N being the number of elements it takes",
-                c"Takes or leases due elements: earliest deadline first, and in turns of their groups.",
+        },
+        Command {
+            syntax: "key token id [token id ...]",
+            complexity: c"O(N), N being the number of ids",
+            summary: c"Removes each element that is held under its token: its work is done.",
+            ..Command::new(c"settle", handler!(settle::settle), c"write fast", -4, access::DELETE)
+        },
+        Command {
+            syntax: "key ttl token id [token id ...]",
+            complexity: c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",
+            summary: c"Extends the lease of each element that is held under its token.",
+            ..Command::new(c"renew", handler!(settle::renew), c"write fast", -5, access::TOUCH)
+        },
+        Command {
+            syntax: "key ms token id [token id ...] [UNCOUNTED]",
+            complexity: c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",
+            summary: c"Gives back each element that is held under its token, to be given out again after ms milliseconds.",
+            ..Command::new(c"release", handler!(settle::release), c"write fast", -5, access::TOUCH)
+        },
+        Command {
+            syntax: "key token id [token id ...]",
+            complexity: c"O(N), N being the number of ids",
+            summary: c"Makes each element that is held under its token a dead letter.",
+            ..Command::new(c"reject", handler!(settle::reject), c"write", -4, access::DELETE)
+        },
+        Command {
+            syntax: "key id [FULL]",
+            complexity: c"O(1)",
+            summary: c"Returns an element by its id, due or not, without taking it.",
+            tips: VARYING,
+            history: Some(c"As ReDe has it, with FULL."),
+            ..Command::new(c"look", handler!(range::look), c"readonly fast", -3, access::READ)
+        },
+        Command {
+            syntax: "key start end [COUNT n] [GROUP name] [WITHELEMENTS] [WITHTOKENS]",
+            complexity: c"O(N), N being the number of elements it lists, and of different TTLs",
+            summary: c"Lists elements by deadline, due or not, without taking them.",
+            tips: VARYING,
+            ..Command::new(c"range", handler!(range::range), c"readonly", -4, access::READ)
+        },
+        Command {
+            syntax: "key id element",
+            complexity: c"O(1)",
+            summary: c"Replaces an element, keeps its deadline, and returns the old element.",
+            history: Some(AS_REDE),
+            ..Command::new(c"update", handler!(update::update), c"write deny-oom fast", 4, access::UPDATE)
+        },
+        Command {
+            syntax: "key <id ttl | ttl IDS numids id [id ...] | GROUP name ttl | PREFIX prefix ttl> [GT | LT] [AT unix-ms]",
+            complexity: c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",
+            summary: c"Sets a new deadline for elements, and returns how many it changed.",
+            ..Command::new(c"touch", handler!(update::touch), c"write fast", -4, access::TOUCH)
+        },
+        Command {
+            syntax: "key id [id ...]",
+            complexity: c"O(N), N being the number of ids",
+            summary: c"Removes elements by their ids, due or not, and returns how many it removed.",
+            ..Command::new(c"rem", handler!(take::rem), c"write fast", -3, access::DELETE)
+        },
+        Command {
+            syntax: "key <GROUP name | PREFIX prefix>",
+            complexity: c"O(N*log(N)) in bounded steps, N being the number of elements in the group or, with PREFIX, in the key",
+            summary: c"Removes all elements of a group, or all whose ids have a prefix, and returns how many.",
+            ..Command::new(c"purge", handler!(sweep::purge), c"write blocking", 4, access::DELETE)
+        },
+        Command {
+            syntax: "key <HOLD [DELIVERIES n <DROP | STREAM dest [MAXLEN [= | ~] n] | LIST dest [LEFT | RIGHT] | PUBLISH channel>] | DROP | STREAM dest [MAXLEN [= | ~] n] | LIST dest [LEFT | RIGHT] | PUBLISH channel>",
+            complexity: c"O(1)",
+            summary: c"Sets what happens to elements when they come due: they wait to be taken, at most n times with DELIVERIES, are removed, or are moved to a stream, a list or a channel.",
+            dests: &ondue::DESTS,
+            ..Command::new(
+                c"ondue",
+                handler!(ondue::ondue),
+                // Not `getchannels-api` too: Redis 8.6 would then treat the channels as the keys, and check no key.
+                c"write getkeys-api",
+                -3,
+                access::TOUCH,
             )
-            .varying()
-            .with_history(c"As ReDe has it, with COUNT, BLOCK, LEASE, TOKEN and WITHIDS."),
-        Command::new(
-            c"mpoll",
-            handler!(poll::mpoll),
-            // A cluster of Redis 7.0 finds keys behind a `numkeys` in no other way.
-            c"write blocking getkeys-api",
-            -3,
-            access::TAKE,
-        )
-        .described(
-            "numkeys key [key ...] [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
-            c"O(K+N), K being the number of keys, N of elements it takes",
-            c"Takes or leases due elements from the first key that has some.",
-        )
-        .varying(),
-        Command::new(c"settle", handler!(settle::settle), c"write fast", -4, access::DELETE)
-            .described(
-                "key token id [token id ...]",
-                c"O(N), N being the number of ids",
-                c"Removes each element that is held under its token: its work is done.",
-            ),
-        Command::new(c"renew", handler!(settle::renew), c"write fast", -5, access::TOUCH)
-            .described(
-                "key ttl token id [token id ...]",
-                c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",
-                c"Extends the lease of each element that is held under its token.",
-            ),
-        Command::new(c"release", handler!(settle::release), c"write fast", -5, access::TOUCH)
-            .described(
-                "key ms token id [token id ...] [UNCOUNTED]",
-                c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",
-                c"Gives back each element that is held under its token, to be given out again after ms milliseconds.",
-            ),
-        Command::new(c"reject", handler!(settle::reject), c"write", -4, access::DELETE).described(
-            "key token id [token id ...]",
-            c"O(N), N being the number of ids",
-            c"Makes each element that is held under its token a dead letter.",
-        ),
-        Command::new(c"look", handler!(range::look), c"readonly fast", -3, access::READ)
-            .described(
-                "key id [FULL]",
-                c"O(1)",
-                c"Returns an element by its id, due or not, without taking it.",
-            )
-            .varying()
-            .with_history(c"As ReDe has it, with FULL."),
-        Command::new(c"range", handler!(range::range), c"readonly", -4, access::READ)
-            .described(
-                "key start end [COUNT n] [GROUP name] [WITHELEMENTS] [WITHTOKENS]",
-                c"O(N), N being the number of elements it lists, and of different TTLs",
-                c"Lists elements by deadline, due or not, without taking them.",
-            )
-            .varying(),
-        Command::new(c"update", handler!(update::update), c"write deny-oom fast", 4, access::UPDATE)
-            .described(
-                "key id element",
-                c"O(1)",
-                c"Replaces an element, keeps its deadline, and returns the old element.",
-            )
-            .with_history(AS_REDE),
-        Command::new(c"touch", handler!(update::touch), c"write fast", -4, access::TOUCH)
-            .described(
-                "key <id ttl | ttl IDS numids id [id ...] | GROUP name ttl | PREFIX prefix ttl> [GT | LT] [AT unix-ms]",
-                c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",
-                c"Sets a new deadline for elements, and returns how many it changed.",
-            ),
-        Command::new(c"rem", handler!(take::rem), c"write fast", -3, access::DELETE).described(
-            "key id [id ...]",
-            c"O(N), N being the number of ids",
-            c"Removes elements by their ids, due or not, and returns how many it removed.",
-        ),
-        Command::new(c"purge", handler!(sweep::purge), c"write blocking", 4, access::DELETE)
-            .described(
-                "key <GROUP name | PREFIX prefix>",
-                c"O(N*log(N)) in bounded steps, N being the number of elements in the group or, with PREFIX, in the key",
-                c"Removes all elements of a group, or all whose ids have a prefix, and returns how many.",
-            ),
-        Command::new(
-            c"ondue",
-            handler!(ondue::ondue),
-            // Not `getchannels-api` too: Redis 8.6 would then treat the channels as the keys, and check no key.
-            c"write getkeys-api",
-            -3,
-            access::TOUCH,
-        )
-        .with_dests(&ondue::DESTS)
-        .described(
-            "key <HOLD [DELIVERIES n <DROP | STREAM dest [MAXLEN [= | ~] n] | LIST dest [LEFT | RIGHT] | PUBLISH channel>] | DROP | STREAM dest [MAXLEN [= | ~] n] | LIST dest [LEFT | RIGHT] | PUBLISH channel>",
-            c"O(1)",
-            c"Sets what happens to elements when they come due: they wait to be taken, at most n times with DELIVERIES, are removed, or are moved to a stream, a list or a channel.",
-        ),
-        Command::new(c"pause", handler!(pause::pause), c"write fast", -2, access::TOUCH).described(
-            "key [ms | AT unix-ms] [GROUP name]",
-            c"O(1)",
-            c"Stops POLL and deliveries for a time, or until RESUME; of one group, if it is named.",
-        ),
-        Command::new(c"resume", handler!(pause::resume), c"write fast", -2, access::TOUCH).described(
-            "key [GROUP name]",
-            c"O(1)",
-            c"Ends a pause, or that of a group.",
-        ),
-        Command::new(c"limit", handler!(limit::limit), c"write fast", -2, access::TOUCH).described(
-            "key [EACH | GROUP name [SHARE n]] [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]",
-            c"O(1)",
-            c"Sets or returns the limits of a dehydrator: length, concurrent leases, rate, how long ids are remembered; or the length and the concurrent leases of each group or of one, and how many elements that gives out in its turn.",
-        ),
-        Command::new(c"ttn", handler!(due::ttn), c"readonly fast", 2, access::COUNT)
-            .described("key", c"O(1)", c"Returns the milliseconds until the next element comes due.")
-            .varying()
-            .with_history(AS_REDE),
-        Command::new(c"pttl", handler!(due::pttl), c"readonly fast", 3, access::READ)
-            .described("key id", c"O(1)", c"Returns the milliseconds until an element comes due.")
-            .varying(),
-        Command::new(c"len", handler!(inspect::len), c"readonly fast", -2, access::COUNT).described(
-            "key [GROUP name]",
-            c"O(1)",
-            c"Returns the number of elements, due or not.",
-        ),
-        Command::new(c"scan", handler!(inspect::scan), c"readonly", -3, access::READ)
-            .described(
-                "key cursor [MATCH pattern] [COUNT n]",
-                c"O(1) for every call, O(N) for a complete iteration, N being the number of elements",
-                c"Iterates over the ids, a few per call.",
-            )
-            .varying(),
-        Command::new(c"info", handler!(inspect::info), c"readonly", -2, access::COUNT)
-            .described(
-                "key [FULL | GROUP name]",
-                c"O(N), N being the number of elements that are due; with FULL, and of different TTLs; with GROUP, O(1)",
-                c"Returns a map of facts about a dehydrator: lengths, limits, policy, failures; or about a group.",
-            )
-            .varying(),
-        Command::without_key(c"late", handler!(due::late), c"readonly", -1)
-            .described(
-                "[COUNT n]",
-                c"O(N*log(K)+M), N being the number of dehydrators it lists, K of all, M of elements in those that are due",
-                c"Lists the dehydrators whose elements have been due for the longest.",
-            )
-            .varying(),
-        Command::without_key(c"help", handler!(help), c"readonly fast", -1).described(
-            "[command]",
-            c"O(1)",
-            c"Returns the syntax and summary of every command, or of one.",
-        ),
-        Command::new(c"gidpush", handler!(push::gidpush), c"write deny-oom fast", -4, access::INSERT)
-            .described(
-                "key ttl element [SLACK ms] [DELIVERIES n] [WITHIN ms] [GROUP name]",
-                c"O(log(N)) at most, N being the number of elements in the key",
-                c"For users of ReDe; others use PUSH with NX and an id of their own. Stores an element under a generated id, and returns the id.",
-            )
-            .varying()
-            .with_history(c"As ReDe has it, with SLACK, DELIVERIES, WITHIN and GROUP."),
-        Command::new(c"xpoll", handler!(due::xpoll), c"readonly", -2, access::READ)
-            .described(
-                "key [COUNT n]",
-                c"O(N), N being the number of ids it lists",
-                c"For users of ReDe; others use POLL with LEASE, or RANGE to look. Lists the ids of due elements, without taking them.",
-            )
-            .varying()
-            .with_history(c"As ReDe has it, with COUNT."),
-        Command::new(c"xack", handler!(take::xack), c"write fast", -3, access::TAKE)
-            .described(
-                "key id [id ...]",
-                c"O(N), N being the number of ids",
-                c"For users of ReDe; others use SETTLE, which requires the token. Takes elements by their ids, if they are due or were given out under a lease.",
-            )
-            .varying()
-            .with_history(AS_REDE),
-        Command::new(c"lease", handler!(take::lease), c"write fast", -4, access::TOUCH).described(
-            "key ttl@unix-ms@token id [id ...]",
-            c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",
-            c"For replication and tools; workers use POLL. Leases elements by their ids, due or not.",
-        ),
-        Command::new(c"given", handler!(limit::given), c"write fast", -4, access::TOUCH).described(
-            "key unix-ms n [GROUP name]",
-            c"O(1)",
-            c"For replication. Records that n elements were given out at a moment, or n of a group, for a limit of RATE.",
-        ),
-        Command::new(c"settled", handler!(take::settled), c"write fast", -4, access::DELETE).described(
-            "key unix-ms id [id ...]",
-            c"O(N), N being the number of ids",
-            c"For replication. Removes elements by their ids, due or not, and remembers the ids until unix-ms, for a limit of REMEMBER.",
-        ),
-        Command::without_key(c"require", handler!(require::require), c"write fast", -2)
-            .described(
-                "level [version]",
-                c"O(1)",
-                c"For replication and operators. Returns OK if the module supports that replication level.",
-            )
-            .with_tips(c"request_policy:all_nodes response_policy:all_succeeded"),
+        },
+        Command {
+            syntax: "key [ms | AT unix-ms] [GROUP name]",
+            complexity: c"O(1)",
+            summary: c"Stops POLL and deliveries for a time, or until RESUME; of one group, if it is named.",
+            ..Command::new(c"pause", handler!(pause::pause), c"write fast", -2, access::TOUCH)
+        },
+        Command {
+            syntax: "key [GROUP name]",
+            complexity: c"O(1)",
+            summary: c"Ends a pause, or that of a group.",
+            ..Command::new(c"resume", handler!(pause::resume), c"write fast", -2, access::TOUCH)
+        },
+        Command {
+            syntax: "key [EACH | GROUP name [SHARE n]] [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]",
+            complexity: c"O(1)",
+            summary: c"Sets or returns the limits of a dehydrator: length, concurrent leases, rate, how long ids are remembered; or the length and the concurrent leases of each group or of one, and how many elements that gives out in its turn.",
+            ..Command::new(c"limit", handler!(limit::limit), c"write fast", -2, access::TOUCH)
+        },
+        Command {
+            syntax: "key",
+            complexity: c"O(1)",
+            summary: c"Returns the milliseconds until the next element comes due.",
+            tips: VARYING,
+            history: Some(AS_REDE),
+            ..Command::new(c"ttn", handler!(due::ttn), c"readonly fast", 2, access::COUNT)
+        },
+        Command {
+            syntax: "key id",
+            complexity: c"O(1)",
+            summary: c"Returns the milliseconds until an element comes due.",
+            tips: VARYING,
+            ..Command::new(c"pttl", handler!(due::pttl), c"readonly fast", 3, access::READ)
+        },
+        Command {
+            syntax: "key [GROUP name]",
+            complexity: c"O(1)",
+            summary: c"Returns the number of elements, due or not.",
+            ..Command::new(c"len", handler!(inspect::len), c"readonly fast", -2, access::COUNT)
+        },
+        Command {
+            syntax: "key cursor [MATCH pattern] [COUNT n]",
+            complexity: c"O(1) for every call, O(N) for a complete iteration, N being the number of elements",
+            summary: c"Iterates over the ids, a few per call.",
+            tips: VARYING,
+            ..Command::new(c"scan", handler!(inspect::scan), c"readonly", -3, access::READ)
+        },
+        Command {
+            syntax: "key [FULL | GROUP name]",
+            complexity: c"O(N), N being the number of elements that are due; with FULL, and of different TTLs; with GROUP, O(1)",
+            summary: c"Returns a map of facts about a dehydrator: lengths, limits, policy, failures; or about a group.",
+            tips: VARYING,
+            ..Command::new(c"info", handler!(inspect::info), c"readonly", -2, access::COUNT)
+        },
+        Command {
+            syntax: "[COUNT n]",
+            complexity: c"O(N*log(K)+M), N being the number of dehydrators it lists, K of all, M of elements in those that are due",
+            summary: c"Lists the dehydrators whose elements have been due for the longest.",
+            tips: VARYING,
+            ..Command::without_key(c"late", handler!(due::late), c"readonly", -1)
+        },
+        Command {
+            syntax: "[command]",
+            complexity: c"O(1)",
+            summary: c"Returns the syntax and summary of every command, or of one.",
+            ..Command::without_key(c"help", handler!(help), c"readonly fast", -1)
+        },
+        Command {
+            syntax: "key ttl element [SLACK ms] [DELIVERIES n] [WITHIN ms] [GROUP name]",
+            complexity: c"O(log(N)) at most, N being the number of elements in the key",
+            summary: c"For users of ReDe; others use PUSH with NX and an id of their own. Stores an element under a generated id, and returns the id.",
+            tips: VARYING,
+            history: Some(c"As ReDe has it, with SLACK, DELIVERIES, WITHIN and GROUP."),
+            ..Command::new(c"gidpush", handler!(push::gidpush), c"write deny-oom fast", -4, access::INSERT)
+        },
+        Command {
+            syntax: "key [COUNT n]",
+            complexity: c"O(N), N being the number of ids it lists",
+            summary: c"For users of ReDe; others use POLL with LEASE, or RANGE to look. Lists the ids of due elements, without taking them.",
+            tips: VARYING,
+            history: Some(c"As ReDe has it, with COUNT."),
+            ..Command::new(c"xpoll", handler!(due::xpoll), c"readonly", -2, access::READ)
+        },
+        Command {
+            syntax: "key id [id ...]",
+            complexity: c"O(N), N being the number of ids",
+            summary: c"For users of ReDe; others use SETTLE, which requires the token. Takes elements by their ids, if they are due or were given out under a lease.",
+            tips: VARYING,
+            history: Some(AS_REDE),
+            ..Command::new(c"xack", handler!(take::xack), c"write fast", -3, access::TAKE)
+        },
+        Command {
+            syntax: "key ttl@unix-ms@token id [id ...]",
+            complexity: c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",
+            summary: c"For replication and tools; workers use POLL. Leases elements by their ids, due or not.",
+            ..Command::new(c"lease", handler!(take::lease), c"write fast", -4, access::TOUCH)
+        },
+        Command {
+            syntax: "key unix-ms n [GROUP name]",
+            complexity: c"O(1)",
+            summary: c"For replication. Records that n elements were given out at a moment, or n of a group, for a limit of RATE.",
+            ..Command::new(c"given", handler!(limit::given), c"write fast", -4, access::TOUCH)
+        },
+        Command {
+            syntax: "key unix-ms id [id ...]",
+            complexity: c"O(N), N being the number of ids",
+            summary: c"For replication. Removes elements by their ids, due or not, and remembers the ids until unix-ms, for a limit of REMEMBER.",
+            ..Command::new(c"settled", handler!(take::settled), c"write fast", -4, access::DELETE)
+        },
+        Command {
+            syntax: "level [version]",
+            complexity: c"O(1)",
+            summary: c"For replication and operators. Returns OK if the module supports that replication level.",
+            tips: c"request_policy:all_nodes response_policy:all_succeeded",
+            ..Command::without_key(c"require", handler!(require::require), c"write fast", -2)
+        },
         #[cfg(debug_assertions)]
-        Command::new(c"debug", handler!(debug::debug), c"readonly", -3, access::READ).described(
-            "key word [argument ...]",
-            c"O(1)",
-            c"Hooks for tests, in debug builds only.",
-        ),
+        Command {
+            syntax: "key word [argument ...]",
+            complexity: c"O(1)",
+            summary: c"Hooks for tests, in debug builds only.",
+            ..Command::new(c"debug", handler!(debug::debug), c"readonly", -3, access::READ)
+        },
     ]
 }
 

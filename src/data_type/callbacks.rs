@@ -125,7 +125,7 @@ unsafe extern "C" fn rdb_load(io: *mut RedisModuleIO, version: c_int) -> *mut c_
                 // While the server loads its data, nothing counts as overdue before the end.
                 let loads = io.context().is_loading();
                 let arrived = || if loads { 0 } else { clock::now() };
-                let value = Dehydrator::with_rules(lawn, rules, remembered);
+                let value = Dehydrator::new(lawn, rules, remembered);
                 let value = leak(value, io.name(), arrived);
                 if is_news {
                     timer::soon(&io.context());

@@ -4,31 +4,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lawn::Counts;
 
-/// The totals of all dehydrators.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Census {
-    pub dehydrators: usize,
-    pub elements: usize,
-    /// Elements that were leased at least once and are still there.
-    pub given_out: usize,
-    /// Elements of `given_out` that are held under a token.
-    pub leased: usize,
-    /// TTLs, counted per dehydrator.
-    pub ttls: usize,
-    /// Paused dehydrators.
-    pub paused: usize,
-}
-
-/// The fields of [`Census`], in order. A value may be freed on a background thread, hence atomics. Nothing is ordered by them.
+/// The totals of all dehydrators, as [`totals`] returns them. A value may be freed on a background thread, hence atomics. Nothing
+/// is ordered by them.
 static TOTALS: [AtomicUsize; 6] = [const { AtomicUsize::new(0) }; 6];
 
-impl Census {
-    /// Takes the census of all dehydrators, in every database.
-    pub fn of_all() -> Self {
-        let totals = TOTALS.each_ref().map(|total| total.load(Ordering::Relaxed));
-        let [dehydrators, elements, given_out, leased, ttls, paused] = totals;
-        Self { dehydrators, elements, given_out, leased, ttls, paused }
-    }
+/// Takes the census of all dehydrators, in every database: the number of dehydrators; of elements; of those that were leased at
+/// least once and are still there; of those of them that are held under a token; of TTLs, counted per dehydrator; of paused
+/// dehydrators.
+pub fn totals() -> [usize; 6] {
+    TOTALS.each_ref().map(|total| total.load(Ordering::Relaxed))
 }
 
 /// A dehydrator's share of the census. It is not stored: each change counts before and afterwards.

@@ -89,13 +89,8 @@ pub struct Dehydrator {
 }
 
 impl Dehydrator {
-    /// Creates a dehydrator, and counts it.
-    pub fn new(lawn: Lawn) -> Self {
-        Self::with_rules(lawn, Rules::default(), Remembered::default())
-    }
-
     /// Creates a dehydrator with rules and remembered ids, and counts it.
-    pub fn with_rules(lawn: Lawn, rules: Rules, remembered: Remembered) -> Self {
+    pub fn new(lawn: Lawn, rules: Rules, remembered: Remembered) -> Self {
         let mut new = Self { lawn, rules: boxed(rules), remembered, tracking: Tracking::new() };
         new.choose_limits();
         new.census_share().add();
@@ -305,7 +300,7 @@ impl Dehydrator {
 impl Clone for Dehydrator {
     /// Returns a copy, which is in no key yet.
     fn clone(&self) -> Self {
-        Self::with_rules(self.lawn.clone(), self.rules().clone(), self.remembered.clone())
+        Self::new(self.lawn.clone(), self.rules().clone(), self.remembered.clone())
     }
 }
 

@@ -45,7 +45,7 @@ use lawn::{Lawn, Shared};
 
 pub use availability::DEAD_LETTERS_MAX;
 pub use callbacks::register;
-pub use census::Census;
+pub use census::totals;
 pub use copy::ElementCopy;
 pub use dehydrator::{
     Dehydrator, NEVER, REJECTED, STUCK, ends_lease, is_dead, is_stuck, postponed, runs,

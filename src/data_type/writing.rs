@@ -132,7 +132,7 @@ impl<'a> Writing<'a> {
         }
         let mut lawn = new_lawn();
         let changed = change(&mut lawn)?;
-        self.make(Dehydrator::new(lawn));
+        self.make(Dehydrator::new(lawn, Rules::default(), Remembered::default()));
         Ok(changed)
     }
 
@@ -183,7 +183,7 @@ impl<'a> Writing<'a> {
         let is_changed = rules != policy::DEFAULT;
         if is_changed {
             // Counted with its rules: `make` takes its share of the census from here on.
-            self.make(Dehydrator::with_rules(new_lawn(), rules, Remembered::default()));
+            self.make(Dehydrator::new(new_lawn(), rules, Remembered::default()));
         }
         is_changed
     }

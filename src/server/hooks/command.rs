@@ -43,7 +43,7 @@ pub struct Command {
     pub arity: c_int,
     /// See [`access`]. `None` if the command has no key.
     pub access: Option<u32>,
-    /// The keywords that may precede a second key.
+    /// The keywords that may precede a second key, up to [`DESTS_MAX`].
     pub dests: &'static [Dest],
     /// The arguments after the name, see [`syntax`].
     pub syntax: &'static str,
@@ -70,7 +70,7 @@ pub struct Dest {
 const DESTS_MAX: usize = 2;
 
 impl Command {
-    /// Creates a command whose first argument is its key.
+    /// Creates a command whose first argument is its key, without a description.
     pub const fn new(
         verb: &'static CStr,
         handler: Handler,
@@ -81,7 +81,7 @@ impl Command {
         Self { access: Some(access), ..Self::without_key(verb, handler, flags, arity) }
     }
 
-    /// Creates a command without a key.
+    /// Creates a command without a key, and without a description.
     pub const fn without_key(
         verb: &'static CStr,
         handler: Handler,
@@ -102,37 +102,6 @@ impl Command {
             since: c"0.1.0",
             history: None,
         }
-    }
-
-    /// Sets the keywords that may precede a second key.
-    pub const fn with_dests(self, dests: &'static [Dest]) -> Self {
-        assert!(dests.len() <= DESTS_MAX, "more than DESTS_MAX");
-        Self { dests, ..self }
-    }
-
-    /// Sets the syntax, the complexity and the summary.
-    pub const fn described(
-        self,
-        syntax: &'static str,
-        complexity: &'static CStr,
-        summary: &'static CStr,
-    ) -> Self {
-        Self { syntax, complexity, summary, ..self }
-    }
-
-    /// Marks the reply as dependent on the clock or on chance.
-    pub const fn varying(self) -> Self {
-        Self { tips: c"nondeterministic_output", ..self }
-    }
-
-    /// Sets the command tips, see redis.io.
-    pub const fn with_tips(self, tips: &'static CStr) -> Self {
-        Self { tips, ..self }
-    }
-
-    /// Sets the history.
-    pub const fn with_history(self, history: &'static CStr) -> Self {
-        Self { history: Some(history), ..self }
     }
 
     /// Returns whether the first argument is the number of keys that follow, rather than the key.
@@ -292,6 +261,7 @@ fn describe(command: &Command) -> raw::RedisModuleCommandInfo {
             first.fk.keynum.keystep = 1;
         }
     }
+    assert!(command.dests.len() <= DESTS_MAX, "more than DESTS_MAX");
     // The rest stays zero.
     for (dest, other) in command.dests.iter().zip(others) {
         one_key(other);
