@@ -40,7 +40,7 @@ pub struct Moment {
 impl Reason {
     pub(super) const COUNT: usize = 7;
 
-    /// The reasons of [`background::delivery`](crate::background).
+    /// The reasons of [`delivery`](crate::delivery).
     pub const DELIVERY: [Self; 5] =
         [Self::Deliver, Self::HeldBack, Self::Retry, Self::Stuck, Self::Expire];
 
@@ -203,11 +203,6 @@ impl Recorded<'_> {
         if self.visit(Reason::Retry) != NEVER {
             self.visit_in(Reason::Deliver, 0, now);
         }
-    }
-
-    /// Returns the deliveries, if there are any.
-    pub fn delivery(&mut self) -> Option<&mut Delivery> {
-        self.entry.get_mut().delivery.as_mut()
     }
 
     /// Returns the deliveries, which begin if there were none.

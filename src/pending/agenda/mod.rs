@@ -219,7 +219,7 @@ pub fn late_us(name: &Name, deadline: u64) -> u64 {
 /// Records that a due element is being announced. Returns `false` if one was already.
 pub fn announce(name: &Name) -> bool {
     with_deliveries(name, |recorded| {
-        let Some(delivery) = recorded.delivery() else { return false };
+        let Some(delivery) = &mut recorded.entry.get_mut().delivery else { return false };
         !std::mem::replace(&mut delivery.is_announced, true)
     })
     .unwrap_or(false)
@@ -258,7 +258,8 @@ pub fn succeeded(context: &Context, name: &Name) {
 /// Counts due elements as overdue from now on: a policy, a limit or a pause held them back before.
 pub fn reset_overdue(name: &Name) {
     with_deliveries(name, |recorded| {
-        recorded.delivery().into_iter().for_each(|it| it.overdue = OverdueSince::since_now());
+        let delivery = recorded.entry.get_mut().delivery.as_mut();
+        delivery.into_iter().for_each(|it| it.overdue = OverdueSince::since_now());
     });
 }
 
@@ -298,7 +299,7 @@ pub fn swapped(first: i32, second: i32) {
 fn with_deliveries<T>(name: &Name, change_it: impl FnOnce(&mut Recorded<'_>) -> T) -> Option<T> {
     change(|table| {
         let mut recorded = table.find(name.db, &name.key)?;
-        recorded.delivery()?;
+        recorded.entry.get().delivery.as_ref()?;
         Some(change_it(&mut recorded))
     })
 }
