@@ -35,7 +35,7 @@ pub fn xpoll(context: &CommandContext, args: Args<'_>) -> Result {
 /// Runs `TTN key`: milliseconds until an element can be taken, 0 if one is due, nil if there is none, or if the pause lasts
 /// until RESUME.
 pub fn ttn(context: &CommandContext, args: Args<'_>) -> Result {
-    let key = args::read(context, args, args::key)?;
+    let [key] = args::read(context, args, args::exactly)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 
@@ -53,7 +53,7 @@ pub fn pttl(context: &CommandContext, args: Args<'_>) -> Result {
     const NO_SUCH_ID: i64 = -2;
     /// As the server's PTTL replies for a key that does not expire.
     const NO_DEADLINE: i64 = -1;
-    let (key, id) = args::read(context, args, args::key_and_id)?;
+    let [key, id] = args::read(context, args, args::exactly)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 

@@ -24,7 +24,7 @@ use lawn::Lawn;
 
 use super::args::number::milliseconds;
 use super::args::options::Options;
-use super::args::{self, has_exactly, required};
+use super::args::{self, exactly, required};
 use super::checks;
 
 /// Elements visited between two looks at the clock. Each is a miss of the cache or two, and an effect.
@@ -88,8 +88,8 @@ fn parse_selection(args: Args<'_>) -> Result<Selection> {
 
 /// Reads `key <GROUP name | PREFIX prefix>`.
 fn parse_purge<'a>(args: Args<'a>) -> Result<(Str<'a>, Selection)> {
-    has_exactly(args, 3)?;
-    Ok((required(args, 1)?, parse_selection(args)?))
+    let [key, ..] = exactly::<3>(args)?;
+    Ok((key, parse_selection(args)?))
 }
 
 /// Returns whether the arguments of TOUCH are `key <GROUP name | PREFIX prefix> ttl`. An id may be called GROUP, so what

@@ -13,7 +13,7 @@ use super::checks;
 
 /// Runs `PULL key id`: the element, due or not, or nil.
 pub fn pull(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, id) = args::read(context, args, args::key_and_id)?;
+    let [key, id] = args::read(context, args, args::exactly)?;
     let mut dehydrator = Writing::open(context, key)?;
 
     let until = dehydrator.remembers_until();

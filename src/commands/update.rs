@@ -10,19 +10,13 @@ use lawn::UpdateError;
 
 use super::args::number::{TimerWord, counted};
 use super::args::options::Options;
-use super::args::{self, has_exactly, required};
+use super::args::{self, required};
 use super::settle::uncount;
 use super::{checks, sweep};
 
-/// Reads `key id element`.
-fn parse_update<'a>(args: Args<'a>) -> Result<[Str<'a>; 3]> {
-    has_exactly(args, 3)?;
-    Ok([required(args, 1)?, required(args, 2)?, required(args, 3)?])
-}
-
 /// Runs `UPDATE key id element`: the old element. The deadline does not change.
 pub fn update(context: &CommandContext, args: Args<'_>) -> Result {
-    let [key, id, element] = args::read(context, args, parse_update)?;
+    let [key, id, element] = args::read(context, args, args::exactly)?;
     let mut dehydrator = Writing::open(context, key)?;
 
     let lawn = dehydrator.lawn().ok_or(UpdateError::Missing);
@@ -171,14 +165,6 @@ const QUEUE_OF_HELD: u64 = 1;
 mod tests {
     use super::*;
     use crate::commands::args::testing::*;
-
-    #[test]
-    fn an_update_is_its_words_in_order() {
-        needs_all_of("k i e", only!(parse_update));
-        takes_no_more("k i e", only!(parse_update));
-        let update = |args: Args<'_>| parse_update(args).map(|words| words.map(text));
-        assert_eq!(request("k i e", update), Ok(["k", "i", "e"].map(Into::into)));
-    }
 
     #[test]
     fn a_touch_has_one_condition() {

@@ -3,7 +3,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | this file | requests with only a key, an id, or ids; a client's word, as errors quote it |
+//! | this file | requests with a fixed number of words, or a key and ids; a client's word, as errors quote it |
 //! | `options` | the options at the end of a command |
 //! | `push_options` | the options of PUSH, GIDPUSH and MPUSH |
 //! | `number` | numbers; tokens of leases; a TTL and its deadline in one word |
@@ -49,16 +49,13 @@ fn end(context: &Context, args: Args<'_>, error: &Error) {
     level::end(context, &format!("it holds a {name} that this version does not know: {reason}"))
 }
 
-/// Reads `key`.
-pub fn key<'a>(args: Args<'a>) -> Result<Str<'a>> {
-    has_exactly(args, 1)?;
-    required(args, 1)
-}
-
-/// Reads `key id`.
-pub fn key_and_id<'a>(args: Args<'a>) -> Result<(Str<'a>, Str<'a>)> {
-    has_exactly(args, 2)?;
-    Ok((required(args, 1)?, required(args, 2)?))
+/// Reads exactly `N` arguments after the command's name.
+pub fn exactly<'a, const N: usize>(args: Args<'a>) -> Result<[Str<'a>; N]> {
+    let mut words = [required(args, 0)?; N];
+    for (word, at) in words.iter_mut().zip(1..) {
+        *word = required(args, at)?;
+    }
+    if args.len() == N + 1 { Ok(words) } else { Err(Error::Arity) }
 }
 
 /// Reads `key id [id ...]`.
@@ -81,11 +78,6 @@ pub fn required<'a>(args: Args<'a>, at: usize) -> Result<Str<'a>> {
     args.get(at).ok_or(Error::Arity)
 }
 
-/// Refuses any other number of arguments after the command's name.
-pub fn has_exactly(args: Args<'_>, count: usize) -> Result<()> {
-    if args.len() == count + 1 { Ok(()) } else { Err(Error::Arity) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::testing::*;
@@ -93,14 +85,12 @@ mod tests {
 
     #[test]
     fn requests_without_options_are_their_words_in_order() {
-        needs_all_of("k", only!(key));
-        takes_no_more("k", only!(key));
-        assert_eq!(request("k", |args| key(args).map(text)), Ok("k".into()));
-
-        needs_all_of("k i", only!(key_and_id));
-        takes_no_more("k i", only!(key_and_id));
-        let of_id = |args: Args<'_>| key_and_id(args).map(|(key, id)| (text(key), text(id)));
-        assert_eq!(request("k i", of_id), Ok(("k".into(), "i".into())));
+        needs_all_of("k", only!(exactly::<1>));
+        needs_all_of("k i e", only!(exactly::<3>));
+        takes_no_more("k", only!(exactly::<1>));
+        takes_no_more("k i e", only!(exactly::<3>));
+        let three = |args: Args<'_>| exactly(args).map(|words| words.map(text));
+        assert_eq!(request("k i e", three), Ok(["k", "i", "e"].map(Into::into)));
 
         needs_all_of("k i", |args| key_and_ids(args).map(drop));
         let of_ids = |args: Args<'_>| {
