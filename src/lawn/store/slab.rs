@@ -101,10 +101,32 @@ struct Class {
     slots: u32,
     /// The first page with room.
     partial: u32,
+    /// With fewer slots in use, a page can be emptied into the others (or, if it is the only one, into a smaller page).
+    /// Kept, because each removal compares with it. 0 while no page has room.
+    sparse_below: u32,
 }
 
 impl Class {
-    const EMPTY: Self = Self { pages: 0, live: 0, slots: 0, partial: NIL };
+    const EMPTY: Self = Self { pages: 0, live: 0, slots: 0, partial: NIL, sparse_below: 0 };
+
+    fn is_sparse(&self) -> bool {
+        self.live < self.sparse_below
+    }
+
+    /// Updates the bound. The class has slots of `width` units, and a page with room whose memory has `capacity` units.
+    #[cold]
+    fn update_sparse_below<T: Unit>(&mut self, width: usize, capacity: usize) {
+        self.sparse_below = if self.pages == 1 {
+            // Two slots less than a quarter of the memory.
+            (capacity / width / 4).saturating_sub(1) as u32
+        } else {
+            // More than a quarter is free, and the content of the emptiest page, whatever its size, fits into the others.
+            let early = slots_in::<T>(EARLY_BYTES, width) as u32;
+            let is_early = self.slots <= self.pages * early;
+            let largest = if is_early { early } else { slots_in::<T>(PAGE_BYTES, width) as u32 };
+            (self.slots - self.slots / 4).min((self.slots + 1).saturating_sub(largest))
+        };
+    }
 }
 
 /// Slots of units `T`, of any width up to [`WIDEST`].
@@ -178,6 +200,7 @@ impl<T: Unit> Slab<T> {
             info.filled += width as u32;
             if info.filled as usize > units.len() {
                 extend_page(units, info.filled as usize, info.capacity as usize);
+                self.classes[class].update_sparse_below::<T>(width, units.capacity());
             }
             unit
         } else {
@@ -208,7 +231,7 @@ impl<T: Unit> Slab<T> {
         if info.live == 0 || !info.is_linked {
             self.repair_page(number as u32);
         }
-        let is_sparse = u64::from(self.is_sparse_class(class));
+        let is_sparse = u64::from(self.classes.get(class).is_some_and(Class::is_sparse));
         let word = &mut self.sparse[class / 64];
         *word = *word & !(1 << (class % 64)) | is_sparse << (class % 64);
     }
@@ -396,6 +419,8 @@ impl<T: Unit> Slab<T> {
         // Without pages, no page number is worth keeping.
         if self.classes.iter().all(|class| class.pages == 0) {
             *self = Self::new();
+        } else {
+            self.update_sparse_below(usize::from(info.class));
         }
     }
 
@@ -409,6 +434,7 @@ impl<T: Unit> Slab<T> {
         if next != NIL {
             self.info_mut(next).prev = number;
         }
+        self.update_sparse_below(class);
     }
 
     #[cold]
@@ -432,8 +458,8 @@ impl<T: Unit> Slab<T> {
         std::iter::successors(known(first), move |number| known(self.info(*number).next))
     }
 
-    /// Returns the first class with a page that can be emptied into the others (or, if it is the only one, into a
-    /// smaller page). Each time, the class loses a page or shrinks to a quarter, so that repeated calls end.
+    /// Returns the first sparse class. Each time, the class loses a page or shrinks to a quarter, so that repeated calls
+    /// end.
     #[inline(always)]
     fn sparse_class(&self) -> Option<usize> {
         // This is asked after every command that removes, and usually there is none.
@@ -441,7 +467,7 @@ impl<T: Unit> Slab<T> {
             let mut bits = *bits;
             while bits != 0 {
                 let class = 64 * word + bits.trailing_zeros() as usize;
-                if self.is_sparse_class(class) {
+                if self.classes.get(class).is_some_and(Class::is_sparse) {
                     return Some(class);
                 }
                 bits &= bits - 1;
@@ -450,24 +476,16 @@ impl<T: Unit> Slab<T> {
         })
     }
 
-    /// Returns whether a class has such a page.
-    fn is_sparse_class(&self, class: usize) -> bool {
-        let class = self.classes.get(class).filter(|class| class.partial != NIL);
-        let Some(&Class { pages, live, slots, partial }) = class else { return false };
-        // The usual answer takes no division.
-        let width = usize::from(self.info(partial).width);
-        if pages == 1 {
-            return self.pages[partial as usize].capacity() >= (4 * live as usize + 8) * width;
+    /// Updates what a class compares with, after its pages have changed.
+    fn update_sparse_below(&mut self, class: usize) {
+        let partial = self.classes[class].partial;
+        if partial == NIL {
+            self.classes[class].sparse_below = 0;
+        } else {
+            let width = usize::from(self.info(partial).width);
+            let capacity = self.pages[partial as usize].capacity();
+            self.classes[class].update_sparse_below::<T>(width, capacity);
         }
-        let free = slots - live;
-        if u64::from(free) * 4 <= u64::from(slots) {
-            return false;
-        }
-        // The content of the emptiest page, whatever its size, must fit into the others.
-        let early = slots_in::<T>(EARLY_BYTES, width) as u32;
-        let largest =
-            if slots > pages * early { slots_in::<T>(PAGE_BYTES, width) as u32 } else { early };
-        free >= largest
     }
 
     /// Returns the page with the fewest slots in use among the first [`CANDIDATES`] with room.
@@ -519,7 +537,14 @@ impl<T: Unit> Slab<T> {
         }
         for (number, (class, seen)) in self.classes.iter().zip(&seen).enumerate() {
             let is_marked = self.sparse[number / 64] >> (number % 64) & 1 == 1;
-            assert!(is_marked || !self.is_sparse_class(number), "class {number} is sparse");
+            assert!(is_marked || !class.is_sparse(), "class {number} is sparse");
+            if class.partial != NIL {
+                let width = usize::from(self.info(class.partial).width);
+                let mut updated = *class;
+                updated
+                    .update_sparse_below::<T>(width, self.pages[class.partial as usize].capacity());
+                assert_eq!(class.sparse_below, updated.sparse_below, "the bound of class {number}");
+            }
             let counts = |class: &Class| (class.pages, class.live, class.slots);
             assert_eq!(counts(class), counts(seen));
             with_room -= self.list(class.partial).count();
