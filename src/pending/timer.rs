@@ -14,7 +14,7 @@
 //! Times are on the monotonic clock, deadlines on the wall clock. A deadline is converted when it is requested, and
 //! again at each tick of the server's cron, in case the wall clock has stepped.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 
 use crate::clock;
 use crate::config;
@@ -31,7 +31,7 @@ const NEVER: u64 = u64::MAX;
 
 thread_local! {
     // Only the server's main thread uses these.
-    static TIMER: Cell<Option<&'static LoopTimer>> = const { Cell::new(None) };
+    static TIMER: OnceCell<&'static LoopTimer> = const { OnceCell::new() };
     /// When the timer fires or fired, on the monotonic clock, in microseconds.
     static FIRES_US: Cell<u64> = const { Cell::new(NEVER) };
     /// Set if it has fired since it was set.
@@ -188,20 +188,11 @@ fn set_timer(context: &Context, in_us: u64) {
 }
 
 fn timer() -> &'static LoopTimer {
-    let timer = match TIMER.get() {
-        Some(timer) => timer,
-        None => LoopTimer::new(on_time),
-    };
-    TIMER.set(Some(timer));
-    timer
+    TIMER.with(|timer| *timer.get_or_init(|| LoopTimer::new(on_time)))
 }
 
 /// Uses the server's own timers, as on kernels without ours. For tests.
 #[cfg(debug_assertions)]
 pub fn use_server_timers() -> bool {
-    let is_first = TIMER.get().is_none();
-    if is_first {
-        TIMER.set(Some(LoopTimer::from_server(on_time)));
-    }
-    is_first
+    TIMER.with(|timer| timer.set(LoopTimer::from_server(on_time)).is_ok())
 }

@@ -206,7 +206,7 @@ pub struct Pushed<'a> {
     pub group: Option<Str<'a>>,
 }
 
-/// Formats a TTL and its deadline as `commands/args/timer.rs` reads them: in one argument, because each argument costs
+/// Formats a TTL and its deadline as `commands/args/number.rs` reads them: in one argument, because each argument costs
 /// the server some 800 instructions in the append-only file alone.
 pub(super) fn timer(ttl: u64, deadline: u64) -> Digits {
     Digits::new(ttl).and(b'@', deadline)
