@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import pytest
 from servers import RealServer, wait_until
-from taskiq import Context, SmartRetryMiddleware, TaskiqDepends, TaskiqMessage, TaskiqMiddleware
+from taskiq import AckableMessage, Context, SmartRetryMiddleware, TaskiqDepends, TaskiqMessage, TaskiqMiddleware
 from taskiq.api import run_receiver_task
 
 from dehydrator_queue import ModuleMissingError
@@ -152,6 +152,86 @@ async def test_what_was_not_acknowledged_is_given_back_at_the_end(server: RealSe
     told = pairs(server.client.execute_command("DEHYDRATOR.INFO", KEY))
     # One was passed on, and may have begun.
     assert (told["due"], told["given-out"]) == (2, 1)
+
+
+async def test_short_tasks_are_taken_many_at_a_time(server: RealServer) -> None:
+    broker, ran = DehydratorBroker(server.url), []
+
+    @broker.task
+    async def note(n: int) -> None:
+        ran.append(n)
+
+    for n in range(600):
+        await note.kiq(n)
+    server.client.config_resetstat()
+    async with working(broker):
+        await until(lambda: length(server) == 0)
+    assert sorted(ran) == list(range(600))
+    assert polls(server) < 300
+
+
+def polls(server: RealServer) -> int:
+    return server.client.info("commandstats")["cmdstat_dehydrator.poll"]["calls"]
+
+
+async def test_tasks_that_a_worker_has_no_room_for_are_given_back_in_their_place(server: RealServer) -> None:
+    broker, another, names = DehydratorBroker(server.url), DehydratorBroker(server.url, count=1), []
+
+    async def note(n: int) -> None: ...
+
+    for each in (broker, another):
+        task = each.register_task(note, "note")
+
+    def name_of(message: AckableMessage) -> int:
+        return broker.formatter.loads(message.data).args[0]
+
+    for n in range(40):
+        await task.kiq(n)
+    listening = broker.listen()
+    # The receiver asks until more are leased than it has asked for, and then has no room.
+    while in_hand(server) == len(names):
+        names.append(name_of(await anext(listening)))
+    await until(lambda: in_hand(server) == len(names))
+    told = pairs(server.client.execute_command("DEHYDRATOR.INFO", KEY))
+    assert told["given-out"] == len(names)
+    others = another.listen()
+    names += [name_of(await anext(others)) for _ in range(40 - len(names))]
+    assert names == list(range(40))
+    # The first one has room again.
+    await task.kiq(40)
+    assert name_of(await anext(listening)) == 40
+    for each in (listening, others):
+        await each.aclose()
+    for each in (broker, another):
+        await each.shutdown()
+
+
+async def test_no_task_waits_in_a_busy_worker_while_another_is_idle(server: RealServer) -> None:
+    busy, idle = DehydratorBroker(server.url), DehydratorBroker(server.url)
+    done, finish = [], asyncio.Event()
+
+    async def note(n: int) -> None:
+        if n == 200:
+            await finish.wait()
+        done.append(n)
+
+    task = busy.register_task(note, "note")
+    idle.register_task(note, "note")
+    # Short tasks, so that the first worker takes many at a time, then a long one, and those behind it.
+    for n in range(300):
+        await task.kiq(n)
+    busy.is_worker_process = True
+    receiving = asyncio.create_task(run_receiver_task(busy, run_startup=True, max_async_tasks=1))
+    await until(lambda: len(done) == 200)
+    async with working(idle):
+        await until(lambda: len(done) == 299)
+        finish.set()
+        await until(lambda: length(server) == 0)
+    receiving.cancel()
+    with suppress(asyncio.CancelledError):
+        await receiving
+    await busy.shutdown()
+    assert sorted(done) == list(range(300))
 
 
 async def test_a_message_that_nobody_acknowledges_comes_again(server: RealServer) -> None:

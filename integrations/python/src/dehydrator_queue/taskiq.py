@@ -25,6 +25,7 @@ from dehydrator_queue.library import BROKEN, connect, passes, reply_in
 from dehydrator_queue.moment import Duration, milliseconds
 from dehydrator_queue.names import look_words, names_of_message, names_of_task, push_words, take_words
 from dehydrator_queue.queue import dead_of
+from dehydrator_queue.taskiq_pace import MOST, PUT_FIRST, STALE, Pace
 from dehydrator_queue.taskiq_schedules import Schedules
 from dehydrator_queue.terms import reason_of
 from dehydrator_queue.verbs import Keep, Question, as_bytes, bury_words, keep_words, new_token, poll
@@ -56,7 +57,7 @@ class DehydratorBroker(AsyncBroker):
         *,
         lease: Duration = 60.0,
         block: Duration = 2.0,
-        count: int = 1,
+        count: int | None = None,
         patience: float = 10.0,
         keep_dead: Keep = None,
         schedules: bool = False,
@@ -65,16 +66,17 @@ class DehydratorBroker(AsyncBroker):
         task_id_generator: Callable[[], str] | None = None,
         **options: Any,
     ) -> None:
-        """`count`: how many tasks are taken at a time. `keep_dead`: how many dead letters to keep, or, as a timedelta,
-        for how long; by default all. `schedules`: whether workers serve those of the labels `schedule`, so that there
-        is no scheduler process. `keys`: of each queue, as those of `dehydrator_queue.aio.Queue`. `options` are those of
-        the client library's `from_url`.
+        """`count`: how many tasks to take at a time, at most; by default 100, with `keys` 1. `keep_dead`: how many
+        dead letters to keep, or, as a timedelta, for how long; by default all. `schedules`: whether workers serve those
+        of the labels `schedule`, so that there is no scheduler process. `keys`: of each queue, as those of
+        `dehydrator_queue.aio.Queue`. `options` are those of the client library's `from_url`.
         """
         keep_words(keep_dead)
         self._keep_dead = keep_dead
         super().__init__(result_backend, task_id_generator)
         self.queue_name = queue_name
-        self._lease_ms, self._block_ms, self._count = milliseconds(lease), milliseconds(block), count
+        self._lease_ms, self._block_ms = milliseconds(lease), milliseconds(block)
+        self._count = count or (MOST if keys is None else 1)
         self._url, self._options = url, options
         self._patience, self._keys_of_queue = patience, keys
         self._queues: dict[str, Queue] = {}
@@ -187,13 +189,21 @@ class DehydratorBroker(AsyncBroker):
         token: str | None = None
         served = False
         taken: list[tuple[Delivery, AckableMessage]] = []
+        pace, giving_back = Pace(self._count), set[asyncio.Task[None]]()
         if self._renewing is None:
             self._renewing = asyncio.create_task(self._renew())
+
+        def give_back() -> None:
+            unasked = [delivery for delivery, _ in taken]
+            taken.clear()
+            giving_back.add(task := asyncio.create_task(self._release(*unasked, counted=False)))
+            task.add_done_callback(giving_back.discard)
+
         try:
             while True:
                 token = new_token()
                 keys = self._keys(schedules_first=not served)
-                question = poll(keys, self._count, self._lease_ms, token, self._block_ms)
+                question = poll(keys, pace.count, self._lease_ms, token, self._block_ms)
                 deliveries = await server.ask(question, tell=lambda error: log.warning("asking again: %r", error))
                 token = None
                 served = False
@@ -202,11 +212,17 @@ class DehydratorBroker(AsyncBroker):
                     await self._schedules.serve(deliveries)
                     continue
                 taken = [(delivery, self._message_of(delivery)) for delivery in deliveries]
+                pace.begin()
                 while taken:
                     delivery, message = taken[0]
                     if (fault := self._fault_of(delivery)) is None:
                         del taken[0]
-                        yield message
+                        stale = asyncio.get_running_loop().call_later(STALE, give_back)
+                        try:
+                            yield message
+                        finally:
+                            stale.cancel()
+                        pace.pass_on()
                     else:
                         await self._bury(delivery, fault)
                         del taken[0]
@@ -214,11 +230,12 @@ class DehydratorBroker(AsyncBroker):
             unused = [delivery for delivery, _ in taken]
             if token is not None:
                 # The reply may have been on its way: the token repeats it.
-                question = poll(keys, self._count, self._lease_ms, token, None)
+                question = poll(keys, pace.count, self._lease_ms, token, None)
                 with suppress(*BROKEN):
                     given = await self._server.ask(question, patience=0)
                     unused += given
             await self._release(*unused, counted=False)
+            await asyncio.gather(*giving_back)
             await server.client.aclose()  # type: ignore[attr-defined]
 
     def _keys(self, schedules_first: bool) -> list[str]:
@@ -262,13 +279,14 @@ class DehydratorBroker(AsyncBroker):
     async def _release(self, *deliveries: Delivery, counted: bool = True) -> None:
         """Gives messages back, due at once. If that fails, they are delivered again when their leases expire.
 
-        `counted`: whether this delivery counts.
+        `counted`: whether this delivery counts. If not, they come first again.
         """
         for key, some in by_key(deliveries).items():
             for delivery in some:
                 self._held.pop((delivery.token, delivery.id), None)
             try:
-                await self._ask("DEHYDRATOR.RELEASE", key, 0, *leases_of(some), *([] if counted else ["UNCOUNTED"]))
+                words = ("DEHYDRATOR.RELEASE", key, 0) if counted else ("EVAL", PUT_FIRST, 1, key)
+                await self._ask(*words, *leases_of(some))
             except Exception as error:
                 log.warning("%s: %d could not be given back: %r", key, len(some), error)
 

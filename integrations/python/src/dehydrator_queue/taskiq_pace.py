@@ -1,0 +1,47 @@
+"""How many tasks a worker of taskiq leases at once.
+
+A broker does not know how many tasks its receiver has room for. It leases those that the receiver is likely to ask for
+within AHEAD seconds, judged by the last ones, and gives back what it has not asked for after STALE seconds.
+"""
+
+from __future__ import annotations
+
+import time
+
+#: In seconds.
+AHEAD, STALE = 0.01, 0.05
+
+#: At once, as taskiq-redis.
+MOST = 100
+
+#: Gives leased tasks back, uncounted, before those that are due: they were the first to be taken.
+#: KEYS: the queue. ARGV: for each task its token and its id.
+PUT_FIRST = """
+local first = redis.call('DEHYDRATOR.RANGE', KEYS[1], '-', '+', 'COUNT', 1)[2][1]
+local before = first and string.format('%.0f', math.max(first[2] - 1, 0))
+for i = 1, #ARGV, 2 do
+    local given = redis.call('DEHYDRATOR.RELEASE', KEYS[1], 0, ARGV[i], ARGV[i + 1], 'UNCOUNTED')[1]
+    if given == 1 and before then
+        redis.call('DEHYDRATOR.TOUCH', KEYS[1], ARGV[i + 1], 0, 'LT', 'AT', before)
+    end
+end
+"""
+
+
+class Pace:
+    """How fast the receiver asks for tasks."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        #: How many to lease next.
+        self.count = 1
+
+    def begin(self) -> None:
+        """Some have been leased."""
+        self._began, self._passed = time.monotonic(), 0
+
+    def pass_on(self) -> None:
+        """The receiver has taken one of them, and asks for the next one."""
+        self._passed += 1
+        in_time = self._passed * AHEAD / max(time.monotonic() - self._began, 1e-6)
+        self.count = max(1, int(min(self._most, 2 * self._passed, in_time)))
