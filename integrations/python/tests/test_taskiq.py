@@ -167,11 +167,50 @@ async def test_short_tasks_are_taken_many_at_a_time(server: RealServer) -> None:
     async with working(broker):
         await until(lambda: length(server) == 0)
     assert sorted(ran) == list(range(600))
-    assert polls(server) < 300
+    assert calls(server, "poll") < 300
 
 
-def polls(server: RealServer) -> int:
-    return server.client.info("commandstats")["cmdstat_dehydrator.poll"]["calls"]
+def calls(server: RealServer, command: str) -> int:
+    return server.client.info("commandstats")[f"cmdstat_dehydrator.{command}"]["calls"]
+
+
+async def test_acks_at_the_same_time_are_one_command(server: RealServer) -> None:
+    broker = DehydratorBroker(server.url)
+
+    @broker.task
+    async def note() -> None: ...
+
+    for _ in range(20):
+        await note.kiq()
+    listening = broker.listen()
+    messages = [await anext(listening) for _ in range(20)]
+    server.client.config_resetstat()
+    await asyncio.gather(*(message.ack() for message in messages))
+    assert length(server) == 0
+    assert calls(server, "settle") <= 2
+    await listening.aclose()
+    await broker.shutdown()
+
+
+async def test_an_ack_that_is_refused_raises_and_later_ones_are_sent(server: RealServer) -> None:
+    broker = DehydratorBroker(server.url)
+
+    @broker.task
+    async def note() -> None: ...
+
+    for _ in range(3):
+        await note.kiq()
+    listening = broker.listen()
+    messages = [await anext(listening) for _ in range(3)]
+    server.client.rename(KEY, "aside")
+    server.client.set(KEY, "a string")
+    refused = await asyncio.gather(*(message.ack() for message in messages[:2]), return_exceptions=True)
+    assert all("WRONGTYPE" in str(error) for error in refused)
+    server.client.rename("aside", KEY)
+    await messages[2].ack()
+    assert length(server) == 2
+    await listening.aclose()
+    await broker.shutdown()
 
 
 async def test_tasks_that_a_worker_has_no_room_for_are_given_back_in_their_place(server: RealServer) -> None:

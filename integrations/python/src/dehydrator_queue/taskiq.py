@@ -25,6 +25,7 @@ from dehydrator_queue.library import BROKEN, connect, passes, reply_in
 from dehydrator_queue.moment import Duration, milliseconds
 from dehydrator_queue.names import look_words, names_of_message, names_of_task, push_words, take_words
 from dehydrator_queue.queue import dead_of
+from dehydrator_queue.taskiq_acks import Acks, leases_of
 from dehydrator_queue.taskiq_pace import MOST, PUT_FIRST, STALE, Pace
 from dehydrator_queue.taskiq_schedules import Schedules
 from dehydrator_queue.terms import reason_of
@@ -81,6 +82,8 @@ class DehydratorBroker(AsyncBroker):
         self._patience, self._keys_of_queue = patience, keys
         self._queues: dict[str, Queue] = {}
         self._server = Server(self._connect(reply_in(self._lease_ms)), patience)
+        # After that, a task has been delivered again anyway.
+        self._acks = Acks(self._server, max(self._lease_ms / 1000, patience))
         self._schedules = Schedules(self, self.queue(), self.push_words) if schedules else None
         # Each with its ack, as long as that can be called.
         self._held: dict[tuple[str, bytes], tuple[Delivery, ref[Any]]] = {}
@@ -118,6 +121,7 @@ class DehydratorBroker(AsyncBroker):
             if self._renewing is not None:
                 self._renewing.cancel()
                 await asyncio.wait({self._renewing})
+            await self._acks.stop(self._patience)
             await self._release(*(delivery for delivery, _ in self._held.values()))
             await super().shutdown()
         finally:
@@ -269,9 +273,7 @@ class DehydratorBroker(AsyncBroker):
     def _message_of(self, delivery: Delivery) -> AckableMessage:
         async def ack() -> None:
             self._held.pop((delivery.token, delivery.id), None)
-            settle = Question(("DEHYDRATOR.SETTLE", delivery.key, delivery.token, delivery.id), bool)
-            # After that, it has been delivered again anyway.
-            await self._server.ask(settle, patience=max(self._lease_ms / 1000, self._patience))
+            await self._acks.settle(delivery)
 
         self._held[delivery.token, delivery.id] = delivery, ref(ack)
         return AckableMessage(data=delivery.element, ack=ack)
@@ -329,8 +331,3 @@ def by_key(deliveries: Iterable[Delivery]) -> dict[str, list[Delivery]]:
     for delivery in deliveries:
         found.setdefault(delivery.key, []).append(delivery)
     return found
-
-
-def leases_of(deliveries: Iterable[Delivery]) -> list[Any]:
-    """Returns the pairs of RENEW and RELEASE."""
-    return [word for delivery in deliveries for word in (delivery.token, delivery.id)]
