@@ -28,6 +28,13 @@ def count(text: bytes, name: str) -> int:
     return number(text, name, 1)
 
 
+def deliveries(text: bytes) -> int:
+    most = count(text, "DELIVERIES")
+    if most > 65_535:
+        raise refused("ERR", "DELIVERIES is from 1 to 65535")
+    return most
+
+
 class Options:
     """The options of a command, which come in any order, each at most once."""
 

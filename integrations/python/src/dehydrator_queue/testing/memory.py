@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from dehydrator_queue.moment import Duration, milliseconds, unix_milliseconds
 from dehydrator_queue.testing.arguments import word
-from dehydrator_queue.testing.commands import Blocks, Commands
+from dehydrator_queue.testing.commands import Commands
+from dehydrator_queue.testing.elements import Blocks
 
 if TYPE_CHECKING:
     from dehydrator_queue.aio.worker import Worker as AsyncWorker

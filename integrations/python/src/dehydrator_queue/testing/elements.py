@@ -1,0 +1,293 @@
+"""Commands on elements: push, take, lease and change."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dehydrator_queue.testing.arguments import Options, count, deliveries, number, refused
+from dehydrator_queue.testing.dehydrator import MAX, UNTIL_MAX, Bounds, Dehydrator, Entry
+from dehydrator_queue.testing.groups import OTHERS
+from dehydrator_queue.testing.keys import Keys, Words
+
+PUSH_OPTIONS = (b"NX", b"REPLACE", b"SLACK", b"AT", b"DELIVERIES", b"WITHIN", b"GROUP")
+
+
+@dataclass
+class Blocks:
+    """The reply of a POLL that blocks: nothing is due in `keys`."""
+
+    keys: list[bytes]
+    ms: int
+
+
+class Elements(Keys):
+    # Commands that store and take.
+
+    def do_push(self, words: Words) -> Any:
+        key, ttl, element, id, *rest = words
+        options = self._push_options(rest)
+        ttl_ms, deadline = self._timer(ttl, options)
+        it = self._at(key)
+        there = it.get(id) is not None
+        if (there or it.remembers(id, self._now)) and "REPLACE" not in options:
+            if "NX" in options:
+                return None
+            raise refused("EXISTS", f"id {id!r} is there already")
+        group = options.group() or OTHERS
+        if (not there and it.is_full()) or (not it.has(id, group) and it.is_group_full(group)):
+            raise refused("FULL", "the LENGTH that LIMIT set is reached")
+        self._made(key).push(id, element, ttl_ms, deadline, self._bounds(deadline, options), group)
+        return b"OK"
+
+    def do_mpush(self, words: Words) -> Any:
+        key, *rest = words
+        # Options come last, but an element may be spelled like one.
+        size = 3
+        while size < len(rest) and rest[size].upper() not in PUSH_OPTIONS:
+            size += 3
+        options = self._push_options(rest[size:])
+        pushed = [
+            (*self._timer(ttl, options), element, id)
+            for ttl, element, id in zip(rest[:size:3], rest[1:size:3], rest[2:size:3], strict=True)
+        ]
+        if not pushed:
+            raise refused("ERR", "wrong number of arguments for 'dehydrator.mpush'")
+        it = self._at(key)
+        replaces, group = "REPLACE" in options, options.group() or OTHERS
+        new: set[bytes] = set()
+        #: Those that come into the group, from another or anew.
+        moved: set[bytes] = set()
+        replies = []
+        for _, _, _, id in pushed:
+            there = it.get(id) is not None or id in new
+            inside = it.has(id, group) or id in moved
+            if not replaces and (there or it.remembers(id, self._now)):
+                if "NX" not in options:
+                    raise refused("EXISTS", f"id {id!r} is there already")
+                replies.append(0)
+            elif (not there and it.is_full(len(new))) or (not inside and it.is_group_full(group, len(moved))):
+                replies.append(-1)
+            else:
+                replies.append(1)
+                if not there:
+                    new.add(id)
+                if not inside:
+                    moved.add(id)
+        it = self._made(key)
+        for (ttl, deadline, element, id), reply in zip(pushed, replies, strict=True):
+            if reply == 1:
+                it.push(id, element, ttl, deadline, self._bounds(deadline, options), group)
+        return replies
+
+    def _push_options(self, words: Words) -> Options:
+        options = Options(words, NX=0, REPLACE=0, SLACK=1, AT=1, DELIVERIES=1, WITHIN=1, GROUP=1)
+        options.only_one("NX", "REPLACE")
+        options.only_one("SLACK", "AT")
+        if (most := options.word("DELIVERIES")) is not None:
+            deliveries(most)
+        options.number("WITHIN", 1)
+        options.group()
+        return options
+
+    def _bounds(self, deadline: int, options: Options) -> Bounds:
+        within = options.number("WITHIN")
+        until = 0 if within is None else deadline + within
+        return Bounds(until if until <= UNTIL_MAX else 0, options.number("DELIVERIES") or 0)
+
+    def _timer(self, ttl: bytes, options: Options) -> tuple[int, int]:
+        ms, step = number(ttl, "ttl"), 1
+        slack = options.number("SLACK") or 0
+        while step * 2 - 1 <= slack:
+            step *= 2
+        ms = -(-ms // step) * step
+        return ms, self._deadline(ms, options.number("AT"))
+
+    def do_poll(self, words: Words) -> Any:
+        key, *rest = words
+        options = self._poll_options(rest)
+        given = self._poll(key, options)
+        block = options.number("BLOCK")
+        return given if given or block is None else Blocks([key], block)
+
+    def do_mpoll(self, words: Words) -> Any:
+        many = count(words[0], "numkeys")
+        keys, options = list(words[1 : 1 + many]), self._poll_options(words[1 + many :])
+        if len(keys) < many:
+            raise refused("ERR", "numkeys is greater than the number of keys")
+        found = [self._at(key) for key in keys]
+        token = options.word("TOKEN")
+        held = [
+            key
+            for key, it in zip(keys, found, strict=True)
+            if token is not None and any(entry.token == token and entry.runs(self._now) for entry in it)
+        ]
+        # Nobody looks whose turn it is in a key with nothing to give out.
+        due = [key for key, it in zip(keys, found, strict=True) if it.next_due(self._now) is not None]
+        for key in held[:1] or due:
+            if given := self._poll(key, options):
+                return [key, given]
+        block = options.number("BLOCK")
+        return None if block is None else Blocks(keys, block)
+
+    def _poll_options(self, words: Words) -> Options:
+        options = Options(words, COUNT=1, BLOCK=1, LEASE=1, TOKEN=1, WITHIDS=0)
+        if "TOKEN" in options and "LEASE" not in options:
+            raise refused("ERR", "TOKEN needs LEASE")
+        options.number("COUNT", 1)
+        options.number("BLOCK")
+        if (lease := options.number("LEASE", 1)) is not None:
+            self._deadline(lease)
+        return options
+
+    def _poll(self, key: bytes, options: Options) -> list[Any]:
+        it, now = self._at(key), self._now
+        most = options.number("COUNT") or MAX
+        lease, token = options.number("LEASE"), options.word("TOKEN")
+        if token is None:
+            # The server draws such numbers.
+            token = b"%d" % random.randrange(2**62, 2**63)
+        else:
+            held = [entry for entry in it if entry.token == token and entry.runs(now)]
+            if held:
+                return [[entry.id, entry.element, entry.deliveries, token] for entry in held[:most]]
+        most = min(most, it.room(now))
+        given: list[Any] = []
+        while len(given) < most and it.pause <= now:
+            if (entry := it.next_due(now)) is not None and it.is_dead(entry, now):
+                self._move(it, entry)
+            elif (entry := it.take_turn(now)) is None:
+                break
+            elif lease is not None:
+                it.lease(entry, lease, now + lease, token)
+                given.append([entry.id, entry.element, entry.deliveries, token])
+            else:
+                it.finish(entry.id, now)
+                given.append([entry.id, entry.element] if "WITHIDS" in options else entry.element)
+        it.give(now, len(given))
+        return given
+
+    def do_pull(self, words: Words) -> Any:
+        key, id = words
+        entry = self._at(key).finish(id, self._now)
+        return None if entry is None else entry.element
+
+    def do_rem(self, words: Words) -> Any:
+        key, _, *_ = words
+        it = self._at(key)
+        return sum(it.remove(id) is not None for id in words[1:])
+
+    # Commands on leases.
+
+    def _held(self, it: Dehydrator, words: Words) -> list[Callable[[], Entry | None]]:
+        if not words or len(words) % 2:
+            raise refused("ERR", "each token needs an id")
+        pairs = zip(words[::2], words[1::2], strict=True)
+        # Looked up one after the other: an id may be there twice.
+        return [lambda token=token, id=id: it.held(token, id) for token, id in pairs]  # type: ignore[misc]
+
+    def do_settle(self, words: Words) -> Any:
+        key, *pairs = words
+        it = self._at(key)
+        found = (entry() for entry in self._held(it, pairs))
+        return [int(entry is not None and it.finish(entry.id, self._now) is not None) for entry in found]
+
+    def do_renew(self, words: Words) -> Any:
+        key, ttl, *pairs = words
+        it, ms = self._at(key), number(ttl, "ttl")
+        deadline, replies = self._deadline(ms), []
+        for find in self._held(it, pairs):
+            entry = find()
+            if entry is not None and entry.deadline <= self._now and ms and not it.may_hold(entry, self._now):
+                entry = None
+            if entry is not None:
+                it.restart(entry, ms, deadline)
+            replies.append(int(entry is not None))
+        return replies
+
+    def do_release(self, words: Words) -> Any:
+        key, ttl, *pairs = words
+        uncounted = len(pairs) % 2 == 1 and pairs[-1].upper() == b"UNCOUNTED"
+        it, deadline, replies = self._at(key), self._deadline(number(ttl, "ms")), []
+        for find in self._held(it, pairs[:-1] if uncounted else pairs):
+            if (entry := find()) is not None:
+                it.restart(entry, 0, deadline)
+                entry.deliveries -= uncounted
+            replies.append(int(entry is not None))
+        return replies
+
+    def do_reject(self, words: Words) -> Any:
+        key, *pairs = words
+        it, replies = self._at(key), []
+        held = self._held(it, pairs)
+        if key in self._keys and not it.most_deliveries:
+            raise refused("NORULE", "there is no rule for dead letters")
+        for find in held:
+            if (entry := find()) is not None:
+                self._move(it, entry, is_rejected=True)
+            replies.append(int(entry is not None))
+        return replies
+
+    # Commands by id.
+
+    def do_update(self, words: Words) -> Any:
+        key, id, element = words
+        entry = self._at(key).get(id)
+        if entry is None:
+            raise refused("NOSUCHID", f"no such id {id!r}")
+        before, entry.element = entry.element, element
+        return before
+
+    def do_purge(self, words: Words) -> Any:
+        key, kind, name = words
+        it = self._at(key)
+        return sum(it.remove(id) is not None for id in self._many(it, kind, name))
+
+    def _many(self, it: Dehydrator, kind: bytes, name: bytes) -> list[bytes]:
+        """Returns the ids in a group, or those with a prefix."""
+        is_prefix = "PREFIX" in (options := Options([kind, name], GROUP=1, PREFIX=1))
+        group = options.group()
+        if not is_prefix and not group:
+            raise refused("ERR", "GROUP needs a name here")
+        return [entry.id for entry in it if (entry.id.startswith(name) if is_prefix else entry.group == group)]
+
+    def _touch_many(self, key: bytes, kind: bytes, name: bytes, ttl: bytes) -> int:
+        it, ms = self._at(key), number(ttl, "ttl")
+        deadline, ids = self._deadline(ms), self._many(it, kind, name)
+        if kind.upper() == b"GROUP":
+            ids = it.groups.at_rest(name, deadline, self._now)
+        touched = 0
+        for id in ids:
+            entry = it.get(id)
+            if entry is not None and entry.deadline != deadline and not entry.runs(self._now):
+                it.touch(entry, ms, deadline, self._now)
+                touched += 1
+        return touched
+
+    def do_touch(self, words: Words) -> Any:
+        key, first, second, *rest = words
+        if len(rest) == 1 and first.upper() in (b"GROUP", b"PREFIX") and rest[0].upper() not in (b"GT", b"LT"):
+            return self._touch_many(key, first, second, rest[0])
+        if second.upper() == b"IDS":
+            many = count(rest[0], "numids")
+            ids, ttl, rest = rest[1 : 1 + many], first, rest[1 + many :]
+            if len(ids) < many:
+                raise refused("ERR", "numids is greater than the number of ids")
+        else:
+            ids, ttl = [first], second
+        options = Options(rest, GT=0, LT=0, AT=1)
+        options.only_one("GT", "LT")
+        it, ms, at = self._at(key), number(ttl, "ttl"), options.number("AT")
+        deadline, touched = self._deadline(ms, at), 0
+        for id in ids:
+            entry = it.get(id)
+            if entry is None:
+                continue
+            if ("GT" in options and deadline <= entry.deadline) or ("LT" in options and deadline >= entry.deadline):
+                continue
+            own = max(ms, 1) if entry.token is not None and at is not None else ms
+            it.touch(entry, own, deadline, self._now)
+            touched += 1
+        return touched

@@ -1,0 +1,128 @@
+"""Commands that read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dehydrator_queue.testing.arguments import Options, number
+from dehydrator_queue.testing.dehydrator import MAX, Dehydrator
+from dehydrator_queue.testing.keys import Keys, Words
+
+
+def listed(told: dict[str, Any]) -> list[Any]:
+    """Returns a map as the server replies it."""
+    return [one for name, value in told.items() for one in (name.encode(), value)]
+
+
+class Reading(Keys):
+    def do_look(self, words: Words) -> Any:
+        key, id, *rest = words
+        options = Options(rest, FULL=0)
+        entry = self._at(key).get(id)
+        if entry is None or "FULL" not in options:
+            return None if entry is None else entry.element
+        return [
+            *(b"element", entry.element, b"deadline", entry.deadline, b"ttl", entry.ttl),
+            *(b"deliveries", entry.deliveries, b"leased", int(entry.runs(self._now)), b"token", entry.token),
+            *(b"deliveries-limit", entry.bounds.deliveries, b"until", entry.bounds.until or None),
+            *(b"group", entry.group or None),
+        ]
+
+    def do_pttl(self, words: Words) -> Any:
+        key, id = words
+        entry = self._at(key).get(id)
+        return -2 if entry is None else max(0, entry.deadline - self._now)
+
+    def do_range(self, words: Words) -> Any:
+        key, start, end, *rest = words
+        options = Options(rest, COUNT=1, GROUP=1, WITHELEMENTS=0, WITHTOKENS=0)
+        group = options.group()
+        it, most = self._at(key), options.number("COUNT", 1) or MAX
+        low, above = self._bound(start, "start", (b"-", 0))
+        high, below = self._bound(end, "end", (b"+", MAX))
+        rows: list[list[Any]] = []
+        last = -1
+        for entry in it:
+            if entry.deadline < low + above or entry.deadline > high - below or group not in (None, entry.group):
+                continue
+            # Elements with the same deadline are not separated.
+            if len(rows) >= most and entry.deadline != last:
+                return [b"(%d" % last, rows]
+            row: list[Any] = [entry.id, entry.deadline, entry.ttl, entry.deliveries, int(entry.runs(self._now))]
+            row += [entry.element] * ("WITHELEMENTS" in options) + [entry.token] * ("WITHTOKENS" in options)
+            rows.append(row)
+            last = entry.deadline
+        return [None, rows]
+
+    def _bound(self, text: bytes, name: str, outermost: tuple[bytes, int]) -> tuple[int, bool]:
+        """Returns a moment, and whether it is excluded."""
+        if text == outermost[0]:
+            return outermost[1], False
+        excluded = text.startswith(b"(")
+        return number(text[1:] if excluded else text, name), excluded
+
+    def do_scan(self, words: Words) -> Any:
+        """Returns all ids at once."""
+        key, _, *rest = words
+        Options(rest, COUNT=1).number("COUNT", 1)
+        return [b"0", [entry.id for entry in self._at(key)]]
+
+    def do_len(self, words: Words) -> Any:
+        key, *rest = words
+        it, group = self._at(key), Options(rest, GROUP=1).group()
+        return len(it) if group is None else it.groups.length(group)
+
+    def do_ttn(self, words: Words) -> Any:
+        (key,) = words
+        it = self._at(key)
+        opens = it.opens()
+        if opens is None or it.pause == MAX:
+            return None
+        return max(0, max(opens, it.pause, it.room_from(self._now)) - self._now)
+
+    def do_info(self, words: Words) -> Any:
+        """The fields that do not depend on the server's memory or history."""
+        key, *rest = words
+        it, now = self._at(key), self._now
+        if (group := Options(rest, GROUP=1).group()) is not None:
+            return self._info_of_group(it, group)
+        limits, paused = it.limits, it.pause > now
+        given_out = sum(entry.deliveries > 0 for entry in it)
+        leased = sum(entry.token is not None for entry in it)
+        told = {
+            "length": len(it),
+            "due": sum(entry.deadline <= now for entry in it),
+            "given-out": given_out,
+            "next-deadline": it.opens(),
+            "policy": it.policy,
+            "paused": int(paused),
+            "paused-until": it.pause if paused and it.pause < MAX else None,
+            "length-limit": limits.length,
+            "held-limit": limits.held,
+            "running": len(it.running(now)) if limits.held else None,
+            "rate-limit": limits.rate,
+            "rate-per": limits.per,
+            "rate-room": it.rate_room(now) if limits.rate else None,
+            "remember": limits.remember,
+            "remembered": sum(until > now for until in it.remembered.values()),
+            "leased": leased,
+            "given-back": given_out - leased,
+            "groups": len(it.groups),
+        }
+        return listed(told)
+
+    def _info_of_group(self, it: Dehydrator, group: bytes) -> Any:
+        first, limits = it.groups.first(group), it.groups.limits(group)
+        paused = limits.pause > self._now
+        told = {
+            "length": it.groups.length(group),
+            "next-deadline": None if first is None else first[0],
+            "paused": int(paused),
+            "paused-until": limits.pause if paused and limits.pause < MAX else None,
+            "share": limits.share,
+            "length-limit": limits.length,
+            "held-limit": limits.held,
+            "rate-limit": limits.rate,
+            "rate-per": limits.per,
+        }
+        return listed(told)
