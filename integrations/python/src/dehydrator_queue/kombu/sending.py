@@ -1,0 +1,112 @@
+"""What a channel sends: messages, and how long their queues live."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from kombu.transport import redis as base
+from kombu.utils.json import dumps
+
+from dehydrator_queue.kombu.captured import Captured
+from dehydrator_queue.kombu.eta import delay_ms, within_ms
+from dehydrator_queue.names import look_words, names_of_message, push_words
+
+#: The header with the group of a message. Celery's own header `group` is the id of a canvas.
+GROUP = "dehydrator_group"
+
+
+class Sending(base.Channel):
+    """The part of a channel that sends. `Dehydrated` takes messages, and holds their leases."""
+
+    #: The key of a queue, after `global_keyprefix`. The Redis transport's list has the name of its
+    #: queue, so old and new workers do not disturb each other during a migration.
+    queue_key = "dehydrator:{queue}"
+
+    #: Collects what would be sent.
+    _captured: Captured | None = None
+
+    # Names
+
+    def _q_for_pri(self, queue: str, pri: int) -> str:
+        """Names the key of a queue at a priority, without the global prefix."""
+        return str(super()._q_for_pri(self.queue_key.format(queue=queue), pri))
+
+    def _key(self, queue: str, pri: int) -> str:
+        return f"{self.global_keyprefix}{self._q_for_pri(queue, pri)}"
+
+    def _keys(self, queue: str) -> list[str]:
+        return [self._key(queue, pri) for pri in self.priority_steps]
+
+    # Sending
+
+    def _put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
+        key = self._key(queue, self._get_message_priority(message, reverse=False))
+        element, delay = dumps(message).encode(), delay_ms(message)
+        headers = message.get("headers") or {}
+        # Messages of several groups are delivered in turns.
+        options = within_ms(message, delay), headers.get(GROUP)
+        tag = message["properties"]["delivery_tag"]
+        lifetimes = self._lifetimes(queue, delay)
+        if (captured := self._captured) is not None:
+            captured.pushes.append((key, push_words(key, delay, element, captured.id_in(key), *options)[2:]))
+            captured.later.append(lambda: self._prolong(self._create_client(), lifetimes))
+            return
+        batch = kwargs.get("_publish_batch")
+        if batch is not None:
+            # The replies are not read: the id is unique.
+            batch.add("execute_command", *push_words(key, delay, element, tag, *options))
+            for words in lifetimes:
+                batch.add("execute_command", *words)
+            return
+        with self.conn_or_acquire() as client:
+            for name in names_of_message(headers.get("id"), tag):
+                if client.execute_command(*push_words(key, delay, element, name, *options)) is not None:
+                    break
+                if client.execute_command(*look_words(key, name)) == element:
+                    break
+            self._prolong(client, lifetimes)
+
+    def _put_fanout(self, exchange: str, message: Any, routing_key: str, **kwargs: Any) -> None:
+        put = partial(super()._put_fanout, exchange, message, routing_key, **kwargs)
+        if self._captured is None:
+            put()
+        else:
+            self._captured.later.append(put)
+
+    @contextmanager
+    def capturing(self, name: str) -> Iterator[Captured]:
+        """Collects messages instead of sending them. `name`: their id."""
+        captured = self._captured = Captured(name)
+        try:
+            yield captured
+        finally:
+            self._captured = None
+
+    def _lifetimes(self, queue: str, ms: int) -> list[tuple[Any, ...]]:
+        """Returns the commands for a queue with `x-expires` when it is used.
+
+        Its keys expire after that time without use, but not while an element must stay for `ms`.
+        """
+        # Older versions of kombu have no such queues.
+        expires = getattr(self, "_expires", {}).get(queue)
+        if expires is None:
+            return []
+        # The client of the Redis transport adds the global prefix to the key.
+        keys = [self._q_for_pri(queue, pri) for pri in self.priority_steps]
+        return [("PEXPIRE", key, ms + expires, how) for key in keys for how in ("NX", "GT")]
+
+    def _prolong_held(self, key: str) -> None:
+        """Keeps a queue with `x-expires` while a lease runs in it."""
+        for queue in list(getattr(self, "_expires", {})):
+            if key in self._keys(queue):
+                self._prolong(self._create_lease_client(), self._lifetimes(queue, self.leases.lease_ms))
+
+    def _prolong(self, client: Any, lifetimes: list[tuple[Any, ...]]) -> None:
+        if lifetimes:
+            with client.pipeline(transaction=False) as pipeline:
+                for words in lifetimes:
+                    pipeline.execute_command(*words)
+                pipeline.execute()
