@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 from uuid import uuid4
 from weakref import ref
@@ -58,7 +58,7 @@ class DehydratorBroker(AsyncBroker):
         *,
         lease: Duration = 60.0,
         block: Duration = 2.0,
-        count: int | None = None,
+        count: int = MOST,
         patience: float = 10.0,
         keep_dead: Keep = None,
         schedules: bool = False,
@@ -67,17 +67,16 @@ class DehydratorBroker(AsyncBroker):
         task_id_generator: Callable[[], str] | None = None,
         **options: Any,
     ) -> None:
-        """`count`: how many tasks to take at a time, at most; by default 100, with `keys` 1. `keep_dead`: how many
-        dead letters to keep, or, as a timedelta, for how long; by default all. `schedules`: whether workers serve those
-        of the labels `schedule`, so that there is no scheduler process. `keys`: of each queue, as those of
-        `dehydrator_queue.aio.Queue`. `options` are those of the client library's `from_url`.
+        """`count`: how many tasks to take at a time, at most. `keep_dead`: how many dead letters to keep, or, as a
+        timedelta, for how long; by default all. `schedules`: whether workers serve those of the labels `schedule`, so
+        that there is no scheduler process. `keys`: of each queue, as those of `dehydrator_queue.aio.Queue`. `options`
+        are those of the client library's `from_url`.
         """
         keep_words(keep_dead)
         self._keep_dead = keep_dead
         super().__init__(result_backend, task_id_generator)
         self.queue_name = queue_name
-        self._lease_ms, self._block_ms = milliseconds(lease), milliseconds(block)
-        self._count = count or (MOST if keys is None else 1)
+        self._lease_ms, self._block_ms, self._count = milliseconds(lease), milliseconds(block), count
         self._url, self._options = url, options
         self._patience, self._keys_of_queue = patience, keys
         self._queues: dict[str, Queue] = {}
@@ -88,6 +87,7 @@ class DehydratorBroker(AsyncBroker):
         # Each with its ack, as long as that can be called.
         self._held: dict[tuple[str, bytes], tuple[Delivery, ref[Any]]] = {}
         self._renewing: asyncio.Task[None] | None = None
+        self._giving_back: set[asyncio.Task[None]] = set()
 
     def _connect(self, timeout: float) -> Any:
         return connect(self._url, timeout, asyncio=True, **self._options)
@@ -168,7 +168,7 @@ class DehydratorBroker(AsyncBroker):
             self._renewing = asyncio.create_task(self._renew())
         taken: list[tuple[Delivery, AckableMessage]] = []
         deliveries = Deliveries(
-            *(self.queue(), server, self._count, self._lease_ms, self._block_ms),
+            *(self.queue(), server, Pace(self._count), self._lease_ms, self._block_ms),
             made=lambda delivery: (delivery, self._message_of(delivery)),
             serving={} if self._schedules is None else {self._schedules.key: self._schedules.serve_one},
         )
@@ -178,7 +178,8 @@ class DehydratorBroker(AsyncBroker):
                 delivery, message = taken[0]
                 if (fault := self._fault_of(delivery)) is None:
                     taken = []
-                    yield message
+                    with self._giving_back_from(deliveries.give_up):
+                        yield message
                 else:
                     await self._bury(delivery, fault)
                 # The receiver asks for the next one.
@@ -186,6 +187,7 @@ class DehydratorBroker(AsyncBroker):
         finally:
             taken += await deliveries.close()
             await self._release(*(delivery for delivery, _ in taken), counted=False)
+            await asyncio.gather(*self._giving_back)
             await server.client.aclose()  # type: ignore[attr-defined]
 
     async def _listen(self) -> AsyncGenerator[bytes | AckableMessage, None]:
@@ -193,15 +195,14 @@ class DehydratorBroker(AsyncBroker):
         token: str | None = None
         served = False
         taken: list[tuple[Delivery, AckableMessage]] = []
-        pace, giving_back = Pace(self._count), set[asyncio.Task[None]]()
+        pace = Pace(self._count)
         if self._renewing is None:
             self._renewing = asyncio.create_task(self._renew())
 
-        def give_back() -> None:
-            unasked = [delivery for delivery, _ in taken]
+        def give_up() -> list[tuple[Delivery, AckableMessage]]:
+            unasked = list(taken)
             taken.clear()
-            giving_back.add(task := asyncio.create_task(self._release(*unasked, counted=False)))
-            task.add_done_callback(giving_back.discard)
+            return unasked
 
         try:
             while True:
@@ -221,11 +222,8 @@ class DehydratorBroker(AsyncBroker):
                     delivery, message = taken[0]
                     if (fault := self._fault_of(delivery)) is None:
                         del taken[0]
-                        stale = asyncio.get_running_loop().call_later(STALE, give_back)
-                        try:
+                        with self._giving_back_from(give_up):
                             yield message
-                        finally:
-                            stale.cancel()
                         pace.pass_on()
                     else:
                         await self._bury(delivery, fault)
@@ -239,8 +237,30 @@ class DehydratorBroker(AsyncBroker):
                     given = await self._server.ask(question, patience=0)
                     unused += given
             await self._release(*unused, counted=False)
-            await asyncio.gather(*giving_back)
+            await asyncio.gather(*self._giving_back)
             await server.client.aclose()  # type: ignore[attr-defined]
+
+    @contextmanager
+    def _giving_back_from(self, give_up: Callable[[], list[tuple[Delivery, AckableMessage]]]) -> Iterator[None]:
+        """While the receiver has not asked for another task, gives back those that `give_up` returns."""
+        timer: asyncio.TimerHandle
+
+        def look_in(seconds: float) -> None:
+            nonlocal timer
+            timer = asyncio.get_running_loop().call_later(seconds, give_back, seconds)
+
+        def give_back(seconds: float) -> None:
+            # What was on its way may arrive later.
+            look_in(2 * seconds)
+            if some := [delivery for delivery, _ in give_up()]:
+                self._giving_back.add(task := asyncio.create_task(self._release(*some, counted=False)))
+                task.add_done_callback(self._giving_back.discard)
+
+        look_in(STALE)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def _keys(self, schedules_first: bool) -> list[str]:
         """Schedules come first, but last after a poll that gave some: many of them must not delay tasks."""

@@ -37,9 +37,16 @@ class Permits:
             self._free += count
         self.soon(self._share)
 
+    def resize(self, count: int) -> None:
+        """Changes how many there are. If that is less, those that are in use are not replaced."""
+        with self._lock:
+            self._free += count - self._count
+            self._count = count
+        self.soon(self._share)
+
     def _share(self) -> None:
         with self._lock:
-            while self._free and self._waiting:
+            while self._free > 0 and self._waiting:
                 rank, _, most, give = heapq.heappop(self._waiting)
                 equals = sum(other == rank for other, *_ in self._waiting) + 1
                 # A share of what is free just now would soon be one, with a POLL for each job.

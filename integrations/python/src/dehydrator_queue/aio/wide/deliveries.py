@@ -10,19 +10,20 @@ from dehydrator_queue.aio.server import Server
 from dehydrator_queue.aio.wide.takers import Takers
 from dehydrator_queue.hooks import Hooks
 from dehydrator_queue.job import Delivery
+from dehydrator_queue.taskiq_pace import Pace
 from dehydrator_queue.wide.deliveries import MOST_AT_ONCE, terms_of
 
 T = TypeVar("T")
 
 
 class Deliveries(Generic[T]):
-    """Up to `most` are taken, and not ended yet."""
+    """As many are taken, and not ended yet, as `pace` expects."""
 
     def __init__(
         self,
         queue: Any,
         server: Server,
-        most: int,
+        pace: Pace,
         lease_ms: int,
         block_ms: int,
         made: Callable[[Delivery], T],
@@ -32,7 +33,8 @@ class Deliveries(Generic[T]):
         self._given: asyncio.Queue[T | None] = asyncio.Queue()
         self._stopping = False
         self._ended = 0
-        terms = terms_of(most, lease_ms, block_ms)
+        self._pace = pace
+        terms = terms_of(pace.count, lease_ms, block_ms)
         self._takers = Takers(
             *([queue], terms, block_ms, MOST_AT_ONCE, server, server, None, Hooks()),
             lambda: self._stopping,
@@ -44,21 +46,39 @@ class Deliveries(Generic[T]):
 
     async def take(self) -> T:
         """Waits for the next one. Raises permanent errors."""
-        if self._given.empty():
+        is_first = self._given.empty()
+        if is_first:
             # Together: to take each alone costs the server more.
+            self._takers.permits.resize(self._pace.count)
             self._takers.permits.release(self._ended)
             self._ended = 0
         if (given := await self._given.get()) is None:
             self._taking.result()
             raise RuntimeError("it is closed")
+        if is_first:
+            self._pace.begin()
         return given
 
     def end(self) -> None:
         """Makes room for another one."""
+        self._pace.pass_on()
         self._ended += 1
+
+    def give_up(self) -> list[T]:
+        """Returns what was taken and nobody has asked for. No more is taken until somebody asks."""
+        self._takers.permits.resize(0)
+        left = self._left()
+        self._ended += len(left)
+        return left
 
     async def close(self) -> list[T]:
         """Returns what was taken and nobody has asked for."""
         self._stopping = True
         await asyncio.wait({self._taking})
-        return [given for _ in range(self._given.qsize()) if (given := self._given.get_nowait()) is not None]
+        return self._left()
+
+    def _left(self) -> list[T]:
+        some = [self._given.get_nowait() for _ in range(self._given.qsize())]
+        if None in some:
+            self._given.put_nowait(None)
+        return [given for given in some if given is not None]
