@@ -16,6 +16,7 @@ from weakref import ref
 
 from taskiq import AckableMessage, AsyncBroker, AsyncResultBackend, BrokerMessage
 
+from dehydrator_queue.aio.pace import MOST, PUT_FIRST, STALE, Pace
 from dehydrator_queue.aio.queue import Queue
 from dehydrator_queue.aio.server import Server
 from dehydrator_queue.aio.wide.deliveries import Deliveries
@@ -26,7 +27,6 @@ from dehydrator_queue.moment import Duration, milliseconds
 from dehydrator_queue.names import look_words, names_of_message, names_of_task, push_words, take_words
 from dehydrator_queue.queue import dead_of
 from dehydrator_queue.taskiq_acks import Acks, leases_of
-from dehydrator_queue.taskiq_pace import MOST, PUT_FIRST, STALE, Pace
 from dehydrator_queue.taskiq_schedules import Schedules
 from dehydrator_queue.terms import reason_of
 from dehydrator_queue.verbs import Keep, Question, as_bytes, bury_words, keep_words, new_token, poll

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
+from dehydrator_queue.aio.pace import Pace
 from dehydrator_queue.aio.server import Server
 from dehydrator_queue.aio.wide.takers import Takers
 from dehydrator_queue.hooks import Hooks
 from dehydrator_queue.job import Delivery
-from dehydrator_queue.taskiq_pace import Pace
 from dehydrator_queue.wide.deliveries import MOST_AT_ONCE, terms_of
 
 T = TypeVar("T")

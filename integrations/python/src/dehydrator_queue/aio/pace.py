@@ -1,7 +1,7 @@
-"""How many tasks a worker of taskiq leases at once.
+"""How many jobs to lease at once for a framework of asyncio, which asks for one after the other.
 
-A broker does not know how many tasks its receiver has room for. It leases those that the receiver is likely to ask for
-within AHEAD seconds, judged by the last ones, and gives back what it has not asked for after STALE seconds.
+It does not tell how many it has room for. Those that it is likely to ask for within AHEAD seconds are leased, judged by
+the last ones, and what it has not asked for after STALE seconds is given back.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ AHEAD, STALE = 0.01, 0.05
 #: At once, as taskiq-redis.
 MOST = 100
 
-#: Gives leased tasks back, uncounted, before those that are due: they were the first to be taken.
-#: KEYS: the queue. ARGV: for each task its token and its id.
+#: Gives leased jobs back, uncounted, before those that are due: they were the first to be taken.
+#: KEYS: the queue. ARGV: for each job its token and its id.
 PUT_FIRST = """
 local first = redis.call('DEHYDRATOR.RANGE', KEYS[1], '-', '+', 'COUNT', 1)[2][1]
 local before = first and string.format('%.0f', math.max(first[2] - 1, 0))
@@ -29,7 +29,7 @@ end
 
 
 class Pace:
-    """How fast the receiver asks for tasks."""
+    """How fast the framework asks for jobs."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -41,7 +41,7 @@ class Pace:
         self._began, self._passed = time.monotonic(), 0
 
     def pass_on(self) -> None:
-        """The receiver has taken one of them, and asks for the next one."""
+        """The framework has taken one of them, and asks for the next one."""
         self._passed += 1
         in_time = self._passed * AHEAD / max(time.monotonic() - self._began, 1e-6)
         self.count = max(1, int(min(self._most, 2 * self._passed, in_time)))
