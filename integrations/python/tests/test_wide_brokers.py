@@ -19,7 +19,7 @@ import pytest
 from servers import RealServer, wait_until
 from taskiq import Context, SmartRetryMiddleware, TaskiqDepends, TaskiqMessage, TaskiqMiddleware
 from test_dramatiq import working
-from test_taskiq import calls, until
+from test_taskiq import until
 from test_taskiq import working as taskiq_working
 from test_wide_schedules import fail_over, grid
 from topologies import Cluster
@@ -218,23 +218,6 @@ async def test_taskiq_takes_its_count_of_all_keys_and_gives_back_what_nobody_ask
     await second.ack()
     assert await broker.queue().length() == 7
     await broker.shutdown()
-
-
-async def test_taskiq_takes_short_tasks_of_all_keys_many_at_a_time(server: RealServer) -> None:
-    broker, ran = TaskiqBroker(server.url, keys=2), []
-
-    @broker.task
-    async def note(n: int) -> None:
-        ran.append(n)
-
-    for n in range(600):
-        await note.kiq(n)
-    server.client.config_resetstat()
-    async with taskiq_working(broker):
-        while await broker.queue().length():
-            await asyncio.sleep(0.02)
-    assert sorted(ran) == list(range(600))
-    assert calls(server, "poll") < 400
 
 
 async def test_tasks_of_several_keys_that_a_worker_has_no_room_for_are_given_back(server: RealServer) -> None:
