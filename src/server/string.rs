@@ -145,21 +145,26 @@ impl<'a> Args<'a> {
 /// The maximum number of digits of a 64-bit number.
 const DIGITS_MAX: usize = 20;
 
+/// The room for three numbers, and for a copy of [`DIGITS_MAX`] bytes to the place of the last one.
+const ROOM: usize = 4 * DIGITS_MAX + 2;
+
 /// Up to three numbers as text, with a separator between them, written without an allocation.
 pub struct Digits {
-    bytes: [u8; 3 * DIGITS_MAX + 2],
+    bytes: [u8; ROOM],
     len: usize,
 }
 
 impl Digits {
     /// Returns the digits of a number.
+    #[inline]
     pub fn new(number: u64) -> Self {
-        let mut digits = Self { bytes: [0; 3 * DIGITS_MAX + 2], len: 0 };
+        let mut digits = Self { bytes: [0; ROOM], len: 0 };
         digits.put(number);
         digits
     }
 
     /// Appends a separator and another number. At most three numbers fit.
+    #[inline]
     pub fn and(mut self, separator: u8, number: u64) -> Self {
         self.bytes[self.len] = separator;
         self.len += 1;
@@ -167,13 +172,15 @@ impl Digits {
         self
     }
 
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
     /// Writes two digits at a time, starting from the last: the divisions dominate the cost.
     fn put(&mut self, mut number: u64) {
-        let mut digits = [0; DIGITS_MAX];
+        // The copy below has a constant length, which the compiler turns into a few moves.
+        let mut digits = [0; 2 * DIGITS_MAX];
         let mut from = DIGITS_MAX;
         while number >= 10 {
             from -= 2;
@@ -185,9 +192,8 @@ impl Digits {
             from -= 1;
             digits[from] = b'0' + number as u8;
         }
-        let len = DIGITS_MAX - from;
-        self.bytes[self.len..][..len].copy_from_slice(&digits[from..]);
-        self.len += len;
+        self.bytes[self.len..][..DIGITS_MAX].copy_from_slice(&digits[from..][..DIGITS_MAX]);
+        self.len += DIGITS_MAX - from;
     }
 }
 
