@@ -16,7 +16,7 @@ use super::element::{Counts, Element, Row};
 use super::error::{StartError, UpdateError};
 use super::full::Full;
 use super::lease::Token;
-use super::memory::{Mover, rounded};
+use super::memory::{Mover, Steps, rounded};
 use super::rows::{Elements, Rows};
 use super::shared::Shared;
 use super::small::Small;
@@ -405,12 +405,12 @@ impl Lawn {
     }
 
     /// Lets `mover` move the lawn's allocations from step `from` on, for as long as `go_on` returns true. Returns the
-    /// step to resume at, or `None` at the end. See [`Full::defrag`].
+    /// step to resume at, or `None` at the end.
     pub fn defrag(
         &mut self,
         from: usize,
         mover: &mut impl Mover,
-        go_on: impl FnMut() -> bool,
+        mut go_on: impl FnMut() -> bool,
     ) -> Option<usize> {
         if let Form::Small(small) = &mut self.form {
             small.defrag(mover);
@@ -421,7 +421,9 @@ impl Lawn {
         {
             self.form = Form::Full(mover.relocate_box(full));
         }
-        self.full().defrag(from, mover, go_on)
+        let mut steps = Steps::new(from, mover, &mut go_on);
+        self.full().defrag(&mut steps);
+        steps.resume_at()
     }
 
     /// Returns the bytes allocated, including the lawn's own fields. O(pages): one page for some hundreds of elements.

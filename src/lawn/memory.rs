@@ -1,5 +1,7 @@
 //! Allocation helpers: sizes as the allocator rounds them, growing, shrinking and moving vectors.
 
+use std::collections::BTreeMap;
+
 /// Moves allocations to where the allocator prefers them (active defragmentation).
 pub trait Mover {
     /// Returns the same items, in the same or another allocation.
@@ -12,6 +14,66 @@ pub trait Mover {
 /// Moves one vector.
 pub(super) fn relocate<T>(items: &mut Vec<T>, mover: &mut impl Mover) {
     *items = mover.relocate(std::mem::take(items));
+}
+
+/// A pass over all allocations in numbered steps. It can stop after any of them, and another pass resumes there.
+pub struct Steps<'a, M> {
+    mover: &'a mut M,
+    go_on: &'a mut dyn FnMut() -> bool,
+    /// The steps before this one are skipped.
+    from: usize,
+    /// The number of the next step.
+    at: usize,
+    is_over: bool,
+}
+
+impl<'a, M: Mover> Steps<'a, M> {
+    /// Starts a pass at step `from`, which goes on for as long as `go_on` returns true.
+    pub fn new(from: usize, mover: &'a mut M, go_on: &'a mut dyn FnMut() -> bool) -> Self {
+        Self { mover, go_on, from, at: 0, is_over: false }
+    }
+
+    /// Moves something in one step.
+    pub fn one(&mut self, part: impl FnOnce(&mut M)) {
+        if self.at >= self.from && !self.is_over {
+            part(self.mover);
+            self.is_over = !(self.go_on)();
+            self.from = self.at + 1;
+        }
+        self.at += 1;
+    }
+
+    /// Moves something for each item, in a step each. Skips earlier steps at once.
+    pub fn each<T>(&mut self, items: &mut [T], mut part: impl FnMut(&mut T, &mut M)) {
+        let start = self.at;
+        for (number, item) in items.iter_mut().enumerate().skip(self.from.saturating_sub(start)) {
+            self.at = start + number;
+            self.one(|mover| part(item, mover));
+            if self.is_over {
+                break;
+            }
+        }
+        self.at = start + items.len();
+    }
+
+    /// Moves vectors that have keys, in a step for each possible key: those that come and go do not shift the others.
+    /// No steps can follow.
+    pub fn each_by_key<T>(&mut self, items: &mut BTreeMap<u32, Vec<T>>) {
+        let start = self.at;
+        let Ok(from) = u32::try_from(self.from.saturating_sub(start)) else { return };
+        for (key, item) in items.range_mut(from..) {
+            self.at = start + *key as usize;
+            self.one(|mover| relocate(item, mover));
+            if self.is_over {
+                break;
+            }
+        }
+    }
+
+    /// Returns the step to resume at, or `None` at the end.
+    pub fn resume_at(&self) -> Option<usize> {
+        self.is_over.then_some(self.from)
+    }
 }
 
 /// Appends an item. The first item reserves room for one, not for the four of `Vec::push`, because most lawns are

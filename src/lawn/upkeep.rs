@@ -1,7 +1,7 @@
 //! Maintenance of a full lawn: freeing memory, moving allocations, measuring, checking.
 
 use super::full::Full;
-use super::memory::Mover;
+use super::memory::{Mover, Steps};
 use super::store::Handle;
 #[cfg(any(test, feature = "checks"))]
 use super::turn::{DEADLINE_MAX, Start};
@@ -31,47 +31,13 @@ impl Full {
         true
     }
 
-    /// Moves the lawn's allocations, one page per step, from step `from` on, for as long as `go_on` returns true.
-    /// Returns the step to resume at, or `None` at the end.
-    ///
-    /// The nodes of the block index and the table of TTLs do not move: the standard library and hashbrown give no
-    /// access to their allocations.
-    pub fn defrag(
-        &mut self,
-        from: usize,
-        mover: &mut impl Mover,
-        mut go_on: impl FnMut() -> bool,
-    ) -> Option<usize> {
-        if from == 0 {
-            self.index.defrag(mover);
-            self.records.slab.defrag(mover);
-        }
-        let records = self.records.slab.pages();
-        let queued = records + self.queues.defrag_steps();
-        let indexed = queued + self.index.tables();
-        let last = indexed + self.groups.as_ref().map_or(0, |groups| groups.defrag_steps());
-        for step in from..last {
-            if step < records {
-                self.records.slab.defrag_page(step, mover);
-            } else if step < queued {
-                self.queues.defrag_step(step - records, mover);
-            } else if step < indexed {
-                self.index.defrag_table(step - queued, mover);
-            } else if let Some(groups) = &mut self.groups {
-                groups.defrag(step - indexed, mover);
-            }
-            if !go_on() {
-                return Some(step + 1);
-            }
-        }
-        let mut boxes = from.saturating_sub(last);
-        while let Some(next) = self.records.defrag_box(boxes, mover) {
-            boxes = next;
-            if !go_on() {
-                return Some(last + boxes);
-            }
-        }
-        None
+    /// Moves the lawn's allocations, a page or a table in each step.
+    pub fn defrag(&mut self, steps: &mut Steps<'_, impl Mover>) {
+        self.records.slab.defrag(steps);
+        self.queues.defrag(steps);
+        self.index.defrag(steps);
+        self.groups.iter_mut().for_each(|groups| groups.defrag(steps));
+        self.records.defrag_boxes(steps);
     }
 
     pub fn memory(&self) -> usize {
@@ -86,9 +52,9 @@ impl Full {
     }
 
     pub fn allocations(&self) -> usize {
+        // A thousand elements share about one in the index and the queues.
         self.records.allocations()
-            + self.index.allocations()
-            + self.queues.allocations()
+            + self.len() / 1000
             + self.leases.allocations()
             + self.expiries.len() / 7
             + self.groups.as_ref().map_or(0, |groups| groups.allocations())

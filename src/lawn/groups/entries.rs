@@ -11,7 +11,7 @@ use ahash::RandomState;
 
 use super::super::element::Group;
 use super::super::index::Index;
-use super::super::memory::Mover;
+use super::super::memory::{Mover, Steps};
 use super::super::store::{GROUP_MARK, Granule, HELD_MARK, Handle, Links, Slab, Unit};
 use super::super::turn::Turn;
 use super::treap::{Nodes, Tree, rank};
@@ -194,36 +194,15 @@ impl Entries {
         Some(())
     }
 
-    /// Returns the number of steps of [`Entries::defrag`].
-    pub fn defrag_steps(&self) -> usize {
-        1 + self.slab.pages() + self.names.pages() + self.index.tables()
-    }
-
-    /// Moves some allocations.
-    pub fn defrag(&mut self, step: usize, mover: &mut impl Mover) {
-        let (entries, names) = (self.slab.pages(), self.names.pages());
-        match step.checked_sub(1) {
-            None => {
-                self.slab.defrag(mover);
-                self.names.defrag(mover);
-                self.index.defrag(mover);
-            }
-            Some(page) if page < entries => self.slab.defrag_page(page, mover),
-            Some(page) if page < entries + names => {
-                self.names.defrag_page(page - entries, mover);
-            }
-            Some(table) => self.index.defrag_table(table - entries - names, mover),
-        }
+    pub fn defrag(&mut self, steps: &mut Steps<'_, impl Mover>) {
+        self.slab.defrag(steps);
+        self.names.defrag(steps);
+        self.index.defrag(steps);
     }
 
     /// Returns the bytes allocated. O(pages).
     pub fn memory(&self) -> usize {
         self.slab.memory() + self.names.memory() + self.index.memory()
-    }
-
-    /// Returns roughly how many allocations dropping it frees. O(1).
-    pub fn allocations(&self) -> usize {
-        self.slab.allocations() + self.names.allocations() + self.index.allocations()
     }
 
     /// Panics unless entries, names and index agree.

@@ -60,11 +60,6 @@ impl Greatest {
         self.0.len() * size_of::<(u32, Group)>() * 3 / 2
     }
 
-    /// Returns roughly how many allocations dropping it frees. O(1).
-    pub fn allocations(&self) -> usize {
-        self.0.len() / 7
-    }
-
     /// Panics unless each group is listed that should be, by about its size.
     #[cfg(any(test, feature = "checks"))]
     pub fn check(&self, entries: &Entries) {

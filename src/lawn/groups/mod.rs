@@ -51,7 +51,7 @@ use std::collections::BTreeMap;
 use ahash::RandomState;
 
 use super::element::Group;
-use super::memory::Mover;
+use super::memory::{Mover, Steps};
 use super::queues::Queues;
 use super::store::{Handle, Links, Records};
 use super::tiny::TINY;
@@ -384,17 +384,9 @@ impl Groups {
         self.queues.compact(records).or_else(|| self.entries.compact().map(|()| 1))
     }
 
-    /// Returns the number of steps of [`Groups::defrag`].
-    pub fn defrag_steps(&self) -> usize {
-        self.entries.defrag_steps() + self.queues.defrag_steps()
-    }
-
-    /// Moves some allocations.
-    pub fn defrag(&mut self, step: usize, mover: &mut impl Mover) {
-        match step.checked_sub(self.entries.defrag_steps()) {
-            None => self.entries.defrag(step, mover),
-            Some(step) => self.queues.defrag_step(step, mover),
-        }
+    pub fn defrag(&mut self, steps: &mut Steps<'_, impl Mover>) {
+        self.entries.defrag(steps);
+        self.queues.defrag(steps);
     }
 
     /// Returns the bytes allocated, with those of the groups themselves. O(pages).
@@ -409,13 +401,9 @@ impl Groups {
             + settings
     }
 
-    /// Returns roughly how many allocations dropping them frees. O(1).
+    /// Returns how many allocations dropping them frees, without those that many elements share. O(1).
     pub fn allocations(&self) -> usize {
-        1 + self.queues.allocations()
-            + self.entries.allocations()
-            + self.greatest.allocations()
-            + self.settings.len()
-            + self.logs.len()
+        self.settings.len() + self.logs.len()
     }
 
     /// Panics unless groups, round and waiting groups are consistent with the records. Returns the number of elements.

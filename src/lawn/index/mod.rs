@@ -34,7 +34,7 @@ use std::hash::{BuildHasher, Hasher};
 
 use ahash::RandomState;
 
-use super::memory::{Mover, allotted, relocate, shrink};
+use super::memory::{Mover, Steps, allotted, relocate, shrink};
 use super::processor::prefetch;
 use super::store::Handle;
 
@@ -199,21 +199,16 @@ impl Index {
         if from < END { from } else { 0 }
     }
 
-    /// Moves the directory and the list of tables.
-    pub fn defrag(&mut self, mover: &mut impl Mover) {
-        relocate(&mut self.directory, mover);
-        relocate(&mut self.tables, mover);
-    }
-
-    /// Returns the number of tables.
-    pub fn tables(&self) -> usize {
-        self.tables.len()
-    }
-
-    /// Moves a table.
-    pub fn defrag_table(&mut self, number: usize, mover: &mut impl Mover) {
-        relocate(&mut self.tables[number].buckets, mover);
-        relocate(&mut self.tables[number].passed, mover);
+    /// Moves the directory and the list of tables, then a table in each step.
+    pub fn defrag(&mut self, steps: &mut Steps<'_, impl Mover>) {
+        steps.one(|mover| {
+            relocate(&mut self.directory, mover);
+            relocate(&mut self.tables, mover);
+        });
+        steps.each(&mut self.tables, |table, mover| {
+            relocate(&mut table.buckets, mover);
+            relocate(&mut table.passed, mover);
+        });
     }
 
     /// Returns the bytes allocated. O(tables).
@@ -221,11 +216,6 @@ impl Index {
         self.tables.iter().map(Table::memory).sum::<usize>()
             + allotted(&self.tables)
             + allotted(&self.directory)
-    }
-
-    /// Returns roughly how many allocations dropping it frees. O(1).
-    pub fn allocations(&self) -> usize {
-        2 * self.tables.len() + 2
     }
 
     fn table_of(&self, hash: IdHash) -> usize {

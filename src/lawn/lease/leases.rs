@@ -119,8 +119,7 @@ impl Leases {
 
     /// Returns roughly how many allocations dropping it frees. O(1).
     pub fn allocations(&self) -> usize {
-        let held = self.held.as_ref();
-        held.map_or(0, |held| 1 + held.tokens.allocations() + held.chosen.len() / 7)
+        self.held.as_ref().map_or(0, |held| 1 + held.tokens.len() / 256 + held.chosen.len() / 7)
     }
 
     /// Panics unless what is held was given out, and is listed if it should be. `given_out` is all that was.

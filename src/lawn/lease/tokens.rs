@@ -130,11 +130,6 @@ impl Tokens {
         leaves + self.leaves.iter().map(entries).sum::<usize>()
     }
 
-    /// Returns the number of allocations that dropping it frees. O(1).
-    pub(super) fn allocations(&self) -> usize {
-        1 + self.leaves.len()
-    }
-
     /// Returns the leaf that a turn belongs to: the last one that does not begin after it, or the first one.
     #[inline]
     fn leaf_of(&self, turn: Turn) -> usize {

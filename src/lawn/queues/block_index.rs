@@ -147,11 +147,6 @@ impl BlockIndex {
         self.blocks.len() * size_of::<((QueueNumber, Turn), Handle)>() * 3 / 2
     }
 
-    /// Returns roughly how many allocations dropping it frees. O(1).
-    pub(super) fn allocations(&self) -> usize {
-        self.blocks.len() / 7
-    }
-
     /// Returns the turn of a block's entry.
     #[cfg(any(test, feature = "checks"))]
     pub(super) fn indexed_turn(

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::super::memory::{Mover, allotted, push_tight, relocate};
+use super::super::memory::{Mover, Steps, allotted, push_tight, relocate};
 use super::super::processor::prefetch;
 use super::super::store::{Handle, Slab};
 use super::block::{Block, BlockMeta, BlockView, PLACES, UNITS_MAX};
@@ -244,27 +244,17 @@ impl Blocks {
         Some(new)
     }
 
-    /// Moves the tables of pages.
-    pub fn defrag(&mut self, mover: &mut impl Mover) {
-        self.slab.defrag(mover);
-        relocate(&mut self.page_metas, mover);
-    }
-
-    /// Moves a page.
-    pub fn defrag_page(&mut self, number: usize, mover: &mut impl Mover) {
-        self.slab.defrag_page(number, mover);
-        relocate(&mut self.page_metas[number].meta, mover);
+    /// Moves pages, and then their metadata.
+    pub fn defrag(&mut self, steps: &mut Steps<'_, impl Mover>) {
+        self.slab.defrag(steps);
+        steps.one(|mover| relocate(&mut self.page_metas, mover));
+        steps.each(&mut self.page_metas, |page_meta, mover| relocate(&mut page_meta.meta, mover));
     }
 
     /// Returns the bytes allocated, without the struct itself. O(pages).
     pub fn memory(&self) -> usize {
         let meta = self.page_metas.iter().map(|page_meta| allotted(&page_meta.meta));
         self.slab.memory() + meta.sum::<usize>() + allotted(&self.page_metas)
-    }
-
-    /// Returns roughly how many allocations dropping it frees. O(1).
-    pub fn allocations(&self) -> usize {
-        2 * self.slab.allocations()
     }
 
     /// Panics unless pages are consistent. Returns the number of blocks.

@@ -7,7 +7,7 @@
 //! elements. A B-tree would be as high, but its nodes are wider, and each is searched from the left up to a point that
 //! no processor can predict.
 
-use super::super::memory::{Mover, allotted, push_tight, relocate, shrink};
+use super::super::memory::{Mover, Steps, allotted, push_tight, relocate, shrink};
 use super::super::store::Handle;
 use super::super::tiny::TINY;
 use super::super::turn::Turn;
@@ -220,23 +220,17 @@ impl Ranges {
         self.pieces[piece].blocks[entry] = new;
     }
 
-    /// Moves the lists of pieces.
-    pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
-        relocate(&mut self.firsts, mover);
-        relocate(&mut self.pieces, mover);
-    }
-
-    /// Returns the number of pieces.
-    pub fn pieces(&self) -> usize {
-        self.pieces.len()
-    }
-
-    /// Moves a piece.
-    pub fn defrag_piece(&mut self, number: usize, mover: &mut impl Mover) {
-        let piece = &mut self.pieces[number];
-        relocate(&mut piece.froms, mover);
-        relocate(&mut piece.blocks, mover);
-        relocate(&mut piece.offsets, mover);
+    /// Moves the lists of pieces, then a piece in each step.
+    pub(super) fn defrag(&mut self, steps: &mut Steps<'_, impl Mover>) {
+        steps.one(|mover| {
+            relocate(&mut self.firsts, mover);
+            relocate(&mut self.pieces, mover);
+        });
+        steps.each(&mut self.pieces, |piece, mover| {
+            relocate(&mut piece.froms, mover);
+            relocate(&mut piece.blocks, mover);
+            relocate(&mut piece.offsets, mover);
+        });
     }
 
     /// Returns the bytes allocated. O(pieces): one piece for some thousands of elements.
@@ -245,11 +239,6 @@ impl Ranges {
         let pieces =
             pieces.map(|it| allotted(&it.froms) + allotted(&it.blocks) + allotted(&it.offsets));
         pieces.sum::<usize>() + allotted(&self.firsts) + allotted(&self.pieces)
-    }
-
-    /// Returns how many allocations dropping it frees. O(1).
-    pub(super) fn allocations(&self) -> usize {
-        3 * self.pieces.len()
     }
 
     /// Panics unless pieces are in order and not empty. Returns the number of ranges.
@@ -280,7 +269,7 @@ mod tests {
 
     /// Panics unless any two neighbours together fill more than half a piece.
     fn check_pieces(ranges: &Ranges, what: &str) {
-        let (pieces, count) = (ranges.pieces(), ranges.check());
+        let (pieces, count) = (ranges.pieces.len(), ranges.check());
         let most = 2 * (count / (PIECE / 2 + 1)) + 1;
         assert!(pieces <= most, "{what}: {pieces} pieces for {count} ranges");
     }
@@ -291,11 +280,11 @@ mod tests {
         ranges.insert(range(1 << 40));
         (0..MANY as u64).for_each(|from| ranges.insert(range(from)));
         ranges.check();
-        assert!(ranges.pieces() <= 2 * MANY / PIECE + 1, "{} pieces", ranges.pieces());
+        assert!(ranges.pieces.len() <= 2 * MANY / PIECE + 1, "{} pieces", ranges.pieces.len());
         let mut ranges = Ranges::default();
         (0..MANY as u64).for_each(|from| ranges.insert(range(from)));
         ranges.check();
-        assert_eq!(ranges.pieces(), MANY / PIECE);
+        assert_eq!(ranges.pieces.len(), MANY / PIECE);
     }
 
     #[test]
@@ -319,7 +308,7 @@ mod tests {
         for from in (1..PIECE as u64).chain(PIECE as u64 + 1..2 * PIECE as u64) {
             ranges.remove(Turn { deadline: from, push: 0 });
         }
-        assert_eq!(ranges.pieces(), MANY / PIECE - 1);
+        assert_eq!(ranges.pieces.len(), MANY / PIECE - 1);
         for from in (1..PIECE as u64).chain(PIECE as u64 + 1..2 * PIECE as u64) {
             ranges.insert(range(from));
         }
@@ -339,6 +328,6 @@ mod tests {
         for from in (0..MANY as u64).filter(|from| from % 10 == 3) {
             ranges.remove(Turn { deadline: from, push: 0 });
         }
-        assert_eq!((ranges.pieces(), ranges.first()), (0, None));
+        assert_eq!((ranges.pieces.len(), ranges.first()), (0, None));
     }
 }

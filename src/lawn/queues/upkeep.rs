@@ -1,6 +1,6 @@
 //! Maintenance of the queues: freeing memory, moving allocations, measuring, checking.
 
-use super::super::memory::{Mover, allotted, relocate, rounded};
+use super::super::memory::{Mover, Steps, allotted, relocate, rounded};
 use super::super::store::Records;
 #[cfg(any(test, feature = "checks"))]
 use super::super::store::Spot;
@@ -29,28 +29,16 @@ impl Queues {
         Some(meta.len())
     }
 
-    /// Returns the number of steps of [`Queues::defrag_step`].
-    pub fn defrag_steps(&self) -> usize {
-        1 + self.blocks.slab.pages() + self.ranges.pieces()
-    }
-
-    /// Moves some allocations.
-    pub fn defrag_step(&mut self, step: usize, mover: &mut impl Mover) {
-        let pages = self.blocks.slab.pages();
-        match step.checked_sub(1) {
-            None => self.defrag(mover),
-            Some(page) if page < pages => self.blocks.defrag_page(page, mover),
-            Some(page) => self.ranges.defrag_piece(page - pages, mover),
-        }
-    }
-
-    /// Moves the queues, and the tables of pages.
-    fn defrag(&mut self, mover: &mut impl Mover) {
-        relocate(&mut self.queues, mover);
-        self.heads.defrag(mover);
-        self.ranges.defrag(mover);
-        self.votes.defrag(mover);
-        self.blocks.defrag(mover);
+    /// Moves all allocations but the table of TTLs and the nodes of the block index: hashbrown and the standard library
+    /// give no access to them.
+    pub fn defrag(&mut self, steps: &mut Steps<'_, impl Mover>) {
+        steps.one(|mover| {
+            relocate(&mut self.queues, mover);
+            self.heads.defrag(mover);
+            self.votes.defrag(mover);
+        });
+        self.blocks.defrag(steps);
+        self.ranges.defrag(steps);
     }
 
     /// Returns the bytes allocated. O(pages of blocks).
@@ -63,11 +51,6 @@ impl Queues {
             + self.block_index.memory()
             + self.ranges.memory()
             + self.votes.memory()
-    }
-
-    /// Returns roughly how many allocations dropping it frees. O(1).
-    pub fn allocations(&self) -> usize {
-        self.blocks.allocations() + self.block_index.allocations() + self.ranges.allocations() + 5
     }
 
     /// Panics unless every queue and the timeline are in order, linked both ways, and consistent with their records.

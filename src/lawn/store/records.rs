@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
 use super::super::element::{Bounds, Element, Group};
-use super::super::memory::{Mover, allotted, relocate};
+use super::super::memory::{Mover, Steps, allotted};
 use super::super::processor::prefetch;
 use super::super::turn::Turn;
 use super::handle::{Handle, Unit};
@@ -496,11 +496,9 @@ impl Records {
         Some(new)
     }
 
-    /// Moves the first box whose key is `from` or later. Returns the key after that one, or `None` at the end.
-    pub fn defrag_box(&mut self, from: usize, mover: &mut impl Mover) -> Option<usize> {
-        let (key, bytes) = self.boxes.range_mut(u32::try_from(from).ok()?..).next()?;
-        relocate(bytes, mover);
-        Some(*key as usize + 1)
+    /// Moves a box in each step. No steps can follow.
+    pub fn defrag_boxes(&mut self, steps: &mut Steps<'_, impl Mover>) {
+        steps.each_by_key(&mut self.boxes);
     }
 
     /// Returns the bytes allocated, without the struct itself. O(pages).

@@ -24,7 +24,7 @@
 //!
 //! Insertion, removal and access are O(1).
 
-use super::super::memory::{Mover, allotted, push_tight, relocate};
+use super::super::memory::{Mover, Steps, allotted, push_tight, relocate};
 use super::super::tiny::TINY;
 use super::handle::{Handle, Unit};
 
@@ -310,16 +310,14 @@ impl<T: Unit> Slab<T> {
         self.infos[page].width == 0
     }
 
-    /// Moves the tables of pages and classes.
-    pub fn defrag(&mut self, mover: &mut impl Mover) {
-        relocate(&mut self.classes, mover);
-        relocate(&mut self.pages, mover);
-        relocate(&mut self.infos, mover);
-    }
-
-    /// Moves a page.
-    pub fn defrag_page(&mut self, number: usize, mover: &mut impl Mover) {
-        relocate(&mut self.pages[number], mover);
+    /// Moves the tables of pages and classes, then a page in each step.
+    pub fn defrag(&mut self, steps: &mut Steps<'_, impl Mover>) {
+        steps.one(|mover| {
+            relocate(&mut self.classes, mover);
+            relocate(&mut self.pages, mover);
+            relocate(&mut self.infos, mover);
+        });
+        steps.each(&mut self.pages, relocate);
     }
 
     /// Returns the number of slots in use.
