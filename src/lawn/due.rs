@@ -1,6 +1,6 @@
 //! Taking and leasing the elements of a full lawn that are due.
 
-use super::element::Element;
+use super::element::{Element, Row};
 use super::full::Full;
 use super::index::IdHash;
 use super::lease::Token;
@@ -70,12 +70,11 @@ impl Full {
 
     fn drain_one(&mut self, now: u64, give: impl FnOnce(u64, Element<'_>)) -> Option<()> {
         let handle = self.first_due(now, Self::prefetch_to_remove)?;
-        let record = self.records.get(handle);
-        let (hash, spot, deliveries) =
-            (self.index.hash(record.id()), record.spot(), record.deliveries());
-        let ttl = self.queues_of(handle).0.ttl(spot);
+        let Row { ttl, element, .. } = self.row_of(handle);
+        let hash = self.index.hash(element.id);
         self.index.remove_handle(hash, handle);
-        self.remove_from_queues(handle, spot, deliveries);
+        self.unlease(handle);
+        self.remove_from_queues(handle);
         let taken = TakenRecord { records: &mut self.records, handle };
         give(ttl, taken.element());
         Some(())
@@ -127,14 +126,11 @@ impl Full {
                 if done == most || record.turn() >= end {
                     return done;
                 }
-                let deliveries = record.deliveries();
                 let spot = Spot { block, place: *place };
                 let ttl = if number == TIMELINE { self.queues.ttl(spot) } else { ttl };
                 self.index.remove_handle(hashes[at], *handle);
                 self.queues.remove_head(spot);
-                if deliveries > 0 {
-                    self.unlease(*handle);
-                }
+                self.unlease(*handle);
                 self.remove_expiry(*handle);
                 let taken = TakenRecord { records: &mut self.records, handle: *handle };
                 give(ttl, taken.element());
@@ -171,7 +167,7 @@ impl Full {
             return self.take_turn(now);
         }
         // The most frequent query, at every look at the clock, reads neither block nor record.
-        if self.queues.first_deadline().is_none_or(|deadline| deadline > now) {
+        if self.queues.first_deadline()? > now {
             return None;
         }
         self.queues.refresh_heads(&mut self.records);
@@ -187,7 +183,9 @@ impl Full {
 
     /// Prefetches records.
     fn prefetch_records(&self, handles: &[Option<Handle>; AHEAD]) {
-        handles.iter().flatten().for_each(|handle| self.records.prefetch(*handle));
+        for handle in handles.iter().flatten() {
+            self.records.prefetch(*handle);
+        }
     }
 
     /// Prefetches records, and the index buckets that they are about to be removed from.

@@ -10,8 +10,7 @@ use super::groups::Groups;
 use super::index::{IdHash, Index};
 use super::lease::{Leases, Token};
 use super::queues::{Blanked, PredictedRange, Queues, Walk};
-use super::rows::{Merged, Rows};
-use super::store::{Handle, Record, Records, Spot};
+use super::store::{Handle, Records, Spot};
 use super::turn::{DEADLINE_MAX, Start, Turn};
 
 /// Returns the turn of an element that is pushed now, after `pushes` others.
@@ -25,55 +24,6 @@ pub(super) fn next_turn(pushes: &mut u64, deadline: u64) -> Turn {
 /// Returns whether an element counts against the limit of what its group holds. One that never comes due does not.
 pub(super) fn counts_as_held(is_held: bool, deadline: u64) -> bool {
     is_held && deadline < DEADLINE_MAX
-}
-
-/// Returns the bits of a handle, which name an element that was taken out.
-fn bits(record: Handle) -> usize {
-    Handle::to_bits(Some(record)) as usize
-}
-
-fn record(bits: usize) -> Handle {
-    Handle::from_bits(bits as u32).expect("the bits of a handle")
-}
-
-/// The old place of a record whose move [`try_move_to_tail`] could not complete.
-enum Vacated {
-    /// The place is blank, and its block needs no repair.
-    Blank,
-    /// The place is blank, and its block needs [`Queues::repair_block`].
-    NeedsRepair(Spot),
-    /// Nothing was moved, because the record is in a group.
-    Grouped,
-}
-
-/// Moves a record to the tail of the cached queue of `ttl` and gives it a new turn. Nearly all moves succeed here, with
-/// one look at the record and two at blocks.
-///
-/// # Errors
-///
-/// Returns the state of the old place. [`Full::move_slow`] must complete the move.
-#[inline(always)]
-fn try_move_to_tail(
-    queues: &mut Queues,
-    records: &mut Records,
-    handle: Handle,
-    (ttl, turn): (u64, Turn),
-    predicted: PredictedRange,
-) -> Result<(), Vacated> {
-    let header = records.header(handle);
-    let old_spot = header.spot();
-    let blanked = queues.blank(old_spot);
-    if blanked == Blanked::NeedsRepair {
-        return Err(Vacated::NeedsRepair(old_spot));
-    }
-    let spot = queues.append_recent(handle, ttl, turn, predicted);
-    if let Some(spot) = spot {
-        header.set_turn(turn, spot);
-    }
-    if blanked == Blanked::HeadRemoved {
-        queues.head_removed(records, old_spot.block);
-    }
-    spot.map(|_| ()).ok_or(Vacated::Blank)
 }
 
 /// The full form of a lawn. Methods are documented in [`Lawn`](super::Lawn) under the same name.
@@ -115,12 +65,12 @@ impl Full {
     }
 
     pub fn len(&self) -> usize {
-        self.index.len()
+        self.index.len
     }
 
     pub fn counts(&self) -> Counts {
         Counts {
-            elements: self.index.len(),
+            elements: self.index.len,
             given_out: self.delivered,
             leased: self.leases.len(),
             ttls: self.queues.ttls() + self.groups.as_ref().map_or(0, |it| it.queues.ttls()),
@@ -140,55 +90,78 @@ impl Full {
         new: &Element<'_>,
         group: Option<Group>,
     ) -> Result<(), StartError> {
-        let Element { id, payload, deadline, bounds, .. } = *new;
-        if deadline > DEADLINE_MAX {
+        if new.deadline > DEADLINE_MAX {
             return Err(StartError::TooLate);
         }
-        let turn = next_turn(&mut self.pushes, deadline);
-        let hash = self.index.hash(id);
+        let turn = next_turn(&mut self.pushes, new.deadline);
+        let hash = self.index.hash(new.id);
         let Self { index, records, queues, groups, .. } = self;
-        let groups = groups.as_mut().filter(|_| group.is_some());
-        let queues = groups.map_or(queues, |groups| &mut groups.queues);
+        let queues = match groups {
+            Some(groups) if group.is_some() => &groups.queues,
+            _ => queues,
+        };
         // Prefetch bucket and block together, to wait for both at once.
         let predicted = queues.predict_range(ttl, turn, || index.prefetch(hash));
-        let vacancy = index.vacancy(hash, |handle| records.get(handle).has_id(id));
+        let vacancy = index.vacancy(hash, |handle| records.get(handle).has_id(new.id));
         let vacancy = vacancy.ok_or(StartError::Exists)?;
-        let reservation = records.reserve(id, payload, bounds, group.is_some());
-        let reservation = reservation.ok_or(StartError::Full)?;
-        let elements = vacancy.elements();
-        let spot = queues.push(records, reservation.handle, (ttl, turn), elements, predicted);
-        records.write(reservation, id, payload, (bounds, group), (turn, spot));
-        vacancy.fill(reservation.handle);
-        self.has_bounded |= !bounds.is_none();
-        if let Some(moment) = bounds.expiry(deadline) {
-            self.expiries.insert((moment, reservation.handle));
-        }
-        if group.is_some() {
-            self.file_in_group(reservation.handle);
-        }
+        let handle = self.store(new, group, (ttl, turn), predicted).ok_or(StartError::Full)?;
+        self.index.fill(vacancy, handle);
         Ok(())
     }
 
-    pub fn replace(&mut self, ttl: u64, new: &Element<'_>) -> Result<(), StartError> {
-        let Element { id, payload, deadline, bounds, .. } = *new;
-        let hash = self.index.hash(id);
-        let Some(old) = self.find_hashed(hash, id) else {
-            return self.start(ttl, new);
+    /// Stores an element in a group, which exists, or in none, and files it everywhere but in the index. `None` if there is
+    /// no room; then nothing has changed.
+    #[inline(always)]
+    fn store(
+        &mut self,
+        new: &Element<'_>,
+        group: Option<Group>,
+        (ttl, turn): (u64, Turn),
+        predicted: PredictedRange,
+    ) -> Option<Handle> {
+        let Element { id, payload, bounds, .. } = *new;
+        let Self { index, records, queues, groups, .. } = self;
+        let reservation = records.reserve(id, payload, bounds, group.is_some())?;
+        let handle = reservation.handle;
+        let queues = match groups {
+            Some(groups) if group.is_some() => &mut groups.queues,
+            _ => queues,
         };
-        if deadline > DEADLINE_MAX {
+        let spot = queues.push(records, handle, (ttl, turn), index.len, predicted);
+        records.write(reservation, id, payload, (bounds, group), (turn, spot));
+        self.has_bounded |= !bounds.is_none();
+        if let Some(moment) = bounds.expiry(turn.deadline) {
+            self.expiries.insert((moment, handle));
+        }
+        if group.is_some()
+            && let Some(groups) = &mut self.groups
+        {
+            groups.insert(&mut self.records, handle);
+        }
+        Some(handle)
+    }
+
+    /// Replaces an element by one in a group, which exists, or in none.
+    pub fn replace(
+        &mut self,
+        ttl: u64,
+        new: &Element<'_>,
+        group: Option<Group>,
+    ) -> Result<(), StartError> {
+        let hash = self.index.hash(new.id);
+        let Some(old) = self.find_hashed(hash, new.id) else {
+            return self.insert(ttl, new, group);
+        };
+        if new.deadline > DEADLINE_MAX {
             return Err(StartError::TooLate);
         }
-        if self.records.get(old).is_grouped() {
-            return self.exchange(hash, old, ttl, new);
-        }
-        let new = self.rewrite(hash, old, id, payload, bounds).ok_or(StartError::Full)?;
-        self.remove_expiry(old);
+        let turn = next_turn(&mut self.pushes, new.deadline);
+        // The new element is stored first, so that its group keeps its place in the round.
+        let new = self.store(new, group, (ttl, turn), None).ok_or(StartError::Full)?;
+        self.index.replace(hash, old, new);
+        self.unlease(old);
+        self.remove_from_queues(old);
         self.records.remove(old);
-        let turn = self.records.turn(new);
-        if self.count_deliveries(new, 0) > 0 {
-            self.leases.end(turn, None);
-        }
-        self.restart(new, ttl, deadline, false);
         Ok(())
     }
 
@@ -196,27 +169,16 @@ impl Full {
         if deadline > DEADLINE_MAX {
             return false;
         }
-        if !self.leases.is_empty() || !self.expiries.is_empty() {
-            return self.find(id).map(|handle| self.restart_held(handle, ttl, deadline)).is_some();
-        }
         let hash = self.index.hash(id);
-        let Self { index, records, queues, pushes, .. } = self;
-        let turn = Turn { deadline, push: *pushes % Turn::PUSHES };
-        let predicted = queues.predict_range(ttl, turn, || index.prefetch(hash));
-        let found = index.find(hash, |handle| {
-            let record = records.get(handle);
-            if !record.has_id(id) {
-                return None;
-            }
-            if record.is_grouped() {
-                return Some(Err(Vacated::Grouped));
-            }
-            *pushes += 1;
-            Some(try_move_to_tail(queues, records, handle, (ttl, turn), predicted))
-        });
-        let Some((handle, moved)) = found else { return false };
-        if let Err(vacated) = moved {
-            self.move_slow(handle, vacated, (ttl, turn), predicted);
+        let turn = Turn { deadline, push: self.pushes % Turn::PUSHES };
+        // Prefetch bucket and block together, to wait for both at once.
+        let predicted = self.queues.predict_range(ttl, turn, || self.index.prefetch(hash));
+        let Some(handle) = self.find_hashed(hash, id) else { return false };
+        if self.leases.is_empty() && self.expiries.is_empty() && self.groups.is_none() {
+            self.pushes += 1;
+            self.move_to_turn(handle, (ttl, turn), predicted);
+        } else {
+            self.restart_held(handle, ttl, deadline);
         }
         true
     }
@@ -226,76 +188,59 @@ impl Full {
     pub fn stop(&mut self, id: &[u8]) -> Option<usize> {
         let hash = self.index.hash(id);
         let Self { index, records, .. } = self;
-        let (handle, (spot, deliveries)) = index.remove(hash, |handle| {
-            let record = records.get(handle);
-            if record.has_id(id) { Some((record.spot(), record.deliveries())) } else { None }
-        })?;
-        self.remove_from_queues(handle, spot, deliveries);
-        Some(bits(handle))
+        let handle = index.remove(hash, |handle| records.get(handle).has_id(id))?;
+        self.unlease(handle);
+        self.remove_from_queues(handle);
+        Some(handle.bits() as usize)
     }
 
     /// Does what [`Full::stop`] does, if the element is held under this token.
     pub fn settle(&mut self, id: &[u8], token: Token) -> Option<usize> {
         let hash = self.index.hash(id);
         let Self { index, records, leases, .. } = self;
-        let (handle, spot) = index.remove(hash, |handle| {
+        let handle = index.remove(hash, |handle| {
             let record = records.get(handle);
-            let is_it = record.has_id(id) && record.deliveries() > 0;
-            (is_it && leases.end(record.turn(), Some(token))).then(|| record.spot())
+            record.has_id(id) && record.deliveries() > 0 && leases.end(record.turn(), Some(token))
         })?;
         self.delivered -= 1;
-        self.remove_from_queues(handle, spot, 0);
-        Some(bits(handle))
+        self.remove_from_queues(handle);
+        Some(handle.bits() as usize)
     }
 
-    /// Returns the element of a record.
+    /// Returns the element of a record, given the bits of its handle.
     #[inline(always)]
     pub fn at(&self, bits: usize) -> Element<'_> {
-        self.records.get(record(bits)).into()
+        self.records.get(Handle::from_bits(bits as u32).expect("the bits of a handle")).into()
     }
 
     /// Frees the record of an element that was taken out.
     #[inline(always)]
     pub fn free(&mut self, bits: usize) {
-        self.records.remove(record(bits));
+        self.records.remove(Handle::from_bits(bits as u32).expect("the bits of a handle"));
     }
 
     pub fn look(&self, id: &[u8]) -> Option<Element<'_>> {
-        self.record(id).map(Element::from)
+        Some(self.records.get(self.find(id)?).into())
     }
 
-    /// Replaces an element's payload. Returns the old record; the caller must free it with [`Full::free`].
+    /// Replaces an element's payload. Returns the bits of the old record's handle; the caller must free it with
+    /// [`Full::free`].
     pub fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<usize, UpdateError> {
         let hash = self.index.hash(id);
         let old = self.find_hashed(hash, id).ok_or(UpdateError::Missing)?;
-        let bounds = self.records.get(old).bounds();
-        self.rewrite(hash, old, id, payload, bounds).ok_or(UpdateError::Full)?;
-        Ok(bits(old))
-    }
-
-    /// Copies a record with another payload and these bounds. The copy takes the record's place everywhere; the caller must
-    /// free the record. Returns the copy. `None` if there is no room; then nothing has changed.
-    fn rewrite(
-        &mut self,
-        hash: IdHash,
-        old: Handle,
-        id: &[u8],
-        payload: &[u8],
-        bounds: Bounds,
-    ) -> Option<Handle> {
         let record = self.records.get(old);
-        let (turn, spot, deliveries) = (record.turn(), record.spot(), record.deliveries());
-        let group = record.group();
-        let reservation = self.records.reserve(id, payload, bounds, group.is_some())?;
-        self.records.write(reservation, id, payload, (bounds, group), (turn, spot));
+        let (bounds, group) = (record.bounds(), record.group());
+        let (place, deliveries) = ((record.turn(), record.spot()), record.deliveries());
+        let reservation = self.records.reserve(id, payload, bounds, group.is_some());
+        let reservation = reservation.ok_or(UpdateError::Full)?;
+        self.records.write(reservation, id, payload, (bounds, group), place);
         let new = reservation.handle;
         if group.is_some() {
             self.records.copy_front(old, new);
         }
-        self.has_bounded |= !bounds.is_none();
         self.records.set_deliveries(new, deliveries);
         self.replace_handle(hash, old, new);
-        Some(new)
+        Ok(old.bits() as usize)
     }
 
     pub fn set_until(&mut self, id: &[u8], until: u64) -> bool {
@@ -325,7 +270,7 @@ impl Full {
 
     pub fn expired(&self, now: u64) -> impl Iterator<Item = Row<'_>> {
         let expired = self.expiries.iter().take_while(move |(moment, _)| *moment <= now);
-        expired.map(|(_, handle)| self.row_of(self.records.get(*handle)))
+        expired.map(|(_, handle)| self.row_of(*handle))
     }
 
     /// Returns the number of queues, and the number of elements in the timeline.
@@ -350,11 +295,8 @@ impl Full {
         self.index.scan(cursor, count, |handle| show(self.records.get(handle).into()))
     }
 
-    pub fn rows(&self, start: Start, end: u64) -> Rows<'_> {
-        let walk = Walk::new(&self.records, &self.queues, start.turn(), end);
-        let Some(groups) = &self.groups else { return Rows::Full(walk) };
-        let grouped = Walk::new(&self.records, &groups.queues, start.turn(), end);
-        Rows::Grouped(Box::new(Merged::new(walk, grouped)))
+    pub fn rows(&self, start: Start, end: u64) -> Walk<'_> {
+        Walk::new(&self.records, self.all_queues(), start.turn(), end)
     }
 
     /// Iterates over the queues of elements without a group, and those of elements in groups.
@@ -363,22 +305,17 @@ impl Full {
     }
 
     pub fn row(&self, id: &[u8]) -> Option<Row<'_>> {
-        Some(self.row_of(self.record(id)?))
+        Some(self.row_of(self.find(id)?))
     }
 
-    pub(super) fn row_of<'a>(&self, record: Record<'a>) -> Row<'a> {
-        let queues = if record.is_grouped() { &self.groups().queues } else { &self.queues };
+    pub(super) fn row_of(&self, handle: Handle) -> Row<'_> {
+        let record = self.records.get(handle);
+        let queues = match &self.groups {
+            Some(groups) if record.is_grouped() => &groups.queues,
+            _ => &self.queues,
+        };
         let ttl = queues.ttl(record.spot());
         Row { ttl, element: record.into(), number: Some(record.turn().push) }
-    }
-
-    #[inline(always)]
-    fn record(&self, id: &[u8]) -> Option<Record<'_>> {
-        let (_, record) = self.index.find(self.index.hash(id), |handle| {
-            let record = self.records.get(handle);
-            record.has_id(id).then_some(record)
-        })?;
-        Some(record)
     }
 
     #[inline(always)]
@@ -387,9 +324,8 @@ impl Full {
     }
 
     #[inline(always)]
-    pub(super) fn find_hashed(&self, hash: IdHash, id: &[u8]) -> Option<Handle> {
-        let is_it = |handle| self.records.get(handle).has_id(id).then_some(());
-        self.index.find(hash, is_it).map(|(handle, ())| handle)
+    fn find_hashed(&self, hash: IdHash, id: &[u8]) -> Option<Handle> {
+        self.index.find(hash, |handle| self.records.get(handle).has_id(id))
     }
 
     pub(super) fn first(&self) -> Option<(Turn, Handle)> {
@@ -429,15 +365,9 @@ impl Full {
     ) -> Turn {
         self.remove_expiry(handle);
         let turn = next_turn(&mut self.pushes, deadline);
-        let is_grouped = self.groups.is_some() && self.records.get(handle).is_grouped();
-        let Self { queues, records, groups, .. } = self;
-        let mut groups = groups.as_mut().filter(|_| is_grouped);
-        let concerns = groups.as_mut().map(|groups| groups.lift(records, handle));
-        let queues = groups.map_or(queues, |groups| &mut groups.queues);
-        let predicted = queues.predict_range(ttl, turn, || {});
-        if let Err(vacated) = try_move_to_tail(queues, records, handle, (ttl, turn), predicted) {
-            self.move_slow(handle, vacated, (ttl, turn), predicted);
-        }
+        let concerns = self.groups_of(handle).map(|(groups, records)| groups.lift(records, handle));
+        let predicted = self.queues_of(handle).0.predict_range(ttl, turn, || {});
+        self.move_to_turn(handle, (ttl, turn), predicted);
         if let (Some(groups), Some(concerns)) = (&mut self.groups, concerns) {
             groups.refile(&mut self.records, handle, counts_as_held(is_held, deadline), concerns);
         }
@@ -447,40 +377,58 @@ impl Full {
         turn
     }
 
-    /// Completes a move that [`try_move_to_tail`] could not complete. The record still has its old turn.
-    #[inline(never)]
-    fn move_slow(
+    /// Moves a record to another turn, mostly to the tail of the cached queue of `ttl`: with one look at the record and two
+    /// at blocks.
+    #[inline(always)]
+    fn move_to_turn(
         &mut self,
         handle: Handle,
-        vacated: Vacated,
         (ttl, turn): (u64, Turn),
-        mut predicted: PredictedRange,
+        predicted: PredictedRange,
     ) {
-        let elements = self.len();
         let (queues, records) = self.queues_of(handle);
-        match vacated {
-            Vacated::NeedsRepair(spot) => {
-                queues.repair_block(records, spot);
-                predicted = queues.predict_range(ttl, turn, || {});
+        let header = records.header(handle);
+        let old_spot = header.spot();
+        match queues.blank(old_spot) {
+            Blanked::NeedsRepair => return self.move_slow(handle, Some(old_spot), (ttl, turn)),
+            blanked => {
+                let spot = queues.append_recent(handle, ttl, turn, predicted);
+                if let Some(spot) = spot {
+                    header.set_turn(turn, spot);
+                }
+                if let Blanked::HeadRemoved = blanked {
+                    queues.head_removed(records, old_spot.block);
+                }
+                if spot.is_none() {
+                    self.move_slow(handle, None, (ttl, turn));
+                }
             }
-            Vacated::Grouped => return self.restart_held(handle, ttl, turn.deadline),
-            Vacated::Blank => {}
         }
+    }
+
+    /// Moves a record whose old place is blank, and that still has its old turn. `sparse`: that place, if its block needs
+    /// [`Queues::repair_block`].
+    #[inline(never)]
+    fn move_slow(&mut self, handle: Handle, sparse: Option<Spot>, (ttl, turn): (u64, Turn)) {
+        let elements = self.index.len;
+        let (queues, records) = self.queues_of(handle);
+        if let Some(spot) = sparse {
+            queues.repair_block(records, spot);
+        }
+        let predicted = queues.predict_range(ttl, turn, || {});
         let spot = queues.push(records, handle, (ttl, turn), elements, predicted);
-        self.records.header(handle).set_turn(turn, spot);
+        records.header(handle).set_turn(turn, spot);
     }
 
     /// Removes a record that is no longer in the index from the order of deadlines.
     #[inline(always)]
-    pub(super) fn remove_from_queues(&mut self, handle: Handle, spot: Spot, deliveries: u16) {
+    pub(super) fn remove_from_queues(&mut self, handle: Handle) {
         self.remove_expiry(handle);
-        if self.groups.is_some() && self.records.get(handle).is_grouped() {
-            self.remove_from_group(handle, spot);
-        } else {
-            self.queues.remove(&mut self.records, spot);
-        }
-        if deliveries > 0 {
-            self.unlease(handle);
+        let spot = self.records.get(handle).spot();
+        let (queues, records) = self.queues_of(handle);
+        queues.remove(records, spot);
+        if let Some((groups, records)) = self.groups_of(handle) {
+            groups.remove(records, handle);
         }
     }
 
@@ -492,10 +440,8 @@ impl Full {
         }
         let spot = self.records.get(new).spot();
         self.queues_of(new).0.replace(spot, new);
-        if let Some(groups) = &mut self.groups
-            && self.records.get(new).is_grouped()
-        {
-            groups.replace(&mut self.records, old, new);
+        if let Some((groups, records)) = self.groups_of(new) {
+            groups.replace(records, old, new);
         }
         if let Some(moment) = self.expiry(new) {
             self.expiries.remove(&(moment, old));

@@ -20,11 +20,9 @@ impl Full {
         let before = (before > 0).then_some(turn);
         let token = token.filter(|_| deliveries > 0);
         self.leases.set(handle, token, before, turn);
-        if let Some(groups) = &mut self.groups
-            && self.records.get(handle).is_grouped()
-        {
-            let is_held = counts_as_held(token.is_some(), turn.deadline);
-            groups.hold(&mut self.records, handle, is_held);
+        let is_held = counts_as_held(token.is_some(), turn.deadline);
+        if let Some((groups, records)) = self.groups_of(handle) {
+            groups.hold(records, handle, is_held);
         }
         true
     }
@@ -86,11 +84,14 @@ impl Full {
         (record.deliveries() > 0).then(|| self.leases.token(record.turn()))?
     }
 
-    /// Drops the lease of a record that is being removed. The record still has its turn.
-    #[inline(never)]
+    /// Ends the lease of a record that is being removed, if it has one.
+    #[inline]
     pub(super) fn unlease(&mut self, handle: Handle) {
-        self.delivered -= 1;
-        self.leases.end(self.records.turn(handle), None);
+        let record = self.records.get(handle);
+        if record.deliveries() > 0 {
+            self.delivered -= 1;
+            self.leases.end(record.turn(), None);
+        }
     }
 
     /// Sets how often a record was given out. Returns the previous count.

@@ -170,7 +170,7 @@ impl Lawn {
                 self.start_small(ttl, new)
             }
             Form::Small(_) => Err(StartError::TooLate),
-            Form::Full(full) => full.replace(ttl, new),
+            Form::Full(full) => full.replace(ttl, new, None),
         }
     }
 
@@ -378,7 +378,7 @@ impl Lawn {
     pub fn rows(&self, start: Start, end: u64) -> Rows<'_> {
         match &self.form {
             Form::Small(small) => Rows::Small(small.rows(start, end)),
-            Form::Full(full) => full.rows(start, end),
+            Form::Full(full) => Rows::Full(full.rows(start, end)),
         }
     }
 

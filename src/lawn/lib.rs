@@ -39,20 +39,20 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `lawn`, `lawn_groups` | the lawn itself, small at first and full later: its whole interface |
+//! | `lawn`, `lawn_groups` | the lawn itself, small at first and full later: its whole interface, and that of its groups |
 //! | `remembered` | ids, each remembered until a moment: a lawn of its own |
 //! | `shared` | what all lawns of a process share: the hash key, and the limits of the small form |
 //! | `full` | a full lawn: operations by id, queries, and when elements expire |
-//! | `rows` | iteration over elements in the order of delivery, of all groups and of none |
+//! | `rows` | iteration over the elements of either form in the order of delivery |
 //! | `held` | a full lawn: beginning, extending and ending leases |
-//! | `grouped` | a full lawn: elements in groups, and whose turn it is |
+//! | `grouped` | a full lawn: whether an element is in a group, and whose turn it is |
 //! | `due` | a full lawn: taking and leasing due elements |
 //! | `upkeep` | a full lawn: compaction, moving allocations, measuring, checking |
 //! | `element` | an element, an element with its place in the order, and the numbers of elements |
 //! | `rate` | a rate limit, and the log of what was given out under it |
 //! | `turn` | the order of delivery: by deadline, then in the order of pushing |
 //! | `error` | the errors |
-//! | `memory` | helpers for vectors: sizes, growing, shrinking, moving |
+//! | `memory` | helpers for vectors: sizes, growing, shrinking, moving in steps |
 //! | `processor` | prefetching memory, and comparing eight numbers at once: the only `unsafe` code |
 //! | `tiny` | small limits for tests |
 //!

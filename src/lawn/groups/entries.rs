@@ -138,8 +138,7 @@ impl Entries {
     }
 
     pub fn find(&self, name: &[u8]) -> Option<Group> {
-        let is_it = |handle| (self.name(Group(handle)) == name).then_some(());
-        self.index.find(self.index.hash(name), is_it).map(|found| Group(found.0))
+        self.index.find(self.index.hash(name), |it| self.name(Group(it)) == name).map(Group)
     }
 
     /// Creates a group. The name must be new. `None` if there is no room.
@@ -148,18 +147,18 @@ impl Entries {
         let slot = self.names.insert(units)?;
         let handle = self.slab.insert(1)?;
         let bytes = self.names.get_mut(slot).as_flattened_mut();
-        bytes[..4].copy_from_slice(&Handle::to_bits(Some(handle)).to_le_bytes());
+        bytes[..4].copy_from_slice(&handle.bits().to_le_bytes());
         bytes[4..NAME_HEADER].copy_from_slice(&(name.len() as u32).to_le_bytes());
         bytes[NAME_HEADER..][..name.len()].copy_from_slice(name);
         *self.slab.unit_mut(handle) = Entry { name: Some(slot), ..Entry::default() };
         // Records have room for the handles of a quarter of a billion groups.
-        if Handle::to_bits(Some(handle)) & (GROUP_MARK | HELD_MARK) != 0 {
+        if handle.bits() & (GROUP_MARK | HELD_MARK) != 0 {
             self.names.remove(slot);
             self.slab.remove(handle);
             return None;
         }
         let vacancy = self.index.vacancy(self.index.hash(name), |_| false);
-        vacancy.expect("no entry is the same").fill(handle);
+        self.index.fill(vacancy.expect("no entry is the same"), handle);
         Some(Group(handle))
     }
 
@@ -171,7 +170,7 @@ impl Entries {
     }
 
     pub fn len(&self) -> usize {
-        self.index.len()
+        self.index.len
     }
 
     /// Lists all groups.
@@ -233,6 +232,6 @@ impl Nodes for Entries {
     }
 
     fn rank(&self, node: Handle) -> u64 {
-        rank(Handle::to_bits(Some(node)).into(), self.secret)
+        rank(node.bits().into(), self.secret)
     }
 }

@@ -11,23 +11,17 @@ impl Groups {
         !self.settings.is_empty() || self.each != GroupLimits::NONE
     }
 
-    /// Returns the settings of a group.
-    pub fn settings(&self, group: Group) -> GroupSettings {
-        let settings = self.settings.get(self.name(group));
-        settings.copied().unwrap_or(GroupSettings::NONE)
-    }
-
-    /// Lists the groups that have settings, by name.
-    pub fn all_settings(&self) -> impl Iterator<Item = (&[u8], GroupSettings)> {
-        self.settings.iter().map(|(name, settings)| (&name[..], *settings))
+    /// Returns the settings of the group of this name.
+    pub fn settings(&self, name: &[u8]) -> GroupSettings {
+        self.settings.get(name).copied().unwrap_or(GroupSettings::NONE)
     }
 
     /// Changes the settings of a group. For the elements without a group only the share has a meaning.
     pub fn set(&mut self, records: &Records, group: Group, settings: GroupSettings) {
         let settings = GroupSettings { share: settings.share.max(1), ..settings };
-        self.restrained -= usize::from(self.settings(group).restrains());
-        self.restrained += usize::from(settings.restrains());
         let name = self.name(group).to_vec();
+        self.restrained -= usize::from(self.settings(&name).restrains());
+        self.restrained += usize::from(settings.restrains());
         let entry = self.entries.get_mut(group);
         entry.share = settings.share;
         entry.paused_until = settings.paused_until;
@@ -41,11 +35,6 @@ impl Groups {
         if group != self.others {
             self.settle(records, group);
         }
-    }
-
-    /// Returns the limits of each group that has none of its own.
-    pub fn each(&self) -> GroupLimits {
-        self.each
     }
 
     /// Changes the limits of each group.

@@ -8,7 +8,7 @@ use super::super::rate::Rate;
 
 /// The logs of groups.
 #[derive(Clone)]
-pub(super) struct Logs {
+pub struct Logs {
     by_group: BTreeMap<Group, Rate>,
     /// Groups that gave something out since somebody asked, with the number of elements.
     pub counted: BTreeMap<Group, u64>,

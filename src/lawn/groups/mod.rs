@@ -92,20 +92,20 @@ pub struct Groups {
     waiting: Tree,
     greatest: Greatest,
     /// The settings of the groups that have any, by name.
-    settings: BTreeMap<Vec<u8>, GroupSettings>,
+    pub settings: BTreeMap<Vec<u8>, GroupSettings>,
     /// The limits of each group that has none of its own. They do not hold for elements without a group.
-    each: GroupLimits,
+    pub each: GroupLimits,
     enforced: Enforced,
     /// Groups that are paused or have a limit of what they hold.
     restrained: usize,
     /// After `each` has changed, groups that wait for this turn or a later one may not know yet what they wait for.
     visit_from: Option<Turn>,
-    logs: Logs,
+    pub logs: Logs,
     /// The time of the latest look. It may have stepped back.
     clock: u64,
-    /// Elements, and groups that have some.
-    elements: usize,
-    filled: usize,
+    /// Elements that are in a group, and groups that have some.
+    pub elements: usize,
+    pub filled: usize,
     /// The latest moment at which somebody looked. All groups of the round have an element that was due by then.
     looked_at: u64,
 }
@@ -168,16 +168,6 @@ impl Groups {
     #[inline(always)]
     pub fn is_in_use(&self) -> bool {
         self.filled > 0 || self.has_settings()
-    }
-
-    /// Returns the number of elements that are in a group.
-    pub fn len(&self) -> usize {
-        self.elements
-    }
-
-    /// Returns the number of groups that have an element.
-    pub fn filled(&self) -> usize {
-        self.filled
     }
 
     pub fn find(&self, name: &[u8]) -> Option<Group> {
@@ -275,6 +265,7 @@ impl Groups {
     }
 
     /// Inserts a record that is not held into its group.
+    #[inline(never)]
     pub fn insert(&mut self, records: &mut Records, record: Handle) {
         let group = records.group(record);
         self.entries.get_mut(group).elements.insert(records, record);
@@ -285,6 +276,7 @@ impl Groups {
     }
 
     /// Removes a record from its group.
+    #[inline(never)]
     pub fn remove(&mut self, records: &mut Records, record: Handle) {
         let concerns = self.lift(records, record);
         let group = records.group(record);
@@ -422,7 +414,7 @@ impl Groups {
             let marked = all.iter().filter(|it| records.is_held(**it)).count();
             assert_eq!((all.len(), marked), (len, held), "what is held");
             assert_eq!((entry.len as usize, entry.held_len as usize), (len, held), "lengths");
-            let settings = self.settings(group);
+            let settings = self.settings(self.name(group));
             assert_eq!(entry.has_settings, settings != GroupSettings::NONE, "settings");
             assert_eq!((entry.share, entry.paused_until), (settings.share, settings.paused_until));
             assert_eq!(u64::from(entry.held_max), settings.limits.held.min(u32::MAX.into()));

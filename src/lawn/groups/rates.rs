@@ -3,8 +3,6 @@
 //! A group keeps its log when it has no element left: with one job at a time it would have no limit otherwise. The owner
 //! of the lawn has to call [`Groups::forget_rates`] from time to time, which removes the logs that are over.
 
-use std::collections::BTreeMap;
-
 use super::super::element::Group;
 use super::super::rate::Rate;
 use super::super::store::Records;
@@ -19,13 +17,12 @@ impl Groups {
             return None;
         }
         let has_settings = self.entries.get(group).has_settings;
-        let own = has_settings.then(|| self.settings(group).limits).filter(|own| own.rate > 0);
-        own.map_or(self.rate_of_each(), |own| Some((own.rate, own.per)))
+        if has_settings { self.rate_of(self.name(group)) } else { self.each.rate() }
     }
 
-    /// Returns the limit of each group that has none of its own, as [`Groups::rate`] does.
-    pub fn rate_of_each(&self) -> Option<(u64, u64)> {
-        (self.enforced.rate && self.each.rate > 0).then_some((self.each.rate, self.each.per))
+    /// Returns the limit of the group of this name, which need not exist.
+    pub fn rate_of(&self, name: &[u8]) -> Option<(u64, u64)> {
+        self.settings(name).limits.rate().or(self.each.rate()).filter(|_| self.enforced.rate)
     }
 
     /// Records under a group's limit of rate that it gave out `count` elements. Returns whether it has one.
@@ -51,8 +48,9 @@ impl Groups {
     }
 
     /// Returns the groups whose elements were counted since the last call, and the number of elements.
-    pub fn take_counted(&mut self) -> BTreeMap<Group, u64> {
-        std::mem::take(&mut self.logs.counted)
+    pub fn take_counted(&mut self) -> Vec<(Vec<u8>, u64)> {
+        let counted = std::mem::take(&mut self.logs.counted).into_iter();
+        counted.map(|(group, count)| (self.name(group).to_vec(), count)).collect()
     }
 
     /// Lists the groups that have a log which is not over at `now`, by name, if their rates are limited. Each log is as its
@@ -81,11 +79,6 @@ impl Groups {
         self.clock = self.clock.max(moment);
         self.entries.get_mut(group).has_log = true;
         self.settle(records, group);
-    }
-
-    /// Returns a moment before which no log is over, in milliseconds since the epoch, if there is a log.
-    pub fn logs_end(&self) -> Option<u64> {
-        self.logs.end()
     }
 
     /// Adapts all logs to limits that have changed, now or when their groups are visited.

@@ -14,6 +14,11 @@ pub struct GroupLimits {
 
 impl GroupLimits {
     pub const NONE: Self = Self { length: 0, held: 0, rate: 0, per: 0 };
+
+    /// Returns the limit of what is given out in a time: a number of elements, and a number of milliseconds.
+    pub(super) fn rate(&self) -> Option<(u64, u64)> {
+        (self.rate > 0).then_some((self.rate, self.per))
+    }
 }
 
 /// Which limits of groups hold: that of what is held, and that of what is given out in a time.

@@ -241,7 +241,7 @@ mod tests {
     struct Numbers(Vec<(u64, Links)>);
 
     fn number(node: Handle) -> usize {
-        Handle::to_bits(Some(node)) as usize - 1
+        node.bits() as usize - 1
     }
 
     impl Nodes for Numbers {

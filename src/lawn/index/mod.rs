@@ -47,25 +47,12 @@ const MERGED_MAX: usize = ENTRIES_MAX / 2;
 /// The maximum depth of the directory. With a good hash it takes 2^31 entries to get there.
 const DEPTH_MAX: u32 = 20;
 
-/// A reserved position for a new entry. Nothing changes until it is filled.
-pub struct Vacancy<'a> {
-    table: &'a mut Table,
+/// A position for a new entry, valid until the index changes.
+pub struct Vacancy {
+    table: usize,
     /// The bucket where the hash belongs.
     home: usize,
     hash: IdHash,
-    len: &'a mut usize,
-}
-
-impl Vacancy<'_> {
-    /// Returns the number of entries before this one.
-    pub fn elements(&self) -> usize {
-        *self.len
-    }
-
-    pub fn fill(self, handle: Handle) {
-        self.table.insert(self.home, IndexEntry { hash: self.hash, handle });
-        *self.len += 1;
-    }
 }
 
 /// The index of a lawn.
@@ -75,7 +62,8 @@ pub struct Index {
     directory: Vec<u32>,
     tables: Vec<Table>,
     depth: u32,
-    len: usize,
+    /// The number of entries.
+    pub len: usize,
 }
 
 impl Index {
@@ -92,40 +80,35 @@ impl Index {
         IdHash(hasher.finish() as u32)
     }
 
-    pub fn len(&self) -> usize {
-        self.len
+    /// Finds the handle under this hash for which `is_it` returns true.
+    #[inline(always)]
+    pub fn find(&self, hash: IdHash, is_it: impl FnMut(Handle) -> bool) -> Option<Handle> {
+        let table = &self.tables[self.table_of(hash)];
+        table.find(table.home(hash), hash, is_it).map(|(_, handle)| handle)
     }
 
-    /// Finds the handle under this hash for which `read` returns `Some`, and returns both. `read` checks the id and
-    /// extracts what the caller needs, so that the record is read once.
+    /// Makes room for a new entry, which [`Index::fill`] inserts. `None` if there is a handle under this hash for which
+    /// `is_it` returns true.
     #[inline(always)]
-    pub fn find<R>(
-        &self,
-        hash: IdHash,
-        read: impl FnMut(Handle) -> Option<R>,
-    ) -> Option<(Handle, R)> {
-        let (_, handle, found) = self.tables[self.table_of(hash)].find(hash, read)?;
-        Some((handle, found))
-    }
-
-    /// Reserves a position for a new entry. `None` if there is a handle under this hash for which `is_it` returns true.
-    #[inline(always)]
-    pub fn vacancy(
-        &mut self,
-        hash: IdHash,
-        mut is_it: impl FnMut(Handle) -> bool,
-    ) -> Option<Vacancy<'_>> {
+    pub fn vacancy(&mut self, hash: IdHash, is_it: impl FnMut(Handle) -> bool) -> Option<Vacancy> {
         let mut number = self.table_of(hash);
         let table = &self.tables[number];
         let mut home = table.home(hash);
-        if table.find_from(home, hash, |handle| is_it(handle).then_some(())).is_some() {
+        if table.find(home, hash, is_it).is_some() {
             return None;
         }
         if table.is_full() {
             number = self.make_room(number, hash);
             home = self.tables[number].home(hash);
         }
-        Some(Vacancy { table: &mut self.tables[number], home, hash, len: &mut self.len })
+        Some(Vacancy { table: number, home, hash })
+    }
+
+    /// Inserts an entry.
+    #[inline(always)]
+    pub fn fill(&mut self, Vacancy { table, home, hash }: Vacancy, handle: Handle) {
+        self.tables[table].insert(home, IndexEntry { hash, handle });
+        self.len += 1;
     }
 
     /// Prefetches the bucket of a hash.
@@ -135,37 +118,32 @@ impl Index {
         prefetch(&table.buckets[table.home(hash)]);
     }
 
-    /// Removes the entry under this hash for which `read` returns `Some`, and returns its handle and that value.
+    /// Removes the entry under this hash for which `is_it` returns true, and returns its handle.
     #[inline(always)]
-    pub fn remove<R>(
-        &mut self,
-        hash: IdHash,
-        read: impl FnMut(Handle) -> Option<R>,
-    ) -> Option<(Handle, R)> {
+    pub fn remove(&mut self, hash: IdHash, is_it: impl FnMut(Handle) -> bool) -> Option<Handle> {
         let number = self.table_of(hash);
         let table = &mut self.tables[number];
-        let (location, handle, found) = table.find(hash, read)?;
+        let (location, handle) = table.find(table.home(hash), hash, is_it)?;
         table.remove(location);
         self.len -= 1;
         if table.len < table.shrink_below {
             self.shrink(number);
         }
-        Some((handle, found))
+        Some(handle)
     }
 
     /// Removes the entry of a handle. Panics if there is none.
     #[inline(always)]
     pub fn remove_handle(&mut self, hash: IdHash, handle: Handle) {
-        let removed = self.remove(hash, |it| (it == handle).then_some(()));
-        removed.expect("a filed record is in the index");
+        self.remove(hash, |it| it == handle).expect("a filed record is in the index");
     }
 
     /// Replaces a handle in its entry.
     pub fn replace(&mut self, hash: IdHash, old: Handle, new: Handle) {
         let number = self.table_of(hash);
         let table = &mut self.tables[number];
-        let found = table.find(hash, |it| (it == old).then_some(()));
-        let (location, ..) = found.expect("a stored record is in the index");
+        let found = table.find(table.home(hash), hash, |it| it == old);
+        let (location, _) = found.expect("a stored record is in the index");
         table.replace(location, new);
     }
 
@@ -349,15 +327,16 @@ mod tests {
     }
 
     fn insert(index: &mut Index, hash: IdHash, handle: Handle) {
-        index.vacancy(hash, |it| it == handle).expect("it is not there yet").fill(handle);
+        let vacancy = index.vacancy(hash, |it| it == handle).expect("it is not there yet");
+        index.fill(vacancy, handle);
     }
 
     fn find(index: &Index, hash: IdHash, handle: Handle) -> Option<Handle> {
-        index.find(hash, |it| (it == handle).then_some(())).map(|found| found.0)
+        index.find(hash, |it| it == handle)
     }
 
     fn remove(index: &mut Index, hash: IdHash, handle: Handle) -> Option<Handle> {
-        index.remove(hash, |it| (it == handle).then_some(())).map(|found| found.0)
+        index.remove(hash, |it| it == handle)
     }
 
     fn handle(number: u32) -> Handle {
@@ -391,7 +370,7 @@ mod tests {
             }
         }
         index.check(|_, _| true);
-        assert_eq!((index.len(), index.tables.len(), index.directory.len()), (1, 1, 1));
+        assert_eq!((index.len, index.tables.len(), index.directory.len()), (1, 1, 1));
         assert!(index.memory() * 100 < full, "{} of {full} bytes are left", index.memory());
         assert!(index.tables.capacity() <= 4, "capacity for {} tables", index.tables.capacity());
     }
@@ -441,7 +420,7 @@ mod tests {
             let mut other = stay;
             loop {
                 cursor = index.scan(cursor, count, |shown| {
-                    let number = Handle::to_bits(Some(shown)) - 1;
+                    let number = shown.bits() - 1;
                     if number < stay {
                         seen[number as usize] += 1;
                     }

@@ -167,33 +167,23 @@ impl Table {
         self.buckets.iter().flat_map(Bucket::entries)
     }
 
-    /// Finds the entry under this hash for which `read` returns `Some`, and returns that value.
+    /// Finds the entry under this hash, whose home bucket is given, for which `is_it` returns true.
     #[inline(always)]
-    pub(super) fn find<R>(
-        &self,
-        hash: IdHash,
-        read: impl FnMut(Handle) -> Option<R>,
-    ) -> Option<(Location, Handle, R)> {
-        self.find_from(self.home(hash), hash, read)
-    }
-
-    /// Finds as [`Table::find`] does, given the home bucket of the hash.
-    #[inline(always)]
-    pub(super) fn find_from<R>(
+    pub(super) fn find(
         &self,
         home: usize,
         hash: IdHash,
-        mut read: impl FnMut(Handle) -> Option<R>,
-    ) -> Option<(Location, Handle, R)> {
+        mut is_it: impl FnMut(Handle) -> bool,
+    ) -> Option<(Location, Handle)> {
         let mut at = home;
         loop {
             let bucket = &self.buckets[at];
             // Some slots with this hash may be blank.
             for slot in equal(&bucket.hashes, hash.0) {
                 if let Some(handle) = Handle::from_bits(bucket.handles[slot])
-                    && let Some(found) = read(handle)
+                    && is_it(handle)
                 {
-                    return Some((Location { home, bucket: at, slot }, handle, found));
+                    return Some((Location { home, bucket: at, slot }, handle));
                 }
             }
             if self.passed[at] == 0 {
@@ -216,20 +206,16 @@ impl Table {
                 None => at = self.pass(at),
             }
         };
-        self.put(Location { home, bucket: at, slot }, entry);
+        let bucket = &mut self.buckets[at];
+        bucket.hashes[slot % SLOTS] = entry.hash.0;
+        bucket.handles[slot % SLOTS] = entry.handle.bits();
+        self.len += 1;
     }
 
     /// Counts an entry that passes a full bucket. Returns the next bucket.
     fn pass(&mut self, bucket: usize) -> usize {
         self.passed[bucket] = self.passed[bucket].saturating_add(1);
         self.next(bucket)
-    }
-
-    fn put(&mut self, Location { bucket, slot, .. }: Location, entry: IndexEntry) {
-        let bucket = &mut self.buckets[bucket];
-        bucket.hashes[slot % SLOTS] = entry.hash.0;
-        bucket.handles[slot % SLOTS] = Handle::to_bits(Some(entry.handle));
-        self.len += 1;
     }
 
     #[inline(always)]
@@ -247,7 +233,7 @@ impl Table {
 
     /// Replaces the handle of an entry.
     pub(super) fn replace(&mut self, location: Location, new: Handle) {
-        self.buckets[location.bucket].handles[location.slot] = Handle::to_bits(Some(new));
+        self.buckets[location.bucket].handles[location.slot] = new.bits();
     }
 
     /// Rebuilds the table with this number of buckets.

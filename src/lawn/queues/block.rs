@@ -102,7 +102,7 @@ impl Block {
 
     #[inline(always)]
     pub fn set_handle(&mut self, place: usize, handle: Handle) {
-        self.places[place] = Handle::to_bits(Some(handle));
+        self.places[place] = handle.bits();
     }
 }
 
@@ -163,12 +163,6 @@ impl BlockMeta {
         lowest(self.taken)
     }
 
-    /// Returns the first taken place at or behind `place`.
-    #[inline(always)]
-    pub fn first_from(&self, place: usize) -> Option<usize> {
-        lowest(self.taken & from(place))
-    }
-
     pub fn last_place(&self) -> Option<usize> {
         highest(self.taken)
     }
@@ -220,14 +214,10 @@ impl BlockMeta {
         self.len -= 1;
     }
 
-    /// Iterates over the taken places, in order.
-    pub fn places(&self) -> impl Iterator<Item = usize> + use<> {
-        let mut taken = self.taken;
-        std::iter::from_fn(move || {
-            let place = lowest(taken)?;
-            taken &= taken - 1;
-            Some(place)
-        })
+    /// Iterates over the taken places at and behind `place`, in order.
+    #[inline(always)]
+    pub fn places_from(&self, place: usize) -> Places {
+        Places(self.taken & from(place))
     }
 
     /// Returns the number of taken places up to and including this one.
@@ -274,6 +264,21 @@ impl BlockMeta {
     }
 }
 
+/// Places that are still to come, as bits.
+#[derive(Clone, Copy, Default)]
+pub struct Places(u64);
+
+impl Iterator for Places {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        let place = lowest(self.0)?;
+        self.0 &= self.0 - 1;
+        Some(place)
+    }
+}
+
 /// The state of a block after a place was blanked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Blanked {
@@ -308,9 +313,7 @@ impl<'a> BlockView<'a> {
 
     /// Iterates over places and handles, in order, from `place` on.
     pub fn handles_from(self, place: usize) -> impl Iterator<Item = (usize, Handle)> + 'a {
-        let places = std::iter::successors(self.meta.first_from(place), move |place| {
-            self.meta.first_from(place + 1)
-        });
+        let places = self.meta.places_from(place);
         places.filter_map(move |place| Some((place, self.block.handle(place)?)))
     }
 

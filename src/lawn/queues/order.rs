@@ -34,7 +34,7 @@ impl Blocks {
     pub(super) fn sort_keys(&self, block: Handle) -> SortKeys {
         let mut sort_keys = SortKeys { keys: [0; PLACES], len: 0 };
         let offsets = self.column(block, DEADLINES);
-        for (key, place) in sort_keys.keys.iter_mut().zip(self.meta(block).places()) {
+        for (key, place) in sort_keys.keys.iter_mut().zip(self.meta(block).places_from(0)) {
             *key = key_of(offsets[place], place);
             sort_keys.len += 1;
         }
@@ -97,7 +97,7 @@ fn sort_keys(keys: &mut [u64]) -> bool {
     ties > 0
 }
 
-/// The places of a block in the order of turns, for a walk.
+/// Iterates over the places of a block in the order of turns.
 pub(super) struct Order {
     places: [u8; PLACES],
     len: usize,
@@ -105,19 +105,19 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// Returns the current place of the walk.
-    pub(super) fn place(&self) -> Option<usize> {
-        self.places[..self.len].get(self.at).map(|place| usize::from(*place))
-    }
-
-    /// Advances to the next place.
-    pub(super) fn step(&mut self) {
-        self.at += 1;
-    }
-
     /// Skips the places for which `is_earlier` is true. All of these must precede all others.
-    pub(super) fn skip(&mut self, mut is_earlier: impl FnMut(usize) -> bool) {
+    pub(super) fn skip_earlier(&mut self, mut is_earlier: impl FnMut(usize) -> bool) {
         self.at = self.places[..self.len].partition_point(|place| is_earlier((*place).into()));
+    }
+}
+
+impl Iterator for Order {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        let place = *self.places[..self.len].get(self.at)?;
+        self.at += 1;
+        Some(place.into())
     }
 }
 

@@ -478,7 +478,7 @@ impl Queues {
     /// Iterates over the TTLs of all elements in the timeline.
     pub(super) fn timeline_ttls(&self) -> impl Iterator<Item = u64> + '_ {
         self.ranges.iter().flat_map(move |Range { block, .. }| {
-            self.blocks.meta(block).places().map(move |place| self.blocks.ttl(block, place))
+            self.blocks.meta(block).places_from(0).map(move |place| self.blocks.ttl(block, place))
         })
     }
 }

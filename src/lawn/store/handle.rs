@@ -62,8 +62,12 @@ impl Handle {
     /// Returns the handle as four bytes; 0 means `None`.
     #[inline(always)]
     pub fn to_bits(handle: Option<Self>) -> u32 {
-        let Some(Self(bits)) = handle else { return 0 };
-        bits.get()
+        handle.map_or(0, Self::bits)
+    }
+
+    #[inline(always)]
+    pub fn bits(self) -> u32 {
+        self.0.get()
     }
 
     #[inline(always)]

@@ -91,7 +91,7 @@ impl Records {
 
     /// Sets the group of a record that has no links yet.
     pub(super) fn put_group(&mut self, handle: Handle, Group(group): Group) {
-        let group = Handle::to_bits(Some(group)) | GROUP_MARK;
+        let group = group.bits() | GROUP_MARK;
         *self.front_mut(handle) = [unit(0, group), Granule::default()];
     }
 

@@ -14,5 +14,5 @@ mod slab;
 
 pub use handle::{Handle, Unit};
 pub use links::{HELD_MARK, Links};
-pub use records::{GROUP_MARK, Granule, Record, Records, Spot};
+pub use records::{GROUP_MARK, Granule, Records, Spot};
 pub use slab::Slab;

@@ -144,7 +144,7 @@ impl<'a> Record<'a> {
     #[inline(never)]
     fn parts(&self) -> (&'a [u8], &'a [u8]) {
         let bytes =
-            if self.is_boxed() { &self.records.boxes[&bits(self.handle)] } else { self.bytes };
+            if self.is_boxed() { &self.records.boxes[&self.handle.bits()] } else { self.bytes };
         let (id, rest) = part(bytes);
         (id, part(rest).0)
     }
@@ -245,7 +245,7 @@ fn spot_of(header: &[u8; LENGTHS]) -> Spot {
 }
 
 fn put_spot(header: &mut [u8; LENGTHS], spot: Spot) {
-    header[BLOCK..PLACE].copy_from_slice(&Handle::to_bits(Some(spot.block)).to_le_bytes());
+    header[BLOCK..PLACE].copy_from_slice(&spot.block.bits().to_le_bytes());
     header[PLACE] = header[PLACE] & !PLACES | spot.place;
 }
 
@@ -261,11 +261,6 @@ fn part(bytes: &[u8]) -> (&[u8], &[u8]) {
     let mut at = 0;
     let length = get_length(bytes, &mut at);
     bytes[at..].split_at(length)
-}
-
-/// Returns the key of a record's box.
-fn bits(handle: Handle) -> u32 {
-    Handle::to_bits(Some(handle))
 }
 
 /// Returns the bytes that an encoded length takes.
@@ -417,7 +412,7 @@ impl Records {
         let mut bytes = vec![0; size_of_parts(id, payload)];
         put_parts(&mut bytes, id, payload);
         self.boxed += allotted(&bytes);
-        self.boxes.insert(bits(handle), bytes);
+        self.boxes.insert(handle.bits(), bytes);
     }
 
     #[inline(always)]
@@ -479,7 +474,7 @@ impl Records {
     #[inline(never)]
     fn unbox(&mut self, handle: Handle) {
         if self.get(handle).is_boxed()
-            && let Some(bytes) = self.boxes.remove(&bits(handle))
+            && let Some(bytes) = self.boxes.remove(&handle.bits())
         {
             self.boxed -= allotted(&bytes);
         }
@@ -490,8 +485,8 @@ impl Records {
         let slot = self.slot(handle);
         let new = self.slab.relocate(slot)?;
         let new = if slot == handle { new } else { new.behind(GROUP_UNITS) };
-        if let Some(bytes) = self.boxes.remove(&bits(handle)) {
-            self.boxes.insert(bits(new), bytes);
+        if let Some(bytes) = self.boxes.remove(&handle.bits()) {
+            self.boxes.insert(new.bits(), bytes);
         }
         Some(new)
     }
@@ -517,7 +512,7 @@ impl Records {
     pub fn check(&self, live: impl Iterator<Item = Handle>) -> usize {
         self.slab.check();
         let boxed = live.filter(|handle| self.get(*handle).is_boxed());
-        let keys: BTreeSet<_> = boxed.map(bits).collect();
+        let keys: BTreeSet<_> = boxed.map(Handle::bits).collect();
         assert!(keys.iter().eq(self.boxes.keys()), "boxes and their records");
         assert_eq!(self.boxed, self.boxes.values().map(allotted).sum::<usize>(), "bytes of boxes");
         self.slab.len()
