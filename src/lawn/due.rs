@@ -88,7 +88,7 @@ impl Full {
         most: usize,
         give: &mut impl FnMut(u64, Element<'_>),
     ) -> usize {
-        let Some((number, ttl, _)) = self.queues.earliest() else { return 0 };
+        let Some((number, ttl)) = self.queues.earliest() else { return 0 };
         let mut done = 0;
         // The distance of the prefetch. It starts at 1 and doubles, because a short run wastes what it prefetches.
         let mut ahead = 1;
@@ -105,7 +105,7 @@ impl Full {
                 length += 1;
             }
             if let Some(next) = view.block.next {
-                self.queues.blocks.prefetch(next);
+                prefetch(self.queues.blocks.slab.unit(next));
             }
             let run = &run[..length];
             let (mut prefetched, mut hashed) = (0, 0);

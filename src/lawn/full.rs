@@ -219,10 +219,6 @@ impl Full {
         self.records.remove(Handle::from_bits(bits as u32).expect("the bits of a handle"));
     }
 
-    pub fn look(&self, id: &[u8]) -> Option<Element<'_>> {
-        Some(self.records.get(self.find(id)?).into())
-    }
-
     /// Replaces an element's payload. Returns the bits of the old record's handle; the caller must free it with
     /// [`Full::free`].
     pub fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<usize, UpdateError> {
@@ -253,10 +249,6 @@ impl Full {
         self.expiries.remove(&(before, handle));
         self.expiries.insert((bounds.until.max(deadline), handle));
         true
-    }
-
-    pub fn next_deadline(&self) -> Option<u64> {
-        Some(self.first()?.0.deadline)
     }
 
     pub fn has_bounds(&self) -> bool {
@@ -348,11 +340,7 @@ impl Full {
             return first.into_iter().chain(groups.queues.first_deadline()).min();
         }
         groups.look_again(&self.records);
-        self.next_deadline()
-    }
-
-    pub(super) fn first_element(&self) -> Option<Element<'_>> {
-        Some(self.records.get(self.first()?.1).into())
+        Some(self.first()?.0.deadline)
     }
 
     /// Restarts a record's timer. `is_held`: it is held under a token from now on. Returns its new turn.
@@ -387,22 +375,20 @@ impl Full {
         predicted: PredictedRange,
     ) {
         let (queues, records) = self.queues_of(handle);
-        let header = records.header(handle);
-        let old_spot = header.spot();
-        match queues.blank(old_spot) {
-            Blanked::NeedsRepair => return self.move_slow(handle, Some(old_spot), (ttl, turn)),
-            blanked => {
-                let spot = queues.append_recent(handle, ttl, turn, predicted);
-                if let Some(spot) = spot {
-                    header.set_turn(turn, spot);
-                }
-                if let Blanked::HeadRemoved = blanked {
-                    queues.head_removed(records, old_spot.block);
-                }
-                if spot.is_none() {
-                    self.move_slow(handle, None, (ttl, turn));
-                }
-            }
+        let old_spot = records.get(handle).spot();
+        let blanked = queues.blank(old_spot);
+        if let Blanked::NeedsRepair = blanked {
+            return self.move_slow(handle, Some(old_spot), (ttl, turn));
+        }
+        let spot = queues.append_recent(handle, ttl, turn, predicted);
+        if let Some(spot) = spot {
+            records.set_turn(handle, turn, spot);
+        }
+        if let Blanked::HeadRemoved = blanked {
+            queues.head_removed(records, old_spot.block);
+        }
+        if spot.is_none() {
+            self.move_slow(handle, None, (ttl, turn));
         }
     }
 
@@ -417,7 +403,7 @@ impl Full {
         }
         let predicted = queues.predict_range(ttl, turn, || {});
         let spot = queues.push(records, handle, (ttl, turn), elements, predicted);
-        records.header(handle).set_turn(turn, spot);
+        records.set_turn(handle, turn, spot);
     }
 
     /// Removes a record that is no longer in the index from the order of deadlines.

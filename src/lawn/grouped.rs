@@ -50,7 +50,8 @@ impl Full {
 
     /// Returns the first element without a group, if it is due at `now`.
     fn first_without_group(&self, now: u64) -> Option<(Turn, Handle)> {
-        self.queues.first(&self.records).filter(|(turn, _)| turn.deadline <= now)
+        let first = self.queues.first(&self.records)?;
+        if first.0.deadline <= now { Some(first) } else { None }
     }
 
     /// Returns the first element of the group whose turn it is at `now`, which is about to be given out.

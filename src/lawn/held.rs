@@ -55,16 +55,10 @@ impl Full {
     #[inline(never)]
     pub(super) fn restart_held(&mut self, handle: Handle, ttl: u64, deadline: u64) {
         let before = self.records.turn(handle);
-        let is_held = ttl > 0 && self.held_under(handle).is_some();
-        let turn = self.restart(handle, ttl, deadline, is_held);
-        if self.records.get(handle).deliveries() == 0 {
-            return;
-        }
-        if ttl == 0 {
-            self.leases.end(before, None);
-        } else {
-            self.leases.postpone(handle, before, turn);
-        }
+        let held_under = self.held_under(handle);
+        let token = held_under.filter(|_| ttl > 0);
+        let turn = self.restart(handle, ttl, deadline, token.is_some());
+        self.leases.set(handle, token, held_under.and(Some(before)), turn);
     }
 
     pub(super) fn lease(&mut self, handle: Handle, ttl: u64, deadline: u64, token: Option<Token>) {

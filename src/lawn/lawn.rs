@@ -17,9 +17,9 @@ use super::error::{StartError, UpdateError};
 use super::full::Full;
 use super::lease::Token;
 use super::memory::{Mover, Steps, rounded};
-use super::rows::{Elements, Rows};
+use super::queues::Walk;
 use super::shared::Shared;
-use super::small::Small;
+use super::small::{Small, SmallRows};
 use super::turn::{DEADLINE_MAX, Start};
 
 #[derive(Clone)]
@@ -196,7 +196,10 @@ impl Lawn {
 
     /// Returns the element with this id, due or not.
     pub fn look(&self, id: &[u8]) -> Option<Element<'_>> {
-        either!(&self.form, it => it.look(id))
+        match &self.form {
+            Form::Small(small) => small.look(id),
+            Form::Full(full) => Some(full.records.get(full.find(id)?).into()),
+        }
     }
 
     /// Replaces an element's payload. The element keeps its deadline and its place in the order. Returns the element as
@@ -298,7 +301,10 @@ impl Lawn {
 
     /// Returns the deadline of the first element. It may be in the past. Always exact.
     pub fn next_deadline(&self) -> Option<u64> {
-        either!(&self.form, it => it.next_deadline())
+        match &self.form {
+            Form::Small(small) => small.next_deadline(),
+            Form::Full(full) => Some(full.first()?.0.deadline),
+        }
     }
 
     /// Returns when the first element is due and too late to be given out: see [`Bounds::until`](super::Bounds::until).
@@ -329,7 +335,10 @@ impl Lawn {
 
     /// Returns the element that comes due first.
     pub fn first(&self) -> Option<Element<'_>> {
-        either!(&self.form, it => it.first_element())
+        match &self.form {
+            Form::Small(small) => small.first_element(),
+            Form::Full(full) => Some(full.records.get(full.first()?.1).into()),
+        }
     }
 
     /// Returns the number of elements that are due at `now`. Reads one record for each block of a queue (up to 62
@@ -353,7 +362,7 @@ impl Lawn {
     pub fn scan<'a>(&'a self, cursor: u64, count: usize, mut show: impl FnMut(Element<'a>)) -> u64 {
         match &self.form {
             Form::Small(small) => {
-                small.rows(Start::FIRST, DEADLINE_MAX).for_each(|row| show(row.element));
+                small.rows(0, DEADLINE_MAX).for_each(|row| show(row.element));
                 0
             }
             Form::Full(full) => full.scan(cursor, count, show),
@@ -377,7 +386,7 @@ impl Lawn {
     /// of `start`.
     pub fn rows(&self, start: Start, end: u64) -> Rows<'_> {
         match &self.form {
-            Form::Small(small) => Rows::Small(small.rows(start, end)),
+            Form::Small(small) => Rows::Small(small.rows(start.deadline, end)),
             Form::Full(full) => Rows::Full(full.rows(start, end)),
         }
     }
@@ -471,11 +480,32 @@ impl Lawn {
     }
 }
 
+/// Elements in the order of delivery. See [`Lawn::rows`].
+pub enum Rows<'a> {
+    Small(SmallRows<'a>),
+    Full(Walk<'a>),
+}
+
+/// Elements in the order of delivery, each with its TTL. A named type, so that the compiler sees that dropping it reads
+/// nothing of the lawn.
+pub type Elements<'a> = std::iter::Map<Rows<'a>, fn(Row<'a>) -> (u64, Element<'a>)>;
+
+impl<'a> Iterator for Rows<'a> {
+    type Item = Row<'a>;
+
+    fn next(&mut self) -> Option<Row<'a>> {
+        match self {
+            Self::Small(rows) => rows.next(),
+            Self::Full(rows) => rows.next(),
+        }
+    }
+}
+
 /// Copies a small lawn into the full form, in the same order.
 #[cold]
 fn to_full(small: &Small, hasher: RandomState) -> Box<Full> {
     let mut full = Box::new(Full::new(hasher));
-    for Row { ttl, element, .. } in small.rows(Start::FIRST, DEADLINE_MAX) {
+    for Row { ttl, element, .. } in small.rows(0, DEADLINE_MAX) {
         full.start(ttl, &element).expect("there is room for the first few");
         if element.deliveries > 0 {
             full.set_deliveries(element.id, element.deliveries, small.token(&element));

@@ -4,12 +4,11 @@ use super::element::{Element, Group, Row};
 use super::error::StartError;
 use super::full::Full;
 use super::groups::{Enforced, GroupLimits, GroupSettings, Groups};
-use super::lawn::{Form, Lawn, Taken};
+use super::lawn::{Form, Lawn, Rows, Taken};
 use super::queues::Walk;
 use super::rate::Rate;
-use super::rows::Rows;
 use super::store::Records;
-use super::turn::{DEADLINE_MAX, Start};
+use super::turn::{DEADLINE_MAX, Start, Turn};
 
 impl Lawn {
     /// Starts an element as [`Lawn::start`] does, in the group of this name, of at most [`GROUP_NAME_MAX`] bytes. An empty
@@ -84,7 +83,7 @@ impl Lawn {
     #[inline]
     pub fn next_in_turn(&self, now: u64) -> Option<Row<'_>> {
         match &self.form {
-            Form::Small(small) => small.rows(Start::FIRST, now).next(),
+            Form::Small(small) => small.rows(0, now).next(),
             Form::Full(full) => full.next_in_turn(now),
         }
     }
@@ -95,7 +94,7 @@ impl Lawn {
         let takes_turns = self.all_groups().is_some_and(|groups| groups.are_due(now));
         let next = if takes_turns { self.next_in_turn(now) } else { None };
         // What is in a group, and due, is held back.
-        let all = if takes_turns { None } else { Some(self.rows_without_group(Start::FIRST, now)) };
+        let all = if takes_turns { None } else { Some(self.rows_without_group(Turn::FIRST, now)) };
         next.into_iter().chain(all.into_iter().flatten())
     }
 
@@ -163,10 +162,8 @@ impl Lawn {
     /// copy of the lawn has to [record](Lawn::record_given).
     #[inline]
     pub fn take_counted(&mut self) -> Vec<(Vec<u8>, u64)> {
-        match self.all_groups_mut() {
-            Some((groups, _)) if groups.has_counted() => groups.take_counted(),
-            _ => Vec::new(),
-        }
+        let Some((groups, _)) = self.all_groups_mut() else { return Vec::new() };
+        groups.take_counted()
     }
 
     /// Returns the limit of rate of a group: a number of elements, and a number of milliseconds.
@@ -248,9 +245,10 @@ impl Lawn {
         start: Start,
         end: u64,
     ) -> impl Iterator<Item = Row<'_>> {
-        let others = group.is_none().then(|| self.rows_without_group(start, end));
+        let from = start.turn();
+        let others = if group.is_none() { Some(self.rows_without_group(from, end)) } else { None };
         let members = group.and_then(|name| self.group(name)).map(|(full, groups, group)| {
-            let members = groups.elements(&full.records, group, start.turn());
+            let members = groups.elements(&full.records, group, from);
             members.map(|it| full.row_of(it)).take_while(move |row| row.element.deadline <= end)
         });
         others.into_iter().flatten().chain(members.into_iter().flatten())
@@ -263,12 +261,10 @@ impl Lawn {
         Some((full, groups, groups.find(name)?))
     }
 
-    fn rows_without_group(&self, start: Start, end: u64) -> Rows<'_> {
+    fn rows_without_group(&self, from: Turn, end: u64) -> Rows<'_> {
         match &self.form {
-            Form::Small(small) => Rows::Small(small.rows(start, end)),
-            Form::Full(full) => {
-                Rows::Full(Walk::new(&full.records, [&full.queues], start.turn(), end))
-            }
+            Form::Small(small) => Rows::Small(small.rows(from.deadline, end)),
+            Form::Full(full) => Rows::Full(Walk::new(&full.records, [&full.queues], from, end)),
         }
     }
 

@@ -43,7 +43,6 @@
 //! | `remembered` | ids, each remembered until a moment: a lawn of its own |
 //! | `shared` | what all lawns of a process share: the hash key, and the limits of the small form |
 //! | `full` | a full lawn: operations by id, queries, and when elements expire |
-//! | `rows` | iteration over the elements of either form in the order of delivery |
 //! | `held` | a full lawn: beginning, extending and ending leases |
 //! | `grouped` | a full lawn: whether an element is in a group, and whose turn it is |
 //! | `due` | a full lawn: taking and leasing due elements |
@@ -112,7 +111,6 @@ mod processor;
 mod queues;
 mod rate;
 mod remembered;
-mod rows;
 mod shared;
 mod small;
 mod store;

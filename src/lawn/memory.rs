@@ -138,21 +138,6 @@ pub(super) mod moved {
             Box::new(*item)
         }
     }
-
-    /// Calls `part` with the step to resume at until it is done, and allows `steps` steps per call.
-    pub fn in_steps(
-        steps: usize,
-        mut part: impl FnMut(usize, &mut MoveAll, &mut dyn FnMut() -> bool) -> Option<usize>,
-    ) {
-        let mut next = Some(0);
-        while let Some(from) = next {
-            let mut left = steps;
-            next = part(from, &mut MoveAll, &mut || {
-                left -= 1;
-                left > 0
-            });
-        }
-    }
 }
 
 #[cfg(test)]

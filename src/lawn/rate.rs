@@ -326,23 +326,6 @@ mod tests {
     }
 
     #[test]
-    fn the_next_element_is_allowed_when_the_nth_last_leaves_the_window() {
-        let mut rate = Rate::new(3, 100);
-        assert_eq!((rate.room(0), rate.next(0)), (3, 0));
-        rate.record(10, 1);
-        rate.record(20, 2);
-        assert_eq!((rate.room(20), rate.next(20)), (0, 110));
-        assert_eq!((rate.room(109), rate.room(110), rate.room(119), rate.room(120)), (0, 1, 1, 3));
-        rate.record(110, 1);
-        assert_eq!((rate.room(110), rate.next(110)), (0, 120));
-        assert_eq!(rate.entries().collect::<Vec<_>>(), [(20, 2), (110, 1)]);
-        // A lower maximum than the number given out.
-        let slower = rate.changed(1, 100);
-        assert_eq!((slower.room(120), slower.next(120)), (0, 210));
-        assert_eq!((slower.room(210), rate.changed(9, 100).room(119)), (1, 6));
-    }
-
-    #[test]
     fn a_long_window_is_kept_in_granules_and_counts_at_their_ends() {
         let mut rate = Rate::new(2, 3_600_000);
         // A granule is 3,516 ms.

@@ -16,7 +16,10 @@ impl Full {
     pub fn compact(&mut self, moves: usize) -> bool {
         let mut done = 0;
         while done < moves {
-            done += if self.compact_record() {
+            done += if let Some(old) = self.records.sparse() {
+                let hash = self.index.hash(self.records.get(old).id());
+                let Some(new) = self.records.relocate(old) else { return false };
+                self.replace_handle(hash, old, new);
                 1
             } else if let Some(updated) = self.queues.compact(&mut self.records) {
                 updated
@@ -58,14 +61,6 @@ impl Full {
             + self.leases.allocations()
             + self.expiries.len() / 7
             + self.groups.as_ref().map_or(0, |groups| groups.allocations())
-    }
-
-    fn compact_record(&mut self) -> bool {
-        let Some(old) = self.records.sparse() else { return false };
-        let hash = self.index.hash(self.records.get(old).id());
-        let Some(new) = self.records.relocate(old) else { return false };
-        self.replace_handle(hash, old, new);
-        true
     }
 
     /// Panics unless all parts agree: every record is in the index once, under its id, and in one queue or the

@@ -9,7 +9,7 @@ use super::super::rate::Rate;
 /// The logs of groups.
 #[derive(Clone)]
 pub struct Logs {
-    by_group: BTreeMap<Group, Rate>,
+    pub by_group: BTreeMap<Group, Rate>,
     /// Groups that gave something out since somebody asked, with the number of elements.
     pub counted: BTreeMap<Group, u64>,
     /// The last log that was examined. The next one is that of the next group.
@@ -36,26 +36,9 @@ impl Default for Logs {
 }
 
 impl Logs {
-    pub fn is_empty(&self) -> bool {
-        self.by_group.is_empty()
-    }
-
-    pub fn len(&self) -> usize {
-        self.by_group.len()
-    }
-
-    pub fn get(&self, group: Group) -> Option<&Rate> {
-        self.by_group.get(&group)
-    }
-
-    /// Lists the groups that have a log.
-    pub fn groups(&self) -> impl Iterator<Item = Group> {
-        self.by_group.keys().copied()
-    }
-
     /// Returns from when on the log of a group lets it give something out. 0 without a log.
     pub fn next(&self, group: Group, now: u64) -> u64 {
-        self.get(group).map_or(0, |log| log.next(now))
+        self.by_group.get(&group).map_or(0, |log| log.next(now))
     }
 
     /// Records that a group gave out `count` elements. A new log has this limit, of a number and milliseconds.
@@ -102,7 +85,7 @@ impl Logs {
 
     /// Returns a moment before which no log is over, in milliseconds since the epoch, if there is one. O(1).
     pub fn end(&self) -> Option<u64> {
-        (!self.is_empty()).then_some(self.end)
+        (!self.by_group.is_empty()).then_some(self.end)
     }
 
     /// Returns the bytes allocated. O(1).

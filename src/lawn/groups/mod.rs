@@ -395,7 +395,7 @@ impl Groups {
 
     /// Returns how many allocations dropping them frees, without those that many elements share. O(1).
     pub fn allocations(&self) -> usize {
-        self.settings.len() + self.logs.len()
+        self.settings.len() + self.logs.by_group.len()
     }
 
     /// Panics unless groups, round and waiting groups are consistent with the records. Returns the number of elements.
@@ -454,7 +454,7 @@ impl Groups {
         assert!(self.settings.keys().all(is_known), "lost settings");
         self.greatest.check(&self.entries);
         self.logs.check();
-        assert_eq!(self.logs.len(), logged, "logs");
+        assert_eq!(self.logs.by_group.len(), logged, "logs");
         assert_eq!(self.queues.check(records), elements, "groups and order disagree");
         elements
     }

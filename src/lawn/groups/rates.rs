@@ -41,12 +41,6 @@ impl Groups {
         }
     }
 
-    /// Returns whether [`Groups::take_counted`] has any.
-    #[inline(always)]
-    pub fn has_counted(&self) -> bool {
-        !self.logs.counted.is_empty()
-    }
-
     /// Returns the groups whose elements were counted since the last call, and the number of elements.
     pub fn take_counted(&mut self) -> Vec<(Vec<u8>, u64)> {
         let counted = std::mem::take(&mut self.logs.counted).into_iter();
@@ -57,11 +51,11 @@ impl Groups {
     /// limit is now.
     pub fn logs(&self, now: u64) -> Vec<(&[u8], Rate)> {
         let log = |group: Group| {
-            let ((max, per), log) = (self.rate(group)?, self.logs.get(group)?);
+            let ((max, per), log) = (self.rate(group)?, self.logs.by_group.get(&group)?);
             let log = log.changed(max, per);
             (!log.is_over(now)).then(|| (self.name(group), log))
         };
-        let mut all: Vec<_> = self.logs.groups().filter_map(log).collect();
+        let mut all: Vec<_> = self.logs.by_group.keys().copied().filter_map(log).collect();
         all.sort_unstable_by_key(|it| it.0);
         all
     }
@@ -83,11 +77,11 @@ impl Groups {
 
     /// Adapts all logs to limits that have changed, now or when their groups are visited.
     pub(super) fn fit_rates(&mut self, records: &Records) {
-        if self.logs.len() > FITTED_MAX {
+        if self.logs.by_group.len() > FITTED_MAX {
             self.visit_from = Some(Turn::FIRST);
             return;
         }
-        let groups: Vec<_> = self.logs.groups().collect();
+        let groups: Vec<_> = self.logs.by_group.keys().copied().collect();
         groups.into_iter().for_each(|group| self.settle(records, group));
     }
 
@@ -96,7 +90,9 @@ impl Groups {
         if !self.entries.get(group).has_log {
             return 0;
         }
-        let (limit, Some(log)) = (self.rate(group), self.logs.get(group)) else { return 0 };
+        let (limit, Some(log)) = (self.rate(group), self.logs.by_group.get(&group)) else {
+            return 0;
+        };
         if limit == Some((log.max(), log.per())) {
             return 0;
         }
@@ -139,6 +135,6 @@ impl Groups {
     /// Returns whether the clock has stepped back, where groups may hold back elements.
     #[inline(always)]
     pub fn is_behind(&self, now: u64) -> bool {
-        now < self.clock && (self.may_hold_back() || !self.logs.is_empty())
+        now < self.clock && (self.may_hold_back() || !self.logs.by_group.is_empty())
     }
 }

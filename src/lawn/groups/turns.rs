@@ -68,7 +68,7 @@ impl Groups {
             }
             found = found.into_iter().chain(Some((self.opens(records, group)?, group))).min();
         }
-        let first = self.waiting.first().map(|first| (self.entries.turn(first), Group(first)));
+        let first = self.first_waiting();
         let (turn, group) = found.into_iter().chain(first).min()?;
         Some((turn, self.first(records, group)?))
     }
@@ -145,6 +145,11 @@ impl Groups {
         (is_open && self.knows_room(records, front)).then_some(front)
     }
 
+    /// Returns the group that is the first to give something out among those that wait, and when.
+    fn first_waiting(&self) -> Option<(Turn, Group)> {
+        self.waiting.first().map(|first| (self.entries.turn(first), Group(first)))
+    }
+
     /// Returns whether the first element without a group was due at the latest look. If not, they have left the round.
     fn was_due(&self, others: Option<Turn>) -> bool {
         others.is_some_and(|first| first.deadline <= self.looked_at)
@@ -175,7 +180,7 @@ impl Groups {
     /// Moves groups that give something out at `now` to the end of the round, in the order of what they waited for.
     fn wake(&mut self, records: &Records, mut others: Option<Turn>, now: u64) {
         for _ in 0..WOKEN_MAX {
-            let first = self.waiting.first().map(|first| (self.entries.turn(first), Group(first)));
+            let first = self.first_waiting();
             let first = first.filter(|(turn, _)| turn.deadline <= now);
             let is_others = |it: &mut Turn| first.is_none_or(|(turn, _)| *it < turn);
             let group = if others.take_if(is_others).is_some() {
@@ -211,7 +216,7 @@ impl Groups {
         if let Some((_, group)) = round.next() {
             return Some(group).filter(is_due).filter(has_room);
         }
-        let first = self.waiting.first().map(|first| (self.entries.turn(first), Group(first)));
+        let first = self.first_waiting();
         let first = first.filter(|(turn, _)| turn.deadline <= now);
         let others = others.map(|turn| (turn, self.others));
         let first = first.into_iter().chain(others).min_by_key(|it| it.0).map(|it| it.1);

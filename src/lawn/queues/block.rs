@@ -265,7 +265,7 @@ impl BlockMeta {
 }
 
 /// Places that are still to come, as bits.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub struct Places(u64);
 
 impl Iterator for Places {
@@ -352,9 +352,4 @@ impl<'a> BlockView<'a> {
         }
         (meta, block)
     }
-}
-
-/// Returns the handle at a place of a block copied by [`Blocks::join`](super::blocks::Blocks::join).
-pub fn handle_at(before: &(BlockMeta, Block), place: usize) -> Option<Handle> {
-    BlockView { meta: &before.0, block: &before.1 }.at(place)
 }

@@ -33,12 +33,6 @@ impl BlockIndex {
         debug_assert!(before.is_none(), "two blocks begin with {turn:?}");
     }
 
-    /// Removes the entry of a block that has, or just had, an element with this turn.
-    pub(super) fn remove(&mut self, queue: QueueNumber, turn: Turn, block: Handle) {
-        let entry = self.entry(queue, turn).filter(|(_, found)| *found == block);
-        self.blocks.remove(&(queue, entry.expect("the block is indexed").0));
-    }
-
     /// Removes the entry of the first block of a queue.
     pub(super) fn remove_first(&mut self, queue: QueueNumber, block: Handle) {
         let first = self.blocks.range((queue, Turn::FIRST)..).next();
@@ -95,7 +89,7 @@ impl BlockIndex {
             && let Some(next) = next.filter(|_| !is_head)
             && blocks.meta(next).since_indexed != BLOCKS_PER_ENTRY
         {
-            let first = blocks.first(next).expect("a block is not empty");
+            let first = blocks.view(next).first().expect("a block is not empty");
             self.insert(queue, records.turn(first), next);
             blocks.meta_mut(next).since_indexed = BLOCKS_PER_ENTRY;
         }
@@ -114,7 +108,8 @@ impl BlockIndex {
         if has_entry {
             meta.since_indexed = 1;
             let turn = records.turn(element.expect("a block has elements"));
-            self.remove(meta.queue, turn, block);
+            let entry = self.entry(meta.queue, turn).filter(|(_, found)| *found == block);
+            self.blocks.remove(&(meta.queue, entry.expect("the block is indexed").0));
         }
         has_entry
     }
@@ -128,12 +123,12 @@ impl BlockIndex {
         target: Handle,
     ) {
         let BlockView { meta, block: links } = blocks.view(block);
-        let (queue, first) = (meta.queue, blocks.first(block));
+        let (queue, first) = (meta.queue, blocks.view(block).first());
         if links.next != Some(target) {
             return self.remove_block(blocks, records, block, first);
         }
         // The elements that move into `target` may precede its entry.
-        let elements = [(block, first), (target, blocks.first(target))];
+        let elements = [(block, first), (target, blocks.view(target).first())];
         let had_entry = elements.map(|(block, it)| self.remove_entry(blocks, records, block, it));
         if had_entry.contains(&true) {
             let first = first.expect("a block is not empty");

@@ -93,10 +93,10 @@ impl Blocks {
 
     /// Frees the metadata of a page that was freed.
     fn trim(&mut self, page: usize) {
-        if self.slab.pages() == 0 {
-            self.page_metas = Vec::new();
-        } else if self.slab.is_vacant(page) {
-            self.page_metas[page] = PageMeta::default();
+        match self.slab.pages.get(page) {
+            None => self.page_metas = Vec::new(),
+            Some(units) if units.is_empty() => self.page_metas[page] = PageMeta::default(),
+            Some(_) => {}
         }
     }
 
@@ -113,30 +113,9 @@ impl Blocks {
         &mut page_meta.meta[number]
     }
 
-    pub fn block(&self, handle: Handle) -> &Block {
-        self.slab.unit(handle)
-    }
-
-    pub fn block_mut(&mut self, handle: Handle) -> &mut Block {
-        self.slab.unit_mut(handle)
-    }
-
     #[inline(always)]
     pub fn view(&self, handle: Handle) -> BlockView<'_> {
         BlockView { meta: self.meta(handle), block: self.slab.unit(handle) }
-    }
-
-    /// Returns the first handle of a block.
-    pub fn first(&self, handle: Handle) -> Option<Handle> {
-        self.view(handle).first()
-    }
-
-    /// Prefetches a block from its first handle on.
-    pub fn prefetch(&self, handle: Handle) {
-        let view = self.view(handle);
-        if let Some(first) = view.meta.first_place() {
-            prefetch(&view.block.places[first]);
-        }
     }
 
     /// Appends a handle behind all others and returns its place. `None` if the last place is taken.
@@ -147,36 +126,19 @@ impl Blocks {
         Some(place)
     }
 
-    /// Replaces the handle at a place.
-    pub fn replace(&mut self, block: Handle, place: u8, new: Handle) {
-        self.slab.unit_mut(block).set_handle(place.into(), new);
-    }
-
     /// Returns a column of a block. Columns are numbered from 1.
     #[inline(always)]
     pub fn column(&self, block: Handle, column: usize) -> &[u32; PLACES] {
         &self.slab.get(block)[column].places
     }
 
-    /// Returns a block and its first `columns` columns.
-    #[inline(always)]
-    pub fn units_mut(&mut self, block: Handle, columns: usize) -> &mut [Block] {
-        &mut self.slab.get_mut(block)[..=columns]
-    }
-
     /// Prefetches a block for writing, and its metadata.
     #[inline(always)]
-    pub fn prefetch_wide(&self, handle: Handle) {
+    pub fn prefetch(&self, handle: Handle) {
         let page_meta = &self.page_metas[handle.page::<Block>()];
         prefetch(&page_meta.meta[page_meta.number(handle.unit::<Block>())]);
         // The address translation of the block's page takes longest; places and columns share it.
         prefetch(self.slab.unit(handle));
-    }
-
-    /// Returns a column of a block, mutably.
-    #[inline(always)]
-    pub fn column_mut(&mut self, block: Handle, column: usize) -> &mut [u32; PLACES] {
-        &mut self.slab.get_mut(block)[column].places
     }
 
     /// Copies the handles of `other`, a neighbour, into `target`. Returns the old content of `target`. `other` does not
@@ -187,7 +149,7 @@ impl Blocks {
         let before = (*view.meta, *view.block);
         let (meta, block) = view.joined(self.view(other), is_earlier);
         *self.meta_mut(target) = meta;
-        *self.block_mut(target) = block;
+        *self.slab.unit_mut(target) = block;
         before
     }
 

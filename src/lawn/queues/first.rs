@@ -6,11 +6,10 @@ use super::heads::{Heads, QueueNumber, TIMELINE};
 use super::queues::Queues;
 
 impl Queues {
-    /// Returns the queue with the earliest head: its number, its TTL and its first block. The heads must be up to date.
-    pub fn earliest(&self) -> Option<(QueueNumber, u64, Handle)> {
-        let (_, number) = self.heads.first()?;
-        let queue = &self.queues[usize::from(number)];
-        Some((number, queue.ttl, queue.ends?.0))
+    /// Returns the queue with the earliest head, and its TTL. The heads must be up to date.
+    pub fn earliest(&self) -> Option<(QueueNumber, u64)> {
+        let (_, number) = self.heads.at(0)?;
+        Some((number, self.queues[usize::from(number)].ttl))
     }
 
     /// Returns the first block of a queue, if the number still belongs to a queue with this TTL that is not empty.
@@ -26,8 +25,8 @@ impl Queues {
 
     /// Returns the earliest turn in any queue, and its record.
     pub fn first(&self, records: &Records) -> Option<(Turn, Handle)> {
-        let (mut turn, mut number) = self.heads.first()?;
-        if !self.stale.is_empty() {
+        let (mut turn, mut number) = self.heads.at(0)?;
+        if self.stale.len > 0 {
             (turn, number) = self.first_with_stale(records)?;
         }
         Some((turn, self.head(records, number)?))
@@ -57,7 +56,7 @@ impl Queues {
 
     /// Returns the earliest deadline in any queue. Perhaps too early while the first head is stale.
     pub fn first_deadline(&self) -> Option<u64> {
-        Some(self.heads.first()?.0.deadline)
+        Some(self.heads.at(0)?.0.deadline)
     }
 
     /// Marks the head of a queue as stale, given the queue's first block. The turn of the next head is in a record that
@@ -82,7 +81,7 @@ impl Queues {
     /// Restores the heap: reads the turns of all stale heads.
     #[inline(always)]
     pub fn refresh_heads(&mut self, records: &mut Records) {
-        if !self.stale.is_empty() {
+        if self.stale.len > 0 {
             self.refresh_all(records);
         }
     }
@@ -90,7 +89,7 @@ impl Queues {
     #[inline(never)]
     fn refresh_all(&mut self, records: &mut Records) {
         let numbers = std::mem::take(&mut self.stale);
-        if numbers.len() > 1 {
+        if numbers.len > 1 {
             let queues = numbers.iter().filter(|number| *number != TIMELINE);
             queues.filter_map(|it| self.head(records, it)).for_each(|it| records.prefetch(it));
         }
@@ -109,7 +108,7 @@ impl Queues {
     fn head(&self, records: &Records, number: QueueNumber) -> Option<Handle> {
         let (head, _) = self.queues[usize::from(number)].ends?;
         if self.blocks.meta(head).is_sorted {
-            self.blocks.first(head)
+            self.blocks.view(head).first()
         } else {
             self.earliest_in(records, head)
         }

@@ -31,17 +31,13 @@ pub struct Heads {
 }
 
 impl Heads {
-    pub(super) fn first(&self) -> Option<Head> {
-        self.heap.first().copied()
-    }
-
     /// Returns the second-earliest head.
     pub(super) fn second(&self) -> Option<Head> {
         let children = self.heap.get(1..)?.iter().take(CHILDREN);
         children.min_by_key(|head| head.0).copied()
     }
 
-    /// Returns the head at a heap index.
+    /// Returns the head at a heap index. The earliest one is at 0.
     pub(super) fn at(&self, index: usize) -> Option<Head> {
         self.heap.get(index).copied()
     }
@@ -181,7 +177,7 @@ const STALE_MAX: usize = if TINY { 2 } else { 16 };
 pub(super) struct StaleHeads {
     /// Filled up with [`NONE`], so that all can be compared at once.
     numbers: [QueueNumber; STALE_MAX],
-    len: u8,
+    pub(super) len: usize,
 }
 
 /// Not the number of any queue.
@@ -194,16 +190,8 @@ impl Default for StaleHeads {
 }
 
 impl StaleHeads {
-    pub(super) fn len(&self) -> usize {
-        self.len.into()
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     pub(super) fn iter(&self) -> impl Iterator<Item = QueueNumber> + '_ {
-        self.numbers[..self.len()].iter().copied()
+        self.numbers[..self.len].iter().copied()
     }
 
     pub(super) fn contains(&self, number: QueueNumber) -> bool {
@@ -213,12 +201,12 @@ impl StaleHeads {
 
     /// Adds a queue that is not in the list. If the list is full, removes and returns the oldest one.
     pub(super) fn push(&mut self, number: QueueNumber) -> Option<QueueNumber> {
-        let oldest = (self.len() == STALE_MAX).then_some(self.numbers[0]);
+        let oldest = (self.len == STALE_MAX).then_some(self.numbers[0]);
         if oldest.is_some() {
             self.numbers.copy_within(1.., 0);
             self.len -= 1;
         }
-        self.numbers[self.len()] = number;
+        self.numbers[self.len] = number;
         self.len += 1;
         oldest
     }
@@ -227,7 +215,7 @@ impl StaleHeads {
         if let Some(at) = self.numbers.iter().position(|it| *it == number) {
             self.numbers.copy_within(at + 1.., at);
             self.len -= 1;
-            self.numbers[self.len()] = NONE;
+            self.numbers[self.len] = NONE;
         }
     }
 }

@@ -8,13 +8,6 @@ use super::blocks::Blocks;
 /// The column of deadlines, each as the offset from the start of the block's range.
 pub(super) const DEADLINES: usize = 1;
 
-/// One number per element: the offset in the high bits, the place in the low ones. Sorting the numbers sorts the
-/// elements, except for ties.
-pub(super) struct SortKeys {
-    pub(super) keys: [u64; PLACES],
-    pub(super) len: usize,
-}
-
 #[inline(always)]
 pub(super) fn key_of(offset: u32, place: usize) -> u64 {
     u64::from(offset) << 8 | place as u64
@@ -31,14 +24,16 @@ pub(super) fn offset_of(key: u64) -> u32 {
 }
 
 impl Blocks {
-    pub(super) fn sort_keys(&self, block: Handle) -> SortKeys {
-        let mut sort_keys = SortKeys { keys: [0; PLACES], len: 0 };
+    /// Returns a number for each element, and how many there are: the offset in the high bits, the place in the low ones.
+    /// Sorting the numbers sorts the elements, except for ties.
+    pub(super) fn sort_keys(&self, block: Handle) -> ([u64; PLACES], usize) {
+        let mut keys = [0; PLACES];
+        let meta = self.meta(block);
         let offsets = self.column(block, DEADLINES);
-        for (key, place) in sort_keys.keys.iter_mut().zip(self.meta(block).places_from(0)) {
+        for (key, place) in keys.iter_mut().zip(meta.places_from(0)) {
             *key = key_of(offsets[place], place);
-            sort_keys.len += 1;
         }
-        sort_keys
+        (keys, meta.len())
     }
 
     /// Returns the turn of an element.
@@ -65,7 +60,7 @@ impl Blocks {
 
     /// Returns the places of a block in the order of turns.
     pub(super) fn order(&self, records: &Records, block: Handle) -> Order {
-        let SortKeys { mut keys, len } = self.sort_keys(block);
+        let (mut keys, len) = self.sort_keys(block);
         if !self.meta(block).is_sorted {
             self.sort(records, block, &mut keys[..len]);
         }

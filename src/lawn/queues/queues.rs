@@ -21,7 +21,7 @@ use super::super::memory::{push_tight, shrink};
 use super::super::store::{Handle, Records, Spot};
 use super::super::tiny::TINY;
 use super::super::turn::Turn;
-use super::block::{Blanked, BlockView, handle_at};
+use super::block::{Blanked, BlockView};
 use super::block_index::{BLOCKS_PER_ENTRY, BlockIndex};
 use super::blocks::Blocks;
 use super::heads::StaleHeads;
@@ -218,7 +218,17 @@ impl Queues {
                 return None;
             }
         }
-        self.append(number, handle, turn)
+        let (head, tail) = queue.ends.expect("a queue in the table is not empty");
+        queue.latest = turn.deadline;
+        if let Some(place) = self.blocks.append(tail, handle) {
+            return Some(Spot::new(tail, place));
+        }
+        let new = self.blocks.insert_empty(number, Some(tail))?;
+        let place = self.blocks.append(new, handle)?;
+        self.blocks.slab.unit_mut(tail).next = Some(new);
+        queue.ends = Some((head, new));
+        self.block_index.add_block(&mut self.blocks, tail, new, turn);
+        Some(Spot::new(new, place))
     }
 
     /// Removes a record from its queue or from the timeline.
@@ -245,10 +255,10 @@ impl Queues {
     pub fn repair_block(&mut self, records: &mut Records, spot: Spot) {
         let meta = *self.blocks.meta(spot.block);
         if meta.is_empty() {
-            let left = self.blocks.block(spot.block).handle(spot.place.into());
+            let left = self.blocks.slab.unit(spot.block).handle(spot.place.into());
             if meta.queue == TIMELINE {
                 self.ranges.remove(records.turn(left.expect("a block had an element")));
-            } else {
+            } else if meta.since_indexed == BLOCKS_PER_ENTRY {
                 self.block_index.remove_block(&mut self.blocks, records, spot.block, left);
             }
             self.drop_block(spot.block);
@@ -298,7 +308,7 @@ impl Queues {
 
     /// Returns the next few handles of the queue with the earliest head, unless they were returned before.
     pub fn handles_to_prefetch(&mut self) -> Option<[Option<Handle>; AHEAD]> {
-        let (_, number) = self.heads.first()?;
+        let (_, number) = self.heads.at(0)?;
         let queue = &mut self.queues[usize::from(number)];
         let (head, _) = queue.ends?;
         let block = self.blocks.view(head);
@@ -334,7 +344,7 @@ impl Queues {
 
     /// Replaces the handle of a record that was moved or replaced. The turn must be the same.
     pub fn replace(&mut self, spot: Spot, new: Handle) {
-        self.blocks.replace(spot.block, spot.place, new);
+        self.blocks.slab.unit_mut(spot.block).set_handle(spot.place.into(), new);
     }
 
     pub(super) fn find(&self, ttl: u64) -> Option<QueueNumber> {
@@ -365,25 +375,6 @@ impl Queues {
         Some(Spot::new(block, place))
     }
 
-    /// Appends an element whose turn is after all others of its queue.
-    fn append(&mut self, number: QueueNumber, handle: Handle, turn: Turn) -> Option<Spot> {
-        let (head, tail) = self.queues[usize::from(number)].ends.expect("a queue with a block");
-        let (block, place) = match self.blocks.append(tail, handle) {
-            Some(place) => (tail, place),
-            None => {
-                let new = self.blocks.insert_empty(number, Some(tail))?;
-                let place = self.blocks.append(new, handle)?;
-                self.blocks.block_mut(tail).next = Some(new);
-                self.queues[usize::from(number)].ends = Some((head, new));
-                self.block_index.add_block(&mut self.blocks, tail, new, turn);
-                (new, place)
-            }
-        };
-        let queue = &mut self.queues[usize::from(number)];
-        queue.latest = turn.deadline;
-        Some(Spot::new(block, place))
-    }
-
     /// Unlinks and frees an empty block, and its queue with the last block.
     #[inline(never)]
     pub(super) fn drop_block(&mut self, handle: Handle) {
@@ -391,10 +382,10 @@ impl Queues {
         let (queue, prev, next) = (meta.queue, block.prev, block.next);
         self.blocks.remove(handle);
         if let Some(prev) = prev {
-            self.blocks.block_mut(prev).next = next;
+            self.blocks.slab.unit_mut(prev).next = next;
         }
         if let Some(next) = next {
-            self.blocks.block_mut(next).prev = prev;
+            self.blocks.slab.unit_mut(next).prev = prev;
             self.blocks.meta_mut(next).is_head = prev.is_none();
         }
         let entry = &mut self.queues[usize::from(queue)];
@@ -424,10 +415,12 @@ impl Queues {
         // These records are about to be updated, and are probably not in the cache.
         view.handles().for_each(|(_, handle)| records.prefetch(handle));
         self.block_index.join_blocks(&mut self.blocks, records, handle, target);
-        let before = self.blocks.join(target, handle);
-        let joined = self.blocks.view(target).handles();
-        for (place, handle) in joined.filter(|(at, it)| handle_at(&before, *at) != Some(*it)) {
-            records.set_spot(handle, Spot::new(target, place));
+        let (meta, block) = self.blocks.join(target, handle);
+        let before = BlockView { meta: &meta, block: &block };
+        for (place, handle) in self.blocks.view(target).handles() {
+            if before.at(place) != Some(handle) {
+                records.set_spot(handle, Spot::new(target, place));
+            }
         }
         self.drop_block(handle);
     }
@@ -461,11 +454,11 @@ impl Queues {
         let ends = ends.expect("a queue with a block");
         match prev {
             None => ends.0 = new,
-            Some(prev) => self.blocks.block_mut(prev).next = Some(new),
+            Some(prev) => self.blocks.slab.unit_mut(prev).next = Some(new),
         }
         match next {
             None => ends.1 = new,
-            Some(next) => self.blocks.block_mut(next).prev = Some(new),
+            Some(next) => self.blocks.slab.unit_mut(next).prev = Some(new),
         }
         for (place, handle) in self.blocks.view(new).handles() {
             records.set_spot(handle, Spot::new(new, place));

@@ -108,21 +108,13 @@ pub struct Ranges {
     pieces: Vec<Piece>,
 }
 
-/// Returns the number of turns in a sorted list that are not later than `turn`.
-#[inline(always)]
-fn count_until(turns: &[Turn], turn: Turn) -> usize {
-    // Compared as one number: two subtractions, no branch.
-    let number = |turn: &Turn| u128::from(turn.deadline) << 64 | u128::from(turn.push);
-    let last = number(&turn);
-    turns.partition_point(|turn| number(turn) <= last)
-}
-
 impl Ranges {
     /// Returns the piece and the entry whose range contains a turn, and the deadline where the range begins. `None`
     /// before the first range.
     #[inline(always)]
     fn place(&self, turn: Turn) -> Option<(usize, usize, u64)> {
-        let number = count_until(&self.firsts, turn).checked_sub(1)?;
+        let last = turn.number();
+        let number = self.firsts.partition_point(|first| first.number() <= last).checked_sub(1)?;
         let (entry, deadline) = self.pieces[number].find(turn);
         Some((number, entry, deadline))
     }

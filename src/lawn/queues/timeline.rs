@@ -40,7 +40,7 @@ use super::super::turn::Turn;
 use super::block::{BlockMeta, PLACES};
 use super::blocks::Blocks;
 use super::heads::TIMELINE;
-use super::order::{DEADLINES, SortKeys, offset_of, place_of};
+use super::order::{DEADLINES, offset_of, place_of};
 use super::queues::{PredictedRange, Queues};
 use super::ranges::{FAR, Range, offset};
 
@@ -84,7 +84,7 @@ impl Blocks {
     #[inline(always)]
     fn write(&mut self, spot: Spot, columns: usize, handle: Handle, offset: u32, ttl: u64) {
         let place = usize::from(spot.place);
-        let units = self.units_mut(spot.block, columns);
+        let units = &mut self.slab.get_mut(spot.block)[..=columns];
         units[0].set_handle(place, handle);
         units[DEADLINES].places[place] = offset;
         if let Some(column) = units.get_mut(TTLS) {
@@ -115,7 +115,7 @@ impl Queues {
     #[inline(never)]
     pub(super) fn predict_in_timeline(&self, turn: Turn) -> PredictedRange {
         let found = self.ranges.find(turn)?;
-        self.blocks.prefetch_wide(found.1);
+        self.blocks.prefetch(found.1);
         Some(found)
     }
 
@@ -255,7 +255,7 @@ impl Queues {
     /// Adds `by` milliseconds to the offsets of a block whose range now begins that much earlier.
     fn shift(&mut self, block: Handle, by: u64) {
         let by = u32::try_from(by).unwrap_or(FAR);
-        let offsets = self.blocks.column_mut(block, DEADLINES);
+        let offsets = &mut self.blocks.slab.get_mut(block)[DEADLINES].places;
         offsets.iter_mut().for_each(|offset| *offset = offset.saturating_add(by));
     }
 
@@ -269,8 +269,8 @@ impl Queues {
         columns: usize,
     ) -> Option<(u64, Handle)> {
         let Range { from, block } = range;
-        let mut sort_keys = self.blocks.sort_keys(block);
-        let keys = &mut sort_keys.keys;
+        let (mut keys, _) = self.blocks.sort_keys(block);
+        let keys = &mut keys;
         let offset = offset(turn.deadline, from.deadline);
         let latest = keys.iter().copied().max().map_or(0, offset_of);
         let is_earlier = |key: &u64| {
@@ -286,7 +286,7 @@ impl Queues {
             // a block each.
             let from = Turn::after(last).min(turn);
             // A block that was started here before and is still sparse is joined with the one behind it.
-            let next = self.blocks.block(block).next;
+            let next = self.blocks.slab.unit(block).next;
             if let Some(next) = next.filter(|next| self.blocks.meta(*next).is_sparse()) {
                 self.join_ranges(records, next);
             }
@@ -341,11 +341,11 @@ impl Queues {
 
     /// Inserts an empty block behind another one.
     fn insert_after(&mut self, block: Handle, meta: BlockMeta) -> Option<Handle> {
-        let next = self.blocks.block(block).next;
+        let next = self.blocks.slab.unit(block).next;
         let new = self.blocks.insert(meta, Some(block), next)?;
-        self.blocks.block_mut(block).next = Some(new);
+        self.blocks.slab.unit_mut(block).next = Some(new);
         match next {
-            Some(next) => self.blocks.block_mut(next).prev = Some(new),
+            Some(next) => self.blocks.slab.unit_mut(next).prev = Some(new),
             None => {
                 let ends = self.queues[usize::from(TIMELINE)].ends.as_mut();
                 ends.expect("the timeline has a block").1 = new;
@@ -388,11 +388,11 @@ impl Queues {
     ) -> Option<Handle> {
         self.blocks.view(block).handles().for_each(|(_, handle)| records.prefetch(handle));
         let (prev, next) = {
-            let block = self.blocks.block(block);
+            let block = self.blocks.slab.unit(block);
             (block.prev, block.next)
         };
         let new = self.blocks.widen(block, columns)?;
-        let links = self.blocks.block_mut(new);
+        let links = self.blocks.slab.unit_mut(new);
         (links.prev, links.next) = (prev, next);
         self.block_moved(records, new);
         self.ranges.replace(turn, new);
@@ -412,7 +412,7 @@ impl Queues {
     #[inline(never)]
     fn sort_block(&mut self, records: &mut Records, block: Handle) {
         self.blocks.view(block).handles().for_each(|(_, handle)| records.prefetch(handle));
-        let SortKeys { mut keys, len } = self.blocks.sort_keys(block);
+        let (mut keys, len) = self.blocks.sort_keys(block);
         let keys = &mut keys[..len];
         self.blocks.sort(records, block, keys);
         self.blocks.permute(block, keys.iter().map(|key| place_of(*key)));
@@ -439,7 +439,7 @@ impl Queues {
         let (target, source) = if is_wider { (sparse, other) } else { (other, sparse) };
         self.blocks.view(source).handles().for_each(|(_, handle)| records.prefetch(handle));
         let range = |block| {
-            let first = self.blocks.first(block).expect("a block is not empty");
+            let first = self.blocks.view(block).first().expect("a block is not empty");
             self.ranges.get(records.turn(first))
         };
         let (source, mut target) = (range(source), range(target));
@@ -450,7 +450,7 @@ impl Queues {
             target.from = source.from;
             self.ranges.insert(target);
         }
-        let SortKeys { keys, len } = self.blocks.sort_keys(source.block);
+        let (keys, len) = self.blocks.sort_keys(source.block);
         self.move_elements(records, source, target, &keys[..len]);
         self.drop_block(source.block);
     }

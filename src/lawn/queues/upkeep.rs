@@ -19,11 +19,11 @@ impl Queues {
         self.block_moved(records, new);
         let meta = *self.blocks.meta(new);
         if meta.queue == TIMELINE {
-            let first = self.blocks.first(new).expect("a block is not empty");
+            let first = self.blocks.view(new).first().expect("a block is not empty");
             self.ranges.replace(records.turn(first), new);
         }
         if meta.since_indexed == BLOCKS_PER_ENTRY {
-            let first = self.blocks.first(new).expect("a block is not empty");
+            let first = self.blocks.view(new).first().expect("a block is not empty");
             self.block_index.replace(meta.queue, records.turn(first), new);
         }
         Some(meta.len())

@@ -7,7 +7,7 @@
 //! A walk may begin in the middle. It then enters each queue whose head is before its start, at a cost that does not
 //! depend on the length of the queue.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
@@ -50,7 +50,7 @@ impl Queues {
         let queues = self.heads.due(now).into_iter().filter(|(_, number)| *number != TIMELINE);
         let heads = queues.filter_map(|(_, number)| {
             let (head, _) = self.queues[usize::from(number)].ends?;
-            self.blocks.first(head).filter(|first| is_due(*first)).map(|_| head)
+            self.blocks.view(head).first().filter(|first| is_due(*first)).map(|_| head)
         });
         heads.map(in_queue).sum::<usize>() + self.count_due_in_timeline(records, now)
     }
@@ -74,9 +74,11 @@ impl<'a> Rest<'a> {
     fn all(queues: &'a Queues, records: &'a Records, number: QueueNumber) -> Option<Self> {
         let Queue { ttl, ends, .. } = queues.queues[usize::from(number)];
         let (head, _) = ends?;
-        let places = Places::default();
+        let places = queues.blocks.meta(head).places_from(0);
         let mut rest = Self { queues, records, number, ttl, block: head, places, order: None };
-        rest.enter(head);
+        if number == TIMELINE {
+            rest.enter(head);
+        }
         Some(rest)
     }
 
@@ -93,8 +95,8 @@ impl<'a> Rest<'a> {
             return;
         }
         self.block = queues.block_index.last(number, turn).unwrap_or(self.block);
-        while let Some(next) = queues.blocks.block(self.block).next
-            && queues.blocks.first(next).is_some_and(is_earlier)
+        while let Some(next) = queues.blocks.slab.unit(self.block).next
+            && queues.blocks.view(next).first().is_some_and(is_earlier)
         {
             self.block = next;
         }
@@ -124,7 +126,7 @@ impl Iterator for Rest<'_> {
                 Some(order) => order.next(),
                 None => self.places.next(),
             };
-            let block = blocks.block(self.block);
+            let block = blocks.slab.unit(self.block);
             let Some(place) = next else {
                 self.enter(block.next?);
                 continue;
@@ -140,17 +142,18 @@ impl Iterator for Rest<'_> {
 pub struct Walk<'a> {
     records: &'a Records,
     now: u64,
-    fronts: BinaryHeap<Front<'a>>,
+    fronts: Vec<Front<'a>>,
+    /// The turns of the fronts that have elements to show, each with its front's index.
+    turns: BinaryHeap<Reverse<(Turn, usize)>>,
 }
 
 /// The walk's position in one queue.
 struct Front<'a> {
-    turn: Turn,
     /// The next element.
     next: (u64, Handle),
     rest: Rest<'a>,
-    /// The queue's index in the heap of heads, until its children there are examined. Until then `turn` may be too
-    /// early.
+    /// The queue's index in the heap of heads, until its children there are examined. Until then its turn may be
+    /// too early.
     unexamined: Option<usize>,
 }
 
@@ -162,7 +165,7 @@ impl<'a> Walk<'a> {
         start: Turn,
         now: u64,
     ) -> Self {
-        let mut walk = Self { records, now, fronts: BinaryHeap::new() };
+        let mut walk = Self { records, now, fronts: Vec::new(), turns: BinaryHeap::new() };
         for queues in all {
             walk.enter(queues, 0, start);
         }
@@ -177,22 +180,20 @@ impl<'a> Walk<'a> {
             return;
         }
         let Some(mut rest) = Rest::all(queues, self.records, number) else { return };
-        if turn >= start {
-            if let Some(next) = rest.next() {
-                self.fronts.push(Front { turn, next, rest, unexamined: Some(index) });
-            }
-            return;
-        }
-        rest.skip_to(start);
-        if let Some(next) = rest.next() {
-            let turn = self.records.turn(next.1);
-            if turn.deadline <= self.now {
-                self.fronts.push(Front { turn, next, rest, unexamined: None });
+        let begins_before = turn < start;
+        if begins_before {
+            rest.skip_to(start);
+            // The heap has six levels at most.
+            for below in Heads::below(index) {
+                self.enter(queues, below, start);
             }
         }
-        // The heap has six levels at most.
-        for below in Heads::below(index) {
-            self.enter(queues, below, start);
+        let Some(next) = rest.next() else { return };
+        let (turn, unexamined) =
+            if begins_before { (self.records.turn(next.1), None) } else { (turn, Some(index)) };
+        if turn.deadline <= self.now {
+            self.turns.push(Reverse((turn, self.fronts.len())));
+            self.fronts.push(Front { next, rest, unexamined });
         }
     }
 }
@@ -202,17 +203,18 @@ impl<'a> Iterator for Walk<'a> {
 
     fn next(&mut self) -> Option<Row<'a>> {
         loop {
-            let mut front = self.fronts.peek_mut()?;
+            let mut first = self.turns.peek_mut()?;
+            let front = &mut self.fronts[first.0.1];
             let (queues, unexamined) = (front.rest.queues, front.unexamined.take());
             let (ttl, shown) = front.next;
             // The turn of a front becomes exact before it is shown, and then that of its next element.
             let next = if unexamined.is_some() { Some(front.next) } else { front.rest.next() };
-            match next.map(|next| (next, self.records.turn(next.1))) {
-                Some((next, turn)) if turn.deadline <= self.now => {
-                    (front.next, front.turn) = (next, turn);
-                    drop(front);
+            match next {
+                Some(next) if self.records.turn(next.1).deadline <= self.now => {
+                    (front.next, first.0.0) = (next, self.records.turn(next.1));
+                    drop(first);
                 }
-                _ => _ = PeekMut::pop(front),
+                _ => _ = PeekMut::pop(first),
             }
             let Some(index) = unexamined else {
                 let record = self.records.get(shown);
@@ -223,26 +225,5 @@ impl<'a> Iterator for Walk<'a> {
                 self.enter(queues, below, Turn::FIRST);
             }
         }
-    }
-}
-
-impl PartialEq for Front<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.turn == other.turn
-    }
-}
-
-impl Eq for Front<'_> {}
-
-impl PartialOrd for Front<'_> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Front<'_> {
-    /// Reversed, because [`BinaryHeap`] has the greatest item on top.
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.turn.cmp(&self.turn)
     }
 }

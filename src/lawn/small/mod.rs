@@ -16,7 +16,7 @@ use super::element::{Bounds, Counts, Element, Row};
 use super::error::{StartError, UpdateError};
 use super::lease::Token;
 use super::memory::{Mover, relocate, rounded};
-use super::turn::{DEADLINE_MAX, Start};
+use super::turn::DEADLINE_MAX;
 use packed::{PackedElement, PackedElements, PackedHeader, Timer, WIDTH_MAX};
 
 /// The limits of the small form. A lawn that exceeds one is converted to the full form, for good.
@@ -71,11 +71,21 @@ impl Small {
         if deadline > DEADLINE_MAX {
             return Some(Err(StartError::TooLate));
         }
-        let Some((place, has_ttl)) = self.insertion_point(id, ttl, deadline) else {
-            return Some(Err(StartError::Exists));
-        };
-        let header = PackedHeader::new(id.len(), payload.len(), Timer::new(deadline, ttl, bounds));
-        if !self.fits(self.len() + 1, self.bytes.len() + header.width, max)
+        // The offset for the element, and whether another one has its TTL.
+        let (mut place, mut has_ttl) = (0, false);
+        for entry in self.entries() {
+            if entry.has_id(&self.bytes, id) {
+                return Some(Err(StartError::Exists));
+            }
+            has_ttl |= entry.ttl(&self.bytes) == ttl;
+            place = if entry.deadline <= deadline { entry.end } else { place };
+        }
+        let timer = Timer { deadline, ttl, deliveries: 0, token: None, bounds };
+        let header = PackedHeader::new(id.len(), payload.len(), timer);
+        // One count is reserved for the element that an update replaces.
+        let elements_max = max.elements.min(usize::from(u16::MAX) - 1);
+        if self.len() >= elements_max
+            || self.bytes.len() + header.width > max.bytes
             || header.width > WIDTH_MAX
         {
             return None;
@@ -115,7 +125,12 @@ impl Small {
     /// Removes the element at an offset.
     #[inline(never)]
     pub fn free(&mut self, at: usize) {
-        self.remove(&PackedElement::read(&self.bytes, at));
+        let entry = PackedElement::read(&self.bytes, at);
+        self.ttls -= u16::from(!self.has_ttl(entry.ttl(&self.bytes), &entry));
+        self.delivered -= u16::from(entry.has_deliveries);
+        self.held -= u16::from(entry.token(&self.bytes).is_some());
+        self.len -= 1;
+        self.bytes.drain(entry.at..entry.end);
         self.shrink();
     }
 
@@ -269,9 +284,13 @@ impl Small {
         counts
     }
 
-    pub fn rows(&self, start: Start, end: u64) -> SmallRows<'_> {
-        let first = self.entries().find(|entry| entry.deadline >= start.deadline);
-        SmallRows { small: self, at: first.map_or(self.bytes.len(), |first| first.at), end }
+    /// Iterates over the elements whose deadlines are from `start` to `end`.
+    pub fn rows(&self, start: u64, end: u64) -> SmallRows<'_> {
+        let mut entries = self.entries();
+        while entries.clone().next().is_some_and(|entry| entry.deadline < start) {
+            entries.next();
+        }
+        SmallRows { entries, end }
     }
 
     pub fn defrag(&mut self, mover: &mut impl Mover) {
@@ -284,25 +303,11 @@ impl Small {
     }
 
     fn entries(&self) -> PackedElements<'_> {
-        PackedElements::new(&self.bytes)
+        PackedElements { bytes: &self.bytes, at: 0 }
     }
 
     fn find(&self, id: &[u8]) -> Option<PackedElement> {
         self.entries().find(|entry| entry.has_id(&self.bytes, id))
-    }
-
-    /// Returns the offset for a new element with this deadline, and whether its TTL is already in use. `None` if the id
-    /// exists.
-    fn insertion_point(&self, id: &[u8], ttl: u64, deadline: u64) -> Option<(usize, bool)> {
-        let (mut place, mut has_ttl) = (0, false);
-        for entry in self.entries() {
-            if entry.has_id(&self.bytes, id) {
-                return None;
-            }
-            has_ttl |= entry.ttl(&self.bytes) == ttl;
-            place = if entry.deadline <= deadline { entry.end } else { place };
-        }
-        Some((place, has_ttl))
     }
 
     /// Returns the offset for an element with this deadline, searching from offset `place` on.
@@ -317,11 +322,6 @@ impl Small {
         place
     }
 
-    fn fits(&self, elements: usize, bytes: usize, max: SmallMax) -> bool {
-        // One count is reserved for the element that an update replaces.
-        elements <= max.elements.min(usize::from(u16::MAX) - 1) && bytes <= max.bytes
-    }
-
     fn insert(&mut self, place: usize, header: &PackedHeader, id: &[u8], payload: &[u8]) {
         self.reserve(header.width);
         self.delivered += u16::from(header.has_deliveries());
@@ -334,14 +334,6 @@ impl Small {
         if place < end {
             self.bytes[place..].rotate_right(header.width);
         }
-    }
-
-    fn remove(&mut self, entry: &PackedElement) {
-        self.ttls -= u16::from(!self.has_ttl(entry.ttl(&self.bytes), Some(entry)));
-        self.delivered -= u16::from(entry.has_deliveries);
-        self.held -= u16::from(entry.token(&self.bytes).is_some());
-        self.len -= 1;
-        self.bytes.drain(entry.at..entry.end);
     }
 
     fn lease(
@@ -410,9 +402,8 @@ impl Small {
     }
 
     /// Returns whether an element other than `besides` has this TTL.
-    fn has_ttl(&self, ttl: u64, besides: Option<&PackedElement>) -> bool {
-        let besides = besides.map_or(usize::MAX, |one| one.at);
-        self.entries().any(|entry| entry.ttl(&self.bytes) == ttl && entry.at != besides)
+    fn has_ttl(&self, ttl: u64, besides: &PackedElement) -> bool {
+        self.entries().any(|entry| entry.ttl(&self.bytes) == ttl && entry.at != besides.at)
     }
 
     /// Counts the TTLs.
@@ -474,8 +465,7 @@ impl Clone for Small {
 
 /// Elements in the order of delivery.
 pub struct SmallRows<'a> {
-    small: &'a Small,
-    at: usize,
+    entries: PackedElements<'a>,
     end: u64,
 }
 
@@ -483,13 +473,8 @@ impl<'a> Iterator for SmallRows<'a> {
     type Item = Row<'a>;
 
     fn next(&mut self) -> Option<Row<'a>> {
-        let Self { small, at, end } = *self;
-        let entry = (at < small.bytes.len()).then(|| PackedElement::read(&small.bytes, at))?;
-        if entry.deadline > end {
-            return None;
-        }
-        self.at = entry.end;
-        Some(entry.row(&small.bytes))
+        let entry = self.entries.next().filter(|entry| entry.deadline <= self.end)?;
+        Some(entry.row(self.entries.bytes))
     }
 }
 

@@ -43,13 +43,6 @@ pub(super) struct Timer {
     pub(super) bounds: Bounds,
 }
 
-impl Timer {
-    /// Returns the timer of an element that was never given out.
-    pub(super) fn new(deadline: u64, ttl: u64, bounds: Bounds) -> Self {
-        Self { deadline, ttl, deliveries: 0, token: None, bounds }
-    }
-}
-
 /// The encoded header of an element: all that precedes the id.
 pub(super) struct PackedHeader {
     bytes: [u8; HEADER_MAX],
@@ -254,15 +247,11 @@ impl Parts {
 }
 
 /// Iterates over the elements.
+#[derive(Clone)]
 pub(super) struct PackedElements<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl<'a> PackedElements<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0 }
-    }
+    pub(super) bytes: &'a [u8],
+    /// The offset of the next element.
+    pub(super) at: usize,
 }
 
 impl Iterator for PackedElements<'_> {

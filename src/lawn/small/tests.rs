@@ -48,7 +48,7 @@ fn heads_are_read_as_they_were_written() {
         }
     }
     small.check();
-    let found = small.rows(Start::FIRST, DEADLINE_MAX).map(|Row { ttl, element: it, .. }| {
+    let found = small.rows(0, DEADLINE_MAX).map(|Row { ttl, element: it, .. }| {
         let (id, payload) = (it.id.to_vec(), it.payload.to_vec());
         (ttl, id, payload, it.deadline, it.deliveries, small.token(&it))
     });
@@ -83,7 +83,6 @@ fn an_insert_beyond_a_limit_is_refused_and_changes_nothing() {
     assert_eq!(small.start(0, &Element::new(b"c", &long, 5), wide), None);
     assert!(!small.may_update(b"a", &long, wide));
     small.check();
-    let ids: Vec<_> =
-        small.rows(Start::FIRST, 5).map(|row| (row.element.id, row.element.payload)).collect();
+    let ids: Vec<_> = small.rows(0, 5).map(|row| (row.element.id, row.element.payload)).collect();
     assert_eq!(ids, [(&b"a"[..], &b"aa"[..]), (b"b", b"bbbbbbbb")]);
 }

@@ -103,12 +103,19 @@ pub struct Record<'a> {
 impl<'a> Record<'a> {
     #[inline(always)]
     pub fn turn(&self) -> Turn {
-        turn_of(self.header)
+        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, ..] = *self.header;
+        Turn {
+            deadline: u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+            push: u64::from_le_bytes([i, j, k, l, m, n, 0, 0]),
+        }
     }
 
     #[inline(always)]
     pub fn spot(&self) -> Spot {
-        spot_of(self.header)
+        let block = self.header[BLOCK..PLACE].try_into().expect("four bytes");
+        let block = Handle::from_bits(u32::from_le_bytes(block));
+        let block = block.expect("a record stands somewhere");
+        Spot { block, place: self.header[PLACE] & PLACES }
     }
 
     /// Returns how often the element was given out under a lease.
@@ -183,12 +190,7 @@ impl<'a> Record<'a> {
     /// Returns the element's group.
     #[inline(always)]
     pub fn group(&self) -> Option<Group> {
-        if self.is_grouped() { self.read_group() } else { None }
-    }
-
-    #[inline(never)]
-    fn read_group(&self) -> Option<Group> {
-        Some(self.records.group(self.handle))
+        if self.is_grouped() { Some(self.records.group(self.handle)) } else { None }
     }
 
     /// Returns whether the record has this id.
@@ -206,11 +208,12 @@ impl<'a> Record<'a> {
 /// Compares ids of equal length. Many have 8 to 16 bytes, for which this takes less time than a call of `memcmp`.
 #[inline(always)]
 fn are_equal(one: &[u8], other: &[u8]) -> bool {
-    let ends = |id: &[u8]| Some((*id.first_chunk::<8>()?, *id.last_chunk::<8>()?));
-    match (ends(one), ends(other)) {
-        (Some(ends), Some(others)) if other.len() <= 16 => ends == others,
-        _ => one == other,
+    if let (Some(start), Some(end)) = (other.first_chunk::<8>(), other.last_chunk::<8>())
+        && other.len() <= 16
+    {
+        return one.first_chunk() == Some(start) && one.last_chunk() == Some(end);
     }
+    one == other
 }
 
 impl<'a> From<Record<'a>> for Element<'a> {
@@ -223,25 +226,9 @@ impl<'a> From<Record<'a>> for Element<'a> {
     }
 }
 
-#[inline(always)]
-fn turn_of(header: &[u8; LENGTHS]) -> Turn {
-    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, ..] = *header;
-    Turn {
-        deadline: u64::from_le_bytes([a, b, c, d, e, f, g, h]),
-        push: u64::from_le_bytes([i, j, k, l, m, n, 0, 0]),
-    }
-}
-
 fn put_turn(header: &mut [u8; LENGTHS], turn: Turn) {
     header[..PUSH].copy_from_slice(&turn.deadline.to_le_bytes());
     header[PUSH..BLOCK].copy_from_slice(&turn.push.to_le_bytes()[..BLOCK - PUSH]);
-}
-
-#[inline(always)]
-fn spot_of(header: &[u8; LENGTHS]) -> Spot {
-    let block = header[BLOCK..PLACE].try_into().expect("four bytes");
-    let block = Handle::from_bits(u32::from_le_bytes(block)).expect("a record stands somewhere");
-    Spot { block, place: header[PLACE] & PLACES }
 }
 
 fn put_spot(header: &mut [u8; LENGTHS], spot: Spot) {
@@ -258,40 +245,21 @@ fn short(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Splits off a length-prefixed part. Returns it and the rest.
 fn part(bytes: &[u8]) -> (&[u8], &[u8]) {
-    let mut at = 0;
-    let length = get_length(bytes, &mut at);
-    bytes[at..].split_at(length)
+    let (mut at, mut length) = (0, 0);
+    loop {
+        let byte = bytes[at];
+        length |= usize::from(byte & 0x7f) << (7 * at);
+        at += 1;
+        if byte < 0x80 {
+            return bytes[at..].split_at(length);
+        }
+    }
 }
 
 /// Returns the bytes that an encoded length takes.
 #[inline(always)]
 fn length_bytes(length: usize) -> usize {
     if length < 0x80 { 1 } else { length.ilog2() as usize / 7 + 1 }
-}
-
-#[inline(always)]
-fn put_length(bytes: &mut [u8], at: &mut usize, mut length: usize) {
-    while length >= 0x80 {
-        bytes[*at] = length as u8 | 0x80;
-        length >>= 7;
-        *at += 1;
-    }
-    bytes[*at] = length as u8;
-    *at += 1;
-}
-
-fn get_length(bytes: &[u8], at: &mut usize) -> usize {
-    let mut length = 0;
-    let mut shift = 0;
-    loop {
-        let byte = bytes[*at];
-        *at += 1;
-        length |= usize::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return length;
-        }
-        shift += 7;
-    }
 }
 
 /// Writes id and payload with their lengths. Returns the rest.
@@ -304,28 +272,16 @@ fn put_parts<'a>(bytes: &'a mut [u8], id: &[u8], payload: &[u8]) -> &'a mut [u8]
 /// Writes a length and the part itself. Returns the rest.
 #[inline(always)]
 fn put_part<'a>(bytes: &'a mut [u8], part: &[u8]) -> &'a mut [u8] {
-    let mut at = 0;
-    put_length(bytes, &mut at, part.len());
-    let (own, rest) = bytes[at..].split_at_mut(part.len());
+    let (mut at, mut length) = (0, part.len());
+    while length >= 0x80 {
+        bytes[at] = length as u8 | 0x80;
+        length >>= 7;
+        at += 1;
+    }
+    bytes[at] = length as u8;
+    let (own, rest) = bytes[at + 1..].split_at_mut(part.len());
     own.copy_from_slice(part);
     rest
-}
-
-/// Exclusive access to a record's header, to give the record a new turn.
-pub struct Header<'a>(&'a mut [u8; LENGTHS]);
-
-impl Header<'_> {
-    #[inline(always)]
-    pub fn spot(&self) -> Spot {
-        spot_of(self.0)
-    }
-
-    /// Sets the record's turn and spot.
-    #[inline(always)]
-    pub fn set_turn(self, turn: Turn, spot: Spot) {
-        put_turn(self.0, turn);
-        put_spot(self.0, spot);
-    }
 }
 
 /// A slot that is reserved for an element.
@@ -456,10 +412,12 @@ impl Records {
         bytes[at..at + Bounds::BYTES].copy_from_slice(&bounds.to_bytes());
     }
 
-    /// Returns the header of a record, to give it a new turn.
+    /// Sets a record's turn and spot.
     #[inline(always)]
-    pub fn header(&mut self, handle: Handle) -> Header<'_> {
-        Header(self.header_mut(handle))
+    pub fn set_turn(&mut self, handle: Handle, turn: Turn, spot: Spot) {
+        let header = self.header_mut(handle);
+        put_turn(header, turn);
+        put_spot(header, spot);
     }
 
     #[inline(always)]

@@ -132,8 +132,8 @@ impl Class {
 /// Slots of units `T`, of any width up to [`WIDEST`].
 #[derive(Clone)]
 pub struct Slab<T> {
-    /// The initialized units of each page.
-    pages: Vec<Vec<T>>,
+    /// The initialized units of each page. A vacant page number has none.
+    pub pages: Vec<Vec<T>>,
     infos: Vec<Info>,
     classes: Vec<Class>,
     /// The classes of which a page could be emptied when a slot of theirs was last freed, as bits. Only then can a class
@@ -264,7 +264,8 @@ impl<T: Unit> Slab<T> {
         loop {
             if self.draining == NIL {
                 let sparse = self.sparse_class()?;
-                let number = self.emptiest(sparse);
+                let with_room = self.list(self.classes[sparse].partial).take(CANDIDATES);
+                let number = with_room.min_by_key(|number| self.info(*number).live)?;
                 self.unlink(number);
                 if self.info(number).live == 0 {
                     self.close_page(number);
@@ -298,16 +299,6 @@ impl<T: Unit> Slab<T> {
         self.pages[handle.page::<T>()] = source;
         self.remove(handle);
         Some(target)
-    }
-
-    /// Returns the number of page numbers, including vacant ones.
-    pub fn pages(&self) -> usize {
-        self.pages.len()
-    }
-
-    /// Returns whether a page number is vacant.
-    pub fn is_vacant(&self, page: usize) -> bool {
-        self.infos[page].width == 0
     }
 
     /// Moves the tables of pages and classes, then a page in each step.
@@ -461,7 +452,7 @@ impl<T: Unit> Slab<T> {
     #[inline(always)]
     fn sparse_class(&self) -> Option<usize> {
         // This is asked after every command that removes, and usually there is none.
-        self.sparse.iter().enumerate().find_map(|(word, bits)| {
+        for (word, bits) in self.sparse.iter().enumerate() {
             let mut bits = *bits;
             while bits != 0 {
                 let class = 64 * word + bits.trailing_zeros() as usize;
@@ -470,8 +461,8 @@ impl<T: Unit> Slab<T> {
                 }
                 bits &= bits - 1;
             }
-            None
-        })
+        }
+        None
     }
 
     /// Updates what a class compares with, after its pages have changed.
@@ -484,15 +475,6 @@ impl<T: Unit> Slab<T> {
             let capacity = self.pages[partial as usize].capacity();
             self.classes[class].update_sparse_below::<T>(width, capacity);
         }
-    }
-
-    /// Returns the page with the fewest slots in use among the first [`CANDIDATES`] with room.
-    fn emptiest(&self, class: usize) -> u32 {
-        let first = self.classes[class].partial;
-        self.list(first)
-            .take(CANDIDATES)
-            .min_by_key(|number| self.info(*number).live)
-            .unwrap_or(first)
     }
 
     /// Panics unless counts, chains and lists agree.

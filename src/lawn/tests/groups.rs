@@ -18,12 +18,6 @@ fn share(lawn: &mut Lawn, group: &str, share: u16) {
     set(lawn, group, |it| it.share = share);
 }
 
-/// Takes an element at `now`, so that all groups that are due enter the round.
-fn look(lawn: &mut Lawn, now: u64) {
-    put(lawn, "look", "look", 0);
-    assert_eq!(drained(lawn, now, 1)[0].1, b"look");
-}
-
 /// Takes out all due elements, one at a time, and returns their ids.
 fn taken(lawn: &mut Lawn, now: u64) -> String {
     let mut ids = Vec::new();
@@ -49,105 +43,6 @@ fn groups_take_turns_and_each_is_in_its_own_order() {
         assert_eq!(taken(&mut lawn, 9), "c9");
         assert!(!lawn.has_groups());
     });
-}
-
-#[test]
-fn a_group_gives_its_share_in_each_turn() {
-    in_either_form(|mut lawn| {
-        share(&mut lawn, "a", 2);
-        share(&mut lawn, "", 3);
-        for number in 1..=4 {
-            for group in ["a", "", "b"] {
-                put(&mut lawn, &format!("{group}{number}"), group, number);
-            }
-        }
-        let shares = [&b"a"[..], b"", b"b"].map(|name| lawn.settings_of(name).share);
-        assert_eq!(shares, [2, 3, 1]);
-        assert_eq!(taken(&mut lawn, 9), "a1 a2 1 2 3 b1 a3 a4 4 b2 b3 b4");
-        assert!(lawn.has_groups());
-        let settings = lawn.group_settings().map(|(name, settings)| (name, settings.share));
-        assert!(settings.eq([(&b""[..], 3), (b"a", 2)]));
-        share(&mut lawn, "a", 1);
-        share(&mut lawn, "", 1);
-        assert!(!lawn.has_groups());
-        lawn.check();
-    });
-}
-
-#[test]
-fn a_restarted_element_keeps_its_group_and_the_groups_place() {
-    let mut lawn = lawn();
-    for (id, group) in [("a1", "a"), ("b1", "b"), ("a2", "a"), ("b2", "b")] {
-        put(&mut lawn, id, group, 1);
-    }
-    assert_eq!(lawn.next_in_turn(1).map(|row| row.element.id), Some(&b"a1"[..]));
-    look(&mut lawn, 1);
-    assert!(lawn.restart_at(b"a1", 1, 1));
-    assert!(lawn.update(b"a2", &[0; 100]).is_ok());
-    assert_eq!(lawn.replace_in_group(0, &Element::new(b"a2", b"x", 1), Some(b"a")), Ok(()));
-    let row = lawn.next_in_turn(1).expect("one is due");
-    let (id, group) = (row.element.id.to_vec(), row.element.group.expect("a group"));
-    assert_eq!((&id[..], lawn.group_name(group)), (&b"a1"[..], &b"a"[..]));
-    assert_eq!(taken(&mut lawn, 1), "a1 b1 a2 b2");
-}
-
-#[test]
-fn a_group_keeps_its_place_while_its_only_element_is_replaced() {
-    let mut lawn = lawn();
-    for (id, group) in [("a", "a"), ("b", "b"), ("c", "c")] {
-        put(&mut lawn, id, group, 1);
-    }
-    look(&mut lawn, 1);
-    assert_eq!(lawn.replace_in_group(0, &Element::new(b"a", b"new", 1), Some(b"a")), Ok(()));
-    // Another group, and none: they go to the end.
-    assert_eq!(lawn.replace_in_group(0, &Element::new(b"b", b"new", 1), Some(b"d")), Ok(()));
-    assert_eq!(lawn.replace(0, &Element::new(b"c", b"new", 1)), Ok(()));
-    lawn.check();
-    assert_eq!((lawn.groups(), lawn.group_len(Some(b"b")), lawn.group_len(None)), (2, 0, 1));
-    assert_eq!(taken(&mut lawn, 1), "a b c");
-}
-
-#[test]
-fn time_alone_makes_no_other_element_the_next_one() {
-    let mut lawn = lawn();
-    for (id, group, deadline) in [("a1", "a", 1), ("o1", "", 1), ("a5", "a", 5), ("o9", "", 9)] {
-        put(&mut lawn, id, group, deadline);
-    }
-    // Those without a group give last, and have something due again only after a group has.
-    assert_eq!(drained(&mut lawn, 1, 2).len(), 2);
-    for now in 5..20 {
-        let next = lawn.next_in_turn(now).map(|row| row.element.id);
-        assert_eq!(next, Some(&b"a5"[..]), "at {now}");
-    }
-    assert_eq!(taken(&mut lawn, 20), "a5 o9");
-}
-
-#[test]
-fn a_group_that_comes_back_goes_to_the_end() {
-    let mut lawn = lawn();
-    for (id, group) in [("a1", "a"), ("b1", "b"), ("c1", "c"), ("b2", "b")] {
-        put(&mut lawn, id, group, 1);
-    }
-    look(&mut lawn, 1);
-    assert!(lawn.stop(b"a1").is_some());
-    put(&mut lawn, "a2", "a", 1);
-    assert_eq!(taken(&mut lawn, 1), "b1 c1 a2 b2");
-}
-
-#[test]
-fn a_group_that_is_not_due_after_the_clock_stepped_back_is_passed_over() {
-    let mut lawn = lawn();
-    for (id, group, deadline) in [("a", "a", 7), ("b", "b", 8), ("c", "c", 5)] {
-        put(&mut lawn, id, group, deadline);
-    }
-    put(&mut lawn, "o", "", 6);
-    look(&mut lawn, 8);
-    assert_eq!(lawn.next_in_turn(8).map(|row| row.element.id), Some(&b"c"[..]));
-    assert_eq!(taken(&mut lawn, 6), "c o");
-    assert!(lawn.next_in_turn(6).is_none());
-    assert_eq!(lawn.next_deadline(), Some(7));
-    assert_eq!(taken(&mut lawn, 7), "a");
-    assert_eq!(taken(&mut lawn, 9), "b");
 }
 
 #[test]
@@ -316,22 +211,6 @@ fn a_group_that_holds_as_many_as_it_may_is_passed_over_until_it_has_room() {
         // An element whose lease has ended is first in its group, although another one is due for longer.
         assert_eq!((lawn.next_deadline(), all_leased(&mut lawn, 17)), (Some(17), "b3".into()));
         assert_eq!((lawn.group_len(Some(b"b")), lawn.running(17)), (3, 5));
-    });
-}
-
-#[test]
-fn a_paused_group_gives_nothing_out_until_the_pause_ends() {
-    in_either_form(|mut lawn| {
-        put(&mut lawn, "a", "a", 1);
-        put(&mut lawn, "b", "b", 2);
-        set(&mut lawn, "a", |it| it.paused_until = 9);
-        set(&mut lawn, "b", |it| it.paused_until = DEADLINE_MAX);
-        assert_eq!((lawn.next_deadline(), taken(&mut lawn, 8)), (Some(9), String::new()));
-        assert_eq!(taken(&mut lawn, 9), "a");
-        assert_eq!(lawn.next_deadline(), Some(DEADLINE_MAX));
-        set(&mut lawn, "b", |it| it.paused_until = 0);
-        assert_eq!((lawn.next_deadline(), taken(&mut lawn, 9)), (Some(2), "b".into()));
-        assert!(lawn.group_settings().map(|it| it.0).eq([b"a"]));
     });
 }
 

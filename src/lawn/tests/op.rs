@@ -6,16 +6,12 @@ use super::super::*;
 
 #[derive(Clone, Debug)]
 pub(super) enum Op {
+    /// With this deadline, and bounds, or with that of the TTL.
     Start {
         id: u16,
         ttl: u64,
         length: usize,
-    },
-    StartAt {
-        id: u16,
-        ttl: u64,
-        length: usize,
-        deadline: u64,
+        deadline: Option<u64>,
     },
     /// Many elements with one TTL, to fill blocks and pages of a queue.
     Burst {
@@ -39,6 +35,9 @@ pub(super) enum Op {
         span: u64,
     },
     Stop {
+        id: u16,
+    },
+    Settle {
         id: u16,
     },
     StopMany {
@@ -152,6 +151,11 @@ pub(super) fn deadline() -> impl Strategy<Value = u64> {
     ]
 }
 
+/// The milliseconds of a lease. Some end later than possible.
+fn lease() -> impl Strategy<Value = u64> {
+    prop_oneof![9 => 1_u64..50, 1 => Just(DEADLINE_MAX)]
+}
+
 /// Limits of what is held and of what is given out in a time.
 fn limits() -> impl Strategy<Value = GroupLimits> {
     let held = prop_oneof![4 => Just(0_u64), 2 => 1_u64..5, 1 => Just(u64::MAX)];
@@ -181,9 +185,8 @@ pub(super) fn length() -> impl Strategy<Value = usize> {
 
 pub(super) fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        8 => (id(), ttl(), length()).prop_map(|(id, ttl, length)| Op::Start { id, ttl, length }),
-        3 => (id(), ttl(), length(), deadline()).prop_map(
-            |(id, ttl, length, deadline)| Op::StartAt { id, ttl, length, deadline }
+        11 => (id(), ttl(), length(), prop::option::weighted(0.3, deadline())).prop_map(
+            |(id, ttl, length, deadline)| Op::Start { id, ttl, length, deadline }
         ),
         1 => (id(), 1_u16..120, prop::sample::select(vec![0_u64, 5, 10]))
             .prop_map(|(first, count, ttl)| Op::Burst { first, count, ttl }),
@@ -192,6 +195,7 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         1 => (id(), 1_u16..250, span())
             .prop_map(|(first, count, span)| Op::RestartSpread { first, count, span }),
         4 => id().prop_map(|id| Op::Stop { id }),
+        4 => id().prop_map(|id| Op::Settle { id }),
         1 => (id(), 1_u16..4, 1_u16..120)
             .prop_map(|(first, step, count)| Op::StopMany { first, step, count }),
         2 => (id(), length()).prop_map(|(id, length)| Op::Update { id, length }),
@@ -201,9 +205,10 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         1 => (1_usize..5).prop_map(|steps| Op::Defrag { steps }),
         3 => (id(), ttl(), length()).prop_map(|(id, ttl, length)| Op::Replace { id, ttl, length }),
         3 => (id(), ttl()).prop_map(|(id, ttl)| Op::Restart { id, ttl }),
-        1 => (id(), 0_u16..3).prop_map(|(id, deliveries)| Op::Deliveries { id, deliveries }),
-        3 => (0_usize..20, 1_u64..50).prop_map(|(most, ttl)| Op::LeaseDue { most, ttl }),
-        1 => (id(), 1_u64..50).prop_map(|(id, ttl)| Op::Lease { id, ttl }),
+        1 => (id(), prop_oneof![4 => 0_u16..3, 1 => Just(u16::MAX)])
+            .prop_map(|(id, deliveries)| Op::Deliveries { id, deliveries }),
+        3 => (0_usize..20, lease()).prop_map(|(most, ttl)| Op::LeaseDue { most, ttl }),
+        2 => (id(), lease()).prop_map(|(id, ttl)| Op::Lease { id, ttl }),
         2 => prop_oneof![0_usize..20, Just(usize::MAX)].prop_map(|most| Op::Drain { most }),
         2 => (id(), deadline()).prop_map(|(id, until)| Op::Until { id, until }),
         2 => (any::<u16>(), 1_u16..4, limits(), prop_oneof![4 => Just(0_u64), 1 => 1_u64..20]).prop_map(

@@ -87,21 +87,29 @@ impl Oracle {
         token: Option<Token>,
     ) -> (Vec<u8>, u16) {
         let (id, _, payload, _) = self.elements.remove(at);
-        let deliveries = self.deliveries.remove(&id).unwrap_or(0) + 1;
+        let deliveries = self.deliveries.remove(&id).unwrap_or(0).saturating_add(1);
         self.deliveries.insert(id.clone(), deliveries);
         self.tokens.remove(&id);
         self.tokens.extend(token.map(|token| (id.clone(), token)));
         self.turns.hold(&id, token.is_some(), deadline);
-        self.elements.push((id.clone(), ttl, payload, deadline.min(DEADLINE_MAX)));
+        self.elements.push((id.clone(), ttl, payload, deadline));
         self.turns.settle(&self.elements);
         (id, deliveries)
     }
 
-    fn lease_due(&mut self, now: u64, ttl: u64, token: Option<Token>) -> Option<(Vec<u8>, u16)> {
+    /// Returns the deadline that the element had, its id and its deliveries.
+    fn lease_due(
+        &mut self,
+        now: u64,
+        ttl: u64,
+        token: Option<Token>,
+    ) -> Option<(u64, Vec<u8>, u16)> {
         let at = self.turns.next(&self.elements, now)?;
         self.check_held(at, now);
         self.counted.extend(self.turns.give(now));
-        (now < DEADLINE_MAX).then(|| self.lease(at, ttl, now + ttl, token))
+        let before = self.elements[at].3;
+        let (id, deliveries) = self.lease(at, ttl, (now + ttl).min(DEADLINE_MAX), token);
+        Some((before, id, deliveries))
     }
 
     /// Panics if the group of an element that is about to be leased holds as many as it may, unless the clock stepped back.
@@ -189,37 +197,25 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16) {
             oracle.turns.settle(&oracle.elements);
         }
         match *op {
-            Op::Start { id, ttl, length } => {
-                start(&mut lawn, &mut oracle, id, ttl, &payload(seed, length), now, group(id))
-            }
-            Op::StartAt { id, ttl, length, deadline } => {
+            Op::Start { id, ttl, length, deadline } => {
                 let content = payload(seed, length);
-                let expected = oracle.start(&name(id), ttl, &content, Some(deadline), group(id));
-                let bounds = bounds(seed);
-                if expected.is_ok() {
-                    oracle.bounds.insert(name(id), bounds);
-                }
-                let (id, group) = (name(id), group(id));
-                let new = Element { bounds, ..Element::new(&id, &content, deadline) };
-                let started = lawn.start_in_group(ttl, &new, group.as_deref());
-                assert_eq!(started, expected);
+                let bounds = deadline.map_or(Bounds::NONE, |_| bounds(seed));
+                let deadline = deadline.or(now.checked_add(ttl));
+                start(&mut lawn, &mut oracle, (id, ttl, bounds), &content, deadline, group(id));
             }
             Op::Burst { first, count, ttl } => {
                 for id in first..first.saturating_add(count) {
-                    start(&mut lawn, &mut oracle, id, ttl, &payload(seed, 3), now, group(id));
+                    let (content, deadline) = (payload(seed, 3), now.checked_add(ttl));
+                    let new = (id, ttl, Bounds::NONE);
+                    start(&mut lawn, &mut oracle, new, &content, deadline, group(id));
                 }
             }
             Op::Spread { first, count, from, span, ttl } => {
                 for id in first..first.saturating_add(count) {
                     let (content, deadline) = (payload(seed, 3), from + spread(id, span));
                     let ttl = if ttl == 0 { 0 } else { ttl.wrapping_add(id.into()) };
-                    let to = group(id);
-                    let expected =
-                        oracle.start(&name(id), ttl, &content, Some(deadline), to.clone());
-                    let id = name(id);
-                    let new = Element::new(&id, &content, deadline);
-                    let started = lawn.start_in_group(ttl, &new, to.as_deref());
-                    assert_eq!(started, expected);
+                    let new = (id, ttl, Bounds::NONE);
+                    start(&mut lawn, &mut oracle, new, &content, Some(deadline), group(id));
                 }
             }
             Op::RestartSpread { first, count, span } => {
@@ -229,6 +225,13 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16) {
                 }
             }
             Op::Stop { id } => stop(&mut lawn, &mut oracle, id),
+            Op::Settle { id } => {
+                let token = token(seed).unwrap_or(Token::drawn(seed));
+                let is_held = oracle.tokens.get(&name(id)) == Some(&token);
+                let expected = if is_held { oracle.stop(&name(id)) } else { None };
+                let settled = lawn.settle(&name(id), token);
+                assert_eq!(settled.map(|it| it.element().payload.to_vec()), expected);
+            }
             Op::StopMany { first, step, count } => {
                 for id in (0..count).map(|i| first.saturating_add(i * step)) {
                     stop(&mut lawn, &mut oracle, id);
@@ -288,16 +291,16 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16) {
                 for _ in 0..most {
                     let token = token(seed);
                     let found = lawn.lease_due(now, ttl, token);
-                    let found = found.map(|(_, it)| (it.id.to_vec(), it.deliveries));
+                    let found = found.map(|(before, it)| (before, it.id.to_vec(), it.deliveries));
                     assert_eq!(found, oracle.lease_due(now, ttl, token));
                 }
             }
             Op::Lease { id, ttl } => {
-                let at = oracle.find(&name(id));
+                let deadline = now + ttl;
+                let at = oracle.find(&name(id)).filter(|_| deadline <= DEADLINE_MAX);
                 if let Some(at) = at {
-                    oracle.lease(at, ttl, now + ttl, token(seed));
+                    oracle.lease(at, ttl, deadline, token(seed));
                 }
-                let deadline = (now + ttl).min(DEADLINE_MAX);
                 assert_eq!(lawn.lease_at(&name(id), ttl, deadline, token(seed)), at.is_some());
             }
             Op::Deliveries { id, deliveries } => {
@@ -455,7 +458,7 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16) {
 }
 
 /// Returns the ids that a scan shows, about `count` per call, sorted.
-pub(super) fn scanned(lawn: &Lawn, count: usize) -> Vec<Vec<u8>> {
+fn scanned(lawn: &Lawn, count: usize) -> Vec<Vec<u8>> {
     let mut ids = Vec::new();
     let mut cursor = 0;
     loop {
@@ -467,7 +470,7 @@ pub(super) fn scanned(lawn: &Lawn, count: usize) -> Vec<Vec<u8>> {
     }
 }
 
-pub(super) fn sorted_ids(oracle: &Oracle) -> Vec<Vec<u8>> {
+fn sorted_ids(oracle: &Oracle) -> Vec<Vec<u8>> {
     let mut ids: Vec<_> = oracle.elements.iter().map(|element| element.0.clone()).collect();
     ids.sort();
     ids
@@ -475,22 +478,32 @@ pub(super) fn sorted_ids(oracle: &Oracle) -> Vec<Vec<u8>> {
 
 /// Moves every allocation, a few steps at a time.
 pub(super) fn defrag(lawn: &mut Lawn, steps: usize) {
-    moved::in_steps(steps, |from, mover, go_on| lawn.defrag(from, mover, go_on));
+    let mut next = Some(0);
+    while let Some(from) = next {
+        let mut left = steps;
+        next = lawn.defrag(from, &mut moved::MoveAll, || {
+            left -= 1;
+            left > 0
+        });
+    }
 }
 
-pub(super) fn start(
+fn start(
     lawn: &mut Lawn,
     oracle: &mut Oracle,
-    id: u16,
-    ttl: u64,
+    (id, ttl, bounds): (u16, u64, Bounds),
     payload: &[u8],
-    now: u64,
+    deadline: Option<u64>,
     group: Option<Vec<u8>>,
 ) {
-    let expected = oracle.start(&name(id), ttl, payload, now.checked_add(ttl), group.clone());
-    let started = Lawn::deadline(ttl, now).and_then(|deadline| {
-        let id = name(id);
-        lawn.start_in_group(ttl, &Element::new(&id, payload, deadline), group.as_deref())
+    let id = name(id);
+    let expected = oracle.start(&id, ttl, payload, deadline, group.clone());
+    if expected.is_ok() {
+        oracle.bounds.insert(id.clone(), bounds);
+    }
+    let started = deadline.ok_or(StartError::TooLate).and_then(|deadline| {
+        let new = Element { bounds, ..Element::new(&id, payload, deadline) };
+        lawn.start_in_group(ttl, &new, group.as_deref())
     });
     assert_eq!(started, expected);
 }
@@ -551,7 +564,7 @@ fn restart(lawn: &mut Lawn, oracle: &mut Oracle, id: u16, ttl: u64, deadline: u6
     assert_eq!(lawn.restart_at(&name(id), ttl, deadline), at.is_some());
 }
 
-pub(super) fn stop(lawn: &mut Lawn, oracle: &mut Oracle, id: u16) {
+fn stop(lawn: &mut Lawn, oracle: &mut Oracle, id: u16) {
     let taken = lawn.stop(&name(id)).map(|taken| taken.element().payload.to_vec());
     assert_eq!(taken, oracle.stop(&name(id)));
 }
@@ -562,7 +575,7 @@ fn tokens(lawn: &Lawn) -> HashMap<Vec<u8>, Token> {
     lawn.iter().filter_map(token).collect()
 }
 
-pub(super) fn content(lawn: &Lawn) -> Vec<(u64, &[u8], &[u8], u64)> {
+fn content(lawn: &Lawn) -> Vec<(u64, &[u8], &[u8], u64)> {
     lawn.iter().map(|(ttl, element)| (ttl, element.id, element.payload, element.deadline)).collect()
 }
 

@@ -119,63 +119,6 @@ fn blocks_behind_a_full_one_do_not_stay_side_by_side_with_an_element_each() {
     assert!(each < 60.0, "{each:.1} bytes for each element");
 }
 
-/// A block has a column of TTLs if any element has one, as wide as necessary.
-#[test]
-fn elements_of_the_timeline_keep_their_ttls_of_any_width() {
-    let mut lawn = lawn();
-    let ttl = |id: u64| match id % 7 {
-        0 => u64::MAX - id,
-        1 | 2 => 1_000_000 + id,
-        3 => u64::from(u32::MAX),
-        4 => 1 << 32,
-        _ => 0,
-    };
-    for id in 0..500_u64 {
-        lawn.start_at(&id.to_be_bytes(), ttl(id), b"", 5000 - id * 7 % 1000).expect("room");
-        if id % 50 == 0 {
-            lawn.check();
-        }
-    }
-    for id in (0..500_u64).filter(|id| id % 3 != 0) {
-        lawn.stop(&id.to_be_bytes()).expect("it is there");
-    }
-    for id in (0..500_u64).step_by(3) {
-        assert_eq!(lawn.row(&id.to_be_bytes()).map(|row| row.ttl), Some(ttl(id)));
-    }
-    let mut ttls = Vec::new();
-    lawn.drain(5000, usize::MAX, |given, element| {
-        ttls.push(given == ttl(u64::from_be_bytes(element.id.try_into().expect("eight bytes"))));
-    });
-    assert_eq!(ttls, [true; 167]);
-}
-
-/// Inserts before the first element and removes it while the first block is unsorted.
-#[test]
-fn the_next_deadline_is_exact_while_the_first_block_changes() {
-    let mut lawn = lawn();
-    let mut model = std::collections::BTreeSet::new();
-    for step in 0..4000_u64 {
-        let random = step.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
-        let deadline = random % 5000;
-        if step % 3 < 2 {
-            lawn.start_at(&step.to_be_bytes(), step, b"", deadline).expect("room");
-            model.insert((deadline, step));
-        } else if let Some(first) = model.iter().nth((random % 3) as usize).copied() {
-            model.remove(&first);
-            assert!(lawn.stop(&first.1.to_be_bytes()).is_some());
-        }
-        assert_eq!(lawn.next_deadline(), model.first().map(|first| first.0), "step {step}");
-        if step % 5 == 0 {
-            lawn.settle_first();
-        }
-        if step % 100 == 0 {
-            lawn.check();
-        }
-    }
-    let order: Vec<_> = model.into_iter().map(|(_, step)| step).collect();
-    assert_eq!(pop_all(&mut lawn, 5000), order);
-}
-
 /// Sorting the first block again for each insertion would dominate the cost of such a lawn.
 #[test]
 #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
@@ -186,7 +129,8 @@ fn an_insert_that_moves_only_a_few_leaves_the_first_block_sorted() {
     let start = |lawn: &mut Lawn, id: u64, deadline| {
         lawn.start_at(&id.to_be_bytes(), 0, b"", deadline).expect("room");
         let queues = &lawn.parts().queues;
-        let (number, _, block) = queues.earliest().expect("a block");
+        let (number, ttl) = queues.earliest().expect("a queue");
+        let block = queues.first_block(number, ttl).expect("a block");
         assert_eq!(number, TIMELINE);
         assert!(queues.blocks.meta(block).is_sorted, "after {id}");
         lawn.check();

@@ -3,12 +3,6 @@ use super::*;
 const NOWHERE: Spot = Spot { block: Handle::PLACEHOLDER, place: 0 };
 const MOST: Bounds = Bounds { deliveries: u16::MAX, until: Bounds::UNTIL_MAX };
 
-fn insert(records: &mut Records, id: &[u8], payload: &[u8], turn: Turn) -> Handle {
-    let reservation = records.reserve(id, payload, Bounds::NONE, false).expect("room");
-    records.write(reservation, id, payload, (Bounds::NONE, None), (turn, NOWHERE));
-    reservation.handle
-}
-
 #[test]
 fn a_record_returns_id_and_payload_of_every_length() {
     let mut records = Records { secret: 1, ..Records::new() };
@@ -33,20 +27,4 @@ fn a_record_returns_id_and_payload_of_every_length() {
         }
     }
     assert_eq!(records.check(std::iter::empty()), 0);
-}
-
-#[test]
-fn a_reused_slot_shows_nothing_of_the_previous_record() {
-    let mut records = Records::new();
-    let turn = Turn { deadline: 1, push: 2 };
-    let old = insert(&mut records, b"abcdefgh", b"ijklmnop", turn);
-    let spot = Spot::new(old, 58);
-    records.set_spot(old, spot);
-    assert_eq!(records.get(old).spot(), spot);
-    records.remove(old);
-    let new = insert(&mut records, b"x", b"yz3456789012", turn);
-    assert_eq!(new, old, "the slot is reused");
-    let record = records.get(new);
-    assert_eq!((record.id(), record.payload()), (&b"x"[..], &b"yz3456789012"[..]));
-    assert_eq!(record.spot(), NOWHERE);
 }
