@@ -1,6 +1,6 @@
 //! Taking and leasing the elements of a full lawn that are due.
 
-use super::element::{Element, Row};
+use super::element::Element;
 use super::full::Full;
 use super::index::IdHash;
 use super::lease::Token;
@@ -70,8 +70,9 @@ impl Full {
 
     fn drain_one(&mut self, now: u64, give: impl FnOnce(u64, Element<'_>)) -> Option<()> {
         let handle = self.first_due(now, Self::prefetch_to_remove)?;
-        let Row { ttl, element, .. } = self.row_of(handle);
-        let hash = self.index.hash(element.id);
+        let record = self.records.get(handle);
+        let (hash, spot) = (self.index.hash(record.id()), record.spot());
+        let ttl = self.queues_of(handle).0.ttl(spot);
         self.index.remove_handle(hash, handle);
         self.unlease(handle);
         self.remove_from_queues(handle);
