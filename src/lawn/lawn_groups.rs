@@ -68,7 +68,7 @@ impl Lawn {
 
     /// Returns the name of an element's group.
     pub fn group_name(&self, group: Group) -> &[u8] {
-        self.all_groups().map_or(&[], |groups| groups.name(group))
+        self.all_groups().map_or(&[], |groups| groups.entries.name(group))
     }
 
     /// Returns whether elements are given out in turns: there is a group with an element or a setting. O(1).
@@ -233,7 +233,9 @@ impl Lawn {
         let groups = self.all_groups();
         match group {
             None => self.len() - groups.map_or(0, |groups| groups.elements),
-            Some(name) => self.group(name).map_or(0, |(_, groups, group)| groups.group_len(group)),
+            Some(name) => self
+                .group(name)
+                .map_or(0, |(_, groups, group)| groups.entries.get(group).len as usize),
         }
     }
 
@@ -258,7 +260,7 @@ impl Lawn {
     fn group(&self, name: &[u8]) -> Option<(&Full, &Groups, Group)> {
         let Form::Full(full) = &self.form else { return None };
         let groups = full.groups.as_deref()?;
-        Some((full, groups, groups.find(name)?))
+        Some((full, groups, groups.entries.find(name)?))
     }
 
     fn rows_without_group(&self, from: Turn, end: u64) -> Rows<'_> {
@@ -309,7 +311,7 @@ impl Lawn {
     /// Lists the groups with the most elements, at most `most`, and their numbers of elements, the greatest first. Exact
     /// for up to 1,024 groups; with more, it visits 1,024 of the greatest, none of which has less than 64 elements.
     pub fn greatest_groups(&self, most: usize) -> Vec<(&[u8], usize)> {
-        self.all_groups().map_or(Vec::new(), |groups| groups.greatest(most))
+        self.all_groups().map_or(Vec::new(), |groups| groups.greatest.list(&groups.entries, most))
     }
 
     /// Returns whether groups may hold back elements that are due.

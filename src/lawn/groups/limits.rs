@@ -19,7 +19,7 @@ impl Groups {
     /// Changes the settings of a group. For the elements without a group only the share has a meaning.
     pub fn set(&mut self, records: &Records, group: Group, settings: GroupSettings) {
         let settings = GroupSettings { share: settings.share.max(1), ..settings };
-        let name = self.name(group).to_vec();
+        let name = self.entries.name(group).to_vec();
         self.restrained -= usize::from(self.settings(&name).restrains());
         self.restrained += usize::from(settings.restrains());
         let entry = self.entries.get_mut(group);

@@ -85,12 +85,12 @@ const LEASES_MAX: u32 = 256;
 pub struct Groups {
     /// The elements that are in a group, whichever it is.
     pub queues: Queues,
-    entries: Entries,
+    pub entries: Entries,
     /// The group of all elements that are in none.
     others: Group,
     round: Round,
     waiting: Tree,
-    greatest: Greatest,
+    pub greatest: Greatest,
     /// The settings of the groups that have any, by name.
     pub settings: BTreeMap<Vec<u8>, GroupSettings>,
     /// The limits of each group that has none of its own. They do not hold for elements without a group.
@@ -170,10 +170,6 @@ impl Groups {
         self.filled > 0 || self.has_settings()
     }
 
-    pub fn find(&self, name: &[u8]) -> Option<Group> {
-        self.entries.find(name)
-    }
-
     /// Returns the group of a name. Creates it if there is none; then the caller must insert an element or set a share
     /// next, or call [`Groups::free_if_unused`]. `None` if there is no room.
     pub fn find_or_create(&mut self, name: &[u8]) -> Option<Group> {
@@ -186,19 +182,6 @@ impl Groups {
         if entry.len == 0 && !entry.has_settings && !entry.has_log && group != self.others {
             self.entries.remove(group);
         }
-    }
-
-    pub fn name(&self, group: Group) -> &[u8] {
-        self.entries.name(group)
-    }
-
-    pub fn group_len(&self, group: Group) -> usize {
-        self.entries.get(group).len as usize
-    }
-
-    /// Lists the groups with the most elements, the greatest first, and their numbers of elements.
-    pub fn greatest(&self, most: usize) -> Vec<(&[u8], usize)> {
-        self.greatest.list(&self.entries, most)
     }
 
     /// Returns the element of a group that is given out first. Of a group that holds as many as it may, that is the first
@@ -414,7 +397,7 @@ impl Groups {
             let marked = all.iter().filter(|it| records.is_held(**it)).count();
             assert_eq!((all.len(), marked), (len, held), "what is held");
             assert_eq!((entry.len as usize, entry.held_len as usize), (len, held), "lengths");
-            let settings = self.settings(self.name(group));
+            let settings = self.settings(self.entries.name(group));
             assert_eq!(entry.has_settings, settings != GroupSettings::NONE, "settings");
             assert_eq!((entry.share, entry.paused_until), (settings.share, settings.paused_until));
             assert_eq!(u64::from(entry.held_max), settings.limits.held.min(u32::MAX.into()));
@@ -450,7 +433,7 @@ impl Groups {
         );
         assert_eq!(self.waiting.check(&self.entries), waits, "groups that wait");
         assert_eq!(self.round.check(&self.entries), in_round, "groups of the round");
-        let is_known = |name: &Vec<u8>| self.find(name).is_some();
+        let is_known = |name: &Vec<u8>| self.entries.find(name).is_some();
         assert!(self.settings.keys().all(is_known), "lost settings");
         self.greatest.check(&self.entries);
         self.logs.check();

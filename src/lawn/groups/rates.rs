@@ -17,7 +17,7 @@ impl Groups {
             return None;
         }
         let has_settings = self.entries.get(group).has_settings;
-        if has_settings { self.rate_of(self.name(group)) } else { self.each.rate() }
+        if has_settings { self.rate_of(self.entries.name(group)) } else { self.each.rate() }
     }
 
     /// Returns the limit of the group of this name, which need not exist.
@@ -44,7 +44,7 @@ impl Groups {
     /// Returns the groups whose elements were counted since the last call, and the number of elements.
     pub fn take_counted(&mut self) -> Vec<(Vec<u8>, u64)> {
         let counted = std::mem::take(&mut self.logs.counted).into_iter();
-        counted.map(|(group, count)| (self.name(group).to_vec(), count)).collect()
+        counted.map(|(group, count)| (self.entries.name(group).to_vec(), count)).collect()
     }
 
     /// Lists the groups that have a log which is not over at `now`, by name, if their rates are limited. Each log is as its
@@ -53,7 +53,7 @@ impl Groups {
         let log = |group: Group| {
             let ((max, per), log) = (self.rate(group)?, self.logs.by_group.get(&group)?);
             let log = log.changed(max, per);
-            (!log.is_over(now)).then(|| (self.name(group), log))
+            (!log.is_over(now)).then(|| (self.entries.name(group), log))
         };
         let mut all: Vec<_> = self.logs.by_group.keys().copied().filter_map(log).collect();
         all.sort_unstable_by_key(|it| it.0);

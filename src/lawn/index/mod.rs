@@ -192,9 +192,8 @@ impl Index {
 
     /// Returns the bytes allocated. O(tables).
     pub fn memory(&self) -> usize {
-        self.tables.iter().map(Table::memory).sum::<usize>()
-            + allotted(&self.tables)
-            + allotted(&self.directory)
+        let tables = self.tables.iter().map(|it| allotted(&it.buckets) + allotted(&it.passed));
+        tables.sum::<usize>() + allotted(&self.tables) + allotted(&self.directory)
     }
 
     fn table_of(&self, hash: IdHash) -> usize {

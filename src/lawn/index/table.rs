@@ -10,7 +10,6 @@
 //!
 //! A table can have any number of buckets, not just powers of two: the hash is scaled to that number.
 
-use super::super::memory::allotted;
 use super::super::processor::{LANES, equal};
 use super::super::store::Handle;
 use super::super::tiny::TINY;
@@ -237,10 +236,6 @@ impl Table {
         let mut new = Self::new(buckets, self.depth, self.prefix);
         new.fill(&[&self.buckets], |_| true);
         *self = new;
-    }
-
-    pub(super) fn memory(&self) -> usize {
-        allotted(&self.buckets) + allotted(&self.passed)
     }
 
     /// Panics unless entries and counts agree. `is_live` returns whether a record exists.

@@ -311,21 +311,15 @@ impl Small {
     }
 
     /// Returns the offset for an element with this deadline, searching from offset `place` on.
-    fn place_after(&self, mut place: usize, deadline: u64) -> usize {
-        while place < self.bytes.len() {
-            let entry = PackedElement::read(&self.bytes, place);
-            if entry.deadline > deadline {
-                break;
-            }
-            place = entry.end;
-        }
-        place
+    fn place_after(&self, place: usize, deadline: u64) -> usize {
+        let rest = PackedElements { bytes: &self.bytes, at: place };
+        rest.take_while(|entry| entry.deadline <= deadline).last().map_or(place, |last| last.end)
     }
 
     fn insert(&mut self, place: usize, header: &PackedHeader, id: &[u8], payload: &[u8]) {
         self.reserve(header.width);
         self.delivered += u16::from(header.has_deliveries());
-        self.held += u16::from(header.has_token());
+        self.held += u16::from(header.has_token);
         self.len += 1;
         let end = self.bytes.len();
         self.bytes.extend_from_slice(header.bytes());
@@ -389,7 +383,7 @@ impl Small {
         let header = PackedHeader::new(entry.payload - entry.id, entry.end - entry.payload, timer);
         self.delivered += u16::from(header.has_deliveries());
         self.delivered -= u16::from(entry.has_deliveries);
-        self.held += u16::from(header.has_token());
+        self.held += u16::from(header.has_token);
         self.held -= u16::from(entry.token(&self.bytes).is_some());
         if header.len == entry.id - entry.at {
             self.bytes[entry.at..entry.id].copy_from_slice(header.bytes());

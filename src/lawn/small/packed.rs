@@ -49,7 +49,7 @@ pub(super) struct PackedHeader {
     pub(super) len: usize,
     /// Bytes of the whole element, header included.
     pub(super) width: usize,
-    has_token: bool,
+    pub(super) has_token: bool,
 }
 
 impl PackedHeader {
@@ -86,11 +86,6 @@ impl PackedHeader {
     /// Returns whether the header has deliveries.
     pub(super) fn has_deliveries(&self) -> bool {
         self.bytes[0] & DELIVERED != 0
-    }
-
-    /// Returns whether the header has a token.
-    pub(super) fn has_token(&self) -> bool {
-        self.has_token
     }
 
     fn put_if<const N: usize>(&mut self, condition: bool, flag: u8, part: [u8; N]) {
