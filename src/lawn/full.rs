@@ -174,7 +174,8 @@ impl Full {
         // Prefetch bucket and block together, to wait for both at once.
         let predicted = self.queues.predict_range(ttl, turn, || self.index.prefetch(hash));
         let Some(handle) = self.find_hashed(hash, id) else { return false };
-        if self.leases.is_empty() && self.expiries.is_empty() && self.groups.is_none() {
+        let is_simple = self.leases.is_empty() && self.expiries.is_empty();
+        if is_simple && self.groups_of(handle).is_none() {
             self.pushes += 1;
             self.move_to_turn(handle, (ttl, turn), predicted);
         } else {

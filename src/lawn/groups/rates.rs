@@ -43,6 +43,10 @@ impl Groups {
 
     /// Returns the groups whose elements were counted since the last call, and the number of elements.
     pub fn take_counted(&mut self) -> Vec<(Vec<u8>, u64)> {
+        // This is asked after each element, and usually there is none.
+        if self.logs.counted.is_empty() {
+            return Vec::new();
+        }
         let counted = std::mem::take(&mut self.logs.counted).into_iter();
         counted.map(|(group, count)| (self.entries.name(group).to_vec(), count)).collect()
     }
