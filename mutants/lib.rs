@@ -21,7 +21,7 @@ mod clock {
 mod metrics {
     mod clock_steps;
     mod counters;
-    pub mod latency;
+    pub mod lateness;
 }
 
 mod policy;

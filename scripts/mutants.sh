@@ -41,7 +41,7 @@ fi
 
 if [ $# = 0 ]; then
     mapfile -t with_requests < <(grep -l 'fn parse' src/commands/{,poll/}*.rs)
-    set -- src/policy/*.rs src/metrics/{clock_steps,latency}.rs src/pending/agenda/{entry,table}.rs \
+    set -- src/policy/*.rs src/metrics/{clock_steps,lateness}.rs src/pending/agenda/{entry,table}.rs \
         src/commands/args/*.rs src/data_type/encoding/*.rs "${with_requests[@]}" \
         src/lawn/*.rs src/lawn/{groups,index,lease,queues,remembered,small,store}/*.rs
 fi

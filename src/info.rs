@@ -9,7 +9,7 @@ use crate::data_type::totals;
 use crate::metrics::counters::{
     DEAD_LETTERS, DELIVERIES, EXPIRED, POLLS, PULLS, PUSHES, REDELIVERIES, RETRIES,
 };
-use crate::metrics::latency::LATENESS;
+use crate::metrics::lateness::LATENESS;
 use crate::pending::agenda::{self, Reason};
 use crate::pending::{blocked, overdue};
 use crate::server::guard::guard;

@@ -13,7 +13,7 @@
 //!   5  delivery                  moving elements to the destination of a policy (ONDUE)
 //!   4  data_type                 a key's value, and opening a key
 //!   3  replicate  pending        the text of replicated effects; the agenda and blocked clients
-//!   2  metrics                   counters and latency
+//!   2  metrics                   counters and lateness
 //!   1  clock  config  level      the only reader of the time; settings; the replication level
 //!   0  policy  server            the rules of a dehydrator; a safe wrapper around the module API
 //!      version                   the module's version and commit

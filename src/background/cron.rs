@@ -14,7 +14,7 @@ use crate::clock;
 use crate::commands::poll;
 use crate::data_type;
 use crate::delivery;
-use crate::metrics::latency::LATENESS;
+use crate::metrics::lateness::LATENESS;
 use crate::metrics::{clock_steps, counters};
 use crate::pending::agenda::{self, Reason};
 use crate::pending::{blocked, timer, waste};

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `pass` | the end of a pass of the event loop, where due work is done |
 //! | `cron` | the server's cron, in a budget of time: compaction, forgetting expired ids, and what `pass` and `server_events` could not notice |
-//! | `renamed` | the walk over the keyspace that finds renamed dehydrators |
+//! | `renamed` | after a RENAME or MOVE: the walk over the keyspace that finds the dehydrator under its new name |
 //! | `server_events` | the server's events: FLUSHALL, SWAPDB, a load, a change of roles, slots that migrate here |
 //!
 //! The server calls `pass`, `cron` and `server_events`, which `lib` registers. `pass` calls `renamed`.

@@ -2,7 +2,7 @@
 
 use super::census::CensusShare;
 use crate::clock;
-use crate::metrics::latency::OverdueSince;
+use crate::metrics::lateness::OverdueSince;
 use crate::pending::agenda::{self, Reason, Tracking};
 use crate::pending::overdue::OVERDUE;
 use crate::pending::waste;
@@ -66,7 +66,7 @@ pub fn is_stuck(row: &Row<'_>) -> bool {
 }
 
 /// Returns whether a stuck element is a dead letter under this policy, and not only under an earlier one.
-pub fn is_dead(row: &Row<'_>, policy: &Policy, now: u64) -> bool {
+pub fn stays_dead(row: &Row<'_>, policy: &Policy, now: u64) -> bool {
     let is_late = row.element.bounds.is_past(now);
     policy.limits_deliveries()
         && (row.ttl == REJECTED || is_late || policy.is_exhausted(&row.element))

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | this file | the type, and reading a key |
 //! | `writing` | changing a key, and recording future work in [`pending`](crate::pending); removing elements, and remembering their ids |
-//! | `upkeep` | compaction: giving memory back; forgetting expired ids; ending pauses of groups; finding the new name of a renamed key |
+//! | `upkeep` | the upkeep of a key, in a budget of time: compaction (which the lawn does in steps), forgetting expired ids, ending pauses of groups; recording a renamed key under its new name |
 //! | `callbacks` | the server's callbacks: load, save, rewrite of the append-only file, copy, measure, free, defragment |
 //! | `dehydrator` | the value: a lawn and its rules; the marks of stuck dead letters, which `delivery` moves and retries |
 //! | `availability` | deadlines, pauses and limits: how many elements may be given out now, and when the next may |
@@ -48,7 +48,7 @@ pub use callbacks::register;
 pub use census::totals;
 pub use copy::ElementCopy;
 pub use dehydrator::{
-    Dehydrator, NEVER, REJECTED, STUCK, ends_lease, is_dead, is_stuck, postponed, runs,
+    Dehydrator, NEVER, REJECTED, STUCK, ends_lease, is_stuck, postponed, runs, stays_dead,
 };
 pub use upkeep::{compact, forget_expired, note_found};
 pub use writing::{Ending, Writing, restore_expiry};

@@ -8,7 +8,7 @@ use super::census::CensusShare;
 use super::dehydrator::is_stuck_timer;
 use super::{Dehydrator, Opened, TYPE, dehydrator_in, is_scheduled, new_lawn};
 use crate::clock;
-use crate::metrics::latency::OverdueSince;
+use crate::metrics::lateness::OverdueSince;
 use crate::pending::agenda;
 use crate::pending::blocked;
 use crate::policy::{self, Rules};

@@ -15,7 +15,8 @@ use std::cell::Cell;
 
 use super::send::{BATCH, Origin, batch_of};
 use crate::data_type::{
-    DEAD_LETTERS_MAX, Dehydrator, ElementCopy, Ending, REJECTED, STUCK, Writing, inspect, is_dead,
+    DEAD_LETTERS_MAX, Dehydrator, ElementCopy, Ending, REJECTED, STUCK, Writing, inspect,
+    stays_dead,
 };
 use crate::pending::agenda;
 use crate::policy::Policy;
@@ -114,7 +115,7 @@ impl Origin<'_> {
         self.give_back_stuck(&policy);
         let first = |dehydrator: &Dehydrator| {
             dehydrator.look_for_stuck();
-            let dead = dehydrator.stuck().take_while(|row| is_dead(row, &policy, self.now));
+            let dead = dehydrator.stuck().take_while(|row| stays_dead(row, &policy, self.now));
             batch_of(dead.map(ElementCopy::of))
         };
         let batch = inspect(context, key, first)?;
@@ -130,7 +131,7 @@ impl Origin<'_> {
     fn give_back_stuck(&self, policy: &Policy) {
         let alive = inspect(self.context, self.key, |dehydrator| {
             let first = dehydrator.stuck().take(DEAD_LETTERS_MAX);
-            let alive = first.filter(|row| !is_dead(row, policy, self.now)).take(BATCH);
+            let alive = first.filter(|row| !stays_dead(row, policy, self.now)).take(BATCH);
             alive.map(|row| row.element.id.to_vec()).collect::<Vec<_>>()
         });
         if let Some(alive) = alive.filter(|ids| !ids.is_empty()) {

@@ -1,7 +1,7 @@
 //! Moving due elements and dead letters to the destination of a policy, and publishing the event that elements are due.
 //!
 //! ```text
-//!   the end of a pass, the tick ─▶ visit ─┬─▶ the event dehydrator.due
+//!   the end of a pass, the cron ─▶ visit ─┬─▶ the event dehydrator.due
 //!                                         ├─▶ deliver ───────────┐
 //!   POLL ─────────────────────────────────┼─▶ move_dead_letters ─┤
 //!                                         └─▶ retry ─────────────┼─▶ send: XADD or PUBLISH for each, RPUSH for all; then REM

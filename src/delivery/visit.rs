@@ -13,7 +13,7 @@
 
 use super::send::{Origin, REFUSED};
 use crate::data_type::{Ending, Writing, inspect, is_scheduled};
-use crate::metrics::latency::LATENESS;
+use crate::metrics::lateness::LATENESS;
 use crate::pending::agenda::{self, Reason};
 use crate::policy::{Policy, Trust};
 use crate::replicate::Effect;

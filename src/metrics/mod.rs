@@ -3,9 +3,9 @@
 //! | module | contents |
 //! |---|---|
 //! | `counters` | event counters |
-//! | `latency` | the histogram of lateness |
+//! | `lateness` | the histogram of lateness |
 //! | `clock_steps` | steps of the wall clock, which must not count as lateness |
 
 pub mod clock_steps;
 pub mod counters;
-pub mod latency;
+pub mod lateness;

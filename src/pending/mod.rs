@@ -9,7 +9,7 @@
 //! | `blocked` | blocked clients, queued per key |
 //! | `overdue` | since when elements of each key, and of all keys, are overdue |
 //! | `timer` | wakes the event loop at the next moment that `agenda` or `blocked` waits for |
-//! | `waste` | memory that is freed gradually |
+//! | `waste` | tables that were dropped as a whole, whose memory is freed gradually |
 
 pub mod agenda;
 pub mod blocked;

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | this file | POLL; MPOLL, which is POLL on the first of several keys that has due elements |
 //! | `request` | the arguments of both |
-//! | `give` | giving out due elements to a recipient: a reply, or what is taken for a blocked client |
+//! | `give` | giving out due elements: into the reply of a command, or into the elements taken for a blocked client |
 //! | `reply` | the reply of both if something is due at once |
 //! | `serve` | waking blocked clients, in the order that [`pending`](crate::pending::blocked) keeps |
 //! | `taken` | elements taken for a blocked client |

@@ -1,7 +1,7 @@
 //! The reply of a POLL or an MPOLL.
 
 use crate::data_type::Writing;
-use crate::metrics::latency::LatenessBatch;
+use crate::metrics::lateness::LatenessBatch;
 use crate::pending::blocked::Take;
 use crate::server::reply::Array;
 use crate::server::string::Digits;

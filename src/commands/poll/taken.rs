@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use crate::clock;
 use crate::data_type::{ElementCopy, Ending, Writing, inspect, restore_expiry};
-use crate::metrics::latency::LATENESS;
+use crate::metrics::lateness::LATENESS;
 use crate::pending::blocked::{self, Sleeper, Take};
 use crate::replicate::{self, Pushed};
 use crate::server::guard::{AbortOnPanic, trap};

@@ -3,9 +3,9 @@
 //! | module | contents |
 //! |---|---|
 //! | this file | the description of the format |
-//! | `field` | where fields come from and go to; the numbers of features and policies; numbers of any length |
-//! | `save` | writing a dehydrator |
-//! | `load` | reading a dehydrator, ours or ReDe's |
+//! | `field` | a payload as fields: the interfaces that `save` writes to and `load` reads from; the numbers of features and policies; numbers of any length |
+//! | `save` | writing a dehydrator: its rules, then its elements |
+//! | `load` | reading a dehydrator, ours or ReDe's, and checking it |
 //!
 //! Version 1, ours. All elements in order of delivery, in strings of some tens of kilobytes each, so
 //! that a million elements are a few thousand fields:

@@ -23,10 +23,10 @@
 //! | `treap` | sorted sets that are linked through their nodes |
 //! | `round` | the ring of the groups that give in turn |
 //! | `greatest` | the groups with the most elements |
-//! | `settings` | shares, limits and pauses |
-//! | `limits` | setting shares, limits and pauses |
-//! | `rates` | counting what groups give out under limits of rate |
-//! | `logs` | when each group gave out elements |
+//! | `settings` | the shares, limits and pauses of groups, as values |
+//! | `set` | setting them, and which limit holds for a group |
+//! | `rates` | the rate limits of groups: which holds for a group, and from when on it may give again |
+//! | `logs` | the log behind a rate limit: when each group gave out how many elements |
 //! | `turns` | whose turn it is, and from when on a group gives |
 //!
 //! | operation | cost |
@@ -38,10 +38,10 @@
 
 mod entries;
 mod greatest;
-mod limits;
 mod logs;
 mod rates;
 mod round;
+mod set;
 mod settings;
 mod treap;
 mod turns;

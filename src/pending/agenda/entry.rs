@@ -6,7 +6,7 @@ use std::rc::Rc;
 use hashbrown::hash_map::OccupiedEntry;
 
 use crate::clock;
-use crate::metrics::latency::OverdueSince;
+use crate::metrics::lateness::OverdueSince;
 use crate::pending::overdue::Serial;
 
 /// Why the module visits a dehydrator of its own accord.
@@ -151,9 +151,9 @@ const _: () = assert!(size_of::<Entry>() <= 96);
 
 /// The names in a database by what is to be done with them.
 #[derive(Default)]
-pub struct Queues {
+pub struct Visits {
     /// The names to visit for each reason, earliest first.
-    pub(super) visits: [BTreeSet<(u64, Key)>; Reason::COUNT],
+    pub(super) times: [BTreeSet<(u64, Key)>; Reason::COUNT],
     /// Names whose last delivery failed.
     pub failures: BTreeMap<Key, Failure>,
     /// The number of entries with [`Entry::delivery`].
@@ -163,7 +163,7 @@ pub struct Queues {
 /// A recorded name, for a change.
 pub struct Recorded<'a> {
     pub(super) entry: OccupiedEntry<'a, Key, Entry, ahash::RandomState>,
-    pub(super) queues: &'a mut Queues,
+    pub(super) visits: &'a mut Visits,
 }
 
 impl Recorded<'_> {
@@ -178,7 +178,7 @@ impl Recorded<'_> {
         if before == at {
             return;
         }
-        let (key, queue) = (self.entry.key(), &mut self.queues.visits[reason as usize]);
+        let (key, queue) = (self.entry.key(), &mut self.visits.times[reason as usize]);
         if before != NEVER {
             queue.remove(&(before, Rc::clone(key)));
         }
@@ -208,7 +208,7 @@ impl Recorded<'_> {
     /// Returns the deliveries, which begin if there were none.
     pub(super) fn begin_deliveries(&mut self) -> &mut Delivery {
         let delivery = &mut self.entry.get_mut().delivery;
-        self.queues.deliveries += usize::from(delivery.is_none());
+        self.visits.deliveries += usize::from(delivery.is_none());
         delivery.get_or_insert_default()
     }
 
@@ -255,8 +255,8 @@ impl Recorded<'_> {
     /// Ends the deliveries.
     pub fn end_deliveries(mut self) {
         Reason::DELIVERY.into_iter().for_each(|reason| self.set(reason, NEVER));
-        self.queues.deliveries -= usize::from(self.entry.get_mut().delivery.take().is_some());
-        self.queues.failures.remove(self.entry.key());
+        self.visits.deliveries -= usize::from(self.entry.get_mut().delivery.take().is_some());
+        self.visits.failures.remove(self.entry.key());
         self.remove_if_idle();
     }
 

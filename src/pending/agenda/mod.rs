@@ -14,7 +14,7 @@
 //! |---|---|
 //! | this file | the agenda of this server |
 //! | `table` | the names in each database |
-//! | `entry` | an entry: the reasons to visit a name, and when, by the clock of each; consecutive deliveries that failed |
+//! | `entry` | an entry: the reasons to visit a name, and a time for each; consecutive deliveries that failed |
 //! | `tracking` | what a value knows of its entry |
 
 mod entry;
@@ -23,12 +23,12 @@ mod tracking;
 
 use std::rc::Rc;
 
-use self::entry::{BACK_OFF_US, Moment, NEVER, Queues, Recorded};
+use self::entry::{BACK_OFF_US, Moment, NEVER, Recorded, Visits};
 use self::store::{change, read};
 use self::table::Table;
 use super::{overdue::Serial, timer, waste};
 use crate::clock;
-use crate::metrics::latency::OverdueSince;
+use crate::metrics::lateness::OverdueSince;
 use crate::server::key::Name;
 use crate::server::{Context, Str};
 
@@ -80,22 +80,22 @@ mod store {
 
 /// Returns the number of dehydrators with deliveries or events of their own.
 pub fn len() -> usize {
-    sum(|queues| queues.deliveries)
+    sum(|visits| visits.deliveries)
 }
 
 /// Returns the number of dehydrators to visit for a reason.
 pub fn count(reason: Reason) -> usize {
-    sum(|queues| queues.visits[reason as usize].len())
+    sum(|visits| visits.times[reason as usize].len())
 }
 
 /// Returns the number of dehydrators with failing deliveries.
 pub fn failing() -> usize {
-    sum(|queues| queues.failures.len())
+    sum(|visits| visits.failures.len())
 }
 
-fn sum(count: impl Fn(&Queues) -> usize) -> usize {
-    let queues = |table: &Table| table.databases.values().map(|it| count(&it.queues)).sum();
-    read(queues).unwrap_or(0)
+fn sum(count: impl Fn(&Visits) -> usize) -> usize {
+    let visits = |table: &Table| table.databases.values().map(|it| count(&it.visits)).sum();
+    read(visits).unwrap_or(0)
 }
 
 /// Returns a dehydrator's consecutive failures. `None`: its last delivery succeeded.
@@ -199,7 +199,7 @@ pub fn note_stuck(name: &Name) {
     let now_us = clock::monotonic_us();
     with_deliveries(name, |recorded| {
         if recorded.visit(Reason::Stuck) == NEVER {
-            let failure = recorded.queues.failures.get(recorded.entry.key());
+            let failure = recorded.visits.failures.get(recorded.entry.key());
             let retry_us = failure.map_or(now_us, |failure| failure.retry_us);
             recorded.set(Reason::Stuck, retry_us);
         }
@@ -230,7 +230,7 @@ pub fn announce(name: &Name) -> bool {
 pub fn failed(name: &Name, reason: &str) -> (bool, u64) {
     let counted = with_deliveries(name, |recorded| {
         let key = Rc::clone(recorded.entry.key());
-        let failure = recorded.queues.failures.entry(key).or_default();
+        let failure = recorded.visits.failures.entry(key).or_default();
         (failure.count == 0, failure.count_one(reason))
     });
     counted.unwrap_or((false, BACK_OFF_US))
@@ -246,7 +246,7 @@ pub fn is_backing_off(name: &Name) -> bool {
 pub fn succeeded(context: &Context, name: &Name) {
     let now = now();
     with_deliveries(name, |recorded| {
-        recorded.queues.failures.remove(recorded.entry.key());
+        recorded.visits.failures.remove(recorded.entry.key());
         if recorded.visit(Reason::Stuck) != NEVER {
             recorded.visit_in(Reason::Stuck, 0, now);
             timer::soon(context);
@@ -268,7 +268,7 @@ pub fn retry_all() {
     let now = now();
     change(|table| {
         for database in table.databases.values_mut() {
-            let waiting = &database.queues.visits[Reason::Retry as usize];
+            let waiting = &database.visits.times[Reason::Retry as usize];
             let waiting = waiting.iter().map(|(_, key)| Rc::clone(key));
             for key in waiting.collect::<Vec<_>>() {
                 database.find(&key).into_iter().for_each(|mut it| it.retry_now(now));

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use hashbrown::HashMap;
 use hashbrown::hash_map::EntryRef;
 
-use super::entry::{Entry, Failure, Key, Moment, NEVER, Queues, Reason, Recorded};
+use super::entry::{Entry, Failure, Key, Moment, NEVER, Reason, Recorded, Visits};
 use crate::pending::overdue::Serial;
 use crate::server::key::Name;
 
@@ -14,14 +14,14 @@ use crate::server::key::Name;
 #[derive(Default)]
 pub struct Database {
     pub entries: HashMap<Key, Entry, ahash::RandomState>,
-    pub queues: Queues,
+    pub visits: Visits,
 }
 
 impl Database {
     /// Returns a recorded name.
     pub fn find(&mut self, key: &[u8]) -> Option<Recorded<'_>> {
         match self.entries.entry_ref(key) {
-            EntryRef::Occupied(entry) => Some(Recorded { entry, queues: &mut self.queues }),
+            EntryRef::Occupied(entry) => Some(Recorded { entry, visits: &mut self.visits }),
             EntryRef::Vacant(_) => None,
         }
     }
@@ -37,7 +37,7 @@ impl Database {
             EntryRef::Vacant(entry) => entry.insert_entry_with_key(key.into(), new),
         };
         entry.get_mut().serial = serial;
-        Recorded { entry, queues: &mut self.queues }
+        Recorded { entry, visits: &mut self.visits }
     }
 
     /// Returns a function that frees a few entries of an emptied database, and returns whether there were any.
@@ -45,10 +45,10 @@ impl Database {
         /// A few microseconds' work.
         const NAMES: usize = 64;
         let mut entries = self.entries.into_iter();
-        let mut queues = self.queues.visits.map(BTreeSet::into_iter);
-        let mut failures = self.queues.failures.into_iter();
+        let mut visits = self.visits.times.map(BTreeSet::into_iter);
+        let mut failures = self.visits.failures.into_iter();
         move || {
-            let queued = queues.iter_mut().flatten().take(NAMES).count();
+            let queued = visits.iter_mut().flatten().take(NAMES).count();
             let failures = failures.by_ref().take(NAMES).count();
             queued + failures + entries.by_ref().take(NAMES).count() > 0
         }
@@ -69,7 +69,7 @@ impl Table {
 
     /// Returns a dehydrator's consecutive failures.
     pub fn failure(&self, name: &Name) -> Option<&Failure> {
-        self.databases.get(&name.db)?.queues.failures.get(&name.key[..])
+        self.databases.get(&name.db)?.visits.failures.get(&name.key[..])
     }
 
     /// Returns the visit for one of these reasons that has waited longest, or is the next: the time until then, in
@@ -78,7 +78,7 @@ impl Table {
         let mut first: Option<(i64, i32, &Key)> = None;
         for (db, database) in &self.databases {
             for reason in reasons {
-                let queue = &database.queues.visits[*reason as usize];
+                let queue = &database.visits.times[*reason as usize];
                 let is_reverse = matches!(reason, Reason::HeldBack);
                 let visit = if is_reverse { queue.last() } else { queue.first() };
                 let Some((at, key)) = visit else { continue };
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(next_us(&table, 9), Some(1000));
         assert_eq!(take(&mut table, &Reason::DELIVERY, 30), ["b", "a"]);
         assert_eq!(next_us(&table, 32), Some(-1000));
-        assert_eq!(table.databases[&0].queues.deliveries, 3, "they stay recorded");
+        assert_eq!(table.databases[&0].visits.deliveries, 3, "they stay recorded");
     }
 
     #[test]
@@ -181,12 +181,12 @@ mod tests {
         note(&mut table, "a", 1, Reason::Compact, 1);
         // A copy replaces the value, which leaves the name afterwards.
         note(&mut table, "a", 2, Reason::Forget, 1);
-        assert_eq!(table.databases[&0].queues.deliveries, 0, "the copy has none");
+        assert_eq!(table.databases[&0].visits.deliveries, 0, "the copy has none");
         recorded(&mut table, "a").expect("a").leave(1);
         assert!(recorded(&mut table, "a").is_some_and(|it| it.visit(Reason::Forget) != NEVER));
         recorded(&mut table, "a").expect("a").leave(2);
         assert!(recorded(&mut table, "a").is_none());
-        assert!(table.databases[&0].queues.visits.iter().all(BTreeSet::is_empty));
+        assert!(table.databases[&0].visits.times.iter().all(BTreeSet::is_empty));
     }
 
     #[test]
@@ -224,7 +224,7 @@ mod tests {
         note(&mut table, "b", 2, Reason::Deliver, 1);
         let a = recorded(&mut table, "a").expect("a");
         let failure = Failure { count: 3, ..Failure::default() };
-        a.queues.failures.insert(Rc::clone(a.entry.key()), failure);
+        a.visits.failures.insert(Rc::clone(a.entry.key()), failure);
         let count = |table: &Table, db, key: &[u8]| {
             table.failure(&Name { db, key: key.into() }).map(|failure| failure.count)
         };

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 
 use super::super::timer;
 use crate::clock;
-use crate::metrics::latency::OverdueSince;
+use crate::metrics::lateness::OverdueSince;
 use crate::server::Error;
 use crate::server::blocked_client::{BlockedClient, ClientHandle, ClientId};
 use crate::server::key::Name;
@@ -89,17 +89,17 @@ struct Queue {
     sleepers: Sleepers,
     /// Since when elements could be given out.
     overdue: OverdueSince,
-    /// When the key is to be visited, in milliseconds since the epoch: when its next element comes due, as far as is
-    /// known, unless that was postponed.
-    visit_at: Option<u64>,
-    /// Set if the key is in [`Queues::ready`]. Otherwise it is in [`Queues::times`], if it is to be visited.
+    /// When the key is ready, in milliseconds since the epoch: when its next element comes due, as far as is known, unless
+    /// that was postponed.
+    ready_at: Option<u64>,
+    /// Set if the key is in [`Queues::ready`]. Otherwise it is in [`Queues::times`], if it has a time.
     is_ready: bool,
 }
 
 impl Queue {
     /// Returns whether an element is due at `now`, as far as is known.
     fn is_due(&self, now: u64) -> bool {
-        matches!(self.visit_at, Some(at) if at <= now)
+        matches!(self.ready_at, Some(at) if at <= now)
     }
 }
 
@@ -207,7 +207,7 @@ impl Queues {
 
     /// Removes the queue of a key, and frees the name, which may be as long as a string. Returns the clients.
     fn remove_queue(&mut self, name: &Rc<Name>) -> Option<Sleepers> {
-        self.visit_at(name, None);
+        self.set_ready_at(name, None);
         let queue = self.by_name.remove(name)?;
         if self.seen.as_ref().is_some_and(|seen| Rc::ptr_eq(seen, name)) {
             let before = self.by_name.range(..Rc::clone(name)).next_back();
@@ -287,10 +287,10 @@ impl Queues {
         if let Outlook::Next(next) = outlook {
             let queue = self.by_name.get_mut(&name)?;
             queue.overdue.note(next, clock::now_us);
-            if queue.visit_at == next {
+            if queue.ready_at == next {
                 return None;
             }
-            self.visit_at(&name, next);
+            self.set_ready_at(&name, next);
         }
         Some(outlook)
     }
@@ -304,14 +304,14 @@ impl Queues {
     /// the epoch. `None`: until it is recorded anew, which the backstop does.
     pub fn postpone(&mut self, name: &Rc<Name>, now: u64, at: Option<u64>) {
         if self.by_name.get(name).is_some_and(|queue| queue.is_due(now)) {
-            self.visit_at(name, at);
+            self.set_ready_at(name, at);
         }
     }
 
-    /// Sets when a key is visited.
-    fn visit_at(&mut self, name: &Rc<Name>, at: Option<u64>) {
+    /// Sets when a key is ready.
+    fn set_ready_at(&mut self, name: &Rc<Name>, at: Option<u64>) {
         let Some(queue) = self.by_name.get_mut(name) else { return };
-        let before = mem::replace(&mut queue.visit_at, at);
+        let before = mem::replace(&mut queue.ready_at, at);
         if before != at && !queue.is_ready {
             before.map(|before| self.times.remove(&(before, Rc::clone(name))));
             self.times.extend(at.map(|at| (at, Rc::clone(name))));
@@ -361,7 +361,7 @@ impl Queues {
         if let Some(queue) = self.by_name.get_mut(&name)
             && mem::take(&mut queue.is_ready)
         {
-            self.times.extend(queue.visit_at.map(|at| (at, Rc::clone(&name))));
+            self.times.extend(queue.ready_at.map(|at| (at, Rc::clone(&name))));
         }
         Some(name)
     }

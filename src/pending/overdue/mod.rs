@@ -19,7 +19,7 @@ use hashbrown::HashMap;
 
 use crate::clock;
 use crate::metrics::clock_steps;
-use crate::metrics::latency::OverdueSince;
+use crate::metrics::lateness::OverdueSince;
 use crate::server::flags::is_active_primary;
 use crate::server::key::Name;
 
