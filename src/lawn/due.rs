@@ -75,7 +75,7 @@ impl Full {
         let ttl = self.queues_of(handle).0.ttl(spot);
         self.index.remove_handle(hash, handle);
         self.unlease(handle);
-        self.remove_from_queues(handle);
+        self.remove_from_queues(handle, spot);
         let taken = TakenRecord { records: &mut self.records, handle };
         give(ttl, taken.element());
         Some(())
@@ -127,11 +127,14 @@ impl Full {
                 if done == most || record.turn() >= end {
                     return done;
                 }
+                let deliveries = record.deliveries();
                 let spot = Spot { block, place: *place };
                 let ttl = if number == TIMELINE { self.queues.ttl(spot) } else { ttl };
                 self.index.remove_handle(hashes[at], *handle);
                 self.queues.remove_head(spot);
-                self.unlease(*handle);
+                if deliveries > 0 {
+                    self.unlease(*handle);
+                }
                 self.remove_expiry(*handle);
                 let taken = TakenRecord { records: &mut self.records, handle: *handle };
                 give(ttl, taken.element());

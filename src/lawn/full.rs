@@ -159,8 +159,9 @@ impl Full {
         // The new element is stored first, so that its group keeps its place in the round.
         let new = self.store(new, group, (ttl, turn), None).ok_or(StartError::Full)?;
         self.index.replace(hash, old, new);
+        let spot = self.records.get(old).spot();
         self.unlease(old);
-        self.remove_from_queues(old);
+        self.remove_from_queues(old, spot);
         self.records.remove(old);
         Ok(())
     }
@@ -173,7 +174,9 @@ impl Full {
         let turn = Turn { deadline, push: self.pushes % Turn::PUSHES };
         // Prefetch bucket and block together, to wait for both at once.
         let predicted = self.queues.predict_range(ttl, turn, || self.index.prefetch(hash));
-        let Some(handle) = self.find_hashed(hash, id) else { return false };
+        // Not `find_hashed`: only a closure with one caller is inlined.
+        let found = self.index.find(hash, |handle| self.records.get(handle).has_id(id));
+        let Some(handle) = found else { return false };
         let is_simple = self.leases.is_empty() && self.expiries.is_empty();
         if is_simple && self.groups_of(handle).is_none() {
             self.pushes += 1;
@@ -189,9 +192,17 @@ impl Full {
     pub fn stop(&mut self, id: &[u8]) -> Option<usize> {
         let hash = self.index.hash(id);
         let Self { index, records, .. } = self;
-        let handle = index.remove(hash, |handle| records.get(handle).has_id(id))?;
-        self.unlease(handle);
-        self.remove_from_queues(handle);
+        // Read here what removing it needs, with the same look at the record.
+        let (mut spot, mut deliveries) = (None, 0);
+        let handle = index.remove(hash, |handle| {
+            let record = records.get(handle);
+            (spot, deliveries) = (Some(record.spot()), record.deliveries());
+            record.has_id(id)
+        })?;
+        if deliveries > 0 {
+            self.unlease(handle);
+        }
+        self.remove_from_queues(handle, spot.expect("the closure read it"));
         Some(handle.bits() as usize)
     }
 
@@ -204,7 +215,7 @@ impl Full {
             record.has_id(id) && record.deliveries() > 0 && leases.end(record.turn(), Some(token))
         })?;
         self.delivered -= 1;
-        self.remove_from_queues(handle);
+        self.remove_from_queues(handle, self.records.get(handle).spot());
         Some(handle.bits() as usize)
     }
 
@@ -376,14 +387,15 @@ impl Full {
         predicted: PredictedRange,
     ) {
         let (queues, records) = self.queues_of(handle);
-        let old_spot = records.get(handle).spot();
+        let header = records.header(handle);
+        let old_spot = header.spot();
         let blanked = queues.blank(old_spot);
         if let Blanked::NeedsRepair = blanked {
             return self.move_slow(handle, Some(old_spot), (ttl, turn));
         }
         let spot = queues.append_recent(handle, ttl, turn, predicted);
         if let Some(spot) = spot {
-            records.set_turn(handle, turn, spot);
+            header.set_turn(turn, spot);
         }
         if let Blanked::HeadRemoved = blanked {
             queues.head_removed(records, old_spot.block);
@@ -404,14 +416,13 @@ impl Full {
         }
         let predicted = queues.predict_range(ttl, turn, || {});
         let spot = queues.push(records, handle, (ttl, turn), elements, predicted);
-        records.set_turn(handle, turn, spot);
+        records.header(handle).set_turn(turn, spot);
     }
 
     /// Removes a record that is no longer in the index from the order of deadlines.
     #[inline(always)]
-    pub(super) fn remove_from_queues(&mut self, handle: Handle) {
+    pub(super) fn remove_from_queues(&mut self, handle: Handle, spot: Spot) {
         self.remove_expiry(handle);
-        let spot = self.records.get(handle).spot();
         let (queues, records) = self.queues_of(handle);
         queues.remove(records, spot);
         if let Some((groups, records)) = self.groups_of(handle) {

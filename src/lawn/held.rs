@@ -79,7 +79,7 @@ impl Full {
     }
 
     /// Ends the lease of a record that is being removed, if it has one.
-    #[inline]
+    #[inline(always)]
     pub(super) fn unlease(&mut self, handle: Handle) {
         let record = self.records.get(handle);
         if record.deliveries() > 0 {

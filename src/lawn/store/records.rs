@@ -112,10 +112,7 @@ impl<'a> Record<'a> {
 
     #[inline(always)]
     pub fn spot(&self) -> Spot {
-        let block = self.header[BLOCK..PLACE].try_into().expect("four bytes");
-        let block = Handle::from_bits(u32::from_le_bytes(block));
-        let block = block.expect("a record stands somewhere");
-        Spot { block, place: self.header[PLACE] & PLACES }
+        spot_of(self.header)
     }
 
     /// Returns how often the element was given out under a lease.
@@ -226,6 +223,13 @@ impl<'a> From<Record<'a>> for Element<'a> {
     }
 }
 
+#[inline(always)]
+fn spot_of(header: &[u8; LENGTHS]) -> Spot {
+    let block = header[BLOCK..PLACE].try_into().expect("four bytes");
+    let block = Handle::from_bits(u32::from_le_bytes(block)).expect("a record stands somewhere");
+    Spot { block, place: header[PLACE] & PLACES }
+}
+
 fn put_turn(header: &mut [u8; LENGTHS], turn: Turn) {
     header[..PUSH].copy_from_slice(&turn.deadline.to_le_bytes());
     header[PUSH..BLOCK].copy_from_slice(&turn.push.to_le_bytes()[..BLOCK - PUSH]);
@@ -282,6 +286,23 @@ fn put_part<'a>(bytes: &'a mut [u8], part: &[u8]) -> &'a mut [u8] {
     let (own, rest) = bytes[at + 1..].split_at_mut(part.len());
     own.copy_from_slice(part);
     rest
+}
+
+/// Exclusive access to a record's header, to give the record a new turn with one look at it.
+pub struct Header<'a>(&'a mut [u8; LENGTHS]);
+
+impl Header<'_> {
+    #[inline(always)]
+    pub fn spot(&self) -> Spot {
+        spot_of(self.0)
+    }
+
+    /// Sets the record's turn and spot.
+    #[inline(always)]
+    pub fn set_turn(self, turn: Turn, spot: Spot) {
+        put_turn(self.0, turn);
+        put_spot(self.0, spot);
+    }
 }
 
 /// A slot that is reserved for an element.
@@ -412,12 +433,10 @@ impl Records {
         bytes[at..at + Bounds::BYTES].copy_from_slice(&bounds.to_bytes());
     }
 
-    /// Sets a record's turn and spot.
+    /// Returns the header of a record, to give it a new turn.
     #[inline(always)]
-    pub fn set_turn(&mut self, handle: Handle, turn: Turn, spot: Spot) {
-        let header = self.header_mut(handle);
-        put_turn(header, turn);
-        put_spot(header, spot);
+    pub fn header(&mut self, handle: Handle) -> Header<'_> {
+        Header(self.header_mut(handle))
     }
 
     #[inline(always)]
