@@ -391,7 +391,7 @@ impl Full {
         let old_spot = header.spot();
         let blanked = queues.blank(old_spot);
         if let Blanked::NeedsRepair = blanked {
-            return self.move_slow(handle, Some(old_spot), (ttl, turn));
+            return self.move_slow(handle, Some(old_spot), (ttl, turn), None);
         }
         let spot = queues.append_recent(handle, ttl, turn, predicted);
         if let Some(spot) = spot {
@@ -401,20 +401,27 @@ impl Full {
             queues.head_removed(records, old_spot.block);
         }
         if spot.is_none() {
-            self.move_slow(handle, None, (ttl, turn));
+            self.move_slow(handle, None, (ttl, turn), predicted);
         }
     }
 
     /// Moves a record whose old place is blank, and that still has its old turn. `sparse`: that place, if its block needs
     /// [`Queues::repair_block`].
     #[inline(never)]
-    fn move_slow(&mut self, handle: Handle, sparse: Option<Spot>, (ttl, turn): (u64, Turn)) {
+    fn move_slow(
+        &mut self,
+        handle: Handle,
+        sparse: Option<Spot>,
+        (ttl, turn): (u64, Turn),
+        mut predicted: PredictedRange,
+    ) {
         let elements = self.index.len;
         let (queues, records) = self.queues_of(handle);
         if let Some(spot) = sparse {
             queues.repair_block(records, spot);
+            // The repair may have changed the ranges.
+            predicted = queues.predict_range(ttl, turn, || {});
         }
-        let predicted = queues.predict_range(ttl, turn, || {});
         let spot = queues.push(records, handle, (ttl, turn), elements, predicted);
         records.header(handle).set_turn(turn, spot);
     }
