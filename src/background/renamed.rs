@@ -1,7 +1,7 @@
 //! Finding dehydrators with unknown names, by a walk over the keyspace, a few keys at a time.
 //!
-//! The server does not tell a module the new name after RENAME and MOVE. A dehydrator in the agenda must be found again; when a client turns keyspace events on, all must be found; and those that are overdue longest are
-//! reported by name.
+//! The server does not tell a module the new name after RENAME and MOVE. A dehydrator in the agenda must be found again;
+//! when a client turns keyspace events on, all must be found; and those that are overdue longest are reported by name.
 //!
 //! A walk takes at most three hundredths of the time until it is done: half a minute for a million keys. However often
 //! keys are renamed, it takes no more: the next walk begins after this one. A write to a dehydrator makes its name

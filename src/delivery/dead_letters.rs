@@ -1,9 +1,8 @@
 //! Dead letters. A due element is *dead* if it is exhausted: it was given out as often as a limit of deliveries or its own
 //! bound allows; or if it is *expired*: too late to be given out. Without a limit, expired elements are dropped.
 //!
-//! An exhausted element is moved when
-//! it becomes the first in the order of delivery. Finding it there takes one look at the first element, and no index of
-//! exhausted elements. Both POLL and a visit may find it first. Either one moves it, in the same transaction as its other
+//! An exhausted element is moved when it becomes the first in the order of delivery. Finding it there takes one look at the
+//! first element, and no index of exhausted elements. Both POLL and a visit may find it first. Either one moves it, in the same transaction as its other
 //! effects: no client is given the element, and no client waits for the move.
 //!
 //! A dead letter that cannot be moved (its stream's key has another type, memory has run out) must not block the

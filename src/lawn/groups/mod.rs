@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A *look* is a call that asks whose turn it is. A group enters the round at the first look at which its first element is
-//! due. It stays there, and keeps its place,
-//! until it has nothing that was due at the latest look. So time alone never makes another element the next one.
+//! due. It stays there, and keeps its place, until it has nothing that was due at the latest look. So time alone never makes
+//! another element the next one.
 //! Elements without a group are one group more, whose elements are not in here: it enters and leaves the round when
 //! somebody looks.
 //!
@@ -24,7 +24,7 @@
 //! | `round` | the ring of the groups that give in turn |
 //! | `greatest` | the groups with the most elements |
 //! | `settings` | the shares, limits and pauses of groups, as values |
-//! | `set` | setting them, and which limit holds for a group |
+//! | `set` | setting them |
 //! | `rates` | the rate limits of groups: which holds for a group, and from when on it may give again |
 //! | `logs` | the log behind a rate limit: when each group gave out how many elements |
 //! | `turns` | whose turn it is, and from when on a group gives |

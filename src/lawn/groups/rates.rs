@@ -1,4 +1,4 @@
-//! What groups gave out under limits of rate.
+//! The rate limits of groups: which holds for a group, and from when on it may give again.
 //!
 //! A group keeps its log when it has no element left: with one job at a time it would have no limit otherwise. The owner
 //! of the lawn has to call [`Groups::forget_rates`] from time to time, which removes the logs that are over.
