@@ -44,7 +44,7 @@ impl NotNumber {
     }
 }
 
-/// What a number of at least 1 is called in errors.
+/// The words for a number of at least 1 in errors.
 pub const FROM_1: &str = "a whole number from 1 on";
 pub const MS_FROM_1: &str = "a whole number of milliseconds from 1 on";
 pub const UNIX_MS_FROM_1: &str = "a whole number of unix milliseconds from 1 on";
