@@ -41,20 +41,19 @@ pub fn pretend(level: u64) {
     LEVEL.set(level);
 }
 
-/// Exits, because this server does not support a command from its primary or its append-only file.
+/// Exits, because this server does not support a command from its primary or its append-only file. `what`: what was read,
+/// and why it is not supported. The log says no more than that: an older version here, or a fault of the module, looks the
+/// same from here.
 pub fn end(context: &Context, what: &str) -> ! {
     let (from, way_out) = if context.is_loading() {
-        (
-            "the append-only file",
-            "install the version that wrote the file, or start from a copy of the data made before the upgrade",
-        )
+        ("the append-only file holds", "the version that wrote the file")
     } else {
-        ("the primary", "install the primary's version here, and start again")
+        ("the primary sent", "the primary's version")
     };
     log_warning(&format!(
-        "dehydrator: {from} was written by a later version of the module than this one ({}, replication level \
-         {}): {what}. To go on would leave this server silently different, so it ends. What to do: {way_out}. See \
-         'Upgrade' in docs/operations.md.",
+        "dehydrator: {from} {what}. To go on would leave this server silently different, so it ends. Either this module \
+         ({}, replication level {}) is older: install {way_out} here, and start again. Or this is a bug: report this line. \
+         See 'Upgrade' in docs/operations.md.",
         version::TEXT,
         own()
     ));

@@ -19,7 +19,7 @@ pub fn require(context: &CommandContext, args: Args<'_>) -> Result {
     let (level, version) = args::read(context, args, parse)?;
     if level > level::own() {
         if context.must_obey() {
-            level::end(context, &format!("it needs level {level}, of version {version}"));
+            level::end(context, &format!("what needs level {level}, of version {version}"));
         }
         let own = level::own();
         return Err(

@@ -93,13 +93,13 @@ fn parse_purge<'a>(args: Args<'a>) -> Result<(Str<'a>, Selection)> {
 }
 
 /// Returns whether the arguments of TOUCH are `key <GROUP name | PREFIX prefix> ttl`. An id may be called GROUP, so what
-/// follows must not be an option.
+/// follows must not be an option, nor the word that ends an effect.
 pub fn is_touch_of_many(args: Args<'_>) -> bool {
-    let is = |at, words: [&[u8]; 2]| {
+    let is = |at, words: &[&[u8]]| {
         let word = args.get(at).map_or(&[][..], Str::bytes);
         words.iter().any(|it| word.eq_ignore_ascii_case(it))
     };
-    args.len() == 5 && is(2, [b"GROUP", b"PREFIX"]) && !is(4, [b"GT", b"LT"])
+    args.len() == 5 && is(2, &[b"GROUP", b"PREFIX"]) && !is(4, &[b"GT", b"LT", b"UNCOUNTED"])
 }
 
 /// Reads `key <GROUP name | PREFIX prefix> ttl`.
@@ -357,6 +357,7 @@ mod tests {
         for (line, is_many) in [
             ("k group g 5", true),
             ("k GROUP 5 GT", false),
+            ("k group 0@5 uncounted", false),
             ("k i 5 GT", false),
             ("k GROUP 5", false),
         ] {

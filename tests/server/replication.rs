@@ -7,6 +7,16 @@ use redis::{Connection, Value};
 
 use harness::{Ask, Server, cmd, text, texts, until};
 
+/// The keys of [`Load`].
+pub const KEYS: [&str; 3] = ["k0", "group", "UNCOUNTED"];
+
+/// Words of our own syntax, in any case, that an id, a token or the name of a group may be. `every_word_of_ours_is_in_the_list`
+/// compares them with HELP.
+const WORDS: &str = "approximate AT at BLOCK channel count COUNT DELIVERED deliveries DROP EACH FULL group GROUP gt HELD HOLD \
+                     IDS LEASE LEFT LENGTH LIST LT MATCH MAXLEN NX PER prefix PREFIX PUBLISH RATE REMEMBER REPLACE RIGHT \
+                     SHARE slack STREAM TOKEN UNCONFIRMED UNCOUNTED uncounted UNTIL WITHELEMENTS WITHIDS within WITHTOKENS \
+                     0 1 0@0 0@9 5@9@7 = ~ -1";
+
 /// Random operations of every kind, reproducible from the seed.
 pub struct Load {
     random: u64,
@@ -23,6 +33,18 @@ impl Load {
         (self.random >> 33) % below
     }
 
+    /// Draws one of our own words.
+    fn word(&mut self) -> &'static str {
+        let count = WORDS.split_whitespace().count() as u64;
+        let at = self.next(count) as usize;
+        WORDS.split_whitespace().nth(at).expect("it is counted")
+    }
+
+    /// Draws an id: one in four is a word of ours.
+    fn id(&mut self) -> String {
+        if self.next(4) == 0 { self.word().into() } else { format!("id-{}", self.next(400)) }
+    }
+
     /// Sends `count` commands, some in transactions and scripts. Errors are part of it.
     pub fn send(&mut self, client: &mut Connection, count: usize) {
         const SCRIPT: &str = "redis.pcall('DEHYDRATOR.PUSH', KEYS[1], ARGV[1], ARGV[2], ARGV[3]) \
@@ -32,8 +54,9 @@ impl Load {
         pipe.ignore_errors();
         for _ in 0..count {
             self.sent += 1;
-            let key = format!("k{}", self.next(3));
-            let id = format!("id-{}", self.next(400));
+            let key = KEYS[self.next(3) as usize];
+            let [id, other] = [self.id(), self.id()];
+            let token = if self.next(3) == 0 { self.word() } else { "t" };
             // A few TTLs with queues, and many with one element each.
             let ttl = match self.next(9) as usize {
                 few @ 0..6 => [0, 1, 5, 50, 600_000, 700_000][few],
@@ -41,7 +64,7 @@ impl Load {
             };
             let element = format!("element-{}", self.sent);
             let push = format!("DEHYDRATOR.PUSH {key} {ttl} {element} {id}");
-            let line = match self.next(205) {
+            let line = match self.next(225) {
                 0..80 => push,
                 80..90 => format!("DEHYDRATOR.GIDPUSH {key} {ttl} {element}"),
                 90..110 => format!("DEHYDRATOR.PULL {key} {id}"),
@@ -65,13 +88,27 @@ impl Load {
                 186..191 => format!("DEHYDRATOR.TOUCH {key} {id} {ttl} GT"),
                 191..195 => format!("DEHYDRATOR.MPUSH {key} {ttl} a {id} 600000 b b-{}", self.sent),
                 195..197 => format!("DEHYDRATOR.POLL {key} COUNT 3 WITHIDS"),
-                197 => format!("DEHYDRATOR.POLL {key} COUNT 5 LEASE {} TOKEN t", 1 + ttl),
-                198 => format!("DEHYDRATOR.RENEW {key} {ttl} t {id} t {}", self.sent),
-                199 => format!("DEHYDRATOR.SETTLE {key} t {id}"),
+                197 | 205..209 => {
+                    format!("DEHYDRATOR.POLL {key} COUNT 50 LEASE {} TOKEN {token}", 1 + ttl)
+                }
+                198 | 209 => format!("DEHYDRATOR.RENEW {key} {ttl} {token} {id} t {other}"),
+                199 => format!("DEHYDRATOR.SETTLE {key} {token} {id}"),
                 200..203 => format!("DEHYDRATOR.POLL {key} COUNT 5 LEASE {}", 1 + ttl),
-                203..205 => format!("DEHYDRATOR.RELEASE {key} {ttl} t {id} t {}", self.sent),
-                175 => "RENAME k2 k1".into(),
-                176 => "COPY k1 k2 REPLACE".into(),
+                203..205 => format!("DEHYDRATOR.RELEASE {key} {ttl} {token} {id} t {other}"),
+                210..214 => {
+                    format!("DEHYDRATOR.RELEASE {key} {ttl} {token} {id} t {other} UNCOUNTED")
+                }
+                214..216 => format!("{push} GROUP {} NX", self.word()),
+                216 => format!("DEHYDRATOR.TOUCH {key} {ttl} IDS 2 {id} {other}"),
+                217 => format!("DEHYDRATOR.TOUCH {key} {id} 0 AT {}", 600_000 + ttl),
+                218 => format!("DEHYDRATOR.TOUCH {key} GROUP {} {ttl}", self.word()),
+                219 => format!("DEHYDRATOR.PAUSE {key} 1 GROUP {}", self.word()),
+                220 => format!("DEHYDRATOR.LIMIT {key} GROUP {} SHARE 2", self.word()),
+                221 => format!("DEHYDRATOR.PURGE {key} GROUP {}", self.word()),
+                222 => format!("DEHYDRATOR.MPUSH {key} {ttl} a {id} {ttl} b {other} NX"),
+                223 => format!("DEHYDRATOR.UPDATE {key} {other} {id}"),
+                175 => format!("RENAME {} {}", KEYS[2], KEYS[1]),
+                176 => format!("COPY {} {} REPLACE", KEYS[1], KEYS[2]),
                 177 => format!("UNLINK {key}"),
                 _ => "PING".into(),
             };
@@ -100,7 +137,7 @@ pub fn catch_up(primary: &Server, replica: &Server) {
 
 fn digests(server: &Server) -> Vec<Value> {
     let mut client = server.connect();
-    ["k0", "k1", "k2"].iter().map(|key| client.digest(key)).collect()
+    KEYS.iter().map(|key| client.digest(key)).collect()
 }
 
 pub fn assert_equal(primary: &Server, replica: &Server) {
@@ -108,6 +145,42 @@ pub fn assert_equal(primary: &Server, replica: &Server) {
     assert_eq!(digests(primary), digests(replica));
     let nothing = format!("\"{}\"", "0".repeat(40));
     assert_ne!(format!("{:?}", digests(primary)[0]), nothing);
+}
+
+/// An id, a token or a group may be any word, also one of our own, and effects say what it is.
+#[test]
+fn an_id_that_is_one_of_our_words_is_given_back_on_replicas_and_in_files() {
+    let mut primary = Server::start_with_port(&["--appendonly", "yes"]);
+    let replica = replica_of(&primary, &[]);
+    let mut client = primary.connect();
+    let words: Vec<&str> = WORDS.split_whitespace().collect();
+    for word in &words {
+        client.ask(&format!("DEHYDRATOR.PUSH {word} 0 element {word} GROUP {word}"));
+        client.ask(&format!("DEHYDRATOR.POLL {word} LEASE 60000 TOKEN {word}"));
+        let released = client.ask(&format!("DEHYDRATOR.RELEASE {word} 0 {word} {word} UNCOUNTED"));
+        assert_eq!(released, Value::Array(vec![Value::Int(1)]), "{word}");
+        client.ask(&format!("DEHYDRATOR.TOUCH {word} {word} 600000"));
+    }
+    catch_up(&primary, &replica);
+    let digests = |server: &Server| -> Vec<Value> {
+        let mut client = server.connect();
+        words.iter().map(|key| client.digest(key)).collect()
+    };
+    let before = digests(&primary);
+    assert_eq!(digests(&replica), before);
+    primary.restart();
+    assert_eq!(digests(&primary), before);
+}
+
+#[test]
+fn every_word_of_ours_is_in_the_list() {
+    let server = Server::start(&[]);
+    let help: Vec<String> = cmd("DEHYDRATOR.HELP").query(&mut server.connect()).expect("lines");
+    let known: HashSet<String> = WORDS.split_whitespace().map(str::to_uppercase).collect();
+    let syntax = help.iter().step_by(2).flat_map(|line| line.split_once(' ').map(|it| it.1));
+    for word in syntax.flat_map(|line| line.split(|it: char| !it.is_ascii_uppercase())) {
+        assert!(word.len() < 2 || known.contains(word), "{word} is not in WORDS");
+    }
 }
 
 #[test]
@@ -233,15 +306,13 @@ fn a_promoted_replica_continues_where_its_primary_stopped() {
     Load::new(3).send(&mut primary.connect(), 4000);
     catch_up(&primary, &replica);
     let before = digests(&primary);
-    let due: Vec<Value> = ["k0", "k1", "k2"]
-        .iter()
-        .map(|key| primary.connect().ask(&format!("DEHYDRATOR.XPOLL {key}")))
-        .collect();
+    let due: Vec<Value> =
+        KEYS.iter().map(|key| primary.connect().ask(&format!("DEHYDRATOR.XPOLL {key}"))).collect();
     primary.kill();
     let mut promoted = replica.connect();
     promoted.ask("REPLICAOF NO ONE");
     assert_eq!(digests(&replica), before);
-    for (key, due) in ["k0", "k1", "k2"].iter().zip(due) {
+    for (key, due) in KEYS.iter().zip(due) {
         // More elements have come due since, after those that were due before.
         let (Value::Array(before), Value::Array(now), Value::Array(polled)) = (
             due,

@@ -16,7 +16,7 @@ fn later(options: &[&str]) -> Server {
 fn is_told_the_way_out(log: &str, of: &str) {
     let line = log.lines().find(|line| line.contains("silently different"));
     let line = line.unwrap_or_else(|| panic!("it ended without a word: {log}"));
-    for part in [of, "later version of the module", "docs/operations.md"] {
+    for part in [of, "replication level", "docs/operations.md"] {
         assert!(line.contains(part), "no '{part}' in {line}");
     }
 }

@@ -41,13 +41,18 @@ pub fn read<'a, T>(
 
 #[cold]
 fn end(context: &Context, args: Args<'_>, error: &Error) {
-    let name = args.get(0).map(|name| shown(name.bytes())).unwrap_or_default();
     let reason = match error {
         Error::Refused(reason) => reason,
-        _ => "the number of its arguments",
+        _ => "the number of its arguments is wrong",
     };
-    level::end(context, &format!("it holds a {name} that this version does not know: {reason}"))
+    let words: Vec<_> = args.from(0).take(SHOWN_MAX).map(|word| shown(word.bytes())).collect();
+    let rest = if args.len() > SHOWN_MAX { " ..." } else { "" };
+    let command = words.join(" ");
+    level::end(context, &format!("a command that it cannot read, {command}{rest}: {reason}"))
 }
+
+/// The most words of a command that the log shows.
+const SHOWN_MAX: usize = 8;
 
 /// Reads exactly `N` arguments after the command's name.
 pub fn exactly<'a, const N: usize>(args: Args<'a>) -> Result<[Str<'a>; N]> {

@@ -6,13 +6,33 @@ use crate::model::{
     Bounds, Bytes, Change, Dehydrator, IfThere, MAX, Moment, Op, Policy, Selection,
 };
 
+/// Words of the syntax that follow or stand beside an id.
+const OUR_WORDS: [&[u8]; 14] = [
+    b"group",
+    b"GROUP",
+    b"prefix",
+    b"IDS",
+    b"AT",
+    b"GT",
+    b"UNCOUNTED",
+    b"NX",
+    b"FULL",
+    b"EACH",
+    b"0",
+    b"0@9",
+    b"LEASE",
+    b"DELIVERED",
+];
+
 impl Torture {
     pub(super) fn id(&mut self) -> Bytes {
         match self.random.below(20) {
             0 => Vec::new(),
             1 => b"\0\r\n\xff".to_vec(),
             2 => vec![b'i'; 300],
-            3..6 => format!("rare-{}", self.random.below(2000)).into_bytes(),
+            // Our own words, which an id may be too.
+            3 | 4 => self.random.pick(&OUR_WORDS).to_vec(),
+            5..7 => format!("rare-{}", self.random.below(2000)).into_bytes(),
             _ => format!("id-{}", self.random.below(30)).into_bytes(),
         }
     }
@@ -62,6 +82,7 @@ impl Torture {
             0 => Vec::new(),
             1 => b"g\0\r\n\xff".to_vec(),
             2 => vec![b'g'; 1024],
+            3 => self.random.pick(&OUR_WORDS).to_vec(),
             _ => format!("group-{}", self.random.below(4)).into_bytes(),
         }
     }
