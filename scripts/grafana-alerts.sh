@@ -35,7 +35,7 @@ workers_die() {
 stuck_stream() { ask DEHYDRATOR.ONDUE k STREAM s && ask SET s text && pushes 5; }
 stuck_dead_letters() {
     ask DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s && ask SET s text
-    ask DEHYDRATOR.PUSH k 5 x dead AT 5 DELIVERED 1 && pushes 5 && works "$settle"
+    ask DEHYDRATOR.EFFECT k P5@5,delivered=1 x dead && pushes 5 && works "$settle"
 }
 paused_backlog() { backlog && ask DEHYDRATOR.PAUSE k; }
 rare_polls() {
@@ -44,7 +44,7 @@ rare_polls() {
 }
 dead_letters() {
     ask DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 DROP
-    again 0.5 EVAL "return redis.call('DEHYDRATOR.PUSH', 'k', 5, 'x', redis.call('INCR', 'n'), 'AT', 5, 'DELIVERED', 1)" 0
+    again 0.5 EVAL "return redis.call('DEHYDRATOR.EFFECT', 'k', 'P5@5,delivered=1', 'x', redis.call('INCR', 'n'))" 0
 }
 
 # The cases, and the alerts that fire; in alphabetical order, as Prometheus returns them.

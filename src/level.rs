@@ -8,14 +8,15 @@
 //! |---|---|---|
 //! | 1 | 0.1.0 | the first release |
 //!
-//! *Announcing the level.* `DEHYDRATOR.REQUIRE level version` precedes the first effect after a new listener may have
+//! *Announcing the level.* `DEHYDRATOR.EFFECT key N<level> version` precedes the first effect after a new listener may have
 //! connected (see [`listeners`](crate::server::listeners)), and begins an append-only file that is rewritten as commands. A
 //! replica of a replica that lost only its own link receives it the next time. A serialized value needs no level: it
 //! lists the features that its reader must support.
 //!
 //! *A server that does not support the level exits.* Otherwise it would log the error of a command from its primary or its
-//! append-only file, go on, and stay silently different for good. So a server exits at a level above its own, and at a
-//! command from these sources that it cannot parse, before anything has changed.
+//! append-only file, go on, and stay silently different for good. So a server exits at a level above its own, and at an
+//! effect from these sources that it cannot read, before anything has changed. Commands that are replicated as users wrote
+//! them never end a server: the level has announced their options.
 
 use std::cell::Cell;
 

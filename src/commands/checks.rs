@@ -1,14 +1,14 @@
 //! Checks of a request against what an operator allows clients (the longest TTL, the most elements in a dehydrator, memory),
 //! and the errors that are not programming mistakes. Each of these has a code for programs; docs/commands.md lists the codes.
 //!
-//! Commands from the primary or the append-only file were allowed before, and are never refused.
+//! Replicas and files get effects, which none of this checks.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use crate::config;
-use crate::data_type::{NEVER, STUCK};
+use crate::data_type::NEVER;
 use crate::server::{Context, Error, error::Result};
 use lawn::{Lawn, StartError, UpdateError};
 
@@ -20,33 +20,27 @@ use super::args::shown;
 ///
 /// If the deadline does not fit in 63 bits, or if `asked` (the TTL without its slack) or `at` is further ahead than
 /// allowed.
-pub fn deadline(context: &Context, asked: u64, ttl: u64, at: Option<u64>, now: u64) -> Result<u64> {
+pub fn deadline(asked: u64, ttl: u64, at: Option<u64>, now: u64) -> Result<u64> {
     if let Some(at) = at {
-        if at == STUCK && !context.is_replaying() {
-            return Err(format!(
-                "ttl '{ttl}@{at}' is too large: no deadline is later than {NEVER}"
-            )
-            .into());
-        }
-        moment(context, at)?;
-        if let Some(max) = exceeded(context, at.saturating_sub(now)) {
+        moment(at)?;
+        if let Some(max) = exceeded(at.saturating_sub(now)) {
             let reason =
                 format!("AT '{at}' is further ahead than dehydrator.max-ttl ({max} ms) allows");
             return Err(beyond_limit(reason));
         }
         return Ok(at);
     }
-    from_now(context, "ttl", asked, ttl, now)
+    from_now("ttl", asked, ttl, now)
 }
 
 /// Refuses a moment that is most likely in seconds: in milliseconds it is between 12 January 1970 and 3 March 1973.
 ///
 /// # Errors
 ///
-/// If a client sent such a moment. Effects are not checked.
-pub fn moment(context: &Context, at: u64) -> Result {
+/// If it is such a moment.
+pub fn moment(at: u64) -> Result {
     const SECONDS: RangeInclusive<u64> = 1_000_000_000..=100_000_000_000;
-    if SECONDS.contains(&at) && !context.is_replaying() {
+    if SECONDS.contains(&at) {
         return Err(format!("AT '{at}' looks like seconds: it must be in milliseconds").into());
     }
     Ok(())
@@ -57,8 +51,8 @@ pub fn moment(context: &Context, at: u64) -> Result {
 /// # Errors
 ///
 /// As those of [`deadline`].
-pub fn lease(context: &Context, ms: Option<u64>, now: u64) -> Result {
-    ms.map_or(Ok(()), |ms| from_now(context, "LEASE", ms, ms, now).map(drop))
+pub fn lease(ms: Option<u64>, now: u64) -> Result {
+    ms.map_or(Ok(()), |ms| from_now("LEASE", ms, ms, now).map(drop))
 }
 
 /// Returns the moment `ttl` milliseconds from now. `word`: the name of the argument `asked` in errors.
@@ -66,8 +60,8 @@ pub fn lease(context: &Context, ms: Option<u64>, now: u64) -> Result {
 /// # Errors
 ///
 /// As those of [`deadline`].
-pub fn from_now(context: &Context, word: &str, asked: u64, ttl: u64, now: u64) -> Result<u64> {
-    if let Some(max) = exceeded(context, asked) {
+pub fn from_now(word: &str, asked: u64, ttl: u64, now: u64) -> Result<u64> {
+    if let Some(max) = exceeded(asked) {
         let reason =
             format!("{word} '{asked}' is greater than dehydrator.max-ttl ({max} ms) allows");
         return Err(beyond_limit(reason));
@@ -81,35 +75,27 @@ pub fn from_now(context: &Context, word: &str, asked: u64, ttl: u64, now: u64) -
 }
 
 /// Returns the longest TTL that clients may use, if `ahead` is longer.
-fn exceeded(context: &Context, ahead: u64) -> Option<u64> {
-    config::MAX_TTL.limit().filter(|max| ahead > *max && !context.is_replaying())
+fn exceeded(ahead: u64) -> Option<u64> {
+    config::MAX_TTL.limit().filter(|max| ahead > *max)
 }
 
 /// Returns whether there are at most `most` elements, the LENGTH limit (0: no limit).
 #[inline]
-pub fn is_within_length(context: &Context, lawn: &Lawn, most: u64) -> bool {
-    most == 0 || lawn.len() as u64 <= most || context.is_replaying()
+pub fn is_within_length(lawn: &Lawn, most: u64) -> bool {
+    most == 0 || lawn.len() as u64 <= most
 }
 
 /// Returns whether the LENGTH limit of a group leaves room for an element. An id that is in the group, or that the push keeps,
 /// needs none.
 #[inline]
-pub fn has_room_in_group(
-    context: &Context,
-    lawn: &Lawn,
-    id: &[u8],
-    group: Option<&[u8]>,
-    replaces: bool,
-) -> bool {
+pub fn has_room_in_group(lawn: &Lawn, id: &[u8], group: Option<&[u8]>, replaces: bool) -> bool {
     let is_inside = |group: &[u8]| {
         let old = lawn.look(id);
         old.is_some_and(|old| {
             !replaces || old.group.is_some_and(|old| lawn.group_name(old) == group)
         })
     };
-    group.is_none_or(|group| {
-        !is_group_full(lawn, group) || is_inside(group) || context.is_replaying()
-    })
+    group.is_none_or(|group| !is_group_full(lawn, group) || is_inside(group))
 }
 
 /// Returns whether a group has as many elements as its LENGTH limit allows, or that of each group.
@@ -145,24 +131,17 @@ pub fn too_long(lawn: &Lawn, most: u64, group: Option<&[u8]>) -> Error {
 
 /// Returns whether there are at most `dehydrator.max-elements` elements.
 #[inline]
-pub fn has_room(context: &Context, lawn: &Lawn) -> bool {
-    config::MAX_ELEMENTS
-        .limit()
-        .is_none_or(|max| lawn.len() as u64 <= max || context.is_replaying())
+pub fn has_room(lawn: &Lawn) -> bool {
+    config::MAX_ELEMENTS.limit().is_none_or(|max| lawn.len() as u64 <= max)
 }
 
 /// Returns whether the `ids`, as many as LENGTH allows, fit within `dehydrator.max-elements`. They may repeat or exist.
-pub fn has_room_for<'a>(
-    context: &Context,
-    lawn: &Lawn,
-    ids: impl Iterator<Item = &'a [u8]>,
-    length: u64,
-) -> bool {
+pub fn has_room_for<'a>(lawn: &Lawn, ids: impl Iterator<Item = &'a [u8]>, length: u64) -> bool {
     config::MAX_ELEMENTS.limit().is_none_or(|max| {
         let further = ids.filter(|id| lawn.look(id).is_none()).collect::<BTreeSet<_>>();
         let (before, length) = (lawn.len() as u64, if length == 0 { u64::MAX } else { length });
         let after = (before + further.len() as u64).min(length.max(before));
-        after <= max || after == before || context.is_replaying()
+        after <= max || after == before
     })
 }
 

@@ -131,15 +131,11 @@ impl Rule {
         let pointers: Vec<_> = words.iter().map(|word| word.as_str().as_ptr()).collect();
         // SAFETY: the strings live, unchanged, until this returns.
         let args = unsafe { Args::from_raw(pointers.as_ptr(), pointers.len()) };
-        let (_, policy, trust) = ondue::parse(args).map_err(|error| match error {
+        let (_, policy) = ondue::parse(args).map_err(|error| match error {
             Error::Refused(reason) => reason.into_owned(),
             _ => "what ONDUE says behind its key must follow".to_owned(),
         })?;
-        if trust.is_confirmed() {
-            Ok(policy)
-        } else {
-            Err("UNCONFIRMED is for replication".to_owned())
-        }
+        Ok(policy)
     }
 }
 

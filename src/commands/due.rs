@@ -19,7 +19,7 @@ fn parse_xpoll<'a>(args: Args<'a>) -> Result<(Str<'a>, usize)> {
 
 /// Runs `XPOLL key [COUNT n]`: the ids of the due elements, in order.
 pub fn xpoll(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, count) = args::read(context, args, parse_xpoll)?;
+    let (key, count) = parse_xpoll(args)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 
@@ -35,7 +35,7 @@ pub fn xpoll(context: &CommandContext, args: Args<'_>) -> Result {
 /// Runs `TTN key`: milliseconds until an element can be taken, 0 if one is due, nil if there is none, or if the pause lasts
 /// until RESUME.
 pub fn ttn(context: &CommandContext, args: Args<'_>) -> Result {
-    let [key] = args::read(context, args, args::exactly)?;
+    let [key] = args::exactly(args)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 
@@ -53,7 +53,7 @@ pub fn pttl(context: &CommandContext, args: Args<'_>) -> Result {
     const NO_SUCH_ID: i64 = -2;
     /// As the server's PTTL replies for a key that does not expire.
     const NO_DEADLINE: i64 = -1;
-    let [key, id] = args::read(context, args, args::exactly)?;
+    let [key, id] = args::exactly(args)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 
@@ -71,8 +71,7 @@ pub fn pttl(context: &CommandContext, args: Args<'_>) -> Result {
 /// is nil until it has been found.
 pub fn late(context: &CommandContext, args: Args<'_>) -> Result {
     const COUNT: usize = 10;
-    let count =
-        args::read(context, args, |args| Options::new(args, 1).only(b"COUNT", Options::count))?;
+    let count = Options::new(args, 1).only(b"COUNT", Options::count)?;
     let count = count.unwrap_or(COUNT).min(config::reply_max());
     let db = context.selected_db();
     let oldest = overdue::oldest(count.min(overdue::NAMED_MAX));

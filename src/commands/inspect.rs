@@ -10,10 +10,10 @@ use crate::server::string::{Args, Digits};
 use crate::server::{CommandContext, Error, Str, error::Result};
 use lawn::{GroupLimits, GroupSettings, Lawn, Rate, Start};
 
-use super::args::number::number;
 use super::args::options::Options;
-use super::args::{self, required, shown};
+use super::args::{required, shown};
 use super::glob;
+use crate::server::string::number;
 
 /// Reads `key [GROUP name]`.
 fn parse_len<'a>(args: Args<'a>) -> Result<(Str<'a>, Option<Option<Str<'a>>>)> {
@@ -22,7 +22,7 @@ fn parse_len<'a>(args: Args<'a>) -> Result<(Str<'a>, Option<Option<Str<'a>>>)> {
 
 /// Runs `LEN key [GROUP name]`: the number of elements, due or not.
 pub fn len(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, group) = args::read(context, args, parse_len)?;
+    let (key, group) = parse_len(args)?;
     let dehydrator = Reading::open(context, key)?;
 
     let length = dehydrator.lawn().map_or(0, |lawn| match group {
@@ -64,8 +64,7 @@ impl<'a> ScanRequest<'a> {
 
 /// Runs `SCAN key cursor [MATCH pattern] [COUNT n]`: the next cursor and some ids.
 pub fn scan(context: &CommandContext, args: Args<'_>) -> Result {
-    let ScanRequest { key, cursor, pattern, count } =
-        args::read(context, args, ScanRequest::parse)?;
+    let ScanRequest { key, cursor, pattern, count } = ScanRequest::parse(args)?;
     let dehydrator = Reading::open(context, key)?;
 
     let mut ids = Vec::new();
@@ -109,7 +108,7 @@ const GREATEST: usize = 10;
 
 /// Runs `INFO key [FULL | GROUP name]`: a map of facts about the dehydrator, or about a group.
 pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, facts) = args::read(context, args, parse_info)?;
+    let (key, facts) = parse_info(args)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
     if let Facts::Group(group) = facts {

@@ -1,4 +1,4 @@
-//! LIMIT, GIVEN: limits of length, concurrency and rate.
+//! LIMIT: limits of length, concurrency and rate.
 
 use crate::data_type::{Ending, Reading, Writing};
 use crate::pending::agenda;
@@ -9,9 +9,9 @@ use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
 use lawn::{GroupLimits, GroupSettings, Lawn};
 
-use super::args::number::{FROM_1, MS_FROM_1, moment, positive};
+use super::args::number::MS_FROM_1;
 use super::args::options::Options;
-use super::args::{self, required};
+use super::args::required;
 use super::{checks, defaults};
 
 /// The elements that limits apply to.
@@ -93,7 +93,7 @@ fn parse_per(most: u64, options: &mut Options<'_>) -> Result<u64> {
 /// Runs `LIMIT key [EACH | GROUP name [SHARE n]] [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]`: OK or, where nothing is
 /// set, a map of the limits.
 pub fn limit(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, request) = args::read(context, args, parse)?;
+    let (key, request) = parse(args)?;
     if request.shows() {
         return show(context, key, request.scope);
     }
@@ -120,7 +120,7 @@ pub fn limit(context: &CommandContext, args: Args<'_>) -> Result {
         // Elements that are already due may have been held back by the old limits.
         let name = Name::of(context, key);
         agenda::reset_overdue(&name);
-        replicate::verbatim(context);
+        replicate::verbatim(context, args);
         defaults::apply(context, key, &mut dehydrator);
         dehydrator.finish(Ending::Shrunk, c"dehydrator.limit");
     }
@@ -152,37 +152,6 @@ fn show(context: &CommandContext, key: Str<'_>, scope: Scope<'_>) -> Result {
     if scope == Scope::Key {
         reply.integer(b"remember", limits.remember);
     }
-    Ok(())
-}
-
-/// The request of a GIVEN.
-struct Given<'a> {
-    key: Str<'a>,
-    /// In milliseconds since the epoch.
-    moment: u64,
-    count: u64,
-    group: Option<&'a [u8]>,
-}
-
-/// Reads `key unix-ms n [GROUP name]`.
-fn parse_given<'a>(args: Args<'a>) -> Result<Given<'a>> {
-    let moment = moment("moment", required(args, 2)?.bytes())?;
-    let count = positive("n", required(args, 3)?.bytes(), FROM_1)?;
-    let group = Options::new(args, 4).only(b"GROUP", Options::group)?.flatten().map(Str::bytes);
-    Ok(Given { key: required(args, 1)?, moment, count, group })
-}
-
-/// Runs `GIVEN key unix-ms n [GROUP name]`: 1, or 0 if there is no RATE. Replicates how many elements were given out at a moment.
-pub fn given(context: &CommandContext, args: Args<'_>) -> Result {
-    let Given { key, moment, count, group } = args::read(context, args, parse_given)?;
-    let mut dehydrator = Writing::open(context, key)?;
-
-    let is_noted = dehydrator.note_given(moment, count, group);
-    if is_noted {
-        replicate::verbatim(context);
-        dehydrator.finish(Ending::Changed, c"dehydrator.given");
-    }
-    context.reply_integer(is_noted.into());
     Ok(())
 }
 
@@ -257,19 +226,6 @@ mod tests {
              k GROUP g EACH; k EACH REMEMBER 1; k HELD 1 EACH"
                 .split("; "),
             only!(parse),
-        );
-
-        let given = |args: Args<'_>| {
-            let Given { key, moment, count, group } = parse_given(args)?;
-            Ok((text(key), moment, count, group.map(<[u8]>::to_vec)))
-        };
-        needs_all_of("k 0 1", only!(given));
-        assert_eq!(request("k 5 7", given), Ok(("k".into(), 5, 7, None)));
-        let of_group = Ok(("k".into(), 5, 7, Some(b"g".to_vec())));
-        assert_eq!(request("k 5 7 GROUP g", given), of_group);
-        refuses_each(
-            ["k -1 1", "k 1 0", "k x 1", "k 1 x", "k 1 1 g", "k 1 1 GROUP g more"],
-            only!(given),
         );
     }
 }

@@ -6,7 +6,7 @@
 //! | `table` | the table of commands, for the server and HELP |
 //! | `push` | PUSH, GIDPUSH, MPUSH |
 //! | `poll` | POLL, MPOLL: giving out due elements, also to blocked clients |
-//! | `take` | PULL, XACK, REM, LEASE: by ids |
+//! | `take` | PULL, XACK, REM: by ids |
 //! | `settle` | SETTLE, RENEW, RELEASE, REJECT: by tokens of leases |
 //! | `update` | UPDATE, TOUCH |
 //! | `sweep` | PURGE, TOUCH of a group or a prefix: many elements, in steps |
@@ -15,8 +15,8 @@
 //! | `inspect` | LEN, SCAN, INFO: the dehydrator as a whole |
 //! | `ondue` | ONDUE |
 //! | `pause` | PAUSE, RESUME |
-//! | `limit` | LIMIT, GIVEN: limits of length, concurrency and rate |
-//! | `require` | REQUIRE: the replication level that a replica must support |
+//! | `limit` | LIMIT: limits of length, concurrency and rate |
+//! | `effect` | EFFECT: what replicas, files and tools that copy do |
 //! | `debug` | DEBUG, in debug builds only |
 //! | `args` | shared parts of requests: options, numbers, ids, tokens |
 //! | `defaults` | the default policies of new keys |
@@ -29,6 +29,7 @@ mod checks;
 mod debug;
 pub mod defaults;
 mod due;
+mod effect;
 mod glob;
 mod inspect;
 mod limit;
@@ -37,7 +38,6 @@ mod pause;
 pub mod poll;
 mod push;
 mod range;
-mod require;
 mod settle;
 pub mod sweep;
 mod table;

@@ -10,13 +10,17 @@ use crate::server::string::Args;
 use crate::server::{CommandContext, Context, Error, Key, OwnedStr, Str, error::Result};
 
 use super::args::options::{Opt, Options};
-use super::args::{self, required, shown};
+use super::args::{required, shown};
 use super::checks;
 
-/// Reads `key HOLD [DELIVERIES n route] | route`; in replication `UNCONFIRMED` may follow a route other than DROP.
-pub fn parse(args: Args<'_>) -> Result<(Str<'_>, Policy, Trust)> {
+/// Reads `key HOLD [DELIVERIES n route] | route`.
+pub fn parse(args: Args<'_>) -> Result<(Str<'_>, Policy)> {
     let key = required(args, 1)?;
-    let mut options = Options::new(args, 2);
+    Ok((key, parse_policy(key, Options::new(args, 2))?))
+}
+
+/// Reads `HOLD [DELIVERIES n route] | route`.
+pub fn parse_policy<'a>(key: Str<'a>, mut options: Options<'a>) -> Result<Policy> {
     let word = options.next().ok_or(Error::Arity)?;
     let policy = if word.name() == b"HOLD" {
         match options.next() {
@@ -36,10 +40,8 @@ pub fn parse(args: Args<'_>) -> Result<(Str<'_>, Policy, Trust)> {
     } else {
         Policy::Send(parse_route(key, &word, &mut options)?)
     };
-    let is_unconfirmed = policy.sends_elsewhere() && options.next_if(b"UNCONFIRMED");
     options.end()?;
-    let trust = if is_unconfirmed { Trust::Unconfirmed } else { Trust::Confirmed };
-    Ok((key, policy, trust))
+    Ok(policy)
 }
 
 /// Reads `DROP | STREAM dest [MAXLEN [~ | =] n] | LIST dest [LEFT | RIGHT] | PUBLISH channel`. `word` is the
@@ -75,17 +77,13 @@ fn parse_dest<'a>(key: Str<'a>, word: &str, options: &mut Options<'a>) -> Result
 }
 
 /// Runs `ONDUE key HOLD [DELIVERIES n route] | route`: OK. A route is `DROP | STREAM dest [MAXLEN [~ | =] n] |
-/// LIST dest [LEFT | RIGHT] | PUBLISH channel`. The command also confirms a policy that came by RESTORE; in replication
-/// `UNCONFIRMED` marks a policy that is not confirmed yet.
+/// LIST dest [LEFT | RIGHT] | PUBLISH channel`. The command also confirms a policy that came by RESTORE.
 pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
     if context.wants_keys() {
         report_keys(context, args);
         return Ok(());
     }
-    let (key, policy, trust) = args::read(context, args, parse)?;
-    if !trust.is_confirmed() && !context.is_replaying() {
-        return Err("syntax error, unexpected 'UNCONFIRMED'".into());
-    }
+    let (key, policy) = parse(args)?;
     // The server checks the rights to keys, but the command declares no channels.
     if let Some(Route::Publish { channel }) = policy.route()
         && !context.is_replaying()
@@ -105,12 +103,12 @@ pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
     // Failed deliveries are retried at once, also under an unchanged policy.
     let name = Name::of(context, key);
     agenda::succeeded(context, &name);
-    if dehydrator.change_rules(|rules| (rules.policy, rules.trust) = (policy, trust)) {
+    if dehydrator.change_rules(|rules| (rules.policy, rules.trust) = (policy, Trust::Confirmed)) {
         if dehydrator.is_new() {
             checks::memory(context)?;
         }
         agenda::reset_overdue(&name);
-        replicate::verbatim(context);
+        replicate::verbatim(context, args);
         dehydrator.finish(Ending::Shrunk, c"dehydrator.ondue");
     }
     context.reply_ok();
@@ -175,7 +173,7 @@ mod tests {
     #[test]
     fn ondue_takes_the_words_of_every_policy_and_no_others() {
         needs_all_of("k HOLD", only!(parse));
-        let on_due = |args: Args<'_>| parse(args).map(|(key, policy, _)| (text(key), policy));
+        let on_due = |args: Args<'_>| parse(args).map(|(key, policy)| (text(key), policy));
         assert_eq!(request("k hold", on_due), Ok(("k".into(), Policy::Hold)));
         let stream = |maxlen| Route::Stream { dest: b"d"[..].into(), maxlen };
         let maxlen = |length, approximate| stream(Some(MaxLen { length, approximate }));
@@ -199,22 +197,9 @@ mod tests {
                 assert_eq!(request(&line, on_due), Ok(("k".into(), policy)), "{line}");
             }
         }
-        let trust = |line: &str| request(line, |args| Ok(parse(args)?.2));
-        assert_eq!(trust("k STREAM unconfirmed"), Ok(Trust::Confirmed));
-        for words in [
-            "STREAM d",
-            "STREAM d MAXLEN ~ 5",
-            "PUBLISH c",
-            "LIST d",
-            "LIST d LEFT",
-            "HOLD DELIVERIES 5 STREAM d",
-        ] {
-            assert_eq!(trust(&format!("k {words}")), Ok(Trust::Confirmed), "{words}");
-            assert_eq!(trust(&format!("k {words} unconfirmed")), Ok(Trust::Unconfirmed), "{words}");
-        }
         refuses_each(
             "k HOLD UNCONFIRMED; k DROP UNCONFIRMED; k HOLD DELIVERIES 5 DROP UNCONFIRMED; \
-             k STREAM d UNCONFIRMED MAXLEN 5; k STREAM d UNCONFIRMED UNCONFIRMED; k NONE; k HOLD DROP; \
+             k STREAM d UNCONFIRMED; k NONE; k HOLD DROP; \
              k HOLD 5; k HOLD DELIVERIES; k HOLD DELIVERIES 5; k HOLD DELIVERIES 0 DROP; \
              k HOLD DELIVERIES 65536 DROP; k HOLD DELIVERIES x DROP; k HOLD DELIVERIES 5 HOLD; \
              k HOLD DELIVERIES 5 DROP more; k HOLD DELIVERIES 5 STREAM; k HOLD DELIVERIES 5 STREAM k; \
@@ -236,10 +221,7 @@ mod tests {
             let words = policy.words(Trust::Confirmed);
             let words: Vec<&[u8]> =
                 [&b"k"[..]].into_iter().chain(words.iter().map(AsRef::as_ref)).collect();
-            assert_eq!(
-                with_args(&words, |args| parse(args).map(|(_, policy, _)| policy)),
-                Ok(policy)
-            );
+            assert_eq!(with_args(&words, |args| parse(args).map(|(_, policy)| policy)), Ok(policy));
         }
     }
 }

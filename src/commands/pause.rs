@@ -7,11 +7,11 @@ use crate::replicate::Effect;
 use crate::server::key::Name;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
-use lawn::Lawn;
+use lawn::{DEADLINE_MAX, Lawn};
 
 use super::args::number::{MS_FROM_1, UNIX_MS_FROM_1, positive};
 use super::args::options::Options;
-use super::args::{self, required};
+use super::args::required;
 use super::{checks, defaults};
 
 /// When a pause ends.
@@ -58,7 +58,7 @@ fn named<'a>(options: &mut Options<'a>) -> Result<&'a [u8]> {
 /// Runs `PAUSE key [ms | AT unix-ms] [GROUP name]`: OK. Nothing is given out or delivered, or nothing of the group, until that
 /// time, or until RESUME.
 pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, end, group) = args::read(context, args, parse)?;
+    let (key, end, group) = parse(args)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
     let pause = match end {
@@ -68,11 +68,12 @@ pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
                 .map_err(|_| format!("PAUSE '{ms}' is too large: now + ms must fit in 63 bits"))?,
         ),
         PauseEnd::At(at) => {
-            checks::moment(context, at)?;
-            if at <= now && !context.is_replaying() {
+            checks::moment(at)?;
+            if at <= now {
                 return Err(format!("AT '{at}' has passed: the server's time is {now}").into());
             }
-            Pause::until(at)
+            // The last moment of all stands for "until RESUME" in an effect.
+            Pause::until(at.min(DEADLINE_MAX - 1))
         }
     };
 
@@ -99,7 +100,7 @@ fn parse_resume<'a>(args: Args<'a>) -> Result<(Str<'a>, Option<&'a [u8]>)> {
 
 /// Runs `RESUME key [GROUP name]`: 1, or 0 if it was not paused.
 pub fn resume(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, group) = args::read(context, args, parse_resume)?;
+    let (key, group) = parse_resume(args)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
     let was_paused = match group {

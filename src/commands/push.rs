@@ -4,18 +4,16 @@ use crate::data_type::{Ending, Writing};
 use crate::metrics::counters::PUSHES;
 use crate::replicate::{self, Pushed};
 use crate::server::string::Args;
-use crate::server::{CommandContext, Context, Error, OwnedStr, Str, error::Result, random_bytes};
-use lawn::{Element, Lawn, StartError, Token};
+use crate::server::{CommandContext, OwnedStr, Str, error::Result, random_bytes};
+use lawn::{Element, Lawn, StartError};
 
 use super::args::push_options::{BoundOptions, IfExists, PushOptions, Ttl};
 
-use super::args::number::TimerWord;
 use super::args::options::Options;
-use super::args::{self, required};
+use super::args::required;
 use super::{checks, defaults};
 
-/// `key ttl[@unix-ms] element id [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms] [GROUP name]`, and, in
-/// replication, `[DELIVERED n [TOKEN token]] [UNTIL unix-ms]`.
+/// `key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms] [GROUP name]`
 pub struct Push<'a> {
     pub key: Str<'a>,
     pub ttl: Ttl,
@@ -26,54 +24,39 @@ pub struct Push<'a> {
     pub at: Option<u64>,
     pub bounds: BoundOptions,
     pub group: Option<Str<'a>>,
-    /// The number of deliveries under leases, which the append-only file sends together with AT.
-    pub delivered: u16,
-    /// The token of the lease.
-    pub token: Option<Token>,
 }
 
 impl<'a> Push<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
-        let timer = TimerWord::parse(required(args, 2)?)?;
+        let ttl = Ttl::parse(required(args, 2)?)?;
         let (element, id) = (required(args, 3)?, required(args, 4)?);
-        let mut chosen = PushOptions::new(timer.deadline);
-        let (mut delivered, mut token) = (0, None);
+        let mut chosen = PushOptions::new();
         let mut options = Options::new(args, 5);
         while let Some(option) = options.next() {
-            match option.name() {
-                b"DELIVERED" if delivered == 0 => delivered = options.small_number("DELIVERED")?,
-                b"TOKEN" if token.is_none() => token = Some(options.token()?),
-                _ if chosen.parse(&option, &mut options)? => {}
-                _ => return Err(option.unexpected()),
+            if !chosen.parse(&option, &mut options)? {
+                return Err(option.unexpected());
             }
         }
-        if delivered > 0 && chosen.at.is_none() {
-            return Err("syntax error, DELIVERED needs AT".into());
-        }
-        if token.is_some() && delivered == 0 {
-            return Err("syntax error, TOKEN needs DELIVERED".into());
-        }
-        let ttl = chosen.with_slack(Ttl { ms: timer.ttl, asked: timer.ttl })?;
+        let ttl = chosen.with_slack(ttl)?;
         let (key, group) = (required(args, 1)?, chosen.group());
         let PushOptions { if_exists, at, bounds, .. } = chosen;
-        Ok(Self { key, ttl, element, id, if_exists, at, bounds, group, delivered, token })
+        Ok(Self { key, ttl, element, id, if_exists, at, bounds, group })
     }
 }
 
 /// Runs `PUSH key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms] [GROUP name]`: OK, or
-/// nil. In replication, `DELIVERED n`, `TOKEN token` and `UNTIL unix-ms` follow AT.
+/// nil.
 pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
-    let request = args::read(context, args, Push::parse)?;
+    let request = Push::parse(args)?;
     let mut dehydrator = Writing::open(context, request.key)?;
-    let Push { key, ttl, element, id, if_exists, at, bounds, group, delivered, token } = request;
+    let Push { key, ttl, element, id, if_exists, at, bounds, group } = request;
     let now = dehydrator.now();
 
-    let deadline = checks::deadline(context, ttl.asked, ttl.ms, at, now)?;
+    let deadline = checks::deadline(ttl.asked, ttl.ms, at, now)?;
     let bounds = bounds.bounds(deadline);
     let new = Pushed { key, ttl: ttl.ms, element, id, deadline, bounds, group };
     let replaces = matches!(if_exists, IfExists::Replace);
-    // Effects are never refused.
-    if !replaces && dehydrator.remembers(id.bytes(), now) && !context.is_replaying() {
+    if !replaces && dehydrator.remembers(id.bytes(), now) {
         if if_exists == IfExists::Refuse {
             return Err(checks::remembered(id.bytes()));
         }
@@ -81,28 +64,17 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
         return Ok(());
     }
     let (length, group) = (dehydrator.rules().limits().length, group.map(Str::bytes));
-    let is_stored = dehydrator.lawn_or_new(|lawn| {
-        match store(context, lawn, &new, if_exists, length)? {
-            PushResult::Stored => {}
-            PushResult::Kept => return Ok(false),
-            PushResult::BeyondLength => return Err(checks::too_long(lawn, length, group)),
-        }
-        if delivered > 0 {
-            lawn.set_deliveries(id.bytes(), delivered, token);
-        }
-        Ok::<_, Error>(true)
+    let is_stored = dehydrator.lawn_or_new(|lawn| match store(lawn, &new, if_exists, length)? {
+        PushResult::Stored => Ok(true),
+        PushResult::Kept => Ok(false),
+        PushResult::BeyondLength => Err(checks::too_long(lawn, length, group)),
     })?;
     if !is_stored {
         context.reply_null();
         return Ok(());
     }
     dehydrator.forget(id.bytes());
-    if at.is_some() {
-        replicate::as_sent(context, args, c"DEHYDRATOR.PUSH");
-        dehydrator.note_timer(ttl.ms, deadline);
-    } else {
-        replicate::pushed(context, &new, replaces);
-    }
+    replicate::pushed(context, &new);
     defaults::apply(context, key, &mut dehydrator);
     PUSHES.add(1);
     let ending = if replaces { Ending::Changed } else { Ending::Grown };
@@ -128,7 +100,6 @@ enum PushResult {
 /// If the id exists and must not, or there is no room. Then nothing has changed.
 #[inline(always)]
 fn store(
-    context: &Context,
     lawn: &mut Lawn,
     new: &Pushed<'_>,
     if_exists: IfExists,
@@ -140,7 +111,7 @@ fn store(
     let element = Element { bounds, ..Element::new(id, new.element.bytes(), deadline) };
     // Checked before, because a replaced element could not be restored.
     let replaces = if_exists == IfExists::Replace;
-    if !checks::has_room_in_group(context, lawn, id, group, replaces) {
+    if !checks::has_room_in_group(lawn, id, group, replaces) {
         return Ok(PushResult::BeyondLength);
     }
     let started = match if_exists {
@@ -153,9 +124,9 @@ fn store(
     }
     let beyond = if lawn.len() == before {
         return Ok(PushResult::Stored);
-    } else if !checks::is_within_length(context, lawn, length) {
+    } else if !checks::is_within_length(lawn, length) {
         Ok(PushResult::BeyondLength)
-    } else if !checks::has_room(context, lawn) {
+    } else if !checks::has_room(lawn) {
         Err(checks::too_many_elements())
     } else {
         return Ok(PushResult::Stored);
@@ -171,7 +142,7 @@ type GidPush<'a> = (Str<'a>, Ttl, Str<'a>, BoundOptions, Option<Str<'a>>);
 fn parse_gidpush<'a>(args: Args<'a>) -> Result<GidPush<'a>> {
     let (key, element) = (required(args, 1)?, required(args, 3)?);
     let ttl = Ttl::parse(required(args, 2)?)?;
-    let mut chosen = PushOptions::new(None);
+    let mut chosen = PushOptions::new();
     let mut options = Options::new(args, 4);
     while let Some(option) = options.next() {
         let is_other = matches!(option.name(), b"NX" | b"REPLACE" | b"AT");
@@ -184,11 +155,11 @@ fn parse_gidpush<'a>(args: Args<'a>) -> Result<GidPush<'a>> {
 
 /// Runs `GIDPUSH key ttl element [SLACK ms] [DELIVERIES n] [WITHIN ms] [GROUP name]`: the generated id.
 pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, ttl, element, bounds, group) = args::read(context, args, parse_gidpush)?;
+    let (key, ttl, element, bounds, group) = parse_gidpush(args)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
 
-    let deadline = checks::deadline(context, ttl.asked, ttl.ms, None, now)?;
+    let deadline = checks::deadline(ttl.asked, ttl.ms, None, now)?;
     let (length, bounds) = (dehydrator.rules().limits().length, bounds.bounds(deadline));
     let mut id = OwnedStr::new(generated_id().as_bytes());
     // 128 random bits are unique in practice; the check makes it a guarantee.
@@ -197,12 +168,12 @@ pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
     }
     let new = Pushed { key, ttl: ttl.ms, element, id: id.as_str(), deadline, bounds, group };
     let group = group.map(Str::bytes);
-    dehydrator.lawn_or_new(|lawn| match store(context, lawn, &new, IfExists::Refuse, length)? {
+    dehydrator.lawn_or_new(|lawn| match store(lawn, &new, IfExists::Refuse, length)? {
         PushResult::BeyondLength => Err(checks::too_long(lawn, length, group)),
         PushResult::Stored | PushResult::Kept => Ok(()),
     })?;
     dehydrator.forget(id.bytes());
-    replicate::pushed(context, &new, false);
+    replicate::pushed(context, &new);
     defaults::apply(context, key, &mut dehydrator);
     PUSHES.add(1);
     dehydrator.finish(Ending::Grown, c"dehydrator.push");
@@ -242,7 +213,7 @@ impl<'a> MultiPush<'a> {
             elements.push(Listed { ttl: Ttl::parse(word)?, element, id });
             at += 3;
         }
-        let mut chosen = PushOptions::new(None);
+        let mut chosen = PushOptions::new();
         let mut options = Options::new(args, at);
         while let Some(option) = options.next() {
             if !chosen.parse(&option, &mut options)? {
@@ -260,20 +231,20 @@ impl<'a> MultiPush<'a> {
 /// Runs `MPUSH key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms]
 /// [GROUP name]`: for each 1, 0 if the id exists already, or -1 if a LENGTH limit leaves no room.
 pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
-    let request = args::read(context, args, MultiPush::parse)?;
+    let request = MultiPush::parse(args)?;
     let MultiPush { key, elements, if_exists, at, bounds, group } = request;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
 
     let with_deadline = |Listed { ttl, element, id }| {
-        let deadline = checks::deadline(context, ttl.asked, ttl.ms, at, now)?;
+        let deadline = checks::deadline(ttl.asked, ttl.ms, at, now)?;
         let bounds = bounds.bounds(deadline);
         Ok(Pushed { key, ttl: ttl.ms, element, id, deadline, bounds, group })
     };
     let wanted: Vec<_> = elements.into_iter().map(with_deadline).collect::<Result<_>>()?;
     let replaces = if_exists == IfExists::Replace;
     let mut remembered = Vec::new();
-    if !replaces && !context.is_replaying() {
+    if !replaces {
         remembered.extend(wanted.iter().map(|it| dehydrator.remembers(it.id.bytes(), now)));
     }
     if if_exists == IfExists::Refuse
@@ -283,13 +254,12 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
     }
     let length = dehydrator.rules().limits().length;
     let results = dehydrator
-        .lawn_or_new(|lawn| store_all(context, lawn, &wanted, if_exists, (length, &remembered)))?;
+        .lawn_or_new(|lawn| store_all(lawn, &wanted, if_exists, (length, &remembered)))?;
     let mut count = 0;
     let stored = wanted.iter().zip(&results).filter(|(_, it)| **it == PushResult::Stored);
     for (new, _) in stored {
         dehydrator.forget(new.id.bytes());
-        replicate::pushed(context, new, replaces);
-        dehydrator.note_timer(new.ttl, new.deadline);
+        replicate::pushed(context, new);
         count += 1;
     }
     if count > 0 {
@@ -306,7 +276,6 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
 /// Stores all elements or none, except those beyond a LENGTH limit. An existing or remembered id is replaced, kept or, with
 /// [`IfExists::Refuse`], makes the whole command fail.
 fn store_all(
-    context: &Context,
     lawn: &mut Lawn,
     wanted: &[Pushed<'_>],
     if_exists: IfExists,
@@ -315,7 +284,7 @@ fn store_all(
     let replaces = if_exists == IfExists::Replace;
     let ids = || wanted.iter().map(|new| new.id.bytes());
     // Replaced elements could not be restored.
-    if replaces && !checks::has_room_for(context, lawn, ids(), length) {
+    if replaces && !checks::has_room_for(lawn, ids(), length) {
         return Err(checks::too_many_elements());
     }
     let mut results = Vec::with_capacity(wanted.len());
@@ -323,7 +292,7 @@ fn store_all(
         let result = if remembered.get(results.len()) == Some(&true) {
             Ok(PushResult::Kept)
         } else {
-            store(context, lawn, new, if_exists, length)
+            store(lawn, new, if_exists, length)
         };
         match result {
             Ok(result) => results.push(result),
@@ -349,16 +318,17 @@ fn generated_id() -> String {
 mod tests {
     use super::*;
     use crate::commands::args::testing::*;
+    use crate::server::Error;
     use lawn::{Bounds, DEADLINE_MAX};
 
-    type Read = ([String; 3], (u64, u64), (IfExists, Option<u64>, u16));
+    type Read = ([String; 3], (u64, u64), (IfExists, Option<u64>));
 
     fn push(args: Args<'_>) -> Result<Read> {
         let it = Push::parse(args)?;
         Ok((
             [it.key, it.element, it.id].map(text),
             (it.ttl.asked, it.ttl.ms),
-            (it.if_exists, it.at, it.delivered),
+            (it.if_exists, it.at),
         ))
     }
 
@@ -368,29 +338,20 @@ mod tests {
         needs_all_of("k 5 e i", only!(Push::parse));
         let pushed = |ttl: (u64, u64), rest| Ok((["k", "e", "i"].map(Into::into), ttl, rest));
         let plain = (1000, 1000);
-        assert_eq!(request("k 1000 e i", push), pushed(plain, (Refuse, None, 0)));
-        assert_eq!(request("k 1000 e i NX", push), pushed(plain, (Keep, None, 0)));
-        assert_eq!(request("k 1000 e i rePlace", push), pushed(plain, (Replace, None, 0)));
-        assert_eq!(request("k 1000 e i AT 0", push), pushed(plain, (Refuse, Some(0), 0)));
-        let all = pushed(plain, (Replace, Some(77), 65_535));
-        assert_eq!(request("k 1000 e i REPLACE AT 77 DELIVERED 65535", push), all);
-        assert_eq!(request("k 1000 e i at 77 delivered 65535 replace", push), all);
-        assert_eq!(request("k 1000 e i DELIVERED 65535 REPLACE AT 77", push), all);
-        let slack = pushed((1000, 1024), (Keep, None, 0));
+        assert_eq!(request("k 1000 e i", push), pushed(plain, (Refuse, None)));
+        assert_eq!(request("k 1000 e i NX", push), pushed(plain, (Keep, None)));
+        assert_eq!(request("k 1000 e i rePlace", push), pushed(plain, (Replace, None)));
+        assert_eq!(request("k 1000 e i AT 0", push), pushed(plain, (Refuse, Some(0))));
+        let all = pushed(plain, (Replace, Some(77)));
+        assert_eq!(request("k 1000 e i REPLACE AT 77", push), all);
+        assert_eq!(request("k 1000 e i at 77 replace", push), all);
+        let slack = pushed((1000, 1024), (Keep, None));
         assert_eq!(request("k 1000 e i NX SLACK 100", push), slack);
         assert_eq!(request("k 1000 e i slack 100 nx", push), slack);
-        assert_eq!(request("k 1000 e i SLACK 0", push), pushed(plain, (Refuse, None, 0)));
-        assert_eq!(request("k 1024 e i SLACK 9", push), pushed((1024, 1024), (Refuse, None, 0)));
-        let longest = pushed((DEADLINE_MAX, DEADLINE_MAX), (Refuse, None, 0));
+        assert_eq!(request("k 1000 e i SLACK 0", push), pushed(plain, (Refuse, None)));
+        assert_eq!(request("k 1024 e i SLACK 9", push), pushed((1024, 1024), (Refuse, None)));
+        let longest = pushed((DEADLINE_MAX, DEADLINE_MAX), (Refuse, None));
         assert_eq!(request("k 9223372036854775807 e i SLACK 0", push), longest);
-        // The form of effects.
-        assert_eq!(request("k 1000@77 e i", push), pushed(plain, (Refuse, Some(77), 0)));
-        assert_eq!(request("k 1000@77 e i REPLACE DELIVERED 65535", push), all);
-        let token = |args: Args<'_>| Push::parse(args).map(|it| it.token);
-        assert_eq!(request("k 5 e i AT 9 DELIVERED 1", token), Ok(None));
-        assert_eq!(request("k 5@9 e i DELIVERED 1 TOKEN 7", token), Ok(Token::new(7)));
-        assert_eq!(request("k 5 e i AT 9 DELIVERED 1 TOKEN 7", token), Ok(Token::new(7)));
-        assert_eq!(request("k 5 e i TOKEN 7 DELIVERED 1 NX AT 9", token), Ok(Token::new(7)));
     }
 
     #[test]
@@ -411,12 +372,10 @@ mod tests {
         assert_eq!(bounds("", 7), Ok((0, 0)));
         assert_eq!(bounds("DELIVERIES 65535", 7), Ok((65_535, 0)));
         assert_eq!(bounds("within 1 SLACK 9 deliveries 1", 7), Ok((1, 8)));
-        assert_eq!(bounds("UNTIL 9", 7), Ok((0, 9)));
         let last = Bounds::UNTIL_MAX;
         assert_eq!(bounds(&format!("WITHIN {}", last - 7), 7), Ok((0, last)));
         assert_eq!(bounds(&format!("WITHIN {}", last - 6), 7), Ok((0, 0)));
         assert_eq!(bounds("WITHIN 9223372036854775807", u64::MAX), Ok((0, 0)));
-        assert_eq!(bounds(&format!("UNTIL {}", last + 1), 7), Ok((0, 0)));
     }
 
     #[test]
@@ -444,17 +403,14 @@ mod tests {
     #[test]
     fn a_push_refuses_what_contradicts_itself_or_is_no_number() {
         refuses_each(
-            "k 1.5 e i; k -1 e i; k 9223372036854775808 e i; k 9223372036854775807 e i SLACK 1; k 5@ e i; \
-             k @5 e i; k @ e i; k 5@9@7 e i; k 5@-9 e i; k 5@9223372036854775808 e i; k 5@9 e i AT 9; \
-             k 5@9 e i SLACK 1; k 5 e i NX NX; k 5 e i NX REPLACE; k 5 e i REPLACE NX; k 5 e i REPLACE REPLACE; \
+            "k 1.5 e i; k -1 e i; k 9223372036854775808 e i; k 9223372036854775807 e i SLACK 1; \
+             k 5 e i NX NX; k 5 e i NX REPLACE; k 5 e i REPLACE NX; k 5 e i REPLACE REPLACE; \
              k 5 e i SLACK 1 SLACK 1; k 5 e i SLACK; k 5 e i SLACK x; k 5 e i SLACK 1 AT 9; \
              k 5 e i AT 9 SLACK 1; k 5 e i AT 9 SLACK 0; k 5 e i AT; k 5 e i AT x; k 5 e i AT 9 AT 9; \
-             k 5 e i AT 9223372036854775808; k 5 e i DELIVERED 1; k 5 e i AT 9 DELIVERED; \
-             k 5 e i AT 9 DELIVERED 0; k 5 e i AT 9 DELIVERED 65536; k 5 e i AT 9 DELIVERED 1 DELIVERED 1; \
-             k 5 e i AT 9 TOKEN 7; k 5 e i AT 9 DELIVERED 1 TOKEN; k 5 e i AT 9 DELIVERED 1 TOKEN 7 TOKEN 7; \
+             k 5 e i AT 9223372036854775808; k 5 e i AT 9 DELIVERED 1; k 5@9 e i; \
              k 5 e i DELIVERIES 0; k 5 e i DELIVERIES 65536; k 5 e i DELIVERIES x; k 5 e i DELIVERIES; \
              k 5 e i DELIVERIES 1 DELIVERIES 1; k 5 e i WITHIN; k 5 e i WITHIN 0; k 5 e i WITHIN x; \
-             k 5 e i WITHIN 1 WITHIN 1; k 5 e i WITHIN 1 UNTIL 9; k 5 e i UNTIL 0; k 5 e i UNTIL 9223372036854775808; \
+             k 5 e i WITHIN 1 WITHIN 1; k 5 e i UNTIL 9; \
              k 5 e i more; k 5 e i NXNXNXNXNXNXNXNXNX"
                 .split("; "),
             only!(Push::parse),

@@ -7,9 +7,10 @@ use crate::server::string::{Args, Digits};
 use crate::server::{CommandContext, Str, error::Result, random_bytes};
 use lawn::{Bounds, DEADLINE_MAX, Row, Start, Token};
 
-use super::args::number::{NotNumber, number};
+use super::args::number::not_number;
 use super::args::options::Options;
-use super::args::{self, required};
+use super::args::required;
+use crate::server::string::{NotNumber, number};
 
 /// Reads `key id [FULL]`.
 fn parse_look<'a>(args: Args<'a>) -> Result<(Str<'a>, &'a [u8], bool)> {
@@ -20,7 +21,7 @@ fn parse_look<'a>(args: Args<'a>) -> Result<(Str<'a>, &'a [u8], bool)> {
 /// Runs `LOOK key id [FULL]`: the element, due or not, or nil; with FULL a map of
 /// the fields that RANGE lists.
 pub fn look(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, id, full) = args::read(context, args, parse_look)?;
+    let (key, id, full) = parse_look(args)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 
@@ -112,7 +113,7 @@ fn parse_start(word: Str<'_>) -> Result<Option<Beginning>> {
         _ => {}
     }
     let wanted = "-, +, a whole number of unix milliseconds, or where a RANGE ended";
-    let invalid = || NotNumber::Other.of("start", bytes, wanted);
+    let invalid = || not_number(NotNumber::Other, "start", bytes, wanted);
     let Some(behind) = bytes.strip_prefix(b"(") else {
         return number(bytes).map(at).map_err(|_| invalid());
     };
@@ -133,7 +134,7 @@ fn parse_start(word: Str<'_>) -> Result<Option<Beginning>> {
 fn parse_end(word: Str<'_>) -> Result<Option<u64>> {
     let bytes = word.bytes();
     let wanted = "-, + or a whole number of unix milliseconds";
-    let invalid = |_| NotNumber::Other.of("end", bytes, wanted);
+    let invalid = |_| not_number(NotNumber::Other, "end", bytes, wanted);
     match (bytes, bytes.strip_prefix(b"(")) {
         (b"+", _) => Ok(Some(DEADLINE_MAX)),
         (b"-", _) => Ok(Some(0)),
@@ -146,7 +147,7 @@ fn parse_end(word: Str<'_>) -> Result<Option<u64>> {
 /// continue, or nil, and the elements from `start` to `end`.
 pub fn range(context: &CommandContext, args: Args<'_>) -> Result {
     let RangeRequest { key, from, end, count, group, with_elements, with_tokens } =
-        args::read(context, args, RangeRequest::parse)?;
+        RangeRequest::parse(args)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 

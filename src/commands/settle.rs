@@ -5,14 +5,14 @@ use std::ffi::CStr;
 use crate::clock;
 use crate::data_type::{Ending, Reading, Writing, runs};
 use crate::delivery::Origin;
-use crate::replicate::{self, Batch};
+use crate::replicate::Batch;
 use crate::server::key::Name;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Error, Str, error::Result};
 use lawn::{Lawn, Token};
 
 use super::args::number::{milliseconds, token};
-use super::args::{self, required};
+use super::args::required;
 use super::checks;
 
 /// Reads `key token id [token id ...]`.
@@ -55,7 +55,7 @@ impl<'a> HeldList<'a> {
 
 /// Runs `SETTLE key token id [token id ...]`: for each 1 if it was held under that token and is removed, or 0.
 pub fn settle(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, held) = args::read(context, args, parse)?;
+    let (key, held) = parse(args)?;
     let mut dehydrator = Writing::open(context, key)?;
 
     let mut reply = context.reply_array(held.len);
@@ -103,10 +103,10 @@ fn parse_release<'a>(args: Args<'a>) -> Result<(Str<'a>, u64, HeldList<'a>, bool
 /// milliseconds, or 0. A ttl of 0 gives the element back. At the HELD limit, also that of its group, an expired lease is not
 /// renewed.
 pub fn renew(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, ttl, held) = args::read(context, args, |args| parse_restart(args, "ttl"))?;
+    let (key, ttl, held) = parse_restart(args, "ttl")?;
     let mut dehydrator = Writing::open(context, key)?;
 
-    let deadline = checks::deadline(context, ttl, ttl, None, dehydrator.now())?;
+    let deadline = checks::deadline(ttl, ttl, None, dehydrator.now())?;
     restart(context, key, dehydrator, held, (ttl, deadline, false), c"dehydrator.renew");
     Ok(())
 }
@@ -114,10 +114,10 @@ pub fn renew(context: &CommandContext, args: Args<'_>) -> Result {
 /// Runs `RELEASE key ms token id [token id ...] [UNCOUNTED]`: for each 1 if it was held under that token and is given back, to
 /// come due in `ms` milliseconds, or 0. With UNCOUNTED its last delivery does not count.
 pub fn release(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, ms, held, is_uncounted) = args::read(context, args, parse_release)?;
+    let (key, ms, held, is_uncounted) = parse_release(args)?;
     let mut dehydrator = Writing::open(context, key)?;
 
-    let deadline = checks::from_now(context, "ms", ms, ms, dehydrator.now())?;
+    let deadline = checks::from_now("ms", ms, ms, dehydrator.now())?;
     let timer = (GIVEN_BACK, deadline, is_uncounted);
     restart(context, key, dehydrator, held, timer, c"dehydrator.release");
     Ok(())
@@ -137,7 +137,7 @@ fn restart(
     event: &'static CStr,
 ) {
     let mut reply = context.reply_array(held.len);
-    let mut any = false;
+    let mut restarts = Batch::restarts(context, key);
     let (now, most) = (dehydrator.now(), dehydrator.rules().limits().held);
     let mut lawn = dehydrator.lawn();
     for (token, id) in held.iter() {
@@ -155,15 +155,15 @@ fn restart(
             lawn.restart_at(id.bytes(), ttl, deadline)
                 && (!is_uncounted || uncount(lawn, id.bytes()))
         });
-        if is_held {
-            let replicate = if is_uncounted { replicate::uncounted } else { replicate::touched };
-            replicate(context, key, id.bytes(), ttl, deadline);
-            any = true;
+        if is_held && is_uncounted {
+            restarts.uncounted(id.bytes(), deadline);
+        } else if is_held {
+            restarts.restarted(id.bytes(), ttl, deadline, None);
         }
         reply.push_integer(is_held.into());
     }
     drop(reply);
-    if any {
+    if restarts.finish() {
         dehydrator.finish(Ending::Changed, event);
     }
 }
@@ -177,7 +177,7 @@ pub(super) fn uncount(lawn: &mut Lawn, id: &[u8]) -> bool {
 /// Runs `REJECT key token id [token id ...]`: for each 1 if it was held under that token and is now a dead letter,
 /// or 0.
 pub fn reject(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, held) = args::read(context, args, parse)?;
+    let (key, held) = parse(args)?;
     let now = clock::now();
 
     let policy = {

@@ -13,9 +13,9 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use crate::clock;
-use crate::data_type::{Ending, Writing, ends_lease, postponed};
+use crate::data_type::{Ending, Writing, ends_lease, postponed, set_until};
 use crate::pending::timer;
-use crate::replicate::{self, Batch};
+use crate::replicate::Batch;
 use crate::server::blocked_client::{BlockedClient, ClientHandle, UnblockReply};
 use crate::server::key::Name;
 use crate::server::string::Args;
@@ -24,7 +24,7 @@ use lawn::Lawn;
 
 use super::args::number::milliseconds;
 use super::args::options::Options;
-use super::args::{self, exactly, required};
+use super::args::{exactly, required};
 use super::checks;
 
 /// Elements visited between two looks at the clock. Each is a miss of the cache or two, and an effect.
@@ -93,13 +93,13 @@ fn parse_purge<'a>(args: Args<'a>) -> Result<(Str<'a>, Selection)> {
 }
 
 /// Returns whether the arguments of TOUCH are `key <GROUP name | PREFIX prefix> ttl`. An id may be called GROUP, so what
-/// follows must not be an option, nor the word that ends an effect.
+/// follows must not be an option.
 pub fn is_touch_of_many(args: Args<'_>) -> bool {
     let is = |at, words: &[&[u8]]| {
         let word = args.get(at).map_or(&[][..], Str::bytes);
         words.iter().any(|it| word.eq_ignore_ascii_case(it))
     };
-    args.len() == 5 && is(2, &[b"GROUP", b"PREFIX"]) && !is(4, &[b"GT", b"LT", b"UNCOUNTED"])
+    args.len() == 5 && is(2, &[b"GROUP", b"PREFIX"]) && !is(4, &[b"GT", b"LT"])
 }
 
 /// Reads `key <GROUP name | PREFIX prefix> ttl`.
@@ -110,15 +110,15 @@ fn parse_touch<'a>(args: Args<'a>) -> Result<(Str<'a>, Selection, u64)> {
 
 /// Runs `PURGE key <GROUP name | PREFIX prefix>`: the number of elements removed, due or not, leased or not.
 pub fn purge(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, selection) = args::read(context, args, parse_purge)?;
+    let (key, selection) = parse_purge(args)?;
     begin(context, key, selection, Change::Remove)
 }
 
 /// Runs `TOUCH key <GROUP name | PREFIX prefix> ttl`: the number of elements that got another deadline. What is under a
 /// live lease is not changed.
 pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, selection, ttl) = args::read(context, args, parse_touch)?;
-    let deadline = checks::deadline(context, ttl, ttl, None, clock::now())?;
+    let (key, selection, ttl) = parse_touch(args)?;
+    let deadline = checks::deadline(ttl, ttl, None, clock::now())?;
     begin(context, key, selection, Change::Restart { ttl, deadline })
 }
 
@@ -287,6 +287,7 @@ fn restart(
     ids: &[Box<[u8]>],
     (ttl, deadline): (u64, u64),
 ) -> i64 {
+    let mut restarts = Batch::restarts(context, key);
     let mut count = 0;
     let (now, has_limit) = (dehydrator.now(), dehydrator.rules().limits().held > 0);
     for id in ids {
@@ -296,13 +297,12 @@ fn restart(
         let until = if is_held { None } else { postponed(&element, deadline) };
         let ttl = if ends_lease(lawn, &element, deadline, now, has_limit) { 0 } else { ttl };
         if lawn.restart_at(id, ttl, deadline) {
-            until.into_iter().for_each(|until| _ = lawn.set_until(id, until));
-            replicate::touched(context, key, id, ttl, deadline);
-            dehydrator.note_timer(ttl, deadline);
+            let until = until.and_then(|until| set_until(lawn, id, until));
+            restarts.restarted(id, ttl, deadline, until);
             count += 1;
         }
     }
-    if count > 0 {
+    if restarts.finish() {
         dehydrator.finish(Ending::Changed, c"dehydrator.touch");
     }
     count
@@ -357,7 +357,6 @@ mod tests {
         for (line, is_many) in [
             ("k group g 5", true),
             ("k GROUP 5 GT", false),
-            ("k group 0@5 uncounted", false),
             ("k i 5 GT", false),
             ("k GROUP 5", false),
         ] {

@@ -10,7 +10,7 @@ use super::args::shown;
 #[cfg(debug_assertions)]
 use super::debug;
 use super::{
-    due, inspect, limit, ondue, pause, poll, push, range, require, settle, sweep, take, update,
+    due, effect, inspect, limit, ondue, pause, poll, push, range, settle, sweep, take, update,
 };
 
 /// The tip for a reply that depends on the clock or on chance.
@@ -233,29 +233,10 @@ pub fn commands() -> Vec<Command> {
             ..Command::new(c"xack", handler!(take::xack), c"write fast", -3, access::TAKE)
         },
         Command {
-            syntax: "key ttl@unix-ms@token id [id ...]",
+            syntax: "key word [word ...]",
             complexity: c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",
-            summary: c"For replication and tools; workers use POLL. Leases elements by their ids, due or not.",
-            ..Command::new(c"lease", handler!(take::lease), c"write fast", -4, access::TOUCH)
-        },
-        Command {
-            syntax: "key unix-ms n [GROUP name]",
-            complexity: c"O(1)",
-            summary: c"For replication. Records that n elements were given out at a moment, or n of a group, for a limit of RATE.",
-            ..Command::new(c"given", handler!(limit::given), c"write fast", -4, access::TOUCH)
-        },
-        Command {
-            syntax: "key unix-ms id [id ...]",
-            complexity: c"O(N), N being the number of ids",
-            summary: c"For replication. Removes elements by their ids, due or not, and remembers the ids until unix-ms, for a limit of REMEMBER.",
-            ..Command::new(c"settled", handler!(take::settled), c"write fast", -4, access::DELETE)
-        },
-        Command {
-            syntax: "level [version]",
-            complexity: c"O(1)",
-            summary: c"For replication and operators. Returns OK if the module supports that replication level.",
-            tips: c"request_policy:all_nodes response_policy:all_succeeded",
-            ..Command::without_key(c"require", handler!(require::require), c"write fast", -2)
+            summary: c"For replicas, files and tools that copy. Does what happened on the server that sent it.",
+            ..Command::new(c"effect", handler!(effect::effect), c"write admin", -3, access::UPDATE)
         },
         #[cfg(debug_assertions)]
         Command {

@@ -2,21 +2,20 @@
 
 use std::ops::Range;
 
-use crate::data_type::{Ending, Writing, ends_lease, postponed};
-use crate::replicate;
+use crate::data_type::{Ending, Writing, ends_lease, postponed, set_until};
+use crate::replicate::{self, Batch};
 use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
 use lawn::UpdateError;
 
-use super::args::number::{TimerWord, counted};
+use super::args::number::{counted, milliseconds};
 use super::args::options::Options;
 use super::args::{self, required};
-use super::settle::uncount;
 use super::{checks, sweep};
 
 /// Runs `UPDATE key id element`: the old element. The deadline does not change.
 pub fn update(context: &CommandContext, args: Args<'_>) -> Result {
-    let [key, id, element] = args::read(context, args, args::exactly)?;
+    let [key, id, element] = args::exactly(args)?;
     let mut dehydrator = Writing::open(context, key)?;
 
     let lawn = dehydrator.lawn().ok_or(UpdateError::Missing);
@@ -39,14 +38,12 @@ pub enum Condition {
     Earlier,
 }
 
-/// `key <id ttl | ttl IDS numids id [id ...]> [GT | LT] [AT unix-ms]`; in replication `key id ttl@unix-ms [UNCOUNTED]`.
+/// `key <id ttl | ttl IDS numids id [id ...]> [GT | LT] [AT unix-ms]`
 pub struct Touch<'a> {
     pub key: Str<'a>,
     pub ttl: u64,
     pub condition: Condition,
     pub at: Option<u64>,
-    /// Set if the last delivery of a held element is not counted.
-    is_uncounted: bool,
     args: Args<'a>,
     /// The arguments that are ids.
     ids: Range<usize>,
@@ -59,14 +56,13 @@ impl<'a> Touch<'a> {
         // IDS cannot be a ttl.
         let is_list = required(args, 3)?.bytes().eq_ignore_ascii_case(b"IDS");
         let (timer, ids) = if is_list { (2, 5..5 + parse_numids(args)?) } else { (3, 2..3) };
-        let timer = TimerWord::parse(required(args, timer)?)?;
+        let ttl = milliseconds("ttl", required(args, timer)?.bytes())?;
         let mut options = Options::new(args, if is_list { ids.end } else { 4 });
         let mut request = Self {
             key: required(args, 1)?,
-            ttl: timer.ttl,
+            ttl,
             condition: Condition::Always,
-            at: timer.deadline,
-            is_uncounted: false,
+            at: None,
             args,
             ids,
         };
@@ -81,11 +77,6 @@ impl<'a> Touch<'a> {
                 b"GT" if request.condition == Condition::Earlier => return Err(GT_OR_LT.into()),
                 b"LT" if request.condition == Condition::Later => return Err(GT_OR_LT.into()),
                 b"AT" if request.at.is_none() => request.at = Some(options.deadline()?),
-                b"UNCOUNTED"
-                    if request.ttl == 0 && request.at.is_some() && !request.is_uncounted =>
-                {
-                    request.is_uncounted = true;
-                }
                 _ => return Err(option.unexpected()),
             }
         }
@@ -110,20 +101,21 @@ pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
     if sweep::is_touch_of_many(args) {
         return sweep::touch(context, args);
     }
-    let request = args::read(context, args, Touch::parse)?;
+    let request = Touch::parse(args)?;
     let mut dehydrator = Writing::open(context, request.key)?;
-    let Touch { key, ttl, condition, at, is_uncounted, .. } = request;
+    let Touch { key, ttl, condition, at, .. } = request;
     let now = dehydrator.now();
 
-    let deadline = checks::deadline(context, ttl, ttl, at, now)?;
+    let deadline = checks::deadline(ttl, ttl, at, now)?;
     let holds = |current: u64| match condition {
         Condition::Always => true,
         Condition::Later => deadline > current,
         Condition::Earlier => deadline < current,
     };
-    // In an effect, a ttl of 0 gives back a held element. A client that sets the deadline by AT does not ask for that.
-    let keeps_held = ttl == 0 && at.is_some() && !context.is_replaying();
+    // A ttl of 0 gives back a held element. A client that sets the deadline by AT does not ask for that.
+    let keeps_held = ttl == 0 && at.is_some();
     let has_limit = dehydrator.rules().limits().held > 0;
+    let mut restarts = Batch::restarts(context, key);
     let mut count = 0;
     for id in request.ids() {
         let Some(lawn) = dehydrator.lawn() else { break };
@@ -132,7 +124,7 @@ pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
         };
         let is_held = lawn.token(&element).is_some();
         let until = if is_held { None } else { postponed(&element, deadline) };
-        let ends = !context.is_replaying() && ends_lease(lawn, &element, deadline, now, has_limit);
+        let ends = ends_lease(lawn, &element, deadline, now, has_limit);
         let ttl = match ttl {
             _ if ends => 0,
             0 if is_held && keeps_held => QUEUE_OF_HELD,
@@ -141,17 +133,11 @@ pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
         if !lawn.restart_at(id, ttl, deadline) {
             continue;
         }
-        until.into_iter().for_each(|until| _ = lawn.set_until(id, until));
-        if is_held && is_uncounted {
-            uncount(lawn, id);
-            replicate::uncounted(context, key, id, ttl, deadline);
-        } else {
-            replicate::touched(context, key, id, ttl, deadline);
-        }
-        dehydrator.note_timer(ttl, deadline);
+        let until = until.and_then(|until| set_until(lawn, id, until));
+        restarts.restarted(id, ttl, deadline, until);
         count += 1;
     }
-    if count > 0 {
+    if restarts.finish() {
         dehydrator.finish(Ending::Changed, c"dehydrator.touch");
     }
     context.reply_integer(count);
@@ -180,25 +166,17 @@ mod tests {
         assert_eq!(request("k i 5 GT", touch), touched(Later, None));
         assert_eq!(request("k i 5 lt AT 9", touch), touched(Earlier, Some(9)));
         assert_eq!(request("k i 5 AT 9 GT", touch), touched(Later, Some(9)));
-        assert_eq!(request("k i 5@9", touch), touched(Always, Some(9)));
         needs_all_of("k 5 IDS 1 i", only!(Touch::parse));
         assert_eq!(request("k 5 IDS 1 i", touch), touched(Always, None));
         assert_eq!(request("k 5 ids 1 i AT 9 GT", touch), touched(Later, Some(9)));
         let many = |condition| Ok(("k".into(), "AT 9 GT".to_owned(), 5, condition, None));
         assert_eq!(request("k 5 IDS 3 AT 9 GT", touch), many(Always));
         assert_eq!(request("k 5 IDS 3 AT 9 GT LT", touch), many(Earlier));
-        let uncounted = |args: Args<'_>| Touch::parse(args).map(|it| it.is_uncounted);
-        assert_eq!(request("k i 0@9", uncounted), Ok(false));
-        assert_eq!(request("k i 0@9 uncounted", uncounted), Ok(true));
-        refuses_each(
-            ["k i 0 UNCOUNTED", "k i 5@9 UNCOUNTED", "k i 0@9 UNCOUNTED UNCOUNTED"],
-            only!(Touch::parse),
-        );
         // An id may be any word.
         let one = Ok(("k".into(), "5".to_owned(), 7, Always, None));
         assert_eq!(request("k 5 7", touch), one);
         refuses_each(
-            "k i x; k i 5 GT GT; k i 5 GT LT; k i 5 LT GT; k i 5 LT LT; k i 5 AT; k i 5 AT x; k i 5 AT 9 AT 9; \
+            "k i x; k i 5@9; k i 0 UNCOUNTED; k i 5 GT GT; k i 5 GT LT; k i 5 LT GT; k i 5 LT LT; k i 5 AT; k i 5 AT x; k i 5 AT 9 AT 9; \
              k i 5 NX; k i 5 IDS 1 j; k i IDS 1 j; k 5 IDS 0 i; k 5 IDS x i; k 5 IDS 2 i; k 5 IDS 1 i j; \
              k 5 IDS 1 i GT LT"
                 .split("; "),

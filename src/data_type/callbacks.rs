@@ -18,7 +18,7 @@ use super::{TYPE, new_lawn};
 use crate::clock;
 use crate::pending::{agenda, timer};
 use crate::policy::{Policy, Rules, Trust};
-use crate::replicate::{self, Effect};
+use crate::replicate::{self, Effect, IDS_MAX};
 use crate::server::guard::{AbortOnPanic, guard, trap};
 use crate::server::io::{Digest, Io, LoadedBytes};
 use crate::server::key::{KeyNames, Name};
@@ -193,7 +193,7 @@ unsafe extern "C" fn aof_rewrite(
         let Some(key) = NonNull::new(key) else { return };
         // SAFETY: the server's promise above.
         let key = unsafe { Str::from_raw(key) };
-        replicate::rewrite_level(&io);
+        replicate::rewrite_level(&io, key);
         // First, so that leases are counted as they are added.
         if let Some(limits) = &value.rules().limits {
             Effect::limits(key, limits).for_each(|effect| effect.rewrite(&io));
@@ -217,8 +217,11 @@ unsafe extern "C" fn aof_rewrite(
         if let Some(pause) = value.rules().pause {
             Effect::paused(key, pause, None).rewrite(&io);
         }
-        for (until, id) in value.remembered.iter() {
-            Effect::settled(key, until, id).rewrite(&io);
+        let mut remembered = value.remembered.iter().peekable();
+        while let Some(&(until, _)) = remembered.peek() {
+            let alike = std::iter::from_fn(|| remembered.next_if(|(other, _)| *other == until));
+            let ids = alike.take(IDS_MAX).map(|(_, id)| id);
+            Effect::settled(key, until, ids).rewrite(&io);
         }
     });
 }

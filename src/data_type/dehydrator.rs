@@ -55,6 +55,11 @@ pub fn postponed(element: &Element<'_>, deadline: u64) -> Option<u64> {
     is_bounded.then(|| bounds.until.saturating_add(deadline).saturating_sub(before))
 }
 
+/// Sets the end of an element that has one. Returns it as it was stored, for the effect.
+pub fn set_until(lawn: &mut Lawn, id: &[u8], until: u64) -> Option<u64> {
+    lawn.set_until(id, until).then(|| lawn.look(id).map(|element| element.bounds.until)).flatten()
+}
+
 /// Returns whether an element can be a dead letter: it was given out, or can be too late for that.
 fn may_be_dead(element: &Element<'_>) -> bool {
     element.deliveries > 0 || element.bounds.until > 0

@@ -1,20 +1,19 @@
 //! Effects of one kind on several elements.
 
 use std::cell::Cell;
-use std::ffi::CStr;
 
 use redis_module::raw::RedisModuleString;
 
 use crate::server::guard::trap;
-use crate::server::string::Digits;
 use crate::server::{Context, OwnedStr, Str, api, listeners};
 use lawn::Token;
 
-use super::effect::{announce_level, timer};
+use super::effect::{EFFECT, announce_level};
+use super::head::{Head, Timer};
 
-/// Ids in one `REM`: enough to make its overhead small, few enough that a replica's buffers and the
+/// Ids in one effect: enough to make its overhead small, few enough that a replica's buffers and the
 /// command itself stay small.
-const IDS_MAX: usize = 1024;
+pub const IDS_MAX: usize = 1024;
 
 thread_local! {
     // Commands run on the server's main thread alone. The vectors are reused for the next batch: allocating both for a
@@ -30,13 +29,12 @@ struct IdBuffer {
     kept: Vec<OwnedStr>,
 }
 
-/// One effect on several elements: a command followed by their ids.
+/// Effects on several elements: one as long as they are alike, and always in order.
 pub struct Batch<'a> {
     context: &'a Context,
     key: Str<'a>,
-    /// The command and its argument before the ids: the TTL, deadline and token of a lease, or until when ids are
-    /// remembered. `None`: the elements are removed.
-    command: Option<(&'static CStr, Digits)>,
+    /// What happens to the elements. `None`: they are removed.
+    head: Option<Head>,
     buffer: IdBuffer,
     any: bool,
     is_heard: bool,
@@ -46,8 +44,7 @@ impl<'a> Batch<'a> {
     /// Begins a batch of settled, taken or delivered elements. `until`: how long their ids are remembered, if they are.
     #[inline]
     pub fn settled(context: &'a Context, key: Str<'a>, until: Option<u64>) -> Self {
-        let command = until.map(|until| (c"DEHYDRATOR.SETTLED", Digits::new(until)));
-        Self::new(context, key, command)
+        Self::new(context, key, until.map(|until| Head::Settled { until }))
     }
 
     /// Begins a batch of leased elements, in the order of the leases.
@@ -58,15 +55,40 @@ impl<'a> Batch<'a> {
         deadline: u64,
         token: Token,
     ) -> Self {
-        let timer = timer(ttl, deadline).and(b'@', token.number());
-        Self::new(context, key, Some((c"DEHYDRATOR.LEASE", timer)))
+        let timer = Timer { ttl, deadline };
+        Self::new(context, key, Some(Head::Leased { timer, token }))
+    }
+
+    /// Begins a batch of elements whose timers were restarted: [`Batch::restarted`] and [`Batch::uncounted`] add to it.
+    pub fn restarts(context: &'a Context, key: Str<'a>) -> Self {
+        Self::new(context, key, None)
     }
 
     #[inline]
-    fn new(context: &'a Context, key: Str<'a>, command: Option<(&'static CStr, Digits)>) -> Self {
+    fn new(context: &'a Context, key: Str<'a>, head: Option<Head>) -> Self {
         let is_heard = !listeners::are_absent();
         let buffer = if is_heard { BUFFER.take() } else { IdBuffer::default() };
-        Self { context, key, command, buffer, any: false, is_heard }
+        Self { context, key, head, buffer, any: false, is_heard }
+    }
+
+    /// Adds an element whose timer was restarted. `until`: the end of its own, if that has changed.
+    pub fn restarted(&mut self, id: &[u8], ttl: u64, deadline: u64, until: Option<u64>) {
+        self.turn_to(Head::Restarted { timer: Timer { ttl, deadline }, until });
+        self.push(id);
+    }
+
+    /// Adds an element that was given back as if it had not been given out.
+    pub fn uncounted(&mut self, id: &[u8], deadline: u64) {
+        self.turn_to(Head::Uncounted { deadline });
+        self.push(id);
+    }
+
+    /// Ends the effect if the next element is another kind of change.
+    fn turn_to(&mut self, head: Head) {
+        if self.head != Some(head) {
+            self.flush();
+            self.head = Some(head);
+        }
     }
 
     /// Adds an id.
@@ -119,7 +141,7 @@ impl<'a> Batch<'a> {
         if self.buffer.ids.is_empty() {
             return;
         }
-        announce_level(self.context);
+        announce_level(self.context, self.key);
         let (context, key) = (self.context.as_ptr(), self.key.as_ptr());
         let (ids, count) = (self.buffer.ids.as_ptr(), self.buffer.ids.len());
         let remove = c"DEHYDRATOR.REM".as_ptr();
@@ -127,7 +149,7 @@ impl<'a> Batch<'a> {
         // its length, and a string of the server's or an array of such with its length; those live, as arguments of the
         // command or in `kept`.
         unsafe {
-            match (&self.command, &self.buffer.ids[..]) {
+            match (&self.head, &self.buffer.ids[..]) {
                 // One id is by far the most frequent case, and for an array the server allocates once more.
                 (None, [id]) => {
                     api!(RedisModule_Replicate(context, remove, c"ss".as_ptr(), key, *id))
@@ -135,14 +157,16 @@ impl<'a> Batch<'a> {
                 (None, _) => {
                     api!(RedisModule_Replicate(context, remove, c"sv".as_ptr(), key, ids, count))
                 }
-                (Some((name, word)), [id]) => {
+                (Some(head), [id]) => {
+                    let word = head.word();
                     let (start, length) = (word.bytes().as_ptr(), word.bytes().len());
-                    let (name, format) = (name.as_ptr(), c"sbs".as_ptr());
+                    let (name, format) = (EFFECT.as_ptr(), c"sbs".as_ptr());
                     api!(RedisModule_Replicate(context, name, format, key, start, length, *id))
                 }
-                (Some((name, word)), _) => {
+                (Some(head), _) => {
+                    let word = head.word();
                     let (start, length) = (word.bytes().as_ptr(), word.bytes().len());
-                    let (name, format) = (name.as_ptr(), c"sbv".as_ptr());
+                    let (name, format) = (EFFECT.as_ptr(), c"sbv".as_ptr());
                     api!(RedisModule_Replicate(
                         context, name, format, key, start, length, ids, count
                     ))

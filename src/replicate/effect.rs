@@ -1,9 +1,9 @@
-//! An effect: a command and its arguments.
+//! An effect: a command and its arguments. The rewrite of the append-only file uses the same ones.
 //!
-//! PUSH and TOUCH, here, and REM and LEASE, in `batch`, go to the server in a format of their own: they are frequent,
-//! and an array of strings costs some hundred instructions more.
+//! A push, here, and what `batch` has, go to the server in a format of their own: they are frequent, and an array of strings
+//! costs some hundred instructions more.
 
-use std::ffi::{CStr, c_longlong};
+use std::ffi::CStr;
 use std::iter;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,10 +12,14 @@ use crate::policy::{Limits, Pause, Policy, Trust};
 use crate::server::guard::trap;
 use crate::server::io::Io;
 use crate::server::string::Args;
-use crate::server::string::Digits;
 use crate::server::{CommandContext, Context, OwnedStr, Str, api, listeners};
 use crate::version;
 use lawn::{Bounds, Element, GroupLimits, GroupSettings, Rate, Token};
+
+use super::head::Head;
+
+/// The command of all effects that no command of users states.
+pub(super) const EFFECT: &CStr = c"DEHYDRATOR.EFFECT";
 
 /// A command that states what happened, and its arguments.
 pub struct Effect<'a> {
@@ -52,7 +56,11 @@ impl<'a> Effect<'a> {
 
     /// Returns the effect that sets a policy.
     pub fn policy(key: Str<'a>, policy: &Policy, trust: Trust) -> Self {
-        Self::new(c"DEHYDRATOR.ONDUE").sent(key).words(policy.words(trust))
+        let effect = match trust {
+            Trust::Confirmed => Self::new(c"DEHYDRATOR.ONDUE").sent(key),
+            Trust::Unannounced | Trust::Unconfirmed => Self::of(key, Head::Unconfirmed),
+        };
+        effect.words(policy.words(Trust::Confirmed))
     }
 
     /// Returns the effect that limits each group, if there are limits.
@@ -79,12 +87,7 @@ impl<'a> Effect<'a> {
 
     /// Returns the effect that begins a pause, of a group if one is named.
     pub fn paused(key: Str<'a>, pause: Pause, group: Option<&[u8]>) -> Self {
-        let effect = Self::new(c"DEHYDRATOR.PAUSE").sent(key);
-        let effect = match pause.end() {
-            None => effect,
-            Some(end) => effect.word(b"AT").number(end),
-        };
-        effect.in_group(group)
+        Self::of(key, Head::Paused { until: pause.group_end() }).named(group)
     }
 
     /// Returns the effect that ends a pause, of a group if one is named.
@@ -92,17 +95,23 @@ impl<'a> Effect<'a> {
         Self::new(c"DEHYDRATOR.RESUME").sent(key).in_group(group)
     }
 
-    /// Returns the effect that removes `id` and remembers it until the moment `until`.
-    pub fn settled(key: Str<'a>, until: u64, id: &[u8]) -> Self {
-        Self::new(c"DEHYDRATOR.SETTLED").sent(key).number(until).word(id)
+    /// Returns the effect that removes elements and remembers their ids until the moment `until`.
+    pub fn settled<'i>(key: Str<'a>, until: u64, ids: impl Iterator<Item = &'i [u8]>) -> Self {
+        Self::of(key, Head::Settled { until }).words(ids)
     }
 
     fn given(key: Str<'a>, moment: u64, count: u64, group: Option<&[u8]>) -> Self {
-        Self::new(c"DEHYDRATOR.GIVEN").sent(key).number(moment).number(count).in_group(group)
+        Self::of(key, Head::Given { moment, count }).named(group)
     }
 
-    fn level() -> Self {
-        Self::new(c"DEHYDRATOR.REQUIRE").number(level::own()).word(version::TEXT.as_bytes())
+    /// Returns the effect that states the level its reader must support. It has the key of the effect that follows, so that
+    /// both go the same way through a cluster.
+    fn level(key: Str<'a>) -> Self {
+        Self::of(key, Head::Needed { level: level::own() }).word(version::TEXT.as_bytes())
+    }
+
+    fn of(key: Str<'a>, head: Head) -> Self {
+        Self::new(EFFECT).sent(key).word(head.word().bytes())
     }
 
     fn new(command: &'static CStr) -> Self {
@@ -132,6 +141,11 @@ impl<'a> Effect<'a> {
         group.into_iter().fold(self, |effect, group| effect.word(b"GROUP").word(group))
     }
 
+    /// Adds the name of a group as the last word, if there is one.
+    fn named(self, group: Option<&[u8]>) -> Self {
+        self.words(group)
+    }
+
     fn group_limits(self, limits: GroupLimits) -> Self {
         let rate = [(&b"RATE"[..], limits.rate), (b"PER", limits.per)];
         self.numbers([(b"LENGTH", limits.length), (b"HELD", limits.held)]).numbers(rate)
@@ -143,24 +157,11 @@ impl<'a> Effect<'a> {
         own.fold(self, |effect, (name, number)| effect.word(name).number(number))
     }
 
-    /// Adds the words for an element that was given out.
-    fn delivered(self, deliveries: u16, token: Option<Token>) -> Self {
-        let effect = self.word(b"DELIVERED").number(deliveries.into());
-        match token {
-            Some(token) => effect.word(b"TOKEN").number(token.number()),
-            None => effect,
-        }
-    }
-
-    /// Adds the words for an element's own bounds.
-    fn bounds(self, bounds: Bounds) -> Self {
-        let Bounds { deliveries, until } = bounds;
-        self.numbers([(b"DELIVERIES", deliveries.into()), (b"UNTIL", until)])
-    }
-
     /// Replicates the effect.
     pub fn replicate(&self, context: &Context) {
-        announce_level(context);
+        if let Some(Word::Sent(key)) = self.words.first() {
+            announce_level(context, *key);
+        }
         context.replicate(self.command, self.words.iter().map(Word::as_str));
     }
 
@@ -172,25 +173,25 @@ impl<'a> Effect<'a> {
 
 /// Replicates the level that a listener must understand, before the first effect after new listeners connected.
 #[inline]
-pub(super) fn announce_level(context: &Context) {
+pub(super) fn announce_level(context: &Context, key: Str<'_>) {
     if listeners::take_new_listeners() {
-        replicate_level(context);
+        replicate_level(context, key);
     }
 }
 
 // `take_new_listeners` has reset the flag, so replicating the level does not recurse.
 #[cold]
-fn replicate_level(context: &Context) {
-    Effect::level().replicate(context);
+fn replicate_level(context: &Context, key: Str<'_>) {
+    Effect::level(key).replicate(context);
 }
 
 /// Writes the level into an append-only file that is being rewritten, once per rewrite.
-pub fn rewrite_level(io: &Io) {
+pub fn rewrite_level(io: &Io, key: Str<'_>) {
     /// The process that last wrote the level. The server forks a process for each rewrite.
     static WRITTEN_BY: AtomicU32 = AtomicU32::new(0);
     let process = std::process::id();
     if WRITTEN_BY.swap(process, Ordering::Relaxed) != process {
-        Effect::level().rewrite(io);
+        Effect::level(key).rewrite(io);
     }
 }
 
@@ -206,106 +207,52 @@ pub struct Pushed<'a> {
     pub group: Option<Str<'a>>,
 }
 
-/// Formats a TTL and its deadline as `commands/args/number.rs` reads them: in one argument, because each argument costs
-/// the server some 800 instructions in the append-only file alone.
-pub(super) fn timer(ttl: u64, deadline: u64) -> Digits {
-    Digits::new(ttl).and(b'@', deadline)
-}
-
 /// Replicates the running command as it was sent, if there is one and nothing listens to effects: only so that the server
 /// counts the change. Returns whether it did.
 fn is_unheard(context: &Context) -> bool {
     listeners::are_absent() && context.replicate_verbatim()
 }
 
-/// Replicates a push. `replaces`: the push replaced an element with the same id.
-pub fn pushed(context: &Context, push: &Pushed<'_>, replaces: bool) {
+/// Replicates a push.
+pub fn pushed(context: &Context, push: &Pushed<'_>) {
     trap::pass("replicate");
-    if is_unheard(context) {
-        return;
-    }
-    if !push.bounds.is_none() || push.group.is_some() {
-        return push_effect(push, replaces).replicate(context);
-    }
-    announce_level(context);
-    let timer = timer(push.ttl, push.deadline);
-    let [key, element, id] = [push.key, push.element, push.id].map(Str::as_ptr);
-    // Without the last `c` in the format, REPLACE is ignored.
-    let format = if replaces { c"sbssc" } else { c"sbss" };
-    // SAFETY: the context is live. The formats say what follows: a string of the server's, a buffer with its length,
-    // two strings of the server's, and perhaps a C string. The server counts its own references to its strings, and
-    // copies the rest.
-    unsafe {
-        api!(RedisModule_Replicate(
-            context.as_ptr(),
-            c"DEHYDRATOR.PUSH".as_ptr(),
-            format.as_ptr(),
-            key,
-            timer.bytes().as_ptr(),
-            timer.bytes().len(),
-            element,
-            id,
-            c"REPLACE".as_ptr(),
-        ))
-    };
-}
-
-/// Returns the effect of a push, with its bounds and its group.
-fn push_effect<'a>(push: &Pushed<'a>, replaces: bool) -> Effect<'a> {
-    let timer = timer(push.ttl, push.deadline);
-    let effect = Effect::new(c"DEHYDRATOR.PUSH").sent(push.key).word(timer.bytes());
-    let effect = effect.sent(push.element).sent(push.id);
-    let effect = effect.words(replaces.then_some(b"REPLACE")).bounds(push.bounds);
-    match push.group {
-        Some(group) => effect.word(b"GROUP").sent(group),
-        None => effect,
+    if !is_unheard(context) {
+        replicate_push(context, push, Head::pushed(push.ttl, push.deadline, push.bounds));
     }
 }
 
 /// Replicates that an element taken for a client was given back as it was, because the client has disconnected.
-/// `replaces`: the element stayed in the lawn, under a lease.
-pub fn given_back(
-    context: &Context,
-    push: &Pushed<'_>,
-    replaces: bool,
-    deliveries: u16,
-    token: Option<Token>,
-) {
+pub fn given_back(context: &Context, push: &Pushed<'_>, deliveries: u16, token: Option<Token>) {
     if deliveries == 0 {
-        return pushed(context, push, replaces);
+        return pushed(context, push);
     }
-    push_effect(push, replaces).delivered(deliveries, token).replicate(context);
+    let Pushed { ttl, deadline, bounds, .. } = *push;
+    let head = Head::of_element(ttl, deadline, bounds, (deliveries, token));
+    replicate_push(context, push, head);
 }
 
-/// Replicates that an element's timer was restarted.
-pub fn touched(context: &Context, key: Str<'_>, id: &[u8], ttl: u64, deadline: u64) {
-    if is_unheard(context) {
-        return;
-    }
-    announce_level(context);
-    let timer = timer(ttl, deadline);
-    // SAFETY: the context is live. The format says what follows: a string of the server's, and two buffers with their
-    // lengths; all are copied.
+fn replicate_push(context: &Context, push: &Pushed<'_>, head: Head) {
+    announce_level(context, push.key);
+    let word = head.word();
+    let [key, element, id] = [push.key, push.element, push.id].map(Str::as_ptr);
+    // Without the last `s` in the format, the group is ignored.
+    let format = if push.group.is_some() { c"sbsss" } else { c"sbss" };
+    let group = push.group.map_or(std::ptr::null_mut(), Str::as_ptr);
+    // SAFETY: the context is live. The formats say what follows: a string of the server's, a buffer with its length,
+    // and two or three strings of the server's. The server counts its own references to its strings, and copies the rest.
     unsafe {
         api!(RedisModule_Replicate(
             context.as_ptr(),
-            c"DEHYDRATOR.TOUCH".as_ptr(),
-            c"sbb".as_ptr(),
-            key.as_ptr(),
-            id.as_ptr(),
-            id.len(),
-            timer.bytes().as_ptr(),
-            timer.bytes().len(),
+            EFFECT.as_ptr(),
+            format.as_ptr(),
+            key,
+            word.bytes().as_ptr(),
+            word.bytes().len(),
+            element,
+            id,
+            group,
         ))
     };
-}
-
-/// Replicates that an element was given back as if it had not been given out: its timer was restarted, and its last delivery
-/// is not counted.
-pub fn uncounted(context: &Context, key: Str<'_>, id: &[u8], ttl: u64, deadline: u64) {
-    let timer = timer(ttl, deadline);
-    let effect = Effect::new(c"DEHYDRATOR.TOUCH").sent(key).word(id).word(timer.bytes());
-    effect.word(b"UNCOUNTED").replicate(context);
 }
 
 /// Writes an element into an append-only file that is being rewritten.
@@ -318,39 +265,25 @@ pub fn rewrite_element(
     group: Option<&[u8]>,
 ) {
     let Element { id, payload, deadline, deliveries, bounds, .. } = element;
-    let timer = timer(ttl, deadline);
-    if !bounds.is_none() || group.is_some() {
-        let effect = Effect::new(c"DEHYDRATOR.PUSH").sent(key).word(timer.bytes());
-        let effect = effect.word(payload).word(id).bounds(bounds).in_group(group);
-        return match deliveries {
-            0 => effect.rewrite(io),
-            _ => effect.delivered(deliveries, token).rewrite(io),
-        };
-    }
-    // Arguments beyond the format are ignored.
-    let format = match (deliveries, token) {
-        (0, _) => c"sbbb",
-        (_, None) => c"sbbbcl",
-        (_, Some(_)) => c"sbbbclcl",
-    };
-    // SAFETY: the io is live. The formats say what follows: a string of the server's, three buffers with their
-    // lengths, and perhaps a C string and a number, once or twice; all are copied. Tokens are at most 2^63 - 1.
+    let word = Head::of_element(ttl, deadline, bounds, (deliveries, token)).word();
+    let format = if group.is_some() { c"sbbbb" } else { c"sbbb" };
+    let group = group.unwrap_or_default();
+    // SAFETY: the io is live. The formats say what follows: a string of the server's, and three or four buffers with their
+    // lengths; all are copied. Arguments beyond the format are ignored.
     unsafe {
         api!(RedisModule_EmitAOF(
             io.as_ptr(),
-            c"DEHYDRATOR.PUSH".as_ptr(),
+            EFFECT.as_ptr(),
             format.as_ptr(),
             key.as_ptr(),
-            timer.bytes().as_ptr(),
-            timer.bytes().len(),
+            word.bytes().as_ptr(),
+            word.bytes().len(),
             payload.as_ptr(),
             payload.len(),
             id.as_ptr(),
             id.len(),
-            c"DELIVERED".as_ptr(),
-            c_longlong::from(deliveries),
-            c"TOKEN".as_ptr(),
-            token.map_or(0, Token::number) as c_longlong
+            group.as_ptr(),
+            group.len()
         ))
     };
 }
@@ -371,16 +304,16 @@ pub fn as_sent(context: &CommandContext, args: Args<'_>, command: &'static CStr)
     trap::pass("replicate");
     let prefix = args.get(0).and_then(|name| name.bytes().get(..PREFIX.len()));
     if listeners::are_absent() || prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(PREFIX)) {
-        return verbatim(context);
+        return verbatim(context, args);
     }
     Effect { command, words: args.from(1).map(Word::Sent).collect() }.replicate(context);
 }
 
 /// Replicates a command as it was sent.
-pub fn verbatim(context: &CommandContext) {
+pub fn verbatim(context: &CommandContext, args: Args<'_>) {
     // A listener that connects later receives the level then.
-    if !listeners::are_absent() {
-        announce_level(context);
+    if let (false, Some(key)) = (listeners::are_absent(), args.get(1)) {
+        announce_level(context, key);
     }
     context.replicate_verbatim();
 }

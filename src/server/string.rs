@@ -142,13 +142,42 @@ impl<'a> Args<'a> {
     }
 }
 
+/// The reason why a word is not a number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotNumber {
+    /// The number does not fit in 63 bits.
+    TooLarge,
+    Other,
+}
+
+/// Reads a decimal number up to 2^63 - 1, written as the server writes numbers: digits alone, no sign, no space, no
+/// leading zero.
+pub fn number(bytes: &[u8]) -> Result<u64, NotNumber> {
+    const MAX: u64 = i64::MAX as u64;
+    let is_canonical = bytes == b"0" || !bytes.starts_with(b"0");
+    if bytes.is_empty() || !is_canonical || !bytes.iter().all(u8::is_ascii_digit) {
+        return Err(NotNumber::Other);
+    }
+    // By hand, because the standard library takes up to 300 instructions more for each number of each command.
+    let mut number = 0_u64;
+    for digit in bytes {
+        // So the next step stays far below 2^64.
+        if number > MAX / 10 {
+            return Err(NotNumber::TooLarge);
+        }
+        number = number * 10 + u64::from(digit - b'0');
+    }
+    if number <= MAX { Ok(number) } else { Err(NotNumber::TooLarge) }
+}
+
 /// The maximum number of digits of a 64-bit number.
 const DIGITS_MAX: usize = 20;
 
-/// The room for three numbers, and for a copy of [`DIGITS_MAX`] bytes to the place of the last one.
-const ROOM: usize = 4 * DIGITS_MAX + 2;
+/// The room for the longest word of an effect (see `replicate/head.rs`), and for a copy of [`DIGITS_MAX`] bytes to the place
+/// of its last number.
+const ROOM: usize = 160;
 
-/// Up to three numbers as text, with a separator between them, written without an allocation.
+/// Numbers as text, with names before them and separators between them, written without an allocation.
 pub struct Digits {
     bytes: [u8; ROOM],
     len: usize,
@@ -163,13 +192,38 @@ impl Digits {
         digits
     }
 
-    /// Appends a separator and another number. At most three numbers fit.
+    /// Returns a letter alone.
+    pub fn letter(letter: u8) -> Self {
+        let mut digits = Self { bytes: [0; ROOM], len: 1 };
+        digits.bytes[0] = letter;
+        digits
+    }
+
+    /// Returns a letter, and the digits of a number.
+    #[inline]
+    pub fn after(letter: u8, number: u64) -> Self {
+        Self { bytes: [0; ROOM], len: 0 }.and(letter, number)
+    }
+
+    /// Appends a separator and another number.
     #[inline]
     pub fn and(mut self, separator: u8, number: u64) -> Self {
         self.bytes[self.len] = separator;
         self.len += 1;
         self.put(number);
         self
+    }
+
+    /// Appends `,name=number`, unless the number is 0.
+    #[inline]
+    pub fn option(mut self, name: &str, number: u64) -> Self {
+        if number == 0 {
+            return self;
+        }
+        self.bytes[self.len] = b',';
+        self.bytes[self.len + 1..][..name.len()].copy_from_slice(name.as_bytes());
+        self.len += 1 + name.len();
+        self.and(b'=', number)
     }
 
     #[inline]
@@ -220,6 +274,41 @@ mod tests {
             let three = Digits::new(number).and(b'@', u64::MAX).and(b'@', number);
             let expected = format!("{number}@{}@{number}", u64::MAX);
             assert_eq!(three.bytes(), expected.as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_number_is_what_the_server_would_write() {
+        for good in [0, 1, 9, 10, 1000, i64::MAX as u64 - 1, i64::MAX as u64] {
+            assert_eq!(number(good.to_string().as_bytes()), Ok(good));
+        }
+        let bad = [
+            "",
+            " ",
+            "-",
+            "+1",
+            "-1",
+            "-0",
+            " 5",
+            "5 ",
+            "5\n",
+            "00",
+            "05",
+            "1.5",
+            "1e3",
+            "0x10",
+            "ten",
+            "１",
+            "9223372036854775808x",
+        ];
+        for bad in bad {
+            assert_eq!(number(bad.as_bytes()), Err(NotNumber::Other), "{bad:?}");
+        }
+        assert_eq!(number(b"1\0"), Err(NotNumber::Other));
+        for large in
+            ["9223372036854775808", "18446744073709551616", "100000000000000000000000000000"]
+        {
+            assert_eq!(number(large.as_bytes()), Err(NotNumber::TooLarge), "{large:?}");
         }
     }
 }

@@ -290,7 +290,7 @@ fn limits_and_pauses_move_with_their_slot_and_refuse_no_arriving_data() {
     let mut reshard = vec!["reshard", &address, "--cluster-from", &from, "--cluster-to", &to];
     reshard.extend(["--cluster-slots", "10", "--cluster-pipeline", "1"]);
     cluster.manage(&reshard);
-    for line in ["LIMIT {fHh}:k", "LIMIT {fHh}:k HELD 9", "GIVEN {fHh}:k 1 1"] {
+    for line in ["LIMIT {fHh}:k", "LIMIT {fHh}:k HELD 9", "EFFECT {fHh}:k G1@1"] {
         let refused = here.refused(&format!("DEHYDRATOR.{line}"));
         assert!(refused.starts_with("MOVED"), "{line}: {refused}");
     }
@@ -311,7 +311,7 @@ fn a_limit_and_a_pause_move_with_their_slot() {
     here.ask("DEHYDRATOR.PAUSE {fHh}:k");
     for number in 0..300 {
         let at = number + 1;
-        here.ask(&format!("DEHYDRATOR.PUSH {{fHh}}:k 0 element {number} AT {at} DELIVERED 1"));
+        here.ask(&format!("DEHYDRATOR.EFFECT {{fHh}}:k P0@{at},delivered=1 element {number}"));
     }
     let (from, to) = (cluster.id_of(0), cluster.id_of(1));
     let address = cluster.address(0);

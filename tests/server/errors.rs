@@ -36,7 +36,7 @@ fn errors_show_only_the_beginning_of_a_long_word() {
             ("PUSH k ", "ttl", "of milliseconds from 0 on"),
             ("PUSH k 5 element id AT ", "AT", "of unix milliseconds from 0 on"),
             ("PUSH k 5 element id SLACK ", "SLACK", "of milliseconds from 0 on"),
-            ("PUSH k 5 element id AT 5 DELIVERED ", "DELIVERED", "from 1 to 65535"),
+            ("PUSH k 5 element id DELIVERIES ", "DELIVERIES", "from 1 to 65535"),
             ("POLL k COUNT ", "COUNT", "from 1 on"),
             ("MPOLL 1 k COUNT ", "COUNT", "from 1 on"),
             ("POLL k BLOCK ", "BLOCK", "of milliseconds from 0 on"),
@@ -155,8 +155,7 @@ fn every_command_refuses_a_key_of_another_type() {
 fn every_command_refuses_too_few_and_too_many_arguments() {
     let server = Server::start(&[]);
     let mut client = server.connect();
-    let takes_any_number =
-        ["DEHYDRATOR.XACK", "DEHYDRATOR.REM", "DEHYDRATOR.LEASE", "DEHYDRATOR.SETTLED"];
+    let takes_any_number = ["DEHYDRATOR.XACK", "DEHYDRATOR.REM", "DEHYDRATOR.EFFECT"];
     for verb in verbs() {
         let words: Vec<_> = verb.split(' ').collect();
         for count in 1..words.len() {
@@ -207,7 +206,7 @@ fn a_server_out_of_memory_refuses_to_add_and_allows_to_take() {
     client.ask("CONFIG SET maxmemory 1");
     for verb in verbs() {
         let line = verb.replace(" id", " other");
-        let adds = ["PUSH", "UPDATE", ".LEASE"].iter().any(|adds| verb.contains(adds));
+        let adds = ["PUSH", "UPDATE", "EFFECT k L"].iter().any(|adds| verb.contains(adds));
         let refused = refusal(&cmd(&line), &mut client);
         assert_eq!(refused.is_ok_and(|error| error.starts_with("OOM")), adds, "{verb}");
     }
@@ -229,13 +228,13 @@ fn a_server_out_of_memory_remembers_only_existing_ids_and_leases_only_for_replic
     replica.connect().ask("CONFIG SET maxmemory 1");
     let oom = "OOM command not allowed when used memory > 'maxmemory'.";
     for line in [
-        "SETTLED k 4102444800000 never-there",
-        "SETTLED k 4102444800000 id never-there",
-        "LEASE k 5@4102444800000@7 kept",
+        "EFFECT k S4102444800000 never-there",
+        "EFFECT k S4102444800000 id never-there",
+        "EFFECT k L5@4102444800000@7 kept",
     ] {
         assert_eq!(client.refused(&format!("DEHYDRATOR.{line}")), oom, "{line}");
     }
-    assert_eq!(client.ask("DEHYDRATOR.SETTLED k 4102444800000 id"), Value::Int(1));
+    assert_eq!(client.ask("DEHYDRATOR.EFFECT k S4102444800000 id"), Value::Int(1));
     let Value::Array(leased) = client.ask("DEHYDRATOR.POLL k LEASE 60000") else {
         panic!("leased")
     };

@@ -104,7 +104,7 @@ fn nobody_gets_an_expired_element_even_before_the_server_moves_it() {
         for line in [
             "DEHYDRATOR.PUSH k 0 element a AT 1 WITHIN 5",
             "DEHYDRATOR.PUSH k 0 element b AT 2 WITHIN 9223372036854775807",
-            "DEHYDRATOR.PUSH k 0 element c AT 3 UNTIL 9",
+            "DEHYDRATOR.EFFECT k P0@3,until=9 element c",
             "DEHYDRATOR.PUSH k 0 element d AT 4 DELIVERIES 9",
             "DEHYDRATOR.XPOLL k",
             "DEHYDRATOR.POLL k WITHIDS COUNT 9",
@@ -177,8 +177,8 @@ fn a_new_deadline_moves_the_end_too_and_a_new_element_has_its_own() {
     client.ask("DEHYDRATOR.PUSH k 5 element id NX WITHIN 1");
     assert_eq!(until_of(&mut client, "id"), bounds(at - 299_000));
     // Its worker does not postpone it.
-    client.ask(&format!("DEHYDRATOR.LEASE k 5@{at}@mine id"));
-    client.ask("DEHYDRATOR.RENEW k 600000 mine id");
+    client.ask(&format!("DEHYDRATOR.EFFECT k L5@{at}@7 id"));
+    client.ask("DEHYDRATOR.RENEW k 600000 7 id");
     client.ask(&format!("DEHYDRATOR.TOUCH k id 5 AT {at}"));
     assert_eq!(until_of(&mut client, "id"), bounds(at - 299_000));
     client.ask("DEHYDRATOR.PUSH k 600000 element id REPLACE");
@@ -270,12 +270,12 @@ fn bounds_are_part_of_the_value_wherever_it_goes() {
     }
     client.ask("DEHYDRATOR.MPUSH k 600000 A a 600000 B b WITHIN 5 DELIVERIES 2");
     client.ask("DEHYDRATOR.GIDPUSH k 600000 element WITHIN 5 DELIVERIES 2");
-    client.ask(&format!("DEHYDRATOR.LEASE k 600000@{at}@mine i1 i2 i3 i4"));
-    client.ask("DEHYDRATOR.RELEASE k 500000 mine i1 mine i2 UNCOUNTED");
+    client.ask(&format!("DEHYDRATOR.EFFECT k L600000@{at}@7 i1 i2 i3 i4"));
+    client.ask("DEHYDRATOR.RELEASE k 500000 7 i1 7 i2 UNCOUNTED");
     client.ask("DEHYDRATOR.TOUCH k 700000 IDS 2 i5 i7");
     // A small one.
     client.ask("DEHYDRATOR.PUSH tiny 600000 element id WITHIN 7 DELIVERIES 2");
-    client.ask(&format!("DEHYDRATOR.LEASE tiny 600000@{at}@mine id"));
+    client.ask(&format!("DEHYDRATOR.EFFECT tiny L600000@{at}@7 id"));
     catch_up(&primary, &replica);
     let keys = ["k", "tiny"];
     let digests = keys.map(|key| client.digest(key));

@@ -55,7 +55,7 @@ fn a_lease_that_was_superseded_settles_and_renews_nothing() {
         ("removed with its key, and pushed again", "REM k id|PUSH k 0 element id"),
         ("settled without a token, and pushed again", "XACK k id|PUSH k 0 element id"),
         ("given back", "TOUCH k id 0"),
-        ("leased by its id", "LEASE k 5@5@7 id"),
+        ("leased by its id", "EFFECT k L5@5@7 id"),
     ];
     for (what, lines) in between {
         client.ask("DEL k");
@@ -127,7 +127,7 @@ fn a_ttl_of_0_with_a_deadline_gives_nothing_back_on_primary_replica_and_after_a_
     assert_eq!(poll(&mut client, "LEASE 600000 TOKEN mine").len(), 2);
     for (line, touched) in [
         ("drawn 0 AT 4102444800000", 1),
-        ("own 0@4102444800000", 1),
+        ("own 0 AT 4102444800000", 1),
         ("past 0 LT AT 5", 1),
         ("0 IDS 2 nobodys nowhere AT 4102444800000", 1),
         ("given-back 0", 1),
@@ -163,22 +163,25 @@ fn a_ttl_of_0_with_a_deadline_gives_nothing_back_on_primary_replica_and_after_a_
     }
 }
 
-/// The effect as all versions have written it so far: the element is given back, whatever the clock.
+/// On a replica, and from a tool: the element is given back, whatever the clock.
 #[test]
 fn an_effect_with_a_ttl_of_0_gives_back() {
-    for effect in ["id 0@4102444800000", "id 0@5", "id 0 AT 4102444800000"] {
+    for effect in ["T0@4102444800000 id", "T0@5 id", "U4102444800000 id", "U5 id"] {
         let primary = Server::start_debug(&[]);
         let replica = Server::start_debug(&[]);
         replica.follow(&primary);
         let mut client = primary.connect();
         client.ask("DEHYDRATOR.PUSH k 0 element id");
         assert_eq!(poll(&mut client, "LEASE 600000 TOKEN mine").len(), 1);
-        client.ask(&format!("DEHYDRATOR.DEBUG k SAY DEHYDRATOR.TOUCH k {effect}"));
+        client.ask(&format!("DEHYDRATOR.DEBUG k SAY DEHYDRATOR.EFFECT k {effect}"));
         assert_eq!(client.ask("WAIT 1 60000"), Value::Int(1));
         let mut promoted = replica.connect();
         promoted.ask("REPLICAOF NO ONE");
         is_fenced(&mut promoted, "mine", "id", effect);
-        assert_eq!(settle(&mut client, "mine", "id"), Value::Int(1));
+        let there = promoted.digest("k");
+        assert_eq!(client.ask(&format!("DEHYDRATOR.EFFECT k {effect}")), Value::Int(1));
+        is_fenced(&mut client, "mine", "id", effect);
+        assert_eq!(client.digest("k"), there, "{effect}");
     }
 }
 
@@ -296,8 +299,8 @@ fn invalid_tokens_and_missing_ids_change_nothing() {
             "POLL k LEASE 5 TOKEN 4611686018427387904",
             "ERR TOKEN '4611686018427387904' is one of the server's own: numbers must be below 2^62",
         ),
-        ("PUSH k 5 element new AT 5 TOKEN 7", "ERR syntax error, TOKEN needs DELIVERED"),
-        ("PUSH k 5 element new DELIVERED 7", "ERR syntax error, DELIVERED needs AT"),
+        ("PUSH k 5 element new AT 5 TOKEN 7", "ERR syntax error, unexpected 'TOKEN'"),
+        ("PUSH k 5 element new AT 5 DELIVERED 7", "ERR syntax error, unexpected 'DELIVERED'"),
     ] {
         let refused = client.refused(&format!("DEHYDRATOR.{}", line.replace('%', &token)));
         assert_eq!(refused, error);
@@ -513,24 +516,24 @@ fn resending_a_poll_costs_the_same_however_many_elements_are_held() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let lines = [
-        "DEHYDRATOR.POLL k COUNT 1 LEASE 600000 TOKEN held",
-        "DEHYDRATOR.MPOLL 2 nowhere k COUNT 1 LEASE 600000 TOKEN held",
+        "DEHYDRATOR.POLL k COUNT 1 LEASE 600000 TOKEN 7",
+        "DEHYDRATOR.MPOLL 2 nowhere k COUNT 1 LEASE 600000 TOKEN 7",
         // All leases have expired, and nothing is due, because the key is paused.
-        "DEHYDRATOR.POLL k COUNT 1 LEASE 600000 TOKEN over",
+        "DEHYDRATOR.POLL k COUNT 1 LEASE 600000 TOKEN 8",
     ];
     let mut costs = Vec::new();
     let mut from = 0;
     for count in [1000, 200_000] {
         for first in (from..count).step_by(1000) {
             let mut pipe = redis::pipe();
-            for (word, ttl, at) in [("held", 600_000, i64::MAX - 1), ("over", 1, 1)] {
+            for (word, token, ttl, at) in [("held", 7, 600_000, i64::MAX - 1), ("over", 8, 1, 1)] {
                 let ids: Vec<_> = (first..first + 1000).map(|id| format!("{word}-{id}")).collect();
                 let push = pipe.cmd("DEHYDRATOR.MPUSH").arg("k").ignore();
                 for id in &ids {
                     push.arg(ttl).arg("element").arg(id);
                 }
-                let timer = format!("{ttl}@{at}@{word}");
-                pipe.cmd("DEHYDRATOR.LEASE").arg("k").arg(timer).arg(ids).ignore();
+                let timer = format!("L{ttl}@{at}@{token}");
+                pipe.cmd("DEHYDRATOR.EFFECT").arg("k").arg(timer).arg(ids).ignore();
             }
             pipe.exec(&mut client).expect("leases");
         }

@@ -111,7 +111,7 @@ fn an_element_stays_in_its_group_until_it_is_pushed_anew() {
     assert_eq!(group_of(&mut client, "none"), Value::Nil);
     client.ask("DEHYDRATOR.TOUCH k id 500");
     client.ask("DEHYDRATOR.UPDATE k id longer-than-before");
-    client.ask("DEHYDRATOR.LEASE k 5@9@mine id");
+    client.ask("DEHYDRATOR.EFFECT k L5@9@7 id");
     assert_eq!(group_of(&mut client, "id"), text("one"));
     let len = |client: &mut Connection, group: &str| {
         client.ask(&format!("DEHYDRATOR.LEN k GROUP {group}"))
@@ -202,8 +202,8 @@ fn a_dead_letter_or_an_expired_element_costs_its_group_no_turn() {
         client.ask("MULTI");
         push(&mut client, "k", "a1 b1 a2 b2 c1");
         // Given out before, and due again.
-        client.ask("DEHYDRATOR.PUSH k 0 element a0 AT 1 DELIVERED 1 GROUP a");
-        client.ask("DEHYDRATOR.PUSH k 0 element b0 AT 1 UNTIL 5 GROUP b");
+        client.ask("DEHYDRATOR.EFFECT k P0@1,delivered=1 element a0 a");
+        client.ask("DEHYDRATOR.EFFECT k P0@1,until=5 element b0 b");
         for count in [2, 9] {
             client.ask(format!("DEHYDRATOR.POLL k COUNT {count} WITHIDS {lease}").trim_end());
         }
@@ -221,7 +221,7 @@ fn a_dead_letter_or_an_expired_element_costs_its_group_no_turn() {
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 DROP");
     client.ask("MULTI");
     push(&mut client, "k", "a1 b1 a2 b2");
-    client.ask("DEHYDRATOR.PUSH k 0 element a0 AT 1 DELIVERED 1 GROUP a");
+    client.ask("DEHYDRATOR.EFFECT k P0@1,delivered=1 element a0 a");
     client.ask("DEHYDRATOR.POLL k COUNT 9 WITHIDS");
     let Value::Array(replies) = client.ask("EXEC") else { panic!("no replies") };
     let rows = ["a1", "b1", "a2", "b2"].map(|id| texts(&[id, "element"]));
@@ -230,7 +230,7 @@ fn a_dead_letter_or_an_expired_element_costs_its_group_no_turn() {
     client.ask("DEHYDRATOR.ONDUE k HOLD");
     client.ask("MULTI");
     push(&mut client, "k", "a1 b1");
-    client.ask("DEHYDRATOR.PUSH k 0 element b0 AT 1 UNTIL 5 GROUP b");
+    client.ask("DEHYDRATOR.EFFECT k P0@1,until=5 element b0 b");
     client.ask("DEHYDRATOR.POLL k COUNT 9");
     client.ask("DEHYDRATOR.LEN k");
     let Value::Array(replies) = client.ask("EXEC") else { panic!("no replies") };
@@ -241,22 +241,24 @@ fn a_dead_letter_or_an_expired_element_costs_its_group_no_turn() {
 fn a_mass_of_dead_letters_keeps_no_other_group_waiting() {
     let server = Server::start(&[]);
     let mut client = server.connect();
+    let late = |number| format!("DEHYDRATOR.EFFECT k P0@1,until=5 element a{number} a");
     for rule in
         ["ONDUE k HOLD", "ONDUE k HOLD DELIVERIES 3 STREAM s", "ONDUE k HOLD DELIVERIES 3 DROP"]
     {
         client.ask("DEL k");
         client.ask(&format!("DEHYDRATOR.{rule}"));
         client.ask("MULTI");
-        let mut push = cmd("DEHYDRATOR.MPUSH k");
         for number in 0..3000 {
-            push.arg(0).arg("element").arg(format!("a{number}"));
+            client.ask(&late(number));
         }
-        push.arg("UNTIL").arg(5).arg("GROUP").arg("a").exec(&mut client).expect("it is queued");
         client.ask("DEHYDRATOR.PUSH k 0 element b GROUP b");
         client.ask("DEHYDRATOR.POLL k COUNT 1 WITHIDS");
-        let Value::Array(replies) = client.ask("EXEC") else { panic!("no replies") };
-        assert_eq!(replies[2], Value::Array(vec![texts(&["b", "element"])]), "{rule}");
-        // A client that sleeps gets its element while those are moved.
+        let Value::Array(mut replies) = client.ask("EXEC") else { panic!("no replies") };
+        let polled = replies.pop().expect("the last one");
+        assert_eq!(polled, Value::Array(vec![texts(&["b", "element"])]), "{rule}");
+        let has_left = |client: &mut Connection| client.ask("DEHYDRATOR.LEN k") == Value::Int(0);
+        until("those have left", || has_left(&mut client).then_some(()));
+        // A client that sleeps gets its element while more are moved.
         let mut other = server.connect();
         let sleeper = std::thread::spawn(move || {
             // The server runs the second command as soon as the first one is replied.
@@ -268,11 +270,11 @@ fn a_mass_of_dead_letters_keeps_no_other_group_waiting() {
         until("it sleeps", || (waiters(&server) == 1).then_some(()));
         client.ask("MULTI");
         for from in (0..100_000).step_by(1000) {
-            let mut push = cmd("DEHYDRATOR.MPUSH k");
+            let mut pipe = redis::pipe();
             for number in from..from + 1000 {
-                push.arg(0).arg("element").arg(format!("a{number}"));
+                pipe.add_command(cmd(&late(number)));
             }
-            push.arg("UNTIL").arg(5).arg("GROUP").arg("a").exec(&mut client).expect("queued");
+            pipe.query::<Value>(&mut client).expect("queued");
         }
         client.ask("DEHYDRATOR.PUSH k 0 element b GROUP b");
         client.ask("EXEC");

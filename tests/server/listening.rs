@@ -62,9 +62,9 @@ const VERBS: [(&str, &str); 19] = [
     ("DEHYDRATOR.MPOLL 2 nowhere k", "dehydrator.poll"),
     ("DEHYDRATOR.MPOLL 2 k nowhere LEASE 60000", "dehydrator.poll"),
     ("DEHYDRATOR.XACK k a", "dehydrator.xack"),
-    ("DEHYDRATOR.SETTLE k mine d", "dehydrator.settle"),
-    ("DEHYDRATOR.RENEW k 700000 mine d", "dehydrator.renew"),
-    ("DEHYDRATOR.RELEASE k 700000 mine d", "dehydrator.release"),
+    ("DEHYDRATOR.SETTLE k 7 d", "dehydrator.settle"),
+    ("DEHYDRATOR.RENEW k 700000 7 d", "dehydrator.renew"),
+    ("DEHYDRATOR.RELEASE k 700000 7 d", "dehydrator.release"),
     ("DEHYDRATOR.ONDUE k PUBLISH nowhere", "dehydrator.ondue"),
     ("DEHYDRATOR.PAUSE k", "dehydrator.pause"),
     ("DEHYDRATOR.LIMIT k HELD 5 RATE 5 PER 5000", "dehydrator.limit"),
@@ -77,7 +77,7 @@ fn fill(client: &mut Connection) {
     client.ask("DEHYDRATOR.PUSH k 0 element a AT 10");
     client.ask("DEHYDRATOR.PUSH k 600000 element b");
     client.ask("DEHYDRATOR.PUSH k 600000 element c");
-    client.ask("DEHYDRATOR.PUSH k 600000 element d AT 4102444799999 DELIVERED 1 TOKEN mine");
+    client.ask("DEHYDRATOR.EFFECT k P600000@4102444799999,delivered=1,token=7 element d");
 }
 
 /// Asserts the state of the key after the listener's command, which came last.
@@ -234,8 +234,11 @@ fn a_listener_can_run_any_command_when_an_element_is_delivered() {
                 let what = format!("{deed} at {event} with {policy}");
                 client.ask(&format!("LISTENER.ON 1 {event} {deed}"));
                 // If there is a limit, the element has reached it.
-                let at = if policy.starts_with("HOLD") { " AT 5 DELIVERED 1" } else { "" };
-                client.ask(&format!("DEHYDRATOR.PUSH k 5 element a{at}"));
+                client.ask(if policy.starts_with("HOLD") {
+                    "DEHYDRATOR.EFFECT k P5@5,delivered=1 element a"
+                } else {
+                    "DEHYDRATOR.PUSH k 5 element a"
+                });
                 until(&format!("it is told: {what}"), || {
                     (!ran(&mut client).is_empty()).then_some(())
                 });
@@ -288,12 +291,12 @@ fn a_listener_can_run_any_command_when_a_poll_moves_a_dead_letter() {
                 client.ask("MULTI");
                 for (at, id, deliveries) in [
                     (1, "a", ""),
-                    (2, "dead-1", " DELIVERED 1"),
+                    (2, "dead-1", ",delivered=1"),
                     (3, "b", ""),
-                    (4, "dead-2", " DELIVERED 1"),
+                    (4, "dead-2", ",delivered=1"),
                     (5, "c", ""),
                 ] {
-                    client.ask(&format!("DEHYDRATOR.PUSH k 5 {id} {id} AT {at}{deliveries}"));
+                    client.ask(&format!("DEHYDRATOR.EFFECT k P5@{at}{deliveries} {id} {id}"));
                 }
                 client.ask("DEHYDRATOR.POLL k");
                 let Value::Array(mut replies) = client.ask("EXEC") else { panic!("an array") };

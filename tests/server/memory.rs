@@ -63,8 +63,8 @@ impl Case {
                 if let Some((tokens, are_chosen)) = self.held {
                     let first = if are_chosen { 1 } else { 1_u64 << 62 };
                     let token = first + (number % tokens) as u64;
-                    let timer = format!("600000@{}@{token}", AT + number as u64);
-                    pipe.cmd("DEHYDRATOR.LEASE").arg(key).arg(timer).arg(ids);
+                    let timer = format!("L600000@{}@{token}", AT + number as u64);
+                    pipe.cmd("DEHYDRATOR.EFFECT").arg(key).arg(timer).arg(ids);
                 }
                 if number % 10 == 9 {
                     pipe.exec(client).expect("it is filled");

@@ -11,6 +11,8 @@ use harness::{Ask, Server, cmd, text, texts, until};
 fn the_server_knows_the_properties_of_each_command() {
     let server = Server::start(&[]);
     let mut client = server.connect();
+    // Redis 7.0 has no ACL categories for commands of modules, so there the flag keeps users away.
+    let has_categories = server.version() >= (7, 2) || server.version().is_valkey;
     // name, arity, flags, access to the key
     let expected = [
         ("push", -5, "write denyoom fast", "RW update"),
@@ -31,21 +33,19 @@ fn the_server_knows_the_properties_of_each_command() {
         ("ttn", 2, "readonly fast", "RO"),
         ("mpush", -5, "write denyoom fast", "RW update"),
         ("touch", -4, "write fast", "RW update"),
-        ("lease", -4, "write fast", "RW update"),
         ("pttl", 3, "readonly fast", "RO access"),
         ("len", -2, "readonly fast", "RO"),
         ("scan", -3, "readonly", "RO access"),
         ("info", -2, "readonly", "RO"),
         ("limit", -2, "write fast", "RW update"),
-        ("given", -4, "write fast", "RW update"),
-        ("settled", -4, "write fast", "RW delete"),
+        ("effect", -3, if has_categories { "write" } else { "write admin" }, "RW access update"),
         ("pause", -2, "write fast", "RW update"),
         ("resume", -2, "write fast", "RW update"),
     ];
     let mut left_out = client.verbs();
     left_out.retain(|verb| !expected.iter().any(|it| it.0.eq_ignore_ascii_case(verb)));
     // These have no key, or not at the usual place.
-    assert_eq!(left_out, ["MPOLL", "ONDUE", "LATE", "HELP", "REQUIRE"], "not expected here");
+    assert_eq!(left_out, ["MPOLL", "ONDUE", "LATE", "HELP"], "not expected here");
     for (name, arity, flags, access) in expected {
         let Value::Array(infos) = client.ask(&format!("COMMAND INFO dehydrator.{name}")) else {
             panic!("an array")
@@ -154,7 +154,7 @@ fn the_server_describes_each_commands_arguments_like_help() {
         assert_eq!(docs["since"], text("0.1.0"));
         // As in the page's table of costs: commands that set a deadline may need to search the timeline.
         let complexity = format!("{:?}", docs["complexity"]);
-        let places = ["PUSH", "GIDPUSH", "MPUSH", "TOUCH", "RENEW", "RELEASE", "LEASE"];
+        let places = ["PUSH", "GIDPUSH", "MPUSH", "TOUCH", "RENEW", "RELEASE", "EFFECT"];
         let is_placing = places.iter().any(|verb| name == format!("DEHYDRATOR.{verb}"));
         assert!(!is_placing || complexity.contains("log("), "{name}: {complexity}");
     }
@@ -295,7 +295,7 @@ fn no_command_accesses_a_key_without_permission() {
         "MPOLL 1 other",
         "MPOLL 2 k other",
         "MPOLL 2 other k BLOCK 1",
-        "LEASE other 1@1@7 id",
+        "EFFECT other L1@1@7 id",
         "XPOLL other",
         "XACK other id",
         "SETTLE other token id",
@@ -314,8 +314,8 @@ fn no_command_accesses_a_key_without_permission() {
         "PAUSE other",
         "LIMIT other",
         "LIMIT other HELD 5",
-        "GIVEN other 5 5",
-        "SETTLED other 5 id",
+        "EFFECT other G5@5",
+        "EFFECT other S5 id",
         "RESUME other",
         "TTN other",
         "PTTL other id",
@@ -324,7 +324,7 @@ fn no_command_accesses_a_key_without_permission() {
         "INFO other",
     ];
     for verb in eve.verbs() {
-        if matches!(&verb[..], "LATE" | "HELP" | "REQUIRE") {
+        if matches!(&verb[..], "LATE" | "HELP") {
             // These have no key.
             continue;
         }

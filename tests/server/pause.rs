@@ -141,7 +141,7 @@ fn dead_letters_and_all_other_deliveries_wait_for_the_end_of_a_pause() {
     for (policy, push) in [
         ("STREAM s", "PUSH k 0 element id"),
         ("LIST s", "PUSH k 0 element id"),
-        ("HOLD DELIVERIES 1 STREAM s", "PUSH k 0 element id AT 5 DELIVERED 1"),
+        ("HOLD DELIVERIES 1 STREAM s", "EFFECT k P0@5,delivered=1 element id"),
     ] {
         client.ask("FLUSHALL");
         client.ask(&format!("DEHYDRATOR.ONDUE k {policy}"));

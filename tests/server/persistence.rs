@@ -24,14 +24,16 @@ fn fill(client: &mut Connection) {
     push(i64::MAX as u64, b"never", b"never", i64::MAX as u64);
     for (id, times) in [("id-1", 1), ("id-2", 3), ("rare-7", 2)] {
         for _ in 0..times {
-            pipe.cmd("DEHYDRATOR.LEASE").arg("k").arg(format!("70000@{far}@5")).arg(id);
+            pipe.cmd("DEHYDRATOR.EFFECT").arg("k").arg(format!("L70000@{far}@5")).arg(id);
         }
     }
-    for (id, token) in [("id-2", "4611686018427387904"), ("id-3", "7"), ("id-4", "a word")] {
-        pipe.cmd("DEHYDRATOR.LEASE").arg("k").arg(format!("70000@{far}@{token}")).arg(id);
+    for (id, token) in
+        [("id-2", "4611686018427387904"), ("id-3", "7"), ("id-4", "9223372036854775807")]
+    {
+        pipe.cmd("DEHYDRATOR.EFFECT").arg("k").arg(format!("L70000@{far}@{token}")).arg(id);
     }
-    pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(9).arg("given back").arg("given-back");
-    pipe.arg("AT").arg(far).arg("DELIVERED").arg(3);
+    let head = format!("P9@{far},delivered=3");
+    pipe.cmd("DEHYDRATOR.EFFECT").arg("k").arg(head).arg("given back").arg("given-back");
     pipe.exec(client).expect("pushes");
 }
 
@@ -107,19 +109,17 @@ fn the_append_only_file_gets_effects_not_intentions() {
             words.push_str(&String::from_utf8_lossy(&bytes));
         }
     }
-    // The requirement for readers precedes the first effect, in one transaction with it. Two more transactions contain
-    // two effects each.
-    assert_eq!(words.matches("DEHYDRATOR.REQUIRE").count(), 1, "{words}");
-    assert_eq!(words.matches("MULTI").count(), 3, "{words}");
+    // The level that readers need precedes the first effect, in one transaction with it. One more transaction contains
+    // two effects.
+    assert_eq!(words.matches("\r\nN1\r\n").count(), 1, "{words}");
+    assert_eq!(words.matches("MULTI").count(), 2, "{words}");
     assert!(!words.contains("DEL"), "{words}");
-    assert_eq!(words.matches("DEHYDRATOR.PUSH").count(), 6, "{words}");
-    assert_eq!(words.matches("REPLACE").count(), 1, "{words}");
-    assert_eq!(words.matches("9000@4102444800000").count(), 1, "{words}");
-    assert_eq!(words.matches("DEHYDRATOR.TOUCH").count(), 2, "{words}");
-    assert_eq!(words.matches("8000@4102444800000").count(), 2, "{words}");
-    assert_eq!(words.matches("\r\n0@1").count(), 3, "{words}");
+    assert_eq!(words.matches("DEHYDRATOR.EFFECT").count(), 8, "{words}");
+    assert_eq!(words.matches("P9000@4102444800000").count(), 1, "{words}");
+    assert_eq!(words.matches("T8000@4102444800000").count(), 1, "{words}");
+    assert_eq!(words.matches("\r\nP0@1").count(), 3, "{words}");
     assert_eq!(words.matches("DEHYDRATOR.REM").count(), 2, "{words}");
-    for asked in ["POLL", "GID", "MPUSH", "IDS", "NX"] {
+    for asked in ["POLL", "GID", "PUSH", "TOUCH", "IDS", "NX", "REPLACE"] {
         assert!(!words.contains(asked), "{asked}: {words}");
     }
 }

@@ -50,8 +50,8 @@ fn range_shows_elements_in_the_order_of_delivery_and_takes_none() {
     {
         client.ask(&format!("DEHYDRATOR.PUSH k {ttl} element-{id} {id} AT {at}"));
     }
-    client.ask("DEHYDRATOR.PUSH k 1 element-e e AT 9 DELIVERED 3");
-    client.ask(&format!("DEHYDRATOR.LEASE k 60000@{FAR}@7 d"));
+    client.ask("DEHYDRATOR.EFFECT k P1@9,delivered=3 element-e e");
+    client.ask(&format!("DEHYDRATOR.EFFECT k L60000@{FAR}@7 d"));
     let before = client.digest("k");
     let row = |id: &str, deadline, ttl, deliveries, leased| {
         (id.to_owned(), deadline, ttl, deliveries, leased)
@@ -127,7 +127,7 @@ fn look_full_shows_the_same_of_one_element() {
         // Each with a TTL of its own, so that most have no queue.
         client.ask(&format!("DEHYDRATOR.PUSH k {id} element-{id} {id} AT {}", FAR + id % 50));
     }
-    client.ask(&format!("DEHYDRATOR.LEASE k 60000@{FAR}@7 7 2990"));
+    client.ask(&format!("DEHYDRATOR.EFFECT k L60000@{FAR}@7 7 2990"));
     // Given back, it waits in back-off, and nobody holds it.
     client.ask("DEHYDRATOR.RELEASE k 600000 7 7");
     let (_, rows) = page(&mut client, "-", "+", 5000);

@@ -136,16 +136,16 @@ fn a_truncated_dump_is_refused_at_startup() {
 }
 
 #[test]
-fn a_lease_pushed_by_rede_name_replicates_to_servers_without_rede_names() {
+fn a_push_by_rede_name_replicates_to_servers_without_rede_names() {
     let options = ["rede-commands", "yes", "--appendonly", "yes"];
     let primary = Server::start_with_port(&options);
     let mut replica = Server::start_with_port(&["--appendonly", "yes"]);
     replica.follow(&primary);
     let mut client = primary.connect();
     for line in [
-        "REDE.PUSH k 0 element due AT 5 DELIVERED 1",
-        "rede.push k 0 element held AT 4102444800000 DELIVERED 2 TOKEN mine",
-        "REDE.PUSH k 0 other held AT 4102444800000 REPLACE DELIVERED 3 TOKEN 7",
+        "DEHYDRATOR.EFFECT k P0@5,delivered=1 element due",
+        "rede.push k 0 element held AT 4102444800000",
+        "REDE.PUSH k 0 other held AT 4102444800000 REPLACE",
     ] {
         client.ask(line);
     }
@@ -159,7 +159,7 @@ fn a_lease_pushed_by_rede_name_replicates_to_servers_without_rede_names() {
         let written = std::fs::read(&file).expect("a file").to_ascii_lowercase();
         let written = String::from_utf8_lossy(&written);
         assert!(!written.contains("rede.push"), "{written}");
-        (written.matches("dehydrator.push").count() == 3).then_some(())
+        (written.matches("dehydrator.effect").count() == 4).then_some(())
     });
     replica.connect().wait_for_rewrite();
     replica.restart();

@@ -113,7 +113,7 @@ fn a_stale_token_rejects_nothing() {
         "TOUCH k a 0",
         "RELEASE k 5000 mine a",
         "SETTLE k mine a",
-        "LEASE k 5@4102444800000@7 a",
+        "EFFECT k L5@4102444800000@7 a",
     ] {
         lease(&mut client, &["a"]);
         client.ask(&format!("DEHYDRATOR.{between}"));

@@ -113,7 +113,7 @@ fn ids_of_settled_taken_and_delivered_elements_are_refused_and_removed_ones_acce
     client.ask("DEHYDRATOR.REM k removed");
     for route in ["DROP", "STREAM s"] {
         client.ask(&format!("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 {route}"));
-        client.ask("DEHYDRATOR.PUSH k 0 element dead AT 5 DELIVERED 1");
+        client.ask("DEHYDRATOR.EFFECT k P0@5,delivered=1 element dead");
         until("it is gone", || (client.ask("DEHYDRATOR.LEN k") == Value::Int(0)).then_some(()));
         assert!(!remembers(&mut client, "k", "dead"), "{route}");
     }
@@ -425,7 +425,8 @@ fn a_dump_of_ids_with_random_times_stays_small_when_restored() {
         for id in 0..50_000_u64 {
             let offset = id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 31;
             let until = if random { now + offset } else { now - 10_000 * id };
-            pipe.cmd("DEHYDRATOR.SETTLED").arg(key).arg(until).arg(&id.to_le_bytes()[..]).ignore();
+            let settled = pipe.cmd("DEHYDRATOR.EFFECT").arg(key).arg(format!("S{until}"));
+            settled.arg(&id.to_le_bytes()[..]).ignore();
         }
         pipe.exec(&mut client).expect("replies");
         let before = usage(&mut client, key);
@@ -483,20 +484,20 @@ fn forgetting_very_many_ids_stalls_nobody() {
 fn settled_is_for_replication_and_removes_existing_elements() {
     let server = Server::start(&[]);
     let mut client = server.connect();
-    assert_eq!(client.ask("DEHYDRATOR.SETTLED nowhere 4102444800000 a"), Value::Int(0));
+    assert_eq!(client.ask("DEHYDRATOR.EFFECT nowhere S4102444800000 a"), Value::Int(0));
     assert!(!client.exists("nowhere"));
     client.ask("DEHYDRATOR.MPUSH k 0 element a 600000 element b");
     // Without REMEMBER, nothing is remembered.
-    assert_eq!(client.ask("DEHYDRATOR.SETTLED k 4102444800000 a none"), Value::Int(1));
+    assert_eq!(client.ask("DEHYDRATOR.EFFECT k S4102444800000 a none"), Value::Int(1));
     assert!(!remembers(&mut client, "k", "a"));
     client.ask("DEHYDRATOR.LIMIT k REMEMBER 5");
-    assert_eq!(client.ask("DEHYDRATOR.SETTLED k 4102444800000 b none"), Value::Int(1));
+    assert_eq!(client.ask("DEHYDRATOR.EFFECT k S4102444800000 b none"), Value::Int(1));
     assert_eq!(remembered(&mut client, "k"), 2);
     assert!(remembers(&mut client, "k", "b") && remembers(&mut client, "k", "none"));
-    assert_eq!(client.ask("DEHYDRATOR.SETTLED k 5 none"), Value::Int(0));
+    assert_eq!(client.ask("DEHYDRATOR.EFFECT k S5 none"), Value::Int(1));
     assert!(!remembers(&mut client, "k", "none"));
-    for wrong in ["k -1 a", "k x a", "k 9223372036854775808 a"] {
-        let refused = client.refused(&format!("DEHYDRATOR.SETTLED {wrong}"));
-        assert!(refused.contains("moment"), "{refused}");
+    for wrong in ["S-1", "Sx", "S9223372036854775808"] {
+        let refused = client.refused(&format!("DEHYDRATOR.EFFECT k {wrong} a"));
+        assert!(refused.contains("is not the head of an effect"), "{refused}");
     }
 }

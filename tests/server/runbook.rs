@@ -325,7 +325,7 @@ fn uninstalled(aclfile: bool) {
     assert!(made >= 3, "the page has {made} users");
     // And some created by hand: a selector, a restricted default user, a category where there is one.
     client.ask("ACL SETUSER chosen on >secret ~a* +get (~jobs:* +DEHYDRATOR.POLL +set)");
-    client.ask("ACL SETUSER default -dehydrator.lease");
+    client.ask("ACL SETUSER default -dehydrator.renew");
     let _ = cmd("ACL SETUSER all on >secret ~* +@read +@dehydrator").query::<Value>(&mut client);
     client.ask(if aclfile { "ACL SAVE" } else { "CONFIG REWRITE" });
     server.restart();

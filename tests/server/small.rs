@@ -144,8 +144,8 @@ fn only_info_shows_the_form_and_a_copy_chooses_it_anew() {
             let (ttl, at) = (id % 2 * 1000, if id < 8 { 1000 } else { 9_000_000_000_000_u64 });
             client.ask(&format!("DEHYDRATOR.PUSH k {ttl} element-{id} {id} AT {at}"));
         }
-        client.ask("DEHYDRATOR.LEASE k 500@9000000000000@7 3 5");
-        client.ask("DEHYDRATOR.LEASE k 500@1000@8 3 9 9");
+        client.ask("DEHYDRATOR.EFFECT k L500@9000000000000@7 3 5");
+        client.ask("DEHYDRATOR.EFFECT k L500@1000@8 3 9 9");
         client.ask("DEHYDRATOR.UPDATE k 10 an-element-that-is-longer");
         client.ask("DEHYDRATOR.TOUCH k 11 5 AT 1000");
         client.ask("DEHYDRATOR.XACK k 2");

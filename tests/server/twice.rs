@@ -187,8 +187,8 @@ fn a_command_sent_twice_does_what_the_page_states() {
 #[test]
 fn each_command_for_clients_is_sent_twice() {
     let mut verbs: BTreeSet<_> = Server::start(&[]).connect().verbs().into_iter().collect();
-    // LATE and HELP read, and have no key. The others are for tools: they replicate.
-    for left_out in ["LATE", "HELP", "LEASE", "GIVEN", "SETTLED", "REQUIRE"] {
+    // LATE and HELP read, and have no key. EFFECT is for tools.
+    for left_out in ["LATE", "HELP", "EFFECT"] {
         verbs.remove(left_out);
     }
     // "POLL and MPOLL with `LEASE`"

@@ -57,8 +57,8 @@ fn an_element_leased_for_a_killed_client_returns_to_its_former_state() {
     for (push, options, deliveries) in [
         ("DEHYDRATOR.PUSH k 0 element id", "LEASE 600000", 0),
         ("DEHYDRATOR.PUSH k 0 element id", "LEASE 600000 TOKEN mine", 0),
-        ("DEHYDRATOR.PUSH k 7 element id AT 5 DELIVERED 3 TOKEN yours", "LEASE 600000", 3),
-        ("DEHYDRATOR.PUSH k 7 element id AT 5 DELIVERED 3 TOKEN yours", "COUNT 5", 3),
+        ("DEHYDRATOR.EFFECT k P7@5,delivered=3,token=7 element id", "LEASE 600000", 3),
+        ("DEHYDRATOR.EFFECT k P7@5,delivered=3,token=7 element id", "COUNT 5", 3),
         ("DEHYDRATOR.PUSH k 0 element id", "COUNT 5", 0),
     ] {
         client.ask("FLUSHALL");
@@ -79,7 +79,7 @@ fn an_element_leased_for_a_killed_client_returns_to_its_former_state() {
         });
         if deliveries > 0 {
             // Its former holder can still settle it.
-            let settled = client.ask("DEHYDRATOR.SETTLE k yours id");
+            let settled = client.ask("DEHYDRATOR.SETTLE k 7 id");
             assert_eq!(settled, Value::Array(vec![Value::Int(1)]));
         }
     }

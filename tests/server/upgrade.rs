@@ -114,7 +114,7 @@ fn a_server_exits_with_an_explanation_at_an_append_only_file_of_a_later_version(
 
 #[test]
 fn a_command_that_a_replica_cannot_parse_ends_it_with_an_explanation() {
-    for unknown in ["DEHYDRATOR.ONDUE k SOMEWHERE", "DEHYDRATOR.LEASE k 5 KEY secret AT 9 id"] {
+    for unknown in ["DEHYDRATOR.EFFECT k Q SOMEWHERE", "DEHYDRATOR.EFFECT k L5@9@7,key=secret id"] {
         for transaction in [false, true] {
             let primary = Server::start_debug(&[]);
             let mut replica = replica_of(&primary, &[]);
@@ -127,8 +127,7 @@ fn a_command_that_a_replica_cannot_parse_ends_it_with_an_explanation() {
             if transaction {
                 client.ask("EXEC");
             }
-            let name = unknown.split(' ').next().expect("a name");
-            is_told_the_way_out(&replica.wait_until_it_gives_up(), name);
+            is_told_the_way_out(&replica.wait_until_it_gives_up(), unknown);
         }
     }
 }
@@ -138,9 +137,9 @@ fn a_command_in_an_append_only_file_that_cannot_be_parsed_ends_the_server_with_a
     let mut server = Server::start_debug(&["--appendonly", "yes"]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 600000 element id");
-    client.ask("DEHYDRATOR.DEBUG k SAY DEHYDRATOR.PUSH k 5 element other AT 9 WITH love");
+    client.ask("DEHYDRATOR.DEBUG k SAY DEHYDRATOR.EFFECT k P5@9,with=love element other");
     let log = server.restart_in_vain_with(&release_module());
-    is_told_the_way_out(&log, "DEHYDRATOR.PUSH");
+    is_told_the_way_out(&log, "P5@9,with=love");
 }
 
 #[test]
@@ -149,24 +148,21 @@ fn commands_of_clients_end_nothing() {
     let replica = replica_of(&primary, &["--replica-read-only", "no"]);
     for server in [&primary, &replica] {
         let mut client = server.connect();
-        assert_eq!(client.ask("DEHYDRATOR.REQUIRE 1 0.1.0"), redis::Value::Okay);
-        let refused = client.refused("DEHYDRATOR.REQUIRE 2 9.9.9");
-        assert!(
-            refused.contains("level 2 is required, and this version of the module has 1"),
-            "{refused}"
-        );
-        client.refused("DEHYDRATOR.REQUIRE x");
+        assert_eq!(client.ask("DEHYDRATOR.EFFECT k N1 0.1.0"), redis::Value::Int(1));
+        let refused = client.refused("DEHYDRATOR.EFFECT k N2 9.9.9");
+        assert!(refused.contains("it needs level 2, of version 9.9.9, and this is 1"), "{refused}");
+        client.refused("DEHYDRATOR.EFFECT k N");
         client.refused("DEHYDRATOR.ONDUE k SOMEWHERE");
-        client.refused("DEHYDRATOR.LEASE k 5 KEY secret AT 9 id");
+        client.refused("DEHYDRATOR.EFFECT k L5@9@7,key=secret id");
         client.ask("MULTI");
-        client.ask("DEHYDRATOR.REQUIRE 1");
+        client.ask("DEHYDRATOR.EFFECT k N1");
         client.ask("DEHYDRATOR.ONDUE k SOMEWHERE");
         let _: redis::RedisResult<redis::Value> = cmd("EXEC").query(&mut client);
         let script = "return redis.pcall('DEHYDRATOR.ONDUE', KEYS[1], 'SOMEWHERE')";
         let _: redis::RedisResult<redis::Value> =
             cmd("EVAL").arg(script).arg(1).arg("k").query(&mut client);
     }
-    // Commands of the primary can fail for other reasons, which do not end the replica.
+    // Users' commands end nothing, whoever sends them, and effects can fail for other reasons than that they are not known.
     replica.connect().ask("SET wrong type");
     primary.connect().ask("DEHYDRATOR.PUSH wrong 600000 element id");
     primary.connect().ask("DEHYDRATOR.PUSH k 600000 element id");
@@ -182,7 +178,7 @@ fn a_new_replica_is_checked_once() {
         let files = std::fs::read_dir(folder).expect("a folder").flatten();
         let files = files.map(|file| std::fs::read(file.path()).expect("a file"));
         let text = files.map(|file| String::from_utf8_lossy(&file).into_owned());
-        text.map(|text| text.matches("DEHYDRATOR.REQUIRE").count()).sum::<usize>()
+        text.map(|text| text.matches("\r\nN1\r\n").count()).sum::<usize>()
     };
     let push = |client: &mut Connection| {
         for id in 0..100 {

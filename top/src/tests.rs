@@ -467,7 +467,7 @@ fn a_paused_dehydrator_is_counted_and_marked_below_its_row() {
     client.ask("DEHYDRATOR.PAUSE jobs");
     client.ask("DEHYDRATOR.PAUSE mails 7200000");
     client.ask("DEHYDRATOR.ONDUE other HOLD DELIVERIES 1 DROP");
-    client.ask("DEHYDRATOR.PUSH other 0 element dead AT 5 DELIVERED 1");
+    client.ask("DEHYDRATOR.EFFECT other P0@5,delivered=1 element dead");
     harness::until("it has died", || {
         (client.ask("DEHYDRATOR.LEN other") == Value::Int(1)).then_some(())
     });

@@ -17,42 +17,8 @@ pub mod push_options;
 #[cfg(test)]
 pub mod testing;
 
-use crate::level;
 use crate::server::string::Args;
-use crate::server::{Context, Error, Str, error::Result};
-
-/// Parses a command's arguments into a request.
-///
-/// # Errors
-///
-/// If the arguments are malformed. A malformed command from the primary or the append-only file comes from a later version
-/// of the module. Its error would reach no client, so the server exits.
-pub fn read<'a, T>(
-    context: &Context,
-    args: Args<'a>,
-    parse: impl FnOnce(Args<'a>) -> Result<T>,
-) -> Result<T> {
-    parse(args).inspect_err(|error| {
-        if context.must_obey() {
-            end(context, args, error);
-        }
-    })
-}
-
-#[cold]
-fn end(context: &Context, args: Args<'_>, error: &Error) {
-    let reason = match error {
-        Error::Refused(reason) => reason,
-        _ => "the number of its arguments is wrong",
-    };
-    let words: Vec<_> = args.from(0).take(SHOWN_MAX).map(|word| shown(word.bytes())).collect();
-    let rest = if args.len() > SHOWN_MAX { " ..." } else { "" };
-    let command = words.join(" ");
-    level::end(context, &format!("a command that it cannot read, {command}{rest}: {reason}"))
-}
-
-/// The most words of a command that the log shows.
-const SHOWN_MAX: usize = 8;
+use crate::server::{Error, Str, error::Result};
 
 /// Reads exactly `N` arguments after the command's name.
 pub fn exactly<'a, const N: usize>(args: Args<'a>) -> Result<[Str<'a>; N]> {

@@ -1,11 +1,11 @@
 //! The options at the end of a command, and their values.
 
 use crate::policy::MaxLen;
-use crate::server::string::Args;
+use crate::server::string::{Args, NotNumber, number};
 use crate::server::{Error, Str, error::Result};
-use lawn::{DEADLINE_MAX, GROUP_NAME_MAX, Token};
+use lawn::{DEADLINE_MAX, GROUP_NAME_MAX};
 
-use super::number::{self, FROM_1, MS_FROM_1, NotNumber, number, positive, token};
+use super::number::{self, FROM_1, MS_FROM_1, not_number, positive};
 use super::shown;
 
 /// The options at the end of a command, in any order.
@@ -90,7 +90,7 @@ impl<'a> Options<'a> {
     /// Reads a limit. 0 means no limit.
     pub fn limit(&mut self, option: &str) -> Result<u64> {
         let word = self.value(option)?.bytes();
-        number(word).map_err(|error| error.of(option, word, "a whole number from 0 on"))
+        number(word).map_err(|error| not_number(error, option, word, "a whole number from 0 on"))
     }
 
     /// Reads a deadline. The greatest number means "never", like the one before it, which is the latest deadline that an
@@ -104,9 +104,9 @@ impl<'a> Options<'a> {
     pub fn small_number(&mut self, option: &str) -> Result<u16> {
         let word = self.value(option)?.bytes();
         let small = number(word).ok().and_then(|number| u16::try_from(number).ok());
-        small
-            .filter(|number| *number > 0)
-            .ok_or_else(|| NotNumber::Other.of(option, word, "a whole number from 1 to 65535"))
+        small.filter(|number| *number > 0).ok_or_else(|| {
+            not_number(NotNumber::Other, option, word, "a whole number from 1 to 65535")
+        })
     }
 
     /// Reads the name of a group. `None`, for an empty name: the group of all elements without one.
@@ -131,10 +131,6 @@ impl<'a> Options<'a> {
     pub fn count(&mut self) -> Result<usize> {
         let count = self.positive("COUNT", FROM_1)?;
         Ok(usize::try_from(count).unwrap_or(usize::MAX))
-    }
-
-    pub fn token(&mut self) -> Result<Token> {
-        token(self.value("TOKEN")?.bytes())
     }
 
     pub fn lease(&mut self) -> Result<u64> {

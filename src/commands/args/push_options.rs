@@ -4,7 +4,7 @@ use crate::config;
 use crate::server::{Str, error::Result};
 use lawn::{Bounds, DEADLINE_MAX};
 
-use super::number::{MS_FROM_1, UNIX_MS_FROM_1, milliseconds};
+use super::number::{MS_FROM_1, milliseconds};
 use super::options::{Opt, Options};
 
 /// The time until an element comes due.
@@ -63,9 +63,9 @@ pub struct PushOptions<'a> {
 const NX_OR_REPLACE: &str = "syntax error, NX and REPLACE exclude each other";
 
 impl<'a> PushOptions<'a> {
-    pub fn new(at: Option<u64>) -> Self {
+    pub fn new() -> Self {
         let bounds = BoundOptions::default();
-        Self { if_exists: IfExists::Refuse, slack: None, at, bounds, group: None }
+        Self { if_exists: IfExists::Refuse, slack: None, at: None, bounds, group: None }
     }
 
     /// Reads an option. Returns `false` if it is unknown or repeated.
@@ -85,8 +85,8 @@ impl<'a> PushOptions<'a> {
 
     /// Returns whether a word is the name of an option.
     pub fn is_name(word: Str<'_>) -> bool {
-        let names: [&[u8]; 8] =
-            [b"NX", b"REPLACE", b"SLACK", b"AT", b"DELIVERIES", b"WITHIN", b"UNTIL", b"GROUP"];
+        let names: [&[u8]; 7] =
+            [b"NX", b"REPLACE", b"SLACK", b"AT", b"DELIVERIES", b"WITHIN", b"GROUP"];
         names.iter().any(|name| word.bytes().eq_ignore_ascii_case(name))
     }
 
@@ -105,20 +105,12 @@ impl<'a> PushOptions<'a> {
     }
 }
 
-/// `[DELIVERIES n] [WITHIN ms]` and, in replication, `[UNTIL unix-ms]` in the place of WITHIN.
+/// `[DELIVERIES n] [WITHIN ms]`
 #[derive(Clone, Copy, Default)]
 pub struct BoundOptions {
     deliveries: Option<u16>,
-    end: Option<End>,
-}
-
-/// When an element is too late to be given out.
-#[derive(Clone, Copy)]
-enum End {
-    /// That many milliseconds after its deadline.
-    Within(u64),
-    /// From this moment on, in milliseconds since the epoch.
-    Until(u64),
+    /// An element is too late to be given out that many milliseconds after its deadline.
+    within: Option<u64>,
 }
 
 impl BoundOptions {
@@ -128,11 +120,8 @@ impl BoundOptions {
             b"DELIVERIES" if self.deliveries.is_none() => {
                 self.deliveries = Some(options.small_number("DELIVERIES")?);
             }
-            b"WITHIN" if self.end.is_none() => {
-                self.end = Some(End::Within(options.positive("WITHIN", MS_FROM_1)?));
-            }
-            b"UNTIL" if self.end.is_none() => {
-                self.end = Some(End::Until(options.positive("UNTIL", UNIX_MS_FROM_1)?));
+            b"WITHIN" if self.within.is_none() => {
+                self.within = Some(options.positive("WITHIN", MS_FROM_1)?);
             }
             _ => return Ok(false),
         }
@@ -141,10 +130,7 @@ impl BoundOptions {
 
     /// Returns the bounds of an element with this deadline. A moment that is too late to be stored never comes.
     pub fn bounds(self, deadline: u64) -> Bounds {
-        let until = self.end.map(|end| match end {
-            End::Within(ms) => deadline.saturating_add(ms),
-            End::Until(at) => at,
-        });
+        let until = self.within.map(|ms| deadline.saturating_add(ms));
         let until = until.filter(|until| *until <= Bounds::UNTIL_MAX);
         Bounds { deliveries: self.deliveries.unwrap_or(0), until: until.unwrap_or(0) }
     }

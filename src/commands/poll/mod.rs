@@ -39,7 +39,7 @@ use crate::server::{CommandContext, Context, Str, error::Result};
 use self::client::{Asked, must_wait, note_resend, sleep};
 use self::reply::{reply_due, reply_held};
 use self::request::{parse_mpoll, parse_numkeys, parse_poll};
-use super::{args, checks};
+use super::checks;
 
 pub use self::client::{flushed, swapped};
 pub use self::serve::{backstop, next_us, serve};
@@ -48,12 +48,12 @@ pub use self::serve::{backstop, next_us, serve};
 /// removes them or, with LEASE, leases them. A TOKEN that holds elements already gets those instead. With BLOCK the
 /// client waits until some are due.
 pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, block, mut take) = args::read(context, args, parse_poll)?;
+    let (key, block, mut take) = parse_poll(args)?;
     take.draw_token();
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
     // Checked before anything is given out.
-    checks::lease(context, take.lease, now)?;
+    checks::lease(take.lease, now)?;
     // Most clients choose no token, which skips the search.
     if take.chosen_token().is_some()
         && let Some(lawn) = dehydrator.look()
@@ -89,14 +89,14 @@ pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
         (2..2 + parse_numkeys(args).unwrap_or(0)).for_each(|at| context.key_at(at, access::TAKE));
         return Ok(());
     }
-    let (keys, block, mut take) = args::read(context, args, parse_mpoll)?;
+    let (keys, block, mut take) = parse_mpoll(args)?;
     take.draw_token();
     let timeout = block.filter(|_| context.may_block());
     let now = clock::now();
     // All keys are checked before anything is given out: a key of another type is an error, whatever is due elsewhere.
     let outlooks: Vec<_> =
         keys.iter().map(|key| outlook(context, *key, timeout.is_some())).collect::<Result<_>>()?;
-    checks::lease(context, take.lease, now)?;
+    checks::lease(take.lease, now)?;
     // Most clients choose no token, which skips the search.
     let replies_held = |key: &Str<'_>| {
         let dehydrator = Reading::open(context, *key);

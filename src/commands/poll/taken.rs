@@ -194,7 +194,7 @@ impl TakenElements {
             lawn.set_deliveries(id, copy.deliveries, copy.token);
             if let Some(element) = lawn.look(id) {
                 let payload = OwnedStr::new(element.payload);
-                replicate_given_back(context, key, copy, payload.as_str(), true);
+                replicate_given_back(context, key, copy, payload.as_str());
                 any = true;
             }
         }
@@ -227,7 +227,7 @@ impl TakenElements {
         if put.is_ok() {
             for copy in given_back {
                 dehydrator.forget(copy.id.bytes());
-                replicate_given_back(context, key, copy, copy.payload.as_str(), false);
+                replicate_given_back(context, key, copy, copy.payload.as_str());
             }
             dehydrator.finish(Ending::Changed, c"dehydrator.push");
             expiry.into_iter().for_each(|at| restore_expiry(context, key, at));
@@ -236,16 +236,9 @@ impl TakenElements {
 }
 
 /// Replicates that an element was given back as it was, except for its payload, which may have changed.
-/// `replaces`: the element was leased, and is still in the lawn.
-fn replicate_given_back(
-    context: &Context,
-    key: Str<'_>,
-    copy: &ElementCopy,
-    payload: Str<'_>,
-    replaces: bool,
-) {
+fn replicate_given_back(context: &Context, key: Str<'_>, copy: &ElementCopy, payload: Str<'_>) {
     let ElementCopy { ttl, deadline, deliveries, bounds, token, .. } = *copy;
     let (id, group) = (copy.id.as_str(), copy.group.as_ref().map(OwnedStr::as_str));
     let pushed = Pushed { key, ttl, element: payload, id, deadline, bounds, group };
-    replicate::given_back(context, &pushed, replaces, deliveries, token);
+    replicate::given_back(context, &pushed, deliveries, token);
 }

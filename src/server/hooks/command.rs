@@ -116,9 +116,21 @@ impl Command {
         let access = if has("write") { "write" } else { "read" };
         let speed = if has("fast") { "fast" } else { "slow" };
         let blocking = if has("blocking") { " blocking" } else { "" };
-        format!("{access} {speed}{blocking}")
+        let admin = if has(ADMIN) { " admin dangerous" } else { "" };
+        format!("{access} {speed}{blocking}{admin}")
+    }
+
+    /// Returns the flags for a server that has ACL categories for commands of modules, or none. The flag `admin` would hide
+    /// the command from MONITOR, so only a server without such categories gets it.
+    fn flags(&self, has_categories: bool) -> CString {
+        let flags = self.flags.to_string_lossy();
+        let kept = flags.split(' ').filter(|flag| !has_categories || *flag != ADMIN);
+        CString::new(kept.collect::<Vec<_>>().join(" ")).unwrap_or_default()
     }
 }
+
+/// The flag of commands for administrators and other servers.
+const ADMIN: &str = "admin";
 
 /// The C function that the server calls to run a command. [`handler!`] creates it.
 pub type Handler =
@@ -181,7 +193,7 @@ pub fn register<'c>(
         unsafe { add(context.as_ptr(), own.as_ptr()) };
     }
     for command in commands {
-        let registered = create(context, prefix, command).ok_or(command)?;
+        let registered = create(context, prefix, command, set.is_some()).ok_or(command)?;
         let Some(set) = set else { continue };
         let by_flags = command.categories();
         let with_own = format!("{by_flags} {}", own.to_string_lossy());
@@ -202,18 +214,20 @@ fn create(
     context: &Context,
     prefix: &str,
     command: &Command,
+    has_categories: bool,
 ) -> Option<*mut raw::RedisModuleCommand> {
     let name = CString::new(format!("{prefix}.{}", command.verb.to_string_lossy())).ok()?;
     // The description below gives the positions of counted keys.
     let key = c_int::from(command.access.is_some() && !command.is_counted());
-    // SAFETY: the context is live during loading, the name for the length of this call, and all other
-    // strings are static.
+    let flags = command.flags(has_categories);
+    // SAFETY: the context is live during loading, name and flags for the length of this call, and all other strings are
+    // static.
     unsafe {
         let status = api!(RedisModule_CreateCommand(
             context.as_ptr(),
             name.as_ptr(),
             Some(command.handler),
-            command.flags.as_ptr(),
+            flags.as_ptr(),
             key,
             key,
             key

@@ -87,10 +87,10 @@ fn an_expired_lease_comes_first_and_does_not_restart_beyond_the_limit() {
     let is_over = |client: &mut Connection| client.ask("DEHYDRATOR.PTTL k a1") == Value::Int(0);
     until("the lease is over", || is_over(&mut client).then_some(()));
     // A tool leases beyond the limit.
-    client.ask("DEHYDRATOR.LEASE k 600000@4102444800000@tool a2");
+    client.ask("DEHYDRATOR.EFFECT k L600000@4102444800000@7 a2");
     let renewed = |client: &mut Connection| client.ask("DEHYDRATOR.RENEW k 1 t a1");
     assert_eq!(renewed(&mut client), Value::Array(vec![Value::Int(0)]));
-    client.ask("DEHYDRATOR.SETTLE k tool a2");
+    client.ask("DEHYDRATOR.SETTLE k 7 a2");
     assert_eq!(renewed(&mut client), Value::Array(vec![Value::Int(1)]));
     until("the lease is over", || is_over(&mut client).then_some(()));
     // What a dead worker had comes before what waits behind it.

@@ -18,7 +18,7 @@ fn dead_letters_of_a_paused_group_wait_and_delay_no_other() {
     client.ask("DEHYDRATOR.LIMIT k EACH HELD 1");
     for group in ["a", "b"] {
         client.ask(&format!("DEHYDRATOR.PAUSE k GROUP {group}"));
-        let dead = format!("DEHYDRATOR.PUSH k 0 element {group}0 AT 1 DELIVERED 1 GROUP {group}");
+        let dead = format!("DEHYDRATOR.EFFECT k P0@1,delivered=1 element {group}0 {group}");
         client.ask(&dead);
     }
     push(&mut client, "a1 b1 c1 c2 -1");

@@ -99,7 +99,7 @@ fn a_limit_that_is_set_after_the_policy_is_as_one_that_was_set_before_it() {
         client.ask(&format!("DEHYDRATOR.ONDUE k {to}"));
         let limit = if to == "DROP" { "RATE 1 PER 3600000" } else { "HELD 1" };
         client.ask(&format!("DEHYDRATOR.LIMIT k EACH {limit}"));
-        client.ask("DEHYDRATOR.PUSH k 0 held a0 AT 99999999999999 DELIVERED 1 TOKEN t GROUP a");
+        client.ask("DEHYDRATOR.EFFECT k P0@99999999999999,delivered=1,token=7 held a0 a");
         push(&mut client, "a1 a2 a3");
         until(to, || (client.ask("DEHYDRATOR.LEN k") == Value::Int(1)).then_some(()));
         client.ask("DEL k");

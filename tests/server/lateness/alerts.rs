@@ -226,7 +226,7 @@ const CASES: [Case; 11] = [
         |server, client| {
             client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
             client.ask("SET s text");
-            client.ask("DEHYDRATOR.PUSH k 5 x dead AT 5 DELIVERED 1");
+            client.ask("DEHYDRATOR.EFFECT k P5@5,delivered=1 x dead");
             vec![pushes(server, "k", 5), works(server, "k")]
         },
         &["DeliveriesFail"],
@@ -292,7 +292,7 @@ fn infrequent_polls_and_dead_letters_fire() {
         client.ask("DEHYDRATOR.POLL k");
     });
     let _dies = Again::start(&server, |client, number| {
-        client.ask(&format!("DEHYDRATOR.PUSH dead 5 x {number} AT 5 DELIVERED 1 NX"));
+        client.ask(&format!("DEHYDRATOR.EFFECT dead P5@5,delivered=1 x {number}"));
         client.ask("DEHYDRATOR.POLL nothing-is-here BLOCK 50");
     });
     let fired = fired(&server);

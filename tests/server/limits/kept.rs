@@ -44,7 +44,7 @@ fn limits_are_set_individually_and_shown() {
     assert_eq!(map.iter().find(|it| it.0 == text("held")).map(|it| &it.1), Some(&Value::Int(1)));
     client.ask("SET other value");
     for line in
-        ["DEHYDRATOR.LIMIT other", "DEHYDRATOR.LIMIT other HELD 1", "DEHYDRATOR.GIVEN other 1 1"]
+        ["DEHYDRATOR.LIMIT other", "DEHYDRATOR.LIMIT other HELD 1", "DEHYDRATOR.EFFECT other G1@1"]
     {
         assert!(client.refused(line).starts_with("WRONGTYPE"), "{line}");
     }

@@ -225,8 +225,8 @@ fn a_request_beyond_the_rate_gets_the_rest_and_the_queue_proceeds() {
     assert_eq!(last.reply(), Value::Nil);
     wait_for_ticks(&server);
     assert_eq!(waiters(&server), 0);
-    client.ask("DEHYDRATOR.GIVEN k 1 1");
-    assert_eq!(client.ask("DEHYDRATOR.GIVEN none 1 1"), Value::Int(0));
+    client.ask("DEHYDRATOR.EFFECT k G1@1");
+    assert_eq!(client.ask("DEHYDRATOR.EFFECT none G1@1"), Value::Int(0));
 }
 
 #[test]
@@ -267,10 +267,10 @@ fn extreme_numbers_are_saved_and_loaded() {
     for (key, per, moment, count) in given {
         client.ask(&format!("DEHYDRATOR.LIMIT {key} RATE 3 PER {per}"));
         for _ in 0..2 {
-            client.ask(&format!("DEHYDRATOR.GIVEN {key} {moment} {count}"));
+            client.ask(&format!("DEHYDRATOR.EFFECT {key} G{moment}@{count}"));
         }
     }
-    client.ask(&format!("DEHYDRATOR.GIVEN more 7 {MAX}"));
+    client.ask(&format!("DEHYDRATOR.EFFECT more G7@{MAX}"));
     for key in ["late", "many", "more"] {
         let dump: Vec<u8> = cmd(&format!("DUMP {key}")).query(&mut client).expect("a payload");
         let mut restore = redis::cmd("RESTORE");

@@ -142,15 +142,15 @@ fn dead_letters_are_moved_and_the_next_key_is_tried() {
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE a HOLD DELIVERIES 1 STREAM dead");
     client.ask("MULTI");
-    client.ask("DEHYDRATOR.PUSH a 0 element 1 AT 5 DELIVERED 1");
-    client.ask("DEHYDRATOR.PUSH a 0 element 2 AT 6 DELIVERED 1");
+    client.ask("DEHYDRATOR.EFFECT a P0@5,delivered=1 element 1");
+    client.ask("DEHYDRATOR.EFFECT a P0@6,delivered=1 element 2");
     client.ask("DEHYDRATOR.PUSH b 0 b id");
     client.ask("DEHYDRATOR.MPOLL 2 a b");
     client.ask("XLEN dead");
     let Value::Array(replies) = client.ask("EXEC") else { panic!("an array") };
     assert_eq!(replies[3..], [from("b", &["b"]), Value::Int(2)]);
     let sleeper = Sleeper::start(&server, "DEHYDRATOR.MPOLL 2 a b BLOCK 0");
-    client.ask("DEHYDRATOR.PUSH a 0 element 1 AT 5 DELIVERED 1");
+    client.ask("DEHYDRATOR.EFFECT a P0@5,delivered=1 element 1");
     until("it has died", || (client.ask("XLEN dead") == Value::Int(3)).then_some(()));
     assert!(!sleeper.is_awake());
     client.ask("DEHYDRATOR.PUSH a 0 alive 2");

@@ -68,7 +68,7 @@ fn an_element_at_its_delivery_limit_goes_to_the_stream_with_its_count() {
     assert_eq!((field(&server, "dead_letters"), field(&server, "deliveries")), (1, 0));
     // Elements below the limit, and those settled in time, are not affected.
     for id in ["once", "settled"] {
-        client.ask(&format!("DEHYDRATOR.PUSH k 0 element {id} AT 5 DELIVERED 2"));
+        client.ask(&format!("DEHYDRATOR.EFFECT k P0@5,delivered=2 element {id}"));
     }
     assert_eq!(
         client.ask("DEHYDRATOR.POLL k COUNT 1 WITHIDS"),
@@ -122,12 +122,12 @@ fn nobody_gets_a_dead_letter_even_before_the_server_moves_it() {
         // In a transaction or a script, the server cannot deliver between two commands.
         let lines = [
             "DEHYDRATOR.PUSH k 0 element a AT 1",
-            "DEHYDRATOR.PUSH k 0 element x AT 2 DELIVERED 1",
+            "DEHYDRATOR.EFFECT k P0@2,delivered=1 element x",
             "DEHYDRATOR.PUSH k 0 element b AT 3",
-            "DEHYDRATOR.PUSH k 0 element y AT 4 DELIVERED 2",
+            "DEHYDRATOR.EFFECT k P0@4,delivered=2 element y",
             "DEHYDRATOR.PUSH k 0 element c AT 5",
-            "DEHYDRATOR.PUSH k 0 element z AT 0 DELIVERED 65535",
-            "DEHYDRATOR.LEASE k 5@2@7 x",
+            "DEHYDRATOR.EFFECT k P0@0,delivered=65535 element z",
+            "DEHYDRATOR.EFFECT k L5@2@7 x",
             "DEHYDRATOR.XPOLL k",
             "DEHYDRATOR.POLL k COUNT 2 WITHIDS",
             "DEHYDRATOR.LEN k",
@@ -171,7 +171,7 @@ fn a_dead_letter_is_moved_whatever_elements_come_before_it() {
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
     client.ask("DEHYDRATOR.PUSH k 0 element first AT 1");
-    client.ask("DEHYDRATOR.PUSH k 0 element dead AT 2 DELIVERED 1");
+    client.ask("DEHYDRATOR.EFFECT k P0@2,delivered=1 element dead");
     client.ask("DEHYDRATOR.PUSH k 0 element last AT 3");
     for away in ["POLL k COUNT 1", "PULL k first", "XACK k first", "TOUCH k first 60000"] {
         assert_eq!(client.ask("EXISTS s"), Value::Int(0));
@@ -181,7 +181,7 @@ fn a_dead_letter_is_moved_whatever_elements_come_before_it() {
         assert_eq!(client.ask("DEHYDRATOR.XPOLL k"), texts(&["last"]));
         client.ask("DEL s");
         client.ask("DEHYDRATOR.PUSH k 0 element first REPLACE AT 1");
-        client.ask("DEHYDRATOR.PUSH k 0 element dead AT 2 DELIVERED 1");
+        client.ask("DEHYDRATOR.EFFECT k P0@2,delivered=1 element dead");
     }
     // A limit that is set long after it was exceeded.
     client.ask("DEHYDRATOR.ONDUE k HOLD");
@@ -205,7 +205,7 @@ fn a_blocked_client_wakes_only_for_elements_that_it_can_have() {
         Value::Array(vec![leased("leased", 1)])
     );
     let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 WITHIDS");
-    client.ask("DEHYDRATOR.PUSH k 0 element dead AT 5 DELIVERED 9");
+    client.ask("DEHYDRATOR.EFFECT k P0@5,delivered=9 element dead");
     assert_eq!(died(&mut client, "s", 2), ["dead", "leased"]);
     assert!(!sleeper.is_awake());
     client.ask("DEHYDRATOR.PUSH k 50 element id");
@@ -216,9 +216,9 @@ fn a_blocked_client_wakes_only_for_elements_that_it_can_have() {
         [(); 2].map(|()| Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 COUNT 1 WITHIDS"));
     client.ask("MULTI");
     for (at, id, deliveries) in
-        [(1, "a", ""), (2, "b", " DELIVERED 1"), (3, "c", ""), (4, "d", " DELIVERED 1")]
+        [(1, "a", ""), (2, "b", ",delivered=1"), (3, "c", ""), (4, "d", ",delivered=1")]
     {
-        client.ask(&format!("DEHYDRATOR.PUSH k 0 element {id} AT {at}{deliveries}"));
+        client.ask(&format!("DEHYDRATOR.EFFECT k P0@{at}{deliveries} element {id}"));
     }
     client.ask("EXEC");
     let [first, second] = sleepers.map(Sleeper::reply);
@@ -226,7 +226,7 @@ fn a_blocked_client_wakes_only_for_elements_that_it_can_have() {
     assert_eq!(second, Value::Array(vec![texts(&["c", "element"])]));
     assert_eq!(died(&mut client, "s", 4), ["dead", "leased", "b", "d"]);
     // Only dead letters: the client blocks.
-    client.ask("DEHYDRATOR.PUSH k 0 element e AT 5 DELIVERED 1");
+    client.ask("DEHYDRATOR.EFFECT k P0@5,delivered=1 element e");
     assert_eq!(client.ask("DEHYDRATOR.POLL k BLOCK 20"), Value::Nil);
 }
 
@@ -242,8 +242,9 @@ fn dead_letters_are_dropped_or_published_if_configured() {
         let mut pipe = redis::pipe();
         for id in 0..100 {
             pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(0).arg(format!("element-{id}")).arg(id);
-            let push = pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(0).arg(format!("dead-{id}"));
-            push.arg(100 + id).arg("AT").arg(7).arg("DELIVERED").arg(2 + id % 3);
+            let head = format!("P0@7,delivered={}", 2 + id % 3);
+            let push = pipe.cmd("DEHYDRATOR.EFFECT").arg("k").arg(head);
+            push.arg(format!("dead-{id}")).arg(100 + id);
         }
         pipe.exec(&mut client).expect("replies");
         until("they are gone", || {
@@ -275,7 +276,7 @@ fn stuck_dead_letters_do_not_stop_the_delivery_of_others() {
         client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
         client.ask("MULTI");
         for id in 0..300 {
-            client.ask(&format!("DEHYDRATOR.PUSH k 0 element dead-{id} AT 5 DELIVERED 1"));
+            client.ask(&format!("DEHYDRATOR.EFFECT k P0@5,delivered=1 element dead-{id}"));
         }
         client.ask("DEHYDRATOR.PUSH k 0 element alive");
         client.ask("DEHYDRATOR.PUSH k 1000 element later");
@@ -337,8 +338,8 @@ fn a_poll_skips_a_bounded_number_of_dead_letters() {
     let mut pipe = redis::pipe();
     pipe.atomic();
     for id in 0..COUNT {
-        let push = pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(id % 9).arg("element").arg(id);
-        push.arg("AT").arg(id).arg("DELIVERED").arg(1).ignore();
+        let head = format!("P{}@{id},delivered=1", id % 9);
+        pipe.cmd("DEHYDRATOR.EFFECT").arg("k").arg(head).arg("element").arg(id).ignore();
     }
     pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(0).arg("element").arg("alive").ignore();
     pipe.cmd("DEHYDRATOR.POLL").arg("k");
@@ -442,7 +443,7 @@ fn stuck_dead_letters_are_the_same_on_a_replica_which_retries_them_when_promoted
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
     client.ask("SET s text");
     for id in 0..200 {
-        client.ask(&format!("DEHYDRATOR.PUSH k 5 element {id} AT 5 DELIVERED 1"));
+        client.ask(&format!("DEHYDRATOR.EFFECT k P5@5,delivered=1 element {id}"));
     }
     let mut other = replica.connect();
     until("all are put aside", || {
@@ -505,7 +506,7 @@ fn a_stuck_dead_letter_is_written_once_however_often_it_is_retried() {
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
     client.ask("SET s text");
     for id in 0..500 {
-        client.ask(&format!("DEHYDRATOR.PUSH k 5 element {id} AT 5 DELIVERED 1"));
+        client.ask(&format!("DEHYDRATOR.EFFECT k P5@5,delivered=1 element {id}"));
     }
     until("all are put aside", || {
         (client.ask("DEHYDRATOR.PTTL k 499") == Value::Int(-1)).then_some(())
@@ -527,7 +528,7 @@ fn a_stuck_dead_letter_is_retried_even_if_the_clock_steps_back() {
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
     client.ask("SET s text");
-    client.ask("DEHYDRATOR.PUSH k 5 element id AT 5 DELIVERED 1");
+    client.ask("DEHYDRATOR.EFFECT k P5@5,delivered=1 element id");
     until("it is stuck", || (field(&server, "failing") == 1).then_some(()));
     server.shift_clock(-3_600_000);
     client.ask("DEL s");
@@ -556,7 +557,7 @@ fn a_stuck_dead_letter_is_moved_by_a_new_policy_and_after_a_restart() {
             client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
             client.ask("SET s text");
             for id in &ids {
-                client.ask(&format!("DEHYDRATOR.PUSH k 5 element {id} AT 5 DELIVERED 1"));
+                client.ask(&format!("DEHYDRATOR.EFFECT k P5@5,delivered=1 element {id}"));
             }
             until("all are put aside", || {
                 (client.ask("DEHYDRATOR.PTTL k 99") == Value::Int(-1)).then_some(())

@@ -108,7 +108,7 @@ fn invalid_rules_are_refused_and_the_old_ones_stay() {
         ("* STREAM", "STREAM needs a value"),
         ("* LIST", "LIST needs a value"),
         ("* STREAM *", "STREAM must not be the dehydrator's own key"),
-        ("* STREAM s UNCONFIRMED", "UNCONFIRMED is for replication"),
+        ("* STREAM s UNCONFIRMED", "unexpected 'UNCONFIRMED'"),
         ("a DROP ; b NONSENSE", "default-ondue: b: syntax error, unexpected 'NONSENSE'"),
         ("a DROP b", "syntax error, unexpected 'b'"),
     ] {

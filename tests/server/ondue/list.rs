@@ -65,7 +65,7 @@ fn a_client_blocked_on_the_list_wakes_at_once() {
     let server = Server::start(&["--hz", "1", "--dynamic-hz", "no"]);
     let mut client = server.connect();
     let dead = "HOLD DELIVERIES 1 LIST l";
-    for (policy, deliveries) in [("LIST l", ""), (dead, " DELIVERED 1")] {
+    for (policy, deliveries) in [("LIST l", ""), (dead, ",delivered=1")] {
         client.ask(&format!("DEHYDRATOR.ONDUE k {policy}"));
         for verb in ["BRPOP l 0", "BLPOP l 0", "BLMOVE l m LEFT LEFT 0"] {
             let took = (0..5).map(|round| {
@@ -81,7 +81,7 @@ fn a_client_blocked_on_the_list_wakes_at_once() {
                 });
                 let now: Vec<u64> = cmd("TIME").query(&mut client).expect("the time");
                 let at = now[0] * 1000 + now[1] / 1000 + 20;
-                client.ask(&format!("DEHYDRATOR.PUSH k 20 e{round} id AT {at}{deliveries}"));
+                client.ask(&format!("DEHYDRATOR.EFFECT k P20@{at}{deliveries} e{round} id"));
                 let (reply, woke_us) = thread.join().expect("no panic");
                 assert!(format!("{reply:?}").contains(&format!("e{round}")), "{reply:?}");
                 assert!(woke_us >= at * 1000, "too early");
@@ -234,23 +234,23 @@ fn dead_letters_go_to_the_list_by_themselves_and_on_a_poll() {
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 2 LIST dead LEFT");
     let at = |moment: u64, id: &str, deliveries: &str| {
-        cmd(&format!("DEHYDRATOR.PUSH k 5 {id} {id} AT {moment}{deliveries}"))
+        cmd(&format!("DEHYDRATOR.EFFECT k P5@{moment}{deliveries} {id} {id}"))
     };
     let mut pipe = redis::pipe();
     pipe.atomic();
-    pipe.add_command(at(1, "a", " DELIVERED 2")).add_command(at(2, "b", ""));
-    pipe.add_command(at(3, "c", " DELIVERED 2")).add_command(at(4, "d", " DELIVERED 1"));
+    pipe.add_command(at(1, "a", ",delivered=2")).add_command(at(2, "b", ""));
+    pipe.add_command(at(3, "c", ",delivered=2")).add_command(at(4, "d", ",delivered=1"));
     pipe.add_command(cmd("DEHYDRATOR.POLL k")).add_command(cmd("LRANGE dead 0 -1"));
     let replies: Vec<Value> = pipe.query(&mut client).expect("replies");
     assert_eq!(replies[4..], [texts(&["b", "d"]), texts(&["c", "a"])]);
-    at(1, "e", " DELIVERED 2").exec(&mut client).expect("OK");
+    at(1, "e", ",delivered=2").exec(&mut client).expect("OK");
     assert_eq!(arrived(&mut client, "dead", 3), ["e", "c", "a"]);
     assert_eq!(field(&server, "dead_letters"), 3);
     // Stuck ones do not block others, and are moved when possible.
     client.ask("DEL dead");
     client.ask("SET dead text");
     for id in ["f", "g"] {
-        at(5, id, " DELIVERED 2").exec(&mut client).expect("OK");
+        at(5, id, ",delivered=2").exec(&mut client).expect("OK");
     }
     client.ask("DEHYDRATOR.PUSH k 0 alive alive");
     until("it is delivered", || {

@@ -12,7 +12,7 @@ use harness::{Ask, Server, cmd, until};
 /// Returns the payload of a dehydrator, with this policy and a due element.
 fn dump(client: &mut Connection, key: &str, policy: &str) -> Vec<u8> {
     let lines = [
-        format!("DEHYDRATOR.PUSH {key} 0 element id AT 1 DELIVERED 1"),
+        format!("DEHYDRATOR.EFFECT {key} P0@1,delivered=1 element id"),
         format!("DEHYDRATOR.ONDUE {key} {policy}"),
         format!("DUMP {key}"),
         format!("DEL {key}"),

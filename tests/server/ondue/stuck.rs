@@ -133,7 +133,7 @@ fn fifty_thousand_stuck_dead_letters_write_nothing_while_stuck() {
     for ids in (0..MANY).collect::<Vec<_>>().chunks(1000) {
         let mut pipe = redis::pipe();
         for id in ids {
-            pipe.add_command(cmd(&format!("DEHYDRATOR.PUSH k 5 element {id} AT 5 DELIVERED 1")));
+            pipe.add_command(cmd(&format!("DEHYDRATOR.EFFECT k P5@5,delivered=1 element {id}")));
         }
         pipe.exec(&mut client).expect("pushes");
     }

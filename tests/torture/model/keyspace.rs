@@ -46,7 +46,7 @@ impl World {
             Op::Help | Op::Late => Expect::Shown(Box::default()),
             // No level is that high.
             Op::Require { level: u64::MAX } => REFUSED,
-            Op::Require { .. } => Expect::Is(Value::Okay),
+            Op::Require { .. } => Expect::Is(Value::Int(1)),
             Op::SetText => {
                 self.dbs[db].insert(key, Kept::Text);
                 Expect::Is(Value::Okay)

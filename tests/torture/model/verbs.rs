@@ -16,18 +16,11 @@ impl World {
         now: u64,
         transaction: bool,
     ) -> Expect {
+        // The last moment of all is for stuck dead letters: `AT` takes the one before it.
         let at_or = |at: Option<u64>, ttl: u64| {
+            let at = at.map(|at| at.min(MAX - 1));
             at.or_else(|| now.checked_add(ttl).filter(|deadline| *deadline <= MAX))
         };
-        // No client may set this deadline, which is for stuck dead letters; `AT` accepts the one before it.
-        let at = match op {
-            Op::Push { at, .. } | Op::Touch { at, .. } => *at,
-            Op::Lease { at, .. } => Some(*at),
-            _ => None,
-        };
-        if at == Some(MAX) {
-            return REFUSED;
-        }
         match op {
             Op::Push {
                 ttl,
@@ -44,6 +37,10 @@ impl World {
                 let ttl = rounded(*ttl, *slack).expect("seen to before");
                 let Some(deadline) = at_or(*at, ttl) else { return REFUSED };
                 match (it.find(id), if_there) {
+                    // A tool's push replaces, and is never refused.
+                    (old, _) if deliveries.is_some() => {
+                        old.into_iter().for_each(|old| drop(it.entries.remove(old)));
+                    }
                     (None, IfThere::Refuse) if it.remembers(id, now) => {
                         return Expect::Refused("EXISTS");
                     }
@@ -76,7 +73,7 @@ impl World {
                     until,
                     group: group.clone().unwrap_or_default(),
                 });
-                Expect::Is(Value::Okay)
+                if deliveries.is_some() { int(1) } else { Expect::Is(Value::Okay) }
             }
             Op::GidPush { ttl, slack, group, .. } => {
                 let ttl = rounded(*ttl, *slack).expect("seen to before");
@@ -411,7 +408,7 @@ impl World {
                 if it.limits.remember > 0 {
                     it.remembered.extend(ids.iter().map(|id| (id.clone(), *until)));
                 }
-                int(count as u64)
+                int((count as u64).max((it.limits.remember > 0).into()))
             }
             Op::Given { at, count, group: Some(group) } => {
                 int(it.give_of_group(group, *at, *count).into())

@@ -19,11 +19,6 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
     let pairs_of = |held: &[(u64, Bytes)]| -> Vec<Bytes> {
         held.iter().flat_map(|(token, id)| [number(*token), id.clone()]).collect()
     };
-    // A deadline has an option of its own, or stands beside the TTL, as in effects.
-    let timer = |ttl: u64, at: Option<u64>| match at.filter(|at| at % 2 == 1) {
-        Some(at) => ([number(ttl), number(at)].join(&b'@'), None),
-        None => (number(ttl), at),
-    };
     let word_of = |if_there| match if_there {
         IfThere::Refuse => None,
         IfThere::Nx => Some(text("nx")),
@@ -35,16 +30,41 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
     };
     let of_ids = |name: &str, ids: &[Bytes]| [verb(name), ids.to_vec()].concat();
     match op {
-        Op::Push { ttl, element, id, if_there, slack, at, deliveries, token, bounds, group } => {
+        // As a tool pushes it.
+        Op::Push {
+            ttl,
+            element,
+            id,
+            at: Some(at),
+            deliveries: Some(deliveries),
+            token,
+            bounds,
+            group,
+            ..
+        } => {
+            let mut words = verb("EFFECT");
+            let (most, until) = bounds.of(*at);
+            let options = [
+                ("deliveries", most),
+                ("until", until),
+                ("delivered", *deliveries),
+                ("token", token.unwrap_or(0)),
+            ];
+            let mut head = format!("P{ttl}@{at}");
+            for (name, value) in options.into_iter().filter(|(_, value)| *value > 0) {
+                head += &format!(",{name}={value}");
+            }
+            words.extend([text(&head), element.clone(), id.clone()]);
+            words.extend(group.clone().filter(|group| !group.is_empty()));
+            words
+        }
+        Op::Push { ttl, element, id, if_there, slack, at, bounds, group, .. } => {
             let mut words = verb("PUSH");
-            let (timer, at) = timer(*ttl, *at);
-            words.extend([timer, element.clone(), id.clone()]);
+            words.extend([number(*ttl), element.clone(), id.clone()]);
             words.extend(word_of(*if_there));
             words.extend(option("SLACK", *slack));
-            words.extend(option("TOKEN", *token));
-            words.extend(option("AT", at));
+            words.extend(option("AT", *at));
             words.extend(grouped(group));
-            words.extend(option("DELIVERED", *deliveries));
             words.extend(options_of(bounds));
             words
         }
@@ -134,19 +154,20 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
         Op::InfoGroup(group) => [verb("INFO"), grouped(&Some(group.clone()))].concat(),
         Op::Help => vec![text("DEHYDRATOR.HELP")],
         Op::Late => vec![text("DEHYDRATOR.LATE"), text("COUNT"), number(5)],
-        Op::Require { level } => vec![text("DEHYDRATOR.REQUIRE"), number(*level)],
+        Op::Require { level } => {
+            vec![text("DEHYDRATOR.EFFECT"), text("k"), text(&format!("N{level}"))]
+        }
         Op::Update(id, element) => [verb("UPDATE"), vec![id.clone(), element.clone()]].concat(),
         Op::Touch { ids, ttl, only, at } => {
             let mut words = verb("TOUCH");
-            let (timer, at) = timer(*ttl, *at);
             match &ids[..] {
-                [id] => words.extend([id.clone(), timer]),
+                [id] => words.extend([id.clone(), number(*ttl)]),
                 ids => {
-                    words.extend([timer, text("IDS"), number(ids.len() as u64)]);
+                    words.extend([number(*ttl), text("IDS"), number(ids.len() as u64)]);
                     words.extend_from_slice(ids);
                 }
             }
-            words.extend(option("AT", at));
+            words.extend(option("AT", *at));
             words.extend(only.map(text));
             words
         }
@@ -156,8 +177,8 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
         Op::Rem(ids) => of_ids("REM", ids),
         Op::Purge(which) => [verb("PURGE"), selected(which)].concat(),
         Op::Lease { ttl, token, at, ids } => {
-            let mut words = verb("LEASE");
-            words.push([number(*ttl), number(*at), number(*token)].join(&b'@'));
+            let mut words = verb("EFFECT");
+            words.push(text(&format!("L{ttl}@{at}@{token}")));
             words.extend(ids.iter().cloned());
             words
         }
@@ -218,9 +239,12 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words.extend(option("PER", change.rate.map(|it| it.1)));
             words
         }
-        Op::Settled { until, ids } => [verb("SETTLED"), vec![number(*until)], ids.clone()].concat(),
+        Op::Settled { until, ids } => {
+            [verb("EFFECT"), vec![text(&format!("S{until}"))], ids.clone()].concat()
+        }
         Op::Given { at, count, group } => {
-            [verb("GIVEN"), vec![number(*at), number(*count)], grouped(group)].concat()
+            let head = text(&format!("G{at}@{count}"));
+            verb("EFFECT").into_iter().chain([head]).chain(group.clone()).collect()
         }
         Op::Ttn => verb("TTN"),
         Op::Pttl(id) => [verb("PTTL"), vec![id.clone()]].concat(),
@@ -259,11 +283,11 @@ pub(super) fn nonsense(random: &mut Random) -> Op {
         format!("PUSH {bad}|element|id"),
         format!("PUSH 5|element|id|AT|{bad}"),
         format!("PUSH 5|element|id|SLACK|{bad}"),
-        format!("PUSH 5|element|id|AT|5|DELIVERED|{bad}"),
+        format!("EFFECT P5@5,delivered={bad}|element|id"),
         "PUSH 5|element|id|NX|REPLACE".to_owned(),
         "PUSH 5|element|id|SLACK|5|AT|5".to_owned(),
-        "PUSH 5|element|id|DELIVERED|5".to_owned(),
-        "PUSH 5|element|id|AT|5|DELIVERED|65536".to_owned(),
+        "PUSH 5|element|id|AT|5|DELIVERED|5".to_owned(),
+        "EFFECT P5@5,delivered=65536|element|id".to_owned(),
         "PUSH 5|element|id|DELIVERIES|0".to_owned(),
         "PUSH 5|element|id|WITHIN|0".to_owned(),
         "PUSH 5|element|id|GROUP|one|GROUP|two".to_owned(),
@@ -299,13 +323,16 @@ pub(super) fn nonsense(random: &mut Random) -> Op {
         "REJECT token|id|token".to_owned(),
         "POLL TOKEN|token".to_owned(),
         "POLL LEASE|5|TOKEN|4611686018427387904".to_owned(),
-        "LEASE 5|TOKEN|token|AT|5".to_owned(),
-        "LEASE 5@5|id".to_owned(),
-        format!("LEASE 5@{bad}@7|id"),
-        format!("PUSH 5@{bad}|element|id"),
-        "PUSH 5@5|element|id|AT|5".to_owned(),
-        "PUSH 5@5@7|element|id".to_owned(),
-        format!("TOUCH id|5@{bad}"),
+        "EFFECT L5@5|id".to_owned(),
+        format!("EFFECT L5@{bad}@7|id"),
+        format!("EFFECT P5@{bad}|element|id"),
+        "EFFECT P5@5@7|element|id".to_owned(),
+        format!("EFFECT T5@{bad}|id"),
+        format!("EFFECT U{bad}|id"),
+        format!("EFFECT H{bad}"),
+        "EFFECT Q|EXPLODE".to_owned(),
+        "PUSH 5@5|element|id".to_owned(),
+        "TOUCH id|5@5".to_owned(),
         "PUSH 5|element|id|AT|5|TOKEN|token".to_owned(),
         format!("RANGE {bad}|+"),
         format!("RANGE -|{bad}"),
@@ -324,10 +351,6 @@ pub(super) fn nonsense(random: &mut Random) -> Op {
         "PURGE GROUP".to_owned(),
         "PURGE ALL|id".to_owned(),
         format!("TOUCH GROUP|group-1|{bad}"),
-        "LEASE 5|BY|5|id".to_owned(),
-        format!("LEASE {bad}|AT|5|id"),
-        format!("LEASE 5|AT|{bad}|id"),
-        "LEASE 5|AT|5".to_owned(),
         "ONDUE EXPLODE".to_owned(),
         "ONDUE LIST".to_owned(),
         "ONDUE LIST|l1|UP".to_owned(),
@@ -367,11 +390,11 @@ pub(super) fn nonsense(random: &mut Random) -> Op {
         "INFO GROUP".to_owned(),
         "LEN GROUP".to_owned(),
         "RANGE -|+|GROUP|one|GROUP|two".to_owned(),
-        format!("GIVEN {bad}|1"),
-        format!("SETTLED {bad}|1"),
-        "SETTLED 5".to_owned(),
+        format!("EFFECT G{bad}@1"),
+        format!("EFFECT S{bad}|1"),
+        "EFFECT S5".to_owned(),
         format!("LIMIT REMEMBER|{bad}"),
-        "GIVEN 1|0".to_owned(),
+        "EFFECT G1@0".to_owned(),
         "TTN now".to_owned(),
         "SCAN cursor".to_owned(),
         format!("SCAN 0|COUNT|{bad}"),

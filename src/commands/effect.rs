@@ -1,0 +1,250 @@
+//! EFFECT: what replicas, files and tools that copy do.
+//!
+//! An effect happened before, on the server that sent it. So nothing refuses it that may refuse a user's command (limits,
+//! remembered ids, settings), except that a tool gets `OOM`; and it decides nothing itself. It does the same to whoever
+//! sends it.
+
+use crate::data_type::{Ending, Writing};
+use crate::level;
+use crate::metrics::counters::PUSHES;
+use crate::pending::agenda;
+use crate::policy::{Pause, Trust};
+use crate::replicate;
+use crate::replicate::head::{Head, Timer};
+use crate::server::key::Name;
+use crate::server::string::Args;
+use crate::server::{CommandContext, Error, Str, error::Result};
+use lawn::{Bounds, Element, GROUP_NAME_MAX, Lawn, StartError, Token};
+
+use super::args::options::Options;
+use super::args::{required, shown};
+use super::{checks, ondue};
+
+/// Reads `key head`. What follows depends on the head.
+fn parse<'a>(args: Args<'a>) -> Result<(Str<'a>, Head)> {
+    let (key, word) = (required(args, 1)?, required(args, 2)?.bytes());
+    let head = Head::parse(word);
+    let head = head.ok_or_else(|| format!("'{}' is not the head of an effect", shown(word)))?;
+    let rest = args.len() - 3;
+    let fits = match head {
+        Head::Pushed { .. } => (2..=3).contains(&rest),
+        Head::Given { .. } | Head::Paused { .. } => rest <= 1,
+        Head::Restarted { .. } | Head::Uncounted { .. } | Head::Leased { .. } => rest > 0,
+        Head::Settled { .. } | Head::Unconfirmed => rest > 0,
+        // A later version may say more.
+        Head::Needed { .. } => true,
+    };
+    if fits { Ok((key, head)) } else { Err(Error::Arity) }
+}
+
+/// Reads the name of a group, if there is one at this place.
+fn group<'a>(args: Args<'a>, at: usize) -> Result<Option<&'a [u8]>> {
+    let group = args.get(at).map(Str::bytes);
+    match group {
+        Some(name) if name.is_empty() || name.len() > GROUP_NAME_MAX => {
+            Err("the name of a group is empty or too long".into())
+        }
+        group => Ok(group),
+    }
+}
+
+/// Runs `EFFECT key head [argument ...]`: the number of elements it changed, or 1 for a change of the key.
+///
+/// A server that cannot read an effect from its primary or its append-only file ends: its error would reach no client.
+pub fn effect(context: &CommandContext, args: Args<'_>) -> Result {
+    run(context, args).inspect_err(|error| {
+        // An error with a code is no reading error: the key has another type, or there is no room.
+        if context.must_obey() && !matches!(error, Error::Coded(..)) {
+            end(context, args, error);
+        }
+    })
+}
+
+fn run(context: &CommandContext, args: Args<'_>) -> Result {
+    let (key, head) = parse(args)?;
+    if let Head::Needed { level } = head {
+        return need(context, args, level);
+    }
+    let mut dehydrator = Writing::open(context, key)?;
+    let ids = args.from(3).map(Str::bytes);
+    let (count, ending, event) = match head {
+        Head::Pushed { timer, bounds, delivered, token } => {
+            checks::memory(context)?;
+            store(&mut dehydrator, args, timer, bounds, (delivered, token))?;
+            PUSHES.add(1);
+            (1, Ending::Changed, c"dehydrator.push")
+        }
+        Head::Restarted { timer, until } => {
+            let Timer { ttl, deadline } = timer;
+            let count = count(&mut dehydrator, ids, |lawn, id| {
+                let is_there = lawn.restart_at(id, ttl, deadline);
+                until.into_iter().for_each(|until| _ = lawn.set_until(id, until));
+                is_there
+            });
+            dehydrator.note_timer(ttl, deadline);
+            (count, Ending::Changed, c"dehydrator.touch")
+        }
+        Head::Uncounted { deadline } => {
+            let count = count(&mut dehydrator, ids, |lawn, id| {
+                lawn.restart_at(id, 0, deadline) && super::settle::uncount(lawn, id)
+            });
+            (count, Ending::Changed, c"dehydrator.release")
+        }
+        Head::Leased { timer: Timer { ttl, deadline }, token } => {
+            checks::memory(context)?;
+            let count = count(&mut dehydrator, ids, |lawn, id| {
+                lawn.lease_at(id, ttl, deadline, Some(token))
+            });
+            (count, Ending::Changed, c"dehydrator.poll")
+        }
+        Head::Settled { until } => {
+            (settle(context, &mut dehydrator, ids, until)?, Ending::Shrunk, c"dehydrator.settle")
+        }
+        Head::Given { moment, count } => {
+            let is_noted = dehydrator.note_given(moment, count, group(args, 3)?);
+            (is_noted.into(), Ending::Changed, c"dehydrator.given")
+        }
+        Head::Paused { until } => {
+            let is_changed = match group(args, 3)? {
+                Some(name) => dehydrator.change_group(name, |it| it.paused_until = until),
+                None => dehydrator.change_rules(|rules| rules.pause = Pause::of_group(until)),
+            };
+            (is_changed.into(), Ending::Changed, c"dehydrator.pause")
+        }
+        Head::Unconfirmed => {
+            let policy = ondue::parse_policy(key, Options::new(args, 3))?;
+            agenda::reset_overdue(&Name::of(context, key));
+            let is_changed = dehydrator.change_rules(|rules| {
+                (rules.policy, rules.trust) = (policy, Trust::Unconfirmed);
+            });
+            (is_changed.into(), Ending::Changed, c"dehydrator.ondue")
+        }
+        Head::Needed { .. } => (0, Ending::Changed, c""),
+    };
+    if count > 0 {
+        if dehydrator.is_new() {
+            checks::memory(context)?;
+        }
+        replicate::verbatim(context, args);
+        dehydrator.finish(ending, event);
+    }
+    context.reply_integer(count);
+    Ok(())
+}
+
+/// Replies 1 if this version of the module supports that [`level`]. If the primary or the append-only file needs a higher
+/// one, the server ends.
+fn need(context: &CommandContext, args: Args<'_>, level: u64) -> Result {
+    let own = level::own();
+    if level > own {
+        let version = args.get(3).map(|word| shown(word.bytes())).unwrap_or_default();
+        return Err(
+            format!("it needs level {level}, of version {version}, and this is {own}").into()
+        );
+    }
+    context.reply_integer(1);
+    Ok(())
+}
+
+/// Stores an element in the place of one with the same id.
+fn store(
+    dehydrator: &mut Writing<'_>,
+    args: Args<'_>,
+    Timer { ttl, deadline }: Timer,
+    bounds: Bounds,
+    (delivered, token): (u16, Option<Token>),
+) -> Result {
+    let (element, id) = (required(args, 3)?.bytes(), required(args, 4)?.bytes());
+    let group = group(args, 5)?;
+    dehydrator.lawn_or_new(|lawn| {
+        let element = Element { bounds, ..Element::new(id, element, deadline) };
+        let started = match lawn.start_in_group(ttl, &element, group) {
+            Err(StartError::Exists) => lawn.replace_in_group(ttl, &element, group),
+            started => started,
+        };
+        started.map_err(|error| checks::of_start(error, id))?;
+        if delivered > 0 {
+            lawn.set_deliveries(id, delivered, token);
+        }
+        Ok::<_, Error>(())
+    })?;
+    dehydrator.forget(id);
+    dehydrator.note_timer(ttl, deadline);
+    Ok(())
+}
+
+/// Changes each element that is there. Returns how many are.
+fn count<'a>(
+    dehydrator: &mut Writing<'_>,
+    ids: impl Iterator<Item = &'a [u8]>,
+    mut change: impl FnMut(&mut Lawn, &[u8]) -> bool,
+) -> i64 {
+    let Some(lawn) = dehydrator.lawn() else { return 0 };
+    ids.map(|id| i64::from(change(lawn, id))).sum()
+}
+
+/// Removes elements, and remembers all ids, also of those that are not there, if the key remembers ids. Returns how many
+/// elements were there, or at least 1 if an id is remembered.
+fn settle<'a>(
+    context: &CommandContext,
+    dehydrator: &mut Writing<'_>,
+    ids: impl Iterator<Item = &'a [u8]> + Clone,
+    until: u64,
+) -> Result<i64> {
+    let until = dehydrator.remembers_until().and(Some(until));
+    // An id that does not exist is remembered too, which uses memory and frees none.
+    let is_there = |id| dehydrator.look().is_some_and(|lawn| lawn.look(id).is_some());
+    if until.is_some() && !ids.clone().all(is_there) {
+        checks::memory(context)?;
+    }
+    let Some(mut leaving) = dehydrator.removal(until) else { return Ok(0) };
+    let mut count = 0;
+    for id in ids {
+        count += i64::from(leaving.lawn.stop(id).is_some());
+        leaving.remember(id);
+    }
+    Ok(count.max(until.is_some().into()))
+}
+
+/// The most words of a command that the log shows.
+const SHOWN_MAX: usize = 8;
+
+#[cold]
+fn end(context: &CommandContext, args: Args<'_>, error: &Error) -> ! {
+    let reason = match error {
+        Error::Refused(reason) => reason,
+        _ => "the number of its arguments is wrong",
+    };
+    let words: Vec<_> = args.from(0).take(SHOWN_MAX).map(|word| shown(word.bytes())).collect();
+    let rest = if args.len() > SHOWN_MAX { " ..." } else { "" };
+    let command = words.join(" ");
+    level::end(context, &format!("what it cannot do, {command}{rest}: {reason}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::args::testing::*;
+
+    #[test]
+    fn an_effect_has_the_words_of_its_kind() {
+        for (fewest, most) in [
+            ("k P5@9 e i", "k P5@9 e i g"),
+            ("k T5@9 i", "k T5@9 i j k l"),
+            ("k U9 i", "k U9 i j"),
+            ("k L5@9@7 i", "k L5@9@7 i j"),
+            ("k S9 i", "k S9 i j"),
+            ("k G9@1", "k G9@1 g"),
+            ("k H9", "k H9 g"),
+            ("k Q DROP", "k Q HOLD DELIVERIES 5 DROP"),
+            ("k N1", "k N1 0.1.0 and more"),
+        ] {
+            needs_all_of(fewest, only!(parse));
+            assert!(request(most, only!(parse)).is_ok(), "{most}");
+        }
+        for line in ["k P5@9 e i g", "k G9@1 g", "k H9 g"] {
+            takes_no_more(line, only!(parse));
+        }
+        refuses_each(["k 5@9 e i", "k P5 e i", "k p5@9 e i", "k group i"], only!(parse));
+    }
+}
