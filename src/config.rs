@@ -3,6 +3,7 @@
 //! Each can be set in redis.conf, by CONFIG SET, by MODULE LOADEX, or after the module's path in `loadmodule`; CONFIG REWRITE
 //! writes it. `default-ondue` is beside the commands, in `commands/defaults.rs`.
 
+use crate::server::Context;
 use crate::server::setting::{Number, Setting};
 use lawn::SmallMax;
 
@@ -22,12 +23,14 @@ static SMALL_MAX_ELEMENTS: Number =
     Number::new(c"small-max-elements", SmallMax::USUAL.elements as i64, 0, 512);
 static SMALL_MAX_BYTES: Number =
     Number::new(c"small-max-bytes", SmallMax::USUAL.bytes as i64, 0, 65_536);
+/// Set if the server delivers what is due, and removes what is too late, by itself.
+static DELIVER: Number = Number::switch(c"deliver", true);
 /// Set if commands are also registered under ReDe's names. It is read only when the module loads, because commands cannot be
 /// unregistered.
-pub static REDE_COMMANDS: Number = Number::switch(c"rede-commands");
+pub static REDE_COMMANDS: Number = Number::fixed_switch(c"rede-commands");
 
 /// The settings here.
-pub static SETTINGS: [&dyn Setting; 9] = [
+pub static SETTINGS: [&dyn Setting; 10] = [
     &TICK_BUDGET_US,
     &WAKE_INTERVAL,
     &DEFAULT_SLACK,
@@ -36,8 +39,15 @@ pub static SETTINGS: [&dyn Setting; 9] = [
     &REPLY_MAX,
     &SMALL_MAX_ELEMENTS,
     &SMALL_MAX_BYTES,
+    &DELIVER,
     &REDE_COMMANDS,
 ];
+
+/// Returns whether the module may change and deliver elements now without being asked to: this server is a primary that may
+/// write, and no tool fills it.
+pub fn may_act(context: &Context) -> bool {
+    DELIVER.get() > 0 && context.may_replicate() && !context.is_importing()
+}
 
 /// Returns the minimum time between two wake-ups for elements that are due, in microseconds.
 pub fn wake_interval_us() -> u64 {

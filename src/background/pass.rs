@@ -23,6 +23,7 @@ use redis_module::raw;
 use super::renamed;
 use crate::clock;
 use crate::commands::{poll, sweep};
+use crate::config;
 use crate::delivery;
 use crate::pending::timer::{self, Phase};
 use crate::pending::{agenda, blocked};
@@ -68,8 +69,8 @@ pub fn plan(context: &Context) {
         Some(grace) => Some(grace.until_us),
         None => poll::next_us().map(timer::spaced),
     };
-    // If nothing may be replicated, the next tick checks again.
-    let delivery = if context.may_replicate() { agenda::next_us() } else { None };
+    // If it may not, the next tick checks again.
+    let delivery = if config::may_act(context) { agenda::next_us() } else { None };
     let next = [blocked, delivery.map(timer::spaced), sweep::next_us(), renamed::next_us()];
     let next = next.into_iter().flatten().min();
     timer::set(context, next);

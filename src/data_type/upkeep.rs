@@ -2,6 +2,7 @@
 
 use super::{Dehydrator, Ending, Opened, Writing, inspect, is_scheduled};
 use crate::clock;
+use crate::config;
 use crate::pending::agenda::{self, Reason};
 use crate::replicate::Effect;
 use crate::server::guard::{AbortOnPanic, trap};
@@ -86,7 +87,7 @@ fn end_group_pauses(context: &Context, name: &Name, now: u64, mut go_on: impl Fn
     const ELSEWHERE_MS: u64 = 1000;
     let sent = OwnedStr::new(&name.key);
     let key = sent.as_str();
-    if !context.may_replicate() || !context.serves(key) || !context.lets_clients_write(key) {
+    if !config::may_act(context) || !context.serves(key) || !context.lets_clients_write(key) {
         let later = now.saturating_add(ELSEWHERE_MS);
         let note = |it: &Dehydrator| it.note_group_pause(later, name.db, &name.key);
         return inspect(context, key, note).unwrap_or_default();

@@ -29,7 +29,7 @@ const ELSEWHERE_US: u64 = 1_000_000;
 pub fn run(context: &Context) {
     let Some(next_us) = agenda::next_us() else { return };
     let started_us = clock::monotonic_us();
-    if next_us > started_us || !context.may_replicate() {
+    if next_us > started_us || !config::may_act(context) {
         return;
     }
     let until_us = started_us + config::TICK_BUDGET_US.get();

@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 
 use crate::server::call::{CallReply, NO_COMMAND};
 use crate::server::flags::is_cluster;
-use crate::server::info::Section;
+use crate::server::info::{self, Section};
 use crate::server::{Context, OwnedStr, Str};
 
 thread_local! {
@@ -25,14 +25,17 @@ thread_local! {
     /// The last answer to whether clients may write, without dry runs, and the first [`tick`] since then. `None` after
     /// [`invalidate`].
     static MAY_WRITE: Cell<Option<(bool, Option<u64>)>> = const { Cell::new(None) };
+    /// The last answer to whether the server is being filled. `None` after [`invalidate`].
+    static IS_IMPORTING: Cell<Option<bool>> = const { Cell::new(None) };
 }
 
 /// How long clients may write if no event tells otherwise, in microseconds.
 const VALID_US: u64 = 1_000_000;
 
-/// Discards the cached result, because the server's checks may have a different one now.
+/// Discards the cached results, because the server's checks may have different ones now.
 pub fn invalidate() {
     MAY_WRITE.set(None);
+    IS_IMPORTING.set(None);
 }
 
 /// Discards the cached result if it is too old. `now_us`: on the monotonic clock, in microseconds.
@@ -69,6 +72,18 @@ impl Context {
         }
         // Without the flag `E`, a command on another node's key has no reply.
         self.ask(c"MEMORY", c"v", &[OwnedStr::new(b"USAGE").as_str(), key]).is_some()
+    }
+
+    /// Returns whether a tool fills this server (Valkey's `import-mode`, from 8.1 on): then the server expires nothing by itself,
+    /// as a replica. No flag tells it.
+    pub fn is_importing(&self) -> bool {
+        if let Some(is_importing) = IS_IMPORTING.get() {
+            return is_importing;
+        }
+        let is_importing =
+            info::is_valkey() && self.setting(c"import-mode").as_deref() == Some("yes");
+        IS_IMPORTING.set(Some(is_importing));
+        is_importing
     }
 
     fn has_dry_runs(&self) -> bool {

@@ -26,6 +26,21 @@ fn a_setting_is_set_shown_and_refused_outside_of_its_range() {
 }
 
 #[test]
+fn the_packaged_configuration_lists_every_setting_with_its_default() {
+    let settings: Vec<String> =
+        cmd("CONFIG GET dehydrator.*").query(&mut Server::start(&[]).connect()).expect("pairs");
+    let shown = |value: &str| if value.is_empty() { "\"\"".into() } else { value.to_owned() };
+    let mut expected: Vec<_> =
+        settings.chunks(2).map(|pair| format!("# {} {}", pair[0], shown(&pair[1]))).collect();
+    let file = std::fs::read_to_string("dist/dehydrator.conf").expect("a file");
+    let mut listed: Vec<_> =
+        file.lines().filter(|line| line.starts_with("# dehydrator.")).collect();
+    expected.sort();
+    listed.sort_unstable();
+    assert_eq!(listed, expected);
+}
+
+#[test]
 fn settings_after_loadmodule_are_accepted_or_the_server_does_not_start() {
     // The last option of the harness is the module.
     let server = Server::start(&["tick-budget-us", "300"]);
@@ -83,6 +98,115 @@ fn module_loadex_accepts_settings_and_arguments() {
     assert!(refused.starts_with("ERR"), "{refused}");
     client.ask(&format!("{loadex} CONFIG dehydrator.tick-budget-us 900"));
     assert_eq!(get(&server, "dehydrator.tick-budget-us"), "900");
+}
+
+/// The server, and a Sentinel at each failover, write the arguments of a module without quotes.
+#[test]
+fn a_text_among_the_arguments_survives_config_rewrite() {
+    const RULES: &str = "jobs:* HOLD DELIVERIES 5 STREAM *:dead ; mail:* STREAM mail";
+    let module = harness::release_module();
+    let path = module.display();
+    let arguments = format!("max-ttl 5 default-ondue \"{RULES}\" tick-budget-us 2000");
+    let by_line = Server::start_with_configuration(&format!("loadmodule {path} {arguments}\n"));
+    let by_command = Server::start_with_configuration("enable-module-command yes\n");
+    let mut load = cmd(&format!("MODULE LOADEX {path} ARGS max-ttl 5 default-ondue"));
+    load.arg(RULES).arg("tick-budget-us").arg(2000);
+    load.exec(&mut by_command.connect()).expect("OK");
+    for mut server in [by_line, by_command] {
+        for _ in 0..2 {
+            assert_eq!(get(&server, "dehydrator.default-ondue"), RULES);
+            assert_eq!(get(&server, "dehydrator.max-ttl"), "5");
+            assert_eq!(get(&server, "dehydrator.tick-budget-us"), "2000");
+            server.connect().ask("CONFIG REWRITE");
+            server.restart();
+        }
+    }
+    // No words are the empty text.
+    let server = Server::start(&["default-ondue", "", "max-ttl", "5"]);
+    assert_eq!(get(&server, "dehydrator.default-ondue"), "");
+    // What could not be written back is refused before anything is stored.
+    for rules in ["it's:* DROP", "jobs:* PUBLISH max-ttl"] {
+        let log = Server::start_in_vain(&["default-ondue", rules], &[]);
+        assert!(log.contains("set dehydrator.default-ondue on a line of its own"), "{log}");
+    }
+}
+
+/// So that a server that a tool fills delivers nothing that its source delivers too.
+#[test]
+fn a_server_that_may_not_deliver_does_nothing_by_itself_until_it_may() {
+    let server = Server::start(&["deliver", "no"]);
+    let mut client = server.connect();
+    does_nothing(&mut client);
+    assert_eq!(get(&server, "dehydrator.deliver"), "no");
+    client.ask("CONFIG SET dehydrator.deliver yes");
+    does_all(&mut client);
+}
+
+#[test]
+fn a_server_in_import_mode_does_nothing_by_itself() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    if !(server.version().is_valkey && server.version() >= (8, 1)) {
+        println!("skipped: this server has no import-mode");
+        return;
+    }
+    client.ask("CONFIG SET import-mode yes");
+    does_nothing(&mut client);
+    client.ask("CONFIG SET import-mode no");
+    does_all(&mut client);
+}
+
+/// Pushes what is due, too late, and paused until now, and asserts that all of it stays.
+fn does_nothing(client: &mut redis::Connection) {
+    client.ask("DEHYDRATOR.ONDUE sent LIST l");
+    client.ask("DEHYDRATOR.MPUSH sent 0 a a 1 b b");
+    client.ask("DEHYDRATOR.PUSH late 0 x x WITHIN 1");
+    client.ask("DEHYDRATOR.ONDUE dead HOLD DELIVERIES 1 STREAM s");
+    client.ask("DEHYDRATOR.EFFECT dead P0@1,delivered=1 x x");
+    client.ask("DEHYDRATOR.PAUSE paused 1");
+    let digests = |client: &mut redis::Connection| {
+        ["sent", "late", "dead", "paused"].map(|key| client.digest(key))
+    };
+    let before = digests(client);
+    // Some ticks of the server's cron.
+    let ticks = |client: &mut redis::Connection| {
+        let info: String = cmd("INFO dehydrator").query(client).expect("INFO");
+        let line = info.lines().find_map(|line| line.strip_prefix("dehydrator_ticks:"));
+        line.and_then(|it| it.trim().parse::<u64>().ok()).expect("a number")
+    };
+    let first = ticks(client);
+    until("the cron has run", || (ticks(client) > first + 3).then_some(()));
+    assert_eq!(digests(client), before);
+    assert!(!client.exists("l") && !client.exists("s"));
+    // Who asks is served.
+    client.ask("DEHYDRATOR.PUSH asked 0 x x");
+    assert_eq!(client.ask("DEHYDRATOR.POLL asked BLOCK 0"), texts(&["x"]));
+}
+
+fn does_all(client: &mut redis::Connection) {
+    until("all is done", || {
+        let is_sent =
+            client.ask("LLEN l") == Value::Int(2) && client.ask("XLEN s") == Value::Int(1);
+        let is_gone = !client.exists("late") && !client.exists("paused");
+        (is_sent && is_gone).then_some(())
+    });
+}
+
+/// As a tool does that follows a server for a while: each element arrives once.
+#[test]
+fn what_the_source_delivers_is_not_delivered_by_the_copy_too() {
+    let options = ["--appendonly", "yes", "--appendfsync", "always"];
+    let (source, copy) = (Server::start(&options), Server::start(&["deliver", "no"]));
+    let (mut client, mut tool) = (source.connect(), copy.connect());
+    client.ask("DEHYDRATOR.ONDUE k LIST l");
+    client.ask("DEHYDRATOR.MPUSH k 0 a a 0 b b 1 c c 1 d d 2 e e");
+    until("all are delivered", || (client.ask("LLEN l") == Value::Int(5)).then_some(()));
+    let file = source.file("appendonlydir").join("appendonly.aof.1.incr.aof");
+    tool.send_packed_command(&std::fs::read(file).expect("a file")).expect("they are sent");
+    tool.send_packed_command(&cmd("ECHO end").get_packed_command()).expect("it is sent");
+    while tool.recv_response().expect("a reply") != text("end") {}
+    assert_eq!(tool.ask("LLEN l"), Value::Int(5));
+    assert_eq!(tool.digest("k"), client.digest("k"));
 }
 
 #[test]

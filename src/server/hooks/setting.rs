@@ -24,6 +24,9 @@ pub trait Setting: Sync {
     /// Sets the default: a load of the module that failed may have left another value.
     fn reset(&self);
 
+    /// Returns whether the value is all words up to the next setting's name, rather than one.
+    fn is_text(&self) -> bool;
+
     /// Sets the value from an argument of `loadmodule`.
     ///
     /// # Errors
@@ -47,11 +50,26 @@ pub fn register(
 ) -> Result<(), String> {
     settings.iter().for_each(|setting| setting.reset());
     let words: Vec<_> = args.from(0).map(Str::bytes).collect();
-    for pair in words.chunks(2) {
-        let name = String::from_utf8_lossy(pair[0]);
-        let [_, value] = pair else { return Err(format!("the setting {name} has no value")) };
-        let known = settings.iter().find(|setting| setting.name().to_bytes() == pair[0]);
-        known.ok_or_else(|| format!("there is no setting {name}"))?.set_argument(value)?;
+    let named = |word: &[u8]| settings.iter().find(|setting| setting.name().to_bytes() == word);
+    let mut rest = &words[..];
+    while let [name, behind @ ..] = rest {
+        let shown = String::from_utf8_lossy(name);
+        let setting = named(name).ok_or_else(|| format!("there is no setting {shown}"))?;
+        let count = match setting.is_text() {
+            true => behind.iter().take_while(|word| named(word).is_none()).count(),
+            false => 1,
+        };
+        let value =
+            behind.get(..count).ok_or_else(|| format!("the setting {shown} has no value"))?;
+        let value = value.join(&b' ');
+        if setting.is_text() && !can_be_rewritten(&value, |word| named(word).is_some()) {
+            return Err(format!(
+                "{shown} cannot be an argument with this value, because CONFIG REWRITE and Sentinel write arguments \
+                 without quotes: set dehydrator.{shown} on a line of its own"
+            ));
+        }
+        setting.set_argument(&value)?;
+        rest = &behind[count..];
     }
     for setting in settings {
         if setting.register(context.as_ptr()) != OK {
@@ -63,7 +81,15 @@ pub fn register(
     if loaded == OK { Ok(()) } else { Err("the server refuses a setting".to_owned()) }
 }
 
-/// A numeric setting, which is never negative. Or a switch: yes or no, and fixed once the module is loaded.
+/// Returns whether a text is read as the same words after the server has written it without quotes, as it writes the arguments
+/// of a module.
+fn can_be_rewritten(text: &[u8], is_name: impl Fn(&[u8]) -> bool) -> bool {
+    let is_plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"'\\".contains(byte);
+    let mut words = text.split(u8::is_ascii_whitespace);
+    words.all(|word| word.iter().all(is_plain) && !is_name(word))
+}
+
+/// A numeric setting, which is never negative. Or a switch: yes or no.
 pub struct Number {
     name: &'static CStr,
     value: AtomicI64,
@@ -71,16 +97,24 @@ pub struct Number {
     min: i64,
     max: i64,
     is_switch: bool,
+    /// Set if the value cannot change once the module is loaded.
+    is_fixed: bool,
 }
 
 impl Number {
     pub const fn new(name: &'static CStr, default: i64, min: i64, max: i64) -> Self {
-        Self { name, value: AtomicI64::new(default), default, min, max, is_switch: false }
+        let value = AtomicI64::new(default);
+        Self { name, value, default, min, max, is_switch: false, is_fixed: false }
     }
 
-    /// Creates a switch that is no by default.
-    pub const fn switch(name: &'static CStr) -> Self {
-        Self { is_switch: true, ..Self::new(name, 0, 0, 1) }
+    /// Creates a switch.
+    pub const fn switch(name: &'static CStr, is_on: bool) -> Self {
+        Self { is_switch: true, ..Self::new(name, is_on as i64, 0, 1) }
+    }
+
+    /// Creates a switch that is no by default, and cannot change once the module is loaded.
+    pub const fn fixed_switch(name: &'static CStr) -> Self {
+        Self { is_fixed: true, ..Self::switch(name, false) }
     }
 
     pub fn get(&self) -> u64 {
@@ -101,6 +135,10 @@ impl Setting for Number {
 
     fn reset(&self) {
         self.value.store(self.default, Ordering::Relaxed);
+    }
+
+    fn is_text(&self) -> bool {
+        false
     }
 
     fn set_argument(&self, word: &[u8]) -> Result<(), String> {
@@ -129,7 +167,8 @@ impl Setting for Number {
         // SAFETY: the context is live while the module loads; name and data are static.
         unsafe {
             if self.is_switch {
-                let (default, flags) = (default as c_int, raw::REDISMODULE_CONFIG_IMMUTABLE);
+                let default = default as c_int;
+                let flags = if self.is_fixed { raw::REDISMODULE_CONFIG_IMMUTABLE } else { flags };
                 return api!(RedisModule_RegisterBoolConfig(
                     context, name, default, flags, is_on, set_on, None, data
                 ));
@@ -174,6 +213,10 @@ impl Setting for Text {
 
     fn reset(&self) {
         self.set(b"").expect("every setting can be empty");
+    }
+
+    fn is_text(&self) -> bool {
+        true
     }
 
     fn set_argument(&self, word: &[u8]) -> Result<(), String> {
@@ -262,4 +305,22 @@ unsafe extern "C" fn set_text(
         }
         ERR
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_an_argument_only_if_it_can_be_read_again_without_quotes() {
+        let can = |text: &str| can_be_rewritten(text.as_bytes(), |word| word == b"name");
+        for text in
+            ["", "jobs:* HOLD DELIVERIES 5 STREAM *:dead ; mail:* DROP", "a names", "name:x"]
+        {
+            assert!(can(text), "{text}");
+        }
+        for text in ["it's", "a\"b", "a\\b", "a\0b", "a name", "name", "\u{e4}"] {
+            assert!(!can(text), "{text}");
+        }
+    }
 }
