@@ -142,8 +142,36 @@ fn digests(server: &Server) -> Vec<Value> {
     KEYS.iter().map(|key| client.digest(key)).collect()
 }
 
+/// Returns all that commands show of a key, part by part: its limits and rules, its rows, and each element with its own bounds
+/// and its group.
+fn parts(client: &mut Connection, key: &str) -> Vec<(String, Value)> {
+    let mut parts = Vec::new();
+    let mut ask = |client: &mut Connection, line: String| {
+        let reply = client.ask(&line);
+        parts.push((line, reply.clone()));
+        reply
+    };
+    for line in ["LIMIT key", "LIMIT key EACH", "TTN key", "LEN key"] {
+        ask(client, format!("DEHYDRATOR.{}", line.replace("key", key)));
+    }
+    ask(client, format!("DEHYDRATOR.RANGE {key} - + WITHELEMENTS WITHTOKENS"));
+    let scan = cmd(&format!("DEHYDRATOR.SCAN {key} 0 COUNT 100000"));
+    let (_, ids): (u64, Vec<String>) = scan.query(client).expect("ids");
+    for id in ids {
+        ask(client, format!("DEHYDRATOR.LOOK {key} {id} FULL"));
+    }
+    parts
+}
+
 pub fn assert_equal(primary: &Server, replica: &Server) {
     catch_up(primary, replica);
+    if digests(primary) != digests(replica) {
+        // Says which part of a value differs.
+        for key in KEYS {
+            let [here, there] = [primary, replica].map(|server| parts(&mut server.connect(), key));
+            here.iter().zip(&there).for_each(|(here, there)| assert_eq!(here, there, "{key}"));
+        }
+    }
     assert_eq!(digests(primary), digests(replica));
     let nothing = format!("\"{}\"", "0".repeat(40));
     assert_ne!(format!("{:?}", digests(primary)[0]), nothing);
