@@ -357,8 +357,7 @@ impl Lawn {
     /// the end. An element that is in the lawn from the first call to the last is shown exactly once, whatever is
     /// inserted and removed between calls. Any other element may or may not be shown.
     ///
-    /// A small lawn shows everything in one call. A full lawn costs O(count), and for each table of the index that
-    /// shows nothing the length of that table, up to 3,584 entries.
+    /// A small lawn shows everything in one call. A full lawn costs O(count).
     pub fn scan<'a>(&'a self, cursor: u64, count: usize, mut show: impl FnMut(Element<'a>)) -> u64 {
         match &self.form {
             Form::Small(small) => {

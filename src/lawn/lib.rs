@@ -54,6 +54,7 @@
 //! | `memory` | helpers for vectors: sizes, growing, shrinking, moving in steps |
 //! | `processor` | prefetching memory, and comparing eight numbers at once: the only `unsafe` code |
 //! | `tiny` | small limits for tests |
+//! | `work` | counts the work of a call, for tests |
 //!
 //! Imports run one way: `remembered` imports `lawn`, which imports `full` and `small`; `due`, `grouped`, `held` and
 //! `upkeep` import `full`; `full` imports the folders except `small`; `groups` imports `index` and `queues`; these and
@@ -77,8 +78,9 @@
 //! | a lease that begins, is postponed or ends, in addition | O(log n) of the elements held |
 //! | [`Lawn::running`] | O(log n) of the elements held, and one addition for each 256 live leases |
 //! | [`Lawn::next_deadline`](Lawn::next_deadline) | O(1), exact |
+//! | [`Lawn::scan`] | O(elements shown) |
 //! | [`Lawn::iter`](Lawn::iter), [`Lawn::rows`](Lawn::rows) | O(log TTLs) per element. To begin in the middle O(TTLs), whatever precedes it |
-//! | the most that one call moves | some thousands of entries of the index, half a page of 64 KiB, 1,024 queues, the elements of two blocks, or the tables of pages, 60 bytes for each 256 KiB |
+//! | the most that one call moves | less than 64 KiB: some thousands of entries of the index, a page that grows, 1,024 queues, or the elements of two blocks; and the tables of pages, 60 bytes for each 256 KiB |
 //!
 //! # Rules
 //!
@@ -117,6 +119,7 @@ mod store;
 mod tiny;
 mod turn;
 mod upkeep;
+mod work;
 
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::work;
+
 /// Moves allocations to where the allocator prefers them (active defragmentation).
 pub trait Mover {
     /// Returns the same items, in the same or another allocation.
@@ -82,6 +84,9 @@ pub(super) fn push_tight<T>(items: &mut Vec<T>, item: T) {
     if items.is_empty() {
         items.reserve_exact(1);
     }
+    if items.len() == items.capacity() {
+        work::move_items::<T>(items.len());
+    }
     items.push(item);
 }
 
@@ -93,6 +98,7 @@ pub(super) fn allotted<T>(items: &Vec<T>) -> usize {
 /// Shrinks a vector to twice its length if it uses less than a quarter of its capacity.
 pub(super) fn shrink<T>(items: &mut Vec<T>) {
     if items.len() * 4 < items.capacity() {
+        work::move_items::<T>(items.len());
         items.shrink_to(items.len() * 2);
     }
 }

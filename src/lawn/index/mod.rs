@@ -34,9 +34,10 @@ use std::hash::{BuildHasher, Hasher};
 
 use ahash::RandomState;
 
-use super::memory::{Mover, Steps, allotted, relocate, shrink};
+use super::memory::{Mover, Steps, allotted, push_tight, relocate, shrink};
 use super::processor::prefetch;
 use super::store::Handle;
+use super::work;
 
 pub use table::IdHash;
 use table::{ENTRIES_MAX, IndexEntry, Table, buckets_for, next_size};
@@ -163,14 +164,15 @@ impl Index {
             let hashes = wanted.div_ceil(table.len.max(1) as u128);
             let to = u64::try_from(hashes)
                 .map_or(table_end, |hashes| from.saturating_add(hashes).min(table_end));
-            for entry in table.entries() {
+            let homes = table.home(IdHash(from as u32))..=table.home(IdHash((to - 1) as u32));
+            for entry in table.entries_of(homes) {
                 if (from..to).contains(&u64::from(entry.hash.0)) {
                     show(entry.handle);
                     shown += 1;
                 }
             }
             from = to;
-            // Scanning the same table twice costs twice, so stop early instead.
+            // To look for the last few would read the same buckets again.
             if shown > 0 && to < table_end {
                 break;
             }
@@ -229,6 +231,7 @@ impl Index {
     fn split(&mut self, number: usize) {
         let table = &mut self.tables[number];
         if table.depth == self.depth {
+            work::move_items::<u32>(self.directory.len());
             self.directory = self.directory.iter().flat_map(|entry| [*entry; 2]).collect();
             self.depth += 1;
         }
@@ -242,7 +245,7 @@ impl Index {
         low.fill(&[&table.buckets], |hash| !is_high(hash));
         *table = low;
         let other = self.tables.len();
-        self.tables.push(high);
+        push_tight(&mut self.tables, high);
         for entry in self.directory_range(other) {
             self.directory[entry] = other as u32;
         }
@@ -297,6 +300,7 @@ impl Index {
         if self.directory.len() >= 2 * self.tables.len()
             && self.directory.chunks_exact(2).all(needless)
         {
+            work::move_items::<u32>(self.directory.len());
             self.directory = self.directory.iter().step_by(2).copied().collect();
             self.depth -= 1;
         }

@@ -10,9 +10,12 @@
 //!
 //! A table can have any number of buckets, not just powers of two: the hash is scaled to that number.
 
+use std::ops::RangeInclusive;
+
 use super::super::processor::{LANES, equal};
 use super::super::store::Handle;
 use super::super::tiny::TINY;
+use super::super::work;
 
 /// Entries in a bucket. They fill a cache line.
 const SLOTS: usize = LANES;
@@ -78,6 +81,7 @@ impl Bucket {
     }
 
     fn entries(&self) -> impl Iterator<Item = IndexEntry> + '_ {
+        work::read_buckets(1);
         let slots = self.hashes.iter().zip(&self.handles);
         slots.filter_map(|(hash, handle)| {
             Some(IndexEntry { hash: IdHash(*hash), handle: Handle::from_bits(*handle)? })
@@ -128,6 +132,7 @@ impl Table {
         // The table has no gaps while it is filled, so no bucket needs to be searched for a blank.
         let mut filled = vec![0_u8; self.buckets.len()];
         for bucket in others.iter().copied().flatten() {
+            work::read_buckets(1);
             for slot in 0..SLOTS {
                 let (hash, handle) = (bucket.hashes[slot], bucket.handles[slot]);
                 if handle == 0 || !wanted(hash) {
@@ -143,6 +148,7 @@ impl Table {
                 bucket.hashes[slot] = hash;
                 bucket.handles[slot] = handle;
                 self.len += 1;
+                work::move_items::<IndexEntry>(1);
             }
         }
     }
@@ -166,6 +172,20 @@ impl Table {
         self.buckets.iter().flat_map(Bucket::entries)
     }
 
+    /// Iterates over the buckets where hashes with these home buckets are: these, and those behind them for as long as
+    /// entries passed the bucket before. Also shows entries with other home buckets.
+    pub(super) fn entries_of(
+        &self,
+        homes: RangeInclusive<usize>,
+    ) -> impl Iterator<Item = IndexEntry> + '_ {
+        let (first, last) = homes.into_inner();
+        let behind = std::iter::successors(Some(last), move |at| {
+            let next = self.next(*at);
+            (self.passed[*at] > 0 && next != first).then_some(next)
+        });
+        (first..last).chain(behind).flat_map(|at| self.buckets[at].entries())
+    }
+
     /// Finds the entry under this hash, whose home bucket is given, for which `is_it` returns true.
     #[inline(always)]
     pub(super) fn find(
@@ -177,6 +197,7 @@ impl Table {
         let mut at = home;
         loop {
             let bucket = &self.buckets[at];
+            work::read_buckets(1);
             // Some slots with this hash may be blank.
             for slot in equal(&bucket.hashes, hash.0) {
                 if let Some(handle) = Handle::from_bits(bucket.handles[slot])
@@ -200,6 +221,7 @@ impl Table {
     pub(super) fn insert(&mut self, home: usize, entry: IndexEntry) {
         let mut at = home;
         let slot = loop {
+            work::read_buckets(1);
             match self.buckets[at].blank() {
                 Some(slot) => break slot,
                 None => at = self.pass(at),

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use super::super::memory::rounded;
 use super::super::tiny::TINY;
 use super::super::turn::Turn;
+use super::super::work;
 use super::token::Token;
 
 /// Entries in a leaf, at most.
@@ -69,8 +70,10 @@ impl Tokens {
         let place = leaf.before(turn);
         let length = leaf.entries.len();
         if length == leaf.entries.capacity() {
+            work::move_items::<(Turn, Token)>(length);
             leaf.entries.reserve_exact((length / 4).max(4).min(MOST - length));
         }
+        work::move_items::<(Turn, Token)>(place.min(length - place));
         leaf.entries.insert(place, (turn, token));
         self.len += 1;
     }
@@ -86,6 +89,7 @@ impl Tokens {
         if found != turn || only.is_some_and(|only| only != token) {
             return None;
         }
+        work::move_items::<(Turn, Token)>(place.min(leaf.entries.len() - place));
         leaf.entries.remove(place);
         self.len -= 1;
         let (length, capacity) = (leaf.entries.len(), leaf.entries.capacity());
@@ -145,6 +149,8 @@ impl Tokens {
         };
         let from = entries.front().map_or(turn, |first| first.0);
         let new = (at + 1).min(self.leaves.len());
+        work::move_items::<(Turn, Token)>(entries.len());
+        work::move_items::<Leaf>(new.min(self.leaves.len() - new));
         self.leaves.insert(new, Leaf { from, entries });
         if turn < from { at } else { new }
     }
@@ -161,6 +167,7 @@ impl Tokens {
             at = earlier;
         }
         let entries = &mut self.leaves[at].entries;
+        work::move_items::<(Turn, Token)>(entries.len());
         entries.shrink_to(entries.len() + entries.len() / 4);
         if entries.is_empty() {
             self.leaves.remove(at);

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::super::memory::{Mover, Steps, allotted, push_tight, relocate};
 use super::super::processor::prefetch;
 use super::super::store::{Handle, Slab};
+use super::super::work;
 use super::block::{Block, BlockMeta, BlockView, PLACES, UNITS_MAX};
 use super::heads::QueueNumber;
 
@@ -148,6 +149,7 @@ impl Blocks {
         let is_earlier = view.block.next == Some(other);
         let before = (*view.meta, *view.block);
         let (meta, block) = view.joined(self.view(other), is_earlier);
+        work::move_items::<Block>(1);
         *self.meta_mut(target) = meta;
         *self.slab.unit_mut(target) = block;
         before
@@ -156,6 +158,7 @@ impl Blocks {
     /// Moves the content of `places`, which must be all taken places, to the first places, in this order.
     pub fn permute(&mut self, block: Handle, places: impl ExactSizeIterator<Item = usize> + Clone) {
         let units = self.meta(block).units.into();
+        work::move_items::<Block>(units);
         for unit in &mut self.slab.get_mut(block)[..units] {
             let old = unit.places;
             for (new, place) in unit.places.iter_mut().zip(places.clone()) {
@@ -171,6 +174,7 @@ impl Blocks {
         let (moved, to) =
             if blank < place { (blank + 1..place + 1, blank) } else { (place..blank, place + 1) };
         let units = self.meta(block).units.into();
+        work::move_items::<u32>(units * moved.len());
         for unit in &mut self.slab.get_mut(block)[..units] {
             unit.places.copy_within(moved.clone(), to);
         }
@@ -201,6 +205,7 @@ impl Blocks {
         meta.units = 1 + columns as u8;
         let new = self.insert(meta, None, None)?;
         let width = usize::from(meta.units);
+        work::move_items::<Block>(width);
         self.slab.get_mut(new)[..width].copy_from_slice(&units[..width]);
         self.remove(old);
         Some(new)

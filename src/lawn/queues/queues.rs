@@ -21,6 +21,7 @@ use super::super::memory::{push_tight, shrink};
 use super::super::store::{Handle, Records, Spot};
 use super::super::tiny::TINY;
 use super::super::turn::Turn;
+use super::super::work;
 use super::block::{Blanked, BlockView};
 use super::block_index::{BLOCKS_PER_ENTRY, BlockIndex};
 use super::blocks::Blocks;
@@ -367,6 +368,8 @@ impl Queues {
         };
         let (hasher, queues) = (&self.hasher, &self.queues);
         let rehash = |number: &QueueNumber| hasher.hash_one(queues[usize::from(*number)].ttl);
+        let grows = self.by_ttl.len() == self.by_ttl.capacity();
+        work::move_items::<QueueNumber>(if grows { self.by_ttl.len() } else { 0 });
         self.by_ttl.insert_unique(hasher.hash_one(ttl), number, rehash);
         self.heads.set(number, turn);
         self.recent[recent_slot(ttl)] = number;
@@ -442,6 +445,7 @@ impl Queues {
         if self.by_ttl.len() * 8 < self.by_ttl.capacity() {
             let (hasher, queues) = (&self.hasher, &self.queues);
             let rehash = |number: &QueueNumber| hasher.hash_one(queues[usize::from(*number)].ttl);
+            work::move_items::<QueueNumber>(self.by_ttl.len());
             self.by_ttl.shrink_to(self.by_ttl.len() * 2, rehash);
         }
     }

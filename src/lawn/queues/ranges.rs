@@ -11,6 +11,7 @@ use super::super::memory::{Mover, Steps, allotted, push_tight, relocate, shrink}
 use super::super::store::Handle;
 use super::super::tiny::TINY;
 use super::super::turn::Turn;
+use super::super::work;
 
 /// Entries per piece, at most. An insertion moves at most this many entries, and a split moves at most the list of
 /// pieces: 100,000 for half a billion elements.
@@ -58,6 +59,7 @@ impl Piece {
     }
 
     fn insert(&mut self, entry: usize, Range { from, block }: Range) {
+        self.count_moves(entry);
         self.froms.insert(entry, from);
         self.blocks.insert(entry, block);
         if from.deadline < self.base {
@@ -68,12 +70,19 @@ impl Piece {
     }
 
     fn remove(&mut self, entry: usize) {
+        self.count_moves(entry);
         self.froms.remove(entry);
         self.blocks.remove(entry);
         self.offsets.remove(entry);
     }
 
+    /// Counts the entries from this one on, which move.
+    fn count_moves(&self, entry: usize) {
+        work::move_items::<(u32, Handle, Turn)>(self.froms.len() - entry);
+    }
+
     fn split_off(&mut self, entry: usize) -> Self {
+        self.count_moves(entry);
         self.offsets.truncate(entry);
         Self::new(self.froms.split_off(entry), self.blocks.split_off(entry))
     }
@@ -162,6 +171,7 @@ impl Ranges {
         if piece.froms.len() > PIECE {
             // With ascending deadlines, split off nothing, so that full pieces stay behind.
             let later = piece.split_off(if entry == PIECE { PIECE } else { PIECE / 2 });
+            work::move_items::<(Turn, Piece)>(self.pieces.len() - number);
             self.firsts.insert(number + 1, later.froms[0]);
             self.pieces.insert(number + 1, later);
             // Otherwise, repeated splits of the last block of a full piece would leave a piece for each of its parts.
@@ -175,6 +185,7 @@ impl Ranges {
         let piece = &mut self.pieces[number];
         piece.remove(entry);
         let Some(first) = piece.froms.first() else {
+            work::move_items::<(Turn, Piece)>(self.pieces.len() - number);
             self.pieces.remove(number);
             self.firsts.remove(number);
             shrink(&mut self.pieces);
@@ -196,7 +207,9 @@ impl Ranges {
             both.iter().map(|piece| piece.froms.len()).sum::<usize>() <= PIECE / 2
         });
         if fit {
+            work::move_items::<(Turn, Piece)>(self.pieces.len() - number);
             let other = self.pieces.remove(number + 1);
+            other.count_moves(0);
             self.firsts.remove(number + 1);
             let piece = &mut self.pieces[number];
             piece.froms.extend(other.froms);

@@ -37,6 +37,7 @@
 
 use super::super::store::{Handle, Records, Spot};
 use super::super::turn::Turn;
+use super::super::work;
 use super::block::{BlockMeta, PLACES};
 use super::blocks::Blocks;
 use super::heads::TIMELINE;
@@ -370,6 +371,7 @@ impl Queues {
             let ttl = self.blocks.ttl(source.block, from);
             meta.take(to);
             let spot = Spot::new(target.block, to);
+            work::move_items::<u32>(1 + meta.columns());
             self.blocks.write(spot, meta.columns(), handle, offset, ttl);
             records.set_spot(handle, spot);
         }

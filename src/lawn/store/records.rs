@@ -30,6 +30,7 @@ use super::super::element::{Bounds, Element, Group};
 use super::super::memory::{Mover, Steps, allotted};
 use super::super::processor::prefetch;
 use super::super::turn::Turn;
+use super::super::work;
 use super::handle::{Handle, Unit};
 use super::slab::{Slab, WIDEST};
 
@@ -394,6 +395,7 @@ impl Records {
 
     #[inline(always)]
     pub fn get(&self, handle: Handle) -> Record<'_> {
+        work::look_at_record();
         let bytes = self.slab.get(handle).as_flattened();
         let (header, bytes) = bytes.split_first_chunk().expect("a slot holds a header");
         Record { header, bytes, handle, records: self }
@@ -507,6 +509,7 @@ impl Records {
 
     #[inline(always)]
     fn header_mut(&mut self, handle: Handle) -> &mut [u8; LENGTHS] {
+        work::look_at_record();
         let bytes = self.slab.get_mut(handle).as_flattened_mut();
         bytes.first_chunk_mut().expect("a slot holds a header")
     }

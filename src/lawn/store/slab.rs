@@ -26,11 +26,12 @@
 
 use super::super::memory::{Mover, Steps, allotted, push_tight, relocate};
 use super::super::tiny::TINY;
+use super::super::work;
 use super::handle::{Handle, Unit};
 
 /// Bytes in a full page: so large that the table of pages for a million records fits into the first-level cache.
 const PAGE_BYTES: usize = if TINY { 512 } else { 256 * 1024 };
-/// Bytes in the first few pages of a class. At most half of that is copied while the first page grows.
+/// Bytes in the first few pages of a class. Less than that is copied when the first page grows.
 const EARLY_BYTES: usize = if TINY { 512 } else { 64 * 1024 };
 /// A class with this many pages allocates the next one at full size: what a full page may waste is then small in
 /// comparison.
@@ -295,6 +296,7 @@ impl<T: Unit> Slab<T> {
         let target = self.insert(width)?;
         // Two pages of one table cannot both be borrowed mutably, so take the source out for the copy.
         let source = std::mem::take(&mut self.pages[handle.page::<T>()]);
+        work::move_items::<T>(width);
         self.get_mut(target)[..width].copy_from_slice(&source[handle.unit::<T>()..][..width]);
         self.pages[handle.page::<T>()] = source;
         self.remove(handle);
@@ -549,6 +551,7 @@ fn extend_page<T: Unit>(units: &mut Vec<T>, needed: usize, capacity: usize) {
         let is_little = units.len() * size_of::<T>() < SMALL_PAGE_BYTES;
         let more = if is_little { units.len() / 2 } else { units.len() };
         let room = (units.len() + more).clamp(needed, capacity);
+        work::move_items::<T>(units.len());
         units.reserve_exact(room - units.len());
     }
     let most = (units.len() + INIT_BYTES / size_of::<T>()).min(units.capacity());

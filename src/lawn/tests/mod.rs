@@ -7,6 +7,7 @@ mod oracle;
 mod promises;
 mod timeline;
 mod turns;
+mod work;
 
 use super::memory::moved;
 use super::*;
