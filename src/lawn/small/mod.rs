@@ -167,22 +167,17 @@ impl Small {
         count: usize,
         mut give: impl FnMut(u64, Element<'_>),
     ) -> usize {
-        let (mut end, mut drained, mut delivered, mut held) = (0, 0, 0, 0);
-        for entry in self.entries().take_while(|entry| entry.deadline <= now).take(count) {
-            give(entry.ttl(&self.bytes), entry.element(&self.bytes));
-            (end, drained) = (entry.end, drained + 1);
-            delivered += u16::from(entry.has_deliveries);
-            held += u16::from(entry.token(&self.bytes).is_some());
+        let mut drained = Drained { small: self, end: 0, count: 0 };
+        while usize::from(drained.count) < count
+            && let Some(entry) = drained.next().filter(|entry| entry.deadline <= now)
+        {
+            (drained.end, drained.count) = (entry.end, drained.count + 1);
+            let Small { bytes, delivered, held, .. } = &mut *drained.small;
+            *delivered -= u16::from(entry.has_deliveries);
+            *held -= u16::from(entry.token(bytes).is_some());
+            give(entry.ttl(bytes), entry.element(bytes));
         }
-        if drained > 0 {
-            self.bytes.drain(..end);
-            self.len -= drained;
-            self.delivered -= delivered;
-            self.held -= held;
-            self.ttls = self.different_ttls();
-            self.shrink();
-        }
-        drained.into()
+        drained.count.into()
     }
 
     pub fn lease_due(
@@ -445,6 +440,32 @@ impl Small {
         assert_eq!(usize::from(self.held), held, "elements under a token");
         let spare = self.bytes.capacity() - self.bytes.len();
         assert!(spare <= self.bytes.len() + 2 * packed::HEADER_MAX, "{spare} bytes are spare");
+    }
+}
+
+/// The first elements of a lawn, which are given away. Removed on drop, even if the receiver panics.
+struct Drained<'a> {
+    small: &'a mut Small,
+    /// Where they end.
+    end: usize,
+    count: u16,
+}
+
+impl Drained<'_> {
+    /// Returns the element behind them.
+    fn next(&self) -> Option<PackedElement> {
+        PackedElements { bytes: &self.small.bytes, at: self.end }.next()
+    }
+}
+
+impl Drop for Drained<'_> {
+    fn drop(&mut self) {
+        if self.count > 0 {
+            self.small.bytes.drain(..self.end);
+            self.small.len -= self.count;
+            self.small.ttls = self.small.different_ttls();
+            self.small.shrink();
+        }
     }
 }
 
