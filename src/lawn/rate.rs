@@ -207,7 +207,10 @@ impl Clone for Rate {
     fn clone(&self) -> Self {
         let Self { max, per, log, before, latest } = self;
         let latest = AtomicU64::new(latest.load(Ordering::Relaxed));
-        Self { max: *max, per: *per, log: log.clone(), before: *before, latest }
+        // With the same memory, which owners add up.
+        let mut copy = VecDeque::with_capacity(log.capacity());
+        copy.extend(log);
+        Self { max: *max, per: *per, log: copy, before: *before, latest }
     }
 }
 

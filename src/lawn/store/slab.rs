@@ -131,7 +131,6 @@ impl Class {
 }
 
 /// Slots of units `T`, of any width up to [`WIDEST`].
-#[derive(Clone)]
 pub struct Slab<T> {
     /// The initialized units of each page. A vacant page number has none.
     pub pages: Vec<Vec<T>>,
@@ -144,6 +143,26 @@ pub struct Slab<T> {
     vacant: u32,
     /// The page that is being emptied. It is not in the list of pages with room.
     draining: u32,
+    /// Fewer pages than a handle can name.
+    #[cfg(test)]
+    pub pages_max: usize,
+}
+
+impl<T: Unit> Clone for Slab<T> {
+    /// Clones pages with their memory: the classes compare with that, and a page is filled further.
+    fn clone(&self) -> Self {
+        let page = |units: &Vec<T>| {
+            let mut page = Vec::with_capacity(units.capacity());
+            page.extend_from_slice(units);
+            page
+        };
+        Self {
+            pages: self.pages.iter().map(page).collect(),
+            infos: self.infos.clone(),
+            classes: self.classes.clone(),
+            ..*self
+        }
+    }
 }
 
 impl<T: Unit> Slab<T> {
@@ -155,6 +174,8 @@ impl<T: Unit> Slab<T> {
             sparse: [0; CLASS_WORDS],
             vacant: NIL,
             draining: NIL,
+            #[cfg(test)]
+            pages_max: usize::MAX,
         }
     }
 
@@ -350,6 +371,10 @@ impl<T: Unit> Slab<T> {
         let before = self.classes[class].pages;
         let number = if self.vacant == NIL { self.pages.len() as u32 } else { self.vacant };
         if u64::from(number) >= Handle::pages::<T>() {
+            return None;
+        }
+        #[cfg(test)]
+        if number as usize >= self.pages_max {
             return None;
         }
         let bytes = if before < EARLY_PAGES { EARLY_BYTES } else { PAGE_BYTES };
