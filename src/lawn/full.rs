@@ -13,14 +13,6 @@ use super::queues::{Blanked, PredictedRange, Queues, Walk};
 use super::store::{Handle, Records, Spot};
 use super::turn::{DEADLINE_MAX, Start, Turn};
 
-/// Returns the turn of an element that is pushed now, after `pushes` others.
-#[inline(always)]
-pub(super) fn next_turn(pushes: &mut u64, deadline: u64) -> Turn {
-    let push = *pushes % Turn::PUSHES;
-    *pushes += 1;
-    Turn { deadline, push }
-}
-
 /// Returns whether an element counts against the limit of what its group holds. One that never comes due does not.
 pub(super) fn counts_as_held(is_held: bool, deadline: u64) -> bool {
     is_held && deadline < DEADLINE_MAX
@@ -32,6 +24,7 @@ pub struct Full {
     pub(super) records: Records,
     pub(super) index: Index,
     pub(super) queues: Queues,
+    /// The next push number, or [`Turn::PUSHES`] if that is 0 again.
     pub(super) pushes: u64,
     /// Elements that were given out under a lease and are still in the lawn.
     pub(super) delivered: usize,
@@ -77,6 +70,23 @@ impl Full {
         }
     }
 
+    /// Returns the turn of an element that is pushed next. The caller must count it.
+    #[inline(always)]
+    fn next_turn(&mut self, deadline: u64) -> Turn {
+        if self.pushes == Turn::PUSHES {
+            self.start_over();
+        }
+        Turn { deadline, push: self.pushes }
+    }
+
+    /// Lets push numbers start over.
+    #[cold]
+    fn start_over(&mut self) {
+        self.pushes = 0;
+        self.queues.start_over();
+        self.groups.iter_mut().for_each(|groups| groups.queues.start_over());
+    }
+
     pub fn start(&mut self, ttl: u64, new: &Element<'_>) -> Result<(), StartError> {
         self.insert(ttl, new, None)
     }
@@ -93,7 +103,8 @@ impl Full {
         if new.deadline > DEADLINE_MAX {
             return Err(StartError::TooLate);
         }
-        let turn = next_turn(&mut self.pushes, new.deadline);
+        let turn = self.next_turn(new.deadline);
+        self.pushes += 1;
         let hash = self.index.hash(new.id);
         let Self { index, records, queues, groups, .. } = self;
         let queues = match groups {
@@ -155,7 +166,8 @@ impl Full {
         if new.deadline > DEADLINE_MAX {
             return Err(StartError::TooLate);
         }
-        let turn = next_turn(&mut self.pushes, new.deadline);
+        let turn = self.next_turn(new.deadline);
+        self.pushes += 1;
         // The new element is stored first, so that its group keeps its place in the round.
         let new = self.store(new, group, (ttl, turn), None).ok_or(StartError::Full)?;
         self.index.replace(hash, old, new);
@@ -171,7 +183,7 @@ impl Full {
             return false;
         }
         let hash = self.index.hash(id);
-        let turn = Turn { deadline, push: self.pushes % Turn::PUSHES };
+        let turn = self.next_turn(deadline);
         // Prefetch bucket and block together, to wait for both at once.
         let predicted = self.queues.predict_range(ttl, turn, || self.index.prefetch(hash));
         // Not `find_hashed`: only a closure with one caller is inlined.
@@ -364,7 +376,8 @@ impl Full {
         is_held: bool,
     ) -> Turn {
         self.remove_expiry(handle);
-        let turn = next_turn(&mut self.pushes, deadline);
+        let turn = self.next_turn(deadline);
+        self.pushes += 1;
         let concerns = self.groups_of(handle).map(|(groups, records)| groups.lift(records, handle));
         let predicted = self.queues_of(handle).0.predict_range(ttl, turn, || {});
         self.move_to_turn(handle, (ttl, turn), predicted);

@@ -9,13 +9,13 @@ pub const DEADLINE_MAX: u64 = i64::MAX as u64;
 pub struct Turn {
     /// Milliseconds since the epoch, up to [`DEADLINE_MAX`].
     pub deadline: u64,
-    /// The number of pushes into the lawn before this one. 48 bits last nine years at a million pushes a second. After
-    /// that, elements with equal deadlines may swap.
+    /// The number of pushes into the lawn before this one. 48 bits last nine years at a million pushes a second. Then
+    /// numbers start over: an element comes before those with the same deadline that were pushed before that.
     pub push: u64,
 }
 
 impl Turn {
-    /// The push counter wraps here.
+    /// Push numbers start over here.
     pub const PUSHES: u64 = 1 << 48;
     /// Before all other turns.
     pub const FIRST: Self = Self { deadline: 0, push: 0 };

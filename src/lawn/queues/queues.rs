@@ -56,7 +56,8 @@ pub(super) struct Queue {
     pub(super) ttl: u64,
     /// The first and the last block. `None` for a free number.
     pub(super) ends: Option<(Handle, Handle)>,
-    /// No element has a later deadline. May be too late once the last element was stopped.
+    /// No element has a later deadline. May be too late once the last element was stopped, and by a millisecond since push
+    /// numbers have started over.
     pub(super) latest: u64,
     /// Handles before this spot were prefetched.
     pub(super) prefetched_to: Option<Spot>,
@@ -176,6 +177,11 @@ impl Queues {
         Some(Spot::new(tail, place))
     }
 
+    /// Called before push numbers start over: elements with the deadline of a queue's last one no longer follow it.
+    pub fn start_over(&mut self) {
+        self.queues.iter_mut().for_each(|queue| queue.latest = queue.latest.saturating_add(1));
+    }
+
     /// The slow path of [`Queues::push`], for any element.
     #[inline(never)]
     fn push_slow(
@@ -214,8 +220,10 @@ impl Queues {
         if turn.deadline < queue.latest {
             let (_, tail) = queue.ends.expect("a queue in the table is not empty");
             let last = self.blocks.view(tail).last().expect("a block is not empty");
-            queue.latest = records.turn(last).deadline;
-            if turn.deadline < queue.latest {
+            let last = records.turn(last);
+            if turn < last {
+                // A later push number of the same millisecond may be too early again.
+                queue.latest = last.deadline + u64::from(turn.deadline == last.deadline);
                 return None;
             }
         }
