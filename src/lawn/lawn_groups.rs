@@ -116,7 +116,8 @@ impl Lawn {
     /// Changes what is set for a group. [`GroupSettings::NONE`] removes its settings. The empty name stands for all
     /// elements without a group, which can only have a share.
     pub fn set_group(&mut self, group: &[u8], settings: GroupSettings) {
-        if settings != GroupSettings::NONE || !self.is_small() {
+        let is_known = || self.all_groups().is_some_and(|it| it.entries.find(group).is_some());
+        if settings != GroupSettings::NONE || is_known() {
             let (groups, records) = self.full().groups_mut();
             if let Some(group) = groups.find_or_create(group) {
                 groups.set(records, group, settings);
