@@ -1,7 +1,7 @@
 //! Comparisons of a lawn and an oracle after each operation.
 
 use super::super::*;
-use super::oracle::Oracle;
+use super::model::Oracle;
 
 /// Compares whose turn it is, the groups, and what they have.
 pub(super) fn check_turns(lawn: &mut Lawn, oracle: &mut Oracle, now: u64, seed: u64) {

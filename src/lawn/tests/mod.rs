@@ -2,6 +2,7 @@
 
 mod checks;
 mod groups;
+mod model;
 mod op;
 mod oracle;
 mod promises;
@@ -9,7 +10,10 @@ mod timeline;
 mod turns;
 mod work;
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use super::memory::moved;
+use super::turn::Turn;
 use super::*;
 use oracle::*;
 
@@ -59,6 +63,89 @@ fn a_walk_from_the_middle_misses_no_element_inserted_before_an_indexed_block() {
         }
         lawn.check();
     }
+}
+
+#[test]
+fn a_clone_passes_its_own_check_and_works_on() {
+    let mut lawn = lawn();
+    for id in 0..1000_u64 {
+        // In slots of many widths, with pages that are partly filled.
+        start_now(&mut lawn, &id.to_be_bytes(), id % 7, &[1; 300][..id as usize % 300], 0)
+            .expect("room");
+    }
+    for id in (0..1000_u64).filter(|id| id % 3 > 0) {
+        lawn.stop(&id.to_be_bytes()).expect("it is there");
+    }
+    let mut clone = lawn.clone();
+    clone.check();
+    assert!(clone.memory() <= lawn.memory());
+    while clone.compact(16) {
+        clone.check();
+    }
+    start_numbered(&mut clone, 1000..2000, 3, 0);
+    clone.check();
+    assert_eq!((pop_all(&mut clone, 10).len(), pop_all(&mut lawn, 10).len()), (1334, 334));
+}
+
+#[test]
+fn once_the_push_counter_starts_over_ties_swap_and_nothing_else_does() {
+    // With a queue, and with elements in the timeline.
+    for ttl in [10, 1010] {
+        let mut lawn = lawn();
+        start_numbered(&mut lawn, 500..540, 0, 500);
+        lawn.full().pushes = Turn::PUSHES - 100;
+        for id in 0..200_u64 {
+            lawn.start_at(&id.to_be_bytes(), ttl + (ttl / 1000) * id, b"", 1010).expect("room");
+            lawn.check();
+        }
+        start_numbered(&mut lawn, 200..400, 20, 1000);
+        // One that has been there before is restarted with the same deadline.
+        assert!(lawn.restart_at(&7_u64.to_be_bytes(), ttl, 1010));
+        lawn.check();
+        let expected = (500..540).chain(100..200).chain([7]).chain(0..7).chain(8..100);
+        assert_eq!(pop_all(&mut lawn, 1019), expected.collect::<Vec<_>>());
+        assert_eq!(pop_all(&mut lawn, 1020), (200..400).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_receiver_that_panics_loses_what_it_got_and_nothing_else() {
+    in_either_form(|mut lawn| {
+        for id in 0..5_u64 {
+            start_now(&mut lawn, &id.to_be_bytes(), 3 + id % 2, b"", 0).expect("room");
+        }
+        assert!(lawn.lease_at(&0_u64.to_be_bytes(), 1, 1, Token::new(5)));
+        let mut given = 0;
+        let drain = || {
+            lawn.drain(10, 5, |_, _| {
+                given += 1;
+                if given == 3 {
+                    // No panic hook prints this one.
+                    resume_unwind(Box::new(()));
+                }
+            })
+        };
+        assert!(catch_unwind(AssertUnwindSafe(drain)).is_err());
+        lawn.check();
+        assert_eq!((lawn.len(), lawn.leased()), (2, 0));
+        assert_eq!(pop_all(&mut lawn, 10), [1, 3]);
+    });
+}
+
+#[test]
+fn to_set_nothing_for_a_group_makes_no_groups() {
+    let mut lawn = lawn();
+    start_numbered(&mut lawn, 0..10, 3, 0);
+    let before = lawn.memory();
+    lawn.set_group(b"group", GroupSettings::NONE);
+    lawn.set_each_group(GroupLimits::NONE);
+    assert_eq!(lawn.memory(), before);
+    // Nor is anything left of a group that is not known among others.
+    lawn.set_group(b"other", GroupSettings { share: 2, ..GroupSettings::NONE });
+    let before = lawn.memory();
+    (0..1000_u64).for_each(|id| lawn.set_group(&id.to_be_bytes(), GroupSettings::NONE));
+    assert_eq!(lawn.memory(), before);
+    lawn.check();
 }
 
 #[test]

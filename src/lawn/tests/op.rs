@@ -85,6 +85,17 @@ pub(super) enum Op {
     Drain {
         most: usize,
     },
+    /// Takes out due elements, until the receiver panics at one of them.
+    Panic {
+        most: usize,
+        at: usize,
+    },
+    /// Goes on with a clone.
+    Clone,
+    /// Limits the pages of records to so many more than there are, or no longer.
+    Pages {
+        more: Option<usize>,
+    },
     Until {
         id: u16,
         until: u64,
@@ -210,6 +221,9 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         3 => (0_usize..20, lease()).prop_map(|(most, ttl)| Op::LeaseDue { most, ttl }),
         2 => (id(), lease()).prop_map(|(id, ttl)| Op::Lease { id, ttl }),
         2 => prop_oneof![0_usize..20, Just(usize::MAX)].prop_map(|most| Op::Drain { most }),
+        1 => (0_usize..40, 0_usize..30).prop_map(|(most, at)| Op::Panic { most, at }),
+        1 => Just(Op::Clone),
+        1 => prop::option::weighted(0.5, 0_usize..3).prop_map(|more| Op::Pages { more }),
         2 => (id(), deadline()).prop_map(|(id, until)| Op::Until { id, until }),
         2 => (any::<u16>(), 1_u16..4, limits(), prop_oneof![4 => Just(0_u64), 1 => 1_u64..20]).prop_map(
             |(group, share, limits, pause)| Op::Group { group, share, limits, pause }
@@ -228,7 +242,15 @@ pub(super) fn name(id: u16) -> Vec<u8> {
     // Binary ids of various lengths from 0 on, all different.
     match id {
         0 => Vec::new(),
-        _ => id.to_be_bytes().repeat(1 + usize::from(id % 5)),
+        _ => {
+            // Around what a comparison reads at once, and what a length of one byte counts. Few are long: the oracle hashes
+            // them often.
+            let times = match id % 61 {
+                long @ 0..4 => [63, 64, 65, 200][usize::from(long)],
+                short => 1 + usize::from(short % 9),
+            };
+            id.to_be_bytes().repeat(times)
+        }
     }
 }
 

@@ -1,143 +1,18 @@
 //! Random operations on a lawn and on an oracle.
 
 use std::collections::{BTreeSet, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
 
 use ahash::RandomState;
 use proptest::prelude::*;
 
 use super::super::memory::moved;
+use super::super::turn::Turn;
 use super::super::*;
 use super::checks::*;
+use super::model::Oracle;
 use super::op::*;
-use super::turns::{Stored, Turns};
-
-/// A model of the lawn in thirty simple lines.
-#[derive(Default)]
-pub(super) struct Oracle {
-    /// In order of pushing.
-    pub(super) elements: Vec<Stored>,
-    deliveries: HashMap<Vec<u8>, u16>,
-    pub(super) tokens: HashMap<Vec<u8>, Token>,
-    bounds: HashMap<Vec<u8>, Bounds>,
-    pub(super) turns: Turns,
-    /// The groups of the elements that were given out under a limit of rate, since the last check.
-    pub(super) counted: Vec<Vec<u8>>,
-}
-
-impl Oracle {
-    fn find(&self, id: &[u8]) -> Option<usize> {
-        self.elements.iter().position(|element| element.0 == id)
-    }
-
-    fn start(
-        &mut self,
-        id: &[u8],
-        ttl: u64,
-        payload: &[u8],
-        at: Option<u64>,
-        group: Option<Vec<u8>>,
-    ) -> Result<(), StartError> {
-        let deadline = at.filter(|at| *at <= DEADLINE_MAX).ok_or(StartError::TooLate)?;
-        if self.find(id).is_some() {
-            return Err(StartError::Exists);
-        }
-        self.turns.hold(id, false, 0);
-        self.turns.of.extend(group.iter().map(|group| (id.to_vec(), group.clone())));
-        self.turns.adapt_those(group.into_iter().collect());
-        self.elements.push((id.to_vec(), ttl, payload.to_vec(), deadline));
-        Ok(())
-    }
-
-    fn stop(&mut self, id: &[u8]) -> Option<Vec<u8>> {
-        let payload = self.remove(id);
-        self.turns.settle(&self.elements);
-        payload
-    }
-
-    fn remove(&mut self, id: &[u8]) -> Option<Vec<u8>> {
-        self.turns.of.remove(id);
-        self.turns.hold(id, false, 0);
-        self.deliveries.remove(id);
-        self.tokens.remove(id);
-        self.bounds.remove(id);
-        self.find(id).map(|at| self.elements.remove(at).2)
-    }
-
-    fn bounds(&self, id: &[u8]) -> Bounds {
-        self.bounds.get(id).copied().unwrap_or_default()
-    }
-
-    /// Returns when each element expires that can, in order.
-    fn expiries(&self) -> Vec<(u64, &[u8])> {
-        let expiry = |(id, .., deadline): &(Vec<u8>, u64, Vec<u8>, u64)| {
-            Some(self.bounds(id).until.max(*deadline)).filter(|_| self.bounds(id).until > 0)
-        };
-        let all = self.elements.iter();
-        let mut all: Vec<_> = all.filter_map(|it| Some((expiry(it)?, &it.0[..]))).collect();
-        all.sort_unstable();
-        all
-    }
-
-    fn lease(
-        &mut self,
-        at: usize,
-        ttl: u64,
-        deadline: u64,
-        token: Option<Token>,
-    ) -> (Vec<u8>, u16) {
-        let (id, _, payload, _) = self.elements.remove(at);
-        let deliveries = self.deliveries.remove(&id).unwrap_or(0).saturating_add(1);
-        self.deliveries.insert(id.clone(), deliveries);
-        self.tokens.remove(&id);
-        self.tokens.extend(token.map(|token| (id.clone(), token)));
-        self.turns.hold(&id, token.is_some(), deadline);
-        self.elements.push((id.clone(), ttl, payload, deadline));
-        self.turns.settle(&self.elements);
-        (id, deliveries)
-    }
-
-    /// Returns the deadline that the element had, its id and its deliveries.
-    fn lease_due(
-        &mut self,
-        now: u64,
-        ttl: u64,
-        token: Option<Token>,
-    ) -> Option<(u64, Vec<u8>, u16)> {
-        let at = self.turns.next(&self.elements, now)?;
-        self.check_held(at, now);
-        self.counted.extend(self.turns.give(now));
-        let before = self.elements[at].3;
-        let (id, deliveries) = self.lease(at, ttl, (now + ttl).min(DEADLINE_MAX), token);
-        Some((before, id, deliveries))
-    }
-
-    /// Panics if the group of an element that is about to be leased holds as many as it may, unless the clock stepped back.
-    fn check_held(&self, at: usize, now: u64) {
-        let group = self.turns.group(&self.elements[at].0);
-        let is_held = |(id, .., deadline): &&Stored| {
-            self.turns.group(id) == group
-                && self.tokens.contains_key(id)
-                && *deadline > now
-                && *deadline < DEADLINE_MAX
-        };
-        if let Some(max) = self.turns.held_max(group)
-            && self.turns.looked_at <= now
-        {
-            assert!((self.elements.iter().filter(is_held).count() as u64) < max);
-        }
-    }
-
-    pub(super) fn ordered(&self) -> Vec<(u64, &[u8], &[u8], u64)> {
-        let mut all: Vec<_> = self
-            .elements
-            .iter()
-            .map(|(id, ttl, payload, at)| (*ttl, &id[..], &payload[..], *at))
-            .collect();
-        all.sort_by_key(|element| element.3);
-        all
-    }
-}
 
 pub(super) fn hasher() -> RandomState {
     RandomState::with_seeds(1, 2, 3, 4)
@@ -177,14 +52,20 @@ impl Scan {
 }
 
 /// Runs operations on both. Compares every reply and the next deadline after each, and the whole content at the end.
-/// Elements are in one of up to `groups` groups, or in none.
-pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16) {
+/// Elements are in one of up to `groups` groups, or in none. `left`: the lawn is full from the start, and only so many push
+/// numbers are left before the counter starts over.
+pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64>) {
     let small_max = Arc::new(Mutex::new(small_max));
     let asked = Arc::clone(&small_max);
     let mut lawn = lawn_with_limits(move || *asked.lock().expect("not poisoned"));
+    if let Some(left) = left {
+        lawn.full().pushes = Turn::PUSHES - left;
+    }
     let mut oracle = Oracle::default();
     let mut scan = Scan::default();
-    let mut was_small = true;
+    let mut was_small = lawn.is_small();
+    // Set if the lawn may have no room left for an element.
+    let mut may_be_full = false;
     let mut now = 1000_u64;
     for (step, op) in ops.iter().enumerate() {
         let seed = step as u64;
@@ -201,13 +82,14 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16) {
                 let content = payload(seed, length);
                 let bounds = deadline.map_or(Bounds::NONE, |_| bounds(seed));
                 let deadline = deadline.or(now.checked_add(ttl));
-                start(&mut lawn, &mut oracle, (id, ttl, bounds), &content, deadline, group(id));
+                let new = (id, ttl, bounds);
+                start(&mut lawn, &mut oracle, new, &content, deadline, group(id), may_be_full);
             }
             Op::Burst { first, count, ttl } => {
                 for id in first..first.saturating_add(count) {
                     let (content, deadline) = (payload(seed, 3), now.checked_add(ttl));
                     let new = (id, ttl, Bounds::NONE);
-                    start(&mut lawn, &mut oracle, new, &content, deadline, group(id));
+                    start(&mut lawn, &mut oracle, new, &content, deadline, group(id), may_be_full);
                 }
             }
             Op::Spread { first, count, from, span, ttl } => {
@@ -215,7 +97,8 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16) {
                     let (content, deadline) = (payload(seed, 3), from + spread(id, span));
                     let ttl = if ttl == 0 { 0 } else { ttl.wrapping_add(id.into()) };
                     let new = (id, ttl, Bounds::NONE);
-                    start(&mut lawn, &mut oracle, new, &content, Some(deadline), group(id));
+                    let (deadline, group) = (Some(deadline), group(id));
+                    start(&mut lawn, &mut oracle, new, &content, deadline, group, may_be_full);
                 }
             }
             Op::RestartSpread { first, count, span } => {
@@ -239,16 +122,31 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16) {
             }
             Op::Update { id, length } => {
                 let content = payload(seed, length);
-                let expected = oracle
-                    .find(&name(id))
-                    .map(|at| std::mem::replace(&mut oracle.elements[at].2, content.clone()));
-                let old = lawn.update(&name(id), &content);
-                assert_eq!(old.ok().map(|old| old.element().payload.to_vec()), expected);
+                let at = oracle.find(&name(id));
+                match lawn.update(&name(id), &content) {
+                    Err(UpdateError::Full) => assert!(may_be_full && at.is_some()),
+                    old => {
+                        let replace = |at: usize| {
+                            std::mem::replace(&mut oracle.elements[at].2, content.clone())
+                        };
+                        let expected = at.map(replace);
+                        assert_eq!(old.ok().map(|old| old.element().payload.to_vec()), expected);
+                    }
+                }
             }
             Op::PopDue { most } => {
                 (0..most).any(|_| drain(&mut lawn, &mut oracle, now, 1) == 0);
             }
             Op::Drain { most } => _ = drain(&mut lawn, &mut oracle, now, most),
+            Op::Panic { most, at } => drain_until_panic(&mut lawn, &mut oracle, now, most, at),
+            Op::Clone => lawn = lawn.clone(),
+            Op::Pages { more } => {
+                if !lawn.is_small() {
+                    let slab = &mut lawn.full().records.slab;
+                    slab.pages_max = more.map_or(usize::MAX, |more| slab.pages.len() + more);
+                    may_be_full = more.is_some();
+                }
+            }
             Op::SmallMax { max } => *small_max.lock().expect("not poisoned") = max,
             Op::Scan { count } => scan.step(&lawn, &oracle, count),
             Op::Clock { by } => {
@@ -264,32 +162,37 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16) {
                 let is_sparse = lawn.is_sparse();
                 let more = lawn.compact(moves);
                 assert!(is_sparse || !more, "something was moved though nothing was sparse");
-                assert!(more || !lawn.is_sparse(), "nothing is left to do, but it is sparse");
+                let is_done = more || !lawn.is_sparse() || may_be_full;
+                assert!(is_done, "nothing is left to do, but it is sparse");
             }
             Op::Defrag { steps } => defrag(&mut lawn, steps),
             Op::Replace { id, ttl, length } => {
+                start_over(&lawn, &mut oracle);
                 let content = payload(seed, length);
                 let deadline = now.saturating_add(ttl);
-                // Its group keeps its place in the round.
-                if deadline <= DEADLINE_MAX {
-                    oracle.remove(&name(id));
-                }
-                let expected = oracle.start(&name(id), ttl, &content, Some(deadline), group(id));
-                oracle.turns.settle(&oracle.elements);
-                // The oracle refuses a late deadline, and must then still have the old element.
-                let expected = expected.map_err(|_| StartError::TooLate);
-                let bounds = bounds(seed);
-                if expected.is_ok() {
-                    oracle.bounds.insert(name(id), bounds);
-                }
-                let (id, group) = (name(id), group(id));
+                let (id, group, bounds) = (name(id), group(id), bounds(seed));
                 let new = Element { bounds, ..Element::new(&id, &content, deadline) };
                 let replaced = lawn.replace_in_group(ttl, &new, group.as_deref());
-                assert_eq!(replaced, expected);
+                if replaced == Err(StartError::Full) {
+                    assert!(may_be_full && deadline <= DEADLINE_MAX);
+                } else {
+                    // Its group keeps its place in the round. A late deadline is refused, and the old element stays.
+                    if deadline <= DEADLINE_MAX {
+                        oracle.remove(&id);
+                    }
+                    let expected = oracle.start(&id, ttl, &content, Some(deadline), group);
+                    oracle.turns.settle(&oracle.elements);
+                    let expected = expected.map_err(|_| StartError::TooLate);
+                    if expected.is_ok() {
+                        oracle.bounds.insert(id, bounds);
+                    }
+                    assert_eq!(replaced, expected);
+                }
             }
             Op::LeaseDue { most, ttl } => {
                 for _ in 0..most {
                     let token = token(seed);
+                    start_over(&lawn, &mut oracle);
                     let found = lawn.lease_due(now, ttl, token);
                     let found = found.map(|(before, it)| (before, it.id.to_vec(), it.deliveries));
                     assert_eq!(found, oracle.lease_due(now, ttl, token));
@@ -297,6 +200,7 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16) {
             }
             Op::Lease { id, ttl } => {
                 let deadline = now + ttl;
+                start_over(&lawn, &mut oracle);
                 let at = oracle.find(&name(id)).filter(|_| deadline <= DEADLINE_MAX);
                 if let Some(at) = at {
                     oracle.lease(at, ttl, deadline, token(seed));
@@ -488,6 +392,13 @@ pub(super) fn defrag(lawn: &mut Lawn, steps: usize) {
     }
 }
 
+/// Tells the oracle when the lawn is about to push an element under the first push number again.
+fn start_over(lawn: &Lawn, oracle: &mut Oracle) {
+    if !lawn.is_small() && lawn.parts().pushes == Turn::PUSHES {
+        oracle.start_over();
+    }
+}
+
 fn start(
     lawn: &mut Lawn,
     oracle: &mut Oracle,
@@ -495,16 +406,22 @@ fn start(
     payload: &[u8],
     deadline: Option<u64>,
     group: Option<Vec<u8>>,
+    may_be_full: bool,
 ) {
     let id = name(id);
-    let expected = oracle.start(&id, ttl, payload, deadline, group.clone());
-    if expected.is_ok() {
-        oracle.bounds.insert(id.clone(), bounds);
-    }
+    start_over(lawn, oracle);
     let started = deadline.ok_or(StartError::TooLate).and_then(|deadline| {
         let new = Element { bounds, ..Element::new(&id, payload, deadline) };
         lawn.start_in_group(ttl, &new, group.as_deref())
     });
+    if started == Err(StartError::Full) {
+        assert!(may_be_full && oracle.find(&id).is_none());
+        return;
+    }
+    let expected = oracle.start(&id, ttl, payload, deadline, group);
+    if expected.is_ok() {
+        oracle.bounds.insert(id, bounds);
+    }
     assert_eq!(started, expected);
 }
 
@@ -531,6 +448,31 @@ pub(super) fn drained(lawn: &mut Lawn, now: u64, most: usize) -> Vec<(u64, Vec<u
 
 /// Takes out up to `most` due elements. Returns their number.
 fn drain(lawn: &mut Lawn, oracle: &mut Oracle, now: u64, most: usize) -> usize {
+    let due = take_due(oracle, now, most);
+    assert_eq!(drained(lawn, now, most), due);
+    due.len()
+}
+
+/// Takes out up to `most` due elements, with a receiver that panics when it gets the one at `at`, if that many are due.
+fn drain_until_panic(lawn: &mut Lawn, oracle: &mut Oracle, now: u64, most: usize, at: usize) {
+    let mut taken = Vec::new();
+    let drains = || {
+        lawn.drain(now, most, |ttl, it| {
+            taken.push((ttl, it.id.to_vec(), it.payload.to_vec(), it.deadline));
+            if taken.len() > at {
+                // No panic hook prints this one.
+                resume_unwind(Box::new(()));
+            }
+        })
+    };
+    let panics = catch_unwind(AssertUnwindSafe(drains)).is_err();
+    // What was passed to the receiver has left the lawn, the last one too, and nothing else has.
+    assert_eq!(taken, take_due(oracle, now, most.min(at + 1)));
+    assert_eq!(panics, taken.len() > at);
+}
+
+/// Takes up to `most` due elements out of the oracle.
+fn take_due(oracle: &mut Oracle, now: u64, most: usize) -> Vec<(u64, Vec<u8>, Vec<u8>, u64)> {
     let mut due = Vec::new();
     if oracle.turns.is_used() {
         while due.len() < most
@@ -546,19 +488,19 @@ fn drain(lawn: &mut Lawn, oracle: &mut Oracle, now: u64, most: usize) -> usize {
         due.extend(all.map(|(ttl, id, payload, at)| (ttl, id.to_vec(), payload.to_vec(), at)));
         due.iter().for_each(|it| drop(oracle.stop(&it.1)));
     }
-    assert_eq!(drained(lawn, now, most), due);
-    due.len()
+    due
 }
 
 fn restart(lawn: &mut Lawn, oracle: &mut Oracle, id: u16, ttl: u64, deadline: u64) {
+    start_over(lawn, oracle);
     let at = oracle.find(&name(id)).filter(|_| deadline <= DEADLINE_MAX);
     if let Some(at) = at {
-        let (id, _, payload, _) = oracle.elements.remove(at);
+        let (id, _, payload, _) = oracle.take(at);
         if ttl == 0 {
             oracle.tokens.remove(&id);
         }
         oracle.turns.hold(&id, oracle.tokens.contains_key(&id), deadline);
-        oracle.elements.push((id, ttl, payload, deadline));
+        oracle.push((id, ttl, payload, deadline));
         oracle.turns.settle(&oracle.elements);
     }
     assert_eq!(lawn.restart_at(&name(id), ttl, deadline), at.is_some());
@@ -589,7 +531,8 @@ proptest! {
         ops in prop::collection::vec(op(), 1..150),
         max in small_max(),
         groups in prop::sample::select(vec![0_u16, 1, 3, 6, 150]),
+        left in prop::option::weighted(0.2, 0_u64..1000),
     ) {
-        run(&ops, max, groups);
+        run(&ops, max, groups, left);
     }
 }
