@@ -193,8 +193,9 @@ impl Dehydrator {
     /// out.
     pub fn memory(&self) -> usize {
         const SERVER_OBJECTS: usize = 2 * 16;
-        /// The agenda's entry for the name, about.
-        const SCHEDULED: usize = 272;
+        /// The agenda's entry for the name, about, and for each reason to visit it.
+        const SCHEDULED: usize = 240;
+        const REASON: usize = 56;
         let own = SERVER_OBJECTS + rounded(size_of::<Self>()) - size_of::<Lawn>();
         let rules = self.rules.as_ref().map_or(0, |rules| {
             let limits = rules.limits.as_ref().map_or(0, |limits| {
@@ -203,7 +204,11 @@ impl Dehydrator {
             });
             rounded(size_of::<Rules>()) + rounded(rules.policy.memory()) + limits
         });
-        let scheduled = if self.tracking.is_noted(Reason::Deliver) { SCHEDULED } else { 0 };
+        let mut reasons = self.tracking.reasons() as usize;
+        // The one of deliveries stands for that of ends, too.
+        let delivers = self.tracking.is_noted(Reason::Deliver);
+        reasons += usize::from(delivers && self.lawn.first_expiry().is_some());
+        let scheduled = if reasons > 0 { SCHEDULED + reasons * REASON } else { 0 };
         self.lawn.memory() + own + rules + self.remembered.memory() + scheduled
     }
 

@@ -129,7 +129,7 @@ pub use error::{StartError, UpdateError};
 pub use groups::{Enforced, GroupLimits, GroupSettings};
 pub use lawn::Lawn;
 pub use lease::Token;
-pub use memory::{Mover, rounded};
+pub use memory::{Mover, rounded, tree_bytes};
 pub use rate::Rate;
 pub use remembered::Remembered;
 pub use shared::Shared;

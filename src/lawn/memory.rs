@@ -95,6 +95,15 @@ pub(super) fn allotted<T>(items: &Vec<T>) -> usize {
     rounded(items.capacity() * size_of::<T>())
 }
 
+/// Returns the bytes that a tree of the standard library takes, without the struct itself. Its nodes have room for eleven
+/// items. If items were inserted in order, a node has six, and there is one more above it.
+pub fn tree_bytes<T>(items: usize) -> usize {
+    let leaf = 11 * size_of::<T>() + 16;
+    let leaves = if items <= 11 { items.min(1) } else { items.div_ceil(7) };
+    let above = if leaves > 1 { leaves.div_ceil(7) } else { 0 };
+    leaves * rounded(leaf) + above * rounded(leaf + 12 * size_of::<usize>())
+}
+
 /// Shrinks a vector to twice its length if it uses less than a quarter of its capacity.
 pub(super) fn shrink<T>(items: &mut Vec<T>) {
     if items.len() * 4 < items.capacity() {

@@ -1,7 +1,7 @@
 //! Maintenance of a full lawn: freeing memory, moving allocations, measuring, checking.
 
 use super::full::Full;
-use super::memory::{Mover, Steps};
+use super::memory::{Mover, Steps, tree_bytes};
 use super::store::Handle;
 #[cfg(any(test, feature = "checks"))]
 use super::turn::{DEADLINE_MAX, Start};
@@ -49,8 +49,7 @@ impl Full {
             + self.index.memory()
             + self.queues.memory()
             + self.leases.memory()
-            // The standard library's nodes are about two thirds full.
-            + self.expiries.len() * size_of::<(u64, Handle)>() * 3 / 2
+            + tree_bytes::<(u64, Handle)>(self.expiries.len())
             + self.groups.as_ref().map_or(0, |groups| groups.memory())
     }
 

@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::super::element::Group;
+use super::super::memory::tree_bytes;
 use super::super::tiny::TINY;
 use super::entries::{Entries, Entry};
 
@@ -56,8 +57,7 @@ impl Greatest {
 
     /// Returns the bytes allocated, roughly.
     pub fn memory(&self) -> usize {
-        // The standard library's nodes are about two thirds full.
-        self.0.len() * size_of::<(u32, Group)>() * 3 / 2
+        tree_bytes::<(u32, Group)>(self.0.len())
     }
 
     /// Panics unless each group is listed that should be, by about its size.

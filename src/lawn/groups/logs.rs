@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use super::super::element::Group;
+use super::super::memory::tree_bytes;
 use super::super::rate::Rate;
 
 /// The logs of groups.
@@ -90,8 +91,7 @@ impl Logs {
 
     /// Returns the bytes allocated. O(1).
     pub fn memory(&self) -> usize {
-        let node = 3 * size_of::<(Group, Rate)>() / 2;
-        self.bytes + self.by_group.len() * node
+        self.bytes + tree_bytes::<(Group, Rate)>(self.by_group.len())
     }
 
     #[cfg(any(test, feature = "checks"))]

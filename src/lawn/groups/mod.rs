@@ -51,7 +51,7 @@ use std::collections::BTreeMap;
 use ahash::RandomState;
 
 use super::element::Group;
-use super::memory::{Mover, Steps};
+use super::memory::{Mover, Steps, rounded, tree_bytes};
 use super::queues::Queues;
 use super::store::{Handle, Links, Records};
 use super::tiny::TINY;
@@ -366,8 +366,8 @@ impl Groups {
 
     /// Returns the bytes allocated, with those of the groups themselves. O(pages).
     pub fn memory(&self) -> usize {
-        let node = 3 * (size_of::<Vec<u8>>() + size_of::<GroupSettings>()) / 2;
-        let settings = self.settings.keys().map(|name| name.capacity() + node).sum::<usize>();
+        let names = self.settings.keys().map(|name| rounded(name.capacity())).sum::<usize>();
+        let settings = names + tree_bytes::<(Vec<u8>, GroupSettings)>(self.settings.len());
         size_of::<Self>()
             + self.queues.memory()
             + self.entries.memory()

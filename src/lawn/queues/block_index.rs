@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 
+use super::super::memory::tree_bytes;
 use super::super::store::{Handle, Records};
 use super::super::tiny::TINY;
 use super::super::turn::Turn;
@@ -139,7 +140,7 @@ impl BlockIndex {
 
     /// Returns the bytes allocated, roughly. O(1).
     pub(super) fn memory(&self) -> usize {
-        self.blocks.len() * size_of::<((QueueNumber, Turn), Handle)>() * 3 / 2
+        tree_bytes::<((QueueNumber, Turn), Handle)>(self.blocks.len())
     }
 
     /// Returns the turn of a block's entry.

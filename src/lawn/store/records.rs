@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
 use super::super::element::{Bounds, Element, Group};
-use super::super::memory::{Mover, Steps, allotted};
+use super::super::memory::{Mover, Steps, allotted, tree_bytes};
 use super::super::processor::prefetch;
 use super::super::turn::Turn;
 use super::super::work;
@@ -477,8 +477,7 @@ impl Records {
 
     /// Returns the bytes allocated, without the struct itself. O(pages).
     pub fn memory(&self) -> usize {
-        // The standard library's nodes are about two thirds full.
-        self.slab.memory() + self.boxed + self.boxes.len() * size_of::<(u32, Vec<u8>)>() * 3 / 2
+        self.slab.memory() + self.boxed + tree_bytes::<(u32, Vec<u8>)>(self.boxes.len())
     }
 
     /// Returns roughly how many allocations dropping it frees. O(1).

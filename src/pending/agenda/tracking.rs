@@ -60,6 +60,11 @@ impl Tracking {
         self.bits() & (1 << reason as u8) != 0
     }
 
+    /// Returns the number of reasons for which the present name is in the agenda. Deliveries count as one.
+    pub fn reasons(&self) -> u32 {
+        (self.bits() & !MOVED).count_ones()
+    }
+
     /// Records that the present name is in the agenda for a reason.
     pub(super) fn note(&self, reason: Reason) {
         self.set(self.bits() | 1 << reason as u8);
