@@ -222,8 +222,8 @@ impl Queues {
             let last = self.blocks.view(tail).last().expect("a block is not empty");
             let last = records.turn(last);
             if turn < last {
-                // A later push number of the same millisecond may be too early again.
-                queue.latest = last.deadline + u64::from(turn.deadline == last.deadline);
+                // Since push numbers started over, the next one in the last one's millisecond is too early, too.
+                queue.latest = last.deadline + u64::from(turn.push < last.push);
                 return None;
             }
         }

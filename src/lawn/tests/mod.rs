@@ -99,6 +99,11 @@ fn once_the_push_counter_starts_over_ties_swap_and_nothing_else_does() {
             lawn.check();
         }
         start_numbered(&mut lawn, 200..400, 20, 1000);
+        // One that is out of order must not make the queue accept what it refused.
+        lawn.start_at(b"early", 10, b"", 400).expect("room");
+        lawn.start_at(b"again", 10, b"", 1010).expect("room");
+        lawn.check();
+        assert!(lawn.stop(b"early").is_some() && lawn.stop(b"again").is_some());
         // One that has been there before is restarted with the same deadline.
         assert!(lawn.restart_at(&7_u64.to_be_bytes(), ttl, 1010));
         lawn.check();
