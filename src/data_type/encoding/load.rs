@@ -296,6 +296,9 @@ fn load_group_settings(lawn: &mut Lawn, source: &mut impl Source) -> Result<(), 
         let rate = lawn.group_rate(&name).ok_or(Corrupt("a group has a log, but no rate"))?;
         let mut log = Rate::new(rate.0, rate.1);
         load_log(Some(&mut log), source)?;
+        if log.entries().len() == 0 {
+            return Err(Corrupt("a group has a log without entries"));
+        }
         lawn.set_group_log(&name, log);
     }
     Ok(())

@@ -39,7 +39,7 @@
 //!       unsigned   when its pause ends, ms since the epoch; 2^63 - 1: when it is resumed; 0: it is not paused
 //!     unsigned   number of groups that gave out elements under a RATE, and for each, by name
 //!       string     name
-//!       unsigned   number of times at which elements were given out, and the times, as with feature 64
+//!       unsigned   number of times at which elements were given out, at least 1, and the times, as with feature 64
 //!   unsigned   number of elements
 //!   string*    elements, one behind the other, until the number is reached:
 //!                deadline, ms since the epoch, less that of the element before   LEB128

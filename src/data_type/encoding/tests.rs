@@ -491,6 +491,7 @@ fn settings_of_groups_are_saved_and_loaded_and_invalid_ones_are_refused() {
     assert_eq!(log([0, 0, 1, 5], b"", &[1, 7, 2]), Some(Corrupt("a group has a log, but no rate")));
     let lies = [log([0, 0, 1, 5], b"a", &[1, 7, 0]), log([0, 0, 1, 5], b"a", &[2, 7, 1, 6, 1])];
     assert_eq!(lies, [(); 2].map(|()| Some(Corrupt("the log of a rate is out of range"))));
+    assert_eq!(log([0, 0, 1, 5], b"a", &[0]), Some(Corrupt("a group has a log without entries")));
     let rates = [[0, 0, 1, 0], [0, 0, 0, 1]].map(|each| lie_of_log(each, &[], &[]));
     assert_eq!(rates, [(); 2].map(|()| Some(Corrupt("a rate is out of range"))));
     assert_eq!(lie([0, 1], &[(b"a", [1, 0, 0, 1]), (b"", [2, 0, 0, 0])]), None);
