@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use crate::config;
-use crate::data_type::NEVER;
+use crate::data_type::{NEVER, Writing};
 use crate::server::{Context, Error, error::Result};
-use lawn::{Lawn, StartError, UpdateError};
+use lawn::{GroupSettings, Lawn, StartError, UpdateError};
 
 use super::args::shown;
 
@@ -161,6 +161,26 @@ pub fn memory(context: &Context) -> Result {
         return Err(Error::OUT_OF_MEMORY);
     }
     Ok(())
+}
+
+/// Returns the settings of a group after a change.
+///
+/// # Errors
+///
+/// [`Error::OUT_OF_MEMORY`] if they are the group's first: only those take memory, for its name too.
+pub fn settings(
+    context: &Context,
+    dehydrator: &Writing<'_>,
+    group: &[u8],
+    change: impl FnOnce(&mut GroupSettings),
+) -> Result<GroupSettings> {
+    let before = dehydrator.look().map_or(GroupSettings::NONE, |lawn| lawn.settings_of(group));
+    let mut settings = before;
+    change(&mut settings);
+    if before == GroupSettings::NONE && settings != before {
+        memory(context)?;
+    }
+    Ok(settings)
 }
 
 /// Returns the error for an id that exists already.

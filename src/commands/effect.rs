@@ -65,11 +65,14 @@ fn run(context: &CommandContext, args: Args<'_>) -> Result {
     if let Head::Needed { level } = head {
         return need(context, args, level);
     }
+    // Only a tool can be refused. `settle` looks at its ids.
+    if !matches!(head, Head::Restarted { .. } | Head::Uncounted { .. } | Head::Settled { .. }) {
+        checks::memory(context)?;
+    }
     let mut dehydrator = Writing::open(context, key)?;
     let ids = args.from(3).map(Str::bytes);
     let (count, ending, event) = match head {
         Head::Pushed { timer, bounds, delivered, token } => {
-            checks::memory(context)?;
             store(&mut dehydrator, args, timer, bounds, (delivered, token))?;
             PUSHES.add(1);
             (1, Ending::Changed, c"dehydrator.push")
@@ -91,7 +94,6 @@ fn run(context: &CommandContext, args: Args<'_>) -> Result {
             (count, Ending::Changed, c"dehydrator.release")
         }
         Head::Leased { timer: Timer { ttl, deadline }, token } => {
-            checks::memory(context)?;
             let count = count(&mut dehydrator, ids, |lawn, id| {
                 lawn.lease_at(id, ttl, deadline, Some(token))
             });
@@ -122,9 +124,6 @@ fn run(context: &CommandContext, args: Args<'_>) -> Result {
         Head::Needed { .. } => (0, Ending::Changed, c""),
     };
     if count > 0 {
-        if dehydrator.is_new() {
-            checks::memory(context)?;
-        }
         replicate::verbatim(context, args);
         dehydrator.finish(ending, event);
     }

@@ -107,11 +107,22 @@ pub fn limit(context: &CommandContext, args: Args<'_>) -> Result {
     };
     let is_changed = match scope {
         Scope::Key => dehydrator.change_rules(|rules| rules.limit(change)),
-        Scope::EachGroup => dehydrator.change_each_group(change_group),
-        Scope::Group(group) => dehydrator.change_group(group, |settings| {
-            settings.share = share.unwrap_or(settings.share);
-            change_group(&mut settings.limits);
-        }),
+        Scope::EachGroup => {
+            let mut limits = dehydrator.look().map_or(GroupLimits::NONE, Lawn::each_group);
+            let has_none = limits == GroupLimits::NONE;
+            change_group(&mut limits);
+            if has_none && limits != GroupLimits::NONE {
+                checks::memory(context)?;
+            }
+            dehydrator.change_each_group(|it| *it = limits)
+        }
+        Scope::Group(group) => {
+            let settings = checks::settings(context, &dehydrator, group, |settings| {
+                settings.share = share.unwrap_or(settings.share);
+                change_group(&mut settings.limits);
+            })?;
+            dehydrator.change_group(group, |it| *it = settings)
+        }
     };
     if is_changed {
         if dehydrator.is_new() {

@@ -91,14 +91,14 @@ pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
     {
         return Err(Error::NO_CHANNEL);
     }
-    // A policy that only removes elements is allowed when memory is full, if the key exists.
-    if policy.sends_elsewhere() {
-        checks::memory(context)?;
-    }
     if !context.is_replaying() {
         dest_fits(context, &policy)?;
     }
     let mut dehydrator = Writing::open(context, key)?;
+    // Workers repeat their ONDUE when they start, also to drain a queue that has filled the memory.
+    if policy.memory() > dehydrator.rules().policy.memory() {
+        checks::memory(context)?;
+    }
 
     // Failed deliveries are retried at once, also under an unchanged policy.
     let name = Name::of(context, key);

@@ -79,7 +79,13 @@ pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
 
     let is_changed = match group {
         None => dehydrator.change_rules(|rules| rules.pause = Some(pause)),
-        Some(group) => dehydrator.change_group(group, |it| it.paused_until = pause.group_end()),
+        Some(group) => {
+            let paused_until = pause.group_end();
+            let settings = checks::settings(context, &dehydrator, group, |it| {
+                it.paused_until = paused_until;
+            })?;
+            dehydrator.change_group(group, |it| *it = settings)
+        }
     };
     if is_changed {
         if dehydrator.is_new() {

@@ -1,6 +1,6 @@
 //! Invalid input gets a clear error, changes nothing, and leaves the connection in sync.
 
-use redis::Value;
+use redis::{Connection, Value};
 
 use crate::replies::LINES;
 use harness::{Ask, Server, cmd, refusal, text, until};
@@ -214,6 +214,69 @@ fn a_server_out_of_memory_refuses_to_add_and_allows_to_take() {
         let refused = client.refused(&format!("DEHYDRATOR.ONDUE k {policy}"));
         assert!(refused.starts_with("OOM"), "{refused}");
     }
+}
+
+#[test]
+fn a_server_out_of_memory_lets_workers_repeat_what_is_set() {
+    let server = Server::start(&["--maxmemory-policy", "noeviction"]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH k 0 element id");
+    let policies = ["STREAM s MAXLEN ~ 5", "LIST s", "PUBLISH c", "HOLD DELIVERIES 5 STREAM s"];
+    for policy in policies {
+        client.ask("CONFIG SET maxmemory 0");
+        client.ask("DEL k");
+        let all = [
+            format!("ONDUE k {policy}"),
+            "LIMIT k LENGTH 5 HELD 3 RATE 5 PER 7 REMEMBER 9".to_owned(),
+            "LIMIT k EACH HELD 1".to_owned(),
+            "LIMIT k GROUP g SHARE 2".to_owned(),
+            "PAUSE k AT 4102444800000".to_owned(),
+            "PAUSE k AT 4102444800000 GROUP g".to_owned(),
+        ]
+        .map(|line| format!("DEHYDRATOR.{line}"));
+        for is_full in [false, true] {
+            client.ask(&format!("CONFIG SET maxmemory {}", u8::from(is_full)));
+            for line in &all {
+                assert_eq!(client.ask(line), Value::Okay, "{line}, full: {is_full}");
+            }
+        }
+        // Another value in the same place, and less than before, take no memory.
+        for line in [
+            "ONDUE k STREAM t",
+            "ONDUE k HOLD",
+            "LIMIT k EACH HELD 2",
+            "LIMIT k GROUP g SHARE 3",
+            "LIMIT k GROUP other SHARE 1",
+            "PAUSE k AT 4102444800001 GROUP g",
+        ] {
+            assert_eq!(client.ask(&format!("DEHYDRATOR.{line}")), Value::Okay, "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_server_out_of_memory_takes_no_further_group() {
+    let server = Server::start(&["--maxmemory-policy", "noeviction"]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH k 0 element id GROUP there");
+    let adding = ["LIMIT k GROUP {} HELD 1", "LIMIT k GROUP {} SHARE 2", "PAUSE k GROUP {}"];
+    let refuses = |client: &mut Connection, line: &str| {
+        let refused = client.refused(&format!("DEHYDRATOR.{line}"));
+        assert!(refused.starts_with("OOM"), "{line}: {refused}");
+    };
+    client.ask("CONFIG SET maxmemory 1");
+    refuses(&mut client, "LIMIT k EACH RATE 5 PER 60000");
+    for line in adding {
+        ["there", "new"].iter().for_each(|group| refuses(&mut client, &line.replace("{}", group)));
+    }
+    client.ask("CONFIG SET maxmemory 0");
+    client.ask("DEHYDRATOR.LIMIT k EACH RATE 5 PER 60000");
+    client.ask("DEHYDRATOR.LIMIT k RATE 5 PER 60000");
+    client.ask("CONFIG SET maxmemory 1");
+    let before = client.ask("MEMORY USAGE k");
+    refuses(&mut client, "EFFECT k G4102444800000@1 new");
+    refuses(&mut client, "EFFECT k G4102444800000@1");
+    assert_eq!(client.ask("MEMORY USAGE k"), before);
 }
 
 #[test]
