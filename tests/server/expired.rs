@@ -3,7 +3,7 @@
 use redis::{Connection, Value};
 
 use crate::replication::{catch_up, replica_of};
-use crate::sleeper::Sleeper;
+use crate::sleeper::{Sleeper, waiters};
 use harness::{Ask, Server, cmd, text, texts, until};
 
 /// The ids in a stream of dead letters, in order, each with its deliveries, and whether it expired.
@@ -253,6 +253,56 @@ fn a_blocked_client_gets_the_one_behind() {
     assert_eq!(sleeper.reply(), Value::Array(vec![texts(&["live", "element"])]));
     gone(&mut client, "k");
     assert_eq!(server.info("dehydrator", "dehydrator_expired"), 1500);
+}
+
+#[test]
+fn a_client_that_waits_gets_no_empty_reply_where_all_that_was_due_has_expired() {
+    let primary = Server::start_with_port(&[]);
+    let replica = replica_of(&primary, &[]);
+    let mut client = primary.connect();
+    let polls = [
+        "POLL k BLOCK 0",
+        "POLL k BLOCK 0 COUNT 1",
+        "POLL k BLOCK 0 LEASE 60000 TOKEN mine",
+        "MPOLL 2 other k BLOCK 0",
+    ];
+    for rule in ["HOLD", "HOLD DELIVERIES 1 STREAM s", "HOLD DELIVERIES 1 DROP"] {
+        // More than one call passes over.
+        for (count, poll) in [1, 3000].into_iter().flat_map(|it| polls.map(|poll| (it, poll))) {
+            client.ask(&format!("DEHYDRATOR.ONDUE k {rule}"));
+            let mut waiting = primary.connect();
+            let mut push = redis::cmd("DEHYDRATOR.MPUSH");
+            push.arg("k");
+            for number in 0..count {
+                push.arg(0).arg("late").arg(number);
+            }
+            push.arg("AT").arg(1_000_000_000_000_u64).arg("WITHIN").arg(1);
+            let both = [push, cmd(&format!("DEHYDRATOR.{poll}"))].map(|it| it.get_packed_command());
+            waiting.send_packed_command(&both.concat()).expect("it is sent");
+            let pushed = waiting.recv_response().expect("a reply");
+            assert!(matches!(pushed, Value::Array(pushed) if pushed.len() == count));
+            until("the client sleeps, and the late ones are gone", || {
+                let is_empty = client.ask("DEHYDRATOR.LEN k") == Value::Int(0);
+                (is_empty && waiters(&primary) == 1).then_some(())
+            });
+            client.ask("DEHYDRATOR.PUSH k 0 element in-time");
+            let reply = format!("{:?}", waiting.recv_response().expect("a reply"));
+            assert!(reply.contains("element"), "{rule}, {count}, {poll}: {reply}");
+            client.ask("DEL k s");
+        }
+    }
+    catch_up(&primary, &replica);
+    assert_eq!(replica.connect().ask("DEBUG DIGEST"), client.ask("DEBUG DIGEST"));
+    // One that does not wait, and one in a transaction, get their empty reply.
+    let replies: Vec<Value> = redis::pipe()
+        .atomic()
+        .add_command(cmd("DEHYDRATOR.PUSH k 0 element id AT 1000000000000 WITHIN 1"))
+        .ignore()
+        .add_command(cmd("DEHYDRATOR.POLL k BLOCK 0"))
+        .add_command(cmd("DEHYDRATOR.MPOLL 1 k BLOCK 0"))
+        .query(&mut primary.connect())
+        .expect("replies");
+    assert_eq!(replies, [Value::Array(vec![]), Value::Nil]);
 }
 
 #[test]

@@ -63,7 +63,8 @@ pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
         return Ok(());
     }
 
-    if let Some(timeout) = block.filter(|_| context.may_block()) {
+    let timeout = block.filter(|_| context.may_block());
+    if timeout.is_some() {
         let outlook = dehydrator.existing().map_or(Outlook::Next(None), Dehydrator::outlook);
         let Outlook::Next(next) = outlook else {
             return Err("BLOCK is not allowed: ONDUE delivers this key".into());
@@ -71,13 +72,19 @@ pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
         let asked = (key, next);
         if must_wait(context, asked, now) {
             drop(dehydrator);
-            if sleep(context, &[asked], timeout, &take) {
+            if let Some(timeout) = timeout
+                && sleep(context, &[asked], timeout, &take)
+            {
                 return Ok(());
             }
             dehydrator = Writing::open_at(context, key, now)?;
         }
     }
-    reply_due(context, dehydrator, key, now, &take);
+    if !reply_due(context, dehydrator, key, now, &take)
+        && !sleep_after_all(context, &[key], timeout, &take)
+    {
+        context.begin_array(0);
+    }
     Ok(())
 }
 
@@ -128,7 +135,12 @@ pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
             return Ok(());
         }
     }
-    reply_first(context, &asked, &take, now);
+    let keys: Vec<_> = asked.iter().map(|(key, _)| *key).collect();
+    if !reply_first(context, &asked, &take, now)
+        && !sleep_after_all(context, &keys, timeout, &take)
+    {
+        context.reply_null_array();
+    }
     Ok(())
 }
 
@@ -147,14 +159,32 @@ fn outlook(context: &Context, key: Str<'_>, waits: bool) -> Result<Outlook> {
     })
 }
 
-/// Replies the due elements of the first key that gives some out, or nil.
-fn reply_first(context: &Context, asked: &[Asked<'_>], take: &Take<'_>, now: u64) {
+/// Blocks the client of this command if it waits, though something seemed to be due: expired elements and dead letters have
+/// left in its place, or there were too many to pass over in one call. Returns whether the client is blocked.
+fn sleep_after_all(
+    context: &CommandContext,
+    keys: &[Str<'_>],
+    timeout: Option<u64>,
+    take: &Take<'_>,
+) -> bool {
+    let asked = |key| match outlook(context, key, true) {
+        Ok(Outlook::Next(next)) => Some((key, next)),
+        // Others have changed it meanwhile.
+        Ok(Outlook::Delivered) | Err(_) => None,
+    };
+    let Some(timeout) = timeout else { return false };
+    let asked: Option<Vec<_>> = keys.iter().copied().map(asked).collect();
+    asked.is_some_and(|asked| sleep(context, &asked, timeout, take))
+}
+
+/// Replies the due elements of the first key that gives some out. Returns whether one did.
+fn reply_first(context: &Context, asked: &[Asked<'_>], take: &Take<'_>, now: u64) -> bool {
     for (key, _) in asked.iter().filter(|asked| is_due(asked, now)) {
         // Moving dead letters of an earlier key calls out, so this key may have another type now.
         let Ok(dehydrator) = Writing::open_at(context, *key, now) else { continue };
         if reply_due(context, dehydrator, *key, now, take) {
-            return;
+            return true;
         }
     }
-    context.reply_null_array();
+    false
 }

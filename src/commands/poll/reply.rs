@@ -93,8 +93,7 @@ impl Recipient for Measured<'_, '_> {
     }
 }
 
-/// Takes due elements of a key and replies them. Returns whether there were any. A reply that names no key is an array,
-/// which may be empty.
+/// Takes due elements of a key and replies them. Returns whether there were any; else no reply has begun.
 #[inline(always)]
 pub(super) fn reply_due<'a>(
     context: &'a Context,
@@ -104,9 +103,6 @@ pub(super) fn reply_due<'a>(
     take: &'a Take<'a>,
 ) -> bool {
     let mut reply = Reply::new(context, key, take);
-    if !take.is_named {
-        reply.rows = Some(reply.begin());
-    }
     let lateness = LatenessBatch::begin(dehydrator.overdue(), now);
     let mut measured = Measured { reply: &mut reply, lateness };
     Request { context, key, now, take }.take_due(dehydrator, &mut measured);
