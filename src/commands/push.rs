@@ -373,9 +373,7 @@ mod tests {
         assert_eq!(bounds("DELIVERIES 65535", 7), Ok((65_535, 0)));
         assert_eq!(bounds("within 1 SLACK 9 deliveries 1", 7), Ok((1, 8)));
         let last = Bounds::UNTIL_MAX;
-        assert_eq!(bounds(&format!("WITHIN {}", last - 7), 7), Ok((0, last)));
-        assert_eq!(bounds(&format!("WITHIN {}", last - 6), 7), Ok((0, 0)));
-        assert_eq!(bounds("WITHIN 9223372036854775807", u64::MAX), Ok((0, 0)));
+        assert_eq!(bounds("WITHIN 9223372036854775807", 7), Ok((0, last)));
     }
 
     #[test]

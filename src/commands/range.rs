@@ -2,10 +2,10 @@
 
 use crate::clock;
 use crate::config;
-use crate::data_type::{Dehydrator, Reading, is_stuck};
+use crate::data_type::{Dehydrator, Reading, end, is_stuck};
 use crate::server::string::{Args, Digits};
 use crate::server::{CommandContext, Str, error::Result, random_bytes};
-use lawn::{Bounds, DEADLINE_MAX, Row, Start, Token};
+use lawn::{DEADLINE_MAX, Row, Start, Token};
 
 use super::args::number::not_number;
 use super::args::options::Options;
@@ -45,9 +45,8 @@ pub fn look(context: &CommandContext, args: Args<'_>) -> Result {
     reply.integer(b"leased", u64::from(is_leased(&row, token, now)));
     let token = token.map(|token| Digits::new(token.number()));
     reply.bulk(b"token", token.as_ref().map(Digits::bytes));
-    let Bounds { deliveries, until } = row.element.bounds;
-    reply.integer(b"deliveries-limit", u64::from(deliveries));
-    reply.integer(b"until", Some(until).filter(|until| *until > 0));
+    reply.integer(b"deliveries-limit", u64::from(row.element.bounds.deliveries));
+    reply.integer(b"until", end(&row.element));
     let group = dehydrator.lawn().zip(row.element.group);
     reply.bulk(b"group", group.map(|(lawn, group)| lawn.group_name(group)));
     Ok(())

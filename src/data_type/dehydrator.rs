@@ -8,6 +8,8 @@ use crate::pending::overdue::OVERDUE;
 use crate::pending::waste;
 use crate::policy::{self, Limits, Policy, Rules};
 use crate::server::flags::is_active_primary;
+#[cfg(doc)]
+use lawn::Bounds;
 use lawn::{DEADLINE_MAX, Element, Enforced, Lawn, Mover, Rate, Remembered, Row, Start, rounded};
 
 /// Ids of an ended REMEMBER that are forgotten in a few microseconds.
@@ -47,12 +49,44 @@ pub fn ends_lease(
         && lawn.token(element).is_some()
 }
 
-/// Returns until when an element may be given out that has a bound for that and gets another deadline: as much later, or
-/// earlier, as it comes due. A deadline that is never reached changes nothing: a stuck element keeps its bound.
+/// From this value on (as a moment, the year 6429), [`Bounds::until`] is a distance: this plus the milliseconds from the
+/// deadline to the end. A deadline has 63 bits and an end 48, and an element whose deadline is "never" for a while has its end
+/// again afterwards.
+const DISTANCES: u64 = 1 << 47;
+
+/// Returns [`Bounds::until`] of an element that may be given out for this many milliseconds after its deadline.
+pub fn end_within(deadline: u64, ms: u64) -> u64 {
+    match deadline.checked_add(ms) {
+        Some(end) if end < DISTANCES => end,
+        _ => DISTANCES + ms.min(DISTANCES - 1),
+    }
+}
+
+/// Returns the moment from which on an element is too late to be given out, if it has one.
+pub fn end(element: &Element<'_>) -> Option<u64> {
+    let Element { deadline, bounds, .. } = *element;
+    match bounds.until.checked_sub(DISTANCES) {
+        Some(ms) => Some(deadline.saturating_add(ms).min(DEADLINE_MAX)),
+        None => Some(bounds.until).filter(|until| *until > 0),
+    }
+}
+
+/// Returns [`Bounds::until`] for an element that has an end and gets another deadline: as much later, or earlier, as it comes
+/// due. A deadline that is never reached changes nothing: a stuck element keeps its bound.
 pub fn postponed(element: &Element<'_>, deadline: u64) -> Option<u64> {
     let Element { deadline: before, bounds, .. } = *element;
-    let is_bounded = bounds.until > 0 && before != STUCK && deadline != STUCK;
-    is_bounded.then(|| bounds.until.saturating_add(deadline).saturating_sub(before))
+    if bounds.until == 0 || before == STUCK || deadline == STUCK {
+        return None;
+    }
+    let distance = match bounds.until.checked_sub(DISTANCES) {
+        Some(ms) => Some(ms),
+        None => bounds.until.checked_sub(before),
+    };
+    Some(match distance {
+        Some(ms) => end_within(deadline, ms),
+        // Its end was before its deadline: it was given back late.
+        None => deadline.saturating_sub(before - bounds.until).clamp(1, DISTANCES - 1),
+    })
 }
 
 /// Sets the end of an element that has one. Returns it as it was stored, for the effect.
@@ -326,3 +360,45 @@ fn boxed(rules: Rules) -> Option<Box<Rules>> {
 
 // 88 bytes would take 96: see the size of a key with one element in docs/operations.md.
 const _: () = assert!(size_of::<Dehydrator>() <= 80);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lawn::Bounds;
+
+    #[test]
+    fn an_end_keeps_its_distance_from_whatever_deadline() {
+        let element = |deadline, until| Element {
+            bounds: Bounds { deliveries: 0, until },
+            ..Element::new(b"id", b"element", deadline)
+        };
+        let near = 1_800_000_000_000;
+        let deadlines = [0, near, DISTANCES - 1, DISTANCES, 1 << 48, 1 << 53, NEVER];
+        for ms in [1, 600_000, DISTANCES - 1 - near] {
+            for first in deadlines {
+                let pushed = element(first, end_within(first, ms));
+                assert!(pushed.bounds.until <= Bounds::UNTIL_MAX);
+                assert_eq!(end(&pushed), Some((first + ms).min(DEADLINE_MAX)), "{first} + {ms}");
+                for second in deadlines {
+                    let until = postponed(&pushed, second).expect("an end");
+                    let moved = element(second, until);
+                    assert_eq!(
+                        end(&moved),
+                        Some((second + ms).min(DEADLINE_MAX)),
+                        "{second} + {ms}"
+                    );
+                }
+            }
+        }
+        let longest = element(near, end_within(near, u64::MAX));
+        assert_eq!(longest.bounds.until, Bounds::UNTIL_MAX);
+        assert_eq!(postponed(&element(5, 0), 7), None);
+        assert_eq!(
+            [(5, 9), (STUCK, 9), (5, STUCK)]
+                .map(|(before, after)| postponed(&element(before, 3), after)),
+            [Some(7), None, None]
+        );
+        assert_eq!(postponed(&element(9, 3), 5), Some(1));
+        assert_eq!(end(&element(9, 3)), Some(3));
+    }
+}

@@ -48,8 +48,8 @@ pub use callbacks::register;
 pub use census::totals;
 pub use copy::ElementCopy;
 pub use dehydrator::{
-    Dehydrator, NEVER, REJECTED, STUCK, ends_lease, is_stuck, postponed, runs, set_until,
-    stays_dead,
+    Dehydrator, NEVER, REJECTED, STUCK, end, end_within, ends_lease, is_stuck, postponed, runs,
+    set_until, stays_dead,
 };
 pub use upkeep::{compact, forget_expired, note_found};
 pub use writing::{Ending, Writing, restore_expiry};

@@ -189,6 +189,43 @@ fn a_new_deadline_moves_the_end_too_and_a_new_element_has_its_own() {
 }
 
 #[test]
+fn an_end_keeps_its_distance_while_its_element_is_put_off_for_good() {
+    let primary = Server::start_with_port(&[]);
+    let replica = replica_of(&primary, &[]);
+    let mut client = primary.connect();
+    let until_of = |client: &mut Connection, id: &str| {
+        let fields: std::collections::HashMap<String, Value> =
+            cmd(&format!("DEHYDRATOR.LOOK k {id} FULL")).query(client).expect("a map");
+        fields["until"].clone()
+    };
+    let [far, farther] = [1_i64 << 53, i64::MAX - 1];
+    client.ask("DEHYDRATOR.PUSH k 1 element moved WITHIN 600000");
+    client.ask(&format!("DEHYDRATOR.PUSH k 1 element pushed AT {far} WITHIN 600000"));
+    client.ask(&format!("DEHYDRATOR.TOUCH k moved 1 AT {far}"));
+    for id in ["moved", "pushed"] {
+        assert_eq!(until_of(&mut client, id), Value::Int(far + 600_000), "{id}");
+        client.ask(&format!("DEHYDRATOR.TOUCH k {id} 1 AT {farther}"));
+        client.ask(&format!("DEHYDRATOR.TOUCH k 1 IDS 1 {id} AT {far}"));
+        copies_are_equal(&mut client, "k");
+        assert_eq!(until_of(&mut client, id), Value::Int(far + 600_000), "{id}");
+        let at = now(&mut client) as i64 + 600_000;
+        client.ask(&format!("DEHYDRATOR.TOUCH k {id} 1 AT {at}"));
+        assert_eq!(until_of(&mut client, id), Value::Int(at + 600_000), "{id}");
+        client.ask(&format!("DEHYDRATOR.TOUCH k {id} 1 AT {far}"));
+    }
+    client.ask("DEHYDRATOR.TOUCH k 1 IDS 2 moved pushed");
+    let Value::Array(taken) = until("both are due", || {
+        (client.ask("DEHYDRATOR.TTN k") == Value::Int(0))
+            .then(|| client.ask("DEHYDRATOR.POLL k LEASE 600000"))
+    }) else {
+        panic!("elements")
+    };
+    assert_eq!(taken.len(), 2, "they are given out, and have not expired");
+    catch_up(&primary, &replica);
+    assert_eq!(replica.connect().digest("k"), client.digest("k"));
+}
+
+#[test]
 fn what_is_late_is_not_delivered_either_and_a_pause_holds_it() {
     let server = Server::start(&[]);
     let mut client = server.connect();

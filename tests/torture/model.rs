@@ -18,7 +18,7 @@ use redis::Value;
 pub use groups::Change;
 pub use limits::Limits;
 pub use many::Selection;
-pub use op::{Bounds, IfThere, Moment, Op, Policy, UNTIL_MAX};
+pub use op::{Bounds, DISTANCES, IfThere, Moment, Op, Policy, end_within};
 pub use turns::Turns;
 
 /// The latest possible deadline, and the largest number in any argument.
@@ -442,6 +442,14 @@ impl World {
 }
 
 impl Entry {
+    /// Returns the moment from which on it is too late; 0 for none.
+    pub fn end(&self) -> u64 {
+        match self.until.checked_sub(DISTANCES) {
+            Some(ms) => (self.deadline + ms).min(MAX),
+            None => self.until,
+        }
+    }
+
     /// Returns whether it is due, and too late to be given out.
     pub fn is_late(&self, now: u64) -> bool {
         self.until > 0 && self.until.max(self.deadline) <= now

@@ -1,6 +1,7 @@
 //! The ttl and the options of PUSH, MPUSH and GIDPUSH.
 
 use crate::config;
+use crate::data_type::end_within;
 use crate::server::{Str, error::Result};
 use lawn::{Bounds, DEADLINE_MAX};
 
@@ -128,10 +129,9 @@ impl BoundOptions {
         Ok(true)
     }
 
-    /// Returns the bounds of an element with this deadline. A moment that is too late to be stored never comes.
+    /// Returns the bounds of an element with this deadline.
     pub fn bounds(self, deadline: u64) -> Bounds {
-        let until = self.within.map(|ms| deadline.saturating_add(ms));
-        let until = until.filter(|until| *until <= Bounds::UNTIL_MAX);
+        let until = self.within.map(|ms| end_within(deadline, ms));
         Bounds { deliveries: self.deliveries.unwrap_or(0), until: until.unwrap_or(0) }
     }
 }

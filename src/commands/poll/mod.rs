@@ -136,8 +136,7 @@ pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
         }
     }
     let keys: Vec<_> = asked.iter().map(|(key, _)| *key).collect();
-    if !reply_first(context, &asked, &take, now)
-        && !sleep_after_all(context, &keys, timeout, &take)
+    if !reply_first(context, &asked, &take, now) && !sleep_after_all(context, &keys, timeout, &take)
     {
         context.reply_null_array();
     }

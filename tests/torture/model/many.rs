@@ -1,6 +1,6 @@
 //! The model of PURGE, and of TOUCH of many elements.
 
-use super::{Bytes, Dehydrator, Entry, Expect, REFUSED, UNTIL_MAX, World, int};
+use super::{Bytes, DISTANCES, Dehydrator, Entry, Expect, REFUSED, World, end_within, int};
 
 /// The most elements that are visited in a transaction.
 const AT_ONCE_MAX: usize = 1024;
@@ -48,8 +48,13 @@ impl Dehydrator {
         let is_over = entry.deadline <= now && deadline > now;
         let ends = (self.limits.held > 0 || limits_held) && entry.is_held() && is_over;
         if entry.until > 0 && !entry.is_held() {
-            let until = (entry.until + deadline).saturating_sub(entry.deadline);
-            entry.until = until.clamp(1, UNTIL_MAX);
+            entry.until = if entry.until >= DISTANCES {
+                end_within(deadline, entry.until - DISTANCES)
+            } else if entry.until >= entry.deadline {
+                end_within(deadline, entry.until - entry.deadline)
+            } else {
+                (entry.until + deadline).saturating_sub(entry.deadline).clamp(1, DISTANCES - 1)
+            };
         }
         entry.restart(if ends { 0 } else { ttl }, deadline, sequence);
     }

@@ -66,13 +66,19 @@ pub struct Bounds {
 impl Bounds {
     /// Returns the maximum number of deliveries, and when the element with this deadline is too late; 0 for none.
     pub fn of(self, deadline: u64) -> (u64, u64) {
-        let until = self.within.map_or(0, |within| deadline.saturating_add(within));
-        (self.most.unwrap_or(0), if until > UNTIL_MAX { 0 } else { until })
+        let until = self.within.map_or(0, |within| end_within(deadline, within));
+        (self.most.unwrap_or(0), until)
     }
 }
 
-/// The latest moment of that kind.
-pub const UNTIL_MAX: u64 = (1 << 48) - 1;
+/// From here on an end is stored as its distance from the deadline.
+pub const DISTANCES: u64 = 1 << 47;
+
+/// Returns an end, as it is stored: a moment or a distance.
+pub fn end_within(deadline: u64, ms: u64) -> u64 {
+    let end = deadline.saturating_add(ms);
+    if end < DISTANCES { end } else { DISTANCES + ms.min(DISTANCES - 1) }
+}
 
 /// All operations on a dehydrator, and on the keyspace around it.
 #[derive(Clone, Debug)]

@@ -81,7 +81,7 @@ impl Torture {
                     match fields.get("until") {
                         Value::Nil => assert_eq!(entry.until, 0, "{entry:?}"),
                         Value::Int(until) => {
-                            let is_near = entry.until.abs_diff(until as u64) <= BEHIND;
+                            let is_near = entry.end().abs_diff(until as u64) <= BEHIND;
                             assert!(entry.until > 0 && is_near, "{entry:?}: {until}");
                         }
                         other => panic!("{other:?}"),
