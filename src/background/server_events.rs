@@ -8,7 +8,8 @@ use crate::commands::poll;
 use crate::metrics::clock_steps;
 use crate::pending::{agenda, blocked, timer};
 use crate::server::event::{self, Event};
-use crate::server::{Context, listeners};
+use crate::server::flags::is_cluster;
+use crate::server::{Context, Error, info as server_info, listeners};
 
 /// Subscribes to these events. Returns `false` if the server refuses.
 pub fn register(context: &Context) -> bool {
@@ -46,7 +47,9 @@ fn on_role(event: &Event<'_>) {
         begin_delivering(event.context);
     } else {
         // The server unblocks clients itself, except those that it redirects (Valkey 9).
-        blocked::dismiss_all(event.context);
+        let address = if is_cluster() { None } else { server_info::primary_address() };
+        let redirect = address.map(|address| Error::Coded("REDIRECT", address.into()));
+        blocked::dismiss_all(event.context, &redirect.unwrap_or(Error::BECOMES_REPLICA));
     }
 }
 

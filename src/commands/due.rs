@@ -67,16 +67,16 @@ pub fn pttl(context: &CommandContext, args: Args<'_>) -> Result {
 }
 
 /// Runs `LATE [COUNT n]`. Replies the dehydrators of all databases whose oldest element has been due the longest, and at
-/// least a second. Each row has the key, the database, the time overdue in ms, and the number of overdue elements. The key
+/// least a second, as far as the user may read them. Each row has the key, the database, the time overdue in ms, and the number of overdue elements. The key
 /// is nil until it has been found.
 pub fn late(context: &CommandContext, args: Args<'_>) -> Result {
     const COUNT: usize = 10;
     let count = Options::new(args, 1).only(b"COUNT", Options::count)?;
     let count = count.unwrap_or(COUNT).min(config::reply_max());
     let db = context.selected_db();
-    let oldest = overdue::oldest(count.min(overdue::NAMED_MAX));
+    let oldest = overdue::oldest(overdue::NAMED_MAX);
     let oldest = oldest.into_iter().filter(|one| one.age >= overdue::OVERDUE);
-    let rows: Vec<_> = oldest.map(|one| row(context, one)).collect();
+    let rows: Vec<_> = oldest.filter_map(|one| row(context, one)).take(count).collect();
     context.select_db(db);
 
     let mut reply = context.reply_array(rows.len());
@@ -100,13 +100,18 @@ pub fn late(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Returns the time overdue and, if the key is known, its name and the number of overdue elements.
-fn row(context: &CommandContext, one: Oldest) -> (u64, Option<(Name, usize)>) {
+/// Returns the time overdue and, if the key is known, its name and the number of overdue elements. `None`: the user may not
+/// read the key.
+fn row(context: &CommandContext, one: Oldest) -> Option<(u64, Option<(Name, usize)>)> {
     let age = one.age;
-    let Some((serial, name)) = overdue::name_of(one) else { return (age, None) };
-    let now = clock::now();
-    let found = context.select_db(name.db).then(|| {
-        inspect(context, OwnedStr::new(&name.key).as_str(), |dehydrator| {
+    let Some((serial, name)) = overdue::name_of(one) else { return Some((age, None)) };
+    let (now, key) = (clock::now(), OwnedStr::new(&name.key));
+    let is_selected = context.select_db(name.db);
+    if is_selected && !context.may_read(c"DEHYDRATOR.INFO", key.as_str()) {
+        return None;
+    }
+    let found = is_selected.then(|| {
+        inspect(context, key.as_str(), |dehydrator| {
             let is_it = dehydrator.tracking.slot.serial() == serial;
             is_it.then(|| (dehydrator.age(now), dehydrator.count_overdue(now)))
         })
@@ -114,9 +119,9 @@ fn row(context: &CommandContext, one: Oldest) -> (u64, Option<(Name, usize)>) {
     let Some((exact, overdue)) = found.flatten().flatten() else {
         // It was renamed, or deleted.
         overdue::forget_name(serial);
-        return (age, None);
+        return Some((age, None));
     };
-    (exact.unwrap_or(age), Some((name, overdue)))
+    Some((exact.unwrap_or(age), Some((name, overdue))))
 }
 
 #[cfg(test)]

@@ -199,7 +199,8 @@ pub fn commands() -> Vec<Command> {
             syntax: "[COUNT n]",
             complexity: c"O(N*log(K)+M), N being the number of dehydrators it lists, K of all, M of elements in those that are due",
             summary: c"Lists the dehydrators whose elements have been due for the longest.",
-            tips: VARYING,
+            // Of all shards, the client keeps the oldest.
+            tips: c"nondeterministic_output request_policy:all_shards response_policy:special",
             ..Command::without_key(c"late", handler!(due::late), c"readonly", -1)
         },
         Command {

@@ -32,6 +32,9 @@ thread_local! {
 /// How long clients may write if no event tells otherwise, in microseconds.
 const VALID_US: u64 = 1_000_000;
 
+/// In the reply of CLUSTER INFO.
+const FAILED: &[u8] = b"cluster_state:fail";
+
 /// Discards the cached results, because the server's checks may have different ones now.
 pub fn invalidate() {
     MAY_WRITE.set(None);
@@ -84,6 +87,13 @@ impl Context {
             info::is_valkey() && self.setting(c"import-mode").as_deref() == Some("yes");
         IS_IMPORTING.set(Some(is_importing));
         is_importing
+    }
+
+    /// Returns whether this is a node of a cluster that is down.
+    pub fn is_cluster_down(&self) -> bool {
+        let reply = self.ask(c"CLUSTER", c"v", &[OwnedStr::new(b"INFO").as_str()]);
+        let text = reply.as_ref().and_then(|reply| reply.root().text());
+        text.is_some_and(|text| text.windows(FAILED.len()).any(|part| part == FAILED))
     }
 
     fn has_dry_runs(&self) -> bool {

@@ -27,10 +27,13 @@ impl Error {
         Self::coded("OOM", "command not allowed when used memory > 'maxmemory'.");
     /// The user may not publish to the channel. The server's own text, as of Redis 7.2.
     pub const NO_CHANNEL: Self = Self::coded("NOPERM", "No permissions to access a channel");
-    /// The reply to a blocked client whose server became a replica or lost the slot. The client's next attempt is
-    /// redirected to the right node.
+    /// The reply to a blocked client whose node lost the slot. The client's next attempt is redirected to the right node.
     pub const SLOT_MOVED: Self =
-        Self::coded("UNBLOCKED", "the key's slot is served by another node now");
+        Self::coded("UNBLOCKED", "this node does not serve the key's slot any more");
+    /// The reply to a blocked client whose server becomes a replica, or would become one.
+    pub const BECOMES_REPLICA: Self = Self::coded("UNBLOCKED", "this server becomes a replica");
+    /// The reply to a blocked client while the cluster is down. The server's own text.
+    pub const CLUSTER_DOWN: Self = Self::coded("CLUSTERDOWN", "The cluster is down");
     /// The reply to a client that was blocked when a policy was set: waiting is pointless.
     pub const DELIVERED: Self = Self::coded("UNBLOCKED", "ONDUE delivers this key now");
 

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use redis::{Connection, Value};
 
-use harness::{Ask, Server, cli_program, text, texts};
+use harness::{Ask, Server, cli_program, cmd, text, texts, until};
 
 use crate::sleeper::Sleeper;
 
@@ -124,6 +124,61 @@ fn a_selector_grants_a_command_for_its_own_keys_only() {
         assert!(refused.starts_with("NOPERM"), "{line}: {refused}");
     }
     assert_eq!(client.ask("DEHYDRATOR.LEN seen:1"), Value::Int(1));
+}
+
+#[test]
+fn late_lists_only_what_its_user_may_read() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for (user, rights) in [
+        ("all", "~* +@all"),
+        ("some", "~mine:* +DEHYDRATOR.LATE"),
+        ("some-more", "~mine:* +DEHYDRATOR.LATE +DEHYDRATOR.INFO"),
+        ("reader", "%R~mine:* %W~* +@all"),
+        ("nobody", "+@all"),
+    ] {
+        client.ask(&format!("ACL SETUSER {user} on nopass {rights}"));
+    }
+    // More keys of others that are older than all that LATE shows by default.
+    for number in 0..20 {
+        client.ask(&format!("DEHYDRATOR.PUSH others:{number} 0 element id"));
+        client.ask(&format!("DEHYDRATOR.PUSH mine:{number} 1 element id"));
+    }
+    let listed = |user: &str| -> Vec<String> {
+        let rows: Vec<(Option<String>, Value, Value, Value)> =
+            cmd("DEHYDRATOR.LATE COUNT 50").query(&mut connect_as(&server, user)).expect("rows");
+        rows.into_iter().flat_map(|row| row.0).collect()
+    };
+    until("all are late, and found", || (listed("all any").len() == 40).then_some(()));
+    assert_eq!(listed("nobody any"), [""; 0]);
+    for user in ["some-more", "reader"] {
+        let listed = listed(&format!("{user} any"));
+        assert!(listed.len() == 20 && listed.iter().all(|key| key.starts_with("mine:")), "{user}");
+    }
+    // Permissions for databases, where there are some, need the command with a key.
+    let has_dbs =
+        cmd("ACL SETUSER first on nopass ~* +@all resetdbs db=0").exec(&mut client).is_ok();
+    assert_eq!(listed("some any").len(), if has_dbs { 0 } else { 20 });
+    if has_dbs {
+        let mut other = connect_as(&server, "default any");
+        other.ask("SELECT 3");
+        other.ask("DEHYDRATOR.PUSH elsewhere 0 element id");
+        let all = || listed("all any");
+        until("it is late too", || all().contains(&"elsewhere".to_owned()).then_some(()));
+        let first = listed("first any");
+        assert!(first.len() == 40 && !first.contains(&"elsewhere".to_owned()), "{first:?}");
+    }
+    // A user may ask without a refusal in the server's log of them.
+    assert_eq!(client.ask("ACL LOG"), Value::Array(vec![]));
+}
+
+#[test]
+fn late_is_for_all_shards_of_a_cluster() {
+    let server = Server::start(&[]);
+    let reply = format!("{:?}", server.connect().ask("COMMAND INFO DEHYDRATOR.LATE"));
+    for tip in ["request_policy:all_shards", "response_policy:special"] {
+        assert!(reply.contains(tip), "{reply}");
+    }
 }
 
 #[test]

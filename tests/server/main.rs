@@ -10,6 +10,7 @@ mod any_deadline;
 mod blocking;
 mod cluster;
 mod commands;
+mod dismissed;
 mod errors;
 mod expired;
 mod faults;

@@ -220,7 +220,7 @@ fn give_back_all(context: &Context) {
     returns.iter().for_each(|taken| taken.give_back(context));
     for woken in woken.iter().filter(|it| !it.replied.get()) {
         // The client receives this only if the server refuses the command. Otherwise the server disconnects it.
-        let outcome = woken.outcome.replace(Outcome::SentAway(Error::SLOT_MOVED));
+        let outcome = woken.outcome.replace(Outcome::SentAway(Error::BECOMES_REPLICA));
         if let Outcome::Given(taken) = outcome {
             taken.give_back(context);
         }

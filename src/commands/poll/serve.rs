@@ -158,7 +158,9 @@ pub fn backstop(context: &Context, mut go_on: impl FnMut() -> bool) {
                 let outlook = look(context, key.as_str());
                 blocked::note_name(context, &name, || outlook);
             } else {
-                blocked::dismiss(context, &name, Error::SLOT_MOVED);
+                let is_down = context.is_cluster_down();
+                let reason = if is_down { Error::CLUSTER_DOWN } else { Error::SLOT_MOVED };
+                blocked::dismiss(context, &name, reason);
             }
         }
         if !go_on() {

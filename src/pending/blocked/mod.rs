@@ -108,8 +108,8 @@ pub fn dismiss(context: &Context, name: &Name, reason: Error) {
     }
 }
 
-/// Dismisses all blocked clients: this server has become a replica.
-pub fn dismiss_all(context: &Context) {
-    with(|queues| queues.dismiss_all(&Error::SLOT_MOVED));
+/// Dismisses all blocked clients, for a reason.
+pub fn dismiss_all(context: &Context, reason: &Error) {
+    with(|queues| queues.dismiss_all(reason));
     timer::soon(context);
 }

@@ -1,13 +1,14 @@
 //! The rights of a server's user.
 
-use std::ffi::c_int;
-use std::ptr::NonNull;
+use std::ffi::{CStr, c_int};
+use std::ptr::{self, NonNull};
+use std::sync::OnceLock;
 
 use redis_module::raw::{self, RedisModuleString, RedisModuleUser};
 
 use super::Context;
 use super::call::NO_COMMAND;
-use crate::server::{Str, hold};
+use crate::server::{OwnedStr, Str, hold};
 
 /// The id of a connection, never reused.
 #[derive(Clone, Copy)]
@@ -32,6 +33,31 @@ impl User {
             NonNull::new(user).map(Self)
         }
     }
+}
+
+/// Checks a command with its arguments in a database. The last argument returns the reason of a refusal, unless it is null.
+type AclCheckPermissions = unsafe extern "C" fn(
+    *mut RedisModuleUser,
+    *mut *mut RedisModuleString,
+    c_int,
+    c_int,
+    *mut c_int,
+) -> c_int;
+
+/// Returns the server's function that knows of permissions for databases, if it has some: Valkey 9.1 and later.
+fn acl_check_permissions() -> Option<AclCheckPermissions> {
+    static CHECK: OnceLock<Option<AclCheckPermissions>> = OnceLock::new();
+    *CHECK.get_or_init(|| {
+        let mut check: Option<AclCheckPermissions> = None;
+        let name = c"RedisModule_ACLCheckPermissions";
+        // SAFETY: the server has set its functions by now, and never changes them again. It stores the address of a function
+        // with this signature, or nothing.
+        unsafe {
+            let get = raw::RedisModule_GetApi?;
+            get(name.as_ptr(), (&raw mut check).cast());
+        }
+        check
+    })
 }
 
 impl Drop for User {
@@ -62,6 +88,32 @@ impl Context {
                 api!(RedisModule_ACLAddLogEntry(self.as_ptr(), user, channel.as_ptr(), reason));
             }
             may
+        }
+    }
+
+    /// Returns whether the user who runs this command may read a key of the selected database, by the permissions for keys and,
+    /// on Valkey 9.1, databases. For the latter the user must also be allowed `command`, whose only argument is the key.
+    pub fn may_read(&self, command: &CStr, key: Str<'_>) -> bool {
+        hold::assert_released();
+        if !self.has_user() {
+            return true;
+        }
+        let command = OwnedStr::new(command.to_bytes());
+        let mut argv = [command.as_str().as_ptr(), key.as_ptr()];
+        let access = raw::REDISMODULE_CMD_KEY_ACCESS as c_int;
+        let ok = raw::REDISMODULE_OK as c_int;
+        // SAFETY: the context is live, its client has a user, the words are live. The server keeps none of them.
+        unsafe {
+            let name = api!(RedisModule_GetCurrentUserName(self.as_ptr()));
+            let Some(user) = User::find(self, name) else { return false };
+            let user = user.0.as_ptr();
+            let mut in_db = || {
+                let (argv, count) = (argv.as_mut_ptr(), argv.len() as c_int);
+                let check = acl_check_permissions()?;
+                Some(check(user, argv, count, self.selected_db(), ptr::null_mut()) == ok)
+            };
+            api!(RedisModule_ACLCheckKeyPermissions(user, key.as_ptr(), access)) == ok
+                && in_db().unwrap_or(true)
         }
     }
 

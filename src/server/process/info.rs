@@ -63,3 +63,11 @@ pub fn is_valkey() -> bool {
     static IS_VALKEY: OnceLock<bool> = OnceLock::new();
     *IS_VALKEY.get_or_init(|| Section::new(c"server").text(c"valkey_version").is_some())
 }
+
+/// Returns `host:port` of the primary of this replica, where clients of Valkey are redirected to.
+pub fn primary_address() -> Option<String> {
+    let replication = Section::new(c"replication");
+    let host = replication.text(c"master_host")?.to_str().ok()?;
+    let port = replication.number(c"master_port")?;
+    is_valkey().then(|| format!("{host}:{port}"))
+}
