@@ -54,7 +54,7 @@ impl<'a> ScanRequest<'a> {
             match option.name() {
                 b"MATCH" if pattern.is_none() => pattern = Some(options.value("MATCH")?.bytes()),
                 b"COUNT" if count.is_none() => count = Some(options.count()?),
-                _ => return Err(option.unexpected()),
+                _ => return Err(option.unexpected_among("COUNT")),
             }
         }
         let count = count.unwrap_or(COUNT).min(config::reply_max());
@@ -136,7 +136,7 @@ pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
     reply.integer(b"memory", count(&Dehydrator::memory));
     let is_small = value.is_none_or(|it| it.lawn.is_small());
     reply.bulk(b"encoding", if is_small { &b"small"[..] } else { b"lawn" });
-    reply.bulk(b"policy", &rules.policy.words(rules.trust).join(&b' ')[..]);
+    reply.bulk(b"policy", &rules.policy.line(rules.trust)[..]);
     reply.integer(b"failures", failure.as_ref().map_or(0, |failure| u64::from(failure.count)));
     reply.integer(b"failing-since", failure.as_ref().map(|failure| failure.since));
     reply.bulk(b"last-failure", failure.as_ref().map(|failure| failure.reason.as_bytes()));

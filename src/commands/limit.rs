@@ -71,7 +71,13 @@ fn parse<'a>(args: Args<'a>) -> Result<(Str<'a>, Request<'a>)> {
             b"SHARE" if matches!(scope, Scope::Group(_)) && share.is_none() => {
                 share = Some(options.small_number("SHARE")?);
             }
-            _ => return Err(option.unexpected()),
+            b"EACH" | b"GROUP" if is_key => {
+                return Err(option.misplaced("must follow the key, before the limits"));
+            }
+            b"SHARE" if share.is_none() => return Err(option.misplaced("needs GROUP before it")),
+            b"REMEMBER" if !is_key => return Err(option.misplaced("is for a key, not for groups")),
+            b"PER" => return Err(option.misplaced("needs RATE before it")),
+            _ => return Err(option.unexpected_among("LENGTH, HELD, RATE or REMEMBER")),
         }
     }
     if scope == Scope::Group(b"") && change != LimitChange::default() {

@@ -35,8 +35,14 @@ pub fn parse_policy<'a>(key: Str<'a>, mut options: Options<'a>) -> Result<Policy
                     route: parse_route(key, &route, &mut options)?,
                 }
             }
-            Some(option) => return Err(option.unexpected()),
+            Some(option) if is_route(option.name()) => {
+                let place = "needs DELIVERIES and a number before it, after HOLD";
+                return Err(option.misplaced(place));
+            }
+            Some(option) => return Err(option.unexpected_among("DELIVERIES")),
         }
+    } else if word.name() == b"DELIVERIES" {
+        return Err(word.misplaced("needs HOLD before it"));
     } else {
         Policy::Send(parse_route(key, &word, &mut options)?)
     };
@@ -63,8 +69,12 @@ fn parse_route<'a>(key: Str<'a>, word: &Opt<'a>, options: &mut Options<'a>) -> R
             Ok(Route::List { dest, end: if is_left { End::Left } else { End::Right } })
         }
         b"PUBLISH" => Ok(Route::Publish { channel: options.value("PUBLISH")?.bytes().into() }),
-        _ => Err(word.unexpected()),
+        _ => Err(word.unexpected_among("HOLD DELIVERIES")),
     }
+}
+
+fn is_route(word: &[u8]) -> bool {
+    matches!(word, b"DROP" | b"STREAM" | b"LIST" | b"PUBLISH")
 }
 
 /// Reads the key after `word`. It must differ from the dehydrator's key.

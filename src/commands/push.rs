@@ -34,7 +34,7 @@ impl<'a> Push<'a> {
         let mut options = Options::new(args, 5);
         while let Some(option) = options.next() {
             if !chosen.parse(&option, &mut options)? {
-                return Err(option.unexpected());
+                return Err(option.unexpected_among("SLACK, AT, DELIVERIES or WITHIN"));
             }
         }
         let ttl = chosen.with_slack(ttl)?;
@@ -147,7 +147,7 @@ fn parse_gidpush<'a>(args: Args<'a>) -> Result<GidPush<'a>> {
     while let Some(option) = options.next() {
         let is_other = matches!(option.name(), b"NX" | b"REPLACE" | b"AT");
         if is_other || !chosen.parse(&option, &mut options)? {
-            return Err(option.unexpected());
+            return Err(option.unexpected_among("SLACK, DELIVERIES or WITHIN"));
         }
     }
     Ok((key, chosen.with_slack(ttl)?, element, chosen.bounds, chosen.group()))

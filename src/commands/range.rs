@@ -93,7 +93,7 @@ impl<'a> RangeRequest<'a> {
                 b"GROUP" if group.is_none() => group = Some(options.group()?),
                 b"WITHELEMENTS" if !with_elements => with_elements = true,
                 b"WITHTOKENS" if !with_tokens => with_tokens = true,
-                _ => return Err(option.unexpected()),
+                _ => return Err(option.unexpected_among("COUNT")),
             }
         }
         let count = count.unwrap_or(usize::MAX).min(config::reply_max());

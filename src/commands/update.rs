@@ -2,6 +2,9 @@
 
 use std::ops::Range;
 
+use ahash::RandomState;
+use hashbrown::HashSet;
+
 use crate::data_type::{Ending, Writing, ends_lease, postponed, set_until};
 use crate::replicate::{self, Batch};
 use crate::server::string::Args;
@@ -77,7 +80,7 @@ impl<'a> Touch<'a> {
                 b"GT" if request.condition == Condition::Earlier => return Err(GT_OR_LT.into()),
                 b"LT" if request.condition == Condition::Later => return Err(GT_OR_LT.into()),
                 b"AT" if request.at.is_none() => request.at = Some(options.deadline()?),
-                _ => return Err(option.unexpected()),
+                _ => return Err(option.unexpected_among("AT")),
             }
         }
         Ok(request)
@@ -117,7 +120,8 @@ pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
     let has_limit = dehydrator.rules().limits().held > 0;
     let mut restarts = Batch::restarts(context, key);
     let mut count = 0;
-    for id in request.ids() {
+    let mut seen = HashSet::with_hasher(RandomState::new());
+    for id in request.ids().filter(|id| request.ids.len() == 1 || seen.insert(*id)) {
         let Some(lawn) = dehydrator.lawn() else { break };
         let Some(element) = lawn.look(id).filter(|element| holds(element.deadline)) else {
             continue;

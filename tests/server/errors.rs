@@ -342,6 +342,14 @@ fn a_server_out_of_memory_creates_no_key_but_applies_replicated_ones() {
 }
 
 #[test]
+fn an_id_that_is_named_twice_is_touched_once() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.MPUSH k 600000 x a 600000 x b");
+    assert_eq!(client.ask("DEHYDRATOR.TOUCH k 700000 IDS 5 a b a none a"), Value::Int(2));
+}
+
+#[test]
 fn conflicting_and_repeated_options_are_named_in_the_error() {
     let server = Server::start(&[]);
     let mut client = server.connect();
@@ -350,6 +358,35 @@ fn conflicting_and_repeated_options_are_named_in_the_error() {
         ("MPUSH k 5 x id REPLACE NX", "NX and REPLACE exclude each other"),
         ("PUSH k 5 x id nx NX", "'NX' is given twice"),
         ("PUSH k 5 x id SLACK 5 slack 5", "'slack' is given twice"),
+        ("ONDUE k DELIVERIES 5", "DELIVERIES needs HOLD before it"),
+        ("ONDUE k HOLD STREAM s", "STREAM needs DELIVERIES and a number before it, after HOLD"),
+        ("ONDUE k 5", "unexpected '5': the name of an option is missing: HOLD DELIVERIES"),
+        ("ONDUE k HOLD 5 STREAM s", "unexpected '5': the name of an option is missing: DELIVERIES"),
+        ("POLL k 1", "unexpected '1': the name of an option is missing: COUNT, BLOCK or LEASE"),
+        ("MPOLL 1 k 1", "unexpected '1': the name of an option is missing: COUNT, BLOCK or LEASE"),
+        ("XPOLL k 1", "unexpected '1': the name of an option is missing: COUNT"),
+        ("RANGE k - + 1", "unexpected '1': the name of an option is missing: COUNT"),
+        ("SCAN k 0 1", "unexpected '1': the name of an option is missing: COUNT"),
+        ("LATE 1", "unexpected '1': the name of an option is missing: COUNT"),
+        (
+            "PUSH k 5 x id 1",
+            "unexpected '1': the name of an option is missing: SLACK, AT, DELIVERIES or WITHIN",
+        ),
+        (
+            "GIDPUSH k 5 x 1",
+            "unexpected '1': the name of an option is missing: SLACK, DELIVERIES or WITHIN",
+        ),
+        ("TOUCH k id 5 1", "unexpected '1': the name of an option is missing: AT"),
+        (
+            "LIMIT k 5",
+            "unexpected '5': the name of an option is missing: LENGTH, HELD, RATE or REMEMBER",
+        ),
+        ("LIMIT k HELD 1 EACH", "EACH must follow the key, before the limits"),
+        ("LIMIT k HELD 1 GROUP g", "GROUP must follow the key, before the limits"),
+        ("LIMIT k EACH SHARE 2", "SHARE needs GROUP before it"),
+        ("LIMIT k SHARE 2", "SHARE needs GROUP before it"),
+        ("LIMIT k GROUP g REMEMBER 5", "REMEMBER is for a key, not for groups"),
+        ("LIMIT k PER 5", "PER needs RATE before it"),
         ("TOUCH k id 5 GT LT", "GT and LT exclude each other"),
         ("TOUCH k id 5 GT GT", "'GT' is given twice"),
         ("POLL k COUNT 5 COUNT 5", "'COUNT' is given twice"),

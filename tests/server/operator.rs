@@ -178,6 +178,7 @@ fn the_server_knows_nondeterministic_commands_and_those_of_rede() {
         const TIPS: usize = 7;
         let expected = match verb {
             "require" => "request_policy:all_nodes response_policy:all_succeeded",
+            "late" => "nondeterministic_output request_policy:all_shards response_policy:special",
             _ if is_one(varying, verb) => "nondeterministic_output",
             _ => "",
         };

@@ -18,9 +18,17 @@ const DESTINATIONS = [
   ["DROP", "dropped"],
 ];
 
-/** Splits a policy as INFO spells it. Destinations with blanks cannot be told apart, and are left to the user. */
+/** Returns a word without the quotes that INFO puts around names with blanks. */
+function unquoted(word) {
+  if (!word.startsWith('"')) return word;
+  const byte = (escape, hex, other) => (hex ? String.fromCharCode(parseInt(hex, 16)) : other);
+  return word.slice(1, -1).replace(/\\(?:x([0-9a-f]{2})|(.))/g, byte);
+}
+
+/** Splits a policy as INFO spells it. */
 function parsePolicy(policy) {
-  const parts = (policy ?? "HOLD").split(" ").filter((word) => word !== "UNCONFIRMED");
+  const line = (policy ?? "HOLD").replace(/ UNCONFIRMED$/, "");
+  const parts = (line.match(/"(?:\\.|[^"\\])*"|[^ ]+/g) ?? []).map(unquoted);
   const found = {
     kind: parts[0],
     deliveries: "5",
@@ -38,7 +46,7 @@ function parsePolicy(policy) {
     rest = parts.slice(3);
   }
   if (rest[1] !== undefined) found.dest = rest[1];
-  const at = rest.indexOf("MAXLEN");
+  const at = rest.indexOf("MAXLEN", 2);
   if (at > 0) {
     found.approximately = rest[at + 1] === "~";
     found.maxlen = rest.at(-1);

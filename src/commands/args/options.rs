@@ -68,8 +68,13 @@ impl<'a> Options<'a> {
         read: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<Option<T>> {
         let value = self.next_if(name).then(|| read(&mut self)).transpose()?;
-        self.end()?;
-        Ok(value)
+        match self.next() {
+            Some(option) if value.is_none() => {
+                Err(option.unexpected_among(&String::from_utf8_lossy(name)))
+            }
+            Some(option) => Err(option.unexpected()),
+            None => Ok(value),
+        }
     }
 
     pub fn value(&mut self, option: &str) -> Result<Str<'a>> {
@@ -163,5 +168,21 @@ impl<'a> Opt<'a> {
             return format!("syntax error, '{word}' is given twice").into();
         }
         format!("syntax error, unexpected '{word}'").into()
+    }
+
+    /// Returns the error for the word, where `options` are possible. A number most likely lacks the name of one of them.
+    pub fn unexpected_among(&self, options: &str) -> Error {
+        let word = self.word.bytes();
+        if !word.first().is_some_and(u8::is_ascii_digit) {
+            return self.unexpected();
+        }
+        let word = shown(word);
+        format!("syntax error, unexpected '{word}': the name of an option is missing: {options}")
+            .into()
+    }
+
+    /// Returns the error for the word, which is only possible after others.
+    pub fn misplaced(&self, place: &str) -> Error {
+        format!("syntax error, {} {place}", String::from_utf8_lossy(self.name())).into()
     }
 }

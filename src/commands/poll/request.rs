@@ -48,7 +48,7 @@ fn parse_options(args: Args<'_>, from: usize) -> Result<(Option<u64>, Take<'_>)>
             b"LEASE" if lease.is_none() => lease = Some(options.lease()?),
             b"TOKEN" if word.is_none() => word = Some(options.value("TOKEN")?),
             b"WITHIDS" if !with_ids => with_ids = true,
-            _ => return Err(option.unexpected()),
+            _ => return Err(option.unexpected_among("COUNT, BLOCK or LEASE")),
         }
     }
     let word = word.map(Str::bytes);

@@ -325,8 +325,11 @@ impl World {
             Op::Touch { ids, ttl, only, at } => {
                 let Some(deadline) = at_or(*at, *ttl) else { return REFUSED };
                 let mut count = 0;
-                for id in ids {
-                    let Some(found) = it.find(id) else { continue };
+                for (at_id, id) in ids.iter().enumerate() {
+                    // Each id once.
+                    let Some(found) = it.find(id).filter(|_| !ids[..at_id].contains(id)) else {
+                        continue;
+                    };
                     let entry = &it.entries[found];
                     let holds = match only {
                         None => true,

@@ -14,19 +14,13 @@ pub enum Destination {
 impl Destination {
     /// Reads a policy such as `HOLD DELIVERIES 5 STREAM dest MAXLEN ~ 1000`.
     pub fn of_dead_letters(policy: &[u8]) -> Self {
-        let Some(rest) = policy.strip_prefix(b"HOLD DELIVERIES ") else { return Self::None };
-        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let route = rest[digits..].strip_prefix(b" ").unwrap_or_default();
-        let route = route.strip_suffix(b" UNCONFIRMED").unwrap_or(route);
-        if let Some(dest) = route.strip_prefix(b"STREAM ") {
-            return Self::Stream(without_maxlen(dest).to_vec());
-        }
-        if let Some(dest) = route.strip_prefix(b"LIST ") {
-            return Self::List(dest.strip_suffix(b" LEFT").unwrap_or(dest).to_vec());
-        }
-        match route {
-            b"DROP" => Self::Drop,
-            _ if route.starts_with(b"PUBLISH ") => Self::Publish,
+        let words = words(policy);
+        let words: Vec<_> = words.iter().map(Vec::as_slice).collect();
+        match &words[..] {
+            [b"HOLD", b"DELIVERIES", _, b"STREAM", dest, ..] => Self::Stream(dest.to_vec()),
+            [b"HOLD", b"DELIVERIES", _, b"LIST", dest, ..] => Self::List(dest.to_vec()),
+            [b"HOLD", b"DELIVERIES", _, b"DROP", ..] => Self::Drop,
+            [b"HOLD", b"DELIVERIES", _, b"PUBLISH", ..] => Self::Publish,
             _ => Self::None,
         }
     }
@@ -50,15 +44,30 @@ impl Destination {
     }
 }
 
-/// Removes ` MAXLEN = n` or ` MAXLEN ~ n` from the end.
-fn without_maxlen(dest: &[u8]) -> &[u8] {
-    let digits = dest.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-    if digits == 0 {
-        return dest;
+/// Splits a line at its blanks, outside of quotes.
+fn words(line: &[u8]) -> Vec<Vec<u8>> {
+    let mut words = vec![Vec::new()];
+    let (mut rest, mut is_quoted) = (line.iter().copied(), false);
+    let digit = |byte: Option<u8>| char::from(byte.unwrap_or_default()).to_digit(16).unwrap_or(0);
+    while let Some(byte) = rest.next() {
+        let byte = match byte {
+            b'"' => {
+                is_quoted = !is_quoted;
+                continue;
+            }
+            b' ' if !is_quoted => {
+                words.push(Vec::new());
+                continue;
+            }
+            b'\\' if is_quoted => match rest.next() {
+                Some(b'x') => (digit(rest.next()) * 16 + digit(rest.next())) as u8,
+                escaped => escaped.unwrap_or_default(),
+            },
+            byte => byte,
+        };
+        words.last_mut().expect("a word").push(byte);
     }
-    let rest = &dest[..dest.len() - digits];
-    let rest = rest.strip_suffix(b" MAXLEN = ").or_else(|| rest.strip_suffix(b" MAXLEN ~ "));
-    rest.unwrap_or(dest)
+    words
 }
 
 #[cfg(test)]
@@ -72,9 +81,11 @@ mod tests {
         assert_eq!(read("HOLD"), Destination::None);
         assert_eq!(read("STREAM dest"), Destination::None);
         assert_eq!(read("HOLD DELIVERIES 5 DROP"), Destination::Drop);
-        assert_eq!(read("HOLD DELIVERIES 5 PUBLISH a b"), Destination::Publish);
-        assert_eq!(read("HOLD DELIVERIES 5 STREAM a b"), stream("a b"));
-        assert_eq!(read("HOLD DELIVERIES 5 STREAM jobs 7"), stream("jobs 7"));
+        assert_eq!(read("HOLD DELIVERIES 5 PUBLISH \"a b\""), Destination::Publish);
+        assert_eq!(read("HOLD DELIVERIES 5 STREAM \"a b\""), stream("a b"));
+        assert_eq!(read("HOLD DELIVERIES 5 STREAM \"d MAXLEN ~ 12\""), stream("d MAXLEN ~ 12"));
+        assert_eq!(read("HOLD DELIVERIES 5 STREAM \"\" MAXLEN ~ 12"), stream(""));
+        assert_eq!(read("HOLD DELIVERIES 5 STREAM \"\\\"\\\\\\x0a\""), stream("\"\\\n"));
         assert_eq!(read("HOLD DELIVERIES 5 STREAM d MAXLEN ~ 12"), stream("d"));
         assert_eq!(read("HOLD DELIVERIES 5 STREAM d MAXLEN = 12 UNCONFIRMED"), stream("d"));
         assert_eq!(read("HOLD DELIVERIES 65535 LIST d LEFT"), Destination::List("d".into()));

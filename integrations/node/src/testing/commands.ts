@@ -356,7 +356,7 @@ export class Commands {
     const [it, ms, at] = [this.#at(key), numberOf(ttl, "ttl"), options.number("AT")];
     const deadline = this.#deadline(ms, at);
     let touched = 0;
-    for (const id of ids) {
+    for (const id of new Set(ids)) {
       const entry = it.get(id);
       if (entry === undefined) continue;
       if (options.has("GT") && deadline <= entry.deadline) continue;

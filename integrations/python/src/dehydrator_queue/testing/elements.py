@@ -281,7 +281,7 @@ class Elements(Keys):
         options.only_one("GT", "LT")
         it, ms, at = self._at(key), number(ttl, "ttl"), options.number("AT")
         deadline, touched = self._deadline(ms, at), 0
-        for id in ids:
+        for id in dict.fromkeys(ids):
             entry = it.get(id)
             if entry is None:
                 continue
