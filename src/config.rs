@@ -18,6 +18,8 @@ pub static MAX_TTL: Number = Number::new(c"max-ttl", 0, 0, i64::MAX);
 /// The maximum number of elements that clients may store in one dehydrator.
 pub static MAX_ELEMENTS: Number = Number::new(c"max-elements", 0, 0, i64::MAX);
 static REPLY_MAX: Number = Number::new(c"reply-max", 0, 0, i64::MAX);
+/// Half of the smallest limit of an output buffer that is common, in bytes. Over 6 MB/s it takes under a second.
+static REPLY_MAX_BYTES: Number = Number::new(c"reply-max-bytes", 4 << 20, 0, i64::MAX);
 /// A linear search through the maximum takes 1 to 2 us.
 static SMALL_MAX_ELEMENTS: Number =
     Number::new(c"small-max-elements", SmallMax::USUAL.elements as i64, 0, 512);
@@ -37,6 +39,7 @@ pub static SETTINGS: [&dyn Setting; 10] = [
     &MAX_TTL,
     &MAX_ELEMENTS,
     &REPLY_MAX,
+    &REPLY_MAX_BYTES,
     &SMALL_MAX_ELEMENTS,
     &SMALL_MAX_BYTES,
     &DELIVER,
@@ -57,6 +60,34 @@ pub fn wake_interval_us() -> u64 {
 /// Returns the maximum number of elements, or ids, in one reply.
 pub fn reply_max() -> usize {
     REPLY_MAX.limit().and_then(|limit| limit.try_into().ok()).unwrap_or(usize::MAX)
+}
+
+/// The bytes that are left of a reply. Its first element is in it whatever its size.
+#[derive(Clone, Copy)]
+pub struct ReplyRoom {
+    bytes: usize,
+    is_first: bool,
+}
+
+impl ReplyRoom {
+    /// Returns the room of a reply that is empty so far.
+    pub fn new() -> Self {
+        let bytes = REPLY_MAX_BYTES.limit().and_then(|limit| limit.try_into().ok());
+        Self { bytes: bytes.unwrap_or(usize::MAX), is_first: true }
+    }
+
+    /// Returns whether there is room for an element, with this many bytes of strings, and uses it up if so.
+    #[inline]
+    pub fn takes(&mut self, bytes: usize) -> bool {
+        /// For lengths and numbers: about what a row of a lease has.
+        const FRAME: usize = 64;
+        let left = self.bytes.checked_sub(bytes.saturating_add(FRAME));
+        let takes = left.is_some() || self.is_first;
+        if takes {
+            *self = Self { bytes: left.unwrap_or(0), is_first: false };
+        }
+        takes
+    }
 }
 
 /// Returns the maximum size of a dehydrator that is stored in one allocation.

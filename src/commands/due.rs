@@ -1,7 +1,7 @@
 //! XPOLL, TTN, PTTL, LATE: due elements, next deadlines, and the dehydrators that have been overdue the longest.
 
 use crate::clock;
-use crate::config;
+use crate::config::{self, ReplyRoom};
 use crate::data_type::{Dehydrator, Reading, inspect, is_stuck};
 use crate::pending::overdue::{self, Oldest};
 use crate::server::key::Name;
@@ -25,7 +25,9 @@ pub fn xpoll(context: &CommandContext, args: Args<'_>) -> Result {
 
     let mut reply = context.reply_array_up_to(count);
     if let Some(dehydrator) = dehydrator.dehydrator() {
-        for (_, element) in dehydrator.given_out(now, count) {
+        let mut room = ReplyRoom::new();
+        let due = dehydrator.given_out(now, count);
+        for (_, element) in due.take_while(|(_, element)| room.takes(element.id.len())) {
             reply.push_bulk(element.id);
         }
     }

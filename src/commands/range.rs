@@ -1,11 +1,11 @@
 //! LOOK, RANGE: returning elements without taking them: one by its id, or many in the order of delivery.
 
 use crate::clock;
-use crate::config;
+use crate::config::{self, ReplyRoom};
 use crate::data_type::{Dehydrator, Reading, end, is_stuck};
 use crate::server::string::{Args, Digits};
 use crate::server::{CommandContext, Str, error::Result, random_bytes};
-use lawn::{DEADLINE_MAX, Row, Start, Token};
+use lawn::{DEADLINE_MAX, Element, Row, Start, Token};
 
 use super::args::number::not_number;
 use super::args::options::Options;
@@ -163,9 +163,12 @@ pub fn range(context: &CommandContext, args: Args<'_>) -> Result {
     let mut rows = rows.into_iter().flatten().peekable();
     let mut shown: Vec<Row<'_>> = Vec::new();
     let mut next = None;
+    let mut room = ReplyRoom::new();
     while let Some(row) = rows.peek() {
+        let Element { id, payload, .. } = row.element;
+        let size = id.len() + if with_elements { payload.len() } else { 0 };
         // Elements of one deadline that have no numbers are listed together.
-        if shown.len() >= count
+        if (shown.len() >= count || !room.takes(size))
             && let Some(last) = shown.last()
             && (last.number.is_some() || last.element.deadline < row.element.deadline)
         {

@@ -40,6 +40,7 @@ mod released;
 mod remembered;
 mod replication;
 mod replies;
+mod reply_bytes;
 mod run;
 mod runbook;
 mod session;

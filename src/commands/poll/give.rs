@@ -1,5 +1,8 @@
 //! Giving out due elements: to the client that runs POLL, or to a blocked one.
 
+use std::cell::Cell;
+
+use crate::config::ReplyRoom;
 use crate::data_type::{DEAD_LETTERS_MAX, Dehydrator, Ending, STUCK, Writing, is_stuck};
 use crate::delivery::Origin;
 use crate::metrics::counters::{POLLS, REDELIVERIES};
@@ -32,9 +35,22 @@ pub(super) struct Request<'a, 't> {
     /// In milliseconds since the epoch.
     pub now: u64,
     pub take: &'t Take<'t>,
+    room: Cell<ReplyRoom>,
 }
 
-impl<'a> Request<'a, '_> {
+impl<'a, 't> Request<'a, 't> {
+    pub(super) fn new(context: &'a Context, key: Str<'a>, now: u64, take: &'t Take<'t>) -> Self {
+        Self { context, key, now, take, room: Cell::new(ReplyRoom::new()) }
+    }
+
+    /// Returns whether the reply has room for an element, and uses it up if so.
+    fn has_room_for(&self, element: &Element<'_>) -> bool {
+        let mut room = self.room.get();
+        let has_room = room.takes(self.take.size(element));
+        self.room.set(room);
+        has_room
+    }
+
     /// Takes or leases due elements, replicates that, and gives them to the recipient.
     pub(super) fn take_due(&self, dehydrator: Writing<'a>, to: &mut impl Recipient) {
         let Self { now, take, .. } = *self;
@@ -47,6 +63,13 @@ impl<'a> Request<'a, '_> {
         }
         if dehydrator.existing().is_some_and(Dehydrator::may_have_dead) {
             return self.take_living(dehydrator, count, to);
+        }
+        // In turns, the order shows only as elements are taken.
+        if count > 1
+            && let Some(lawn) = dehydrator.look().filter(|lawn| !lawn.has_groups())
+        {
+            let due = lawn.iter_until(now).take(count);
+            count = due.take_while(|(_, element)| self.has_room_for(element)).count();
         }
         self.take_first(dehydrator, count, None, to);
     }
@@ -86,11 +109,14 @@ impl<'a> Request<'a, '_> {
             } else {
                 let mut due = lawn.iter_until(now).take(left);
                 let mut count = 0;
-                let meets_dead = due.any(|(_, element)| {
-                    let is_dead = policy.is_dead(&element, now);
-                    count += usize::from(!is_dead);
-                    is_dead
+                let mut is_full = false;
+                let stops_at = due.find(|(_, element)| {
+                    let is_dead = policy.is_dead(element, now);
+                    is_full = !is_dead && !self.has_room_for(element);
+                    count += usize::from(!is_dead && !is_full);
+                    is_dead || is_full
                 });
+                let meets_dead = stops_at.is_some() && !is_full;
                 left -= count;
                 if count > 0 {
                     self.take_first(dehydrator, count, None, to);
@@ -131,12 +157,19 @@ impl<'a> Request<'a, '_> {
         policy: Option<&Policy>,
         to: &mut R,
     ) -> (usize, bool) {
-        let Self { context, key, now, take } = *self;
-        let is_dead = |lawn: &Lawn| {
-            let next = |it: &Policy| Some(it.is_dead(&lawn.next_in_turn(now)?.element, now));
-            policy.and_then(next).unwrap_or(false)
+        let Self { context, key, now, take, .. } = *self;
+        let takes_turns = count > 1 && dehydrator.look().is_some_and(Lawn::has_groups);
+        // Returns whether the next element is dead, and whether it stays for that, or as there is no room for it.
+        let stops = |lawn: &Lawn| {
+            let next = || lawn.next_in_turn(now);
+            let Some(next) = (takes_turns || policy.is_some()).then(next).flatten() else {
+                return (false, false);
+            };
+            let is_dead = policy.is_some_and(|it| it.is_dead(&next.element, now));
+            (is_dead, is_dead || (takes_turns && !self.has_room_for(&next.element)))
         };
-        let mut meets_dead = false;
+        let (mut meets_dead, mut is_over);
+        meets_dead = false;
         let lease = take.lease.zip(take.token);
         let (mut polled, mut redelivered) = (0, 0);
         let replicated;
@@ -146,8 +179,8 @@ impl<'a> Request<'a, '_> {
             if let Some(lawn) = dehydrator.lawn() {
                 let before = lawn.leased();
                 while polled < count {
-                    meets_dead = is_dead(lawn);
-                    if meets_dead {
+                    (meets_dead, is_over) = stops(lawn);
+                    if is_over {
                         break;
                     }
                     to.look(lawn, now);
@@ -167,10 +200,10 @@ impl<'a> Request<'a, '_> {
             let mut removed = Batch::settled(context, key, until);
             if let Some(mut removal) = dehydrator.removal(until) {
                 let before = removal.lawn.leased();
-                let run = if R::LOOKS || policy.is_some() { 1 } else { count };
+                let run = if R::LOOKS || policy.is_some() || takes_turns { 1 } else { count };
                 while polled < count {
-                    meets_dead = is_dead(removal.lawn);
-                    if meets_dead {
+                    (meets_dead, is_over) = stops(removal.lawn);
+                    if is_over {
                         break;
                     }
                     to.look(removal.lawn, now);
@@ -214,10 +247,27 @@ pub(super) fn held<'a>(
         element.deadline == STUCK && lawn.row(element.id).is_some_and(|row| is_stuck(&row))
     };
     let held = token.into_iter().flat_map(move |token| lawn.held(token, now));
-    held.take_while(move |element| !is_stuck(element)).take(take.count)
+    let (mut room, token_size) = (ReplyRoom::new(), take.token_size());
+    let fits = move |element: &Element<'_>| room.takes(size(element) + token_size);
+    held.take_while(move |element| !is_stuck(element)).take(take.count).take_while(fits)
+}
+
+/// Returns the bytes of an element in a reply.
+fn size(element: &Element<'_>) -> usize {
+    element.id.len() + element.payload.len()
 }
 
 impl Take<'_> {
+    /// Returns the bytes of an element in the reply.
+    fn size(&self, element: &Element<'_>) -> usize {
+        size(element) + self.token_size()
+    }
+
+    /// Returns the bytes of the token that is replied with each element, if the client has chosen it.
+    fn token_size(&self) -> usize {
+        self.word.map_or(0, <[u8]>::len)
+    }
+
     /// Draws a random token for a lease, if the client has not chosen one.
     pub(super) fn draw_token(&mut self) {
         if self.lease.is_some() && self.token.is_none() {

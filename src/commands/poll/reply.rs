@@ -105,7 +105,7 @@ pub(super) fn reply_due<'a>(
     let mut reply = Reply::new(context, key, take);
     let lateness = LatenessBatch::begin(dehydrator.overdue(), now);
     let mut measured = Measured { reply: &mut reply, lateness };
-    Request { context, key, now, take }.take_due(dehydrator, &mut measured);
+    Request::new(context, key, now, take).take_due(dehydrator, &mut measured);
     drop(measured);
     !reply.is_empty()
 }

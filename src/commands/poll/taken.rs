@@ -88,7 +88,7 @@ impl TakenElements {
         let whole = Some(AbortOnPanic::begin());
         let mut taken = Collector { first: None, elements: Vec::new() };
         let take = &sleeper.take();
-        Request { context, key: key.as_str(), now, take }.take_due(dehydrator, &mut taken);
+        Request::new(context, key.as_str(), now, take).take_due(dehydrator, &mut taken);
         trap::pass("taken");
         let taken = Self::new(sleeper, name.db, key, taken.elements)?;
         // The dehydrator knows of pauses, and the queue when a limit left room for one more.
