@@ -32,7 +32,7 @@ static DELIVER: Number = Number::switch(c"deliver", true);
 pub static REDE_COMMANDS: Number = Number::fixed_switch(c"rede-commands");
 
 /// The settings here.
-pub static SETTINGS: [&dyn Setting; 10] = [
+pub static SETTINGS: [&dyn Setting; 11] = [
     &TICK_BUDGET_US,
     &WAKE_INTERVAL,
     &DEFAULT_SLACK,

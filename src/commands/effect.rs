@@ -72,8 +72,8 @@ fn run(context: &CommandContext, args: Args<'_>) -> Result {
     let mut dehydrator = Writing::open(context, key)?;
     let ids = args.from(3).map(Str::bytes);
     let (count, ending, event) = match head {
-        Head::Pushed { timer, bounds, delivered, token } => {
-            store(&mut dehydrator, args, timer, bounds, (delivered, token))?;
+        Head::Pushed { timer, bounds, delivered, token, since } => {
+            store(&mut dehydrator, args, timer, bounds, (delivered, token, since))?;
             PUSHES.add(1);
             (1, Ending::Changed, c"dehydrator.push")
         }
@@ -151,7 +151,7 @@ fn store(
     args: Args<'_>,
     Timer { ttl, deadline }: Timer,
     bounds: Bounds,
-    (delivered, token): (u16, Option<Token>),
+    (delivered, token, since): (u16, Option<Token>, u64),
 ) -> Result {
     let (element, id) = (required(args, 3)?.bytes(), required(args, 4)?.bytes());
     let group = group(args, 5)?;
@@ -164,6 +164,7 @@ fn store(
         started.map_err(|error| checks::of_start(error, id))?;
         if delivered > 0 {
             lawn.set_deliveries(id, delivered, token);
+            lawn.set_held_since(id, since);
         }
         Ok::<_, Error>(())
     })?;

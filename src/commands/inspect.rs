@@ -156,6 +156,8 @@ pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
     reply.integer(b"overdue", count(&|it| it.count_overdue(now)));
     reply.integer(b"oldest-due-ms", value.and_then(|it| it.age(now)));
     reply.integer(b"groups", count(&|it| it.lawn.groups()));
+    let oldest = value.and_then(|it| it.lawn.oldest_held());
+    reply.integer(b"oldest-held-ms", oldest.map(|since| now.saturating_sub(since)));
     if facts == Facts::Full {
         let mut greatest = reply.open_map(b"greatest-groups");
         for (name, count) in value.map(|it| it.lawn.greatest_groups(GREATEST)).unwrap_or_default() {

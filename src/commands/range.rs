@@ -45,6 +45,7 @@ pub fn look(context: &CommandContext, args: Args<'_>) -> Result {
     reply.integer(b"leased", u64::from(is_leased(&row, token, now)));
     let token = token.map(|token| Digits::new(token.number()));
     reply.bulk(b"token", token.as_ref().map(Digits::bytes));
+    reply.integer(b"held-since", dehydrator.lawn().and_then(|it| it.held_since(&row.element)));
     reply.integer(b"deliveries-limit", u64::from(row.element.bounds.deliveries));
     reply.integer(b"until", end(&row.element));
     let group = dehydrator.lawn().zip(row.element.group);
@@ -187,7 +188,7 @@ pub fn range(context: &CommandContext, args: Args<'_>) -> Result {
     }
     let mut list = reply.push_array(shown.len());
     for row in shown {
-        let count = 5 + usize::from(with_elements) + usize::from(with_tokens);
+        let count = 5 + usize::from(with_elements) + 2 * usize::from(with_tokens);
         let mut fields = list.push_array(count);
         let token = dehydrator.lawn().and_then(|lawn| lawn.token(&row.element));
         fields.push_bulk(row.element.id);
@@ -201,6 +202,10 @@ pub fn range(context: &CommandContext, args: Args<'_>) -> Result {
         if with_tokens {
             match token {
                 Some(token) => fields.push_bulk(Digits::new(token.number()).bytes()),
+                None => fields.push_null(),
+            }
+            match dehydrator.lawn().and_then(|lawn| lawn.held_since(&row.element)) {
+                Some(since) => fields.push_integer(since as i64),
                 None => fields.push_null(),
             }
         }

@@ -209,7 +209,8 @@ unsafe extern "C" fn aof_rewrite(
         }
         for (ttl, element) in value.lawn.iter() {
             let group = element.group.map(|group| value.lawn.group_name(group));
-            replicate::rewrite_element(&io, key, ttl, element, value.lawn.token(&element), group);
+            let held = (value.lawn.token(&element), value.lawn.held_since(&element));
+            replicate::rewrite_element(&io, key, ttl, element, held, group);
         }
         if value.rules().policy != Policy::Hold {
             Effect::policy(key, &value.rules().policy, value.rules().trust).rewrite(&io);
@@ -265,6 +266,7 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
             digest.unsigned(element.deadline);
             digest.unsigned(element.deliveries.into());
             digest.unsigned(value.lawn.token(&element).map_or(0, Token::number));
+            digest.unsigned(value.lawn.held_since(&element).unwrap_or(0));
             if !element.bounds.is_none() {
                 digest.unsigned(element.bounds.deliveries.into());
                 digest.unsigned(element.bounds.until);

@@ -15,6 +15,8 @@ pub struct ElementCopy {
     pub bounds: Bounds,
     /// The token under which it is held, where that matters.
     pub token: Option<Token>,
+    /// Since when it is held, in milliseconds since the epoch, where that matters, if it is known.
+    pub since: Option<u64>,
     /// The name of its group, where that matters.
     pub group: Option<OwnedStr>,
 }
@@ -24,7 +26,7 @@ impl ElementCopy {
     pub fn new(element: Element<'_>, ttl: u64, token: Option<Token>) -> Self {
         let Element { id, payload, deadline, deliveries, bounds, .. } = element;
         let (id, payload) = (OwnedStr::new(id), OwnedStr::new(payload));
-        Self { id, payload, ttl, deadline, deliveries, bounds, token, group: None }
+        Self { id, payload, ttl, deadline, deliveries, bounds, token, since: None, group: None }
     }
 
     /// Copies an element, whoever holds it.

@@ -19,7 +19,7 @@ impl Full {
         let turn = self.records.turn(handle);
         let before = (before > 0).then_some(turn);
         let token = token.filter(|_| deliveries > 0);
-        self.leases.set(handle, token, before, turn);
+        self.leases.set(handle, token, (before, turn), None);
         let is_held = counts_as_held(token.is_some(), turn.deadline);
         if let Some((groups, records)) = self.groups_of(handle) {
             groups.hold(records, handle, is_held);
@@ -32,6 +32,26 @@ impl Full {
             return None;
         }
         self.held_under(self.find(element.id)?)
+    }
+
+    pub fn set_held_since(&mut self, id: &[u8], since: u64) -> bool {
+        let Some(handle) = self.find(id) else { return false };
+        let Some(token) = self.held_under(handle) else { return false };
+        let turn = self.records.turn(handle);
+        self.leases.set(handle, Some(token), (Some(turn), turn), Some(since));
+        true
+    }
+
+    pub fn held_since(&self, element: &Element<'_>) -> Option<u64> {
+        if self.leases.is_empty() || element.deliveries == 0 {
+            return None;
+        }
+        let handle = self.find(element.id)?;
+        self.leases.since(self.records.turn(handle))
+    }
+
+    pub fn oldest_held(&self) -> Option<u64> {
+        self.leases.oldest()
     }
 
     pub fn holds(&self, id: &[u8], token: Token) -> bool {
@@ -58,7 +78,7 @@ impl Full {
         let held_under = self.held_under(handle);
         let token = held_under.filter(|_| ttl > 0);
         let turn = self.restart(handle, ttl, deadline, token.is_some());
-        self.leases.set(handle, token, held_under.and(Some(before)), turn);
+        self.leases.set(handle, token, (held_under.and(Some(before)), turn), None);
     }
 
     pub(super) fn lease(&mut self, handle: Handle, ttl: u64, deadline: u64, token: Option<Token>) {
@@ -66,7 +86,9 @@ impl Full {
         let (before, deliveries) = (record.turn(), record.deliveries());
         let turn = self.restart(handle, ttl, deadline, token.is_some());
         self.count_deliveries(handle, deliveries.saturating_add(1));
-        self.leases.set(handle, token, (deliveries > 0).then_some(before), turn);
+        let before = (deliveries > 0).then_some(before);
+        let since = deadline.saturating_sub(ttl);
+        self.leases.set(handle, token, (before, turn), Some(since));
     }
 
     /// Returns the token under which a record is held.

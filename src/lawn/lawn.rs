@@ -249,6 +249,24 @@ impl Lawn {
         either!(&mut self.form, it => it.set_deliveries(id, deliveries, token))
     }
 
+    /// Sets since when an element is held, as recorded in a dump or in the append-only file: [`Lawn::lease_at`] sets it to the
+    /// begin of the lease. 0: nobody knows. Returns whether it is held.
+    pub fn set_held_since(&mut self, id: &[u8], since: u64) -> bool {
+        either!(&mut self.form, it => it.set_held_since(id, since))
+    }
+
+    /// Returns since when an element of this lawn is held, in milliseconds since the epoch, if that is known. Another deadline
+    /// does not change it.
+    pub fn held_since(&self, element: &Element<'_>) -> Option<u64> {
+        either!(&self.form, it => it.held_since(element))
+    }
+
+    /// Returns since when the element is held that is held the longest, up to a second too late. Elements that never come due
+    /// do not count. O(1).
+    pub fn oldest_held(&self) -> Option<u64> {
+        either!(&self.form, it => it.oldest_held())
+    }
+
     /// Sets [`Bounds::until`](super::Bounds::until) of an element that has such a bound, to at most
     /// [`Bounds::UNTIL_MAX`](super::Bounds::UNTIL_MAX). Returns whether it has.
     pub fn set_until(&mut self, id: &[u8], until: u64) -> bool {
@@ -508,6 +526,8 @@ fn to_full(small: &Small, hasher: RandomState) -> Box<Full> {
         full.start(ttl, &element).expect("there is room for the first few");
         if element.deliveries > 0 {
             full.set_deliveries(element.id, element.deliveries, small.token(&element));
+            let since = small.held_since(&element);
+            since.into_iter().for_each(|since| _ = full.set_held_since(element.id, since));
         }
     }
     full

@@ -222,13 +222,17 @@ pub fn pushed(context: &Context, push: &Pushed<'_>) {
 }
 
 /// Replicates that an element taken for a client was given back as it was, because the client has disconnected.
-pub fn given_back(context: &Context, push: &Pushed<'_>, deliveries: u16, token: Option<Token>) {
+pub fn given_back(
+    context: &Context,
+    push: &Pushed<'_>,
+    deliveries: u16,
+    held: (Option<Token>, Option<u64>),
+) {
     if deliveries == 0 {
         return pushed(context, push);
     }
     let Pushed { ttl, deadline, bounds, .. } = *push;
-    let head = Head::of_element(ttl, deadline, bounds, (deliveries, token));
-    replicate_push(context, push, head);
+    replicate_push(context, push, Head::of_element(ttl, deadline, bounds, deliveries, held));
 }
 
 fn replicate_push(context: &Context, push: &Pushed<'_>, head: Head) {
@@ -261,11 +265,11 @@ pub fn rewrite_element(
     key: Str<'_>,
     ttl: u64,
     element: Element<'_>,
-    token: Option<Token>,
+    held: (Option<Token>, Option<u64>),
     group: Option<&[u8]>,
 ) {
     let Element { id, payload, deadline, deliveries, bounds, .. } = element;
-    let word = Head::of_element(ttl, deadline, bounds, (deliveries, token)).word();
+    let word = Head::of_element(ttl, deadline, bounds, deliveries, held).word();
     let format = if group.is_some() { c"sbbbb" } else { c"sbbb" };
     let group = group.unwrap_or_default();
     // SAFETY: the io is live. The formats say what follows: a string of the server's, and three or four buffers with their

@@ -6,7 +6,7 @@
 //!
 //! | word | further arguments | what happened |
 //! |---|---|---|
-//! | `P<ttl>@<deadline>[,deliveries=n][,until=ms][,delivered=n][,token=n]` | `element id [group]` | an element was stored, in the place of one with the same id |
+//! | `P<ttl>@<deadline>[,deliveries=n][,until=ms][,delivered=n][,token=n][,since=ms]` | `element id [group]` | an element was stored, in the place of one with the same id |
 //! | `T<ttl>@<deadline>[,until=ms]` | `id [id ...]` | timers were restarted; a ttl of 0 gives a held element back |
 //! | `U<deadline>` | `id [id ...]` | held elements were given back, and their last delivery does not count |
 //! | `L<ttl>@<deadline>@<token>` | `id [id ...]` | elements were leased |
@@ -24,15 +24,39 @@ use lawn::{Bounds, Token};
 /// What happened, and its numbers. See the module documentation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Head {
-    Pushed { timer: Timer, bounds: Bounds, delivered: u16, token: Option<Token> },
-    Restarted { timer: Timer, until: Option<u64> },
-    Uncounted { deadline: u64 },
-    Leased { timer: Timer, token: Token },
-    Settled { until: u64 },
-    Given { moment: u64, count: u64 },
-    Paused { until: u64 },
+    /// `since`: when the lease began. 0: nobody knows.
+    Pushed {
+        timer: Timer,
+        bounds: Bounds,
+        delivered: u16,
+        token: Option<Token>,
+        since: u64,
+    },
+    Restarted {
+        timer: Timer,
+        until: Option<u64>,
+    },
+    Uncounted {
+        deadline: u64,
+    },
+    Leased {
+        timer: Timer,
+        token: Token,
+    },
+    Settled {
+        until: u64,
+    },
+    Given {
+        moment: u64,
+        count: u64,
+    },
+    Paused {
+        until: u64,
+    },
     Unconfirmed,
-    Needed { level: u64 },
+    Needed {
+        level: u64,
+    },
 }
 
 /// A TTL in milliseconds, which names the queue, and a deadline in milliseconds since the epoch.
@@ -47,25 +71,28 @@ impl Head {
     #[inline]
     pub fn pushed(ttl: u64, deadline: u64, bounds: Bounds) -> Self {
         let timer = Timer { ttl, deadline };
-        Self::Pushed { timer, bounds, delivered: 0, token: None }
+        Self::Pushed { timer, bounds, delivered: 0, token: None, since: 0 }
     }
 
-    /// Returns the head of a push of an element that was given out before, with the token of its last lease.
+    /// Returns the head of a push of an element that was given out so often, with the token of its last lease and when that
+    /// began, if it is held.
     pub fn of_element(
         ttl: u64,
         deadline: u64,
         bounds: Bounds,
-        (delivered, token): (u16, Option<Token>),
+        delivered: u16,
+        (token, since): (Option<Token>, Option<u64>),
     ) -> Self {
         let token = token.filter(|_| delivered > 0);
-        Self::Pushed { timer: Timer { ttl, deadline }, bounds, delivered, token }
+        let since = since.filter(|_| token.is_some()).unwrap_or(0);
+        Self::Pushed { timer: Timer { ttl, deadline }, bounds, delivered, token, since }
     }
 
     /// Returns the head as text.
     #[inline]
     pub fn word(&self) -> Digits {
         match *self {
-            Self::Pushed { timer, bounds, delivered, token } => {
+            Self::Pushed { timer, bounds, delivered, token, since } => {
                 let word = timer.word(b'P');
                 if bounds.is_none() && delivered == 0 {
                     return word;
@@ -74,6 +101,7 @@ impl Head {
                     .option("until", bounds.until)
                     .option("delivered", delivered.into())
                     .option("token", token.map_or(0, Token::number))
+                    .option("since", since)
             }
             Self::Restarted { timer, until } => {
                 timer.word(b'T').option("until", until.unwrap_or(0))
@@ -101,11 +129,12 @@ impl Head {
                 let until = options.number("until", Bounds::UNTIL_MAX)?;
                 let delivered = options.small("delivered")?;
                 let token = Token::new(options.number("token", u64::MAX)?);
-                if token.is_some() && delivered == 0 {
+                let since = options.number("since", u64::MAX)?;
+                if (token.is_some() && delivered == 0) || (since > 0 && token.is_none()) {
                     return None;
                 }
                 let bounds = Bounds { deliveries, until };
-                Self::Pushed { timer, bounds, delivered, token }
+                Self::Pushed { timer, bounds, delivered, token, since }
             }
             b'T' => {
                 let timer = numbers.timer()?;
@@ -187,10 +216,9 @@ mod tests {
         let bounds =
             (any::<u16>(), until()).prop_map(|(deliveries, until)| Bounds { deliveries, until });
         prop_oneof![
-            (timer(), bounds, any::<u16>(), proptest::option::of(token())).prop_map(
-                |(timer, bounds, delivered, token)| {
-                    let token = token.filter(|_| delivered > 0);
-                    Head::Pushed { timer, bounds, delivered, token }
+            (timer(), bounds, any::<u16>(), proptest::option::of(token()), number()).prop_map(
+                |(Timer { ttl, deadline }, bounds, delivered, token, since)| {
+                    Head::of_element(ttl, deadline, bounds, delivered, (token, Some(since)))
                 }
             ),
             (timer(), until()).prop_map(|(timer, until)| {
@@ -238,6 +266,7 @@ mod tests {
             "P5@9,deliveries=0",
             "P5@9,deliveries=65536",
             "P5@9,token=7",
+            "P5@9,delivered=1,since=7",
             "P5@9,delivered=1,token=0",
             "P5@9,until=9,deliveries=1",
             "P5@9,until=281474976710656",

@@ -175,7 +175,7 @@ const DIGITS_MAX: usize = 20;
 
 /// The room for the longest word of an effect (see `replicate/head.rs`), and for a copy of [`DIGITS_MAX`] bytes to the place
 /// of its last number.
-const ROOM: usize = 160;
+const ROOM: usize = 192;
 
 /// Numbers as text, with names before them and separators between them, written without an allocation.
 pub struct Digits {

@@ -18,6 +18,7 @@ mod fenced;
 mod group_limits;
 mod groups;
 mod hangup;
+mod held_since;
 mod keyspace;
 mod lateness;
 mod layout;

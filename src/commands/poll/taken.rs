@@ -48,7 +48,8 @@ impl Recipient for Collector {
         let element = Element { payload: &[], ..row.element };
         let copy = ElementCopy::new(element, row.ttl, lawn.token(&row.element));
         let group = element.group.map(|group| OwnedStr::new(lawn.group_name(group)));
-        self.first = Some(ElementCopy { group, ..copy });
+        let since = lawn.held_since(&row.element);
+        self.first = Some(ElementCopy { group, since, ..copy });
     }
 
     fn give(&mut self, element: Element<'_>, _deadline: u64) {
@@ -192,6 +193,7 @@ impl TakenElements {
                 continue;
             }
             lawn.set_deliveries(id, copy.deliveries, copy.token);
+            lawn.set_held_since(id, copy.since.unwrap_or(0));
             if let Some(element) = lawn.look(id) {
                 let payload = OwnedStr::new(element.payload);
                 replicate_given_back(context, key, copy, payload.as_str());
@@ -214,6 +216,7 @@ impl TakenElements {
                 let group = copy.group.as_ref().map(OwnedStr::bytes);
                 if lawn.start_in_group(copy.ttl, &copy.element(), group).is_ok() {
                     lawn.set_deliveries(copy.id.bytes(), copy.deliveries, copy.token);
+                    lawn.set_held_since(copy.id.bytes(), copy.since.unwrap_or(0));
                     given_back.push(copy);
                 }
             }
@@ -237,8 +240,8 @@ impl TakenElements {
 
 /// Replicates that an element was given back as it was, except for its payload, which may have changed.
 fn replicate_given_back(context: &Context, key: Str<'_>, copy: &ElementCopy, payload: Str<'_>) {
-    let ElementCopy { ttl, deadline, deliveries, bounds, token, .. } = *copy;
+    let ElementCopy { ttl, deadline, deliveries, bounds, token, since, .. } = *copy;
     let (id, group) = (copy.id.as_str(), copy.group.as_ref().map(OwnedStr::as_str));
     let pushed = Pushed { key, ttl, element: payload, id, deadline, bounds, group };
-    replicate::given_back(context, &pushed, deliveries, token);
+    replicate::given_back(context, &pushed, deliveries, (token, since));
 }

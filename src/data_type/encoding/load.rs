@@ -62,6 +62,10 @@ fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<Loaded, Corr
             TOKENS if deliveries > 0 => take_token(rest)?,
             _ => None,
         };
+        let since = if token.is_some() { take_number(rest)? } else { 0 };
+        if since > DEADLINE_MAX {
+            return Err(Corrupt("a moment is out of range"));
+        }
         let bounds = if features & BOUNDS != 0 { take_bounds(rest)? } else { Bounds::NONE };
         let group = if features & GROUPS != 0 { take_group(rest, &mut groups)? } else { None };
         let (id_length, payload_length) = (take_number(rest)?, take_number(rest)?);
@@ -70,6 +74,9 @@ fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<Loaded, Corr
         start(&mut lawn, ttl, &element, group)?;
         if deliveries > 0 {
             lawn.set_deliveries(id, deliveries, token);
+            if since > 0 {
+                lawn.set_held_since(id, since);
+            }
         }
         Ok(())
     })?;

@@ -46,6 +46,7 @@
 //!                ttl, ms                                                        LEB128
 //!                with feature 1: number of deliveries under a lease              LEB128
 //!                with feature 8, if above 0: the token of the lease, 0 if none   LEB128
+//!                if there is one: since when it is held, 0 if nobody knows       LEB128
 //!                with feature 512: the maximum number of deliveries, 0 if none   LEB128
 //!                with feature 512: when it is too late, ms since the epoch, or 0 LEB128
 //!                with feature 1024: the group, 0 if none: the groups of the elements are numbered from 1 on, in the

@@ -53,7 +53,11 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: &Remembered, now: u64, sink:
             put_number(chunk, element.deliveries.into());
         }
         if features & TOKENS != 0 && element.deliveries > 0 {
-            put_number(chunk, lawn.token(&element).map_or(0, Token::number));
+            let token = lawn.token(&element);
+            put_number(chunk, token.map_or(0, Token::number));
+            if token.is_some() {
+                put_number(chunk, lawn.held_since(&element).unwrap_or(0));
+            }
         }
         if features & BOUNDS != 0 {
             put_number(chunk, element.bounds.deliveries.into());

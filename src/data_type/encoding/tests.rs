@@ -253,13 +253,19 @@ fn deliveries_are_written_only_if_an_element_was_delivered() {
 
     // Tokens are written for delivered elements only, and only if one has a token.
     assert!(lawn.set_deliveries(b"j", 200, Token::new(300)));
-    let held = chunk(&[5, 0xac, 2, 0, 1, 1, b'i', b'p', 2, 0, 0xc8, 1, 0xac, 2, 1, 0, b'j']);
+    let held = chunk(&[5, 0xac, 2, 0, 1, 1, b'i', b'p', 2, 0, 0xc8, 1, 0xac, 2, 0, 1, 0, b'j']);
     let fields = [&header(LEASES | TOKENS)[..], &[held]].concat();
     assert_eq!(saved(&lawn).0, fields);
+    assert!(lawn.set_held_since(b"j", 1000));
+    let since = |lawn: &Lawn| lawn.look(b"j").and_then(|element| lawn.held_since(&element));
+    let again = load_of(saved(&lawn).0).expect("our own payload");
+    assert_eq!([since(&lawn), since(&again)], [Some(1000); 2]);
     let loaded = load_of(fields).expect("our own payload");
+    assert_eq!(since(&loaded), None);
     assert!(loaded.holds(b"j", Token::new(300).expect("a token")));
     let number = |bytes: &[u8]| {
-        let element = [&[5, 0, 1][..], bytes, &[1, 0, b'i']].concat();
+        let since = if bytes == [0] { &[][..] } else { &[7] };
+        let element = [&[5, 0, 1][..], bytes, since, &[1, 0, b'i']].concat();
         load_of([Field::Unsigned(LEASES | TOKENS), Field::Unsigned(1), chunk(&element)])
     };
     assert!(number(&[0]).is_ok_and(|lawn| lawn.leased() == 0));

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use super::super::memory::rounded;
 use super::super::store::Handle;
 use super::super::turn::{DEADLINE_MAX, Turn};
+use super::ages::Ages;
 use super::token::Token;
 use super::tokens::Tokens;
 
@@ -25,6 +26,8 @@ pub struct Leases {
 #[derive(Clone, Default)]
 struct Held {
     tokens: Tokens,
+    /// Without those that never come due: stuck ones.
+    ages: Ages,
     /// The records that are held under tokens which clients chose, in the order of delivery: a client that has lost a
     /// reply is replied from these.
     chosen: BTreeMap<(Token, Turn), Handle>,
@@ -44,13 +47,20 @@ impl Leases {
     }
 
     /// Holds a record, whose turn is now `turn`, under this token or under none. `before` is the turn that it had, if it
-    /// may have been held.
-    pub fn set(&mut self, record: Handle, token: Option<Token>, before: Option<Turn>, turn: Turn) {
+    /// may have been held. `since`: when that began, in milliseconds since the epoch, 0 if nobody knows; `None`: as before.
+    pub fn set(
+        &mut self,
+        record: Handle,
+        token: Option<Token>,
+        (before, turn): (Option<Turn>, Turn),
+        since: Option<u64>,
+    ) {
         match (token, before) {
             (Some(token), before) => {
                 let held = self.held.get_or_insert_default();
-                before.and_then(|before| held.remove(before, None));
-                held.insert(record, token, turn);
+                let was = before.and_then(|before| held.remove(before, None));
+                let since = since.or(was.map(|(_, since)| since)).unwrap_or(0);
+                held.insert(record, token, turn, since);
             }
             (None, Some(before)) => _ = self.end(before, None),
             (None, None) => {}
@@ -82,6 +92,16 @@ impl Leases {
         self.held.as_ref()?.tokens.get(turn)
     }
 
+    /// Returns since when the record of that turn is held, if that is known.
+    pub fn since(&self, turn: Turn) -> Option<u64> {
+        self.held.as_ref()?.tokens.since(turn).filter(|since| *since > 0)
+    }
+
+    /// Returns since when the first of all records is held, up to a second too late. Stuck ones do not count.
+    pub fn oldest(&self) -> Option<u64> {
+        self.held.as_ref()?.ages.first()
+    }
+
     /// Lists the records that are held under a token that a client chose, in order from a turn on. O(log n) to begin.
     pub fn listed(&self, token: Token, from: Turn) -> impl Iterator<Item = Handle> + '_ {
         let chosen = self.held.as_ref().map(|held| &held.chosen);
@@ -105,7 +125,7 @@ impl Leases {
         let Some(held) = &self.held else { return 0 };
         // The standard library's nodes are half full if each new entry is the last, and two thirds otherwise.
         let chosen = held.chosen.len() * size_of::<((Token, Turn), Handle)>() * 7 / 4;
-        rounded(size_of::<Held>()) + held.tokens.memory() + chosen
+        rounded(size_of::<Held>()) + held.tokens.memory() + held.ages.memory() + chosen
     }
 
     /// Returns roughly how many allocations dropping it frees. O(1).
@@ -118,7 +138,7 @@ impl Leases {
     pub fn check(&self, given_out: impl Iterator<Item = (Turn, Handle)>) {
         let Some(held) = &self.held else { return };
         held.tokens.check();
-        let (mut count, mut chosen) = (0, 0);
+        let (mut count, mut chosen, mut moments) = (0, 0, Vec::new());
         for (turn, record) in given_out {
             let Some(token) = held.tokens.get(turn) else { continue };
             let listed = token.is_chosen().then_some(record);
@@ -127,9 +147,11 @@ impl Leases {
                 listed,
                 "what is listed under {token:?}"
             );
+            moments.extend(held.tokens.since(turn).filter(|_| turn < NEVER));
             count += 1;
             chosen += usize::from(token.is_chosen());
         }
+        held.ages.check(moments.into_iter());
         assert!(count > 0, "nothing is held");
         assert_eq!(held.tokens.len, count, "what is held and what was given out");
         assert_eq!(held.chosen.len(), chosen, "what is listed and what is held");
@@ -140,19 +162,25 @@ impl Leases {
 const NEVER: Turn = Turn { deadline: DEADLINE_MAX, push: 0 };
 
 impl Held {
-    fn insert(&mut self, record: Handle, token: Token, turn: Turn) {
-        self.tokens.insert(turn, token);
+    fn insert(&mut self, record: Handle, token: Token, turn: Turn, since: u64) {
+        self.tokens.insert(turn, token, since);
+        if turn < NEVER {
+            self.ages.insert(since);
+        }
         if token.is_chosen() {
             self.chosen.insert((token, turn), record);
         }
     }
 
     #[inline]
-    fn remove(&mut self, turn: Turn, only: Option<Token>) -> Option<Token> {
-        let token = self.tokens.remove(turn, only)?;
+    fn remove(&mut self, turn: Turn, only: Option<Token>) -> Option<(Token, u64)> {
+        let (token, since) = self.tokens.remove(turn, only)?;
+        if turn < NEVER {
+            self.ages.remove(since);
+        }
         if token.is_chosen() {
             self.chosen.remove(&(token, turn));
         }
-        Some(token)
+        Some((token, since))
     }
 }

@@ -1,4 +1,4 @@
-//! Tokens by turn: a sorted list in leaves of up to 256 entries.
+//! Tokens by turn, and since when each holds: a sorted list in leaves of up to 256 entries.
 //!
 //! Leases that begin mostly end after all others, and most that end are among the first. A [`VecDeque`] is cheap at both
 //! ends, and moves the shorter side for what is in between.
@@ -17,6 +17,51 @@ use super::token::Token;
 /// Entries in a leaf, at most.
 const MOST: usize = if TINY { 8 } else { 256 };
 
+/// A turn, its token, and since when that holds, in 28 bytes: a deadline in two words, a push number in one and a half, the
+/// moment in half of one and one, a token in two.
+#[derive(Clone, Copy)]
+struct Entry([u32; 7]);
+
+impl Entry {
+    fn new(turn: Turn, token: Token, since: u64) -> Self {
+        let since = since.min(SINCE_MAX);
+        let high = |number: u64| (number >> 32) as u32;
+        Self([
+            turn.deadline as u32,
+            high(turn.deadline),
+            turn.push as u32,
+            high(turn.push) | (since as u32) << 16,
+            (since >> 16) as u32,
+            token.number() as u32,
+            high(token.number()),
+        ])
+    }
+
+    fn turn(&self) -> Turn {
+        let [a, b, c, d, ..] = self.0.map(u64::from);
+        Turn { deadline: b << 32 | a, push: (d & 0xffff) << 32 | c }
+    }
+
+    /// Returns [`Turn::number`] of the turn.
+    #[inline(always)]
+    fn number(&self) -> u128 {
+        self.turn().number()
+    }
+
+    fn token(&self) -> Token {
+        let [.., low, high] = self.0.map(u64::from);
+        Token::new(high << 32 | low).expect("the number of a token")
+    }
+
+    fn since(&self) -> u64 {
+        let [.., d, since, _, _] = self.0.map(u64::from);
+        since << 16 | d >> 16
+    }
+}
+
+/// The latest moment that is stored, in the year 10889.
+const SINCE_MAX: u64 = (1 << 48) - 1;
+
 /// Tokens by turn.
 #[derive(Clone, Default)]
 pub(super) struct Tokens {
@@ -30,7 +75,7 @@ pub(super) struct Tokens {
 struct Leaf {
     /// No entry is earlier, and every entry in the previous leaf is.
     from: Turn,
-    entries: VecDeque<(Turn, Token)>,
+    entries: VecDeque<Entry>,
 }
 
 /// Returns the most entries that a leaf of this length has memory for.
@@ -44,22 +89,30 @@ impl Leaf {
     fn before(&self, turn: Turn) -> usize {
         let turn = turn.number();
         // Most leases that begin end after all others.
-        if self.entries.back().is_none_or(|last| last.0.number() < turn) {
+        if self.entries.back().is_none_or(|last| last.number() < turn) {
             return self.entries.len();
         }
-        self.entries.partition_point(|entry| entry.0.number() < turn)
+        self.entries.partition_point(|entry| entry.number() < turn)
     }
 }
 
 impl Tokens {
     pub(super) fn get(&self, turn: Turn) -> Option<Token> {
+        self.entry(turn).map(Entry::token)
+    }
+
+    /// Returns since when the token of a turn holds; 0 if nobody knows.
+    pub(super) fn since(&self, turn: Turn) -> Option<u64> {
+        self.entry(turn).map(Entry::since)
+    }
+
+    fn entry(&self, turn: Turn) -> Option<&Entry> {
         let leaf = self.leaves.get(self.leaf_of(turn))?;
-        let (found, token) = leaf.entries.get(leaf.before(turn))?;
-        (*found == turn).then_some(*token)
+        leaf.entries.get(leaf.before(turn)).filter(|entry| entry.turn() == turn)
     }
 
     /// Inserts a turn that is not there.
-    pub(super) fn insert(&mut self, turn: Turn, token: Token) {
+    pub(super) fn insert(&mut self, turn: Turn, token: Token, since: u64) {
         let mut at = self.leaf_of(turn);
         let is_full = self.leaves.get(at).is_none_or(|leaf| leaf.entries.len() == MOST);
         if is_full {
@@ -70,33 +123,34 @@ impl Tokens {
         let place = leaf.before(turn);
         let length = leaf.entries.len();
         if length == leaf.entries.capacity() {
-            work::move_items::<(Turn, Token)>(length);
+            work::move_items::<Entry>(length);
             leaf.entries.reserve_exact((length / 4).max(4).min(MOST - length));
         }
-        work::move_items::<(Turn, Token)>(place.min(length - place));
-        leaf.entries.insert(place, (turn, token));
+        work::move_items::<Entry>(place.min(length - place));
+        leaf.entries.insert(place, Entry::new(turn, token, since));
         self.len += 1;
     }
 
-    /// Removes a turn, if it is there, and with this token if one is given. Returns its token. Without turns the list keeps
+    /// Removes a turn, if it is there, and with this token if one is given. Returns its token, and since when it held. Without turns the list keeps
     /// its memory: the owner drops it.
     #[inline]
-    pub(super) fn remove(&mut self, turn: Turn, only: Option<Token>) -> Option<Token> {
+    pub(super) fn remove(&mut self, turn: Turn, only: Option<Token>) -> Option<(Token, u64)> {
         let at = self.leaf_of(turn);
         let leaf = self.leaves.get_mut(at)?;
         let place = leaf.before(turn);
-        let (found, token) = *leaf.entries.get(place)?;
-        if found != turn || only.is_some_and(|only| only != token) {
+        let found = *leaf.entries.get(place)?;
+        let token = found.token();
+        if found.turn() != turn || only.is_some_and(|only| only != token) {
             return None;
         }
-        work::move_items::<(Turn, Token)>(place.min(leaf.entries.len() - place));
+        work::move_items::<Entry>(place.min(leaf.entries.len() - place));
         leaf.entries.remove(place);
         self.len -= 1;
         let (length, capacity) = (leaf.entries.len(), leaf.entries.capacity());
         if self.len > 0 && (capacity > capacity_max(length) || length == 0) {
             self.shrink(at);
         }
-        Some(token)
+        Some((token, found.since()))
     }
 
     /// Returns the number of turns from `from` on that are before `end`. O(log n), and O(1) for each leaf in between.
@@ -115,12 +169,12 @@ impl Tokens {
         let at = self.leaf_of(turn);
         let leaf = self.leaves.get(at)?;
         let next = || self.leaves.get(at + 1)?.entries.front();
-        leaf.entries.get(leaf.before(turn)).or_else(next).map(|entry| entry.0)
+        leaf.entries.get(leaf.before(turn)).or_else(next).map(Entry::turn)
     }
 
     /// Returns the bytes allocated. O(leaves).
     pub(super) fn memory(&self) -> usize {
-        let entries = |leaf: &Leaf| rounded(leaf.entries.capacity() * size_of::<(Turn, Token)>());
+        let entries = |leaf: &Leaf| rounded(leaf.entries.capacity() * size_of::<Entry>());
         let leaves = rounded(self.leaves.capacity() * size_of::<Leaf>());
         leaves + self.leaves.iter().map(entries).sum::<usize>()
     }
@@ -140,16 +194,16 @@ impl Tokens {
     fn make_room(&mut self, at: usize, turn: Turn) -> usize {
         let entries = match self.leaves.get_mut(at) {
             // A turn after all others leaves a full leaf behind.
-            Some(leaf) if leaf.entries.back().is_some_and(|last| turn < last.0) => {
+            Some(leaf) if leaf.entries.back().is_some_and(|last| turn < last.turn()) => {
                 let later = leaf.entries.split_off(MOST / 2);
                 leaf.entries.shrink_to_fit();
                 later
             }
             _ => VecDeque::new(),
         };
-        let from = entries.front().map_or(turn, |first| first.0);
+        let from = entries.front().map_or(turn, Entry::turn);
         let new = (at + 1).min(self.leaves.len());
-        work::move_items::<(Turn, Token)>(entries.len());
+        work::move_items::<Entry>(entries.len());
         work::move_items::<Leaf>(new.min(self.leaves.len() - new));
         self.leaves.insert(new, Leaf { from, entries });
         if turn < from { at } else { new }
@@ -167,7 +221,7 @@ impl Tokens {
             at = earlier;
         }
         let entries = &mut self.leaves[at].entries;
-        work::move_items::<(Turn, Token)>(entries.len());
+        work::move_items::<Entry>(entries.len());
         entries.shrink_to(entries.len() + entries.len() / 4);
         if entries.is_empty() {
             self.leaves.remove(at);
@@ -182,11 +236,14 @@ impl Tokens {
     pub(super) fn check(&self) {
         let entries = || self.leaves.iter().flat_map(|leaf| &leaf.entries);
         assert_eq!(entries().count(), self.len, "the number of entries");
-        assert!(entries().is_sorted_by(|one, next| one.0 < next.0), "the order of entries");
+        assert!(
+            entries().is_sorted_by(|one, next| one.turn() < next.turn()),
+            "the order of entries"
+        );
         let mut before = None;
         for leaf in &self.leaves {
             let [first, last] =
-                [leaf.entries.front(), leaf.entries.back()].map(|it| it.map(|it| it.0));
+                [leaf.entries.front(), leaf.entries.back()].map(|it| it.map(Entry::turn));
             assert!(first.map_or(self.len == 0, |first| leaf.from <= first), "where a leaf begins");
             assert!(before < Some(leaf.from) && leaf.entries.len() <= MOST, "leaves overlap");
             let (length, capacity) = (leaf.entries.len(), leaf.entries.capacity());
@@ -219,12 +276,13 @@ mod tests {
         fn insert(&mut self, deadline: u64) {
             let token = Token::drawn(deadline);
             if self.map.insert(turn(deadline), token).is_none() {
-                self.tokens.insert(turn(deadline), token);
+                self.tokens.insert(turn(deadline), token, deadline * 7);
             }
         }
 
         fn remove(&mut self, deadline: u64) {
-            assert_eq!(self.tokens.remove(turn(deadline), None), self.map.remove(&turn(deadline)));
+            let expected = self.map.remove(&turn(deadline)).map(|token| (token, deadline * 7));
+            assert_eq!(self.tokens.remove(turn(deadline), None), expected);
         }
 
         fn check(&self, moments: impl Iterator<Item = u64>) {
@@ -258,7 +316,7 @@ mod tests {
         }
         both.check((0..COUNT + 2).step_by(COUNT as usize / 50));
         if !TINY {
-            assert!(both.each() <= 30, "{} bytes each, in order", both.each());
+            assert!(both.each() <= 35, "{} bytes each, in order", both.each());
         }
         // The oldest end first, then those that began last.
         (1..=COUNT / 2).for_each(|deadline| both.remove(deadline));
@@ -267,7 +325,7 @@ mod tests {
         both.check(0..COUNT / 2 + 9);
         (COUNT / 2..COUNT / 2 + 8).for_each(|deadline| both.remove(deadline));
         both.check([0, COUNT].into_iter());
-        assert!(both.tokens.memory() < 16 * size_of::<(Turn, Token)>());
+        assert!(both.tokens.memory() < 16 * size_of::<Entry>());
     }
 
     #[test]
@@ -283,13 +341,13 @@ mod tests {
         }
         both.check((0..COUNT).step_by(COUNT as usize / 50).map(mixed));
         if !TINY {
-            assert!(both.each() <= 32, "{} bytes each, in no order", both.each());
+            assert!(both.each() <= 37, "{} bytes each, in no order", both.each());
         }
         for left in [COUNT / 2, COUNT / 4, COUNT / 8, COUNT / 64, 30] {
             (left..COUNT).for_each(|number| both.remove(mixed(number)));
             both.check((0..COUNT).step_by(COUNT as usize / 50).map(mixed));
             if !TINY {
-                assert!(both.each() <= 48, "{} bytes each of {left}", both.each());
+                assert!(both.each() <= 56, "{} bytes each of {left}", both.each());
             }
         }
     }

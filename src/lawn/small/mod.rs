@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use super::element::{Bounds, Counts, Element, Row};
 use super::error::{StartError, UpdateError};
-use super::lease::Token;
+use super::lease::{Token, end_of_second};
 use super::memory::{Mover, relocate, rounded};
 use super::turn::DEADLINE_MAX;
 use packed::{PackedElement, PackedElements, PackedHeader, Timer, WIDTH_MAX};
@@ -80,7 +80,7 @@ impl Small {
             has_ttl |= entry.ttl(&self.bytes) == ttl;
             place = if entry.deadline <= deadline { entry.end } else { place };
         }
-        let timer = Timer { deadline, ttl, deliveries: 0, token: None, bounds };
+        let timer = Timer { deadline, ttl, deliveries: 0, token: None, since: 0, bounds };
         let header = PackedHeader::new(id.len(), payload.len(), timer);
         // One count is reserved for the element that an update replaces.
         let elements_max = max.elements.min(usize::from(u16::MAX) - 1);
@@ -201,6 +201,26 @@ impl Small {
         let Some(entry) = self.find(id) else { return false };
         self.set_header(&entry, Timer { deliveries, token, ..entry.timer(&self.bytes) });
         true
+    }
+
+    pub fn set_held_since(&mut self, id: &[u8], since: u64) -> bool {
+        let Some(entry) = self.find(id) else { return false };
+        let timer = entry.timer(&self.bytes);
+        if timer.token.is_some() {
+            self.set_header(&entry, Timer { since, ..timer });
+        }
+        timer.token.is_some()
+    }
+
+    pub fn held_since(&self, element: &Element<'_>) -> Option<u64> {
+        Some(self.find(element.id)?.since(&self.bytes)).filter(|since| *since > 0)
+    }
+
+    pub fn oldest_held(&self) -> Option<u64> {
+        let held = self.entries().take(if self.held > 0 { usize::MAX } else { 0 });
+        let due = held.filter(|entry| entry.deadline < DEADLINE_MAX);
+        let since = due.map(|entry| entry.since(&self.bytes)).filter(|since| *since > 0);
+        since.min().map(end_of_second)
     }
 
     pub fn set_until(&mut self, id: &[u8], until: u64) -> bool {
@@ -334,7 +354,8 @@ impl Small {
     ) -> usize {
         let deliveries = entry.deliveries(&self.bytes).saturating_add(1);
         let bounds = entry.bounds(&self.bytes);
-        self.set_timer(entry, Timer { deadline, ttl, deliveries, token, bounds })
+        let since = deadline.saturating_sub(ttl);
+        self.set_timer(entry, Timer { deadline, ttl, deliveries, token, since, bounds })
     }
 
     /// Sets an element's timer. The element comes after all others with the same deadline. Returns its new offset.

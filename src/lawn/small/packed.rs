@@ -4,7 +4,7 @@
 //!   flags   1          bits 0 to 3: which of the parts marked `?` are present; bits 4 to 7: bytes of the TTL
 //!   length of the id, length of the element, deadline                    1 + 1 + 6, the low bytes of each
 //!   high bytes of the id's length ?, deadline ?, element's length ?      1, 2, 1
-//!   number of deliveries, and the token of the lease or 0 ?              2 + 8
+//!   number of deliveries, since when it is held, and the token or 0 ?    2 + 6 + 8
 //!   TTL     0 to 8, or 8 and the bounds     8; bits 4 to 7 of the flags are 15 then
 //!   id, payload
 //! ```
@@ -25,8 +25,9 @@ const BOUNDED_BYTES: usize = 8 + Bounds::BYTES;
 
 /// Bytes of the flags and the mandatory parts.
 const HEADER_MIN: usize = 9;
-/// Bytes of deliveries and token.
-const DELIVERED_BYTES: usize = 2 + 8;
+/// Bytes of deliveries, since when the element is held, and the token.
+const DELIVERED_BYTES: usize = 2 + SINCE_BYTES + 8;
+const SINCE_BYTES: usize = 6;
 pub(super) const HEADER_MAX: usize = HEADER_MIN + 1 + 2 + 1 + DELIVERED_BYTES + BOUNDED_BYTES;
 const DEADLINE_BITS: u32 = 48;
 /// The widest element, leaving room for the longest header.
@@ -40,6 +41,8 @@ pub(super) struct Timer {
     pub(super) deliveries: u16,
     /// Only for an element that was given out.
     pub(super) token: Option<Token>,
+    /// Since when it is held, in milliseconds since the epoch. 0 if nobody knows, or if it is not.
+    pub(super) since: u64,
     pub(super) bounds: Bounds,
 }
 
@@ -54,7 +57,7 @@ pub(super) struct PackedHeader {
 
 impl PackedHeader {
     pub(super) fn new(id: usize, payload: usize, timer: Timer) -> Self {
-        let Timer { deadline, ttl, deliveries, token, bounds } = timer;
+        let Timer { deadline, ttl, deliveries, token, since, bounds } = timer;
         let has_bounds = !bounds.is_none();
         let ttl_bytes =
             if has_bounds { BOUNDED_BYTES } else { 8 - ttl.leading_zeros() as usize / 8 };
@@ -70,6 +73,9 @@ impl PackedHeader {
         header.width = header.len + usize::from(is_wide) + rest;
         header.put_if(is_wide, WIDTH_LONG, [(header.width >> 8) as u8]);
         header.put_if(deliveries > 0, DELIVERED, deliveries.to_le_bytes());
+        let since = if has_token { since.min((1 << (8 * SINCE_BYTES)) - 1) } else { 0 };
+        let [a, b, c, d, e, f, ..] = since.to_le_bytes();
+        header.put_if(deliveries > 0, DELIVERED, [a, b, c, d, e, f]);
         header.put_if(deliveries > 0, DELIVERED, token.map_or(0, Token::number).to_le_bytes());
         header.bytes[header.len..][..8].copy_from_slice(&ttl.to_le_bytes());
         header.len += ttl_bytes;
@@ -180,6 +186,16 @@ impl PackedElement {
         Token::new(u64::from_le_bytes(*before.last_chunk()?))
     }
 
+    /// Returns since when the element is held; 0 if nobody knows.
+    pub(super) fn since(&self, bytes: &[u8]) -> u64 {
+        if !self.has_deliveries {
+            return 0;
+        }
+        let at = self.ttl - DELIVERED_BYTES + 2;
+        let since = &bytes[at..at + SINCE_BYTES];
+        since.iter().rfold(0, |all, byte| all << 8 | u64::from(*byte))
+    }
+
     #[inline]
     pub(super) fn bounds(&self, bytes: &[u8]) -> Bounds {
         if self.id - self.ttl != BOUNDED_BYTES {
@@ -210,6 +226,7 @@ impl PackedElement {
             ttl: self.ttl(bytes),
             deliveries: self.deliveries(bytes),
             token: self.token(bytes),
+            since: self.since(bytes),
             bounds: self.bounds(bytes),
         }
     }

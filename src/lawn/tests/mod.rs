@@ -2,6 +2,7 @@
 
 mod checks;
 mod groups;
+mod held_since;
 mod model;
 mod op;
 mod oracle;

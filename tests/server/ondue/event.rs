@@ -108,6 +108,7 @@ fn hear(events: &mut PubSub<'_>, what: &str) {
 fn an_element_due_during_a_long_reply_is_announced() {
     let server = Server::start(&["--notify-keyspace-events", "Ed"]);
     let mut client = server.connect();
+    client.ask("CONFIG SET dehydrator.reply-max-bytes 0");
     let mut ear = server.connect();
     ear.set_read_timeout(Some(LISTEN)).expect("a timeout");
     let mut events = ear.as_pubsub();
