@@ -45,11 +45,11 @@ pub fn look(context: &CommandContext, args: Args<'_>) -> Result {
     reply.integer(b"leased", u64::from(is_leased(&row, token, now)));
     let token = token.map(|token| Digits::new(token.number()));
     reply.bulk(b"token", token.as_ref().map(Digits::bytes));
-    reply.integer(b"held-since", dehydrator.lawn().and_then(|it| it.held_since(&row.element)));
     reply.integer(b"deliveries-limit", u64::from(row.element.bounds.deliveries));
     reply.integer(b"until", end(&row.element));
     let group = dehydrator.lawn().zip(row.element.group);
     reply.bulk(b"group", group.map(|(lawn, group)| lawn.group_name(group)));
+    reply.integer(b"held-since", dehydrator.lawn().and_then(|it| it.held_since(&row.element)));
     Ok(())
 }
 

@@ -559,7 +559,7 @@ fn an_operator_sees_the_token_of_a_held_element() {
     let [(_, _, _, drawn)]: [(String, String, u64, String); 1] =
         drawn.query(&mut client).expect("one");
     client.ask("DEHYDRATOR.POLL k COUNT 1 LEASE 600000 TOKEN anna");
-    type Row = (String, u64, u64, u64, u64, Option<String>);
+    type Row = (String, u64, u64, u64, u64, Option<String>, Option<u64>);
     let rows = cmd("DEHYDRATOR.RANGE k - + WITHTOKENS").query(&mut client);
     let (_, rows): (Value, Vec<Row>) = rows.expect("rows");
     let token_of = |id: &str| rows.iter().find(|row| row.0 == id).expect("it is there").5.clone();

@@ -157,11 +157,13 @@ fn replies(line: &str, first: Value, second: Value) {
     twice(&two_elements(), line, first, second);
 }
 
-/// Returns a reply without the one number of INFO that grows by itself.
+/// Returns a reply without the numbers of INFO that grow by themselves.
 fn without_age(reply: Value) -> Value {
     let Value::Array(mut fields) = reply else { return reply };
-    if let Some(at) = fields.iter().position(|it| *it == text("oldest-due-ms")) {
-        fields.remove(at + 1);
+    for name in ["oldest-due-ms", "oldest-held-ms"] {
+        if let Some(at) = fields.iter().position(|it| *it == text(name)) {
+            fields.remove(at + 1);
+        }
     }
     Value::Array(fields)
 }

@@ -81,11 +81,11 @@ fn kill(mut server: Server, options: &str, mut inspect: impl FnMut(&mut Connecti
 fn rows(client: &mut Connection, group: &str) -> Vec<(usize, u64, Option<String>)> {
     let mut range = redis::cmd("DEHYDRATOR.RANGE");
     range.arg("k").arg("-").arg("+").arg("COUNT").arg(100_000).arg("WITHTOKENS");
-    type Rows = Vec<(String, u64, u64, u64, u64, Option<String>)>;
+    type Rows = Vec<(String, u64, u64, u64, u64, Option<String>, Option<u64>)>;
     let (next, rows): (Option<String>, Rows) =
         range.arg("GROUP").arg(group).query(client).expect("rows");
     assert_eq!(next, None);
-    let row = |(id, _, _, deliveries, _, token): (String, _, _, _, _, _)| {
+    let row = |(id, _, _, deliveries, _, token, _): (String, _, _, _, _, _, _)| {
         (parts(&id).1, deliveries, token)
     };
     rows.into_iter().map(row).collect()

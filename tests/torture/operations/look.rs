@@ -155,7 +155,10 @@ impl Torture {
         let mut last = None;
         for (at, (entry, mut row)) in expected.iter().zip(rows).enumerate() {
             if with_tokens {
+                let since = row.pop().expect("a moment");
                 check_token(entry, &row.pop().expect("a token"));
+                // The model does not know it.
+                assert_eq!(since != Value::Nil, entry.is_held(), "{entry:?}: {since:?}");
             }
             if with_elements {
                 assert_eq!(row.pop(), Some(Value::BulkString(entry.element.clone())));

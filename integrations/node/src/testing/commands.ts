@@ -325,11 +325,11 @@ export class Commands {
     const options = new Options(rest, { FULL: false });
     const entry = this.#at(key).get(needed(id));
     if (entry === undefined) return null;
-    const { element, deadline, ttl, deliveries, token, bounds, group } = entry;
+    const { element, deadline, ttl, deliveries, token, bounds, group, since } = entry;
     if (!options.has("FULL")) return element;
     const leased = runs(entry, this.#now) ? 1 : 0;
     const own = { "deliveries-limit": bounds.deliveries, until: bounds.until || null, group: group || null };
-    return Object.entries({ element, deadline, ttl, deliveries, leased, token, ...own }).flat();
+    return Object.entries({ element, deadline, ttl, deliveries, leased, token, ...own, "held-since": since }).flat();
   }
 
   #update(key: string | undefined, id: string, element: string): Reply {
@@ -401,13 +401,13 @@ export class Commands {
     const rows: Reply[] = [];
     let last = -1;
     for (const entry of this.#at(key).entries) {
-      const { id, deadline, ttl, deliveries, element, token } = entry;
+      const { id, deadline, ttl, deliveries, element, token, since } = entry;
       if (deadline < low || deadline > high || (group !== undefined && entry.group !== group)) continue;
       // Elements with the same deadline are not separated.
       if (rows.length >= most && deadline !== last) return [`(${last}`, rows];
       const row: Reply[] = [id, deadline, ttl, deliveries, runs(entry, this.#now) ? 1 : 0];
       if (options.has("WITHELEMENTS")) row.push(element);
-      if (options.has("WITHTOKENS")) row.push(token);
+      if (options.has("WITHTOKENS")) row.push(token, since);
       rows.push(row);
       last = deadline;
     }

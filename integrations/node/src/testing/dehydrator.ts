@@ -10,13 +10,13 @@ export interface Bounds {
   readonly deliveries: number;
 }
 
-/** The latest moment at which an element can be too late. */
-const UNTIL_MAX = 2 ** 48 - 1;
+/** The longest time from its deadline until an element is too late, in milliseconds. */
+const WITHIN_MAX = 2 ** 47 - 1;
 
-/** Returns the bounds of an element with this deadline. A moment that is too late to be stored never comes. */
+/** Returns the bounds of an element with this deadline. */
 export function boundsOf(deadline: number, within: number | undefined, deliveries = 0): Bounds {
-  const until = within === undefined ? 0 : deadline + within;
-  return { until: until <= UNTIL_MAX ? until : 0, deliveries };
+  const until = within === undefined ? 0 : deadline + Math.min(within, WITHIN_MAX);
+  return { until, deliveries };
 }
 
 export interface Entry {
@@ -29,6 +29,8 @@ export interface Entry {
   deliveries: number;
   /** The token under which it is held. */
   token: string | null;
+  /** When it was given to the one that holds it. */
+  since: number | null;
   readonly bounds: Bounds;
   /** Empty: none. */
   readonly group: string;
@@ -129,7 +131,7 @@ export class Dehydrator {
     if (before !== undefined) this.#takeOut(before);
     this.remembered.delete(id);
     const timer = { ttl, deadline, sequence: this.#next() };
-    const entry = { id, element, ...timer, deliveries: 0, token: null, bounds, group };
+    const entry = { id, element, ...timer, deliveries: 0, token: null, since: null, bounds, group };
     this.#entries.set(id, entry);
     this.#order.splice(this.#place(entry), 0, entry);
     this.groups.count(entry, 1);
@@ -155,7 +157,7 @@ export class Dehydrator {
   /** Moves the moment from which on an element is too late by as much as its deadline, unless a worker has it. */
   postpone({ bounds, deadline, token }: Entry, later: number): void {
     if (bounds.until === 0 || token !== null) return;
-    bounds.until = Math.min(Math.max(bounds.until + later - deadline, 1), UNTIL_MAX);
+    bounds.until = Math.max(bounds.until + later - deadline, 1);
   }
 
   /** Restarts the timer. Where running leases are counted, an expired one does not begin again. */
@@ -168,12 +170,13 @@ export class Dehydrator {
 
   /** Sets the deadline. A ttl of 0 gives the element back. */
   restart(entry: Entry, ttl: number, deadline: number): void {
-    if (ttl === 0) entry.token = null;
+    if (ttl === 0) entry.token = entry.since = null;
     this.#move(entry, ttl, deadline);
   }
 
   lease(entry: Entry, ttl: number, deadline: number, token: string): void {
     entry.token = token;
+    entry.since = deadline - ttl;
     this.#move(entry, ttl, deadline);
     entry.deliveries = Math.min(entry.deliveries + 1, 65_535);
   }

@@ -12,8 +12,8 @@ from dehydrator_queue.testing.rate import Log
 #: The greatest number in an argument, and an unreachable moment.
 MAX = 2**63 - 1
 
-#: The latest moment at which an element can be too late.
-UNTIL_MAX = 2**48 - 1
+#: The longest time from its deadline until an element is too late, in milliseconds.
+WITHIN_MAX = 2**47 - 1
 
 
 @dataclass
@@ -36,6 +36,8 @@ class Entry:
     deliveries: int = 0
     #: The token under which it is held.
     token: bytes | None = None
+    #: When it was given to the one that holds it.
+    since: int | None = None
     bounds: Bounds = field(default_factory=Bounds)
     group: bytes = OTHERS
 
@@ -162,7 +164,7 @@ class Dehydrator:
     def postpone(self, entry: Entry, deadline: int) -> None:
         """Moves the moment from which on an element is too late by as much as its deadline, unless a worker has it."""
         if entry.bounds.until and entry.token is None:
-            entry.bounds.until = min(max(entry.bounds.until + deadline - entry.deadline, 1), UNTIL_MAX)
+            entry.bounds.until = max(entry.bounds.until + deadline - entry.deadline, 1)
 
     def touch(self, entry: Entry, ttl: int, deadline: int, now: int) -> None:
         """Restarts the timer. Where running leases are counted, an expired one does not begin again."""
@@ -174,11 +176,11 @@ class Dehydrator:
     def restart(self, entry: Entry, ttl: int, deadline: int) -> None:
         """Sets the deadline. A ttl of 0 gives the element back."""
         if ttl == 0:
-            entry.token = None
+            entry.token = entry.since = None
         self._move(entry, ttl, deadline)
 
     def lease(self, entry: Entry, ttl: int, deadline: int, token: bytes) -> None:
-        entry.token = token
+        entry.token, entry.since = token, deadline - ttl
         self._move(entry, ttl, deadline)
         entry.deliveries = min(entry.deliveries + 1, 65_535)
 

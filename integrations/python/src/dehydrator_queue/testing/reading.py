@@ -24,8 +24,8 @@ class Reading(Keys):
         return [
             *(b"element", entry.element, b"deadline", entry.deadline, b"ttl", entry.ttl),
             *(b"deliveries", entry.deliveries, b"leased", int(entry.runs(self._now)), b"token", entry.token),
-            *(b"deliveries-limit", entry.bounds.deliveries, b"until", entry.bounds.until or None),
-            *(b"group", entry.group or None),
+            *(b"deliveries-limit", entry.bounds.deliveries, b"until", min(entry.bounds.until, MAX) or None),
+            *(b"group", entry.group or None, b"held-since", entry.since),
         ]
 
     def do_pttl(self, words: Words) -> Any:
@@ -49,7 +49,8 @@ class Reading(Keys):
             if len(rows) >= most and entry.deadline != last:
                 return [b"(%d" % last, rows]
             row: list[Any] = [entry.id, entry.deadline, entry.ttl, entry.deliveries, int(entry.runs(self._now))]
-            row += [entry.element] * ("WITHELEMENTS" in options) + [entry.token] * ("WITHTOKENS" in options)
+            row += [entry.element] * ("WITHELEMENTS" in options)
+            row += [entry.token, entry.since] * ("WITHTOKENS" in options)
             rows.append(row)
             last = entry.deadline
         return [None, rows]
