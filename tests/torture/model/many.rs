@@ -99,7 +99,7 @@ impl World {
 
 impl Entry {
     /// Returns whether it has a token, even if its lease has ended.
-    pub(super) fn is_held(&self) -> bool {
+    pub fn is_held(&self) -> bool {
         self.token.is_some() || self.is_drawn
     }
 }

@@ -14,7 +14,7 @@ import {
   refused,
   wordOf,
 } from "./arguments.js";
-import { type Bounds, boundsOf, Dehydrator, type Entry, isLate, runs } from "./dehydrator.js";
+import { type Bounds, boundsOf, Dehydrator, type Entry, endOf, isLate, runs } from "./dehydrator.js";
 import { Directories } from "./directories.js";
 import { infoOfGroup, limitGroups } from "./group_settings.js";
 import { OK, type Reply } from "./reply.js";
@@ -328,7 +328,7 @@ export class Commands {
     const { element, deadline, ttl, deliveries, token, bounds, group, since } = entry;
     if (!options.has("FULL")) return element;
     const leased = runs(entry, this.#now) ? 1 : 0;
-    const own = { "deliveries-limit": bounds.deliveries, until: bounds.until || null, group: group || null };
+    const own = { "deliveries-limit": bounds.deliveries, until: endOf(entry), group: group || null };
     return Object.entries({ element, deadline, ttl, deliveries, leased, token, ...own, "held-since": since }).flat();
   }
 

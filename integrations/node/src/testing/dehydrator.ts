@@ -10,12 +10,22 @@ export interface Bounds {
   readonly deliveries: number;
 }
 
-/** The longest time from its deadline until an element is too late, in milliseconds. */
-const WITHIN_MAX = 2 ** 47 - 1;
+/** From here on the end of an element is stored as its distance from the deadline. */
+const DISTANCES = 2 ** 47;
+
+/** Returns when an element is too late, as a server stores it: a moment or a distance. */
+function endWithin(deadline: number, ms: number): number {
+  return deadline + ms < DISTANCES ? deadline + ms : DISTANCES + Math.min(ms, DISTANCES - 1);
+}
+
+/** Returns the moment from which on an element is too late, if there is one. */
+export function endOf({ deadline, bounds: { until } }: Entry): number | null {
+  return until >= DISTANCES ? deadline + until - DISTANCES : until || null;
+}
 
 /** Returns the bounds of an element with this deadline. */
 export function boundsOf(deadline: number, within: number | undefined, deliveries = 0): Bounds {
-  const until = within === undefined ? 0 : deadline + Math.min(within, WITHIN_MAX);
+  const until = within === undefined ? 0 : endWithin(deadline, within);
   return { until, deliveries };
 }
 
@@ -157,7 +167,8 @@ export class Dehydrator {
   /** Moves the moment from which on an element is too late by as much as its deadline, unless a worker has it. */
   postpone({ bounds, deadline, token }: Entry, later: number): void {
     if (bounds.until === 0 || token !== null) return;
-    bounds.until = Math.max(bounds.until + later - deadline, 1);
+    const ms = bounds.until - (bounds.until >= DISTANCES ? DISTANCES : deadline);
+    bounds.until = Math.max(endWithin(later, ms), 1);
   }
 
   /** Restarts the timer. Where running leases are counted, an expired one does not begin again. */

@@ -12,8 +12,13 @@ from dehydrator_queue.testing.rate import Log
 #: The greatest number in an argument, and an unreachable moment.
 MAX = 2**63 - 1
 
-#: The longest time from its deadline until an element is too late, in milliseconds.
-WITHIN_MAX = 2**47 - 1
+#: From here on the end of an element is stored as its distance from the deadline.
+DISTANCES = 2**47
+
+
+def end_within(deadline: int, ms: int) -> int:
+    """Returns when an element is too late, as a server stores it: a moment or a distance."""
+    return deadline + ms if deadline + ms < DISTANCES else DISTANCES + min(ms, DISTANCES - 1)
 
 
 @dataclass
@@ -40,6 +45,12 @@ class Entry:
     since: int | None = None
     bounds: Bounds = field(default_factory=Bounds)
     group: bytes = OTHERS
+
+    @property
+    def end(self) -> int | None:
+        """When it is too late."""
+        until = self.bounds.until
+        return min(self.deadline + until - DISTANCES, MAX) if until >= DISTANCES else until or None
 
     @property
     def place(self) -> Place:
@@ -164,7 +175,9 @@ class Dehydrator:
     def postpone(self, entry: Entry, deadline: int) -> None:
         """Moves the moment from which on an element is too late by as much as its deadline, unless a worker has it."""
         if entry.bounds.until and entry.token is None:
-            entry.bounds.until = max(entry.bounds.until + deadline - entry.deadline, 1)
+            until = entry.bounds.until
+            ms = until - (DISTANCES if until >= DISTANCES else entry.deadline)
+            entry.bounds.until = max(end_within(deadline, ms), 1)
 
     def touch(self, entry: Entry, ttl: int, deadline: int, now: int) -> None:
         """Restarts the timer. Where running leases are counted, an expired one does not begin again."""

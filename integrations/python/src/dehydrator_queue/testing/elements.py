@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dehydrator_queue.testing.arguments import Options, count, deliveries, number, refused
-from dehydrator_queue.testing.dehydrator import MAX, WITHIN_MAX, Bounds, Dehydrator, Entry
+from dehydrator_queue.testing.dehydrator import MAX, Bounds, Dehydrator, Entry, end_within
 from dehydrator_queue.testing.groups import OTHERS
 from dehydrator_queue.testing.keys import Keys, Words
 
@@ -94,7 +94,7 @@ class Elements(Keys):
 
     def _bounds(self, deadline: int, options: Options) -> Bounds:
         within = options.number("WITHIN")
-        until = 0 if within is None else deadline + min(within, WITHIN_MAX)
+        until = 0 if within is None else end_within(deadline, within)
         return Bounds(until, options.number("DELIVERIES") or 0)
 
     def _timer(self, ttl: bytes, options: Options) -> tuple[int, int]:

@@ -24,7 +24,7 @@ class Reading(Keys):
         return [
             *(b"element", entry.element, b"deadline", entry.deadline, b"ttl", entry.ttl),
             *(b"deliveries", entry.deliveries, b"leased", int(entry.runs(self._now)), b"token", entry.token),
-            *(b"deliveries-limit", entry.bounds.deliveries, b"until", min(entry.bounds.until, MAX) or None),
+            *(b"deliveries-limit", entry.bounds.deliveries, b"until", entry.end),
             *(b"group", entry.group or None, b"held-since", entry.since),
         ]
 
