@@ -56,7 +56,7 @@ fn an_element_is_held_since_its_lease_began_on_every_copy() {
         // Another worker holds it since it was given to that one.
         client.ask("DEHYDRATOR.RELEASE k 0 t other");
         assert_eq!(since(&mut client, "other"), None);
-        client.ask("DEHYDRATOR.LEASE k 60000@4102444800000@u other");
+        client.ask("DEHYDRATOR.EFFECT k L60000@4102444800000@7 other");
         assert_eq!(since(&mut client, "other"), Some(4_102_444_800_000 - 60_000));
         // To a second.
         let age = oldest_ms(&mut client).expect("an age");
@@ -82,7 +82,7 @@ fn an_element_is_held_since_its_lease_began_on_every_copy() {
         let mut client = server.connect();
         assert_eq!(client.digest("k"), digest);
         assert_eq!(since(&mut client, "renewed"), Some(began));
-        client.ask("DEHYDRATOR.SETTLE k t renewed u other");
+        client.ask("DEHYDRATOR.SETTLE k t renewed 7 other");
         assert_eq!(oldest_ms(&mut client), None);
     }
 }

@@ -76,7 +76,11 @@ fn an_invalid_number_of_keys_is_refused_and_changes_nothing() {
         ("1 k k", "syntax error, unexpected 'k'".to_owned()),
         ("1 k COUNT 0", "COUNT '0' is not a whole number from 1 on".to_owned()),
         // An option within the number of keys is a key.
-        ("2 k COUNT 1", "syntax error, unexpected '1'".to_owned()),
+        (
+            "2 k COUNT 1",
+            "syntax error, unexpected '1': the name of an option is missing: COUNT, BLOCK or LEASE"
+                .to_owned(),
+        ),
         ("1 k TOKEN t", "syntax error, TOKEN needs LEASE".to_owned()),
         (
             "2 k other LEASE 9223372036854775807",
