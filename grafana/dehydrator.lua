@@ -5,8 +5,8 @@
 -- The exporter expects alternating names and values, as strings.
 
 -- The queues for autoscaling, with a row each in the dashboard: keys of database 0, or of the database of -redis.addr, for
--- example { 'jobs', 'mail' }. Each becomes length:jobs, waiting:jobs, leased:jobs, oldest:jobs and groups:jobs. The groups are
--- only counted: a series for each name could be any number of series.
+-- example { 'jobs', 'mail' }. Each becomes length:jobs, waiting:jobs, leased:jobs, oldest:jobs, oldest_held:jobs and
+-- groups:jobs. The groups are only counted: a series for each name could be any number of series.
 local queues = {}
 
 local values = {}
@@ -46,6 +46,7 @@ for _, queue in ipairs(primary and queues or {}) do
             waiting = field['overdue'],
             leased = field['leased'],
             oldest = (field['oldest-due-ms'] or 0) / 1000,
+            oldest_held = (field['oldest-held-ms'] or 0) / 1000,
             -- Older modules lack it, and have no metric then.
             groups = field['groups'],
         }) do

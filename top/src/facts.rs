@@ -30,6 +30,8 @@ pub struct Facts {
     pub overdue: u64,
     /// How long the oldest element has been ready, in milliseconds.
     pub oldest_due_ms: Option<u64>,
+    /// How long the element has been held that is held the longest, in milliseconds.
+    pub oldest_held_ms: Option<u64>,
     /// Elements that are held under a token. Older modules do not report this, nor the following.
     pub leased: u64,
     pub given_back: u64,
@@ -129,6 +131,7 @@ impl Facts {
                 b"paused-until" => facts.paused_until = number(value),
                 b"overdue" => facts.overdue = count(value),
                 b"oldest-due-ms" => facts.oldest_due_ms = number(value),
+                b"oldest-held-ms" => facts.oldest_held_ms = number(value),
                 b"leased" => facts.leased = count(value),
                 b"given-back" => facts.given_back = count(value),
                 b"running" => facts.running = number(value),

@@ -57,8 +57,14 @@ export const SCHEDULES =
 export const TOKENS =
   "The server keeps a token as a number, also one that a worker chose as a word: the word cannot be shown. Commands accept both.";
 
+/** Returns for how long an element has been held, whatever its worker has renewed. */
+export function heldFor(row) {
+  return row.held_since === null || row.held_since === undefined ? "–" : duration(Math.max(now() - row.held_since, 0));
+}
+
 const HELD = [
   { name: "due", label: "Held until", cell: deadline },
+  { label: "Held for", cell: (row) => heldFor(row) },
   { label: "Attempt", numeric: true, cell: (row) => count(row.deliveries) },
   { label: "Token", cell: (row) => h("bdi", {}, row.token_b64 === null ? "–" : shortened(line(row.token_b64), NAME)) },
 ];

@@ -4,7 +4,7 @@ import { ACTIONS, act } from "./act.js";
 import { get, nameOf } from "./api.js";
 import { fromBase64, line, lineOf, shortened } from "./bytes.js";
 import { countdown, now, setClock } from "./clock.js";
-import { TOKENS } from "./columns.js";
+import { heldFor, TOKENS } from "./columns.js";
 import { contentOf } from "./content.js";
 import { fill, h } from "./dom.js";
 import { count, duration, fullMoment, isMoment } from "./figures.js";
@@ -96,6 +96,7 @@ export class ElementView {
       ],
       ["TTL", isMoment(found.ttl) ? duration(found.ttl) : "–"],
       ["Deliveries", count(found.deliveries)],
+      held && ["Held for", heldFor(found)],
       held && ["Token", h("bdi", {}, line(found.token_b64))],
       found.group_b64 && ["Group", h("bdi", {}, shortened(line(found.group_b64), 80))],
     ].filter(Boolean);

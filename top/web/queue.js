@@ -142,6 +142,7 @@ export class QueueView {
       ["Waiting", count(queue.waiting)],
       ["Due", count(queue.due), queue.due > 0 && "warm"],
       ["Held", count(queue.held)],
+      ["Oldest held", duration(queue.oldest_held_ms)],
       ["Given back", count(queue.given_back)],
       ["Dead letters", count(queue.dead?.count), queue.dead?.count > 0 && "warm"],
       ["Remembered", count(queue.remembered)],

@@ -46,6 +46,8 @@ pub struct Row {
     pub deliveries: u64,
     pub is_leased: bool,
     pub token: Option<Vec<u8>>,
+    /// When it was given to the one that holds it, in unix milliseconds.
+    pub held_since: Option<u64>,
     pub element: Option<Vec<u8>>,
     /// The name of its group, if it has one. RANGE does not show it.
     pub group: Option<Vec<u8>>,
@@ -125,7 +127,8 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// Reads a row of RANGE: id, deadline, ttl, deliveries, leased, the element if it was asked for, and the token.
+/// Reads a row of RANGE: id, deadline, ttl, deliveries, leased, the element if it was asked for, the token, and since
+/// when that holds.
 fn read(row: &[Reply], with_element: bool) -> Option<Row> {
     let number = |at: usize| from_redis_value_ref::<u64>(row.get(at)?).ok();
     let text = |at: usize| from_redis_value_ref::<Option<Vec<u8>>>(row.get(at)?).ok().flatten();
@@ -137,6 +140,7 @@ fn read(row: &[Reply], with_element: bool) -> Option<Row> {
         is_leased: number(4)? == 1,
         element: if with_element { text(5) } else { None },
         token: text(if with_element { 6 } else { 5 }),
+        held_since: number(if with_element { 7 } else { 6 }),
         group: None,
     })
 }
@@ -267,6 +271,7 @@ fn row_json(row: &Row) -> Value {
         "deliveries": row.deliveries,
         "leased": row.is_leased,
         "token_b64": row.token.as_deref().map(encode),
+        "held_since": row.held_since,
         "element_b64": encode(&element[..element.len().min(SHOWN)]),
         "element_bytes": element.len(),
     })
@@ -314,6 +319,7 @@ pub fn look_full(connection: &mut Connection, key: &[u8], id: &[u8]) -> RedisRes
         deliveries: 0,
         is_leased: false,
         token: None,
+        held_since: None,
         element: None,
         group: None,
     };
@@ -328,6 +334,7 @@ pub fn look_full(connection: &mut Connection, key: &[u8], id: &[u8]) -> RedisRes
                 b"deliveries" => row.deliveries = number(),
                 b"leased" => row.is_leased = number() == 1,
                 b"token" => row.token = text(),
+                b"held-since" => row.held_since = from_redis_value_ref(value).ok(),
                 b"group" => row.group = text(),
                 _ => (),
             },

@@ -181,6 +181,7 @@ fn queue_json(queue: &Queue, facts: &Facts, net: Option<f64>, dead: Option<u64>)
         "given_back": facts.given_back,
         "next_deadline": facts.next_deadline,
         "oldest_due_ms": facts.oldest_due_ms,
+        "oldest_held_ms": facts.oldest_held_ms,
         "overdue": facts.overdue,
         "memory": facts.memory,
         "ttls": facts.ttls,

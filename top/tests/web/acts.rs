@@ -249,7 +249,7 @@ fn settings_are_changed() {
     act("ondue", json!({ "words": ["HOLD", "DELIVERIES", "5", "STREAM", "dead letters"] }));
     assert_eq!(
         (&shown()["policy"], bytes(&shown()["dead"]["dest_b64"])),
-        (&json!("HOLD DELIVERIES 5 STREAM dead letters"), b"dead letters".to_vec())
+        (&json!("HOLD DELIVERIES 5 STREAM \"dead letters\""), b"dead letters".to_vec())
     );
     let (status, answer) = page.try_post(
         "api/act",

@@ -46,6 +46,7 @@ fn the_overview_shows_nodes_and_queues_of_all_databases() {
         (&jobs["length"], &jobs["due"], &jobs["waiting"], &jobs["held"]),
         (&json!(7), &json!(1), &json!(5), &json!(1))
     );
+    assert!(jobs["oldest_held_ms"].as_u64().is_some_and(|ms| ms < 60_000), "{jobs}");
     assert_eq!((&jobs["running"], &jobs["paused"]), (&json!(1), &json!(true)));
     let limits = json!({ "length": 100, "held": 7, "rate": 5, "per": 1000, "remember": 9 });
     assert_eq!(jobs["limits"], limits);
@@ -161,7 +162,16 @@ fn held_and_due_elements_have_views_of_their_own() {
     let held = page.get(&format!("api/elements?{queue}&view=held&count=500"));
     assert_eq!((&held["shown"], &held["next"]), (&json!(300), &Value::Null));
     assert_eq!(held["scanned"], 400, "those later need not be looked at");
-    assert_eq!(bytes(&held["rows"][0]["token_b64"]), b"77");
+    let row = &held["rows"][0];
+    assert_eq!(bytes(&row["token_b64"]), b"77");
+    // Renewals move the deadline, and not since when it is held.
+    let since = row["held_since"].as_u64().expect("a moment");
+    assert_eq!(row["deadline"], since + 60_000);
+    let id = bytes(&row["id_b64"]);
+    let mut renew = redis::cmd("DEHYDRATOR.RENEW");
+    renew.arg("jobs").arg(600_000).arg(77).arg(&id).exec(&mut client).expect("it is held");
+    let one = page.get(&format!("api/element?{queue}&id={}", b64(&id)));
+    assert!(one["held_since"] == since && one["deadline"].as_u64() > Some(since + 500_000));
     let due = page.get(&format!("api/elements?{queue}&view=due&count=500"));
     assert_eq!((&due["shown"], &due["next"]), (&json!(100), &Value::Null));
     assert_eq!(all(&page, &format!("{queue}&view=held&count=20")).len(), 300);
