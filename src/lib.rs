@@ -125,13 +125,26 @@ fn load(context: &Context, args: Args<'_>) -> bool {
         log_warning("dehydrator: this server is too old: Redis 7.0 or later, or Valkey, is needed");
         return false;
     }
-    context.detach();
     let settings: Vec<&dyn Setting> =
         config::SETTINGS.into_iter().chain([&DEFAULT_ONDUE as _]).collect();
-    if let Err(reason) = setting::register(context, args, &settings) {
-        log_warning(&format!("dehydrator: {reason}"));
-        return false;
+    let is_loaded = match setting::register(context, args, &settings) {
+        Ok(()) => register(context),
+        Err(reason) => {
+            log_warning(&format!("dehydrator: {reason}"));
+            false
+        }
+    };
+    if is_loaded {
+        context.detach();
+    } else {
+        // The server unmaps the library, and what that still owned would be lost.
+        settings.iter().for_each(|setting| setting.reset());
     }
+    is_loaded
+}
+
+/// Registers everything but the settings.
+fn register(context: &Context) -> bool {
     // SAFETY: the context is live.
     unsafe {
         // The module rejects corrupt payloads itself, so the server must not abort. Values can be loaded while the old

@@ -115,6 +115,25 @@ fn a_load_is_refused_if_a_command_is_taken_and_works_without_it() {
 }
 
 #[test]
+fn a_load_in_vain_leaves_no_memory_behind() {
+    const LOADS: u64 = 300;
+    let server = start_without_it("");
+    let mut client = server.connect();
+    let mut used_after = |arguments: &str| {
+        for _ in 0..LOADS {
+            client.refused(&format!("MODULE {}", load(arguments)));
+        }
+        client.info("memory", "used_memory")
+    };
+    for arguments in ["nonsense 1", "default-ondue \"a HOLD\" nonsense 1"] {
+        // Now and then a table of the server doubles.
+        let used: Vec<_> = (0..3).map(|_| used_after(arguments)).collect();
+        let grows = used.windows(2).all(|two| two[1] > two[0] + 4 * LOADS);
+        assert!(!grows, "{used:?} bytes after each {LOADS} loads: {arguments}");
+    }
+}
+
+#[test]
 fn unloading_is_refused_without_side_effects() {
     let server = Server::start(&["--enable-module-command", "yes"]);
     let mut client = server.connect();

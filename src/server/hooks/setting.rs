@@ -21,7 +21,7 @@ pub trait Setting: Sync {
     /// Returns the name, without the module's.
     fn name(&self) -> &'static CStr;
 
-    /// Sets the default: a load of the module that failed may have left another value.
+    /// Sets the default, which owns no memory: a load of the module that failed may have left another value.
     fn reset(&self);
 
     /// Returns whether the value is all words up to the next setting's name, rather than one.
@@ -199,10 +199,15 @@ impl Text {
 
     fn set(&self, text: &[u8]) -> Result<(), String> {
         (self.apply)(text)?;
-        let before = self.text.swap(OwnedStr::new(text).into_raw(), Ordering::Relaxed);
+        self.replace(if text.is_empty() { None } else { Some(OwnedStr::new(text)) });
+        Ok(())
+    }
+
+    fn replace(&self, text: Option<OwnedStr>) {
+        let text = text.map_or(ptr::null_mut(), OwnedStr::into_raw);
+        let before = self.text.swap(text, Ordering::Relaxed);
         // SAFETY: the pointer is null or came from `into_raw`, and is used no more.
         drop(NonNull::new(before).map(|before| unsafe { OwnedStr::from_raw(before) }));
-        Ok(())
     }
 }
 
@@ -283,7 +288,14 @@ unsafe extern "C" fn set_switch(name: Name, on: c_int, data: *mut c_void, error:
 /// Returns the text, which still belongs to the module.
 unsafe extern "C" fn get_text(_name: Name, data: *mut c_void) -> *mut RedisModuleString {
     // SAFETY: the server's promise above.
-    guard(ptr::null_mut(), || unsafe { &*data.cast::<Text>() }.text.load(Ordering::Relaxed))
+    let setting = unsafe { &*data.cast::<Text>() };
+    guard(ptr::null_mut(), || {
+        if setting.text.load(Ordering::Relaxed).is_null() {
+            // The server asks for a text, not for null.
+            setting.replace(Some(OwnedStr::new(b"")));
+        }
+        setting.text.load(Ordering::Relaxed)
+    })
 }
 
 unsafe extern "C" fn set_text(
