@@ -6,9 +6,9 @@
 //!
 //! ```text
 //!   the loop sleeps ─▶ begins ─▶ commands, timers, cron ─▶ ends ─▶ the loop sleeps
-//!                                     │ timer::soon          │ is anything due?
+//!                                     │ timer::soon          │
 //!                                     ▼                      ▼
-//!                                   timer ───────▶ poll::serve, delivery, renamed, timer::set
+//!                                   timer ── is it due? ─▶ poll::serve, delivery, sweep, renamed, plan
 //! ```
 //!
 //! *Why at the end.* By then the server has read which connections have closed. It frees their clients at the very end

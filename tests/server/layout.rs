@@ -131,3 +131,45 @@ fn the_core_reads_no_clock() {
         }
     }
 }
+
+/// Returns the functions that a pattern of mutants.toml names, each with its type, if that is named too.
+fn named_functions(pattern: &str) -> Vec<(Option<&str>, String)> {
+    let is_name = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let mut found = Vec::new();
+    for (at, _) in pattern.match_indices("::") {
+        let (before, behind) = (&pattern[..at], &pattern[at + 2..]);
+        let types = before.rsplit(|letter| !is_name(letter));
+        let of = types.take(5).find(|word| word.starts_with(|it: char| it.is_uppercase()));
+        if behind.starts_with(|it: char| !it.is_lowercase()) {
+            continue;
+        }
+        let end = behind.find(|letter| !is_name(letter)).unwrap_or(behind.len());
+        let (start, others) = behind.split_at(end);
+        let ends = others.strip_prefix('(').and_then(|it| it.split_once(')')).map_or("", |it| it.0);
+        found.extend(ends.split('|').map(|end| (of, format!("{start}{end}"))));
+    }
+    found
+}
+
+#[test]
+fn changes_that_no_test_must_notice_are_in_functions_that_exist() {
+    let files = sources(Path::new("src")).into_iter().chain(sources(Path::new("src/lawn")));
+    let files: Vec<_> = files.map(|(_, code)| code).collect();
+    let is_of = |code: &str, of: &str| {
+        let words = |line: &str| line.split(|it: char| !it.is_alphanumeric()).any(|it| it == of);
+        code.lines().any(|line| line.trim_start().starts_with("impl") && words(line))
+    };
+    let has = |code: &str, name: &str| {
+        code.contains(&format!("fn {name}(")) || code.contains(&format!("fn {name}<"))
+    };
+    let mut seen = 0;
+    for line in fs::read_to_string("mutants/mutants.toml").expect("a file").lines() {
+        let Some(pattern) = line.trim().strip_prefix('"') else { continue };
+        for (of, name) in named_functions(pattern) {
+            let is_it = |code: &String| has(code, &name) && of.is_none_or(|of| is_of(code, of));
+            assert!(files.iter().any(is_it), "there is no {name} of {of:?}: {line}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 20, "{seen} functions");
+}

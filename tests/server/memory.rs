@@ -178,15 +178,16 @@ fn compare(
 fn memory_usage_counts_settings_of_groups_ends_remembered_ids_and_visits() {
     let server = Server::start(&["--hz", "100"]);
     let mut client = server.connect();
-    let within = "PUSH k 600000 element id-of-16-byte@ WITHIN 900000";
-    let cases: [(&str, usize, &[(usize, &str)]); 9] = [
-        ("the first one", 100, &[(1, within)]),
+    const WITHIN: &str = "PUSH k 600000 element id-of-16-byte@ WITHIN 900000";
+    type Case = (&'static str, usize, &'static [(usize, &'static str)]);
+    let cases: [Case; 9] = [
+        ("the first one", 100, &[(1, WITHIN)]),
         ("settings of groups", 1, &[(5000, "LIMIT k GROUP tenant@ HELD 1")]),
         ("a setting of a group", 1200, &[(1, "LIMIT k GROUP tenant@ HELD 1")]),
         ("a timed pause", 1200, &[(1, "PAUSE k 600000 GROUP tenant@")]),
-        ("ends", 1, &[(10_000, within)]),
-        ("an end", 1200, &[(1, within)]),
-        ("ends and a policy", 100, &[(1, "ONDUE k STREAM s"), (100, within)]),
+        ("ends", 1, &[(10_000, WITHIN)]),
+        ("an end", 1200, &[(1, WITHIN)]),
+        ("ends and a policy", 100, &[(1, "ONDUE k STREAM s"), (100, WITHIN)]),
         (
             "an id",
             1200,

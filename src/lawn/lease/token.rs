@@ -21,8 +21,7 @@ impl Token {
         Self(NonZeroU64::new(number).unwrap_or(NonZeroU64::MIN))
     }
 
-    /// Returns the token that a word stands for: the number it is, or one that is made of its bytes, the same one on every
-    /// machine.
+    /// Returns the token that a word stands for: a hash of its bytes, digits or not, the same on every machine.
     pub fn of_word(word: &[u8]) -> Self {
         // FNV-1a, and what mixes its bits once more: words that differ in their last byte alone are far apart.
         let hash = word.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
