@@ -201,6 +201,7 @@ impl Full {
 
     /// Removes an element from everything but the store, where it stays until [`Full::free`]. Returns the bits of its
     /// record's handle.
+    #[must_use = "it must be freed"]
     pub fn stop(&mut self, id: &[u8]) -> Option<usize> {
         let hash = self.index.hash(id);
         let Self { index, records, .. } = self;
@@ -219,6 +220,7 @@ impl Full {
     }
 
     /// Does what [`Full::stop`] does, if the element is held under this token.
+    #[must_use = "it must be freed"]
     pub fn settle(&mut self, id: &[u8], token: Token) -> Option<usize> {
         let hash = self.index.hash(id);
         let Self { index, records, leases, .. } = self;
@@ -245,6 +247,7 @@ impl Full {
 
     /// Replaces an element's payload. Returns the bits of the old record's handle; the caller must free it with
     /// [`Full::free`].
+    #[must_use = "it must be freed"]
     pub fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<usize, UpdateError> {
         let hash = self.index.hash(id);
         let old = self.find_hashed(hash, id).ok_or(UpdateError::Missing)?;

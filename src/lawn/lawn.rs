@@ -317,7 +317,9 @@ impl Lawn {
         either!(&self.form, it => it.first_end(now))
     }
 
-    /// Returns the deadline of the first element. It may be in the past. Always exact.
+    /// Returns the deadline of the first element. It may be in the past. Exact without groups
+    /// that hold elements back. With them it is when the first element may be given out, never later, but perhaps earlier:
+    /// after a change of limits, and if something is due, some moment that has passed.
     pub fn next_deadline(&self) -> Option<u64> {
         match &self.form {
             Form::Small(small) => small.next_deadline(),

@@ -77,7 +77,7 @@
 //! | what is done to an element in a group, in addition | O(1) for the first of its group and behind the last, otherwise O(log n) of the group; O(log groups) if the group waits and has another first element |
 //! | a lease that begins, is postponed or ends, in addition | O(log n) of the elements held |
 //! | [`Lawn::running`] | O(log n) of the elements held, and one addition for each 256 live leases |
-//! | [`Lawn::next_deadline`](Lawn::next_deadline) | O(1), exact |
+//! | [`Lawn::next_deadline`](Lawn::next_deadline) | O(1). Exact, or too early while groups hold elements back |
 //! | [`Lawn::scan`] | O(elements shown) |
 //! | [`Lawn::iter`](Lawn::iter), [`Lawn::rows`](Lawn::rows) | O(log TTLs) per element. To begin in the middle O(TTLs), whatever precedes it |
 //! | the most that one call moves | less than 64 KiB: some thousands of entries of the index, a page that grows, 1,024 queues, or the elements of two blocks; and the tables of pages, 60 bytes for each 256 KiB |

@@ -49,6 +49,7 @@ const MERGED_MAX: usize = ENTRIES_MAX / 2;
 const DEPTH_MAX: u32 = 20;
 
 /// A position for a new entry, valid until the index changes.
+#[must_use]
 pub struct Vacancy {
     table: usize,
     /// The bucket where the hash belongs.

@@ -280,6 +280,7 @@ impl Iterator for Places {
 }
 
 /// The state of a block after a place was blanked.
+#[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Blanked {
     /// Nothing else has to change.

@@ -185,6 +185,7 @@ impl Blocks {
     }
 
     /// Moves a block if that helps to free a page. Returns its new handle.
+    #[must_use = "the block has another name"]
     pub fn compact(&mut self) -> Option<Handle> {
         let old = self.slab.sparse_slot()?;
         let meta = *self.meta(old);
@@ -197,6 +198,7 @@ impl Blocks {
 
     /// Moves a block to where it has room for `columns` columns. New columns are filled with 0. Returns the new handle.
     /// `None` if there is no room; then nothing has changed.
+    #[must_use = "the block has another name"]
     pub fn widen(&mut self, old: Handle, columns: usize) -> Option<Handle> {
         let mut meta = *self.meta(old);
         let mut units = [Block::default(); UNITS_MAX];

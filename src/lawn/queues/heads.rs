@@ -199,7 +199,9 @@ impl StaleHeads {
         self.numbers.iter().fold(false, |has, it| has | (*it == number))
     }
 
-    /// Adds a queue that is not in the list. If the list is full, removes and returns the oldest one.
+    /// Adds a queue that is not in the list. If the list is full, removes and returns the oldest one, whose head in the heap
+    /// is still too early.
+    #[must_use]
     pub(super) fn push(&mut self, number: QueueNumber) -> Option<QueueNumber> {
         let oldest = (self.len == STALE_MAX).then_some(self.numbers[0]);
         if oldest.is_some() {

@@ -291,13 +291,15 @@ impl Queues {
     #[inline(always)]
     pub fn remove_head(&mut self, spot: Spot) {
         let meta = self.blocks.meta_mut(spot.block);
-        meta.remove(spot.place);
+        // A head block is never sparse, and what is to be done is done below.
+        _ = meta.remove(spot.place);
         self.timeline_len -= usize::from(meta.queue == TIMELINE);
         let (number, is_empty, is_indexed) =
             (meta.queue, meta.is_empty(), meta.since_indexed == BLOCKS_PER_ENTRY);
         if !self.stale.contains(number) {
             // The heap was up to date before the run, and no other queue has lost its head since.
-            self.stale.push(number);
+            let oldest = self.stale.push(number);
+            debug_assert!(oldest.is_none(), "the heap was not up to date");
         }
         if is_empty {
             if is_indexed {

@@ -132,7 +132,11 @@ impl Queues {
         predicted: PredictedRange,
     ) -> Option<Spot> {
         let columns = columns_for(ttl);
-        let (mut from, mut block) = match predicted.or_else(|| self.ranges.find(turn)) {
+        let current = || self.ranges.find(turn);
+        if predicted.is_some() {
+            debug_assert_eq!(predicted, current(), "a prediction from before a change");
+        }
+        let (mut from, mut block) = match predicted.or_else(current) {
             Some(found) => found,
             None => self.extend_first_range(turn, columns)?,
         };
@@ -141,6 +145,8 @@ impl Queues {
             (from, block) = self.ensure_fits(records, turn, columns)?;
             meta = *self.blocks.meta(block);
         }
+        // If the prediction were of a later range, the offset would wrap, and the order would be wrong.
+        assert!(from <= turn.deadline, "a prediction from before a change");
         let offset = offset(turn.deadline, from);
         let place = if meta.is_head {
             self.place_in_head(records, block, offset, turn)

@@ -107,11 +107,13 @@ impl Small {
 
     /// Returns the offset of an element that is about to be taken out. The caller must call [`Small::free`] with it.
     #[inline(never)]
+    #[must_use = "it must be freed"]
     pub fn stop(&mut self, id: &[u8]) -> Option<usize> {
         self.find(id).map(|entry| entry.at)
     }
 
     /// Does what [`Small::stop`] does, if the element is held under this token.
+    #[must_use = "it must be freed"]
     pub fn settle(&mut self, id: &[u8], token: Token) -> Option<usize> {
         self.find(id).filter(|entry| entry.token(&self.bytes) == Some(token)).map(|entry| entry.at)
     }
@@ -152,6 +154,7 @@ impl Small {
 
     /// Replaces a payload for which [`Small::may_update`] is true. Returns the offset of the old element, which the
     /// caller must [free](Small::free).
+    #[must_use = "it must be freed"]
     pub fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<usize, UpdateError> {
         let old = self.find(id).ok_or(UpdateError::Missing)?;
         let header = PackedHeader::new(id.len(), payload.len(), old.timer(&self.bytes));

@@ -307,6 +307,7 @@ impl Header<'_> {
 }
 
 /// A slot that is reserved for an element.
+#[must_use]
 #[derive(Clone, Copy)]
 pub struct Reservation {
     pub handle: Handle,
@@ -460,6 +461,7 @@ impl Records {
     }
 
     /// Moves a record as [`Slab::relocate`] does. Returns its new handle.
+    #[must_use = "the record has another name"]
     pub fn relocate(&mut self, handle: Handle) -> Option<Handle> {
         let slot = self.slot(handle);
         let new = self.slab.relocate(slot)?;

@@ -312,6 +312,7 @@ impl<T: Unit> Slab<T> {
     }
 
     /// Moves a slot's content to another slot of its class, and returns that. `None` if there is no room.
+    #[must_use = "the slot has another name"]
     pub fn relocate(&mut self, handle: Handle) -> Option<Handle> {
         let width = usize::from(self.info(handle.page::<T>() as u32).width);
         let target = self.insert(width)?;

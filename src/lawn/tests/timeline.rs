@@ -147,6 +147,25 @@ fn an_insert_that_moves_only_a_few_leaves_the_first_block_sorted() {
     assert_eq!(pop_all(&mut lawn, 1000), expected);
 }
 
+/// A range that begins later or earlier by now, or that was split, would take an element out of order.
+#[test]
+#[should_panic(expected = "a prediction from before a change")]
+fn a_prediction_is_not_used_after_a_change() {
+    let mut lawn = lawn();
+    start_numbered(&mut lawn, 0..1, 0, 5000);
+    let start = |lawn: &mut Lawn, id: u64, deadline| {
+        lawn.start_at(&id.to_be_bytes(), 0, b"", deadline).expect("room");
+    };
+    (1..10).for_each(|id| start(&mut lawn, id, 1000 + id));
+    let (turn, parts) = (Turn { deadline: 1500, push: 1 << 20 }, lawn.full());
+    let predicted = parts.queues.predict_range(0, turn, || {});
+    assert!(predicted.is_some());
+    (10..1000).for_each(|id| start(&mut lawn, id, 1000 + id));
+    let parts = lawn.full();
+    let handle = parts.find(&5_u64.to_be_bytes()).expect("it is there");
+    parts.queues.push(&mut parts.records, handle, (0, turn), 1000, predicted);
+}
+
 #[test]
 #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
 fn emptied_queues_make_room_for_other_ttls() {
