@@ -232,13 +232,15 @@ unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     guard(0, || unsafe { dehydrator(value) }.memory())
 }
 
-/// Digests all that a client can see: the rules, the order of delivery, ids, payloads, TTLs, deadlines and leases.
+/// Digests all that a client can see: the rules, the order of delivery, ids, payloads, TTLs, deadlines and leases. A pause that
+/// has ended and an expired id are none: one server may have removed them, and another not.
 unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) {
     guard((), || {
         // SAFETY: the server's promise above.
         let (mut digest, value) = unsafe { (Digest::from_raw(digest), dehydrator(value)) };
         value.rules().policy.words(value.rules().trust).iter().for_each(|word| digest.bytes(word));
-        if let Some(pause) = value.rules().pause {
+        let now = clock::now();
+        if let Some(pause) = value.rules().pause.filter(|pause| pause.is_on(now)) {
             digest.bytes(b"PAUSE");
             digest.unsigned(pause.end().unwrap_or(0));
         }
@@ -253,6 +255,10 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
         [length, held, rate, per].into_iter().for_each(|limit| digest.unsigned(limit));
         for (group, settings) in value.lawn.group_settings() {
             let GroupSettings { share, limits, paused_until } = settings;
+            let paused_until = if paused_until > now { paused_until } else { 0 };
+            if (GroupSettings { paused_until, ..settings }) == GroupSettings::NONE {
+                continue;
+            }
             let GroupLimits { length, held, rate, per } = limits;
             digest.bytes(group);
             let numbers = [share.into(), length, held, rate, per, paused_until];
@@ -274,9 +280,7 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
             element.group.into_iter().for_each(|group| digest.bytes(value.lawn.group_name(group)));
         }
         digest.end_sequence();
-        // In any order: each is a sequence of its own. Expired ids are skipped: this server may have forgotten them,
-        // and another not.
-        let now = clock::now();
+        // In any order: each is a sequence of its own.
         for (until, id) in value.remembered.iter().filter(|(until, _)| *until > now) {
             digest.bytes(id);
             digest.unsigned(until);

@@ -202,6 +202,21 @@ fn an_id_that_is_one_of_our_words_is_given_back_on_replicas_and_in_files() {
     assert_eq!(digests(&primary), before);
 }
 
+/// A primary removes it at the next tick or later, and tells replicas: until then the values are equal all the same.
+#[test]
+fn a_pause_that_has_ended_is_no_difference() {
+    let server = Server::start(&["deliver", "no"]);
+    let mut client = server.connect();
+    for pause in ["PAUSE k 1", "PAUSE k 1 GROUP g", "PAUSE k 1 GROUP limited"] {
+        client.ask("DEL k");
+        client.ask("DEHYDRATOR.PUSH k 600000 element id GROUP g AT 4102444800000");
+        client.ask("DEHYDRATOR.LIMIT k GROUP limited HELD 1");
+        let before = client.digest("k");
+        client.ask(&format!("DEHYDRATOR.{pause}"));
+        until("it has ended", || (client.digest("k") == before).then_some(()));
+    }
+}
+
 #[test]
 fn every_word_of_ours_is_in_the_list() {
     let server = Server::start(&[]);
