@@ -70,18 +70,25 @@ pub struct ReplyRoom {
 }
 
 impl ReplyRoom {
+    /// For lengths and numbers: about what a row of a lease has.
+    const FRAME: usize = 64;
+
     /// Returns the room of a reply that is empty so far.
     pub fn new() -> Self {
         let bytes = REPLY_MAX_BYTES.limit().and_then(|limit| limit.try_into().ok());
         Self { bytes: bytes.unwrap_or(usize::MAX), is_first: true }
     }
 
+    /// Returns whether there is room for so many elements with at most this many bytes of strings each.
+    #[inline]
+    pub fn takes_all(self, count: usize, bytes: usize) -> bool {
+        bytes.saturating_add(Self::FRAME).saturating_mul(count) <= self.bytes
+    }
+
     /// Returns whether there is room for an element, with this many bytes of strings, and uses it up if so.
     #[inline]
     pub fn takes(&mut self, bytes: usize) -> bool {
-        /// For lengths and numbers: about what a row of a lease has.
-        const FRAME: usize = 64;
-        let left = self.bytes.checked_sub(bytes.saturating_add(FRAME));
+        let left = self.bytes.checked_sub(bytes.saturating_add(Self::FRAME));
         let takes = left.is_some() || self.is_first;
         if takes {
             *self = Self { bytes: left.unwrap_or(0), is_first: false };

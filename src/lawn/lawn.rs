@@ -388,6 +388,14 @@ impl Lawn {
         }
     }
 
+    /// Returns a bound for the bytes of an id and its payload, above which no element is. O(1).
+    pub fn longest(&self) -> usize {
+        match &self.form {
+            Form::Small(small) => small.memory(),
+            Form::Full(full) => full.records.longest(),
+        }
+    }
+
     /// Iterates over all elements in the order of delivery, each with its TTL.
     pub fn iter(&self) -> Elements<'_> {
         self.iter_until(DEADLINE_MAX)

@@ -43,6 +43,14 @@ impl<'a, 't> Request<'a, 't> {
         Self { context, key, now, take, room: Cell::new(ReplyRoom::new()) }
     }
 
+    /// Returns whether so many elements of the lawn could be more than the reply has room for. Few and short ones cannot, and
+    /// are not measured one by one.
+    fn may_exceed_room(&self, lawn: &Lawn, count: usize) -> bool {
+        let (count, longest) = (count.min(lawn.len()), lawn.longest());
+        let size = longest.saturating_add(self.take.token_size());
+        count > 1 && !self.room.get().takes_all(count, size)
+    }
+
     /// Returns whether the reply has room for an element, and uses it up if so.
     fn has_room_for(&self, element: &Element<'_>) -> bool {
         let mut room = self.room.get();
@@ -65,8 +73,8 @@ impl<'a, 't> Request<'a, 't> {
             return self.take_living(dehydrator, count, to);
         }
         // In turns, the order shows only as elements are taken.
-        if count > 1
-            && let Some(lawn) = dehydrator.look().filter(|lawn| !lawn.has_groups())
+        if let Some(lawn) = dehydrator.look().filter(|lawn| !lawn.has_groups())
+            && self.may_exceed_room(lawn, count)
         {
             let due = lawn.iter_until(now).take(count);
             count = due.take_while(|(_, element)| self.has_room_for(element)).count();
@@ -158,15 +166,16 @@ impl<'a, 't> Request<'a, 't> {
         to: &mut R,
     ) -> (usize, bool) {
         let Self { context, key, now, take, .. } = *self;
-        let takes_turns = count > 1 && dehydrator.look().is_some_and(Lawn::has_groups);
+        let is_measured = |lawn: &Lawn| lawn.has_groups() && self.may_exceed_room(lawn, count);
+        let is_measured = dehydrator.look().is_some_and(is_measured);
         // Returns whether the next element is dead, and whether it stays for that, or as there is no room for it.
         let stops = |lawn: &Lawn| {
             let next = || lawn.next_in_turn(now);
-            let Some(next) = (takes_turns || policy.is_some()).then(next).flatten() else {
+            let Some(next) = (is_measured || policy.is_some()).then(next).flatten() else {
                 return (false, false);
             };
             let is_dead = policy.is_some_and(|it| it.is_dead(&next.element, now));
-            (is_dead, is_dead || (takes_turns && !self.has_room_for(&next.element)))
+            (is_dead, is_dead || (is_measured && !self.has_room_for(&next.element)))
         };
         let (mut meets_dead, mut is_over);
         meets_dead = false;
@@ -200,7 +209,7 @@ impl<'a, 't> Request<'a, 't> {
             let mut removed = Batch::settled(context, key, until);
             if let Some(mut removal) = dehydrator.removal(until) {
                 let before = removal.lawn.leased();
-                let run = if R::LOOKS || policy.is_some() || takes_turns { 1 } else { count };
+                let run = if R::LOOKS || policy.is_some() || is_measured { 1 } else { count };
                 while polled < count {
                     (meets_dead, is_over) = stops(removal.lawn);
                     if is_over {

@@ -326,6 +326,11 @@ pub struct Records {
 }
 
 impl Records {
+    /// Returns a bound for the bytes of an id and its payload: the widest slot, or none if any has an allocation of its own.
+    pub fn longest(&self) -> usize {
+        if self.boxes.is_empty() { WIDEST * size_of::<Granule>() } else { usize::MAX }
+    }
+
     pub fn new() -> Self {
         Self { slab: Slab::new(), boxes: Boxes::new(), boxed: 0, secret: 0 }
     }
