@@ -30,7 +30,7 @@ CARGO_FOLDER := $(or $(CARGO_HOME),$(HOME)/.cargo)
 UNPLACED := RUSTFLAGS="$$RUSTFLAGS --remap-path-prefix=$(CARGO_FOLDER)=/cargo --remap-path-prefix=$(CURDIR)=/dehydrator" \
     CFLAGS="$$CFLAGS -ffile-prefix-map=$(CARGO_FOLDER)=/cargo"
 
-.PHONY: build build-debug run top web top-test top-web-test test test-examples test-clients test-integrations test-servers torture asan asan-quick unaligned fuzz mutants bench bench-core bench-commands bench-field bench-integrations bench-tracing bench-wide lint lint-scripts \
+.PHONY: build build-debug run top web top-test top-web-test test test-examples test-clients test-integrations test-servers torture asan asan-quick unaligned fuzz mutants simulate planted bench bench-core bench-commands bench-field bench-integrations bench-tracing bench-wide lint lint-scripts \
     check-tools fmt msrv deny package package-test packages-test release release-test lint-workflows image-test arm64 grafana-test publisher release-notes setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
@@ -103,6 +103,13 @@ unaligned: build ## Run tests on a server whose memory is aligned to 8 bytes; th
 fuzz: ## Fuzz the decoder of dumps, coverage-guided, for SECONDS=600
 	@scripts/setup.sh c++
 	scripts/fuzz.sh $(SECONDS)
+
+simulate: setup ## Simulate servers, clients and accidents in virtual time, for HOURS=0.01, from SEED= (printed)
+	cargo build --locked --profile simulated --lib --bins --package dehydrator --package dehydrator-simulated
+	target/simulated/simulated target/simulated/libdehydrator.so hours $(or $(HOURS),0.01) $(if $(SEED),seed $(SEED))
+
+planted: setup ## Check that the simulation finds each fault of tests/simulated/planted within a minute (a quarter of an hour)
+	scripts/planted.sh
 
 mutants: ## Check that the tests notice single changes to the core, the encoding and the arguments (FILES=, SHARD=0/20)
 	@SHARD=$(SHARD) scripts/mutants.sh $(FILES)

@@ -237,7 +237,8 @@ pub fn commands() -> Vec<Command> {
             syntax: "key word [word ...]",
             complexity: c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",
             summary: c"For replicas, files and tools that copy. Does what happened on the server that sent it.",
-            ..Command::new(c"effect", handler!(effect::effect), c"write admin", -3, access::UPDATE)
+            is_admin: true,
+            ..Command::new(c"effect", handler!(effect::effect), c"write", -3, access::UPDATE)
         },
         #[cfg(debug_assertions)]
         Command {

@@ -46,6 +46,7 @@ mod run;
 mod runbook;
 mod session;
 mod settings;
+mod simulated;
 mod sleeper;
 mod small;
 mod subscribed;

@@ -195,7 +195,9 @@ fn categories_of(client: &mut Connection, name: &str) -> String {
     let access = if has("write") { "write" } else { "read" };
     let speed = if has("fast") { "fast" } else { "slow" };
     let blocking = if has("blocking") { ", `@blocking`" } else { "" };
-    format!("`@{access}`, `@{speed}`{blocking}")
+    // No flag tells it.
+    let admin = if name.ends_with(".EFFECT") { ", `@admin`, `@dangerous`" } else { "" };
+    format!("`@{access}`, `@{speed}`{blocking}{admin}")
 }
 
 /// Returns the line of the table of categories with these.

@@ -39,6 +39,8 @@ pub struct Command {
     pub handler: Handler,
     /// The server's flags, as `RM_CreateCommand` takes them.
     pub flags: &'static CStr,
+    /// Set if users may run it only with the ACL categories `@admin` or `@dangerous`. The flag `admin` would hide it from MONITOR.
+    pub is_admin: bool,
     /// The number of arguments, including the name; if negative, the minimum.
     pub arity: c_int,
     /// See [`access`]. `None` if the command has no key.
@@ -92,6 +94,7 @@ impl Command {
             verb,
             handler,
             flags,
+            is_admin: false,
             arity,
             access: None,
             dests: &[],
@@ -116,21 +119,10 @@ impl Command {
         let access = if has("write") { "write" } else { "read" };
         let speed = if has("fast") { "fast" } else { "slow" };
         let blocking = if has("blocking") { " blocking" } else { "" };
-        let admin = if has(ADMIN) { " admin dangerous" } else { "" };
+        let admin = if self.is_admin { " admin dangerous" } else { "" };
         format!("{access} {speed}{blocking}{admin}")
     }
-
-    /// Returns the flags for a server that has ACL categories for commands of modules, or none. The flag `admin` would hide
-    /// the command from MONITOR, so only a server without such categories gets it.
-    fn flags(&self, has_categories: bool) -> CString {
-        let flags = self.flags.to_string_lossy();
-        let kept = flags.split(' ').filter(|flag| !has_categories || *flag != ADMIN);
-        CString::new(kept.collect::<Vec<_>>().join(" ")).unwrap_or_default()
-    }
 }
-
-/// The flag of commands for administrators and other servers.
-const ADMIN: &str = "admin";
 
 /// The C function that the server calls to run a command. [`handler!`] creates it.
 pub type Handler =
@@ -193,7 +185,7 @@ pub fn register<'c>(
         unsafe { add(context.as_ptr(), own.as_ptr()) };
     }
     for command in commands {
-        let registered = create(context, prefix, command, set.is_some()).ok_or(command)?;
+        let registered = create(context, prefix, command).ok_or(command)?;
         let Some(set) = set else { continue };
         let by_flags = command.categories();
         let with_own = format!("{by_flags} {}", own.to_string_lossy());
@@ -214,20 +206,18 @@ fn create(
     context: &Context,
     prefix: &str,
     command: &Command,
-    has_categories: bool,
 ) -> Option<*mut raw::RedisModuleCommand> {
     let name = CString::new(format!("{prefix}.{}", command.verb.to_string_lossy())).ok()?;
     // The description below gives the positions of counted keys.
     let key = c_int::from(command.access.is_some() && !command.is_counted());
-    let flags = command.flags(has_categories);
-    // SAFETY: the context is live during loading, name and flags for the length of this call, and all other strings are
-    // static.
+    // SAFETY: the context is live during loading, the name for the length of this call, and all other
+    // strings are static.
     unsafe {
         let status = api!(RedisModule_CreateCommand(
             context.as_ptr(),
             name.as_ptr(),
             Some(command.handler),
-            flags.as_ptr(),
+            command.flags.as_ptr(),
             key,
             key,
             key

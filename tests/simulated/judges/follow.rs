@@ -1,0 +1,649 @@
+//! Follows a reply: checks it against the model, and changes the model as the command has changed the server.
+
+use super::dehydrator::{Dehydrator, Entry, Policy};
+use super::limits::Settings;
+use super::model::{Kept, Model, Sent, id_of};
+use super::{Bytes, Fault, NEVER, Promise};
+use crate::machine::Reply;
+use crate::world::op::{How, Numbers, Op, Options, Poll};
+
+type Result = std::result::Result<(), Fault>;
+
+/// A command that was sent, and when it ran.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub db: usize,
+    pub key: Bytes,
+    pub op: Op,
+    pub elements: Vec<Bytes>,
+    pub pairs: Vec<(Bytes, Bytes)>,
+    pub now: u64,
+}
+
+pub fn ok() -> Reply {
+    Reply::Simple(b"OK".to_vec())
+}
+
+fn int(number: u64) -> Reply {
+    Reply::Int(number as i64)
+}
+
+fn ints(numbers: Vec<u64>) -> Reply {
+    Reply::Array(numbers.into_iter().map(int).collect())
+}
+
+/// Returns the ttl, rounded up to the coarsest power of two that adds no more than `slack`.
+fn rounded(ttl: u64, slack: Option<u64>) -> Option<u64> {
+    let mut step = 1;
+    while step * 2 - 1 <= slack.unwrap_or(0) {
+        step *= 2;
+    }
+    ttl.checked_next_multiple_of(step).filter(|ttl| *ttl <= NEVER)
+}
+
+impl Call {
+    fn differs(&self, expected: &str, reply: &Reply) -> Result {
+        let op = &self.op;
+        Err(Promise::Reply.broken(format!(
+            "{op:?} of {} in {} is not {expected}: {reply:?}, now {}",
+            self.key.escape_ascii(),
+            self.db,
+            self.now
+        )))
+    }
+
+    fn is(&self, expected: &Reply, reply: &Reply) -> Result {
+        if expected == reply { Ok(()) } else { self.differs(&format!("{expected:?}"), reply) }
+    }
+
+    fn refused(&self, code: &str, reply: &Reply) -> Result {
+        match reply {
+            Reply::Error(error) if error.starts_with(code.as_bytes()) => Ok(()),
+            reply => self.differs(code, reply),
+        }
+    }
+}
+
+impl Model {
+    /// Follows the reply to a command.
+    pub fn follow(&mut self, call: &Call, reply: &Reply) -> Result {
+        self.absorb(call.now).ok();
+        if self.keyspace(call, reply)? {
+            return Ok(());
+        }
+        let is_other = |key: &Bytes| matches!(self.dbs[call.db].get(key), Some(Kept::Other));
+        if let Op::Poll(poll) = &call.op {
+            if poll.keys.iter().any(is_other) {
+                return call.refused("WRONGTYPE", reply);
+            }
+            return self.polled(call, poll, reply);
+        }
+        if call.op == Op::Late {
+            return self.read(&Dehydrator::default(), call, reply);
+        }
+        if is_other(&call.key) {
+            return call.refused("WRONGTYPE", reply);
+        }
+        // The value is taken out of the keyspace, so that both can be changed.
+        let mut it = match self.dbs[call.db].remove(&call.key) {
+            Some(Kept::Dehydrator(it)) => it,
+            _ => Box::default(),
+        };
+        let result = if call.op.reads() {
+            self.read(&it, call, reply)
+        } else {
+            self.write(&mut it, call, reply)
+        };
+        if !call.op.reads() {
+            it.touched = it.touched.max(call.now);
+        }
+        if !it.is_nothing() {
+            self.dbs[call.db].insert(call.key.clone(), Kept::Dehydrator(it));
+        }
+        result
+    }
+
+    fn write(&mut self, it: &mut Dehydrator, call: &Call, reply: &Reply) -> Result {
+        let now = call.now;
+        let deadline = |ttl: u64| now.checked_add(ttl).filter(|at| *at <= NEVER);
+        match &call.op {
+            Op::Push { elements, is_many, how, options, .. } => {
+                self.push(it, call, (elements, *is_many, *how, options), reply)
+            }
+            Op::GidPush { ttl, group } => {
+                let limit = it.limits_of(group.as_deref().unwrap_or_default()).0;
+                let is_full = it.limits.length > 0 && it.count() as u64 >= it.limits.length
+                    || limit > 0
+                        && it.length_of(group.as_deref().unwrap_or_default()) as u64 >= limit;
+                let Some(at) = deadline(*ttl) else { return call.refused("ERR", reply) };
+                if is_full {
+                    return call.refused("FULL", reply);
+                }
+                let Reply::Bulk(id) = reply else { return call.differs("an id", reply) };
+                if id.len() != 32 || it.get(id).is_some() {
+                    return call.differs("a new id", reply);
+                }
+                let entry = self.entry(
+                    id,
+                    &call.elements[0],
+                    (*ttl, at),
+                    &Options { group: group.clone(), ..Options::default() },
+                );
+                it.insert(entry);
+                Ok(())
+            }
+            Op::Pull(id) => {
+                let entry = it.remove(id);
+                entry.iter().for_each(|_| it.done(id, now));
+                call.is(&entry.map_or(Reply::Null, |it| Reply::Bulk(it.element)), reply)
+            }
+            Op::Rem(ids) => {
+                call.is(&int(ids.iter().filter(|id| it.remove(id).is_some()).count() as u64), reply)
+            }
+            Op::XAck(ids) => {
+                let mut expected = Vec::new();
+                for id in ids {
+                    let is_out =
+                        it.get(id).is_some_and(|it| it.deadline <= now || it.deliveries > 0);
+                    let entry = if is_out { it.remove(id) } else { None };
+                    entry.iter().for_each(|_| it.done(id, now));
+                    expected.push(entry.map_or(Reply::Null, |it| Reply::Bulk(it.element)));
+                }
+                call.is(&Reply::Array(expected), reply)
+            }
+            Op::Settle(_) | Op::Reject(_) => {
+                let is_settle = matches!(call.op, Op::Settle(_));
+                if !is_settle && !it.is_nothing() && !matches!(it.policy, Policy::Limit(..)) {
+                    return call.refused("NORULE", reply);
+                }
+                let mut expected = Vec::new();
+                for (token, id) in &call.pairs {
+                    let is_held = it.get(id).is_some_and(|it| it.token.as_ref() == Some(token));
+                    expected.push(is_held.into());
+                    let Some(entry) = is_held.then(|| it.remove(id)).flatten() else { continue };
+                    if is_settle {
+                        it.done(id, now);
+                    } else if let Some(to) = it.policy.route().destination() {
+                        let db =
+                            (!matches!(it.policy.route(), Policy::Publish(_))).then_some(call.db);
+                        self.rejected.push(Sent { db, to: to.clone(), element: entry.element });
+                    }
+                }
+                call.is(&ints(expected), reply)
+            }
+            Op::Renew(ttl, _) | Op::Release(ttl, ..) => {
+                let Some(at) = deadline(*ttl) else { return call.refused("ERR", reply) };
+                let is_renew = matches!(call.op, Op::Renew(..));
+                let mut expected = Vec::new();
+                for (token, id) in &call.pairs {
+                    let held = it.get(id).filter(|it| it.token.as_ref() == Some(token));
+                    // At the limit, a lease that has ended is not extended.
+                    let may = held.is_some_and(|entry| {
+                        let most = it.enforced(&entry.group).0;
+                        let has_room = it.limits.held == 0 || it.running(now) < it.limits.held;
+                        let has_room =
+                            has_room && (most == 0 || it.running_of(&entry.group, now) < most);
+                        !is_renew || *ttl == 0 || entry.deadline > now || has_room
+                    });
+                    expected.push(may.into());
+                    if may {
+                        let sequence = self.number();
+                        it.change(id, |entry| {
+                            (entry.ttl, entry.deadline, entry.sequence) = (*ttl, at, sequence);
+                            if !is_renew || *ttl == 0 {
+                                (entry.token, entry.ttl) = (None, 0);
+                            }
+                            if matches!(call.op, Op::Release(_, _, true)) {
+                                entry.deliveries -= 1;
+                            }
+                        });
+                    }
+                }
+                call.is(&ints(expected), reply)
+            }
+            Op::Update(id) => {
+                let Some(entry) = it.get(id) else { return call.refused("NOSUCHID", reply) };
+                let before = Reply::Bulk(entry.element.clone());
+                it.change(id, |entry| entry.element = call.elements[0].clone());
+                call.is(&before, reply)
+            }
+            Op::Touch { ids, ttl, at, only } => {
+                let Some(to) = at
+                    .map(|at| at.moment(now))
+                    .or_else(|| deadline(*ttl))
+                    .filter(|to| at.is_none() || *to < NEVER)
+                else {
+                    return call.refused("ERR", reply);
+                };
+                let mut count = 0;
+                for id in ids {
+                    let Some(entry) = it.get(id) else { continue };
+                    let is_meant = only.is_none_or(|later| {
+                        if later { to > entry.deadline } else { to < entry.deadline }
+                    });
+                    if is_meant {
+                        // With a deadline, nothing is given back.
+                        let keeps = at.is_some() && entry.token.is_some();
+                        self.touch(it, id, if keeps { (*ttl).max(1) } else { *ttl }, to, now);
+                        count += 1;
+                    }
+                }
+                call.is(&int(count), reply)
+            }
+            Op::TouchGroup(group, ttl) => {
+                let Some(to) = deadline(*ttl).filter(|_| !group.is_empty()) else {
+                    return call.refused("ERR", reply);
+                };
+                let is_meant = |entry: &&&Entry| {
+                    entry.group == *group && !(entry.token.is_some() && entry.deadline > now)
+                };
+                let ids: Vec<_> =
+                    it.ordered().iter().filter(is_meant).map(|it| it.id.clone()).collect();
+                ids.iter().for_each(|id| self.touch(it, id, *ttl, to, now));
+                call.is(&int(ids.len() as u64), reply)
+            }
+            Op::Purge(_) | Op::PurgePrefix(_) => {
+                let is_meant = |entry: &&Entry| match &call.op {
+                    Op::Purge(group) => entry.group == *group,
+                    Op::PurgePrefix(prefix) => entry.id.starts_with(prefix),
+                    _ => unreachable!(),
+                };
+                if call.op == Op::Purge(Vec::new()) {
+                    return call.refused("ERR", reply);
+                }
+                let ids: Vec<_> = it.entries().filter(is_meant).map(|it| it.id.clone()).collect();
+                ids.iter().for_each(|id| drop(it.remove(id)));
+                call.is(&int(ids.len() as u64), reply)
+            }
+            Op::OnDue(policy) => {
+                it.set_each(now, |it| it.policy = policy.clone());
+                call.is(&ok(), reply)
+            }
+            Op::Pause { ms, group } => {
+                let end = ms.map_or(Some(NEVER), deadline).filter(|end| *end > now);
+                let Some(end) = end.filter(|_| *group != Some(Vec::new())) else {
+                    return call.refused("ERR", reply);
+                };
+                match group {
+                    None => it.pause = Some(end),
+                    Some(group) => {
+                        it.set(group, now, Settings { pause: Some(end), ..it.settings(group) })
+                    }
+                }
+                call.is(&ok(), reply)
+            }
+            Op::Resume(group) => {
+                let was = match group {
+                    None => it.pause.take(),
+                    Some(group) if group.is_empty() => return call.refused("ERR", reply),
+                    Some(group) => {
+                        let before = it.settings(group);
+                        it.set(group, now, Settings { pause: None, ..before });
+                        before.pause
+                    }
+                };
+                call.is(&int(was.is_some_and(|end| end > now).into()), reply)
+            }
+            Op::Limit(numbers) => {
+                let limits = &mut it.limits;
+                if *numbers == Numbers::default() {
+                    let shown =
+                        [limits.length, limits.held, limits.rate.0, limits.rate.1, limits.remember];
+                    return call
+                        .is(&map(&["length", "held", "rate", "per", "remember"], &shown), reply);
+                }
+                limits.length = numbers.length.unwrap_or(limits.length);
+                limits.held = numbers.held.unwrap_or(limits.held);
+                limits.remember = numbers.remember.unwrap_or(limits.remember);
+                let before = limits.rate;
+                limits.rate = numbers.rate.map_or(before, |it| if it.0 == 0 { (0, 0) } else { it });
+                if limits.rate != before {
+                    limits.log.change(before, limits.rate, now);
+                }
+                if limits.remember == 0 {
+                    it.remembered.clear();
+                }
+                call.is(&ok(), reply)
+            }
+            Op::LimitGroup(group, numbers) => {
+                let only_share = Numbers { share: None, ..*numbers } == Numbers::default();
+                if *group == Some(Vec::new()) && !only_share {
+                    return call.refused("ERR", reply);
+                }
+                let before = group.as_ref().map_or(it.each, |group| it.settings(group));
+                if *numbers == Numbers::default() {
+                    let shown =
+                        [before.share, before.length, before.held, before.rate.0, before.rate.1];
+                    let names = ["share", "length", "held", "rate", "per"];
+                    let from = usize::from(group.is_none());
+                    return call.is(&map(&names[from..], &shown[from..]), reply);
+                }
+                let rate =
+                    numbers.rate.map_or(before.rate, |it| if it.0 == 0 { (0, 0) } else { it });
+                let settings = Settings {
+                    share: numbers.share.unwrap_or(before.share),
+                    length: numbers.length.unwrap_or(before.length),
+                    held: numbers.held.unwrap_or(before.held),
+                    rate,
+                    ..before
+                };
+                match group {
+                    None => it.set_each(now, |it| it.each = settings),
+                    Some(group) => it.set(group, now, settings),
+                }
+                call.is(&ok(), reply)
+            }
+            op => unreachable!("{op:?} is followed elsewhere"),
+        }
+    }
+
+    fn entry(
+        &mut self,
+        id: &Bytes,
+        element: &Bytes,
+        (ttl, deadline): (u64, u64),
+        options: &Options,
+    ) -> Entry {
+        Entry {
+            id: id.clone(),
+            element: element.clone(),
+            deadline,
+            sequence: self.number(),
+            ttl,
+            deliveries: 0,
+            token: None,
+            most: options.most.unwrap_or(0),
+            until: options.within.map(|within| i128::from(deadline) + i128::from(within)),
+            group: options.group.clone().unwrap_or_default(),
+        }
+    }
+
+    fn push(
+        &mut self,
+        it: &mut Dehydrator,
+        call: &Call,
+        (pushed, is_many, how, options): (&[(u64, Bytes)], bool, How, &Options),
+        reply: &Reply,
+    ) -> Result {
+        let now = call.now;
+        let timer = |(ttl, _): &(u64, Bytes)| {
+            let ttl = rounded(*ttl, options.slack)?;
+            let at = options.at.map(|at| at.moment(now)).filter(|at| *at < NEVER);
+            if options.at.is_some() {
+                Some((ttl, at?))
+            } else {
+                Some((ttl, now.checked_add(ttl).filter(|at| *at <= NEVER)?))
+            }
+        };
+        let Some(timers) = pushed.iter().map(timer).collect::<Option<Vec<_>>>() else {
+            return call.refused("ERR", reply);
+        };
+        if how == How::Refuse {
+            let mut stored: Vec<&Bytes> = Vec::new();
+            let (name, mut len) = (options.group.clone().unwrap_or_default(), it.count() as u64);
+            let (most, mut of_group) = (it.limits_of(&name).0, it.length_of(&name) as u64);
+            for (_, id) in pushed {
+                if it.get(id).is_some() || it.remembers(id, now) || stored.contains(&id) {
+                    return call.refused("EXISTS", reply);
+                }
+                let is_full = it.limits.length > 0 && len >= it.limits.length;
+                let is_group_full = options.group.is_some() && most > 0 && of_group >= most;
+                if !is_full && !is_group_full {
+                    stored.push(id);
+                    (len, of_group) = (len + 1, of_group + 1);
+                }
+            }
+        }
+        let mut stored = Vec::new();
+        let name = options.group.clone().unwrap_or_default();
+        for (((_, id), timer), element) in pushed.iter().zip(timers).zip(&call.elements) {
+            let (found, is_remembered) = (it.get(id), it.remembers(id, now));
+            if how == How::Nx && (found.is_some() && !is_many || found.is_none() && is_remembered) {
+                stored.push(0);
+                continue;
+            }
+            let stays = found.is_some_and(|it| how != How::Replace || it.group == name);
+            let most = it.limits_of(&name).0;
+            let is_full =
+                found.is_none() && it.limits.length > 0 && it.count() as u64 >= it.limits.length;
+            let is_group_full =
+                options.group.is_some() && most > 0 && it.length_of(&name) as u64 >= most && !stays;
+            if is_full || is_group_full {
+                stored.push(-1);
+                continue;
+            }
+            if found.is_some() && how == How::Nx {
+                stored.push(0);
+                continue;
+            }
+            it.remove(id);
+            it.remembered.remove(id);
+            let entry = self.entry(id, element, timer, options);
+            it.insert(entry);
+            stored.push(1);
+        }
+        if is_many {
+            return call.is(&Reply::Array(stored.into_iter().map(Reply::Int).collect()), reply);
+        }
+        match stored[0] {
+            1 => call.is(&ok(), reply),
+            0 => call.is(&Reply::Null, reply),
+            _ => call.refused("FULL", reply),
+        }
+    }
+
+    /// Restarts the timer of an element, as TOUCH does.
+    fn touch(&mut self, it: &mut Dehydrator, id: &Bytes, ttl: u64, to: u64, now: u64) {
+        let entry = it.get(id).expect("it is there");
+        let is_limited = it.limits.held > 0 || it.enforced(&entry.group).0 > 0;
+        // If running leases are counted, one that has ended ends by this.
+        let ends = is_limited && entry.token.is_some() && entry.deadline <= now && to > now;
+        let ttl = if ends { 0 } else { ttl };
+        let sequence = self.number();
+        it.change(id, |entry| {
+            if entry.token.is_none() {
+                entry.until =
+                    entry.until.map(|until| until + i128::from(to) - i128::from(entry.deadline));
+            }
+            (entry.ttl, entry.deadline, entry.sequence) = (ttl, to, sequence);
+            if ttl == 0 {
+                entry.token = None;
+            }
+        });
+    }
+
+    /// Follows the reply to a POLL or MPOLL, at once or later.
+    pub fn polled(&mut self, call: &Call, poll: &Poll, reply: &Reply) -> Result {
+        let now = call.now;
+        if poll.lease.is_some_and(|lease| now.checked_add(lease).is_none_or(|end| end > NEVER)) {
+            return call.refused("ERR", reply);
+        }
+        let is_again = |it: &Dehydrator| {
+            poll.token.is_some()
+                && it.entries().any(|it| it.token == poll.token && it.deadline > now)
+        };
+        let again =
+            poll.keys.iter().find(|key| self.get(call.db, key).is_some_and(is_again)).cloned();
+        let (chosen, rows) = match reply {
+            Reply::Array(parts) if poll.is_many => match &parts[..] {
+                [Reply::Bulk(key), Reply::Array(rows)] if poll.keys.contains(key) => {
+                    (Some(key.clone()), rows.clone())
+                }
+                _ => return call.differs("a key and rows", reply),
+            },
+            Reply::Array(rows) => (Some(poll.keys[0].clone()), rows.clone()),
+            Reply::NullArray => (None, Vec::new()),
+            reply => return call.differs("rows", reply),
+        };
+        if let Some(again) = again {
+            let it = self.get(call.db, &again).expect("it is there");
+            let mut held: Vec<_> = it
+                .ordered()
+                .into_iter()
+                .filter(|it| it.token == poll.token && it.deadline > now)
+                .collect();
+            held.truncate(poll.count.map_or(usize::MAX, |it| it as usize));
+            let expected: Vec<_> = held.into_iter().map(|entry| row(entry, poll)).collect();
+            let is_it = expected == rows && chosen == Some(again);
+            return if is_it {
+                Ok(())
+            } else {
+                call.differs(&format!("what is held: {expected:?}"), reply)
+            };
+        }
+        for key in &poll.keys {
+            self.absorb(now).ok();
+            let is_chosen = chosen.as_ref() == Some(key);
+            let Some(it) = self.get_mut(call.db, key) else {
+                if is_chosen && !rows.is_empty() {
+                    return call.differs("nothing", reply);
+                }
+                continue;
+            };
+            if !is_chosen {
+                if let Some(left) = it.gives(now) {
+                    return Err(Promise::Asleep.broken(format!(
+                        "{:?} replied {reply:?} at {now} beside {left:?}",
+                        call.op
+                    )));
+                }
+                continue;
+            }
+            it.poll(now);
+            let most = poll.count.unwrap_or(u64::MAX).min(it.room(now)[0]);
+            let least = poll.count.unwrap_or(u64::MAX).min(it.room(now)[1]);
+            if rows.len() as u64 > most {
+                return Err(Promise::Limit
+                    .broken(format!("{:?} replied {reply:?}, room for {most}", call.op)));
+            }
+            for shown in &rows {
+                self.absorb(now).ok();
+                self.give(call, poll, key, shown)?;
+            }
+            self.absorb(now).ok();
+            let Some(it) = self.get(call.db, key) else { return Ok(()) };
+            let left = it.open(now).map(|open| open.1).find(|entry| it.is_alive(entry, now));
+            if let Some(left) = left.filter(|_| (rows.len() as u64) < least && !it.is_paused(now)) {
+                let what = format!("{:?} replied {} at {now} beside {left:?}", call.op, rows.len());
+                return Err(Promise::Asleep.broken(what));
+            }
+            return Ok(());
+        }
+        Ok(())
+    }
+
+    /// Follows a row of a POLL.
+    fn give(&mut self, call: &Call, poll: &Poll, key: &Bytes, shown: &Reply) -> Result {
+        let sequence = self.number();
+        let it = self
+            .get_mut(call.db, key)
+            .ok_or_else(|| Promise::Unknown.broken(format!("{shown:?} of no key")))?;
+        let id = match shown {
+            Reply::Array(row) => match row.first() {
+                Some(Reply::Bulk(id)) => id.clone(),
+                _ => return call.differs("a row", shown),
+            },
+            Reply::Bulk(element) => it.id_of(element).unwrap_or_else(|| id_of(element).to_vec()),
+            _ => return call.differs("a row", shown),
+        };
+        let mut entry = it.give(&id, call.now)?;
+        it.touched = it.touched.max(call.now);
+        if let Some(lease) = poll.lease {
+            entry.token = poll.token.clone().or_else(|| match shown {
+                Reply::Array(row) => row
+                    .get(3)
+                    .and_then(|it| if let Reply::Bulk(it) = it { Some(it.clone()) } else { None }),
+                _ => None,
+            });
+            entry.deliveries = (entry.deliveries + 1).min(65_535);
+            (entry.ttl, entry.deadline, entry.sequence) = (lease, call.now + lease, sequence);
+        } else {
+            it.done(&id, call.now);
+        }
+        let expected = row(&entry, poll);
+        if poll.lease.is_some() {
+            it.insert(entry);
+        }
+        if it.is_nothing() {
+            self.dbs[call.db].remove(key);
+        }
+        call.is(&expected, shown)
+    }
+
+    /// Follows a command on a whole key. Returns whether it is one.
+    fn keyspace(&mut self, call: &Call, reply: &Reply) -> std::result::Result<bool, Fault> {
+        let (db, key) = (call.db, &call.key);
+        let mut moved = None;
+        match &call.op {
+            Op::Copy { to, db: there, .. } if to == key && *there == db => {
+                call.refused("ERR", reply)?
+            }
+            Op::Copy { to, db: there, replace } => {
+                let is_free = *replace || !self.dbs[*there].contains_key(to);
+                let copy = self.dbs[db].get(key).cloned().filter(|_| is_free);
+                call.is(&int(copy.is_some().into()), reply)?;
+                moved = copy.map(|copy| (*there, to.clone(), copy));
+            }
+            Op::Rename { .. } if !self.dbs[db].contains_key(key) => call.refused("ERR", reply)?,
+            Op::Rename { to, nx: true } if self.dbs[db].contains_key(to) => {
+                call.is(&int(0), reply)?
+            }
+            Op::Rename { to, nx } => {
+                call.is(&if *nx { int(1) } else { ok() }, reply)?;
+                moved = self.dbs[db].remove(key).map(|kept| (db, to.clone(), kept));
+            }
+            Op::Move(there) if *there == db => call.refused("ERR", reply)?,
+            Op::Move(there) => {
+                let is_free = !self.dbs[*there].contains_key(key);
+                moved = if is_free {
+                    self.dbs[db].remove(key).map(|kept| (*there, key.clone(), kept))
+                } else {
+                    None
+                };
+                call.is(&int(moved.is_some().into()), reply)?;
+            }
+            Op::SwapDb => {
+                call.is(&ok(), reply)?;
+                self.dbs.swap(0, 1);
+                // The module hears of it at the next tick.
+                self.all_mut().for_each(|it| it.touched = call.now + super::reads::TICK_MS);
+            }
+            Op::Del(_) => call.is(&int(self.dbs[db].remove(key).is_some().into()), reply)?,
+            Op::FlushDb => {
+                call.is(&ok(), reply)?;
+                self.dbs[db].clear();
+            }
+            Op::Set => {
+                call.is(&ok(), reply)?;
+                self.dbs[db].insert(key.clone(), Kept::Other);
+            }
+            _ => return Ok(false),
+        }
+        if let Some((db, key, mut kept)) = moved {
+            if let Kept::Dehydrator(it) = &mut kept {
+                it.touched = call.now + super::reads::TICK_MS;
+                it.restart_turns();
+            }
+            self.dbs[db].insert(key, kept);
+        }
+        Ok(true)
+    }
+}
+
+/// Returns the row of an element that was given out.
+fn row(entry: &Entry, poll: &Poll) -> Reply {
+    let (id, element) = (Reply::Bulk(entry.id.clone()), Reply::Bulk(entry.element.clone()));
+    match &entry.token {
+        Some(token) if poll.lease.is_some() => {
+            Reply::Array(vec![id, element, int(entry.deliveries), Reply::Bulk(token.clone())])
+        }
+        _ if poll.with_ids => Reply::Array(vec![id, element]),
+        _ => element,
+    }
+}
+
+pub fn map(names: &[&str], numbers: &[u64]) -> Reply {
+    let pair =
+        |(name, number): (&&str, &u64)| [Reply::Bulk(name.as_bytes().to_vec()), int(*number)];
+    Reply::Array(names.iter().zip(numbers).flat_map(pair).collect())
+}

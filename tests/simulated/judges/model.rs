@@ -1,0 +1,161 @@
+//! The model of the keyspace: databases of dehydrators and of other values.
+
+use std::collections::BTreeMap;
+
+use super::dehydrator::Dehydrator;
+use super::{Bytes, Fault, Promise};
+
+#[derive(Clone, Debug)]
+pub enum Kept {
+    Dehydrator(Box<Dehydrator>),
+    Other,
+}
+
+/// An element that arrived at a destination.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    /// The database; `None` for a channel, which is in none.
+    pub db: Option<usize>,
+    pub to: Bytes,
+    pub element: Bytes,
+}
+
+pub const DATABASES: usize = 2;
+
+#[derive(Clone, Debug)]
+pub struct Model {
+    pub dbs: Vec<BTreeMap<Bytes, Kept>>,
+    sequence: u64,
+    /// What arrived, and was not accounted for yet.
+    pub sent: Vec<Sent>,
+    /// Dead letters by REJECT, which have not arrived yet.
+    pub rejected: Vec<Sent>,
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        let (sent, rejected) = (Vec::new(), Vec::new());
+        Self { dbs: vec![BTreeMap::new(); DATABASES], sequence: 0, sent, rejected }
+    }
+}
+
+impl Model {
+    pub fn number(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+
+    pub fn get(&self, db: usize, key: &[u8]) -> Option<&Dehydrator> {
+        match self.dbs[db].get(key) {
+            Some(Kept::Dehydrator(it)) => Some(it),
+            _ => None,
+        }
+    }
+
+    pub fn get_mut(&mut self, db: usize, key: &[u8]) -> Option<&mut Dehydrator> {
+        match self.dbs[db].get_mut(key) {
+            Some(Kept::Dehydrator(it)) => Some(it),
+            _ => None,
+        }
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = (usize, &Bytes, &Dehydrator)> {
+        let kept =
+            self.dbs.iter().enumerate().flat_map(|(db, keys)| keys.iter().map(move |it| (db, it)));
+        kept.filter_map(|(db, (key, kept))| match kept {
+            Kept::Dehydrator(it) => Some((db, key, &**it)),
+            Kept::Other => None,
+        })
+    }
+
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Dehydrator> {
+        self.dbs.iter_mut().flat_map(|keys| keys.values_mut()).filter_map(|kept| match kept {
+            Kept::Dehydrator(it) => Some(&mut **it),
+            Kept::Other => None,
+        })
+    }
+
+    /// Removes dehydrators that are deleted because nothing is left.
+    pub fn tidy(&mut self) {
+        for keys in &mut self.dbs {
+            keys.retain(|_, kept| !matches!(kept, Kept::Dehydrator(it) if it.is_nothing()));
+        }
+    }
+
+    /// Lets everything happen that leaves no trace until `now`. Returns whether an empty key may stay for a while, because only
+    /// a pause that is over has kept it.
+    pub fn pass(&mut self, now: u64) -> bool {
+        let mut lingers = false;
+        self.all_mut().for_each(|it| {
+            let ended = it.end_pauses(now);
+            it.drop_silently(now);
+            lingers |= ended && it.is_nothing();
+        });
+        self.tidy();
+        lingers
+    }
+
+    /// Accounts for what has arrived at destinations, as far as it may have left by now. Returns the first thing that may not.
+    pub fn absorb(&mut self, now: u64) -> Result<(), Fault> {
+        let mut last = Ok(());
+        let mut sent = std::mem::take(&mut self.sent);
+        loop {
+            let before = sent.len();
+            sent.retain(|it| match self.accept(it, now) {
+                Ok(()) => false,
+                Err(fault) => {
+                    last = Err(fault);
+                    true
+                }
+            });
+            if sent.len() == before {
+                break;
+            }
+        }
+        let is_rest = !sent.is_empty();
+        self.sent = sent;
+        if is_rest { last } else { Ok(()) }
+    }
+
+    fn accept(&mut self, sent: &Sent, now: u64) -> Result<(), Fault> {
+        let is_it = |it: &Sent| it.db == sent.db && it.to == sent.to && it.element == sent.element;
+        if let Some(at) = self.rejected.iter().position(is_it) {
+            self.rejected.remove(at);
+            return Ok(());
+        }
+        let mut last = Promise::Unknown.broken(format!("{sent:?} was in no dehydrator"));
+        let dbs =
+            self.dbs.iter_mut().enumerate().filter(|(db, _)| sent.db.is_none_or(|it| it == *db));
+        for (key, kept) in dbs.flat_map(|(_, keys)| keys) {
+            let Kept::Dehydrator(it) = kept else { continue };
+            let goes_there = it.policy.route().destination() == Some(&sent.to);
+            if let Some(id) = it.id_of(&sent.element).filter(|_| goes_there) {
+                match it.send(&id, now) {
+                    Ok(_) => return Ok(()),
+                    Err(fault) => last = fault,
+                }
+                last.what = format!(
+                    "to {} from {}: {}",
+                    sent.to.escape_ascii(),
+                    key.escape_ascii(),
+                    last.what
+                );
+            }
+        }
+        Err(last)
+    }
+}
+
+/// Returns the id in an element that the world has written: it is behind the second bar.
+pub fn id_of(element: &[u8]) -> &[u8] {
+    element.splitn(3, |byte| *byte == b'|').nth(2).unwrap_or_default()
+}
+
+impl super::dehydrator::Policy {
+    pub fn destination(&self) -> Option<&Bytes> {
+        match self {
+            Self::Stream(to) | Self::List(to) | Self::Publish(to) => Some(to),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Runs the simulation: histories from one seed after another, until the time is over.
+//!
+//! `simulated LIBRARY [seed N] [seconds N] [runs N] [all] [big] [shrink N]`; `all`: goes on after a fault; `big`: only
+//! runs with many elements.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime};
+
+use simulated::judges::{Fault, Promise};
+use simulated::world::child::{Said, history, in_child, run, run_apart};
+use simulated::world::shown::shown;
+use simulated::world::shrink::shrink;
+
+struct Options {
+    library: PathBuf,
+    seed: u64,
+    within: Duration,
+    runs: u64,
+    goes_on: bool,
+    only_big: bool,
+    shrinks: Duration,
+}
+
+impl Options {
+    fn read() -> Self {
+        let mut words = std::env::args().skip(1);
+        let library = PathBuf::from(words.next().expect("the path of the library"));
+        let now =
+            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a clock after 1970");
+        let shrinks = Duration::from_secs(60);
+        let (within, runs) = (Duration::from_secs(60), u64::MAX);
+        let mut options = Self {
+            library,
+            seed: now.as_micros() as u64,
+            within,
+            runs,
+            goes_on: false,
+            only_big: false,
+            shrinks,
+        };
+        while let Some(word) = words.next() {
+            let mut number =
+                || -> f64 { words.next().and_then(|it| it.parse().ok()).expect("a number") };
+            match word.as_str() {
+                "seed" => options.seed = number() as u64,
+                "seconds" => options.within = Duration::from_secs_f64(number()),
+                "hours" => options.within = Duration::from_secs_f64(number() * 3600.0),
+                "runs" => options.runs = number() as u64,
+                "shrink" => options.shrinks = Duration::from_secs_f64(number()),
+                "all" => options.goes_on = true,
+                "big" => options.only_big = true,
+                word => panic!("{word:?} is not known"),
+            }
+        }
+        options
+    }
+}
+
+/// Returns what was broken, in at most some lines.
+fn short(what: &str) -> String {
+    shown(what).chars().take(1500).collect()
+}
+
+fn report(library: &Path, seed: u64, fault: &Fault, after: Duration, within: Duration) {
+    println!(
+        "seed {seed} after {:.1} s: {}: {}",
+        after.as_secs_f64(),
+        fault.promise.name(),
+        short(&fault.what)
+    );
+    if within.is_zero() {
+        return;
+    }
+    let (profile, steps) = history(seed);
+    let all = steps.len();
+    let (profile, steps, fault) = shrink(library, &profile, steps, fault.clone(), within);
+    println!(
+        "the shortest run that still fails, {} of {all} steps, on {:?}, replica {}:",
+        steps.len(),
+        profile.kind,
+        profile.has_replica
+    );
+    steps.iter().for_each(|step| println!("    {}", shown(&format!("{step:?}"))));
+    println!("    {}: {}", fault.promise.name(), short(&fault.what));
+}
+
+fn main() -> ExitCode {
+    let options = Options::read();
+    let (began, first) = (Instant::now(), options.seed);
+    let (mut seed, mut operations, mut faults) = (first, 0, 0);
+    while began.elapsed() < options.within && seed - first < options.runs {
+        let (mut fault, mut current) = (None, seed);
+        let from = seed;
+        let work = |say: &mut dyn FnMut(Said)| {
+            // After some runs, another process begins: libraries stay loaded.
+            for seed in from..from + 50 {
+                if began.elapsed() >= options.within || seed - first >= options.runs {
+                    return;
+                }
+                say(Said::Began(seed));
+                let (profile, steps) = history(seed);
+                if options.only_big && !profile.is_big {
+                    continue;
+                }
+                let (count, result) = run(&options.library, &profile, &steps);
+                say(Said::Did(count));
+                if let Err(fault) = result {
+                    say(Said::Broke(fault));
+                    return;
+                }
+            }
+        };
+        in_child(work, |said| match said {
+            Said::Began(seed) => current = seed,
+            Said::Did(count) => operations += count,
+            Said::Broke(broken) => fault = Some(broken),
+        });
+        seed = current + 1;
+        // A busy machine makes passes slow too, but not the same one each time.
+        let is_slow = |it: &Fault| it.promise == Promise::Work;
+        if fault.as_ref().is_some_and(is_slow) {
+            let (profile, steps) = history(current);
+            let again =
+                || run_apart(&options.library, &profile, &steps).as_ref().is_some_and(is_slow);
+            fault = fault.filter(|_| again() && again());
+        }
+        if let Some(fault) = fault {
+            faults += 1;
+            report(&options.library, current, &fault, began.elapsed(), options.shrinks);
+            if !options.goes_on {
+                break;
+            }
+        }
+    }
+    println!("{operations} operations, {:.0} s, seed {first}", began.elapsed().as_secs_f64());
+    if faults > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}

@@ -1,0 +1,87 @@
+//! A history: the profile of a run, and its steps. Nothing in it depends on what happened before, so that steps can be left out.
+
+use crate::judges::Bytes;
+use crate::machine::Kind;
+use crate::world::op::Op;
+
+/// What a run is about: a few subjects, so that each is met often, alone and beside others.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    pub kind: Kind,
+    pub seed: u64,
+    /// What a read of the clock takes, in nanoseconds of both clocks: it ends the module's budgets.
+    pub read_ns: u64,
+    pub keys: Vec<Bytes>,
+    pub ids: Vec<Bytes>,
+    pub groups: Vec<Bytes>,
+    pub tokens: Vec<Bytes>,
+    pub has_policies: bool,
+    pub has_limits: bool,
+    pub has_pauses: bool,
+    pub has_ends: bool,
+    pub has_sleepers: bool,
+    pub has_keyspace: bool,
+    pub has_extremes: bool,
+    pub has_replica: bool,
+    pub has_reloads: bool,
+    pub has_tool: bool,
+    pub has_clock: bool,
+    pub has_operators: bool,
+    pub is_big: bool,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Command {
+    /// Its number in the history, which its elements bear.
+    pub number: usize,
+    pub client: usize,
+    pub key: Bytes,
+    pub op: Op,
+    /// In MULTI, where nothing blocks.
+    pub in_multi: bool,
+}
+
+/// How a server comes back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reload {
+    Rdb,
+    Aof,
+    RewrittenAof,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum Step {
+    /// Commands of several clients, which arrive in one pass.
+    Batch(Vec<Command>),
+    /// One that may take several passes; the next step happens in the middle.
+    Begin(Command),
+    /// Pushes so many elements, due after so many milliseconds, into each of so many groups of a key; 0 groups: into none.
+    Bulk {
+        number: usize,
+        key: Bytes,
+        db: usize,
+        groups: usize,
+        each: usize,
+        ttl: u64,
+    },
+    /// Leases so many elements of a key.
+    LeaseMany {
+        number: usize,
+        key: Bytes,
+        db: usize,
+        count: u64,
+        lease: u64,
+    },
+    Advance(u64),
+    StepWall(i64),
+    HangUp(usize),
+    /// Reads everything.
+    Compare,
+    Reload(Reload),
+    /// The replica loses its link, and gets it back.
+    Cut,
+    Promote,
+    /// The slot of a key moves to another node, and comes back.
+    MoveSlot(Bytes),
+    PauseWrites(u64),
+}
