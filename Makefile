@@ -64,6 +64,7 @@ test: build build-debug ## Run unit and oracle tests, then tests with real serve
 	$(OPTIMIZED) cargo test --locked --lib $(UNITS)
 	$(OPTIMIZED) cargo test --locked --package dehydrator-lawn --features tiny-bounds
 	$(OPTIMIZED) cargo test --locked --package dehydrator-simulation
+	cargo test --locked --package dehydrator-simulated
 	cargo test --locked --test server -- --test-threads $(WAITING)
 
 test-examples: build ## Test the recipes in examples/; downloads their client libraries

@@ -24,16 +24,16 @@ impl Real {
 
     fn client(&mut self, name: char) -> &mut BufReader<UnixStream> {
         let path = self.server.file("redis.sock");
-        if !self.clients.contains_key(&name) {
+        let ids = &mut self.ids;
+        self.clients.entry(name).or_insert_with(|| {
             let socket = UnixStream::connect(path).expect("a connection");
             socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
             let mut client = BufReader::new(socket);
             send(&mut client, &[b"CLIENT".to_vec(), b"ID".to_vec()]);
             let Some(Reply::Int(id)) = read(&mut client) else { panic!("an id") };
-            self.clients.insert(name, client);
-            self.ids.insert(name, id as u64);
-        }
-        self.clients.get_mut(&name).expect("it is there")
+            ids.insert(name, id as u64);
+            client
+        })
     }
 }
 
