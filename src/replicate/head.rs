@@ -21,7 +21,7 @@
 use crate::server::string::{Digits, number};
 use lawn::{Bounds, Token};
 
-/// What happened, and its numbers. See the module documentation.
+/// An event, and its numbers. See the module documentation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Head {
     /// `since`: when the lease began. 0: nobody knows.

@@ -11,6 +11,7 @@ mod blocking;
 mod cluster;
 mod commands;
 mod dismissed;
+mod effects;
 mod errors;
 mod expired;
 mod faults;

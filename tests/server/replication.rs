@@ -10,9 +10,9 @@ use harness::{Ask, Server, cmd, text, texts, until};
 /// The keys of [`Load`].
 pub const KEYS: [&str; 3] = ["k0", "group", "UNCOUNTED"];
 
-/// Words of our own syntax, in any case, that an id, a token or the name of a group may be. `every_word_of_ours_is_in_the_list`
-/// compares them with HELP.
-const WORDS: &str = "approximate AT at BLOCK channel count COUNT deliveries DROP EACH FULL group GROUP gt HELD HOLD \
+/// Words of our own syntax, in any case, that an id, a token or the name of a group may be. A test compares them
+/// with HELP.
+pub const WORDS: &str = "approximate AT at BLOCK channel count COUNT deliveries DROP EACH FULL group GROUP gt HELD HOLD \
                      IDS LEASE LEFT LENGTH LIST LT MATCH MAXLEN NX PER prefix PREFIX PUBLISH RATE REMEMBER REPLACE RIGHT \
                      SHARE slack STREAM TOKEN UNCOUNTED uncounted WITHELEMENTS WITHIDS within WITHTOKENS \
                      0 1 P0@9 U9 H9 = ~ -1";
@@ -144,7 +144,7 @@ fn digests(server: &Server) -> Vec<Value> {
 
 /// Returns all that commands show of a key, part by part: its limits and rules, its rows, and each element with its own bounds
 /// and its group.
-fn parts(client: &mut Connection, key: &str) -> Vec<(String, Value)> {
+pub fn parts(client: &mut Connection, key: &str) -> Vec<(String, Value)> {
     let mut parts = Vec::new();
     let mut ask = |client: &mut Connection, line: String| {
         let reply = client.ask(&line);
@@ -175,57 +175,6 @@ pub fn assert_equal(primary: &Server, replica: &Server) {
     assert_eq!(digests(primary), digests(replica));
     let nothing = format!("\"{}\"", "0".repeat(40));
     assert_ne!(format!("{:?}", digests(primary)[0]), nothing);
-}
-
-/// An id, a token or a group may be any word, also one of our own, and effects say what it is.
-#[test]
-fn an_id_that_is_one_of_our_words_is_given_back_on_replicas_and_in_files() {
-    let mut primary = Server::start_with_port(&["--appendonly", "yes"]);
-    let replica = replica_of(&primary, &[]);
-    let mut client = primary.connect();
-    let words: Vec<&str> = WORDS.split_whitespace().collect();
-    for word in &words {
-        client.ask(&format!("DEHYDRATOR.PUSH {word} 0 element {word} GROUP {word}"));
-        client.ask(&format!("DEHYDRATOR.POLL {word} LEASE 60000 TOKEN {word}"));
-        let released = client.ask(&format!("DEHYDRATOR.RELEASE {word} 0 {word} {word} UNCOUNTED"));
-        assert_eq!(released, Value::Array(vec![Value::Int(1)]), "{word}");
-        client.ask(&format!("DEHYDRATOR.TOUCH {word} {word} 600000"));
-    }
-    catch_up(&primary, &replica);
-    let digests = |server: &Server| -> Vec<Value> {
-        let mut client = server.connect();
-        words.iter().map(|key| client.digest(key)).collect()
-    };
-    let before = digests(&primary);
-    assert_eq!(digests(&replica), before);
-    primary.restart();
-    assert_eq!(digests(&primary), before);
-}
-
-/// A primary removes it at the next tick or later, and tells replicas: until then the values are equal all the same.
-#[test]
-fn a_pause_that_has_ended_is_no_difference() {
-    let server = Server::start(&["deliver", "no"]);
-    let mut client = server.connect();
-    for pause in ["PAUSE k 1", "PAUSE k 1 GROUP g", "PAUSE k 1 GROUP limited"] {
-        client.ask("DEL k");
-        client.ask("DEHYDRATOR.PUSH k 600000 element id GROUP g AT 4102444800000");
-        client.ask("DEHYDRATOR.LIMIT k GROUP limited HELD 1");
-        let before = client.digest("k");
-        client.ask(&format!("DEHYDRATOR.{pause}"));
-        until("it has ended", || (client.digest("k") == before).then_some(()));
-    }
-}
-
-#[test]
-fn every_word_of_ours_is_in_the_list() {
-    let server = Server::start(&[]);
-    let help: Vec<String> = cmd("DEHYDRATOR.HELP").query(&mut server.connect()).expect("lines");
-    let known: HashSet<String> = WORDS.split_whitespace().map(str::to_uppercase).collect();
-    let syntax = help.iter().step_by(2).flat_map(|line| line.split_once(' ').map(|it| it.1));
-    for word in syntax.flat_map(|line| line.split(|it: char| !it.is_ascii_uppercase())) {
-        assert!(word.len() < 2 || known.contains(word), "{word} is not in WORDS");
-    }
 }
 
 #[test]
@@ -632,77 +581,4 @@ fn commands_by_rede_names_are_replicated_by_ours() {
     }
     assert_equal(&primary, &replica);
     assert_eq!(replica.connect().ask("DEHYDRATOR.LEN k0"), Value::Int(2));
-}
-
-/// Returns the files of commands that the server has written: the base, if it is one, and what followed.
-fn files_of_commands(server: &Server) -> Vec<u8> {
-    let folder = std::fs::read_dir(server.file("appendonlydir")).expect("a folder");
-    let mut files: Vec<_> = folder.flatten().map(|entry| entry.path()).collect();
-    files.retain(|path| path.extension().is_some_and(|it| it == "aof"));
-    // "…base.aof" sorts before "…incr.aof".
-    files.sort();
-    files.iter().flat_map(|path| std::fs::read(path).expect("a file")).collect()
-}
-
-/// As `redis-cli --pipe`, RedisShake or an import do.
-#[test]
-fn a_tool_that_sends_effects_as_a_client_gets_the_same_value() {
-    let options =
-        ["--appendonly", "yes", "--appendfsync", "always", "--aof-use-rdb-preamble", "no"];
-    for seed in 1..=4 {
-        let server = Server::start(&options);
-        let mut client = server.connect();
-        let mut load = Load::new(seed);
-        load.send(&mut client, 3000);
-        // A pause that ends before the tool comes, and dead letters that are stuck.
-        client.ask("DEHYDRATOR.PAUSE k0 1");
-        client.ask("DEHYDRATOR.ONDUE stuck HOLD DELIVERIES 1 STREAM other");
-        client.ask("SET other text");
-        client.ask("DEHYDRATOR.PUSH stuck 0 element rejected");
-        client.ask("DEHYDRATOR.POLL stuck LEASE 60000 TOKEN mine");
-        client.ask("DEHYDRATOR.REJECT stuck mine rejected");
-        // So that it stays: a tool's ONDUE is checked as any user's is, and must find a stream or nothing.
-        client.ask("DEHYDRATOR.PAUSE stuck");
-        client.ask("DEL other");
-        client.ask("DEHYDRATOR.LIMIT stuck REMEMBER 600000");
-        client.ask("DEHYDRATOR.MPUSH stuck 0 a a 0 b b 0 c c");
-        client.ask("DEHYDRATOR.XACK stuck a b c");
-        let dump: Vec<u8> = cmd("DUMP stuck").query(&mut client).expect("a dump");
-        redis::cmd("RESTORE").arg("restored").arg(0).arg(dump).exec(&mut client).expect("OK");
-        let keys = [&KEYS[..], &["stuck", "restored"]].concat();
-        for rewrites in [false, true] {
-            if rewrites {
-                client.rewrite_aof();
-            }
-            until("nothing changes any more", || {
-                let first = files_of_commands(&server);
-                client.ask("PING");
-                (first == files_of_commands(&server)).then_some(())
-            });
-            let copy = Server::start(&[]);
-            let mut tool = copy.connect();
-            tool.send_packed_command(&files_of_commands(&server)).expect("they are sent");
-            tool.send_packed_command(&cmd("ECHO end").get_packed_command()).expect("it is sent");
-            loop {
-                match tool.recv_response().expect("a reply") {
-                    Value::ServerError(error) => panic!("seed {seed}, {rewrites}: {error:?}"),
-                    end if end == text("end") => break,
-                    _ => {}
-                }
-            }
-            let digests = |client: &mut Connection| -> Vec<Value> {
-                keys.iter().map(|key| client.digest(key)).collect()
-            };
-            if digests(&mut tool) != digests(&mut client) {
-                for key in &keys {
-                    assert_eq!(
-                        parts(&mut tool, key),
-                        parts(&mut client, key),
-                        "seed {seed}, {rewrites}"
-                    );
-                }
-            }
-            assert_eq!(digests(&mut tool), digests(&mut client), "seed {seed}, {rewrites}");
-        }
-    }
 }
