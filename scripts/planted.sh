@@ -11,9 +11,10 @@ rm -rf "$folder/tree"
 mkdir -p "$folder/tree"
 # What is in git, as it is in the working tree.
 git ls-files -z | xargs -0 tar cf - | tar xf - -C "$folder/tree"
-[ $# != 0 ] || set -- $(basename -s .patch tests/simulated/planted/*.patch)
+[ $# != 0 ] || mapfile -t names < <(basename -s .patch tests/simulated/planted/*.patch)
+[ $# = 0 ] || names=("$@")
 missed=()
-for name in "$@"; do
+for name in "${names[@]}"; do
     patch=$PWD/tests/simulated/planted/$name.patch
     patch --quiet --strip 1 --directory "$folder/tree" <"$patch"
     CARGO_TARGET_DIR=$folder/target cargo build --quiet --locked --profile simulated --lib --manifest-path "$folder/tree/Cargo.toml"
