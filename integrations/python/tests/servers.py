@@ -85,6 +85,12 @@ class RealServer:
                 while head := log.readline():
                     yield [log.read(int(log.readline()[1:]) + 2)[:-2] for _ in range(int(head[1:]))]
 
+    def pushed(self, key: str) -> Iterator[str]:
+        """Yields the id of each element that was pushed to a key, as often as it was."""
+        for words in self.appended():
+            if words[:2] == [b"DEHYDRATOR.EFFECT", key.encode()] and words[2].startswith(b"P"):
+                yield words[4].decode()
+
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()

@@ -190,8 +190,7 @@ def test_workers_and_the_server_are_killed_and_each_occurrence_is_one_message(ow
             worker.kill()
             worker.wait()
         broker.close()
-    ids = (w[4].decode() for w in own_server.appended() if w[:2] == [b"DEHYDRATOR.PUSH", b"dramatiq:default"])
-    counts = Counter(ids)
+    counts = Counter(own_server.pushed("dramatiq:default"))
     print(len(counts), "messages")
     assert set(counts.values()) == {1}
     for name in "ab":

@@ -137,9 +137,8 @@ class Mortal:
 
 def pushed(server: RealServer, key: str = "{jobs:0}") -> Counter[tuple[str, int]]:
     """Returns how often the job of each occurrence was put."""
-    pushes = (words for words in server.appended() if words[:2] == [b"DEHYDRATOR.PUSH", key.encode()])
     # Other tests on the server put jobs under other ids.
-    return Counter(occurrence(words[4].decode()) for words in pushes if b"@" in words[4])
+    return Counter(occurrence(id) for id in server.pushed(key) if "@" in id)
 
 
 @pytest.mark.parametrize("changes", [False, True], ids=["", "keys change"])
