@@ -167,8 +167,10 @@ fn compare(
     let is_jemalloc = String::from_utf8_lossy(&memory).contains("mem_allocator:jemalloc");
     // Reported sizes assume jemalloc's size classes, the default of every server. Those of the C library are smaller.
     let part = if is_jemalloc { 20.0 } else { 5.0 };
-    // The smallest size classes depend on the server's allocator.
-    let is_right = (told - truth).abs() <= truth / part + 16.0;
+    // The smallest size classes depend on the server's allocator. Valkey 8 stores a string in its key's entry, so that what a
+    // key takes beside its value is known less exactly.
+    let slack = if server.version().is_valkey { 32.0 } else { 16.0 };
+    let is_right = (told - truth).abs() <= truth / part + slack;
     println!("told {told}, in truth {truth:.0}");
     if is_right { Ok(()) } else { Err(format!("told {told}, in truth {truth:.0}")) }
 }
