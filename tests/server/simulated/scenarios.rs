@@ -188,7 +188,7 @@ scenarios! {
         a> DEL k
         a> DEHYDRATOR.LEN k
         heard
-        on dehydrator.push NOSUCH
+        on dehydrator.push LPUSH %key x
         a> DEHYDRATOR.PUSH k 600000 one 1
         heard
     "
