@@ -21,7 +21,7 @@ const DESTINATIONS = [
 /** Returns a word without the quotes that INFO puts around names with blanks. */
 function unquoted(word) {
   if (!word.startsWith('"')) return word;
-  const byte = (escape, hex, other) => (hex ? String.fromCharCode(parseInt(hex, 16)) : other);
+  const byte = (_escaped, hex, other) => (hex ? String.fromCharCode(parseInt(hex, 16)) : other);
   return word.slice(1, -1).replace(/\\(?:x([0-9a-f]{2})|(.))/g, byte);
 }
 
