@@ -157,8 +157,8 @@ impl Torture {
             if with_tokens {
                 let since = row.pop().expect("a moment");
                 check_token(entry, &row.pop().expect("a token"));
-                // The model does not know it.
-                assert_eq!(since != Value::Nil, entry.is_held(), "{entry:?}: {since:?}");
+                // The model does not know it, and a tool that pushes what is held may leave it out.
+                assert!(since == Value::Nil || entry.is_held(), "{entry:?}: {since:?}");
             }
             if with_elements {
                 assert_eq!(row.pop(), Some(Value::BulkString(entry.element.clone())));
