@@ -34,7 +34,17 @@ fn parse<'a>(args: Args<'a>) -> Result<(Str<'a>, Head)> {
         // A later version may say more.
         Head::Needed { .. } => true,
     };
-    if fits { Ok((key, head)) } else { Err(Error::Arity) }
+    if !fits {
+        return Err(Error::Arity);
+    }
+    // Read again where they are used: a malformed effect is refused before its key is opened.
+    match head {
+        Head::Pushed { .. } => drop(group(args, 5)?),
+        Head::Given { .. } | Head::Paused { .. } => drop(group(args, 3)?),
+        Head::Unconfirmed => drop(ondue::parse_policy(key, Options::new(args, 3))?),
+        _ => {}
+    }
+    Ok((key, head))
 }
 
 /// Reads the name of a group, if there is one at this place.

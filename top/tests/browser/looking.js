@@ -248,10 +248,10 @@ describe("an operator looks", () => {
     await operator.openElement(server, "leases", "job:0");
     await operator.sees(note);
     // The server keeps a number of each token, which its commands accept.
-    assert.deepEqual(await server.call("DEHYDRATOR.SETTLE", "leases", first[4], "job:1"), [1]);
-    assert.deepEqual(await server.call("DEHYDRATOR.SETTLE", "leases", second[4], "job:0"), [1]);
+    assert.deepEqual(await server.call("DEHYDRATOR.SETTLE", "leases", first[5], "job:1"), [1]);
+    assert.deepEqual(await server.call("DEHYDRATOR.SETTLE", "leases", second[5], "job:0"), [1]);
     assert.match(first[2], /^in 1 min 5\d s \d\d:\d\d:\d\d$|^in 2 min /);
-    assert.equal(first[3], "1");
+    assert.equal(first[4], "1");
   });
 
   test("14 at what is due alone", async () => {
