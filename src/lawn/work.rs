@@ -1,6 +1,6 @@
 //! Counts the work of a call, for tests that bound it.
 
-/// What is counted: nothing outside of tests of this crate.
+/// Counts of work: nothing outside of tests of this crate.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Work {
     /// Buckets of the index that were read.

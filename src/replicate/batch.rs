@@ -33,7 +33,7 @@ struct IdBuffer {
 pub struct Batch<'a> {
     context: &'a Context,
     key: Str<'a>,
-    /// What happens to the elements. `None`: they are removed.
+    /// The change of the elements. `None`: they are removed.
     head: Option<Head>,
     buffer: IdBuffer,
     any: bool,

@@ -83,7 +83,7 @@ fn life(
     it.most
 }
 
-/// What the module's *Costs* promise of each call. A split reads the 512 buckets of a table
+/// The bounds of each call that the module's *Costs* promise. A split reads the 512 buckets of a table
 /// three times, and the names of groups have an index of their own.
 const MOVED_MAX: usize = 64 * 1024;
 const RECORDS_MAX: usize = 3 * 62;
