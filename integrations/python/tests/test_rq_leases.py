@@ -17,7 +17,7 @@ import redis
 import rq
 import rq_jobs
 from servers import RealServer, wait_until
-from test_rq import done, start, working
+from test_rq import done, start, stop, working
 
 from dehydrator_queue.rq import Queue
 from dehydrator_queue.rq_leases import TAKE, Leasing
@@ -292,8 +292,7 @@ def test_none_is_lost_when_workers_are_killed(server: RealServer, queue: Queue) 
                 workers.remove(victim)
                 workers.append(start(server, QUICK, "default", "low"))
         for worker in workers:
-            worker.send_signal(signal.SIGTERM)
-            worker.wait(240)
+            stop(worker)
     finally:
         for worker in workers:
             worker.kill()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
 import time
 from collections import Counter
 from typing import Any
@@ -13,7 +12,7 @@ import redis
 import rq
 import rq_jobs
 from servers import RealServer, wait_until
-from test_rq import done, start, working
+from test_rq import done, start, stop, working
 
 from dehydrator_queue.plan import Plan
 from dehydrator_queue.rq import Job, Queue, SimpleWorker, Worker
@@ -175,8 +174,7 @@ def test_workers_and_the_server_are_killed_and_each_occurrence_is_one_job(own_se
             queue.schedules.pause(name)
     finally:
         for worker in workers:
-            worker.send_signal(signal.SIGTERM)
-            worker.wait(240)
+            stop(worker)
     counts = pushed()
     print(len(counts), "jobs")
     assert set(counts.values()) == {1}
