@@ -114,7 +114,10 @@ type prefix string
 // Prefix selects the tasks whose ids begin so.
 func Prefix(of string) Selection { return prefix(of) }
 
-func (p prefix) words() []any { return []any{"PREFIX", string(p)} }
+// words returns how SCAN matches the ids.
+func (p prefix) words() []any {
+	return []any{"MATCH", strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(string(p)) + "*"}
+}
 
 // A QueueOption changes a [Queue].
 type QueueOption func(*settings)

@@ -149,9 +149,45 @@ func (q *Queue[T]) Cancel(ctx context.Context, ids ...string) (int, error) {
 
 // CancelAll removes a [Group], or all tasks with a [Prefix], waiting or with a worker, and returns how many.
 //
-// If the reply is lost, it is resent, and returns only how many were left.
+// A thousand are removed at a time. To remove what is there at one moment, pause the group first. If a reply is lost, the
+// command is resent, and counts only how many were left.
 func (q *Queue[T]) CancelAll(ctx context.Context, of Selection) (int, error) {
-	return q.server.integer(ctx, append([]any{"DEHYDRATOR.PURGE", q.settings.name}, of.words()...)...)
+	if _, isPrefix := of.(prefix); !isPrefix {
+		return q.repeated(ctx, append([]any{"DEHYDRATOR.PURGE", q.settings.name}, of.words()...))
+	}
+	for total, cursor := 0, "0"; ; {
+		words := append([]any{"DEHYDRATOR.SCAN", q.settings.name, cursor, "COUNT", 1000}, of.words()...)
+		reply, err := q.server.ask(ctx, words...)
+		if err != nil {
+			return total, err
+		}
+		page, _ := reply.([]any)
+		if len(page) != 2 {
+			return total, fmt.Errorf("%w of %v: %v", errReply, words[0], reply)
+		}
+		cursor = fmt.Sprint(page[0])
+		found, _ := page[1].([]any)
+		ids := make([]string, len(found))
+		for i, id := range found {
+			ids[i] = fmt.Sprint(id)
+		}
+		removed, err := q.Cancel(ctx, ids...)
+		total += removed
+		if err != nil || cursor == "0" {
+			return total, err
+		}
+	}
+}
+
+// repeated sends a command that changes some elements until it has changed all, and returns how many.
+func (q *Queue[T]) repeated(ctx context.Context, words []any) (int, error) {
+	for total := 0; ; {
+		changed, err := q.server.integer(ctx, words...)
+		total += changed
+		if err != nil || changed == 0 {
+			return total, err
+		}
+	}
 }
 
 // Postpone sets the deadline of a task, later or earlier than before.
@@ -165,11 +201,12 @@ func (q *Queue[T]) Postpone(ctx context.Context, id string, when When) error {
 	return err
 }
 
-// PostponeAll sets the deadlines, from now, of a [Group], or of all tasks with a [Prefix], and returns how many. Tasks
-// with a worker stay as they are. If the reply is lost, it is resent, as with CancelAll.
-func (q *Queue[T]) PostponeAll(ctx context.Context, delay time.Duration, of Selection) (int, error) {
-	words := append([]any{"DEHYDRATOR.TOUCH", q.settings.name}, of.words()...)
-	return q.server.integer(ctx, append(words, milliseconds(delay))...)
+// PostponeAll sets the deadlines, from now, of a [Group], and returns how many. Tasks with a worker stay as they are, and
+// those whose deadline is about that already: up to an eighth of the delay earlier, from a second to a minute. A thousand
+// are set at a time, as with CancelAll.
+func (q *Queue[T]) PostponeAll(ctx context.Context, delay time.Duration, of GroupOption) (int, error) {
+	words := []any{"DEHYDRATOR.TOUCH", q.settings.name, milliseconds(delay)}
+	return q.repeated(ctx, append(words, of.words()...))
 }
 
 // Update replaces a payload. The deadline stays.

@@ -22,11 +22,12 @@ use redis_module::raw;
 
 use super::renamed;
 use crate::clock;
-use crate::commands::{poll, sweep};
+use crate::commands::poll;
 use crate::config;
+use crate::data_type;
 use crate::delivery;
 use crate::pending::timer::{self, Phase};
-use crate::pending::{agenda, blocked};
+use crate::pending::{agenda, blocked, fitting};
 use crate::server::Context;
 use crate::server::event::Event;
 
@@ -71,7 +72,7 @@ pub fn plan(context: &Context) {
     };
     // If it may not, the next tick checks again.
     let delivery = if config::may_act(context) { agenda::next_us() } else { None };
-    let next = [blocked, delivery.map(timer::spaced), sweep::next_us(), renamed::next_us()];
+    let next = [blocked, delivery.map(timer::spaced), fitting::next_us(), renamed::next_us()];
     let next = next.into_iter().flatten().min();
     timer::set(context, next);
 }
@@ -88,7 +89,7 @@ pub fn report(event: &Event<'_>) {
             timer::enter(Phase::Busy);
             poll::serve(context, may_serve);
             delivery::run(context);
-            sweep::go_on(context);
+            data_type::fit_some_groups(context);
             renamed::go_on(context);
             plan(context);
         }

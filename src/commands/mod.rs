@@ -9,7 +9,8 @@
 //! | `take` | PULL, XACK, REM: by ids |
 //! | `settle` | SETTLE, RENEW, RELEASE, REJECT: by tokens of leases |
 //! | `update` | UPDATE, TOUCH |
-//! | `sweep` | PURGE, TOUCH of a group or a prefix: many elements, in steps |
+//! | `purge` | PURGE, TOUCH of a group |
+//! | `restarts` | restarting timers, as TOUCH does |
 //! | `due` | XPOLL, TTN, PTTL, LATE: due elements, next deadlines, the dehydrators that are overdue the longest |
 //! | `range` | LOOK, RANGE: elements, without taking them |
 //! | `inspect` | LEN, SCAN, INFO: the dehydrator as a whole |
@@ -36,10 +37,11 @@ mod limit;
 mod ondue;
 mod pause;
 pub mod poll;
+mod purge;
 mod push;
 mod range;
+mod restarts;
 mod settle;
-pub mod sweep;
 mod table;
 mod take;
 mod update;

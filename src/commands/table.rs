@@ -10,7 +10,7 @@ use super::args::shown;
 #[cfg(debug_assertions)]
 use super::debug;
 use super::{
-    due, effect, inspect, limit, ondue, pause, poll, push, range, settle, sweep, take, update,
+    due, effect, inspect, limit, ondue, pause, poll, purge, push, range, settle, take, update,
 };
 
 /// The tip for a reply that depends on the clock or on chance.
@@ -111,10 +111,10 @@ pub fn commands() -> Vec<Command> {
             ..Command::new(c"update", handler!(update::update), c"write deny-oom fast", 4, access::UPDATE)
         },
         Command {
-            syntax: "key <id ttl | ttl IDS numids id [id ...] | GROUP name ttl | PREFIX prefix ttl> [GT | LT] [AT unix-ms]",
+            syntax: "key <id ttl | ttl IDS numids id [id ...] | ttl GROUP name> [GT | LT] [AT unix-ms] [COUNT n]",
             complexity: c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",
             summary: c"Sets a new deadline for elements, and returns how many it changed.",
-            ..Command::new(c"touch", handler!(update::touch), c"write fast", -4, access::TOUCH)
+            ..Command::new(c"touch", handler!(update::touch), c"write", -4, access::TOUCH)
         },
         Command {
             syntax: "key id [id ...]",
@@ -123,10 +123,10 @@ pub fn commands() -> Vec<Command> {
             ..Command::new(c"rem", handler!(take::rem), c"write fast", -3, access::DELETE)
         },
         Command {
-            syntax: "key <GROUP name | PREFIX prefix>",
-            complexity: c"O(N*log(N)) in bounded steps, N being the number of elements in the group or, with PREFIX, in the key",
-            summary: c"Removes all elements of a group, or all whose ids have a prefix, and returns how many.",
-            ..Command::new(c"purge", handler!(sweep::purge), c"write blocking", 4, access::DELETE)
+            syntax: "key GROUP name [COUNT n]",
+            complexity: c"O(N*log(M)), N being the number of elements it removes, M of elements in the group",
+            summary: c"Removes elements of a group, due or not, and returns how many: repeat it until that is 0.",
+            ..Command::new(c"purge", handler!(purge::purge), c"write", -4, access::DELETE)
         },
         Command {
             syntax: "key <HOLD [DELIVERIES n <DROP | STREAM dest [MAXLEN [= | ~] n] | LIST dest [LEFT | RIGHT] | PUBLISH channel>] | DROP | STREAM dest [MAXLEN [= | ~] n] | LIST dest [LEFT | RIGHT] | PUBLISH channel>",

@@ -5,8 +5,8 @@ use std::ops::Range;
 use ahash::RandomState;
 use hashbrown::HashSet;
 
-use crate::data_type::{Ending, Writing, ends_lease, postponed, set_until};
-use crate::replicate::{self, Batch};
+use crate::data_type::{Ending, Writing};
+use crate::replicate;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
 use lawn::UpdateError;
@@ -14,7 +14,8 @@ use lawn::UpdateError;
 use super::args::number::{counted, milliseconds};
 use super::args::options::Options;
 use super::args::{self, required};
-use super::{checks, sweep};
+use super::restarts::Restarts;
+use super::{checks, purge};
 
 /// Runs `UPDATE key id element`: the old element. The deadline does not change.
 pub fn update(context: &CommandContext, args: Args<'_>) -> Result {
@@ -101,8 +102,8 @@ fn parse_numids(args: Args<'_>) -> Result<usize> {
 /// Runs `TOUCH key <id ttl | ttl IDS numids id [id ...]> [GT | LT] [AT unix-ms]`: the number of elements
 /// whose deadline was set.
 pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
-    if sweep::is_touch_of_many(args) {
-        return sweep::touch(context, args);
+    if purge::is_touch_of_group(args) {
+        return purge::touch(context, args);
     }
     let request = Touch::parse(args)?;
     let mut dehydrator = Writing::open(context, request.key)?;
@@ -115,41 +116,17 @@ pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
         Condition::Later => deadline > current,
         Condition::Earlier => deadline < current,
     };
-    // A ttl of 0 gives back a held element. A client that sets the deadline by AT does not ask for that.
-    let keeps_held = ttl == 0 && at.is_some();
-    let has_limit = dehydrator.rules().limits().held > 0;
-    let mut restarts = Batch::restarts(context, key);
-    let mut count = 0;
+    let mut restarts = Restarts::new(context, key, &mut dehydrator, (ttl, deadline), at);
     let mut seen = HashSet::with_hasher(RandomState::new());
     for id in request.ids().filter(|id| request.ids.len() == 1 || seen.insert(*id)) {
         let Some(lawn) = dehydrator.lawn() else { break };
-        let Some(element) = lawn.look(id).filter(|element| holds(element.deadline)) else {
-            continue;
-        };
-        let is_held = lawn.token(&element).is_some();
-        let until = if is_held { None } else { postponed(&element, deadline) };
-        let ends = ends_lease(lawn, &element, deadline, now, has_limit);
-        let ttl = match ttl {
-            _ if ends => 0,
-            0 if is_held && keeps_held => QUEUE_OF_HELD,
-            ttl => ttl,
-        };
-        if !lawn.restart_at(id, ttl, deadline) {
-            continue;
+        if lawn.look(id).is_some_and(|element| holds(element.deadline)) {
+            restarts.restart(lawn, id);
         }
-        let until = until.and_then(|until| set_until(lawn, id, until));
-        restarts.restarted(id, ttl, deadline, until);
-        count += 1;
     }
-    if restarts.finish() {
-        dehydrator.finish(Ending::Changed, c"dehydrator.touch");
-    }
-    context.reply_integer(count);
+    context.reply_integer(restarts.finish(dehydrator));
     Ok(())
 }
-
-/// The TTL used for a held element when a client sends 0, so that the element stays held.
-const QUEUE_OF_HELD: u64 = 1;
 
 #[cfg(test)]
 mod tests {

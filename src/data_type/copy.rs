@@ -3,7 +3,7 @@
 
 use super::{REJECTED, STUCK};
 use crate::server::OwnedStr;
-use lawn::{Bounds, Element, Lawn, Row, Token};
+use lawn::{Bounds, Element, Lawn, Next, Row, Token};
 
 /// A copy of an element, as it was before anything was done with it.
 pub struct ElementCopy {
@@ -17,7 +17,7 @@ pub struct ElementCopy {
     pub token: Option<Token>,
     /// Since when it is held, in milliseconds since the epoch, where that matters, if it is known.
     pub since: Option<u64>,
-    /// The name of its group, where that matters.
+    /// The name of its group, if it is in one.
     pub group: Option<OwnedStr>,
 }
 
@@ -29,9 +29,18 @@ impl ElementCopy {
         Self { id, payload, ttl, deadline, deliveries, bounds, token, since: None, group: None }
     }
 
-    /// Copies an element, whoever holds it.
-    pub fn of(row: Row<'_>) -> Self {
-        Self::new(row.element, row.ttl, None)
+    /// Copies an element of a lawn, whoever holds it, with the name of its group.
+    pub fn of(lawn: &Lawn, row: Row<'_>) -> Self {
+        let group = row.element.group.map(|group| OwnedStr::new(lawn.group_name(group)));
+        Self { group, ..Self::new(row.element, row.ttl, None) }
+    }
+
+    /// Copies the element that is given out next.
+    pub fn next(next: &Next<'_>) -> Self {
+        let row = next.row();
+        let group = next.group().map(OwnedStr::new);
+        let since = next.held_since();
+        Self { group, since, ..Self::new(row.element, row.ttl, next.token()) }
     }
 
     /// Returns the element as it was, without its group.

@@ -134,7 +134,6 @@ impl Dehydrator {
         new.choose_limits();
         new.census_share().add();
         new.look_for_stuck();
-        new.tracking.note_pauses(new.lawn.has_group_settings());
         new
     }
 
@@ -151,22 +150,10 @@ impl Dehydrator {
         lawn.into_iter().flat_map(move |lawn| lawn.rows(first, STUCK)).filter(is_stuck)
     }
 
-    /// Returns when the first pause of a group ends, if the agenda does not know it. O(groups with settings).
-    fn first_pause_end(&self) -> Option<u64> {
-        if !self.tracking.has_pauses() || self.tracking.is_noted(Reason::Forget) {
-            return None;
-        }
-        let ends = self.lawn.group_settings().map(|(_, settings)| settings.paused_until);
-        let first = ends.filter(|end| (1..DEADLINE_MAX).contains(end)).min();
-        self.tracking.note_pauses(first.is_some());
-        first
-    }
-
     /// Records that the pause of a group is to be ended at a moment, in milliseconds since the epoch.
     pub fn note_group_pause(&self, end: u64, db: i32, key: &[u8]) {
         let at = end.saturating_add(FORGETTING_DELAY_MS);
         agenda::note_upkeep_by(&self.tracking, db, key, Reason::Forget, at);
-        self.tracking.note_pauses(true);
     }
 
     /// Returns whether the dehydrator is empty with the default rules, so that it should not exist. A policy, a pause, or a
@@ -246,9 +233,10 @@ impl Dehydrator {
         self.lawn.memory() + own + rules + self.remembered.memory() + scheduled
     }
 
-    /// Returns whether the dehydrator holds memory to give back.
+    /// Returns whether the dehydrator holds memory to give back, or has groups to bring to limits that have changed.
     pub fn is_sparse(&self) -> bool {
-        (self.lawn.is_sparse() || self.remembered.is_sparse()) && !self.is_idle()
+        let is_sparse = self.lawn.is_sparse() || self.remembered.is_sparse();
+        (is_sparse || self.lawn.must_fit_groups()) && !self.is_idle()
     }
 
     /// Records the upkeep to come: memory to give back, now or when remembered ids expire or pauses of groups end. `has_grown`:
@@ -260,8 +248,7 @@ impl Dehydrator {
             let now_us = clock::monotonic_us();
             agenda::note_upkeep(&self.tracking, db, key, Reason::Compact, now_us);
         }
-        let next = self.remembered.next().into_iter().chain(self.first_pause_end());
-        let next = next.chain(self.lawn.group_logs_end()).min();
+        let next = self.remembered.next().into_iter().chain(self.lawn.first_group_end()).min();
         if let Some(next) = next
             && !self.tracking.is_noted(Reason::Forget)
         {

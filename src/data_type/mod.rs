@@ -51,7 +51,7 @@ pub use dehydrator::{
     Dehydrator, NEVER, REJECTED, STUCK, end, end_within, ends_lease, is_stuck, postponed, runs,
     set_until, stays_dead,
 };
-pub use upkeep::{compact, forget_expired, note_found};
+pub use upkeep::{compact, fit_some_groups, forget_expired, note_found};
 pub use writing::{Ending, Writing, restore_expiry};
 
 /// The type, once registered.

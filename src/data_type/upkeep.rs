@@ -4,6 +4,7 @@ use super::{Dehydrator, Ending, Opened, Writing, inspect, is_scheduled};
 use crate::clock;
 use crate::config;
 use crate::pending::agenda::{self, Reason};
+use crate::pending::fitting;
 use crate::replicate::Effect;
 use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::key::Name;
@@ -25,21 +26,23 @@ pub fn compact(context: &Context, name: &Name, mut go_on: impl FnMut() -> bool) 
     /// A few microseconds' work.
     const MOVES: usize = 32;
     let mut is_idle = false;
+    while fit(context, name) && go_on() {}
     let is_done = visit(context, name, Reason::Compact, |dehydrator| {
         is_idle = dehydrator.is_idle();
         let share = dehydrator.census_share();
-        let is_done = loop {
-            if is_idle {
-                break context.may_replicate();
-            }
-            if !dehydrator.lawn.compact(MOVES) && !dehydrator.remembered.compact(MOVES) {
-                break true;
-            }
-            trap::pass("compact");
-            if !go_on() {
-                break false;
-            }
-        };
+        let is_done = !dehydrator.lawn.must_fit_groups()
+            && loop {
+                if is_idle {
+                    break context.may_replicate();
+                }
+                if !dehydrator.lawn.compact(MOVES) && !dehydrator.remembered.compact(MOVES) {
+                    break true;
+                }
+                trap::pass("compact");
+                if !go_on() {
+                    break false;
+                }
+            };
         share.replace_by(dehydrator.census_share());
         if !is_done {
             let (tracking, now_us) = (&dehydrator.tracking, clock::monotonic_us());
@@ -55,25 +58,46 @@ pub fn compact(context: &Context, name: &Name, mut go_on: impl FnMut() -> bool) 
     is_done
 }
 
+/// Brings some groups of one dehydrator to limits that have changed.
+pub fn fit_some_groups(context: &Context) {
+    if let Some(name) = fitting::take() {
+        fit(context, &name);
+    }
+}
+
+/// Brings some groups of a dehydrator to their limits, on replicas too. Returns whether there are more.
+fn fit(context: &Context, name: &Name) -> bool {
+    let key = OwnedStr::new(&name.key);
+    if !context.select_db(name.db) {
+        return false;
+    }
+    if inspect(context, key.as_str(), |it| it.lawn.must_fit_groups()) != Some(true) {
+        return false;
+    }
+    // Closing it records when its first element is available now, and the name again if groups are left.
+    let Ok(mut dehydrator) = Writing::open(context, key.as_str()) else { return false };
+    dehydrator.lawn().is_some_and(Lawn::fit_groups)
+}
+
 /// Forgets ids that are expired at `now`, and records the memory that this lets the dehydrator give back. Ends pauses of
 /// groups that are over. `go_on` is asked after every few.
 pub fn forget_expired(context: &Context, name: &Name, now: u64, mut go_on: impl FnMut() -> bool) {
     /// Some ten microseconds' work.
     const IDS: usize = 128;
-    let has_pauses = visit(context, name, Reason::Forget, |dehydrator| {
+    let has_ended = visit(context, name, Reason::Forget, |dehydrator| {
         while dehydrator.remembered.forget(now, IDS) > 0 && go_on() {}
         while dehydrator.lawn.forget_group_logs(now, IDS) && go_on() {}
         // A group without its log comes sooner, perhaps with a dead letter.
         if dehydrator.lawn.has_group_settings() && is_scheduled(dehydrator) {
             agenda::add(name, &dehydrator.tracking);
         }
-        let has_pauses = dehydrator.tracking.has_pauses();
-        if !has_pauses {
+        let has_ended = dehydrator.lawn.ended_pauses(now).next().is_some();
+        if !has_ended {
             dehydrator.note_upkeep(false, || (name.db, &name.key));
         }
-        has_pauses
+        has_ended
     });
-    if has_pauses == Some(true) {
+    if has_ended == Some(true) {
         end_group_pauses(context, name, now, go_on);
     }
 }
@@ -82,7 +106,7 @@ pub fn forget_expired(context: &Context, name: &Name, now: u64, mut go_on: impl 
 /// elements are given out before.
 fn end_group_pauses(context: &Context, name: &Name, now: u64, mut go_on: impl FnMut() -> bool) {
     /// The most in one tick.
-    const MOST: usize = 1024;
+    const MOST: usize = 256;
     /// The wait of a replica and of a node that may not write, in milliseconds.
     const ELSEWHERE_MS: u64 = 1000;
     let sent = OwnedStr::new(&name.key);
@@ -93,9 +117,8 @@ fn end_group_pauses(context: &Context, name: &Name, now: u64, mut go_on: impl Fn
         return inspect(context, key, note).unwrap_or_default();
     }
     let Ok(mut dehydrator) = Writing::open_at(context, key, now) else { return };
-    let settings = dehydrator.look().into_iter().flat_map(Lawn::group_settings);
-    let over = settings.filter(|(_, settings)| (1..=now).contains(&settings.paused_until));
-    let over: Vec<_> = over.take(MOST).map(|(group, _)| group.to_vec()).collect();
+    let over = dehydrator.look().into_iter().flat_map(|lawn| lawn.ended_pauses(now));
+    let over: Vec<_> = over.take(MOST).map(<[u8]>::to_vec).collect();
     let mut is_changed = false;
     for group in over {
         dehydrator.change_group(&group, |settings| settings.paused_until = 0);

@@ -10,10 +10,11 @@ use super::{Dehydrator, Opened, TYPE, dehydrator_in, is_scheduled, new_lawn};
 use crate::clock;
 use crate::metrics::lateness::OverdueSince;
 use crate::pending::agenda;
-use crate::pending::blocked;
+use crate::pending::{blocked, fitting, timer};
 use crate::policy::{self, Rules};
 use crate::replicate;
 use crate::server::error::Result;
+use crate::server::flags::is_active_primary;
 use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::key::Name;
 use crate::server::{Context, EventClass, Key, Str};
@@ -365,8 +366,12 @@ impl<'a> Writing<'a> {
     fn follow_up(&self, dehydrator: &mut Dehydrator, has_grown: bool) {
         let (context, name) = (self.context, self.name);
         let now = || self.now.unwrap_or_else(clock::now);
-        if dehydrator.lawn.has_group_settings() {
+        if dehydrator.lawn.has_group_settings() && is_active_primary() {
             dehydrator.lawn.step_back(now());
+        }
+        if dehydrator.lawn.must_fit_groups() {
+            fitting::note(&Name::of(context, name));
+            timer::soon(context);
         }
         dehydrator.note_next(now);
         dehydrator.note_upkeep(has_grown, || (context.selected_db(), name.bytes()));

@@ -59,7 +59,7 @@ impl Origin<'_> {
         self.move_or_park(policy, |lawn| {
             let due = lawn.due_in_turn(self.now);
             let dead = due.take_while(|row| policy.is_dead(&row.element, self.now));
-            batch_of(dead.map(ElementCopy::of))
+            batch_of(dead.map(|row| ElementCopy::of(lawn, row)))
         })
     }
 
@@ -67,7 +67,9 @@ impl Origin<'_> {
     pub(super) fn expire(&self, policy: &Policy) {
         let Some(_guard) = MovingDeadLetters::begin() else { return };
         let moved = if policy.limits_deliveries() {
-            self.move_or_park(policy, |lawn| batch_of(lawn.expired(self.now).map(ElementCopy::of)))
+            self.move_or_park(policy, |lawn| {
+                batch_of(lawn.expired(self.now).map(|row| ElementCopy::of(lawn, row)))
+            })
         } else {
             self.drop_expired(policy)
         };
@@ -115,7 +117,7 @@ impl Origin<'_> {
         let first = |dehydrator: &Dehydrator| {
             dehydrator.look_for_stuck();
             let dead = dehydrator.stuck().take_while(|row| stays_dead(row, &policy, self.now));
-            batch_of(dead.map(ElementCopy::of))
+            batch_of(dead.map(|row| ElementCopy::of(&dehydrator.lawn, row)))
         };
         let batch = inspect(context, key, first)?;
         let (_, wait) = self.send(&policy, batch);
@@ -229,6 +231,6 @@ fn batch_of_held(lawn: &Lawn, held: &[Held<'_>], next: &mut usize) -> Vec<Elemen
         let is_new = lawn.holds(id, *token) && !ids.contains(&id);
         let row = is_new.then(|| lawn.row(id)).flatten()?;
         ids.push(id);
-        Some(ElementCopy::new(row.element, row.ttl, Some(*token)))
+        Some(ElementCopy { token: Some(*token), ..ElementCopy::of(lawn, row) })
     }))
 }

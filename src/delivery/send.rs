@@ -73,7 +73,7 @@ impl Origin<'_> {
                 return None;
             }
             let due = due.take_while(|row| policy.route_of(&row.element, now) == route);
-            Some(batch_of(due.map(ElementCopy::of)))
+            Some(batch_of(due.map(|row| ElementCopy::of(&dehydrator.lawn, row))))
         };
         let is_drop = route == Some(&Route::Drop);
         let batch = if is_drop { None } else { inspect(context, key, collect).unwrap_or_default() };

@@ -32,6 +32,8 @@ struct FieldNames {
     deliveries: Option<OwnedStr>,
     /// The field and its value for expired elements.
     expired: [OwnedStr; 2],
+    /// Only for dead letters that are in a group.
+    group: OwnedStr,
 }
 
 impl SendCommand {
@@ -60,6 +62,7 @@ impl SendCommand {
                 element: OwnedStr::new(b"element"),
                 deliveries: if is_dead { Some(OwnedStr::new(b"deliveries")) } else { None },
                 expired: [&b"reason"[..], b"expired"].map(OwnedStr::new),
+                group: OwnedStr::new(b"group"),
             });
         }
         command
@@ -85,6 +88,11 @@ impl SendCommand {
             }
             if copy.is_expired(clock::now()) {
                 pairs.extend(&fields.expired);
+            }
+            if fields.deliveries.is_some()
+                && let Some(group) = &copy.group
+            {
+                pairs.extend([&fields.group, group]);
             }
             loop {
                 // The id holds the time of delivery. The server's own `*` may use a cached time, which can be before the

@@ -70,15 +70,22 @@ impl Full {
 
     fn drain_one(&mut self, now: u64, give: impl FnOnce(u64, Element<'_>)) -> Option<()> {
         let handle = self.first_due(now, Self::prefetch_to_remove)?;
+        let ttl = self.take_out(handle);
+        let taken = TakenRecord { records: &mut self.records, handle };
+        give(ttl, taken.element());
+        Some(())
+    }
+
+    /// Removes a record from everything but the store. Returns its TTL.
+    #[inline(always)]
+    pub(super) fn take_out(&mut self, handle: Handle) -> u64 {
         let record = self.records.get(handle);
         let (hash, spot) = (self.index.hash(record.id()), record.spot());
         let ttl = self.queues_of(handle).0.ttl(spot);
         self.index.remove_handle(hash, handle);
         self.unlease(handle);
         self.remove_from_queues(handle, spot);
-        let taken = TakenRecord { records: &mut self.records, handle };
-        give(ttl, taken.element());
-        Some(())
+        ttl
     }
 
     /// Takes out the elements of the earliest queue that come before `end`, at most `most`. The heads must be up to
@@ -168,7 +175,7 @@ impl Full {
         read: impl FnOnce(&Self, &[Option<Handle>; AHEAD]),
     ) -> Option<Handle> {
         if self.takes_turns(now) {
-            return self.take_turn(now);
+            return self.take_next(now);
         }
         // The most frequent query, at every look at the clock, reads neither block nor record.
         if self.queues.first_deadline()? > now {

@@ -347,27 +347,13 @@ impl Full {
         self.index.find(hash, |handle| self.records.get(handle).has_id(id))
     }
 
-    pub(super) fn first(&self) -> Option<(Turn, Handle)> {
-        let first = self.queues.first(&self.records);
-        let Some(groups) = &self.groups else { return first };
-        let of_groups = if groups.may_hold_back() {
-            groups.opens_first(&self.records)
-        } else {
-            groups.queues.first(&self.records)
-        };
-        first.into_iter().chain(of_groups).min()
-    }
-
     pub(super) fn settle_first(&mut self) -> Option<u64> {
         self.queues.refresh_heads(&mut self.records);
         let first = self.queues.first_deadline();
         let Some(groups) = &mut self.groups else { return first };
         groups.queues.refresh_heads(&mut self.records);
-        if !groups.may_hold_back() {
-            return first.into_iter().chain(groups.queues.first_deadline()).min();
-        }
-        groups.look_again(&self.records);
-        Some(self.first()?.0.deadline)
+        let eligible = groups.first_eligible().map(|it| it.0.deadline);
+        first.into_iter().chain(eligible).min()
     }
 
     /// Restarts a record's timer. `is_held`: it is held under a token from now on. Returns its new turn.
@@ -381,11 +367,12 @@ impl Full {
         self.remove_expiry(handle);
         let turn = self.next_turn(deadline);
         self.pushes += 1;
-        let concerns = self.groups_of(handle).map(|(groups, records)| groups.lift(records, handle));
+        let decides =
+            self.groups_of(handle).map(|(groups, records)| groups.take_out(records, handle));
         let predicted = self.queues_of(handle).0.predict_range(ttl, turn, || {});
         self.move_to_turn(handle, (ttl, turn), predicted);
-        if let (Some(groups), Some(concerns)) = (&mut self.groups, concerns) {
-            groups.refile(&mut self.records, handle, counts_as_held(is_held, deadline), concerns);
+        if let (Some(groups), Some(decides)) = (&mut self.groups, decides) {
+            groups.put_back(&mut self.records, handle, counts_as_held(is_held, deadline), decides);
         }
         if let Some(moment) = self.records.get(handle).bounds().expiry(deadline) {
             self.expiries.insert((moment, handle));

@@ -1,14 +1,14 @@
 //! The groups of a full lawn: which element is next.
 
-use super::element::{Group, Row};
+use super::element::Row;
 use super::full::Full;
-use super::groups::Groups;
+use super::groups::{Choice, Groups};
 use super::queues::Queues;
 use super::store::{Handle, Records};
 use super::turn::Turn;
 
 impl Full {
-    /// Returns whether groups take turns at `now`: some may have something due.
+    /// Returns whether groups take turns at `now`: some may give something.
     #[inline(always)]
     pub(super) fn takes_turns(&self, now: u64) -> bool {
         self.groups.as_ref().is_some_and(|groups| groups.are_due(now))
@@ -38,64 +38,69 @@ impl Full {
         }
     }
 
-    /// Returns the group whose turn it is at `now`, and its first element.
-    fn turn(&mut self, now: u64) -> Option<(Group, Handle)> {
-        self.queues.refresh_heads(&mut self.records);
-        let others = self.first_without_group(now);
-        let groups = self.groups.as_mut()?;
-        let group = groups.turn(&mut self.records, others.map(|first| first.0), now)?;
-        let first = groups.first(&self.records, group).or(others.map(|first| first.1))?;
-        Some((group, first))
+    /// Returns the element that is next at `now`, and the decision whose turn it is, if groups take turns.
+    pub(super) fn choose(&self, now: u64) -> Option<(Handle, Option<Choice>)> {
+        let others = self.queues.first(&self.records).filter(|it| it.0.deadline <= now);
+        match &self.groups {
+            Some(groups) if groups.are_due(now) => {
+                let choice = groups.choose(others.map(|first| first.0), now)?;
+                let first = groups.first(&self.records, choice.group);
+                Some((first.or(others.map(|first| first.1))?, Some(choice)))
+            }
+            _ => Some((others?.1, None)),
+        }
     }
 
-    /// Returns the first element without a group, if it is due at `now`.
-    fn first_without_group(&self, now: u64) -> Option<(Turn, Handle)> {
-        let first = self.queues.first(&self.records)?;
-        if first.0.deadline <= now { Some(first) } else { None }
+    /// Counts the element that is next as given out at `now`, in the turn of its group.
+    pub(super) fn take_turn(&mut self, choice: Choice, now: u64) {
+        if let Some(groups) = &mut self.groups {
+            groups.take_turn(choice, now, false);
+            groups.count_given(&self.records, choice.group, now);
+        }
     }
 
     /// Returns the first element of the group whose turn it is at `now`, which is about to be given out.
     #[inline(never)]
-    pub(super) fn take_turn(&mut self, now: u64) -> Option<Handle> {
-        let (group, first) = self.turn(now)?;
-        if let Some(groups) = &mut self.groups {
-            groups.give(group);
-            groups.count_given(&self.records, group, now);
-        }
+    pub(super) fn take_next(&mut self, now: u64) -> Option<Handle> {
+        self.queues.refresh_heads(&mut self.records);
+        let (first, choice) = self.choose(now)?;
+        choice.into_iter().for_each(|choice| self.take_turn(choice, now));
         Some(first)
     }
 
     pub fn next_in_turn(&self, now: u64) -> Option<Row<'_>> {
-        let others = self.first_without_group(now);
-        let handle = match &self.groups {
-            Some(groups) if groups.are_due(now) => {
-                let group = groups.next(&self.records, others.map(|first| first.0), now)?;
-                groups.first(&self.records, group).or(others.map(|first| first.1))?
-            }
-            _ => others?.1,
-        };
-        Some(self.row_of(handle))
+        self.choose(now).map(|(first, _)| self.row_of(first))
     }
 
     /// Counts an element as given out at `now`, in the turn of its group if it is next.
     pub fn give_turn(&mut self, id: &[u8], now: u64) {
         let Some(handle) = self.find(id).filter(|_| self.groups.is_some()) else { return };
-        if self.takes_turns(now)
-            && let Some((group, first)) = self.turn(now)
-            && first == handle
-        {
-            self.groups_mut().0.give(group);
-        }
-        if let Some((groups, records)) = self.groups_of(handle) {
-            groups.count_given(records, records.group(handle), now);
+        match self.choose(now) {
+            Some((first, Some(choice))) if first == handle => self.take_turn(choice, now),
+            _ => {
+                if let Some((groups, records)) = self.groups_of(handle) {
+                    groups.count_given(records, records.group(handle), now);
+                }
+            }
         }
     }
 
     pub fn pass_turn(&mut self, now: u64) {
-        if self.takes_turns(now)
-            && let Some((group, _)) = self.turn(now)
+        if let Some((_, Some(choice))) = self.choose(now)
+            && let Some(groups) = &mut self.groups
         {
-            self.groups_mut().0.pass(group);
+            groups.take_turn(choice, now, true);
         }
+    }
+
+    /// Returns the first element that is given out, and from when on.
+    #[inline(always)]
+    pub(super) fn first(&self) -> Option<(Turn, Handle)> {
+        let first = self.queues.first(&self.records);
+        let Some(groups) = &self.groups else { return first };
+        let eligible =
+            groups.first_eligible().filter(|it| first.is_none_or(|first| it.0 < first.0));
+        let Some((turn, group)) = eligible else { return first };
+        Some((turn, groups.first(&self.records, group)?))
     }
 }

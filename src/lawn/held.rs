@@ -92,7 +92,7 @@ impl Full {
     }
 
     /// Returns the token under which a record is held.
-    fn held_under(&self, handle: Handle) -> Option<Token> {
+    pub(super) fn held_under(&self, handle: Handle) -> Option<Token> {
         if self.leases.is_empty() {
             return None;
         }

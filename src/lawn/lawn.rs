@@ -53,10 +53,10 @@ pub struct Lawn {
 
 /// An element that was taken out. Its bytes are read in place, and freed on drop.
 pub struct Taken<'a> {
-    form: &'a mut Form,
+    pub(super) form: &'a mut Form,
     /// The element's offset in a small lawn, or the bits of its record's handle in a full one. Both fit into a register
     /// beside the form; every command that takes an element out creates and drops a `Taken`.
-    at: usize,
+    pub(super) at: usize,
 }
 
 impl Taken<'_> {
@@ -141,21 +141,31 @@ impl Lawn {
     #[inline]
     pub fn start(&mut self, ttl: u64, new: &Element<'_>) -> Result<(), StartError> {
         match &mut self.form {
-            Form::Small(_) => self.start_small(ttl, new),
+            Form::Small(_) => self.start_small(ttl, new, None),
             Form::Full(full) => full.start(ttl, new),
         }
     }
 
-    /// Does what [`Lawn::start`] does, for a lawn in the small form. A function of its own, so that starts in a full lawn
-    /// need no more than one call.
+    /// Does what [`Lawn::start_in_group`] does, for a lawn in the small form. A function of its own, so that starts in a full
+    /// lawn need no more than one call.
     #[inline(never)]
-    fn start_small(&mut self, ttl: u64, new: &Element<'_>) -> Result<(), StartError> {
+    pub(super) fn start_small(
+        &mut self,
+        ttl: u64,
+        new: &Element<'_>,
+        group: Option<&[u8]>,
+    ) -> Result<(), StartError> {
+        let max = (self.shared.small_max)();
         if let Form::Small(small) = &mut self.form
-            && let Some(done) = small.start(ttl, new, (self.shared.small_max)())
+            && small.join(group, max)
+            && let Some(done) = small.start(ttl, new, max)
         {
             return done;
         }
-        self.full().start(ttl, new)
+        match group {
+            None => self.full().start(ttl, new),
+            Some(group) => self.put(group, new, |full, group| full.insert(ttl, new, Some(group))),
+        }
     }
 
     /// Starts an element as [`Lawn::start`] does, and replaces an element with the same id.
@@ -165,13 +175,23 @@ impl Lawn {
     /// [`StartError`], but not [`StartError::Exists`]; then nothing has changed.
     pub fn replace(&mut self, ttl: u64, new: &Element<'_>) -> Result<(), StartError> {
         match &mut self.form {
-            Form::Small(small) if new.deadline <= DEADLINE_MAX => {
-                small.stop(new.id).into_iter().for_each(|at| small.free(at));
-                self.start_small(ttl, new)
-            }
-            Form::Small(_) => Err(StartError::TooLate),
+            Form::Small(_) => self.replace_small(ttl, new, None),
             Form::Full(full) => full.replace(ttl, new, None),
         }
+    }
+
+    /// Does what [`Lawn::replace_in_group`] does, for a lawn in the small form.
+    pub(super) fn replace_small(
+        &mut self,
+        ttl: u64,
+        new: &Element<'_>,
+        group: Option<&[u8]>,
+    ) -> Result<(), StartError> {
+        if new.deadline > DEADLINE_MAX {
+            return Err(StartError::TooLate);
+        }
+        drop(self.stop(new.id));
+        self.start_small(ttl, new, group)
     }
 
     /// Restarts an element's timer. The element comes after all others with the same deadline. A TTL of 0 gives the
@@ -532,8 +552,10 @@ impl<'a> Iterator for Rows<'a> {
 #[cold]
 fn to_full(small: &Small, hasher: RandomState) -> Box<Full> {
     let mut full = Box::new(Full::new(hasher));
+    let group = small.group().filter(|_| small.len() > 0);
+    let group = group.and_then(|name| full.groups_mut().0.find_or_create(name));
     for Row { ttl, element, .. } in small.rows(0, DEADLINE_MAX) {
-        full.start(ttl, &element).expect("there is room for the first few");
+        full.insert(ttl, &element, group).expect("there is room for the first few");
         if element.deliveries > 0 {
             full.set_deliveries(element.id, element.deliveries, small.token(&element));
             let since = small.held_since(&element);

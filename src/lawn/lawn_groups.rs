@@ -28,6 +28,7 @@ impl Lawn {
     ) -> Result<(), StartError> {
         match group.filter(|name| !name.is_empty()) {
             None => self.start(ttl, new),
+            Some(name) if self.is_small() => self.start_small(ttl, new, Some(name)),
             Some(name) => self.put(name, new, |full, group| full.insert(ttl, new, Some(group))),
         }
     }
@@ -46,13 +47,14 @@ impl Lawn {
     ) -> Result<(), StartError> {
         match group.filter(|name| !name.is_empty()) {
             None => self.replace(ttl, new),
+            Some(name) if self.is_small() => self.replace_small(ttl, new, Some(name)),
             Some(name) => self.put(name, new, |full, group| full.replace(ttl, new, Some(group))),
         }
     }
 
     /// Puts an element into the group of this name, which is created for it.
     #[inline(never)]
-    fn put(
+    pub(super) fn put(
         &mut self,
         group: &[u8],
         new: &Element<'_>,
@@ -68,18 +70,26 @@ impl Lawn {
 
     /// Returns the name of an element's group.
     pub fn group_name(&self, group: Group) -> &[u8] {
-        self.all_groups().map_or(&[], |groups| groups.entries.name(group))
+        match &self.form {
+            Form::Small(small) => small.group().unwrap_or_default(),
+            Form::Full(full) => full.groups.as_ref().map_or(&[], |it| it.table.name(group)),
+        }
+    }
+
+    /// Returns the only group that a small lawn has, and the number of its elements.
+    fn small_group(&self) -> Option<(&[u8], usize)> {
+        let Form::Small(small) = &self.form else { return None };
+        small.group().map(|name| (name, small.len())).filter(|(_, len)| *len > 0)
     }
 
     /// Returns whether elements are given out in turns: there is a group with an element or a setting. O(1).
     #[inline]
     pub fn has_groups(&self) -> bool {
-        self.all_groups().is_some_and(Groups::is_in_use)
+        self.small_group().is_some() || self.all_groups().is_some_and(Groups::is_in_use)
     }
 
     /// Returns the element that [`Lawn::drain`] and [`Lawn::lease_due`] take next at `now`. Without groups that is the
-    /// first of all, if it is due, and with groups the first of the group whose turn it is. After the clock stepped back it
-    /// may return `None` though there is one, until one is taken.
+    /// first of all, if it is due, and with groups the first of the group whose turn it is.
     #[inline]
     pub fn next_in_turn(&self, now: u64) -> Option<Row<'_>> {
         match &self.form {
@@ -93,7 +103,6 @@ impl Lawn {
     pub fn due_in_turn(&self, now: u64) -> impl Iterator<Item = Row<'_>> {
         let takes_turns = self.all_groups().is_some_and(|groups| groups.are_due(now));
         let next = if takes_turns { self.next_in_turn(now) } else { None };
-        // What is in a group, and due, is held back.
         let all = if takes_turns { None } else { Some(self.rows_without_group(Turn::FIRST, now)) };
         next.into_iter().chain(all.into_iter().flatten())
     }
@@ -116,7 +125,7 @@ impl Lawn {
     /// Changes what is set for a group. [`GroupSettings::NONE`] removes its settings. The empty name stands for all
     /// elements without a group, which can only have a share.
     pub fn set_group(&mut self, group: &[u8], settings: GroupSettings) {
-        let is_known = || self.all_groups().is_some_and(|it| it.entries.find(group).is_some());
+        let is_known = || self.all_groups().is_some_and(|it| it.table.find(group).is_some());
         if settings != GroupSettings::NONE || is_known() {
             let (groups, records) = self.full().groups_mut();
             if let Some(group) = groups.find_or_create(group) {
@@ -169,13 +178,13 @@ impl Lawn {
 
     /// Returns the limit of rate of a group: a number of elements, and a number of milliseconds.
     pub fn group_rate(&self, group: &[u8]) -> Option<(u64, u64)> {
-        if group.is_empty() { None } else { self.all_groups()?.rate_of(group) }
+        self.all_groups()?.rate_limit_of(group)
     }
 
     /// Sets the log of what a group gave out. Returns `false` if the group has another limit of rate.
     pub fn set_group_log(&mut self, group: &[u8], log: Rate) -> bool {
         self.change_log(group, |groups, records, group| {
-            let is_its = groups.rate(group) == Some((log.max(), log.per()));
+            let is_its = groups.rate_limit(group) == Some((log.max(), log.per()));
             if is_its {
                 groups.set_log(records, group, log);
             }
@@ -198,18 +207,27 @@ impl Lawn {
 
     /// Lists the logs that count at `now`, by the names of their groups.
     pub fn group_logs(&self, now: u64) -> Vec<(&[u8], Rate)> {
-        self.all_groups().map_or(Vec::new(), |groups| groups.logs(now))
+        self.all_groups().map_or(Vec::new(), |groups| groups.all_logs(now))
     }
 
-    /// Returns a moment, in milliseconds since the epoch, before which the logs of all groups count, if there is one. O(1).
-    pub fn group_logs_end(&self) -> Option<u64> {
-        self.all_groups()?.logs.end()
+    /// Returns a moment, in milliseconds since the epoch, before which the pauses of all groups last and their logs count, if any
+    /// ends. O(1).
+    pub fn first_group_end(&self) -> Option<u64> {
+        self.all_groups()?.first_end()
     }
 
-    /// Notes that the clock has stepped back to `now`, if it has: what groups gave out later than now counts as given out
-    /// now. Looks do that, too. Returns whether that matters to any group.
-    pub fn step_back(&mut self, now: u64) -> bool {
-        self.all_groups_mut().is_some_and(|(groups, _)| groups.note_clock(now))
+    /// Lists the groups whose pauses are over at `now`, in the order of their ends. Their elements are given out, but their
+    /// settings have the pauses until the owner removes them.
+    pub fn ended_pauses(&self, now: u64) -> impl Iterator<Item = &[u8]> {
+        self.all_groups().into_iter().flat_map(move |groups| groups.ended_pauses(now))
+    }
+
+    /// Begins to apply that the clock has stepped back to `now`, if it has: what groups gave out later than now counts as given
+    /// out now. See [`Lawn::fit_groups`].
+    pub fn step_back(&mut self, now: u64) {
+        self.all_groups_mut()
+            .into_iter()
+            .for_each(|(groups, records)| groups.step_back(records, now));
     }
 
     /// Returns whether [`Lawn::step_back`] has something to do.
@@ -217,26 +235,41 @@ impl Lawn {
         self.all_groups().is_some_and(|groups| groups.is_behind(now))
     }
 
-    /// Removes logs that count no more at `now`, among `most` at most. Returns whether there are more to examine: after the
-    /// last one, the next call begins anew.
+    /// Brings some more groups to the limits that are set, after those of each have changed. Returns whether there are more. A
+    /// change reaches the first few hundred groups at once; until its turn a group goes on under the limits that it had.
+    pub fn fit_groups(&mut self) -> bool {
+        self.all_groups_mut().is_some_and(|(groups, records)| groups.fit_some(records))
+    }
+
+    /// Returns whether groups are left for [`Lawn::fit_groups`].
+    #[inline]
+    pub fn must_fit_groups(&self) -> bool {
+        self.all_groups().is_some_and(|groups| groups.fit_from.is_some())
+    }
+
+    /// Removes logs that count no more at `now`, among `most` at most. Returns whether there may be more.
     pub fn forget_group_logs(&mut self, now: u64, most: usize) -> bool {
         let groups = self.all_groups_mut();
-        groups.is_some_and(|(groups, records)| groups.forget_rates(records, now, most))
+        groups.is_some_and(|(groups, records)| groups.forget_logs(records, now, most))
     }
 
     /// Returns the number of groups that have an element.
     pub fn groups(&self) -> usize {
-        self.all_groups().map_or(0, |groups| groups.filled)
+        let of_small = self.small_group().is_some().into();
+        self.all_groups().map_or(of_small, |groups| groups.filled)
     }
 
     /// Returns the number of elements of a group. `None`: of those without a group.
     pub fn group_len(&self, group: Option<&[u8]>) -> usize {
+        if let Some((name, len)) = self.small_group() {
+            return if group == Some(name) { len } else { 0 };
+        }
         let groups = self.all_groups();
         match group {
             None => self.len() - groups.map_or(0, |groups| groups.elements),
             Some(name) => self
                 .group(name)
-                .map_or(0, |(_, groups, group)| groups.entries.get(group).len as usize),
+                .map_or(0, |(_, groups, group)| groups.table.get(group).len as usize),
         }
     }
 
@@ -249,7 +282,12 @@ impl Lawn {
         end: u64,
     ) -> impl Iterator<Item = Row<'_>> {
         let from = start.turn();
-        let others = if group.is_none() { Some(self.rows_without_group(from, end)) } else { None };
+        // All elements of a small lawn are in one group or in none.
+        let is_all = match &self.form {
+            Form::Small(_) => group == self.small_group().map(|it| it.0),
+            Form::Full(_) => group.is_none(),
+        };
+        let others = if is_all { Some(self.rows_without_group(from, end)) } else { None };
         let members = group.and_then(|name| self.group(name)).map(|(full, groups, group)| {
             let members = groups.elements(&full.records, group, from);
             members.map(|it| full.row_of(it)).take_while(move |row| row.element.deadline <= end)
@@ -261,7 +299,7 @@ impl Lawn {
     fn group(&self, name: &[u8]) -> Option<(&Full, &Groups, Group)> {
         let Form::Full(full) = &self.form else { return None };
         let groups = full.groups.as_deref()?;
-        Some((full, groups, groups.entries.find(name)?))
+        Some((full, groups, groups.table.find(name)?))
     }
 
     fn rows_without_group(&self, from: Turn, end: u64) -> Rows<'_> {
@@ -271,18 +309,30 @@ impl Lawn {
         }
     }
 
-    /// Iterates over the elements of a group that have another deadline than this one, and are under no lease that ends
-    /// after `now`: those that move if the whole group is to come due then.
+    /// Iterates over the elements of a group whose deadlines are not from `from` to `until`, and that are under no lease which
+    /// ends after `now`: those that move if the whole group is to come due then.
     pub fn group_at_rest(
         &self,
         group: &[u8],
-        deadline: u64,
+        deadlines: (u64, u64),
         now: u64,
     ) -> impl Iterator<Item = Row<'_>> {
-        self.group(group).into_iter().flat_map(move |(full, groups, group)| {
-            let members = groups.at_rest(&full.records, group, deadline, now);
+        let is_all = self.small_group().is_some_and(|it| it.0 == group);
+        let rests = move |row: &Row<'_>| {
+            let Row { element, .. } = row;
+            let is_between = (deadlines.0..=deadlines.1).contains(&element.deadline);
+            let is_held = element.deadline > now
+                && element.deadline < DEADLINE_MAX
+                && self.token(element).is_some();
+            !is_between && !is_held
+        };
+        let small = if is_all { Some(self.rows(Start::FIRST, DEADLINE_MAX)) } else { None };
+        let small = small.into_iter().flatten().filter(rests);
+        let full = self.group(group).into_iter().flat_map(move |(full, groups, group)| {
+            let members = groups.at_rest(&full.records, group, deadlines, now);
             members.map(|it| full.row_of(it))
-        })
+        });
+        small.chain(full)
     }
 
     /// Returns whether a lease that has ended may be extended at `now`, as far as the limit of the group is concerned that
@@ -295,7 +345,7 @@ impl Lawn {
     /// Returns whether there is a limit of what the group of an element holds.
     pub fn limits_held(&self, element: &Element<'_>) -> bool {
         let groups = self.all_groups().zip(element.group);
-        groups.is_some_and(|(groups, group)| groups.held_max(group) > 0)
+        groups.is_some_and(|(groups, group)| groups.held_limit(group) > 0)
     }
 
     /// Returns whether any group, or each, has a setting. O(1).
@@ -312,21 +362,24 @@ impl Lawn {
     /// Lists the groups with the most elements, at most `most`, and their numbers of elements, the greatest first. Exact
     /// for up to 1,024 groups; with more, it visits 1,024 of the greatest, none of which has less than 64 elements.
     pub fn greatest_groups(&self, most: usize) -> Vec<(&[u8], usize)> {
-        self.all_groups().map_or(Vec::new(), |groups| groups.greatest.list(&groups.entries, most))
+        let of_small = || self.small_group().into_iter().take(most).collect();
+        self.all_groups().map_or_else(of_small, |groups| groups.greatest.list(&groups.table, most))
     }
 
-    /// Returns whether groups may hold back elements that are due.
+    /// Returns the names of the groups of the round in their order.
     #[cfg(test)]
-    pub(super) fn may_hold_back(&self) -> bool {
-        self.all_groups().is_some_and(Groups::may_hold_back)
+    pub(super) fn round(&self) -> Vec<Vec<u8>> {
+        let groups = self.all_groups().map(|it| (it, it.round()));
+        let names = groups
+            .into_iter()
+            .flat_map(|(it, all)| all.into_iter().map(|group| it.table.name(group)));
+        names.map(<[u8]>::to_vec).collect()
     }
 
-    /// Visits all groups after the limits of each have changed.
+    /// Returns the limit of what a group holds, under which it is filed.
     #[cfg(test)]
-    pub(super) fn visit_groups(&mut self) {
-        if let Some((groups, records)) = self.all_groups_mut() {
-            groups.visit_all(records);
-        }
+    pub(super) fn held_max(&self, name: &[u8]) -> u64 {
+        self.group(name).map_or(0, |(_, groups, group)| groups.table.get(group).held_max.into())
     }
 
     /// Returns the groups, if there may be any.

@@ -108,6 +108,7 @@ mod lawn;
 mod lawn_groups;
 mod lease;
 mod memory;
+mod next;
 #[allow(unsafe_code)]
 mod processor;
 mod queues;
@@ -130,6 +131,7 @@ pub use groups::{Enforced, GroupLimits, GroupSettings};
 pub use lawn::Lawn;
 pub use lease::Token;
 pub use memory::{Mover, rounded, tree_bytes};
+pub use next::Next;
 pub use rate::Rate;
 pub use remembered::Remembered;
 pub use shared::Shared;

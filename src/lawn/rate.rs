@@ -63,6 +63,8 @@ impl Rate {
         for (moment, count) in self.entries() {
             new.load(moment, count);
         }
+        // What is known of a clock that stepped back.
+        *new.latest.get_mut() = self.latest.load(Ordering::Relaxed);
         new
     }
 
@@ -135,6 +137,12 @@ impl Rate {
     /// Returns the moment of the last entry. 0: there is none.
     pub fn last(&self) -> u64 {
         self.log.back().map_or(0, |last| last.moment)
+    }
+
+    /// Returns from when on nothing in the log counts, as far as is known of a clock that stepped back.
+    pub fn over_at(&self) -> u64 {
+        let latest = self.latest.load(Ordering::Relaxed);
+        self.log.back().map_or(0, |last| self.end(last, latest))
     }
 
     /// Returns whether nothing in the log counts at `now`.

@@ -1,4 +1,4 @@
-//! Counts the work of a call, for tests that bound it.
+//! Counts the work of a call, for tests that bound it, whatever the machine is doing.
 
 /// Counts of work: nothing outside of tests of this crate.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -9,6 +9,8 @@ pub(super) struct Work {
     pub(super) records: usize,
     /// Bytes that were copied or shifted, without the id and payload of a new element.
     pub(super) moved: usize,
+    /// Steps in trees of groups, groups visited, their leases and entries of logs walked, their records updated.
+    pub(super) steps: usize,
 }
 
 /// Counts buckets that are read.
@@ -29,6 +31,12 @@ pub(super) fn move_items<T>(count: usize) {
     add(Work { moved: count * size_of::<T>(), ..Work::default() });
 }
 
+/// Counts steps in groups.
+#[inline(always)]
+pub(super) fn step(count: usize) {
+    add(Work { steps: count, ..Work::default() });
+}
+
 #[cfg(not(test))]
 #[inline(always)]
 fn add(_: Work) {}
@@ -43,15 +51,17 @@ mod counted {
     use super::Work;
 
     thread_local! {
-        static DONE: Cell<Work> = const { Cell::new(Work { buckets: 0, records: 0, moved: 0 }) };
+        static DONE: Cell<Work> =
+            const { Cell::new(Work { buckets: 0, records: 0, moved: 0, steps: 0 }) };
     }
 
     pub(in super::super) fn add(more: Work) {
-        let Work { buckets, records, moved } = DONE.get();
+        let Work { buckets, records, moved, steps } = DONE.get();
         DONE.set(Work {
             buckets: buckets + more.buckets,
             records: records + more.records,
             moved: moved + more.moved,
+            steps: steps + more.steps,
         });
     }
 

@@ -27,10 +27,10 @@ fn the_server_knows_the_properties_of_each_command() {
         ("reject", -4, "write", "RW delete"),
         ("update", 4, "write denyoom fast", "RW access update"),
         ("rem", -3, "write fast", "RW delete"),
-        ("purge", 4, "write blocking", "RW delete"),
+        ("purge", -4, "write", "RW delete"),
         ("ttn", 2, "readonly fast", "RO"),
         ("mpush", -5, "write denyoom fast", "RW update"),
-        ("touch", -4, "write fast", "RW update"),
+        ("touch", -4, "write", "RW update"),
         ("pttl", 3, "readonly fast", "RO access"),
         ("len", -2, "readonly fast", "RO"),
         ("scan", -3, "readonly", "RO access"),
@@ -228,7 +228,7 @@ fn acl_categories_contain_the_commands_by_their_effects() {
         let has = |flags: &[String], flag: &str| flags.iter().any(|it| it == flag);
         assert_eq!(in_category("read"), with(&|flags| has(flags, "readonly")));
         assert_eq!(in_category("write"), with(&|flags| has(flags, "write")));
-        let blocking = ["dehydrator.mpoll", "dehydrator.poll", "dehydrator.purge"];
+        let blocking = ["dehydrator.mpoll", "dehydrator.poll"];
         assert_eq!(in_category("blocking"), blocking);
         assert_eq!(in_category("fast"), with(&|flags| has(flags, "fast")));
         assert_eq!(in_category("slow"), with(&|flags| !has(flags, "fast")));

@@ -41,7 +41,7 @@ pub(crate) const LINES: [(&str, &str); 34] = [
     ("INFO", "INFO k"),
     ("ONDUE", "ONDUE k DROP"),
     ("PAUSE", "PAUSE k"),
-    ("PURGE", "PURGE k PREFIX id"),
+    ("PURGE", "PURGE k GROUP g"),
     ("RESUME", "RESUME k"),
     ("LIMIT", "LIMIT k HELD 5"),
 ];

@@ -30,7 +30,7 @@ const TRIED: &[(&str, fn())] = &[
     ("LIMIT", || reads("DEHYDRATOR.LIMIT k HELD 5")),
     ("PAUSE", || reads("DEHYDRATOR.PAUSE k")),
     ("REM", || replies("DEHYDRATOR.REM k b", Value::Int(1), Value::Int(0))),
-    ("PURGE", || replies("DEHYDRATOR.PURGE k PREFIX b", Value::Int(1), Value::Int(0))),
+    ("PURGE", || replies("DEHYDRATOR.PURGE k GROUP b", Value::Int(0), Value::Int(0))),
     ("RESUME", || {
         let server = two_elements();
         server.connect().ask("DEHYDRATOR.PAUSE k");

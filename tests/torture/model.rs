@@ -17,7 +17,6 @@ use redis::Value;
 
 pub use groups::Change;
 pub use limits::Limits;
-pub use many::Selection;
 pub use op::{Bounds, DISTANCES, IfThere, Moment, Op, Policy, end_within};
 pub use turns::Turns;
 
@@ -253,9 +252,7 @@ impl World {
             Op::MPush { elements, slack, .. } => {
                 elements.iter().any(|(ttl, ..)| rounded(*ttl, *slack).is_none())
             }
-            Op::Purge(which) | Op::TouchMany { which, .. } => {
-                *which == Selection::Group(Vec::new())
-            }
+            Op::Purge(group) | Op::TouchGroup { group, .. } => group.is_empty(),
             // Elements without a group can have only a share.
             Op::LimitGroups { group, change } => {
                 let is_limit = Change { share: None, ..*change } != Change::default();

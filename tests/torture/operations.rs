@@ -126,7 +126,7 @@ impl Torture {
             ((db, key), self.op(db, key))
         };
         // What is pushed now was not there at the latest look, by the server's clock too.
-        if matches!(op, Op::TouchMany { .. } | Op::Pause { group: Some(_), .. }) {
+        if matches!(op, Op::TouchGroup { .. } | Op::Pause { group: Some(_), .. }) {
             // No deadline is already the new one, or the end of the pause.
             self.looked = wall();
         }
@@ -335,8 +335,11 @@ impl Torture {
         let mut found: Vec<_> = entries
             .into_iter()
             .map(|(_, fields)| {
+                let (groups, fields): (Vec<_>, Vec<_>) =
+                    fields.chunks(2).partition(|pair| pair[0] == b"group");
+                assert!(groups.iter().all(|pair| !pair[1].is_empty()), "{groups:?}");
                 let (names, values): (Vec<_>, Vec<_>) =
-                    fields.chunks(2).map(|pair| (&pair[0][..], &pair[1])).unzip();
+                    fields.into_iter().map(|pair| (&pair[0][..], &pair[1])).unzip();
                 let expected = [&b"id"[..], b"element", b"deliveries", b"reason"];
                 assert_eq!(names, expected[..names.len()]);
                 let reason = values.get(3).map(|it| &it[..]);

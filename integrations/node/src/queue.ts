@@ -10,7 +10,15 @@ import { type Client, type LibraryName, makerOf } from "./library.js";
 import type { ScheduleOptions } from "./plan.js";
 import { type Schedule, Schedules } from "./schedules.js";
 import type { Patience, Server } from "./server.js";
-import { BATCH, type GroupOption, type OwnTerms, type PutOptions, type Selection, Verbs } from "./verbs.js";
+import {
+  BATCH,
+  type GroupOption,
+  type OwnTerms,
+  type PutOptions,
+  type Question,
+  type Selection,
+  Verbs,
+} from "./verbs.js";
 import { mergedInfo } from "./wide/info.js";
 import { byEntry, type KeyCount, ManyKeys } from "./wide/many_keys.js";
 import { mergedRows } from "./wide/merged.js";
@@ -159,18 +167,42 @@ export class Queue<T = unknown> {
   /**
    * Removes the jobs of a group, or all whose ids have a prefix, waiting or with a worker; returns how many.
    *
-   * If the reply is lost, it is resent, and returns only how many were left.
+   * A thousand are removed at a time. To remove what is there at one moment, pause the group first. If a reply is lost,
+   * the command is resent, and counts only how many were left.
    */
   async cancelAll(selection: Selection): Promise<number> {
-    return sum(await this.#keys.each((verbs) => verbs.cancelAll(selection)));
+    if ("group" in selection === "prefix" in selection)
+      throw new TypeError("name either a `group` or a `prefix` of ids");
+    if ("group" in selection) return this.#repeated((verbs) => verbs.cancelGroup(selection.group));
+    let total = 0;
+    for (const { verbs, server } of await this.#keys.parts()) {
+      for (let cursor: string | null = "0"; cursor !== null; ) {
+        const { next, ids }: { next: string | null; ids: Buffer[] } = await server.ask(
+          verbs.scan(cursor, selection.prefix),
+        );
+        total += await this.cancel(...ids);
+        cursor = next;
+      }
+    }
+    return total;
   }
 
   /**
-   * Sets the deadlines, in milliseconds from now, of the jobs of a group, or of all whose ids have a prefix; returns how
-   * many. Jobs with a worker stay as they are. If the reply is lost, it is resent, as with `cancelAll`.
+   * Sets the deadlines, in milliseconds from now, of the jobs of a group; returns how many. Jobs with a worker stay as they
+   * are, and those whose deadline is about that already: up to an eighth of the delay earlier, from a second to a minute. A
+   * thousand are set at a time, as with `cancelAll`.
    */
-  async postponeAll(selection: Selection, delay: number): Promise<number> {
-    return sum(await this.#keys.each((verbs) => verbs.postponeAll(selection, delay)));
+  async postponeAll({ group }: { group: string | Uint8Array }, delay: number): Promise<number> {
+    return this.#repeated((verbs) => verbs.postponeGroup(group, delay));
+  }
+
+  /** Repeats a command that changes some jobs until it has changed all; returns how many. */
+  async #repeated(make: (verbs: Verbs<T>) => Question<number>): Promise<number> {
+    for (let total = 0; ; ) {
+      const changed = sum(await this.#keys.each(make));
+      if (changed === 0) return total;
+      total += changed;
+    }
   }
 
   /** Sets the deadline of a job, in milliseconds from now or as a Date; returns whether it existed. */

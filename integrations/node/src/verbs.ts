@@ -114,9 +114,12 @@ function ofGroup({ group }: GroupOption): Word[] {
   return group === undefined ? [] : ["GROUP", group];
 }
 
-function selected(selection: Selection): Word[] {
-  if ("group" in selection === "prefix" in selection) throw new TypeError("name either a `group` or a `prefix` of ids");
-  return "group" in selection ? ["GROUP", selection.group] : ["PREFIX", selection.prefix];
+/** Returns the pattern of SCAN for ids with a prefix. */
+function patternOf(prefix: Id): Buffer {
+  const escaped = bytes(prefix)
+    .toString("latin1")
+    .replace(/[\\*?[]/g, "\\$&");
+  return Buffer.from(`${escaped}*`, "latin1");
 }
 
 const nothing = () => {};
@@ -214,12 +217,23 @@ export class Verbs<T> {
     return ask(["DEHYDRATOR.REM", this.key, ...ids], Number);
   }
 
-  cancelAll(selection: Selection): Question<number> {
-    return ask(["DEHYDRATOR.PURGE", this.key, ...selected(selection)], Number);
+  /** Cancels some jobs of a group; returns how many. */
+  cancelGroup(group: string | Uint8Array): Question<number> {
+    return ask(["DEHYDRATOR.PURGE", this.key, "GROUP", group], Number);
   }
 
-  postponeAll(selection: Selection, delay: number): Question<number> {
-    return ask(["DEHYDRATOR.TOUCH", this.key, ...selected(selection), milliseconds(delay)], Number);
+  /** Postpones some jobs of a group; returns how many. */
+  postponeGroup(group: string | Uint8Array, delay: number): Question<number> {
+    return ask(["DEHYDRATOR.TOUCH", this.key, milliseconds(delay), "GROUP", group], Number);
+  }
+
+  /** Returns some ids, of those with a prefix if there is one, and where to go on. */
+  scan(cursor: string, prefix?: Id): Question<{ next: string | null; ids: Buffer[] }> {
+    const matched = prefix === undefined ? [] : ["MATCH", patternOf(prefix)];
+    return ask(["DEHYDRATOR.SCAN", this.key, cursor, ...matched, "COUNT", BATCH], (reply) => {
+      const [next, ids] = reply as [unknown, unknown[]];
+      return { next: text(next) === "0" ? null : text(next), ids: ids.map(bytes) };
+    });
   }
 
   postpone(id: Id, until: Date | number): Question<boolean> {

@@ -177,10 +177,7 @@ export class Operations {
       if (this.#random() < 0.2) await this.#advance(Math.min(this.#pick([1, 2, 9, 50]), end - this.#now));
     }
     await this.#compare(["DEHYDRATOR.RANGE", this.#fair, "-", "+", "WITHTOKENS"]);
-    // Ids are in no order: those with a prefix are moved in any.
-    await this.#compare(["DEHYDRATOR.TOUCH", this.#fair, "PREFIX", "id1", 70]);
     for (const group of GROUPS.slice(0, -1)) await this.#compare(["DEHYDRATOR.RESUME", this.#fair, "GROUP", group]);
-    await this.#compare(["DEHYDRATOR.PURGE", this.#fair, "PREFIX", ""]);
     await this.#compare(["DEL", this.#fair]);
   }
 
@@ -198,7 +195,7 @@ export class Operations {
     ];
     const pause = this.#pick<Word[]>([[], [1], [20], [100], ["AT", this.#now + 30], ["AT", this.#now]]);
     const share = this.#maybe(0.8, "SHARE", 1 + this.#upTo(3));
-    const prefix = ["PREFIX", this.#pick(["id0", "id5", "id11", "none"])];
+    const some = this.#maybe(0.4, "COUNT", 2);
     const fill = this.#pick<Word[]>([
       [...push, "REPLACE", ...group],
       [...push, ...ifThere, ...this.#maybe(0.5, ...group)],
@@ -215,11 +212,10 @@ export class Operations {
       ]),
       this.#pick<Word[]>([
         ["TOUCH", this.#fair, id, ttl],
-        ["TOUCH", this.#fair, ...group, ttl],
-        ["TOUCH", this.#fair, ...prefix, ttl],
+        ["TOUCH", this.#fair, ttl, ...group, ...this.#maybe(0.3, "AT", this.#now + 60), ...some],
         ["UPDATE", this.#fair, id, "more"],
         ["REM", this.#fair, id],
-        ["PURGE", this.#fair, ...(this.#random() < 0.5 ? group : prefix)],
+        ["PURGE", this.#fair, ...group, ...some],
       ]),
     ]);
     return [`DEHYDRATOR.${name}`, ...words];
@@ -252,7 +248,7 @@ export class Operations {
       ["RENEW", this.#fair, lease, token, id],
       this.#pick<Word[]>([
         ["TTN", this.#fair],
-        ["TOUCH", this.#fair, "GROUP", this.#pick(GROUPS), this.#pick([0, 5, 500])],
+        ["TOUCH", this.#fair, this.#pick([0, 5, 500]), "GROUP", this.#pick(GROUPS)],
         ["LIMIT", this.#fair, ...this.#pick([["GROUP", this.#pick(GROUPS)], ["EACH"]]), ...this.#rate()],
       ]),
       this.#pick<Word[]>([
@@ -427,7 +423,7 @@ export class Operations {
           ["DEHYDRATOR.RESUME", key, "anna"],
           ["DEHYDRATOR.PURGE", key, "GROUP", ""],
           ["DEHYDRATOR.PURGE", key, "ALL", "anna"],
-          ["DEHYDRATOR.TOUCH", key, "GROUP", "anna", "soon"],
+          ["DEHYDRATOR.TOUCH", key, "soon", "GROUP", "anna"],
           ["DEHYDRATOR.INFO", key, "anna"],
           ["DEHYDRATOR.LEN", key, "GROUP"],
           ["DEHYDRATOR.RELEASE", key, 0, "17", id, "COUNTED"],

@@ -169,12 +169,11 @@ withEach("a queue", (library) => {
     assert.equal(await jobs.resume({ group: "anna" }), false);
     assert.equal(await jobs.postponeAll({ group: "anna" }, 600_000), 3);
     assert.ok((await jobs.look("anna:0"))!.due.getTime() > Date.now() + 500_000);
-    assert.equal(await jobs.postponeAll({ prefix: "bert:1" }, 600_000), 1);
     assert.equal(await jobs.cancelAll({ prefix: "anna:2" }), 1);
     assert.equal(await jobs.cancelAll({ group: "anna" }), 2);
     assert.equal(await jobs.cancelAll({ prefix: "" }), 3);
     await assert.rejects(jobs.cancelAll({} as never), TypeError);
-    await assert.rejects(jobs.postponeAll({ group: "anna", prefix: "a" }, 1), TypeError);
+    await assert.rejects(jobs.cancelAll({ group: "anna", prefix: "a" }), TypeError);
   });
 
   test("a server without the module is named", async (t) => {

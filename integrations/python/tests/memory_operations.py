@@ -340,7 +340,7 @@ class Operations:
                 ("DEHYDRATOR.RESUME", key, "anna"),
                 ("DEHYDRATOR.PURGE", key, "GROUP", ""),
                 ("DEHYDRATOR.PURGE", key, "ALL", "anna"),
-                ("DEHYDRATOR.TOUCH", key, "GROUP", "anna", "soon"),
+                ("DEHYDRATOR.TOUCH", key, "soon", "GROUP", "anna"),
                 ("DEHYDRATOR.INFO", key, "anna"),
                 ("DEHYDRATOR.LEN", key, "GROUP"),
                 ("DEHYDRATOR.RELEASE", key, 0, "17", id, "COUNTED"),
@@ -375,11 +375,8 @@ class Operations:
             if self.draw.random() < 0.2:
                 self._advance(min(self.draw.choice((1, 2, 9, 50)), end - self.now))
         self._compare(("DEHYDRATOR.RANGE", self.fair, "-", "+", "WITHTOKENS"))
-        # Ids are in no order: those with a prefix are moved in any.
-        self._compare(("DEHYDRATOR.TOUCH", self.fair, "PREFIX", "id1", 70))
         for group in GROUPS[:-1]:
             self._compare(("DEHYDRATOR.RESUME", self.fair, "GROUP", group))
-        self._compare(("DEHYDRATOR.PURGE", self.fair, "PREFIX", ""))
         self._compare(("DEL", self.fair))
 
     def _in_groups(self) -> tuple[Any, ...]:
@@ -406,9 +403,8 @@ class Operations:
             ("LIMIT", self.fair, "EACH", *some),
             ("PAUSE", self.fair, *pause, *group),
             ("RESUME", self.fair, *group),
-            ("TOUCH", self.fair, *group, ttl),
-            ("TOUCH", self.fair, "PREFIX", self.draw.choice(("id0", "id5", "id11", "none")), ttl),
-            ("PURGE", self.fair, *self.draw.choice((group, ("PREFIX", "id1"), ("PREFIX", "id7"), ("PREFIX", "none")))),
+            ("TOUCH", self.fair, ttl, *group, *self._maybe(0.3, "AT", self.now + 60), *self._maybe(0.3, "COUNT", 2)),
+            ("PURGE", self.fair, *group, *self._maybe(0.5, "COUNT", 2)),
         )
         name, *words = self.draw.choices(kinds, (24, 24, 24, 5, 3, 3, 12, 8, 3, 3, 2, 2, 1))[0]
         return (f"DEHYDRATOR.{name}", *words)
@@ -437,7 +433,7 @@ class Operations:
             ("DEHYDRATOR.INFO", self.fair, *self._maybe(0.7, *group)),
             ("DEHYDRATOR.LOOK", self.fair, self._id(), "FULL"),
             ("DEHYDRATOR.TTN", self.fair),
-            ("DEHYDRATOR.TOUCH", self.fair, *group, self.draw.choice((0, 5, 500))),
+            ("DEHYDRATOR.TOUCH", self.fair, self.draw.choice((0, 5, 500)), *group),
             ("DEHYDRATOR.LIMIT", self.fair, *self.draw.choice((group, ("EACH",))), *self._rate()),
             self._in_groups(),
         )

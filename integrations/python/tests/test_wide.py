@@ -122,8 +122,8 @@ def test_what_is_of_the_whole_queue_is_of_all_keys(url: Any) -> None:
         jobs.pause()
         assert jobs.info()["paused"] == 1
         assert (jobs.resume(), jobs.resume()) == (True, False)
-        assert jobs.postpone_all(600, prefix="b:") == 20
-        assert jobs.look("b:3").due > jobs.look("a:3").due + 500
+        assert jobs.postpone_all(600, group="anna") == 20
+        assert jobs.look("a:3").due > jobs.look("b:3").due + 500
         assert jobs.cancel_all(group="anna") == 20
         assert jobs.cancel_all(prefix="b:") == 20
         assert len(jobs) == 0

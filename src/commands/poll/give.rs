@@ -11,18 +11,18 @@ use crate::policy::Policy;
 use crate::replicate::Batch;
 use crate::server::key::Name;
 use crate::server::{Context, Str, random_bytes};
-use lawn::{DEADLINE_MAX, Element, Lawn, Token};
+use lawn::{DEADLINE_MAX, Element, Lawn, Next, Token};
 
 /// A dead letter costs its group no turn. So many do, or a mass of them would keep the other groups waiting.
 const DEAD_LETTERS_PER_TURN: u64 = 64;
 
 /// A recipient of due elements.
 pub(super) trait Recipient {
-    /// Set if it looks at the lawn before each element is taken. Then elements are taken one by one.
-    const LOOKS: bool = false;
+    /// Set if it keeps copies of the elements as they were before. Then they are taken one by one.
+    const COPIES: bool = false;
 
-    /// Looks at the lawn, from which the element whose turn it is at `now` is taken next.
-    fn look(&mut self, _lawn: &mut Lawn, _now: u64) {}
+    /// Copies the element that is taken next: it is decided, and taking it cannot fail.
+    fn copy(&mut self, _next: &Next<'_>) {}
 
     /// Receives an element, and the deadline at which it came due.
     fn give(&mut self, element: Element<'_>, deadline: u64);
@@ -60,9 +60,14 @@ impl<'a, 't> Request<'a, 't> {
     }
 
     /// Takes or leases due elements, replicates that, and gives them to the recipient.
-    pub(super) fn take_due(&self, dehydrator: Writing<'a>, to: &mut impl Recipient) {
+    pub(super) fn take_due(&self, mut dehydrator: Writing<'a>, to: &mut impl Recipient) {
         let Self { now, take, .. } = *self;
         let mut count = take.count;
+        if dehydrator.look().is_some_and(|lawn| lawn.is_behind(now))
+            && let Some(lawn) = dehydrator.lawn()
+        {
+            lawn.step_back(now);
+        }
         if !dehydrator.existing().is_none_or(Dehydrator::has_default_rules) {
             if dehydrator.rules().is_paused(now) {
                 return;
@@ -72,13 +77,6 @@ impl<'a, 't> Request<'a, 't> {
         if dehydrator.existing().is_some_and(Dehydrator::may_have_dead) {
             return self.take_living(dehydrator, count, to);
         }
-        // In turns, the order shows only as elements are taken.
-        if let Some(lawn) = dehydrator.look().filter(|lawn| !lawn.has_groups())
-            && self.may_exceed_room(lawn, count)
-        {
-            let due = lawn.iter_until(now).take(count);
-            count = due.take_while(|(_, element)| self.has_room_for(element)).count();
-        }
         self.take_first(dehydrator, count, None, to);
     }
 
@@ -86,22 +84,6 @@ impl<'a, 't> Request<'a, 't> {
     /// destination, or dropped, a few at a time.
     fn take_living(&self, mut dehydrator: Writing<'a>, count: usize, to: &mut impl Recipient) {
         let Self { context, key, now, .. } = *self;
-        // The usual case: one element is requested, and the first is no dead letter.
-        if count == 1 {
-            let first = dehydrator.lawn().and_then(|lawn| {
-                lawn.settle_first();
-                // Without groups the first of all is next.
-                let next = match lawn.has_groups() {
-                    true => lawn.next_in_turn(now)?.element,
-                    false => lawn.first()?,
-                };
-                (next.deadline <= now).then(|| next.without_bytes())
-            });
-            if first.is_some_and(|first| !dehydrator.rules().policy.is_dead(&first, now)) {
-                self.take_first(dehydrator, count, None, to);
-                return;
-            }
-        }
         let (mut left, mut dead) = (count, 0);
         loop {
             left = left.min(dehydrator.room(now));
@@ -109,30 +91,8 @@ impl<'a, 't> Request<'a, 't> {
             if dehydrator.rules().is_paused(now) {
                 return;
             }
-            let Some(lawn) = dehydrator.lawn() else { return };
-            let meets_dead = if lawn.has_groups() {
-                let (taken, meets_dead) = self.take_first(dehydrator, left, Some(&policy), to);
-                left -= taken;
-                meets_dead
-            } else {
-                let mut due = lawn.iter_until(now).take(left);
-                let mut count = 0;
-                let mut is_full = false;
-                let stops_at = due.find(|(_, element)| {
-                    let is_dead = policy.is_dead(element, now);
-                    is_full = !is_dead && !self.has_room_for(element);
-                    count += usize::from(!is_dead && !is_full);
-                    is_dead || is_full
-                });
-                let meets_dead = stops_at.is_some() && !is_full;
-                left -= count;
-                if count > 0 {
-                    self.take_first(dehydrator, count, None, to);
-                } else {
-                    drop(dehydrator);
-                }
-                meets_dead
-            };
+            let (taken, meets_dead) = self.take_first(dehydrator, left, Some(&policy), to);
+            left -= taken;
             if !meets_dead || dead >= DEAD_LETTERS_MAX as u64 {
                 return;
             }
@@ -155,6 +115,25 @@ impl<'a, 't> Request<'a, 't> {
         }
     }
 
+    /// Decides which element is taken next, and copies it. `None`: there is none, it is dead, which `meets_dead` then says, or
+    /// the reply has no room for it.
+    fn decide<'l, R: Recipient>(
+        &self,
+        lawn: &'l mut Lawn,
+        policy: Option<&Policy>,
+        meets_dead: &mut bool,
+        to: &mut R,
+    ) -> Option<Next<'l>> {
+        let next = lawn.next_due(self.now)?;
+        let element = next.row().element;
+        *meets_dead = policy.is_some_and(|it| it.is_dead(&element, self.now));
+        if *meets_dead || !self.has_room_for(&element) {
+            return None;
+        }
+        to.copy(&next);
+        Some(next)
+    }
+
     /// Takes or leases up to `count` due elements in their turns, replicates that, and gives them to the recipient. `policy`:
     /// stops before an element that is dead under it; without one, none of them is. Returns how many it took, and whether
     /// such an element is next.
@@ -166,19 +145,11 @@ impl<'a, 't> Request<'a, 't> {
         to: &mut R,
     ) -> (usize, bool) {
         let Self { context, key, now, take, .. } = *self;
-        let is_measured = |lawn: &Lawn| lawn.has_groups() && self.may_exceed_room(lawn, count);
-        let is_measured = dehydrator.look().is_some_and(is_measured);
-        // Returns whether the next element is dead, and whether it stays for that, or as there is no room for it.
-        let stops = |lawn: &Lawn| {
-            let next = || lawn.next_in_turn(now);
-            let Some(next) = (is_measured || policy.is_some()).then(next).flatten() else {
-                return (false, false);
-            };
-            let is_dead = policy.is_some_and(|it| it.is_dead(&next.element, now));
-            (is_dead, is_dead || (is_measured && !self.has_room_for(&next.element)))
-        };
-        let (mut meets_dead, mut is_over);
-        meets_dead = false;
+        let mut meets_dead = false;
+        // Each element is decided by itself: it may be dead, be copied, or be too long for the reply.
+        let is_decided = R::COPIES
+            || policy.is_some()
+            || dehydrator.look().is_some_and(|lawn| self.may_exceed_room(lawn, count));
         let lease = take.lease.zip(take.token);
         let (mut polled, mut redelivered) = (0, 0);
         let replicated;
@@ -188,13 +159,15 @@ impl<'a, 't> Request<'a, 't> {
             if let Some(lawn) = dehydrator.lawn() {
                 let before = lawn.leased();
                 while polled < count {
-                    (meets_dead, is_over) = stops(lawn);
-                    if is_over {
-                        break;
-                    }
-                    to.look(lawn, now);
-                    let Some((deadline, element)) = lawn.lease_due(now, ttl, Some(token)) else {
-                        break;
+                    let (element, deadline) = if is_decided {
+                        let next = self.decide(lawn, policy, &mut meets_dead, to);
+                        let Some(next) = next else { break };
+                        let deadline = next.row().element.deadline;
+                        (next.lease(ttl, Some(token)), deadline)
+                    } else {
+                        let leased = lawn.lease_due(now, ttl, Some(token));
+                        let Some((deadline, element)) = leased else { break };
+                        (element, deadline)
                     };
                     polled += 1;
                     to.give(element, deadline);
@@ -209,21 +182,24 @@ impl<'a, 't> Request<'a, 't> {
             let mut removed = Batch::settled(context, key, until);
             if let Some(mut removal) = dehydrator.removal(until) {
                 let before = removal.lawn.leased();
-                let run = if R::LOOKS || policy.is_some() || is_measured { 1 } else { count };
-                while polled < count {
-                    (meets_dead, is_over) = stops(removal.lawn);
-                    if is_over {
-                        break;
+                if is_decided {
+                    while polled < count
+                        && let Some(next) = self.decide(removal.lawn, policy, &mut meets_dead, to)
+                    {
+                        let taken = next.take();
+                        let element = taken.element();
+                        to.give(element, element.deadline);
+                        removed.push(element.id);
+                        let id = element.id.to_vec();
+                        drop(taken);
+                        removal.remember(&id);
+                        polled += 1;
                     }
-                    to.look(removal.lawn, now);
-                    let drained = removal.drain(now, run, |_, element| {
+                } else {
+                    polled = removal.drain(now, count, |_, element| {
                         to.give(element, element.deadline);
                         removed.push(element.id);
                     });
-                    polled += drained;
-                    if drained < run {
-                        break;
-                    }
                 }
                 redelivered = before - removal.lawn.leased();
             }

@@ -13,7 +13,7 @@ use crate::replicate::{self, Pushed};
 use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::key::Name;
 use crate::server::{Context, OwnedStr, Str, log_warning};
-use lawn::{Element, Lawn, Token};
+use lawn::{Element, Lawn, Next, Token};
 
 use super::give::{Recipient, Request, held};
 use super::reply::Reply;
@@ -33,31 +33,17 @@ pub(super) struct TakenElements {
 }
 
 /// The elements that a client takes from a lawn, as they were before.
-struct Collector {
-    /// The element that is taken next, without its payload.
-    first: Option<ElementCopy>,
-    elements: Vec<ElementCopy>,
-}
+#[derive(Default)]
+struct Collector(Vec<ElementCopy>);
 
 impl Recipient for Collector {
-    const LOOKS: bool = true;
+    const COPIES: bool = true;
 
-    fn look(&mut self, lawn: &mut Lawn, now: u64) {
-        lawn.settle_first();
-        let Some(row) = lawn.next_in_turn(now) else { return };
-        let element = Element { payload: &[], ..row.element };
-        let copy = ElementCopy::new(element, row.ttl, lawn.token(&row.element));
-        let group = element.group.map(|group| OwnedStr::new(lawn.group_name(group)));
-        let since = lawn.held_since(&row.element);
-        self.first = Some(ElementCopy { group, since, ..copy });
+    fn copy(&mut self, next: &Next<'_>) {
+        self.0.push(ElementCopy::next(next));
     }
 
-    fn give(&mut self, element: Element<'_>, _deadline: u64) {
-        if let Some(first) = self.first.take() {
-            let payload = OwnedStr::new(element.payload);
-            self.elements.push(ElementCopy { payload, ..first });
-        }
-    }
+    fn give(&mut self, _element: Element<'_>, _deadline: u64) {}
 }
 
 impl TakenElements {
@@ -87,11 +73,11 @@ impl TakenElements {
         }
         let (expiry, overdue) = (dehydrator.expiry(), dehydrator.overdue());
         let whole = Some(AbortOnPanic::begin());
-        let mut taken = Collector { first: None, elements: Vec::new() };
+        let mut taken = Collector::default();
         let take = &sleeper.take();
         Request::new(context, key.as_str(), now, take).take_due(dehydrator, &mut taken);
         trap::pass("taken");
-        let taken = Self::new(sleeper, name.db, key, taken.elements)?;
+        let taken = Self::new(sleeper, name.db, key, taken.0)?;
         // The dehydrator knows of pauses, and the queue when a limit left room for one more.
         let (deadline, now_us) = (taken.elements[0].deadline, clock::now_us());
         let late_us = overdue.unwrap_or_default().late_us(deadline, now_us);

@@ -1,5 +1,7 @@
 //! What is set for a group: its share of a turn, its limits, and a pause.
 
+use super::super::turn::DEADLINE_MAX;
+
 /// The limits of a group. 0: none.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct GroupLimits {
@@ -43,8 +45,8 @@ impl GroupSettings {
     /// The settings of a group for which nothing was set.
     pub const NONE: Self = Self { share: 1, limits: GroupLimits::NONE, paused_until: 0 };
 
-    /// Returns whether they may hold back elements that are due.
-    pub(super) fn restrains(&self) -> bool {
-        self.limits.held > 0 || self.limits.rate > 0 || self.paused_until > 0
+    /// Returns whether they have a pause that ends.
+    pub(super) fn ends(&self) -> bool {
+        (1..DEADLINE_MAX).contains(&self.paused_until)
     }
 }

@@ -10,6 +10,7 @@
 
 use super::super::store::{Handle, Links};
 use super::super::turn::Turn;
+use super::super::work;
 
 /// Where the nodes of trees are.
 pub trait Nodes {
@@ -66,6 +67,7 @@ impl Side {
     /// Returns the last node on the way to this side.
     fn end(self, nodes: &impl Nodes, mut node: Handle) -> Handle {
         while let Some(next) = *self.child(&mut nodes.links(node)) {
+            work::step(1);
             node = next;
         }
         node
@@ -73,6 +75,7 @@ impl Side {
 
     /// Returns the next node on this side.
     fn next(self, nodes: &impl Nodes, mut node: Handle) -> Option<Handle> {
+        work::step(1);
         let mut links = nodes.links(node);
         if let Some(child) = *self.child(&mut links) {
             return Some(self.other().end(nodes, child));
@@ -100,6 +103,11 @@ pub fn next(nodes: &impl Nodes, node: Handle) -> Option<Handle> {
     Side::Right.next(nodes, node)
 }
 
+/// Returns the node before this one.
+pub fn previous(nodes: &impl Nodes, node: Handle) -> Option<Handle> {
+    Side::Left.next(nodes, node)
+}
+
 impl Tree {
     /// Returns the first node.
     #[inline(always)]
@@ -107,10 +115,17 @@ impl Tree {
         self.first
     }
 
+    /// Returns the last node.
+    #[inline(always)]
+    pub fn last(&self) -> Option<Handle> {
+        self.last
+    }
+
     /// Returns the first node whose turn is `turn` or later.
     pub fn from(&self, nodes: &impl Nodes, turn: Turn) -> Option<Handle> {
         let (mut at, mut found) = (self.root, None);
         while let Some(node) = at {
+            work::step(1);
             let (own, links) = nodes.look(node);
             (at, found) = if own < turn { (links.right, found) } else { (links.left, Some(node)) };
         }
@@ -145,6 +160,7 @@ impl Tree {
         }
         let mut at = self.root?;
         loop {
+            work::step(1);
             let (own, Links { left, right, .. }) = nodes.look(at);
             let (side, child) = if turn < own { (Side::Left, left) } else { (Side::Right, right) };
             let Some(next) = child else { return Some((at, side)) };
@@ -186,6 +202,7 @@ impl Tree {
 
     /// Puts a node in the place of its parent, and the parent below it. Returns the node's new parent.
     fn raise(&mut self, nodes: &mut impl Nodes, node: Handle, parent: Handle) -> Option<Handle> {
+        work::step(1);
         let (mut own, mut above) = (nodes.links(node), nodes.links(parent));
         let side = if above.left == Some(node) { Side::Left } else { Side::Right };
         let inner = side.other().child(&mut own).replace(parent);

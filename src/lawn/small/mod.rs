@@ -4,6 +4,8 @@
 //! pages and queues would cost each lawn more than a kilobyte; here an element costs eleven bytes more than its id and
 //! payload. All look-ups are linear scans. For a few dozen elements, that is as fast as an index, and needs no hash.
 //!
+//! All elements are in one group, whose name is stored once, or all in none.
+//!
 //! [`packed`] describes the layout of an element.
 //!
 //! A pushed element goes behind all elements with the same or an earlier deadline, so no push number is stored.
@@ -12,10 +14,11 @@ mod packed;
 
 use std::collections::BTreeMap;
 
-use super::element::{Bounds, Counts, Element, Row};
+use super::element::{Bounds, Counts, Element, Group, Row};
 use super::error::{StartError, UpdateError};
 use super::lease::{Token, end_of_second};
 use super::memory::{Mover, relocate, rounded};
+use super::store::Handle;
 use super::turn::DEADLINE_MAX;
 use packed::{PackedElement, PackedElements, PackedHeader, Timer, WIDTH_MAX};
 
@@ -36,7 +39,9 @@ impl SmallMax {
 /// A small lawn. See the [module](self).
 #[derive(Default)]
 pub struct Small {
+    /// The elements; behind the name of their group and its length, if they are in one.
     bytes: Vec<u8>,
+    /// The number of elements. Its highest bit says that they are all in one group.
     len: u16,
     /// Elements that were given out under a lease and are still in the lawn.
     delivered: u16,
@@ -45,9 +50,62 @@ pub struct Small {
     held: u16,
 }
 
+/// The bit of the length that says that the elements are in a group.
+const GROUPED: u16 = 1 << 15;
+
 impl Small {
     pub fn len(&self) -> usize {
-        self.len.into()
+        (self.len & !GROUPED).into()
+    }
+
+    /// Returns the name of the group that all elements are in.
+    pub fn group(&self) -> Option<&[u8]> {
+        (self.len & GROUPED != 0).then(|| &self.bytes[2..self.begin()])
+    }
+
+    /// Returns the offset of the first element.
+    #[inline(always)]
+    fn begin(&self) -> usize {
+        if self.len & GROUPED == 0 { 0 } else { self.long_begin() }
+    }
+
+    fn long_begin(&self) -> usize {
+        2 + usize::from(u16::from_le_bytes([self.bytes[0], self.bytes[1]]))
+    }
+
+    /// Prepares for an element in this group, or in none. Returns whether it may be in here with the others.
+    pub fn join(&mut self, group: Option<&[u8]>, max: SmallMax) -> bool {
+        if self.len() > 0 || group == self.group() {
+            return group == self.group();
+        }
+        let name = group.unwrap_or_default();
+        if name.len() + 2 > max.bytes {
+            return false;
+        }
+        *self = Self::default();
+        if group.is_some() {
+            self.reserve(2 + name.len());
+            self.bytes.extend_from_slice(&(name.len() as u16).to_le_bytes());
+            self.bytes.extend_from_slice(name);
+            self.len |= GROUPED;
+        }
+        true
+    }
+
+    /// Returns an element as it is in here.
+    #[inline(always)]
+    fn element(&self, entry: &PackedElement) -> Element<'_> {
+        Element { group: self.group_handle(), ..entry.element(&self.bytes) }
+    }
+
+    /// Returns what stands for the only group.
+    #[inline(always)]
+    fn group_handle(&self) -> Option<Group> {
+        (self.len & GROUPED != 0).then_some(Group(Handle::PLACEHOLDER))
+    }
+
+    fn row_of(&self, entry: &PackedElement) -> Row<'_> {
+        Row { ttl: entry.ttl(&self.bytes), element: self.element(entry), number: None }
     }
 
     pub fn counts(&self) -> Counts {
@@ -72,7 +130,7 @@ impl Small {
             return Some(Err(StartError::TooLate));
         }
         // The offset for the element, and whether another one has its TTL.
-        let (mut place, mut has_ttl) = (0, false);
+        let (mut place, mut has_ttl) = (self.begin(), false);
         for entry in self.entries() {
             if entry.has_id(&self.bytes, id) {
                 return Some(Err(StartError::Exists));
@@ -83,7 +141,7 @@ impl Small {
         let timer = Timer { deadline, ttl, deliveries: 0, token: None, since: 0, bounds };
         let header = PackedHeader::new(id.len(), payload.len(), timer);
         // One count is reserved for the element that an update replaces.
-        let elements_max = max.elements.min(usize::from(u16::MAX) - 1);
+        let elements_max = max.elements.min(usize::from(!GROUPED) - 1);
         if self.len() >= elements_max
             || self.bytes.len() + header.width > max.bytes
             || header.width > WIDTH_MAX
@@ -121,7 +179,12 @@ impl Small {
     /// Returns the element at an offset.
     #[inline(never)]
     pub fn at(&self, at: usize) -> Element<'_> {
-        PackedElement::read(&self.bytes, at).element(&self.bytes)
+        self.element(&PackedElement::read(&self.bytes, at))
+    }
+
+    /// Returns the element at an offset as [`Small::row`] does.
+    pub fn row_at(&self, at: usize) -> Row<'_> {
+        self.row_of(&PackedElement::read(&self.bytes, at))
     }
 
     /// Removes the element at an offset.
@@ -137,11 +200,11 @@ impl Small {
     }
 
     pub fn look(&self, id: &[u8]) -> Option<Element<'_>> {
-        self.find(id).map(|entry| entry.element(&self.bytes))
+        self.find(id).map(|entry| self.element(&entry))
     }
 
     pub fn row(&self, id: &[u8]) -> Option<Row<'_>> {
-        self.find(id).map(|entry| entry.row(&self.bytes))
+        self.find(id).map(|entry| self.row_of(&entry))
     }
 
     /// Returns whether an element, if it exists, may get this payload without exceeding a limit.
@@ -170,7 +233,8 @@ impl Small {
         count: usize,
         mut give: impl FnMut(u64, Element<'_>),
     ) -> usize {
-        let mut drained = Drained { small: self, end: 0, count: 0 };
+        let end = self.begin();
+        let mut drained = Drained { small: self, end, count: 0 };
         while usize::from(drained.count) < count
             && let Some(entry) = drained.next().filter(|entry| entry.deadline <= now)
         {
@@ -178,7 +242,7 @@ impl Small {
             let Small { bytes, delivered, held, .. } = &mut *drained.small;
             *delivered -= u16::from(entry.has_deliveries);
             *held -= u16::from(entry.token(bytes).is_some());
-            give(entry.ttl(bytes), entry.element(bytes));
+            give(entry.ttl(bytes), drained.small.element(&entry));
         }
         drained.count.into()
     }
@@ -192,7 +256,24 @@ impl Small {
         debug_assert_ne!(ttl, 0, "a lease of 0 ms");
         let first = self.entries().next().filter(|first| first.deadline <= now)?;
         let at = self.lease(&first, ttl, now.saturating_add(ttl).min(DEADLINE_MAX), token);
-        Some((first.deadline, PackedElement::read(&self.bytes, at).element(&self.bytes)))
+        Some((first.deadline, self.at(at)))
+    }
+
+    /// Returns the offset of the first element, if it is due at `now`.
+    pub fn first_due(&self, now: u64) -> Option<usize> {
+        self.entries().next().filter(|first| first.deadline <= now).map(|first| first.at)
+    }
+
+    /// Leases the element at an offset. Returns it.
+    pub fn lease_entry(
+        &mut self,
+        at: usize,
+        ttl: u64,
+        deadline: u64,
+        token: Option<Token>,
+    ) -> Element<'_> {
+        let at = self.lease(&PackedElement::read(&self.bytes, at), ttl, deadline, token);
+        self.at(at)
     }
 
     pub fn lease_at(&mut self, id: &[u8], ttl: u64, deadline: u64, token: Option<Token>) -> bool {
@@ -266,7 +347,7 @@ impl Small {
             entry.deadline > now && entry.token(&self.bytes) == Some(token)
         };
         let entries = self.entries().filter(is_held);
-        entries.map(|entry| entry.element(&self.bytes))
+        entries.map(|entry| self.element(&entry))
     }
 
     pub fn next_deadline(&self) -> Option<u64> {
@@ -283,11 +364,11 @@ impl Small {
         let mut expired: Vec<_> =
             due.filter_map(expiry).filter(|(moment, _)| *moment <= now).collect();
         expired.sort_by_key(|(moment, _)| *moment);
-        expired.into_iter().map(|(_, entry)| entry.row(&self.bytes))
+        expired.into_iter().map(|(_, entry)| self.row_of(&entry))
     }
 
     pub fn first_element(&self) -> Option<Element<'_>> {
-        self.entries().next().map(|first| first.element(&self.bytes))
+        self.entries().next().map(|first| self.element(&first))
     }
 
     pub fn count_due(&self, now: u64) -> usize {
@@ -308,7 +389,7 @@ impl Small {
         while entries.clone().next().is_some_and(|entry| entry.deadline < start) {
             entries.next();
         }
-        SmallRows { entries, end }
+        SmallRows { entries, small: self, end }
     }
 
     pub fn defrag(&mut self, mover: &mut impl Mover) {
@@ -321,7 +402,7 @@ impl Small {
     }
 
     fn entries(&self) -> PackedElements<'_> {
-        PackedElements { bytes: &self.bytes, at: 0 }
+        PackedElements { bytes: &self.bytes, at: self.begin() }
     }
 
     fn find(&self, id: &[u8]) -> Option<PackedElement> {
@@ -366,7 +447,7 @@ impl Small {
         let place = if timer.ttl != entry.ttl(&self.bytes) {
             self.recount_ttls(entry, timer)
         } else if timer.deadline < entry.deadline {
-            self.place_after(0, timer.deadline)
+            self.place_after(self.begin(), timer.deadline)
         } else {
             self.place_after(entry.end, timer.deadline)
         };
@@ -385,7 +466,7 @@ impl Small {
     /// Updates the number of TTLs for an element's new timer and returns the element's new offset, in one scan.
     fn recount_ttls(&mut self, entry: &PackedElement, timer: Timer) -> usize {
         let old = entry.ttl(&self.bytes);
-        let (mut place, mut has_old, mut has_new) = (0, false, false);
+        let (mut place, mut has_old, mut has_new) = (self.begin(), false, false);
         for other in self.entries().filter(|other| other.at != entry.at) {
             let ttl = other.ttl(&self.bytes);
             has_old |= ttl == old;
@@ -464,6 +545,7 @@ impl Small {
         assert_eq!(usize::from(self.held), held, "elements under a token");
         let spare = self.bytes.capacity() - self.bytes.len();
         assert!(spare <= self.bytes.len() + 2 * packed::HEADER_MAX, "{spare} bytes are spare");
+        assert!(self.begin() <= self.bytes.len());
     }
 }
 
@@ -485,7 +567,7 @@ impl Drained<'_> {
 impl Drop for Drained<'_> {
     fn drop(&mut self) {
         if self.count > 0 {
-            self.small.bytes.drain(..self.end);
+            self.small.bytes.drain(self.small.begin()..self.end);
             self.small.len -= self.count;
             self.small.ttls = self.small.different_ttls();
             self.small.shrink();
@@ -505,6 +587,7 @@ impl Clone for Small {
 /// Elements in the order of delivery.
 pub struct SmallRows<'a> {
     entries: PackedElements<'a>,
+    small: &'a Small,
     end: u64,
 }
 
@@ -513,7 +596,7 @@ impl<'a> Iterator for SmallRows<'a> {
 
     fn next(&mut self) -> Option<Row<'a>> {
         let entry = self.entries.next().filter(|entry| entry.deadline <= self.end)?;
-        Some(entry.row(self.entries.bytes))
+        Some(self.small.row_of(&entry))
     }
 }
 

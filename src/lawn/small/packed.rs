@@ -9,7 +9,7 @@
 //!   id, payload
 //! ```
 
-use super::super::element::{Bounds, Element, Row};
+use super::super::element::{Bounds, Element};
 use super::super::lease::Token;
 
 const ID_LONG: u8 = 1;
@@ -163,10 +163,6 @@ impl PackedElement {
             bounds: self.bounds(bytes),
             group: None,
         }
-    }
-
-    pub(super) fn row<'a>(&self, bytes: &'a [u8]) -> Row<'a> {
-        Row { ttl: self.ttl(bytes), element: self.element(bytes), number: None }
     }
 
     pub(super) fn id<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {

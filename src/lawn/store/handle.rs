@@ -7,6 +7,10 @@ use std::num::NonZeroU32;
 pub trait Unit: Copy + Default {
     /// The bits of a handle that name a unit in its page. The other bits name the page.
     const BITS: u32;
+    /// The most bytes of a page.
+    const PAGE_BYTES: usize = usize::MAX;
+    /// Whether every slot can be moved. If not, a page may be [kept](super::Slab::keep_page) that should be emptied.
+    const ALL_MOVE: bool = true;
 
     /// Marks the first unit of a free slot. `next` is the next free slot.
     fn set_free(&mut self, next: u32);

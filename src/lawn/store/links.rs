@@ -69,6 +69,13 @@ impl Records {
         Group(Handle::from_bits(group & !(GROUP_MARK | HELD_MARK)).expect("a group"))
     }
 
+    /// Sets the new handle of the group that a record is in.
+    pub fn rename_group(&mut self, handle: Handle, Group(group): Group) {
+        let front = self.front_mut(handle);
+        let (left, old) = halves(front[0]);
+        front[0] = unit(left, group.bits() | old & (GROUP_MARK | HELD_MARK));
+    }
+
     /// Returns whether a record that is in a group is marked as held.
     #[inline(always)]
     pub fn is_held(&self, handle: Handle) -> bool {

@@ -311,6 +311,29 @@ impl<T: Unit> Slab<T> {
         }
     }
 
+    /// Lets the page be that is being emptied, because a slot of it cannot move. Its class does not count as sparse until
+    /// another slot of it is freed. O(slots of the page).
+    pub fn keep_page(&mut self) {
+        let number = std::mem::replace(&mut self.draining, NIL);
+        if number == NIL {
+            return;
+        }
+        let Info { filled, width, class, .. } = self.info(number);
+        let mut free = NIL;
+        for unit in (0..filled).step_by(width.into()) {
+            let slot = &mut self.pages[number as usize][unit as usize];
+            if slot.free().is_some() {
+                slot.set_free(free);
+                free = unit;
+            }
+        }
+        self.info_mut(number).free = free;
+        if self.info(number).has_room() {
+            self.link(number);
+        }
+        self.sparse[usize::from(class) / 64] &= !(1 << (class % 64));
+    }
+
     /// Moves a slot's content to another slot of its class, and returns that. `None` if there is no room.
     #[must_use = "the slot has another name"]
     pub fn relocate(&mut self, handle: Handle) -> Option<Handle> {
@@ -509,7 +532,7 @@ impl<T: Unit> Slab<T> {
 /// Returns the number of slots in a page of `bytes` bytes.
 fn slots_in<T: Unit>(bytes: usize, width: usize) -> usize {
     // The last unit of a page cannot be named.
-    let units = (bytes / size_of::<T>()).min((1 << T::BITS) - 1);
+    let units = (bytes.min(T::PAGE_BYTES) / size_of::<T>()).min((1 << T::BITS) - 1);
     (units / width).max(1)
 }
 

@@ -1,6 +1,6 @@
 //! Tests of groups that take turns.
 
-use super::super::groups::{PASSED_MAX, VISITED_MAX, WOKEN_MAX};
+use super::super::groups::FITTED_MAX;
 use super::*;
 
 fn put(lawn: &mut Lawn, id: &str, group: &str, deadline: u64) {
@@ -46,27 +46,17 @@ fn groups_take_turns_and_each_is_in_its_own_order() {
 }
 
 #[test]
-fn a_look_tells_what_is_given_out_next_when_many_groups_are_passed_over() {
+fn a_shorter_window_counts_from_when_an_element_was_given_out() {
+    let each = |per| GroupLimits { rate: 1, per, ..GroupLimits::NONE };
     let mut lawn = lawn();
-    let groups = PASSED_MAX + 3;
-    for number in 0..groups {
-        for id in ["i", "j"] {
-            put(&mut lawn, &format!("{id}{number}"), &format!("g{number}"), 7);
-        }
-    }
-    // Each look lets some of them into the round, and takes one of two elements.
-    (0..groups.div_ceil(WOKEN_MAX)).for_each(|_| drop(drained(&mut lawn, 8, 1)));
-    put(&mut lawn, "due", "due", 5);
-    // The clock has stepped back. One look passes over some of the groups alone.
-    for _ in 0..3 {
-        let next = lawn.next_in_turn(6).map(|row| row.element.id.to_vec());
-        let taken = drained(&mut lawn, 6, 1).pop().map(|it| it.1);
-        assert_eq!(next, taken);
-        if taken.is_some() {
-            return;
-        }
-    }
-    panic!("one is due");
+    put(&mut lawn, "a1", "a", 1);
+    put(&mut lawn, "a2", "a", 1);
+    lawn.set_each_group(each(5121));
+    assert_eq!(drained(&mut lawn, 1000, 9).len(), 1);
+    // The window had granules of six milliseconds.
+    assert_eq!(lawn.next_deadline(), Some(1002 + 5121));
+    lawn.set_each_group(each(1));
+    assert_eq!(lawn.next_deadline(), Some(1001));
 }
 
 /// Many groups of very different sizes, all due at once.
@@ -214,85 +204,335 @@ fn a_group_that_holds_as_many_as_it_may_is_passed_over_until_it_has_room() {
     });
 }
 
-#[test]
-fn a_lower_limit_holds_at_once_and_a_higher_one_after_a_few_looks() {
-    const GROUPS: usize = 3 * VISITED_MAX;
-    let mut lawn = lawn();
-    for number in 0..4 * GROUPS {
-        put(&mut lawn, &format!("{number}"), &format!("g{}", number % GROUPS), 1);
+/// Fills groups with elements that are due at 1, one each at first, then a second each, and so on.
+fn fill(lawn: &mut Lawn, groups: usize, each: usize) {
+    for number in 0..groups * each {
+        put(lawn, &format!("{number}"), &format!("g{}", number % groups), 1);
     }
-    let lease = |lawn: &mut Lawn, now| {
-        let mut count = 0;
-        // A look that passes over many groups may find nothing.
-        for _ in 0..2 * GROUPS {
-            count += usize::from(lawn.lease_due(now, 1000, Token::new(1)).is_some());
+}
+
+fn lease_all(lawn: &mut Lawn, now: u64, ttl: u64) -> usize {
+    std::iter::from_fn(|| lawn.lease_due(now, ttl, Token::new(1)).map(drop)).count()
+}
+
+/// Returns what `call` returns, and the steps that it took.
+fn work<T>(call: impl FnOnce() -> T) -> (T, u64) {
+    let (value, done) = super::super::work::of(call);
+    (value, done.steps as u64)
+}
+
+/// The most steps of one call, for up to a million groups: some paths through trees of them.
+const STEPS_MAX: u64 = 1000;
+/// The most steps of a call that brings groups to new limits.
+const FIT_STEPS_MAX: u64 = 40_000;
+
+#[test]
+fn a_change_for_each_group_reaches_all_in_steps_and_one_that_waits_goes_on_as_before() {
+    const GROUPS: usize = 4 * FITTED_MAX;
+    let mut lawn = lawn();
+    fill(&mut lawn, GROUPS, 4);
+    each(&mut lawn, 2);
+    while lawn.fit_groups() {}
+    assert_eq!(lease_all(&mut lawn, 5, 10), 2 * GROUPS);
+    each(&mut lawn, 3);
+    // Nothing is lost between two steps, and what is next is what is given.
+    let mut given = 0;
+    loop {
+        while let Some(next) = lawn.next_due(5) {
+            let id = next.row().element.id.to_vec();
+            assert_eq!(next.lease(10, Token::new(2)).id, id);
+            given += 1;
         }
+        assert_eq!(lawn.next_deadline(), Some(15), "all others are full");
         lawn.check();
-        count
-    };
-    each(&mut lawn, 2);
-    assert_eq!(lease(&mut lawn, 5), 2 * GROUPS);
-    each(&mut lawn, 3);
-    // All groups are in the round again, and none of them has room any more.
-    assert_eq!(drained(&mut lawn, 5, 1).len(), 1);
+        if !lawn.fit_groups() {
+            break;
+        }
+    }
+    while lawn.next_due(5).map(|next| _ = next.lease(10, Token::new(2))).is_some() {
+        given += 1;
+    }
+    assert_eq!(given, GROUPS);
+    // Each is full, and stays so under a lower limit: it gives nothing when the first two leases end.
     each(&mut lawn, 1);
-    assert_eq!(lease(&mut lawn, 5), 0);
-    each(&mut lawn, 3);
-    for _ in 0..=GROUPS / VISITED_MAX {
-        assert_eq!(lawn.next_deadline(), Some(1));
-        lawn.settle_first();
-    }
-    assert_eq!(lease(&mut lawn, 5), GROUPS);
-    assert_eq!(lawn.settle_first(), Some(1005));
+    while lawn.fit_groups() {}
+    assert_eq!((lawn.next_deadline(), lawn.next_due(14).is_none()), (Some(15), true));
     each(&mut lawn, 0);
-    while lease(&mut lawn, 6) > 0 {}
-    assert_eq!((lawn.running(6), lawn.len()), (4 * GROUPS - 1, 4 * GROUPS - 1));
+    while lawn.fit_groups() {}
+    assert_eq!(lease_all(&mut lawn, 6, 10), GROUPS);
 }
 
+/// The leases of a group that are over make room, however many there are.
 #[test]
-fn a_group_that_may_give_is_announced_behind_many_that_may_not() {
-    const GROUPS: usize = 4 * PASSED_MAX;
+fn a_group_with_a_mass_of_leases_that_are_over_gives_at_once_and_keeps_nobody_waiting() {
+    const LEASES: usize = 20_000;
     let mut lawn = lawn();
-    for number in 0..3 * GROUPS {
-        put(&mut lawn, &format!("{number}"), &format!("g{}", number % GROUPS), 1);
-    }
-    // All groups enter the round. Then each gives two elements.
-    (0..GROUPS).for_each(|_| lawn.pass_turn(5));
-    let mut last = Vec::new();
-    for _ in 0..2 * GROUPS {
-        let (_, given) = lawn.lease_due(5, 1000, Token::new(1)).expect("all have something");
-        last = given.id.to_vec();
-    }
-    lawn.stop(&last).expect("it is there");
-    each(&mut lawn, 2);
-    let mut looks = 0;
-    while lawn.settle_first().is_some_and(|deadline| deadline <= 5) {
-        looks += 1;
-        lawn.lease_due(5, 1000, Token::new(1));
-        lawn.check();
-    }
-    assert_eq!(lawn.running(5), 2 * GROUPS, "after {looks} looks");
-}
-
-#[test]
-fn a_mass_of_leases_that_end_makes_room_in_steps() {
-    let mut lawn = lawn();
-    for number in 0..3000 {
+    for number in 0..LEASES {
         put(&mut lawn, &format!("{number}"), "a", 1);
     }
-    while lawn.lease_due(1, 10, Token::new(1)).is_some() {}
-    held(&mut lawn, "a", 2);
+    assert_eq!(lease_all(&mut lawn, 1, 10), LEASES);
+    held(&mut lawn, "a", 1);
+    put(&mut lawn, "b", "b", 12);
+    while lawn.fit_groups() {}
     lawn.check();
-    let next = lawn.next_deadline().expect("there are elements");
-    assert!(next <= 11 && lawn.next_in_turn(10).is_none());
-    let mut looks = 0;
-    while lawn.lease_due(11, 10, Token::new(2)).is_none() {
-        assert!(looks < 3000 / 200 && lawn.next_deadline() == Some(11));
-        looks += 1;
+    let mut given = Vec::new();
+    for _ in 0..3 {
+        let next = |it: (u64, Element<'_>)| String::from_utf8(it.1.id.to_vec()).expect("text");
+        let (next, steps) = work(|| lawn.lease_due(20, 10, Token::new(1)).map(next));
+        given.extend(next);
+        assert!(steps < STEPS_MAX, "{steps} steps");
     }
-    assert!(looks > 3000 / 300, "{looks} looks");
+    assert_eq!(given, ["0", "b"]);
+    assert_eq!((lawn.next_deadline(), lawn.running(20)), (Some(30), 2));
+}
+
+/// Nobody takes anything, and what is next is known all the same.
+#[test]
+fn the_next_deadline_is_exact_after_a_lower_limit_though_nobody_takes() {
+    const GROUPS: usize = 5000;
+    let mut lawn = lawn();
+    fill(&mut lawn, GROUPS, 3);
+    each(&mut lawn, 2);
+    while lawn.fit_groups() {}
+    assert_eq!(lease_all(&mut lawn, 5, 10), 2 * GROUPS);
+    each(&mut lawn, 1);
+    let mut calls = 0;
+    while lawn.fit_groups() {
+        calls += 1;
+        assert_eq!(lawn.next_deadline(), Some(15));
+    }
+    assert!(calls <= GROUPS.div_ceil(FITTED_MAX) * 2, "{calls} calls");
+    assert_eq!((lawn.next_deadline(), lawn.settle_first()), (Some(15), Some(15)));
+}
+
+#[test]
+fn the_first_of_all_is_the_oldest_of_all_groups_that_may_give() {
+    let mut lawn = lawn();
+    each(&mut lawn, 2);
+    put(&mut lawn, "b", "b", 8);
+    put(&mut lawn, "a", "a", 5);
+    assert!(lawn.lease_due(8, 10, Token::new(1)).is_some_and(|it| it.1.id == b"a"));
+    put(&mut lawn, "c", "c", 3);
+    // It is the turn of the others in the round.
+    assert_eq!((lawn.next_deadline(), lawn.first().map(|it| it.id)), (Some(3), Some(&b"c"[..])));
+    lawn.pass_turn(9);
     lawn.check();
-    assert!(lawn.lease_due(11, 10, Token::new(2)).is_some());
-    assert!(lawn.lease_due(11, 10, Token::new(2)).is_none());
-    assert_eq!(lawn.next_deadline(), Some(21));
+    assert_eq!(lawn.next_deadline(), Some(3));
+}
+
+/// Counts the work of calls beside very many groups.
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn no_call_does_more_for_a_million_groups_than_for_a_few() {
+    const GROUPS: usize = 1_000_000;
+    let mut lawn = lawn();
+    fill(&mut lawn, GROUPS, 1);
+    let bounded =
+        |what: &str, most: u64, steps: u64| assert!(steps < most, "{what}: {steps} steps");
+    let limits = |held, rate| GroupLimits { held, rate, per: 1000, ..GroupLimits::NONE };
+    for (held, rate) in [(2, 0), (1, 3), (1, 0), (0, 0)] {
+        let change = || lawn.set_each_group(limits(held, rate));
+        bounded("LIMIT EACH", FIT_STEPS_MAX, work(change).1);
+        for _ in 0..100 {
+            let (next, steps) = work(|| lawn.lease_due(5, 1_000_000, Token::new(1)).is_some());
+            assert!(next);
+            bounded("POLL", STEPS_MAX, steps);
+            bounded("TTN", STEPS_MAX, work(|| lawn.next_deadline()).1);
+            bounded("a pass", FIT_STEPS_MAX, work(|| lawn.fit_groups()).1);
+        }
+    }
+    // A mass of groups is paused, and the pauses end one after the other.
+    for number in 0..GROUPS / 10 {
+        let mut settings = GroupSettings::NONE;
+        settings.paused_until = 100 + number as u64;
+        lawn.set_group(format!("g{number}").as_bytes(), settings);
+    }
+    assert_eq!(lawn.first_group_end(), Some(100));
+    let ((), steps) = work(|| {
+        for number in 0..64 {
+            let ended: Vec<_> = lawn.ended_pauses(100 + number).map(<[u8]>::to_vec).collect();
+            assert_eq!(ended, [format!("g{number}").into_bytes()]);
+            lawn.set_group(&ended[0], GroupSettings::NONE);
+        }
+    });
+    bounded("the ends of pauses", 64 * STEPS_MAX, steps);
+    assert_eq!(lawn.first_group_end(), Some(164));
+}
+
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn a_pass_over_groups_with_many_leases_or_full_logs_is_bounded() {
+    let mut lawn = lawn();
+    fill(&mut lawn, 3000, 300);
+    assert_eq!(lease_all(&mut lawn, 5, 10), 900_000);
+    let calls = |lawn: &mut Lawn, what: &str| {
+        let mut calls = 0;
+        loop {
+            let (goes_on, steps) = work(|| lawn.fit_groups());
+            assert!(steps < FIT_STEPS_MAX, "{what}: {steps} steps");
+            if !goes_on {
+                return calls;
+            }
+            calls += 1;
+        }
+    };
+    let ((), steps) = work(|| each(&mut lawn, 150));
+    assert!(steps < FIT_STEPS_MAX, "LIMIT EACH HELD: {steps} steps");
+    put(&mut lawn, "one more", "g7", 1);
+    assert!(calls(&mut lawn, "HELD") > 50);
+    lawn.check();
+    let mut lawn = super::lawn();
+    let rate = |rate| GroupLimits { rate, per: 1000, ..GroupLimits::NONE };
+    lawn.set_each_group(rate(2000));
+    for group in 0..1000 {
+        put(&mut lawn, &format!("{group}"), &format!("g{group}"), 1);
+        for moment in 0..1000 {
+            lawn.record_given(format!("g{group}").as_bytes(), moment, 1);
+        }
+    }
+    let ((), steps) = work(|| lawn.set_each_group(rate(1000)));
+    assert!(steps < FIT_STEPS_MAX, "LIMIT EACH RATE: {steps} steps");
+    assert!(calls(&mut lawn, "RATE") > 50);
+    lawn.check();
+}
+
+/// Moves a whole group to a moment, some at a time.
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn to_touch_a_group_costs_the_same_at_its_beginning_and_at_its_end() {
+    const COUNT: usize = 100_000;
+    let mut lawn = lawn();
+    for number in 0..COUNT {
+        put(&mut lawn, &format!("{number}"), "a", 1 + number as u64 % 50);
+    }
+    // Some are held, some of these leases are over.
+    for (ttl, count) in [(10, COUNT / 10), (1000, 100)] {
+        (0..count).for_each(|_| assert!(lawn.lease_due(50, ttl, Token::new(1)).is_some()));
+    }
+    let (at, mut now, mut moved, mut most) = (160, 100, 0, 0);
+    loop {
+        let (ids, steps) = work(|| {
+            let rows = lawn.group_at_rest(b"a", (at, at), now).take(1000);
+            rows.map(|row| row.element.id.to_vec()).collect::<Vec<_>>()
+        });
+        most = most.max(steps);
+        if ids.is_empty() {
+            break;
+        }
+        moved += ids.len();
+        ids.iter().for_each(|id| assert!(lawn.restart_at(id, 10, at)));
+        // The first that were moved have come due meanwhile.
+        now += 1;
+    }
+    assert_eq!(moved, COUNT - 100);
+    assert!(most < 20_000, "{most} steps to find a thousand");
+    lawn.check();
+}
+
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn memory_comes_back_when_few_of_many_groups_are_left() {
+    const GROUPS: usize = 300_000;
+    let mut lawn = lawn();
+    let empty = lawn.memory();
+    fill(&mut lawn, GROUPS, 1);
+    let full = lawn.memory();
+    for number in (0..GROUPS).filter(|number| number % 500 != 0) {
+        assert!(lawn.stop(format!("{number}").as_bytes()).is_some());
+    }
+    let mut calls = 0;
+    loop {
+        let (goes_on, steps) = work(|| lawn.compact(32));
+        assert!(steps < 2 * STEPS_MAX, "{steps} steps");
+        if !goes_on {
+            break;
+        }
+        calls += 1;
+    }
+    assert!(calls < GROUPS / 32, "{calls} calls");
+    lawn.check();
+    let left = lawn.memory();
+    assert!(left < empty + full / 20, "{left} of {full} bytes for 600 of 300,000 groups");
+    assert_eq!(taken(&mut lawn, 1).split(' ').count(), 600);
+}
+
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn a_large_group_does_not_move_and_keeps_little() {
+    let mut lawn = lawn();
+    fill(&mut lawn, 10_000, 1);
+    for number in 0..5000 {
+        put(&mut lawn, &format!("l{number}"), "g5000", 1);
+    }
+    for number in (0..10_000).filter(|number| *number != 5000) {
+        assert!(lawn.stop(format!("{number}").as_bytes()).is_some());
+    }
+    let mut most = 0;
+    while {
+        let (goes_on, steps) = work(|| lawn.compact(32));
+        most = most.max(steps);
+        goes_on
+    } {}
+    assert!(most < 5000, "{most} steps");
+    lawn.check();
+    assert_eq!((lawn.groups(), lawn.group_len(Some(b"g5000"))), (1, 5001));
+}
+
+/// A key with one job of one tenant is as small as others.
+#[test]
+fn a_small_lawn_may_be_in_one_group() {
+    let mut lawn = lawn_with_limits(|| SmallMax::USUAL);
+    start_now(&mut lawn, b"id", 5, b"payload", 0).expect("room");
+    let (mut one, mut other) = (lawn.another(), lawn.another());
+    put(&mut one, "id", "tenant", 5);
+    assert!(one.is_small() && one.memory() <= lawn.memory() + 32, "{} bytes", one.memory());
+    assert!(one.has_groups() && one.groups() == 1 && one.group_len(Some(b"tenant")) == 1);
+    assert_eq!(
+        one.look(b"id").map(|it| one.group_name(it.group.expect("a group"))),
+        Some(&b"tenant"[..])
+    );
+    put(&mut one, "id2", "tenant", 7);
+    assert!(one.is_small());
+    put(&mut one, "id3", "other", 6);
+    assert!(!one.is_small());
+    assert_eq!(taken(&mut one, 9), "id id3 id2");
+    // After the last one has gone, any group may come.
+    put(&mut other, "id", "a", 5);
+    assert!(other.stop(b"id").is_some() && !other.has_groups());
+    put(&mut other, "id", "b", 5);
+    assert!(other.is_small() && other.group_len(Some(b"b")) == 1 && other.group_len(None) == 0);
+}
+
+/// A tenant with little comes soon beside one with much, and groups that come all the time keep nobody waiting.
+#[test]
+fn nobody_waits_for_longer_than_a_round() {
+    let mut lawn = lawn();
+    for number in 0..20_000 {
+        put(&mut lawn, &format!("l{number}"), "large", 1);
+    }
+    (0..10).for_each(|_| drop(drained(&mut lawn, 2, 1)));
+    put(&mut lawn, "s", "small", 2);
+    let waited = (1..).find(|_| drained(&mut lawn, 3, 1)[0].1 == b"s").expect("it comes");
+    assert!(waited <= 2, "{waited} before it");
+    // New groups with old deadlines come faster than elements go.
+    let mut large = 0;
+    for number in 0..1000 {
+        for more in 0..2 {
+            put(&mut lawn, &format!("n{number}/{more}"), &format!("n{number}/{more}"), 0);
+        }
+        large += usize::from(drained(&mut lawn, 4, 1)[0].1.starts_with(b"l"));
+    }
+    assert!(large >= 4, "{large} of the large group");
+    // A group whose first element is the oldest, and comes again and again, overtakes nobody.
+    let mut lawn = super::lawn();
+    each(&mut lawn, 1);
+    (0..9).for_each(|number| put(&mut lawn, &format!("a{number}"), "a", 1));
+    put(&mut lawn, "b", "b", 2);
+    let mut given = Vec::new();
+    for now in 3..6 {
+        let id = leased(&mut lawn, now).expect("one");
+        assert!(lawn.settle(id.as_bytes(), Token::new(1).expect("a token")).is_some());
+        given.push(id);
+    }
+    assert!(given[..2].contains(&"b".to_owned()), "{given:?}");
 }

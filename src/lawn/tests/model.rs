@@ -23,11 +23,14 @@ pub(super) struct Oracle {
 impl Oracle {
     /// Notes that the next push number is the first again.
     pub(super) fn start_over(&mut self) {
-        self.started_over.get_or_insert(0);
+        if self.started_over.replace(self.started_over.unwrap_or(0)).is_none() {
+            self.turns.start_over();
+        }
     }
 
     /// Appends an element, or inserts it before all that were pushed before the counter started over.
     pub(super) fn push(&mut self, element: Stored) {
+        self.turns.push(&element.0);
         let pushed = self.started_over.as_mut();
         let at = pushed.map_or(self.elements.len(), |pushed| {
             *pushed += 1;
@@ -58,9 +61,10 @@ impl Oracle {
             return Err(StartError::Exists);
         }
         self.turns.hold(id, false, 0);
-        self.turns.of.extend(group.iter().map(|group| (id.to_vec(), group.clone())));
-        self.turns.adapt_those(group.into_iter().collect());
+        let first = group.clone().unwrap_or_default();
+        self.turns.of.extend(group.into_iter().map(|group| (id.to_vec(), group)));
         self.push((id.to_vec(), ttl, payload.to_vec(), deadline));
+        self.turns.settle_from(&self.elements, &first);
         Ok(())
     }
 
@@ -127,7 +131,7 @@ impl Oracle {
         Some((before, id, deliveries))
     }
 
-    /// Panics if the group of an element that is about to be leased holds as many as it may, unless the clock stepped back.
+    /// Panics if the group of an element that is about to be leased holds as many as it may.
     fn check_held(&self, at: usize, now: u64) {
         let group = self.turns.group(&self.elements[at].0);
         let is_held = |(id, .., deadline): &&Stored| {
@@ -136,9 +140,7 @@ impl Oracle {
                 && *deadline > now
                 && *deadline < DEADLINE_MAX
         };
-        if let Some(max) = self.turns.held_max(group)
-            && self.turns.looked_at <= now
-        {
+        if let Some(max) = self.turns.held_max(group) {
             assert!((self.elements.iter().filter(is_held).count() as u64) < max);
         }
     }

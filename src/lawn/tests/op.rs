@@ -121,6 +121,12 @@ pub(super) enum Op {
         group: u16,
         count: u64,
     },
+    /// Ends the turn of the group whose turn it is.
+    Pass,
+    /// Takes or leases what is next, decided before.
+    Next {
+        ttl: u64,
+    },
     /// Forgets what groups gave out too long ago to count.
     Forget,
     /// Changes the limits of the small form.
@@ -231,6 +237,8 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         1 => limits().prop_map(|limits| Op::Each { limits }),
         1 => (any::<u16>(), 1_u64..3).prop_map(|(group, count)| Op::Given { group, count }),
         1 => Just(Op::Forget),
+        1 => Just(Op::Pass),
+        3 => prop_oneof![Just(0_u64), lease()].prop_map(|ttl| Op::Next { ttl }),
         1 => (prop::bool::weighted(0.7), prop::bool::weighted(0.7))
             .prop_map(|(held, rate)| Op::Enforce { enforced: Enforced { held, rate } }),
         1 => small_max().prop_map(|max| Op::SmallMax { max }),

@@ -71,11 +71,8 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
         let seed = step as u64;
         let group = |id: u16| group(seed, id, groups);
         if oracle.turns.is_behind(now) {
-            // The clock stepped back before there was a limit. A look finds that out, too, but visits only a few groups.
-            assert!(lawn.step_back(now));
-            lawn.visit_groups();
-            oracle.turns.step_back(now);
-            oracle.turns.settle(&oracle.elements);
+            assert!(lawn.is_behind(now));
+            step_back(&mut lawn, &mut oracle, now);
         }
         match *op {
             Op::Start { id, ttl, length, deadline } => {
@@ -151,11 +148,10 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
             Op::Scan { count } => scan.step(&lawn, &oracle, count),
             Op::Clock { by } => {
                 now = now.saturating_add_signed(by).min(DEADLINE_MAX - 1000);
-                if lawn.step_back(now) {
-                    lawn.visit_groups();
+                assert_eq!(lawn.is_behind(now), oracle.turns.is_behind(now));
+                if lawn.is_behind(now) {
+                    step_back(&mut lawn, &mut oracle, now);
                 }
-                oracle.turns.step_back(now);
-                oracle.turns.settle(&oracle.elements);
             }
             Op::Compact { moves } => {
                 // `is_sparse` must only save calls of `compact`, not change the result.
@@ -181,7 +177,6 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
                         oracle.remove(&id);
                     }
                     let expected = oracle.start(&id, ttl, &content, Some(deadline), group);
-                    oracle.turns.settle(&oracle.elements);
                     let expected = expected.map_err(|_| StartError::TooLate);
                     if expected.is_ok() {
                         oracle.bounds.insert(id, bounds);
@@ -197,6 +192,40 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
                     let found = found.map(|(before, it)| (before, it.id.to_vec(), it.deliveries));
                     assert_eq!(found, oracle.lease_due(now, ttl, token));
                 }
+            }
+            Op::Next { ttl } => {
+                start_over(&lawn, &mut oracle);
+                let chosen = oracle.turns.next(&oracle.elements, now);
+                let chosen = chosen.map(|at| oracle.elements[at].clone());
+                let Some(next) = lawn.next_due(now) else {
+                    assert_eq!(chosen, None);
+                    continue;
+                };
+                // All of it is known before, and nothing else is given.
+                let (ttl_before, id, payload, deadline) = chosen
+                    .as_ref()
+                    .map(|(id, ttl, payload, at)| (*ttl, id, payload, *at))
+                    .expect("one");
+                let (row, held_under) = (next.row(), next.token());
+                assert_eq!((row.element.id, row.element.payload), (&id[..], &payload[..]));
+                assert_eq!((row.ttl, row.element.deadline), (ttl_before, deadline));
+                assert_eq!(next.group().unwrap_or_default(), oracle.turns.group(id));
+                assert_eq!(held_under, oracle.tokens.get(id).copied());
+                assert_eq!(row.element.deliveries, oracle.deliveries.get(id).copied().unwrap_or(0));
+                if ttl == 0 {
+                    oracle.counted.extend(oracle.turns.give(now));
+                    assert_eq!(next.take().element().payload, payload);
+                    oracle.stop(id);
+                } else {
+                    let token = token(seed);
+                    let leased = next.lease(ttl, token).id.to_vec();
+                    let expected = oracle.lease_due(now, ttl, token).expect("one is next");
+                    assert_eq!((deadline, leased), (expected.0, expected.1));
+                }
+            }
+            Op::Pass => {
+                lawn.pass_turn(now);
+                oracle.turns.pass(&oracle.elements, now);
             }
             Op::Lease { id, ttl } => {
                 let deadline = now + ttl;
@@ -242,27 +271,25 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
                 let is_set = settings != GroupSettings::NONE;
                 oracle.turns.settings.extend(is_set.then(|| (name.clone(), settings)));
                 lawn.set_group(&name, settings);
-                oracle.turns.adapt_those([name].into());
-                oracle.turns.settle(&oracle.elements);
+                oracle.turns.adapt();
+                oracle.turns.learn(&oracle.elements, &lawn);
             }
             Op::Each { limits } => {
                 let before = std::mem::replace(&mut oracle.turns.each, limits);
-                if (before.rate, before.per) != (limits.rate, limits.per) {
-                    oracle.turns.adapt_few();
-                }
                 lawn.set_each_group(limits);
-                lawn.visit_groups();
-                oracle.turns.settle(&oracle.elements);
+                oracle.turns.adapt();
+                if (before.rate, before.per) != (limits.rate, limits.per) {
+                    while lawn.fit_groups() {}
+                }
+                oracle.turns.learn(&oracle.elements, &lawn);
             }
             Op::Enforce { enforced } => {
-                if lawn.has_groups() {
-                    let before = std::mem::replace(&mut oracle.turns.enforced, enforced);
-                    if before.rate != enforced.rate {
-                        oracle.turns.adapt_few();
-                    }
+                if lawn.has_groups() && !lawn.is_small() {
+                    oracle.turns.enforced = enforced;
                     lawn.enforce(enforced);
-                    lawn.visit_groups();
-                    oracle.turns.settle(&oracle.elements);
+                    oracle.turns.adapt();
+                    while lawn.fit_groups() {}
+                    oracle.turns.learn(&oracle.elements, &lawn);
                 }
             }
             Op::Given { group, count } => {
@@ -281,27 +308,28 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
                 restart(&mut lawn, &mut oracle, id, ttl, deadline);
             }
         }
+        if lawn.is_small() {
+            oracle.turns.restart(&oracle.elements);
+        }
+        // Some changes of limits are carried out in the middle of others.
+        if step % 2 == 0 && lawn.must_fit_groups() {
+            lawn.fit_groups();
+            oracle.turns.learn(&oracle.elements, &lawn);
+        }
         lawn.check();
         check_turns(&mut lawn, &mut oracle, now, seed);
         scan.forget_removed(&oracle);
         assert!(was_small || !lawn.is_small(), "it has become small again");
         was_small = lawn.is_small();
         assert_eq!(lawn.len(), oracle.elements.len());
-        let first = oracle.turns.first_open(&oracle.elements);
-        // What is due is not told exactly while groups hold elements back.
-        let is_exact = |(at, _): &(u64, _)| !lawn.may_hold_back() || *at > oracle.turns.looked_at;
-        let is_exact = first.as_ref().is_none_or(is_exact);
+        let first = oracle.turns.first_eligible(&oracle.elements);
         let first = first.map(|(deadline, at)| (deadline, &oracle.elements[at].0[..]));
         for settles in [false, step % 3 == 0] {
             if settles {
                 lawn.settle_first();
             }
-            if is_exact {
-                let found = lawn.next_deadline().zip(lawn.first().map(|it| it.id));
-                assert_eq!(found, first, "first after {op:?}");
-            } else {
-                assert!(lawn.next_deadline().is_some_and(|it| it <= oracle.turns.looked_at));
-            }
+            let found = lawn.next_deadline().zip(lawn.first().map(|it| it.id));
+            assert_eq!(found, first, "first after {op:?}");
         }
         let due = oracle.ordered().into_iter().filter(|element| element.3 <= now);
         let due: Vec<_> = due.map(|(_, id, ..)| id).collect();
@@ -504,6 +532,13 @@ fn restart(lawn: &mut Lawn, oracle: &mut Oracle, id: u16, ttl: u64, deadline: u6
         oracle.turns.settle(&oracle.elements);
     }
     assert_eq!(lawn.restart_at(&name(id), ttl, deadline), at.is_some());
+}
+
+fn step_back(lawn: &mut Lawn, oracle: &mut Oracle, now: u64) {
+    lawn.step_back(now);
+    while lawn.fit_groups() {}
+    oracle.turns.step_back(now);
+    oracle.turns.learn(&oracle.elements, lawn);
 }
 
 fn stop(lawn: &mut Lawn, oracle: &mut Oracle, id: u16) {

@@ -2,52 +2,67 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::super::groups::{FITTED_MAX, PASSED_MAX, WOKEN_MAX};
-use super::super::{Enforced, GroupLimits, GroupSettings, Rate};
+use super::super::groups::RETREAT_MAX;
+use super::super::{DEADLINE_MAX, Enforced, GroupLimits, GroupSettings, Lawn, Rate};
 
 /// An element of the oracle: id, TTL, payload and deadline.
 pub(super) type Stored = (Vec<u8>, u64, Vec<u8>, u64);
 
-/// A place in the order of delivery: a deadline, and the index of an element in the order of pushing.
-type Place = (u64, usize);
+/// A place in the order of delivery: a deadline, and the number of a push.
+type Place = (u64, u64);
+
+/// When a group is eligible, and the index of its first element.
+type Eligible = (Place, usize);
 
 /// The groups of an oracle. The empty name stands for the elements without a group.
 #[derive(Clone)]
 pub(super) struct Turns {
     /// The group of each element that has one.
     pub(super) of: HashMap<Vec<u8>, Vec<u8>>,
+    /// The number of the push of each element.
+    pushes: HashMap<Vec<u8>, u64>,
+    pushed: u64,
     pub(super) settings: BTreeMap<Vec<u8>, GroupSettings>,
     /// The limits of each group.
     pub(super) each: GroupLimits,
     pub(super) enforced: Enforced,
+    /// The limits of what groups hold that have not what is set yet.
+    unfit: HashMap<Vec<u8>, u64>,
     /// The logs of what groups gave out under limits of rate.
     pub(super) logs: BTreeMap<Vec<u8>, Rate>,
-    /// The time of the latest look.
-    clock: u64,
+    /// The latest moment that is recorded in a log.
+    latest: u64,
     /// The elements whose leases count, until they are given out again.
     held: HashSet<Vec<u8>>,
-    round: Vec<Vec<u8>>,
-    /// The number of elements that the first group of the round has given out.
-    given: u16,
-    pub(super) looked_at: u64,
-    /// Set if the latest element came by a turn: elements without a group need none while no group has anything due.
-    by_turn: bool,
+    /// Each group of the list, and when it came to its back.
+    round: Vec<(Vec<u8>, u64)>,
+    /// The group whose turn has begun, and what it has given in it.
+    turn: Option<(Vec<u8>, u16)>,
+    latest_turn: u64,
+    /// When each group is eligible, as of the last change.
+    filed: BTreeMap<Vec<u8>, Place>,
+    /// The latest choice, and whether those without a group leave the list. `None`: groups take no turns.
+    choice: Option<(Vec<u8>, bool)>,
 }
 
 impl Default for Turns {
     fn default() -> Self {
         Self {
             of: HashMap::new(),
+            pushes: HashMap::new(),
+            pushed: 1 << 48,
             settings: BTreeMap::new(),
             each: GroupLimits::NONE,
             enforced: Enforced { held: true, rate: true },
+            unfit: HashMap::new(),
             logs: BTreeMap::new(),
-            clock: 0,
+            latest: 0,
             held: HashSet::new(),
             round: Vec::new(),
-            given: 0,
-            looked_at: 0,
-            by_turn: false,
+            turn: None,
+            latest_turn: 0,
+            filed: BTreeMap::new(),
+            choice: None,
         }
     }
 }
@@ -65,10 +80,21 @@ impl Turns {
         self.of.get(id).map_or(&[], |group| group)
     }
 
+    /// Notes that an element goes behind all others with its deadline.
+    pub(super) fn push(&mut self, id: &[u8]) {
+        self.pushed += 1;
+        self.pushes.insert(id.to_vec(), self.pushed);
+    }
+
+    /// Notes that the next push number is the first again.
+    pub(super) fn start_over(&mut self) {
+        self.pushed = 0;
+    }
+
     /// Notes whether an element is held, unless it never comes due.
     pub(super) fn hold(&mut self, id: &[u8], is_held: bool, deadline: u64) {
         self.held.remove(id);
-        if is_held && deadline < super::super::DEADLINE_MAX {
+        if is_held && deadline < DEADLINE_MAX {
             self.held.insert(id.to_vec());
         }
     }
@@ -81,7 +107,9 @@ impl Turns {
     pub(super) fn held_max(&self, group: &[u8]) -> Option<u64> {
         let own = self.settings(group).limits.held;
         let max = if own > 0 { own } else { self.each.held };
-        Some(max).filter(|max| *max > 0 && !group.is_empty() && self.enforced.held)
+        let set = if !group.is_empty() && self.enforced.held { max } else { 0 };
+        let max = self.unfit.get(group).copied().unwrap_or(set);
+        (max > 0).then_some(max)
     }
 
     /// Returns the limit of what a group gives out in a time.
@@ -92,59 +120,59 @@ impl Turns {
             .then_some((limits.rate, limits.per))
     }
 
-    /// Adapts all logs to limits that have changed, if there are few.
-    pub(super) fn adapt_few(&mut self) {
-        if self.logs.len() <= FITTED_MAX {
-            self.adapt_those(self.logs.keys().cloned().collect());
-        }
-    }
-
-    /// Adapts the logs of groups that have elements to limits that have changed.
-    fn adapt(&mut self) {
-        let fits =
-            |(group, log): &(&Vec<u8>, &Rate)| self.rate(group) == Some((log.max(), log.per()));
-        let stale = self.logs.iter().filter(|it| !fits(it)).map(|(group, _)| group);
-        let has_elements = |group: &&Vec<u8>| self.of.values().any(|of| of == *group);
-        self.adapt_those(stale.filter(has_elements).cloned().collect());
-    }
-
-    pub(super) fn adapt_those(&mut self, groups: HashSet<Vec<u8>>) {
-        for group in groups {
-            match (self.logs.remove(&group), self.rate(&group)) {
-                (Some(log), Some((max, per))) if (log.max(), log.per()) != (max, per) => {
-                    self.logs.insert(group, log.changed(max, per));
-                }
-                (log, Some(_)) => self.logs.extend(log.map(|log| (group, log))),
-                (_, None) => {}
+    /// Adapts all logs to limits that have changed.
+    pub(super) fn adapt(&mut self) {
+        for (group, log) in std::mem::take(&mut self.logs) {
+            if let Some((max, per)) = self.rate(&group) {
+                let is_same = (log.max(), log.per()) == (max, per);
+                let log = if is_same { log } else { log.changed(max, per) };
+                // All was given out by then.
+                log.next(self.latest);
+                self.logs.insert(group, log);
             }
         }
+    }
+
+    /// Learns what only the lawn decides after limits of many groups have changed: which groups have them already, and the order
+    /// in which groups join the round.
+    pub(super) fn learn(&mut self, elements: &[Stored], lawn: &Lawn) {
+        self.unfit.clear();
+        if lawn.must_fit_groups() {
+            let groups: HashSet<_> = self.of.values().cloned().collect();
+            self.unfit = groups.into_iter().map(|it| (it.clone(), lawn.held_max(&it))).collect();
+        }
+        let before = self.round.len();
+        self.settle(elements);
+        let round = lawn.round();
+        let stayed = before.min(round.len());
+        let mut sorted = self.round.clone();
+        sorted.sort_by_key(|it| round.iter().position(|name| *name == it.0));
+        assert!(sorted.iter().map(|it| &it.0).eq(&round), "the groups of the round");
+        // Those that came join behind the others, all at one moment.
+        let old: Vec<_> = sorted.iter().filter(|it| self.round[..stayed].contains(it)).collect();
+        assert!(old.is_sorted_by_key(|it| self.round.iter().position(|other| other == *it)));
+        self.round = sorted;
     }
 
     /// Records what a group gave out. Returns whether its rate is limited.
     pub(super) fn record(&mut self, group: &[u8], moment: u64, count: u64) -> bool {
         let Some((max, per)) = self.rate(group) else { return false };
-        let log = self.logs.remove(group).unwrap_or_else(|| Rate::new(max, per));
-        let is_same = (log.max(), log.per()) == (max, per);
-        let mut log = if is_same { log } else { log.changed(max, per) };
+        let log = self.logs.entry(group.to_vec()).or_insert_with(|| Rate::new(max, per));
         log.record(moment, count);
-        self.logs.insert(group.to_vec(), log);
-        self.clock = self.clock.max(moment);
+        log.next(moment);
+        self.latest = self.latest.max(moment);
         true
     }
 
-    /// Returns whether the clock has stepped back, where groups may hold back elements.
+    /// Returns whether the clock has stepped back since groups gave out something under limits of rate.
     pub(super) fn is_behind(&self, now: u64) -> bool {
-        let holds_back = |it: &GroupLimits| it.held > 0 || it.rate > 0;
-        let restrains = |it: &GroupSettings| holds_back(&it.limits) || it.paused_until > 0;
-        let may_hold_back = holds_back(&self.each) || self.settings.values().any(restrains);
-        now < self.clock && (may_hold_back || !self.logs.is_empty())
+        now < self.latest && !self.logs.is_empty()
     }
 
-    /// Notes that the clock may have stepped back.
+    /// Notes that the clock has stepped back.
     pub(super) fn step_back(&mut self, now: u64) {
-        if self.is_behind(now) {
-            self.clock = now;
-        }
+        self.latest = now;
+        self.logs.values().for_each(|log| _ = log.next(now));
     }
 
     /// Removes the logs that are over.
@@ -163,108 +191,171 @@ impl Turns {
         all.filter(|(_, log)| !log.is_over(now)).collect()
     }
 
-    /// Returns the elements of each group that has one, in the order of delivery. `elements` are in the order of pushing.
-    fn groups<'a>(&'a self, elements: &'a [Stored]) -> BTreeMap<&'a [u8], Vec<Place>> {
-        let mut groups = BTreeMap::<&[u8], Vec<Place>>::new();
+    /// Returns the elements of each group that has one, in the order of delivery.
+    fn groups<'a>(&'a self, elements: &'a [Stored]) -> BTreeMap<&'a [u8], Vec<Eligible>> {
+        let mut groups = BTreeMap::<&[u8], Vec<Eligible>>::new();
         for (at, (id, .., deadline)) in elements.iter().enumerate() {
-            groups.entry(self.group(id)).or_default().push((*deadline, at));
+            groups.entry(self.group(id)).or_default().push(((*deadline, self.pushes[id]), at));
         }
         groups.values_mut().for_each(|members| members.sort_unstable());
         groups
     }
 
     /// Returns the elements of a group whose leases must end before it gives anything out.
-    fn excess(&self, elements: &[Stored], group: &[u8], members: &[Place]) -> Vec<Place> {
+    fn excess(&self, elements: &[Stored], group: &[u8], members: &[Eligible]) -> Vec<Eligible> {
         let Some(max) = self.held_max(group) else { return Vec::new() };
-        let is_held = |(_, at): &&Place| self.held.contains(&elements[*at].0);
+        let is_held = |(_, at): &&Eligible| self.held.contains(&elements[*at].0);
         let mut held: Vec<_> = members.iter().filter(is_held).copied().collect();
         held.truncate((held.len() + 1).saturating_sub(max.try_into().unwrap_or(usize::MAX)));
         held
     }
 
-    /// Returns from when on each group gives something out, in that order, and the index of its first element: the first
-    /// whose lease ends, if it holds as many as it may.
-    fn all_open(&self, elements: &[Stored]) -> Vec<(Place, usize, Vec<u8>)> {
-        let opens = |(group, members): (&[u8], Vec<Place>)| {
+    /// Returns when each group is eligible, and the index of its first element: the first whose lease ends, if it holds as many
+    /// as it may.
+    fn all_eligible(&self, elements: &[Stored]) -> BTreeMap<Vec<u8>, Eligible> {
+        let eligible = |(group, members): (&[u8], Vec<Eligible>)| {
             let excess = self.excess(elements, group, &members);
-            let (deadline, at) = *excess.last().unwrap_or(&members[0]);
+            let (deadline, push) = excess.last().unwrap_or(&members[0]).0;
             let first = excess.first().unwrap_or(&members[0]).1;
-            let rate = self.logs.get(group).map_or(0, |log| log.next(self.clock));
+            // As the logs know by now.
+            let rate = self.logs.get(group).map_or(0, |log| log.next(DEADLINE_MAX));
             let from = deadline.max(self.settings(group).paused_until).max(rate);
-            ((from, at), first, group.to_vec())
+            (group.to_vec(), ((from, push), first))
         };
-        let mut all: Vec<_> = self.groups(elements).into_iter().map(opens).collect();
-        all.sort();
-        all
+        self.groups(elements).into_iter().map(eligible).collect()
     }
 
     /// Returns the first element that is given out, and when, if nothing changes.
-    pub(super) fn first_open(&self, elements: &[Stored]) -> Option<(u64, usize)> {
-        let ((deadline, _), first, _) = self.all_open(elements).into_iter().next()?;
-        Some((deadline, first))
+    pub(super) fn first_eligible(&self, elements: &[Stored]) -> Option<(u64, usize)> {
+        let first = self.all_eligible(elements).into_values().min();
+        first.map(|((deadline, _), first)| (deadline, first))
     }
 
-    fn retain(&mut self, stays: impl Fn(&[u8]) -> bool) {
-        let round: Vec<_> = self.round.iter().filter(|group| stays(group)).cloned().collect();
-        if round.first() != self.round.first() {
-            self.given = 0;
-        }
-        self.round = round;
-    }
-
-    /// Removes the groups from the round that have nothing to give any more. Called after every change of an element.
+    /// Files the groups that are eligible at another moment than before. Called after every change of an element.
     pub(super) fn settle(&mut self, elements: &[Stored]) {
-        self.adapt();
-        if self.round.iter().all(|group| group.is_empty()) {
-            return;
+        self.settle_from(elements, &[]);
+    }
+
+    /// Forgets whose turn it is, as a lawn that becomes full does not know it.
+    pub(super) fn restart(&mut self, elements: &[Stored]) {
+        (self.round, self.turn, self.latest_turn) = (Vec::new(), None, 0);
+        self.filed.clear();
+        self.settle(elements);
+    }
+
+    /// Does what [`Turns::settle`] does, first for one group.
+    pub(super) fn settle_from(&mut self, elements: &[Stored], first: &[u8]) {
+        let eligible = self.all_eligible(elements);
+        let eligible = eligible.into_iter().map(|(name, (place, _))| (name, place));
+        let eligible: BTreeMap<_, _> = eligible.filter(|it| !it.0.is_empty()).collect();
+        let until = self.latest_turn;
+        let is_filed = |name: &Vec<u8>, filed: &BTreeMap<_, Place>| {
+            filed.get(name).is_some() && filed.get(name) == eligible.get(name)
+        };
+        let stays = |name: &Vec<u8>| eligible.get(name).is_some_and(|place| place.0 <= until);
+        self.round.retain(|it| it.0.is_empty() || is_filed(&it.0, &self.filed) || stays(&it.0));
+        let mut names: Vec<_> = eligible.keys().collect();
+        names.sort_by_key(|name| *name != first);
+        let enters = |it: &&Vec<u8>| !is_filed(it, &self.filed) && stays(it);
+        for name in names.into_iter().filter(enters) {
+            if self.round.iter().any(|it| it.0 == *name) {
+                continue;
+            }
+            // One that waited and was eligible keeps its place.
+            let waited = self.filed.get(name).map(|place| place.0).filter(|at| *at <= until);
+            let is_later = |it: &&(Vec<u8>, u64)| {
+                waited.is_some_and(|at| (it.1 as u32).wrapping_sub(at as u32) as i32 >= 0)
+            };
+            let later = self.round.iter().rev().take_while(is_later).take(64).count();
+            let entry = (name.clone(), waited.unwrap_or(until));
+            self.round.insert(self.round.len() - later, entry);
         }
-        let until = self.looked_at;
-        let due = self.all_open(elements).into_iter().filter(|it| it.0.0 <= until);
-        let due: HashSet<_> = due.map(|it| it.2).collect();
-        self.retain(|group| group.is_empty() || due.contains(group));
+        let is_there = |name: &Vec<u8>| self.round.iter().any(|it| it.0 == *name);
+        self.turn = self.turn.take().filter(|it| is_there(&it.0));
+        self.filed = eligible;
     }
 
     /// Returns the index of the element whose turn it is.
     pub(super) fn next(&mut self, elements: &[Stored], now: u64) -> Option<usize> {
-        self.adapt();
-        let due: Vec<_> = self.all_open(elements).into_iter().filter(|it| it.0.0 <= now).collect();
-        let is_due = |group: &[u8]| due.iter().any(|it| it.2 == group);
-        self.by_turn =
-            self.round.iter().chain(due.iter().map(|it| &it.2)).any(|group| !group.is_empty())
-                || self.is_behind(now);
-        if !self.by_turn {
-            return due.first().map(|it| it.0.1);
-        }
-        self.clock = now;
-        let others = due.iter().find(|it| it.2.is_empty());
-        let were_due = others.is_some_and(|((deadline, _), ..)| *deadline <= self.looked_at);
-        self.looked_at = self.looked_at.max(now);
-        self.retain(|group| !group.is_empty() || were_due);
-        for _ in 0..PASSED_MAX {
-            let Some(first) = self.round.first().cloned().filter(|first| !is_due(first)) else {
-                break;
-            };
-            self.retain(|group| group != first);
-        }
-        let woken = due.iter().map(|it| &it.2).filter(|group| !self.round.contains(group));
-        let woken: Vec<_> = woken.take(WOKEN_MAX).cloned().collect();
-        self.round.extend(woken);
-        let first = self.round.first()?;
-        due.iter().find(|it| it.2 == *first).map(|it| it.1)
+        let mut eligible = self.all_eligible(elements);
+        eligible.retain(|_, (place, _)| place.0 <= now);
+        self.choice = self.choose(&eligible, now);
+        let group = match &self.choice {
+            Some((group, _)) => group,
+            None => return eligible.get(&b""[..]).map(|it| it.1),
+        };
+        Some(eligible[group].1)
     }
 
-    /// Counts an element that the first group of the round gives out. Returns the group if its rate is limited.
-    pub(super) fn give(&mut self, now: u64) -> Option<Vec<u8>> {
-        let mut counted = None;
-        if self.by_turn {
-            let group = self.round[0].clone();
-            counted = Some(group.clone()).filter(|_| self.record(&group, now, 1));
-            self.given += 1;
-            if self.given >= self.settings(&self.round[0]).share {
-                self.given = 0;
-                self.round.rotate_left(1);
-            }
+    /// Returns the group whose turn it is, of those that are eligible at `now`, and whether those without a group leave the list.
+    fn choose(&self, eligible: &BTreeMap<Vec<u8>, Eligible>, now: u64) -> Option<(Vec<u8>, bool)> {
+        if eligible.keys().all(Vec::is_empty) {
+            return None;
         }
-        counted
+        if let Some((name, _)) = self.turn.as_ref().filter(|it| eligible.contains_key(&it.0)) {
+            return Some((name.clone(), false));
+        }
+        let first = eligible.get(&b""[..]).map(|it| it.0.0);
+        let came = |at: u64| first.is_none_or(|first| first > entered(at, now));
+        let drops = self.round.first().is_some_and(|it| it.0.is_empty() && came(it.1));
+        let front = self.round.get(usize::from(drops));
+        let front = front.filter(|it| eligible.contains_key(&it.0));
+        // Those that are not in the list come by when they became eligible.
+        let waits = |it: &(&Vec<u8>, &Eligible)| {
+            it.0.is_empty() && drops || !self.round.iter().any(|other| other.0 == *it.0)
+        };
+        let joins = eligible.iter().filter(waits).min_by_key(|it| it.1);
+        let name = match (front, joins) {
+            (Some((front, at)), Some((_, (place, _)))) if entered(*at, now) < place.0 => front,
+            (_, Some((name, _))) => name,
+            (Some((front, _)), None) => front,
+            (None, None) => eligible.iter().filter(|it| !it.0.is_empty()).min_by_key(|it| it.1)?.0,
+        };
+        Some((name.clone(), drops))
     }
+
+    /// Counts an element that the chosen group gives out. Returns the group if its rate is limited.
+    pub(super) fn give(&mut self, now: u64) -> Option<Vec<u8>> {
+        let (name, drops) = self.choice.take()?;
+        self.take_turn(&name, drops, now, false);
+        self.record(&name, now, 1).then_some(name)
+    }
+
+    /// Ends the turn of the group whose turn it is.
+    pub(super) fn pass(&mut self, elements: &[Stored], now: u64) {
+        self.next(elements, now);
+        if let Some((name, drops)) = self.choice.take() {
+            self.take_turn(&name, drops, now, true);
+        }
+    }
+
+    fn take_turn(&mut self, name: &[u8], drops: bool, now: u64, is_over: bool) {
+        self.round.retain(|it| !drops || !it.0.is_empty());
+        self.latest_turn = now;
+        let entered = self.round.iter().find(|it| it.0 == name).map_or(0, |it| it.1);
+        self.round.retain(|it| it.0 != name);
+        self.round.insert(0, (name.to_vec(), entered));
+        let given = self.turn.take().filter(|it| it.0 == name).map_or(0, |it| it.1);
+        let given = given.saturating_add(1);
+        if is_over || given >= self.settings(name).share {
+            self.round.rotate_left(1);
+            self.round.last_mut().expect("it is there").1 = now;
+        } else {
+            self.turn = Some((name.to_vec(), given));
+        }
+        // The clock may have stepped back: some leave the round that are not eligible yet.
+        for _ in 0..RETREAT_MAX {
+            let place = |it: &(Vec<u8>, u64)| self.filed.get(&it.0).copied();
+            let last = self.round.iter().filter_map(|it| Some((place(it)?, it.0.clone()))).max();
+            let Some((_, last)) = last.filter(|it| it.0.0 > now) else { break };
+            self.round.retain(|it| it.0 != last);
+            self.turn = self.turn.take().filter(|it| it.0 != last);
+        }
+    }
+}
+
+/// Returns a moment of which only 32 bits are known.
+fn entered(at: u64, now: u64) -> u64 {
+    let ago = (now as u32).wrapping_sub(at as u32) as i32;
+    now.saturating_add_signed(-i64::from(ago))
 }

@@ -24,6 +24,7 @@ impl Measured {
             buckets: most.buckets.max(done.buckets),
             records: most.records.max(done.records),
             moved: most.moved.max(done.moved),
+            steps: most.steps.max(done.steps),
         };
         returned
     }
@@ -103,7 +104,7 @@ fn no_call_does_more_than_is_documented_whatever_the_load() {
         ("a group each", life(COUNT / 4, mixed, in_queues, Some)),
     ];
     for (load, most) in &lives {
-        for (name, Work { buckets, records, moved }) in most {
+        for (name, Work { buckets, records, moved, .. }) in most {
             println!("{load}, {name}: {buckets} buckets, {records} records, {moved} bytes");
         }
     }

@@ -15,8 +15,6 @@ pub struct Tracking {
     bits: AtomicU8,
     /// Set if dead letters may be stuck, so that they are retried. Only the main thread changes it.
     has_stuck: AtomicBool,
-    /// Set if groups may have pauses that end, so that the module ends these. Only the main thread changes it.
-    has_pauses: AtomicBool,
     pub slot: OverdueSlot,
 }
 
@@ -30,8 +28,8 @@ static ALL_ARE_TRACKED: AtomicBool = AtomicBool::new(false);
 impl Tracking {
     /// Creates the tracking of a value in no key.
     pub fn new() -> Self {
-        let [has_stuck, has_pauses] = [false; 2].map(AtomicBool::new);
-        Self { bits: AtomicU8::new(0), has_stuck, has_pauses, slot: OverdueSlot::new() }
+        let has_stuck = AtomicBool::new(false);
+        Self { bits: AtomicU8::new(0), has_stuck, slot: OverdueSlot::new() }
     }
 
     /// Returns whether dead letters may be stuck.
@@ -42,16 +40,6 @@ impl Tracking {
     /// Records whether dead letters may be stuck.
     pub fn note_stuck(&self, has_stuck: bool) {
         self.has_stuck.store(has_stuck, Ordering::Relaxed);
-    }
-
-    /// Returns whether groups may have pauses that end.
-    pub fn has_pauses(&self) -> bool {
-        self.has_pauses.load(Ordering::Relaxed)
-    }
-
-    /// Records whether groups may have pauses that end.
-    pub fn note_pauses(&self, has_pauses: bool) {
-        self.has_pauses.store(has_pauses, Ordering::Relaxed);
     }
 
     /// Returns whether the present name is in the agenda for a reason.

@@ -26,11 +26,6 @@ impl Context {
         unsafe { api!(RedisModule_GetContextFlags(self.as_ptr())) as u32 & flags != 0 }
     }
 
-    /// Returns whether this server is a primary.
-    pub fn is_primary(&self) -> bool {
-        self.has(raw::REDISMODULE_CTX_FLAGS_MASTER)
-    }
-
     /// Returns whether this server is a primary that may replicate now: it is not loading, and clients are not paused
     /// (replicating then would kill the server).
     pub fn may_replicate(&self) -> bool {

@@ -41,6 +41,9 @@ fn rounded(ttl: u64, slack: Option<u64>) -> Option<u64> {
     ttl.checked_next_multiple_of(step).filter(|ttl| *ttl <= NEVER)
 }
 
+/// The elements that PURGE and TOUCH of a group change at once.
+const OF_GROUP: usize = 1024;
+
 impl Call {
     fn differs(&self, expected: &str, reply: &Reply) -> Result {
         let op = &self.op;
@@ -234,24 +237,26 @@ impl Model {
                 let Some(to) = deadline(*ttl).filter(|_| !group.is_empty()) else {
                     return call.refused("ERR", reply);
                 };
+                // What is due about then stays where it is.
+                let near = if *ttl > 0 { to - (*ttl / 8).clamp(1000, 60_000).min(to) } else { 0 };
                 let is_meant = |entry: &&&Entry| {
-                    entry.group == *group && !(entry.token.is_some() && entry.deadline > now)
+                    entry.group == *group
+                        && !(entry.token.is_some() && entry.deadline > now)
+                        && !(near..=to).contains(&entry.deadline)
                 };
-                let ids: Vec<_> =
-                    it.ordered().iter().filter(is_meant).map(|it| it.id.clone()).collect();
+                let ordered = it.ordered();
+                let meant = ordered.iter().filter(is_meant).take(OF_GROUP);
+                let ids: Vec<_> = meant.map(|it| it.id.clone()).collect();
                 ids.iter().for_each(|id| self.touch(it, id, *ttl, to, now));
                 call.is(&int(ids.len() as u64), reply)
             }
-            Op::Purge(_) | Op::PurgePrefix(_) => {
-                let is_meant = |entry: &&Entry| match &call.op {
-                    Op::Purge(group) => entry.group == *group,
-                    Op::PurgePrefix(prefix) => entry.id.starts_with(prefix),
-                    _ => unreachable!(),
-                };
-                if call.op == Op::Purge(Vec::new()) {
+            Op::Purge(group) => {
+                if group.is_empty() {
                     return call.refused("ERR", reply);
                 }
-                let ids: Vec<_> = it.entries().filter(is_meant).map(|it| it.id.clone()).collect();
+                let ordered = it.ordered();
+                let members = ordered.iter().filter(|entry| entry.group == *group);
+                let ids: Vec<_> = members.take(OF_GROUP).map(|it| it.id.clone()).collect();
                 ids.iter().for_each(|id| drop(it.remove(id)));
                 call.is(&int(ids.len() as u64), reply)
             }

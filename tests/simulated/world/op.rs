@@ -90,7 +90,6 @@ pub enum Op {
     Touch { ids: Vec<Bytes>, ttl: u64, at: Option<At>, only: Option<bool> },
     TouchGroup(Bytes, u64),
     Purge(Bytes),
-    PurgePrefix(Bytes),
     OnDue(Policy),
     Pause { ms: Option<u64>, group: Option<Bytes> },
     Resume(Option<Bytes>),
@@ -106,14 +105,6 @@ pub enum Op {
     Del(bool),
     FlushDb,
     Set,
-}
-
-/// Which words a library understands, by its HELP.
-#[derive(Clone, Copy, Debug)]
-pub struct Dialect {
-    /// PURGE and TOUCH GROUP take a COUNT, and never block.
-    pub counts: bool,
-    pub has_prefix: bool,
 }
 
 fn text(text: &str) -> Bytes {
@@ -270,12 +261,9 @@ impl Op {
                 words
             }
             Op::TouchGroup(group, ttl) => {
-                [verb("TOUCH"), grouped(&Some(group.clone())), vec![number(*ttl)]].concat()
+                [verb("TOUCH"), vec![number(*ttl)], grouped(&Some(group.clone()))].concat()
             }
             Op::Purge(group) => [verb("PURGE"), grouped(&Some(group.clone()))].concat(),
-            Op::PurgePrefix(prefix) => {
-                [verb("PURGE"), vec![text("PREFIX"), prefix.clone()]].concat()
-            }
             Op::OnDue(policy) => [verb("ONDUE"), policy_words(policy)].concat(),
             Op::Pause { ms, group } => {
                 [verb("PAUSE"), ms.map(number).into_iter().collect(), grouped(group)].concat()

@@ -1,42 +1,17 @@
-//! The model of PURGE, and of TOUCH of many elements.
+//! The model of PURGE, and of TOUCH of a group.
 
-use super::{Bytes, DISTANCES, Dehydrator, Entry, Expect, REFUSED, World, end_within, int};
-
-/// The most elements that are visited in a transaction.
-const AT_ONCE_MAX: usize = 1024;
-
-/// The elements to change.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Selection {
-    Group(Bytes),
-    /// All ids that begin so.
-    Prefix(Bytes),
-}
-
-impl Selection {
-    fn has(&self, entry: &Entry) -> bool {
-        match self {
-            Self::Group(name) => entry.group == *name,
-            Self::Prefix(prefix) => entry.id.starts_with(prefix),
-        }
-    }
-
-    /// Returns whether a command with it is refused.
-    fn is_refused(&self, it: &Dehydrator, in_transaction: bool) -> bool {
-        let visits = match self {
-            Self::Group(_) => it.entries.iter().filter(|entry| self.has(entry)).count(),
-            Self::Prefix(_) => it.entries.len(),
-        };
-        in_transaction && visits > AT_ONCE_MAX
-    }
-}
+use super::{Bytes, DISTANCES, Dehydrator, Entry, Expect, World, end_within, int};
 
 impl Dehydrator {
-    /// Returns the ids that TOUCH moves, in the order of delivery: those that are not under a live lease.
-    pub fn at_rest(&self, which: &Selection, now: u64) -> Vec<Bytes> {
-        let is_live = |entry: &Entry| entry.is_held() && entry.deadline > now;
+    /// Returns the ids that TOUCH moves, in the order of delivery: those that are not under a live lease. A ttl of 0 moves
+    /// nothing that is due.
+    fn at_rest(&self, group: &Bytes, ttl: u64, now: u64) -> Vec<Bytes> {
+        let stays = |entry: &Entry| match entry.deadline > now {
+            true => entry.is_held(),
+            false => ttl == 0,
+        };
         let mut all = self.ordered();
-        all.retain(|entry| which.has(entry) && !is_live(entry));
+        all.retain(|entry| entry.group == *group && !stays(entry));
         all.into_iter().map(|entry| entry.id.clone()).collect()
     }
 
@@ -61,33 +36,21 @@ impl Dehydrator {
 }
 
 impl World {
-    pub(super) fn purge(
-        &mut self,
-        it: &mut Dehydrator,
-        which: &Selection,
-        in_transaction: bool,
-    ) -> Expect {
-        if which.is_refused(it, in_transaction) {
-            return REFUSED;
-        }
+    pub(super) fn purge(it: &mut Dehydrator, group: &Bytes) -> Expect {
         let before = it.entries.len();
-        it.entries.retain(|entry| !which.has(entry));
+        it.entries.retain(|entry| entry.group != *group);
         int((before - it.entries.len()) as u64)
     }
 
-    /// That a deadline is already the new one does not happen: it is up to the test that time has passed.
-    pub(super) fn touch_many(
+    /// That a deadline is already about the new one does not happen: it is up to the test.
+    pub(super) fn touch_group(
         &mut self,
         it: &mut Dehydrator,
-        which: &Selection,
+        group: &Bytes,
         (ttl, deadline): (u64, u64),
         now: u64,
-        in_transaction: bool,
     ) -> Expect {
-        if which.is_refused(it, in_transaction) {
-            return REFUSED;
-        }
-        let ids = it.at_rest(which, now);
+        let ids = it.at_rest(group, ttl, now);
         for id in &ids {
             let at = it.find(id).expect("it is there");
             it.touch(at, ttl, deadline, now, self.next());

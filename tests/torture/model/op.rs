@@ -1,6 +1,6 @@
 //! The operations of the model.
 
-use super::{Bytes, Change, Entry, Selection};
+use super::{Bytes, Change, Entry};
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub enum Policy {
@@ -172,12 +172,13 @@ pub enum Op {
         only: Option<&'static str>,
         at: Option<u64>,
     },
-    TouchMany {
-        which: Selection,
+    TouchGroup {
+        group: Bytes,
         ttl: u64,
     },
     Rem(Vec<Bytes>),
-    Purge(Selection),
+    /// Of a group.
+    Purge(Bytes),
     Lease {
         ttl: u64,
         token: u64,

@@ -346,11 +346,11 @@ impl World {
                 }
                 int(count)
             }
-            Op::TouchMany { which, ttl } => {
+            Op::TouchGroup { group, ttl } => {
                 let Some(deadline) = at_or(None, *ttl) else { return REFUSED };
-                self.touch_many(it, which, (*ttl, deadline), now, transaction)
+                self.touch_group(it, group, (*ttl, deadline), now)
             }
-            Op::Purge(which) => self.purge(it, which, transaction),
+            Op::Purge(group) => Self::purge(it, group),
             Op::Rem(ids) => int(ids.iter().filter(|id| it.take(id).is_some()).count() as u64),
             Op::Lease { ttl, token, at, ids } => {
                 let mut count = 0;

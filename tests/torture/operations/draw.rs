@@ -2,9 +2,7 @@
 
 use super::words::nonsense;
 use super::{CHANNEL, GRAIN, KEYS, LISTS, STREAMS, Torture};
-use crate::model::{
-    Bounds, Bytes, Change, Dehydrator, IfThere, MAX, Moment, Op, Policy, Selection,
-};
+use crate::model::{Bounds, Bytes, Change, Dehydrator, IfThere, MAX, Moment, Op, Policy};
 
 /// Words of the syntax that follow or stand beside an id.
 const OUR_WORDS: [&[u8]; 14] = [
@@ -122,28 +120,19 @@ impl Torture {
         held
     }
 
-    fn purged(&mut self) -> Selection {
-        if self.random.one_in(2) {
-            return Selection::Group(self.group_name());
-        }
-        Selection::Prefix(self.random.pick(&[&b""[..], b"id-1", b"id-25", b"rare-1"]).to_vec())
-    }
-
-    /// Draws a group, or a prefix of at most one element that can be touched: the order of a scan is not known.
-    fn selection(&mut self, db: usize, key: &str) -> Selection {
-        if self.random.one_in(2) {
-            let of_some = self.random.below(1 << 20) as usize;
-            let entries = self.world.dehydrator(db, key).map_or(&[][..], |it| &it.entries);
-            let mut groups = entries.iter().map(|it| &it.group).filter(|it| !it.is_empty());
-            let group = groups.nth(of_some % entries.len().max(1)).cloned();
-            return Selection::Group(group.unwrap_or_else(|| self.group_name()));
-        }
-        let id = self.id();
-        let (start, now) = (self.random.below(1 + id.len() as u64) as usize, self.now());
-        let it = self.world.dehydrator(db, key);
-        let is_known = |prefix: &Selection| it.is_none_or(|it| it.at_rest(prefix, now).len() < 2);
-        let mut prefixes = (start..=id.len()).map(|len| Selection::Prefix(id[..len].to_vec()));
-        prefixes.find(is_known).unwrap_or(Selection::Prefix(b"nobody".to_vec()))
+    /// Draws a group that is there, or any.
+    fn touched_group(&mut self, db: usize, key: &str) -> Op {
+        let of_some = self.random.below(1 << 20) as usize;
+        let entries = self.world.dehydrator(db, key).map_or(&[][..], |it| &it.entries);
+        let mut groups = entries.iter().map(|it| &it.group).filter(|it| !it.is_empty());
+        let group = groups.nth(of_some % entries.len().max(1)).cloned();
+        let group = group.unwrap_or_else(|| self.group_name());
+        let (ttl, now) = (self.ttl(), self.now());
+        // Only the server's clock knows whether a deadline is about the new one.
+        let is_there = self.world.dehydrator(db, key).is_some_and(|it| {
+            it.entries.iter().any(|it| it.group == group && it.deadline.abs_diff(now + ttl) < GRAIN)
+        });
+        Op::TouchGroup { group, ttl: if is_there { 0 } else { ttl } }
     }
 
     pub(super) fn slack(&mut self) -> Option<u64> {
@@ -348,10 +337,7 @@ impl Torture {
             658..660 => Op::InfoGroup(self.group_name()),
             660..680 => Op::Look { id: self.id(), full: self.random.one_in(2) },
             680..710 => Op::Update(self.id(), self.element()),
-            710..730 => {
-                let which = self.selection(db, key);
-                Op::TouchMany { which, ttl: self.ttl() }
-            }
+            710..730 => self.touched_group(db, key),
             730..790 => {
                 let ttl = self.ttl_or_too_much();
                 let ids = if self.random.one_in(4) { self.ids() } else { vec![self.id()] };
@@ -368,7 +354,7 @@ impl Torture {
                 Op::Touch { ids, ttl, only: only.filter(|_| is_known), at }
             }
             790..810 => Op::Rem(self.ids()),
-            810..816 => Op::Purge(self.purged()),
+            810..816 => Op::Purge(self.group_name()),
             816..820 => Op::Settled { until: self.deadline(), ids: self.ids() },
             820..840 => {
                 let (ttl, at, ids) = (self.ttl(), self.deadline().min(MAX - 1), self.ids());

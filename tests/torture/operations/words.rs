@@ -1,6 +1,6 @@
 //! Formats an operation as a command.
 
-use crate::model::{Bounds, Bytes, IfThere, Moment, Op, Policy, Selection};
+use crate::model::{Bounds, Bytes, IfThere, Moment, Op, Policy};
 use crate::random::Random;
 
 pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
@@ -23,10 +23,6 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
         IfThere::Refuse => None,
         IfThere::Nx => Some(text("nx")),
         IfThere::Replace => Some(text("REPLACE")),
-    };
-    let selected = |which: &Selection| match which {
-        Selection::Group(name) => grouped(&Some(name.clone())),
-        Selection::Prefix(prefix) => vec![text("PREFIX"), prefix.clone()],
     };
     let of_ids = |name: &str, ids: &[Bytes]| [verb(name), ids.to_vec()].concat();
     match op {
@@ -171,11 +167,15 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words.extend(only.map(text));
             words
         }
-        Op::TouchMany { which, ttl } => {
-            [verb("TOUCH"), selected(which), vec![number(*ttl)]].concat()
+        Op::TouchGroup { group, ttl } => {
+            let group = vec![text("GROUP"), group.clone(), text("COUNT"), number(1 << 20)];
+            [verb("TOUCH"), vec![number(*ttl)], group].concat()
         }
         Op::Rem(ids) => of_ids("REM", ids),
-        Op::Purge(which) => [verb("PURGE"), selected(which)].concat(),
+        Op::Purge(group) => {
+            let all = vec![text("COUNT"), number(1 << 20)];
+            [verb("PURGE"), vec![text("GROUP"), group.clone()], all].concat()
+        }
         Op::Lease { ttl, token, at, ids } => {
             let mut words = verb("EFFECT");
             words.push(text(&format!("L{ttl}@{at}@{token}")));

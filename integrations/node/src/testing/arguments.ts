@@ -119,9 +119,9 @@ export function boundOf(text: string, name: string, beside: number): number {
   return text.startsWith("(") ? numberOf(text.slice(1), name) + beside : numberOf(text, name);
 }
 
-/** Returns whether `PREFIX prefix` names elements, not `GROUP name`. */
-export function namesPrefix(kind: string, name: string): boolean {
-  const options = new Options([kind, name], { GROUP: true, PREFIX: true });
-  if (options.group() === "") throw refused("ERR", "GROUP needs a name here");
-  return options.has("PREFIX");
+/** Returns the name of the group that is changed. */
+export function changedGroup(options: Options): string {
+  const group = options.group();
+  if (!group) throw refused("ERR", "GROUP needs a name here: elements without a group are no group");
+  return group;
 }

@@ -3,9 +3,9 @@
 import type { Word } from "../verbs.js";
 import {
   boundOf,
+  changedGroup,
   deliveriesOf,
   LIMIT_OPTIONS,
-  namesPrefix,
   needed,
   numberOf,
   Options,
@@ -20,6 +20,9 @@ import { infoOfGroup, limitGroups } from "./group_settings.js";
 import { OK, type Reply } from "./reply.js";
 import { runScript } from "./scripts.js";
 import { Stream } from "./stream.js";
+
+/** The elements that PURGE and TOUCH of a group change at once, if COUNT does not say. */
+const MANY = 1024;
 
 /** The latest deadline is before this. */
 const MAX = 2 ** 63;
@@ -68,7 +71,7 @@ export class Commands {
     "DEHYDRATOR.RENEW": ([key, ttl, ...pairs]) => this.#renew(key, ttl, pairs),
     "DEHYDRATOR.RESUME": ([key, ...rest]) => this.#resume(this.#at(key), rest),
     // All ids at once.
-    "DEHYDRATOR.SCAN": ([key]) => ["0", this.#at(key).entries.map(({ id }) => id)],
+    "DEHYDRATOR.SCAN": ([key, , ...rest]) => this.#scan(this.#at(key), rest),
     "DEHYDRATOR.SETTLE": ([key, ...pairs]) => this.#settle(key, pairs),
     "DEHYDRATOR.TOUCH": ([key, ...rest]) => this.#touch(key, rest),
     "DEHYDRATOR.TTN": ([key]) => this.#ttn(this.#at(key)),
@@ -342,9 +345,7 @@ export class Commands {
 
   #touch(key: string | undefined, words: string[]): Reply {
     const [first, second, many] = words;
-    if (words.length === 3 && /^(GROUP|PREFIX)$/i.test(first!) && !/^[GL]T$/i.test(many!)) {
-      return this.#touchMany(this.#at(key), first!, second!, many!);
-    }
+    if (second?.toUpperCase() === "GROUP") return this.#touchGroup(this.#at(key), needed(first), words.slice(1));
     let [ids, ttl, rest] = [[needed(first)], second, words.slice(2)];
     if (second?.toUpperCase() === "IDS") {
       const count = numberOf(many, "numids", 1);
@@ -367,23 +368,34 @@ export class Commands {
     return touched;
   }
 
-  #touchMany(it: Dehydrator, kind: string, name: string, ttl: string): Reply {
-    const ms = numberOf(ttl, "ttl");
-    const [deadline, now] = [this.#deadline(ms), this.#now];
-    const isPrefix = namesPrefix(kind, name);
-    const isMoved = (entry: Entry) => entry.deadline !== deadline && !runs(entry, now);
-    const moved = isPrefix ? it.withPrefix(name).filter(isMoved) : it.groups.atRest(name, deadline, now);
-    for (const entry of moved) it.touch(entry, ms, deadline, now);
+  #touchGroup(it: Dehydrator, ttl: string, words: string[]): Reply {
+    const options = new Options(words, { GROUP: true, AT: true, COUNT: true });
+    const [ms, group, at] = [numberOf(ttl, "ttl"), changedGroup(options), options.number("AT")];
+    const [deadline, now] = [this.#deadline(ms, at), this.#now];
+    // About the new deadline is near enough, so that a loop ends.
+    const about = deadline - Math.min(Math.max(Math.floor(ms / 8), 1000), 60_000);
+    const near = at !== undefined ? deadline : ms === 0 ? 0 : about;
+    const moved = it.groups.atRest(group, [near, deadline], now).slice(0, options.number("COUNT", 1) ?? MANY);
+    for (const entry of moved) {
+      it.touch(entry, entry.token !== null && at !== undefined ? Math.max(ms, 1) : ms, deadline, now);
+    }
     return moved.length;
   }
 
   #purge(key: string | undefined, words: string[]): Reply {
-    const [kind, name, more] = words;
-    if (more !== undefined) throw refused("ERR", "wrong number of arguments");
+    const options = new Options(words, { GROUP: true, COUNT: true });
     const it = this.#at(key);
-    const removed = namesPrefix(needed(kind), needed(name)) ? it.withPrefix(name!) : it.groups.of(name!);
+    const removed = it.groups.of(changedGroup(options)).slice(0, options.number("COUNT", 1) ?? MANY);
     for (const { id } of removed) it.remove(id);
     return removed.length;
+  }
+
+  /** Returns all ids at once. A pattern of MATCH is a prefix. */
+  #scan(it: Dehydrator, words: string[]): Reply {
+    const options = new Options(words, { COUNT: true, MATCH: true });
+    options.number("COUNT", 1);
+    const prefix = (options.word("MATCH") ?? "*").replace(/\*$/, "").replace(/\\(.)/g, "$1");
+    return ["0", it.entries.map(({ id }) => id).filter((id) => id.startsWith(prefix))];
   }
 
   #pttl(entry: Entry | undefined): Reply {

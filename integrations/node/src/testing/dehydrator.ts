@@ -96,10 +96,6 @@ export class Dehydrator {
     return this.#entries.get(id);
   }
 
-  withPrefix(prefix: string): Entry[] {
-    return this.#order.filter(({ id }) => id.startsWith(prefix));
-  }
-
   /** Pauses all, or a group. Returns when the pause ended that was before. */
   setPause(group: string | undefined, until: number): number {
     const before = group === undefined ? this.pause : this.groups.settings(group).pause;

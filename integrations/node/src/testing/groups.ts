@@ -104,8 +104,8 @@ export class Groups<T extends Grouped> {
   }
 
   /** Returns what TOUCH moves to a deadline: elements that have another, and no lease that runs. */
-  atRest(group: string, deadline: number, now: number): T[] {
-    const moved = this.of(group).filter((entry) => entry.deadline !== deadline);
+  atRest(group: string, [from, until]: readonly [number, number], now: number): T[] {
+    const moved = this.of(group).filter(({ deadline }) => deadline < from || deadline > until);
     return moved.filter(({ token, deadline }) => token === null || deadline <= now);
   }
 

@@ -157,7 +157,7 @@ export class ManyKeys<T> implements Keys<T> {
       const said = await this.#at(directory, verbs.key, "always", "", () => verbs.size());
       if (said === "stale") throw new DehydratorError(`another client changes ${this.#key}: try again`);
       for (let cursor: string | null = "0"; cursor !== null; ) {
-        const { next, ids }: { next: string | null; ids: Buffer[] } = await server.ask(scan(verbs.key, cursor));
+        const { next, ids }: { next: string | null; ids: Buffer[] } = await server.ask(verbs.scan(cursor));
         left += ids.filter((id) => home(id, directory.last) !== verbs.key).length;
         cursor = next;
       }
@@ -303,13 +303,6 @@ export class ManyKeys<T> implements Keys<T> {
 function checked(keys: KeyCount): KeyCount {
   if (keys === "auto" || (Number.isInteger(keys) && keys >= 1)) return keys;
   throw new RangeError(`\`keys\` is a number of keys from 1 on, or "auto", and not ${keys}`);
-}
-
-function scan(key: string, cursor: string): Question<{ next: string | null; ids: Buffer[] }> {
-  return ask(["DEHYDRATOR.SCAN", key, cursor, "COUNT", BATCH], (reply) => {
-    const [next, ids] = reply as [unknown, unknown[]];
-    return { next: text(next) === "0" ? null : text(next), ids: ids.map(bytes) };
-  });
 }
 
 /** Orders entries of streams by their times. */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -96,10 +97,22 @@ def _of_group(group: str | bytes | None) -> tuple[Any, ...]:
     return () if group is None else ("GROUP", group)
 
 
-def _selection(group: str | bytes | None, prefix: str | bytes | None) -> tuple[Any, ...]:
-    if (group is None) == (prefix is None):
-        raise ValueError("name either a `group` or a `prefix` of ids")
-    return _of_group(group) if prefix is None else ("PREFIX", id_bytes(prefix))
+def _repeated(question: Question[int]) -> Flow[int]:
+    """Repeats a command that changes some elements until it has changed all. Returns how many."""
+    total = 0
+    while (changed := (yield question)) > 0:
+        total += changed
+    return total
+
+
+def scanned(reply: Any) -> tuple[Any, list[bytes]]:
+    """Reads a reply of SCAN: the cursor of the next call, or None, and ids."""
+    cursor, ids = reply
+    return None if id_text(cursor) == "0" else cursor, [id_bytes(id) for id in ids]
+
+
+def _pattern(prefix: bytes) -> bytes:
+    return re.sub(rb"([\\*?\[])", rb"\\\1", prefix) + b"*"
 
 
 def new_token() -> str:
@@ -263,12 +276,24 @@ class Verbs:
     def cancel(self, ids: Sequence[str | bytes]) -> Question[int]:
         return Question(("DEHYDRATOR.REM", self.key, *map(id_bytes, ids)), int)
 
-    def cancel_all(self, group: str | bytes | None, prefix: str | bytes | None) -> Question[int]:
-        return Question(("DEHYDRATOR.PURGE", self.key, *_selection(group, prefix)), int)
+    def cancel_all(self, group: str | bytes | None, prefix: str | bytes | None) -> Flow[int]:
+        if (group is None) == (prefix is None):
+            raise ValueError("name either a `group` or a `prefix` of ids")
+        if prefix is None:
+            return _repeated(Question(("DEHYDRATOR.PURGE", self.key, *_of_group(group)), int))
+        return self._cancel_matching(_pattern(id_bytes(prefix)))
 
-    def postpone_all(self, delay: Duration, group: str | bytes | None, prefix: str | bytes | None) -> Question[int]:
-        words = ("DEHYDRATOR.TOUCH", self.key, *_selection(group, prefix), milliseconds(delay))
-        return Question(words, int)
+    def _cancel_matching(self, pattern: bytes) -> Flow[int]:
+        total, cursor = 0, 0
+        while cursor is not None:
+            words = ("DEHYDRATOR.SCAN", self.key, cursor, "MATCH", pattern, "COUNT", BATCH)
+            cursor, ids = yield Question(words, scanned)
+            if ids:
+                total += yield self.cancel(ids)
+        return total
+
+    def postpone_all(self, delay: Duration, group: str | bytes) -> Flow[int]:
+        return _repeated(Question(("DEHYDRATOR.TOUCH", self.key, milliseconds(delay), *_of_group(group)), int))
 
     def postpone(self, id: str | bytes, delay: Duration, at: datetime | float | None) -> Question[bool]:
         _check_moments(delay, at)

@@ -166,18 +166,18 @@ class Queue:
     async def cancel_all(self, *, group: str | bytes | None = None, prefix: str | bytes | None = None) -> int:
         """Removes the jobs of a group, or all whose ids have a prefix, waiting or with a worker; returns how many.
 
-        If the reply is lost, it is resent, and returns only how many were left.
+        A thousand are removed at a time. To remove what is there at one moment, pause the group first. If a reply is
+        lost, the command is resent, and counts only how many were left.
         """
-        return await self.server.ask(self.verbs.cancel_all(group, prefix))
+        return await self.server.follow(self.verbs.cancel_all(group, prefix))
 
-    async def postpone_all(
-        self, delay: Duration, *, group: str | bytes | None = None, prefix: str | bytes | None = None
-    ) -> int:
-        """Sets the deadlines, from now, of the jobs of a group, or of all whose ids have a prefix; returns how many.
+    async def postpone_all(self, delay: Duration, *, group: str | bytes) -> int:
+        """Sets the deadlines, from now, of the jobs of a group; returns how many.
 
-        Jobs with a worker stay as they are. If the reply is lost, it is resent, as with `cancel_all`.
+        Jobs with a worker stay as they are, and those whose deadline is about that already: up to an eighth of the
+        delay earlier, from a second to a minute. A thousand are set at a time, as with `cancel_all`.
         """
-        return await self.server.ask(self.verbs.postpone_all(delay, group, prefix))
+        return await self.server.follow(self.verbs.postpone_all(delay, group))
 
     async def postpone(self, id: str | bytes, delay: Duration = 0.0, *, at: datetime | float | None = None) -> bool:
         """Sets the deadline of a job, from now, later or earlier than before; returns whether it exists."""

@@ -15,6 +15,17 @@ from dehydrator_queue.testing.keys import Keys, Words
 PUSH_OPTIONS = (b"NX", b"REPLACE", b"SLACK", b"AT", b"DELIVERIES", b"WITHIN", b"GROUP")
 
 
+#: The elements that PURGE and TOUCH of a group change at once, if COUNT does not say.
+MANY = 1024
+
+
+def _named(options: Options) -> bytes:
+    """Returns the name of the group that is changed."""
+    if not (group := options.group()):
+        raise refused("ERR", "GROUP needs a name here: elements without a group are no group")
+    return group
+
+
 @dataclass
 class Blocks:
     """The reply of a POLL that blocks: nothing is due in `keys`."""
@@ -241,35 +252,29 @@ class Elements(Keys):
         return before
 
     def do_purge(self, words: Words) -> Any:
-        key, kind, name = words
-        it = self._at(key)
-        return sum(it.remove(id) is not None for id in self._many(it, kind, name))
+        key, *rest = words
+        options = Options(rest, GROUP=1, COUNT=1)
+        it, group = self._at(key), _named(options)
+        ids = [entry.id for entry in it if entry.group == group][: options.number("COUNT", 1) or MANY]
+        return sum(it.remove(id) is not None for id in ids)
 
-    def _many(self, it: Dehydrator, kind: bytes, name: bytes) -> list[bytes]:
-        """Returns the ids in a group, or those with a prefix."""
-        is_prefix = "PREFIX" in (options := Options([kind, name], GROUP=1, PREFIX=1))
-        group = options.group()
-        if not is_prefix and not group:
-            raise refused("ERR", "GROUP needs a name here")
-        return [entry.id for entry in it if (entry.id.startswith(name) if is_prefix else entry.group == group)]
-
-    def _touch_many(self, key: bytes, kind: bytes, name: bytes, ttl: bytes) -> int:
-        it, ms = self._at(key), number(ttl, "ttl")
-        deadline, ids = self._deadline(ms), self._many(it, kind, name)
-        if kind.upper() == b"GROUP":
-            ids = it.groups.at_rest(name, deadline, self._now)
-        touched = 0
+    def _touch_group(self, key: bytes, ttl: bytes, rest: Words) -> int:
+        options = Options(rest, GROUP=1, AT=1, COUNT=1)
+        it, ms, group, at = self._at(key), number(ttl, "ttl"), _named(options), options.number("AT")
+        deadline = self._deadline(ms, at)
+        # About the new deadline is near enough, so that a loop ends.
+        near = deadline if at is not None else 0 if ms == 0 else max(0, deadline - min(max(ms // 8, 1000), 60_000))
+        ids = it.groups.at_rest(group, (near, deadline), self._now)[: options.number("COUNT", 1) or MANY]
         for id in ids:
-            entry = it.get(id)
-            if entry is not None and entry.deadline != deadline and not entry.runs(self._now):
-                it.touch(entry, ms, deadline, self._now)
-                touched += 1
-        return touched
+            if (entry := it.get(id)) is not None:
+                own = max(ms, 1) if entry.token is not None and at is not None else ms
+                it.touch(entry, own, deadline, self._now)
+        return len(ids)
 
     def do_touch(self, words: Words) -> Any:
         key, first, second, *rest = words
-        if len(rest) == 1 and first.upper() in (b"GROUP", b"PREFIX") and rest[0].upper() not in (b"GT", b"LT"):
-            return self._touch_many(key, first, second, rest[0])
+        if second.upper() == b"GROUP":
+            return self._touch_group(key, first, words[2:])
         if second.upper() == b"IDS":
             many = count(rest[0], "numids")
             ids, ttl, rest = rest[1 : 1 + many], first, rest[1 + many :]

@@ -121,10 +121,10 @@ class Groups:
         last = self._last_excess(group)
         return last is None or last[0] <= now
 
-    def at_rest(self, group: bytes, deadline: int, now: int) -> list[bytes]:
-        """Returns the ids that TOUCH moves to a deadline: those that have another, and no lease that runs."""
+    def at_rest(self, group: bytes, near: tuple[int, int], now: int) -> list[bytes]:
+        """Returns the ids that TOUCH moves: those with deadlines not within `near`, and without a running lease."""
         held = self._held.get(group, [])
-        moved = [place for place in self._places.get(group, []) if place[0] != deadline]
+        moved = [place for place in self._places.get(group, []) if not near[0] <= place[0] <= near[1]]
         return [place[2] for place in moved if place[0] <= now or place not in held]
 
     def opens_first(self) -> int | None:

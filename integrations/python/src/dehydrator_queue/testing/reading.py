@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from dehydrator_queue.testing.arguments import Options, number
@@ -63,10 +64,12 @@ class Reading(Keys):
         return number(text[1:] if excluded else text, name), excluded
 
     def do_scan(self, words: Words) -> Any:
-        """Returns all ids at once."""
+        """Returns all ids at once. A pattern of MATCH is a prefix."""
         key, _, *rest = words
-        Options(rest, COUNT=1).number("COUNT", 1)
-        return [b"0", [entry.id for entry in self._at(key)]]
+        options = Options(rest, COUNT=1, MATCH=1)
+        options.number("COUNT", 1)
+        prefix = re.sub(rb"\\(.)", rb"\1", (options.word("MATCH") or b"*").removesuffix(b"*"))
+        return [b"0", [entry.id for entry in self._at(key) if entry.id.startswith(prefix)]]
 
     def do_len(self, words: Words) -> Any:
         key, *rest = words

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dehydrator_queue.errors import DehydratorError
-from dehydrator_queue.job import id_bytes, id_text
+from dehydrator_queue.job import id_text
 from dehydrator_queue.library import NO_SCRIPT, key_slot
-from dehydrator_queue.verbs import Flow, Question
+from dehydrator_queue.verbs import Flow, Question, scanned
 from dehydrator_queue.wide.script import CHANGE, ROUTED, ROUTED_SHA
 
 #: The number of keys, or one for each primary.
@@ -161,7 +161,7 @@ class Directory:
                 raise DehydratorError(f"another client changes {self.key}: call forget_keys again")
             cursor: Any = 0
             while cursor is not None:
-                cursor, ids = yield Question(("DEHYDRATOR.SCAN", key, cursor, "COUNT", 1000), _scanned)
+                cursor, ids = yield Question(("DEHYDRATOR.SCAN", key, cursor, "COUNT", 1000), scanned)
                 left += sum(home(id, known.lists[-1]) != key for id in ids)
             if key not in known.lists[-1]:
                 left += yield Question(("XLEN", f"{key}:dead"), int)
@@ -207,11 +207,6 @@ def _checked(keys: Keys) -> Keys:
     if keys != "auto" and (not isinstance(keys, int) or isinstance(keys, bool) or keys < 1):
         raise ValueError(f"`keys` is a number of keys from 1 on, or 'auto', not {keys!r}")
     return keys
-
-
-def _scanned(reply: Any) -> tuple[Any, list[bytes]]:
-    cursor, ids = reply
-    return None if id_text(cursor) == "0" else cursor, [id_bytes(id) for id in ids]
 
 
 def _slots(reply: Any) -> list[tuple[int, int, str]]:

@@ -87,7 +87,9 @@ class Router:
             return question.read((yield from self._put_many(words)))
         if command == "DEHYDRATOR.REM":
             return (yield from self._cancel(words[2:]))
-        # TOUCH of a group or a prefix has one word more than that of an id, with AT two.
+        if command == "DEHYDRATOR.SCAN":
+            return (yield from self._scan(question))
+        # TOUCH of a group has one word more than that of an id, with AT two.
         if command in ID_AT and not (command == "DEHYDRATOR.TOUCH" and len(words) == 5):
             id = id_bytes(words[ID_AT[command]])
             return question.read((yield from self.directory.by_id(id, (command, *words[2:]))))
@@ -142,6 +144,18 @@ class Router:
 
         yield from self._in_parts([id_bytes(item[2]) for item in items], some, read)
         return replies
+
+    def _scan(self, question: Question[Any]) -> Flow[tuple[Any, list[bytes]]]:
+        """Scans one key after the other. The cursor names the key too."""
+        command, _, cursor, *rest = question.words
+        keys = list((yield from self.directory.read()).keys)
+        key, cursor = cursor if isinstance(cursor, tuple) else (keys[0], cursor)
+        after, ids = yield replace(question, words=(command, key, cursor, *rest))
+        if after is not None:
+            return (key, after), ids
+        # A key that belongs to the queue no more may have been the last: the scan begins again.
+        left = keys[keys.index(key) + 1 :] if key in keys else keys
+        return ((left[0], 0) if left else None), ids
 
     def _cancel(self, ids: Sequence[Any]) -> Flow[int]:
         counts: list[int] = []

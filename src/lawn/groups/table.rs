@@ -1,11 +1,10 @@
 //! The groups themselves, and their names.
 //!
 //! ```text
-//!   Index: hash of the name ─▶ Entry  (88 bytes)  ─▶ its name: entry, length, bytes  (8 bytes more than the name)
+//!   Index: hash of the name ─▶ GroupRecord  (88 bytes)  ─▶ its name: group, length, bytes  (8 bytes more than the name)
 //! ```
 //!
-//! All three grow in bounded steps. An entry does not move, because the records of all its elements have its handle: a
-//! page of entries is freed with the last of them.
+//! All three grow in bounded steps, and give memory back as elements do.
 
 use ahash::RandomState;
 
@@ -16,45 +15,47 @@ use super::super::store::{GROUP_MARK, Granule, HELD_MARK, Handle, Links, Slab, U
 use super::super::turn::Turn;
 use super::treap::{Nodes, Tree, rank};
 
-/// Where a group is.
+/// Where a group is filed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum State {
     /// It has no element.
     #[default]
-    Idle,
-    /// It waits until [`Entry::waits_until`].
-    Waits,
-    /// It is in the round.
-    InRound,
+    Empty,
+    /// Among those that are not in the round, by [`GroupRecord::eligible`].
+    Waiting,
+    /// In the round; and, by [`GroupRecord::eligible`], among those of the round.
+    Active,
 }
 
 /// A group.
 #[derive(Clone, Copy)]
-pub struct Entry {
-    /// The turn of the element that the group waits for, or of the lease that makes room. At the end of its pause, if it
-    /// is paused for longer.
-    pub waits_until: Turn,
-    /// Nothing is given out before this moment.
-    pub paused_until: u64,
+pub struct GroupRecord {
+    /// From when on the group may give: the turn of its first element or, at its limit of what it holds, of the lease whose
+    /// end makes room; not while it is blocked.
+    pub eligible: Turn,
     /// The elements that are not held.
     pub elements: Tree,
     /// The elements that are held under a lease, until they are given out again.
     pub held: Tree,
     pub held_len: u32,
-    /// The group's own limit of what it holds, or 0.
+    /// The most elements that are held, 0 without a limit: what is set for the group, or was, see [`super::limits`].
     pub held_max: u32,
+    /// Of `held`, the element at place `held_max` from the end: when its lease ends, the group has room for one more. `None`: it
+    /// has room.
+    pub makes_room: Option<Handle>,
     /// The number of all elements.
     pub len: u32,
-    /// Its neighbours among the groups that wait, or in the round.
+    /// Its neighbours in the tree of its state.
     pub links: Links,
+    /// Its neighbours in the round.
+    pub ahead: Option<Handle>,
+    pub behind: Option<Handle>,
     /// `None` in a free slot.
     name: Option<Handle>,
-    /// The size under which it is listed, or 0.
-    pub listed: u32,
-    /// Elements to give out in one turn.
-    pub share: u16,
-    /// Elements given out in the current turn.
-    pub given: u16,
+    /// When it got its place in the round, in milliseconds since the epoch, modulo 2^32.
+    pub entered: u32,
+    /// The size under which it is listed, roughly: see [`super::greatest`].
+    pub listed: u8,
     pub state: State,
     /// Set if the group has settings, so that it exists without elements.
     pub has_settings: bool,
@@ -62,7 +63,7 @@ pub struct Entry {
     pub has_log: bool,
 }
 
-impl Entry {
+impl GroupRecord {
     /// Returns the order of the elements that are held, or of the others.
     #[inline(always)]
     pub fn tree(&mut self, is_held: bool) -> &mut Tree {
@@ -70,30 +71,34 @@ impl Entry {
     }
 }
 
-impl Default for Entry {
+impl Default for GroupRecord {
     fn default() -> Self {
         Self {
-            waits_until: Turn::LAST,
-            paused_until: 0,
+            eligible: Turn::LAST,
             elements: Tree::default(),
             held: Tree::default(),
             held_len: 0,
             held_max: 0,
+            makes_room: None,
             len: 0,
             links: Links::default(),
+            ahead: None,
+            behind: None,
             name: None,
+            entered: 0,
             listed: 0,
-            share: 1,
-            given: 0,
-            state: State::Idle,
+            state: State::Empty,
             has_settings: false,
             has_log: false,
         }
     }
 }
 
-impl Unit for Entry {
-    const BITS: u32 = 13;
+impl Unit for GroupRecord {
+    const BITS: u32 = 8;
+    /// A page that cannot be emptied, because a large group is in it, keeps little.
+    const PAGE_BYTES: usize = 16 * 1024;
+    const ALL_MOVE: bool = false;
 
     fn set_free(&mut self, next: u32) {
         (self.name, self.len) = (None, next);
@@ -104,30 +109,30 @@ impl Unit for Entry {
     }
 }
 
-/// The entry, the length of the name, and two bytes of 0, so that a name is never taken for a free slot.
+/// The group, the length of the name, and two bytes of 0, so that a name is never taken for a free slot.
 const NAME_HEADER: usize = 8;
 
 /// All groups of a lawn.
 #[derive(Clone)]
-pub struct Entries {
-    slab: Slab<Entry>,
+pub struct Table {
+    slab: Slab<GroupRecord>,
     names: Slab<Granule>,
     index: Index,
     secret: u64,
 }
 
-impl Entries {
+impl Table {
     pub fn new(hasher: RandomState, secret: u64) -> Self {
         Self { slab: Slab::new(), names: Slab::new(), index: Index::new(hasher), secret }
     }
 
     #[inline(always)]
-    pub fn get(&self, group: Group) -> &Entry {
+    pub fn get(&self, group: Group) -> &GroupRecord {
         self.slab.unit(group.0)
     }
 
     #[inline(always)]
-    pub fn get_mut(&mut self, group: Group) -> &mut Entry {
+    pub fn get_mut(&mut self, group: Group) -> &mut GroupRecord {
         self.slab.unit_mut(group.0)
     }
 
@@ -150,7 +155,7 @@ impl Entries {
         bytes[..4].copy_from_slice(&handle.bits().to_le_bytes());
         bytes[4..NAME_HEADER].copy_from_slice(&(name.len() as u32).to_le_bytes());
         bytes[NAME_HEADER..][..name.len()].copy_from_slice(name);
-        *self.slab.unit_mut(handle) = Entry { name: Some(slot), ..Entry::default() };
+        *self.slab.unit_mut(handle) = GroupRecord { name: Some(slot), ..GroupRecord::default() };
         // Records have room for the handles of a quarter of a billion groups.
         if handle.bits() & (GROUP_MARK | HELD_MARK) != 0 {
             self.names.remove(slot);
@@ -175,17 +180,46 @@ impl Entries {
 
     /// Lists all groups.
     pub fn all(&self) -> Vec<Group> {
-        let mut all = Vec::with_capacity(self.len());
-        self.index.scan(0, usize::MAX, |handle| all.push(Group(handle)));
-        all
+        self.some(0, usize::MAX).0
+    }
+
+    /// Lists about `count` groups from a cursor on, and returns the next cursor, 0 at the end. Whatever comes and goes between
+    /// calls, each group that stays is listed once.
+    pub fn some(&self, cursor: u64, count: usize) -> (Vec<Group>, u64) {
+        let mut some = Vec::with_capacity(count.min(self.len()));
+        let next = self.index.scan(cursor, count, |handle| some.push(Group(handle)));
+        (some, next)
     }
 
     pub fn is_sparse(&self) -> bool {
-        self.names.is_sparse()
+        self.names.is_sparse() || self.slab.is_sparse()
+    }
+
+    /// Returns a group to [move](Self::relocate) so that a page can be freed.
+    pub fn sparse(&mut self) -> Option<Group> {
+        self.slab.sparse_slot().map(Group)
+    }
+
+    /// Lets the page of a group that was to move be as it is.
+    pub fn keep_sparse(&mut self) {
+        self.slab.keep_page();
+    }
+
+    /// Moves a group, which is in no tree. Returns where it is now. `None` if there is no room.
+    pub fn relocate(&mut self, Group(old): Group) -> Option<Group> {
+        let hash = self.index.hash(self.name(Group(old)));
+        let new = self.slab.relocate(old)?;
+        self.index.replace(hash, old, new);
+        let record = *self.slab.unit(new);
+        let name = record.name.expect("a group has a name");
+        self.names.get_mut(name).as_flattened_mut()[..4].copy_from_slice(&new.bits().to_le_bytes());
+        record.ahead.into_iter().for_each(|it| self.slab.unit_mut(it).behind = Some(new));
+        record.behind.into_iter().for_each(|it| self.slab.unit_mut(it).ahead = Some(new));
+        Some(Group(new))
     }
 
     /// Moves a name if that helps to free a page.
-    pub fn compact(&mut self) -> Option<()> {
+    pub fn compact_names(&mut self) -> Option<()> {
         let new = self.names.sparse_slot().and_then(|old| self.names.relocate(old))?;
         let [a, b, c, d, ..] = *self.names.unit(new);
         let group = Handle::from_bits(u32::from_le_bytes([a, b, c, d])).expect("a name's group");
@@ -217,8 +251,8 @@ impl Entries {
     }
 }
 
-/// The groups that wait, by what they wait for.
-impl Nodes for Entries {
+/// The groups that wait, or those of the round, by when they may give.
+impl Nodes for Table {
     fn links(&self, node: Handle) -> Links {
         self.slab.unit(node).links
     }
@@ -228,7 +262,7 @@ impl Nodes for Entries {
     }
 
     fn turn(&self, node: Handle) -> Turn {
-        self.slab.unit(node).waits_until
+        self.slab.unit(node).eligible
     }
 
     fn rank(&self, node: Handle) -> u64 {

@@ -1,0 +1,91 @@
+//! The element that is given out next.
+
+use super::element::{Element, Row};
+use super::groups::Choice;
+use super::lawn::{Form, Lawn, Taken};
+use super::lease::Token;
+use super::store::Handle;
+use super::turn::DEADLINE_MAX;
+
+/// The element that is given out next, as it is, with exclusive access to the lawn: it is decided, and nothing has changed yet.
+/// Dropping it changes nothing.
+#[must_use]
+pub struct Next<'a> {
+    lawn: &'a mut Lawn,
+    /// As in [`Taken`].
+    at: usize,
+    choice: Option<Choice>,
+    now: u64,
+}
+
+impl Lawn {
+    /// Decides which element is given out next at `now`: of the group whose turn it is, and without groups the first of all.
+    /// `None`: nothing may be given out.
+    pub fn next_due(&mut self, now: u64) -> Option<Next<'_>> {
+        let (at, choice) = match &mut self.form {
+            Form::Small(small) => (small.first_due(now)?, None),
+            Form::Full(full) => {
+                full.queues.refresh_heads(&mut full.records);
+                let (handle, choice) = full.choose(now)?;
+                (handle.bits() as usize, choice)
+            }
+        };
+        Some(Next { lawn: self, at, choice, now })
+    }
+}
+
+fn handle(at: usize) -> Handle {
+    Handle::from_bits(at as u32).expect("the bits of a handle")
+}
+
+impl<'a> Next<'a> {
+    /// Returns the element.
+    pub fn row(&self) -> Row<'_> {
+        match &self.lawn.form {
+            Form::Small(small) => small.row_at(self.at),
+            Form::Full(full) => full.row_of(handle(self.at)),
+        }
+    }
+
+    /// Returns the name of the element's group.
+    pub fn group(&self) -> Option<&[u8]> {
+        self.row().element.group.map(|group| self.lawn.group_name(group))
+    }
+
+    /// Returns the token under which the element is held.
+    pub fn token(&self) -> Option<Token> {
+        match &self.lawn.form {
+            Form::Small(small) => small.token(&small.at(self.at)),
+            Form::Full(full) => full.held_under(handle(self.at)),
+        }
+    }
+
+    /// Returns since when the element is held, in milliseconds since the epoch, if it is and that is known.
+    pub fn held_since(&self) -> Option<u64> {
+        self.lawn.held_since(&self.row().element)
+    }
+
+    /// Leases the element, as [`Lawn::lease_due`] does. Returns it with its new count.
+    pub fn lease(self, ttl: u64, token: Option<Token>) -> Element<'a> {
+        let Self { lawn, at, choice, now } = self;
+        let deadline = now.saturating_add(ttl).min(DEADLINE_MAX);
+        match &mut lawn.form {
+            Form::Small(small) => small.lease_entry(at, ttl, deadline, token),
+            Form::Full(full) => {
+                choice.into_iter().for_each(|choice| full.take_turn(choice, now));
+                full.lease(handle(at), ttl, deadline, token);
+                full.at(at)
+            }
+        }
+    }
+
+    /// Takes the element out.
+    pub fn take(self) -> Taken<'a> {
+        let Self { lawn, at, choice, now } = self;
+        if let Form::Full(full) = &mut lawn.form {
+            choice.into_iter().for_each(|choice| full.take_turn(choice, now));
+            full.take_out(handle(at));
+        }
+        Taken { form: &mut lawn.form, at }
+    }
+}
