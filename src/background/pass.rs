@@ -8,7 +8,7 @@
 //!   the loop sleeps ─▶ begins ─▶ commands, timers, cron ─▶ ends ─▶ the loop sleeps
 //!                                     │ timer::soon          │
 //!                                     ▼                      ▼
-//!                                   timer ── is it due? ─▶ poll::serve, delivery, sweep, renamed, plan
+//!                                   timer ── is it due? ─▶ poll::serve, delivery, groups, renamed, plan
 //! ```
 //!
 //! *Why at the end.* By then the server has read which connections have closed. It frees their clients at the very end
@@ -26,8 +26,9 @@ use crate::commands::poll;
 use crate::config;
 use crate::data_type;
 use crate::delivery;
+use crate::pending::agenda::Reason;
 use crate::pending::timer::{self, Phase};
-use crate::pending::{agenda, blocked, fitting};
+use crate::pending::{agenda, blocked};
 use crate::server::Context;
 use crate::server::event::Event;
 
@@ -72,7 +73,8 @@ pub fn plan(context: &Context) {
     };
     // If it may not, the next tick checks again.
     let delivery = if config::may_act(context) { agenda::next_us() } else { None };
-    let next = [blocked, delivery.map(timer::spaced), fitting::next_us(), renamed::next_us()];
+    let groups = (agenda::count(Reason::FitGroups) > 0).then(clock::monotonic_us);
+    let next = [blocked, delivery.map(timer::spaced), groups, renamed::next_us()];
     let next = next.into_iter().flatten().min();
     timer::set(context, next);
 }

@@ -215,7 +215,7 @@ impl Dehydrator {
     pub fn memory(&self) -> usize {
         const SERVER_OBJECTS: usize = 2 * 16;
         /// The agenda's entry for the name, about, and for each reason to visit it.
-        const SCHEDULED: usize = 240;
+        const SCHEDULED: usize = 252;
         const REASON: usize = 56;
         let own = SERVER_OBJECTS + rounded(size_of::<Self>()) - size_of::<Lawn>();
         let rules = self.rules.as_ref().map_or(0, |rules| {
@@ -233,20 +233,25 @@ impl Dehydrator {
         self.lawn.memory() + own + rules + self.remembered.memory() + scheduled
     }
 
-    /// Returns whether the dehydrator holds memory to give back, or has groups to bring to limits that have changed.
+    /// Returns whether the dehydrator holds memory to give back.
     pub fn is_sparse(&self) -> bool {
-        let is_sparse = self.lawn.is_sparse() || self.remembered.is_sparse();
-        (is_sparse || self.lawn.must_fit_groups()) && !self.is_idle()
+        (self.lawn.is_sparse() || self.remembered.is_sparse()) && !self.is_idle()
     }
 
-    /// Records the upkeep to come: memory to give back, now or when remembered ids expire or pauses of groups end. `has_grown`:
-    /// elements were only added, so there is no more memory to give back than before. The name is built only if needed.
+    /// Records the upkeep to come: memory to give back, now or when remembered ids expire or pauses of groups end, and groups to
+    /// bring to limits that have changed. `has_grown`: elements were only added, so there is no more memory to give back than
+    /// before. The name is built only if needed.
     #[inline]
     pub fn note_upkeep<'a>(&self, has_grown: bool, name: impl Fn() -> (i32, &'a [u8])) {
         if !has_grown && !self.tracking.is_noted(Reason::Compact) && self.is_sparse() {
             let (db, key) = name();
             let now_us = clock::monotonic_us();
             agenda::note_upkeep(&self.tracking, db, key, Reason::Compact, now_us);
+        }
+        if self.lawn.must_fit_groups() && !self.tracking.is_noted(Reason::FitGroups) {
+            let (db, key) = name();
+            let now_us = clock::monotonic_us();
+            agenda::note_upkeep(&self.tracking, db, key, Reason::FitGroups, now_us);
         }
         let next = self.remembered.next().into_iter().chain(self.lawn.first_group_end()).min();
         if let Some(next) = next

@@ -4,7 +4,6 @@ use super::{Dehydrator, Ending, Opened, Writing, inspect, is_scheduled};
 use crate::clock;
 use crate::config;
 use crate::pending::agenda::{self, Reason};
-use crate::pending::fitting;
 use crate::replicate::Effect;
 use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::key::Name;
@@ -26,23 +25,21 @@ pub fn compact(context: &Context, name: &Name, mut go_on: impl FnMut() -> bool) 
     /// A few microseconds' work.
     const MOVES: usize = 32;
     let mut is_idle = false;
-    while fit(context, name) && go_on() {}
     let is_done = visit(context, name, Reason::Compact, |dehydrator| {
         is_idle = dehydrator.is_idle();
         let share = dehydrator.census_share();
-        let is_done = !dehydrator.lawn.must_fit_groups()
-            && loop {
-                if is_idle {
-                    break context.may_replicate();
-                }
-                if !dehydrator.lawn.compact(MOVES) && !dehydrator.remembered.compact(MOVES) {
-                    break true;
-                }
-                trap::pass("compact");
-                if !go_on() {
-                    break false;
-                }
-            };
+        let is_done = loop {
+            if is_idle {
+                break context.may_replicate();
+            }
+            if !dehydrator.lawn.compact(MOVES) && !dehydrator.remembered.compact(MOVES) {
+                break true;
+            }
+            trap::pass("compact");
+            if !go_on() {
+                break false;
+            }
+        };
         share.replace_by(dehydrator.census_share());
         if !is_done {
             let (tracking, now_us) = (&dehydrator.tracking, clock::monotonic_us());
@@ -58,25 +55,22 @@ pub fn compact(context: &Context, name: &Name, mut go_on: impl FnMut() -> bool) 
     is_done
 }
 
-/// Brings some groups of one dehydrator to limits that have changed.
+/// Brings some groups of one dehydrator to limits that have changed, on replicas too. Dehydrators take turns.
 pub fn fit_some_groups(context: &Context) {
-    if let Some(name) = fitting::take() {
-        fit(context, &name);
-    }
-}
-
-/// Brings some groups of a dehydrator to their limits, on replicas too. Returns whether there are more.
-fn fit(context: &Context, name: &Name) -> bool {
+    let Some(name) = agenda::take(&[Reason::FitGroups]) else { return };
     let key = OwnedStr::new(&name.key);
-    if !context.select_db(name.db) {
-        return false;
-    }
-    if inspect(context, key.as_str(), |it| it.lawn.must_fit_groups()) != Some(true) {
-        return false;
-    }
+    let must_fit = context.select_db(name.db).then(|| {
+        inspect(context, key.as_str(), |it| {
+            it.tracking.visited(Reason::FitGroups);
+            it.lawn.must_fit_groups()
+        })
+    });
     // Closing it records when its first element is available now, and the name again if groups are left.
-    let Ok(mut dehydrator) = Writing::open(context, key.as_str()) else { return false };
-    dehydrator.lawn().is_some_and(Lawn::fit_groups)
+    if must_fit.flatten() == Some(true)
+        && let Ok(mut dehydrator) = Writing::open(context, key.as_str())
+    {
+        dehydrator.lawn().map(Lawn::fit_groups);
+    }
 }
 
 /// Forgets ids that are expired at `now`, and records the memory that this lets the dehydrator give back. Ends pauses of

@@ -9,8 +9,7 @@ use super::dehydrator::is_stuck_timer;
 use super::{Dehydrator, Opened, TYPE, dehydrator_in, is_scheduled, new_lawn};
 use crate::clock;
 use crate::metrics::lateness::OverdueSince;
-use crate::pending::agenda;
-use crate::pending::{blocked, fitting, timer};
+use crate::pending::{agenda, blocked, timer};
 use crate::policy::{self, Rules};
 use crate::replicate;
 use crate::server::error::Result;
@@ -370,7 +369,6 @@ impl<'a> Writing<'a> {
             dehydrator.lawn.step_back(now());
         }
         if dehydrator.lawn.must_fit_groups() {
-            fitting::note(&Name::of(context, name));
             timer::soon(context);
         }
         dehydrator.note_next(now);

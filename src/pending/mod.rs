@@ -7,14 +7,12 @@
 //! |---|---|
 //! | `agenda` | dehydrators that the module visits by itself, for which reasons, and when |
 //! | `blocked` | blocked clients, queued per key |
-//! | `fitting` | dehydrators with groups to be brought to limits that have changed |
 //! | `overdue` | since when elements of each key, and of all keys, are overdue |
 //! | `timer` | wakes the event loop at the next moment that `agenda` or `blocked` waits for |
 //! | `waste` | tables that were dropped as a whole, whose memory is freed gradually |
 
 pub mod agenda;
 pub mod blocked;
-pub mod fitting;
 pub mod overdue;
 pub mod timer;
 pub mod waste;

@@ -386,7 +386,7 @@ impl Groups {
             + self.greatest.memory()
             + self.logs.memory()
             + settings
-            + self.pauses.len() * size_of::<(u64, Group)>() * 3 / 2
+            + tree_bytes::<(u64, Group)>(self.pauses.len())
     }
 
     /// Returns how many allocations dropping them frees, without those that many elements share. O(1).

@@ -28,6 +28,8 @@ pub enum Reason {
     Forget,
     /// There is memory to give back since this time, in microseconds on the monotonic clock.
     Compact,
+    /// Groups are to be brought to limits that have changed, since this time, in microseconds on the monotonic clock.
+    FitGroups,
 }
 
 /// The present time on both clocks, in microseconds.
@@ -38,14 +40,14 @@ pub struct Moment {
 }
 
 impl Reason {
-    pub(super) const COUNT: usize = 7;
+    pub(super) const COUNT: usize = 8;
 
     /// The reasons of [`delivery`](crate::delivery).
     pub const DELIVERY: [Self; 5] =
         [Self::Deliver, Self::HeldBack, Self::Retry, Self::Stuck, Self::Expire];
 
-    /// The reasons of the cron, on replicas too.
-    pub const UPKEEP: [Self; 2] = [Self::Forget, Self::Compact];
+    /// The reasons of the cron, and of the end of each pass of the event loop for [`Reason::FitGroups`], on replicas too.
+    pub const UPKEEP: [Self; 3] = [Self::Forget, Self::Compact, Self::FitGroups];
 
     /// Returns whether visits are on the wall clock, in milliseconds, and not on the monotonic clock, in microseconds.
     fn is_by_wall(self) -> bool {
@@ -147,7 +149,7 @@ pub struct Entry {
 }
 
 // As many keys may have a policy: see `Dehydrator::memory`.
-const _: () = assert!(size_of::<Entry>() <= 96);
+const _: () = assert!(size_of::<Entry>() <= 104);
 
 /// The names in a database by what is to be done with them.
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! What a value knows of its entry in the agenda.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 
 use super::entry::Reason;
 use crate::pending::overdue::OverdueSlot;
@@ -12,13 +12,13 @@ use crate::pending::overdue::OverdueSlot;
 /// background thread may free a value, hence the atomics, which order nothing.
 pub struct Tracking {
     /// A bit for each reason, and [`MOVED`]. [`Reason::Deliver`] stands for all deliveries.
-    bits: AtomicU8,
+    bits: AtomicU16,
     /// Set if dead letters may be stuck, so that they are retried. Only the main thread changes it.
     has_stuck: AtomicBool,
     pub slot: OverdueSlot,
 }
 
-const MOVED: u8 = 1 << Reason::COUNT;
+const MOVED: u16 = 1 << Reason::COUNT;
 
 /// The number of values that have moved.
 static MOVED_COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -29,7 +29,7 @@ impl Tracking {
     /// Creates the tracking of a value in no key.
     pub fn new() -> Self {
         let has_stuck = AtomicBool::new(false);
-        Self { bits: AtomicU8::new(0), has_stuck, slot: OverdueSlot::new() }
+        Self { bits: AtomicU16::new(0), has_stuck, slot: OverdueSlot::new() }
     }
 
     /// Returns whether dead letters may be stuck.
@@ -45,7 +45,7 @@ impl Tracking {
     /// Returns whether the present name is in the agenda for a reason.
     #[inline]
     pub fn is_noted(&self, reason: Reason) -> bool {
-        self.bits() & (1 << reason as u8) != 0
+        self.bits() & (1 << reason as u16) != 0
     }
 
     /// Returns the number of reasons for which the present name is in the agenda. Deliveries count as one.
@@ -55,18 +55,18 @@ impl Tracking {
 
     /// Records that the present name is in the agenda for a reason.
     pub(super) fn note(&self, reason: Reason) {
-        self.set(self.bits() | 1 << reason as u8);
+        self.set(self.bits() | 1 << reason as u16);
     }
 
     /// Records whether the present name is in the agenda for deliveries. The name is known.
     pub(super) fn note_deliveries(&self, any: bool) {
-        let others = self.bits() & !MOVED & !(1 << Reason::Deliver as u8);
-        self.set(others | u8::from(any) << Reason::Deliver as u8);
+        let others = self.bits() & !MOVED & !(1 << Reason::Deliver as u16);
+        self.set(others | u16::from(any) << Reason::Deliver as u16);
     }
 
     /// Records that the present name is not in the agenda for a reason, or no longer.
     pub fn visited(&self, reason: Reason) {
-        self.set(self.bits() & !(1 << reason as u8));
+        self.set(self.bits() & !(1 << reason as u16));
     }
 
     /// Returns whether the present name is unknown, but needed.
@@ -87,11 +87,11 @@ impl Tracking {
         was_noted
     }
 
-    fn bits(&self) -> u8 {
+    fn bits(&self) -> u16 {
         self.bits.load(Ordering::Relaxed)
     }
 
-    fn set(&self, bits: u8) {
+    fn set(&self, bits: u16) {
         let before = self.bits();
         if before != bits {
             self.bits.store(bits, Ordering::Relaxed);
