@@ -1,4 +1,6 @@
-//! The tokens of Rust code: names and signs, without comments, strings and code for tests.
+//! The tokens of Rust code: names and signs, without comments, literals and code for tests.
+
+use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 
 /// A token of code.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,91 +21,44 @@ impl Word {
     }
 }
 
-/// Splits code into tokens. Skips lifetimes and strings.
+/// Splits code into tokens. Skips comments, lifetimes and literals.
 pub fn words(code: &str) -> Vec<Word> {
     let mut words = Vec::new();
-    let mut rest = code;
-    while let Some(first) = rest.chars().next() {
-        let behind = &rest[first.len_utf8()..];
-        if rest.starts_with("//") {
-            rest = rest.find('\n').map_or("", |end| &rest[end..]);
-        } else if rest.starts_with("/*") {
-            rest = behind_comment(rest);
-        } else if let Some(text) = raw_text(rest) {
-            rest = text;
-        } else if first == '"' {
-            rest = behind_text(behind, '"');
-        } else if first == '\'' {
-            rest = behind_quote(behind);
-        } else if is_name(first) {
-            let end = rest.find(|letter| !is_name(letter)).unwrap_or(rest.len());
-            let name = &rest[..end];
-            rest = &rest[end..];
-            // `b"..."` and `c"..."` are strings too.
-            if !(["b", "c"].contains(&name) && rest.starts_with(['"', '\''])) {
-                words.push(Word::Name(name.to_owned()));
-            }
-        } else if let Some(behind) = rest.strip_prefix("::") {
-            words.push(Word::Path);
-            rest = behind;
-        } else {
-            if !first.is_whitespace() {
-                words.push(Word::Sign(first));
-            }
-            rest = behind;
-        }
-    }
+    add(code.parse().expect("code of Rust"), &mut words);
     words
 }
 
-fn is_name(letter: char) -> bool {
-    letter.is_alphanumeric() || letter == '_'
-}
-
-/// Skips a block comment, which may be nested.
-fn behind_comment(code: &str) -> &str {
-    let (mut rest, mut depth) = (&code[2..], 1);
-    while depth > 0 {
-        let Some(at) = rest.find(['/', '*']) else { return "" };
-        let sign = rest.get(at..at + 2).unwrap_or_default();
-        depth = match sign {
-            "/*" => depth + 1,
-            "*/" => depth - 1,
-            _ => depth,
-        };
-        rest = &rest[at + if ["/*", "*/"].contains(&sign) { 2 } else { 1 }..];
-    }
-    rest
-}
-
-/// Returns the code after a raw string, if there is one here.
-fn raw_text(code: &str) -> Option<&str> {
-    let head = ["br", "cr", "r"].into_iter().find_map(|head| code.strip_prefix(head))?;
-    let text = head.trim_start_matches('#');
-    let end = format!("\"{}", &head[..head.len() - text.len()]);
-    let text = text.strip_prefix('"')?;
-    Some(text.find(&end).map_or("", |at| &text[at + end.len()..]))
-}
-
-/// Returns the code after a string, whose opening quote has been read.
-fn behind_text(text: &str, quote: char) -> &str {
-    let mut letters = text.char_indices();
-    while let Some((at, letter)) = letters.next() {
-        if letter == '\\' {
-            letters.next();
-        } else if letter == quote {
-            return &text[at + 1..];
+fn add(code: TokenStream, words: &mut Vec<Word>) {
+    let mut tokens = code.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        match token {
+            TokenTree::Ident(name) => words.push(Word::Name(name.to_string())),
+            TokenTree::Literal(_) => {}
+            TokenTree::Group(group) => {
+                let (open, close) = match group.delimiter() {
+                    Delimiter::Parenthesis => ('(', ')'),
+                    Delimiter::Brace => ('{', '}'),
+                    Delimiter::Bracket => ('[', ']'),
+                    Delimiter::None => unreachable!("only macros make these"),
+                };
+                words.push(Word::Sign(open));
+                add(group.stream(), words);
+                words.push(Word::Sign(close));
+            }
+            TokenTree::Punct(sign) => {
+                let next = tokens.peek();
+                let is_joint = sign.spacing() == Spacing::Joint;
+                match (sign.as_char(), next) {
+                    // A lifetime.
+                    ('\'', Some(TokenTree::Ident(_))) => _ = tokens.next(),
+                    (':', Some(TokenTree::Punct(it))) if is_joint && it.as_char() == ':' => {
+                        words.push(Word::Path);
+                        tokens.next();
+                    }
+                    (sign, _) => words.push(Word::Sign(sign)),
+                }
+            }
         }
-    }
-    ""
-}
-
-/// Returns the code after a character in quotes, or after a lifetime.
-fn behind_quote(text: &str) -> &str {
-    let mut letters = text.chars();
-    match (letters.next(), letters.next()) {
-        (Some('\\'), _) | (Some(_), Some('\'')) => behind_text(text, '\''),
-        _ => text.trim_start_matches(is_name),
     }
 }
 
@@ -161,11 +116,11 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_strings_are_not_tokens() {
+    fn comments_and_literals_are_not_tokens() {
         assert_eq!(said("a // use b;\n/* c /* d */ e */ f"), "a f");
         assert_eq!(said(r###"a "use b; \" c" d r#"e " f"# g b"h" c"i" br"j" k"###), "a d g k");
-        assert_eq!(said(r#"'"' a '\'' b 'c' b'd' <'e, 'static> f"#), "a b < , > f");
-        assert_eq!(said("rest br crate r"), "rest br crate r");
+        assert_eq!(said(r#"'"' a '\'' b 'c' b'd' <'e, 'static> f 1"#), "a b < , > f");
+        assert_eq!(said("a::b : c"), "a :: b : c");
     }
 
     #[test]
