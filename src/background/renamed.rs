@@ -27,6 +27,8 @@ struct Finder {
     walk: Option<(i32, Scan)>,
     /// Set if the walk looks for all dehydrators, not only for moved ones.
     for_all: bool,
+    /// Set if databases were swapped during the walk, which may have missed keys: another one follows.
+    has_missed: bool,
     /// Set if events were on at the last check.
     published: bool,
 }
@@ -59,6 +61,11 @@ pub fn begin(context: &Context) {
     });
 }
 
+/// Records that two databases were swapped.
+pub fn swapped() {
+    FINDER.with_borrow_mut(|finder| finder.has_missed = finder.walk.is_some());
+}
+
 /// Returns when a walk continues, on the monotonic clock, in microseconds.
 pub fn next_us() -> Option<u64> {
     GOES_ON_US.get()
@@ -78,6 +85,10 @@ impl Finder {
         while let Some((db, walk)) = &mut self.walk {
             let (db, for_all) = (*db, self.for_all);
             if !context.select_db(db) {
+                if std::mem::take(&mut self.has_missed) {
+                    self.walk = Some((0, Scan::new()));
+                    continue;
+                }
                 self.walk = None;
                 self.for_all = false;
                 track_all(false);

@@ -4,6 +4,7 @@
 
 use redis_module::raw;
 
+use super::renamed;
 use crate::commands::poll;
 use crate::metrics::clock_steps;
 use crate::pending::{agenda, blocked, timer};
@@ -33,6 +34,7 @@ fn on_swap(event: &Event<'_>) {
     let (first, second) = event.swapped_dbs();
     agenda::swapped(first, second);
     poll::swapped(first, second);
+    renamed::swapped();
 }
 
 fn on_load(event: &Event<'_>) {

@@ -98,6 +98,37 @@ fn events_that_were_off_for_a_while_resume() {
     assert_eq!(heard, ["again", "near"]);
 }
 
+/// Databases that are swapped while the module looks for all dehydrators.
+#[test]
+fn those_of_a_database_that_is_swapped_meanwhile_are_found() {
+    const KEYS: usize = 1000;
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    // A walk over them takes some ticks.
+    client.ask("DEBUG POPULATE 200000");
+    client.ask("SELECT 1");
+    let mut pipe = redis::pipe();
+    for key in 0..KEYS {
+        pipe.cmd("DEHYDRATOR.PUSH").arg(key).arg(1).arg("element").arg("id").ignore();
+    }
+    pipe.exec(&mut client).expect("they are pushed");
+    let mut ear = server.connect();
+    ear.set_read_timeout(Some(LISTEN)).expect("a timeout");
+    let mut events = ear.as_pubsub();
+    events.psubscribe("__keyevent@*__:dehydrator.due").expect("a subscription");
+    let ticks = field(&server, "ticks");
+    events_of(&mut client, "Ed");
+    until("the walk has begun", || (field(&server, "ticks") > ticks + 2).then_some(()));
+    assert_eq!(field(&server, "scheduled"), 0, "the walk is over already");
+    client.ask("SWAPDB 0 1");
+    let mut heard = std::collections::HashSet::new();
+    until("all are announced", || {
+        let event = events.get_message().ok()?;
+        heard.insert(event.get_payload::<String>().expect("a key"));
+        (heard.len() == KEYS).then_some(())
+    });
+}
+
 /// Waits for an event of `k`. If interrupted, waits again.
 fn hear(events: &mut PubSub<'_>, what: &str) {
     let event = until(what, || events.get_message().ok());
