@@ -123,6 +123,50 @@ fn the_folders_of_the_server_import_from_those_before_them() {
     }
 }
 
+/// The table in `src/background/server_events.rs`: what the process remembers in each file, and what that hears.
+#[test]
+fn what_the_process_remembers_hears_of_the_servers_events() {
+    let files = sources(Path::new("src"));
+    let events = &files["background/server_events.rs"];
+    let rows = events.lines().filter_map(|line| line.strip_prefix("//! | `"));
+    let cells = |row: &str| row.split(" | ").map(str::to_owned).collect::<Vec<_>>();
+    let rows: Vec<_> = rows.map(cells).collect();
+    let named: Vec<_> = rows.iter().map(|row| row[0].trim_matches('`').to_owned()).collect();
+    // Types of what may change, and all thread-locals.
+    let kinds =
+        ["Atomic", "Cell<", "OnceLock<", "LazyLock<", "Counter", "Histogram", "Number", "Text"];
+    let remembers = |line: &str| {
+        let line = line.trim_start();
+        let line = line.strip_prefix("pub ").unwrap_or(line);
+        line.starts_with("static ") && kinds.iter().any(|kind| line.contains(kind))
+    };
+    let mut found = Vec::new();
+    for (file, code) in &files {
+        let code = code.split("#[cfg(test)]\nmod tests").next().expect("code");
+        if code.contains("thread_local! {") || code.lines().any(remembers) {
+            found.push(file.trim_end_matches(".rs").trim_end_matches("/mod").to_owned());
+        }
+    }
+    found.retain(|file| file != "server/fake");
+    found.sort();
+    let mut sorted = named.clone();
+    sorted.sort();
+    assert_eq!(sorted, found, "the table in src/background/server_events.rs");
+
+    // The functions that the handlers call, which are all behind `register`.
+    let handlers = events.split("fn on_flush").nth(1).expect("handlers");
+    let calls = |text: &str| {
+        let words = text.split(|it: char| !(it.is_alphanumeric() || "_:".contains(it)));
+        let calls = words.filter(|word| word.starts_with(char::is_lowercase));
+        let calls = calls.filter(|word| word.contains("::") && !word.starts_with("raw::"));
+        let calls = calls
+            .filter(|word| !["event::", "server_info::"].iter().any(|it| word.starts_with(it)));
+        calls.map(str::to_owned).collect::<std::collections::BTreeSet<_>>()
+    };
+    let hears = rows.iter().map(|row| &row[2][..]).collect::<Vec<_>>().join(" ");
+    assert_eq!(calls(&hears), calls(handlers), "what hears, and what is called");
+}
+
 #[test]
 fn the_core_reads_no_clock() {
     for (file, code) in sources(Path::new("src/lawn")) {
