@@ -207,12 +207,7 @@ fn settle<'a>(
     if until.is_some() && !ids.clone().all(is_there) {
         checks::memory(context)?;
     }
-    let Some(mut leaving) = dehydrator.removal(until) else { return Ok(0) };
-    let mut count = 0;
-    for id in ids {
-        count += i64::from(leaving.lawn.stop(id).is_some());
-        leaving.remember(id);
-    }
+    let count = dehydrator.remove_as_told(ids, until);
     Ok(count.max(until.is_some().into()))
 }
 

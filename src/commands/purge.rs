@@ -1,7 +1,6 @@
 //! PURGE, and TOUCH of a group: a change of some elements of a group. The caller repeats it until nothing is left to change.
 
 use crate::data_type::{Ending, Writing};
-use crate::replicate::Batch;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Error, Str, error::Result};
 use lawn::{DEADLINE_MAX, Start};
@@ -41,19 +40,17 @@ fn parse_purge<'a>(args: Args<'a>) -> Result<(Str<'a>, &'a [u8], usize)> {
 pub fn purge(context: &CommandContext, args: Args<'_>) -> Result {
     let (key, group, count) = parse_purge(args)?;
     let mut dehydrator = Writing::open(context, key)?;
-    let mut removed = Batch::settled(context, key, None);
-    let mut purged = 0;
-    if let Some(lawn) = dehydrator.lawn() {
-        let rows = lawn.group_rows(Some(group), Start::FIRST, DEADLINE_MAX).take(count);
-        for id in rows.map(|row| row.element.id.to_vec()).collect::<Vec<_>>() {
-            purged += i64::from(lawn.stop(&id).is_some());
-            removed.push(&id);
-        }
-    }
-    if removed.finish() {
+    let mut removal = dehydrator.removal(None);
+    let rows = removal
+        .lawn()
+        .into_iter()
+        .flat_map(|lawn| lawn.group_rows(Some(group), Start::FIRST, DEADLINE_MAX));
+    let ids: Vec<_> = rows.take(count).map(|row| row.element.id.to_vec()).collect();
+    let purged = ids.iter().filter(|id| removal.remove(id)).count();
+    if removal.finish() {
         dehydrator.finish(Ending::Shrunk, c"dehydrator.purge");
     }
-    context.reply_integer(purged);
+    context.reply_integer(purged as i64);
     Ok(())
 }
 

@@ -60,23 +60,12 @@ pub fn settle(context: &CommandContext, args: Args<'_>) -> Result {
 
     let mut reply = context.reply_array(held.len);
     let until = dehydrator.remembers_until();
-    let mut removed = Batch::settled(context, key, until);
     let mut removal = dehydrator.removal(until);
     for (token, id) in held.iter() {
-        let is_settled = removal.as_mut().is_some_and(|removal| {
-            let is_held = removal.lawn.settle(id.bytes(), token).is_some();
-            if is_held {
-                removal.remember(id.bytes());
-            }
-            is_held
-        });
-        if is_settled {
-            removed.push_sent(id);
-        }
-        reply.push_integer(is_settled.into());
+        reply.push_integer(removal.settle(id, token).into());
     }
     drop(reply);
-    if removed.finish() {
+    if removal.finish() {
         dehydrator.finish(Ending::Shrunk, c"dehydrator.settle");
     }
     Ok(())

@@ -2,10 +2,9 @@
 
 use crate::data_type::{Ending, Writing};
 use crate::metrics::counters::PULLS;
-use crate::replicate::{self, Batch};
+use crate::replicate;
 use crate::server::string::Args;
 use crate::server::{CommandContext, error::Result};
-use lawn::Lawn;
 
 use super::args;
 
@@ -15,23 +14,15 @@ pub fn pull(context: &CommandContext, args: Args<'_>) -> Result {
     let mut dehydrator = Writing::open(context, key)?;
 
     let until = dehydrator.remembers_until();
-    let mut leaving = dehydrator.removal(until);
-    let Some(taken) = leaving.as_mut().and_then(|leaving| leaving.lawn.stop(id.bytes())) else {
+    let mut removal = dehydrator.removal(until);
+    let is_taken = removal.take(id, |element| context.reply_bulk(element.payload));
+    if !is_taken {
         context.reply_null();
-        return Ok(());
-    };
-    context.reply_bulk(taken.element().payload);
-    drop(taken);
-    if until.is_some() {
-        leaving.into_iter().for_each(|mut leaving| leaving.remember(id.bytes()));
-        let mut removed = Batch::settled(context, key, until);
-        removed.push_sent(id);
-        removed.finish();
-    } else {
-        replicate::as_sent(context, args, c"DEHYDRATOR.REM");
     }
-    PULLS.add(1);
-    dehydrator.finish(Ending::Shrunk, c"dehydrator.pull");
+    if removal.finish() {
+        PULLS.add(1);
+        dehydrator.finish(Ending::Shrunk, c"dehydrator.pull");
+    }
     Ok(())
 }
 
@@ -44,26 +35,16 @@ pub fn xack(context: &CommandContext, args: Args<'_>) -> Result {
 
     let mut reply = context.reply_array(ids.clone().count());
     let until = dehydrator.remembers_until();
-    let mut removed = Batch::settled(context, key, until);
-    let mut leaving = dehydrator.removal(until);
-    for sent in ids {
-        let id = sent.bytes();
-        let is_out = |lawn: &&mut Lawn| {
-            lawn.look(id).is_some_and(|found| found.deadline <= now || found.deliveries > 0)
-        };
-        let out = leaving.as_mut().filter(|leaving| is_out(&leaving.lawn));
-        let Some(leaving) = out else {
+    let mut removal = dehydrator.removal(until);
+    for id in ids {
+        let found = removal.lawn().and_then(|lawn| lawn.look(id.bytes()));
+        let is_out = found.is_some_and(|found| found.deadline <= now || found.deliveries > 0);
+        if !(is_out && removal.take(id, |element| reply.push_bulk(element.payload))) {
             reply.push_null();
-            continue;
-        };
-        if let Some(taken) = leaving.lawn.stop(id) {
-            reply.push_bulk(taken.element().payload);
         }
-        leaving.remember(id);
-        removed.push_sent(sent);
     }
     drop(reply);
-    if removed.finish() {
+    if removal.finish() {
         dehydrator.finish(Ending::Shrunk, c"dehydrator.xack");
     }
     Ok(())

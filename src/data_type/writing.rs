@@ -1,4 +1,4 @@
-//! Changing a key. Removing elements, and remembering their ids.
+//! Changing a key.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
@@ -17,7 +17,7 @@ use crate::server::flags::is_active_primary;
 use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::key::Name;
 use crate::server::{Context, EventClass, Key, Str};
-use lawn::{DEADLINE_MAX, Element, GroupLimits, GroupSettings, Lawn, Remembered};
+use lawn::{DEADLINE_MAX, GroupLimits, GroupSettings, Lawn, Remembered};
 
 /// A dehydrator that is open for a change.
 ///
@@ -25,8 +25,8 @@ use lawn::{DEADLINE_MAX, Element, GroupLimits, GroupSettings, Lawn, Remembered};
 /// So nothing is held across one: no open key, value or decision. A new dehydrator is put into its key after replicas
 /// have been told; an empty one is deleted, and the key closed, before the event is published.
 pub struct Writing<'a> {
-    context: &'a Context,
-    name: Str<'a>,
+    pub(super) context: &'a Context,
+    pub(super) name: Str<'a>,
     /// `None` once the key is closed.
     opened: Option<Opened<'a>>,
     /// `None` before the first possible change.
@@ -99,7 +99,7 @@ impl<'a> Writing<'a> {
 
     /// Returns the dehydrator that was in the key, for a change.
     #[inline]
-    fn changing(&mut self) -> Option<&mut Dehydrator> {
+    pub(super) fn changing(&mut self) -> Option<&mut Dehydrator> {
         let dehydrator = self.opened.as_mut()?.dehydrator_mut()?;
         if self.change.is_none() {
             self.change = Some(Change::begin(dehydrator));
@@ -276,14 +276,6 @@ impl<'a> Writing<'a> {
         (ms > 0).then(|| self.now().saturating_add(ms).min(DEADLINE_MAX))
     }
 
-    /// Returns the lawn for a removal, if there is a dehydrator. Remembers the removed ids until `until`, if given.
-    #[inline(always)]
-    pub fn removal(&mut self, until: Option<u64>) -> Option<Removal<'_>> {
-        let until = until.map(|until| (until, self.now()));
-        let Dehydrator { lawn, remembered, .. } = self.changing()?;
-        Some(Removal { lawn, remembered, until })
-    }
-
     /// Returns whether an id is remembered at `now`, so that a push treats it as present.
     #[inline]
     pub fn remembers(&self, id: &[u8], now: u64) -> bool {
@@ -389,70 +381,6 @@ impl Drop for Writing<'_> {
     fn drop(&mut self) {
         if self.opened.is_some() {
             self.abandon();
-        }
-    }
-}
-
-/// Expired ids to forget for each id that is remembered: more than one, so that expired ids get fewer.
-const FORGOTTEN_PER_ID: usize = 3;
-
-/// A lawn from which elements are removed, and the ids that are remembered after that. An id is in the lawn or remembered,
-/// never both: storing an element forgets its id.
-pub struct Removal<'a> {
-    pub lawn: &'a mut Lawn,
-    remembered: &'a mut Remembered,
-    /// Until when the removed ids are remembered, if they are, and the present time.
-    until: Option<(u64, u64)>,
-}
-
-impl Removal<'_> {
-    /// Removes due elements as [`Lawn::drain`] does.
-    #[inline]
-    pub fn drain(
-        &mut self,
-        now: u64,
-        count: usize,
-        mut give: impl FnMut(u64, Element<'_>),
-    ) -> usize {
-        let Self { lawn, remembered, until } = self;
-        let until = until.map(|(until, moment)| (lawn.another(), until, moment));
-        let drained = lawn.drain(now, count, |ttl, element| {
-            if let Some((beside, until, _)) = &until {
-                remembered.insert(beside, element.id, *until);
-            }
-            give(ttl, element);
-        });
-        if let Some((.., moment)) = until {
-            remembered.forget(moment, drained.saturating_mul(FORGOTTEN_PER_ID));
-        }
-        drained
-    }
-
-    /// Removes an element for good. Returns whether it was there.
-    #[inline]
-    pub fn settle(&mut self, id: &[u8]) -> bool {
-        let is_there = self.lawn.stop(id).is_some();
-        if is_there {
-            self.remember(id);
-        }
-        is_there
-    }
-
-    /// Removes an element for good, as [`Removal::settle`] does, and counts it as given out in its group's turn at `now`.
-    pub fn give(&mut self, id: &[u8], now: u64) -> bool {
-        let is_there = self.lawn.stop_in_turn(id, now).is_some();
-        if is_there {
-            self.remember(id);
-        }
-        is_there
-    }
-
-    /// Remembers the id of a removed element, if ids are remembered.
-    #[inline]
-    pub fn remember(&mut self, id: &[u8]) {
-        if let Some((until, now)) = self.until {
-            self.remembered.insert(self.lawn, id, until);
-            self.remembered.forget(now, FORGOTTEN_PER_ID);
         }
     }
 }

@@ -11,11 +11,11 @@ use crate::data_type::{Dehydrator, ElementCopy, Ending, Writing, inspect};
 use crate::metrics::counters::{DEAD_LETTERS, DELIVERIES, EXPIRED, RETRIES};
 use crate::pending::agenda;
 use crate::policy::{Policy, Route, Rules};
-use crate::replicate::Batch;
 use crate::server::flags::is_cluster;
 use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::key::Name;
 use crate::server::{Context, Str, log_warning};
+use lawn::Lawn;
 
 /// Elements delivered before their removal is replicated, at most: few, so that the removal stays within the time budget
 /// too.
@@ -196,26 +196,21 @@ impl Origin<'_> {
         let Self { context, key, .. } = *self;
         let Ok(mut dehydrator) = Writing::open(context, key) else { return };
         let until = if policy.limits_deliveries() { None } else { dehydrator.remembers_until() };
-        let mut removed = Batch::settled(context, key, until);
         // Not earlier than the last delivery, whose time the id of a stream's entry holds.
         let moment = clock::now();
-        if let Some(mut removal) = dehydrator.removal(until) {
-            for copy in batch {
-                let id = copy.id.as_str();
-                // A listener may have taken the element and pushed another one with its id.
-                let is_there = copy.find(removal.lawn).is_some() || copy.is_rejected(removal.lawn);
+        let mut removal = dehydrator.removal(until);
+        for copy in batch {
+            let id = copy.id.as_str();
+            // A listener may have taken the element and pushed another one with its id.
+            let is_it = |lawn: &Lawn| copy.find(lawn).is_some() || copy.is_rejected(lawn);
+            match removal.lawn().is_some_and(is_it) {
+                false => false,
                 // A dead letter costs its group no turn.
-                let is_removed = is_there
-                    && match policy.limits_deliveries() {
-                        true => removal.settle(id.bytes()),
-                        false => removal.give(id.bytes(), moment),
-                    };
-                if is_removed {
-                    removed.push_sent(id);
-                }
-            }
+                true if policy.limits_deliveries() => removal.take(id, |_| ()),
+                true => removal.give(id, moment),
+            };
         }
-        if removed.finish() {
+        if removal.finish() {
             if policy.delivers() {
                 dehydrator.replicate_given(moment, batch.len() as u64);
             }
@@ -234,15 +229,11 @@ impl Origin<'_> {
             return 0;
         }
         let until = dehydrator.remembers_until();
-        let mut removed = Batch::settled(context, key, until);
-        let (mut count, mut expired) = (0, 0);
-        if let Some(mut removal) = dehydrator.removal(until) {
-            count = removal.drain(now, BATCH, |_, element| {
-                expired += u64::from(element.is_expired(now));
-                removed.push(element.id);
-            });
-        }
-        if removed.finish() {
+        let mut removal = dehydrator.removal(until);
+        let mut expired = 0;
+        let count =
+            removal.drain(now, BATCH, |element| expired += u64::from(element.is_expired(now)));
+        if removal.finish() {
             EXPIRED.add(expired);
             dehydrator.finish(Ending::Shrunk, c"dehydrator.drop");
         }
@@ -256,16 +247,11 @@ impl Origin<'_> {
         if dehydrator.rules().policy != *policy || dehydrator.rules().is_paused(now) {
             return 0;
         }
-        let mut removed = Batch::settled(context, key, None);
-        let mut count = 0;
-        if let Some(lawn) = dehydrator.lawn() {
-            let expired = lawn.expired(now).take(BATCH);
-            for id in expired.map(|row| row.element.id.to_vec()).collect::<Vec<_>>() {
-                count += u64::from(lawn.stop(&id).is_some());
-                removed.push(&id);
-            }
-        }
-        if removed.finish() {
+        let mut removal = dehydrator.removal(None);
+        let expired = removal.lawn().into_iter().flat_map(|lawn| lawn.expired(now)).take(BATCH);
+        let ids: Vec<_> = expired.map(|row| row.element.id.to_vec()).collect();
+        let count = ids.iter().filter(|id| removal.remove(id)).count() as u64;
+        if removal.finish() {
             EXPIRED.add(count);
             dehydrator.finish(Ending::Shrunk, c"dehydrator.drop");
         }

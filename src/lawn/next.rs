@@ -47,6 +47,11 @@ impl<'a> Next<'a> {
         }
     }
 
+    /// Creates an empty lawn with the same [`Shared`](super::Shared).
+    pub fn another(&self) -> Lawn {
+        self.lawn.another()
+    }
+
     /// Returns the name of the element's group.
     pub fn group(&self) -> Option<&[u8]> {
         self.row().element.group.map(|group| self.lawn.group_name(group))

@@ -40,6 +40,13 @@ pub struct Batch<'a> {
     is_heard: bool,
 }
 
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        let is_told = self.buffer.ids.is_empty() || std::thread::panicking();
+        debug_assert!(is_told, "a change without its effect");
+    }
+}
+
 impl<'a> Batch<'a> {
     /// Begins a batch of settled, taken or delivered elements. `until`: how long their ids are remembered, if they are.
     #[inline]

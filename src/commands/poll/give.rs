@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use crate::config::ReplyRoom;
-use crate::data_type::{DEAD_LETTERS_MAX, Dehydrator, Ending, STUCK, Writing, is_stuck};
+use crate::data_type::{DEAD_LETTERS_MAX, Dehydrator, Ending, Removal, STUCK, Writing, is_stuck};
 use crate::delivery::Origin;
 use crate::metrics::counters::{POLLS, REDELIVERIES};
 use crate::pending::blocked::Take;
@@ -115,23 +115,22 @@ impl<'a, 't> Request<'a, 't> {
         }
     }
 
-    /// Decides which element is taken next, and copies it. `None`: there is none, it is dead, which `meets_dead` then says, or
-    /// the reply has no room for it.
-    fn decide<'l, R: Recipient>(
+    /// Returns whether an element is taken, and copies it if so. If not, it is dead, which `meets_dead` then says, or the reply has
+    /// no room for it.
+    fn takes<R: Recipient>(
         &self,
-        lawn: &'l mut Lawn,
+        next: &Next<'_>,
         policy: Option<&Policy>,
         meets_dead: &mut bool,
         to: &mut R,
-    ) -> Option<Next<'l>> {
-        let next = lawn.next_due(self.now)?;
+    ) -> bool {
         let element = next.row().element;
         *meets_dead = policy.is_some_and(|it| it.is_dead(&element, self.now));
-        if *meets_dead || !self.has_room_for(&element) {
-            return None;
+        let takes = !*meets_dead && self.has_room_for(&element);
+        if takes {
+            to.copy(next);
         }
-        to.copy(&next);
-        Some(next)
+        takes
     }
 
     /// Takes or leases up to `count` due elements in their turns, replicates that, and gives them to the recipient. `policy`:
@@ -160,8 +159,9 @@ impl<'a, 't> Request<'a, 't> {
                 let before = lawn.leased();
                 while polled < count {
                     let (element, deadline) = if is_decided {
-                        let next = self.decide(lawn, policy, &mut meets_dead, to);
-                        let Some(next) = next else { break };
+                        let next = lawn.next_due(now);
+                        let takes = |it: &Next<'_>| self.takes(it, policy, &mut meets_dead, to);
+                        let Some(next) = next.filter(takes) else { break };
                         let deadline = next.row().element.deadline;
                         (next.lease(ttl, Some(token)), deadline)
                     } else {
@@ -179,31 +179,22 @@ impl<'a, 't> Request<'a, 't> {
             replicated = leased.finish();
         } else {
             let until = dehydrator.remembers_until();
-            let mut removed = Batch::settled(context, key, until);
-            if let Some(mut removal) = dehydrator.removal(until) {
-                let before = removal.lawn.leased();
-                if is_decided {
-                    while polled < count
-                        && let Some(next) = self.decide(removal.lawn, policy, &mut meets_dead, to)
-                    {
-                        let taken = next.take();
-                        let element = taken.element();
-                        to.give(element, element.deadline);
-                        removed.push(element.id);
-                        let id = element.id.to_vec();
-                        drop(taken);
-                        removal.remember(&id);
-                        polled += 1;
-                    }
-                } else {
-                    polled = removal.drain(now, count, |_, element| {
-                        to.give(element, element.deadline);
-                        removed.push(element.id);
-                    });
+            let mut removal = dehydrator.removal(until);
+            let leased = |removal: &Removal<'_>| removal.lawn().map_or(0, Lawn::leased);
+            let before = leased(&removal);
+            if is_decided {
+                while polled < count
+                    && let Some(leaving) = removal.next_due(now)
+                    && self.takes(&leaving.next, policy, &mut meets_dead, to)
+                {
+                    leaving.take(|element| to.give(element, element.deadline));
+                    polled += 1;
                 }
-                redelivered = before - removal.lawn.leased();
+            } else {
+                polled = removal.drain(now, count, |element| to.give(element, element.deadline));
             }
-            replicated = removed.finish();
+            redelivered = before - leased(&removal);
+            replicated = removal.finish();
         }
         POLLS.add(polled as u64);
         REDELIVERIES.add(redelivered as u64);
