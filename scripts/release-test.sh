@@ -284,13 +284,13 @@ images() {
     scripts/image-test.sh --release "$release/images"
 }
 
-# README's *Try it* and its session, as a newcomer copies them.
+# README's command for a folder of a release, and its session, as a newcomer copies them.
 quickstart() {
     local place=$work/quickstart command seconds=$SECONDS
     mkdir "$place"
     tar -xzf "$release/dehydrator-$version-linux-x86_64.tar.gz" -C "$place" --strip-components=1 --wildcards '*/README.md'
-    command=$(awk '/^## Try it$/ { here = 1 } here && /^```$/ { exit } inside; here && /^```sh$/ { inside = 1 }' "$place/README.md")
-    [[ $command == *'<folder>'*dehydrator-server* ]] || fail "README.md does not start with a folder's packages"
+    command=$(awk '/^From a folder with a release/ { here = 1 } here && /^```$/ { exit } inside; here && /^```sh$/ { inside = 1 }' "$place/README.md")
+    [[ $command == *'<folder>'*dehydrator-server* ]] || fail "README.md does not name a folder's packages"
     (cd "$place" && exec sh -c "${command/<folder>/"$release/packages"}") >"$work/log" 2>&1 &
     server=$!
     # What the server tells to type, without the port that is the usual one.

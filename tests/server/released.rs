@@ -140,8 +140,8 @@ fn an_uncounted_release_is_as_if_it_had_not_been_given_out() {
 }
 
 #[test]
-fn a_daily_job_runs_every_day_and_once_as_the_readme_shows() {
-    let page = std::fs::read_to_string("README.md").expect("the page");
+fn a_daily_job_runs_every_day_and_once_as_the_page_shows() {
+    let page = std::fs::read_to_string("docs/worker.md").expect("the page");
     let row = page.split("| repeats the job tomorrow | `").nth(1).expect("a row");
     let line = row.split('`').next().expect("a command").replace("86400000", "5");
     let server = Server::start(&[]);
