@@ -43,10 +43,25 @@ pub fn listener_module() -> PathBuf {
 }
 
 fn module(variable: &str, default: &str) -> PathBuf {
-    let module = env::var_os(variable).map_or_else(|| root().join(default), PathBuf::from);
+    let named = env::var_os(variable).map(PathBuf::from);
+    let module = named.clone().unwrap_or_else(|| root().join(default));
     let help = "run `make build build-debug` first";
+    if named.is_none()
+        && let Some(source) = newer_source(&module)
+    {
+        panic!("{source} is newer than {}: {help}", module.display());
+    }
     fs::canonicalize(&module)
         .unwrap_or_else(|_| panic!("no module at {}: {help}", module.display()))
+}
+
+/// Returns a source of a module that has changed since the module was built. Cargo lists the sources beside it.
+fn newer_source(module: &Path) -> Option<String> {
+    let changed = |path: &Path| fs::metadata(path).and_then(|file| file.modified()).ok();
+    let built = changed(module)?;
+    let list = fs::read_to_string(module.with_extension("d")).ok()?;
+    let mut sources = list.split_whitespace().filter(|it| it.ends_with(".rs"));
+    sources.find(|source| changed(Path::new(source)) > Some(built)).map(str::to_owned)
 }
 
 /// The server under test. It compares with a number of major and minor.
