@@ -148,7 +148,7 @@ fn of_groups() -> Vec<(&'static str, [f64; 3])> {
         }
         note(&mut host, "PUSH", &each(|number| push("k", far(number), number)));
         let bytes: u64 = cmd("MEMORY USAGE k").query(&mut host.client).expect("bytes");
-        let touch = |number| cmd(&format!("DEHYDRATOR.TOUCH k {} {}", id(number), far(number + 1)));
+        let touch = |number| cmd(&format!("DEHYDRATOR.TOUCH k {} {}", far(number + 1), id(number)));
         note(&mut host, "TOUCH", &each(touch));
         let pull = |number| cmd(&format!("DEHYDRATOR.PULL k {}", id(number)));
         note(&mut host, "PULL", &each(pull));
@@ -188,7 +188,7 @@ fn counted(with_file: bool) -> Counted {
     cmd("FLUSHALL").exec(&mut host.client).expect("OK");
 
     note(&mut host, "PUSH", &each(|number| push("k", far(number), number)));
-    let touch = |number| cmd(&format!("DEHYDRATOR.TOUCH k {} {}", id(number), far(number + 1)));
+    let touch = |number| cmd(&format!("DEHYDRATOR.TOUCH k {} {}", far(number + 1), id(number)));
     note(&mut host, "TOUCH", &each(touch));
     let pull = |number| cmd(&format!("DEHYDRATOR.PULL k {}", id(number)));
     note(&mut host, "PULL", &each(pull));
@@ -248,7 +248,7 @@ fn sent() -> Vec<(&'static str, f64)> {
     note("SETTLE", &mut client, &settles("jobs", &replies));
     let push = each(|number| push("jobs", far(number), number));
     note("PUSH, ttl of an hour", &mut client, &push);
-    let touch = |number| cmd(&format!("DEHYDRATOR.TOUCH jobs {} {}", id(number), far(number + 1)));
+    let touch = |number| cmd(&format!("DEHYDRATOR.TOUCH jobs {} {}", far(number + 1), id(number)));
     note("TOUCH", &mut client, &each(touch));
     note("PULL", &mut client, &each(|number| cmd(&format!("DEHYDRATOR.PULL jobs {}", id(number)))));
     sent

@@ -56,7 +56,7 @@ def pay(server, order):
 
 def give_more_time(server, order, ms):
     # 0 if it is cancelled already. GT: only extend the time.
-    if server.execute_command("DEHYDRATOR.TOUCH", TIMERS, order, ms, "GT"):
+    if server.execute_command("DEHYDRATOR.TOUCH", TIMERS, ms, "GT", order):
         print(f"{order}: has more time")
 
 

@@ -36,7 +36,7 @@ async function saver(save) {
   for (;;) {
     // null if nothing came due within the block.
     const due = await saving.call("DEHYDRATOR.POLL", KEY, "BLOCK", BLOCK_MS, "WITHIDS");
-    for (const [document, text] of due ?? []) {
+    for (const [document, text] of due) {
       await save(document, text);
     }
   }

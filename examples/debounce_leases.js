@@ -76,7 +76,7 @@ async function saver(save) {
   for (;;) {
     const words = ["COUNT", 1, "BLOCK", BLOCK_MS, "LEASE", LEASE_MS, "TOKEN", randomUUID()];
     const due = await saving.call("DEHYDRATOR.POLL", KEYS[0], ...words);
-    for (const [document, text, , token] of due ?? []) {
+    for (const [document, text, , token] of due) {
       await save(document, text);
       await run(SETTLE, document, token);
     }

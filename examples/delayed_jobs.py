@@ -45,7 +45,7 @@ def worker(name):
         jobs = server.execute_command(
             "DEHYDRATOR.POLL", KEY, "COUNT", 1, "BLOCK", BLOCK_MS, "LEASE", LEASE_MS
         )
-        for id, job, deliveries, token in jobs or []:
+        for id, job, deliveries, token in jobs:
             work(name, job, deliveries)
             # Changes nothing if another worker has the job by now.
             server.execute_command("DEHYDRATOR.SETTLE", KEY, token, id)

@@ -91,7 +91,7 @@ def take_old(server):
 def take_new(server):
     return server.execute_command(
         "DEHYDRATOR.POLL", DEHYDRATOR, "COUNT", 10, "BLOCK", BLOCK_MS, "WITHIDS"
-    ) or []
+    )
 
 
 def move(server):

@@ -74,7 +74,7 @@ def work(dies=False):
     jobs = own.execute_command(
         "DEHYDRATOR.POLL", KEY, "COUNT", 1, "BLOCK", BLOCK_MS, "LEASE", LEASE_MS
     )
-    for id, order, _deliveries, token in jobs or []:
+    for id, order, _deliveries, token in jobs:
         if managed.eval(CANCEL, 2, ORDERS, DONE + id, order):
             print(f"the worker cancels order {order}" + (", and dies" if dies else ""))
         else:

@@ -86,7 +86,7 @@ def main():
 
     # Read the clock before the server does, however long the reply takes.
     started = time.monotonic()
-    server.execute_command("DEHYDRATOR.PAUSE", KEY, 300)
+    server.execute_command("DEHYDRATOR.PAUSE", KEY, "FOR", 300)
     push(server, 4)
     print("operator: paused for 300 ms")
     id, job, _deliveries, token = next_job(server)

@@ -75,7 +75,7 @@ def main():
     print("worker:", work_once(server, [HIGH, LOW]))
 
     push(server, HIGH, "password of dora")
-    server.execute_command("DEHYDRATOR.TOUCH", LOW, "newsletter 20", 0)
+    server.execute_command("DEHYDRATOR.TOUCH", LOW, 0, "newsletter 20")
     print("helper:", work_once(server, [LOW, HIGH]))
     print("worker:", work_once(server, [HIGH, LOW]))
     assert not server.exists(HIGH, LOW)

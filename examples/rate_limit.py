@@ -49,7 +49,7 @@ def connect():
 
 def due_calls(server):
     """Waits for calls whose slot has come. At most one caller gets each call."""
-    return server.execute_command("DEHYDRATOR.POLL", CALLS, "BLOCK", BLOCK_MS, "WITHIDS") or []
+    return server.execute_command("DEHYDRATOR.POLL", CALLS, "BLOCK", BLOCK_MS, "WITHIDS")
 
 
 def main():

@@ -36,7 +36,7 @@ fn log_in(server: &mut Connection, user: &str, session: &str) -> RedisResult<()>
 /// Restarts the timer of a session. Returns whether the session exists.
 fn ping(server: &mut Connection, user: &str) -> RedisResult<bool> {
     let ttl = TIMEOUT.as_millis() as u64;
-    redis::cmd("DEHYDRATOR.TOUCH").arg(KEY).arg(user).arg(ttl).query(server)
+    redis::cmd("DEHYDRATOR.TOUCH").arg(KEY).arg(ttl).arg(user).query(server)
 }
 
 /// Blocks until a session expires, or for BLOCK. Returns the expired users and sessions.

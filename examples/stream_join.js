@@ -69,7 +69,7 @@ async function leftovers(onAlone) {
   const polling = sleeper();
   for (;;) {
     const due = await polling.call("DEHYDRATOR.POLL", WAITING.shown, "BLOCK", BLOCK_MS, "WITHIDS");
-    for (const [id, text] of due ?? []) onAlone(id, text);
+    for (const [id, text] of due) onAlone(id, text);
   }
 }
 

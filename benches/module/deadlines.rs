@@ -94,8 +94,9 @@ pub fn measure(host: &mut Host, table: &mut Table) {
         let touch = timed(host, |pipe, number| {
             let number = order[number];
             let (ttl, at) = choice.of(number, now, true);
-            let touch = pipe.cmd("DEHYDRATOR.TOUCH").arg("k").arg(id(number)).arg(ttl);
+            let touch = pipe.cmd("DEHYDRATOR.TOUCH").arg("k").arg(ttl);
             at.into_iter().for_each(|at| _ = touch.arg("AT").arg(at));
+            touch.arg(id(number));
         });
         let touched = bytes(host);
         let pull = timed(host, |pipe, number| {

@@ -41,7 +41,7 @@ const [server, store] = [{}, {}];
 await ask(server, "DEHYDRATOR.ONDUE", QUEUE, "HOLD", "DELIVERIES", DELIVERIES, "STREAM", `${QUEUE}:dead`);
 while (!stopping) {
   const lease = ["COUNT", 1, "BLOCK", BLOCK_MS, "LEASE", LEASE_MS, "TOKEN", randomUUID()];
-  for (const [id, job, deliveries, token] of (await ask(server, "DEHYDRATOR.POLL", QUEUE, ...lease)) ?? []) {
+  for (const [id, job, deliveries, token] of await ask(server, "DEHYDRATOR.POLL", QUEUE, ...lease)) {
     const [lost, ended] = [new AbortController(), new AbortController()];
     const working = work(id, job, deliveries, lost.signal).catch((error) => error);
     working.then(() => ended.abort());

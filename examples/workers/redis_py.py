@@ -48,7 +48,7 @@ ask(server, "DEHYDRATOR.ONDUE", QUEUE, "HOLD", "DELIVERIES", DELIVERIES, "STREAM
 while not stopping.is_set():
     token, lost = os.urandom(16).hex(), threading.Event()
     lease = ["COUNT", 1, "BLOCK", BLOCK_MS, "LEASE", LEASE_MS, "TOKEN", token]
-    for id, job, deliveries, _ in ask(server, "DEHYDRATOR.POLL", QUEUE, *lease) or []:
+    for id, job, deliveries, _ in ask(server, "DEHYDRATOR.POLL", QUEUE, *lease):
         working = worker.submit(work, id, job, deliveries, lost)
         while not wait([working], LEASE_MS / 3000).done:
             if ask(server, "DEHYDRATOR.RENEW", QUEUE, LEASE_MS, token, id) == [0]:

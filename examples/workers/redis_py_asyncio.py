@@ -48,7 +48,7 @@ async def main():
     while not stopping.is_set():
         token = os.urandom(16).hex()
         lease = ["COUNT", 1, "BLOCK", BLOCK_MS, "LEASE", LEASE_MS, "TOKEN", token]
-        for id, job, deliveries, _ in await ask(server, "DEHYDRATOR.POLL", QUEUE, *lease) or []:
+        for id, job, deliveries, _ in await ask(server, "DEHYDRATOR.POLL", QUEUE, *lease):
             working = asyncio.create_task(work(id, job, deliveries))
             while not (await asyncio.wait([working], timeout=LEASE_MS / 3000))[0]:
                 if await ask(server, "DEHYDRATOR.RENEW", QUEUE, LEASE_MS, token, id) == [0]:

@@ -56,5 +56,5 @@ ask SERVER, "DEHYDRATOR.ONDUE", QUEUE, "HOLD", "DELIVERIES", DELIVERIES, "STREAM
 until $stopping
   lease = ["COUNT", 1, "BLOCK", BLOCK_MS, "LEASE", LEASE_MS, "TOKEN", SecureRandom.uuid]
   elements = ask(SERVER, "DEHYDRATOR.POLL", QUEUE, *lease)
-  elements&.each { |id, job, deliveries, token| do_one(token, id, job, deliveries) }
+  elements.each { |id, job, deliveries, token| do_one(token, id, job, deliveries) }
 end

@@ -194,7 +194,8 @@ func (q *Queue[T]) repeated(ctx context.Context, words []any) (int, error) {
 func (q *Queue[T]) Postpone(ctx context.Context, id string, when When) error {
 	// A ttl of 0 would take the element from its worker; a millisecond does not.
 	ttl, at := when.words(1)
-	found, err := q.server.integer(ctx, append([]any{"DEHYDRATOR.TOUCH", q.settings.name, id, ttl}, at...)...)
+	words := append([]any{"DEHYDRATOR.TOUCH", q.settings.name, ttl}, at...)
+	found, err := q.server.integer(ctx, append(words, id)...)
 	if err == nil && found == 0 {
 		return ErrTaskNotFound
 	}
@@ -287,6 +288,10 @@ func (q *Queue[T]) Info(ctx context.Context, group ...GroupOption) (*QueueInfo, 
 		return nil, err
 	}
 	told := fields(reply)
+	// Of a group there is none.
+	if policy, ok := told["policy"]; ok {
+		told["policy"] = fields(policy)
+	}
 	return &QueueInfo{
 		Length:   integerOf(told["length"]),
 		Due:      integerOf(told["due"]),
@@ -301,7 +306,7 @@ func (q *Queue[T]) Info(ctx context.Context, group ...GroupOption) (*QueueInfo, 
 func (q *Queue[T]) Pause(ctx context.Context, d time.Duration, group ...GroupOption) error {
 	words := []any{"DEHYDRATOR.PAUSE", q.settings.name}
 	if d > 0 {
-		words = append(words, milliseconds(d))
+		words = append(words, "FOR", milliseconds(d))
 	}
 	_, err := q.server.ask(ctx, append(words, groupWords(group)...)...)
 	return err

@@ -114,6 +114,6 @@ type QueueInfo struct {
 	// Lateness is for how long the oldest due task could have been taken.
 	Lateness time.Duration
 	Paused   bool
-	// Fields are all fields of DEHYDRATOR.INFO: of type int64, string, or nil.
+	// Fields are all fields of DEHYDRATOR.INFO: of type int64, string, or nil; the policy is a map of such fields.
 	Fields map[string]any
 }

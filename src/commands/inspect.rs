@@ -4,8 +4,9 @@ use crate::clock;
 use crate::config;
 use crate::data_type::{Dehydrator, NEVER, Reading};
 use crate::pending::agenda;
-use crate::policy::{Limits, Pause};
+use crate::policy::{Limits, Pause, Policy, Route, Trust};
 use crate::server::key::Name;
+use crate::server::reply::OpenMap;
 use crate::server::string::{Args, Digits};
 use crate::server::{CommandContext, Error, Str, error::Result};
 use lawn::{GroupLimits, GroupSettings, Lawn, Rate, Start};
@@ -136,7 +137,7 @@ pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
     reply.integer(b"memory", count(&Dehydrator::memory));
     let is_small = value.is_none_or(|it| it.lawn.is_small());
     reply.bulk(b"encoding", if is_small { &b"small"[..] } else { b"lawn" });
-    reply.bulk(b"policy", &rules.policy.line(rules.trust)[..]);
+    show_policy(&mut reply, &rules.policy, rules.trust);
     reply.integer(b"failures", failure.as_ref().map_or(0, |failure| u64::from(failure.count)));
     reply.integer(b"failing-since", failure.as_ref().map(|failure| failure.since));
     reply.bulk(b"last-failure", failure.as_ref().map(|failure| failure.reason.as_bytes()));
@@ -151,6 +152,11 @@ pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
     reply.integer(b"rate-room", rate.map(|rate| rate.room(now)));
     reply.integer(b"remember", *remember);
     reply.integer(b"remembered", count(&|it| it.remembered.len_at(now)));
+    let each = value.map_or(GroupLimits::NONE, |it| it.lawn.each_group());
+    reply.integer(b"each-length-limit", each.length);
+    reply.integer(b"each-held-limit", each.held);
+    reply.integer(b"each-rate-limit", each.rate);
+    reply.integer(b"each-rate-per", each.per);
     reply.integer(b"leased", leased);
     reply.integer(b"given-back", given_out.saturating_sub(leased));
     reply.integer(b"overdue", count(&|it| it.count_overdue(now)));
@@ -170,6 +176,31 @@ pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
         }
     }
     Ok(())
+}
+
+/// Adds a map of the words of ONDUE. It has the same fields for every policy.
+fn show_policy(reply: &mut OpenMap<'_>, policy: &Policy, trust: Trust) {
+    let route = policy.route();
+    let (deliveries, sends) = match policy {
+        Policy::Hold => (0, None),
+        Policy::HoldDeliveries { deliveries, .. } => (*deliveries, None),
+        Policy::Send(route) => (0, Some(route.name())),
+    };
+    let (dest, maxlen, end) = match route {
+        None | Some(Route::Drop) => (None, None, None),
+        Some(Route::Stream { dest, maxlen }) => (Some(dest), *maxlen, None),
+        Some(Route::List { dest, end }) => (Some(dest), None, Some(end.name())),
+        Some(Route::Publish { channel }) => (Some(channel), None, None),
+    };
+    let mut fields = reply.open_map(b"policy");
+    fields.bulk(b"action", sends.unwrap_or(b"HOLD"));
+    fields.integer(b"deliveries", u64::from(deliveries));
+    fields.bulk(b"dead-letters", route.filter(|_| policy.limits_deliveries()).map(Route::name));
+    fields.bulk(b"dest", dest.map(|dest| &dest[..]));
+    fields.bulk(b"end", end);
+    fields.integer(b"maxlen", maxlen.map_or(0, |it| it.length));
+    fields.integer(b"approximate", u64::from(maxlen.is_some_and(|it| it.approximate)));
+    fields.integer(b"confirmed", u64::from(trust.is_confirmed()));
 }
 
 /// Replies a map of facts about a group. Without a lawn everything is as in an empty one.

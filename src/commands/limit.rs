@@ -1,13 +1,13 @@
 //! LIMIT: limits of length, concurrency and rate.
 
-use crate::data_type::{Ending, Reading, Writing};
+use crate::data_type::{Ending, Writing};
 use crate::pending::agenda;
 use crate::policy::LimitChange;
 use crate::replicate;
 use crate::server::key::Name;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
-use lawn::{GroupLimits, GroupSettings, Lawn};
+use lawn::{GroupLimits, Lawn};
 
 use super::args::number::MS_FROM_1;
 use super::args::options::Options;
@@ -34,15 +34,8 @@ struct Request<'a> {
     share: Option<u16>,
 }
 
-impl Request<'_> {
-    /// Returns whether the limits are only asked for.
-    fn shows(&self) -> bool {
-        self.change == LimitChange::default() && self.share.is_none()
-    }
-}
-
-/// Reads `key [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]`, `key EACH [LENGTH n] [HELD n] [RATE n PER ms]` or `key
-/// GROUP name [SHARE n] [LENGTH n] [HELD n] [RATE n PER ms]`.
+/// Reads `key [EACH | GROUP name] <LENGTH n | HELD n | RATE n PER ms | REMEMBER ms | SHARE n> [...]`. Only a key has a REMEMBER,
+/// and only a group a SHARE.
 fn parse<'a>(args: Args<'a>) -> Result<(Str<'a>, Request<'a>)> {
     let key = required(args, 1)?;
     let mut options = Options::new(args, 2);
@@ -80,6 +73,16 @@ fn parse<'a>(args: Args<'a>) -> Result<(Str<'a>, Request<'a>)> {
             _ => return Err(option.unexpected_among("LENGTH, HELD, RATE or REMEMBER")),
         }
     }
+    if change == LimitChange::default() && share.is_none() {
+        let own = match scope {
+            Scope::Key => " or REMEMBER",
+            Scope::EachGroup => "",
+            Scope::Group(_) => " or SHARE",
+        };
+        return Err(
+            format!("syntax error, LIMIT needs LENGTH, HELD, RATE{own}: INFO shows them").into()
+        );
+    }
     if scope == Scope::Group(b"") && change != LimitChange::default() {
         return Err("elements without a group can have a SHARE, but no limit".into());
     }
@@ -96,13 +99,9 @@ fn parse_per(most: u64, options: &mut Options<'_>) -> Result<u64> {
     Ok(if most == 0 { 0 } else { per })
 }
 
-/// Runs `LIMIT key [EACH | GROUP name [SHARE n]] [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]`: OK or, where nothing is
-/// set, a map of the limits.
+/// Runs `LIMIT key [EACH | GROUP name] <LENGTH n | HELD n | RATE n PER ms | REMEMBER ms | SHARE n> [...]`: OK.
 pub fn limit(context: &CommandContext, args: Args<'_>) -> Result {
     let (key, request) = parse(args)?;
-    if request.shows() {
-        return show(context, key, request.scope);
-    }
     let Request { scope, change, share } = request;
     let mut dehydrator = Writing::open(context, key)?;
 
@@ -145,33 +144,6 @@ pub fn limit(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-fn show(context: &CommandContext, key: Str<'_>, scope: Scope<'_>) -> Result {
-    let dehydrator = Reading::open(context, key)?;
-    let lawn = dehydrator.lawn();
-    let mut reply = context.reply_open_map();
-    let limits = dehydrator.rules().limits();
-    let GroupLimits { length, held, rate, per } = match scope {
-        Scope::Key => {
-            let (rate, per) = limits.rate_per();
-            GroupLimits { length: limits.length, held: limits.held, rate, per }
-        }
-        Scope::EachGroup => lawn.map_or(GroupLimits::NONE, Lawn::each_group),
-        Scope::Group(group) => {
-            let settings = lawn.map_or(GroupSettings::NONE, |lawn| lawn.settings_of(group));
-            reply.integer(b"share", u64::from(settings.share));
-            settings.limits
-        }
-    };
-    reply.integer(b"length", length);
-    reply.integer(b"held", held);
-    reply.integer(b"rate", rate);
-    reply.integer(b"per", per);
-    if scope == Scope::Key {
-        reply.integer(b"remember", limits.remember);
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,15 +151,12 @@ mod tests {
     use lawn::DEADLINE_MAX;
 
     #[test]
-    fn limit_asks_for_limits_or_sets_those_it_names() {
-        needs_all_of("k", only!(parse));
+    fn limit_sets_the_limits_that_it_names() {
         let limit = |args: Args<'_>| match parse(args)? {
-            (key, it) if it.scope == Scope::Key && it.shows() => Ok((text(key), None)),
-            (key, it) if it.scope == Scope::Key => Ok((text(key), Some(it.change))),
+            (key, it) if it.scope == Scope::Key => Ok((text(key), it.change)),
             _ => Err("a group".into()),
         };
-        assert_eq!(request("k", limit), Ok(("k".into(), None)));
-        let change = |change| Ok(("k".into(), Some(change)));
+        let change = |change| Ok(("k".into(), change));
         let none = LimitChange::default();
         assert_eq!(request("k length 5", limit), change(LimitChange { length: Some(5), ..none }));
         assert_eq!(request("k HELD 0", limit), change(LimitChange { held: Some(0), ..none }));
@@ -208,7 +177,7 @@ mod tests {
             change(LimitChange { length, held, rate, remember: Some(most) })
         );
         refuses_each(
-            "k 5; k length; k length -1; k length 1 length 1; k held x; k held 1 held 1; k rate; k rate 5; \
+            "k; k 5; k length; k length -1; k length 1 length 1; k held x; k held 1 held 1; k rate; k rate 5; \
              k rate 5 per; k rate 5 per 0; k rate 0 per 0; k rate 5 7; k per 7; k rate 5 per 7 rate 5 per 7; \
              k remember; k remember x; k remember 1 remember 1; k length 9223372036854775808; k length 1 more"
                 .split("; "),
@@ -225,8 +194,8 @@ mod tests {
             Ok((name, share, change.length, change.held, change.rate))
         };
         let group = |name: &str, share, length, held| Ok((name.into(), share, length, held, None));
-        assert_eq!(request("k group SHARE", of_group), group("group SHARE", None, None, None));
-        assert_eq!(request("k each", of_group), group("each", None, None, None));
+        let named_share = group("group SHARE", Some(2), None, None);
+        assert_eq!(request("k group SHARE SHARE 2", of_group), named_share);
         let share = group("group g", Some(65_535), None, None);
         assert_eq!(request("k GROUP g share 65535", of_group), share);
         let all = group("group EACH", Some(2), Some(0), Some(3));
@@ -237,7 +206,7 @@ mod tests {
         let each = group("each", None, Some(7), Some(1));
         assert_eq!(request("k EACH length 7 held 1", of_group), each);
         refuses_each(
-            "k GROUP; k GROUP g RATE 1; k GROUP g RATE 1 PER 0; k EACH RATE 1; k GROUP g SHARE; k GROUP g SHARE 0; \
+            "k GROUP; k GROUP g; k GROUP SHARE; k EACH; k GROUP g RATE 1; k GROUP g RATE 1 PER 0; k EACH RATE 1; k GROUP g SHARE; k GROUP g SHARE 0; \
              k GROUP g SHARE 65536; k GROUP g SHARE x; k GROUP g LENGTH; k GROUP g LENGTH -1; k GROUP g REMEMBER 1; k GROUP g SHARE 1 SHARE 1; k GROUP g HELD 1 HELD 1; \
              k GROUP g SHARE 1 more; k SHARE 1; k HELD 1 GROUP g; k EACH SHARE 1; k EACH GROUP g; k EACH EACH; \
              k GROUP g EACH; k EACH REMEMBER 1; k HELD 1 EACH"

@@ -9,7 +9,7 @@ use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
 use lawn::{DEADLINE_MAX, Lawn};
 
-use super::args::number::{MS_FROM_1, UNIX_MS_FROM_1, positive};
+use super::args::number::{MS_FROM_1, UNIX_MS_FROM_1};
 use super::args::options::Options;
 use super::args::required;
 use super::{checks, defaults};
@@ -28,26 +28,29 @@ pub enum PauseEnd {
 /// The key, the end of the pause and, if only a group is paused, its name.
 type Request<'a> = (Str<'a>, PauseEnd, Option<&'a [u8]>);
 
-/// Reads `key [ms | AT unix-ms] [GROUP name]`.
+/// Reads `key [FOR ms | AT unix-ms] [GROUP name]`.
 fn parse<'a>(args: Args<'a>) -> Result<Request<'a>> {
     let key = required(args, 1)?;
     let mut options = Options::new(args, 2);
     let (mut end, mut group) = (PauseEnd::Never, None);
     while let Some(option) = options.next() {
         match option.name() {
+            b"FOR" if end == PauseEnd::Never => {
+                end = PauseEnd::After(options.positive("FOR", MS_FROM_1)?);
+            }
             b"AT" if end == PauseEnd::Never => {
                 end = PauseEnd::At(options.positive("AT", UNIX_MS_FROM_1)?);
             }
+            b"FOR" if matches!(end, PauseEnd::At(_)) => return Err(FOR_OR_AT.into()),
+            b"AT" if matches!(end, PauseEnd::After(_)) => return Err(FOR_OR_AT.into()),
             b"GROUP" if group.is_none() => group = Some(named(&mut options)?),
-            _ if options.is_first() => {
-                let ms = positive("PAUSE", option.word().bytes(), MS_FROM_1)?;
-                end = PauseEnd::After(ms);
-            }
-            _ => return Err(option.unexpected()),
+            _ => return Err(option.unexpected_among("FOR or AT")),
         }
     }
     Ok((key, end, group))
 }
+
+const FOR_OR_AT: &str = "syntax error, FOR and AT exclude each other";
 
 /// Reads the name of a group. The elements without a group cannot be paused.
 fn named<'a>(options: &mut Options<'a>) -> Result<&'a [u8]> {
@@ -55,7 +58,7 @@ fn named<'a>(options: &mut Options<'a>) -> Result<&'a [u8]> {
     group.ok_or_else(|| "elements without a group have no pause of their own".into())
 }
 
-/// Runs `PAUSE key [ms | AT unix-ms] [GROUP name]`: OK. Nothing is given out or delivered, or nothing of the group, until that
+/// Runs `PAUSE key [FOR ms | AT unix-ms] [GROUP name]`: OK. Nothing is given out or delivered, or nothing of the group, until that
 /// time, or until RESUME.
 pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
     let (key, end, group) = parse(args)?;
@@ -65,7 +68,7 @@ pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
         PauseEnd::Never => Pause::UNTIL_RESUMED,
         PauseEnd::After(ms) => Pause::until(
             Lawn::deadline(ms, now)
-                .map_err(|_| format!("PAUSE '{ms}' is too large: now + ms must fit in 63 bits"))?,
+                .map_err(|_| format!("FOR '{ms}' is too large: now + ms must fit in 63 bits"))?,
         ),
         PauseEnd::At(at) => {
             checks::moment(at)?;
@@ -142,16 +145,17 @@ mod tests {
             parse(args).map(|(key, end, group)| (text(key), end, group.map(<[u8]>::to_vec)))
         };
         assert_eq!(request("k", pause), Ok(("k".into(), PauseEnd::Never, None)));
-        assert_eq!(request("k 1", pause), Ok(("k".into(), PauseEnd::After(1), None)));
+        assert_eq!(request("k FOR 1", pause), Ok(("k".into(), PauseEnd::After(1), None)));
         assert_eq!(request("k at 9", pause), Ok(("k".into(), PauseEnd::At(9), None)));
         let of_group = |end| Ok(("k".into(), end, Some(b"AT".to_vec())));
         assert_eq!(request("k group AT", pause), of_group(PauseEnd::Never));
-        assert_eq!(request("k 1 GROUP AT", pause), of_group(PauseEnd::After(1)));
+        assert_eq!(request("k for 1 GROUP AT", pause), of_group(PauseEnd::After(1)));
         assert_eq!(request("k AT 9 GROUP AT", pause), of_group(PauseEnd::At(9)));
         assert_eq!(request("k GROUP AT AT 9", pause), of_group(PauseEnd::At(9)));
         refuses_each(
-            "k 0; k -1; k x; k 9223372036854775808; k AT; k AT 0; k AT x; k AT 9 9; k 9 AT 9; k 9 9; k AT 9 AT 9; \
-             k GROUP; k GROUP g GROUP g; k GROUP g 9; k 9 GROUP g 9"
+            "k 5; k x; k FOR; k FOR 0; k FOR -1; k FOR x; k FOR 9223372036854775808; k AT; k AT 0; k AT x; k AT 9 9; \
+             k FOR 9 AT 9; k AT 9 FOR 9; k FOR 9 FOR 9; k AT 9 AT 9; k GROUP; k GROUP g GROUP g; k GROUP g 9; \
+             k FOR 9 GROUP g 9"
                 .split("; "),
             only!(parse),
         );

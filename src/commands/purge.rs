@@ -1,14 +1,13 @@
-//! PURGE, and TOUCH of a group: a change of some elements of a group. The caller repeats it until nothing is left to change.
+//! PURGE, and the part of TOUCH that is about a group: a change of some elements. The client repeats it until nothing is left
+//! to change.
 
 use crate::data_type::{Ending, Writing};
 use crate::server::string::Args;
 use crate::server::{CommandContext, Error, Str, error::Result};
-use lawn::{DEADLINE_MAX, Start};
+use lawn::{DEADLINE_MAX, Lawn, Start};
 
-use super::args::number::milliseconds;
 use super::args::options::Options;
 use super::args::required;
-use super::checks;
 use super::restarts::Restarts;
 
 /// The elements that one call changes, if the caller does not say: less than a millisecond's work.
@@ -18,22 +17,34 @@ const COUNT: usize = 1024;
 /// comes due up to an eighth of the ttl earlier, of at least and at most so many milliseconds.
 const TOLERANCE: (u64, u64) = (1000, 60_000);
 
-/// Reads `GROUP name` at this index.
-fn parse_group<'a>(options: &mut Options<'a>) -> Result<&'a [u8]> {
-    let word = options.next().ok_or(Error::Arity)?;
-    if word.name() != b"GROUP" {
-        return Err(word.unexpected());
-    }
-    let name = options.group()?.map(Str::bytes);
-    name.ok_or_else(|| "GROUP needs a name here: elements without a group are no group".into())
+/// Reads `name [COUNT n]`, up to the last word.
+pub fn parse_named<'a>(mut options: Options<'a>) -> Result<(&'a [u8], usize)> {
+    let group = options.group()?.map(Str::bytes);
+    let Some(group) = group else {
+        return Err("GROUP needs a name here: elements without a group are no group".into());
+    };
+    let count = match options.next() {
+        Some(option) if option.name() == b"COUNT" => options.count()?,
+        Some(option) if option.name() == b"AT" => {
+            return Err(option.misplaced("must be before GROUP"));
+        }
+        Some(option) => return Err(option.unexpected_among("COUNT")),
+        None => COUNT,
+    };
+    options.end()?;
+    Ok((group, count))
 }
 
 /// Reads `key GROUP name [COUNT n]`.
 fn parse_purge<'a>(args: Args<'a>) -> Result<(Str<'a>, &'a [u8], usize)> {
     required(args, 3)?;
     let mut options = Options::new(args, 2);
-    let group = parse_group(&mut options)?;
-    Ok((required(args, 1)?, group, options.only(b"COUNT", Options::count)?.unwrap_or(COUNT)))
+    let word = options.next().ok_or(Error::Arity)?;
+    if word.name() != b"GROUP" {
+        return Err(word.unexpected());
+    }
+    let (group, count) = parse_named(options)?;
+    Ok((required(args, 1)?, group, count))
 }
 
 /// Runs `PURGE key GROUP name [COUNT n]`: the number of elements removed, due or not, leased or not, the first in order.
@@ -54,39 +65,8 @@ pub fn purge(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// A TOUCH of a group.
-struct TouchGroup<'a> {
-    key: Str<'a>,
-    ttl: u64,
-    group: &'a [u8],
-    at: Option<u64>,
-    count: usize,
-}
-
-/// Returns whether the arguments of TOUCH are `key ttl GROUP …`. GROUP cannot be a ttl.
-pub fn is_touch_of_group(args: Args<'_>) -> bool {
-    args.get(3).is_some_and(|word| word.bytes().eq_ignore_ascii_case(b"GROUP"))
-}
-
-/// Reads `key ttl GROUP name [AT unix-ms] [COUNT n]`.
-fn parse_touch<'a>(args: Args<'a>) -> Result<TouchGroup<'a>> {
-    required(args, 4)?;
-    let ttl = milliseconds("ttl", required(args, 2)?.bytes())?;
-    let mut options = Options::new(args, 3);
-    let group = parse_group(&mut options)?;
-    let (mut at, mut count) = (None, None);
-    while let Some(option) = options.next() {
-        match option.name() {
-            b"AT" if at.is_none() => at = Some(options.deadline()?),
-            b"COUNT" if count.is_none() => count = Some(options.count()?),
-            _ => return Err(option.unexpected()),
-        }
-    }
-    Ok(TouchGroup { key: required(args, 1)?, ttl, group, at, count: count.unwrap_or(COUNT) })
-}
-
-/// Returns the earliest deadline of an element that stays where it is, if its deadline is not after the new one.
-fn stays_from(ttl: u64, at: Option<u64>, deadline: u64) -> u64 {
+/// Returns the earliest deadline of an element that a TOUCH leaves where it is, if its deadline is not after the new one.
+pub fn stays_from(ttl: u64, at: Option<u64>, deadline: u64) -> u64 {
     match (ttl, at) {
         (_, Some(_)) => deadline,
         // What is due already.
@@ -95,22 +75,18 @@ fn stays_from(ttl: u64, at: Option<u64>, deadline: u64) -> u64 {
     }
 }
 
-/// Runs `TOUCH key ttl GROUP name [AT unix-ms] [COUNT n]`: the number of elements that got another deadline, in their order. What
-/// is under a live lease is not changed.
-pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
-    let TouchGroup { key, ttl, group, at, count } = parse_touch(args)?;
-    let mut dehydrator = Writing::open(context, key)?;
-    let now = dehydrator.now();
-    let deadline = checks::deadline(ttl, ttl, at, now)?;
-    let mut restarts = Restarts::new(context, key, &mut dehydrator, (ttl, deadline), at);
-    if let Some(lawn) = dehydrator.lawn() {
-        let rows = lawn.group_at_rest(group, (stays_from(ttl, at, deadline), deadline), now);
-        let ids = rows.take(count).map(|row| row.element.id.to_vec()).collect::<Vec<_>>();
-        ids.iter().for_each(|id| restarts.restart(lawn, id));
-    }
-    let touched = restarts.finish(dehydrator);
-    context.reply_integer(touched);
-    Ok(())
+/// Restarts the timers of at most `count` elements of a group, in their order. Those under a live lease, and those with a
+/// deadline between the two `near`, are not changed.
+pub fn touch(
+    lawn: &mut Lawn,
+    (group, count): (&[u8], usize),
+    near: (u64, u64),
+    now: u64,
+    restarts: &mut Restarts<'_>,
+) {
+    let rows = lawn.group_at_rest(group, near, now);
+    let ids = rows.take(count).map(|row| row.element.id.to_vec()).collect::<Vec<_>>();
+    ids.iter().for_each(|id| restarts.restart(lawn, id));
 }
 
 #[cfg(test)]
@@ -119,7 +95,7 @@ mod tests {
     use crate::commands::args::testing::*;
 
     #[test]
-    fn a_purge_and_a_touch_of_many_name_a_group() {
+    fn a_purge_names_a_group() {
         needs_all_of("k GROUP g", only!(parse_purge));
         let purge = |args: Args<'_>| {
             let (key, group, count) = parse_purge(args)?;
@@ -132,26 +108,6 @@ mod tests {
                 .split("; "),
             only!(parse_purge),
         );
-
-        needs_all_of("k 5 GROUP g", only!(parse_touch));
-        let touch = |args: Args<'_>| {
-            let it = parse_touch(args)?;
-            Ok((text(it.key), it.ttl, it.group.to_vec(), it.at, it.count))
-        };
-        let touched = |at, count| Ok(("k".into(), 5, b"g".to_vec(), at, count));
-        assert_eq!(request("k 5 GROUP g", touch), touched(None, 1024));
-        assert_eq!(request("k 5 group g COUNT 7 at 9", touch), touched(Some(9), 7));
-        refuses_each(
-            "k x GROUP g; k -1 GROUP g; k 5 GROUP g GT; k 5 GROUP g AT; k 5 GROUP g COUNT 0; k 5 GROUP g AT 9 AT 9"
-                .split("; "),
-            only!(parse_touch),
-        );
-        for (line, is_of_group) in
-            [("k 5 group g", true), ("k GROUP 5 GT", false), ("k 5 IDS 1 GROUP", false)]
-        {
-            let found = request(line, |args| Ok(is_touch_of_group(args)));
-            assert_eq!(found, Ok(is_of_group), "{line}");
-        }
     }
 
     #[test]

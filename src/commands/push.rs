@@ -135,31 +135,34 @@ fn store(
     beyond
 }
 
-/// The key, the ttl, the element, its bounds and its group.
-type GidPush<'a> = (Str<'a>, Ttl, Str<'a>, BoundOptions, Option<Str<'a>>);
+/// The key, the ttl, the element and the options.
+type GidPush<'a> = (Str<'a>, Ttl, Str<'a>, PushOptions<'a>);
 
-/// Reads `key ttl element [SLACK ms] [DELIVERIES n] [WITHIN ms] [GROUP name]`.
+/// Reads `key ttl element [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms] [GROUP name]`.
 fn parse_gidpush<'a>(args: Args<'a>) -> Result<GidPush<'a>> {
     let (key, element) = (required(args, 1)?, required(args, 3)?);
     let ttl = Ttl::parse(required(args, 2)?)?;
     let mut chosen = PushOptions::new();
     let mut options = Options::new(args, 4);
     while let Some(option) = options.next() {
-        let is_other = matches!(option.name(), b"NX" | b"REPLACE" | b"AT");
-        if is_other || !chosen.parse(&option, &mut options)? {
-            return Err(option.unexpected_among("SLACK, DELIVERIES or WITHIN"));
+        if matches!(option.name(), b"NX" | b"REPLACE") {
+            return Err(option.misplaced("is not for GIDPUSH, whose ids are new"));
+        }
+        if !chosen.parse(&option, &mut options)? {
+            return Err(option.unexpected_among("SLACK, AT, DELIVERIES or WITHIN"));
         }
     }
-    Ok((key, chosen.with_slack(ttl)?, element, chosen.bounds, chosen.group()))
+    Ok((key, chosen.with_slack(ttl)?, element, chosen))
 }
 
-/// Runs `GIDPUSH key ttl element [SLACK ms] [DELIVERIES n] [WITHIN ms] [GROUP name]`: the generated id.
+/// Runs `GIDPUSH key ttl element [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms] [GROUP name]`: the generated id.
 pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, ttl, element, bounds, group) = parse_gidpush(args)?;
+    let (key, ttl, element, chosen) = parse_gidpush(args)?;
+    let (group, PushOptions { at, bounds, .. }) = (chosen.group(), chosen);
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
 
-    let deadline = checks::deadline(ttl.asked, ttl.ms, None, now)?;
+    let deadline = checks::deadline(ttl.asked, ttl.ms, at, now)?;
     let (length, bounds) = (dehydrator.rules().limits().length, bounds.bounds(deadline));
     let mut id = OwnedStr::new(generated_id().as_bytes());
     // 128 random bits are unique in practice; the check makes it a guarantee.
@@ -364,7 +367,7 @@ mod tests {
                 Ok(MultiPush::parse(args)?.bounds.bounds(deadline))
             });
             let generated = request(&format!("k 5 e {words}"), |args: Args<'_>| {
-                Ok(parse_gidpush(args)?.3.bounds(deadline))
+                Ok(parse_gidpush(args)?.3.bounds.bounds(deadline))
             });
             assert!(one == many && one == generated, "{one:?} {many:?} {generated:?}");
             one.map(|it| (it.deliveries, it.until))
@@ -385,7 +388,7 @@ mod tests {
                 Ok(bytes(MultiPush::parse(it)?.group))
             });
             let generated =
-                request(&format!("k 5 e {words}"), |it| Ok(bytes(parse_gidpush(it)?.4)));
+                request(&format!("k 5 e {words}"), |it| Ok(bytes(parse_gidpush(it)?.3.group())));
             assert!(one == many && one == generated, "{one:?} {many:?} {generated:?}");
             one
         };
@@ -422,13 +425,22 @@ mod tests {
             let (key, ttl, element, ..) = parse_gidpush(args)?;
             Ok((text(key), ttl.asked, ttl.ms, text(element)))
         };
+        let at = request("k 1000 e AT 9", |args| Ok(parse_gidpush(args)?.3.at));
+        assert_eq!(at, Ok(Some(9)));
         assert_eq!(request("k 1000 e", gidpush), Ok(("k".into(), 1000, 1000, "e".into())));
         assert_eq!(
             request("k 1000 e SLACK 100", gidpush),
             Ok(("k".into(), 1000, 1024, "e".into()))
         );
         refuses_each(
-            &["k x e", "k 5 e i", "k 5 e NX", "k 5 e SLACK", "k 5 e SLACK 1 SLACK 1"],
+            &[
+                "k x e",
+                "k 5 e i",
+                "k 5 e NX",
+                "k 5 e SLACK",
+                "k 5 e SLACK 1 SLACK 1",
+                "k 5 e AT 9 SLACK 1",
+            ],
             only!(parse_gidpush),
         );
 

@@ -66,7 +66,7 @@ pub struct Beginning {
     pub serial: Option<u64>,
 }
 
-/// `key start end [COUNT n] [GROUP name] [WITHELEMENTS] [WITHTOKENS]`
+/// `key start end [COUNT n] [WITHELEMENTS] [WITHTOKENS] [GROUP name]`
 pub struct RangeRequest<'a> {
     pub key: Str<'a>,
     /// `None`: after the last possible deadline.
@@ -143,7 +143,7 @@ fn parse_end(word: Str<'_>) -> Result<Option<u64>> {
     }
 }
 
-/// Runs `RANGE key start end [COUNT n] [GROUP name] [WITHELEMENTS] [WITHTOKENS]`. Replies the position at which to
+/// Runs `RANGE key start end [COUNT n] [WITHELEMENTS] [WITHTOKENS] [GROUP name]`. Replies the position at which to
 /// continue, or nil, and the elements from `start` to `end`.
 pub fn range(context: &CommandContext, args: Args<'_>) -> Result {
     let RangeRequest { key, from, end, count, group, with_elements, with_tokens } =

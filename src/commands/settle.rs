@@ -71,28 +71,28 @@ pub fn settle(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Reads `key ttl token id [token id ...]`. `name`: the name of the milliseconds in errors.
-fn parse_restart<'a>(args: Args<'a>, name: &str) -> Result<(Str<'a>, u64, HeldList<'a>)> {
+/// Reads `key ttl token id [token id ...]`.
+fn parse_restart<'a>(args: Args<'a>) -> Result<(Str<'a>, u64, HeldList<'a>)> {
     required(args, 4)?;
-    let ms = milliseconds(name, required(args, 2)?.bytes())?;
-    Ok((required(args, 1)?, ms, HeldList::parse(args, 3)?))
+    let ttl = milliseconds("ttl", required(args, 2)?.bytes())?;
+    Ok((required(args, 1)?, ttl, HeldList::parse(args, 3)?))
 }
 
-/// Reads `key ms token id [token id ...] [UNCOUNTED]`. Tokens and ids come in pairs, so one more word is the option.
+/// Reads `key ttl token id [token id ...] [UNCOUNTED]`. Tokens and ids come in pairs, so one more word is the option.
 fn parse_release<'a>(args: Args<'a>) -> Result<(Str<'a>, u64, HeldList<'a>, bool)> {
     let words = args.len().saturating_sub(3);
     let last = args.get(args.len().saturating_sub(1)).filter(|_| !words.is_multiple_of(2));
     let is_uncounted = last.is_some_and(|last| last.bytes().eq_ignore_ascii_case(b"UNCOUNTED"));
     let pairs = if is_uncounted { args.first(args.len() - 1) } else { args };
-    let (key, ms, held) = parse_restart(pairs, "ms")?;
-    Ok((key, ms, held, is_uncounted))
+    let (key, ttl, held) = parse_restart(pairs)?;
+    Ok((key, ttl, held, is_uncounted))
 }
 
 /// Runs `RENEW key ttl token id [token id ...]`: for each 1 if it is held under that token and now comes due in `ttl`
 /// milliseconds, or 0. A ttl of 0 gives the element back. At the HELD limit, also that of its group, an expired lease is not
 /// renewed.
 pub fn renew(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, ttl, held) = parse_restart(args, "ttl")?;
+    let (key, ttl, held) = parse_restart(args)?;
     let mut dehydrator = Writing::open(context, key)?;
 
     let deadline = checks::deadline(ttl, ttl, None, dehydrator.now())?;
@@ -100,13 +100,13 @@ pub fn renew(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Runs `RELEASE key ms token id [token id ...] [UNCOUNTED]`: for each 1 if it was held under that token and is given back, to
-/// come due in `ms` milliseconds, or 0. With UNCOUNTED its last delivery does not count.
+/// Runs `RELEASE key ttl token id [token id ...] [UNCOUNTED]`: for each 1 if it was held under that token and is given back, to
+/// come due in `ttl` milliseconds, or 0. With UNCOUNTED its last delivery does not count.
 pub fn release(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, ms, held, is_uncounted) = parse_release(args)?;
+    let (key, ttl, held, is_uncounted) = parse_release(args)?;
     let mut dehydrator = Writing::open(context, key)?;
 
-    let deadline = checks::from_now("ms", ms, ms, dehydrator.now())?;
+    let deadline = checks::deadline(ttl, ttl, None, dehydrator.now())?;
     let timer = (GIVEN_BACK, deadline, is_uncounted);
     restart(context, key, dehydrator, held, timer, c"dehydrator.release");
     Ok(())
@@ -199,7 +199,7 @@ mod tests {
     fn what_is_held_is_named_in_pairs() {
         needs_all_of("k 7 i", only!(parse));
         takes_no_more("k 7 i", only!(parse));
-        let read_restart = |args: Args<'_>| parse_restart(args, "ttl").map(drop);
+        let read_restart = |args: Args<'_>| parse_restart(args).map(drop);
         needs_all_of("k 5 7 i", read_restart);
         takes_no_more("k 5 7 i", read_restart);
         let pair = |(token, id): (Token, Str<'_>)| (token.number(), text(id));
@@ -211,7 +211,7 @@ mod tests {
         let held = vec![(7, "i".into()), (mine, "7".into())];
         assert_eq!(request("k 7 i mine 7", settle), Ok(("k".into(), held.clone())));
         let restart = |args: Args<'_>| {
-            let (key, ms, held) = parse_restart(args, "ttl")?;
+            let (key, ms, held) = parse_restart(args)?;
             Ok((text(key), ms, held.iter().map(pair).collect::<Vec<_>>()))
         };
         assert_eq!(request("k 0 7 i mine 7", restart), Ok(("k".into(), 0, held)));

@@ -43,7 +43,7 @@ pub fn commands() -> Vec<Command> {
             ..Command::new(c"pull", handler!(take::pull), c"write fast", 3, access::TAKE)
         },
         Command {
-            syntax: "key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
+            syntax: "key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token] | WITHIDS]",
             complexity: c"O(N), N being the number of elements it takes",
             summary: c"Takes or leases due elements: earliest deadline first, and in turns of their groups.",
             tips: VARYING,
@@ -51,7 +51,7 @@ pub fn commands() -> Vec<Command> {
             ..Command::new(c"poll", handler!(poll::poll), c"write blocking", -2, access::TAKE)
         },
         Command {
-            syntax: "numkeys key [key ...] [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
+            syntax: "numkeys key [key ...] [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token] | WITHIDS]",
             complexity: c"O(K+N), K being the number of keys, N of elements it takes",
             summary: c"Takes or leases due elements from the first key that has some.",
             tips: VARYING,
@@ -77,9 +77,9 @@ pub fn commands() -> Vec<Command> {
             ..Command::new(c"renew", handler!(settle::renew), c"write fast", -5, access::TOUCH)
         },
         Command {
-            syntax: "key ms token id [token id ...] [UNCOUNTED]",
+            syntax: "key ttl token id [token id ...] [UNCOUNTED]",
             complexity: c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",
-            summary: c"Gives back each element that is held under its token, to be given out again after ms milliseconds.",
+            summary: c"Gives back each element that is held under its token, to be given out again after ttl milliseconds.",
             ..Command::new(c"release", handler!(settle::release), c"write fast", -5, access::TOUCH)
         },
         Command {
@@ -97,7 +97,7 @@ pub fn commands() -> Vec<Command> {
             ..Command::new(c"look", handler!(range::look), c"readonly fast", -3, access::READ)
         },
         Command {
-            syntax: "key start end [COUNT n] [GROUP name] [WITHELEMENTS] [WITHTOKENS]",
+            syntax: "key start end [COUNT n] [WITHELEMENTS] [WITHTOKENS] [GROUP name]",
             complexity: c"O(N), N being the number of elements it lists, and of different TTLs",
             summary: c"Lists elements by deadline, due or not, without taking them.",
             tips: VARYING,
@@ -111,8 +111,8 @@ pub fn commands() -> Vec<Command> {
             ..Command::new(c"update", handler!(update::update), c"write deny-oom fast", 4, access::UPDATE)
         },
         Command {
-            syntax: "key <id ttl | ttl IDS numids id [id ...] | ttl GROUP name> [GT | LT] [AT unix-ms] [COUNT n]",
-            complexity: c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",
+            syntax: "key ttl [GT | LT] [AT unix-ms] <id | IDS n id [id ...] | GROUP name [COUNT n]>",
+            complexity: c"O(N*log(M)) at most, N being the number of elements it changes, M of elements in the key",
             summary: c"Sets a new deadline for elements, and returns how many it changed.",
             ..Command::new(c"touch", handler!(update::touch), c"write", -4, access::TOUCH)
         },
@@ -143,7 +143,7 @@ pub fn commands() -> Vec<Command> {
             )
         },
         Command {
-            syntax: "key [ms | AT unix-ms] [GROUP name]",
+            syntax: "key [FOR ms | AT unix-ms] [GROUP name]",
             complexity: c"O(1)",
             summary: c"Stops POLL and deliveries for a time, or until RESUME; of one group, if it is named.",
             ..Command::new(c"pause", handler!(pause::pause), c"write fast", -2, access::TOUCH)
@@ -155,10 +155,10 @@ pub fn commands() -> Vec<Command> {
             ..Command::new(c"resume", handler!(pause::resume), c"write fast", -2, access::TOUCH)
         },
         Command {
-            syntax: "key [EACH | GROUP name [SHARE n]] [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]",
+            syntax: "key [EACH | GROUP name] <LENGTH n | HELD n | RATE n PER ms | REMEMBER ms | SHARE n> [...]",
             complexity: c"O(1)",
-            summary: c"Sets or returns the limits of a dehydrator: length, concurrent leases, rate, how long ids are remembered; or the length and the concurrent leases of each group or of one, and how many elements that gives out in its turn.",
-            ..Command::new(c"limit", handler!(limit::limit), c"write fast", -2, access::TOUCH)
+            summary: c"Sets limits of a dehydrator, of each of its groups, or of one group: length, concurrent leases, rate; how long ids are remembered; how many elements a group gives out in its turn.",
+            ..Command::new(c"limit", handler!(limit::limit), c"write fast", -4, access::TOUCH)
         },
         Command {
             syntax: "key",
@@ -193,7 +193,7 @@ pub fn commands() -> Vec<Command> {
             complexity: c"O(N), N being the number of elements that are due; with FULL, and of different TTLs; with GROUP, O(1)",
             summary: c"Returns a map of facts about a dehydrator: lengths, limits, policy, failures; or about a group.",
             tips: VARYING,
-            ..Command::new(c"info", handler!(inspect::info), c"readonly", -2, access::COUNT)
+            ..Command::new(c"info", handler!(inspect::info), c"readonly", -2, access::READ)
         },
         Command {
             syntax: "[COUNT n]",
@@ -207,14 +207,14 @@ pub fn commands() -> Vec<Command> {
             syntax: "[command]",
             complexity: c"O(1)",
             summary: c"Returns the syntax and summary of every command, or of one.",
-            ..Command::without_key(c"help", handler!(help), c"readonly fast", -1)
+            ..Command::without_key(c"help", handler!(help), c"allow-loading allow-stale fast", -1)
         },
         Command {
-            syntax: "key ttl element [SLACK ms] [DELIVERIES n] [WITHIN ms] [GROUP name]",
+            syntax: "key ttl element [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms] [GROUP name]",
             complexity: c"O(log(N)) at most, N being the number of elements in the key",
             summary: c"For users of ReDe; others use PUSH with NX and an id of their own. Stores an element under a generated id, and returns the id.",
             tips: VARYING,
-            history: Some(c"As ReDe has it, with SLACK, DELIVERIES, WITHIN and GROUP."),
+            history: Some(c"As ReDe has it, with SLACK, AT, DELIVERIES, WITHIN and GROUP."),
             ..Command::new(c"gidpush", handler!(push::gidpush), c"write deny-oom fast", -4, access::INSERT)
         },
         Command {
@@ -238,7 +238,7 @@ pub fn commands() -> Vec<Command> {
             complexity: c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",
             summary: c"For replicas, files and tools that copy. Does what happened on the server that sent it.",
             is_admin: true,
-            ..Command::new(c"effect", handler!(effect::effect), c"write", -3, access::UPDATE)
+            ..Command::new(c"effect", handler!(effect::effect), c"write", -3, access::TOUCH)
         },
         #[cfg(debug_assertions)]
         Command {

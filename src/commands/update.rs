@@ -7,8 +7,8 @@ use hashbrown::HashSet;
 
 use crate::data_type::{Ending, Writing};
 use crate::replicate;
-use crate::server::string::Args;
-use crate::server::{CommandContext, Str, error::Result};
+use crate::server::string::{Args, number};
+use crate::server::{CommandContext, Error, Str, error::Result};
 use lawn::UpdateError;
 
 use super::args::number::{counted, milliseconds};
@@ -42,83 +42,123 @@ pub enum Condition {
     Earlier,
 }
 
-/// `key <id ttl | ttl IDS numids id [id ...]> [GT | LT] [AT unix-ms]`
+/// The elements that a TOUCH names.
+#[derive(Clone)]
+pub enum Which<'a> {
+    /// The arguments that are ids.
+    Ids(Range<usize>),
+    /// At most `count` of a group.
+    Group { name: &'a [u8], count: usize },
+}
+
+/// `key ttl [GT | LT] [AT unix-ms] <id | IDS n id [id ...] | GROUP name [COUNT n]>`
 pub struct Touch<'a> {
     pub key: Str<'a>,
     pub ttl: u64,
     pub condition: Condition,
     pub at: Option<u64>,
+    pub which: Which<'a>,
     args: Args<'a>,
-    /// The arguments that are ids.
-    ids: Range<usize>,
 }
 
 const GT_OR_LT: &str = "syntax error, GT and LT exclude each other";
 
 impl<'a> Touch<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
-        // IDS cannot be a ttl.
-        let is_list = required(args, 3)?.bytes().eq_ignore_ascii_case(b"IDS");
-        let (timer, ids) = if is_list { (2, 5..5 + parse_numids(args)?) } else { (3, 2..3) };
-        let ttl = milliseconds("ttl", required(args, timer)?.bytes())?;
-        let mut options = Options::new(args, if is_list { ids.end } else { 4 });
-        let mut request = Self {
-            key: required(args, 1)?,
-            ttl,
-            condition: Condition::Always,
-            at: None,
-            args,
-            ids,
-        };
-        while let Some(option) = options.next() {
-            match option.name() {
-                b"GT" if request.condition == Condition::Always => {
-                    request.condition = Condition::Later;
-                }
-                b"LT" if request.condition == Condition::Always => {
-                    request.condition = Condition::Earlier;
-                }
-                b"GT" if request.condition == Condition::Earlier => return Err(GT_OR_LT.into()),
-                b"LT" if request.condition == Condition::Later => return Err(GT_OR_LT.into()),
-                b"AT" if request.at.is_none() => request.at = Some(options.deadline()?),
-                _ => return Err(option.unexpected_among("AT")),
+        required(args, 3)?;
+        let ttl = parse_ttl(args)?;
+        let (mut condition, mut at) = (Condition::Always, None);
+        let mut options = Options::new(args, 3);
+        let which = loop {
+            // One last word is an id, even if it is the name of an option.
+            if options.at() + 1 == args.len() {
+                break Which::Ids(options.at()..args.len());
             }
-        }
-        Ok(request)
+            let option = options.next().ok_or(Error::Arity)?;
+            match option.name() {
+                b"GT" if condition == Condition::Always => condition = Condition::Later,
+                b"LT" if condition == Condition::Always => condition = Condition::Earlier,
+                b"GT" if condition == Condition::Earlier => return Err(GT_OR_LT.into()),
+                b"LT" if condition == Condition::Later => return Err(GT_OR_LT.into()),
+                b"AT" if at.is_none() => at = Some(options.deadline()?),
+                b"IDS" => break parse_ids(args, options)?,
+                b"GROUP" if condition == Condition::Always => {
+                    let (name, count) = purge::parse_named(options)?;
+                    break Which::Group { name, count };
+                }
+                b"GROUP" => return Err("syntax error, GT and LT are not for a GROUP".into()),
+                b"COUNT" => return Err(option.misplaced("needs GROUP and a name before it")),
+                _ => return Err(option.unexpected_among("AT, or IDS before several ids")),
+            }
+        };
+        Ok(Self { key: required(args, 1)?, ttl, condition, at, which, args })
     }
 
-    pub fn ids(&self) -> impl Iterator<Item = &'a [u8]> {
+    /// Returns these arguments.
+    pub fn ids(&self, range: Range<usize>) -> impl Iterator<Item = &'a [u8]> {
         let args = self.args;
-        self.ids.clone().map(move |at| args.get(at).map_or(&[][..], Str::bytes))
+        range.map(move |at| args.get(at).map_or(&[][..], Str::bytes))
     }
 }
 
-/// Returns the number of ids after `IDS numids`. That many arguments are guaranteed present.
-fn parse_numids(args: Args<'_>) -> Result<usize> {
-    required(args, 5)?;
-    counted("numids", "ids", args, 4)
+/// Reads the ttl.
+///
+/// # Errors
+///
+/// If it is no number. If the next word is one, the client most likely sent the id first.
+fn parse_ttl(args: Args<'_>) -> Result<u64> {
+    let ttl = milliseconds("ttl", required(args, 2)?.bytes());
+    ttl.map_err(|error| match error {
+        Error::Refused(reason) if number(required(args, 3).map_or(b"", Str::bytes)).is_ok() => {
+            format!("{reason}: the ttl is before the id").into()
+        }
+        error => error,
+    })
 }
 
-/// Runs `TOUCH key <id ttl | ttl IDS numids id [id ...]> [GT | LT] [AT unix-ms]`: the number of elements
-/// whose deadline was set.
+/// Reads `n id [id ...]`, up to the last word.
+fn parse_ids<'a>(args: Args<'a>, options: Options<'a>) -> Result<Which<'a>> {
+    let first = options.at() + 1;
+    required(args, first)?;
+    let end = first + counted("IDS", "ids", args, options.at())?;
+    match Options::new(args, end).next() {
+        Some(option) if matches!(option.name(), b"GT" | b"LT" | b"AT") => {
+            Err(option.misplaced("must be before IDS"))
+        }
+        Some(option) => Err(option.unexpected()),
+        None => Ok(Which::Ids(first..end)),
+    }
+}
+
+/// Runs `TOUCH key ttl [GT | LT] [AT unix-ms] <id | IDS n id [id ...] | GROUP name [COUNT n]>`: the number of elements whose
+/// deadline was set.
 pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
-    if purge::is_touch_of_group(args) {
-        return purge::touch(context, args);
-    }
     let request = Touch::parse(args)?;
     let mut dehydrator = Writing::open(context, request.key)?;
     let Touch { key, ttl, condition, at, .. } = request;
     let now = dehydrator.now();
 
     let deadline = checks::deadline(ttl, ttl, at, now)?;
+    let mut restarts = Restarts::new(context, key, &mut dehydrator, (ttl, deadline), at);
+    let ids = match &request.which {
+        Which::Ids(ids) => ids.clone(),
+        Which::Group { name, count } => {
+            if let Some(lawn) = dehydrator.lawn() {
+                let from = purge::stays_from(ttl, at, deadline);
+                purge::touch(lawn, (name, *count), (from, deadline), now, &mut restarts);
+            }
+            context.reply_integer(restarts.finish(dehydrator));
+            return Ok(());
+        }
+    };
     let holds = |current: u64| match condition {
         Condition::Always => true,
         Condition::Later => deadline > current,
         Condition::Earlier => deadline < current,
     };
-    let mut restarts = Restarts::new(context, key, &mut dehydrator, (ttl, deadline), at);
     let mut seen = HashSet::with_hasher(RandomState::new());
-    for id in request.ids().filter(|id| request.ids.len() == 1 || seen.insert(*id)) {
+    let is_single = ids.len() == 1;
+    for id in request.ids(ids).filter(|id| is_single || seen.insert(*id)) {
         let Some(lawn) = dehydrator.lawn() else { break };
         if lawn.look(id).is_some_and(|element| holds(element.deadline)) {
             restarts.restart(lawn, id);
@@ -133,33 +173,64 @@ mod tests {
     use super::*;
     use crate::commands::args::testing::*;
 
-    #[test]
-    fn a_touch_has_one_condition() {
-        use Condition::{Always, Earlier, Later};
-        needs_all_of("k i 5", only!(Touch::parse));
-        let touch = |args: Args<'_>| {
-            let it = Touch::parse(args)?;
-            let ids: Vec<_> = it.ids().map(String::from_utf8_lossy).collect();
-            Ok((text(it.key), ids.join(" "), it.ttl, it.condition, it.at))
+    /// The ttl, the condition, the moment, and the ids, or a group and the most of its elements.
+    type Read = (u64, Condition, Option<u64>, std::result::Result<String, (String, usize)>);
+
+    fn touch(args: Args<'_>) -> Result<Read> {
+        let it = Touch::parse(args)?;
+        let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let which = match &it.which {
+            Which::Ids(ids) => Ok(it.ids(ids.clone()).map(lossy).collect::<Vec<_>>().join(" ")),
+            Which::Group { name, count } => Err((lossy(name), *count)),
         };
-        let touched = |condition, at| Ok(("k".into(), "i".to_owned(), 5, condition, at));
-        assert_eq!(request("k i 5", touch), touched(Always, None));
-        assert_eq!(request("k i 5 GT", touch), touched(Later, None));
-        assert_eq!(request("k i 5 lt AT 9", touch), touched(Earlier, Some(9)));
-        assert_eq!(request("k i 5 AT 9 GT", touch), touched(Later, Some(9)));
-        needs_all_of("k 5 IDS 1 i", only!(Touch::parse));
-        assert_eq!(request("k 5 IDS 1 i", touch), touched(Always, None));
-        assert_eq!(request("k 5 ids 1 i AT 9 GT", touch), touched(Later, Some(9)));
-        let many = |condition| Ok(("k".into(), "AT 9 GT".to_owned(), 5, condition, None));
-        assert_eq!(request("k 5 IDS 3 AT 9 GT", touch), many(Always));
-        assert_eq!(request("k 5 IDS 3 AT 9 GT LT", touch), many(Earlier));
+        assert_eq!(text(it.key), "k");
+        Ok((it.ttl, it.condition, it.at, which))
+    }
+
+    #[test]
+    fn a_touch_has_options_and_then_ids() {
+        use Condition::{Always, Earlier, Later};
+        needs_all_of("k 5 i", only!(Touch::parse));
+        needs_all_of("k 5 GT AT 9 i", |args| match Touch::parse(args) {
+            // One last word is an id.
+            Ok(it) if matches!(&it.which, Which::Ids(ids) if ids.end < 7) => Err(Error::Arity),
+            read => read.map(drop),
+        });
+        let touched = |condition, at, ids: &str| Ok((5, condition, at, Ok(ids.to_owned())));
+        assert_eq!(request("k 5 i", touch), touched(Always, None, "i"));
+        assert_eq!(request("k 5 GT i", touch), touched(Later, None, "i"));
+        assert_eq!(request("k 5 lt AT 9 i", touch), touched(Earlier, Some(9), "i"));
+        assert_eq!(request("k 5 AT 9 GT i", touch), touched(Later, Some(9), "i"));
+        assert_eq!(request("k 5 IDS 1 i", touch), touched(Always, None, "i"));
+        assert_eq!(request("k 5 AT 9 GT ids 2 i j", touch), touched(Later, Some(9), "i j"));
         // An id may be any word.
-        let one = Ok(("k".into(), "5".to_owned(), 7, Always, None));
-        assert_eq!(request("k 5 7", touch), one);
+        for id in ["GT", "AT", "IDS", "GROUP", "COUNT", "7"] {
+            assert_eq!(request(&format!("k 5 {id}"), touch), touched(Always, None, id));
+            assert_eq!(request(&format!("k 5 GT {id}"), touch), touched(Later, None, id));
+            let line = format!("k 5 IDS 2 {id} {id}");
+            assert_eq!(request(&line, touch), touched(Always, None, &format!("{id} {id}")));
+        }
+        let most = "k 5 IDS 3 AT 9 GT";
+        assert_eq!(request(most, touch), touched(Always, None, "AT 9 GT"));
         refuses_each(
-            "k i x; k i 5@9; k i 0 UNCOUNTED; k i 5 GT GT; k i 5 GT LT; k i 5 LT GT; k i 5 LT LT; k i 5 AT; k i 5 AT x; k i 5 AT 9 AT 9; \
-             k i 5 NX; k i 5 IDS 1 j; k i IDS 1 j; k 5 IDS 0 i; k 5 IDS x i; k 5 IDS 2 i; k 5 IDS 1 i j; \
-             k 5 IDS 1 i GT LT"
+            "k i x; k i 5; k i 5 GT; k 5@9 i; k 0 UNCOUNTED i; k 5 GT GT i; k 5 GT LT i; k 5 LT GT i; k 5 LT LT i; \
+             k 5 AT x i; k 5 AT 9 AT 9 i; k 5 NX i; k 5 i j; k 5 i GT; k 5 i AT 9; k i IDS 1 j; k 5 IDS 0 i; \
+             k 5 IDS x i; k 5 IDS 2 i; k 5 IDS 1 i j; k 5 IDS 1 i GT; k 5 COUNT 5 i"
+                .split("; "),
+            only!(Touch::parse),
+        );
+    }
+
+    #[test]
+    fn a_touch_of_a_group_ends_with_its_name() {
+        let touched =
+            |at, name: &str, count| Ok((5, Condition::Always, at, Err((name.to_owned(), count))));
+        assert_eq!(request("k 5 GROUP g", touch), touched(None, "g", 1024));
+        assert_eq!(request("k 5 at 9 group g COUNT 7", touch), touched(Some(9), "g", 7));
+        assert_eq!(request("k 5 GROUP COUNT", touch), touched(None, "COUNT", 1024));
+        refuses_each(
+            "k x GROUP g; k -1 GROUP g; k 5 GT GROUP g; k 5 GROUP g GT; k 5 GROUP g AT; k 5 GROUP g COUNT; \
+             k 5 GROUP g COUNT 0; k 5 AT 9 AT 9 GROUP g; k 5 GROUP g AT 9; k 5 COUNT 7 GROUP g; k 5 GROUP g COUNT 7 AT 9"
                 .split("; "),
             only!(Touch::parse),
         );

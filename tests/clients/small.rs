@@ -87,8 +87,8 @@ fn info_is_a_map_in_resp3_and_an_array_in_resp2() {
 
 /// Checks how a library shows nil and an empty array.
 fn shows_nothing(library: &Library, session: &mut Session) -> Result<(), String> {
-    let nil = say(session, "DEHYDRATOR.POLL k BLOCK 1").expect("a reply");
-    let empty = say(session, "DEHYDRATOR.POLL k").expect("a reply");
+    let nil = say(session, "DEHYDRATOR.MPOLL 1 k BLOCK 1").expect("a reply");
+    let empty = say(session, "DEHYDRATOR.POLL k BLOCK 1").expect("a reply");
     // phpredis does not distinguish them.
     let is_nil = match library.name {
         "phpredis" => nil == "[]",

@@ -25,7 +25,7 @@ fn thousands_of_elements_in_many_queues_with_leases_survive_a_restart() {
     for (key, ttls) in [("few", 3), ("many", 900), ("all", 4000)] {
         put_away(&mut client, key, ttls);
         for number in 0..300 {
-            client.ask(&format!("DEHYDRATOR.TOUCH {key} {number} 0"));
+            client.ask(&format!("DEHYDRATOR.TOUCH {key} 0 {number}"));
         }
         let Value::Array(leased) =
             client.ask(&format!("DEHYDRATOR.POLL {key} COUNT 250 LEASE 600000 TOKEN 7"))

@@ -72,8 +72,8 @@ fn elements_with_individual_deadlines_are_delivered_in_order_in_every_way() {
                 } else {
                     (1 + spread(turn, 99_999), FAR + spread(turn, 100_000))
                 };
-                let touch = pipe.cmd("DEHYDRATOR.TOUCH").arg("k").arg(&id).arg(ttl);
-                touch.arg("AT").arg(at).ignore();
+                let touch = pipe.cmd("DEHYDRATOR.TOUCH").arg("k").arg(ttl);
+                touch.arg("AT").arg(at).arg(&id).ignore();
                 model.remove(&key);
                 model.insert((at, turn), id);
             }
@@ -101,8 +101,8 @@ fn elements_with_individual_deadlines_are_delivered_in_order_in_every_way() {
     for (number, key) in soon.into_iter().enumerate() {
         let id = model.remove(&key).expect("it is there");
         let past = 1000 + spread(number as u64, 50);
-        let touch = pipe.cmd("DEHYDRATOR.TOUCH").arg("k").arg(&id).arg(number);
-        touch.arg("AT").arg(past).ignore();
+        let touch = pipe.cmd("DEHYDRATOR.TOUCH").arg("k").arg(number);
+        touch.arg("AT").arg(past).arg(&id).ignore();
         due.push((past, number, id));
     }
     let () = pipe.query(&mut client).expect("numbers");
@@ -110,8 +110,8 @@ fn elements_with_individual_deadlines_are_delivered_in_order_in_every_way() {
     assert!(due.iter().all(|(deadline, ..)| *deadline < now));
     let mut taken = Vec::new();
     while taken.len() < due.len() {
-        let lease = if taken.len() % 2 == 0 { " LEASE 100000000" } else { "" };
-        let poll = format!("DEHYDRATOR.POLL k COUNT {}{lease} WITHIDS", 1 + taken.len() % 70);
+        let how = if taken.len() % 2 == 0 { "LEASE 100000000" } else { "WITHIDS" };
+        let poll = format!("DEHYDRATOR.POLL k COUNT {} {how}", 1 + taken.len() % 70);
         let Value::Array(elements) = client.ask(&poll) else { panic!("an array") };
         assert!(!elements.is_empty());
         for element in elements {

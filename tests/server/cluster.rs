@@ -290,7 +290,7 @@ fn limits_and_pauses_move_with_their_slot_and_refuse_no_arriving_data() {
     let mut reshard = vec!["reshard", &address, "--cluster-from", &from, "--cluster-to", &to];
     reshard.extend(["--cluster-slots", "10", "--cluster-pipeline", "1"]);
     cluster.manage(&reshard);
-    for line in ["LIMIT {fHh}:k", "LIMIT {fHh}:k HELD 9", "EFFECT {fHh}:k G1@1"] {
+    for line in ["INFO {fHh}:k", "LIMIT {fHh}:k HELD 9", "EFFECT {fHh}:k G1@1"] {
         let refused = here.refused(&format!("DEHYDRATOR.{line}"));
         assert!(refused.starts_with("MOVED"), "{line}: {refused}");
     }

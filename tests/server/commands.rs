@@ -97,10 +97,10 @@ fn touch_moves_a_deadline_and_orders_the_element_after_its_equals() {
     for id in ["a", "b", "c"] {
         client.ask(&format!("DEHYDRATOR.PUSH k 600000 {id} {id} AT 50"));
     }
-    client.ask("DEHYDRATOR.TOUCH k a 5 AT 50");
-    client.ask("DEHYDRATOR.TOUCH k c 5 AT 40");
+    client.ask("DEHYDRATOR.TOUCH k 5 AT 50 a");
+    client.ask("DEHYDRATOR.TOUCH k 5 AT 40 c");
     assert_eq!(client.ask("DEHYDRATOR.XPOLL k"), texts(&["c", "b", "a"]));
-    client.ask("DEHYDRATOR.TOUCH k b 600000");
+    client.ask("DEHYDRATOR.TOUCH k 600000 b");
     assert_eq!(client.ask("DEHYDRATOR.POLL k"), texts(&["c", "a"]));
     let Value::Int(left) = client.ask("DEHYDRATOR.PTTL k b") else { panic!("a number") };
     assert!((590_000..=600_000).contains(&left), "{left}");
@@ -115,14 +115,14 @@ fn touching_several_ids_counts_those_that_meet_the_condition() {
     client.ask("DEHYDRATOR.MPUSH k 5 d 7 5 e AT 5 f IDS AT 50");
     let touched =
         |client: &mut _, line: &str| Ask::ask(client, &format!("DEHYDRATOR.TOUCH k {line}"));
-    assert_eq!(touched(&mut client, "5 IDS 4 a nobody b a AT 60"), Value::Int(2));
-    assert_eq!(touched(&mut client, "5 IDS 2 c a AT 55 LT"), Value::Int(1));
-    assert_eq!(touched(&mut client, "5 IDS 2 c a GT AT 52"), Value::Int(1));
-    assert_eq!(touched(&mut client, "7 5 AT 40"), Value::Int(1));
-    assert_eq!(touched(&mut client, "5 IDS 2 AT IDS AT 30"), Value::Int(2));
+    assert_eq!(touched(&mut client, "5 AT 60 IDS 4 a nobody b a"), Value::Int(2));
+    assert_eq!(touched(&mut client, "5 AT 55 LT IDS 2 c a"), Value::Int(1));
+    assert_eq!(touched(&mut client, "5 GT AT 52 IDS 2 c a"), Value::Int(1));
+    assert_eq!(touched(&mut client, "5 AT 40 7"), Value::Int(1));
+    assert_eq!(touched(&mut client, "5 AT 30 IDS 2 AT IDS"), Value::Int(2));
     assert_eq!(client.ask("DEHYDRATOR.XPOLL k"), texts(&["AT", "IDS", "7", "c", "a", "b"]));
     let before = client.digest("k");
-    for line in ["5 IDS 0 a", "5 IDS 3 a b", "5 IDS 1 a b", "ten IDS 1 a", "5 IDS"] {
+    for line in ["5 IDS 0 a", "5 IDS 3 a b", "5 IDS 1 a b", "ten IDS 1 a", "5 IDS 1 a GT", "a 5"] {
         assert!(
             client.refused(&format!("DEHYDRATOR.TOUCH k {line}")).starts_with("ERR "),
             "{line}"

@@ -19,7 +19,7 @@ fn an_id_that_is_one_of_our_words_is_given_back_on_replicas_and_in_files() {
         client.ask(&format!("DEHYDRATOR.POLL {word} LEASE 60000 TOKEN {word}"));
         let released = client.ask(&format!("DEHYDRATOR.RELEASE {word} 0 {word} {word} UNCOUNTED"));
         assert_eq!(released, Value::Array(vec![Value::Int(1)]), "{word}");
-        client.ask(&format!("DEHYDRATOR.TOUCH {word} {word} 600000"));
+        client.ask(&format!("DEHYDRATOR.TOUCH {word} 600000 {word}"));
     }
     catch_up(&primary, &replica);
     let digests = |server: &Server| -> Vec<Value> {
@@ -37,7 +37,7 @@ fn an_id_that_is_one_of_our_words_is_given_back_on_replicas_and_in_files() {
 fn a_pause_that_has_ended_is_no_difference() {
     let server = Server::start(&["deliver", "no"]);
     let mut client = server.connect();
-    for pause in ["PAUSE k 1", "PAUSE k 1 GROUP g", "PAUSE k 1 GROUP limited"] {
+    for pause in ["PAUSE k FOR 1", "PAUSE k FOR 1 GROUP g", "PAUSE k FOR 1 GROUP limited"] {
         client.ask("DEL k");
         client.ask("DEHYDRATOR.PUSH k 600000 element id GROUP g AT 4102444800000");
         client.ask("DEHYDRATOR.LIMIT k GROUP limited HELD 1");
@@ -79,7 +79,7 @@ fn a_tool_that_sends_effects_as_a_client_gets_the_same_value() {
         let mut load = Load::new(seed);
         load.send(&mut client, 3000);
         // A pause that ends before the tool comes, and dead letters that are stuck.
-        client.ask("DEHYDRATOR.PAUSE k0 1");
+        client.ask("DEHYDRATOR.PAUSE k0 FOR 1");
         client.ask("DEHYDRATOR.ONDUE stuck HOLD DELIVERIES 1 STREAM other");
         client.ask("SET other text");
         client.ask("DEHYDRATOR.PUSH stuck 0 element rejected");

@@ -9,7 +9,6 @@ use harness::{Ask, Server, cmd, refusal, text, until};
 fn verbs() -> impl Iterator<Item = String> {
     let lines = LINES.iter().filter(|(name, _)| !name.contains(' '));
     lines.map(|(name, line)| match *name {
-        "LIMIT" => "DEHYDRATOR.LIMIT k".to_owned(),
         "MPOLL" => "DEHYDRATOR.MPOLL 1 k".to_owned(),
         _ => format!("DEHYDRATOR.{line}"),
     })
@@ -86,7 +85,7 @@ fn invalid_ttls_are_refused() {
             let mut command = redis::cmd(&format!("DEHYDRATOR.{verb}"));
             match verb {
                 "GIDPUSH" => command.arg("k").arg(ttl).arg("element"),
-                "TOUCH" => command.arg("k").arg("id").arg(ttl),
+                "TOUCH" => command.arg("k").arg(ttl).arg("id"),
                 _ => command.arg("k").arg(ttl).arg("element").arg("id"),
             };
             let error = refusal(&command, &mut client).expect("an error");
@@ -120,11 +119,12 @@ fn invalid_deadlines_are_refused() {
             assert_eq!(error, format!("{start}{expected}"));
         }
     }
-    let seconds = ["PUSH k 5 x id AT", "MPUSH k 5 x id AT", "TOUCH k id 5 AT"];
+    let seconds = ["PUSH k 5 x id AT", "MPUSH k 5 x id AT", "TOUCH k 5 AT"];
     for (command, at) in
         seconds.iter().flat_map(|it| [(it, 1_000_000_000_u64), (it, 100_000_000_000)])
     {
-        let error = client.refused(&format!("DEHYDRATOR.{command} {at}"));
+        let id = if command.starts_with("TOUCH") { " id" } else { "" };
+        let error = client.refused(&format!("DEHYDRATOR.{command} {at}{id}"));
         assert_eq!(error, format!("ERR AT '{at}' looks like seconds: it must be in milliseconds"));
     }
     assert!(!client.exists("k"));
@@ -317,7 +317,7 @@ fn a_server_out_of_memory_creates_no_key_but_applies_replicated_ones() {
     let mut client = primary.connect();
     client.ask("DEHYDRATOR.PUSH k 600000 element id");
     client.ask("CONFIG SET maxmemory 1");
-    let policies = ["PAUSE", "PAUSE 5000", "ONDUE DROP", "ONDUE HOLD DELIVERIES 3 DROP"];
+    let policies = ["PAUSE", "PAUSE FOR 5000", "ONDUE DROP", "ONDUE HOLD DELIVERIES 3 DROP"];
     let on = |policy: &str, key: &str| {
         let (verb, rest) = policy.split_once(' ').unwrap_or((policy, ""));
         format!("DEHYDRATOR.{verb} {key} {rest}").trim_end().to_owned()
@@ -374,21 +374,34 @@ fn conflicting_and_repeated_options_are_named_in_the_error() {
         ),
         (
             "GIDPUSH k 5 x 1",
-            "unexpected '1': the name of an option is missing: SLACK, DELIVERIES or WITHIN",
+            "unexpected '1': the name of an option is missing: SLACK, AT, DELIVERIES or WITHIN",
         ),
-        ("TOUCH k id 5 1", "unexpected '1': the name of an option is missing: AT"),
+        ("GIDPUSH k 5 x NX", "NX is not for GIDPUSH, whose ids are new"),
         (
-            "LIMIT k 5",
+            "TOUCH k 5 1 id",
+            "unexpected '1': the name of an option is missing: AT, or IDS before several ids",
+        ),
+        ("TOUCH k 5 IDS 2 a b GT", "GT must be before IDS"),
+        ("TOUCH k 5 GROUP g AT 9", "AT must be before GROUP"),
+        ("TOUCH k 5 GT GROUP g", "GT and LT are not for a GROUP"),
+        ("TOUCH k 5 COUNT 9 id", "COUNT needs GROUP and a name before it"),
+        ("PAUSE k 5", "unexpected '5': the name of an option is missing: FOR or AT"),
+        ("PAUSE k FOR 5 AT 9", "FOR and AT exclude each other"),
+        ("POLL k LEASE 5 WITHIDS", "WITHIDS is not for LEASE, whose reply always has ids"),
+        ("MPOLL 1 k WITHIDS LEASE 5", "WITHIDS is not for LEASE, whose reply always has ids"),
+        (
+            "LIMIT k 5 LENGTH",
             "unexpected '5': the name of an option is missing: LENGTH, HELD, RATE or REMEMBER",
         ),
+        ("LIMIT k GROUP g", "LIMIT needs LENGTH, HELD, RATE or SHARE: INFO shows them"),
         ("LIMIT k HELD 1 EACH", "EACH must follow the key, before the limits"),
         ("LIMIT k HELD 1 GROUP g", "GROUP must follow the key, before the limits"),
         ("LIMIT k EACH SHARE 2", "SHARE needs GROUP before it"),
         ("LIMIT k SHARE 2", "SHARE needs GROUP before it"),
         ("LIMIT k GROUP g REMEMBER 5", "REMEMBER is for a key, not for groups"),
         ("LIMIT k PER 5", "PER needs RATE before it"),
-        ("TOUCH k id 5 GT LT", "GT and LT exclude each other"),
-        ("TOUCH k id 5 GT GT", "'GT' is given twice"),
+        ("TOUCH k 5 GT LT id", "GT and LT exclude each other"),
+        ("TOUCH k 5 GT GT id", "'GT' is given twice"),
         ("POLL k COUNT 5 COUNT 5", "'COUNT' is given twice"),
         ("LIMIT k HELD 5 HELD 5", "'HELD' is given twice"),
         ("POLL k COUNTS", "unexpected 'COUNTS'"),

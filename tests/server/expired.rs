@@ -168,9 +168,9 @@ fn a_new_deadline_moves_the_end_too_and_a_new_element_has_its_own() {
     client.ask(&format!("DEHYDRATOR.PUSH k 5 element id AT {at} WITHIN 1000 DELIVERIES 7"));
     let bounds = |until: u64| (Value::Int(7), Value::Int(until as i64));
     assert_eq!(until_of(&mut client, "id"), bounds(at + 1000));
-    client.ask(&format!("DEHYDRATOR.TOUCH k id 5 AT {}", at + 300));
+    client.ask(&format!("DEHYDRATOR.TOUCH k 5 AT {} id", at + 300));
     assert_eq!(until_of(&mut client, "id"), bounds(at + 1300));
-    client.ask(&format!("DEHYDRATOR.TOUCH k 5 IDS 1 id AT {}", at - 300_000));
+    client.ask(&format!("DEHYDRATOR.TOUCH k 5 AT {} IDS 1 id", at - 300_000));
     assert_eq!(until_of(&mut client, "id"), bounds(at - 299_000));
     client.ask("DEHYDRATOR.UPDATE k id other");
     assert_eq!(until_of(&mut client, "id"), bounds(at - 299_000));
@@ -179,12 +179,12 @@ fn a_new_deadline_moves_the_end_too_and_a_new_element_has_its_own() {
     // Its worker does not postpone it.
     client.ask(&format!("DEHYDRATOR.EFFECT k L5@{at}@7 id"));
     client.ask("DEHYDRATOR.RENEW k 600000 7 id");
-    client.ask(&format!("DEHYDRATOR.TOUCH k id 5 AT {at}"));
+    client.ask(&format!("DEHYDRATOR.TOUCH k 5 AT {at} id"));
     assert_eq!(until_of(&mut client, "id"), bounds(at - 299_000));
     client.ask("DEHYDRATOR.PUSH k 600000 element id REPLACE");
     assert_eq!(until_of(&mut client, "id"), (Value::Int(0), Value::Nil));
     client.ask("DEHYDRATOR.PUSH k 600000 element id REPLACE WITHIN 5");
-    client.ask("DEHYDRATOR.TOUCH k id 0");
+    client.ask("DEHYDRATOR.TOUCH k 0 id");
     gone(&mut client, "k");
 }
 
@@ -201,17 +201,17 @@ fn an_end_keeps_its_distance_while_its_element_is_put_off_for_good() {
     let [far, farther] = [1_i64 << 53, i64::MAX - 1];
     client.ask("DEHYDRATOR.PUSH k 1 element moved WITHIN 600000");
     client.ask(&format!("DEHYDRATOR.PUSH k 1 element pushed AT {far} WITHIN 600000"));
-    client.ask(&format!("DEHYDRATOR.TOUCH k moved 1 AT {far}"));
+    client.ask(&format!("DEHYDRATOR.TOUCH k 1 AT {far} moved"));
     for id in ["moved", "pushed"] {
         assert_eq!(until_of(&mut client, id), Value::Int(far + 600_000), "{id}");
-        client.ask(&format!("DEHYDRATOR.TOUCH k {id} 1 AT {farther}"));
-        client.ask(&format!("DEHYDRATOR.TOUCH k 1 IDS 1 {id} AT {far}"));
+        client.ask(&format!("DEHYDRATOR.TOUCH k 1 AT {farther} {id}"));
+        client.ask(&format!("DEHYDRATOR.TOUCH k 1 AT {far} IDS 1 {id}"));
         copies_are_equal(&mut client, "k");
         assert_eq!(until_of(&mut client, id), Value::Int(far + 600_000), "{id}");
         let at = now(&mut client) as i64 + 600_000;
-        client.ask(&format!("DEHYDRATOR.TOUCH k {id} 1 AT {at}"));
+        client.ask(&format!("DEHYDRATOR.TOUCH k 1 AT {at} {id}"));
         assert_eq!(until_of(&mut client, id), Value::Int(at + 600_000), "{id}");
-        client.ask(&format!("DEHYDRATOR.TOUCH k {id} 1 AT {far}"));
+        client.ask(&format!("DEHYDRATOR.TOUCH k 1 AT {far} {id}"));
     }
     client.ask("DEHYDRATOR.TOUCH k 1 IDS 2 moved pushed");
     let Value::Array(taken) = until("both are due", || {

@@ -82,7 +82,7 @@ fn a_panic_between_a_change_and_its_replication_ends_the_server_and_undoes_the_c
         ("shrunk", "DEHYDRATOR.POLL k"),
         ("replicate", "DEHYDRATOR.POLL k LEASE 60000"),
         ("shrunk", "DEHYDRATOR.PULL k a"),
-        ("changed", "DEHYDRATOR.TOUCH k a 5"),
+        ("changed", "DEHYDRATOR.TOUCH k 5 a"),
         ("shrunk", "DEHYDRATOR.ONDUE k DROP"),
         ("shrunk", "DEHYDRATOR.ONDUE new DROP"),
         ("changed", "DEHYDRATOR.PAUSE k"),

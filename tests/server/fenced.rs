@@ -54,7 +54,7 @@ fn a_lease_that_was_superseded_settles_and_renews_nothing() {
         ("pulled, and pushed again", "PULL k id|PUSH k 0 element id"),
         ("removed with its key, and pushed again", "REM k id|PUSH k 0 element id"),
         ("settled without a token, and pushed again", "XACK k id|PUSH k 0 element id"),
-        ("given back", "TOUCH k id 0"),
+        ("given back", "TOUCH k 0 id"),
         ("leased by its id", "EFFECT k L5@5@7 id"),
     ];
     for (what, lines) in between {
@@ -103,7 +103,7 @@ fn a_renewed_lease_keeps_its_token_and_a_released_one_loses_it() {
     let Value::Int(left) = client.ask("DEHYDRATOR.PTTL k id") else { panic!("a number") };
     assert!((1_100_000..=1_200_000).contains(&left), "{left}");
     // Changes of the deadline or the element by others apply to the same lease.
-    client.ask("DEHYDRATOR.TOUCH k id 600000");
+    client.ask("DEHYDRATOR.TOUCH k 600000 id");
     client.ask("DEHYDRATOR.UPDATE k id other");
     assert_eq!(renew(&mut client, 1_200_000, &token, "id"), Value::Int(1));
     assert_eq!(renew(&mut client, 0, &token, "id"), Value::Int(1));
@@ -126,11 +126,11 @@ fn a_ttl_of_0_with_a_deadline_gives_nothing_back_on_primary_replica_and_after_a_
     client.ask("DEHYDRATOR.MPUSH k 0 element own 0 element past 600000 element nobodys");
     assert_eq!(poll(&mut client, "LEASE 600000 TOKEN mine").len(), 2);
     for (line, touched) in [
-        ("drawn 0 AT 4102444800000", 1),
-        ("own 0 AT 4102444800000", 1),
-        ("past 0 LT AT 5", 1),
-        ("0 IDS 2 nobodys nowhere AT 4102444800000", 1),
-        ("given-back 0", 1),
+        ("0 AT 4102444800000 drawn", 1),
+        ("0 AT 4102444800000 own", 1),
+        ("0 LT AT 5 past", 1),
+        ("0 AT 4102444800000 IDS 2 nobodys nowhere", 1),
+        ("0 given-back", 1),
     ] {
         assert_eq!(
             client.ask(&format!("DEHYDRATOR.TOUCH k {line}")),
@@ -283,14 +283,14 @@ fn invalid_tokens_and_missing_ids_change_nothing() {
             "RENEW k 9223372036854775807 % id",
             "ERR ttl '9223372036854775807' is too large: now + ttl must fit in 63 bits",
         ),
-        ("RELEASE k ten % id", "ERR ms 'ten' is not a whole number of milliseconds from 0 on"),
+        ("RELEASE k ten % id", "ERR ttl 'ten' is not a whole number of milliseconds from 0 on"),
         (
             "RELEASE k 9223372036854775807 % id",
-            "ERR ms '9223372036854775807' is too large: now + ttl must fit in 63 bits",
+            "ERR ttl '9223372036854775807' is too large: now + ttl must fit in 63 bits",
         ),
         (
             "RELEASE k 9223372036854775808 % id",
-            "ERR ms '9223372036854775808' is too large: it must fit in 63 bits",
+            "ERR ttl '9223372036854775808' is too large: it must fit in 63 bits",
         ),
         ("POLL k TOKEN mine", "ERR syntax error, TOKEN needs LEASE"),
         ("POLL k LEASE 5 TOKEN", "ERR TOKEN needs a value"),
@@ -428,7 +428,7 @@ fn a_resent_poll_gets_the_same_elements_again() {
     assert_eq!(first.iter().map(|row| &row.0[..]).collect::<Vec<_>>(), ["0", "1", "2"]);
     let before = client.digest("k");
     let offset = server.info("replication", "master_repl_offset");
-    for options in ["COUNT 3 LEASE 600000", "COUNT 3 LEASE 5 WITHIDS", "BLOCK 0 LEASE 600000"] {
+    for options in ["COUNT 3 LEASE 600000", "COUNT 3 LEASE 5", "BLOCK 0 LEASE 600000"] {
         let again = poll(&mut client, &format!("{options} TOKEN poll-1"));
         assert_eq!(again, first, "{options}");
     }
@@ -437,7 +437,7 @@ fn a_resent_poll_gets_the_same_elements_again() {
     assert_eq!(server.info("replication", "master_repl_offset"), offset);
     // Except those that were settled meanwhile, or that another worker got.
     assert_eq!(settle(&mut client, "poll-1", "0"), Value::Int(1));
-    client.ask("DEHYDRATOR.TOUCH k 1 0");
+    client.ask("DEHYDRATOR.TOUCH k 0 1");
     let other = poll(&mut client, "LEASE 600000 TOKEN poll-2");
     assert_eq!(other.iter().map(|row| &row.0[..]).collect::<Vec<_>>(), ["3", "4", "5", "1"]);
     assert_eq!(poll(&mut client, "LEASE 600000 TOKEN poll-1"), first[2..]);
@@ -491,7 +491,7 @@ fn a_poll_resent_while_the_first_is_blocked_gets_the_same_elements_when_it_times
     let given = first.reply();
     assert!(matches!(&given, Value::Array(rows) if rows.len() == 1));
     assert_eq!(again.reply(), given);
-    assert_eq!(other.reply(), Value::Nil);
+    assert_eq!(other.reply(), Value::Array(vec![]));
 }
 
 /// Returns the lowest cost of a command over several runs, in microseconds.

@@ -26,8 +26,9 @@ fn push(client: &mut Connection, key: &str, ids: &str) {
 /// Takes all elements one by one, and returns their ids.
 fn one_by_one(client: &mut Connection, key: &str, rest: &str) -> String {
     let mut ids = Vec::new();
+    let how = if rest.contains("LEASE") { rest.to_owned() } else { format!("WITHIDS {rest}") };
     loop {
-        match &polled(client, &format!("DEHYDRATOR.POLL {key} WITHIDS {rest}"))[..] {
+        match &polled(client, &format!("DEHYDRATOR.POLL {key} {how}"))[..] {
             [] => return ids.join(" "),
             taken => ids.extend_from_slice(taken),
         }
@@ -64,7 +65,7 @@ fn a_share_is_how_many_a_group_gives_out_in_its_turn() {
     let mut client = server.connect();
     assert_eq!(client.ask("DEHYDRATOR.LIMIT k GROUP a SHARE 3"), Value::Okay);
     assert_eq!(client.ask("EXISTS k"), Value::Int(1), "a share keeps an empty key");
-    assert_eq!(client.ask("DEHYDRATOR.LIMIT k GROUP a"), share(3));
+    assert_eq!(share(&mut client, "a"), Value::Int(3));
     push(&mut client, "k", "a1 a2 a3 a4 a5 a6 a7 b1 b2 b3 c1");
     assert_eq!(one_by_one(&mut client, "k", ""), "a1 a2 a3 b1 c1 a4 a5 a6 b2 a7 b3");
     push(&mut client, "k", "a1 a2 a3 a4 b1 b2");
@@ -87,10 +88,10 @@ fn a_share_is_how_many_a_group_gives_out_in_its_turn() {
 }
 
 /// Returns the limits of a group that has only a share.
-fn share(share: i64) -> Value {
-    let limits = [("share", share), ("length", 0), ("held", 0), ("rate", 0), ("per", 0)];
-    let pair = |(name, number)| [text(name), Value::Int(number)];
-    Value::Array(limits.into_iter().flat_map(pair).collect())
+fn share(client: &mut Connection, group: &str) -> Value {
+    let line = format!("DEHYDRATOR.INFO k GROUP {group}");
+    let mut fields: HashMap<String, Value> = cmd(&line).query(client).expect("a map");
+    fields.remove("share").expect("it is there")
 }
 
 fn group_of(client: &mut Connection, id: &str) -> Value {
@@ -109,7 +110,7 @@ fn an_element_stays_in_its_group_until_it_is_pushed_anew() {
     client.ask("DEHYDRATOR.PUSH k 0 element none GROUP ");
     assert_eq!(group_of(&mut client, "a"), text(&longest));
     assert_eq!(group_of(&mut client, "none"), Value::Nil);
-    client.ask("DEHYDRATOR.TOUCH k id 500");
+    client.ask("DEHYDRATOR.TOUCH k 500 id");
     client.ask("DEHYDRATOR.UPDATE k id longer-than-before");
     client.ask("DEHYDRATOR.EFFECT k L5@9@7 id");
     assert_eq!(group_of(&mut client, "id"), text("one"));
@@ -198,14 +199,14 @@ fn a_dead_letter_or_an_expired_element_costs_its_group_no_turn() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
-    for lease in ["", "LEASE 600000"] {
+    for lease in ["WITHIDS", "LEASE 600000"] {
         client.ask("MULTI");
         push(&mut client, "k", "a1 b1 a2 b2 c1");
         // Given out before, and due again.
         client.ask("DEHYDRATOR.EFFECT k P0@1,delivered=1 element a0 a");
         client.ask("DEHYDRATOR.EFFECT k P0@1,until=5 element b0 b");
         for count in [2, 9] {
-            client.ask(format!("DEHYDRATOR.POLL k COUNT {count} WITHIDS {lease}").trim_end());
+            client.ask(&format!("DEHYDRATOR.POLL k COUNT {count} {lease}"));
         }
         let Value::Array(replies) = client.ask("EXEC") else { panic!("no replies") };
         let ids = |reply: &Value| -> Vec<String> {
@@ -339,7 +340,7 @@ fn groups_and_shares_are_part_of_the_value_wherever_it_goes() {
         client = primary.connect();
         assert_eq!(keys.map(|key| client.digest(key)), digests);
         assert_eq!(info(&mut client), counts);
-        assert_eq!(client.ask("DEHYDRATOR.LIMIT k GROUP b"), share(7));
+        assert_eq!(share(&mut client, "b"), Value::Int(7));
     }
     keys.iter().for_each(|key| copies_are_equal(&mut client, key));
 }

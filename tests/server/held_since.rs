@@ -48,7 +48,7 @@ fn an_element_is_held_since_its_lease_began_on_every_copy() {
         assert!((before..=after).contains(&began), "{before}, {began}, {after}");
         until("the clock has moved", || (now(&mut client) > began + 5).then_some(()));
         client.ask("DEHYDRATOR.RENEW k 600000 t renewed");
-        client.ask("DEHYDRATOR.TOUCH k renewed 700000");
+        client.ask("DEHYDRATOR.TOUCH k 700000 renewed");
         client.ask("DEHYDRATOR.UPDATE k renewed longer-element");
         assert_eq!(since(&mut client, "renewed"), Some(began));
         let rows = client.ask("DEHYDRATOR.RANGE k - + WITHTOKENS");

@@ -44,8 +44,8 @@ fn a_write_that_changes_nothing_breaks_no_watch_and_is_not_propagated() {
         "DEHYDRATOR.TTN k",
         "DEHYDRATOR.PUSH k 5 element id NX",
         "DEHYDRATOR.MPUSH k 5 element id NX",
-        "DEHYDRATOR.TOUCH k nobody 5",
-        "DEHYDRATOR.TOUCH k id 5 GT",
+        "DEHYDRATOR.TOUCH k 5 nobody",
+        "DEHYDRATOR.TOUCH k 5 GT id",
         "DEHYDRATOR.SCAN k 0",
     ];
     let refused = ["DEHYDRATOR.PUSH k 5 element id", "DEHYDRATOR.UPDATE k nobody element"];
@@ -68,7 +68,7 @@ fn a_write_that_changes_nothing_breaks_no_watch_and_is_not_propagated() {
     for line in [
         "DEHYDRATOR.PUSH k 5 element id2",
         "DEHYDRATOR.UPDATE k id other",
-        "DEHYDRATOR.TOUCH k id 5",
+        "DEHYDRATOR.TOUCH k 5 id",
         "DEHYDRATOR.PUSH k 5 element id REPLACE",
         "DEHYDRATOR.MPUSH k 5 element id 5 element id3 NX",
         "DEHYDRATOR.PULL k id2",

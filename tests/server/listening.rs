@@ -54,7 +54,7 @@ const VERBS: [(&str, &str); 19] = [
     ("DEHYDRATOR.MPUSH k 600000 element x 600000 element y", "dehydrator.push"),
     ("DEHYDRATOR.GIDPUSH k 600000 element", "dehydrator.push"),
     ("DEHYDRATOR.UPDATE k b other", "dehydrator.update"),
-    ("DEHYDRATOR.TOUCH k c 700000", "dehydrator.touch"),
+    ("DEHYDRATOR.TOUCH k 700000 c", "dehydrator.touch"),
     ("DEHYDRATOR.REM k b", "dehydrator.rem"),
     ("DEHYDRATOR.PULL k b", "dehydrator.pull"),
     ("DEHYDRATOR.POLL k", "dehydrator.poll"),

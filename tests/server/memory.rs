@@ -186,7 +186,7 @@ fn memory_usage_counts_settings_of_groups_ends_remembered_ids_and_visits() {
         ("the first one", 100, &[(1, WITHIN)]),
         ("settings of groups", 1, &[(5000, "LIMIT k GROUP tenant@ HELD 1")]),
         ("a setting of a group", 1200, &[(1, "LIMIT k GROUP tenant@ HELD 1")]),
-        ("a timed pause", 1200, &[(1, "PAUSE k 600000 GROUP tenant@")]),
+        ("a timed pause", 1200, &[(1, "PAUSE k FOR 600000 GROUP tenant@")]),
         ("ends", 1, &[(10_000, WITHIN)]),
         ("an end", 1200, &[(1, WITHIN)]),
         ("ends and a policy", 100, &[(1, "ONDUE k STREAM s"), (100, WITHIN)]),

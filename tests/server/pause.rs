@@ -41,7 +41,7 @@ fn a_pause_stops_deliveries_and_nothing_else() {
     for options in ["", " COUNT 1", " LEASE 60000", " WITHIDS"] {
         assert_eq!(client.ask(&format!("DEHYDRATOR.POLL k{options}")), texts(&[]), "{options}");
     }
-    assert_eq!(client.ask("DEHYDRATOR.POLL k BLOCK 20"), Value::Nil);
+    assert_eq!(client.ask("DEHYDRATOR.POLL k BLOCK 20"), Value::Array(vec![]));
     assert_eq!(client.ask("DEHYDRATOR.XPOLL k"), texts(&[]));
     client.ask("MULTI");
     client.ask("DEHYDRATOR.POLL k BLOCK 0");
@@ -59,7 +59,7 @@ fn a_pause_stops_deliveries_and_nothing_else() {
     assert_eq!(client.ask("DEHYDRATOR.XACK k a"), texts(&["element"]));
     assert_eq!(client.ask("DEHYDRATOR.PULL k b"), text("element"));
     assert_eq!(client.ask("DEHYDRATOR.REM k c"), Value::Int(1));
-    assert_eq!(client.ask("DEHYDRATOR.TOUCH k d 0"), Value::Int(1));
+    assert_eq!(client.ask("DEHYDRATOR.TOUCH k 0 d"), Value::Int(1));
     assert_eq!(client.ask("DEHYDRATOR.UPDATE k d other"), text("element"));
 
     assert_eq!(client.ask("DEHYDRATOR.RESUME k"), Value::Int(1));
@@ -102,7 +102,7 @@ fn a_pause_ends_by_itself_at_its_time_and_not_before() {
     client.ask("DEHYDRATOR.ONDUE bound STREAM s");
     let start = Instant::now();
     for key in ["k", "bound"] {
-        assert_eq!(client.ask(&format!("DEHYDRATOR.PAUSE {key} 1500")), Value::Okay);
+        assert_eq!(client.ask(&format!("DEHYDRATOR.PAUSE {key} FOR 1500")), Value::Okay);
         client.ask(&format!("DEHYDRATOR.PUSH {key} 0 element id"));
     }
     assert_eq!(count(&server), 2);
@@ -124,13 +124,13 @@ fn a_pause_ends_by_itself_at_its_time_and_not_before() {
     until("both are over", || (count(&server) == 0).then_some(()));
     assert_eq!(paused(&mut client, "k"), (false, None));
     // Even if nobody waits.
-    client.ask("DEHYDRATOR.PAUSE empty 50");
+    client.ask("DEHYDRATOR.PAUSE empty FOR 50");
     assert!(client.exists("empty"));
     until("an empty one goes", || (!client.exists("empty")).then_some(()));
     // A new end replaces the previous one.
-    client.ask("DEHYDRATOR.PAUSE k 600000");
+    client.ask("DEHYDRATOR.PAUSE k FOR 600000");
     client.ask("DEHYDRATOR.PUSH k 0 element id");
-    client.ask("DEHYDRATOR.PAUSE k 20");
+    client.ask("DEHYDRATOR.PAUSE k FOR 20");
     assert_eq!(client.ask("DEHYDRATOR.POLL k BLOCK 0"), texts(&["element"]));
 }
 
@@ -180,7 +180,7 @@ fn a_pause_follows_its_key() {
             client.ask("DEHYDRATOR.PUSH k 0 element id");
             client.ask("DEHYDRATOR.ONDUE k STREAM s");
             until("it is delivered", || client.exists("s").then_some(()));
-            client.ask(&format!("DEHYDRATOR.PAUSE k{}", if timed { " 1500" } else { "" }));
+            client.ask(&format!("DEHYDRATOR.PAUSE k{}", if timed { " FOR 1500" } else { "" }));
             let before = paused(&mut client, "k");
             assert!(before.0 && before.1.is_some() == timed);
             client.ask("DEHYDRATOR.PUSH k 0 element id");
@@ -237,7 +237,7 @@ fn a_replica_is_paused_with_its_primary_and_ends_the_pause_when_promoted() {
     let equal = |client: &mut Connection, other: &mut Connection, what: &str| {
         until(what, || (client.ask("DEBUG DIGEST") == other.ask("DEBUG DIGEST")).then_some(()));
     };
-    client.ask("DEHYDRATOR.PAUSE k 100");
+    client.ask("DEHYDRATOR.PAUSE k FOR 100");
     equal(&mut client, &mut other, "it is paused there");
     until("it is over", || (!client.exists("k")).then_some(()));
     until("it is over there", || (!other.exists("k")).then_some(()));
@@ -248,7 +248,7 @@ fn a_replica_is_paused_with_its_primary_and_ends_the_pause_when_promoted() {
     client.ask("DEHYDRATOR.RESUME k");
     equal(&mut client, &mut other, "it is resumed there");
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
-    client.ask("DEHYDRATOR.PAUSE k 1500");
+    client.ask("DEHYDRATOR.PAUSE k FOR 1500");
     client.ask("DEHYDRATOR.PUSH k 0 element b");
     client.ask("WAIT 1 0");
     let delivered = other.ask("XLEN s");
@@ -268,13 +268,13 @@ fn invalid_pauses_are_refused_and_unchanged_ones_leave_no_trace() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for word in ["0", "-1", "+5", "1.5", "soon", "9223372036854775808"] {
-        for (line, name) in [(format!("k {word}"), "PAUSE"), (format!("k AT {word}"), "AT")] {
-            let error = client.refused(&format!("DEHYDRATOR.PAUSE {line}"));
+        for name in ["FOR", "AT"] {
+            let error = client.refused(&format!("DEHYDRATOR.PAUSE k {name} {word}"));
             assert!(error.starts_with(&format!("ERR {name} '{word}' is ")), "{error}");
         }
     }
-    let error = client.refused("DEHYDRATOR.PAUSE k 9223372036854775807");
-    assert_eq!(error, "ERR PAUSE '9223372036854775807' is too large: now + ms must fit in 63 bits");
+    let error = client.refused("DEHYDRATOR.PAUSE k FOR 9223372036854775807");
+    assert_eq!(error, "ERR FOR '9223372036854775807' is too large: now + ms must fit in 63 bits");
     let error = client.refused("DEHYDRATOR.PAUSE k AT");
     assert_eq!(error, "ERR AT needs a value");
     for (at, why) in [
@@ -285,8 +285,9 @@ fn invalid_pauses_are_refused_and_unchanged_ones_leave_no_trace() {
         let error = client.refused(&format!("DEHYDRATOR.PAUSE k AT {at}"));
         assert!(error.starts_with(&format!("ERR AT '{at}' {why}")), "{error}");
     }
-    let error = client.refused("DEHYDRATOR.PAUSE k 5 5");
-    assert_eq!(error, "ERR syntax error, unexpected '5'");
+    let error = client.refused("DEHYDRATOR.PAUSE k 5");
+    let expected = "unexpected '5': the name of an option is missing: FOR or AT";
+    assert_eq!(error, format!("ERR syntax error, {expected}"));
     assert!(!client.exists("k"));
     client.ask("SET s text");
     for verb in ["PAUSE", "RESUME"] {

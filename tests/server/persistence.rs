@@ -101,7 +101,7 @@ fn the_append_only_file_gets_effects_not_intentions() {
     client.ask("DEHYDRATOR.MPUSH k 9000 four 4 9000 five 5 NX");
     client.ask("DEHYDRATOR.MPUSH k 9000 four 4 9000 five 5 NX");
     client.ask("DEHYDRATOR.MPUSH k 9000 other 4 AT 4102444800000 REPLACE");
-    client.ask("DEHYDRATOR.TOUCH k 8000 IDS 3 4 5 6 AT 4102444800000");
+    client.ask("DEHYDRATOR.TOUCH k 8000 AT 4102444800000 IDS 3 4 5 6");
     let mut words = String::new();
     for entry in std::fs::read_dir(server.file("appendonlydir")).expect("a folder").flatten() {
         if entry.file_name().to_string_lossy().contains(".incr.") {
@@ -142,7 +142,7 @@ fn writes_acknowledged_by_waitaof_are_in_the_files_of_primary_and_replica() {
             "MPUSH k 0 element due 0 element taken",
             "POLL k LEASE 600000 COUNT 1 TOKEN token",
             "POLL k COUNT 1",
-            "TOUCH k id 700000",
+            "TOUCH k 700000 id",
             "PUSH later 0 element id",
         ] {
             client.ask(&format!("DEHYDRATOR.{line}"));

@@ -112,7 +112,7 @@ fn a_group_that_is_touched_moves_but_for_what_is_leased() {
     fill(&mut client, "b", 10, 500_000);
     for (line, calls) in [
         ("DEHYDRATOR.TOUCH k 800000 GROUP a COUNT 1000", 3),
-        ("DEHYDRATOR.TOUCH k 5 GROUP a AT 4102444800000 COUNT 1500", 2),
+        ("DEHYDRATOR.TOUCH k 5 AT 4102444800000 GROUP a COUNT 1500", 2),
         ("DEHYDRATOR.TOUCH k 0 GROUP a", 3),
     ] {
         assert_eq!(repeated(&mut client, line), (3000, calls), "{line}");

@@ -110,7 +110,7 @@ fn a_stale_token_rejects_nothing() {
     client.ask(&format!("{RULE} LIST d"));
     for between in [
         "PUSH k 0 other a REPLACE",
-        "TOUCH k a 0",
+        "TOUCH k 0 a",
         "RELEASE k 5000 mine a",
         "SETTLE k mine a",
         "EFFECT k L5@4102444800000@7 a",
@@ -125,7 +125,7 @@ fn a_stale_token_rejects_nothing() {
     assert!(!client.exists("d"));
     // An element with an expired lease is held until it is leased again.
     lease(&mut client, &["a"]);
-    client.ask("DEHYDRATOR.TOUCH k a 0 AT 5");
+    client.ask("DEHYDRATOR.TOUCH k 0 AT 5 a");
     assert_eq!(client.ask("DEHYDRATOR.REJECT k mine a"), numbers(&[1]));
     assert_eq!(client.ask("LRANGE d 0 -1"), texts(&["a-element"]));
 }

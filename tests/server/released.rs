@@ -62,7 +62,7 @@ fn a_back_off_is_limited_like_a_ttl() {
     client.ask("CONFIG SET dehydrator.max-ttl 1000");
     assert_eq!(
         client.refused("DEHYDRATOR.RELEASE k 1001 mine id"),
-        "LIMIT ms '1001' is greater than dehydrator.max-ttl (1000 ms) allows"
+        "LIMIT ttl '1001' is greater than dehydrator.max-ttl (1000 ms) allows"
     );
     assert_eq!(client.ask("DEHYDRATOR.RELEASE k 1000 mine id"), one(1));
     assert_eq!(client.ask("DEHYDRATOR.RELEASE nowhere 1 mine id"), one(0));
@@ -104,7 +104,7 @@ fn a_released_dead_letter_is_moved_when_its_back_off_ends() {
     lease(&mut client);
     assert_eq!(client.ask("DEHYDRATOR.RELEASE k 500000 mine id"), one(1));
     assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(1));
-    client.ask("DEHYDRATOR.TOUCH k id 0");
+    client.ask("DEHYDRATOR.TOUCH k 0 id");
     until("it has gone", || (client.ask("XLEN dead") == Value::Int(1)).then_some(()));
 }
 

@@ -98,7 +98,7 @@ fn ids_of_settled_taken_and_delivered_elements_are_refused_and_removed_ones_acce
         assert_eq!(remembered(&mut client, "k"), count, "{id}");
         // It is gone for all commands that ask for elements.
         assert_eq!(client.ask(&format!("DEHYDRATOR.LOOK k {id}")), Value::Nil);
-        assert_eq!(client.ask(&format!("DEHYDRATOR.TOUCH k {id} 5")), Value::Int(0));
+        assert_eq!(client.ask(&format!("DEHYDRATOR.TOUCH k 5 {id}")), Value::Int(0));
         let refused = client.refused(&format!("DEHYDRATOR.UPDATE k {id} other"));
         assert!(refused.starts_with("NOSUCHID"), "{refused}");
     }

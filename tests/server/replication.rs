@@ -12,7 +12,7 @@ pub const KEYS: [&str; 3] = ["k0", "group", "UNCOUNTED"];
 
 /// Words of our own syntax, in any case, that an id, a token or the name of a group may be. A test compares them
 /// with HELP.
-pub const WORDS: &str = "approximate AT at BLOCK channel count COUNT deliveries DROP EACH FULL group GROUP gt HELD HOLD \
+pub const WORDS: &str = "approximate AT at BLOCK channel count COUNT deliveries DROP EACH FOR FULL group GROUP gt HELD HOLD \
                      IDS LEASE LEFT LENGTH LIST LT MATCH MAXLEN NX PER prefix PREFIX PUBLISH RATE REMEMBER REPLACE RIGHT \
                      SHARE slack STREAM TOKEN UNCOUNTED uncounted WITHELEMENTS WITHIDS within WITHTOKENS \
                      0 1 P0@9 U9 H9 = ~ -1";
@@ -87,7 +87,7 @@ impl Load {
                 185 => {
                     format!("DEHYDRATOR.EFFECT {key} P{ttl}@{},delivered=3 {element} {id}", 1 + ttl)
                 }
-                186..191 => format!("DEHYDRATOR.TOUCH {key} {id} {ttl} GT"),
+                186..191 => format!("DEHYDRATOR.TOUCH {key} {ttl} GT {id}"),
                 191..195 => format!("DEHYDRATOR.MPUSH {key} {ttl} a {id} 600000 b b-{}", self.sent),
                 195..197 => format!("DEHYDRATOR.POLL {key} COUNT 3 WITHIDS"),
                 197 | 205..209 => {
@@ -102,9 +102,9 @@ impl Load {
                 }
                 214..216 => format!("{push} GROUP {} NX", self.word()),
                 216 => format!("DEHYDRATOR.TOUCH {key} {ttl} IDS 2 {id} {other}"),
-                217 => format!("DEHYDRATOR.TOUCH {key} {id} 0 AT {}", 600_000 + ttl),
-                218 => format!("DEHYDRATOR.TOUCH {key} GROUP {} {ttl}", self.word()),
-                219 => format!("DEHYDRATOR.PAUSE {key} 1 GROUP {}", self.word()),
+                217 => format!("DEHYDRATOR.TOUCH {key} 0 AT {} {id}", 600_000 + ttl),
+                218 => format!("DEHYDRATOR.TOUCH {key} {ttl} GROUP {}", self.word()),
+                219 => format!("DEHYDRATOR.PAUSE {key} FOR 1 GROUP {}", self.word()),
                 220 => format!("DEHYDRATOR.LIMIT {key} GROUP {} SHARE 2", self.word()),
                 221 => format!("DEHYDRATOR.PURGE {key} GROUP {}", self.word()),
                 222 => format!("DEHYDRATOR.MPUSH {key} {ttl} a {id} {ttl} b {other} NX"),
@@ -151,7 +151,7 @@ pub fn parts(client: &mut Connection, key: &str) -> Vec<(String, Value)> {
         parts.push((line, reply.clone()));
         reply
     };
-    for line in ["LIMIT key", "LIMIT key EACH", "TTN key", "LEN key"] {
+    for line in ["TTN key", "LEN key"] {
         ask(client, format!("DEHYDRATOR.{}", line.replace("key", key)));
     }
     ask(client, format!("DEHYDRATOR.RANGE {key} - + WITHELEMENTS WITHTOKENS"));
@@ -282,7 +282,7 @@ fn a_replica_allows_reads_refuses_writes_and_expires_nothing_by_itself() {
     assert_eq!(reader.ask("DEHYDRATOR.XPOLL k"), texts(&["a"]));
     assert_eq!(reader.ask("DEHYDRATOR.TTN k"), Value::Int(0));
     for write in
-        ["POLL k", "PULL k a", "XACK k a", "REM k a", "PUSH k 0 c c", "UPDATE k a b", "TOUCH k a 5"]
+        ["POLL k", "PULL k a", "XACK k a", "REM k a", "PUSH k 0 c c", "UPDATE k a b", "TOUCH k 5 a"]
     {
         let error = reader.refused(&format!("DEHYDRATOR.{write}"));
         assert!(error.starts_with("READONLY"), "{write}: {error}");
@@ -546,7 +546,7 @@ fn changes_are_counted_even_without_replicas_or_file() {
     for line in [
         "DEHYDRATOR.PUSH k 600000 element id",
         "DEHYDRATOR.UPDATE k id other",
-        "DEHYDRATOR.TOUCH k id 700000",
+        "DEHYDRATOR.TOUCH k 700000 id",
         "DEHYDRATOR.PULL k id",
         "DEHYDRATOR.PUSH k 0 element id",
         "DEHYDRATOR.POLL k LEASE 600000",

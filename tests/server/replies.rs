@@ -20,7 +20,7 @@ pub(crate) const LINES: [(&str, &str); 34] = [
     ("LOOK FULL", "LOOK k id FULL"),
     ("PULL", "PULL k id"),
     ("UPDATE", "UPDATE k id element"),
-    ("TOUCH", "TOUCH k id 600000"),
+    ("TOUCH", "TOUCH k 600000 id"),
     ("TOUCH IDS", "TOUCH k 600000 IDS 1 id"),
     ("REM", "REM k id"),
     ("PTTL", "PTTL k id"),

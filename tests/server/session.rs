@@ -193,12 +193,14 @@ fn categories_of(client: &mut Connection, name: &str) -> String {
         cmd(&format!("COMMAND INFO {name}")).query(client).expect("a command");
     let flags: Vec<String> = redis::from_redis_value(info[0][FLAGS].clone()).expect("words");
     let has = |flag: &str| flags.iter().any(|it| it == flag);
-    let access = if has("write") { "write" } else { "read" };
+    let access =
+        [("write", "`@write`, "), ("readonly", "`@read`, ")].iter().find(|(flag, _)| has(flag));
+    let access = access.map_or("", |(_, category)| category);
     let speed = if has("fast") { "fast" } else { "slow" };
     let blocking = if has("blocking") { ", `@blocking`" } else { "" };
     // No flag tells it.
     let admin = if name.ends_with(".EFFECT") { ", `@admin`, `@dangerous`" } else { "" };
-    format!("`@{access}`, `@{speed}`{blocking}{admin}")
+    format!("{access}`@{speed}`{blocking}{admin}")
 }
 
 /// Returns the line of the table of categories with these.

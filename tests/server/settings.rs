@@ -163,7 +163,7 @@ fn does_nothing(client: &mut redis::Connection) {
     client.ask("DEHYDRATOR.PUSH late 0 x x WITHIN 1");
     client.ask("DEHYDRATOR.ONDUE dead HOLD DELIVERIES 1 STREAM s");
     client.ask("DEHYDRATOR.EFFECT dead P0@1,delivered=1 x x");
-    client.ask("DEHYDRATOR.PAUSE paused 1");
+    client.ask("DEHYDRATOR.PAUSE paused FOR 1");
     let digests =
         |client: &mut redis::Connection| ["sent", "late", "dead"].map(|key| client.digest(key));
     let before = digests(client);
@@ -231,7 +231,7 @@ fn clients_are_limited_and_existing_data_is_not() {
     assert_eq!(client.refused(push), too_late);
     assert!(!client.exists("k"));
     client.ask("DEHYDRATOR.PUSH k 1000 element id SLACK 900");
-    assert_eq!(client.refused("DEHYDRATOR.TOUCH k id 1001"), too_long);
+    assert_eq!(client.refused("DEHYDRATOR.TOUCH k 1001 id"), too_long);
     let lease = "LIMIT LEASE '1001' is greater than dehydrator.max-ttl (1000 ms) allows";
     assert_eq!(client.refused("DEHYDRATOR.POLL k LEASE 1001"), lease);
 

@@ -147,7 +147,7 @@ fn only_info_shows_the_form_and_a_copy_chooses_it_anew() {
         client.ask("DEHYDRATOR.EFFECT k L500@9000000000000@7 3 5");
         client.ask("DEHYDRATOR.EFFECT k L500@1000@8 3 9 9");
         client.ask("DEHYDRATOR.UPDATE k 10 an-element-that-is-longer");
-        client.ask("DEHYDRATOR.TOUCH k 11 5 AT 1000");
+        client.ask("DEHYDRATOR.TOUCH k 5 AT 1000 11");
         client.ask("DEHYDRATOR.XACK k 2");
         client.ask("DEHYDRATOR.PUSH k 1000 again 12 AT 9000000000000 REPLACE");
     };

@@ -27,7 +27,7 @@ fn server_reads_by_option(server: &Server) -> bool {
 }
 
 #[test]
-fn block_0_never_returns_nil_even_if_others_take_the_elements() {
+fn block_0_never_returns_nothing_even_if_others_take_the_elements() {
     const COUNT: usize = 3000;
     for server in servers() {
         let is_over = AtomicBool::new(false);

@@ -54,11 +54,11 @@ const CHANGES: [&str; 23] = [
     "PULL k later",
     "REM k later",
     "UPDATE k later other",
-    "TOUCH k later 5000",
+    "TOUCH k 5000 later",
     "ONDUE k DROP",
     "ONDUE k HOLD DELIVERIES 5 STREAM dead",
     "PAUSE k",
-    "PAUSE k 600000",
+    "PAUSE k FOR 600000",
 ];
 
 /// Commands that change nothing.
@@ -69,7 +69,7 @@ const NO_CHANGES: [&str; 19] = [
     "REM k none",
     "XACK k none",
     "UPDATE k none other",
-    "TOUCH k none 5000",
+    "TOUCH k 5000 none",
     "SETTLE k wrong leased",
     "RENEW k 5000 wrong leased",
     "RELEASE k 5000 wrong leased",

@@ -38,7 +38,7 @@ const TRIED: &[(&str, fn())] = &[
     }),
     ("TOUCH", || {
         let server = two_elements();
-        twice(&server, "DEHYDRATOR.TOUCH k b 5000000", Value::Int(1), Value::Int(1));
+        twice(&server, "DEHYDRATOR.TOUCH k 5000000 b", Value::Int(1), Value::Int(1));
         let Value::Int(left) = server.connect().ask("DEHYDRATOR.PTTL k b") else { panic!() };
         assert!((4_900_000..=5_000_000).contains(&left), "{left}");
     }),

@@ -80,7 +80,7 @@ fn a_promoted_replica_checks_its_former_primary() {
     catch_up(&first, &second);
     first.connect().ask(&format!("FAILOVER TO 127.0.0.1 {}", second.port()));
     first.wait_for_link();
-    second.connect().ask("DEHYDRATOR.TOUCH k first 700000");
+    second.connect().ask("DEHYDRATOR.TOUCH k 700000 first");
     is_told_the_way_out(&first.wait_until_it_gives_up(), "level 1");
     // It has what it had understood. After its upgrade, it is an ordinary replica.
     first.relaunch_with(&debug_module());

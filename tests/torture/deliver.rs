@@ -157,7 +157,7 @@ fn kill_in_the_middle(dest: Dest, count: usize, rounds: usize, groups: usize) {
     for id in (0..count).step_by(2) {
         // Due by now, in order; the others stay.
         let mut touch = redis::cmd("DEHYDRATOR.TOUCH");
-        touch.arg("k").arg(id).arg(0).arg("AT").arg(id + 1).exec(&mut client).expect("1");
+        touch.arg("k").arg(0).arg("AT").arg(id + 1).arg(id).exec(&mut client).expect("1");
     }
     client.ask("CONFIG SET dehydrator.tick-budget-us 100");
     client.ask(&format!("DEHYDRATOR.ONDUE k {}", dest.route()));

@@ -335,9 +335,9 @@ impl World {
 
     /// Records the id that a GIDPUSH replied.
     pub fn named(&mut self, db: usize, key: &'static str, op: &Op, id: Bytes, now: u64) {
-        let Op::GidPush { ttl, element, slack, bounds, group } = op else { panic!("{op:?}") };
-        let (if_there, at, deliveries, token) = (IfThere::Refuse, None, None, None);
-        let (ttl, element, slack, bounds) = (*ttl, element.clone(), *slack, *bounds);
+        let Op::GidPush { ttl, element, slack, at, bounds, group } = op else { panic!("{op:?}") };
+        let (if_there, deliveries, token) = (IfThere::Refuse, None, None);
+        let (ttl, element, slack, at, bounds) = (*ttl, element.clone(), *slack, *at, *bounds);
         let group = group.clone();
         let push =
             Op::Push { ttl, element, id, if_there, slack, at, deliveries, token, bounds, group };

@@ -57,11 +57,20 @@ impl Random {
                       redis.call('RESTORE', KEYS[2], 0, dump, 'REPLACE') \
                       local info = redis.pcall('DEHYDRATOR.INFO', KEYS[2]) \
                       for at = 1, #info, 2 do \
-                          local words = {} \
-                          for word in string.gmatch(info[at + 1] or '', '%S+') do \
-                              if word ~= 'UNCONFIRMED' then words[#words + 1] = word end \
-                          end \
                           if info[at] == 'policy' then \
+                              local it, policy = {}, info[at + 1] \
+                              for at = 1, #policy, 2 do it[policy[at]] = policy[at + 1] end \
+                              local words = { it.action } \
+                              if it.deliveries > 0 then \
+                                  words = { 'HOLD', 'DELIVERIES', it.deliveries, it['dead-letters'] } \
+                              end \
+                              if it.dest then table.insert(words, it.dest) end \
+                              if it['end'] then table.insert(words, it['end']) end \
+                              if it.maxlen > 0 then \
+                                  table.insert(words, 'MAXLEN') \
+                                  table.insert(words, it.approximate == 1 and '~' or '=') \
+                                  table.insert(words, it.maxlen) \
+                              end \
                               redis.call('DEHYDRATOR.ONDUE', KEYS[2], unpack(words)) \
                           end \
                       end";
@@ -84,7 +93,8 @@ fn left(client: &mut Connection) -> Vec<String> {
                 let at = info.iter().step_by(2).position(|it| *it == name);
                 &info[2 * at.expect("a field of that name") + 1]
             };
-            let is_held = *of("policy") == Value::BulkString(b"HOLD".to_vec());
+            let Value::Array(policy) = of("policy") else { panic!("{info:?}") };
+            let is_held = policy[1] == Value::BulkString(b"HOLD".to_vec());
             if !is_held && *of("length") != Value::Int(0) {
                 left.push(format!("{key} in {db}: {info:?}"));
             }

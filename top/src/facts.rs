@@ -2,6 +2,7 @@
 
 use redis::Value;
 
+use crate::policy::Policy;
 use crate::schedule::Schedule;
 
 /// The reply of `DEHYDRATOR.INFO` for one dehydrator.
@@ -15,8 +16,8 @@ pub struct Facts {
     pub next_deadline: Option<u64>,
     /// In bytes.
     pub memory: u64,
-    /// The ONDUE policy, if the module reports it.
-    pub policy: Option<Vec<u8>>,
+    /// What ONDUE has set.
+    pub policy: Policy,
     /// How often its deliveries have failed. Older modules do not report this, nor when, nor why.
     pub failures: u64,
     /// Since when they have failed without a success, in unix milliseconds.
@@ -91,7 +92,7 @@ impl Facts {
         self.length == 0
             && !self.paused
             && self.limits == Limits::default()
-            && self.policy.as_deref().is_none_or(|policy| policy == b"HOLD")
+            && self.policy == Policy::default()
     }
 
     /// Returns the average size of an element with its id, in bytes.
@@ -123,7 +124,7 @@ impl Facts {
                 b"ttls" => facts.ttls = count(value),
                 b"next-deadline" => facts.next_deadline = number(value),
                 b"memory" => facts.memory = count(value),
-                b"policy" => facts.policy = text(value),
+                b"policy" => facts.policy = Policy::parse(value)?,
                 b"failures" => facts.failures = count(value),
                 b"failing-since" => facts.failing_since = number(value),
                 b"last-failure" => facts.last_failure = text(value),

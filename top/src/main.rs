@@ -12,6 +12,7 @@ mod facts;
 mod figures;
 mod model;
 mod options;
+mod policy;
 mod schedule;
 #[cfg(test)]
 mod tests;

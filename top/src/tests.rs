@@ -12,6 +12,7 @@ use redis::{Connection, Value};
 
 use crate::facts::Facts;
 use crate::model::{Model, Order};
+use crate::policy::Policy;
 use crate::watch::Watch;
 use crate::{pressed, view};
 use harness::{Ask, Server, cmd, until};
@@ -367,7 +368,11 @@ fn eighty_columns_hold_every_figure_and_cut_no_text_without_an_ellipsis() {
         ttls: 1_234_567,
         next_deadline: Some(1_700_000_600_000 + 59_940),
         memory: 999_900_000,
-        policy: Some(b"STREAM another:name:that:is:longer:than:anybody:would:like:it".into()),
+        policy: Policy {
+            action: "STREAM".to_owned(),
+            dest: Some(b"another:name:that:is:longer:than:anybody:would:like:it".into()),
+            ..Policy::default()
+        },
         ..Facts::default()
     };
     model.dehydrators.saw(key.into());
@@ -465,7 +470,7 @@ fn a_paused_dehydrator_is_counted_and_marked_below_its_row() {
     push(&mut client, b"mails", 600_000, 0..2);
     push(&mut client, b"other", 600_000, 0..1);
     client.ask("DEHYDRATOR.PAUSE jobs");
-    client.ask("DEHYDRATOR.PAUSE mails 7200000");
+    client.ask("DEHYDRATOR.PAUSE mails FOR 7200000");
     client.ask("DEHYDRATOR.ONDUE other HOLD DELIVERIES 1 DROP");
     client.ask("DEHYDRATOR.EFFECT other P0@5,delivered=1 element dead");
     harness::until("it has died", || {

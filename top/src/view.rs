@@ -370,8 +370,8 @@ fn draw_ttls(frame: &mut Frame<'_>, area: Rect, model: &Model) {
         0 => String::new(),
         more => format!("; {more} rarer TTLs are not shown"),
     };
-    let policy = model.dehydrators.all.get(key).and_then(|it| it.facts.policy.as_ref());
-    let policy = policy.map(|policy| format!(", on due {}", shown(policy))).unwrap_or_default();
+    let policy = model.dehydrators.all.get(key).map(|it| &it.facts.policy);
+    let policy = policy.map(|it| format!(", on due {}", shown(&it.line()))).unwrap_or_default();
     let width = usize::from(area.width.saturating_sub(2));
     let rest = format!("{policy}{left_out} ");
     // The key is shortened first, to no less than a few characters.

@@ -18,46 +18,22 @@ const DESTINATIONS = [
   ["DROP", "dropped"],
 ];
 
-/** Returns a word without the quotes that INFO puts around names with blanks. */
-function unquoted(word) {
-  if (!word.startsWith('"')) return word;
-  const byte = (_escaped, hex, other) => (hex ? String.fromCharCode(parseInt(hex, 16)) : other);
-  return word.slice(1, -1).replace(/\\(?:x([0-9a-f]{2})|(.))/g, byte);
-}
-
-/** Splits a policy as INFO spells it. */
-function parsePolicy(policy) {
-  const line = (policy ?? "HOLD").replace(/ UNCONFIRMED$/, "");
-  const parts = (line.match(/"(?:\\.|[^"\\])*"|[^ ]+/g) ?? []).map(unquoted);
-  const found = {
-    kind: parts[0],
-    deliveries: "5",
-    destination: "STREAM",
-    dest: "",
-    maxlen: "",
-    approximately: true,
-    side: "RIGHT",
+/** Returns the fields of the form for a policy, as the server of the page sends it. */
+function fieldsOf({ action, deliveries, dead_letters, dest, end, maxlen, approximate }) {
+  return {
+    kind: dead_letters === null ? action : "HOLD DELIVERIES",
+    deliveries: String(deliveries || 5),
+    destination: dead_letters ?? "STREAM",
+    dest: dest ?? "",
+    maxlen: maxlen ? String(maxlen) : "",
+    approximately: maxlen === 0 || approximate,
+    side: end ?? "RIGHT",
   };
-  let rest = parts;
-  if (parts[0] === "HOLD" && parts[1] === "DELIVERIES") {
-    found.kind = "HOLD DELIVERIES";
-    found.deliveries = parts[2];
-    found.destination = parts[3];
-    rest = parts.slice(3);
-  }
-  if (rest[1] !== undefined) found.dest = rest[1];
-  const at = rest.indexOf("MAXLEN", 2);
-  if (at > 0) {
-    found.approximately = rest[at + 1] === "~";
-    found.maxlen = rest.at(-1);
-  }
-  if (rest[0] === "LIST" && rest[2] === "LEFT") found.side = "LEFT";
-  return found;
 }
 
 /** Creates the form. `words(fields)` returns the words of ONDUE after the key. */
 export function words(policy) {
-  const now = parsePolicy(policy);
+  const now = fieldsOf(policy);
   const choice = (name, options, value) =>
     h(
       "select",

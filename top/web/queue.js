@@ -116,7 +116,7 @@ export class QueueView {
   #show() {
     const { queue, read_only } = this.about;
     this.#showTabs();
-    const policy = queue.policy ?? "HOLD";
+    const { policy } = queue;
     fill(this.place, [
       `${this.queue.node} · db ${this.queue.db} · `,
       h("span", { title: "The policy of ONDUE" }, h("bdi", {}, policy)),
@@ -183,7 +183,7 @@ export class QueueView {
 
   async run(action) {
     const { queue } = this.about;
-    const info = { name: shortened(this.name, 80), limits: queue.limits, policy: queue.policy };
+    const info = { name: shortened(this.name, 80), limits: queue.limits, policy: queue.ondue };
     if (await act({ queue: this.queue, action, on: null, info })) this.onchange?.();
   }
 

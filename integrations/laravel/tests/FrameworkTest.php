@@ -54,7 +54,7 @@ class FrameworkTest extends TestCase
         $this->assertLessThanOrEqual(63_000, $left);
         // As if the minute were over.
         RateLimiter::clear(md5('notes'));
-        $this->command('TOUCH', $id, 0);
+        $this->command('TOUCH', 0, $id);
         $work();
         $this->assertSame([['a', 'b'], 0], [array_column($this->done(), 0), $this->queue()->size()]);
     }

@@ -238,10 +238,8 @@ export class Verbs<T> {
 
   postpone(id: Id, until: Date | number): Question<boolean> {
     // A ttl of 0 would take the element from its worker; a millisecond does not.
-    const words: Word[] = ["DEHYDRATOR.TOUCH", this.key, id];
-    if (until instanceof Date) words.push(1, "AT", unixMilliseconds(until));
-    else words.push(Math.max(1, milliseconds(until)));
-    return ask(words, isOne);
+    const timer = until instanceof Date ? [1, "AT", unixMilliseconds(until)] : [Math.max(1, milliseconds(until))];
+    return ask(["DEHYDRATOR.TOUCH", this.key, ...timer, id], isOne);
   }
 
   look(id: Id): Question<Waiting<T> | null> {
@@ -288,14 +286,16 @@ export class Verbs<T> {
   }
 
   info(of: GroupOption = {}): Question<Record<string, unknown>> {
-    return ask(
-      ["DEHYDRATOR.INFO", this.key, ...ofGroup(of)],
-      (reply) => plain(Object.fromEntries(pairs(reply))) as never,
-    );
+    return ask(["DEHYDRATOR.INFO", this.key, ...ofGroup(of)], (reply) => {
+      const told = pairs(reply);
+      // Of a group there is none.
+      if (told.has("policy")) told.set("policy", Object.fromEntries(pairs(told.get("policy"))));
+      return plain(Object.fromEntries(told)) as never;
+    });
   }
 
   pause(duration?: number, of: GroupOption = {}): Question<void> {
-    const end = duration === undefined ? [] : [milliseconds(duration)];
+    const end = duration === undefined ? [] : ["FOR", milliseconds(duration)];
     return ask(["DEHYDRATOR.PAUSE", this.key, ...end, ...ofGroup(of)], nothing);
   }
 

@@ -193,7 +193,14 @@ export class Operations {
       ...this.#maybe(0.5, "HELD", this.#upTo(3)),
       ...this.#maybe(0.6, ...this.#rate()),
     ];
-    const pause = this.#pick<Word[]>([[], [1], [20], [100], ["AT", this.#now + 30], ["AT", this.#now]]);
+    const pause = this.#pick<Word[]>([
+      [],
+      ["FOR", 1],
+      ["FOR", 20],
+      ["FOR", 100],
+      ["AT", this.#now + 30],
+      ["AT", this.#now],
+    ]);
     const share = this.#maybe(0.8, "SHARE", 1 + this.#upTo(3));
     const some = this.#maybe(0.4, "COUNT", 2);
     const fill = this.#pick<Word[]>([
@@ -211,8 +218,8 @@ export class Operations {
         ["RESUME", this.#fair, ...group],
       ]),
       this.#pick<Word[]>([
-        ["TOUCH", this.#fair, id, ttl],
-        ["TOUCH", this.#fair, ttl, ...group, ...this.#maybe(0.3, "AT", this.#now + 60), ...some],
+        ["TOUCH", this.#fair, ttl, id],
+        ["TOUCH", this.#fair, ttl, ...this.#maybe(0.3, "AT", this.#now + 60), ...group, ...some],
         ["UPDATE", this.#fair, id, "more"],
         ["REM", this.#fair, id],
         ["PURGE", this.#fair, ...group, ...some],
@@ -342,9 +349,9 @@ export class Operations {
       case "revive":
         return ["EVAL", REVIVE, 2, key, `${key}:dead`, 1 + this.#upTo(3)];
       case "touch": {
-        const which = this.#random() < 0.5 ? [id, ttl] : [ttl, "IDS", 2, id, `id${this.#upTo(12)}`];
+        const which = this.#random() < 0.5 ? [id] : ["IDS", 2, id, `id${this.#upTo(12)}`];
         const only = this.#pick<Word[]>([[], [], ["GT"], ["LT"]]);
-        return ["DEHYDRATOR.TOUCH", key, ...which, ...only, ...this.#maybe(0.3, "AT", moment)];
+        return ["DEHYDRATOR.TOUCH", key, ttl, ...only, ...this.#maybe(0.3, "AT", moment), ...which];
       }
       case "update":
         return ["DEHYDRATOR.UPDATE", key, id, element];
@@ -399,7 +406,7 @@ export class Operations {
         return [
           "DEHYDRATOR.PAUSE",
           key,
-          ...this.#pick<Word[]>([[], [100], ["AT", this.#now + 1000], ["AT", this.#now]]),
+          ...this.#pick<Word[]>([[], ["FOR", 100], ["AT", this.#now + 1000], ["AT", this.#now]]),
         ];
       case "del":
         return ["DEL", this.#pick([key, `${key}:dead`])];
@@ -419,7 +426,8 @@ export class Operations {
           ["DEHYDRATOR.LIMIT", key, "EACH", "RATE", 2],
           ["DEHYDRATOR.LIMIT", key, "HELD", 1, "EACH"],
           ["DEHYDRATOR.PAUSE", key, "GROUP", ""],
-          ["DEHYDRATOR.PAUSE", key, "GROUP", "anna", 9],
+          ["DEHYDRATOR.PAUSE", key, 9],
+          ["DEHYDRATOR.PAUSE", key, "FOR", 9, "AT", 9],
           ["DEHYDRATOR.RESUME", key, "anna"],
           ["DEHYDRATOR.PURGE", key, "GROUP", ""],
           ["DEHYDRATOR.PURGE", key, "ALL", "anna"],
@@ -432,11 +440,15 @@ export class Operations {
           ["DEHYDRATOR.POLL", key, "LEASE", 0],
           ["DEHYDRATOR.MPUSH", key, 0, "e", id, "soon", "e", id],
           ["DEHYDRATOR.SETTLE", key, "17"],
-          ["DEHYDRATOR.TOUCH", key, id, 10, "GT", "LT"],
+          ["DEHYDRATOR.TOUCH", key, 10, "GT", "LT", id],
+          ["DEHYDRATOR.TOUCH", key, id, 10],
+          ["DEHYDRATOR.TOUCH", key, 10, "IDS", 1, id, "GT"],
+          ["DEHYDRATOR.TOUCH", key, 10, "GT", "GROUP", "anna"],
+          ["DEHYDRATOR.POLL", key, "LEASE", 5, "WITHIDS"],
           ["DEHYDRATOR.ONDUE", key, "HOLD", "DELIVERIES", 3],
           ["DEHYDRATOR.ONDUE", key, "HOLD", "DELIVERIES", 3, "STREAM", key],
           ["DEHYDRATOR.LIMIT", key, "RATE", 3],
-          ["DEHYDRATOR.PAUSE", key, 0],
+          ["DEHYDRATOR.PAUSE", key, "FOR", 0],
           ["DEHYDRATOR.RANGE", key, "tonight", "+"],
           ["DEHYDRATOR.LEN"],
         ]);

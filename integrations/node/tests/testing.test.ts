@@ -180,12 +180,14 @@ test("groups have rates", async () => {
   memory.advance(500);
   await memory.drain(worker);
   assert.deepEqual(done.slice(8), ["bert2", "anna3"]);
-  const asked = async (...words: string[]) => String(await memory.call(...words));
-  assert.equal(await asked(...limit, "GROUP", "bert"), "share,1,length,0,held,5,rate,1,per,500");
-  assert.equal(await asked(...limit, "EACH"), "length,0,held,0,rate,3,per,1000");
-  assert.match(await asked("DEHYDRATOR.INFO", "jobs", "GROUP", "anna"), /held-limit,0,rate-limit,3,rate-per,1000$/);
+  const asked = async (...words: string[]) => String(await memory.call("DEHYDRATOR.INFO", "jobs", ...words));
+  const own = "share,1,length-limit,0,held-limit,5,rate-limit,1,rate-per,500";
+  assert.ok((await asked("GROUP", "bert")).endsWith(own));
+  assert.match(await asked(), /each-length-limit,0,each-held-limit,0,each-rate-limit,3,each-rate-per,1000,/);
+  assert.match(await asked("GROUP", "anna"), /held-limit,0,rate-limit,3,rate-per,1000$/);
+  // Without a rate of its own it has that of each.
   await memory.call(...limit, "GROUP", "bert", "RATE", 0);
-  assert.match(await asked(...limit, "GROUP", "bert"), /rate,0,per,0$/);
+  assert.match(await asked("GROUP", "bert"), /rate-limit,3,rate-per,1000$/);
 });
 
 test("MPOLL with nothing due changes no turns", async () => {

@@ -252,9 +252,9 @@ class Operations:
 
     def _touch(self) -> tuple[Any, ...]:
         ids = [self._id() for _ in range(self.draw.randrange(1, 4))]
-        which = (ids[0], self._ttl()) if len(ids) == 1 else (self._ttl(), "IDS", len(ids), *ids)
+        which = (ids[0],) if len(ids) == 1 else ("IDS", len(ids), *ids)
         only = self.draw.choice(((), (), ("GT",), ("LT",)))
-        return ("DEHYDRATOR.TOUCH", self._key(), *which, *only, *self._maybe(0.3, "AT", self._moment()))
+        return ("DEHYDRATOR.TOUCH", self._key(), self._ttl(), *only, *self._maybe(0.3, "AT", self._moment()), *which)
 
     def _update(self) -> tuple[Any, ...]:
         return ("DEHYDRATOR.UPDATE", self._key(), self._id(), self._element())
@@ -303,13 +303,12 @@ class Operations:
             ("HELD", 0),
             ("REMEMBER", 500),
             ("REMEMBER", 0),
-            (),
         ]
         some += [("RATE", 3, "PER", self.draw.choice((20, 100, 1000))), ("RATE", 0, "PER", 1)]
         return ("DEHYDRATOR.LIMIT", self._key(), *self.draw.choice(some))
 
     def _pause(self) -> tuple[Any, ...]:
-        until = self.draw.choice(((), (100,), ("AT", self.now + 1000), ("AT", self.now)))
+        until = self.draw.choice(((), ("FOR", 100), ("AT", self.now + 1000), ("AT", self.now)))
         return ("DEHYDRATOR.PAUSE", self._key(), *until)
 
     def _resume(self) -> tuple[Any, ...]:
@@ -336,7 +335,11 @@ class Operations:
                 ("DEHYDRATOR.LIMIT", key, "EACH", "RATE", 2),
                 ("DEHYDRATOR.LIMIT", key, "HELD", 1, "EACH"),
                 ("DEHYDRATOR.PAUSE", key, "GROUP", ""),
-                ("DEHYDRATOR.PAUSE", key, "GROUP", "anna", 9),
+                ("DEHYDRATOR.PAUSE", key, 9),
+                ("DEHYDRATOR.PAUSE", key, "FOR", 9, "AT", 9),
+                ("DEHYDRATOR.LIMIT", key),
+                ("DEHYDRATOR.LIMIT", key, "EACH"),
+                ("DEHYDRATOR.LIMIT", key, "GROUP", "anna"),
                 ("DEHYDRATOR.RESUME", key, "anna"),
                 ("DEHYDRATOR.PURGE", key, "GROUP", ""),
                 ("DEHYDRATOR.PURGE", key, "ALL", "anna"),
@@ -349,11 +352,15 @@ class Operations:
                 ("DEHYDRATOR.POLL", key, "LEASE", 0),
                 ("DEHYDRATOR.MPUSH", key, 0, "e", id, "soon", "e", id),
                 ("DEHYDRATOR.SETTLE", key, "17"),
-                ("DEHYDRATOR.TOUCH", key, id, 10, "GT", "LT"),
+                ("DEHYDRATOR.TOUCH", key, 10, "GT", "LT", id),
+                ("DEHYDRATOR.TOUCH", key, id, 10),
+                ("DEHYDRATOR.TOUCH", key, 10, "IDS", 1, id, "GT"),
+                ("DEHYDRATOR.TOUCH", key, 10, "GT", "GROUP", "anna"),
+                ("DEHYDRATOR.POLL", key, "LEASE", 5, "WITHIDS"),
                 ("DEHYDRATOR.ONDUE", key, "HOLD", "DELIVERIES", 3),
                 ("DEHYDRATOR.ONDUE", key, "HOLD", "DELIVERIES", 3, "STREAM", key),
                 ("DEHYDRATOR.LIMIT", key, "RATE", 3),
-                ("DEHYDRATOR.PAUSE", key, 0),
+                ("DEHYDRATOR.PAUSE", key, "FOR", 0),
                 ("DEHYDRATOR.RANGE", key, "tonight", "+"),
                 ("DEHYDRATOR.POLL", f"{key}:dead", "LEASE", 0),
                 ("DEHYDRATOR.LEN",),
@@ -383,14 +390,14 @@ class Operations:
         """Returns a command that fills the key or sets something for its groups."""
         name, ttl = self.draw.choice(GROUPS), self.draw.choice((0, 0, 0, 0, 5, 50))
         group, element = ("GROUP", name), (ttl, self._element(), self._id())
-        pause = self.draw.choice(((), (1,), (20,), (100,), ("AT", self.now + 30), ("AT", self.now)))
+        pause = self.draw.choice(((), ("FOR", 1), ("FOR", 20), ("FOR", 100), ("AT", self.now + 30), ("AT", self.now)))
         some = (*self._maybe(0.4, "LENGTH", self.draw.randrange(5)), *self._maybe(0.5, "HELD", self.draw.randrange(3)))
         some += self._maybe(0.6, *self._rate())
         kinds: tuple[tuple[Any, ...], ...] = (
             ("PUSH", self.fair, *element, "REPLACE", *group),
             ("PUSH", self.fair, *element, *self._if_there(), *self._maybe(0.5, *group)),
             ("MPUSH", self.fair, *element, 0, "more", self._id(), *self._if_there(), *group),
-            ("TOUCH", self.fair, self._id(), ttl),
+            ("TOUCH", self.fair, ttl, self._id()),
             ("UPDATE", self.fair, self._id(), "more"),
             ("REM", self.fair, self._id()),
             (
@@ -403,10 +410,10 @@ class Operations:
             ("LIMIT", self.fair, "EACH", *some),
             ("PAUSE", self.fair, *pause, *group),
             ("RESUME", self.fair, *group),
-            ("TOUCH", self.fair, ttl, *group, *self._maybe(0.3, "AT", self.now + 60), *self._maybe(0.3, "COUNT", 2)),
+            ("TOUCH", self.fair, ttl, *self._maybe(0.3, "AT", self.now + 60), *group, *self._maybe(0.3, "COUNT", 2)),
             ("PURGE", self.fair, *group, *self._maybe(0.5, "COUNT", 2)),
         )
-        name, *words = self.draw.choices(kinds, (24, 24, 24, 5, 3, 3, 12, 8, 3, 3, 2, 2, 1))[0]
+        name, *words = self.draw.choices(kinds, (24, 24, 24, 5, 3, 3, 12, 8, 3, 3, 2, 1))[0]
         return (f"DEHYDRATOR.{name}", *words)
 
     def _rate(self) -> tuple[Any, ...]:

@@ -79,7 +79,7 @@ def test_a_worker_whose_clock_is_behind_does_not_wait_again(server: RealServer) 
     with connect(server) as connection:
         publish(connection, "later", headers=eta(3600))
         (id,) = server.client.execute_command("DEHYDRATOR.SCAN", KEY, 0)[1]
-        server.client.execute_command("DEHYDRATOR.TOUCH", KEY, id, 0)
+        server.client.execute_command("DEHYDRATOR.TOUCH", KEY, 0, id)
         assert get(connection).headers["eta"] is None
 
 

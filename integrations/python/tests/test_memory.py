@@ -184,13 +184,18 @@ def test_groups_have_rates(memory: MemoryServer, jobs: Queue) -> None:
     memory.advance(0.5)
     memory.drain(worker)
     assert done[8:] == ["bert2", "anna3"]
-    told = (b"share", 1, b"length", 0, b"held", 5, b"rate", 1, b"per", 500)
-    assert tuple(memory.execute_command(*limit, "GROUP", "bert")) == told
-    assert tuple(memory.execute_command(*limit, "EACH")) == (b"length", 0, b"held", 0, b"rate", 3, b"per", 1000)
-    info = memory.execute_command("DEHYDRATOR.INFO", "jobs", "GROUP", "anna")
-    assert info[-4:] == [b"rate-limit", 3, b"rate-per", 1000]
+    info = jobs.info(group="bert")
+    assert [info[f"{name}-limit"] for name in ("length", "held", "rate")] == [0, 5, 1]
+    assert (info["share"], info["rate-per"]) == (1, 500)
+    info = jobs.info()
+    assert [info[f"each-{name}-limit"] for name in ("length", "held", "rate")] == [0, 0, 3]
+    assert info["each-rate-per"] == 1000
+    info = jobs.info(group="anna")
+    assert (info["rate-limit"], info["rate-per"]) == (3, 1000)
+    # Without a rate of its own it has that of each.
     memory.execute_command(*limit, "GROUP", "bert", "RATE", 0)
-    assert memory.execute_command(*limit, "GROUP", "bert")[6:] == [b"rate", 0, b"per", 0]
+    info = jobs.info(group="bert")
+    assert (info["rate-limit"], info["rate-per"]) == (3, 1000)
 
 
 def test_mpoll_with_nothing_due_changes_no_turns(memory: MemoryServer) -> None:
@@ -245,7 +250,7 @@ async def test_a_blocked_task_is_woken(memory: MemoryServer) -> None:
     assert not poll.done()
     memory.advance(60)
     assert await asyncio.wait_for(poll, 30) == [b'"mail"']
-    assert await memory.aio.execute_command("DEHYDRATOR.POLL", "jobs", "BLOCK", 1) is None
+    assert await memory.aio.execute_command("DEHYDRATOR.POLL", "jobs", "BLOCK", 1) == []
 
 
 def test_it_needs_no_server_and_says_so_for_what_does() -> None:

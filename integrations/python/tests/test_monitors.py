@@ -264,7 +264,7 @@ def test_rq_dashboard_shows_what_waits(server: RealServer, dashboard: str, drawn
                 del moments[id]
                 if fate == "due":
                     for key in (f"{queue.key}:later", f"{queue.key}:later:front"):
-                        server.client.execute_command("DEHYDRATOR.TOUCH", key, id, 0)
+                        server.client.execute_command("DEHYDRATOR.TOUCH", key, 0, id)
                     server.client.hset(job.key, "dehydrator_due", "2020-01-01T00:00:00.000000Z")
                     wait_until(lambda key=queue.key, id=id: server.client.lpos(key, id) is not None)
                     queued[name].add(id)

@@ -209,7 +209,7 @@ class SchedulesTest < DehydratorTest
     gone = state("a")["gone"]
     set("a", next: now - 60_000)
     # It does not occur.
-    ask("DEHYDRATOR.TOUCH", SCHEDULES::KEY, "a", 0)
+    ask("DEHYDRATOR.TOUCH", SCHEDULES::KEY, 0, "a")
     serve
     assert_equal 0, queue("periodic").size
     SCHEDULES.load(both.slice("b"))

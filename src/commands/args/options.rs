@@ -34,6 +34,11 @@ impl<'a> Options<'a> {
         Self { args, first: at, at }
     }
 
+    /// Returns the index of the next word.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
     pub fn next(&mut self) -> Option<Opt<'a>> {
         let (options, word) = (*self, self.args.get(self.at)?);
         self.at += 1;
@@ -49,11 +54,6 @@ impl<'a> Options<'a> {
         let is = self.args.get(self.at).is_some_and(|word| word.bytes().eq_ignore_ascii_case(name));
         self.at += usize::from(is);
         is
-    }
-
-    /// Returns whether the word that [`Options::next`] returned last is the first one.
-    pub fn is_first(&self) -> bool {
-        self.at == self.first + 1
     }
 
     /// Refuses any remaining word.
@@ -145,11 +145,6 @@ impl<'a> Options<'a> {
 }
 
 impl<'a> Opt<'a> {
-    /// Returns the word as it was sent.
-    pub fn word(&self) -> Str<'a> {
-        self.word
-    }
-
     /// Returns the word in upper case.
     pub fn name(&self) -> &[u8] {
         &self.upper[..self.len]

@@ -26,6 +26,7 @@ use crate::server::guard::{guard, trap};
 use crate::server::{CommandContext, Context, Error, Str};
 use lawn::Token;
 
+use super::reply::reply_nothing;
 use super::taken::TakenElements;
 
 /// A key, and when it can next give something out, in milliseconds since the epoch.
@@ -37,7 +38,7 @@ pub(super) fn must_wait(context: &Context, (key, next): Asked<'_>, now: u64) -> 
 }
 
 /// Blocks the client of this command until something is due in one of its keys, which are all different. After
-/// `timeout` milliseconds (0: never) it receives nil. Returns whether the client is blocked: the server refuses that for
+/// `timeout` milliseconds (0: never) it receives the reply for nothing. Returns whether the client is blocked: the server refuses that for
 /// some clients.
 pub(super) fn sleep(
     context: &CommandContext,
@@ -54,8 +55,8 @@ pub(super) fn sleep(
 pub(super) enum Outcome {
     /// Elements were taken for it.
     Given(TakenElements),
-    /// Its timeout has passed.
-    TimedOut,
+    /// Its timeout has passed. Set if its reply would name the key, as MPOLL's does.
+    TimedOut { is_named: bool },
     /// There is nothing left to wait for.
     SentAway(Error),
 }
@@ -161,7 +162,7 @@ impl UnblockReply for Woken {
                         note_resend(db, key, token);
                     }
                 }
-                Outcome::TimedOut => context.reply_null_array(),
+                Outcome::TimedOut { is_named } => reply_nothing(context, *is_named),
                 Outcome::SentAway(reason) => context.reply_error(reason),
             }
             true
@@ -175,7 +176,7 @@ impl UnblockReply for Woken {
     fn done(self: Rc<Self>, context: &Context) {
         IN_FLIGHT.with_borrow_mut(|all| {
             all.woken.retain(|it| !Rc::ptr_eq(it, &self));
-            let outcome = self.outcome.replace(Outcome::TimedOut);
+            let outcome = self.outcome.replace(Outcome::TimedOut { is_named: false });
             if let (Outcome::Given(taken), false) = (outcome, self.replied.get()) {
                 all.returns.push(taken);
                 blocked::with(|queues| queues.has_returns = true);
@@ -186,7 +187,8 @@ impl UnblockReply for Woken {
     }
 
     fn on_unblock(context: &Context, client: ClientHandle) {
-        context.reply_null_array();
+        // A client that is being unblocked already is in no queue. Any client reads nil.
+        reply_nothing(context, blocked::with(|queues| queues.is_named(client)).unwrap_or(true));
         Self::on_disconnect(client);
     }
 

@@ -18,7 +18,7 @@
 //!   woken                     serve ◀───────────────┘
 //!                               ├─▶ taken: due elements leave the lawn, and replicas are told
 //!                               ▼
-//!   replied   client::unblock ─▶ the server asks for the reply: the elements, nil, or an error
+//!   replied   client::unblock ─▶ the server asks for the reply: the elements, nothing, or an error
 //!   gone                    └──▶ the client has disconnected: serve gives the elements back
 //! ```
 
@@ -37,14 +37,14 @@ use crate::server::string::Args;
 use crate::server::{CommandContext, Context, Str, error::Result};
 
 use self::client::{Asked, must_wait, note_resend, sleep};
-use self::reply::{reply_due, reply_held};
+use self::reply::{reply_due, reply_held, reply_nothing};
 use self::request::{parse_mpoll, parse_numkeys, parse_poll};
 use super::checks;
 
 pub use self::client::{flushed, swapped};
 pub use self::serve::{backstop, next_us, serve};
 
-/// Runs `POLL key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`. Replies the due elements in order, and
+/// Runs `POLL key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token] | WITHIDS]`. Replies the due elements in order, and
 /// removes them or, with LEASE, leases them. A TOKEN that holds elements already gets those instead. With BLOCK the
 /// client waits until some are due.
 pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
@@ -83,12 +83,12 @@ pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
     if !reply_due(context, dehydrator, key, now, &take)
         && !sleep_after_all(context, &[key], timeout, &take)
     {
-        context.begin_array(0);
+        reply_nothing(context, take.is_named);
     }
     Ok(())
 }
 
-/// Runs `MPOLL numkeys key [key ...] [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`. Replies the first key that
+/// Runs `MPOLL numkeys key [key ...] [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token] | WITHIDS]`. Replies the first key that
 /// has due elements, and POLL's reply for it, or nil. With BLOCK the client waits until one has.
 pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
     if context.wants_keys() {
@@ -138,7 +138,7 @@ pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
     let keys: Vec<_> = asked.iter().map(|(key, _)| *key).collect();
     if !reply_first(context, &asked, &take, now) && !sleep_after_all(context, &keys, timeout, &take)
     {
-        context.reply_null_array();
+        reply_nothing(context, take.is_named);
     }
     Ok(())
 }

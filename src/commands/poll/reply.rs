@@ -93,6 +93,15 @@ impl Recipient for Measured<'_, '_> {
     }
 }
 
+/// Replies that there is nothing: an empty array to POLL, nil to MPOLL, which has no key to name.
+pub(super) fn reply_nothing(context: &Context, is_named: bool) {
+    if is_named {
+        context.reply_null_array();
+    } else {
+        context.begin_array(0);
+    }
+}
+
 /// Takes due elements of a key and replies them. Returns whether there were any; else no reply has begun.
 #[inline(always)]
 pub(super) fn reply_due<'a>(

@@ -12,7 +12,7 @@ use crate::server::string::Args;
 use crate::server::{Str, error::Result};
 use lawn::Token;
 
-/// Reads `key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`: the key, how long to wait for an element to come due,
+/// Reads `key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token] | WITHIDS]`: the key, how long to wait for an element to come due,
 /// in milliseconds (0: forever), and how to take it.
 pub fn parse_poll(args: Args<'_>) -> Result<(Str<'_>, Option<u64>, Take<'_>)> {
     let (block, take) = parse_options(args, 2)?;
@@ -36,7 +36,7 @@ pub fn parse_numkeys(args: Args<'_>) -> Result<usize> {
     counted("numkeys", "keys", args, 1)
 }
 
-/// Reads `[COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`, starting at argument `from`.
+/// Reads `[COUNT n] [BLOCK ms] [LEASE ms [TOKEN token] | WITHIDS]`, starting at argument `from`.
 fn parse_options(args: Args<'_>, from: usize) -> Result<(Option<u64>, Take<'_>)> {
     let (mut count, mut block, mut with_ids) = (None, None, false);
     let (mut lease, mut word) = (None, None);
@@ -50,6 +50,9 @@ fn parse_options(args: Args<'_>, from: usize) -> Result<(Option<u64>, Take<'_>)>
             b"WITHIDS" if !with_ids => with_ids = true,
             _ => return Err(option.unexpected_among("COUNT, BLOCK or LEASE")),
         }
+    }
+    if with_ids && lease.is_some() {
+        return Err("syntax error, WITHIDS is not for LEASE, whose reply always has ids".into());
     }
     let word = word.map(Str::bytes);
     let token = word.map(chosen).transpose()?;
@@ -100,13 +103,14 @@ mod tests {
         assert_eq!(request("k COUNT 1", poll), polled(None, (1, None, false)));
         assert_eq!(request("k BLOCK 0", poll), polled(Some(0), (usize::MAX, None, false)));
         assert_eq!(request("k withids", poll), polled(None, (usize::MAX, None, true)));
-        let all = polled(Some(7), (3, Some(1), true));
-        assert_eq!(request("k COUNT 3 BLOCK 7 LEASE 1 WITHIDS", poll), all);
-        assert_eq!(request("k WITHIDS LEASE 1 BLOCK 7 COUNT 3", poll), all);
+        let all = polled(Some(7), (3, Some(1), false));
+        assert_eq!(request("k COUNT 3 BLOCK 7 LEASE 1", poll), all);
+        assert_eq!(request("k LEASE 1 BLOCK 7 COUNT 3", poll), all);
         refuses_each(
             "k COUNT; k COUNT 0; k COUNT -1; k COUNT 1 COUNT 1; k BLOCK; k BLOCK -1; k BLOCK 0.5; \
              k BLOCK 1 BLOCK 1; k LEASE; k LEASE 0; k LEASE x; k LEASE 1 LEASE 1; k WITHIDS WITHIDS; k TOKEN 7; \
-             k LEASE 5 TOKEN; k LEASE 5 TOKEN 7 TOKEN 7; k LEASE 5 TOKEN 4611686018427387904; k 5"
+             k LEASE 5 TOKEN; k LEASE 5 TOKEN 7 TOKEN 7; k LEASE 5 TOKEN 4611686018427387904; k 5; \
+             k LEASE 5 WITHIDS; k WITHIDS LEASE 5 TOKEN 7"
                 .split("; "),
             only!(parse_poll),
         );
@@ -123,8 +127,8 @@ mod tests {
         let polled = |keys: &str, block, take| Ok((keys.to_owned(), block, take));
         assert_eq!(request("1 k", mpoll), polled("k", None, (usize::MAX, None, false)));
         assert_eq!(request("3 a b a", mpoll), polled("a b", None, (usize::MAX, None, false)));
-        let all = polled("b COUNT", Some(7), (3, Some(1), true));
-        assert_eq!(request("2 b COUNT COUNT 3 BLOCK 7 LEASE 1 WITHIDS", mpoll), all);
+        let all = polled("b COUNT", Some(7), (3, Some(1), false));
+        assert_eq!(request("2 b COUNT COUNT 3 BLOCK 7 LEASE 1", mpoll), all);
         refuses_each(
             "0 k; -1 k; 01 k; k k; 2 k; 1 k k; 9223372036854775807 k; 1 k TOKEN 7".split("; "),
             only!(parse_mpoll),

@@ -82,7 +82,8 @@ fn send_away(context: &Context, now_us: u64) {
             None => {
                 let held = TakenElements::of_held(context, &sleeper);
                 let held = held.filter(|_| may_still_ask(context, &sleeper));
-                held.map_or(Outcome::TimedOut, Outcome::Given)
+                let timed_out = Outcome::TimedOut { is_named: sleeper.take().is_named };
+                held.map_or(timed_out, Outcome::Given)
             }
         };
         finish(context, &sleeper, outcome);

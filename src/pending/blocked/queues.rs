@@ -181,6 +181,11 @@ impl Queues {
         known.unwrap_or_else(|| Rc::new(name))
     }
 
+    /// Returns whether the reply to a client names the key. `None`: it does not wait.
+    pub fn is_named(&self, handle: ClientHandle) -> Option<bool> {
+        Some(self.by_client.get(&handle)?.take.is_named)
+    }
+
     /// Removes a client that disconnects or is unblocked by the server. `None`: it is being unblocked already.
     pub fn leave_by_itself(&mut self, handle: ClientHandle) -> Option<BlockedClient> {
         let sleeper = self.by_client.get(&handle).cloned()?;

@@ -116,11 +116,17 @@ impl Command {
     fn categories(&self) -> String {
         let flags = self.flags.to_string_lossy();
         let has = |flag| flags.split(' ').any(|it| it == flag);
-        let access = if has("write") { "write" } else { "read" };
+        let access = if has("write") {
+            "write "
+        } else if has("readonly") {
+            "read "
+        } else {
+            ""
+        };
         let speed = if has("fast") { "fast" } else { "slow" };
         let blocking = if has("blocking") { " blocking" } else { "" };
         let admin = if self.is_admin { " admin dangerous" } else { "" };
-        format!("{access} {speed}{blocking}{admin}")
+        format!("{access}{speed}{blocking}{admin}")
     }
 }
 

@@ -5,6 +5,7 @@
 //!   key ttl element id [NX | REPLACE] [SLACK ms]     capitals are literal tokens, brackets are optional
 //!   key id [id ...]                                  the preceding argument, or arguments, repeated
 //!   key <HOLD | STREAM dest>                         one of several
+//!   key <LENGTH n | HELD n> [...]                    the preceding choice, repeated
 //! ```
 
 use std::ffi::{CString, c_char, c_int};
@@ -62,7 +63,7 @@ fn sequence(rest: &mut &[&str]) -> Vec<Arg> {
                 let repeats = *word == "[" && inner.last() == Some(&"...");
                 let alternatives = alternatives(rest);
                 if repeats {
-                    repeat(&mut args, alternatives[0].len());
+                    repeat(&mut args, alternatives[0].len().max(1));
                 } else {
                     args.push(Arg { optional: *word == "[", ..one_of(alternatives) });
                 }
@@ -126,7 +127,7 @@ impl Arg {
         let kind = match word {
             _ if is_token => PURE_TOKEN,
             "key" | "dest" => KEY,
-            "ttl" | "ms" | "n" | "numkeys" | "numids" | "cursor" => INTEGER,
+            "ttl" | "ms" | "n" | "numkeys" | "cursor" => INTEGER,
             "unix-ms" => UNIX_TIME,
             "pattern" => PATTERN,
             _ => STRING,
@@ -204,6 +205,17 @@ mod tests {
         assert_eq!(names("[AT unix-ms [DELIVERIES n]]"), ["at"]);
         assert_eq!(names("[= | ~]"), ["equal-approximately"]);
         assert_eq!(names("ttl id [ttl id ...]"), ["ttl-id"]);
+    }
+
+    #[test]
+    fn arguments_and_choices_can_be_repeated() {
+        let read = |line: &str| {
+            let args = parse(line);
+            args.iter().map(|arg| (arg.kind, arg.multiple)).collect::<Vec<_>>()
+        };
+        assert_eq!(read("key id [id ...]"), [(KEY, false), (STRING, true)]);
+        assert_eq!(read("key token id [token id ...]"), [(KEY, false), (BLOCK, true)]);
+        assert_eq!(read("key <HELD n | DROP> [...]"), [(KEY, false), (ONEOF, true)]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod pauses;
 mod rate;
 mod value;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use redis::{Connection, Value};
 
@@ -47,10 +47,23 @@ fn map(client: &mut Connection, line: &str) -> BTreeMap<String, Option<u64>> {
     cmd(&format!("DEHYDRATOR.{line}")).query(client).expect("a map")
 }
 
-fn numbers(client: &mut Connection, line: &str) -> Vec<u64> {
-    let values: Vec<Value> = cmd(&format!("DEHYDRATOR.{line}")).query(client).expect("a map");
-    let value = |pair: &[Value]| redis::from_redis_value(pair[1].clone()).expect("a number");
-    values.chunks(2).map(value).collect()
+/// Returns these fields of a map.
+fn numbers<const N: usize>(client: &mut Connection, line: &str, names: [&str; N]) -> [u64; N] {
+    let map: HashMap<String, Value> =
+        cmd(&format!("DEHYDRATOR.{line}")).query(client).expect("a map");
+    names.map(|name| redis::from_redis_value(map[name].clone()).expect("a number"))
+}
+
+/// Returns the LENGTH, HELD, RATE and PER of each group.
+fn limits_of_each(client: &mut Connection) -> [u64; 4] {
+    let names = ["each-length-limit", "each-held-limit", "each-rate-limit", "each-rate-per"];
+    numbers(client, "INFO k", names)
+}
+
+/// Returns the SHARE, LENGTH, HELD, RATE and PER that apply to a group.
+fn limits_of(client: &mut Connection, group: &str) -> [u64; 5] {
+    let names = ["share", "length-limit", "held-limit", "rate-limit", "rate-per"];
+    numbers(client, &format!("INFO k GROUP {group}"), names)
 }
 
 #[test]
@@ -98,7 +111,7 @@ fn an_expired_lease_comes_first_and_does_not_restart_beyond_the_limit() {
     assert_eq!(ids(&client.ask(other)), ["a1"]);
     // Setting its deadline ends a lease that is over.
     until("the lease is over", || is_over(&mut client).then_some(()));
-    assert_eq!(client.ask("DEHYDRATOR.TOUCH k a1 600000"), Value::Int(1));
+    assert_eq!(client.ask("DEHYDRATOR.TOUCH k 600000 a1"), Value::Int(1));
     assert_eq!(client.ask("DEHYDRATOR.SETTLE k u a1"), Value::Array(vec![Value::Int(0)]));
     assert_eq!(ids(&client.ask(other)), ["a3"]);
 }
@@ -121,7 +134,7 @@ fn several_workers_finish_each_group_in_order() {
                     let line =
                         format!("DEHYDRATOR.POLL k COUNT 2 BLOCK 300 LEASE 600000 TOKEN {token}");
                     let reply = client.ask(&line);
-                    if reply == Value::Nil {
+                    if reply == texts(&[]) {
                         break;
                     }
                     for id in ids(&reply) {
@@ -148,9 +161,8 @@ fn several_workers_finish_each_group_in_order() {
 fn a_group_may_have_limits_of_its_own() {
     let server = Server::start(&[]);
     let mut client = server.connect();
-    let limits = |client: &mut Connection, of: &str| numbers(client, &format!("LIMIT k {of}"));
-    assert_eq!(limits(&mut client, "EACH"), [0, 0, 0, 0]);
-    assert_eq!(limits(&mut client, "GROUP b"), [1, 0, 0, 0, 0]);
+    assert_eq!(limits_of_each(&mut client), [0, 0, 0, 0]);
+    assert_eq!(limits_of(&mut client, "b"), [1, 0, 0, 0, 0]);
     for zero in ["EACH LENGTH 0 HELD 0", "GROUP b SHARE 1 LENGTH 0 HELD 0"] {
         assert_eq!(client.ask(&format!("DEHYDRATOR.LIMIT k {zero}")), Value::Okay);
     }
@@ -159,14 +171,13 @@ fn a_group_may_have_limits_of_its_own() {
     client.ask("DEHYDRATOR.LIMIT k GROUP b HELD 2 SHARE 3 LENGTH 9");
     client.ask("DEHYDRATOR.LIMIT k EACH LENGTH 8");
     client.ask("DEHYDRATOR.LIMIT k GROUP a SHARE 2");
-    assert_eq!(limits(&mut client, "EACH"), [8, 1, 0, 0]);
-    assert_eq!(limits(&mut client, "GROUP a"), [2, 0, 0, 0, 0]);
-    assert_eq!(limits(&mut client, "GROUP b"), [3, 9, 2, 0, 0]);
-    assert_eq!(numbers(&mut client, "LIMIT k"), [0; 5], "those of the key are others");
-    assert_eq!(
-        map(&mut client, "LIMIT k GROUP b").into_keys().collect::<Vec<_>>(),
-        ["held", "length", "per", "rate", "share"]
-    );
+    assert_eq!(limits_of_each(&mut client), [8, 1, 0, 0]);
+    // What applies to a group: its own limits before those of each.
+    assert_eq!(limits_of(&mut client, "a"), [2, 8, 1, 0, 0]);
+    assert_eq!(limits_of(&mut client, "b"), [3, 9, 2, 0, 0]);
+    let of_key = ["length-limit", "held-limit", "rate-limit", "rate-per", "remember"];
+    assert_eq!(numbers(&mut client, "INFO k", of_key), [0; 5], "those of the key are others");
+    assert_eq!(map(&mut client, "INFO k GROUP b").len(), 9);
     push(&mut client, "a1 a2 b1 b2 b3");
     assert_eq!(leased_at_once(&mut client, 9, 600_000), "a1 b1 b2");
     // Its own limit removed, that of each group holds again, at once.
@@ -194,7 +205,9 @@ fn a_group_may_have_limits_of_its_own() {
         client.refused(&format!("DEHYDRATOR.LIMIT k {line}"));
     }
     client.ask("SET s text");
-    for line in ["LIMIT s EACH", "LIMIT s GROUP a HELD 1", "PAUSE s GROUP a", "RESUME s GROUP a"] {
+    for line in
+        ["LIMIT s EACH HELD 1", "LIMIT s GROUP a HELD 1", "PAUSE s GROUP a", "RESUME s GROUP a"]
+    {
         assert!(client.refused(&format!("DEHYDRATOR.{line}")).starts_with("WRONGTYPE"), "{line}");
     }
     assert!(!client.exists("k"));

@@ -65,7 +65,7 @@ fn a_paused_group_waits_and_the_others_go_on() {
     // What is too late leaves all the same.
     client.ask("DEHYDRATOR.PUSH k 0 element a2 WITHIN 20 GROUP a");
     until("it expires", || (client.ask("DEHYDRATOR.LEN k") == Value::Int(1)).then_some(()));
-    client.ask("DEHYDRATOR.PAUSE k 600000 GROUP a");
+    client.ask("DEHYDRATOR.PAUSE k FOR 600000 GROUP a");
     let Value::Int(next) = client.ask("DEHYDRATOR.TTN k") else { panic!("a number") };
     assert!((1..=600_000).contains(&next), "{next}");
     for line in ["PAUSE k GROUP ", "RESUME k GROUP "] {
@@ -73,7 +73,7 @@ fn a_paused_group_waits_and_the_others_go_on() {
         assert_eq!(error, "ERR elements without a group have no pause of their own", "{line}");
     }
     for line in [
-        "PAUSE k 0 GROUP a",
+        "PAUSE k FOR 0 GROUP a",
         "PAUSE k AT 5 GROUP a",
         "PAUSE k GROUP a GROUP b",
         "PAUSE k GROUP a 5",
@@ -93,14 +93,14 @@ fn a_sleeper_wakes_when_its_group_may_go_on_and_is_not_late() {
         "DEHYDRATOR.SETTLE k t a1",
         "DEHYDRATOR.RELEASE k 600000 t a1",
         "DEHYDRATOR.REM k a1",
-        "DEHYDRATOR.TOUCH k a1 0",
+        "DEHYDRATOR.TOUCH k 0 a1",
         "DEHYDRATOR.PUSH k 600000 x a1 REPLACE GROUP a",
         "DEHYDRATOR.PUSH k 600000 x a1 REPLACE GROUP b",
         "DEHYDRATOR.LIMIT k EACH HELD 2",
         "DEHYDRATOR.LIMIT k EACH HELD 0",
         "DEHYDRATOR.LIMIT k GROUP a HELD 2",
         "DEHYDRATOR.RESUME k GROUP p",
-        "DEHYDRATOR.PAUSE k 1 GROUP p",
+        "DEHYDRATOR.PAUSE k FOR 1 GROUP p",
     ];
     for way in ways {
         client.ask("DEHYDRATOR.LIMIT k EACH HELD 1");
@@ -157,7 +157,7 @@ fn a_sleeper_wakes_when_a_lease_or_a_pause_ends_by_itself() {
     client.ask("DEL k");
 
     let start = Instant::now();
-    client.ask("DEHYDRATOR.PAUSE k 1500 GROUP a");
+    client.ask("DEHYDRATOR.PAUSE k FOR 1500 GROUP a");
     push(&mut client, "a1");
     client.ask("CONFIG RESETSTAT");
     let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 COUNT 1");
@@ -175,13 +175,13 @@ fn a_pause_that_has_ended_leaves_nothing_behind() {
     let replica = replica_of(&server, &[]);
     let (mut client, mut there) = (server.connect(), replica.connect());
     // A later end, so that the visit is noted late, and an earlier one.
-    client.ask("DEHYDRATOR.PAUSE k 600000 GROUP late");
-    client.ask("DEHYDRATOR.PAUSE k 100 GROUP a");
+    client.ask("DEHYDRATOR.PAUSE k FOR 600000 GROUP late");
+    client.ask("DEHYDRATOR.PAUSE k FOR 100 GROUP a");
     client.ask("DEHYDRATOR.LIMIT k GROUP b HELD 3");
-    client.ask("DEHYDRATOR.PAUSE k 100 GROUP b");
-    client.ask("DEHYDRATOR.PAUSE gone 100 GROUP a");
+    client.ask("DEHYDRATOR.PAUSE k FOR 100 GROUP b");
+    client.ask("DEHYDRATOR.PAUSE gone FOR 100 GROUP a");
     for number in 0..3000 {
-        client.ask(&format!("DEHYDRATOR.PAUSE many 3000 GROUP g{number}"));
+        client.ask(&format!("DEHYDRATOR.PAUSE many FOR 3000 GROUP g{number}"));
     }
     let memory = |client: &mut Connection| -> u64 {
         cmd("MEMORY USAGE many").query::<Option<u64>>(client).expect("a number").unwrap_or(0)
@@ -198,8 +198,8 @@ fn a_pause_that_has_ended_leaves_nothing_behind() {
     catch_up(&server, &replica);
     assert!(!there.exists("k"));
     // After a restart, a copy and a rename they end too, and on a replica that is promoted.
-    client.ask("DEHYDRATOR.PAUSE k 2500 GROUP a");
-    client.ask("DEHYDRATOR.PAUSE l 2500 GROUP a");
+    client.ask("DEHYDRATOR.PAUSE k FOR 2500 GROUP a");
+    client.ask("DEHYDRATOR.PAUSE l FOR 2500 GROUP a");
     server.restart();
     client = server.connect();
     client.ask("COPY k copy");
@@ -213,7 +213,7 @@ fn a_pause_that_has_ended_leaves_nothing_behind() {
         });
     };
     gone(&mut client);
-    client.ask("DEHYDRATOR.PAUSE k 1000 GROUP a");
+    client.ask("DEHYDRATOR.PAUSE k FOR 1000 GROUP a");
     catch_up(&server, &replica);
     server.kill();
     let is_over = |client: &mut Connection| map(client, "INFO k GROUP a")["paused"] == Some(0);

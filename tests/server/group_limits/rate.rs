@@ -2,7 +2,7 @@
 
 use redis::{Connection, Value};
 
-use super::{ids, map, numbers, push};
+use super::{ids, limits_of, limits_of_each, map, push};
 use crate::sleeper::Sleeper;
 use harness::{Ask, Server, until};
 
@@ -24,8 +24,8 @@ fn each_group_gives_out_at_most_its_rate_in_any_window_and_delays_no_other() {
     let mut client = server.connect();
     client.ask("DEHYDRATOR.LIMIT k EACH RATE 2 PER 3600000");
     client.ask("DEHYDRATOR.LIMIT k GROUP b RATE 1 PER 7200000");
-    assert_eq!(numbers(&mut client, "LIMIT k EACH"), [0, 0, 2, 3_600_000]);
-    assert_eq!(numbers(&mut client, "LIMIT k GROUP b"), [1, 0, 0, 1, 7_200_000]);
+    assert_eq!(limits_of_each(&mut client), [0, 0, 2, 3_600_000]);
+    assert_eq!(limits_of(&mut client, "b"), [1, 0, 0, 1, 7_200_000]);
     let shown = map(&mut client, "INFO k GROUP a");
     assert_eq!((shown["rate-limit"], shown["rate-per"]), (Some(2), Some(3_600_000)));
     push(&mut client, "a1 a2 a3 a4 b1 b2 b3 -1 -2 -3 c1");
@@ -72,7 +72,7 @@ fn deliveries_respect_the_rate_of_each_group_but_not_what_it_may_hold() {
     step(&mut client, 0);
     client.ask("DEHYDRATOR.LIMIT k EACH RATE 2 PER 3600000 HELD 1");
     push(&mut client, "a1 a2 a3 a4 b1");
-    assert_eq!(ids(&client.ask("DEHYDRATOR.POLL k COUNT 9 LEASE 500000 WITHIDS")), ["a1", "b1"]);
+    assert_eq!(ids(&client.ask("DEHYDRATOR.POLL k COUNT 9 LEASE 500000")), ["a1", "b1"]);
     push(&mut client, "b2 b3 c1 -1");
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
     let delivered = |client: &mut Connection, count| {
@@ -170,5 +170,5 @@ fn what_groups_gave_out_is_forgotten_when_it_counts_no_more() {
     let before = usage(&mut client);
     step(&mut client, 2 * HOUR);
     until("the memory is free", || (usage(&mut client) < before / 4).then_some(()));
-    assert_eq!(numbers(&mut client, "LIMIT k EACH"), [0, 0, 1, 3_600_000]);
+    assert_eq!(limits_of_each(&mut client), [0, 0, 1, 3_600_000]);
 }

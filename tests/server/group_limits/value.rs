@@ -20,7 +20,7 @@ fn limits_and_pauses_of_groups_are_part_of_the_value_wherever_it_goes() {
     client.ask("DEHYDRATOR.LIMIT k GROUP  SHARE 2");
     client.ask("DEHYDRATOR.PAUSE k GROUP p");
     client.ask("DEHYDRATOR.PAUSE k AT 4102444799999 GROUP q");
-    client.ask("DEHYDRATOR.PAUSE k 500000 GROUP r");
+    client.ask("DEHYDRATOR.PAUSE k FOR 500000 GROUP r");
     client.ask("DEHYDRATOR.LIMIT each EACH HELD 1");
     client.ask("DEHYDRATOR.PAUSE paused GROUP p");
     for number in 0..9 {
@@ -150,7 +150,7 @@ fn a_replica_and_the_append_only_file_agree_on_whatever_is_limited_and_paused() 
             0 => format!("LIMIT k EACH HELD {limit} LENGTH {}", 10 * limit),
             1 => format!("LIMIT k GROUP {group} HELD {limit} SHARE {}", 1 + limit),
             2 => format!("LIMIT k GROUP {group} LENGTH {}", 15 * limit),
-            3 => format!("PAUSE k {} GROUP {group}", 1 + below(400)),
+            3 => format!("PAUSE k FOR {} GROUP {group}", 1 + below(400)),
             4 => format!("PAUSE k GROUP {group}"),
             38 if limit > 0 => {
                 let per = [1, 40, 86_400_000][below(3) as usize];
@@ -163,7 +163,7 @@ fn a_replica_and_the_append_only_file_agree_on_whatever_is_limited_and_paused() 
             24..32 => format!("POLL k COUNT 3 LEASE {} TOKEN t{number}", 1 + below(300)),
             32 => "POLL k COUNT 2".into(),
             33..38 => format!("SETTLE k t{} {id} t{} {}", number - 2, number - 1, id + 1),
-            _ => format!("TOUCH k {id} 0"),
+            _ => format!("TOUCH k 0 {id}"),
         };
         pipe.add_command(cmd(&format!("DEHYDRATOR.{line}")));
         if number % 50 == 49 {

@@ -58,7 +58,7 @@ fn an_element_pushed_with_a_past_deadline_is_not_late() {
 
     client.ask("DEHYDRATOR.PUSH w 600000 x id");
     let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL w BLOCK 0");
-    client.ask("DEHYDRATOR.TOUCH w id 5 AT 10");
+    client.ask("DEHYDRATOR.TOUCH w 5 AT 10 id");
     assert_eq!(sleeper.reply(), texts(&["x"]));
     all_is_in_time(&server, "a touch with AT");
 

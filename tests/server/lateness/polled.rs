@@ -71,7 +71,7 @@ fn an_element_pushed_with_a_past_deadline_is_late_since_the_push() {
     let doors: [(&str, &[&str]); 5] = [
         ("a push", &["DEHYDRATOR.PUSH k 0 x a AT 10"]),
         ("several", &["DEHYDRATOR.MPUSH k 0 x a 0 x b AT 10", "DEHYDRATOR.PUSH k 0 x c AT 5"]),
-        ("a touch", &["DEHYDRATOR.PUSH k 600000 x a", "DEHYDRATOR.TOUCH k a 5 AT 10"]),
+        ("a touch", &["DEHYDRATOR.PUSH k 600000 x a", "DEHYDRATOR.TOUCH k 5 AT 10 a"]),
         ("a copy", &["DEHYDRATOR.PUSH other 0 x a AT 10", "COPY other k"]),
         ("before another", &["DEHYDRATOR.PUSH k 0 x z", "DEHYDRATOR.PUSH k 0 x a AT 10"]),
     ];
@@ -108,7 +108,7 @@ fn an_older_element_keeps_its_lateness_when_earlier_ones_are_pushed() {
 
 #[test]
 fn a_paused_element_is_late_since_the_end_of_the_pause() {
-    for (pause, resume) in [("DEHYDRATOR.PAUSE k", true), ("DEHYDRATOR.PAUSE k 1200", false)] {
+    for (pause, resume) in [("DEHYDRATOR.PAUSE k", true), ("DEHYDRATOR.PAUSE k FOR 1200", false)] {
         let server = Server::start(&[]);
         let mut client = server.connect();
         client.ask("DEHYDRATOR.PUSH k 0 x a");

@@ -24,7 +24,7 @@ fn no_more_are_leased_than_the_limit_allows() {
         for options in ["", " COUNT 5", " LEASE 5", " WITHIDS", " LEASE 5 TOKEN three"] {
             assert_eq!(client.ask(&format!("DEHYDRATOR.POLL k{options}")), texts(&[]), "{options}");
         }
-        assert_eq!(client.ask("DEHYDRATOR.POLL k BLOCK 20"), Value::Nil);
+        assert_eq!(client.ask("DEHYDRATOR.POLL k BLOCK 20"), Value::Array(vec![]));
         assert_eq!(client.ask("DEHYDRATOR.MPOLL 1 k"), Value::Nil);
         client.ask("DEHYDRATOR.PUSH other 0 x o");
         assert_eq!(
@@ -68,10 +68,10 @@ fn blocked_clients_wake_in_order_when_capacity_is_free() {
         "DEHYDRATOR.REM k ID",
         "DEHYDRATOR.PULL k ID",
         "DEHYDRATOR.XACK k ID",
-        "DEHYDRATOR.TOUCH k ID 0",
+        "DEHYDRATOR.TOUCH k 0 ID",
         "DEHYDRATOR.PUSH k 600000 x ID REPLACE",
         "DEHYDRATOR.LIMIT k HELD 2",
-        "DEHYDRATOR.TOUCH k ID 30 AT 1",
+        "DEHYDRATOR.TOUCH k 30 AT 1 ID",
     ];
     for (number, way) in ways.into_iter().enumerate() {
         client.ask("DEHYDRATOR.LIMIT k HELD 1");
@@ -159,7 +159,7 @@ fn a_stuck_dead_letter_is_leased_again_only_within_the_limit() {
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
     client.ask("SET s text");
     client.ask("DEHYDRATOR.LIMIT k HELD 1");
-    for (id, again) in [("a", "RENEW k 60000 a a"), ("b", "TOUCH k b 60000")] {
+    for (id, again) in [("a", "RENEW k 60000 a a"), ("b", "TOUCH k 60000 b")] {
         client.ask(&format!("DEHYDRATOR.PUSH k 0 x {id}"));
         client.ask(&format!("DEHYDRATOR.POLL k LEASE 20 TOKEN {id}"));
         until("it is stuck", || {
@@ -182,8 +182,8 @@ fn a_lease_that_never_ends_counts_and_is_no_dead_letter() {
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
     client.ask("DEHYDRATOR.MPUSH k 0 x a 0 x b 0 x c 0 x d");
     let never = [
-        "TOUCH k ID 5 AT 9223372036854775807",
-        "TOUCH k ID 9223372036854775807 AT 9223372036854775807",
+        "TOUCH k 5 AT 9223372036854775807 ID",
+        "TOUCH k 9223372036854775807 AT 9223372036854775807 ID",
     ];
     for (id, never) in ["a", "b"].into_iter().zip(never) {
         assert_eq!(ids(&client.ask(&format!("DEHYDRATOR.POLL k COUNT 1 {LEASE} {id}"))), [id]);
@@ -226,13 +226,13 @@ fn an_expired_lease_does_not_restart_beyond_the_limit() {
     until("it runs no more", || {
         (field(&mut client, "k", "running") == Value::Int(0)).then_some(())
     });
-    assert_eq!(client.ask("DEHYDRATOR.TOUCH k a 600000"), Value::Int(1));
+    assert_eq!(client.ask("DEHYDRATOR.TOUCH k 600000 a"), Value::Int(1));
     assert_eq!(field(&mut client, "k", "running"), Value::Int(0));
     assert_eq!(client.ask("DEHYDRATOR.SETTLE k late a"), Value::Array(vec![Value::Int(0)]));
     // A running lease can be postponed, and continues.
     client.ask("DEHYDRATOR.PUSH k 0 x c");
     client.ask("DEHYDRATOR.POLL k LEASE 600000 TOKEN runs");
-    client.ask("DEHYDRATOR.TOUCH k c 700000");
+    client.ask("DEHYDRATOR.TOUCH k 700000 c");
     assert_eq!(field(&mut client, "k", "running"), Value::Int(1));
     assert_eq!(client.ask("DEHYDRATOR.SETTLE k runs c"), Value::Array(vec![Value::Int(1)]));
 }

@@ -11,12 +11,13 @@ use redis::{Connection, Value};
 
 use harness::{Server, cmd, until};
 
-/// Returns the limits of a key, as LIMIT shows them: LENGTH, HELD, RATE, PER, REMEMBER.
+/// Returns the limits of a key, as INFO shows them: LENGTH, HELD, RATE, PER, REMEMBER.
 fn limits(client: &mut Connection, key: &str) -> [u64; 5] {
-    let map: BTreeMap<String, u64> =
-        cmd(&format!("DEHYDRATOR.LIMIT {key}")).query(client).expect("a map");
-    assert_eq!(map.len(), 5, "{map:?}");
-    ["length", "held", "rate", "per", "remember"].map(|name| map[name])
+    let names = ["length-limit", "held-limit", "rate-limit", "rate-per", "remember"];
+    names.map(|name| match field(client, key, name) {
+        Value::Int(number) => number as u64,
+        other => panic!("{name}: {other:?}"),
+    })
 }
 
 /// Returns a field of INFO of a key.

@@ -46,7 +46,7 @@ fn no_more_are_delivered_in_a_window_by_any_command() {
     assert_eq!(count(&client.ask("DEHYDRATOR.POLL k COUNT 10")), 1);
     assert_eq!(count(&client.ask("DEHYDRATOR.POLL k COUNT 10")), 0);
     assert_eq!(client.ask("DEHYDRATOR.MPOLL 1 k"), Value::Nil);
-    assert_eq!(client.ask("DEHYDRATOR.POLL k BLOCK 20"), Value::Nil);
+    assert_eq!(client.ask("DEHYDRATOR.POLL k BLOCK 20"), Value::Array(vec![]));
     // Delivered elements can be requested again with their token.
     assert_eq!(count(&client.ask("DEHYDRATOR.POLL k LEASE 600000 TOKEN me")), 1);
     // Taking by id is not a delivery.
@@ -222,7 +222,7 @@ fn a_request_beyond_the_rate_gets_the_rest_and_the_queue_proceeds() {
     push(&mut client, "k", 10);
     assert_eq!(ids(&greedy.reply()), ["0", "1"]);
     assert_eq!(ids(&next.reply()), ["2"]);
-    assert_eq!(last.reply(), Value::Nil);
+    assert_eq!(last.reply(), Value::Array(vec![]));
     wait_for_ticks(&server);
     assert_eq!(waiters(&server), 0);
     client.ask("DEHYDRATOR.EFFECT k G1@1");

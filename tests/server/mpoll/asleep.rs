@@ -217,7 +217,7 @@ fn a_client_wakes_for_a_due_element_whatever_happened_to_its_keys() {
         tick(&server);
         assert_eq!(waiters(&server), 1, "after {line}");
     }
-    client.ask("DEHYDRATOR.TOUCH elsewhere id 0");
+    client.ask("DEHYDRATOR.TOUCH elsewhere 0 id");
     client.ask("RENAME elsewhere b");
     assert_eq!(sleeper.reply(), from("b", &["element"]));
 

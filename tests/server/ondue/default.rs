@@ -1,16 +1,9 @@
 //! The default policy of keys that have none.
 
-use std::collections::HashMap;
-
 use redis::{Connection, Value};
 
+use super::policy;
 use harness::{Ask, Server, cmd, until};
-
-fn policy(client: &mut Connection, key: &str) -> String {
-    let mut info: HashMap<String, Value> =
-        cmd(&format!("DEHYDRATOR.INFO {key}")).query(client).expect("a map");
-    redis::from_redis_value(info.remove("policy").expect("a policy")).expect("text")
-}
 
 fn set(client: &mut Connection, rules: &str) -> Result<(), String> {
     let mut set = redis::cmd("CONFIG");

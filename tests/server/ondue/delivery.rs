@@ -181,7 +181,7 @@ fn a_backlog_lets_other_clients_run() {
     arrived(&mut client, "s", 1);
     // Nor does a write to it give it precedence.
     for round in 0..10 {
-        client.ask("DEHYDRATOR.TOUCH big nobody 5");
+        client.ask("DEHYDRATOR.TOUCH big 5 nobody");
         client.ask(&format!("DEHYDRATOR.PUSH big 600000 element later-{round}"));
         client.ask(&format!("DEHYDRATOR.PUSH small 0 element {round}"));
         arrived(&mut client, "s", round + 2);

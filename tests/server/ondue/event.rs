@@ -40,7 +40,7 @@ fn one_event_announces_that_something_is_due() {
     client.ask("DEHYDRATOR.POLL k COUNT 2");
     client.ask("DEHYDRATOR.PUSH k 0 element c");
     due(&mut client, 1);
-    client.ask("DEHYDRATOR.TOUCH k c 50");
+    client.ask("DEHYDRATOR.TOUCH k 50 c");
     due(&mut client, 1);
     client.ask("DEHYDRATOR.POLL k");
     for name in ["push", "push", "due", "poll", "push", "due", "touch", "due", "poll"] {

@@ -270,7 +270,7 @@ fn a_restored_policy_pushes_nothing_until_it_is_confirmed() {
     let mut restore = redis::cmd("RESTORE");
     restore.arg("there").arg(0).arg(dump).exec(&mut client).expect("OK");
     assert_eq!(policy(&mut client, "there"), "LIST l LEFT UNCONFIRMED");
-    client.ask("DEHYDRATOR.TOUCH there id 0");
+    client.ask("DEHYDRATOR.TOUCH there 0 id");
     until("it is tried", || (field(&server, "retries") > 0).then_some(()));
     assert!(!client.exists("l"));
     client.ask("DEHYDRATOR.ONDUE there LIST l LEFT");

@@ -12,9 +12,11 @@ mod refusal;
 mod restored;
 mod stuck;
 
+use std::collections::HashMap;
+
 use redis::{Connection, Value};
 
-use harness::{Server, cmd, text, until};
+use harness::{Server, cmd, until};
 
 /// Returns the ids and elements in a stream, in order.
 fn stream(client: &mut Connection, key: &str) -> Vec<(String, String)> {
@@ -41,10 +43,27 @@ fn arrived(client: &mut Connection, key: &str, count: usize) -> Vec<String> {
     })
 }
 
+/// Returns the words of ONDUE that INFO shows of a key, and `UNCONFIRMED` if nobody has confirmed them.
 fn policy(client: &mut Connection, key: &str) -> String {
-    let info: Vec<Value> = cmd(&format!("DEHYDRATOR.INFO {key}")).query(client).expect("a map");
-    let at = info.iter().position(|it| *it == text("policy")).expect("a policy");
-    redis::from_redis_value(info[at + 1].clone()).expect("text")
+    let mut info: HashMap<String, Value> =
+        cmd(&format!("DEHYDRATOR.INFO {key}")).query(client).expect("a map");
+    let fields: HashMap<String, Option<String>> =
+        redis::from_redis_value(info.remove("policy").expect("a policy")).expect("a map");
+    assert_eq!(fields.len(), 8, "{fields:?}");
+    let of = |name: &str| fields[name].clone();
+    let mut words = vec![of("action")];
+    if fields["deliveries"].as_deref() != Some("0") {
+        words.extend([Some("DELIVERIES".to_owned()), of("deliveries"), of("dead-letters")]);
+    }
+    words.push(of("dest"));
+    words.push(of("end").filter(|end| end == "LEFT"));
+    if fields["maxlen"].as_deref() != Some("0") {
+        let is_exact = fields["approximate"].as_deref() == Some("0");
+        let how = if is_exact { "MAXLEN =" } else { "MAXLEN ~" };
+        words.extend([Some(how.to_owned()), of("maxlen")]);
+    }
+    words.push((of("confirmed").as_deref() != Some("1")).then(|| "UNCONFIRMED".to_owned()));
+    words.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 fn field(server: &Server, name: &str) -> u64 {

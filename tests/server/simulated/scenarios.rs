@@ -20,10 +20,10 @@ scenarios! {
         a> DEHYDRATOR.PUSH k 600000 two 2 GROUP g
         a> DEHYDRATOR.MPUSH k 0 due 3 600000 four 4 AT 1000
         a> DEHYDRATOR.POLL k
-        a> DEHYDRATOR.POLL k COUNT 5 LEASE 60000 TOKEN mine WITHIDS
+        a> DEHYDRATOR.POLL k COUNT 5 LEASE 60000 TOKEN mine
         a> DEHYDRATOR.SETTLE k mine 3
         a> DEHYDRATOR.SETTLE k mine 4
-        a> DEHYDRATOR.TOUCH k 1 700000 AT 1999999999999
+        a> DEHYDRATOR.TOUCH k 700000 AT 1999999999999 1
         a> DEHYDRATOR.UPDATE k 1 other
         a> DEHYDRATOR.PULL k 1
         a> DEHYDRATOR.LEN k GROUP g
@@ -215,7 +215,7 @@ scenarios! {
         b=
         a> DEHYDRATOR.MPUSH k 0 two 2 0 three 3
         c=
-        b~ DEHYDRATOR.MPOLL 2 k l BLOCK 0 LEASE 60000 TOKEN mine WITHIDS
+        b~ DEHYDRATOR.MPOLL 2 k l BLOCK 0 LEASE 60000 TOKEN mine
         =1
         a> SELECT 1
         a> DEHYDRATOR.PUSH k 0 four 4

@@ -291,12 +291,6 @@ impl Model {
             }
             Op::Limit(numbers) => {
                 let limits = &mut it.limits;
-                if *numbers == Numbers::default() {
-                    let shown =
-                        [limits.length, limits.held, limits.rate.0, limits.rate.1, limits.remember];
-                    return call
-                        .is(&map(&["length", "held", "rate", "per", "remember"], &shown), reply);
-                }
                 limits.length = numbers.length.unwrap_or(limits.length);
                 limits.held = numbers.held.unwrap_or(limits.held);
                 limits.remember = numbers.remember.unwrap_or(limits.remember);
@@ -316,13 +310,6 @@ impl Model {
                     return call.refused("ERR", reply);
                 }
                 let before = group.as_ref().map_or(it.each, |group| it.settings(group));
-                if *numbers == Numbers::default() {
-                    let shown =
-                        [before.share, before.length, before.held, before.rate.0, before.rate.1];
-                    let names = ["share", "length", "held", "rate", "per"];
-                    let from = usize::from(group.is_none());
-                    return call.is(&map(&names[from..], &shown[from..]), reply);
-                }
                 let rate =
                     numbers.rate.map_or(before.rate, |it| if it.0 == 0 { (0, 0) } else { it });
                 let settings = Settings {
@@ -645,10 +632,4 @@ fn row(entry: &Entry, poll: &Poll) -> Reply {
         _ if poll.with_ids => Reply::Array(vec![id, element]),
         _ => element,
     }
-}
-
-pub fn map(names: &[&str], numbers: &[u64]) -> Reply {
-    let pair =
-        |(name, number): (&&str, &u64)| [Reply::Bulk(name.as_bytes().to_vec()), int(*number)];
-    Reply::Array(names.iter().zip(numbers).flat_map(pair).collect())
 }

@@ -260,6 +260,9 @@ impl<'a> Drawer<'a> {
         if self.random.one_in(4) {
             numbers.rate = Some(self.rate());
         }
+        if numbers == Numbers::default() {
+            numbers.held = Some(0);
+        }
         if self.profile.groups.is_empty() || self.random.one_in(4) {
             numbers.remember = self.random.one_in(3).then(|| self.random.pick(&[0, 100, 5000]));
             return Op::Limit(numbers);

@@ -249,15 +249,13 @@ impl Op {
             Op::Update(id) => [verb("UPDATE"), vec![id.clone(), elements[0].clone()]].concat(),
             Op::Touch { ids, ttl, at, only } => {
                 let mut words = verb("TOUCH");
-                match &ids[..] {
-                    [id] => words.extend([id.clone(), number(*ttl)]),
-                    ids => {
-                        words.extend([number(*ttl), text("IDS"), number(ids.len() as u64)]);
-                        words.extend_from_slice(ids);
-                    }
-                }
+                words.push(number(*ttl));
                 words.extend(only.map(|later| text(if later { "GT" } else { "LT" })));
                 words.extend(option("AT", at.map(|at| at.moment(now))));
+                if ids.len() != 1 {
+                    words.extend([text("IDS"), number(ids.len() as u64)]);
+                }
+                words.extend_from_slice(ids);
                 words
             }
             Op::TouchGroup(group, ttl) => {
@@ -265,9 +263,7 @@ impl Op {
             }
             Op::Purge(group) => [verb("PURGE"), grouped(&Some(group.clone()))].concat(),
             Op::OnDue(policy) => [verb("ONDUE"), policy_words(policy)].concat(),
-            Op::Pause { ms, group } => {
-                [verb("PAUSE"), ms.map(number).into_iter().collect(), grouped(group)].concat()
-            }
+            Op::Pause { ms, group } => [verb("PAUSE"), option("FOR", *ms), grouped(group)].concat(),
             Op::Resume(group) => [verb("RESUME"), grouped(group)].concat(),
             Op::Limit(it) => [verb("LIMIT"), numbers(it)].concat(),
             Op::LimitGroup(group, it) => {

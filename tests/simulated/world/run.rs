@@ -509,17 +509,16 @@ impl World {
     fn wake(&mut self, sleep: &Sleep, reply: &Reply) -> Result {
         let slept_us = self.machine.monotonic_us() - sleep.since_us;
         match reply {
-            Reply::NullArray | Reply::Null => {
+            reply if is_nothing(reply) => {
                 let is_over =
                     sleep.poll.block.is_some_and(|ms| ms > 0 && slept_us + 1000 >= ms * 1000);
-                if is_over {
+                // POLL has an array for it, and MPOLL nil.
+                if is_over && matches!(reply, Reply::Array(_)) != sleep.poll.is_many {
                     return Ok(());
                 }
                 Err(Promise::Unblocked
-                    .broken(format!("{:?} replied nil after {slept_us} us", sleep.call.op)))
+                    .broken(format!("{:?} replied {reply:?} after {slept_us} us", sleep.call.op)))
             }
-            Reply::Array(rows) if rows.is_empty() => Err(Promise::Unblocked
-                .broken(format!("{:?} replied nothing after {slept_us} us", sleep.call.op))),
             Reply::Error(error) if sleep.may_leave && error.starts_with(b"UNBLOCKED") => Ok(()),
             Reply::Error(error) if error.starts_with(b"WRONGTYPE") => Ok(()),
             Reply::Error(error) => Err(Promise::Unblocked.broken(format!(
@@ -1005,6 +1004,15 @@ impl World {
         self.replica = Some(before);
         self.machine.replicate(replica, before, LAG_US);
         self.after_restart()
+    }
+}
+
+/// Returns whether a reply says that nothing was given.
+fn is_nothing(reply: &Reply) -> bool {
+    match reply {
+        Reply::NullArray | Reply::Null => true,
+        Reply::Array(rows) => rows.is_empty(),
+        _ => false,
     }
 }
 

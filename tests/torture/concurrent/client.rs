@@ -82,7 +82,7 @@ impl Client<'_> {
             _ => {
                 let ttl = self.random.below(80);
                 let mut touch = redis::cmd("DEHYDRATOR.TOUCH");
-                let touch = touch.arg("k").arg(id).arg(ttl);
+                let touch = touch.arg("k").arg(ttl).arg(id);
                 self.record(touch, |it: u64| Act::Touch { id, ttl, touched: it == 1 });
             }
         }
@@ -101,10 +101,11 @@ impl Client<'_> {
             command.arg("k");
             command
         };
-        command.arg("COUNT").arg(poll.count).arg("WITHIDS");
-        if let Some(lease) = poll.lease {
-            command.arg("LEASE").arg(lease);
-        }
+        command.arg("COUNT").arg(poll.count);
+        match poll.lease {
+            Some(lease) => command.arg("LEASE").arg(lease),
+            None => command.arg("WITHIDS"),
+        };
         if let Some(block) = poll.block {
             command.arg("BLOCK").arg(block);
         }
@@ -119,6 +120,7 @@ impl Client<'_> {
                 assert_eq!(key, "k");
                 Reply::Given(rows.into_iter().map(id_of).collect())
             }
+            Ok(Value::Array(rows)) if rows.is_empty() && poll.block.is_some() => Reply::Nil,
             Ok(Value::Array(rows)) => Reply::Given(rows.into_iter().map(id_of).collect()),
             Err(error) if error.code() == Some("UNBLOCKED") => Reply::Refused,
             Err(error) if error.is_io_error() => Reply::Unread,
@@ -169,7 +171,7 @@ impl Client<'_> {
                     1 => {
                         let mut touch = redis::cmd("DEHYDRATOR.TOUCH");
                         let ttl = self.random.pick(&[0, 30, 100]);
-                        let touch = touch.arg("k").arg(id).arg(ttl);
+                        let touch = touch.arg("k").arg(ttl).arg(id);
                         self.record(touch, |it: u64| Act::Touch { id, ttl, touched: it == 1 });
                     }
                     _ => self.settle(id),

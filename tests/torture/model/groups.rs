@@ -1,7 +1,7 @@
 //! The model of what is set for groups.
 
 use super::rates::Log;
-use super::{Bytes, Dehydrator, Expect, MAX, Policy, bulk, int};
+use super::{Bytes, Dehydrator, Expect, MAX, Policy, int};
 use redis::Value;
 
 /// What is set for a group, or for each. 0: no limit.
@@ -136,23 +136,10 @@ impl Dehydrator {
         self.turns.settings.retain(|_, settings| *settings != Settings::default());
     }
 
-    /// Sets limits of a group, or of each, or shows them.
+    /// Sets limits of a group, or of each.
     pub(super) fn limit_groups(&mut self, group: Option<&Bytes>, change: Change) -> Expect {
         let before = group.map_or(self.turns.each, |group| self.settings(group));
         let mut settings = before;
-        if change == Change::default() {
-            let (rate, per) = settings.rate;
-            let mut map = vec![
-                ("length", settings.length),
-                ("held", settings.held),
-                ("rate", rate),
-                ("per", per),
-            ];
-            map.splice(0..0, group.map(|_| ("share", settings.share)));
-            let pair =
-                |(name, number): (&str, u64)| [bulk(name.as_bytes()), Value::Int(number as i64)];
-            return Expect::Is(Value::Array(map.into_iter().flat_map(pair).collect()));
-        }
         settings.share = change.share.unwrap_or(settings.share);
         settings.length = change.length.unwrap_or(settings.length);
         settings.held = change.held.unwrap_or(settings.held);

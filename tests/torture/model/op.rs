@@ -99,6 +99,7 @@ pub enum Op {
         ttl: u64,
         element: Bytes,
         slack: Option<u64>,
+        at: Option<u64>,
         bounds: Bounds,
         group: Option<Bytes>,
     },

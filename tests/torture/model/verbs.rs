@@ -7,6 +7,9 @@ use super::{
     rounded,
 };
 
+/// The reply of a POLL that gives nothing.
+const NOTHING: Expect = Expect::Is(Value::Array(Vec::new()));
+
 impl World {
     /// Applies a command to a key, and returns the expected reply.
     pub(super) fn within(
@@ -75,10 +78,10 @@ impl World {
                 });
                 if deliveries.is_some() { int(1) } else { Expect::Is(Value::Okay) }
             }
-            Op::GidPush { ttl, slack, group, .. } => {
+            Op::GidPush { ttl, slack, at, group, .. } => {
                 let ttl = rounded(*ttl, *slack).expect("seen to before");
                 // The id is known after the reply: see `named`.
-                match at_or(None, ttl) {
+                match at_or(*at, ttl) {
                     Some(_) if it.is_full() || it.is_group_full(group) => Expect::Refused("FULL"),
                     Some(_) => Expect::NewId,
                     None => REFUSED,
@@ -157,8 +160,7 @@ impl World {
                     }
                 }
                 if it.is_paused(now) {
-                    let sleeps = block.is_some() && !transaction;
-                    return Expect::Is(if sleeps { Value::Nil } else { Value::Array(vec![]) });
+                    return NOTHING;
                 }
                 let room = it.room(now);
                 let count = count.min(room as usize);
@@ -171,7 +173,7 @@ impl World {
                     };
                     self.met.extend(dead);
                     if room == 0 {
-                        return Expect::Is(Value::Nil);
+                        return NOTHING;
                     }
                 }
                 self.met.extend(it.bury_late(now));
@@ -182,7 +184,7 @@ impl World {
                 }
                 // A client that sleeps does not look whose turn it is: whoever is not due stays in the round.
                 if block.is_some() && !transaction && !it.is_open(now) {
-                    return Expect::Is(Value::Nil);
+                    return NOTHING;
                 }
                 let (mut given, mut rows) = (Vec::new(), Vec::new());
                 while given.len() + rows.len() < count {
@@ -216,9 +218,6 @@ impl World {
                     it.settle_turns();
                 }
                 it.limits.give(now, (given.len() + rows.len()) as u64);
-                if block.is_some() && !transaction && given.is_empty() && rows.is_empty() {
-                    return Expect::Is(Value::Nil);
-                }
                 match (lease, token) {
                     (Some(_), Some(token)) => leased(rows, *token),
                     (Some(_), None) => Expect::Leased(rows),

@@ -180,6 +180,7 @@ impl Torture {
             change.length = Some(self.random.pick(&[0, 0, 0, 3, 20]));
         }
         if self.is_behind() {
+            change.length = change.length.or(Some(0));
             return Op::LimitGroups { group, change };
         }
         if self.random.one_in(2) {
@@ -188,6 +189,9 @@ impl Torture {
         if self.random.one_in(3) {
             let per = (1 + self.random.below(3)) * GRAIN - GRAIN / 2;
             change.rate = Some((self.random.pick(&[1, 1, 2, 3, 10]), per));
+        }
+        if change == Change::default() {
+            change.held = Some(0);
         }
         Op::LimitGroups { group, change }
     }
@@ -272,9 +276,11 @@ impl Torture {
                 Op::Push { ttl, element, id, if_there, slack, at, deliveries, token, bounds, group }
             }
             250..270 => {
-                let (ttl, element, slack) = (self.ttl(), self.element(), self.slack());
+                let at = self.random.one_in(4).then(|| self.deadline());
+                let slack = self.slack().filter(|_| at.is_none());
+                let (ttl, element) = (self.ttl(), self.element());
                 let (bounds, group) = (self.bounds(), self.group(db, key));
-                Op::GidPush { ttl, element, slack, bounds, group }
+                Op::GidPush { ttl, element, slack, at, bounds, group }
             }
             270..320 => {
                 let many = if self.random.one_in(10) { 300 } else { 1 + self.random.below(6) };
@@ -301,7 +307,7 @@ impl Torture {
                 let is_bound = self.world.dehydrator(db, key).is_some_and(|it| !it.policy.holds());
                 let block = block.filter(|_| !is_bound);
                 let token = lease.and_then(|_| self.token());
-                let with_ids = self.random.one_in(2);
+                let with_ids = lease.is_none() && self.random.one_in(2);
                 if self.random.one_in(3) {
                     let mut keys = vec![key];
                     keys.extend((0..self.random.below(4)).map(|_| self.random.pick(&KEYS)));

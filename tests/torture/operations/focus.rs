@@ -15,7 +15,8 @@ impl Torture {
                 let lease = (!self.random.one_in(4)).then(|| GRAIN * (1 + self.random.below(3)));
                 let token = lease.and_then(|_| self.token());
                 let count = Some(1 + self.random.below(6));
-                Op::Poll { count, block: None, lease, token, with_ids: self.random.one_in(2) }
+                let with_ids = lease.is_none() && self.random.one_in(2);
+                Op::Poll { count, block: None, lease, token, with_ids }
             }
             68..74 => Op::Settle(self.held(db, key)),
             74..78 => {

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use redis::Value;
 
-use super::words::words_of;
 use super::{BEHIND, Torture};
-use crate::model::{Bytes, Dehydrator, Entry, MAX, Moment, Op};
+use crate::model::{Bytes, Dehydrator, Entry, MAX, Moment, Op, Policy};
 
 /// A map, as RESP2 has it.
 pub(super) struct Fields(Vec<Value>);
@@ -57,6 +56,44 @@ fn check_near(name: &str, info: &Fields, expected: Option<u64>) {
         }
         (told, expected) => panic!("{name}: {told:?} instead of {expected:?}"),
     }
+}
+
+/// Returns what INFO shows of a policy.
+fn shown_policy(policy: &Policy) -> Value {
+    let word = |route: &Policy| match route {
+        Policy::Hold | Policy::Limit(..) => "HOLD",
+        Policy::Drop => "DROP",
+        Policy::Stream { .. } => "STREAM",
+        Policy::List { .. } => "LIST",
+        Policy::Publish(_) => "PUBLISH",
+    };
+    let (dest, end, maxlen) = match policy.route() {
+        Policy::Stream { dest, maxlen } => (Some(*dest), None, *maxlen),
+        Policy::List { dest, is_left } => {
+            (Some(*dest), Some(if *is_left { "LEFT" } else { "RIGHT" }), None)
+        }
+        Policy::Publish(channel) => (Some(*channel), None, None),
+        _ => (None, None, None),
+    };
+    let (deliveries, dead_letters) = match policy {
+        Policy::Limit(most, _) => (*most, Some(word(policy.route()))),
+        _ => (0, None),
+    };
+    let bulk = |bytes: &[u8]| Value::BulkString(bytes.to_vec());
+    let or_nil = |word: Option<&str>| word.map_or(Value::Nil, |word| bulk(word.as_bytes()));
+    let int = |number: u64| Value::Int(number as i64);
+    let fields = [
+        ("action", bulk(word(policy).as_bytes())),
+        ("deliveries", int(deliveries)),
+        ("dead-letters", or_nil(dead_letters)),
+        ("dest", or_nil(dest)),
+        ("end", or_nil(end)),
+        ("maxlen", int(maxlen.map_or(0, |(_, length)| length))),
+        ("approximate", int(maxlen.is_some_and(|(exact, _)| !exact).into())),
+        ("confirmed", int(1)),
+    ];
+    let pairs = fields.into_iter().flat_map(|(name, value)| [bulk(name.as_bytes()), value]);
+    Value::Array(pairs.collect())
 }
 
 impl Torture {
@@ -242,11 +279,11 @@ impl Torture {
         let remembered = it.remembered.values().filter(|until| **until > now).count() as u64;
         let shown = info.number("remembered");
         assert!(shown == remembered || moments.len() > 16 && shown > remembered, "{shown}");
-        let policy = words_of("", &Op::OnDue(it.policy.clone()))[2..].join(&b' ');
-        let Value::BulkString(shown) = info.get("policy") else { panic!("{:?}", info.0) };
-        // The default end of a list.
-        let policy = policy.strip_suffix(b" right").unwrap_or(&policy);
-        assert!(shown.eq_ignore_ascii_case(policy), "{}", shown.escape_ascii());
+        assert_eq!(info.get("policy"), shown_policy(&it.policy));
+        let each = it.turns.each;
+        let shown = ["each-length-limit", "each-held-limit", "each-rate-limit", "each-rate-per"];
+        let shown = shown.map(|name| info.number(name));
+        assert_eq!(shown, [each.length, each.held, each.rate.0, each.rate.1]);
         assert_eq!(info.number("failures"), 0);
     }
 }

@@ -64,11 +64,12 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words.extend(options_of(bounds));
             words
         }
-        Op::GidPush { ttl, element, slack, bounds, group } => {
+        Op::GidPush { ttl, element, slack, at, bounds, group } => {
             let mut words = verb("GIDPUSH");
             words.extend([number(*ttl), element.clone()]);
             words.extend(options_of(bounds));
             words.extend(option("SLACK", *slack));
+            words.extend(option("AT", *at));
             words.extend(grouped(group));
             words
         }
@@ -156,15 +157,13 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
         Op::Update(id, element) => [verb("UPDATE"), vec![id.clone(), element.clone()]].concat(),
         Op::Touch { ids, ttl, only, at } => {
             let mut words = verb("TOUCH");
-            match &ids[..] {
-                [id] => words.extend([id.clone(), number(*ttl)]),
-                ids => {
-                    words.extend([number(*ttl), text("IDS"), number(ids.len() as u64)]);
-                    words.extend_from_slice(ids);
-                }
-            }
+            words.push(number(*ttl));
             words.extend(option("AT", *at));
             words.extend(only.map(text));
+            if ids.len() != 1 {
+                words.extend([text("IDS"), number(ids.len() as u64)]);
+            }
+            words.extend_from_slice(ids);
             words
         }
         Op::TouchGroup { group, ttl } => {
@@ -212,7 +211,7 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
         }
         Op::Pause { ms, at, group } => {
             let mut words = verb("PAUSE");
-            words.extend(ms.map(number));
+            words.extend(option("FOR", *ms));
             words.extend(option("AT", *at));
             words.extend(grouped(group));
             words
@@ -308,6 +307,7 @@ pub(super) fn nonsense(random: &mut Random) -> Op {
         format!("POLL LEASE|{bad}"),
         "POLL LEASE|0".to_owned(),
         "POLL WITHIDS|WITHIDS".to_owned(),
+        "POLL LEASE|5|WITHIDS".to_owned(),
         "MPOLL key".to_owned(),
         "MPOLL key|COUNT|1".to_owned(),
         "XPOLL WITHIDS".to_owned(),
@@ -332,7 +332,7 @@ pub(super) fn nonsense(random: &mut Random) -> Op {
         format!("EFFECT H{bad}"),
         "EFFECT Q|EXPLODE".to_owned(),
         "PUSH 5@5|element|id".to_owned(),
-        "TOUCH id|5@5".to_owned(),
+        "TOUCH 5@5|id".to_owned(),
         "PUSH 5|element|id|AT|5|TOKEN|token".to_owned(),
         format!("RANGE {bad}|+"),
         format!("RANGE -|{bad}"),
@@ -340,17 +340,20 @@ pub(super) fn nonsense(random: &mut Random) -> Op {
         "RANGE (5-6|+".to_owned(),
         "LOOK id|EMPTY".to_owned(),
         "UPDATE id".to_owned(),
-        format!("TOUCH id|{bad}"),
-        "TOUCH id|5|GT|LT".to_owned(),
-        format!("TOUCH id|5|AT|{bad}"),
+        format!("TOUCH {bad}|id"),
+        "TOUCH 5|GT|LT|id".to_owned(),
+        format!("TOUCH 5|AT|{bad}|id"),
         format!("TOUCH 5|IDS|{bad}|id"),
         "TOUCH 5|IDS|2|id".to_owned(),
         "TOUCH 5|IDS|1|id|id".to_owned(),
+        "TOUCH 5|IDS|1|id|GT".to_owned(),
+        "TOUCH 5|id|GT".to_owned(),
+        "TOUCH id|5".to_owned(),
         "REM".to_owned(),
         "PURGE".to_owned(),
         "PURGE GROUP".to_owned(),
         "PURGE ALL|id".to_owned(),
-        format!("TOUCH GROUP|group-1|{bad}"),
+        format!("TOUCH {bad}|GROUP|group-1"),
         "ONDUE EXPLODE".to_owned(),
         "ONDUE LIST".to_owned(),
         "ONDUE LIST|l1|UP".to_owned(),
@@ -364,11 +367,15 @@ pub(super) fn nonsense(random: &mut Random) -> Op {
         "ONDUE HOLD|DELIVERIES|5".to_owned(),
         "ONDUE HOLD|DELIVERIES|5|HOLD".to_owned(),
         "ONDUE DROP|DELIVERIES|5".to_owned(),
-        format!("PAUSE {bad}"),
+        "PAUSE 5".to_owned(),
+        format!("PAUSE FOR|{bad}"),
         format!("PAUSE AT|{bad}"),
-        "PAUSE 0".to_owned(),
-        "PAUSE 5|5".to_owned(),
+        "PAUSE FOR|0".to_owned(),
+        "PAUSE FOR|5|AT|5".to_owned(),
         "RESUME now".to_owned(),
+        "LIMIT".to_owned(),
+        "LIMIT EACH".to_owned(),
+        "LIMIT GROUP|one".to_owned(),
         format!("LIMIT LENGTH|{bad}"),
         format!("LIMIT HELD|{bad}"),
         format!("LIMIT RATE|5|PER|{bad}"),
@@ -395,6 +402,7 @@ pub(super) fn nonsense(random: &mut Random) -> Op {
         "EFFECT S5".to_owned(),
         format!("LIMIT REMEMBER|{bad}"),
         "EFFECT G1@0".to_owned(),
+        "GIDPUSH 5|element|NX".to_owned(),
         "TTN now".to_owned(),
         "SCAN cursor".to_owned(),
         format!("SCAN 0|COUNT|{bad}"),

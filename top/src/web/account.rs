@@ -348,7 +348,7 @@ fn read_facts(
 ) -> RedisResult<()> {
     let all = ask::facts(connection, keys)?;
     let policies = keys.iter().zip(&all).filter_map(|(key, facts)| {
-        Some((key, facts.as_ref()?.policy.as_deref().map(Destination::of_dead_letters)?))
+        Some((key, Destination::of_dead_letters(&facts.as_ref()?.policy)))
     });
     let dead = count_dead(connection, policies)?;
     let mut state = node.state();

@@ -148,7 +148,7 @@ fn perform(
     let account = &caller.account;
     let (node, facts) = facts_of(account, &queue)?;
     let queue = Queue { node: node.name.clone(), ..queue };
-    let destination = Destination::of_dead_letters(facts.policy.as_deref().unwrap_or_default());
+    let destination = Destination::of_dead_letters(&facts.policy);
     let rights = permission::of(page, account, &node, &queue, &destination)?;
     if let Some(reason) = rights.refuses(action.name()) {
         let code = if rights.read_only.is_some() { "READONLY" } else { "NOPERM" };
@@ -326,7 +326,7 @@ fn setting(action: Action, args: &Args, key: &[u8]) -> Result<Cmd, Refusal> {
         Action::Pause => {
             let mut pause = command("DEHYDRATOR.PAUSE");
             match (args.ms, args.at) {
-                (Some(ms), None) => pause.arg(ms),
+                (Some(ms), None) => pause.arg("FOR").arg(ms),
                 (None, Some(at)) => pause.arg("AT").arg(at),
                 _ => &mut pause,
             };

@@ -298,7 +298,7 @@ pub async fn dead(
     blocking(move || {
         let queue = Queue { node: asked.node, db: asked.db, key: asked.key };
         let (_, facts) = facts_of(&caller.account, &queue)?;
-        let destination = Destination::of_dead_letters(facts.policy.as_deref().unwrap_or_default());
+        let destination = Destination::of_dead_letters(&facts.policy);
         let filter = Filter::new(&asked.id, &asked.text);
         let count = asked.count.unwrap_or(50).clamp(1, PAGE);
         let (letters, next, scanned) = caller.account.on(&queue, |connection| {

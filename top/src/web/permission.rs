@@ -84,7 +84,7 @@ fn needs(queue: &Queue, destination: &Destination) -> Vec<(&'static str, Vec<Cmd
     };
     let look = || ours("LOOK", &[b"id", b"FULL"]);
     let eval = || command("EVAL", &[b"return 0", b"1", key]);
-    let touch = || ours("TOUCH", &[b"id", b"1"]);
+    let touch = || ours("TOUCH", &[b"1", b"id"]);
     let mut needs = vec![
         ("run_now", vec![eval(), look(), touch()]),
         ("postpone", vec![eval(), look(), touch()]),

@@ -88,11 +88,11 @@ const UNLESS_HELD: &str = "local done = 0 \
         end \
         if not held then \
             if ARGV[1] == 'run_now' then \
-                done = done + redis.call('DEHYDRATOR.TOUCH', KEYS[1], ARGV[i], 0, 'LT') \
+                done = done + redis.call('DEHYDRATOR.TOUCH', KEYS[1], 0, 'LT', ARGV[i]) \
             elseif ARGV[1] == 'cancel' then \
                 done = done + redis.call('DEHYDRATOR.REM', KEYS[1], ARGV[i]) \
             else \
-                done = done + redis.call('DEHYDRATOR.TOUCH', KEYS[1], ARGV[i], ARGV[1], 'AT', ARGV[2]) \
+                done = done + redis.call('DEHYDRATOR.TOUCH', KEYS[1], ARGV[1], 'AT', ARGV[2], ARGV[i]) \
             end \
         end \
     end \

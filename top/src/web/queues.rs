@@ -165,7 +165,7 @@ fn node_json(node: &Node) -> Value {
 }
 
 fn queue_json(queue: &Queue, facts: &Facts, net: Option<f64>, dead: Option<u64>) -> Value {
-    let policy = facts.policy.as_deref().unwrap_or(b"HOLD");
+    let policy = &facts.policy;
     let destination = Destination::of_dead_letters(policy);
     let dead = (destination != Destination::None).then(|| {
         json!({ "kind": destination.kind(), "dest_b64": destination.key().map(encode), "count": dead })
@@ -186,8 +186,16 @@ fn queue_json(queue: &Queue, facts: &Facts, net: Option<f64>, dead: Option<u64>)
         "memory": facts.memory,
         "ttls": facts.ttls,
         "groups": facts.groups,
-        "policy": String::from_utf8_lossy(policy),
-        "policy_b64": encode(policy),
+        "policy": String::from_utf8_lossy(&policy.line()),
+        "ondue": {
+            "action": policy.action,
+            "deliveries": policy.deliveries,
+            "dead_letters": policy.dead_letters,
+            "dest": policy.dest.as_deref().map(String::from_utf8_lossy),
+            "end": policy.end,
+            "maxlen": policy.maxlen,
+            "approximate": policy.is_approximate,
+        },
         "dead": dead,
         "failures": facts.failures,
         "failing_since": facts.failing_since,
@@ -266,7 +274,7 @@ pub async fn queue(
         let account = &caller.account;
         let (node, facts) = facts_of(account, &queue)?;
         account.look_at(&node.name, &queue);
-        let destination = Destination::of_dead_letters(facts.policy.as_deref().unwrap_or_default());
+        let destination = Destination::of_dead_letters(&facts.policy);
         let (parts, dead, time): (_, _, (u64, u64)) = account.on(&queue, |connection| {
             let policies = std::iter::once((&queue.key.0, destination.clone()));
             let parts = ask::parts(connection, &queue.key.0, &facts)?;

@@ -264,7 +264,7 @@ describe("an operator acts", () => {
     await operator.sees("ONDUE … HOLD DELIVERIES 5 STREAM policy:dead", "dialog");
     await operator.confirm("Set the policy");
     await operator.sees("HOLD DELIVERIES 5 STREAM policy:dead", ".where");
-    assert.equal((await server.info("policy")).policy, "HOLD DELIVERIES 5 STREAM policy:dead");
+    assert.equal((await server.info("policy")).policy.dest, "policy:dead");
   });
 
   test("43 reads who did what in the log", async () => {

@@ -106,8 +106,8 @@ export class Server {
 
   /** Returns INFO of a queue as an object. */
   async info(key) {
-    const reply = await this.call("DEHYDRATOR.INFO", key);
-    return pairs(reply);
+    const facts = pairs(await this.call("DEHYDRATOR.INFO", key));
+    return { ...facts, policy: pairs(facts.policy) };
   }
 
   /** Returns all rows of RANGE, in order. */

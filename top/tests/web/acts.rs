@@ -216,7 +216,7 @@ fn a_held_element_is_left_to_its_worker() {
         ),
     );
     assert_eq!(page.end_of(&job)["done"], 1);
-    client.ask("DEHYDRATOR.TOUCH jobs id 0");
+    client.ask("DEHYDRATOR.TOUCH jobs 0 id");
     client.ask("DEHYDRATOR.POLL jobs LEASE 600000");
     page.post("api/act", &change(&server, "jobs", "cancel", json!({ "held": true }), on));
     assert_eq!(client.ask("DEHYDRATOR.LEN jobs"), Reply::Int(0));

@@ -29,9 +29,11 @@ const MAX = 2 ** 63;
 
 /** The reply of a POLL that blocks: nothing is due in `keys`. */
 export class Blocks {
+  /** `nothing`: the reply if nothing comes due in time. */
   constructor(
     readonly keys: readonly string[],
     readonly ms: number,
+    readonly nothing: Reply,
   ) {}
 }
 
@@ -66,7 +68,7 @@ export class Commands {
     "DEHYDRATOR.PUSH": ([key, ttl, element, id, ...rest]) => this.#push(key, ttl, element, id, rest),
     "DEHYDRATOR.RANGE": ([key, start, end, ...rest]) => this.#range(key, needed(start), needed(end), rest),
     "DEHYDRATOR.REJECT": ([key, ...pairs]) => this.#reject(key, pairs),
-    "DEHYDRATOR.RELEASE": ([key, ms, ...pairs]) => this.#release(key, ms, pairs),
+    "DEHYDRATOR.RELEASE": ([key, ttl, ...pairs]) => this.#release(key, ttl, pairs),
     "DEHYDRATOR.REM": ([key, ...ids]) => ids.filter((id) => this.#at(key).remove(id) !== undefined).length,
     "DEHYDRATOR.RENEW": ([key, ttl, ...pairs]) => this.#renew(key, ttl, pairs),
     "DEHYDRATOR.RESUME": ([key, ...rest]) => this.#resume(this.#at(key), rest),
@@ -215,7 +217,7 @@ export class Commands {
     const options = this.#pollOptions(rest);
     const given = this.#poll(needed(key), options);
     const block = options.number("BLOCK");
-    return given.length > 0 || block === undefined ? given : new Blocks([key!], block);
+    return given.length > 0 || block === undefined ? given : new Blocks([key!], block, []);
   }
 
   #mpoll(many: number, rest: string[]): Reply | Blocks {
@@ -231,12 +233,13 @@ export class Commands {
       if (given.length > 0) return [key, given];
     }
     const block = options.number("BLOCK");
-    return block === undefined ? null : new Blocks(keys, block);
+    return block === undefined ? null : new Blocks(keys, block, null);
   }
 
   #pollOptions(words: string[]): Options {
     const options = new Options(words, { COUNT: true, BLOCK: true, LEASE: true, TOKEN: true, WITHIDS: false });
     if (options.has("TOKEN") && !options.has("LEASE")) throw refused("ERR", "TOKEN needs LEASE");
+    options.onlyOne("LEASE", "WITHIDS");
     options.number("COUNT", 1);
     options.number("BLOCK");
     this.#deadline(options.number("LEASE", 1) ?? 0);
@@ -302,8 +305,8 @@ export class Commands {
     });
   }
 
-  #release(key: string | undefined, ms: string | undefined, words: string[]): Reply {
-    const deadline = this.#deadline(numberOf(ms, "ms"));
+  #release(key: string | undefined, ttl: string | undefined, words: string[]): Reply {
+    const deadline = this.#deadline(numberOf(ttl, "ttl"));
     const isUncounted = words.length % 2 === 1 && words.at(-1)?.toUpperCase() === "UNCOUNTED";
     return this.#withHeld(key, isUncounted ? words.slice(0, -1) : words, (it, entry) => {
       it.restart(entry, 0, deadline);
@@ -344,18 +347,23 @@ export class Commands {
   }
 
   #touch(key: string | undefined, words: string[]): Reply {
-    const [first, second, many] = words;
-    if (second?.toUpperCase() === "GROUP") return this.#touchGroup(this.#at(key), needed(first), words.slice(1));
-    let [ids, ttl, rest] = [[needed(first)], second, words.slice(2)];
-    if (second?.toUpperCase() === "IDS") {
-      const count = numberOf(many, "numids", 1);
-      [ids, ttl, rest] = [words.slice(3, 3 + count), first, words.slice(3 + count)];
-      if (ids.length < count) throw refused("ERR", "numids is greater than the number of ids");
-    }
-    const options = new Options(rest, { GT: false, LT: false, AT: true });
+    const [ttl, ...rest] = words;
+    // One last word is an id, even if it is the name of an option.
+    let from = 0;
+    while (rest.length - from > 1 && !/^(IDS|GROUP)$/i.test(rest[from]!)) from += /^AT$/i.test(rest[from]!) ? 2 : 1;
+    const [first, many, ...others] = rest.slice(from);
+    let ids = [needed(first)];
+    const options = new Options(rest.slice(0, from), { GT: false, LT: false, AT: true });
     options.onlyOne("GT", "LT");
     const [it, ms, at] = [this.#at(key), numberOf(ttl, "ttl"), options.number("AT")];
     const deadline = this.#deadline(ms, at);
+    if (many !== undefined && first!.toUpperCase() === "IDS") {
+      ids = others;
+      if (ids.length !== numberOf(many, "IDS", 1)) throw refused("ERR", "IDS has another number of ids");
+    } else if (many !== undefined) {
+      if (options.has("GT") || options.has("LT")) throw refused("ERR", "GT and LT are not for a GROUP");
+      return this.#touchGroup(it, rest.slice(from), [ms, at, deadline]);
+    }
     let touched = 0;
     for (const id of new Set(ids)) {
       const entry = it.get(id);
@@ -368,10 +376,9 @@ export class Commands {
     return touched;
   }
 
-  #touchGroup(it: Dehydrator, ttl: string, words: string[]): Reply {
-    const options = new Options(words, { GROUP: true, AT: true, COUNT: true });
-    const [ms, group, at] = [numberOf(ttl, "ttl"), changedGroup(options), options.number("AT")];
-    const [deadline, now] = [this.#deadline(ms, at), this.#now];
+  #touchGroup(it: Dehydrator, words: string[], timer: [ms: number, at: number | undefined, deadline: number]): Reply {
+    const options = new Options(words, { GROUP: true, COUNT: true });
+    const [[ms, at, deadline], group, now] = [timer, changedGroup(options), this.#now];
     // About the new deadline is near enough, so that a loop ends.
     const about = deadline - Math.min(Math.max(Math.floor(ms / 8), 1000), 60_000);
     const near = at !== undefined ? deadline : ms === 0 ? 0 : about;
@@ -438,9 +445,10 @@ export class Commands {
 
   #pause(key: string | undefined, rest: string[]): Reply {
     this.#at(key);
-    const hasLength = rest.length > 0 && !/^(AT|GROUP)$/i.test(rest[0]!);
-    const options = new Options(hasLength ? rest.slice(1) : rest, { GROUP: true, ...(hasLength ? {} : { AT: true }) });
-    const after = hasLength ? this.#deadline(numberOf(rest[0], "PAUSE", 1)) : Number.POSITIVE_INFINITY;
+    const options = new Options(rest, { FOR: true, AT: true, GROUP: true });
+    options.onlyOne("FOR", "AT");
+    const ms = options.number("FOR", 1);
+    const after = ms === undefined ? Number.POSITIVE_INFINITY : this.#deadline(ms);
     const [until, group] = [options.number("AT") ?? after, options.namedGroup()];
     if (until <= this.#now) throw refused("ERR", "the pause ends before it begins");
     this.#made(key).setPause(group, until);
@@ -456,25 +464,23 @@ export class Commands {
     this.#at(key);
     const [hold, deliveries, most, where, dest, ...trim] = words;
     const names = [hold, deliveries, where].map((word) => word?.toUpperCase()).join(" ");
-    let [count, dead, length] = [0, null as string | null, 0];
+    let [count, dead, length, isApproximate] = [0, null as string | null, 0, false];
     if (names === "HOLD DELIVERIES DROP" && dest === undefined) {
       count = deliveriesOf(most);
     } else if (names === "HOLD DELIVERIES STREAM" && dest !== undefined && dest !== key) {
       [count, dead] = [deliveriesOf(most), dest];
+      isApproximate = trim[1] === "~";
       if (trim[0]?.toUpperCase() === "MAXLEN") length = numberOf(trim.at(-1), "MAXLEN", 1);
       else if (trim.length > 0) throw refused("ERR", "unexpected option of STREAM");
     } else if (words.length !== 1 || hold?.toUpperCase() !== "HOLD") {
       throw refused("ERR", "the server in memory knows HOLD, and HOLD DELIVERIES n with DROP or STREAM");
     }
-    const told = dead === null ? "DROP" : `STREAM ${dead}${length > 0 ? ` MAXLEN = ${length}` : ""}`;
-    const policy = count > 0 ? `HOLD DELIVERIES ${count} ${told}` : "HOLD";
-    Object.assign(this.#made(key), { mostDeliveries: count, dead, deadLength: length, policy });
+    Object.assign(this.#made(key), { mostDeliveries: count, dead, deadLength: length, isApproximate });
     return OK;
   }
 
   #limit(key: string | undefined, rest: string[]): Reply {
-    if (rest.length === 0) return Object.entries(this.#at(key).limits).flat();
-    const scope = rest[0]!.toUpperCase();
+    const scope = needed(rest[0]).toUpperCase();
     if (scope === "EACH") return limitGroups(this.#made(key).groups, rest.slice(1), {});
     if (scope === "GROUP") return limitGroups(this.#made(key).groups, rest, { GROUP: true, SHARE: true });
     const options = new Options(rest, { ...LIMIT_OPTIONS, REMEMBER: true });
@@ -501,7 +507,16 @@ export class Commands {
       due: entries.filter((entry) => entry.deadline <= now).length,
       "given-out": givenOut,
       "next-deadline": Number.isFinite(it.opens) ? it.opens : null,
-      policy: it.policy,
+      policy: Object.entries({
+        action: "HOLD",
+        deliveries: it.mostDeliveries,
+        "dead-letters": it.mostDeliveries === 0 ? null : it.dead === null ? "DROP" : "STREAM",
+        dest: it.dead,
+        end: null,
+        maxlen: it.deadLength,
+        approximate: it.isApproximate ? 1 : 0,
+        confirmed: 1,
+      }).flat(),
       paused: isPaused ? 1 : 0,
       "paused-until": isPaused && Number.isFinite(it.pause) ? it.pause : null,
       "length-limit": limits.length,
@@ -512,6 +527,10 @@ export class Commands {
       "rate-room": limits.rate > 0 ? it.rateRoom(now) : null,
       remember: limits.remember,
       remembered: [...it.remembered.values()].filter((until) => until > now).length,
+      "each-length-limit": it.groups.each.length,
+      "each-held-limit": it.groups.each.held,
+      "each-rate-limit": it.groups.each.rate,
+      "each-rate-per": it.groups.each.per,
       leased,
       "given-back": givenOut - leased,
       groups: new Set(entries.map((entry) => entry.group).filter((group) => group !== "")).size,

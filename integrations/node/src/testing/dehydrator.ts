@@ -73,7 +73,8 @@ export class Dehydrator {
   /** The maximum length of that stream; 0: without limit. */
   deadLength = 0;
   /** The words of ONDUE. */
-  policy = "HOLD";
+  /** Set if a stream of dead letters may stay a little longer than `deadLength`. */
+  isApproximate = false;
   /** Remembered ids, and until when. */
   readonly remembered = new Map<string, number>();
   readonly #entries = new Map<string, Entry>();

@@ -15,10 +15,7 @@ export function limitGroups(groups: Groups<Entry>, words: string[], scope: Recor
   if (group === "" && isLimited) throw refused("ERR", "elements without a group can have a SHARE, but no limit");
   const share = options.number("SHARE", 1);
   if ((share ?? 0) > 65_535) throw refused("ERR", "SHARE is from 1 to 65535");
-  if (!isLimited && share === undefined) {
-    const { share, pause, ...limits } = before;
-    return Object.entries(group === undefined ? limits : { share, ...limits }).flat();
-  }
+  if (!isLimited && share === undefined) throw refused("ERR", "LIMIT needs a limit");
   const changed = { share: share ?? before.share, length: length ?? before.length, held: held ?? before.held, ...rate };
   groups.set(group, { ...before, ...changed });
   return OK;

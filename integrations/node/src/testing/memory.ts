@@ -103,10 +103,10 @@ export class MemoryServer implements Maker {
         !this.#commands.hasDue(served)
       ) {
         this.#drained.stop();
-        return null;
+        return buffersOf(reply.nothing);
       }
       end ??= performance.now() + (reply.ms === 0 ? 2 ** 31 - 1 : reply.ms);
-      if (!(await this.#change(end - performance.now()))) return null;
+      if (!(await this.#change(end - performance.now()))) return buffersOf(reply.nothing);
     }
   }
 

@@ -75,7 +75,7 @@ class Renewals(Leases):
             self._connection.socket_timeout = reply_in(self.lease_ms)
         for tag, lease in some:
             try:
-                self._connection.send_command("DEHYDRATOR.TOUCH", key, lease.id, self.lease_ms)
+                self._connection.send_command("DEHYDRATOR.TOUCH", key, self.lease_ms, lease.id)
                 renewed = self._connection.read_response()
             except BaseException:
                 self._connection.disconnect()
@@ -140,7 +140,7 @@ class Hand:
     def put_back(self) -> None:
         """Gives a job back that was not begun, as a connection broke, or the worker stops. It comes again at once."""
         if self.held is not None:
-            self._connection.execute_command("DEHYDRATOR.TOUCH", self.held.key, self.held.id, 0)
+            self._connection.execute_command("DEHYDRATOR.TOUCH", self.held.key, 0, self.held.id)
             self.drop()
 
     def close(self, *, give_back: bool) -> None:
@@ -149,7 +149,7 @@ class Hand:
             self.put_back()
             # A reply may have been lost.
             for key in self._keys:
-                self._connection.execute_command("DEHYDRATOR.TOUCH", key, self._token, 0)
+                self._connection.execute_command("DEHYDRATOR.TOUCH", key, 0, self._token)
         self.drop()
         self._arrivals.close()
         self._renewals.close()

@@ -298,10 +298,9 @@ class Verbs:
     def postpone(self, id: str | bytes, delay: Duration, at: datetime | float | None) -> Question[bool]:
         _check_moments(delay, at)
         # A ttl of 0 would take the element from its worker; a millisecond does not.
-        words: list[Any] = ["DEHYDRATOR.TOUCH", self.key, id_bytes(id), max(1, milliseconds(delay))]
-        if at is not None:
-            words += ["AT", unix_milliseconds(at)]
-        return Question(tuple(words), _is_one)
+        moment = () if at is None else ("AT", unix_milliseconds(at))
+        words = ("DEHYDRATOR.TOUCH", self.key, max(1, milliseconds(delay)), *moment, id_bytes(id))
+        return Question(words, _is_one)
 
     def look(self, id: str | bytes) -> Question[Waiting | None]:
         def read(reply: Any) -> Waiting | None:
@@ -341,10 +340,15 @@ class Verbs:
         return Question(("DEHYDRATOR.LEN", self.key), int)
 
     def info(self, group: str | bytes | None = None) -> Question[dict[str, Any]]:
-        return Question(("DEHYDRATOR.INFO", self.key, *_of_group(group)), pairs)
+        def read(reply: Any) -> dict[str, Any]:
+            told = pairs(reply)
+            # Of a group there is none.
+            return {**told, "policy": pairs(told["policy"])} if "policy" in told else told
+
+        return Question(("DEHYDRATOR.INFO", self.key, *_of_group(group)), read)
 
     def pause(self, duration: Duration | None, group: str | bytes | None = None) -> Question[None]:
-        end = () if duration is None else (milliseconds(duration),)
+        end = () if duration is None else ("FOR", milliseconds(duration))
         return Question(("DEHYDRATOR.PAUSE", self.key, *end, *_of_group(group)), lambda reply: None)
 
     def resume(self, group: str | bytes | None = None) -> Question[bool]:

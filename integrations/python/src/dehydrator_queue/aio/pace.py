@@ -22,7 +22,7 @@ local before = first and string.format('%.0f', math.max(first[2] - 1, 0))
 for i = 1, #ARGV, 2 do
     local given = redis.call('DEHYDRATOR.RELEASE', KEYS[1], 0, ARGV[i], ARGV[i + 1], 'UNCOUNTED')[1]
     if given == 1 and before then
-        redis.call('DEHYDRATOR.TOUCH', KEYS[1], ARGV[i + 1], 0, 'LT', 'AT', before)
+        redis.call('DEHYDRATOR.TOUCH', KEYS[1], 0, 'LT', 'AT', before, ARGV[i + 1])
     end
 end
 """

@@ -87,8 +87,8 @@ class Dehydrator:
     dead: bytes | None = None
     #: The maximum length of that stream; 0: without limit.
     dead_length: int = 0
-    #: The words of ONDUE.
-    policy: bytes = b"HOLD"
+    #: Set if that stream may stay a little longer.
+    is_approximate: bool = False
     #: Remembered ids, and until when.
     remembered: dict[bytes, int] = field(default_factory=dict)
     groups: Groups = field(default_factory=Groups)

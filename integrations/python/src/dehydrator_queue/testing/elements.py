@@ -32,6 +32,8 @@ class Blocks:
 
     keys: list[bytes]
     ms: int
+    #: The reply if nothing comes due in time.
+    nothing: Any
 
 
 class Elements(Keys):
@@ -121,7 +123,7 @@ class Elements(Keys):
         options = self._poll_options(rest)
         given = self._poll(key, options)
         block = options.number("BLOCK")
-        return given if given or block is None else Blocks([key], block)
+        return given if given or block is None else Blocks([key], block, [])
 
     def do_mpoll(self, words: Words) -> Any:
         many = count(words[0], "numkeys")
@@ -141,12 +143,13 @@ class Elements(Keys):
             if given := self._poll(key, options):
                 return [key, given]
         block = options.number("BLOCK")
-        return None if block is None else Blocks(keys, block)
+        return None if block is None else Blocks(keys, block, None)
 
     def _poll_options(self, words: Words) -> Options:
         options = Options(words, COUNT=1, BLOCK=1, LEASE=1, TOKEN=1, WITHIDS=0)
         if "TOKEN" in options and "LEASE" not in options:
             raise refused("ERR", "TOKEN needs LEASE")
+        options.only_one("LEASE", "WITHIDS")
         options.number("COUNT", 1)
         options.number("BLOCK")
         if (lease := options.number("LEASE", 1)) is not None:
@@ -221,7 +224,7 @@ class Elements(Keys):
     def do_release(self, words: Words) -> Any:
         key, ttl, *pairs = words
         uncounted = len(pairs) % 2 == 1 and pairs[-1].upper() == b"UNCOUNTED"
-        it, deadline, replies = self._at(key), self._deadline(number(ttl, "ms")), []
+        it, deadline, replies = self._at(key), self._deadline(number(ttl, "ttl")), []
         for find in self._held(it, pairs[:-1] if uncounted else pairs):
             if (entry := find()) is not None:
                 it.restart(entry, 0, deadline)
@@ -258,10 +261,9 @@ class Elements(Keys):
         ids = [entry.id for entry in it if entry.group == group][: options.number("COUNT", 1) or MANY]
         return sum(it.remove(id) is not None for id in ids)
 
-    def _touch_group(self, key: bytes, ttl: bytes, rest: Words) -> int:
-        options = Options(rest, GROUP=1, AT=1, COUNT=1)
-        it, ms, group, at = self._at(key), number(ttl, "ttl"), _named(options), options.number("AT")
-        deadline = self._deadline(ms, at)
+    def _touch_group(self, it: Dehydrator, rest: Words, ms: int, at: int | None) -> int:
+        options = Options(rest, GROUP=1, COUNT=1)
+        group, deadline = _named(options), self._deadline(ms, at)
         # About the new deadline is near enough, so that a loop ends.
         near = deadline if at is not None else 0 if ms == 0 else max(0, deadline - min(max(ms // 8, 1000), 60_000))
         ids = it.groups.at_rest(group, (near, deadline), self._now)[: options.number("COUNT", 1) or MANY]
@@ -272,19 +274,23 @@ class Elements(Keys):
         return len(ids)
 
     def do_touch(self, words: Words) -> Any:
-        key, first, second, *rest = words
-        if second.upper() == b"GROUP":
-            return self._touch_group(key, first, words[2:])
-        if second.upper() == b"IDS":
-            many = count(rest[0], "numids")
-            ids, ttl, rest = rest[1 : 1 + many], first, rest[1 + many :]
-            if len(ids) < many:
-                raise refused("ERR", "numids is greater than the number of ids")
-        else:
-            ids, ttl = [first], second
-        options = Options(rest, GT=0, LT=0, AT=1)
+        key, ttl, *rest = words
+        # One last word is an id, even if it is the name of an option.
+        at_which = 0
+        while len(rest) - at_which > 1 and rest[at_which].upper() not in (b"IDS", b"GROUP"):
+            at_which += 2 if rest[at_which].upper() == b"AT" else 1
+        options = Options(rest[:at_which], GT=0, LT=0, AT=1)
         options.only_one("GT", "LT")
         it, ms, at = self._at(key), number(ttl, "ttl"), options.number("AT")
+        first, *ids = rest[at_which:]
+        if not ids:
+            ids = [first]
+        elif first.upper() == b"GROUP":
+            if "GT" in options or "LT" in options:
+                raise refused("ERR", "GT and LT are not for a GROUP")
+            return self._touch_group(it, rest[at_which:], ms, at)
+        elif count(ids.pop(0), "IDS") != len(ids):
+            raise refused("ERR", "IDS has another number of ids")
         deadline, touched = self._deadline(ms, at), 0
         for id in dict.fromkeys(ids):
             entry = it.get(id)

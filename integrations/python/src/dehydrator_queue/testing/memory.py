@@ -71,7 +71,7 @@ class MemoryServer:
             arrived = changed.wait(min(end - time.monotonic(), threading.TIMEOUT_MAX))
             self._waiting.discard(changed.set)
             if not arrived:
-                return None
+                return reply.nothing
             changed.clear()
 
     def _begin(self, worker: Worker | AsyncWorker) -> None:
@@ -94,7 +94,7 @@ class MemoryServer:
                 self._wake()
             elif self._stop is not None and self._is_drained({*reply.keys, *self._served}):
                 self._stop()
-                return None
+                return reply.nothing
             else:
                 self._waiting.add(wake)
             return reply
@@ -137,7 +137,7 @@ class AsyncClient:
             try:
                 await asyncio.wait_for(changed.wait(), end - time.monotonic())
             except asyncio.TimeoutError:
-                return None
+                return reply.nothing
             finally:
                 self._memory._waiting.discard(wake)
             changed.clear()

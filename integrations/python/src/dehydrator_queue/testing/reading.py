@@ -98,7 +98,7 @@ class Reading(Keys):
             "due": sum(entry.deadline <= now for entry in it),
             "given-out": given_out,
             "next-deadline": it.opens(),
-            "policy": it.policy,
+            "policy": listed(self._policy(it)),
             "paused": int(paused),
             "paused-until": it.pause if paused and it.pause < MAX else None,
             "length-limit": limits.length,
@@ -109,11 +109,28 @@ class Reading(Keys):
             "rate-room": it.rate_room(now) if limits.rate else None,
             "remember": limits.remember,
             "remembered": sum(until > now for until in it.remembered.values()),
+            "each-length-limit": it.groups.each.length,
+            "each-held-limit": it.groups.each.held,
+            "each-rate-limit": it.groups.each.rate,
+            "each-rate-per": it.groups.each.per,
             "leased": leased,
             "given-back": given_out - leased,
             "groups": len(it.groups),
         }
         return listed(told)
+
+    def _policy(self, it: Dehydrator) -> dict[str, Any]:
+        is_limited = it.most_deliveries > 0
+        return {
+            "action": b"HOLD",
+            "deliveries": it.most_deliveries,
+            "dead-letters": (b"DROP" if it.dead is None else b"STREAM") if is_limited else None,
+            "dest": it.dead,
+            "end": None,
+            "maxlen": it.dead_length,
+            "approximate": int(it.is_approximate),
+            "confirmed": 1,
+        }
 
     def _info_of_group(self, it: Dehydrator, group: bytes) -> Any:
         first, limits = it.groups.first(group), it.groups.limits(group)

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from dehydrator_queue.testing.arguments import Options, count, deliveries, refused
 from dehydrator_queue.testing.dehydrator import MAX
 from dehydrator_queue.testing.groups import OTHERS
 from dehydrator_queue.testing.keys import Keys, Words
-from dehydrator_queue.testing.reading import listed
 
 
 class Rules(Keys):
     def do_pause(self, words: Words) -> Any:
         key, *rest = words
-        it, until = self._at(key), MAX
-        if rest and rest[0].upper() not in (b"AT", b"GROUP"):
-            until = self._deadline(count(rest.pop(0), "PAUSE"))
-            options = Options(rest, GROUP=1)
-        else:
-            options = Options(rest, AT=1, GROUP=1)
-            until = options.number("AT") or until
-        group = self._named(options)
+        it, options = self._at(key), Options(rest, FOR=1, AT=1, GROUP=1)
+        options.only_one("FOR", "AT")
+        after = MAX if (ms := options.number("FOR", 1)) is None else self._deadline(ms)
+        until, group = options.number("AT") or after, self._named(options)
         if until <= self._now:
             raise refused("ERR", "the pause ends before it begins")
         it = self._made(key)
@@ -52,7 +47,7 @@ class Rules(Keys):
         key, *policy = words
         names = [one.upper() for one in policy]
         self._at(key)
-        most, dead, length = 0, None, 0
+        most, dead, length, approximate = 0, None, 0, False
         match names:
             case [b"HOLD"]:
                 pass
@@ -65,32 +60,30 @@ class Rules(Keys):
                         pass
                     case [b"MAXLEN", _]:
                         length = count(policy[6], "MAXLEN")
-                        names.insert(6, b"=")
-                    case [b"MAXLEN", b"=", _]:
-                        length = count(policy[7], "MAXLEN")
+                    case [b"MAXLEN", b"=" | b"~", _]:
+                        length, approximate = count(policy[7], "MAXLEN"), policy[6] == b"~"
                     case _:
                         raise refused("ERR", "unexpected option of STREAM")
                 if dead == key:
                     raise refused("ERR", "STREAM must not be the dehydrator's own key")
             case _:
                 raise refused("ERR", "the server in memory knows HOLD, and HOLD DELIVERIES n with DROP or STREAM")
-        if dead is not None:
-            names[4] = dead
         it = self._made(key)
-        it.most_deliveries, it.dead, it.dead_length, it.policy = most, dead, length, b" ".join(names)
+        it.most_deliveries, it.dead, it.dead_length, it.is_approximate = most, dead, length, approximate
         return b"OK"
 
     def do_limit(self, words: Words) -> Any:
         key, *rest = words
-        it = self._at(key)
-        if not rest:
-            return listed(asdict(it.limits))
+        self._at(key)
         common = {"LENGTH": 1, "HELD": 1, "RATE": 1, "PER": 1}
-        if rest[0].upper() == b"EACH":
+        scope = rest[0].upper() if rest else b""
+        if scope == b"EACH":
             return self._limit_groups(key, Options(rest[1:], **common))
-        if rest[0].upper() == b"GROUP":
+        if scope == b"GROUP":
             return self._limit_groups(key, Options(rest, GROUP=1, SHARE=1, **common))
         options = Options(rest, **common, REMEMBER=1)
+        if not rest:
+            raise refused("ERR", "LIMIT needs a limit")
         told, (rate, per) = {name: options.number(name) for name in ("LENGTH", "HELD", "REMEMBER")}, options.rate()
         it = self._made(key)
         limits = it.limits
@@ -117,7 +110,6 @@ class Rules(Keys):
             raise refused("ERR", "SHARE is from 1 to 65535")
         changed = {name: value for name, value in told.items() if value is not None}
         if not changed:
-            hidden = ("pause",) if group is not None else ("pause", "share")
-            return listed({name: value for name, value in asdict(settings).items() if name not in hidden})
+            raise refused("ERR", "LIMIT needs a limit")
         self._made(key).groups.set(group, replace(settings, **changed))
         return b"OK"

@@ -12,7 +12,7 @@ from dehydrator_queue.verbs import BATCH, REVIVE, Flow, Question, Verbs, pairs
 from dehydrator_queue.wide.directory import ATTEMPTS, Directory, Known, OutdatedDirectoryError
 
 #: Where the id stands in the commands of one id.
-ID_AT = {"DEHYDRATOR.PUSH": 4, "DEHYDRATOR.LOOK": 2, "DEHYDRATOR.UPDATE": 2, "DEHYDRATOR.TOUCH": 2}
+ID_AT = {"DEHYDRATOR.PUSH": 4, "DEHYDRATOR.LOOK": 2, "DEHYDRATOR.UPDATE": 2, "DEHYDRATOR.TOUCH": -1}
 
 
 def _info(rows: list[dict[str, Any]]) -> dict[str, Any]:

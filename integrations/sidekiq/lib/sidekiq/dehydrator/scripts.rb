@@ -122,7 +122,7 @@ module Sidekiq
           return 0
         end
         redis.call('DEHYDRATOR.UPDATE', KEYS[1], ARGV[1], ARGV[2])
-        return redis.call('DEHYDRATOR.TOUCH', KEYS[1], ARGV[1], ARGV[3])
+        return redis.call('DEHYDRATOR.TOUCH', KEYS[1], ARGV[3], ARGV[1])
       LUA
 
       # Moves a job to the dead set. KEYS: the dehydrator, the sorted set. ARGV: the id, the score. Replies the element,
@@ -190,7 +190,7 @@ module Sidekiq
         for i = 1, #ARGV, 3 do
           local given = redis.call('DEHYDRATOR.RELEASE', KEYS[1], 0, ARGV[i], ARGV[i + 1], 'UNCOUNTED')[1]
           if given == 1 and ARGV[i + 2] ~= '0' then
-            redis.call('DEHYDRATOR.TOUCH', KEYS[1], ARGV[i + 1], 0, 'LT', 'AT', ARGV[i + 2])
+            redis.call('DEHYDRATOR.TOUCH', KEYS[1], 0, 'LT', 'AT', ARGV[i + 2], ARGV[i + 1])
           end
         end
       LUA
