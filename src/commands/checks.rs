@@ -99,12 +99,14 @@ pub fn has_room_in_group(lawn: &Lawn, id: &[u8], group: Option<&[u8]>, replaces:
 }
 
 /// Returns whether a group has as many elements as its LENGTH limit allows, or that of each group.
+#[inline]
 fn is_group_full(lawn: &Lawn, group: &[u8]) -> bool {
     let most = group_length(lawn, group);
     most > 0 && lawn.group_len(Some(group)) as u64 >= most
 }
 
 /// Returns the LENGTH limit of a group, or that of each group. 0: no limit.
+#[inline]
 fn group_length(lawn: &Lawn, group: &[u8]) -> u64 {
     if !lawn.has_group_settings() {
         return 0;

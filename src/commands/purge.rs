@@ -86,7 +86,7 @@ pub fn touch(
 ) {
     let rows = lawn.group_at_rest(group, near, now);
     let ids = rows.take(count).map(|row| row.element.id.to_vec()).collect::<Vec<_>>();
-    ids.iter().for_each(|id| restarts.restart(lawn, id));
+    ids.iter().for_each(|id| restarts.restart_if(lawn, id, |_| true));
 }
 
 #[cfg(test)]

@@ -34,10 +34,10 @@ impl<'a> Restarts<'a> {
         Self { batch, ttl, deadline, now, keeps_held, has_limit, count: 0 }
     }
 
-    /// Restarts the timer of an element, if it is there.
-    pub fn restart(&mut self, lawn: &mut Lawn, id: &[u8]) {
+    /// Restarts the timer of an element, if it is there and `holds` returns so for its deadline.
+    pub fn restart_if(&mut self, lawn: &mut Lawn, id: &[u8], holds: impl Fn(u64) -> bool) {
         let Self { ttl, deadline, now, keeps_held, has_limit, .. } = *self;
-        let Some(element) = lawn.look(id) else { return };
+        let Some(element) = lawn.look(id).filter(|it| holds(it.deadline)) else { return };
         let is_held = lawn.token(&element).is_some();
         let until = if is_held { None } else { postponed(&element, deadline) };
         let ends = ends_lease(lawn, &element, deadline, now, has_limit);

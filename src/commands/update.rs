@@ -132,7 +132,7 @@ fn parse_ids<'a>(args: Args<'a>, options: Options<'a>) -> Result<Which<'a>> {
 
 /// Runs `TOUCH key ttl [GT | LT] [AT unix-ms] <id | IDS n id [id ...] | GROUP name [COUNT n]>`: the number of elements whose
 /// deadline was set.
-pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
+pub fn touch<'a>(context: &CommandContext, args: Args<'a>) -> Result {
     let request = Touch::parse(args)?;
     let mut dehydrator = Writing::open(context, request.key)?;
     let Touch { key, ttl, condition, at, .. } = request;
@@ -156,13 +156,16 @@ pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
         Condition::Later => deadline > current,
         Condition::Earlier => deadline < current,
     };
-    let mut seen = HashSet::with_hasher(RandomState::new());
+    // Only a list can name an id twice.
+    let mut seen = None;
+    let mut is_new = |id: &&'a [u8]| {
+        let seen = seen.get_or_insert_with(|| HashSet::with_hasher(RandomState::new()));
+        seen.insert(*id)
+    };
     let is_single = ids.len() == 1;
-    for id in request.ids(ids).filter(|id| is_single || seen.insert(*id)) {
+    for id in request.ids(ids).filter(|id| is_single || is_new(id)) {
         let Some(lawn) = dehydrator.lawn() else { break };
-        if lawn.look(id).is_some_and(|element| holds(element.deadline)) {
-            restarts.restart(lawn, id);
-        }
+        restarts.restart_if(lawn, id, holds);
     }
     context.reply_integer(restarts.finish(dehydrator));
     Ok(())

@@ -350,8 +350,8 @@ impl Full {
     pub(super) fn settle_first(&mut self) -> Option<u64> {
         self.queues.refresh_heads(&mut self.records);
         let first = self.queues.first_deadline();
-        let Some(groups) = &mut self.groups else { return first };
-        groups.queues.refresh_heads(&mut self.records);
+        // The heads of the queues of elements in groups are only for walks, which know that some are stale.
+        let Some(groups) = &self.groups else { return first };
         let eligible = groups.first_eligible().map(|it| it.0.deadline);
         first.into_iter().chain(eligible).min()
     }

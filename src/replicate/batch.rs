@@ -91,8 +91,9 @@ impl<'a> Batch<'a> {
     }
 
     /// Ends the effect if the next element is another kind of change.
+    #[inline]
     fn turn_to(&mut self, head: Head) {
-        if self.head != Some(head) {
+        if self.is_heard && self.head != Some(head) {
             self.flush();
             self.head = Some(head);
         }

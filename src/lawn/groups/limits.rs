@@ -35,11 +35,11 @@ impl Groups {
     }
 
     /// Returns the settings of a group.
-    pub(super) fn settings_of(&self, group: Group) -> GroupSettings {
-        match self.table.get(group).has_settings {
-            true => self.settings(self.table.name(group)),
-            false => GroupSettings::NONE,
-        }
+    #[inline(always)]
+    pub(super) fn own(&self, group: Group) -> &GroupSettings {
+        let has_own = self.table.get(group).has_settings;
+        let own = if has_own { self.settings.get(self.table.name(group)) } else { None };
+        own.unwrap_or(&GroupSettings::NONE)
     }
 
     /// Changes the settings of a group. For the elements without a group only the share has a meaning.
@@ -81,7 +81,7 @@ impl Groups {
 
     /// Returns how many elements of a group may be held, as is set. 0: any number.
     pub fn held_limit(&self, group: Group) -> u32 {
-        let limit = match self.settings_of(group).limits.held {
+        let limit = match self.own(group).limits.held {
             _ if !self.enforced.held || group == self.others => 0,
             0 => self.each.held,
             own => own,
@@ -91,7 +91,7 @@ impl Groups {
 
     /// Returns the limit of what a group gives out in a time, as is set: a number of elements, and a number of milliseconds.
     pub fn rate_limit(&self, group: Group) -> Option<(u64, u64)> {
-        let limit = self.settings_of(group).limits.rate().or(self.each.rate());
+        let limit = self.own(group).limits.rate().or(self.each.rate());
         limit.filter(|_| self.enforced.rate && group != self.others)
     }
 
@@ -145,7 +145,7 @@ impl Groups {
     #[inline(never)]
     fn find_blocked_until(&self, group: Group) -> u64 {
         let next = self.logs.get(group).map_or(0, |log| log.next(AS_KNOWN));
-        next.max(self.settings_of(group).paused_until)
+        next.max(self.own(group).paused_until)
     }
 
     /// Begins to bring all groups to the limits that are set: the first few at once.
@@ -186,8 +186,10 @@ impl Groups {
     }
 
     /// Counts an element under a group's limit of rate, if there is one, for [`Groups::take_counted`] too.
+    #[inline(always)]
     pub fn count_given(&mut self, records: &Records, group: Group, now: u64) {
-        if self.record(records, group, now, 1) {
+        let may_be_limited = self.each.rate > 0 || self.table.get(group).has_settings;
+        if may_be_limited && self.record(records, group, now, 1) {
             *self.logs.counted.entry(group).or_default() += 1;
         }
     }

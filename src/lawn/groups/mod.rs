@@ -173,6 +173,7 @@ impl Groups {
 
     /// Returns the group of a name. Creates it if there is none; then the caller must insert an element or set a share
     /// next, or call [`Groups::free_if_unused`]. `None` if there is no room.
+    #[inline(always)]
     pub fn find_or_create(&mut self, name: &[u8]) -> Option<Group> {
         if let Some(group) = self.table.find(name) {
             return Some(group);

@@ -136,12 +136,14 @@ impl Table {
         self.slab.unit_mut(group.0)
     }
 
+    #[inline(always)]
     pub fn name(&self, group: Group) -> &[u8] {
         let bytes = self.names.get(self.get(group).name.expect("a group has a name"));
         let (header, name) = bytes.as_flattened().split_at(NAME_HEADER);
         &name[..u16::from_le_bytes([header[4], header[5]]).into()]
     }
 
+    #[inline(always)]
     pub fn find(&self, name: &[u8]) -> Option<Group> {
         self.index.find(self.index.hash(name), |it| self.name(Group(it)) == name).map(Group)
     }

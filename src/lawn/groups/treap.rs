@@ -91,7 +91,22 @@ impl Side {
     }
 }
 
+/// The place of a node below another one, or at the root.
+type Place = Option<(Handle, Side)>;
+
+/// Returns the place of a node, given the one above it.
+fn place_below(nodes: &impl Nodes, parent: Option<Handle>, node: Handle) -> Place {
+    let parent = parent?;
+    let is_left = nodes.links(parent).left == Some(node);
+    Some((parent, if is_left { Side::Left } else { Side::Right }))
+}
+
+fn set_parent(nodes: &mut impl Nodes, node: Handle, parent: Option<Handle>) {
+    change(nodes, node, |links| links.parent = parent);
+}
+
 /// Changes the links of a node.
+#[inline(always)]
 fn change(nodes: &mut impl Nodes, node: Handle, change: impl FnOnce(&mut Links)) {
     let mut links = nodes.links(node);
     change(&mut links);
@@ -127,7 +142,8 @@ impl Tree {
         while let Some(node) = at {
             work::step(1);
             let (own, links) = nodes.look(node);
-            (at, found) = if own < turn { (links.right, found) } else { (links.left, Some(node)) };
+            let is_before = own.number() < turn.number();
+            (at, found) = if is_before { (links.right, found) } else { (links.left, Some(node)) };
         }
         found
     }
@@ -139,30 +155,51 @@ impl Tree {
             *self = Self { root: Some(node), first: Some(node), last: Some(node) };
             return;
         };
-        nodes.set_links(node, Links { parent: Some(parent), ..Links::default() });
-        change(nodes, parent, |links| *side.child(links) = Some(node));
         let end = if side == Side::Left { &mut self.first } else { &mut self.last };
         if *end == Some(parent) {
             *end = Some(node);
         }
+        // The nodes on the way up that rank lower come below it: in two halves, of earlier turns and of later ones.
         let rank = nodes.rank(node);
-        let mut above = Some(parent);
-        while let Some(parent) = above.filter(|parent| nodes.rank(*parent) < rank) {
-            above = self.raise(nodes, node, parent);
+        let (mut links, mut place) = (Links::default(), Some((parent, side)));
+        while let Some((above, side)) = place.filter(|it| nodes.rank(it.0) < rank) {
+            work::step(1);
+            let mut own = nodes.links(above);
+            let half = side.other().child(&mut links);
+            let child = side.child(&mut own);
+            if *child != *half {
+                *child = *half;
+                nodes.set_links(above, own);
+                if let Some(half) = *half {
+                    set_parent(nodes, half, Some(above));
+                }
+            }
+            *half = Some(above);
+            place = place_below(nodes, own.parent, above);
         }
+        links.parent = place.map(|it| it.0);
+        nodes.set_links(node, links);
+        if let Some(left) = links.left {
+            set_parent(nodes, left, Some(node));
+        }
+        if let Some(right) = links.right {
+            set_parent(nodes, right, Some(node));
+        }
+        self.set_child(nodes, place, Some(node));
     }
 
-    /// Returns the node below which a turn belongs, and on which side. `None` if there is no node.
-    fn place(&self, nodes: &impl Nodes, turn: Turn) -> Option<(Handle, Side)> {
+    /// Returns the place of a new node with this turn, at the lower end of the tree. `None`: there is no node.
+    fn place(&self, nodes: &impl Nodes, turn: Turn) -> Place {
         let last = self.last?;
-        if nodes.turn(last) < turn {
+        if nodes.turn(last).number() < turn.number() {
             return Some((last, Side::Right));
         }
         let mut at = self.root?;
         loop {
             work::step(1);
             let (own, Links { left, right, .. }) = nodes.look(at);
-            let (side, child) = if turn < own { (Side::Left, left) } else { (Side::Right, right) };
+            let is_left = turn.number() < own.number();
+            let (side, child) = if is_left { (Side::Left, left) } else { (Side::Right, right) };
             let Some(next) = child else { return Some((at, side)) };
             at = next;
         }
@@ -175,59 +212,43 @@ impl Tree {
                 *end = side.next(nodes, node);
             }
         }
-        loop {
-            let Links { left, right, parent } = nodes.links(node);
-            let (Some(left), Some(right)) = (left, right) else {
-                let child = left.or(right);
-                self.replace_child(nodes, parent, node, child);
-                child.into_iter().for_each(|it| change(nodes, it, |links| links.parent = parent));
-                return;
-            };
-            let is_left = nodes.rank(left) > nodes.rank(right);
-            self.raise(nodes, if is_left { left } else { right }, node);
+        let Links { mut left, mut right, parent } = nodes.links(node);
+        let mut place = place_below(nodes, parent, node);
+        // Of the two nodes below it, the one that ranks higher takes its place, and so on along the edge between them.
+        while let (Some(one), Some(other)) = (left, right) {
+            work::step(1);
+            let is_left = nodes.rank(one) > nodes.rank(other);
+            let top = if is_left { one } else { other };
+            self.fill(nodes, place, Some(top));
+            let links = nodes.links(top);
+            if is_left {
+                (left, place) = (links.right, Some((top, Side::Right)));
+            } else {
+                (right, place) = (links.left, Some((top, Side::Left)));
+            }
         }
+        self.fill(nodes, place, left.or(right));
     }
 
     /// Replaces a node by one that has its turn, its rank and its links. The old one may be gone.
     pub fn replace(&mut self, nodes: &mut impl Nodes, old: Handle, new: Handle) {
         let Links { left, right, parent } = nodes.links(new);
-        self.replace_child(nodes, parent, old, Some(new));
-        for child in left.into_iter().chain(right) {
-            change(nodes, child, |links| links.parent = Some(new));
-        }
+        self.set_child(nodes, place_below(nodes, parent, old), Some(new));
+        left.into_iter().chain(right).for_each(|it| set_parent(nodes, it, Some(new)));
         for end in [&mut self.first, &mut self.last] {
             *end = if *end == Some(old) { Some(new) } else { *end };
         }
     }
 
-    /// Puts a node in the place of its parent, and the parent below it. Returns the node's new parent.
-    fn raise(&mut self, nodes: &mut impl Nodes, node: Handle, parent: Handle) -> Option<Handle> {
-        work::step(1);
-        let (mut own, mut above) = (nodes.links(node), nodes.links(parent));
-        let side = if above.left == Some(node) { Side::Left } else { Side::Right };
-        let inner = side.other().child(&mut own).replace(parent);
-        *side.child(&mut above) = inner;
-        let top = above.parent.replace(node);
-        own.parent = top;
-        nodes.set_links(node, own);
-        nodes.set_links(parent, above);
-        inner.into_iter().for_each(|it| change(nodes, it, |links| links.parent = Some(parent)));
-        self.replace_child(nodes, top, parent, Some(node));
-        top
+    /// Puts a node, or none, into a place.
+    fn fill(&mut self, nodes: &mut impl Nodes, place: Place, node: Option<Handle>) {
+        self.set_child(nodes, place, node);
+        node.into_iter().for_each(|it| set_parent(nodes, it, place.map(|it| it.0)));
     }
 
-    fn replace_child(
-        &mut self,
-        nodes: &mut impl Nodes,
-        parent: Option<Handle>,
-        old: Handle,
-        new: Option<Handle>,
-    ) {
-        let Some(parent) = parent else { return self.root = new };
-        change(nodes, parent, |links| {
-            let child = if links.left == Some(old) { &mut links.left } else { &mut links.right };
-            *child = new;
-        });
+    fn set_child(&mut self, nodes: &mut impl Nodes, place: Place, node: Option<Handle>) {
+        let Some((parent, side)) = place else { return self.root = node };
+        change(nodes, parent, |links| *side.child(links) = node);
     }
 
     /// Panics unless the tree is in order, a heap, and linked both ways. Returns the number of nodes.

@@ -106,7 +106,7 @@ impl Groups {
         self.table.get_mut(group).state = State::Active;
         let given = self.turn.filter(|it| it.0 == group).map_or(0, |it| it.1).saturating_add(1);
         self.turn = Some((group, given));
-        if is_over || given >= self.settings_of(group).share {
+        if is_over || given >= self.own(group).share {
             self.turn = None;
             self.round.remove(&mut self.table, group);
             self.round.push_back(&mut self.table, group, now);

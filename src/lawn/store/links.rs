@@ -52,13 +52,13 @@ impl Records {
 
     #[inline(always)]
     fn front(&self, handle: Handle) -> &[Granule; GROUP_UNITS] {
-        let units = self.slab.get(handle.before(GROUP_UNITS));
+        let units = self.slab.before(handle, GROUP_UNITS);
         units.first_chunk().expect("a slot has more")
     }
 
     #[inline(always)]
     fn front_mut(&mut self, handle: Handle) -> &mut [Granule; GROUP_UNITS] {
-        let units = self.slab.get_mut(handle.before(GROUP_UNITS));
+        let units = self.slab.before_mut(handle, GROUP_UNITS);
         units.first_chunk_mut().expect("a slot has more")
     }
 
@@ -113,7 +113,7 @@ impl Records {
     #[inline(always)]
     pub fn turn_and_links(&self, handle: Handle) -> (Turn, Links) {
         let units: &[Granule; GROUP_UNITS + 2] =
-            self.slab.get(handle.before(GROUP_UNITS)).first_chunk().expect("a slot has more");
+            self.slab.before(handle, GROUP_UNITS).first_chunk().expect("a slot has more");
         let [first, second, deadline, push] = *units;
         let push = u64::from_le_bytes(push) & (Turn::PUSHES - 1);
         (Turn { deadline: u64::from_le_bytes(deadline), push }, links_of([first, second]))

@@ -189,6 +189,18 @@ impl<T: Unit> Slab<T> {
         &self.pages[handle.page::<T>()][handle.unit::<T>()..]
     }
 
+    /// Returns the units from `units` in front of a handle to the end of its page.
+    #[inline(always)]
+    pub fn before(&self, handle: Handle, units: usize) -> &[T] {
+        &self.pages[handle.page::<T>()][handle.unit::<T>() - units..]
+    }
+
+    /// Does what [`Slab::before`] does, mutably.
+    #[inline(always)]
+    pub fn before_mut(&mut self, handle: Handle, units: usize) -> &mut [T] {
+        &mut self.pages[handle.page::<T>()][handle.unit::<T>() - units..]
+    }
+
     /// Returns the units from a slot to the end of its page, mutably.
     #[inline(always)]
     pub fn get_mut(&mut self, handle: Handle) -> &mut [T] {
