@@ -32,7 +32,7 @@
 //! | `store` | the bytes of elements | `records`: an element; `links`: its group, and its place in that; `slab`: slots in pages; `handle`: the name of a slot |
 //! | `index` | from id to record | `mod`: all ids; `table`: some of them, in buckets |
 //! | `queues` | the order in which elements come due | `queues`: a FIFO for each TTL; `timeline`: all other elements, by ranges of deadlines; `block`, `blocks`: a piece of either; `ranges`, `order`: where the timeline's blocks begin, and the order within one; `votes`: which TTLs get a queue; `heads`, `first`: which queue is next; `block_index`: where a search in a long queue begins; `walk`: read-only iteration; `upkeep`: maintenance |
-//! | `groups` | groups of elements that take turns | `entries`: the groups and their names; `treap`: the elements of each; `turns`: which group gives next; `round`: the ring of the groups that have something due; `settings`, `set`: shares, limits and pauses; `rates`, `logs`: rate limits, and when each gave out elements; `greatest`: the groups with the most elements |
+//! | `groups` | groups of elements that take turns: see its table |
 //! | `lease` | the tokens of leases | `token`: the name of a lease; `leases`: the token of each element, and the number of live leases; `tokens`: a sorted list of tokens by turn |
 //!
 //! These files combine the folders, or are used by all of them:

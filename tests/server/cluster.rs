@@ -304,6 +304,32 @@ fn limits_and_pauses_move_with_their_slot_and_refuse_no_arriving_data() {
 }
 
 #[test]
+fn a_purge_of_a_group_goes_on_where_its_slot_has_gone() {
+    let cluster = start();
+    let mut here = cluster.nodes[0].connect();
+    for from in (0..3000).step_by(500) {
+        let mut push = harness::cmd("DEHYDRATOR.MPUSH {fHh}:k");
+        (from..from + 500).for_each(|number| _ = push.arg(600_000).arg("element").arg(number));
+        push.arg("GROUP").arg("g").exec(&mut here).expect("they are pushed");
+    }
+    let purge = "DEHYDRATOR.PURGE {fHh}:k GROUP g";
+    assert_eq!(here.ask(purge), Value::Int(1024));
+    let (from, to) = (cluster.id_of(0), cluster.id_of(1));
+    let address = cluster.address(0);
+    let mut reshard = vec!["reshard", &address, "--cluster-from", &from, "--cluster-to", &to];
+    reshard.extend(["--cluster-slots", "10", "--cluster-pipeline", "1"]);
+    cluster.manage(&reshard);
+    let refused = here.refused(purge);
+    assert!(refused.starts_with("MOVED"), "{refused}");
+    let mut there = cluster.nodes[1].connect();
+    assert_eq!([there.ask(purge), there.ask(purge)], [Value::Int(1024), Value::Int(952)]);
+    assert_eq!(there.ask("EXISTS {fHh}:k"), Value::Int(0));
+    let blocked =
+        |node: usize| cluster.nodes[node].info("dehydrator", "dehydrator_blocked_clients");
+    assert_eq!([blocked(0), blocked(1)], [0, 0]);
+}
+
+#[test]
 fn a_limit_and_a_pause_move_with_their_slot() {
     let cluster = start();
     let mut here = cluster.nodes[0].connect();

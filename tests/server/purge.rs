@@ -177,23 +177,6 @@ fn a_sleeping_client_gets_what_a_change_for_each_group_lets_go() {
 }
 
 #[test]
-fn what_has_been_due_for_long_shows_whatever_group_is_next() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
-    client.ask("DEHYDRATOR.LIMIT k EACH HELD 5");
-    client.ask("DEHYDRATOR.MPUSH k 0 e a1 0 e a2 GROUP a");
-    client.ask("DEHYDRATOR.POLL k COUNT 1");
-    let Value::Int(now) = client.ask("DEHYDRATOR.PTTL k a2") else { panic!("a number") };
-    assert_eq!(now, 0);
-    client.ask("DEHYDRATOR.PUSH k 0 e b1 GROUP b");
-    until("both are late", || {
-        let info = format!("{:?}", client.ask("DEHYDRATOR.INFO k"));
-        let late = client.ask("DEHYDRATOR.LATE");
-        (info.contains("oldest-due-ms") && late != Value::Array(Vec::new())).then_some(())
-    });
-}
-
-#[test]
 fn a_dead_letter_takes_its_group_along() {
     let server = Server::start(&[]);
     let mut client = server.connect();

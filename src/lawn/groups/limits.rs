@@ -60,7 +60,7 @@ impl Groups {
         } else {
             self.settings.remove(&name);
         }
-        if group != self.others && !self.fit(records, group) {
+        if group != self.ungrouped && !self.fit(records, group) {
             self.fit_from = Some(0);
         }
     }
@@ -82,7 +82,7 @@ impl Groups {
     /// Returns how many elements of a group may be held, as is set. 0: any number.
     pub fn held_limit(&self, group: Group) -> u32 {
         let limit = match self.own(group).limits.held {
-            _ if !self.enforced.held || group == self.others => 0,
+            _ if !self.enforced.held || group == self.ungrouped => 0,
             0 => self.each.held,
             own => own,
         };
@@ -92,7 +92,7 @@ impl Groups {
     /// Returns the limit of what a group gives out in a time, as is set: a number of elements, and a number of milliseconds.
     pub fn rate_limit(&self, group: Group) -> Option<(u64, u64)> {
         let limit = self.own(group).limits.rate().or(self.each.rate());
-        limit.filter(|_| self.enforced.rate && group != self.others)
+        limit.filter(|_| self.enforced.rate && group != self.ungrouped)
     }
 
     /// Returns the limit of rate of the group of this name, which need not exist.
@@ -107,7 +107,7 @@ impl Groups {
         let is_fit = self.fit_held(records, group, self.held_limit(group));
         self.fit_log(group);
         // All was given out by then, if the clock has stepped back or the granules of the log have become smaller.
-        self.logs.note_clock(group, self.logs.latest);
+        self.logs.apply_clock(group, self.logs.latest);
         self.refile(records, group);
         is_fit
     }
@@ -160,7 +160,7 @@ impl Groups {
         let (groups, next) = self.table.some(from, FITTED_MAX);
         let (mut walked, mut are_fit) = (0, true);
         for group in groups {
-            if group == self.others {
+            if group == self.ungrouped {
                 continue;
             }
             if walked >= WALKED_MAX {

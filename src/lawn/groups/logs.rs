@@ -48,14 +48,8 @@ impl Logs {
         self.by_group.keys().copied()
     }
 
-    /// Records that a group gave out `count` elements. A new log has this limit, of a number and milliseconds. Returns the log.
-    pub fn record(
-        &mut self,
-        group: Group,
-        (max, per): (u64, u64),
-        moment: u64,
-        count: u64,
-    ) -> &Rate {
+    /// Records that a group gave out `count` elements. A new log has this limit, of a number and milliseconds.
+    pub fn record(&mut self, group: Group, (max, per): (u64, u64), moment: u64, count: u64) {
         self.latest = self.latest.max(moment);
         let Self { by_group, ends, bytes, .. } = self;
         let log = by_group.entry(group).or_insert_with(|| {
@@ -66,7 +60,6 @@ impl Logs {
         *bytes -= log.rate.memory();
         log.rate.record(moment, count);
         *bytes += log.rate.memory();
-        &log.rate
     }
 
     /// Sets the log of a group.
@@ -98,7 +91,7 @@ impl Logs {
     }
 
     /// Tells the log of a group that the time is `now`: the clock may have stepped back.
-    pub fn note_clock(&mut self, group: Group, now: u64) {
+    pub fn apply_clock(&mut self, group: Group, now: u64) {
         if let Some(log) = self.by_group.get_mut(&group) {
             log.rate.next(now);
             self.ends.remove(&(log.filed, group));

@@ -11,19 +11,7 @@
 //! one more lease. That moment is always known, and each group with an element is filed by it, so the next deadline of all is
 //! the first of two trees.
 //!
-//! | state | meaning |
-//! |---|---|
-//! | `Empty` | no element |
-//! | `Waiting` | not in the round: it was not eligible yet when it was filed, and is among the others by when it becomes so |
-//! | `Active` | in the round, where it keeps its place until it is not eligible any more |
-//!
-//! All transitions are in two functions of `turns`, in one step each:
-//!
-//! | event | function | from | to | cost |
-//! |---|---|---|---|---|
-//! | an element comes, goes, moves, is held or not, and the group is eligible at another moment; its limits or its pause change | `refile` | any | `Empty` if it has no element, `Active` (at the back, unless it was) if it is eligible at the latest turn, else `Waiting` | O(log groups) |
-//! | its turn comes | `take_turn` | `Waiting`, `Active` | `Active`, at the front, or at the back after its share | O(log groups), O(1) if it was active |
-//! | the clock has stepped back | `take_turn`, [`turns`] | `Active` | `Waiting` | O(log groups) for each of a few |
+//! The states of a group, and the only two functions that change them, are in the table of [`turns`].
 //!
 //! | module | contents |
 //! |---|---|
@@ -86,7 +74,7 @@ pub struct Groups {
     pub queues: Queues,
     pub table: Table,
     /// The group of all elements that are in none. It is in no tree, and mostly in the round.
-    others: Group,
+    ungrouped: Group,
     round: Round,
     /// The group whose turn has begun, and the number of elements that it has given in it.
     turn: Option<(Group, u16)>,
@@ -133,7 +121,7 @@ impl Nodes for Records {
     }
 
     #[inline(always)]
-    fn look(&self, node: Handle) -> (Turn, Links) {
+    fn turn_and_links(&self, node: Handle) -> (Turn, Links) {
         self.turn_and_links(node)
     }
 }
@@ -143,11 +131,11 @@ impl Groups {
     pub fn new(hasher: &RandomState, records: &mut Records) -> Self {
         records.secret = hasher.hash_one("elements") | 1;
         let mut table = Table::new(hasher.clone(), hasher.hash_one("groups"));
-        let others = table.insert(b"").expect("there is room for the first");
+        let ungrouped = table.insert(b"").expect("there is room for the first");
         Self {
             queues: Queues::new(hasher.clone()),
             table,
-            others,
+            ungrouped,
             round: Round::default(),
             turn: None,
             latest: 0,
@@ -186,7 +174,7 @@ impl Groups {
     /// Frees a group without elements, settings and log.
     pub fn free_if_unused(&mut self, group: Group) {
         let record = self.table.get(group);
-        if record.len == 0 && !record.has_settings && !record.has_log && group != self.others {
+        if record.len == 0 && !record.has_settings && !record.has_log && group != self.ungrouped {
             self.table.remove(group);
         }
     }
@@ -326,11 +314,11 @@ impl Groups {
     pub fn compact(&mut self, records: &mut Records) -> Option<usize> {
         let moved = self.queues.compact(records).or_else(|| self.table.compact_names().map(|()| 1));
         moved.or_else(|| {
-            let group = self.table.sparse()?;
+            let group = Group(self.table.slab.sparse_slot()?);
             if self.table.get(group).len <= MOVED_MAX {
                 return self.relocate(records, group);
             }
-            self.table.keep_sparse();
+            self.table.slab.keep_page();
             Some(1)
         })
     }
@@ -339,8 +327,8 @@ impl Groups {
     fn relocate(&mut self, records: &mut Records, old: Group) -> Option<usize> {
         let state = self.table.get(old).state;
         let tree = match state {
-            State::Waiting if old != self.others => Some(&mut self.waiting),
-            State::Active if old != self.others => Some(&mut self.active),
+            State::Waiting if old != self.ungrouped => Some(&mut self.waiting),
+            State::Active if old != self.ungrouped => Some(&mut self.active),
             _ => None,
         };
         // Its place in a tree depends on its handle.
@@ -354,8 +342,8 @@ impl Groups {
         new?;
         self.round.rename(old, new?);
         self.turn = self.turn.map(|it| if it.0 == old { (group, it.1) } else { it });
-        if old == self.others {
-            self.others = group;
+        if old == self.ungrouped {
+            self.ungrouped = group;
         }
         let record = self.table.get(group);
         self.greatest.rename(record, old, group);
@@ -423,7 +411,7 @@ impl Groups {
             paused += usize::from(settings.ends());
             assert_eq!(settings.ends(), self.pauses.contains(&(settings.paused_until, group)));
             assert_eq!(record.state == State::Active, round.contains(&group), "the round");
-            if group == self.others {
+            if group == self.ungrouped {
                 assert_eq!(len, 0, "the elements without a group");
                 filed[record.state as usize] -= 1;
                 continue;

@@ -23,47 +23,41 @@ impl Round {
 
     /// Inserts a group at the back, at this moment.
     pub fn push_back(&mut self, table: &mut Table, group: Group, now: u64) {
-        let ahead = self.back.replace(group.0);
-        let record = table.get_mut(group);
-        (record.ahead, record.behind, record.entered) = (ahead, None, now as u32);
-        match ahead {
-            Some(ahead) => table.get_mut(Group(ahead)).behind = Some(group.0),
-            None => self.front = Some(group.0),
-        }
-    }
-
-    /// Inserts a group that has been eligible since a moment: ahead of those that came then or later, of the last few.
-    pub fn insert(&mut self, table: &mut Table, group: Group, since: u64) {
-        let is_later = |it: &Group| table.get(*it).entered.wrapping_sub(since as u32) as i32 >= 0;
-        let before = |it: Option<Group>| it.and_then(|it| table.get(it).ahead.map(Group));
-        let (mut place, mut steps) = (self.back.map(Group), 0);
-        while steps < WALKED_MAX && place.as_ref().is_some_and(is_later) {
-            (place, steps) = (before(place), steps + 1);
-        }
-        match place {
-            None => self.push_front(table, group),
-            Some(place) => {
-                let behind = table.get_mut(place).behind.replace(group.0);
-                let record = table.get_mut(group);
-                (record.ahead, record.behind) = (Some(place.0), behind);
-                match behind {
-                    Some(behind) => table.get_mut(Group(behind)).ahead = Some(group.0),
-                    None => self.back = Some(group.0),
-                }
-            }
-        }
-        table.get_mut(group).entered = since as u32;
+        self.link(table, group, self.back);
+        table.get_mut(group).entered = now as u32;
     }
 
     /// Inserts a group at the front.
     pub fn push_front(&mut self, table: &mut Table, group: Group) {
-        let behind = self.front.replace(group.0);
-        let record = table.get_mut(group);
-        (record.ahead, record.behind) = (None, behind);
-        match behind {
-            Some(behind) => table.get_mut(Group(behind)).ahead = Some(group.0),
-            None => self.back = Some(group.0),
+        self.link(table, group, None);
+    }
+
+    /// Inserts a group that has been eligible since a moment: ahead of those that came then or later, of the last few.
+    pub fn insert(&mut self, table: &mut Table, group: Group, since: u64) {
+        let (mut ahead, mut steps) = (self.back, 0);
+        while let Some(record) = ahead.map(|it| table.get(Group(it)))
+            && steps < WALKED_MAX
+            && record.entered.wrapping_sub(since as u32) as i32 >= 0
+        {
+            (ahead, steps) = (record.ahead, steps + 1);
         }
+        self.link(table, group, ahead);
+        table.get_mut(group).entered = since as u32;
+    }
+
+    /// Links a group behind another one, or at the front.
+    fn link(&mut self, table: &mut Table, Group(group): Group, ahead: Option<Handle>) {
+        let before = match ahead {
+            Some(ahead) => &mut table.get_mut(Group(ahead)).behind,
+            None => &mut self.front,
+        };
+        let behind = before.replace(group);
+        match behind {
+            Some(behind) => table.get_mut(Group(behind)).ahead = Some(group),
+            None => self.back = Some(group),
+        }
+        let record = table.get_mut(Group(group));
+        (record.ahead, record.behind) = (ahead, behind);
     }
 
     pub fn remove(&mut self, table: &mut Table, group: Group) {

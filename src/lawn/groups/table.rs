@@ -115,7 +115,7 @@ const NAME_HEADER: usize = 8;
 /// All groups of a lawn.
 #[derive(Clone)]
 pub struct Table {
-    slab: Slab<GroupRecord>,
+    pub slab: Slab<GroupRecord>,
     names: Slab<Granule>,
     index: Index,
     secret: u64,
@@ -195,16 +195,6 @@ impl Table {
 
     pub fn is_sparse(&self) -> bool {
         self.names.is_sparse() || self.slab.is_sparse()
-    }
-
-    /// Returns a group to [move](Self::relocate) so that a page can be freed.
-    pub fn sparse(&mut self) -> Option<Group> {
-        self.slab.sparse_slot().map(Group)
-    }
-
-    /// Lets the page of a group that was to move be as it is.
-    pub fn keep_sparse(&mut self) {
-        self.slab.keep_page();
     }
 
     /// Moves a group, which is in no tree. Returns where it is now. `None` if there is no room.

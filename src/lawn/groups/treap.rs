@@ -22,7 +22,7 @@ pub trait Nodes {
     fn rank(&self, node: Handle) -> u64;
     /// Returns turn and links, for searches, which need both of each node.
     #[inline(always)]
-    fn look(&self, node: Handle) -> (Turn, Links) {
+    fn turn_and_links(&self, node: Handle) -> (Turn, Links) {
         (self.turn(node), self.links(node))
     }
 }
@@ -141,7 +141,7 @@ impl Tree {
         let (mut at, mut found) = (self.root, None);
         while let Some(node) = at {
             work::step(1);
-            let (own, links) = nodes.look(node);
+            let (own, links) = nodes.turn_and_links(node);
             let is_before = own.number() < turn.number();
             (at, found) = if is_before { (links.right, found) } else { (links.left, Some(node)) };
         }
@@ -197,7 +197,7 @@ impl Tree {
         let mut at = self.root?;
         loop {
             work::step(1);
-            let (own, Links { left, right, .. }) = nodes.look(at);
+            let (own, Links { left, right, .. }) = nodes.turn_and_links(at);
             let is_left = turn.number() < own.number();
             let (side, child) = if is_left { (Side::Left, left) } else { (Side::Right, right) };
             let Some(next) = child else { return Some((at, side)) };

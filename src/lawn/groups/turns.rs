@@ -5,6 +5,12 @@
 //! in a tree by that moment: whose turn it is follows from the first of both. Nobody is passed over twice by the same group, and no
 //! call moves more than one group. The elements without a group are a group of the list too. Nothing says when they come due, so
 //! they leave the list when it is their turn and nothing of theirs is due.
+//!
+//! | event | function | from | to | cost |
+//! |---|---|---|---|---|
+//! | a group is eligible from another moment on: an element comes, goes, moves, is held or not; a limit or a pause changes | `refile` | any | `Empty` without an element, `Active` (at the back, unless it was) if it is eligible at the latest turn, else `Waiting` | O(log groups) |
+//! | its turn comes | `take_turn` | `Waiting`, `Active` | `Active`, at the front, or at the back after its share | O(log groups), O(1) if it was active |
+//! | the clock has stepped back | `take_turn` | `Active`, but not eligible yet | `Waiting` | O(log groups) for each of [`RETREAT_MAX`] |
 
 use super::super::element::Group;
 use super::super::store::{Handle, Records};
@@ -24,7 +30,7 @@ pub const RETREAT_MAX: usize = if TINY { 1 } else { 8 };
 pub struct Choice {
     pub group: Group,
     /// Set if elements without a group leave the list: it was their turn, and none is due.
-    drops_others: bool,
+    drops_ungrouped: bool,
 }
 
 impl Groups {
@@ -46,26 +52,26 @@ impl Groups {
 
     /// Decides whose turn it is at `now`. `others`: the turn of the first element without a group, if that is due.
     pub fn choose(&self, others: Option<Turn>, now: u64) -> Option<Choice> {
-        let is_others = |group: Group| group == self.others;
-        let eligible = |group: Group| match is_others(group) {
+        let is_ungrouped = |group: Group| group == self.ungrouped;
+        let eligible = |group: Group| match is_ungrouped(group) {
             true => others,
             false => Some(self.table.get(group).eligible).filter(|it| it.deadline <= now),
         };
         // A turn that has begun goes on.
         if let Some((group, _)) = self.turn.filter(|it| eligible(it.0).is_some()) {
-            return Some(Choice { group, drops_others: false });
+            return Some(Choice { group, drops_ungrouped: false });
         }
         let mut front = self.round.front();
         // Those without a group are in the list as of now if their first came due since.
-        let drops_others = front.is_some_and(is_others)
-            && others.is_none_or(|turn| turn.deadline > self.entered(self.others, now));
-        if drops_others {
-            front = self.table.get(self.others).behind.map(Group);
+        let drops_ungrouped = front.is_some_and(is_ungrouped)
+            && others.is_none_or(|turn| turn.deadline > self.entered(self.ungrouped, now));
+        if drops_ungrouped {
+            front = self.table.get(self.ungrouped).behind.map(Group);
         }
         let front = front.filter(|front| eligible(*front).is_some());
-        let is_out = drops_others || self.table.get(self.others).state != State::Active;
+        let is_out = drops_ungrouped || self.table.get(self.ungrouped).state != State::Active;
         let joins =
-            self.waiting.first().map(Group).into_iter().chain(is_out.then_some(self.others));
+            self.waiting.first().map(Group).into_iter().chain(is_out.then_some(self.ungrouped));
         let joins = joins.filter_map(|it| Some((eligible(it)?, it))).min_by_key(|it| it.0);
         let group = match (front, joins) {
             (Some(front), Some((turn, _))) if self.entered(front, now) < turn.deadline => front,
@@ -74,7 +80,7 @@ impl Groups {
             // The clock has stepped back. The oldest is next.
             (None, None) => self.first_eligible().filter(|it| it.0.deadline <= now)?.1,
         };
-        Some(Choice { group, drops_others })
+        Some(Choice { group, drops_ungrouped })
     }
 
     /// Returns when a group got its place in the list.
@@ -86,14 +92,14 @@ impl Groups {
 
     /// Lets the chosen group give one element at `now`. After its share, or if its turn `is_over`, it goes to the back.
     pub fn take_turn(&mut self, choice: Choice, now: u64, is_over: bool) {
-        let Choice { group, drops_others } = choice;
-        if drops_others {
-            self.round.remove(&mut self.table, self.others);
-            self.table.get_mut(self.others).state = State::Waiting;
+        let Choice { group, drops_ungrouped } = choice;
+        if drops_ungrouped {
+            self.round.remove(&mut self.table, self.ungrouped);
+            self.table.get_mut(self.ungrouped).state = State::Waiting;
         }
         self.latest = now;
         let is_active = self.table.get(group).state == State::Active;
-        if !is_active && group != self.others {
+        if !is_active && group != self.ungrouped {
             self.waiting.remove(&mut self.table, group.0);
             self.active.insert(&mut self.table, group.0);
         }
@@ -103,7 +109,10 @@ impl Groups {
         if self.round.front() != Some(group) {
             self.round.push_front(&mut self.table, group);
         }
-        self.table.get_mut(group).state = State::Active;
+        let record = self.table.get_mut(group);
+        if !is_active {
+            (record.state, record.entered) = (State::Active, now as u32);
+        }
         let given = self.turn.filter(|it| it.0 == group).map_or(0, |it| it.1).saturating_add(1);
         self.turn = Some((group, given));
         if is_over || given >= self.own(group).share {

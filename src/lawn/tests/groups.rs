@@ -116,6 +116,7 @@ fn groups_take_little_memory_and_give_it_back() {
     };
     let [none, one, many] = [0, 1, COUNT].map(|groups| filled(groups).memory() as f64);
     let (element, group) = ((one - none) / COUNT as f64, (many - one) / COUNT as f64);
+    println!("{element:.1} bytes more for an element, {group:.1} for a group");
     assert!(element < 20.0, "{element:.1} bytes more for an element in a group");
     assert!(group < 130.0, "{group:.1} bytes for a group");
     let mut lawn = filled(COUNT);
@@ -340,6 +341,15 @@ fn no_call_does_more_for_a_million_groups_than_for_a_few() {
             bounded("TTN", STEPS_MAX, work(|| lawn.next_deadline()).1);
             bounded("a pass", FIT_STEPS_MAX, work(|| lawn.fit_groups()).1);
         }
+    }
+    // One command for many, and as many clients that sleep, while a change is on its way: each element costs the same.
+    for held in [1, 2] {
+        lawn.set_each_group(limits(held, 0));
+        let one = |lawn: &mut Lawn| lawn.lease_due(6, 1_000_000, Token::new(1)).is_some();
+        let (given, steps) = work(|| (0..1000).filter(|_| one(&mut lawn)).count());
+        assert_eq!(given, 1000);
+        bounded("POLL COUNT 1000", 100 * given as u64, steps);
+        while lawn.fit_groups() {}
     }
     // A mass of groups is paused, and the pauses end one after the other.
     for number in 0..GROUPS / 10 {

@@ -301,7 +301,8 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
             Op::Forget => {
                 while lawn.forget_group_logs(now, 3) {}
                 oracle.turns.forget(now);
-                oracle.turns.settle(&oracle.elements);
+                // Logs end in an order of the lawn's, so groups join the round in one.
+                oracle.turns.learn(&oracle.elements, &lawn);
             }
             Op::Restart { id, ttl } => {
                 let deadline = now.saturating_add(ttl);
@@ -317,6 +318,7 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
             oracle.turns.learn(&oracle.elements, &lawn);
         }
         lawn.check();
+        oracle.turns.check_round(&lawn);
         check_turns(&mut lawn, &mut oracle, now, seed);
         scan.forget_removed(&oracle);
         assert!(was_small || !lawn.is_small(), "it has become small again");

@@ -154,6 +154,12 @@ impl Turns {
         self.round = sorted;
     }
 
+    /// Panics unless the lawn has the same groups in its round, in the same order.
+    pub(super) fn check_round(&self, lawn: &Lawn) {
+        let names = self.round.iter().map(|it| &it.0);
+        assert!(names.eq(&lawn.round()), "{:?}, not {:?}", self.round, lawn.round());
+    }
+
     /// Records what a group gave out. Returns whether its rate is limited.
     pub(super) fn record(&mut self, group: &[u8], moment: u64, count: u64) -> bool {
         let Some((max, per)) = self.rate(group) else { return false };
@@ -332,7 +338,7 @@ impl Turns {
     fn take_turn(&mut self, name: &[u8], drops: bool, now: u64, is_over: bool) {
         self.round.retain(|it| !drops || !it.0.is_empty());
         self.latest_turn = now;
-        let entered = self.round.iter().find(|it| it.0 == name).map_or(0, |it| it.1);
+        let entered = self.round.iter().find(|it| it.0 == name).map_or(now, |it| it.1);
         self.round.retain(|it| it.0 != name);
         self.round.insert(0, (name.to_vec(), entered));
         let given = self.turn.take().filter(|it| it.0 == name).map_or(0, |it| it.1);

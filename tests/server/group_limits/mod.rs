@@ -1,5 +1,6 @@
 //! Limits and pauses of groups.
 
+mod change;
 mod pauses;
 mod rate;
 mod value;
