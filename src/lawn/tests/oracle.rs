@@ -311,6 +311,8 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
         }
         if lawn.is_small() {
             oracle.turns.restart(&oracle.elements);
+        } else {
+            oracle.turns.check_round(&lawn);
         }
         // Some changes of limits are carried out in the middle of others.
         if step % 2 == 0 && lawn.must_fit_groups() {
@@ -318,7 +320,6 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
             oracle.turns.learn(&oracle.elements, &lawn);
         }
         lawn.check();
-        oracle.turns.check_round(&lawn);
         check_turns(&mut lawn, &mut oracle, now, seed);
         scan.forget_removed(&oracle);
         assert!(was_small || !lawn.is_small(), "it has become small again");
