@@ -23,7 +23,7 @@ import redis
 KEY = "demo:jobs"
 # How long POLL blocks before the worker asks again.
 BLOCK_MS = 10_000
-# Longer than any job takes. Use about a minute for real work; long jobs extend it: RENEW key ms token id.
+# Longer than any job takes. Use about a minute for real work; long jobs extend it: RENEW key ttl token id.
 LEASE_MS = 500
 
 

@@ -385,7 +385,9 @@ func TestHeadersThatAHookChangesBelongToTheNextAttempt(t *testing.T) {
 func TestATaskThatIsTooLateIsNotBegun(t *testing.T) {
 	jobs := queueOf[int](t, realserver.Start(t))
 	_, stop := start(t, dehydrator.Config{}, jobs.HandleFunc(func(context.Context, *dehydrator.Task[int]) error { return nil }))
-	until(t, func() bool { return must(jobs.Info(ctx))(t).Fields["policy"].(map[string]any)["deliveries"] != int64(0) })
+	until(t, func() bool {
+		return must(jobs.Info(ctx))(t).Fields["policy"].(map[string]any)["deliveries"] != int64(0)
+	})
 	stop()
 	must(jobs.Enqueue(ctx, 1, dehydrator.TaskID("late"), dehydrator.Within(50*time.Millisecond)))(t)
 	until(t, empty(t, jobs))

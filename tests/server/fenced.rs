@@ -290,7 +290,7 @@ fn invalid_tokens_and_missing_ids_change_nothing() {
         ),
         (
             "RELEASE k 9223372036854775808 % id",
-            "ERR ttl '9223372036854775808' is too large: it must fit in 63 bits",
+            "ERR ttl '9223372036854775808' is too large: now + ttl must fit in 63 bits",
         ),
         ("POLL k TOKEN mine", "ERR syntax error, TOKEN needs LEASE"),
         ("POLL k LEASE 5 TOKEN", "ERR TOKEN needs a value"),

@@ -266,7 +266,7 @@ fn one_seed_is_one_history() {
         for at in 0..200_u64 {
             let c = clients[at as usize % 3];
             machine.send(c, &[b"DEHYDRATOR.GIDPUSH", b"k", b"5", b"element"]);
-            machine.send(c, &[b"DEHYDRATOR.POLL", b"k", b"LEASE", b"50", b"WITHIDS"]);
+            machine.send(c, &[b"DEHYDRATOR.POLL", b"k", b"LEASE", b"50"]);
             machine.advance(1_700);
             clients.iter().for_each(|c| all.push(machine.replies(*c)));
         }
