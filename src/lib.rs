@@ -27,7 +27,7 @@
 //! |---|---|
 //! | `lib`, to register them | `info`, `commands`, `background`, `data_type`, `config`, `version` |
 //! | `info` | `background`, `data_type`, `pending`, `metrics`, `version` |
-//! | `background` | every layer below; from `commands` only `poll`, which serves blocked clients, and `sweep`, which goes on with what concerns many elements |
+//! | `background` | every layer below; from `commands` only `poll`, which serves blocked clients, |
 //! | `commands` | every layer below |
 //! | `delivery` | `data_type`, `replicate`, `pending`, `metrics`, `clock`, `config`, `policy`, `lawn` |
 //! | `data_type` | `replicate`, `pending`, `policy`, `lawn`, `metrics`, `clock`, `config` |

@@ -79,10 +79,10 @@ fn exceeded(ahead: u64) -> Option<u64> {
     config::MAX_TTL.limit().filter(|max| ahead > *max)
 }
 
-/// Returns whether there are at most `most` elements, the LENGTH limit (0: no limit).
+/// Returns whether the LENGTH limit of `most` elements (0: no limit) leaves room for one more.
 #[inline]
 pub fn is_within_length(lawn: &Lawn, most: u64) -> bool {
-    most == 0 || lawn.len() as u64 <= most
+    most == 0 || (lawn.len() as u64) < most
 }
 
 /// Returns whether the LENGTH limit of a group leaves room for an element. An id that is in the group, or that the push keeps,
@@ -131,10 +131,10 @@ pub fn too_long(lawn: &Lawn, most: u64, group: Option<&[u8]>) -> Error {
     }
 }
 
-/// Returns whether there are at most `dehydrator.max-elements` elements.
+/// Returns whether `dehydrator.max-elements` leaves room for one more element.
 #[inline]
 pub fn has_room(lawn: &Lawn) -> bool {
-    config::MAX_ELEMENTS.limit().is_none_or(|max| lawn.len() as u64 <= max)
+    config::MAX_ELEMENTS.limit().is_none_or(|max| (lawn.len() as u64) < max)
 }
 
 /// Returns whether the `ids`, as many as LENGTH allows, fit within `dehydrator.max-elements`. They may repeat or exist.

@@ -105,34 +105,29 @@ fn store(
     if_exists: IfExists,
     length: u64,
 ) -> Result<PushResult> {
-    let before = lawn.len();
     let Pushed { ttl, deadline, bounds, .. } = *new;
     let (id, group) = (new.id.bytes(), new.group.map(Str::bytes));
     let element = Element { bounds, ..Element::new(id, new.element.bytes(), deadline) };
-    // Checked before, because a replaced element could not be restored.
+    // Checked before: a replaced element could not be restored, and one that goes again would move its group in the round.
     let replaces = if_exists == IfExists::Replace;
     if !checks::has_room_in_group(lawn, id, group, replaces) {
         return Ok(PushResult::BeyondLength);
+    }
+    let is_within_length = checks::is_within_length(lawn, length);
+    if !(is_within_length && checks::has_room(lawn)) && lawn.look(id).is_none() {
+        let beyond = Ok(PushResult::BeyondLength);
+        return if is_within_length { Err(checks::too_many_elements()) } else { beyond };
     }
     let started = match if_exists {
         IfExists::Replace => lawn.replace_in_group(ttl, &element, group),
         IfExists::Refuse | IfExists::Keep => lawn.start_in_group(ttl, &element, group),
     };
     match started {
-        Err(StartError::Exists) if if_exists == IfExists::Keep => return Ok(PushResult::Kept),
-        started => started.map_err(|error| checks::of_start(error, id))?,
+        Err(StartError::Exists) if if_exists == IfExists::Keep => Ok(PushResult::Kept),
+        started => {
+            started.map_err(|error| checks::of_start(error, id)).map(|()| PushResult::Stored)
+        }
     }
-    let beyond = if lawn.len() == before {
-        return Ok(PushResult::Stored);
-    } else if !checks::is_within_length(lawn, length) {
-        Ok(PushResult::BeyondLength)
-    } else if !checks::has_room(lawn) {
-        Err(checks::too_many_elements())
-    } else {
-        return Ok(PushResult::Stored);
-    };
-    drop(lawn.stop(id));
-    beyond
 }
 
 /// The key, the ttl, the element and the options.

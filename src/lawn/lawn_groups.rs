@@ -366,14 +366,15 @@ impl Lawn {
         self.all_groups().map_or_else(of_small, |groups| groups.greatest.list(&groups.table, most))
     }
 
-    /// Returns the names of the groups of the round in their order.
-    #[cfg(test)]
-    pub(super) fn round(&self) -> Vec<Vec<u8>> {
+    /// Returns the names of the groups of the round in their order. The empty name stands for the elements without a group.
+    #[cfg(any(test, debug_assertions))]
+    pub fn round(&self) -> Vec<&[u8]> {
         let groups = self.all_groups().map(|it| (it, it.round()));
-        let names = groups
-            .into_iter()
-            .flat_map(|(it, all)| all.into_iter().map(|group| it.table.name(group)));
-        names.map(<[u8]>::to_vec).collect()
+        let names = |(it, all): (_, Vec<_>)| {
+            let it: &Groups = it;
+            all.into_iter().map(|group| it.table.name(group)).collect()
+        };
+        groups.map_or(Vec::new(), names)
     }
 
     /// Returns the limit of what a group holds, under which it is filed.

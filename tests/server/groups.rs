@@ -382,3 +382,21 @@ fn a_failover_during_deliveries_keeps_the_order_within_each_group() {
     }
     assert!(replica.info("dehydrator", "dehydrator_deliveries") > 0, "nothing was left for it");
 }
+
+#[test]
+fn a_push_that_is_refused_leaves_the_turns_as_they_are() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for element in ["0 c1 c1 AT 1000 GROUP c", "0 a1 a1 AT 2000 GROUP a", "0 b1 b1 AT 2000 GROUP b"]
+    {
+        client.ask(&format!("DEHYDRATOR.PUSH k {element}"));
+    }
+    assert_eq!(client.ask("DEHYDRATOR.POLL k COUNT 1"), texts(&["c1"]));
+    client.ask("DEHYDRATOR.LIMIT k LENGTH 2");
+    let refused = client.refused("DEHYDRATOR.PUSH k 0 element a2 AT 500 GROUP a");
+    assert!(refused.starts_with("FULL"), "{refused}");
+    // Those of one moment are in the order of their pushes.
+    for id in ["a1", "b1"] {
+        assert_eq!(client.ask("DEHYDRATOR.POLL k COUNT 1"), texts(&[id]));
+    }
+}

@@ -18,8 +18,13 @@ use redis::Value;
 pub use groups::Change;
 pub use limits::Limits;
 pub use op::{Bounds, DISTANCES, IfThere, Moment, Op, Policy, end_within};
+use turns::SEQUENCE_BITS;
 pub use turns::Turns;
 
+/// The unit of all time in a run: more than four hours, in milliseconds.
+pub const GRAIN: u64 = 1 << 24;
+/// How far the server's clock can be behind the model.
+pub const BEHIND: u64 = GRAIN / 4;
 /// The latest possible deadline, and the largest number in any argument.
 pub const MAX: u64 = i64::MAX as u64;
 
@@ -73,8 +78,6 @@ pub enum Expect {
     Is(Value),
     /// About this many milliseconds, and not 0: the server's clock has advanced a little.
     Near(u64),
-    /// Not more than about this many milliseconds.
-    AtMost(u64),
     /// An error that starts with this.
     Refused(&'static str),
     /// A new id.
@@ -99,6 +102,7 @@ pub struct Delivered {
 #[derive(Clone, Default, Debug)]
 pub struct World {
     pub dbs: [BTreeMap<&'static str, Kept>; 2],
+    /// The number of the operation, and above that of the element in it: see [`turns::SEQUENCE_BITS`].
     sequence: u64,
     /// The time of the server's clock, of which the model's is ahead.
     pub real: u64,
@@ -153,6 +157,16 @@ impl Dehydrator {
         self.find(id).map(|at| self.entries.remove(at))
     }
 
+    /// Removes elements one after the other. Returns how many there were.
+    fn remove_each(&mut self, ids: &[Bytes]) -> u64 {
+        let mut count = 0;
+        for id in ids {
+            count += u64::from(self.take(id).is_some());
+            self.settle_turns();
+        }
+        count
+    }
+
     /// Returns everything in the order of delivery.
     pub fn ordered(&self) -> Vec<&Entry> {
         let mut all: Vec<_> = self.entries.iter().collect();
@@ -179,8 +193,10 @@ impl Dehydrator {
 
     /// Takes what is too late, which only a limit keeps.
     fn bury_late(&mut self, now: u64) -> Vec<Gone> {
-        let mut late: Vec<_> = self.entries.extract_if(.., |entry| entry.is_late(now)).collect();
+        let mut late: Vec<_> = self.entries.iter().filter(|it| it.is_late(now)).cloned().collect();
         late.sort_by_key(|entry| (entry.until.max(entry.deadline), entry.sequence));
+        let ids: Vec<_> = late.iter().map(|entry| entry.id.clone()).collect();
+        self.remove_each(&ids);
         late.retain(|_| matches!(self.policy, Policy::Limit(..)));
         late.into_iter().map(|it| (it.id, it.element, it.deliveries, true)).collect()
     }
@@ -271,6 +287,8 @@ impl World {
             Some(Kept::Dehydrator(dehydrator)) => dehydrator.clone(),
             None => Dehydrator::default(),
         };
+        self.sequence = ((self.sequence >> SEQUENCE_BITS) + 1) << SEQUENCE_BITS;
+        inside.forget_turns();
         let policy = inside.policy.clone();
         let expect = self.within(&mut inside, op, now, transaction);
         inside.settle_turns();
@@ -357,15 +375,23 @@ impl World {
     pub fn restart_turns(&mut self) {
         for kept in self.dbs.iter_mut().flat_map(BTreeMap::values_mut) {
             if let Kept::Dehydrator(it) = kept {
-                it.turns.restart();
+                it.restart_turns();
             }
         }
     }
 
-    /// Returns whether any dehydrator has groups.
-    pub fn has_groups(&self) -> bool {
-        let kept = self.dbs.iter().flat_map(BTreeMap::values);
-        kept.into_iter().any(|kept| matches!(kept, Kept::Dehydrator(it) if it.has_groups()))
+    /// Learns the groups of the round from the server's reply. Nil: it knows no turns.
+    pub fn learn_turns(&mut self, db: usize, key: &str, round: Value) {
+        if let Some(Kept::Dehydrator(it)) = self.dbs[db].get_mut(key) {
+            it.learn_turns(redis::from_redis_value(round).expect("names"));
+        }
+    }
+
+    /// Learns whether the server knows turns.
+    pub fn learn_form(&mut self, db: usize, key: &str, knows_turns: bool) {
+        if let Some(Kept::Dehydrator(it)) = self.dbs[db].get_mut(key) {
+            it.learn_form(knows_turns);
+        }
     }
 
     /// Returns whether any group has a limit of rate.
@@ -383,16 +409,6 @@ impl World {
                 !it.is_idle()
             });
         }
-    }
-
-    /// Returns the latest time at which somebody looked whose turn it is.
-    pub fn looked_at(&self) -> u64 {
-        let kept = self.dbs.iter().flat_map(BTreeMap::values);
-        let looked_at = kept.map(|kept| match kept {
-            Kept::Dehydrator(it) => it.looked_at(),
-            Kept::Text => 0,
-        });
-        looked_at.max().unwrap_or(0)
     }
 
     /// Returns how many dehydrators are paused.
@@ -423,6 +439,7 @@ impl World {
         for (db, keys) in self.dbs.iter_mut().enumerate() {
             for kept in keys.values_mut() {
                 let Kept::Dehydrator(it) = kept else { continue };
+                it.forget_turns();
                 let before = it.entries.len();
                 let elements = it.bury(now, self.real, self.sequence);
                 if it.entries.len() < before {

@@ -81,7 +81,7 @@ impl Round {
     }
 
     /// Panics unless the list is linked both ways. Returns the groups in order.
-    #[cfg(any(test, feature = "checks"))]
+    #[cfg(any(test, debug_assertions, feature = "checks"))]
     pub fn check(&self, table: &Table) -> Vec<Group> {
         let (mut groups, mut at, mut ahead) = (Vec::new(), self.front, None);
         while let Some(group) = at {

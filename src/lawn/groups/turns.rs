@@ -109,9 +109,11 @@ impl Groups {
         if self.round.front() != Some(group) {
             self.round.push_front(&mut self.table, group);
         }
-        let record = self.table.get_mut(group);
         if !is_active {
-            (record.state, record.entered) = (State::Active, now as u32);
+            // Those without a group are not filed.
+            let record = self.table.get_mut(group);
+            let since = if group == self.ungrouped { now } else { record.eligible.deadline };
+            (record.state, record.entered) = (State::Active, since as u32);
         }
         let given = self.turn.filter(|it| it.0 == group).map_or(0, |it| it.1).saturating_add(1);
         self.turn = Some((group, given));
@@ -139,7 +141,7 @@ impl Groups {
     }
 
     /// Returns the groups of the round in their order.
-    #[cfg(test)]
+    #[cfg(any(test, debug_assertions))]
     pub fn round(&self) -> Vec<Group> {
         self.round.check(&self.table)
     }

@@ -320,6 +320,9 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
             oracle.turns.learn(&oracle.elements, &lawn);
         }
         lawn.check();
+        if !lawn.is_small() && oracle.turns.is_used() {
+            assert_eq!(lawn.round(), oracle.turns.names(), "the round after {op:?}");
+        }
         check_turns(&mut lawn, &mut oracle, now, seed);
         scan.forget_removed(&oracle);
         assert!(was_small || !lawn.is_small(), "it has become small again");

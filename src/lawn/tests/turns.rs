@@ -146,8 +146,8 @@ impl Turns {
         let round = lawn.round();
         let stayed = before.min(round.len());
         let mut sorted = self.round.clone();
-        sorted.sort_by_key(|it| round.iter().position(|name| *name == it.0));
-        assert!(sorted.iter().map(|it| &it.0).eq(&round), "the groups of the round");
+        sorted.sort_by_key(|it| round.iter().position(|name| *name == &it.0[..]));
+        assert!(sorted.iter().map(|it| &it.0[..]).eq(round), "the groups of the round");
         // Those that came join behind the others, all at one moment.
         let old: Vec<_> = sorted.iter().filter(|it| self.round[..stayed].contains(it)).collect();
         assert!(old.is_sorted_by_key(|it| self.round.iter().position(|other| other == *it)));
@@ -235,6 +235,11 @@ impl Turns {
     pub(super) fn first_eligible(&self, elements: &[Stored]) -> Option<(u64, usize)> {
         let first = self.all_eligible(elements).into_values().min();
         first.map(|((deadline, _), first)| (deadline, first))
+    }
+
+    /// Returns the names of the list.
+    pub(super) fn names(&self) -> Vec<&[u8]> {
+        self.round.iter().map(|it| &it.0[..]).collect()
     }
 
     /// Files the groups that are eligible at another moment than before. Called after every change of an element.
@@ -338,7 +343,8 @@ impl Turns {
     fn take_turn(&mut self, name: &[u8], drops: bool, now: u64, is_over: bool) {
         self.round.retain(|it| !drops || !it.0.is_empty());
         self.latest_turn = now;
-        let entered = self.round.iter().find(|it| it.0 == name).map_or(now, |it| it.1);
+        let filed = self.filed.get(name).map_or(now, |place| place.0);
+        let entered = self.round.iter().find(|it| it.0 == name).map_or(filed, |it| it.1);
         self.round.retain(|it| it.0 != name);
         self.round.insert(0, (name.to_vec(), entered));
         let given = self.turn.take().filter(|it| it.0 == name).map_or(0, |it| it.1);

@@ -26,8 +26,8 @@ impl Default for Settings {
 pub struct GroupPause {
     /// When it ends; [`MAX`]: at RESUME.
     pub end: u64,
-    /// If it was set for some time, the sequence number then.
-    pub set: Option<u64>,
+    /// The sequence number when it was set.
+    pub set: u64,
 }
 
 /// The numbers of a LIMIT of a group, or of each: SHARE, LENGTH, HELD, RATE.
@@ -82,12 +82,6 @@ impl Dehydrator {
         !self.is_group_full(group) || self.find(id).is_some_and(is_inside)
     }
 
-    /// Returns whether groups may hold back what is due.
-    pub fn may_hold_back(&self) -> bool {
-        let all = self.turns.settings.values().chain([&self.turns.each]);
-        all.into_iter().any(|it| it.held > 0 || it.rate.0 > 0 || it.pause.is_some())
-    }
-
     pub fn has_group_rates(&self) -> bool {
         let all = self.turns.settings.values().chain([&self.turns.each]);
         all.into_iter().any(|it| it.rate.0 > 0)
@@ -96,22 +90,32 @@ impl Dehydrator {
     /// Changes the policy, which decides which limits hold.
     pub(super) fn set_policy(&mut self, policy: &Policy) {
         let holds = |policy: &Policy| (policy.holds(), *policy != Policy::Drop);
-        let (before, after) = (holds(&self.policy), holds(policy));
+        let is_other = holds(&self.policy) != holds(policy);
         self.policy = policy.clone();
-        self.adapt(before.1 != after.1);
-    }
-
-    /// Adapts to limits of each group, or of all, that may have changed.
-    fn adapt(&mut self, is_other_rate: bool) {
-        if is_other_rate {
-            for group in self.turns.logs.keys().cloned().collect::<Vec<_>>() {
-                self.visit(&group);
-            }
+        if is_other {
+            self.fit_all();
         }
     }
 
-    /// Adapts to what is set for a group.
-    fn visit(&mut self, group: &Bytes) {
+    /// Adapts all groups to what is set.
+    fn fit_all(&mut self) {
+        self.turns
+            .logs
+            .keys()
+            .cloned()
+            .collect::<Vec<_>>()
+            .iter()
+            .for_each(|group| self.fit(group));
+    }
+
+    /// Adapts a group to what is set for it.
+    fn fit(&mut self, group: &Bytes) {
+        self.fit_log(group);
+        let latest = self.turns.latest_given;
+        self.turns.logs.get_mut(group).into_iter().for_each(|log| log.note(latest));
+    }
+
+    fn fit_log(&mut self, group: &Bytes) {
         let (_, rate) = self.enforced(group);
         self.turns.logs.retain(|other, _| other != group || rate.0 > 0);
         self.turns.logs.get_mut(group).into_iter().for_each(|log| log.change(rate));
@@ -121,6 +125,8 @@ impl Dehydrator {
     pub fn give_of_group(&mut self, group: &Bytes, moment: u64, count: u64) -> bool {
         let (_, rate) = self.enforced(group);
         if rate.0 > 0 {
+            self.fit_log(group);
+            self.turns.latest_given = self.turns.latest_given.max(moment);
             let log = self.turns.logs.entry(group.clone()).or_insert_with(|| Log::new(rate));
             log.give(moment, count);
         }
@@ -129,17 +135,21 @@ impl Dehydrator {
 
     /// Forgets what counts no more, and ends pauses that are over.
     pub(super) fn keep_up(&mut self, now: u64, real: u64) {
+        if real < self.turns.latest_given && !self.turns.logs.is_empty() {
+            self.turns.latest_given = real;
+            self.fit_all();
+        }
         self.turns.logs.retain(|_, log| !log.is_over(real));
         for settings in self.turns.settings.values_mut() {
             settings.pause = settings.pause.filter(|pause| pause.end > now);
         }
         self.turns.settings.retain(|_, settings| *settings != Settings::default());
+        self.settle_turns();
     }
 
     /// Sets limits of a group, or of each.
     pub(super) fn limit_groups(&mut self, group: Option<&Bytes>, change: Change) -> Expect {
-        let before = group.map_or(self.turns.each, |group| self.settings(group));
-        let mut settings = before;
+        let mut settings = group.map_or(self.turns.each, |group| self.settings(group));
         settings.share = change.share.unwrap_or(settings.share);
         settings.length = change.length.unwrap_or(settings.length);
         settings.held = change.held.unwrap_or(settings.held);
@@ -150,21 +160,21 @@ impl Dehydrator {
         match group {
             None => {
                 self.turns.each = settings;
-                self.adapt(settings.rate != before.rate);
+                self.fit_all();
             }
             Some(group) => {
                 self.turns.set(group, settings);
-                self.visit(group);
+                self.fit(group);
             }
         }
         Expect::Is(Value::Okay)
     }
 
-    /// Pauses a group until a moment; `set`: the sequence number, if that is some time from now.
-    pub(super) fn pause_group(&mut self, group: &Bytes, end: u64, set: Option<u64>) -> Expect {
+    /// Pauses a group until a moment; `set`: the sequence number.
+    pub(super) fn pause_group(&mut self, group: &Bytes, end: u64, set: u64) -> Expect {
         let pause = Some(GroupPause { end, set });
         self.turns.set(group, Settings { pause, ..self.settings(group) });
-        self.visit(group);
+        self.fit(group);
         Expect::Is(Value::Okay)
     }
 
@@ -172,7 +182,7 @@ impl Dehydrator {
         let settings = self.settings(group);
         let was_paused = settings.pause.is_some_and(|pause| pause.end > now);
         self.turns.set(group, Settings { pause: None, ..settings });
-        self.visit(group);
+        self.fit(group);
         int(was_paused.into())
     }
 
@@ -183,7 +193,6 @@ impl Dehydrator {
 
     /// Returns the earliest deadline, of a group that is held back when it goes on. None: never.
     pub fn next_opening(&self) -> Option<u64> {
-        let first = self.openings().into_values().map(|opening| opening.at.0).min();
-        first.filter(|at| *at < MAX || !self.has_settings())
+        self.first_eligible().filter(|at| *at < MAX || !self.has_settings())
     }
 }

@@ -1,44 +1,82 @@
 //! The model of groups that take turns, in the simplest terms: the names of groups in a list.
 //!
-//! The order of two moments within a grain is that of their sequence numbers. That a look and a later push are never within
-//! the same millisecond is up to the test.
+//! The server's clock is known to the grain only. So a moment that was counted from it has the number of the operation that read
+//! it, and is in the order of the operations with all others of its grain. That the clock moves on between two operations is up
+//! to the test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::groups::{GroupLimits, Settings};
 use super::rates::Log;
-use super::{Bytes, Dehydrator, Entry, MAX, Policy};
+use super::{BEHIND, Bytes, Dehydrator, Entry, GRAIN, MAX, Policy};
+
+/// The bits of a sequence number that count within an operation.
+pub const SEQUENCE_BITS: u32 = 20;
+/// The most groups that leave the round with one turn because the clock was set back.
+const RETREAT_MAX: usize = 8;
+/// The most groups ahead of which one is inserted.
+const WALKED_MAX: usize = 64;
+
+/// A moment: milliseconds, and the number of the operation if they were counted from the clock, or else 0.
+pub type When = (u64, u64);
+
+/// A place in the order of delivery: when, and the sequence number of an element.
+type Place = (When, u64);
+
+/// Returns the moment that an operation has set. What was counted from the clock is as far ahead of a grain as the model's clock.
+fn when(ms: u64, sequence: u64) -> When {
+    (ms, if ms % GRAIN == BEHIND { sequence >> SEQUENCE_BITS } else { 0 })
+}
 
 /// Whose turn it is. The empty name stands for the elements without a group.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Default)]
 pub struct Turns {
     /// What is set for single groups, and for each.
     pub settings: BTreeMap<Bytes, Settings>,
     pub each: Settings,
-    /// What groups gave out, if that is limited.
+    /// What groups gave out, if that is limited, and the latest moment of that.
     pub logs: BTreeMap<Bytes, Log>,
-    round: Vec<Bytes>,
-    /// The number of elements that the first group of the round has given out.
-    given: u64,
-    /// The latest time at which somebody looked, and the sequence number then.
-    looked_at: (u64, u64),
+    pub latest_given: u64,
+    /// Set if the server knows turns. A small dehydrator, whose elements are all in one group or in none, does not.
+    is_kept: bool,
+    /// The groups of the round, and when each came to its back.
+    round: Vec<(Bytes, When)>,
+    /// The group whose turn has begun, and what it has given in it.
+    turn: Option<(Bytes, u64)>,
+    latest: When,
+    /// When each group is eligible, as of the latest change.
+    filed: BTreeMap<Bytes, Place>,
+    /// The groups that came into the round with the latest change.
+    joined: BTreeSet<Bytes>,
 }
 
-/// From when on a group gives something out, and what.
-pub struct Opening {
-    /// The moment, and the sequence number of what has set it.
-    pub at: (u64, u64),
-    /// The sequence number of the element that it waits for.
-    behind: u64,
-    /// The id of the element that it gives out.
+/// From when on a group gives something out, and the id of that.
+pub struct Eligible {
+    place: Place,
     first: Bytes,
 }
 
+impl std::fmt::Debug for Turns {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { round, turn, latest, filed, joined, .. } = self;
+        let name = |name: &Bytes| text(std::slice::from_ref(name));
+        let of_round: Vec<_> = round.iter().map(|it| (name(&it.0), it.1)).collect();
+        let turn = turn.as_ref().map(|it| (name(&it.0), it.1));
+        let filed: Vec<_> = filed.iter().map(|it| (name(it.0), it.1)).collect();
+        write!(
+            f,
+            "round {of_round:?}, turn {turn:?}, latest {latest:?}, filed {filed:?}, joined {joined:?}"
+        )
+    }
+}
+
 impl Turns {
-    /// Begins a new round, as after a load.
-    pub fn restart(&mut self) {
-        let Self { settings, each, logs, .. } = std::mem::take(self);
-        *self = Self { settings, each, logs, ..Self::default() };
+    /// Forgets whose turn it is.
+    fn forget(&mut self) {
+        let Self { settings, each, mut logs, is_kept, .. } = std::mem::take(self);
+        let latest_given = logs.values().map(Log::last).max().unwrap_or(0);
+        logs.values_mut().for_each(Log::reload);
+        *self = Self { settings, each, logs, latest_given, is_kept, ..Self::default() };
     }
 
     /// Returns the limits that are set for a group: its own, or those of each.
@@ -69,23 +107,114 @@ impl Turns {
         self.settings.extend(is_any.then(|| (group.clone(), settings)));
     }
 
-    /// Removes groups from the round. The next one has given out nothing of its share.
-    fn retain(&mut self, stays: impl Fn(&Bytes) -> bool) {
-        let first = self.round.first().cloned();
-        self.round.retain(stays);
-        if first.as_ref() != self.round.first() {
-            self.given = 0;
+    /// Returns whether several groups came into the round with the latest change. Their order is that of the server's table.
+    pub fn have_many_joined(&self) -> bool {
+        self.joined.len() > 1
+    }
+
+    /// Returns the group whose turn it is, of those that are eligible at `now`, and whether those without a group leave the list.
+    /// `None`: nothing is taken in turns.
+    fn choose(&self, eligible: &BTreeMap<Bytes, Eligible>, now: u64) -> Option<(Bytes, bool)> {
+        if eligible.keys().all(Vec::is_empty) {
+            return None;
+        }
+        if let Some((name, _)) = self.turn.as_ref().filter(|it| eligible.contains_key(&it.0)) {
+            return Some((name.clone(), false));
+        }
+        let others = eligible.get(&Vec::new()).map(|it| it.place.0);
+        let came = |at: When| others.is_none_or(|first| first > entered(at, now));
+        let drops = self.round.first().is_some_and(|it| it.0.is_empty() && came(it.1));
+        let front = self.round.get(usize::from(drops));
+        let front = front.filter(|it| eligible.contains_key(&it.0));
+        // Those that are not in the list come by when they became eligible.
+        let is_in = |name: &Bytes| self.round.iter().any(|other| other.0 == *name);
+        let waits = |it: &(&Bytes, &Eligible)| it.0.is_empty() && drops || !is_in(it.0);
+        let by_place = |it: &(&Bytes, &Eligible)| it.1.place;
+        let joins = eligible.iter().filter(waits).min_by_key(by_place);
+        let name = match (front, joins) {
+            (Some((front, at)), Some((_, it))) if entered(*at, now) < it.place.0 => front,
+            (_, Some((name, _))) => name,
+            (Some((front, _)), None) => front,
+            // The clock was set back.
+            (None, None) => eligible.iter().filter(|it| !it.0.is_empty()).min_by_key(by_place)?.0,
+        };
+        Some((name.clone(), drops))
+    }
+
+    /// Lets the chosen group give an element.
+    fn take_turn(&mut self, (name, drops): (Bytes, bool), now: When) {
+        self.round.retain(|it| !drops || !it.0.is_empty());
+        self.latest = now;
+        let at = self.round.iter().position(|it| it.0 == name);
+        let since = self.filed.get(&name).map_or(now, |place| place.0);
+        let entry = at.map_or((name.clone(), since), |at| self.round.remove(at));
+        self.round.insert(0, entry);
+        let given = self.turn.take().filter(|it| it.0 == name).map_or(0, |it| it.1) + 1;
+        if given >= self.settings.get(&name).map_or(1, |it| it.share) {
+            self.round.rotate_left(1);
+            self.round.last_mut().expect("it is there").1 = now;
+        } else {
+            self.turn = Some((name, given));
+        }
+        // The clock may have been set back: some leave the round that are not eligible yet.
+        for _ in 0..RETREAT_MAX {
+            let places = self.round.iter().filter_map(|it| Some((self.filed.get(&it.0)?, &it.0)));
+            let Some((_, last)) = places.max().filter(|it| it.0.0 > now) else { break };
+            let last = last.clone();
+            self.leave(|name| *name == last);
         }
     }
 
-    /// Counts an element that the first group of the round gives out.
-    fn give(&mut self) {
-        let Some(first) = self.round.first() else { return };
-        self.given += 1;
-        if self.given >= self.settings.get(first).map_or(1, |it| it.share) {
-            self.given = 0;
-            self.round.rotate_left(1);
+    /// Removes groups from the round.
+    fn leave(&mut self, leaves: impl Fn(&Bytes) -> bool) {
+        self.round.retain(|it| !leaves(&it.0));
+        self.turn = self.turn.take().filter(|it| !leaves(&it.0));
+    }
+
+    /// Files the groups that are eligible at another moment than before, `first` before all others.
+    fn file(&mut self, eligible: BTreeMap<Bytes, Place>, first: &Bytes) {
+        let (before, until) = (std::mem::take(&mut self.filed), self.latest);
+        let is_filed =
+            |name: &Bytes| eligible.get(name).is_some_and(|it| before.get(name) == Some(it));
+        let stays = |name: &Bytes| eligible.get(name).is_some_and(|it| it.0 <= until);
+        self.leave(|name| !name.is_empty() && !is_filed(name) && !stays(name));
+        let mut names: Vec<_> = eligible.keys().filter(|it| !is_filed(it) && stays(it)).collect();
+        names.sort_by_key(|name| *name != first);
+        self.joined.clear();
+        for name in names {
+            if self.round.iter().any(|it| it.0 == *name) {
+                continue;
+            }
+            // One that waited and was eligible keeps its place.
+            let since = before.get(name).map(|place| place.0).filter(|at| *at <= until);
+            let is_later = |it: &&(Bytes, When)| since.is_some_and(|since| is_since(it.1, since));
+            let later = self.round.iter().rev().take_while(is_later).take(WALKED_MAX).count();
+            let entry = (name.clone(), since.unwrap_or(until));
+            self.round.insert(self.round.len() - later, entry);
+            self.joined.insert(name.clone());
         }
+        self.filed = eligible;
+    }
+}
+
+/// Returns names as text.
+fn text(names: &[Bytes]) -> String {
+    let text = |name: &Bytes| name[..name.len().min(10)].escape_ascii().to_string();
+    names.iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns a moment of which only 32 bits are known.
+fn entered(at: When, now: u64) -> When {
+    let ago = (now as u32).wrapping_sub(at.0 as u32) as i32;
+    (now.saturating_add_signed(-i64::from(ago)), at.1)
+}
+
+/// Returns whether one moment is not before another, if 32 bits of the milliseconds are known.
+fn is_since(at: When, since: When) -> bool {
+    match (at.0 as u32).wrapping_sub(since.0 as u32) {
+        0 => at.1 >= since.1,
+        ago if ago == 1 << 31 => at.1 < since.1,
+        ago => (ago as i32) > 0,
     }
 }
 
@@ -117,8 +246,8 @@ impl Dehydrator {
 
     /// Returns from when on each group gives something out: when the pause is over, the rate allows it, and enough leases have
     /// ended. The first of those comes first then.
-    pub fn openings(&self) -> BTreeMap<&Bytes, Opening> {
-        let opening = |(group, members): (_, Vec<&Entry>)| {
+    fn all_eligible(&self) -> BTreeMap<Bytes, Eligible> {
+        let eligible = |(group, members): (&Bytes, Vec<&Entry>)| {
             let held: Vec<_> = members.iter().copied().filter(|it| it.counts_as_held()).collect();
             let most = self.enforced(group).0 as usize;
             let excess = if most > 0 { (held.len() + 1).saturating_sub(most) } else { 0 };
@@ -126,18 +255,24 @@ impl Dehydrator {
                 0 => [members[0]; 2],
                 excess => [held[0], held[excess - 1]],
             };
-            let pause = self.settings(group).pause;
-            let pause = pause.map(|pause| (pause.end, pause.set.unwrap_or(last.sequence)));
-            let rate = self.turns.logs.get(group).map_or(0, Log::next);
-            let at = last.turn().max(pause.unwrap_or_default()).max((rate, 0));
-            (group, Opening { at, behind: last.sequence, first: first.id.clone() })
+            let pause = self.settings(group).pause.map_or((0, 0), |it| when(it.end, it.set));
+            let rate = (self.turns.logs.get(group).map_or(0, Log::next), 0);
+            let from = when(last.deadline, last.sequence).max(pause).max(rate);
+            let it = Eligible { place: (from, last.sequence), first: first.id.clone() };
+            (group.clone(), it)
         };
-        self.members().into_iter().map(opening).collect()
+        self.members().into_iter().map(eligible).collect()
     }
 
-    /// Returns whether a group gives something out at `now`.
-    pub fn is_open(&self, now: u64) -> bool {
-        self.openings().values().any(|it| it.at.0 <= now)
+    fn eligible_at(&self, now: u64) -> BTreeMap<Bytes, Eligible> {
+        let mut eligible = self.all_eligible();
+        eligible.retain(|_, it| it.place.0.0 <= now);
+        eligible
+    }
+
+    /// Returns the earliest moment at which something is given out.
+    pub(super) fn first_eligible(&self) -> Option<u64> {
+        self.all_eligible().into_values().map(|it| it.place.0.0).min()
     }
 
     /// Counts the groups that have something due and wait for leases, for their rate, and for the end of a pause.
@@ -156,67 +291,92 @@ impl Dehydrator {
         counts
     }
 
-    /// Removes the groups from the round that have nothing to give any more. Called after every change of an element.
+    /// Files the groups that are eligible at another moment than before. Called after every change of an element.
     pub fn settle_turns(&mut self) {
-        if self.turns.round.iter().all(Vec::is_empty) {
-            return;
-        }
-        let (openings, turns) = (self.openings(), &self.turns);
-        let was_due =
-            |group: &Bytes| openings.get(group).is_some_and(|it| it.at <= turns.looked_at);
-        let stays = |it: &Bytes| it.is_empty() || was_due(it);
-        let staying: Vec<_> = turns.round.iter().filter(|group| stays(group)).cloned().collect();
-        self.turns.retain(|group| staying.contains(group));
+        self.settle_turns_from(&Vec::new());
     }
 
-    /// Returns the element whose turn it is, and whether it came by a turn: elements without a group need none while no group
-    /// has anything due. Groups enter the round by that.
-    fn look(&self, turns: &mut Turns, now: u64, sequence: u64) -> Option<(Bytes, bool)> {
-        let mut due = self.openings();
-        due.retain(|_, opening| opening.at.0 <= now);
-        let first_of = |group: &Bytes| due.get(group).map(|opening| opening.first.clone());
-        if due.keys().copied().chain(&turns.round).all(Vec::is_empty) {
-            return Some((first_of(&Vec::new())?, false));
-        }
-        // Those without a group leave as a group does that has nothing that was due at the latest look.
-        let before = turns.looked_at;
-        let stays = |group: &Bytes| due.get(group).is_some_and(|opening| opening.at <= before);
-        turns.retain(|group| !group.is_empty() || stays(group));
-        turns.looked_at = before.max((now, sequence));
-        // Those that have nothing to give, because the clock was set back, or limits have changed.
-        while let Some(first) = turns.round.first().cloned().filter(|it| !due.contains_key(it)) {
-            turns.retain(|group| *group != first);
-        }
-        let mut woken: Vec<_> = due.iter().collect();
-        woken.retain(|(group, _)| !turns.round.contains(group));
-        woken.sort_by_key(|(_, opening)| (opening.at, opening.behind));
-        turns.round.extend(woken.into_iter().map(|(group, _)| (*group).clone()));
-        Some((first_of(turns.round.first()?)?, true))
+    /// Like [`Dehydrator::settle_turns`], this group before all others.
+    pub fn settle_turns_from(&mut self, first: &Bytes) {
+        let is_used = !self.turns.filed.is_empty() || self.has_groups();
+        let eligible = if is_used { self.all_eligible() } else { BTreeMap::new() };
+        let eligible = eligible.into_iter().filter(|it| !it.0.is_empty());
+        let eligible = eligible.map(|(name, it)| (name, it.place)).collect();
+        self.turns.file(eligible, first);
     }
 
-    /// Returns the element whose turn it is, and changes nothing.
+    /// Begins a new round, as after a load. Whether the server knows turns then must be learned.
+    pub fn restart_turns(&mut self) {
+        self.turns.is_kept = false;
+        self.begin_round();
+    }
+
+    fn begin_round(&mut self) {
+        self.turns.forget();
+        self.settle_turns();
+    }
+
+    /// Forgets turns that the server does not know.
+    pub(super) fn forget_turns(&mut self) {
+        if !self.turns.is_kept && self.has_groups() {
+            self.begin_round();
+        }
+    }
+
+    /// Returns whether it must be learned if the server knows turns.
+    pub fn may_know_turns(&self) -> bool {
+        !self.turns.is_kept && self.has_groups()
+    }
+
+    /// Learns whether the server knows turns. If it did not before, it has begun a new round.
+    pub(super) fn learn_form(&mut self, knows_turns: bool) {
+        assert!(knows_turns || !self.turns.is_kept, "the server has forgotten turns");
+        if !self.turns.is_kept {
+            self.begin_round();
+            self.turns.is_kept = knows_turns;
+        }
+    }
+
+    /// Learns the names of the round, if the server knows turns. Panics if they differ, except for the order of those that have
+    /// just come together.
+    pub fn learn_turns(&mut self, round: Option<Vec<Bytes>>) {
+        self.learn_form(round.is_some());
+        let Some(names) = round else { return };
+        let turns = self.turns.clone();
+        let Turns { round, joined, .. } = &mut *self.turns;
+        let mut sorted = round.clone();
+        if joined.len() > 1 {
+            sorted.sort_by_key(|it| names.iter().position(|name| *name == it.0));
+        }
+        let is_as_shown = sorted.iter().map(|it| &it.0).eq(&names);
+        assert!(is_as_shown, "the round is {}, and not {turns:?}", text(&names));
+        let stayed = |round: &[(Bytes, When)]| {
+            round.iter().filter(|it| !joined.contains(&it.0)).cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(stayed(&sorted), stayed(round), "those that were in the round");
+        *round = sorted;
+        joined.clear();
+    }
+
+    /// Returns the element whose turn it is.
     pub fn next_in_turn(&self, now: u64) -> Option<Bytes> {
-        Some(self.look(&mut self.turns.clone(), now, 0)?.0)
+        let eligible = self.eligible_at(now);
+        let group = self.turns.choose(&eligible, now).unwrap_or_default().0;
+        eligible.get(&group).map(|it| it.first.clone())
     }
 
     /// Returns the element whose turn it is, and counts it as given out by its group. The caller takes it or leases it, and
     /// then calls [`Dehydrator::settle_turns`]. `real`: the time of the server's clock.
     pub fn give_in_turn(&mut self, now: u64, real: u64, sequence: u64) -> Option<Bytes> {
-        let mut turns = self.turns.clone();
-        let next = self.look(&mut turns, now, sequence);
-        let by_turn = next.as_ref().is_some_and(|(_, by_turn)| *by_turn);
-        let group = turns.round.first().filter(|_| by_turn).cloned();
-        if by_turn {
-            turns.give();
+        let eligible = self.eligible_at(now);
+        let choice = self.turns.choose(&eligible, now);
+        let group = choice.clone().unwrap_or_default().0;
+        let first = eligible.get(&group)?.first.clone();
+        if let Some(choice) = choice {
+            self.turns.take_turn(choice, (now, sequence >> SEQUENCE_BITS));
+            self.give_of_group(&group, real, 1);
         }
-        self.turns = turns;
-        group.map(|group| self.give_of_group(&group, real, 1));
-        Some(next?.0)
-    }
-
-    /// Returns the time of the latest look.
-    pub fn looked_at(&self) -> u64 {
-        self.turns.looked_at.0
+        Some(first)
     }
 }
 

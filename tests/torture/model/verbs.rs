@@ -76,6 +76,7 @@ impl World {
                     until,
                     group: group.clone().unwrap_or_default(),
                 });
+                it.settle_turns_from(&group.clone().unwrap_or_default());
                 if deliveries.is_some() { int(1) } else { Expect::Is(Value::Okay) }
             }
             Op::GidPush { ttl, slack, at, group, .. } => {
@@ -99,7 +100,11 @@ impl World {
                     let found = it.find(id);
                     let is_remembered = before.remembers(id, now);
                     if (found.is_some() || is_remembered) && *if_there == IfThere::Refuse {
-                        *it = before;
+                        // Their group may have come into the round by them, in its place.
+                        let new = elements.iter().map(|(.., id)| id.clone());
+                        let new: Vec<_> = new.filter(|id| before.find(id).is_none()).collect();
+                        it.remove_each(&new);
+                        it.remembered = before.remembered;
                         return Expect::Refused("EXISTS");
                     }
                     if is_remembered && *if_there == IfThere::Nx {
@@ -129,7 +134,7 @@ impl World {
                             until,
                             group: group.clone().unwrap_or_default(),
                         });
-                        it.settle_turns();
+                        it.settle_turns_from(&group.clone().unwrap_or_default());
                     }
                     started.push(Value::Int(is_started.into()));
                 }
@@ -181,10 +186,6 @@ impl World {
                 if room > 0 {
                     let held_back = it.held_back(now);
                     self.held_back.iter_mut().zip(held_back).for_each(|(sum, it)| *sum += it);
-                }
-                // A client that sleeps does not look whose turn it is: whoever is not due stays in the round.
-                if block.is_some() && !transaction && !it.is_open(now) {
-                    return NOTHING;
                 }
                 let (mut given, mut rows) = (Vec::new(), Vec::new());
                 while given.len() + rows.len() < count {
@@ -239,6 +240,7 @@ impl World {
                     };
                     let found = it.find(id).filter(is_out).map(|at| it.entries.remove(at));
                     found.iter().for_each(|entry| it.done(&entry.id, now));
+                    it.settle_turns();
                     replies.push(found.map_or(Value::Nil, |it| Value::BulkString(it.element)));
                 }
                 Expect::Is(Value::Array(replies))
@@ -248,6 +250,7 @@ impl World {
                 for (token, id) in held {
                     let found = it.held(*token, id).map(|at| it.entries.remove(at));
                     found.iter().for_each(|entry| it.done(&entry.id, now));
+                    it.settle_turns();
                     replies.push(Value::Int(found.is_some().into()));
                 }
                 Expect::Is(Value::Array(replies))
@@ -281,6 +284,7 @@ impl World {
                         if *is_uncounted {
                             it.entries[at].deliveries -= 1;
                         }
+                        it.settle_turns();
                     }
                 }
                 Expect::Is(Value::Array(replies))
@@ -301,6 +305,7 @@ impl World {
                     if let Some(at) = found {
                         let entry = it.entries.remove(at);
                         self.met.push((entry.id, entry.element, entry.deliveries, false));
+                        it.settle_turns();
                     }
                 }
                 Expect::Is(Value::Array(replies))
@@ -340,6 +345,7 @@ impl World {
                         let keeps = at.is_some() && entry.token.is_some();
                         let ttl = if keeps { (*ttl).max(1) } else { *ttl };
                         it.touch(found, ttl, deadline, now, self.next());
+                        it.settle_turns();
                         count += 1;
                     }
                 }
@@ -350,12 +356,13 @@ impl World {
                 self.touch_group(it, group, (*ttl, deadline), now)
             }
             Op::Purge(group) => Self::purge(it, group),
-            Op::Rem(ids) => int(ids.iter().filter(|id| it.take(id).is_some()).count() as u64),
+            Op::Rem(ids) => int(it.remove_each(ids)),
             Op::Lease { ttl, token, at, ids } => {
                 let mut count = 0;
                 for id in ids {
                     if let Some(found) = it.find(id) {
                         it.entries[found].lease(*ttl, *at, self.next(), Some(*token));
+                        it.settle_turns();
                         count += 1;
                     }
                 }
@@ -376,7 +383,7 @@ impl World {
                 };
                 let Some(end) = end.filter(|end| *end > now) else { return REFUSED };
                 if let Some(group) = group {
-                    return it.pause_group(group, end, ms.map(|_| self.next()));
+                    return it.pause_group(group, end, self.next());
                 }
                 it.pause = Some(end);
                 Expect::Is(Value::Okay)
@@ -406,11 +413,11 @@ impl World {
             }
             Op::LimitGroups { group, change } => it.limit_groups(group.as_ref(), *change),
             Op::Settled { until, ids } => {
-                let count = ids.iter().filter(|id| it.take(id).is_some()).count();
+                let count = it.remove_each(ids);
                 if it.limits.remember > 0 {
                     it.remembered.extend(ids.iter().map(|id| (id.clone(), *until)));
                 }
-                int((count as u64).max((it.limits.remember > 0).into()))
+                int(count.max((it.limits.remember > 0).into()))
             }
             Op::Given { at, count, group: Some(group) } => {
                 int(it.give_of_group(group, *at, *count).into())
@@ -421,14 +428,7 @@ impl World {
             }
             Op::Ttn => match it.next_opening() {
                 Some(_) if it.pause == Some(MAX) => Expect::Is(Value::Nil),
-                Some(first) => {
-                    // What was due already is not told exactly.
-                    let is_known = !it.may_hold_back() || first > it.looked_at();
-                    let first = if is_known { first } else { it.looked_at() };
-                    let from = first.max(it.pause.unwrap_or(0)).max(it.room_from(now));
-                    let is_known = is_known || from <= now || first < from;
-                    if is_known { left(from, now) } else { Expect::AtMost(from - now) }
-                }
+                Some(first) => left(first.max(it.pause.unwrap_or(0)).max(it.room_from(now)), now),
                 None => Expect::Is(Value::Nil),
             },
             Op::Pttl(id) => match it.find(id) {

@@ -2,9 +2,9 @@
 
 use redis::Value;
 
+use super::Torture;
 use super::look::{Fields, Row};
-use super::{BEHIND, Torture};
-use crate::model::{Bytes, Dehydrator, Entry, Kept, MAX};
+use crate::model::{BEHIND, Bytes, Dehydrator, Entry, Kept, MAX};
 use harness::cmd;
 
 impl Torture {
@@ -28,6 +28,7 @@ impl Torture {
                 self.compare_order(key, if is_paused { &[] } else { given });
                 self.compare_elements(key, &ordered);
                 self.compare_info(key, &dehydrator);
+                self.check_round(db, key);
                 self.compare_scan(key, &ordered);
                 self.compare_range(key, None, &ordered);
                 let group = ordered.get(ordered.len() / 2).map(|entry| &entry.group);
@@ -40,13 +41,22 @@ impl Torture {
         }
     }
 
+    /// Checks the order of the groups that give in turn.
+    pub(super) fn check_round(&mut self, db: usize, key: &'static str) {
+        self.select(db);
+        let mut round = redis::cmd("DEHYDRATOR.DEBUG");
+        if let Ok(round) = round.arg(key).arg("ROUND").query(&mut self.client) {
+            self.world.learn_turns(db, key, round);
+        }
+    }
+
     /// At the end of time, everything is due, in order. In a transaction, nothing of it is delivered.
     fn compare_order(&mut self, key: &str, ordered: &[&Entry]) {
         let mut pipe = redis::pipe();
         pipe.atomic();
         pipe.cmd("DEHYDRATOR.DEBUG").arg("k").arg("CLOCK").arg(i64::MAX).ignore();
         pipe.cmd("DEHYDRATOR.XPOLL").arg(key);
-        pipe.cmd("DEHYDRATOR.DEBUG").arg("k").arg("CLOCK").arg(self.offset).ignore();
+        pipe.cmd("DEHYDRATOR.DEBUG").arg("k").arg("CLOCK").arg(self.ahead + self.offset).ignore();
         let (found,): (Vec<Bytes>,) = pipe.query(&mut self.client).expect("ids");
         let expected: Vec<_> = ordered.iter().map(|entry| entry.id.clone()).collect();
         assert_eq!(found, expected, "the order of {key:?}");

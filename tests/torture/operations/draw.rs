@@ -1,8 +1,8 @@
 //! Draws the next operation.
 
 use super::words::nonsense;
-use super::{CHANNEL, GRAIN, KEYS, LISTS, STREAMS, Torture};
-use crate::model::{Bounds, Bytes, Change, Dehydrator, IfThere, MAX, Moment, Op, Policy};
+use super::{CHANNEL, KEYS, LISTS, STREAMS, Torture};
+use crate::model::{Bounds, Bytes, Change, Dehydrator, GRAIN, IfThere, MAX, Moment, Op, Policy};
 
 /// Words of the syntax that follow or stand beside an id.
 const OUR_WORDS: [&[u8]; 14] = [
@@ -163,7 +163,7 @@ impl Torture {
 
     pub(super) fn pause_group(&mut self) -> Op {
         let group = Some(self.group_name());
-        if self.is_behind() { Op::Resume(group) } else { self.pause(group) }
+        self.pause(group)
     }
 
     /// Draws limits of a group, or of each, or asks for them. Windows end half a grain later than a whole number of grains.
@@ -178,10 +178,6 @@ impl Torture {
         }
         if self.random.one_in(2) {
             change.length = Some(self.random.pick(&[0, 0, 0, 3, 20]));
-        }
-        if self.is_behind() {
-            change.length = change.length.or(Some(0));
-            return Op::LimitGroups { group, change };
         }
         if self.random.one_in(2) {
             change.held = Some(self.random.pick(&[0, 1, 1, 2, 3]));

@@ -1,7 +1,7 @@
 //! Draws operations on one dehydrator whose groups are often at their limits, which is rare among all operations.
 
-use super::{GRAIN, Torture};
-use crate::model::{Bounds, Bytes, IfThere, Op, Policy};
+use super::Torture;
+use crate::model::{Bounds, Bytes, GRAIN, IfThere, Op, Policy};
 
 /// The database and the key.
 pub(super) const FOCUS: (usize, &str) = (0, "c");
