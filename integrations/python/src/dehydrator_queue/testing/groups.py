@@ -38,12 +38,14 @@ class Groups:
         self._places: dict[bytes, list[Place]] = {}
         #: Those of them that have a token, in groups that have any.
         self._held: dict[bytes, list[Place]] = {}
-        #: The groups that give out something. The first one gives out the next element.
-        self._round: list[bytes] = []
-        #: How many elements the first one has given out in this turn.
-        self._given = 0
-        #: When somebody last took an element, or tried to.
-        self._looked = 0
+        #: The place from which on each group gives out something, without the others.
+        self._filed: dict[bytes, tuple[int, int]] = {}
+        #: The groups that have given out something or could have at the latest turn, and when each came to the back.
+        self._round: list[tuple[bytes, int]] = []
+        #: The group whose turn has begun, and how many elements it has given out in it.
+        self._turn = (OTHERS, 0)
+        #: When an element was last taken in a turn.
+        self._latest = 0
 
     def __len__(self) -> int:
         """Returns how many groups have elements, without that of the others."""
@@ -75,10 +77,9 @@ class Groups:
                 del self._settings[group]
             self._adapt(group)
             return
-        before, self.each = self.each, settings
-        if (before.rate, before.per) != (settings.rate, settings.per):
-            for one in list(self._logs):
-                self._adapt(one)
+        self.each = settings
+        for one in [*self._logs, *self._filed]:
+            self._adapt(one)
 
     def _adapt(self, group: bytes) -> None:
         """Adapts what a group gave out to a limit that may have changed."""
@@ -112,9 +113,23 @@ class Groups:
                     del places[group]
 
     def settle(self, group: bytes) -> None:
-        """Takes a group out of the round if it gives out nothing any more. The others leave it at the next look."""
-        if group in self._round and group != OTHERS and not self._is_open(group, self._looked):
-            self._leave(group)
+        """Files a group by when it gives out something, after a change. It is in the round if it could at the latest turn."""
+        if group == OTHERS:
+            return
+        before = self._filed.pop(group, None)
+        place = self._opens(group)[:2] if group in self._places else None
+        if place is not None:
+            self._filed[group] = place
+        if place is None or place[0] > self._latest:
+            if place != before:
+                self._leave(group)
+        elif place != before and all(name != group for name, _ in self._round):
+            # One that waited and could keeps its place.
+            since = before[0] if before is not None and before[0] <= self._latest else None
+            at = len(self._round)
+            while since is not None and at > 0 and self._round[at - 1][1] >= since:
+                at -= 1
+            self._round.insert(at, (group, self._latest if since is None else since))
 
     def has_room(self, group: bytes, now: int) -> bool:
         """Returns whether the limit of a group lets one more lease begin."""
@@ -133,33 +148,54 @@ class Groups:
 
     def next(self, now: int) -> bytes | None:
         """Returns the id of the element whose turn it is."""
-        opens = [group for group in self._round if self._stays(group, now) and self._is_open(group, now)]
-        group = opens[0] if opens else min(self._waiting(now), default=(None, None))[1]
+        group, _ = self._choose(self._eligible(now))
         return None if group is None else self._next_of(group)
 
     def take(self, now: int) -> bytes | None:
         """Returns the id of the element whose turn it is, which counts as given out."""
-        waiting = [group for _, group in self._waiting(now)]
-        if not {*self._round, *waiting} - {OTHERS}:
-            # The others alone need no turns.
-            return self.next(now)
-        if OTHERS in self._round and not self._stays(OTHERS, now):
-            self._leave(OTHERS)
-        self._looked = now
-        while self._round and not self._is_open(self._round[0], now):
-            self._leave(self._round[0])
-        self._round += [group for _, group in sorted(self._waiting(now))]
-        if not self._round:
+        eligible = self._eligible(now)
+        group, drops = self._choose(eligible)
+        if group is None:
             return None
-        group = self._round[0]
         id, limits = self._next_of(group), self.limits(group)
+        if not eligible.keys() - {OTHERS}:
+            # The others alone need no turns.
+            return id
+        if drops:
+            self._leave(OTHERS)
+        self._latest = now
+        given = self._turn[1] + 1 if self._turn[0] == group else 1
+        entered = dict(self._round).get(group, eligible[group][0])
+        self._leave(group)
+        if given < limits.share:
+            self._turn = (group, given)
+            self._round.insert(0, (group, entered))
+        else:
+            self._round.append((group, now))
         if limits.rate:
             self._logs.setdefault(group, Log()).record(now, 1, limits.per)
-        self._given += 1
-        if self._given >= limits.share:
-            self._given = 0
-            self._round.append(self._round.pop(0))
         return id
+
+    def _choose(self, eligible: dict[bytes, Place]) -> tuple[bytes | None, bool]:
+        """Returns the group whose turn it is, and whether the others leave the round: nothing of theirs was due since."""
+        turn, given = self._turn
+        if not eligible.keys() - {OTHERS}:
+            return next(iter(eligible), None), False
+        if given and turn in eligible:
+            return turn, False
+        others = eligible.get(OTHERS)
+        drops = bool(self._round) and self._round[0][0] == OTHERS and (not others or others[0] > self._round[0][1])
+        inside = self._round[drops:]
+        names = {name for name, _ in inside}
+        waiting = min(((place, name) for name, place in eligible.items() if name not in names), default=None)
+        if waiting is not None and not (inside and inside[0][1] < waiting[0][0]):
+            return waiting[1], drops
+        return inside[0][0], drops
+
+    def _eligible(self, now: int) -> dict[bytes, Place]:
+        """Returns the groups that give out something, with the places from which on they do."""
+        places = ((group, self._opens(group)) for group in self._places)
+        return {group: place for group, place in places if place[0] <= now}
 
     def _next_of(self, group: bytes) -> bytes:
         """Returns the id of the element that a group gives out: if it holds as many as it may, one of those."""
@@ -167,21 +203,9 @@ class Groups:
         return places[group][0][2]
 
     def _leave(self, group: bytes) -> None:
-        if self._round[0] == group:
-            self._given = 0
-        self._round.remove(group)
-
-    def _waiting(self, now: int) -> list[tuple[Place, bytes]]:
-        """Returns the groups that give out something and are not in the round, or leave it and come again."""
-        groups = (group for group in self._places if group not in self._round or not self._stays(group, now))
-        return [(self._opens(group), group) for group in groups if self._is_open(group, now)]
-
-    def _stays(self, group: bytes, now: int) -> bool:
-        """Returns whether a group of the round is not one of the others that had nothing due at the last look."""
-        return group != OTHERS or self._is_open(group, min(now, self._looked))
-
-    def _is_open(self, group: bytes, now: int) -> bool:
-        return group in self._places and self._opens(group)[0] <= now
+        self._round = [one for one in self._round if one[0] != group]
+        if self._turn[0] == group:
+            self._turn = (OTHERS, 0)
 
     def _opens(self, group: bytes) -> Place:
         """Returns the place from which on a group gives out something."""
