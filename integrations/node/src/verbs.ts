@@ -37,7 +37,7 @@ for _, entry in ipairs(dead) do
     local letter = {}
     for i = 1, #entry[2], 2 do letter[entry[2][i]] = entry[2][i + 1] end
     if not redis.call('DEHYDRATOR.LOOK', KEYS[1], letter.id) then
-        redis.call('DEHYDRATOR.PUSH', KEYS[1], 0, letter.element, letter.id, 'REPLACE')
+        redis.call('DEHYDRATOR.PUSH', KEYS[1], 0, letter.element, letter.id, 'REPLACE', 'GROUP', letter.group or '')
         redis.call('XDEL', KEYS[2], entry[1])
         revived = revived + 1
     end

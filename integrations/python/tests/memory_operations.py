@@ -420,7 +420,7 @@ class Operations:
             self._compare(words)
 
     def _lets_many_join(self, words: tuple[Any, ...]) -> bool:
-        """Returns whether several groups come into the round at once: in the order of the server's table, which is its own."""
+        """Returns whether several groups come into the round at once, in an order that only the server knows."""
         if "EACH" not in words:
             return False
         ahead = deepcopy(self.memory._commands)

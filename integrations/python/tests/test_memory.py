@@ -207,7 +207,7 @@ def test_mpoll_with_nothing_due_changes_no_turns(memory: MemoryServer) -> None:
     assert memory.execute_command("DEHYDRATOR.MPOLL", 1, "jobs") is None
     memory.execute_command("DEHYDRATOR.PUSH", "jobs", 0, "", "other 2")
     memory.advance(1)
-    assert [row[0] for row in memory.execute_command(*take, "2")] == [b"anna 1", b"other 2"]
+    assert [row[0] for row in memory.execute_command(*take, "2")] == [b"other 2", b"anna 1"]
 
 
 def test_two_workers_and_priorities(memory: MemoryServer) -> None:

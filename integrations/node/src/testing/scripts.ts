@@ -50,8 +50,9 @@ function revive(key: string, dead: string, count: string, call: Call): Reply {
   let revived = 0;
   for (const [entry, fields] of call("XRANGE", dead, "-", "+", "COUNT", count) as [string, string[]][]) {
     const [, id = "", , element = ""] = fields;
+    const group = fields.findIndex((name, at) => at % 2 === 0 && name === "group");
     if (call("DEHYDRATOR.LOOK", key, id) !== null) continue;
-    call("DEHYDRATOR.PUSH", key, "0", element, id, "REPLACE");
+    call("DEHYDRATOR.PUSH", key, "0", element, id, "REPLACE", "GROUP", group < 0 ? "" : needed(fields[group + 1]));
     call("XDEL", dead, entry);
     revived += 1;
   }

@@ -113,7 +113,7 @@ class Groups:
                     del places[group]
 
     def settle(self, group: bytes) -> None:
-        """Files a group by when it gives out something, after a change. It is in the round if it could at the latest turn."""
+        """Files a group by when it gives out something, after a change. In the round: it could at the latest turn."""
         if group == OTHERS:
             return
         before = self._filed.pop(group, None)
@@ -177,7 +177,7 @@ class Groups:
         return id
 
     def _choose(self, eligible: dict[bytes, Place]) -> tuple[bytes | None, bool]:
-        """Returns the group whose turn it is, and whether the others leave the round: nothing of theirs was due since."""
+        """Returns the group whose turn it is, and whether the others leave the round, as nothing of theirs is due."""
         turn, given = self._turn
         if not eligible.keys() - {OTHERS}:
             return next(iter(eligible), None), False

@@ -86,6 +86,6 @@ class Keys:
             self._keys[it.dead] = stream
             told = (b"id", entry.id, b"element", entry.element, b"deliveries", b"%d" % entry.deliveries)
             reason = (b"reason", b"expired") if entry.is_late(self._now) and not is_rejected else ()
-            stream.add(self._now, *told, *reason)
+            stream.add(self._now, *told, *reason, *((b"group", entry.group) if entry.group else ()))
             if it.dead_length:
                 del stream.entries[: -it.dead_length]

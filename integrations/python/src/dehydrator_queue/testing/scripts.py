@@ -87,7 +87,9 @@ class Scripts(Elements, Reading):
         for entry in stream.entries[: int(most)]:
             letter = dict(zip(entry[1][::2], entry[1][1::2], strict=True))
             if self._at(key).get(letter[b"id"]) is None:
-                self.do_push([key, b"0", letter[b"element"], letter[b"id"], b"REPLACE"])
+                self.do_push(
+                    [key, b"0", letter[b"element"], letter[b"id"], b"REPLACE", b"GROUP", letter.get(b"group", b"")]
+                )
                 stream.entries.remove(entry)
                 revived += 1
         return revived
