@@ -26,11 +26,10 @@ impl Dehydrator {
     fn room_from(&self, now: u64) -> u64 {
         let Some(limits) = &self.rules().limits else { return 0 };
         let rate = limits.rate.as_ref().map_or(0, |rate| rate.next(now));
-        if limits.held == 0 || (self.lawn.running(now) as u64) < limits.held {
-            return rate;
-        }
-        // More leases than allowed may run. Then the limit is checked again when the first of them ends.
-        self.lawn.first_end(now).map_or(rate, |end| end.max(rate))
+        let held = limits.held.checked_sub(1).and_then(|left| {
+            self.lawn.end_of_all_but(usize::try_from(left).unwrap_or(usize::MAX), now)
+        });
+        held.map_or(rate, |end| end.max(rate))
     }
 
     /// Returns the rate that limits deliveries, if any. Dropped elements do not count.

@@ -67,8 +67,8 @@ impl Full {
         self.leases.running(now)
     }
 
-    pub fn first_end(&self, now: u64) -> Option<u64> {
-        self.leases.first_end(now)
+    pub fn end_of_all_but(&self, left: usize, now: u64) -> Option<u64> {
+        self.leases.end_of_all_but(left, now)
     }
 
     /// Restarts a record that may be held under a token.

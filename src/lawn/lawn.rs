@@ -332,9 +332,9 @@ impl Lawn {
         either!(&self.form, it => it.running(now))
     }
 
-    /// Returns when the first live lease expires. Costs as much as [`Lawn::running`].
-    pub fn first_end(&self, now: u64) -> Option<u64> {
-        either!(&self.form, it => it.first_end(now))
+    /// Returns when all live leases but `left` have expired. `None`: no more are live. Costs twice as much as [`Lawn::running`].
+    pub fn end_of_all_but(&self, left: usize, now: u64) -> Option<u64> {
+        either!(&self.form, it => it.end_of_all_but(left, now))
     }
 
     /// Returns the deadline of the first element. It may be in the past. Exact without groups

@@ -1,13 +1,14 @@
 //! Runs the simulation: histories from one seed after another, until the time is over.
 //!
-//! `simulated LIBRARY [seed N] [seconds N] [runs N] [all] [big] [shrink N]`; `all`: goes on after a fault; `big`: only
-//! runs with many elements.
+//! `simulated LIBRARY [seed N] [seconds N] [runs N] [all] [big | small] [shrink N]`; `all`: goes on after a fault; `big`:
+//! only runs with many elements; `small`: only others.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use simulated::judges::{Fault, Promise};
+use simulated::machine::Machine;
 use simulated::world::child::{Said, history, in_child, run, run_apart};
 use simulated::world::shown::shown;
 use simulated::world::shrink::shrink;
@@ -18,7 +19,8 @@ struct Options {
     within: Duration,
     runs: u64,
     goes_on: bool,
-    only_big: bool,
+    /// Only runs with many elements, or only others.
+    only: Option<bool>,
     shrinks: Duration,
 }
 
@@ -36,7 +38,7 @@ impl Options {
             within,
             runs,
             goes_on: false,
-            only_big: false,
+            only: None,
             shrinks,
         };
         while let Some(word) = words.next() {
@@ -49,7 +51,8 @@ impl Options {
                 "runs" => options.runs = number() as u64,
                 "shrink" => options.shrinks = Duration::from_secs_f64(number()),
                 "all" => options.goes_on = true,
-                "big" => options.only_big = true,
+                "big" => options.only = Some(true),
+                "small" => options.only = Some(false),
                 word => panic!("{word:?} is not known"),
             }
         }
@@ -87,6 +90,7 @@ fn report(library: &Path, seed: u64, fault: &Fault, after: Duration, within: Dur
 
 fn main() -> ExitCode {
     let options = Options::read();
+    Machine::prepare(&options.library, 5);
     let (began, first) = (Instant::now(), options.seed);
     let (mut seed, mut operations, mut faults) = (first, 0, 0);
     while began.elapsed() < options.within && seed - first < options.runs {
@@ -100,7 +104,7 @@ fn main() -> ExitCode {
                 }
                 say(Said::Began(seed));
                 let (profile, steps) = history(seed);
-                if options.only_big && !profile.is_big {
+                if options.only.is_some_and(|is_big| is_big != profile.is_big) {
                     continue;
                 }
                 let (count, result) = run(&options.library, &profile, &steps);

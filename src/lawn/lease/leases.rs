@@ -114,10 +114,11 @@ impl Leases {
         self.held.as_ref().map_or(0, |held| held.tokens.count(Turn::after(now), NEVER))
     }
 
-    /// Returns when the first of those expires.
-    pub fn first_end(&self, now: u64) -> Option<u64> {
-        let first = self.held.as_ref()?.tokens.first_from(Turn::after(now));
-        first.filter(|first| *first < NEVER).map(|first| first.deadline)
+    /// Returns when all but `left` of those have expired, of which there are more.
+    pub fn end_of_all_but(&self, left: usize, now: u64) -> Option<u64> {
+        let nth = self.running(now).checked_sub(left)?.checked_sub(1)?;
+        let turn = self.held.as_ref()?.tokens.nth_from(Turn::after(now), nth);
+        turn.map(|turn| turn.deadline)
     }
 
     /// Returns the bytes allocated, roughly. O(n / 256).

@@ -164,12 +164,17 @@ impl Tokens {
         between.sum::<usize>() + before(last, end) - before(first, from)
     }
 
-    /// Returns the first turn that is not before this one.
-    pub(super) fn first_from(&self, turn: Turn) -> Option<Turn> {
-        let at = self.leaf_of(turn);
-        let leaf = self.leaves.get(at)?;
-        let next = || self.leaves.get(at + 1)?.entries.front();
-        leaf.entries.get(leaf.before(turn)).or_else(next).map(Entry::turn)
+    /// Returns the turn that comes `nth`, from 0, among those that are not before this one. Costs as much as [`Tokens::count`].
+    pub(super) fn nth_from(&self, turn: Turn, nth: usize) -> Option<Turn> {
+        let first = self.leaf_of(turn);
+        let mut at = self.leaves.get(first)?.before(turn).checked_add(nth)?;
+        for leaf in self.leaves.range(first..) {
+            match leaf.entries.get(at) {
+                Some(entry) => return Some(entry.turn()),
+                None => at -= leaf.entries.len(),
+            }
+        }
+        None
     }
 
     /// Returns the bytes allocated. O(leaves).
@@ -291,8 +296,10 @@ mod tests {
             for moment in moments {
                 let (at, after) = (turn(moment), Turn::after(moment));
                 assert_eq!(self.tokens.get(at), self.map.get(&at).copied(), "{moment}");
-                let first = self.map.range(after..).next().map(|(first, _)| *first);
-                assert_eq!(self.tokens.first_from(after), first, "{moment}");
+                for nth in [0, 1, moment as usize % 700] {
+                    let found = self.map.range(after..).nth(nth).map(|(turn, _)| *turn);
+                    assert_eq!(self.tokens.nth_from(after, nth), found, "{moment}");
+                }
                 for end in [at, after, Turn::LAST, Turn::after(moment + COUNT / 3)] {
                     let count = self.map.range(after..end.max(after)).count();
                     assert_eq!(self.tokens.count(after, end), count, "{moment}");

@@ -324,8 +324,9 @@ impl Small {
         self.all_running(now).count()
     }
 
-    pub fn first_end(&self, now: u64) -> Option<u64> {
-        self.all_running(now).next().map(|entry| entry.deadline)
+    pub fn end_of_all_but(&self, left: usize, now: u64) -> Option<u64> {
+        let nth = self.running(now).checked_sub(left)?.checked_sub(1)?;
+        self.all_running(now).nth(nth).map(|entry| entry.deadline)
     }
 
     fn all_running(&self, now: u64) -> impl Iterator<Item = PackedElement> + '_ {

@@ -325,3 +325,23 @@ fn a_limit_set_over_many_leases_knows_which_run_whatever_happens_to_the_key() {
         server.restart();
     }
 }
+
+#[test]
+fn under_a_lower_limit_the_next_element_waits_for_the_lease_that_makes_room() {
+    for small_max in ["0", "32"] {
+        let server = Server::start(&["--dehydrator.small-max-elements", small_max]);
+        let mut client = server.connect();
+        client.ask("DEHYDRATOR.MPUSH k 0 x a 0 x b 0 x c 0 x d");
+        for (id, ms) in [("a", 600_000), ("b", 60_000), ("c", 300_000)] {
+            let reply = client.ask(&format!("DEHYDRATOR.POLL k COUNT 1 LEASE {ms} TOKEN t-{id}"));
+            assert_eq!(ids(&reply), [id]);
+        }
+        for (held, most) in [(1, 600_000), (2, 300_000), (3, 60_000)] {
+            client.ask(&format!("DEHYDRATOR.LIMIT k HELD {held}"));
+            let Value::Int(ms) = client.ask("DEHYDRATOR.TTN k") else { panic!("no number") };
+            assert!((most - 20_000..=most).contains(&ms), "HELD {held}: {ms} of {most} ms");
+        }
+        client.ask("DEHYDRATOR.LIMIT k HELD 4");
+        assert_eq!(client.ask("DEHYDRATOR.TTN k"), Value::Int(0));
+    }
+}

@@ -102,6 +102,8 @@ pub struct Opening {
     /// From when on, but for RATE.
     pub unlimited: u64,
     pub first: Place,
+    /// What is first under the limits before.
+    other: Place,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -125,7 +127,18 @@ pub struct Dehydrator {
     polls: Vec<(u64, u64)>,
     /// When a command last changed anything.
     pub touched: u64,
+    /// When a pause has ended last.
+    ended: u64,
+    /// From when on its age is known, after the clock was set back.
+    pub aged_from: u64,
+    /// The limits of each and the policy before a change that has not reached all groups yet.
+    before: Option<(Settings, Policy)>,
 }
+
+/// The dead letters that a POLL moves at most, or that were moved just before.
+const DEAD_AT_ONCE: usize = 500;
+/// To how many groups a change of the limits of each comes at once: at least to so many.
+const AT_ONCE: usize = 200;
 
 impl Dehydrator {
     pub fn count(&self) -> usize {
@@ -207,7 +220,7 @@ impl Dehydrator {
         }
         group.filed = opening;
         let is_nothing = group.members.is_empty() && group.settings == Settings::default();
-        if is_nothing && group.log == Log::default() {
+        if is_nothing && group.log == Log::default() && group.resumed == 0 {
             self.groups.remove(name);
         }
         self.openings.extend(opening.map(|at| (at, name.clone())));
@@ -233,6 +246,9 @@ impl Dehydrator {
     }
 
     pub fn set_each(&mut self, now: u64, change: impl FnOnce(&mut Self)) {
+        if self.groups.len() > AT_ONCE {
+            self.before.get_or_insert_with(|| (self.each, self.policy.clone()));
+        }
         let names: Vec<_> = self.groups.keys().cloned().collect();
         let before: Vec<_> = names.iter().map(|name| self.enforced(name).1).collect();
         change(self);
@@ -252,10 +268,14 @@ impl Dehydrator {
 
     /// Returns the limits of a group: its own, or those of each: LENGTH, HELD, RATE.
     pub fn limits_of(&self, name: &[u8]) -> (u64, u64, (u64, u64)) {
+        self.limits_under(name, self.each)
+    }
+
+    fn limits_under(&self, name: &[u8], each: Settings) -> (u64, u64, (u64, u64)) {
         if name.is_empty() {
             return (0, 0, (0, 0));
         }
-        let (own, each) = (self.settings(name), self.each);
+        let own = self.settings(name);
         let limit = |own: u64, each: u64| if own > 0 { own } else { each };
         let rate = if own.rate.0 > 0 { own.rate } else { each.rate };
         (limit(own.length, each.length), limit(own.held, each.held), rate)
@@ -263,11 +283,24 @@ impl Dehydrator {
 
     /// Returns the HELD and the RATE of a group that hold under the policy.
     pub fn enforced(&self, name: &[u8]) -> (u64, (u64, u64)) {
-        let (_, held, rate) = self.limits_of(name);
-        (
-            if self.policy.holds() { held } else { 0 },
-            if self.policy == Policy::Drop { (0, 0) } else { rate },
-        )
+        self.enforced_under(name, self.each, &self.policy)
+    }
+
+    fn enforced_under(&self, name: &[u8], each: Settings, policy: &Policy) -> (u64, (u64, u64)) {
+        let (_, held, rate) = self.limits_under(name, each);
+        (if policy.holds() { held } else { 0 }, if *policy == Policy::Drop { (0, 0) } else { rate })
+    }
+
+    /// Returns whether a change of limits may not have reached all groups yet.
+    pub fn is_fitting(&self) -> bool {
+        self.before.is_some()
+    }
+
+    /// Notes that a change of limits has reached all groups, if that was before `then`.
+    pub fn fitted(&mut self, then: u64) {
+        if self.before.take_if(|_| self.touched <= then).is_some() {
+            self.file_all();
+        }
     }
 
     pub fn length_of(&self, name: &[u8]) -> usize {
@@ -276,6 +309,12 @@ impl Dehydrator {
 
     pub fn running_of(&self, name: &[u8], now: u64) -> u64 {
         self.groups.get(name).map_or(0, |it| it.held.range((now + 1, 0)..).count() as u64)
+    }
+
+    /// Returns whether there are so many dead letters that a POLL stops before all are moved.
+    pub fn has_many_dead(&self, now: u64) -> bool {
+        let leave = |it: &&Entry| self.policy.sends(it) || it.is_late(now);
+        self.policy.holds() && self.entries.values().filter(leave).count() > DEAD_AT_ONCE
     }
 
     /// Returns one of the elements that are held, with its token.
@@ -301,8 +340,20 @@ impl Dehydrator {
     /// Returns from when on a group gives something out, and what. `None`: it has nothing.
     fn opening(&self, name: &[u8]) -> Option<Opening> {
         let group = self.groups.get(name)?;
+        let mut opening = Self::opening_under(group, self.enforced(name))?;
+        if let Some((each, policy)) = &self.before {
+            let before = self.enforced_under(name, *each, policy);
+            let before = Self::opening_under(group, before).expect("it has an element");
+            opening.earliest = opening.earliest.min(before.earliest);
+            opening.latest = opening.latest.max(before.latest);
+            opening.unlimited = opening.unlimited.min(before.unlimited);
+            opening.other = before.first;
+        }
+        Some(opening)
+    }
+
+    fn opening_under(group: &Group, (held, rate): (u64, (u64, u64))) -> Option<Opening> {
         let (first, _) = group.members.first_key_value()?;
-        let (held, rate) = self.enforced(name);
         let excess = if held > 0 { (group.held.len() as u64 + 1).saturating_sub(held) } else { 0 };
         let (mut at, mut first) = (first.0, *first);
         if excess > 0 {
@@ -311,7 +362,7 @@ impl Dehydrator {
         }
         at = at.max(group.settings.pause.unwrap_or(0));
         let [earliest, latest] = group.log.next(rate).map(|next| next.max(at));
-        Some(Opening { earliest, latest, unlimited: at, first })
+        Some(Opening { earliest, latest, unlimited: at, first, other: first })
     }
 
     /// Returns the groups that certainly give something out at `now`, with their first elements.
@@ -344,6 +395,12 @@ impl Dehydrator {
             .filter(|it| it[0] < NEVER)
     }
 
+    /// Returns whether its key may stay for a while although nothing is left: a pause has ended just now.
+    pub fn lingers(&self, now: u64) -> bool {
+        const UPKEEP_MS: u64 = 1100;
+        self.is_nothing() && self.ended + UPKEEP_MS > now
+    }
+
     pub fn is_paused(&self, now: u64) -> bool {
         self.pause.is_some_and(|end| end > now)
     }
@@ -365,11 +422,8 @@ impl Dehydrator {
         let mut running = self.held.range((now + 1, 0)..);
         let held =
             excess.checked_sub(1).and_then(|nth| running.nth(nth as usize)).map_or(0, |it| it.0.0);
-        // What TTN tells then is a known fault.
-        let first = self.held.range((now + 1, 0)..).next().map_or(0, |it| it.0.0);
-        let earliest = if super::LEAVES_OUT_LOWERED_HELD { first.min(held) } else { held };
         let rate = self.limits.log.next(self.limits.rate);
-        [rate[0].max(earliest), rate[1].max(held)]
+        rate.map(|rate| rate.max(held))
     }
 
     /// Begins a POLL.
@@ -417,11 +471,13 @@ impl Dehydrator {
             return fails(Promise::Dead, "is no dead letter");
         }
         let opening = self.opening(&entry.group).expect("its group has something");
-        let is_first = opening.first == entry.place() || {
-            // What has expired leaves at some moment.
+        let is_first = [opening.first, opening.other].contains(&entry.place()) || {
+            // What has expired leaves at some moment, and so does a dead letter that is dropped.
             let group = &self.groups[&entry.group];
             let before = group.members.range(..entry.place());
-            before.map(|it| &self.entries[it.1]).all(|it| it.is_late(now))
+            let drops = *self.policy.route() == Policy::Drop;
+            let leaves = |it: &Entry| it.is_late(now) || drops && self.policy.sends(it);
+            before.map(|it| &self.entries[it.1]).all(leaves)
         };
         if !is_first {
             return fails(
@@ -530,9 +586,8 @@ impl Dehydrator {
         let is_near = |at: u64| at <= now + 1 && at + grace > now;
         let ends = self
             .ends
-            .range((now.saturating_sub(grace), 0, Vec::new())..)
-            .next()
-            .is_some_and(|it| is_near(it.0));
+            .range((now.saturating_sub(grace), 0, Vec::new())..(now + 2, 0, Vec::new()))
+            .any(|it| is_near(it.0));
         let drops = *self.policy.route() == Policy::Drop;
         ends || drops && self.openings.iter().any(|it| is_near(it.0))
             || self.pause.is_some_and(is_near)
@@ -585,6 +640,7 @@ impl Dehydrator {
         let mut ended = false;
         if let Some(end) = self.pause.take_if(|end| *end <= now) {
             self.touched = self.touched.max(end);
+            self.ended = self.ended.max(end);
             ended = true;
         }
         let is_over = |it: &Group| it.settings.pause.is_some_and(|end| end <= now);
@@ -594,6 +650,7 @@ impl Dehydrator {
             let group = self.groups.get_mut(name).expect("it is there");
             group.resumed = group.settings.pause.take().unwrap_or(0);
             let resumed = group.resumed;
+            self.ended = self.ended.max(resumed);
             self.touched = self.touched.max(resumed);
             self.file(name);
         }
@@ -609,6 +666,6 @@ impl Dehydrator {
             .min()?;
         let latest =
             self.open(now).filter_map(|(name, _)| self.opening(name)).map(|it| it.latest).min()?;
-        Some([now - latest.max(self.touched).min(now), now - at])
+        Some([now - latest.max(self.touched).max(self.aged_from).min(now), now - at])
     }
 }

@@ -2,12 +2,12 @@
 
 use super::dehydrator::{Dehydrator, Entry, Policy};
 use super::limits::Settings;
-use super::model::{Kept, Model, Sent, id_of};
+use super::model::{Kept, Model, Sent};
 use super::{Bytes, Fault, NEVER, Promise};
 use crate::machine::Reply;
-use crate::world::op::{How, Numbers, Op, Options, Poll};
+use crate::world::op::{How, Numbers, Op, Options};
 
-type Result = std::result::Result<(), Fault>;
+pub(super) type Result = std::result::Result<(), Fault>;
 
 /// A command that was sent, and when it ran.
 #[derive(Clone, Debug)]
@@ -17,6 +17,8 @@ pub struct Call {
     pub op: Op,
     pub elements: Vec<Bytes>,
     pub pairs: Vec<(Bytes, Bytes)>,
+    /// When its words were written.
+    pub sent: u64,
     pub now: u64,
 }
 
@@ -24,7 +26,7 @@ pub fn ok() -> Reply {
     Reply::Simple(b"OK".to_vec())
 }
 
-fn int(number: u64) -> Reply {
+pub(super) fn int(number: u64) -> Reply {
     Reply::Int(number as i64)
 }
 
@@ -41,11 +43,11 @@ fn rounded(ttl: u64, slack: Option<u64>) -> Option<u64> {
     ttl.checked_next_multiple_of(step).filter(|ttl| *ttl <= NEVER)
 }
 
-/// The elements that PURGE and TOUCH of a group change at once.
-const OF_GROUP: usize = 1024;
+/// The elements that PURGE and TOUCH of a group change at once, if nothing is said.
+const OF_GROUP: u64 = 1024;
 
 impl Call {
-    fn differs(&self, expected: &str, reply: &Reply) -> Result {
+    pub(super) fn differs(&self, expected: &str, reply: &Reply) -> Result {
         let op = &self.op;
         Err(Promise::Reply.broken(format!(
             "{op:?} of {} in {} is not {expected}: {reply:?}, now {}",
@@ -55,11 +57,11 @@ impl Call {
         )))
     }
 
-    fn is(&self, expected: &Reply, reply: &Reply) -> Result {
+    pub(super) fn is(&self, expected: &Reply, reply: &Reply) -> Result {
         if expected == reply { Ok(()) } else { self.differs(&format!("{expected:?}"), reply) }
     }
 
-    fn refused(&self, code: &str, reply: &Reply) -> Result {
+    pub(super) fn refused(&self, code: &str, reply: &Reply) -> Result {
         match reply {
             Reply::Error(error) if error.starts_with(code.as_bytes()) => Ok(()),
             reply => self.differs(code, reply),
@@ -70,7 +72,12 @@ impl Call {
 impl Model {
     /// Follows the reply to a command.
     pub fn follow(&mut self, call: &Call, reply: &Reply) -> Result {
-        self.absorb(call.now).ok();
+        if self.drops_early {
+            self.pass(call.now);
+        }
+        if !self.is_lazy {
+            self.absorb(call.now).ok();
+        }
         if self.keyspace(call, reply)? {
             return Ok(());
         }
@@ -85,14 +92,18 @@ impl Model {
             return self.read(&Dehydrator::default(), call, reply);
         }
         if is_other(&call.key) {
-            return call.refused("WRONGTYPE", reply);
+            // Arguments are read first.
+            let is_refused = call.refused("ERR", reply).is_ok();
+            return if is_refused { Ok(()) } else { call.refused("WRONGTYPE", reply) };
         }
         // The value is taken out of the keyspace, so that both can be changed.
         let mut it = match self.dbs[call.db].remove(&call.key) {
             Some(Kept::Dehydrator(it)) => it,
             _ => Box::default(),
         };
-        let result = if call.op.reads() {
+        let result = if call.op.reads() && it.is_fitting() {
+            Ok(())
+        } else if call.op.reads() {
             self.read(&it, call, reply)
         } else {
             self.write(&mut it, call, reply)
@@ -100,6 +111,7 @@ impl Model {
         if !call.op.reads() {
             it.touched = it.touched.max(call.now);
         }
+        self.lingers |= it.lingers(call.now);
         if !it.is_nothing() {
             self.dbs[call.db].insert(call.key.clone(), Kept::Dehydrator(it));
         }
@@ -212,7 +224,7 @@ impl Model {
             }
             Op::Touch { ids, ttl, at, only } => {
                 let Some(to) = at
-                    .map(|at| at.moment(now))
+                    .map(|at| at.moment(call.sent))
                     .or_else(|| deadline(*ttl))
                     .filter(|to| at.is_none() || *to < NEVER)
                 else {
@@ -233,30 +245,35 @@ impl Model {
                 }
                 call.is(&int(count), reply)
             }
-            Op::TouchGroup(group, ttl) => {
+            Op::TouchGroup(group, ttl, count) => {
                 let Some(to) = deadline(*ttl).filter(|_| !group.is_empty()) else {
                     return call.refused("ERR", reply);
                 };
                 // What is due about then stays where it is.
-                let near = if *ttl > 0 { to - (*ttl / 8).clamp(1000, 60_000).min(to) } else { 0 };
+                let near = match *ttl {
+                    _ if self.is_stepwise => u64::MAX,
+                    0 => 0,
+                    ttl => to - (ttl / 8).clamp(1000, 60_000).min(to),
+                };
                 let is_meant = |entry: &&&Entry| {
                     entry.group == *group
                         && !(entry.token.is_some() && entry.deadline > now)
                         && !(near..=to).contains(&entry.deadline)
                 };
                 let ordered = it.ordered();
-                let meant = ordered.iter().filter(is_meant).take(OF_GROUP);
+                let meant = ordered.iter().filter(is_meant).take(self.most_of_group(*count));
                 let ids: Vec<_> = meant.map(|it| it.id.clone()).collect();
                 ids.iter().for_each(|id| self.touch(it, id, *ttl, to, now));
                 call.is(&int(ids.len() as u64), reply)
             }
-            Op::Purge(group) => {
+            Op::Purge(group, count) => {
                 if group.is_empty() {
                     return call.refused("ERR", reply);
                 }
                 let ordered = it.ordered();
                 let members = ordered.iter().filter(|entry| entry.group == *group);
-                let ids: Vec<_> = members.take(OF_GROUP).map(|it| it.id.clone()).collect();
+                let most = self.most_of_group(*count);
+                let ids: Vec<_> = members.take(most).map(|it| it.id.clone()).collect();
                 ids.iter().for_each(|id| drop(it.remove(id)));
                 call.is(&int(ids.len() as u64), reply)
             }
@@ -329,6 +346,11 @@ impl Model {
         }
     }
 
+    /// Returns how many elements PURGE and TOUCH of a group change at once.
+    fn most_of_group(&self, count: Option<u64>) -> usize {
+        if self.is_stepwise { usize::MAX } else { count.unwrap_or(OF_GROUP) as usize }
+    }
+
     fn entry(
         &mut self,
         id: &Bytes,
@@ -360,7 +382,7 @@ impl Model {
         let now = call.now;
         let timer = |(ttl, _): &(u64, Bytes)| {
             let ttl = rounded(*ttl, options.slack)?;
-            let at = options.at.map(|at| at.moment(now)).filter(|at| *at < NEVER);
+            let at = options.at.map(|at| at.moment(call.sent)).filter(|at| *at < NEVER);
             if options.at.is_some() {
                 Some((ttl, at?))
             } else {
@@ -442,194 +464,5 @@ impl Model {
                 entry.token = None;
             }
         });
-    }
-
-    /// Follows the reply to a POLL or MPOLL, at once or later.
-    pub fn polled(&mut self, call: &Call, poll: &Poll, reply: &Reply) -> Result {
-        let now = call.now;
-        if poll.lease.is_some_and(|lease| now.checked_add(lease).is_none_or(|end| end > NEVER)) {
-            return call.refused("ERR", reply);
-        }
-        let is_again = |it: &Dehydrator| {
-            poll.token.is_some()
-                && it.entries().any(|it| it.token == poll.token && it.deadline > now)
-        };
-        let again =
-            poll.keys.iter().find(|key| self.get(call.db, key).is_some_and(is_again)).cloned();
-        let (chosen, rows) = match reply {
-            Reply::Array(parts) if poll.is_many => match &parts[..] {
-                [Reply::Bulk(key), Reply::Array(rows)] if poll.keys.contains(key) => {
-                    (Some(key.clone()), rows.clone())
-                }
-                _ => return call.differs("a key and rows", reply),
-            },
-            Reply::Array(rows) => (Some(poll.keys[0].clone()), rows.clone()),
-            Reply::NullArray => (None, Vec::new()),
-            reply => return call.differs("rows", reply),
-        };
-        if let Some(again) = again {
-            let it = self.get(call.db, &again).expect("it is there");
-            let mut held: Vec<_> = it
-                .ordered()
-                .into_iter()
-                .filter(|it| it.token == poll.token && it.deadline > now)
-                .collect();
-            held.truncate(poll.count.map_or(usize::MAX, |it| it as usize));
-            let expected: Vec<_> = held.into_iter().map(|entry| row(entry, poll)).collect();
-            let is_it = expected == rows && chosen == Some(again);
-            return if is_it {
-                Ok(())
-            } else {
-                call.differs(&format!("what is held: {expected:?}"), reply)
-            };
-        }
-        for key in &poll.keys {
-            self.absorb(now).ok();
-            let is_chosen = chosen.as_ref() == Some(key);
-            let Some(it) = self.get_mut(call.db, key) else {
-                if is_chosen && !rows.is_empty() {
-                    return call.differs("nothing", reply);
-                }
-                continue;
-            };
-            if !is_chosen {
-                if let Some(left) = it.gives(now) {
-                    return Err(Promise::Asleep.broken(format!(
-                        "{:?} replied {reply:?} at {now} beside {left:?}",
-                        call.op
-                    )));
-                }
-                continue;
-            }
-            it.poll(now);
-            let most = poll.count.unwrap_or(u64::MAX).min(it.room(now)[0]);
-            let least = poll.count.unwrap_or(u64::MAX).min(it.room(now)[1]);
-            if rows.len() as u64 > most {
-                return Err(Promise::Limit
-                    .broken(format!("{:?} replied {reply:?}, room for {most}", call.op)));
-            }
-            for shown in &rows {
-                self.absorb(now).ok();
-                self.give(call, poll, key, shown)?;
-            }
-            self.absorb(now).ok();
-            let Some(it) = self.get(call.db, key) else { return Ok(()) };
-            let left = it.open(now).map(|open| open.1).find(|entry| it.is_alive(entry, now));
-            if let Some(left) = left.filter(|_| (rows.len() as u64) < least && !it.is_paused(now)) {
-                let what = format!("{:?} replied {} at {now} beside {left:?}", call.op, rows.len());
-                return Err(Promise::Asleep.broken(what));
-            }
-            return Ok(());
-        }
-        Ok(())
-    }
-
-    /// Follows a row of a POLL.
-    fn give(&mut self, call: &Call, poll: &Poll, key: &Bytes, shown: &Reply) -> Result {
-        let sequence = self.number();
-        let it = self
-            .get_mut(call.db, key)
-            .ok_or_else(|| Promise::Unknown.broken(format!("{shown:?} of no key")))?;
-        let id = match shown {
-            Reply::Array(row) => match row.first() {
-                Some(Reply::Bulk(id)) => id.clone(),
-                _ => return call.differs("a row", shown),
-            },
-            Reply::Bulk(element) => it.id_of(element).unwrap_or_else(|| id_of(element).to_vec()),
-            _ => return call.differs("a row", shown),
-        };
-        let mut entry = it.give(&id, call.now)?;
-        it.touched = it.touched.max(call.now);
-        if let Some(lease) = poll.lease {
-            entry.token = poll.token.clone().or_else(|| match shown {
-                Reply::Array(row) => row
-                    .get(3)
-                    .and_then(|it| if let Reply::Bulk(it) = it { Some(it.clone()) } else { None }),
-                _ => None,
-            });
-            entry.deliveries = (entry.deliveries + 1).min(65_535);
-            (entry.ttl, entry.deadline, entry.sequence) = (lease, call.now + lease, sequence);
-        } else {
-            it.done(&id, call.now);
-        }
-        let expected = row(&entry, poll);
-        if poll.lease.is_some() {
-            it.insert(entry);
-        }
-        if it.is_nothing() {
-            self.dbs[call.db].remove(key);
-        }
-        call.is(&expected, shown)
-    }
-
-    /// Follows a command on a whole key. Returns whether it is one.
-    fn keyspace(&mut self, call: &Call, reply: &Reply) -> std::result::Result<bool, Fault> {
-        let (db, key) = (call.db, &call.key);
-        let mut moved = None;
-        match &call.op {
-            Op::Copy { to, db: there, .. } if to == key && *there == db => {
-                call.refused("ERR", reply)?
-            }
-            Op::Copy { to, db: there, replace } => {
-                let is_free = *replace || !self.dbs[*there].contains_key(to);
-                let copy = self.dbs[db].get(key).cloned().filter(|_| is_free);
-                call.is(&int(copy.is_some().into()), reply)?;
-                moved = copy.map(|copy| (*there, to.clone(), copy));
-            }
-            Op::Rename { .. } if !self.dbs[db].contains_key(key) => call.refused("ERR", reply)?,
-            Op::Rename { to, nx: true } if self.dbs[db].contains_key(to) => {
-                call.is(&int(0), reply)?
-            }
-            Op::Rename { to, nx } => {
-                call.is(&if *nx { int(1) } else { ok() }, reply)?;
-                moved = self.dbs[db].remove(key).map(|kept| (db, to.clone(), kept));
-            }
-            Op::Move(there) if *there == db => call.refused("ERR", reply)?,
-            Op::Move(there) => {
-                let is_free = !self.dbs[*there].contains_key(key);
-                moved = if is_free {
-                    self.dbs[db].remove(key).map(|kept| (*there, key.clone(), kept))
-                } else {
-                    None
-                };
-                call.is(&int(moved.is_some().into()), reply)?;
-            }
-            Op::SwapDb => {
-                call.is(&ok(), reply)?;
-                self.dbs.swap(0, 1);
-                // The module hears of it at the next tick.
-                self.all_mut().for_each(|it| it.touched = call.now + super::reads::TICK_MS);
-            }
-            Op::Del(_) => call.is(&int(self.dbs[db].remove(key).is_some().into()), reply)?,
-            Op::FlushDb => {
-                call.is(&ok(), reply)?;
-                self.dbs[db].clear();
-            }
-            Op::Set => {
-                call.is(&ok(), reply)?;
-                self.dbs[db].insert(key.clone(), Kept::Other);
-            }
-            _ => return Ok(false),
-        }
-        if let Some((db, key, mut kept)) = moved {
-            if let Kept::Dehydrator(it) = &mut kept {
-                it.touched = call.now + super::reads::TICK_MS;
-                it.restart_turns();
-            }
-            self.dbs[db].insert(key, kept);
-        }
-        Ok(true)
-    }
-}
-
-/// Returns the row of an element that was given out.
-fn row(entry: &Entry, poll: &Poll) -> Reply {
-    let (id, element) = (Reply::Bulk(entry.id.clone()), Reply::Bulk(entry.element.clone()));
-    match &entry.token {
-        Some(token) if poll.lease.is_some() => {
-            Reply::Array(vec![id, element, int(entry.deliveries), Reply::Bulk(token.clone())])
-        }
-        _ if poll.with_ids => Reply::Array(vec![id, element]),
-        _ => element,
     }
 }

@@ -30,12 +30,28 @@ pub struct Model {
     pub sent: Vec<Sent>,
     /// Dead letters by REJECT, which have not arrived yet.
     pub rejected: Vec<Sent>,
+    /// A key may stay for a while of which nothing is left.
+    pub lingers: bool,
+    /// What leaves without a trace has left before each command.
+    pub drops_early: bool,
+    /// Commands run before what else happens in their pass.
+    pub is_lazy: bool,
+    /// The library is of before PURGE and TOUCH of a group had a COUNT: they change all, and reply at their end.
+    pub is_stepwise: bool,
 }
 
 impl Default for Model {
     fn default() -> Self {
-        let (sent, rejected) = (Vec::new(), Vec::new());
-        Self { dbs: vec![BTreeMap::new(); DATABASES], sequence: 0, sent, rejected }
+        Self {
+            dbs: vec![BTreeMap::new(); DATABASES],
+            sequence: 0,
+            sent: Vec::new(),
+            rejected: Vec::new(),
+            lingers: false,
+            drops_early: false,
+            is_lazy: false,
+            is_stepwise: false,
+        }
     }
 }
 
@@ -85,7 +101,7 @@ impl Model {
     /// Lets everything happen that leaves no trace until `now`. Returns whether an empty key may stay for a while, because only
     /// a pause that is over has kept it.
     pub fn pass(&mut self, now: u64) -> bool {
-        let mut lingers = false;
+        let mut lingers = std::mem::take(&mut self.lingers);
         self.all_mut().for_each(|it| {
             let ended = it.end_pauses(now);
             it.drop_silently(now);

@@ -50,7 +50,6 @@ fn is_token(entry: &Entry, shown: &Reply) -> bool {
 impl Model {
     pub(super) fn read(&self, it: &Dehydrator, call: &Call, reply: &Reply) -> Result {
         let now = call.now;
-        let is_rough = super::LEAVES_OUT_LIMITED_GROUPS && it.has_settings();
         let differs = |promise: Promise, expected: String| {
             let what = format!(
                 "{:?} of {} in {} is not {expected}, now {now}: {reply:?}",
@@ -132,7 +131,6 @@ impl Model {
                     differs(Promise::Reply, format!("{lengths:?} of {ids:?}"))
                 }
             }
-            Op::Ttn if is_rough => Ok(()),
             Op::Ttn => {
                 let Some(next) = it.next_opening(now).filter(|_| it.pause != Some(NEVER)) else {
                     return is(Reply::Null);
@@ -156,7 +154,7 @@ impl Model {
                     ("held-limit", held),
                     ("rate-limit", rate.0),
                     ("rate-per", rate.1),
-                    ("paused", settings.pause.is_some().into()),
+                    ("paused", settings.pause.is_some_and(|end| end > now).into()),
                 ];
                 let wrong =
                     expected.iter().find(|it| field(reply, it.0) != Some(&Reply::Int(it.1 as i64)));
@@ -195,9 +193,6 @@ impl Model {
         {
             return Err(format!("{} as running", it.running(now)));
         }
-        if super::LEAVES_OUT_LIMITED_GROUPS && it.has_settings() {
-            return Ok(());
-        }
         let next = it.next_opening(now);
         let is_next = match (field(reply, "next-deadline"), next) {
             (Some(Reply::Null), None) => true,
@@ -233,9 +228,6 @@ impl Model {
             return Ok(());
         }
         for (db, key, it) in self.all() {
-            if super::LEAVES_OUT_LIMITED_GROUPS && it.has_settings() {
-                continue;
-            }
             if it.limits.held > 0
                 || it.limits.rate.0 > 0
                 || it.pause.is_some()

@@ -39,6 +39,8 @@ pub struct Client {
     pub input: RefCell<VecDeque<Words>>,
     /// The command that runs, or that blocked the client.
     pub argv: RefCell<Words>,
+    /// When its last command began, in milliseconds since the epoch.
+    pub ran_ms: Cell<i64>,
     pub out: RefCell<Output>,
     pub multi: RefCell<Option<Multi>>,
     pub watched: RefCell<Vec<(u32, Box<[u8]>)>>,
@@ -69,6 +71,7 @@ impl Client {
             user: RefCell::new(user),
             input: RefCell::default(),
             argv: RefCell::default(),
+            ran_ms: Cell::default(),
             out: RefCell::default(),
             multi: RefCell::default(),
             watched: RefCell::default(),

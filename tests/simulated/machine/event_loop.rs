@@ -160,9 +160,7 @@ impl Server {
             count += self.read_pipe();
         }
         // Threads read while the loop waits, and what they have read is run before it sleeps.
-        let has_threads = !self.setting_is("io-threads", "1");
-        let reads_late =
-            has_threads && (self.kind.is_valkey() || self.setting_is("io-threads-do-reads", "yes"));
+        let reads_late = self.reads_late.get();
         if !reads_late {
             count += self.read_clients();
         }

@@ -1,4 +1,5 @@
-//! A private copy of the module's library: its statics belong to one simulated server alone.
+//! A private copy of the module's library: its statics belong to one simulated server alone. A copy whose server is gone is put back
+//! to how it was loaded, and is the next server's: to load another takes milliseconds.
 //!
 //! The library finds some functions of libc by itself: the clock on Redis 7.0, `exit`, and random seeds of its hashes. The loader has written their
 //! addresses into the library's table of offsets; the copy gets others.
@@ -45,8 +46,132 @@ fn mapped(mut library: Vec<u8>) -> Vec<u8> {
     library
 }
 
-/// Loads a copy of the library, which is never unloaded. Returns its entry.
-pub fn load(bytes: &[u8]) -> OnLoad {
+/// A loaded copy of a library.
+pub struct Copy {
+    pub entry: OnLoad,
+    /// The address of the bytes that it was loaded from.
+    of: usize,
+    /// Memory that the library may write, as it was at first.
+    writable: Vec<(usize, Vec<u8>)>,
+    /// The number of its thread-locals, and what they are at first.
+    locals: (usize, Vec<u8>),
+}
+
+/// Copies whose servers are gone.
+static IDLE: Mutex<Vec<&'static Copy>> = Mutex::new(Vec::new());
+
+/// Returns a copy of the library as it is after loading. It is never unloaded.
+pub fn load(bytes: &[u8]) -> &'static Copy {
+    let mut idle = IDLE.lock().expect("no panic");
+    let at = idle.iter().position(|copy| copy.of == bytes.as_ptr().addr());
+    match at.map(|at| idle.swap_remove(at)) {
+        Some(copy) => {
+            // SAFETY: its server is gone, and nobody else runs it.
+            unsafe { copy.put_back() };
+            copy
+        }
+        None => Box::leak(Box::new(load_new(bytes))),
+    }
+}
+
+/// Loads some copies, for servers to come.
+pub fn prepare(path: &Path, many: usize) {
+    let bytes = read(path);
+    let copies: Vec<_> = (0..many).map(|_| load(&bytes)).collect();
+    copies.into_iter().for_each(give_back);
+}
+
+/// Takes a copy back, of a server that is gone.
+pub fn give_back(copy: &'static Copy) {
+    IDLE.lock().expect("no panic").push(copy);
+}
+
+impl Copy {
+    /// Puts all that the library has written back to how it was, for this thread.
+    ///
+    /// # Safety
+    ///
+    /// Nobody uses anything of the library.
+    unsafe fn put_back(&self) {
+        for (address, before) in &self.writable {
+            let to = ptr::with_exposed_provenance_mut::<u8>(*address);
+            // SAFETY: the caller's promise; the segment has that length.
+            unsafe { ptr::copy_nonoverlapping(before.as_ptr(), to, before.len()) };
+        }
+        let (number, before) = &self.locals;
+        let to =
+            Headers::find(|it| it.dlpi_tls_modid == *number && *number > 0, |it| it.dlpi_tls_data);
+        if let Some(to) = to.filter(|to| !to.is_null()) {
+            // SAFETY: this thread's block of the library has that length.
+            unsafe { ptr::copy_nonoverlapping(before.as_ptr(), to.cast(), before.len()) };
+        }
+    }
+}
+
+/// A search among the headers of all loaded libraries.
+struct Headers<F, G, T> {
+    is_it: F,
+    get: G,
+    found: Option<T>,
+}
+
+impl<F: Fn(&libc::dl_phdr_info) -> bool, G: Fn(&libc::dl_phdr_info) -> T, T> Headers<F, G, T> {
+    fn find(is_it: F, get: G) -> Option<T> {
+        unsafe extern "C" fn look<F, G, T>(
+            info: *mut libc::dl_phdr_info,
+            _size: usize,
+            search: *mut c_void,
+        ) -> c_int
+        where
+            F: Fn(&libc::dl_phdr_info) -> bool,
+            G: Fn(&libc::dl_phdr_info) -> T,
+        {
+            // SAFETY: glibc passes a header, and what it was called with.
+            let (info, search) = unsafe { (&*info, &mut *search.cast::<Headers<F, G, T>>()) };
+            if !(search.is_it)(info) {
+                return 0;
+            }
+            search.found = Some((search.get)(info));
+            1
+        }
+        let mut search = Self { is_it, get, found: None };
+        // SAFETY: the search lives for the call.
+        unsafe { libc::dl_iterate_phdr(Some(look::<F, G, T>), (&raw mut search).cast()) };
+        search.found
+    }
+}
+
+/// Returns what a library that was just loaded may write, and its thread-locals.
+fn written(address: usize) -> (Vec<(usize, Vec<u8>)>, (usize, Vec<u8>)) {
+    let read = |at: usize, length: usize| -> Vec<u8> {
+        // SAFETY: the segment is loaded.
+        unsafe { std::slice::from_raw_parts(ptr::with_exposed_provenance(at), length) }.to_vec()
+    };
+    let get = |it: &libc::dl_phdr_info| {
+        // SAFETY: the headers live as long as the library.
+        let headers = unsafe { std::slice::from_raw_parts(it.dlpi_phdr, it.dlpi_phnum.into()) };
+        let (mut writable, mut locals) = (Vec::new(), (0, Vec::new()));
+        let fixed: Vec<_> = headers.iter().filter(|it| it.p_type == libc::PT_GNU_RELRO).collect();
+        for header in headers {
+            let (at, length) = (address + header.p_vaddr as usize, header.p_memsz as usize);
+            // After relocation, nothing is written there.
+            let is_fixed = fixed.iter().any(|it| it.p_vaddr == header.p_vaddr);
+            if header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W > 0 {
+                assert!(is_fixed || fixed.iter().all(|it| it.p_vaddr < header.p_vaddr));
+                let from = if is_fixed { fixed[0].p_memsz as usize } else { 0 };
+                writable.push((at + from, read(at + from, length.saturating_sub(from))));
+            }
+            if header.p_type == libc::PT_TLS {
+                locals = (it.dlpi_tls_modid, read(at, header.p_filesz as usize));
+                locals.1.resize(length, 0);
+            }
+        }
+        (writable, locals)
+    };
+    Headers::find(|it| it.dlpi_addr as usize == address, get).expect("it is loaded")
+}
+
+fn load_new(bytes: &[u8]) -> Copy {
     // In memory where possible. The loader takes a file of the same name for the same library.
     let memory = Path::new("/dev/shm");
     let mut builder = tempfile::Builder::new();
@@ -63,7 +188,9 @@ pub fn load(bytes: &[u8]) -> OnLoad {
         assert!(!entry.is_null(), "no RedisModule_OnLoad");
         let replaced = replace(library);
         assert!(replaced > 0, "the library uses neither exit nor clock_gettime");
-        std::mem::transmute::<*mut c_void, OnLoad>(entry)
+        let (writable, locals) = written((*library.cast::<LinkMap>()).address);
+        let entry = std::mem::transmute::<*mut c_void, OnLoad>(entry);
+        Copy { entry, of: bytes.as_ptr().addr(), writable, locals }
     }
 }
 
@@ -83,11 +210,11 @@ unsafe extern "C" fn exit(status: c_int) -> ! {
 }
 
 unsafe extern "C" fn clock_gettime(which: libc::clockid_t, time: *mut libc::timespec) -> c_int {
-    clock::spend_read();
     let us = match which {
         libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE => clock::wall_us(),
         _ => clock::monotonic_us() as i64,
     };
+    clock::spend_read();
     // SAFETY: the caller passes room for the time.
     unsafe {
         (*time).tv_sec = us.div_euclid(1_000_000);

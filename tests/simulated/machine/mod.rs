@@ -41,6 +41,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
 
 use client::Client;
 use link::Link;
@@ -120,6 +121,11 @@ pub struct Machine {
 
 impl Machine {
     /// Returns a machine without servers, whose servers load this library.
+    /// Loads a library some times, so that servers can start soon.
+    pub fn prepare(library: &Path, many: usize) {
+        library::prepare(library, many);
+    }
+
     pub fn new(library: &Path, kind: Kind, seed: u64) -> Self {
         // A test that failed with it is over.
         let _only = ONLY.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -229,6 +235,16 @@ impl Machine {
         if out.borrow().is_empty() { Vec::new() } else { out.borrow_mut().take() }
     }
 
+    /// Returns when a client's last command began, in milliseconds since the epoch.
+    pub fn ran_ms(&self, c: ClientId) -> u64 {
+        self.clients[c.0].1.ran_ms.get() as u64
+    }
+
+    /// Returns the time that the slowest pass of a server has taken since the last call, in nanoseconds of the machine's own clock.
+    pub fn take_slowest_ns(&self, s: ServerId) -> u64 {
+        self.server(s).slowest_ns.take()
+    }
+
     /// Closes a client's end of the connection. The server reads that in its next pass, or after what the client had sent.
     pub fn hang_up(&mut self, c: ClientId) {
         let (server, client) = &self.clients[c.0];
@@ -241,7 +257,10 @@ impl Machine {
         let server = self.server(s);
         server.work.set(Work::default());
         let began_ns = if self.measures_cpu { cpu_ns() } else { 0 };
+        let began = Instant::now();
         let count = server.pass();
+        let slowest_ns = server.slowest_ns.get().max(began.elapsed().as_nanos() as u64);
+        server.slowest_ns.set(slowest_ns);
         if self.measures_cpu {
             server.add_work(|work| work.cpu_ns = cpu_ns() - began_ns);
         }

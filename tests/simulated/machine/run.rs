@@ -8,6 +8,7 @@ use super::Kind;
 use super::acl::User;
 use super::api::context::Context;
 use super::client::{Client, Multi, Origin};
+use super::clock;
 use super::command::{Command, Run};
 use super::reply::Reply;
 use super::server::Server;
@@ -89,6 +90,7 @@ impl Server {
             return;
         }
         let before = self.outer.replace(Some(Rc::clone(client)));
+        client.ran_ms.set(clock::wall_ms());
         self.execute(client, command);
         *self.outer.borrow_mut() = before;
         if client.is_asking.get() && &*command.name != b"asking" {

@@ -41,6 +41,11 @@ pub struct Work {
 
 pub struct Server {
     pub kind: Kind,
+    /// What its slowest pass has taken, in nanoseconds.
+    pub slowest_ns: Cell<u64>,
+    /// Commands that its threads have read run before it sleeps.
+    pub reads_late: Cell<bool>,
+    copy: Cell<Option<&'static library::Copy>>,
     pub dbs: RefCell<Vec<Db>>,
     pub next_value: Cell<u64>,
     /// Counts removals and insertions, for keys that are open meanwhile.
@@ -162,6 +167,9 @@ impl Server {
         let now = super::clock::monotonic_us();
         let server: &'static Self = Box::leak(Box::new(Self {
             kind,
+            slowest_ns: Cell::default(),
+            reads_late: Cell::default(),
+            copy: Cell::default(),
             dbs: RefCell::new((0..DATABASES).map(|_| Db::default()).collect()),
             next_value: Cell::new(1),
             changes: Cell::default(),
@@ -227,7 +235,9 @@ impl Server {
         server.users.borrow_mut().insert(everybody.name.clone(), everybody);
         super::commands::register(server);
         server.apply_settings();
-        server.load_module(library::load(library));
+        let copy = library::load(library);
+        server.copy.set(Some(copy));
+        server.load_module(copy.entry);
         server
     }
 
@@ -335,6 +345,7 @@ impl Server {
         *self.primary.borrow_mut() = None;
         *self.stream.file.borrow_mut() = None;
         *self.stream.backlog.borrow_mut() = None;
+        self.copy.take().into_iter().for_each(library::give_back);
     }
 
     /// Returns a client for a call from within, with no replies in it.

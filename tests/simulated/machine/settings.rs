@@ -162,6 +162,9 @@ impl Server {
         let flag = |letter: u8| class::LETTERS.iter().find(|(it, _)| *it == letter);
         let flags = text.bytes().filter_map(flag).fold(0, |all, (_, flag)| all | flag);
         self.notified.set(flags);
+        let has_threads = !self.setting_is("io-threads", "1");
+        let read = self.kind.is_valkey() || self.setting_is("io-threads-do-reads", "yes");
+        self.reads_late.set(has_threads && read);
         let is_on = self.setting_is("appendonly", "yes");
         if is_on != self.stream.has_file() {
             self.set_append_only(is_on);

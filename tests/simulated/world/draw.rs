@@ -4,7 +4,7 @@ use super::op::{At, Held, How, Numbers, Op, Options, Poll};
 use super::random::Random;
 use super::step::{Command, Profile, Reload, Step};
 use crate::judges::dehydrator::Policy;
-use crate::judges::{Bytes, LEAVES_OUT_LIMITED_GROUPS, NEVER};
+use crate::judges::{Bytes, NEVER};
 use crate::machine::Kind;
 
 /// Words of the module's own syntax, and what looks like numbers: as ids, groups, keys and tokens.
@@ -288,6 +288,11 @@ impl<'a> Drawer<'a> {
         Op::Push { elements, is_many, how, options: self.options(), size }
     }
 
+    /// Draws how many elements PURGE or TOUCH of a group changes at most.
+    fn of_group(&mut self) -> Option<u64> {
+        self.random.one_in(2).then(|| self.random.pick(&[1, 2, 1000, 5000]))
+    }
+
     fn write(&mut self) -> Op {
         match self.random.below(100) {
             0..34 => self.push(),
@@ -320,8 +325,11 @@ impl<'a> Drawer<'a> {
                 }
             }
             95..97 if self.profile.has_pauses => Op::Resume(self.group()),
+            98 if self.profile.has_operators => {
+                Op::TouchGroup(self.a_group(), self.ttl(), self.of_group())
+            }
+            99 if self.profile.has_operators => Op::Purge(self.a_group(), self.of_group()),
             97..99 if self.profile.has_policies => Op::OnDue(self.policy()),
-            99 if self.profile.has_operators => Op::Purge(self.a_group()),
             _ => self.push(),
         }
     }
@@ -360,7 +368,7 @@ impl<'a> Drawer<'a> {
     fn command(&mut self, op: Op) -> Command {
         self.number += 1;
         let client = self.random.below(CLIENTS as u64) as usize;
-        let in_multi = self.random.one_in(8) && !matches!(op, Op::Purge(_) | Op::TouchGroup(..));
+        let in_multi = self.random.one_in(8) && !matches!(op, Op::Purge(..) | Op::TouchGroup(..));
         let key = self.key();
         Command { number: self.number, client, key, op, in_multi }
     }
@@ -410,7 +418,7 @@ impl<'a> Drawer<'a> {
     fn big(&mut self, steps: &mut Vec<Step>) -> bool {
         self.number += 1;
         let (number, key, db) = (self.number, self.key(), self.random.below(2) as usize);
-        if self.random.one_in(12) && !LEAVES_OUT_LIMITED_GROUPS {
+        if self.random.one_in(12) {
             self.crowd(steps, &key, db);
             return true;
         }
@@ -441,12 +449,15 @@ impl<'a> Drawer<'a> {
                     lease: self.random.pick(&[500, 3000, 60_000]),
                 }
             }
-            5 => Step::Begin(self.command_of(Op::Purge(b"g0".to_vec()), &key)),
-            6 => {
-                let op = Op::TouchGroup(b"g0".to_vec(), self.ttl());
+            5 => {
+                let op = Op::Purge(b"g0".to_vec(), self.of_group());
                 Step::Begin(self.command_of(op, &key))
             }
-            7 if !LEAVES_OUT_LIMITED_GROUPS => {
+            6 => {
+                let op = Op::TouchGroup(b"g0".to_vec(), self.ttl(), self.of_group());
+                Step::Begin(self.command_of(op, &key))
+            }
+            7 => {
                 let held = self.random.pick(&[0, 1, 2, 3]);
                 let op = Op::LimitGroup(None, Numbers { held: Some(held), ..Numbers::default() });
                 let mut poll = self.poll();

@@ -1,11 +1,15 @@
 //! The world: clients, workers, operators and accidents around simulated servers, all drawn from one seed.
 
+mod batch;
 pub mod child;
+mod compare;
 pub mod draw;
 mod end;
 pub mod op;
 pub mod random;
+mod replies;
 pub mod run;
 pub mod shown;
 pub mod shrink;
 pub mod step;
+mod time;

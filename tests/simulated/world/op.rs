@@ -88,8 +88,8 @@ pub enum Op {
     Late,
     Update(Bytes),
     Touch { ids: Vec<Bytes>, ttl: u64, at: Option<At>, only: Option<bool> },
-    TouchGroup(Bytes, u64),
-    Purge(Bytes),
+    TouchGroup(Bytes, u64, Option<u64>),
+    Purge(Bytes, Option<u64>),
     OnDue(Policy),
     Pause { ms: Option<u64>, group: Option<Bytes> },
     Resume(Option<Bytes>),
@@ -258,10 +258,13 @@ impl Op {
                 words.extend_from_slice(ids);
                 words
             }
-            Op::TouchGroup(group, ttl) => {
-                [verb("TOUCH"), vec![number(*ttl)], grouped(&Some(group.clone()))].concat()
+            Op::TouchGroup(group, ttl, count) => {
+                let words = [verb("TOUCH"), vec![number(*ttl)], grouped(&Some(group.clone()))];
+                [words.concat(), option("COUNT", *count)].concat()
             }
-            Op::Purge(group) => [verb("PURGE"), grouped(&Some(group.clone()))].concat(),
+            Op::Purge(group, count) => {
+                [verb("PURGE"), grouped(&Some(group.clone())), option("COUNT", *count)].concat()
+            }
             Op::OnDue(policy) => [verb("ONDUE"), policy_words(policy)].concat(),
             Op::Pause { ms, group } => [verb("PAUSE"), option("FOR", *ms), grouped(group)].concat(),
             Op::Resume(group) => [verb("RESUME"), grouped(group)].concat(),

@@ -188,8 +188,9 @@ pub unsafe extern "C" fn microseconds() -> i64 {
 }
 
 pub unsafe extern "C" fn monotonic_microseconds() -> u64 {
+    let us = clock::monotonic_us();
     clock::spend_read();
-    clock::monotonic_us()
+    us
 }
 
 pub unsafe extern "C" fn create_string(_: *mut c_void, start: *const c_char, len: usize) -> Raw {

@@ -1,0 +1,149 @@
+//! Follows the reply to a POLL: each row must be one that may be given out, and nothing may be left that had to be.
+
+use super::NEVER;
+use super::dehydrator::{Dehydrator, Entry};
+use super::follow::{Call, Result, int};
+use super::model::{Model, id_of};
+use super::{Bytes, Promise};
+use crate::machine::Reply;
+use crate::world::op::Poll;
+
+impl Model {
+    /// Follows the reply to a POLL or MPOLL, at once or later.
+    pub fn polled(&mut self, call: &Call, poll: &Poll, reply: &Reply) -> Result {
+        let now = call.now;
+        if poll.lease.is_some_and(|lease| now.checked_add(lease).is_none_or(|end| end > NEVER)) {
+            return call.refused("ERR", reply);
+        }
+        let is_again = |it: &Dehydrator| {
+            poll.token.is_some()
+                && it.entries().any(|it| it.token == poll.token && it.deadline > now)
+        };
+        let again =
+            poll.keys.iter().find(|key| self.get(call.db, key).is_some_and(is_again)).cloned();
+        let (chosen, rows) = match reply {
+            Reply::Array(parts) if poll.is_many => match &parts[..] {
+                [Reply::Bulk(key), Reply::Array(rows)] if poll.keys.contains(key) => {
+                    (Some(key.clone()), rows.clone())
+                }
+                _ => return call.differs("a key and rows", reply),
+            },
+            Reply::Array(rows) => (Some(poll.keys[0].clone()), rows.clone()),
+            Reply::NullArray => (None, Vec::new()),
+            reply => return call.differs("rows", reply),
+        };
+        if let Some(again) = again {
+            let it = self.get(call.db, &again).expect("it is there");
+            let mut held: Vec<_> = it
+                .ordered()
+                .into_iter()
+                .filter(|it| it.token == poll.token && it.deadline > now)
+                .collect();
+            held.truncate(poll.count.map_or(usize::MAX, |it| it as usize));
+            let expected: Vec<_> = held.into_iter().map(|entry| row(entry, poll)).collect();
+            let is_it = expected == rows && chosen == Some(again);
+            return if is_it {
+                Ok(())
+            } else {
+                call.differs(&format!("what is held: {expected:?}"), reply)
+            };
+        }
+        for key in &poll.keys {
+            self.absorb(now).ok();
+            let is_chosen = chosen.as_ref() == Some(key);
+            let Some(it) = self.get_mut(call.db, key) else {
+                if is_chosen && !rows.is_empty() {
+                    return call.differs("nothing", reply);
+                }
+                continue;
+            };
+            if !is_chosen {
+                if let Some(left) = it.gives(now).filter(|_| !it.is_fitting() && it.touched <= now)
+                {
+                    return Err(Promise::Asleep.broken(format!(
+                        "{:?} replied {reply:?} at {now} beside {left:?}",
+                        call.op
+                    )));
+                }
+                continue;
+            }
+            it.poll(now);
+            let has_many_dead = rows.len() < 20_000 && it.count() > 1000 && it.has_many_dead(now);
+            let most = poll.count.unwrap_or(u64::MAX).min(it.room(now)[0]);
+            let least = poll.count.unwrap_or(u64::MAX).min(it.room(now)[1]);
+            if rows.len() as u64 > most {
+                return Err(Promise::Limit
+                    .broken(format!("{:?} replied {reply:?}, room for {most}", call.op)));
+            }
+            for shown in &rows {
+                self.absorb(now).ok();
+                self.give(call, poll, key, shown)?;
+            }
+            self.absorb(now).ok();
+            let Some(it) = self.get(call.db, key) else { return Ok(()) };
+            let left = it.open(now).map(|open| open.1).find(|entry| it.is_alive(entry, now));
+            let owes = (rows.len() as u64) < least
+                && !it.is_paused(now)
+                && !it.is_fitting()
+                && !has_many_dead;
+            if let Some(left) = left.filter(|_| owes) {
+                let what = format!("{:?} replied {} at {now} beside {left:?}", call.op, rows.len());
+                return Err(Promise::Asleep.broken(what));
+            }
+            return Ok(());
+        }
+        Ok(())
+    }
+
+    /// Follows a row of a POLL.
+    fn give(&mut self, call: &Call, poll: &Poll, key: &Bytes, shown: &Reply) -> Result {
+        let sequence = self.number();
+        let it = self
+            .get_mut(call.db, key)
+            .ok_or_else(|| Promise::Unknown.broken(format!("{shown:?} of no key")))?;
+        let id = match shown {
+            Reply::Array(row) => match row.first() {
+                Some(Reply::Bulk(id)) => id.clone(),
+                _ => return call.differs("a row", shown),
+            },
+            Reply::Bulk(element) => it.id_of(element).unwrap_or_else(|| id_of(element).to_vec()),
+            _ => return call.differs("a row", shown),
+        };
+        let mut entry = it.give(&id, call.now)?;
+        it.touched = it.touched.max(call.now);
+        if let Some(lease) = poll.lease {
+            entry.token = poll.token.clone().or_else(|| match shown {
+                Reply::Array(row) => row
+                    .get(3)
+                    .and_then(|it| if let Reply::Bulk(it) = it { Some(it.clone()) } else { None }),
+                _ => None,
+            });
+            entry.deliveries = (entry.deliveries + 1).min(65_535);
+            (entry.ttl, entry.deadline, entry.sequence) = (lease, call.now + lease, sequence);
+        } else {
+            it.done(&id, call.now);
+        }
+        let expected = row(&entry, poll);
+        if poll.lease.is_some() {
+            it.insert(entry);
+        }
+        let lingers = it.lingers(call.now);
+        if it.is_nothing() {
+            self.dbs[call.db].remove(key);
+        }
+        self.lingers |= lingers;
+        call.is(&expected, shown)
+    }
+}
+
+/// Returns the row of an element that was given out.
+fn row(entry: &Entry, poll: &Poll) -> Reply {
+    let (id, element) = (Reply::Bulk(entry.id.clone()), Reply::Bulk(entry.element.clone()));
+    match &entry.token {
+        Some(token) if poll.lease.is_some() => {
+            Reply::Array(vec![id, element, int(entry.deliveries), Reply::Bulk(token.clone())])
+        }
+        _ if poll.with_ids => Reply::Array(vec![id, element]),
+        _ => element,
+    }
+}

@@ -1,0 +1,163 @@
+//! Sends commands, and judges what comes back.
+
+use super::op::Op;
+use super::run::{Begun, Result, World};
+use super::step::Command;
+use crate::judges::{Bytes, NEVER, Promise};
+use crate::machine::Reply;
+
+/// How long a command may take that works in steps, in milliseconds of virtual time.
+const STEPS_MS: u64 = 60_000;
+
+impl World {
+    /// Sends commands of different clients, and judges the replies in the order in which they ran.
+    pub(super) fn batch(&mut self, commands: &[Command]) -> Result {
+        let (mut sent, mut used) = (Vec::new(), Vec::new());
+        self.begin_millisecond()?;
+        for command in commands {
+            let Some(client) = self.awake(command.client, &used) else { continue };
+            used.push(client);
+            let call = self.call_of(command, self.clients[client].db);
+            let words = self.words(&call);
+            if command.in_multi {
+                self.send(client, &[b"MULTI".to_vec()]);
+                self.send(client, &words);
+                self.send(client, &[b"EXEC".to_vec()]);
+            } else {
+                self.send(client, &words);
+            }
+            if let Op::OnDue(policy) = &call.op
+                && !policy.holds()
+            {
+                self.let_leave(call.db, &call.key);
+            }
+            if let Op::Range(..) | Op::XPoll(_) | Op::Poll(_) = &call.op {
+                let count = |key| self.model.get(call.db, key).map_or(0, |it| it.count() as u64);
+                self.asked = self.asked.max(count(&call.key));
+            }
+            sent.push((client, call, command.in_multi));
+        }
+        if let Some(begun) = &mut self.begun {
+            begun.is_alone = false;
+        }
+        self.moment = self.now();
+        let heard = self.heard;
+        self.passes(1)?;
+        self.asked = 0;
+        self.last = None;
+        self.collect(&sent)?;
+        // A reply is not sent before its effect.
+        if let ([(_, call, _)], Some(reply)) = (&sent[..], &self.last)
+            && self.has_listener
+            && self.heard == heard
+            && call.op.has_changed(reply)
+        {
+            return Err(Promise::Effect
+                .broken(format!("{:?} replied {reply:?} without an effect", call.op)));
+        }
+        Ok(())
+    }
+
+    /// Notes that those who sleep on a key may be sent away.
+    pub(super) fn let_leave(&mut self, db: usize, key: &Bytes) {
+        for client in &mut self.clients {
+            let sleep =
+                client.sleep.iter_mut().filter(|it| it.call.db == db && it.poll.keys.contains(key));
+            sleep.for_each(|it| it.may_leave = true);
+        }
+    }
+
+    /// Begins a command that takes steps.
+    pub(super) fn begin(&mut self, command: &Command) -> Result {
+        let Some(client) = self.awake(command.client, &[]) else { return Ok(()) };
+        let call = self.call_of(command, self.clients[client].db);
+        let words = self.words(&call);
+        let it = self.model.get(call.db, &call.key);
+        let count = it.map_or(0, |it| match &call.op {
+            Op::Purge(group, _) => it.length_of(group) as u64,
+            Op::TouchGroup(group, ..) => it
+                .entries()
+                .filter(|it| it.group == *group && !(it.token.is_some() && it.deadline > call.now))
+                .count() as u64,
+            _ => 0,
+        });
+        self.moment = self.now();
+        self.send(client, &words);
+        self.passes(1)?;
+        if !self.model.is_stepwise {
+            return self.collect(&[(client, call, false)]);
+        }
+        self.hear();
+        let mut reply = Reply::Int(count as i64);
+        if matches!(call.op, Op::TouchGroup(_, ttl, _) if ttl > NEVER - call.now) {
+            reply = Reply::Error(b"ERR".to_vec());
+        }
+        self.model.follow(&call, &reply)?;
+        let began_ms = call.now;
+        self.begun = Some(Begun { client, call, count, is_alone: true, began_ms });
+        Ok(())
+    }
+
+    /// Waits for the reply to a command that takes steps.
+    pub(super) fn end_begun(&mut self) -> Result {
+        let Some(begun) = self.begun.take() else { return Ok(()) };
+        let id = self.clients[begun.client].id;
+        loop {
+            self.quiet()?;
+            if let Some(reply) = self.machine.replies(id).pop() {
+                let is_it = match reply {
+                    Reply::Int(count) if begun.is_alone => count as u64 == begun.count,
+                    Reply::Int(count) => count as u64 <= begun.count,
+                    Reply::Error(_) => true,
+                    _ => false,
+                };
+                if !is_it {
+                    return Err(Promise::Reply.broken(format!(
+                        "{:?} replied {reply:?}, not {}",
+                        begun.call.op, begun.count
+                    )));
+                }
+                return self.settle();
+            }
+            if self.now() > begun.began_ms + STEPS_MS {
+                return Err(Promise::Reply
+                    .broken(format!("{:?} did not reply in {STEPS_MS} ms", begun.call.op)));
+            }
+            self.advance(5)?;
+        }
+    }
+
+    pub(super) fn bulk(
+        &mut self,
+        number: usize,
+        (key, db): (&Bytes, usize),
+        (groups, each): (usize, usize),
+        ttl: u64,
+    ) -> Result {
+        let client = self.clients.iter().position(|it| it.db == db && it.sleep.is_none());
+        let Some(client) = client else { return Ok(()) };
+        for group in 0..groups.max(1) {
+            for from in (0..each).step_by(1000) {
+                let ids: Vec<_> = (from..each.min(from + 1000))
+                    .map(|at| format!("{number}:{group}:{at}").into_bytes())
+                    .collect();
+                let options = super::op::Options {
+                    group: (groups > 0).then(|| format!("g{group}").into_bytes()),
+                    ..Default::default()
+                };
+                let elements: Vec<_> = ids.into_iter().map(|id| (ttl, id)).collect();
+                let op =
+                    Op::Push { elements, is_many: true, how: super::op::How::Nx, options, size: 0 };
+                let command = Command { number, client, key: key.clone(), op, in_multi: false };
+                self.begin_millisecond()?;
+                let call = self.call_of(&command, db);
+                let words = self.words(&call);
+                self.send(client, &words);
+                self.moment = self.now();
+                self.passes(1)?;
+                self.collect(&[(client, call, false)])?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,207 @@
+//! Comparisons: with everything that a server tells, and of one server with another.
+
+use super::draw::{LIST, STREAM};
+use super::op::Op;
+use super::run::{LAG_US, Result, World};
+use super::time::{GRACE_MS, UPKEEP_MS};
+use crate::judges::follow::Call;
+use crate::judges::model::DATABASES;
+use crate::judges::{Bytes, Promise};
+use crate::machine::{Reply, ServerId};
+
+impl World {
+    /// Reads everything, and compares the replica and the tool's server.
+    pub(super) fn compare(&mut self) -> Result {
+        for db in 0..DATABASES {
+            for key in crate::judges::reads::keys(&self.model, db) {
+                if self.model.get(db, &key).is_none() {
+                    continue;
+                }
+                for op in [Op::Range(None, None), Op::Info, Op::Ttn, Op::Len(None)] {
+                    self.begin_millisecond()?;
+                    let call = Call {
+                        db,
+                        key: key.clone(),
+                        op,
+                        elements: vec![],
+                        pairs: vec![],
+                        sent: self.now(),
+                        now: self.now(),
+                    };
+                    let words = call.op.words(&key, call.now, &[], &[]);
+                    self.moment = self.now();
+                    let reply = self.ask(self.primary, db, &words);
+                    // Somebody who sleeps may have been served before.
+                    if self.model.follow(&call, &reply).is_err() {
+                        self.collect(&[])?;
+                        self.model.follow(&call, &reply)?;
+                    }
+                }
+            }
+        }
+        let late = Call {
+            db: 0,
+            key: b"k".to_vec(),
+            op: Op::Late,
+            elements: vec![],
+            pairs: vec![],
+            sent: self.now(),
+            now: self.now(),
+        };
+        let reply = self.ask(self.primary, 0, &late.op.words(&late.key, 0, &[], &[]));
+        if let Reply::Array(_) = reply {
+            self.model.follow(&late, &reply)?;
+        }
+        self.compare_keys()?;
+        if let Some(replica) = self.replica {
+            self.equal(replica, Promise::Replica)?;
+        }
+        if let Some(tool) = &self.tool {
+            self.equal(tool.server, Promise::Tool)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn ask(&mut self, server: ServerId, db: usize, words: &[Bytes]) -> Reply {
+        let db = db.to_string();
+        self.machine.call(server, &[b"SELECT", db.as_bytes()]);
+        let words: Vec<_> = words.iter().map(|it| &it[..]).collect();
+        self.operations += 1;
+        let reply = self.machine.call(server, &words);
+        // It may have replied with everything.
+        self.machine.take_slowest_ns(server);
+        reply
+    }
+
+    pub(super) fn compare_keys(&mut self) -> Result {
+        for db in 0..DATABASES {
+            let mut found = self.keys(db);
+            if found != crate::judges::reads::keys(&self.model, db) {
+                // One that only a pause has kept, which is over, goes within a while.
+                self.advance(UPKEEP_MS)?;
+                found = self.keys(db);
+            }
+            let expected = crate::judges::reads::keys(&self.model, db);
+            if found != expected {
+                return Err(Promise::Lost
+                    .broken(format!("the keys of {db} are {found:?}, not {expected:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the keys of a database but for destinations, in order.
+    pub(super) fn keys(&mut self, db: usize) -> Vec<Bytes> {
+        let Reply::Array(keys) = self.ask(self.primary, db, &[b"KEYS".to_vec(), b"*".to_vec()])
+        else {
+            return Vec::new();
+        };
+        let text = |it| if let Reply::Bulk(it) = it { Some(it) } else { None };
+        let mut keys: Vec<Bytes> = keys.into_iter().filter_map(text).collect();
+        keys.retain(|key| key != STREAM && key != LIST);
+        keys.sort();
+        keys
+    }
+
+    /// Compares every dehydrator on another server: by its digest, and by its rows.
+    pub(super) fn equal(&mut self, other: ServerId, promise: Promise) -> Result {
+        if self.is_cut
+            && let Some(replica) = self.replica
+        {
+            self.machine.replicate(self.primary, replica, LAG_US);
+            self.is_cut = false;
+        }
+        self.quiet()?;
+        self.advance(20)?;
+        // Until nothing is on its way.
+        for _ in 0..100 {
+            let heard = self.heard;
+            self.advance(LAG_US.div_ceil(1000) + GRACE_MS)?;
+            self.clear(GRACE_MS + LAG_US.div_ceil(1000) + 1)?;
+            self.quiet()?;
+            self.hear();
+            if self.heard == heard {
+                break;
+            }
+        }
+        if let Some(error) = self.machine.disobeyed(other).first() {
+            return Err(promise.broken(error.as_str()));
+        }
+        for db in 0..DATABASES {
+            for key in crate::judges::reads::keys(&self.model, db) {
+                if self.model.get(db, &key).is_none() {
+                    continue;
+                }
+                let words = Op::Range(None, None).words(&key, 0, &[], &[]);
+                let (ours, theirs) =
+                    (self.ask(self.primary, db, &words), self.ask(other, db, &words));
+                // Where a page ends is told in numbers of the server's own.
+                let rows = |reply: &Reply| {
+                    if let Reply::Array(parts) = reply { parts.get(1).cloned() } else { None }
+                };
+                let it = self.model.get(db, &key).expect("it is there");
+                // Each moves dead letters in their turns, and a turn is no part of a value.
+                let now = self.now();
+                let is_dead = |row: &Reply| {
+                    let Reply::Array(row) = row else { return false };
+                    let Some(Reply::Bulk(id)) = row.first() else { return false };
+                    it.get(id)
+                        .is_some_and(|entry| entry.deadline <= now && !it.is_alive(entry, now))
+                };
+                let (mut ours_left, mut theirs_left) = (rows(&ours), rows(&theirs));
+                let mut has_dead = false;
+                if promise != Promise::Replica && it.policy.holds() {
+                    for left in [&mut ours_left, &mut theirs_left] {
+                        if let Some(Reply::Array(rows)) = left {
+                            let before = rows.len();
+                            rows.retain(|row| !is_dead(row));
+                            has_dead |= rows.len() < before;
+                        }
+                    }
+                }
+                if ours_left != theirs_left || ours_left.is_none() {
+                    return Err(promise.broken(format!(
+                        "{} of {db}: {}",
+                        key.escape_ascii(),
+                        difference(ours_left, theirs_left)
+                    )));
+                }
+                let mut digests = [self.primary, other]
+                    .map(|server| self.machine.digest(server, db as u32, &key));
+                let waited = self.now();
+                while digests[0] != digests[1]
+                    && promise != Promise::Tool
+                    && !has_dead
+                    && self.now() < waited + 5 * UPKEEP_MS
+                {
+                    self.advance(UPKEEP_MS)?;
+                    digests = [self.primary, other]
+                        .map(|server| self.machine.digest(server, db as u32, &key));
+                }
+                if digests[0] != digests[1] && promise != Promise::Tool && !has_dead {
+                    return Err(promise.broken(format!(
+                        "digests of {} of {db} differ: {ours:?}",
+                        key.escape_ascii()
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns where two lists of rows begin to differ.
+fn difference(ours: Option<Reply>, theirs: Option<Reply>) -> String {
+    let (Some(Reply::Array(ours)), Some(Reply::Array(theirs))) = (&ours, &theirs) else {
+        return format!("{ours:?}, but {theirs:?}");
+    };
+    let same = ours.iter().zip(theirs).take_while(|it| it.0 == it.1).count();
+    let rest = |rows: &[Reply]| rows[same..].iter().take(3).cloned().collect::<Vec<_>>();
+    format!(
+        "{} and {} rows, from {same} on {:?}, but {:?}",
+        ours.len(),
+        theirs.len(),
+        rest(ours),
+        rest(theirs)
+    )
+}

@@ -1,0 +1,304 @@
+//! Replies, at once and to those who slept, and what is heard besides.
+
+use super::op::{Op, Poll};
+use super::run::{Result, Sleep, World};
+use crate::judges::follow::Call;
+use crate::judges::model::Sent;
+use crate::judges::{Bytes, NEVER, Promise};
+use crate::machine::Reply;
+
+impl World {
+    /// Judges the replies to commands, and those to clients that were asleep.
+    pub(super) fn collect(&mut self, sent: &[(usize, Call, bool)]) -> Result {
+        let now = self.moment;
+        self.hear();
+        let (mut calls, mut woken) = (Vec::new(), Vec::new());
+        for (client, call, in_multi) in sent {
+            let mut replies = self.machine.replies(self.clients[*client].id);
+            let reply = match in_multi {
+                false => replies.pop(),
+                true => match replies.pop() {
+                    Some(Reply::Array(mut replies)) if replies.len() == 1 => replies.pop(),
+                    Some(reply) => Some(reply),
+                    None => {
+                        return Err(Promise::Reply.broken(format!("{call:?} in MULTI: no reply")));
+                    }
+                },
+            };
+            let blocks = match &call.op {
+                Op::Poll(poll) if poll.block.is_some() && !in_multi => Some(poll.clone()),
+                _ => None,
+            };
+            self.last = reply.clone();
+            let mut call = call.clone();
+            let moment = reply.as_ref().and_then(|reply| self.moment_of(&call, reply));
+            call.now = moment.unwrap_or_else(|| self.machine.ran_ms(self.clients[*client].id));
+            calls.push((*client, call, reply, blocks));
+        }
+        for number in 0..self.clients.len() {
+            let client = &mut self.clients[number];
+            if client.sleep.is_none() {
+                continue;
+            }
+            let Some(reply) = self.machine.replies(client.id).pop() else { continue };
+            let mut sleep = client.sleep.take().expect("it sleeps");
+            sleep.call.now = self.moment_of(&sleep.call, &reply).unwrap_or(now);
+            woken.push((sleep, reply));
+        }
+        self.leased.clear();
+        if sent.is_empty() && woken.is_empty() {
+            self.model.absorb(now).ok();
+        }
+        woken.sort_by_key(|it| it.0.arrival);
+        let first = self.arrivals + 1;
+        for (client, call, reply, blocks) in &calls {
+            self.arrivals += 1;
+            if let (None, Some(poll)) = (reply, blocks) {
+                let sleep = Sleep {
+                    call: call.clone(),
+                    poll: poll.clone(),
+                    since_us: self.machine.monotonic_us(),
+                    arrival: self.arrivals,
+                    may_leave: false,
+                };
+                self.clients[*client].sleep = Some(sleep);
+            } else if reply.is_none() {
+                return Err(Promise::Reply.broken(format!("{call:?}: no reply")));
+            }
+        }
+        let is_plain = woken.is_empty()
+            && self.model.sent.is_empty()
+            && calls.len() <= 1
+            && calls.iter().all(|it| it.3.is_none() || it.2.is_none());
+        if is_plain {
+            return calls.iter().try_for_each(|(_, call, reply, _)| match reply {
+                Some(reply) => self.model.follow(call, reply),
+                None => Ok(()),
+            });
+        }
+        // Whether those who sleep are served between two commands or after all of them is up to the server.
+        let before = (!calls.is_empty() || woken.len() > 1).then(|| self.model.clone());
+        let result = self.judge(&calls, first, woken.clone(), false);
+        match (result, before) {
+            (Err(fault), Some(before)) => {
+                self.model = before.clone();
+                self.model.is_lazy = true;
+                let mut result = self.judge(&calls, first, woken.clone(), true);
+                self.model.is_lazy = false;
+                if result.is_err() {
+                    self.model = before;
+                    self.model.drops_early = true;
+                    result = self.judge(&calls, first, woken, false);
+                    self.model.drops_early = false;
+                }
+                let result = result.map_err(|_| fault);
+                result
+            }
+            (result, _) => result,
+        }
+    }
+
+    #[allow(clippy::type_complexity, reason = "a tuple of what was sent and what came back")]
+    pub(super) fn judge(
+        &mut self,
+        calls: &[(usize, Call, Option<Reply>, Option<Poll>)],
+        first: usize,
+        mut woken: Vec<(Sleep, Reply)>,
+        lazily: bool,
+    ) -> Result {
+        let since_us = self.machine.monotonic_us();
+        if !lazily && !calls.is_empty() {
+            self.serve(&mut woken).ok();
+        }
+        for (at, (_, call, reply, blocks)) in calls.iter().enumerate() {
+            match (reply, blocks) {
+                (Some(Reply::Error(error)), Some(_)) if self.is_refused_to_block(call, error) => {}
+                (Some(reply), Some(poll)) => {
+                    let sleep = Sleep {
+                        call: call.clone(),
+                        poll: poll.clone(),
+                        since_us,
+                        arrival: first + at,
+                        may_leave: true,
+                    };
+                    woken.push((sleep, reply.clone()));
+                }
+                (Some(reply), None) => self.model.follow(call, reply)?,
+                (None, _) => {}
+            }
+            if !lazily {
+                self.serve(&mut woken).ok();
+            }
+        }
+        self.serve(&mut woken)
+    }
+
+    pub(super) fn is_refused_to_block(&self, call: &Call, error: &[u8]) -> bool {
+        let Op::Poll(poll) = &call.op else { return false };
+        let sends = |key: &Bytes| self.model.get(call.db, key).is_some_and(|it| !it.policy.holds());
+        let is_other = |key: &Bytes| {
+            self.model.dbs[call.db].contains_key(key) && self.model.get(call.db, key).is_none()
+        };
+        let lease_is_long = poll.lease.is_some_and(|it| it > NEVER - call.now);
+        error.starts_with(b"ERR") && (poll.keys.iter().any(sends) || lease_is_long)
+            || error.starts_with(b"WRONGTYPE") && poll.keys.iter().any(is_other)
+    }
+
+    /// Follows the replies to those who slept, as far as they may have happened by now, in order.
+    pub(super) fn serve(&mut self, woken: &mut Vec<(Sleep, Reply)>) -> Result {
+        while let Some((sleep, reply)) = woken.first() {
+            let before = (woken.len() > 1).then(|| self.model.clone());
+            let result = self.wake(sleep, reply);
+            if result.is_err() {
+                if let Some(before) = before {
+                    self.model = before;
+                }
+                return result;
+            }
+            woken.remove(0);
+        }
+        Ok(())
+    }
+
+    pub(super) fn wake(&mut self, sleep: &Sleep, reply: &Reply) -> Result {
+        let slept_us = self.machine.monotonic_us() - sleep.since_us;
+        match reply {
+            reply if is_nothing(reply) => {
+                let is_over =
+                    sleep.poll.block.is_some_and(|ms| ms > 0 && slept_us + 1000 >= ms * 1000);
+                // POLL has an array for it, and MPOLL nil.
+                if is_over && matches!(reply, Reply::Array(_)) != sleep.poll.is_many {
+                    return Ok(());
+                }
+                Err(Promise::Unblocked
+                    .broken(format!("{:?} replied {reply:?} after {slept_us} us", sleep.call.op)))
+            }
+            Reply::Error(error) if error.starts_with(b"UNBLOCKED") && self.may_leave(sleep) => {
+                Ok(())
+            }
+            Reply::Error(error) if error.starts_with(b"WRONGTYPE") => Ok(()),
+            Reply::Error(error) => Err(Promise::Unblocked.broken(format!(
+                "{:?}: {}",
+                sleep.call.op,
+                error.escape_ascii()
+            ))),
+            reply => {
+                let is_earlier = |it: &&Sleep| {
+                    it.arrival < sleep.arrival
+                        && it.call.db == sleep.call.db
+                        && !it.poll.is_many
+                        && it.poll.keys == sleep.poll.keys
+                };
+                let earlier =
+                    self.clients.iter().filter_map(|it| it.sleep.as_ref()).find(is_earlier);
+                // What is held already, the same client may ask for again.
+                let (now, token) = (sleep.call.now, &sleep.poll.token);
+                let mut keys =
+                    sleep.poll.keys.iter().filter_map(|key| self.model.get(sleep.call.db, key));
+                let is_again = token.is_some()
+                    && keys
+                        .any(|it| it.entries().any(|it| it.token == *token && it.deadline > now));
+                if let Some(earlier) = earlier.filter(|it| !it.may_leave && !is_again) {
+                    return Err(Promise::Arrival.broken(format!(
+                        "{:?} was served before {:?}",
+                        sleep.call.op, earlier.call.op
+                    )));
+                }
+                self.model.polled(&sleep.call, &sleep.poll, reply)
+            }
+        }
+    }
+
+    /// Returns whether a client may be sent away: ONDUE delivers a key on which it sleeps.
+    pub(super) fn may_leave(&self, sleep: &Sleep) -> bool {
+        let delivers =
+            |key: &Bytes| self.model.get(sleep.call.db, key).is_some_and(|it| !it.policy.holds());
+        sleep.may_leave || sleep.poll.keys.iter().any(delivers)
+    }
+
+    /// Returns when a POLL ran: a pass may go on into another millisecond, and the effect tells.
+    pub(super) fn moment_of(&self, call: &Call, reply: &Reply) -> Option<u64> {
+        let Op::Poll(poll) = &call.op else { return None };
+        let rows = match reply {
+            Reply::Array(parts) if poll.is_many => parts.get(1)?,
+            rows => rows,
+        };
+        let Reply::Array(rows) = rows else { return None };
+        let Reply::Array(row) = rows.first()? else { return None };
+        let Reply::Bulk(id) = row.first()? else { return None };
+        let end = poll
+            .keys
+            .iter()
+            .find_map(|key| self.leased.get(&(call.db, key.clone(), id.clone())))?;
+        let began = end.checked_sub(poll.lease?)?;
+        (self.moment..=self.now()).contains(&began).then_some(began)
+    }
+
+    /// Hears what was delivered: from the stream of effects, and as a subscriber.
+    pub(super) fn hear(&mut self) {
+        for effect in self.machine.stream(self.primary) {
+            self.heard += 1;
+            if self.trace && self.heard < 2000 {
+                eprintln!(
+                    "  effect at {} {} {:?}",
+                    self.machine.wall_ms(),
+                    effect.db,
+                    effect.words.iter().map(|it| it.escape_ascii().to_string()).collect::<Vec<_>>()
+                );
+            }
+            let words: Vec<&[u8]> = effect.words.iter().map(|it| &it[..]).collect();
+            let db = Some(effect.db as usize);
+            match &words[..] {
+                [verb, to, _, b"id", _, b"element", element, ..]
+                    if verb.eq_ignore_ascii_case(b"XADD") =>
+                {
+                    self.model.sent.push(Sent { db, to: to.to_vec(), element: element.to_vec() });
+                }
+                [verb, to, elements @ ..] if verb.eq_ignore_ascii_case(b"RPUSH") => {
+                    let sent = elements.iter().map(|it| Sent {
+                        db,
+                        to: to.to_vec(),
+                        element: it.to_vec(),
+                    });
+                    self.model.sent.extend(sent);
+                }
+                [verb, key, what, ids @ ..]
+                    if self.machine.wall_ms() > self.moment
+                        && what.starts_with(b"L")
+                        && verb.eq_ignore_ascii_case(b"DEHYDRATOR.EFFECT") =>
+                {
+                    let end = str::from_utf8(what).ok().and_then(|it| it.split('@').nth(1));
+                    let end = end.and_then(|it| it.parse().ok()).unwrap_or(0);
+                    let db = effect.db as usize;
+                    let ends = ids.iter().map(|id| ((db, key.to_vec(), id.to_vec()), end));
+                    self.leased.extend(ends);
+                }
+                _ => {}
+            }
+            if let Some(tool) = &mut self.tool {
+                if tool.db != effect.db {
+                    tool.db = effect.db;
+                    self.machine.send(tool.client, &[b"SELECT", effect.db.to_string().as_bytes()]);
+                }
+                self.machine.send(tool.client, &words);
+            }
+        }
+        for reply in self.machine.replies(self.subscriber) {
+            if let Reply::Array(parts) | Reply::Push(parts) = reply
+                && let [Reply::Bulk(kind), Reply::Bulk(to), Reply::Bulk(element)] = &parts[..]
+                && kind == b"message"
+            {
+                self.model.sent.push(Sent { db: None, to: to.clone(), element: element.clone() });
+            }
+        }
+    }
+}
+
+/// Returns whether a reply says that nothing was given.
+fn is_nothing(reply: &Reply) -> bool {
+    match reply {
+        Reply::NullArray | Reply::Null => true,
+        Reply::Array(rows) => rows.is_empty(),
+        _ => false,
+    }
+}

@@ -1,0 +1,200 @@
+//! Time: passes of the event loop, and what must have happened by now.
+
+use super::run::{Result, World};
+use crate::judges::Promise;
+
+/// How late the module may be in what it does by itself, in milliseconds.
+pub(super) const GRACE_MS: u64 = 2;
+/// Within which time an empty key is deleted whose pause has ended, and a replica forgets a pause, in milliseconds.
+pub(super) const UPKEEP_MS: u64 = 1000;
+/// The most time of the processor that the module may spend in a pass, in nanoseconds: for a build with debug assertions, and
+/// for commands with a thousand elements.
+const PASS_NS: u64 = 60_000_000;
+/// What is added for each element that a command asks for, in nanoseconds.
+const ELEMENT_NS: u64 = 20_000;
+/// The most passes of the event loop at one moment of virtual time.
+const PASSES_MAX: usize = 20_000;
+
+impl World {
+    /// Runs some passes of the primary, and then all that the others have to do.
+    pub(super) fn passes(&mut self, many: usize) -> Result {
+        for _ in 0..many {
+            self.machine.pass(self.primary);
+            self.judge_passes()?;
+        }
+        Ok(())
+    }
+
+    /// Runs passes until nothing is left to do at this moment.
+    pub(super) fn quiet(&mut self) -> Result {
+        for _ in 0..PASSES_MAX {
+            let mut did = self.machine.pass(self.primary);
+            self.judge_passes()?;
+            if let Some(replica) = self.replica {
+                did += self.machine.pass(replica);
+            }
+            if let Some(tool) = &self.tool {
+                did += self.machine.pass(tool.server);
+            }
+            if did == 0 {
+                return Ok(());
+            }
+        }
+        Err(Promise::Idle.broken(format!("{PASSES_MAX} passes at one moment")))
+    }
+
+    /// Lets time pass, from event to event.
+    pub(super) fn advance(&mut self, ms: u64) -> Result {
+        // Both clocks begin with a whole millisecond.
+        let end = (self.machine.monotonic_us() / 1000 + ms) * 1000;
+        // First what is to be done at this moment.
+        self.moment = self.now();
+        self.quiet()?;
+        self.collect(&[])?;
+        loop {
+            let now = self.machine.monotonic_us();
+            if now >= end {
+                return Ok(());
+            }
+            let next = self.machine.next_event_us().unwrap_or(end).clamp(now + 1, end);
+            self.moment = self.now() + next / 1000 - now / 1000;
+            self.machine.advance(next - now);
+            self.judge_passes()?;
+            self.quiet()?;
+            self.collect(&[])?;
+            self.model.absorb(self.moment)?;
+        }
+    }
+
+    /// Reading the clock takes time: nothing may begin at the end of a millisecond, or the model has another one.
+    pub(super) fn begin_millisecond(&mut self) -> Result {
+        while self.begun.is_none() && self.machine.monotonic_us() % 1000 > 300 {
+            self.advance(1)?;
+            self.clear(GRACE_MS)?;
+        }
+        Ok(())
+    }
+
+    /// Lets time pass, with all clients gone.
+    pub(super) fn wait(&mut self, ms: u64) -> Result {
+        self.advance(ms)
+    }
+
+    /// All clients go.
+    pub(super) fn leave(&mut self) -> Result {
+        for client in std::mem::take(&mut self.clients) {
+            self.machine.hang_up(client.id);
+        }
+        self.quiet()
+    }
+
+    /// Judges the work of the last passes of the primary.
+    pub(super) fn judge_passes(&self) -> Result {
+        let bound_ns = PASS_NS + self.asked * ELEMENT_NS;
+        let spent_ns = self.machine.take_slowest_ns(self.primary);
+        // Another process may have had the processor meanwhile.
+        if spent_ns > bound_ns && processor_ns() - self.began_ns > bound_ns {
+            return Err(Promise::Work
+                .broken(format!("a pass took {} ms of the processor", spent_ns / 1_000_000)));
+        }
+        Ok(())
+    }
+
+    pub(super) fn step_wall(&mut self, ms: i64) -> Result {
+        let has_rates = self
+            .model
+            .all()
+            .any(|it| it.2.limits.rate.0 > 0 || it.2.has_settings() || it.2.limits.remember > 0);
+        // What is remembered counts on as if the clock had not been set back: guarantees.md says how.
+        if ms < 0 && has_rates {
+            return Ok(());
+        }
+        self.machine.step_wall(ms);
+        let now = self.now();
+        self.model.all_mut().for_each(|it| {
+            it.touched = now + 2 * crate::judges::reads::TICK_MS;
+            it.aged_from = it.aged_from.max(now + ms.min(0).unsigned_abs());
+        });
+        self.advance(3 * crate::judges::reads::TICK_MS)
+    }
+
+    /// Lets happen what has to, and looks whether anything is owed.
+    pub(super) fn settle(&mut self) -> Result {
+        self.moment = self.now();
+        self.quiet()?;
+        self.collect(&[])?;
+        self.advance(GRACE_MS)?;
+        self.clear(GRACE_MS)?;
+        let now = self.now();
+        if self.model.pass(now) {
+            self.advance(UPKEEP_MS)?;
+            self.model.pass(self.now());
+        }
+        let now = self.now();
+        self.model.all_mut().for_each(|it| it.fitted(now - GRACE_MS));
+        self.owed(now)
+    }
+
+    /// Waits until nothing may or may not have left, within so many milliseconds.
+    pub(super) fn clear(&mut self, grace: u64) -> Result {
+        for _ in 0..3000 {
+            let now = self.now();
+            self.hear();
+            self.model.absorb(now)?;
+            if !self.model.all().any(|it| it.2.is_unclear(now, grace)) {
+                break;
+            }
+            self.advance(1)?;
+        }
+        Ok(())
+    }
+
+    /// Looks for a sleeper beside room, and for what should have been delivered.
+    pub(super) fn owed(&self, now: u64) -> Result {
+        let then = now - GRACE_MS;
+        for sleep in self.clients.iter().filter_map(|it| it.sleep.as_ref()) {
+            if sleep.call.now > then {
+                continue;
+            }
+            for key in &sleep.poll.keys {
+                let it = self.model.get(sleep.call.db, key).filter(|it| it.touched <= then);
+                if let Some(left) = it.and_then(|it| it.gives(then)) {
+                    let what = format!(
+                        "{:?} sleeps since {} beside {left:?} in {}, now {now}",
+                        sleep.call.op,
+                        sleep.call.now,
+                        key.escape_ascii()
+                    );
+                    return Err(Promise::Asleep.broken(what));
+                }
+            }
+            let slept_ms = (self.machine.monotonic_us() - sleep.since_us) / 1000;
+            if sleep.poll.block.is_some_and(|ms| ms > 0 && slept_ms > ms + 250) {
+                return Err(Promise::Unblocked
+                    .broken(format!("{:?} sleeps for {slept_ms} ms", sleep.call.op)));
+            }
+        }
+        for (db, key, it) in self.model.all() {
+            if let Some(owed) = it.owed(then).filter(|_| it.touched <= then) {
+                return Err(Promise::Delivered.broken(format!(
+                    "{owed:?} in {} of {db} stays, now {now}",
+                    key.escape_ascii()
+                )));
+            }
+        }
+        if let Some(rejected) = self.model.rejected.first() {
+            return Err(
+                Promise::Delivered.broken(format!("{rejected:?} was rejected, and did not arrive"))
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Returns the time of the processor that this thread has taken, in nanoseconds.
+pub(super) fn processor_ns() -> u64 {
+    let mut spent = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: there is room for the answer.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut spent) };
+    spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64
+}
