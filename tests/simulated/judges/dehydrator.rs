@@ -572,9 +572,10 @@ impl Dehydrator {
                     .map(|entry| entry.id.clone())
             };
             while let Some(id) = sent(self) {
+                let left = self.opening(&self.entries[&id].group).map_or(now, |it| it.latest);
                 self.remove(&id);
                 if !self.policy.holds() {
-                    self.done(&id, now);
+                    self.done(&id, left.min(now));
                 }
             }
         }

@@ -46,15 +46,19 @@ fn mapped(mut library: Vec<u8>) -> Vec<u8> {
     library
 }
 
+/// Bytes, and where they are, or the number of the thread-locals.
+type Segment = (usize, Vec<u8>);
+type Segments = Vec<Segment>;
+
 /// A loaded copy of a library.
 pub struct Copy {
     pub entry: OnLoad,
     /// The address of the bytes that it was loaded from.
     of: usize,
     /// Memory that the library may write, as it was at first.
-    writable: Vec<(usize, Vec<u8>)>,
+    writable: Segments,
     /// The number of its thread-locals, and what they are at first.
-    locals: (usize, Vec<u8>),
+    locals: Segment,
 }
 
 /// Copies whose servers are gone.
@@ -142,7 +146,7 @@ impl<F: Fn(&libc::dl_phdr_info) -> bool, G: Fn(&libc::dl_phdr_info) -> T, T> Hea
 }
 
 /// Returns what a library that was just loaded may write, and its thread-locals.
-fn written(address: usize) -> (Vec<(usize, Vec<u8>)>, (usize, Vec<u8>)) {
+fn written(address: usize) -> (Segments, Segment) {
     let read = |at: usize, length: usize| -> Vec<u8> {
         // SAFETY: the segment is loaded.
         unsafe { std::slice::from_raw_parts(ptr::with_exposed_provenance(at), length) }.to_vec()

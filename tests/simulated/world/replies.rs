@@ -91,8 +91,7 @@ impl World {
                     result = self.judge(&calls, first, woken, false);
                     self.model.drops_early = false;
                 }
-                let result = result.map_err(|_| fault);
-                result
+                result.map_err(|_| fault)
             }
             (result, _) => result,
         }
