@@ -397,8 +397,13 @@ impl Dehydrator {
 
     /// Returns whether its key may stay for a while although nothing is left: a pause has ended just now.
     pub fn lingers(&self, now: u64) -> bool {
+        self.is_nothing() && self.has_resumed(now)
+    }
+
+    /// Returns whether a pause has ended just now, of which the module may not know yet.
+    pub fn has_resumed(&self, now: u64) -> bool {
         const UPKEEP_MS: u64 = 1100;
-        self.is_nothing() && self.ended + UPKEEP_MS > now
+        self.ended + UPKEEP_MS > now
     }
 
     pub fn is_paused(&self, now: u64) -> bool {
@@ -590,7 +595,9 @@ impl Dehydrator {
             .range((now.saturating_sub(grace), 0, Vec::new())..(now + 2, 0, Vec::new()))
             .any(|it| is_near(it.0));
         let drops = *self.policy.route() == Policy::Drop;
-        ends || drops && self.openings.iter().any(|it| is_near(it.0))
+        ends || drops
+            && (self.openings.iter().any(|it| is_near(it.0))
+                || self.entries.values().any(|it| is_near(it.deadline)))
             || self.pause.is_some_and(is_near)
     }
 

@@ -106,7 +106,8 @@ impl World {
             .all()
             .any(|it| it.2.limits.rate.0 > 0 || it.2.has_settings() || it.2.limits.remember > 0);
         // What is remembered counts on as if the clock had not been set back: guarantees.md says how.
-        if ms < 0 && has_rates {
+        let has_resumed = self.model.all().any(|it| it.2.has_resumed(self.now()));
+        if ms < 0 && (has_rates || has_resumed) {
             return Ok(());
         }
         self.machine.step_wall(ms);
