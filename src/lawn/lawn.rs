@@ -337,9 +337,8 @@ impl Lawn {
         either!(&self.form, it => it.end_of_all_but(left, now))
     }
 
-    /// Returns the deadline of the first element. It may be in the past. Exact without groups
-    /// that hold elements back. With them it is when the first element may be given out, never later, but perhaps earlier:
-    /// after a change of limits, and if something is due, some moment that has passed.
+    /// Returns when the first element may be given out, perhaps in the past: without groups its deadline, with them the earliest
+    /// moment at which one of them may give.
     pub fn next_deadline(&self) -> Option<u64> {
         match &self.form {
             Form::Small(small) => small.next_deadline(),
