@@ -14,7 +14,7 @@ use super::restarts::Restarts;
 const COUNT: usize = 1024;
 
 /// Without AT, the moment at which a group is to come due moves on from call to call. So that a loop ends, an element stays that
-/// comes due up to an eighth of the ttl earlier, of at least and at most so many milliseconds.
+/// comes due up to an eighth of the ttl earlier, of at least and at most so many milliseconds, and at most half of the ttl.
 const TOLERANCE: (u64, u64) = (1000, 60_000);
 
 /// Reads `name [COUNT n]`, up to the last word.
@@ -71,7 +71,10 @@ pub fn stays_from(ttl: u64, at: Option<u64>, deadline: u64) -> u64 {
         (_, Some(_)) => deadline,
         // What is due already.
         (0, None) => 0,
-        (ttl, None) => deadline.saturating_sub((ttl / 8).clamp(TOLERANCE.0, TOLERANCE.1)),
+        (ttl, None) => {
+            let near = (ttl / 8).clamp(TOLERANCE.0, TOLERANCE.1);
+            deadline.saturating_sub(near.min(ttl / 2))
+        }
     }
 }
 
@@ -115,7 +118,8 @@ mod tests {
         // At the moment itself, or what is due, or about the moment.
         assert_eq!(stays_from(5, Some(9), 9), 9);
         assert_eq!(stays_from(0, None, 100), 0);
-        assert_eq!(stays_from(5, None, 5000), 4000);
+        assert_eq!(stays_from(5, None, 5000), 4998);
+        assert_eq!(stays_from(4000, None, 5000), 4000);
         assert_eq!(stays_from(80_000, None, 100_000), 90_000);
         assert_eq!(stays_from(8_000_000, None, 9_000_000), 8_940_000);
     }

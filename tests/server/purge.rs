@@ -34,6 +34,15 @@ fn repeated(client: &mut Connection, line: &str) -> (i64, usize) {
 }
 
 #[test]
+fn a_group_that_is_due_is_postponed_by_less_than_a_second_too() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH k 0 element id GROUP a");
+    assert_eq!(client.ask("DEHYDRATOR.TOUCH k 700 GROUP a"), Value::Int(1));
+    assert_eq!(client.ask("DEHYDRATOR.POLL k"), Value::Array(vec![]));
+}
+
+#[test]
 fn a_group_is_purged_some_at_a_time_and_nothing_else() {
     let primary = Server::start_with_port(&["--appendonly", "yes"]);
     let replica = replica_of(&primary, &[]);

@@ -253,7 +253,7 @@ impl Model {
                 let near = match *ttl {
                     _ if self.is_stepwise => u64::MAX,
                     0 => 0,
-                    ttl => to - (ttl / 8).clamp(1000, 60_000).min(to),
+                    ttl => to - (ttl / 8).clamp(1000, 60_000).min(ttl / 2).min(to),
                 };
                 let is_meant = |entry: &&&Entry| {
                     entry.group == *group

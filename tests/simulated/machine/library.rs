@@ -199,7 +199,8 @@ fn load_new(bytes: &[u8]) -> Copy {
 }
 
 /// The functions of libc that the library gets from here.
-const REPLACED: [(&CStr, *const c_void); 5] = [
+const REPLACED: [(&CStr, *const c_void); 6] = [
+    (c"__cxa_thread_atexit_impl", at_thread_exit as *const c_void),
     (c"exit", exit as *const c_void),
     (c"clock_gettime", clock_gettime as *const c_void),
     (c"gettimeofday", gettimeofday as *const c_void),
@@ -234,6 +235,15 @@ unsafe extern "C" fn gettimeofday(time: *mut libc::timeval, _zone: *mut c_void) 
         (*time).tv_sec = us.div_euclid(1_000_000);
         (*time).tv_usec = us.rem_euclid(1_000_000);
     }
+    0
+}
+
+/// Frees no thread-locals at the end of a thread: a copy that was put back would free them once for each of its servers.
+extern "C" fn at_thread_exit(
+    _free: *const c_void,
+    _it: *const c_void,
+    _library: *const c_void,
+) -> c_int {
     0
 }
 

@@ -380,7 +380,7 @@ export class Commands {
     const options = new Options(words, { GROUP: true, COUNT: true });
     const [[ms, at, deadline], group, now] = [timer, changedGroup(options), this.#now];
     // About the new deadline is near enough, so that a loop ends.
-    const about = deadline - Math.min(Math.max(Math.floor(ms / 8), 1000), 60_000);
+    const about = deadline - Math.min(Math.max(Math.floor(ms / 8), 1000), 60_000, Math.floor(ms / 2));
     const near = at !== undefined ? deadline : ms === 0 ? 0 : about;
     const moved = it.groups.atRest(group, [near, deadline], now).slice(0, options.number("COUNT", 1) ?? MANY);
     for (const entry of moved) {
