@@ -14,14 +14,12 @@ pub fn pull(context: &CommandContext, args: Args<'_>) -> Result {
     let mut dehydrator = Writing::open(context, key)?;
 
     let until = dehydrator.remembers_until();
-    let mut removal = dehydrator.removal(until);
-    let is_taken = removal.take(id, |element| context.reply_bulk(element.payload));
-    if !is_taken {
-        context.reply_null();
-    }
-    if removal.finish() {
+    let removal = dehydrator.removal(until);
+    if removal.take_only(context, args, id, |element| context.reply_bulk(element.payload)) {
         PULLS.add(1);
         dehydrator.finish(Ending::Shrunk, c"dehydrator.pull");
+    } else {
+        context.reply_null();
     }
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! Removing elements from a key, each with its effect, and remembering their ids.
 
 use super::{Dehydrator, Writing};
-use crate::replicate::Batch;
-use crate::server::Str;
+use crate::replicate::{self, Batch};
+use crate::server::string::Args;
+use crate::server::{CommandContext, Str};
 use lawn::{Element, Lawn, Next, Remembered, Token};
 
 /// Expired ids to forget for each id that is remembered: more than one, so that expired ids get fewer.
@@ -103,6 +104,26 @@ impl<'a> Removal<'a> {
     #[inline]
     pub fn take(&mut self, id: Str<'a>, give: impl FnOnce(Element<'_>)) -> bool {
         self.take_by(id, |lawn| lawn.stop(id.bytes()).map(|taken| give(taken.element())).is_some())
+    }
+
+    /// Removes the only element of a command `<verb> key id`, and replicates that. Returns whether it was there.
+    pub fn take_only(
+        mut self,
+        context: &CommandContext,
+        args: Args<'_>,
+        id: Str<'a>,
+        give: impl FnOnce(Element<'_>),
+    ) -> bool {
+        if self.rest.remembered.is_some() {
+            return self.take(id, give) && self.finish();
+        }
+        let taken = self.lawn.and_then(|lawn| lawn.stop(id.bytes()));
+        let is_there = taken.map(|taken| give(taken.element())).is_some();
+        if is_there {
+            // The command is its own effect. With an append-only file, another one costs a quarter more.
+            replicate::as_sent(context, args, c"DEHYDRATOR.REM");
+        }
+        is_there
     }
 
     /// Removes an element if it is held under this token. Returns whether it was.
