@@ -265,7 +265,8 @@ class Elements(Keys):
         options = Options(rest, GROUP=1, COUNT=1)
         group, deadline = _named(options), self._deadline(ms, at)
         # About the new deadline is near enough, so that a loop ends.
-        near = deadline if at is not None else 0 if ms == 0 else max(0, deadline - min(max(ms // 8, 1000), 60_000, ms // 2))
+        about = min(max(ms // 8, 1000), 60_000, ms // 2)
+        near = deadline if at is not None else 0 if ms == 0 else max(0, deadline - about)
         ids = it.groups.at_rest(group, (near, deadline), self._now)[: options.number("COUNT", 1) or MANY]
         for id in ids:
             if (entry := it.get(id)) is not None:
