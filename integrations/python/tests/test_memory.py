@@ -210,6 +210,14 @@ def test_mpoll_with_nothing_due_changes_no_turns(memory: MemoryServer) -> None:
     assert [row[0] for row in memory.execute_command(*take, "2")] == [b"other 2", b"anna 1"]
 
 
+def test_a_limit_below_what_is_held_waits_for_as_many_leases_as_are_too_many(memory: MemoryServer) -> None:
+    memory.execute_command("DEHYDRATOR.MPUSH", "jobs", *(word for n in range(4) for word in (0, "", f"id{n}")))
+    for lease in (1000, 2000, 3000):
+        memory.execute_command("DEHYDRATOR.POLL", "jobs", "COUNT", 1, "LEASE", lease, "TOKEN", lease)
+    memory.execute_command("DEHYDRATOR.LIMIT", "jobs", "HELD", 2)
+    assert memory.execute_command("DEHYDRATOR.TTN", "jobs") == 2000
+
+
 def test_two_workers_and_priorities(memory: MemoryServer) -> None:
     high, low = Queue(memory, "high"), Queue(memory, "low")
     low.put("low")

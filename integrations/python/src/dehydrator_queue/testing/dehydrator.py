@@ -237,7 +237,8 @@ class Dehydrator:
         """Returns the moment at which an element can be given out: 0 if that is now."""
         held = rate = 0
         if self.held_room(now) == 0:
-            held = min(entry.deadline for entry in self.running(now))
+            # The limit may have been lowered below the running leases.
+            held = self.running(now)[-self.limits.held].deadline
         if self.rate_room(now) == 0:
             rate = self._log.next(self.limits.rate, self.limits.per)
         return max(held, rate)
