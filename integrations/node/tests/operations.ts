@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { isDeepStrictEqual } from "node:util";
 import { MemoryServer } from "dehydrator-queue/testing";
 import { LOOK, STORE } from "../src/schedule.js";
+import { Commands } from "../src/testing/commands.js";
 import { BURY, RETRY, REVIVE, type Word } from "../src/verbs.js";
 import { type RealServer, until } from "./servers.js";
 
@@ -81,6 +82,8 @@ export class Operations {
   #tokens = 0;
   /** The key whose elements are in groups. */
   #fair = "";
+  /** What was sent to that key, and when. */
+  #before: { readonly words: Word[]; readonly now: number }[] = [];
   #seed: number;
 
   constructor(
@@ -120,16 +123,8 @@ export class Operations {
     if (words[0] === "DEHYDRATOR.INFO" && Array.isArray(told) && Array.isArray(real)) {
       // Those of the others that depend on the server's memory or history are not told.
       const known = new Map(pairsOf(told));
-      // Where groups may be held back, the next deadline is exact unless something is due.
-      const isExact = words[1] !== this.#fair;
-      const read = ([name, value]: [string, unknown]) =>
-        isExact || name !== "next-deadline" || value === null
-          ? [name, value]
-          : [name, Math.max(Number(value), this.#now)];
-      real = pairsOf(real)
-        .filter(([name]) => known.has(name))
-        .map(read);
-      told = [...known].map(read);
+      real = pairsOf(real).filter(([name]) => known.has(name));
+      told = [...known];
     }
     if (words[1] === STORE && Array.isArray(told) && Array.isArray(real)) {
       this.#count(`store ${told[0]}`);
@@ -170,15 +165,41 @@ export class Operations {
    */
   async #turns(): Promise<void> {
     this.#fair = `fair:${this.counts.get("turns")}`;
-    for (let n = this.#upTo(30); n > 0; n -= 1) await this.#compare(this.#inGroups());
+    this.#before = [];
+    // The server knows turns where anything is set for a group.
+    await this.#compareTurns(["DEHYDRATOR.LIMIT", this.#fair, "GROUP", "dora", "SHARE", 2]);
+    for (let n = this.#upTo(30); n > 0; n -= 1) await this.#compareTurns(this.#inGroups());
     const end = this.#now + 450;
     for (let n = this.#upTo(60); n > 0; n -= 1) {
-      await this.#compare(this.#inTurn());
+      await this.#compareTurns(this.#inTurn());
       if (this.#random() < 0.2) await this.#advance(Math.min(this.#pick([1, 2, 9, 50]), end - this.#now));
     }
     await this.#compare(["DEHYDRATOR.RANGE", this.#fair, "-", "+", "WITHTOKENS"]);
     for (const group of GROUPS.slice(0, -1)) await this.#compare(["DEHYDRATOR.RESUME", this.#fair, "GROUP", group]);
     await this.#compare(["DEL", this.#fair]);
+  }
+
+  async #compareTurns(words: Word[]): Promise<void> {
+    if (words.includes("EACH") && this.#letsManyJoin(words)) return;
+    this.#before.push({ words, now: this.#now });
+    await this.#compare(words);
+  }
+
+  /** Returns whether several groups come into the round at once, in an order that only the server knows. */
+  #letsManyJoin(words: Word[]): boolean {
+    const ahead = new Commands();
+    const run = (some: Word[], now: number) => {
+      ahead.passTime(now);
+      try {
+        ahead.call(some, now);
+      } catch {
+        // A refused command changes nothing.
+      }
+      return ahead.roundOf(this.#fair);
+    };
+    let before: readonly string[] = [];
+    for (const { words, now } of this.#before) before = run(words, now);
+    return run(words, this.#now).filter((group) => !before.includes(group)).length > 1;
   }
 
   /** Returns a command that fills the key or sets something for its groups. */

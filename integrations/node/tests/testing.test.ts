@@ -203,7 +203,7 @@ test("MPOLL with nothing due changes no turns", async () => {
   const rows = (await memory.call(...take, "2")) as unknown[][];
   assert.deepEqual(
     rows.map(([id]) => String(id)),
-    ["anna 1", "other 2"],
+    ["other 2", "anna 1"],
   );
 });
 
@@ -283,6 +283,16 @@ test("a queue of several keys is drained", async () => {
   );
   assert.equal(await high.revive(), 1);
   assert.equal(await high.forgetKeys(), 0);
+});
+
+test("a limit below what is held waits for as many leases as are too many", async () => {
+  const { memory, jobs } = given();
+  await jobs.putMany(["a", "b", "c", "d"].map((payload) => ({ payload })));
+  for (const lease of [1000, 2000, 3000]) {
+    await memory.call("DEHYDRATOR.POLL", "jobs", "COUNT", 1, "LEASE", lease, "TOKEN", lease);
+  }
+  await memory.call("DEHYDRATOR.LIMIT", "jobs", "HELD", 2);
+  assert.equal(await memory.call("DEHYDRATOR.TTN", "jobs"), 2000);
 });
 
 test("the replies of random operations are those of the server", async () => {

@@ -119,6 +119,11 @@ export class Commands {
     return keys.some((key) => this.#at(key).nextDue(this.#now) !== undefined);
   }
 
+  /** Returns the groups of a key that are in its round, in order. */
+  roundOf(key: string): readonly string[] {
+    return this.#at(key).groups.round;
+  }
+
   /** Returns the dehydrator of a key; a new one, which is not stored, if there is none. */
   #at(key: string | undefined): Dehydrator {
     const it = this.#keys.get(needed(key)) ?? new Dehydrator();
@@ -146,13 +151,14 @@ export class Commands {
 
   /** Moves a dead letter to its destination. */
   #bury(it: Dehydrator, entry: Entry, isRejected = false): void {
-    const { id, element, deliveries } = entry;
+    const { id, element, deliveries, group } = entry;
     it.remove(id);
     if (it.dead === null) return;
     const stream = this.#stream(it.dead);
     this.#keys.set(it.dead, stream);
     const reason = isLate(entry, this.#now) && !isRejected ? ["reason", "expired"] : [];
-    stream.add(this.#now, "id", id, "element", element, "deliveries", String(deliveries), ...reason);
+    const grouped = group === "" ? [] : ["group", group];
+    stream.add(this.#now, "id", id, "element", element, "deliveries", String(deliveries), ...reason, ...grouped);
     if (it.deadLength > 0) stream.entries = stream.entries.slice(-it.deadLength);
   }
 

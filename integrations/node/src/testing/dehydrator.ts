@@ -239,7 +239,8 @@ export class Dehydrator {
 
   /** Returns the moment at which an element can be given out: 0 if that is now. */
   roomFrom(now: number): number {
-    const held = this.heldRoom(now) === 0 ? Math.min(...this.running(now).map((entry) => entry.deadline)) : 0;
+    // The limit may have been lowered below the running leases.
+    const held = this.heldRoom(now) === 0 ? this.running(now).at(-this.limits.held)!.deadline : 0;
     const { rate, per } = this.limits;
     return this.rateRoom(now) > 0 ? held : Math.max(held, this.#log.next(rate, per));
   }

@@ -12,6 +12,9 @@ export interface Grouped {
   readonly token: string | null;
 }
 
+/** Where an element is in the order of delivery. */
+type Place = Pick<Grouped, "deadline" | "sequence">;
+
 /** What LIMIT and PAUSE set for a group: its share, its limits, and the moment at which a pause ends; 0 is none. */
 export type Settings = Readonly<typeof NONE>;
 const NONE = { share: 1, length: 0, held: 0, rate: 0, per: 0, pause: 0 };
@@ -22,12 +25,14 @@ export class Groups<T extends Grouped> {
   readonly #settings = new Map<string, Settings>();
   /** What each group gave out whose rate is limited. */
   readonly #logs = new Map<string, Log>();
-  /** The groups that give out something. The first one gives out the next element. */
-  #round: string[] = [];
-  /** How many elements the first one has given out in this turn. */
-  #given = 0;
-  /** When somebody last took an element, or tried to. */
-  #looked = 0;
+  /** The place from which on each group gives out something, without the others. */
+  readonly #filed = new Map<string, Place>();
+  /** The groups that have given out something or could have at the latest turn, and when each came to the back. */
+  #round: { readonly group: string; readonly since: number }[] = [];
+  /** The group whose turn has begun, and how many elements it has given out in it. */
+  #turn = { group: "", given: 0 };
+  /** When an element was last taken in a turn. */
+  #latest = 0;
   /** How many elements are in a group, without those that have none. */
   #grouped = 0;
   readonly #entries: readonly T[];
@@ -60,10 +65,8 @@ export class Groups<T extends Grouped> {
       this.#adapt(group);
       return;
     }
-    const before = this.each;
     this.each = settings;
-    if (before.rate === settings.rate && before.per === settings.per) return;
-    for (const one of [...this.#logs.keys()]) this.#adapt(one);
+    for (const one of [...this.#logs.keys(), ...this.#filed.keys()]) this.#adapt(one);
   }
 
   /** Adapts what a group gave out to a limit that may have changed. */
@@ -92,9 +95,27 @@ export class Groups<T extends Grouped> {
     if (group !== "") this.#grouped += change;
   }
 
-  /** Takes a group out of the round if it gives out nothing any more. The others leave it at the next look. */
+  /** The groups of the round, in order. */
+  get round(): string[] {
+    return this.#round.map(({ group }) => group);
+  }
+
+  /** Files a group by when it gives out something, after a change. In the round: it could at the latest turn. */
   settle(group: string): void {
-    if (group !== "" && this.#round.includes(group) && !this.#isOpen(group, this.#looked)) this.#leave(group);
+    if (group === "") return;
+    const [before, place] = [this.#filed.get(group), this.#opens(group)];
+    if (place === undefined) this.#filed.delete(group);
+    else this.#filed.set(group, place);
+    if (place?.deadline === before?.deadline && place?.sequence === before?.sequence) return;
+    if (place === undefined || place.deadline > this.#latest) {
+      this.#leave(group);
+    } else if (!this.round.includes(group)) {
+      // One that waited and could keeps its place.
+      const couldSince = before !== undefined && before.deadline <= this.#latest ? before.deadline : undefined;
+      let at = this.#round.length;
+      while (couldSince !== undefined && at > 0 && this.#round[at - 1]!.since >= couldSince) at -= 1;
+      this.#round.splice(at, 0, { group, since: couldSince ?? this.#latest });
+    }
   }
 
   /** Returns whether the limit of a group lets one more lease begin. */
@@ -116,38 +137,61 @@ export class Groups<T extends Grouped> {
 
   /** Returns the element whose turn it is. */
   next(now: number): T | undefined {
-    const inRound = this.#round.find((group) => this.#stays(group, now) && this.#isOpen(group, now));
-    const group = inRound ?? this.#waiting(now)[0];
+    const { group } = this.#choose(this.#eligible(now));
     return group === undefined ? undefined : this.#nextOf(group);
   }
 
   /** Returns the element whose turn it is. It counts as given out. */
   take(now: number): T | undefined {
-    // The others alone need no turns.
-    if ([...this.#round, ...this.#waiting(now)].every((group) => group === "")) return this.next(now);
-    if (this.#round.includes("") && !this.#stays("", now)) this.#leave("");
-    this.#looked = now;
-    while (this.#round.length > 0 && !this.#isOpen(this.#round[0]!, now)) this.#leave(this.#round[0]!);
-    this.#round.push(...this.#waiting(now));
-    const [group] = this.#round;
+    const eligible = this.#eligible(now);
+    const { group, drops } = this.#choose(eligible);
     if (group === undefined) return undefined;
     const [next, { rate, per, share }] = [this.#nextOf(group), this.limits(group)];
+    if (isOfOthersAlone(eligible)) return next;
+    if (drops) this.#leave("");
+    this.#latest = now;
+    const given = this.#turn.group === group ? this.#turn.given + 1 : 1;
+    const since = this.#round.find((one) => one.group === group)?.since ?? eligible.get(group)!.deadline;
+    this.#leave(group);
+    if (given < share) {
+      this.#turn = { group, given };
+      this.#round.unshift({ group, since });
+    } else {
+      this.#round.push({ group, since: now });
+    }
     if (rate > 0) {
       const log = this.#logs.get(group) ?? new Log();
       this.#logs.set(group, log);
       log.record(now, 1, per);
     }
-    this.#given += 1;
-    if (this.#given >= share) {
-      this.#given = 0;
-      this.#round.push(this.#round.shift()!);
-    }
     return next;
   }
 
+  /** Returns the group whose turn it is, and whether the others leave the round, as nothing of theirs is due. */
+  #choose(eligible: ReadonlyMap<string, Place>): { group: string | undefined; drops: boolean } {
+    const { group: turn, given } = this.#turn;
+    if (isOfOthersAlone(eligible)) return { group: eligible.has("") ? "" : undefined, drops: false };
+    if (given > 0 && eligible.has(turn)) return { group: turn, drops: false };
+    const [front, others] = [this.#round[0], eligible.get("")];
+    const drops = front?.group === "" && (others === undefined || others.deadline > front.since);
+    const inside = drops ? this.#round.slice(1) : this.#round;
+    const [waiting] = [...eligible]
+      .filter(([name]) => inside.every(({ group }) => group !== name))
+      .sort(([, one], [, other]) => one.deadline - other.deadline || one.sequence - other.sequence);
+    const [first] = inside;
+    const isFirst = first !== undefined && (waiting === undefined || first.since < waiting[1].deadline);
+    return { group: isFirst ? first.group : waiting?.[0], drops };
+  }
+
+  /** Returns the groups that give out something, with the places from which on they do. */
+  #eligible(now: number): Map<string, Place> {
+    const places = this.#names().map((group) => [group, this.#opens(group)!] as const);
+    return new Map(places.filter(([, { deadline }]) => deadline <= now));
+  }
+
   #leave(group: string): void {
-    if (this.#round[0] === group) this.#given = 0;
-    this.#round = this.#round.filter((other) => other !== group);
+    this.#round = this.#round.filter((one) => one.group !== group);
+    if (this.#turn.group === group) this.#turn = { group: "", given: 0 };
   }
 
   #names(): string[] {
@@ -163,28 +207,8 @@ export class Groups<T extends Grouped> {
     return this.#excess(group)[0] ?? this.#first(group);
   }
 
-  /** Returns the groups that give out something and are not in the round, or leave it and come again, in order. */
-  #waiting(now: number): string[] {
-    const waiting = this.#names().filter((group) => !this.#round.includes(group) || !this.#stays(group, now));
-    const places = waiting
-      .map((group) => ({ group, ...this.#opens(group)! }))
-      .filter(({ deadline }) => deadline <= now);
-    places.sort((one, other) => one.deadline - other.deadline || one.sequence - other.sequence);
-    return places.map(({ group }) => group);
-  }
-
-  /** Returns whether a group of the round is not that of the others, which had nothing due at the last look. */
-  #stays(group: string, now: number): boolean {
-    return group !== "" || this.#isOpen(group, Math.min(now, this.#looked));
-  }
-
-  #isOpen(group: string, now: number): boolean {
-    const opens = this.#opens(group);
-    return opens !== undefined && opens.deadline <= now;
-  }
-
   /** Returns from when on a group gives out something, and what decides among equal moments. */
-  #opens(group: string): { deadline: number; sequence: number } | undefined {
+  #opens(group: string): Place | undefined {
     const place = this.#excess(group).at(-1) ?? this.#first(group);
     if (place === undefined) return undefined;
     const { rate, per, pause } = this.limits(group);
@@ -203,4 +227,9 @@ export class Groups<T extends Grouped> {
 
 function isNone({ share, ...others }: Settings): boolean {
   return share === 1 && Object.values(others).every((limit) => limit === 0);
+}
+
+/** Returns whether no group gives out anything but the elements without one, which need no turns alone. */
+function isOfOthersAlone(eligible: ReadonlyMap<string, Place>): boolean {
+  return [...eligible.keys()].every((group) => group === "");
 }
