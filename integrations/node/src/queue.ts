@@ -89,7 +89,7 @@ export class Queue<T = unknown> {
    * Puts a payload into the queue; returns its id. By default, an id is generated.
    *
    * An existing element with that id stays, and null is returned; with `replace` the new payload takes its place,
-   * and its delay restarts: a debounce. A revived dead letter has no `within`, `attempts` or `group`.
+   * and its delay restarts: a debounce. A revived dead letter has no `within` or `attempts`.
    *
    * The id is free when the job is done. If a reply is lost and `put` is resent after that, the job is done
    * twice, unless the server remembers ids for a while: DEHYDRATOR.LIMIT key REMEMBER ms.

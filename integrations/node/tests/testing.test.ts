@@ -285,6 +285,19 @@ test("a queue of several keys is drained", async () => {
   assert.equal(await high.forgetKeys(), 0);
 });
 
+test("a dead letter comes back into its group", async () => {
+  const { memory, jobs } = given();
+  const worker = workerOf(jobs, () => {
+    throw new Reject("no");
+  });
+  await jobs.put("mail", { group: "anna" });
+  await jobs.put("mail");
+  await memory.drain(worker);
+  assert.equal(await jobs.revive(), 2);
+  const lengths = ["anna", ""].map(async (group) => (await jobs.info({ group })).length);
+  assert.deepEqual(await Promise.all(lengths), [1, 1]);
+});
+
 test("a limit below what is held waits for as many leases as are too many", async () => {
   const { memory, jobs } = given();
   await jobs.putMany(["a", "b", "c", "d"].map((payload) => ({ payload })));

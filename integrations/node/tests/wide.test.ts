@@ -85,7 +85,10 @@ withEach("a queue of several keys", (library) => {
   test("dead letters of all keys are listed, and revived where their ids belong", async (t) => {
     const jobs = queueOf<number>(t, server.url, { library, keys: 3 });
     const ids = Array.from({ length: 12 }, (_, n) => `d${n}`);
-    await jobs.putMany(ids.map((id, n) => ({ payload: n, id })));
+    await jobs.putMany(
+      ids.map((id, n) => ({ payload: n, id })),
+      { group: "anna" },
+    );
     const { worker, ended } = running(t, jobs, () => {
       throw new Reject("no");
     });
@@ -97,6 +100,7 @@ withEach("a queue of several keys", (library) => {
     assert.equal(await jobs.put(0, { id: "d3", delay: 60_000 }), "d3");
     assert.equal(await jobs.revive(), 11);
     assert.deepEqual([await jobs.size(), (await jobs.deadLetters()).map(({ id }) => id)], [12, ["d3"]]);
+    assert.equal((await jobs.info({ group: "anna" })).length, 11);
     assert.equal(await jobs.forgetKeys(), 0);
     assert.equal(await jobs.cancel(...ids), 12);
   });

@@ -69,6 +69,22 @@ withEach("a worker", (library) => {
     assert.deepEqual(await jobs.deadLetters(), []);
   });
 
+  test("a dead letter comes back into its group", async (t) => {
+    const jobs = queueOf<string>(t, server.url, { library });
+    await jobs.put("x", { id: "a", group: "anna" });
+    await jobs.put("x", { id: "b" });
+    const fail = () => {
+      throw new Error("nobody wants it");
+    };
+    const { worker, ended } = running(t, jobs, fail, { attempts: 2, backoff: { first: 1 } });
+    await until(async () => (await jobs.deadLetters()).length === 2);
+    worker.stop();
+    await ended;
+    assert.equal(await jobs.revive(), 2);
+    const lengths = ["anna", ""].map(async (group) => (await jobs.info({ group })).length);
+    assert.deepEqual(await Promise.all(lengths), [1, 1]);
+  });
+
   test("a dead letter whose id is in the queue again stays, and one whose id is remembered comes back", async (t) => {
     const jobs = queueOf<string>(t, server.url, { library });
     await server.client.call("DEHYDRATOR.LIMIT", jobs.name, "REMEMBER", "60000");

@@ -210,6 +210,17 @@ def test_mpoll_with_nothing_due_changes_no_turns(memory: MemoryServer) -> None:
     assert [row[0] for row in memory.execute_command(*take, "2")] == [b"other 2", b"anna 1"]
 
 
+def test_a_dead_letter_comes_back_into_its_group(memory: MemoryServer, jobs: Queue) -> None:
+    def reject(job: Job) -> None:
+        raise Reject("no")
+
+    jobs.put("mail", group="anna")
+    jobs.put("mail")
+    memory.drain(Worker(jobs, reject))
+    assert jobs.revive() == 2
+    assert [jobs.info(group=group)["length"] for group in ("anna", "")] == [1, 1]
+
+
 def test_a_limit_below_what_is_held_waits_for_as_many_leases_as_are_too_many(memory: MemoryServer) -> None:
     memory.execute_command("DEHYDRATOR.MPUSH", "jobs", *(word for n in range(4) for word in (0, "", f"id{n}")))
     for lease in (1000, 2000, 3000):

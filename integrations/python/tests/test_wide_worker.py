@@ -111,7 +111,7 @@ def test_what_fails_or_is_rejected_is_a_dead_letter_and_is_revived(place: tuple[
 
     with Queue(place[1], "jobs", keys=2) as jobs:
         ids = [f"id:{n}" for n in range(12)]
-        jobs.put_many(Item("reject" if n % 2 else "fail", id) for n, id in enumerate(ids))
+        jobs.put_many((Item("reject" if n % 2 else "fail", id) for n, id in enumerate(ids)), group="anna")
         with running(*place, ["jobs"], work, attempts=2, concurrency=2):
             wait_until(lambda: len(jobs.dead_letters()) == 12)
         letters = {letter.id: letter.reason for letter in jobs.dead_letters()}
@@ -123,6 +123,7 @@ def test_what_fails_or_is_rejected_is_a_dead_letter_and_is_revived(place: tuple[
         assert jobs.revive(7) + jobs.revive(7) == 11
         assert [letter.id for letter in jobs.dead_letters()] == ["id:3"]
         assert {id for id in ids if jobs.look(id)} == set(ids)
+        assert jobs.info(group="anna")["length"] == 11
         jobs.cancel("id:3")
         assert jobs.revive() == 1
 

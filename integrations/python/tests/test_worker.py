@@ -90,6 +90,21 @@ def test_what_fails_is_tried_again_and_then_a_dead_letter_with_the_reason(server
 
 
 @both
+def test_a_dead_letter_comes_back_into_its_group(server: RealServer, kind: str) -> None:
+    jobs = Queue(server.url, "jobs")
+
+    def work(job: Job) -> None:
+        raise ValueError("no such mailbox")
+
+    jobs.put("mail", id="a", group="anna")
+    jobs.put("mail", id="b")
+    with running(kind, server.url, work, attempts=2):
+        wait_until(lambda: len(jobs.dead_letters()) == 2)
+    assert jobs.revive() == 2
+    assert [jobs.info(group=group)["length"] for group in ("anna", "")] == [1, 1]
+
+
+@both
 def test_work_may_reject_a_job_or_say_when_to_try_again(server: RealServer, kind: str) -> None:
     jobs, seen = Queue(server.url, "jobs"), []
 

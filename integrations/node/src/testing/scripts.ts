@@ -34,9 +34,11 @@ function bury(key: string, dead: string, words: string[], call: Call): Reply {
   const [token = "", id = "", element = "", deliveries = "", reason = ""] = words;
   // Is it a stream?
   call("XLEN", dead);
+  const group = groupOf((call("DEHYDRATOR.LOOK", key, id, "FULL") ?? []) as Reply[]);
   const [settled] = call("DEHYDRATOR.SETTLE", key, token, id) as number[];
   if (settled === 0) return 0;
-  call("XADD", dead, "*", "id", id, "element", element, "deliveries", deliveries, "reason", reason);
+  const grouped = group === "" ? [] : ["group", group];
+  call("XADD", dead, "*", "id", id, "element", element, "deliveries", deliveries, "reason", reason, ...grouped);
   return 1;
 }
 
@@ -50,13 +52,18 @@ function revive(key: string, dead: string, count: string, call: Call): Reply {
   let revived = 0;
   for (const [entry, fields] of call("XRANGE", dead, "-", "+", "COUNT", count) as [string, string[]][]) {
     const [, id = "", , element = ""] = fields;
-    const group = fields.findIndex((name, at) => at % 2 === 0 && name === "group");
     if (call("DEHYDRATOR.LOOK", key, id) !== null) continue;
-    call("DEHYDRATOR.PUSH", key, "0", element, id, "REPLACE", "GROUP", group < 0 ? "" : needed(fields[group + 1]));
+    call("DEHYDRATOR.PUSH", key, "0", element, id, "REPLACE", "GROUP", groupOf(fields));
     call("XDEL", dead, entry);
     revived += 1;
   }
   return revived;
+}
+
+/** Returns the value of the field `group`, or an empty one. */
+function groupOf(fields: readonly Reply[]): string {
+  const at = fields.findIndex((name, at) => at % 2 === 0 && name === "group");
+  return at < 0 ? "" : String(fields[at + 1] ?? "");
 }
 
 function store(key: string, queue: string, words: string[], call: Call): Reply {

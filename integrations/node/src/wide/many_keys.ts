@@ -89,9 +89,10 @@ export class ManyKeys<T> implements Keys<T> {
   /** Puts each back where its id belongs now. What is in the queue stays. */
   async revive(count: number): Promise<number> {
     let revived = 0;
-    for (const { part, entry, id, element } of await this.#letters(count)) {
-      const push = (...options: Word[]): Make<T, boolean> => {
-        return ({ key }) => ask(["DEHYDRATOR.PUSH", key, 0, element, id, ...options], (reply) => reply !== null);
+    for (const { part, entry, id, element, group } of await this.#letters(count)) {
+      const push = (option: Word): Make<T, boolean> => {
+        const words = [0, element, id, option, "GROUP", group];
+        return ({ key }) => ask(["DEHYDRATOR.PUSH", key, ...words], (reply) => reply !== null);
       };
       const { answer } = await this.#byId(id, push("REPLACE"), { last: "unless there", former: push("NX") });
       if (!answer) continue;
@@ -229,7 +230,8 @@ export class ManyKeys<T> implements Keys<T> {
       const entries = ask(["XRANGE", part.verbs.dead, "-", "+", "COUNT", count], (reply) => (reply ?? []) as unknown[]);
       return ((await part.server.ask(entries)) as [unknown, unknown][]).map(([entry, fields]) => {
         const told = pairs(fields);
-        return { part, entry: text(entry), id: bytes(told.get("id")), element: bytes(told.get("element")) };
+        const [id, element, group] = [told.get("id"), told.get("element"), told.get("group") ?? ""].map(bytes);
+        return { part, entry: text(entry), id: id!, element: element!, group: group! };
       });
     });
     return (await Promise.all(rows)).flat().sort(byEntry).slice(0, count);

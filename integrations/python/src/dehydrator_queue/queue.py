@@ -97,7 +97,7 @@ class Queue:
         A job that no worker has begun `within` that time after it was due is too late: it becomes a dead letter with
         the reason "expired", or is dropped if no worker of the queue has `attempts`. `attempts`: how often this job is
         delivered before it becomes a dead letter, instead of its worker's `attempts`. `group`: a tenant,
-        or another part of the queue; groups with due jobs take turns. A revived job has none of these.
+        or another part of the queue; groups with due jobs take turns. A revived job has only its group.
 
         If the reply is lost, the command is resent. If a worker has finished the job by then, its id is free and
         the job is put into the queue again, unless the server remembers recent ids: `DEHYDRATOR.LIMIT key REMEMBER`.

@@ -16,14 +16,20 @@ from dehydrator_queue.moment import Duration, milliseconds, unix_milliseconds
 
 T = TypeVar("T")
 
-#: Turns a job that is still held into a dead letter, with the reason, atomically; drops excess or old dead letters.
+#: Turns a job that is still held into a dead letter, with the reason and its group, atomically; drops excess or old
+#: dead letters.
 BURY = """
 local kind = redis.call('TYPE', KEYS[2]).ok
 if kind ~= 'none' and kind ~= 'stream' then
     return redis.error_reply('WRONGTYPE the dead letters at ' .. KEYS[2] .. ' are no stream')
 end
+local told = redis.call('DEHYDRATOR.LOOK', KEYS[1], ARGV[2], 'FULL') or {}
 if redis.call('DEHYDRATOR.SETTLE', KEYS[1], ARGV[1], ARGV[2])[1] == 0 then return 0 end
-redis.call('XADD', KEYS[2], '*', 'id', ARGV[2], 'element', ARGV[3], 'deliveries', ARGV[4], 'reason', ARGV[5])
+local letter = {'id', ARGV[2], 'element', ARGV[3], 'deliveries', ARGV[4], 'reason', ARGV[5]}
+for i = 1, #told, 2 do
+    if told[i] == 'group' and told[i + 1] then letter[9], letter[10] = 'group', told[i + 1] end
+end
+redis.call('XADD', KEYS[2], '*', unpack(letter))
 local least = ARGV[7]
 if ARGV[6] == 'MINID' then least = math.max(0, redis.call('TIME')[1] * 1000 - least) end
 if least then redis.call('XTRIM', KEYS[2], ARGV[6], least) end

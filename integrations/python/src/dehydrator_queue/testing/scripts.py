@@ -61,12 +61,12 @@ class Scripts(Elements, Reading):
 
     def _bury(self, key: bytes, dead: bytes, token: bytes, id: bytes, *told: bytes) -> int:
         element, deliveries, reason, *keep = told
-        stream = self._stream(dead)
+        stream, entry = self._stream(dead), self._at(key).get(id)
         if self.do_settle([key, token, id]) == [0]:
             return 0
         self._keys[dead] = stream
         fields = (b"id", id, b"element", element, b"deliveries", deliveries, b"reason", reason)
-        stream.add(self._now, *fields)
+        stream.add(self._now, *fields, *((b"group", entry.group) if entry and entry.group else ()))
         match keep:
             case [b"MAXLEN", most]:
                 del stream.entries[: -int(most)]

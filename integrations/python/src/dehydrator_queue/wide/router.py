@@ -207,8 +207,9 @@ class Router:
         for key, (entry, fields) in (yield from self._letters(count)):
             letter = pairs(fields)
             id = id_bytes(letter["id"])
-            words = ("DEHYDRATOR.PUSH", 0, letter["element"], id)
-            if (yield from self.directory.by_id(id, (*words, "REPLACE"), "unless there", (*words, "NX"))):
+            words, group = ("DEHYDRATOR.PUSH", 0, letter["element"], id), ("GROUP", letter.get("group", b""))
+            last, former = (*words, "REPLACE", *group), (*words, "NX", *group)
+            if (yield from self.directory.by_id(id, last, "unless there", former)):
                 revived += 1
                 yield Question(("XDEL", f"{key}:dead", entry), lambda reply: None)
         return revived
