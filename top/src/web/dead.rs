@@ -172,18 +172,19 @@ fn hash(element: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Pushes dead letters of a stream back under their ids, and removes them, unless the id is there or remembered. Replies
-/// their number, and the last error.
+/// Pushes dead letters of a stream back under their ids, into their groups, and removes them, unless the id is there or
+/// remembered. Replies their number, and the last error.
 const REVIVE: &str = "local done, problem = 0, '' \
     for i = 2, #ARGV do \
         local entry = redis.call('XRANGE', KEYS[2], ARGV[i], ARGV[i])[1] \
-        local id, element \
+        local id, element, group \
         for j = 1, entry and #entry[2] or 0, 2 do \
             if entry[2][j] == 'id' then id = entry[2][j + 1] end \
             if entry[2][j] == 'element' then element = entry[2][j + 1] end \
+            if entry[2][j] == 'group' then group = entry[2][j + 1] end \
         end \
         if id and element then \
-            local pushed = redis.pcall('DEHYDRATOR.PUSH', KEYS[1], ARGV[1], element, id, 'NX') \
+            local pushed = redis.pcall('DEHYDRATOR.PUSH', KEYS[1], ARGV[1], element, id, 'NX', 'GROUP', group or '') \
             if pushed and pushed.ok then \
                 redis.call('XDEL', KEYS[2], ARGV[i]) \
                 done = done + 1 \

@@ -348,7 +348,7 @@ fn dead_letters_are_revived_or_dropped() {
     client.ask("DEHYDRATOR.ONDUE mails HOLD DELIVERIES 5 LIST mails:dead");
     for id in 0..10 {
         for key in ["jobs", "mails"] {
-            client.ask(&format!("DEHYDRATOR.PUSH {key} 0 element:{id} id:{id}"));
+            client.ask(&format!("DEHYDRATOR.PUSH {key} 0 element:{id} id:{id} GROUP anna"));
             client.ask(&format!("DEHYDRATOR.POLL {key} LEASE 60000 TOKEN t"));
             client.ask(&format!("DEHYDRATOR.REJECT {key} t id:{id}"));
         }
@@ -366,6 +366,7 @@ fn dead_letters_are_revived_or_dropped() {
     let revived = act("jobs", "revive", json!({ "entries": entries("jobs")[..2] }));
     assert_eq!((&revived["done"], client.ask("XLEN jobs:dead")), (&json!(2), Reply::Int(8)));
     assert_eq!(client.ask("DEHYDRATOR.LOOK jobs id:9"), text("element:9"));
+    assert_eq!(client.ask("DEHYDRATOR.LEN jobs GROUP anna"), Reply::Int(2));
     // Where an element has the id, the dead letter stays.
     let job = page.end_of(&act("jobs", "revive", json!({ "match": { "id": "id:" } })));
     assert_eq!((&job["done"], &job["missed"]), (&json!(7), &json!(1)), "{job}");
