@@ -143,6 +143,10 @@ impl Turns {
         }
         let before = self.round.len();
         self.settle(elements);
+        // A small lawn has no round.
+        if lawn.is_small() {
+            return;
+        }
         let round = lawn.round();
         let stayed = before.min(round.len());
         let mut sorted = self.round.clone();
