@@ -116,8 +116,12 @@ const STREAM: Dest = Dest {
         let entries: Vec<(String, Vec<String>)> =
             from_redis_value(reply).expect("a stream, or none yet");
         let row = |(_, fields): (String, Vec<String>)| {
-            let [_, id, _, element, name, deliveries] = &fields[..] else { panic!("{fields:?}") };
+            // Behind them is the group, if there is one.
+            let [_, id, _, element, name, deliveries, group @ ..] = &fields[..] else {
+                panic!("{fields:?}");
+            };
             assert_eq!((element, name.as_str()), (&format!("element-{id}"), "deliveries"));
+            assert!(group.first().is_none_or(|field| field == "group"), "{fields:?}");
             (id.clone(), Some(deliveries.parse().expect("a number")))
         };
         entries.into_iter().map(row).collect()
