@@ -18,7 +18,7 @@ pub struct Removal<'a> {
     rest: Rest<'a>,
 }
 
-/// What follows when an element has left the lawn.
+/// The rest of a removal, when an element has left the lawn.
 struct Rest<'a> {
     /// The ids that are remembered, until when, and the present time, if the key remembers ids.
     remembered: Option<(&'a mut Remembered, u64, u64)>,

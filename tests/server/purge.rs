@@ -70,6 +70,13 @@ fn a_group_is_purged_some_at_a_time_and_nothing_else() {
     client.refused("DEHYDRATOR.PURGE s GROUP a");
 }
 
+/// Waits until whatever a tick would go on with is done.
+fn wait_for_ticks(client: &mut Connection) {
+    let ticks = |client: &mut Connection| client.info("dehydrator", "dehydrator_ticks");
+    let before = ticks(client);
+    until("ticks went by", || (ticks(client) > before + 1).then_some(()));
+}
+
 /// Nothing is left to be done when the reply has come: whatever happens to the key or the database then concerns nothing else.
 #[test]
 fn a_purge_is_over_with_its_reply() {
@@ -82,14 +89,14 @@ fn a_purge_is_over_with_its_reply() {
     client.ask("SWAPDB 0 1");
     let count = |client: &mut Connection| len(client, "g");
     for _ in 0..3 {
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        wait_for_ticks(&mut client);
         assert_eq!((count(&mut client), count(&mut other)), (20_000, 18_976));
     }
     // What is pushed after a DEL is another group.
     assert_eq!(client.ask("DEHYDRATOR.PURGE k GROUP g"), Value::Int(1024));
     client.ask("DEL k");
     fill(&mut client, "g", 100, 600_000);
-    std::thread::sleep(std::time::Duration::from_millis(150));
+    wait_for_ticks(&mut client);
     assert_eq!(count(&mut client), 100);
 }
 

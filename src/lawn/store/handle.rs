@@ -9,7 +9,7 @@ pub trait Unit: Copy + Default {
     const BITS: u32;
     /// The most bytes of a page.
     const PAGE_BYTES: usize = usize::MAX;
-    /// Whether every slot can be moved. If not, a page may be [kept](super::Slab::keep_page) that should be emptied.
+    /// Set if every slot can be moved. If not, a page may be [kept](super::Slab::keep_page) that should be emptied.
     const ALL_MOVE: bool = true;
 
     /// Marks the first unit of a free slot. `next` is the next free slot.
