@@ -5,7 +5,7 @@
 # usage: bench-field.sh folder-of-servers [option of integrations/bench/field ...]
 #
 # beanstalkd, PostgreSQL and RabbitMQ are Debian's. NATS and the clients in Python are downloaded into the venv that
-# scripts/integrations.sh uses, BullMQ into integrations/node, Graphile Worker into integrations/bench/field, and pgmq's SQL
+# scripts/integrations-python.sh uses, BullMQ into integrations/node, Graphile Worker into integrations/bench/field, and pgmq's SQL
 # comes with the program that installs it.
 set -eu
 cd "$(dirname "$0")/.."

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Compare our brokers with the frameworks' own for Redis, in one run; writes docs/integrations.md.
 #
-# usage: bench-integrations.sh folder-of-servers [option of integrations/bench ...]
+# usage: bench-integrations-python.sh folder-of-servers [option of integrations/bench ...]
 #
-# Dependencies are downloaded into target/integrations/venv, which scripts/integrations.sh uses too.
+# Dependencies are downloaded into target/integrations/venv, which scripts/integrations-python.sh uses too.
 set -eu
 cd "$(dirname "$0")/.."
 

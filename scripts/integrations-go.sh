@@ -6,7 +6,7 @@
 #     --quick     on one server, with a short campaign and without the race detector, in less than a minute
 #
 # Go and its libraries are Debian's, unpacked by scripts/go.sh: where apt-get has no Debian sources, all is left out. The
-# tests with Python use what scripts/integrations.sh makes, and those with Node what scripts/integrations-node.sh builds.
+# tests with Python use what scripts/integrations-python.sh makes, and those with Node what scripts/integrations-node.sh builds.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -17,7 +17,7 @@ if [ ! -x target/go/go ]; then
 fi
 export DEHYDRATOR_PYTHON="${DEHYDRATOR_PYTHON-$PWD/target/integrations/venv/bin/python}"
 if [ ! -x "$DEHYDRATOR_PYTHON" ]; then
-    echo "integrations-go.sh: scripts/integrations.sh makes the Python that this needs." >&2
+    echo "integrations-go.sh: scripts/integrations-python.sh makes the Python that this needs." >&2
     exit 1
 fi
 export PYTHONPATH="$PWD/integrations/python/src"

@@ -18,7 +18,7 @@ const PYTHON = join(ROOT, "target/integrations/venv/bin/python");
 
 let server: RealServer;
 before(async () => {
-  assert.ok(existsSync(PYTHON), "scripts/integrations.sh makes the Python that this needs");
+  assert.ok(existsSync(PYTHON), "scripts/integrations-python.sh makes the Python that this needs");
   server = await RealServer.start();
 });
 

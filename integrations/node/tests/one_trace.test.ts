@@ -53,7 +53,7 @@ function spansOfPython(file: string): Span[] {
 }
 
 test("a trace goes from a web request through Celery, a retry and a dead letter into a worker here", async (t) => {
-  assert.ok(existsSync(PYTHON), "scripts/integrations.sh makes the Python that this needs");
+  assert.ok(existsSync(PYTHON), "scripts/integrations-python.sh makes the Python that this needs");
   const server = await RealServer.start();
   t.after(() => server.close());
   const folder = mkdtempSync(join(tmpdir(), "dehydrator-trace-"));

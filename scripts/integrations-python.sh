@@ -2,7 +2,7 @@
 # Run the tests of integrations/: ours, and those of the frameworks, from their source distributions. Prints how many
 # pass, fail, and are omitted.
 #
-# usage: integrations.sh folder-of-servers [--quick | --oldest]
+# usage: integrations-python.sh folder-of-servers [--quick | --oldest]
 #
 #     --quick     some of them, on one server, in less than two minutes
 #     --oldest    those of kombu and Celery, in the oldest versions that are supported: requirements-oldest.txt
