@@ -1,7 +1,7 @@
 #!/bin/sh
 # Compare our brokers with the frameworks' own for Redis, in one run; writes docs/integrations.md.
 #
-# usage: bench-integrations-python.sh folder-of-servers [option of integrations/bench ...]
+# usage: bench-integrations.sh folder-of-servers [option of integrations/bench ...]
 #
 # Dependencies are downloaded into target/integrations/venv, which scripts/integrations-python.sh uses too.
 set -eu

@@ -16,10 +16,7 @@ if [ ! -x target/go/go ]; then
     exit 0
 fi
 export DEHYDRATOR_PYTHON="${DEHYDRATOR_PYTHON-$PWD/target/integrations/venv/bin/python}"
-if [ ! -x "$DEHYDRATOR_PYTHON" ]; then
-    echo "integrations-go.sh: scripts/integrations-python.sh makes the Python that this needs." >&2
-    exit 1
-fi
+[ -x "$DEHYDRATOR_PYTHON" ] || scripts/integrations-python.sh "$1" --fetch
 export PYTHONPATH="$PWD/integrations/python/src"
 node=$PWD/integrations/node/dist/src
 if [ -e "$node/index.js" ]; then

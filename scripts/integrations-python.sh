@@ -2,9 +2,10 @@
 # Run the tests of integrations/: ours, and those of the frameworks, from their source distributions. Prints how many
 # pass, fail, and are omitted.
 #
-# usage: integrations-python.sh folder-of-servers [--quick | --oldest]
+# usage: integrations-python.sh folder-of-servers [--quick | --oldest | --fetch]
 #
 #     --quick     some of them, on one server, in less than two minutes
+#     --fetch     none: only what the tests of other packages use, which speak with ours
 #     --oldest    those of kombu and Celery, in the oldest versions that are supported: requirements-oldest.txt
 #
 # Everything is downloaded into target/integrations, in the versions of integrations/python/requirements.txt.
@@ -35,6 +36,7 @@ if ! cmp -s "$list" "$place/made-from"; then
 fi
 pip() { "$place/venv/bin/pip" "$@" --quiet --disable-pip-version-check --no-deps --no-build-isolation; }
 pip install --editable integrations/python
+[ "${2-}" != --fetch ] || exit 0
 # One asks for Dramatiq 1, which our broker does not support, and the other, celery-exporter, for older versions.
 [ "${2-}" = --oldest ] || pip install --ignore-requires-python dramatiq-dashboard==0.4.0 prometheus-exporter-celery==0.11.2
 # The frameworks whose own tests run. They are unpacked, not installed: pip would require their build tools.

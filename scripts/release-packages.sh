@@ -35,7 +35,6 @@ git ls-files -z --cached --others --exclude-standard -- integrations Cargo.toml 
 scripts/publisher.py fill "$tree"
 for package in python python-server node node-server sidekiq; do
     place=$tree/integrations/$package
-    cp LICENSE "$place/"
     # Where a package is shown, there is none of the other pages beside it.
     sed -E -i "s#\]\(\.\./\.\./#]($pages/#g; s#\]\(\.\./#]($pages/integrations/#g
         s#\]\(([^):\#]+)\)#]($pages/integrations/$package/\1)#g" "$place/README.md"
