@@ -90,6 +90,7 @@ fn tick(event: &Event<'_>) {
         listeners::check(context);
     }
     client_checks::tick(started);
+    LATENESS.tick(started);
     let mut statistics = STATISTICS.get();
 
     // A part of the budget, so that no task starves the others.

@@ -1,4 +1,5 @@
-//! The lateness of elements that were given out or delivered: the last, the maximum, and percentiles.
+//! The lateness of elements that were given out or delivered: the last, the maximum, and percentiles, since the start and of the
+//! last minute.
 //!
 //! Lateness counts from the earliest moment at which the element could have been given out. That is its deadline, or a later
 //! event: the push of an element whose deadline had passed; the end of a pause; room within limits; an ONDUE for an overdue
@@ -18,6 +19,10 @@ const LATE_US: u64 = 100_000;
 
 const BUCKETS: usize = (PARTS * OCTAVES) as usize;
 
+/// The interval at which counts are remembered, in microseconds of the monotonic clock. What is recent is counted from the older
+/// of two such moments, thus for half a minute to a minute.
+const RECENT_US: u64 = 30_000_000;
+
 /// The lateness of elements.
 pub struct Histogram {
     last_us: Counter,
@@ -26,6 +31,10 @@ pub struct Histogram {
     late: Counter,
     /// Elements per bucket.
     counts: [Counter; BUCKETS],
+    /// The counts at the last moment but one at which they were remembered, and at the last.
+    before: [[Counter; BUCKETS]; 2],
+    /// That last moment, on the monotonic clock in microseconds.
+    remembered_us: Counter,
 }
 
 /// The lateness of all elements that this server has given out or delivered.
@@ -147,14 +156,27 @@ impl Histogram {
             max_us: Counter::new(),
             late: Counter::new(),
             counts: [const { Counter::new() }; BUCKETS],
+            before: [const { [const { Counter::new() }; BUCKETS] }; 2],
+            remembered_us: Counter::new(),
         }
     }
 
     /// Clears all records, for CONFIG RESETSTAT.
     pub fn reset(&self) {
-        let Self { last_us, max_us, late, counts } = self;
-        let all = [last_us, max_us, late].into_iter().chain(counts);
+        let Self { last_us, max_us, late, counts, before, remembered_us: _ } = self;
+        let all = [last_us, max_us, late].into_iter().chain(counts).chain(before.as_flattened());
         all.for_each(|number| number.set(0));
+    }
+
+    /// Remembers the counts from time to time, for [`Self::recent_us`]. For each tick, at a moment of the monotonic clock.
+    pub fn tick(&self, now_us: u64) {
+        if now_us - self.remembered_us.get() >= RECENT_US {
+            self.remembered_us.set(now_us);
+            for (bucket, count) in self.counts.iter().enumerate() {
+                self.before[0][bucket].set(self.before[1][bucket].get());
+                self.before[1][bucket].set(count.get());
+            }
+        }
     }
 
     /// Records `count` elements of the same lateness, in microseconds.
@@ -180,7 +202,19 @@ impl Histogram {
 
     /// Returns a percentile in microseconds, by thousandths. 0 without elements.
     pub fn percentile_us(&self, per_mille: u64) -> u64 {
-        let counts = || self.counts.iter().map(Counter::get);
+        self.percentile(per_mille, |_, count| count)
+    }
+
+    /// Returns a percentile of the last half minute to minute, in microseconds, by thousandths. 0 without elements.
+    pub fn recent_us(&self, per_mille: u64) -> u64 {
+        let before = self.before[0].each_ref().map(Counter::get);
+        self.percentile(per_mille, |bucket, count| count - before[bucket])
+    }
+
+    /// Returns a percentile of the elements that `part` counts, of each bucket and its count.
+    fn percentile(&self, per_mille: u64, part: impl Fn(usize, u64) -> u64) -> u64 {
+        let counts =
+            || self.counts.iter().enumerate().map(|(bucket, count)| part(bucket, count.get()));
         let wanted = (counts().sum::<u64>() * per_mille).div_ceil(1000);
         let mut seen = 0;
         for (bucket, count) in counts().enumerate() {
@@ -243,6 +277,33 @@ mod tests {
         record(u64::MAX);
         assert_eq!(last_and_max_us(), (u64::MAX, u64::MAX));
         assert_eq!(percentile_us(1000), (1 << OCTAVES) - 1, "no later than it can tell");
+    }
+
+    #[test]
+    fn what_is_recent_is_half_a_minute_to_a_minute_old() {
+        let seen = Histogram::new();
+        let mut now_us = 5_000_000_000;
+        let mut pass = |seconds: u64| {
+            for _ in 0..seconds * 10 {
+                now_us += 100_000;
+                seen.tick(now_us);
+            }
+        };
+        pass(1);
+        seen.record(15, 9);
+        assert_eq!((seen.recent_us(500), seen.recent_us(1000)), (15, 15));
+        pass(30);
+        seen.record(7, 1);
+        assert_eq!((seen.recent_us(500), seen.recent_us(100)), (15, 7));
+        pass(30);
+        assert_eq!([1, 500, 1000].map(|it| seen.recent_us(it)), [7; 3]);
+        pass(30);
+        assert_eq!((seen.recent_us(1000), seen.percentile_us(1000)), (0, 15));
+        seen.record(3, 1);
+        seen.reset();
+        assert_eq!(seen.recent_us(1000), 0);
+        seen.record(6, 2);
+        assert_eq!(seen.recent_us(1000), 6);
     }
 
     #[test]

@@ -407,6 +407,9 @@ fn info_shows_the_lateness() {
     assert!(lateness("last") <= lateness("p99"));
     assert!(lateness("p50") < 1_900_000);
     assert!(lateness("p999") >= 1_900_000);
+    // All of it is recent.
+    assert_eq!(lateness("recent_p50"), lateness("p50"));
+    assert_eq!(lateness("recent_max"), lateness("max"));
 }
 
 #[test]

@@ -40,6 +40,8 @@ pub struct Facts {
     pub running: Option<u64>,
     /// The numbers of LIMIT, 0 for none.
     pub limits: Limits,
+    /// Those of each group. `remember` is always 0.
+    pub each: Limits,
     /// Elements that RATE allows now, if it is set.
     pub rate_room: Option<u64>,
     pub remembered: u64,
@@ -92,6 +94,7 @@ impl Facts {
         self.length == 0
             && !self.paused
             && self.limits == Limits::default()
+            && self.each == Limits::default()
             && self.policy == Policy::default()
     }
 
@@ -141,6 +144,10 @@ impl Facts {
                 b"rate-limit" => facts.limits.rate = count(value),
                 b"rate-per" => facts.limits.per = count(value),
                 b"remember" => facts.limits.remember = count(value),
+                b"each-length-limit" => facts.each.length = count(value),
+                b"each-held-limit" => facts.each.held = count(value),
+                b"each-rate-limit" => facts.each.rate = count(value),
+                b"each-rate-per" => facts.each.per = count(value),
                 b"rate-room" => facts.rate_room = number(value),
                 b"remembered" => facts.remembered = count(value),
                 b"groups" => facts.groups = count(value),

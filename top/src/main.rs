@@ -31,15 +31,19 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use model::Model;
-use options::{Options, USAGE};
+use options::{Asked, Options, USAGE};
 use watch::Watch;
 
 fn main() -> ExitCode {
     let options = match Options::parse(lexopt::Parser::from_env()) {
-        Ok(Some(options)) => options,
-        Ok(None) => {
-            // Ignore a closed pipe, as from `| head`.
+        Ok(Asked::View(options)) => *options,
+        // Ignore a closed pipe, as from `| head`.
+        Ok(Asked::Help) => {
             let _ = writeln!(io::stdout(), "{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        Ok(Asked::Version) => {
+            let _ = writeln!(io::stdout(), "dehydrator-top {}", env!("DEHYDRATOR_VERSION"));
             return ExitCode::SUCCESS;
         }
         Err(error) => {

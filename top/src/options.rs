@@ -17,11 +17,12 @@ pub const USAGE: &str = "\
 usage: dehydrator-top [options] [url]
        dehydrator-top --web address:port [options] [url ...]
 
-The url is redis://user:password@host:6379/0, rediss://host:6379 for TLS, or
+The url is redis://user:password@host:6379/0, rediss://host:6379 for TLS, host:6379, or
 redis+unix:///path/to/socket?db=0; default redis://127.0.0.1:6379. The password can
 also be in REDISCLI_AUTH.
 
   --every seconds     the refresh interval (default: 1)
+  --version           print the version
   --cacert file       the CA of the server's certificate, in PEM. As in redis-cli, any
                       certificate of this CA is accepted, for any host name. Without
                       --cacert or --cacertdir, the certificate must be for the host
@@ -47,6 +48,13 @@ that are overdue the longest.
                       addresses. Can be repeated
   --log key           the stream that records each change (default: dehydrator:log),
                       or '' for none";
+
+/// What the command line asks for.
+pub enum Asked {
+    Help,
+    Version,
+    View(Box<Options>),
+}
 
 pub struct Options {
     pub client: Client,
@@ -75,8 +83,8 @@ struct Tls {
 }
 
 impl Options {
-    /// Parses the command line. Returns `None` if it asks for help.
-    pub fn parse(mut arguments: lexopt::Parser) -> Result<Option<Self>, Box<dyn Error>> {
+    /// Parses the command line.
+    pub fn parse(mut arguments: lexopt::Parser) -> Result<Asked, Box<dyn Error>> {
         use lexopt::prelude::*;
 
         let mut urls = Vec::new();
@@ -113,7 +121,8 @@ impl Options {
                 }
                 Long("host") => page.hosts.push(arguments.value()?.string()?.to_lowercase()),
                 Long("log") => page.log = Some(arguments.value()?.string()?),
-                Short('h') | Long("help") => return Ok(None),
+                Short('h') | Long("help") => return Ok(Asked::Help),
+                Short('V') | Long("version") => return Ok(Asked::Version),
                 Value(value) if urls.is_empty() || page.address.is_some() => {
                     urls.push(value.string()?);
                 }
@@ -132,7 +141,7 @@ impl Options {
             Some(Seed::Node(client) | Seed::Sentinel { template: client, .. }) => client,
             None => unreachable!("there is a default"),
         };
-        Ok(Some(Self { client, every, web }))
+        Ok(Asked::View(Box::new(Self { client, every, web })))
     }
 }
 
@@ -168,6 +177,8 @@ fn seed(url: &str, tls: &Tls) -> Result<Seed, Box<dyn Error>> {
     let schemes = [("redis-sentinel://", "redis://"), ("rediss-sentinel://", "rediss://")];
     let found = schemes.iter().find_map(|(ours, plain)| Some((url.strip_prefix(ours)?, *plain)));
     let Some((rest, scheme)) = found else {
+        // `host:port` alone, as for other programs.
+        let url = if url.contains("://") { url.to_owned() } else { format!("redis://{url}") };
         return Ok(Seed::Node(tls.client(with_password(url.into_connection_info()?))?));
     };
     let error = "a url of Sentinel is redis-sentinel://host:port,host:port/name";

@@ -38,6 +38,9 @@ export function ask({ title, body, confirm, danger = false, check, start, close 
     });
     document.body.append(dialog);
     dialog.showModal();
+    // What is typed replaces what the form suggests.
+    const first = form.querySelector(".body input:not([type=checkbox])");
+    if (first === document.activeElement) first.select();
     start?.({ dialog, form, yes });
   });
 }

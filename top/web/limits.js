@@ -8,11 +8,18 @@ export function used(queue) {
   const { length, held, rate, per, remember } = queue.limits ?? {};
   const found = [];
   if (length) found.push(["Length", queue.length, length, `${count(queue.length)} of ${count(length)}`]);
-  if (held) found.push(["Held", queue.running ?? 0, held, `${count(queue.running ?? 0)} of ${count(held)}`]);
+  if (held) found.push(["Held", queue.running ?? 0, held, `${count(queue.running ?? 0)} running of ${count(held)}`]);
   if (rate) {
     const gone = rate - (queue.rate_room ?? rate);
     found.push(["Rate", gone, rate, `${count(gone)} of ${count(rate)} in ${duration(per)}`]);
   }
+  const each = queue.each ?? {};
+  const ofEach = [
+    each.length && `${count(each.length)} elements`,
+    each.held && `${count(each.held)} held`,
+    each.rate && `${count(each.rate)} in ${duration(each.per)}`,
+  ].filter(Boolean);
+  if (ofEach.length) found.push(["Each group", null, ofEach, ofEach.join(", ")]);
   if (remember) found.push(["Remember", null, remember, `ids for ${duration(remember)}`]);
   return found;
 }

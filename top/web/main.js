@@ -143,9 +143,9 @@ class App {
     this.#running = running;
     let wait = view.every;
     try {
-      await view.refresh(running.signal);
+      const trouble = await view.refresh(running.signal);
       if (running.signal.aborted) return;
-      this.#told("");
+      this.#told("", trouble);
     } catch (error) {
       if (running.signal.aborted) return;
       if (error.status === 401) return void this.#open();
@@ -156,14 +156,14 @@ class App {
     this.#timer = setTimeout(() => this.refresh(), wait);
   }
 
-  /** Shows that something is wrong, or that all is well again. */
-  #told(text) {
+  /** Shows that something is wrong, or that all is well again. `link`: what is wrong behind the program that answers. */
+  #told(text, link) {
     const trouble = at("trouble");
     if (trouble.textContent !== text) trouble.textContent = text;
     trouble.hidden = !text;
     document.body.classList.toggle("stale", Boolean(text));
-    at("link").textContent = text ? "not connected" : "live";
-    at("link").className = text ? "off" : "on";
+    at("link").textContent = text ? "not connected" : link || "live";
+    at("link").className = text || link ? "off" : "on";
   }
 }
 

@@ -157,7 +157,7 @@ export class OverviewView {
         { label: "Elements", numeric: true, cell: (node) => count(node.fields?.elements) },
         { label: "In", numeric: true, cell: (node) => rate(node.rates?.pushes) },
         { label: "Out", numeric: true, cell: (node) => rate(node.rates?.out) },
-        { label: "Late, 99 %", numeric: true, cell: (node) => micros(node.fields?.lateness_p99_us) },
+        { label: "Late, 99 %", numeric: true, cell: (node) => micros(node.fields?.lateness_recent_p99_us) },
         { label: "Blocked workers", numeric: true, cell: (node) => count(node.fields?.blocked_clients) },
         { label: "Clients", numeric: true, cell: (node) => count(node.clients) },
         { label: "Memory", numeric: true, cell: (node) => size(node.memory) },
@@ -165,6 +165,7 @@ export class OverviewView {
     });
   }
 
+  /** Returns what the page's link says, if not all is well. */
   async refresh(signal) {
     const { match, offset, node } = this.route;
     const reply = await get(
@@ -175,7 +176,10 @@ export class OverviewView {
     setClock(reply.now);
     this.many = reply.nodes.length > 1;
     this.#showNodes(reply, node ?? "");
-    this.queues.empty = match
+    const silent = reply.nodes.filter((each) => each.trouble).length;
+    this.queues.empty = silent && silent === reply.nodes.length
+      ? "Nothing is known: no server answers."
+      : match
       ? "No queue matches the filter."
       : reply.nodes.some((each) => each.walking)
         ? "Looking for queues…"
@@ -183,6 +187,7 @@ export class OverviewView {
     this.queues.update(reply.queues);
     this.#showPager(reply);
     await this.history.refresh({ node }, signal);
+    return silent && (reply.nodes.length === 1 ? "server down" : `${silent} of ${reply.nodes.length} nodes down`);
   }
 
   #showNodes({ nodes }, chosen) {
@@ -207,7 +212,7 @@ export class OverviewView {
     this.node.parentElement.hidden = nodes.length < 2;
     const sum = (name) =>
       nodes
-        .filter((each) => each.role !== "replica" && each.role !== "slave")
+        .filter((each) => each.role !== "replica" && each.role !== "slave" && !each.trouble)
         .reduce((all, each) => (each.fields?.[name] === undefined ? all : (all ?? 0) + each.fields[name]), null);
     const oldest = nodes.reduce((most, each) => Math.max(most, each.fields?.oldest_due_s ?? 0), 0);
     const totals = [

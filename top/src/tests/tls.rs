@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::{SECOND, drawn_in, words};
 use crate::model::Model;
-use crate::options::Options;
+use crate::options::{Asked, Options};
 use crate::watch::Watch;
 use harness::{self, Server};
 
@@ -78,7 +78,9 @@ impl Secured {
         let options = words_of.map(|word| if is_file(word) { file(word) } else { word.to_owned() });
         let url = format!("{scheme}://127.0.0.1:{}", self.port);
         let parser = lexopt::Parser::from_args(options.chain([url]));
-        let options = Options::parse(parser).expect("options").expect("no help");
+        let Asked::View(options) = Options::parse(parser).expect("options") else {
+            panic!("no view")
+        };
         let (mut watch, mut model) = (Watch::new(options.client), Model::default());
         watch.refresh(&mut model, SECOND);
         words(&drawn_in(120, &model))
@@ -117,11 +119,19 @@ fn a_plain_server_differs_from_one_with_tls() {
     let server = Server::start_with_port(&[]);
     let url = format!("rediss://127.0.0.1:{}", server.port());
     let options = Options::parse(lexopt::Parser::from_args(["--insecure", &url]));
-    let client = options.expect("options").expect("no help").client;
+    let Asked::View(options) = options.expect("options") else { panic!("no view") };
+    let client = options.client;
     let (mut watch, mut model) = (Watch::new(client), Model::default());
     watch.refresh(&mut model, SECOND);
     let drawn = words(&drawn_in(120, &model));
     assert!(drawn.contains("redis:// for one without"), "{drawn}");
+}
+
+#[test]
+fn a_server_is_named_by_its_host_and_port_too() {
+    let options = Options::parse(lexopt::Parser::from_args(["localhost:7"])).expect("options");
+    let Asked::View(options) = options else { panic!("no view") };
+    assert_eq!(options.client.get_connection_info().addr().to_string(), "localhost:7");
 }
 
 #[test]
@@ -139,6 +149,7 @@ fn contradictory_options_are_refused() {
         (&["--every", "0", "redis://host"], "--every"),
         (&["--sni", "host"], "--sni"),
         (&["redis://host", "redis://other"], "redis://other"),
+        (&["host:6379:1"], "host:6379:1"),
     ] {
         let refused = Options::parse(lexopt::Parser::from_args(options)).err();
         let refused = refused.unwrap_or_else(|| panic!("{options:?} is taken")).to_string();

@@ -430,9 +430,9 @@ fn sample(node: &Node, looked_at: &HashSet<Subject>, samples: &mut Vec<(Subject,
         ("deliveries", rate("deliveries")),
         ("redeliveries", rate("redeliveries")),
         ("dead_letters", rate("dead_letters")),
-        ("late_p50", field("lateness_p50_us") / 1e3),
-        ("late_p99", field("lateness_p99_us") / 1e3),
-        ("late_max", field("lateness_max_us") / 1e3),
+        ("late_p50", field("lateness_recent_p50_us") / 1e3),
+        ("late_p99", field("lateness_recent_p99_us") / 1e3),
+        ("late_max", field("lateness_recent_max_us") / 1e3),
     ] {
         set(&mut total, name, number);
     }

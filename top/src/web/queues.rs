@@ -209,6 +209,12 @@ fn queue_json(queue: &Queue, facts: &Facts, net: Option<f64>, dead: Option<u64>)
             "per": facts.limits.per,
             "remember": facts.limits.remember,
         },
+        "each": {
+            "length": facts.each.length,
+            "held": facts.each.held,
+            "rate": facts.each.rate,
+            "per": facts.each.per,
+        },
         "running": facts.running,
         "rate_room": facts.rate_room,
         "remembered": facts.remembered,

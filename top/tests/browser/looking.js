@@ -6,6 +6,7 @@ import { describe, test } from "node:test";
 import { moment } from "../../web/figures.js";
 import { b64 } from "./operator.js";
 import { scene } from "./scene.js";
+import { Server, Top } from "./servers.js";
 import { until } from "./until.js";
 
 const MESSAGES = JSON.parse(readFileSync(new URL("messages.json", import.meta.url)));
@@ -545,5 +546,28 @@ describe("an operator looks", () => {
     await seesRow("report", { Occurs: "every 5 s", Missed: "1", Element: "x" });
     assert.equal(await operator.page.evaluate(() => window.broken), undefined);
     assert.deepEqual(operator.faults, []);
+  });
+
+  test("50 at a server that is down, and sees that it is", async () => {
+    const server = await Server.start();
+    await server.push("seen", HOUR, "x", "1");
+    const top = await Top.start(`redis://${server.name}`);
+    await top.ready();
+    const operator = await scene.another(top.url);
+    await operator.open("#/");
+    await operator.sees("live", "#link");
+    await server.kill();
+    await operator.sees("server down", "#link");
+    assert.equal(await operator.figure("Elements"), "–");
+    await operator.close();
+    await top.stop();
+    await server.restart();
+    await server.stop();
+    const unheard = await Top.start(`redis://${server.name}`);
+    const other = await scene.another(unheard.url);
+    await other.open("#/");
+    await other.sees("Nothing is known: no server answers.");
+    await other.close();
+    await unheard.stop();
   });
 });

@@ -34,6 +34,7 @@ fn the_overview_shows_nodes_and_queues_of_all_databases() {
     client.ask("DEHYDRATOR.PUSH jobs 0 element held");
     client.ask("DEHYDRATOR.POLL jobs COUNT 1 LEASE 60000");
     client.ask("DEHYDRATOR.LIMIT jobs LENGTH 100 HELD 7 RATE 5 PER 1000 REMEMBER 9");
+    client.ask("DEHYDRATOR.LIMIT jobs EACH HELD 2 RATE 3 PER 500");
     client.ask("DEHYDRATOR.PAUSE jobs");
     client.ask("SET other value");
     client.ask("SELECT 3");
@@ -50,6 +51,7 @@ fn the_overview_shows_nodes_and_queues_of_all_databases() {
     assert_eq!((&jobs["running"], &jobs["paused"]), (&json!(1), &json!(true)));
     let limits = json!({ "length": 100, "held": 7, "rate": 5, "per": 1000, "remember": 9 });
     assert_eq!(jobs["limits"], limits);
+    assert_eq!(jobs["each"], json!({ "length": 0, "held": 2, "rate": 3, "per": 500 }));
     assert_eq!(
         (bytes(&found[1]["key_b64"]), &found[1]["db"]),
         (b"\x1b[31mred\xff".to_vec(), &json!(3))
