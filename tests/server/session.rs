@@ -131,7 +131,7 @@ fn a_session_of_mistakes() {
 
 #[test]
 fn every_command_is_in_the_first_table_with_a_link_to_its_entry() {
-    let page = read(COMMANDS_PAGE);
+    let page = reference();
     let server = Server::start(&[]);
     let verbs = server.connect().verbs();
     assert!(verbs.len() >= 19, "{verbs:?}");
@@ -162,7 +162,12 @@ fn the_sessions_of_the_other_pages_reply_as_printed() {
     }
 }
 
-const COMMANDS_PAGE: &str = "docs/commands.md";
+/// Returns the entries of all commands: those for applications, and those for authors of tools, with the links between them as if
+/// they were one page.
+fn reference() -> String {
+    let pages = ["docs/commands.md", "docs/tools.md"].map(read).join("\n");
+    pages.replace("](tools.md#", "](#").replace("](commands.md#", "](#")
+}
 
 /// Returns the sections of a Markdown file below headings of the second level, with the headings.
 fn sections_of(markdown: &str) -> impl Iterator<Item = (&str, &str)> {
@@ -172,7 +177,7 @@ fn sections_of(markdown: &str) -> impl Iterator<Item = (&str, &str)> {
 
 #[test]
 fn each_entry_of_the_commands_page_replies_as_printed() {
-    let page = read(COMMANDS_PAGE);
+    let page = reference();
     let mut played = 0;
     for (heading, section) in sections_of(&page) {
         let sessions = sessions_in(section);
@@ -212,7 +217,7 @@ fn line_of_categories(page: &str, categories: &str) -> String {
 
 #[test]
 fn every_command_has_its_entry_as_the_server_knows_it() {
-    let page = read(COMMANDS_PAGE);
+    let page = reference();
     let server = Server::start(&[]);
     let mut client = server.connect();
     let help: Vec<String> = cmd("DEHYDRATOR.HELP").query(&mut client).expect("an array");
