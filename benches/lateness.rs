@@ -12,7 +12,7 @@
 //!
 //! ```text
 //!   cargo bench -p dehydrator-benches --bench lateness            measures, and writes the table and the chart
-//!   cargo bench -p dehydrator-benches --bench lateness -- charts  redraws the chart from the table in docs/benchmarks-full.md
+//!   cargo bench -p dehydrator-benches --bench lateness -- charts  redraws the chart from the table in docs/figures/
 //! ```
 
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! Formats numbers and tables for docs/benchmarks-full.md.
+//! Formats numbers and tables for docs/figures/.
 
 use std::fmt::Write as _;
 

@@ -1,9 +1,11 @@
-//! Writes figures into pages, between their markers: docs/benchmarks-full.md, docs/scaling.md.
+//! Writes figures into docs/figures/, a file for each section, and into pages, between their markers.
 //!
-//! Charts are drawn from the tables in the page, and docs/benchmarks.md has rows and columns of them. So all agree, and
-//! can be made again without measuring.
+//! Charts are drawn from these files, and docs/benchmarks.md has rows and columns of them. So all agree, and can be made
+//! again without measuring.
 
 use std::path::PathBuf;
+
+use crate::csv;
 
 fn docs() -> PathBuf {
     harness::root().join("docs")
@@ -16,16 +18,14 @@ pub fn charts() -> PathBuf {
     folder
 }
 
-/// The page with most figures.
-const FULL: &str = "benchmarks-full.md";
-/// The page with an excerpt of them.
+/// The page with an excerpt of the figures.
 const SHORT: &str = "benchmarks.md";
 
 /// An excerpt of a table for the short page.
 struct Cut {
     /// The marker on the short page. Excerpts with one name follow each other.
     name: &'static str,
-    /// The marker on the full page, and the index of the table there.
+    /// The section, and the index of the table in its file.
     section: &'static str,
     table: usize,
     /// Empty: all.
@@ -46,24 +46,10 @@ const HEAP: &str = "3 BinaryHeap, lazy deletion";
 const TREE: &str = "3 BTreeMap";
 const FLOOR: &str = "floor: table of (hash, handle), record arena";
 
-const CUTS: [Cut; 14] = [
+const CUTS: [Cut; 9] = [
     whole("module", "module", 0),
     whole("module", "module", 1),
     whole("module", "module", 2),
-    whole("deadlines", "module-deadlines", 0),
-    Cut {
-        rows: &[
-            "SET",
-            "PUSH",
-            "POLL COUNT 1 LEASE",
-            "SETTLE",
-            "XADD",
-            "XREADGROUP COUNT 1",
-            "XACK",
-            "XDEL",
-        ],
-        ..whole("price", "instructions", 0)
-    },
     whole("price", "instructions", 1),
     Cut {
         rows: &["PUSH", "POLL COUNT 1 LEASE", "SETTLE", "bytes per element"],
@@ -76,19 +62,8 @@ const CUTS: [Cut; 14] = [
         columns: &["start", "restart", "touch", "stop", "expire", "bytes"],
         ..whole("million", "core:million", 0)
     },
-    Cut {
-        rows: &[OURS, "– × 8 TTLs", "– before", ANY_WHEEL, HEAP, TREE],
-        columns: &["start", "restart", "stop", "expire", "bytes"],
-        ..whole("any", "core:deadlines", 0)
-    },
     Cut { columns: &["reused memory: slowest start, ms"], ..whole("pauses", "core:growth", 0) },
     Cut { columns: &["slowest tick, **ms**"], ..whole("pauses", "core:overflow", 0) },
-    Cut {
-        rows: &[OURS, WHEEL, ANY_WHEEL, HEAP],
-        columns: &["start", "restart", "touch", "stop", "expire"],
-        ..whole("few", "core:few", 0)
-    },
-    whole("units", "core:units", 0),
 ];
 
 fn text(page: &str) -> String {
@@ -103,14 +78,18 @@ fn place(page: &str, section: &str) -> std::ops::Range<usize> {
     from..to
 }
 
-/// Replaces the content between the markers of `section` in docs/benchmarks-full.md, and its excerpts in
-/// docs/benchmarks.md.
+/// Returns the file of a section.
+fn file(section: &str) -> PathBuf {
+    docs().join("figures").join(section.replace(':', "-")).with_extension("csv")
+}
+
+/// Replaces the figures of `section`, which are tables in Markdown and lines of text, and their excerpts in docs/benchmarks.md.
 pub fn put(section: &str, content: &str) {
-    put_on(FULL, section, content);
+    std::fs::write(file(section), csv::of_markdown(content)).expect("a file in docs/figures");
     shorten();
 }
 
-/// Writes the tables of docs/benchmarks.md as excerpts of docs/benchmarks-full.md. Leaves out what was not measured.
+/// Writes the tables of docs/benchmarks.md as excerpts of docs/figures/. Leaves out what was not measured.
 pub fn shorten() {
     let mut names: Vec<_> = CUTS.iter().map(|cut| cut.name).collect();
     names.dedup();
@@ -133,30 +112,14 @@ pub fn put_on(page: &str, section: &str, content: &str) {
     std::fs::write(docs().join(page), told).expect("a page in docs");
 }
 
-/// Returns the tables between the markers of `section` in docs/benchmarks-full.md.
+/// Returns the tables of `section`.
 pub fn tables(section: &str) -> Vec<Table> {
-    let page = text(FULL);
-    let mut tables = Vec::new();
-    let mut is_within = false;
-    for line in page[place(&page, section)].lines() {
-        let cells = line.strip_prefix('|').and_then(|rest| rest.strip_suffix('|'));
-        let Some(cells) = cells else {
-            is_within = false;
-            continue;
-        };
-        let cells: Vec<_> = cells.split('|').map(|cell| cell.trim().to_owned()).collect();
-        match tables.last_mut() {
-            Some(Table { rows, .. }) if is_within => rows.push(cells),
-            _ => tables.push(Table { head: cells, rows: Vec::new() }),
-        }
-        is_within = true;
-    }
-    // The line between the head and the rows is not a row.
-    tables.iter_mut().for_each(|table| _ = table.rows.remove(0));
-    tables
+    let text = std::fs::read_to_string(file(section)).expect("a file in docs/figures");
+    let table = |mut rows: Vec<Vec<String>>| Table { head: rows.remove(0), rows };
+    csv::tables(&text).into_iter().map(table).collect()
 }
 
-/// A table of a page. The first cell of a row is its name.
+/// A table. The first cell of a row is its name.
 pub struct Table {
     head: Vec<String>,
     rows: Vec<Vec<String>>,

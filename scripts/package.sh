@@ -48,6 +48,7 @@ with_docs() {
     local file
     install -D -m 644 -t "$1/docs" docs/*.md docs/*.png
     install -D -m 644 -t "$1/docs/charts" docs/charts/*.svg
+    install -D -m 644 -t "$1/docs/figures" docs/figures/*.csv
     install -D -m 644 -t "$1/docs/pictures" docs/pictures/*.svg
     install -D -m 644 -t "$1/grafana" grafana/*
     install -D -m 644 -t "$1/examples" examples/*.* tests/data/rede-0.5-future.rdb

@@ -1,4 +1,4 @@
-//! Draws the charts in docs/charts/ from the tables of docs/benchmarks-full.md, with names that need no knowledge of
+//! Draws the charts in docs/charts/ from the tables of docs/figures/, with names that need no knowledge of
 //! the papers.
 
 use crate::builds::OURS;

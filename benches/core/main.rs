@@ -10,7 +10,7 @@
 //!   cargo bench -p dehydrator-benches --bench core -- --check       only checks that all stores are correct
 //!   cargo bench -p dehydrator-benches --bench core -- --again a,b   repeats the life of a timer in these stores, with the rest from the last run
 //!   cargo bench -p dehydrator-benches --bench core -- --report      rewrites the tables and charts from the figures of the last run
-//!   cargo bench -p dehydrator-benches --bench core -- charts        redraws the charts, and docs/benchmarks.md, from docs/benchmarks-full.md
+//!   cargo bench -p dehydrator-benches --bench core -- charts        redraws the charts, and docs/benchmarks.md, from docs/figures/
 //!   cargo test --bench core                   like --check
 //!   … -- small                              prints the costs of a lawn of a few elements in either form
 //!   … -- life lawn --timers 1000000 --ttls 8  one measurement, see `Measure`

@@ -1,4 +1,4 @@
-//! Writes the tables of docs/benchmarks-full.md, between their markers.
+//! Writes the tables of docs/figures/.
 
 use crate::builds::{BEFORE, OURS, PORTABLE};
 use crate::figures::Figures;

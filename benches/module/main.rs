@@ -7,7 +7,7 @@
 //!
 //! `REDE_MODULE` is the path of ReDe's .so, to measure it as well. An argument selects one part: `deadlines`,
 //! `workers`, `limits`, or `hash-fields` (hashes whose fields expire, on servers that have them); or `charts`, which
-//! only redraws the charts from the tables in docs/benchmarks-full.md.
+//! only redraws the charts from the tables in docs/figures/.
 
 mod deadlines;
 mod host;

@@ -1,7 +1,7 @@
 //! Two processor features that Rust has no safe API for: prefetching memory, and comparing several numbers at once.
 //!
 //! This file has the only `unsafe` code of the crate. With the feature `portable` there is none: a prefetch becomes a
-//! read, and the compiler chooses how to compare. docs/benchmarks-full.md has the cost. The tests pass either way.
+//! read, and the compiler chooses how to compare. docs/figures/core-portable.csv has the cost. The tests pass either way.
 
 /// Numbers compared at once.
 pub(super) const LANES: usize = 8;
