@@ -1,5 +1,5 @@
 #!/bin/sh
-# Compare our brokers with the frameworks' own for Redis, in one run; writes docs/integrations.md.
+# Compare our brokers with the frameworks' own for Redis, in one run; writes docs/benchmarks-frameworks.md.
 #
 # usage: bench-integrations.sh folder-of-servers [option of integrations/bench ...]
 #

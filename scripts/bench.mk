@@ -26,7 +26,7 @@ bench-field: build ## Compare with beanstalkd, BullMQ, pgmq, Graphile Worker, NA
 	@scripts/setup.sh examples field
 	scripts/bench-field.sh $(SERVERS_DIR) $(OPTIONS)
 
-bench-integrations: build ## Compare our brokers with the frameworks' own on Redis, in an hour or more on an idle machine; writes docs/integrations.md (OPTIONS='--help')
+bench-integrations: build ## Compare our brokers with the frameworks' own on Redis, in an hour or more on an idle machine; writes docs/benchmarks-frameworks.md (OPTIONS='--help')
 	@scripts/setup.sh examples languages laravel symfony
 	scripts/integrations-sidekiq.sh $(SERVERS_DIR) --bench
 	scripts/integrations-node.sh $(SERVERS_DIR) --bench

@@ -2,7 +2,7 @@
 
     make bench-integrations
 
-Writes target/bench-integrations/results.json, .csv, and the tables of docs/integrations.md.
+Writes target/bench-integrations/results.json, .csv, and the tables of docs/benchmarks-frameworks.md.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--keep", action="store_true", help="keep the results of earlier runs in the folder")
     parser.add_argument("--mend", action="store_true", help="--keep, and repeat missing and noisy measurements")
     parser.add_argument("--beside", type=Path, nargs="+", default=BESIDE, help="results of other benches, for the page")
-    parser.add_argument("--no-page", action="store_true", help="do not write docs/integrations.md")
+    parser.add_argument("--no-page", action="store_true", help="do not write docs/benchmarks-frameworks.md")
     parser.add_argument("--only-page", action="store_true", help="only write the page, from the results in the folder")
     return parser.parse_args()
 
@@ -146,7 +146,7 @@ def main() -> int:
     if not options.no_page:
         for file in filter(Path.exists, options.beside):
             results |= json.loads(file.read_text())
-        write_page(ROOT / "docs/integrations.md", results)
+        write_page(ROOT / "docs/benchmarks-frameworks.md", results)
     return min(failed, 1)
 
 

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/integrations.md, between their markers."""
+"""Writes all tables into docs/figures/, and some of them between the markers of docs/benchmarks-frameworks.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from killed import killed
 from languages import LANGUAGES, node_table, sidekiq_table
 from machine import NOISE
 from scenarios import AWAY, BETWEEN_KILLS, SCENARIOS, is_disturbed
-from telling import UNTOLD, Results, early, is_calm, is_done, megabytes, milliseconds, table, wrapped
+from telling import UNTOLD, Results, as_csv, early, is_calm, is_done, megabytes, milliseconds, table, wrapped
 from trial import PATIENCE
 
 #: For each framework: its own broker, ours, and ours on a server with an interval between wake-ups.
@@ -28,31 +28,39 @@ NAMES = {
 
 
 def write_page(page: Path, results: Results) -> None:
-    """Replaces those tables of the page for which all results are there."""
+    """Replaces those tables for which all results are there."""
     told = page.read_text()
+    parts = bench(results)
     contents = {
-        "bench": bench(results),
-        "burst": burst_table(results),
-        "interval": interval_table(results),
-        "killed": killed(results),
+        "bench": parts,
+        "burst": [burst_table(results)],
+        "interval": [interval_table(results)],
+        "killed": [killed(results)],
     }
+    # The page leaves out what else was measured.
+    shown = contents | {"bench": [parts[at] for at in (0, 1, 3, 4, -1)] if parts else [], "burst": []}
     for name, content in contents.items():
+        if text := joined(content):
+            (page.parent / "figures" / f"frameworks-{name}.csv").write_text(as_csv(text))
         opening, closing = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-        if content:
+        if text := joined(shown[name]):
             start, end = told.index(opening) + len(opening), told.index(closing)
-            told = f"{told[:start]}\n{content}\n\n{told[end:]}"
+            told = f"{told[:start]}\n{text}\n\n{told[end:]}"
     page.write_text(told)
 
 
-def bench(results: Results) -> str:
+def joined(parts: list[str]) -> str:
+    return "\n\n".join(part for part in parts if part)
+
+
+def bench(results: Results) -> list[str]:
     """Returns the tables of all contenders, unless some are missing."""
     if len(of_scenario(results, "quiet")) < len(NAMES) - len(INTERVALS):
-        return ""
+        return []
     parts = [wrapped(conditions(results)), lateness_table(results), usage_table(results)]
     parts += [wrapped(disturbed_conditions(results)), disturbed_table(results)]
     parts += [sidekiq_table(results), node_table(results)]
-    parts.append(untold(results))
-    return "\n\n".join(part for part in parts if part)
+    return [*parts, untold(results)]
 
 
 def burst_table(results: Results) -> str:

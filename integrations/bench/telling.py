@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from csv import writer
+from io import StringIO
 from textwrap import fill
 from typing import Any
 
@@ -22,6 +24,19 @@ def table(head: list[str], rows: list[list[str]]) -> str:
     """Returns a table in Markdown, or nothing if there are no rows."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) if rows else ""
+
+
+def as_csv(text: str) -> str:
+    """Returns tables and lines in Markdown as CSV, as benches/csv.rs does: lines of text begin with `#`."""
+    written = StringIO()
+    rows = writer(written, lineterminator="\n")
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if not line.startswith("|"):
+            written.write(f"# {line}\n" if line.strip() else "\n")
+        elif not all(set(cell) <= set("-:") for cell in cells):
+            rows.writerow(cells)
+    return written.getvalue()
 
 
 def is_calm(result: dict[str, Any]) -> bool:

@@ -10,8 +10,18 @@ fn pages() -> Vec<PathBuf> {
             .map(|entry| entry.path())
             .filter(|path| path.extension().is_some_and(|it| it == "md"))
     };
-    let folders = [".", "docs", "examples", "examples/workers", "grafana", "integrations"];
-    let packages = ["python", "python-server", "node", "node-server", "sidekiq", "upstream"];
+    let folders = [".", "docs", "examples", "examples/workers", "grafana"];
+    let packages = [
+        "python",
+        "python-server",
+        "node",
+        "node-server",
+        "go",
+        "sidekiq",
+        "laravel",
+        "symfony",
+        "upstream",
+    ];
     let packages = packages.map(|name| format!("integrations/{name}"));
     folders.into_iter().chain(packages.iter().map(String::as_str)).flat_map(in_folder).collect()
 }
