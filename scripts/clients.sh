@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 . scripts/apt.sh
 
 scripts/examples.sh
+scripts/go.sh
 place=$PWD/target/clients
 mkdir -p "$place/bin"
 

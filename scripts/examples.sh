@@ -6,11 +6,9 @@
 #     target/examples/venv     a Python environment with the packages in examples/requirements.txt
 #     examples/node_modules    the packages in examples/package-lock.json, where Node finds them
 #     target/examples/ruby     redis-rb 5 and redis-client, of Debian trixie, for RUBYLIB
-#     target/examples/sidekiq  Sidekiq 6, of Debian bookworm, for RUBYLIB
 #     target/examples/php      Predis 2, of Debian trixie, for PHP's include path
-#     target/examples/go       the worker in Go, built by what scripts/go.sh unpacks
 #
-# Those of Ruby, Sidekiq and PHP are downloaded by apt-get with its own folders, unpacked, and not installed. These and Go's
+# Those of Ruby and PHP are downloaded by apt-get with its own folders, unpacked, and not installed. They
 # are omitted if apt-get has no Debian sources, as on Ubuntu: then their folder contains `left-out`.
 set -eu
 cd "$(dirname "$0")/.."
@@ -62,23 +60,7 @@ ruby_of_trixie() {
     cp -R "$1"/usr/share/rubygems-integration/all/gems/*/lib/. "$1/lib"
 }
 
-sidekiq_of_bookworm() {
-    debian "$1" bookworm ruby-sidekiq ruby-redis ruby-connection-pool ruby-rack
-    mkdir "$1/lib"
-    cp -R "$1"/usr/share/rubygems-integration/all/gems/*/lib/. "$1/lib"
-    ! [ -d "$1/usr/lib/ruby/vendor_ruby" ] || cp -R "$1/usr/lib/ruby/vendor_ruby/." "$1/lib"
-}
-
 php_of_trixie() { debian "$1" trixie php-predis; }
 
 once ruby ruby_of_trixie
-once sidekiq sidekiq_of_bookworm
 once php php_of_trixie
-scripts/go.sh
-mkdir -p target/examples/go
-rm -f target/examples/go/left-out
-if [ -x target/go/go ]; then
-    target/go/go build -o target/examples/go/worker examples/workers/go_redis.go
-else
-    cp target/go/left-out target/examples/go
-fi
