@@ -140,7 +140,7 @@ pub fn soon(context: &Context) {
 fn request_pass(context: &Context) {
     // An expired timer wakes the loop until it is set again. `HAS_FIRED` does not show whether it has: a thread that
     // polls for the server (Valkey) may have read the timer before it was set.
-    let begins_anyway = FIRES_US.get() <= clock::monotonic_us() && timer().stays_readable();
+    let begins_anyway = FIRES_US.get() <= clock::monotonic_us() && timer().is_kernel();
     if !begins_anyway && !request_extra_pass() {
         set_timer(context, 0);
     }
@@ -173,7 +173,9 @@ pub fn set(context: &Context, at_us: Option<u64>) {
         }
         return;
     };
-    if !HAS_FIRED.get() && FIRES_US.get().abs_diff(at_us) <= TOLERANCE_US {
+    let is_set = !HAS_FIRED.get() && FIRES_US.get().abs_diff(at_us) <= TOLERANCE_US;
+    // One that follows the wall clock fires late by a step back, so it is set again.
+    if is_set && timer().is_kernel() {
         return;
     }
     let in_us = at_us.saturating_sub(clock::monotonic_us()).min(AHEAD_MAX_US);

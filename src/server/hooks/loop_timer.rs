@@ -75,8 +75,9 @@ impl LoopTimer {
         }
     }
 
-    /// Returns whether a fired timer wakes the event loop again and again until it is set or stopped.
-    pub fn stays_readable(&self) -> bool {
+    /// Returns whether this is a kernel timer: it follows the monotonic clock, and once fired it wakes the event loop again and
+    /// again until it is set or stopped.
+    pub fn is_kernel(&self) -> bool {
         matches!(self.kind, Kind::Kernel(_))
     }
 

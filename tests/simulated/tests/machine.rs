@@ -55,6 +55,23 @@ fn a_blocked_client_is_served_when_its_element_is_due() {
     }
 }
 
+#[test]
+fn a_block_ends_in_time_although_the_wall_clock_steps_back() {
+    for kind in KINDS {
+        let mut machine = Machine::new(&library(), kind, 7);
+        let s = machine.start(&[]);
+        let c = machine.connect(s);
+        machine.send(c, &[b"DEHYDRATOR.POLL", b"k", b"BLOCK", b"700"]);
+        machine.settle();
+        machine.step_wall(-5000);
+        machine.advance(650_000);
+        assert_eq!(machine.replies(c), []);
+        // Within two ticks of the cron.
+        machine.advance(250_000);
+        assert_eq!(machine.replies(c), [Reply::Array(vec![])], "{kind:?}");
+    }
+}
+
 /// A primary with some elements, whose replica is in step.
 fn pair(kind: Kind, settings: &[(&str, &str)]) -> (Machine, ServerId, ServerId) {
     let mut machine = Machine::new(&library(), kind, 7);
