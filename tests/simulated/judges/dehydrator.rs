@@ -665,15 +665,13 @@ impl Dehydrator {
         ended || !over.is_empty()
     }
 
-    /// Returns for how long the oldest element could have been given out: at least, and at most.
-    pub fn oldest(&self, now: u64) -> Option<[u64; 2]> {
-        let at = self
-            .open(now)
-            .filter_map(|(name, _)| self.opening(name))
-            .map(|it| it.unlimited)
-            .min()?;
-        let latest =
-            self.open(now).filter_map(|(name, _)| self.opening(name)).map(|it| it.latest).min()?;
-        Some([now - latest.max(self.touched).max(self.aged_from).min(now), now - at])
+    /// Returns for how long the oldest element could have been given out: at least, if certainly one could, and at most, if one
+    /// could at all.
+    pub fn oldest(&self, now: u64) -> [Option<u64>; 2] {
+        let certain = self.open(now).filter_map(|(name, _)| self.opening(name));
+        let since = certain.map(|it| it.latest.max(self.touched).max(self.aged_from)).min();
+        let possible = self.groups.keys().filter_map(|name| self.opening(name));
+        let at = possible.filter(|it| it.earliest <= now).map(|it| it.unlimited).min();
+        [since.map(|since| now.saturating_sub(since)), at.map(|at| now - at)]
     }
 }

@@ -35,6 +35,11 @@ fn is_between(reply: &Reply, [least, most]: [u64; 2]) -> bool {
     matches!(reply, Reply::Int(it) if (least..=most).contains(&(*it as u64)))
 }
 
+/// Returns the bounds of an age that is shown.
+fn age(least: Option<u64>, most: u64) -> [u64; 2] {
+    [least.unwrap_or(0).saturating_sub(ROUGH_MS), most + 1]
+}
+
 /// Returns whether a token is shown as it should be. One that a client chose may be shown as a number.
 fn is_token(entry: &Entry, shown: &Reply) -> bool {
     match (&entry.token, shown) {
@@ -204,12 +209,11 @@ impl Model {
         }
         // Limits of the whole are not followed back in time.
         if it.limits.held == 0 && it.limits.rate.0 == 0 && it.pause.is_none() && it.policy.holds() {
-            let oldest =
-                it.oldest(now).map(|[least, most]| [least.saturating_sub(ROUGH_MS), most + 1]);
+            let oldest = it.oldest(now);
             let is_oldest = match (field(reply, "oldest-due-ms"), oldest) {
-                (Some(Reply::Null), None) => true,
-                (Some(Reply::Null), Some([least, _])) => least == 0,
-                (Some(shown), Some(oldest)) => is_between(shown, oldest),
+                // What became available in this millisecond may be noted in the next.
+                (Some(Reply::Null), [least, _]) => least.is_none_or(|least| least == 0),
+                (Some(shown), [least, Some(most)]) => is_between(shown, age(least, most)),
                 _ => false,
             };
             if !is_oldest {
@@ -235,7 +239,7 @@ impl Model {
             {
                 continue;
             }
-            let Some([least, most]) = it.oldest(now) else { continue };
+            let [least, Some(most)] = it.oldest(now) else { continue };
             let row = rows.iter().find(|row| {
                 matches!(row, Reply::Array(row) if row[..2] == [Reply::Bulk(key.clone()), Reply::Int(db as i64)])
             });
@@ -243,16 +247,16 @@ impl Model {
                 let is_unknown = rows
                     .iter()
                     .any(|row| matches!(row, Reply::Array(row) if row[0] == Reply::Null));
-                if least > LATE_MS && !is_unknown {
+                if least.is_some_and(|least| least > LATE_MS) && !is_unknown {
                     return Err(format!(
-                        "{} of {db}, overdue for {least} to {most} ms",
+                        "{} of {db}, overdue for {least:?} to {most} ms",
                         key.escape_ascii()
                     ));
                 }
                 continue;
             };
-            if !is_between(&row[2], [least.saturating_sub(ROUGH_MS), most + 1]) {
-                return Err(format!("{} overdue for {least} to {most} ms", key.escape_ascii()));
+            if !is_between(&row[2], age(least, most)) {
+                return Err(format!("{} overdue for {least:?} to {most} ms", key.escape_ascii()));
             }
         }
         Ok(())
