@@ -358,7 +358,8 @@ impl Dehydrator {
         let (mut at, mut first) = (first.0, *first);
         if excess > 0 {
             first = *group.held.first().expect("one is held");
-            at = group.held.iter().nth(excess as usize - 1).expect("so many are held").0;
+            // Not counted from the first: so many may be held.
+            at = group.held.iter().nth_back(held as usize - 1).expect("so many are held").0;
         }
         at = at.max(group.settings.pause.unwrap_or(0));
         let [earliest, latest] = group.log.next(rate).map(|next| next.max(at));
@@ -425,8 +426,8 @@ impl Dehydrator {
             (self.running(now) + 1).saturating_sub(self.limits.held)
         };
         let mut running = self.held.range((now + 1, 0)..);
-        let held =
-            excess.checked_sub(1).and_then(|nth| running.nth(nth as usize)).map_or(0, |it| it.0.0);
+        let held = if excess > 0 { running.nth_back(self.limits.held as usize - 1) } else { None };
+        let held = held.map_or(0, |it| it.0.0);
         let rate = self.limits.log.next(self.limits.rate);
         rate.map(|rate| rate.max(held))
     }

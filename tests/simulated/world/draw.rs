@@ -71,7 +71,7 @@ impl Profile {
             groups.clear();
         }
         let kinds = [Kind::Redis70, Kind::Redis8, Kind::Valkey8, Kind::Valkey9];
-        let is_big = random.one_in(12);
+        let is_big = random.one_in(200);
         let mut has = |many: u64| random.one_in(many);
         Self {
             seed,
@@ -110,7 +110,7 @@ impl<'a> Drawer<'a> {
     }
 
     pub fn steps(&mut self) -> Vec<Step> {
-        let many = if self.profile.is_big { 60 } else { 40 + self.random.below(400) };
+        let many = if self.profile.is_big { 30 } else { 40 + self.random.below(400) };
         let mut steps = Vec::new();
         while (steps.len() as u64) < many {
             self.step(&mut steps);
