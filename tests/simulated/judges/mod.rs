@@ -1,10 +1,15 @@
 //! Judges: a model that follows the replies, and the promises of docs/guarantees.md, each by its name.
 
 pub mod dehydrator;
+mod entry;
 pub mod follow;
+mod group;
 mod keyspace;
+mod leaving;
 pub mod limits;
 pub mod model;
+mod openings;
+mod policy;
 mod polled;
 pub mod promises;
 pub mod reads;

@@ -166,12 +166,3 @@ impl Model {
 pub fn id_of(element: &[u8]) -> &[u8] {
     element.splitn(3, |byte| *byte == b'|').nth(2).unwrap_or_default()
 }
-
-impl super::dehydrator::Policy {
-    pub fn destination(&self) -> Option<&Bytes> {
-        match self {
-            Self::Stream(to) | Self::List(to) | Self::Publish(to) => Some(to),
-            _ => None,
-        }
-    }
-}

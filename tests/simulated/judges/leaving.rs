@@ -1,0 +1,201 @@
+//! What may leave a dehydrator at a moment, for being due, and what has to.
+
+use super::dehydrator::{Dehydrator, Entry, Policy};
+use super::group::Opening;
+use super::{Bytes, Fault, Promise};
+
+/// The dead letters that a POLL moves at most, or that were moved just before.
+const DEAD_AT_ONCE: usize = 500;
+
+impl Dehydrator {
+    /// Returns a group with an element to give out at `now`, if the whole has room.
+    pub fn gives(&self, now: u64) -> Option<&Entry> {
+        if self.is_paused(now) || self.room(now)[1] == 0 {
+            return None;
+        }
+        self.open(now).map(|it| it.1).find(|entry| self.is_alive(entry, now))
+    }
+
+    /// Returns whether there are so many dead letters that a POLL stops before all are moved.
+    pub fn has_many_dead(&self, now: u64) -> bool {
+        let leave = |it: &&Entry| self.policy.sends(it) || it.is_late(now);
+        self.policy.holds() && self.entries.values().filter(leave).count() > DEAD_AT_ONCE
+    }
+
+    /// Checks that an element may leave for being due: to a client, or to a destination.
+    fn check(&self, id: &[u8], now: u64, to_client: bool) -> Result<&Entry, Fault> {
+        let entry = self.entries.get(id).ok_or_else(|| {
+            Promise::Unknown.broken(format!("{} is not there", id.escape_ascii()))
+        })?;
+        let fails = |promise: Promise, what: &str| {
+            Err(promise.broken(format!("{what}: {entry:?}, now {now}")))
+        };
+        if entry.deadline > now {
+            return fails(
+                if entry.token.is_some() { Promise::Twice } else { Promise::Early },
+                "is not due",
+            );
+        }
+        if self.is_paused(now) {
+            return fails(Promise::Pause, "its dehydrator is paused");
+        }
+        let is_dead = self.policy.holds() && self.policy.sends(entry);
+        if to_client && is_dead {
+            return fails(Promise::Dead, "is a dead letter");
+        }
+        if to_client && entry.is_late(now) {
+            return fails(Promise::End, "has expired");
+        }
+        if !to_client && entry.is_late(now) {
+            return Ok(entry);
+        }
+        if !to_client && !self.policy.sends(entry) {
+            return fails(Promise::Dead, "is no dead letter");
+        }
+        let opening = self.opening(&entry.group).expect("its group has something");
+        let is_first = [opening.first, opening.other].contains(&entry.place()) || {
+            // What has expired leaves at some moment, and so does a dead letter that is dropped.
+            let group = &self.groups[&entry.group];
+            let before = group.members.range(..entry.place());
+            let drops = *self.policy.route() == Policy::Drop;
+            let leaves = |it: &Entry| it.is_late(now) || drops && self.policy.sends(it);
+            before.map(|it| &self.entries[it.1]).all(leaves)
+        };
+        if !is_first {
+            return fails(
+                Promise::Order,
+                &format!("is not the first of its group, {:?} is", opening.first),
+            );
+        }
+        // Dead letters use up no rate.
+        let at = if is_dead { 0 } else { opening.earliest };
+        if at > now {
+            return fails(Promise::GroupLimit, &format!("its group gives nothing out before {at}"));
+        }
+        if to_client || !self.policy.holds() && self.policy != Policy::Drop {
+            let room = if to_client {
+                self.room(now)
+            } else {
+                self.limits.log.room(self.limits.rate, now)
+            };
+            if room[0] == 0 {
+                return fails(Promise::Limit, "there is no room");
+            }
+        }
+        self.check_turn(entry, opening, now)?;
+        Ok(entry)
+    }
+
+    /// Checks that a group does not wait longer than others take to give out their shares twice.
+    fn check_turn(&self, entry: &Entry, opening: Opening, now: u64) -> Result<(), Fault> {
+        // Among many groups, a round is longer than what is counted here.
+        if self.most_groups > 64 {
+            return Ok(());
+        }
+        let before = self.polls.partition_point(|poll| poll.0 <= opening.latest);
+        let group = &self.groups[&entry.group];
+        let since = self.polls.get(before).map_or(self.given, |poll| poll.1).max(group.changed);
+        let shares: u64 = self.groups.values().map(|it| it.settings.share).sum();
+        if self.given - since > 2 * shares + 64 {
+            return Err(Promise::Turns
+                .broken(format!("{entry:?} waited for {} others, now {now}", self.given - since)));
+        }
+        Ok(())
+    }
+
+    /// Counts an element under the limits of rate.
+    fn count_under_rates(&mut self, group: &Bytes, now: u64) {
+        self.given += 1;
+        self.limits.log.give(self.limits.rate, now);
+        let rate = self.enforced(group).1;
+        if rate.0 > 0 && !group.is_empty() {
+            self.groups.entry(group.clone()).or_default().log.give(rate, now);
+            self.file(group);
+        }
+    }
+
+    /// Gives an element to a client.
+    pub fn give(&mut self, id: &[u8], now: u64) -> Result<Entry, Fault> {
+        self.check(id, now, true)?;
+        let entry = self.remove(id).expect("it is there");
+        self.count_under_rates(&entry.group, now);
+        Ok(entry)
+    }
+
+    /// Moves an element to a destination.
+    pub fn send(&mut self, id: &[u8], now: u64) -> Result<Entry, Fault> {
+        let is_late = self.check(id, now, false)?.is_late(now);
+        let entry = self.remove(id).expect("it is there");
+        if !is_late && !self.policy.holds() {
+            if self.policy != Policy::Drop {
+                self.count_under_rates(&entry.group, now);
+            }
+            self.done(id, now);
+        }
+        Ok(entry)
+    }
+
+    /// Drops what leaves without a trace: what has expired and is no dead letter, and what DROP removes.
+    pub fn drop_silently(&mut self, now: u64) {
+        if self.is_paused(now) {
+            return;
+        }
+        while !matches!(self.policy, Policy::Limit(_, ref route) if **route != Policy::Drop)
+            && let Some((end, _, id)) = self.ends.first().filter(|it| it.0 <= now).cloned()
+        {
+            debug_assert!(end <= now);
+            self.remove(&id);
+        }
+        if *self.policy.route() == Policy::Drop {
+            let sent = |it: &Self| {
+                it.open(now)
+                    .map(|(_, entry)| entry)
+                    .find(|entry| it.policy.sends(entry))
+                    .map(|entry| entry.id.clone())
+            };
+            while let Some(id) = sent(self) {
+                let left = self.opening(&self.entries[&id].group).map_or(now, |it| it.latest);
+                self.remove(&id);
+                if !self.policy.holds() {
+                    self.done(&id, left.min(now));
+                }
+            }
+        }
+    }
+
+    /// Returns whether something may or may not have left silently at `now`: its moment is not `grace` past yet.
+    pub fn is_unclear(&self, now: u64, grace: u64) -> bool {
+        // The next command may run a millisecond later.
+        let is_near = |at: u64| at <= now + 1 && at + grace > now;
+        let ends = self
+            .ends
+            .range((now.saturating_sub(grace), 0, Vec::new())..(now + 2, 0, Vec::new()))
+            .any(|it| is_near(it.0));
+        let drops = *self.policy.route() == Policy::Drop;
+        ends || drops
+            && (self.openings.iter().any(|it| is_near(it.0))
+                || self.entries.values().any(|it| is_near(it.deadline)))
+            || self.pause.is_some_and(is_near)
+    }
+
+    /// Returns an element that should have been moved to its destination at `now`.
+    pub fn owed(&self, now: u64) -> Option<&Entry> {
+        if self.is_paused(now) {
+            return None;
+        }
+        if matches!(self.policy, Policy::Limit(..))
+            && let Some(first) = self.ends.first().filter(|it| it.0 <= now)
+        {
+            return Some(&self.entries[&first.2]);
+        }
+        if self.policy.holds() {
+            // Whose turn it is decides, unless all are dead letters.
+            let mut open = self.open(now).map(|it| it.1);
+            let first = open.next()?;
+            return (self.policy.sends(first) && open.all(|it| self.policy.sends(it)))
+                .then_some(first);
+        }
+        let room = self.limits.log.room(self.limits.rate, now)[1];
+        self.open(now).map(|it| it.1).next().filter(|_| room > 0)
+    }
+}
