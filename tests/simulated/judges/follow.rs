@@ -78,7 +78,7 @@ impl Model {
         if !self.is_lazy {
             self.absorb(call.now).ok();
         }
-        if self.keyspace(call, reply)? {
+        if self.is_refused(call, reply) || self.keyspace(call, reply)? {
             return Ok(());
         }
         let is_other = |key: &Bytes| matches!(self.dbs[call.db].get(key), Some(Kept::Other));

@@ -13,6 +13,7 @@ mod policy;
 mod polled;
 pub mod promises;
 pub mod reads;
+mod refused;
 
 pub type Bytes = Vec<u8>;
 

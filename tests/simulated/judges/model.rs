@@ -36,6 +36,8 @@ pub struct Model {
     pub drops_early: bool,
     /// Commands run before what else happens in their pass.
     pub is_lazy: bool,
+    /// The server's memory is full.
+    pub is_full: bool,
     /// The library is of before PURGE and TOUCH of a group had a COUNT: they change all, and reply at their end.
     pub is_stepwise: bool,
 }
@@ -50,6 +52,7 @@ impl Default for Model {
             lingers: false,
             drops_early: false,
             is_lazy: false,
+            is_full: false,
             is_stepwise: false,
         }
     }

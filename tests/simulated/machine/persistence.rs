@@ -376,6 +376,21 @@ pub fn checksum(payload: &[u8]) -> [u8; 8] {
     digest.finish()[..8].try_into().expect("eight")
 }
 
+/// Returns how many effects these commands of a file are, where a transaction is one.
+pub fn units(file: &[u8]) -> usize {
+    let (mut at, mut count, mut is_inside) = (0, 0, false);
+    while let Some((words, next)) = decode(file, at) {
+        at = next;
+        match words[0] {
+            b"MULTI" => is_inside = true,
+            b"EXEC" => is_inside = false,
+            _ => {}
+        }
+        count += usize::from(!is_inside && words[0] != b"SELECT");
+    }
+    count
+}
+
 /// Reads a command. `None`: it is not all there.
 fn decode(file: &[u8], mut at: usize) -> Option<(Vec<&[u8]>, usize)> {
     let header = |at: &mut usize, sign: u8| -> Option<usize> {

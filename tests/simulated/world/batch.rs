@@ -12,7 +12,7 @@ const STEPS_MS: u64 = 60_000;
 impl World {
     /// Sends commands of different clients, and judges the replies in the order in which they ran.
     pub(super) fn batch(&mut self, commands: &[Command]) -> Result {
-        let (mut sent, mut used) = (Vec::new(), Vec::new());
+        let (mut sent, mut refused, mut used) = (Vec::new(), Vec::new(), Vec::new());
         self.begin_millisecond()?;
         for command in commands {
             let Some(client) = self.awake(command.client, &used) else { continue };
@@ -35,7 +35,10 @@ impl World {
                 let count = |key| self.model.get(call.db, key).map_or(0, |it| it.count() as u64);
                 self.asked = self.asked.max(count(&call.key));
             }
-            sent.push((client, call, command.in_multi));
+            match self.refusal.and_then(|it| it.code(&call.op)) {
+                Some(code) => refused.push((client, code, call, command.in_multi)),
+                None => sent.push((client, call, command.in_multi)),
+            }
         }
         if let Some(begun) = &mut self.begun {
             begun.is_alone = false;
@@ -45,6 +48,13 @@ impl World {
         self.passes(1)?;
         self.asked = 0;
         self.last = None;
+        for (client, code, call, in_multi) in refused {
+            let reply = self.machine.replies(self.clients[client].id).pop();
+            let code = if in_multi { "EXECABORT" } else { code };
+            if !matches!(&reply, Some(Reply::Error(error)) if error.starts_with(code.as_bytes())) {
+                return Err(Promise::Reply.broken(format!("{:?}: {reply:?}, not {code}", call.op)));
+            }
+        }
         self.collect(&sent)?;
         // A reply is not sent before its effect.
         if let ([(_, call, _)], Some(reply)) = (&sent[..], &self.last)
@@ -136,6 +146,9 @@ impl World {
     ) -> Result {
         let client = self.clients.iter().position(|it| it.db == db && it.sleep.is_none());
         let Some(client) = client else { return Ok(()) };
+        if let Some(begun) = &mut self.begun {
+            begun.is_alone = false;
+        }
         for group in 0..groups.max(1) {
             for from in (0..each).step_by(1000) {
                 let ids: Vec<_> = (from..each.min(from + 1000))

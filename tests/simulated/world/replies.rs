@@ -1,5 +1,6 @@
 //! Replies, at once and to those who slept, and what is heard besides.
 
+use super::accident::Refusal;
 use super::op::{Op, Poll};
 use super::run::{Result, Sleep, World};
 use crate::judges::follow::Call;
@@ -176,6 +177,11 @@ impl World {
                 Ok(())
             }
             Reply::Error(error) if error.starts_with(b"WRONGTYPE") => Ok(()),
+            reply if self.refusal == Some(Refusal::Rights) => match reply {
+                Reply::Error(error) if error.starts_with(b"NOPERM") => Ok(()),
+                reply => Err(Promise::Reply
+                    .broken(format!("{:?} without the right: {reply:?}", sleep.call.op))),
+            },
             Reply::Error(error) => Err(Promise::Unblocked.broken(format!(
                 "{:?}: {}",
                 sleep.call.op,

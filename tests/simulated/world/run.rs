@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use super::accident::Refusal;
 use super::draw::{CHANNEL, CLIENTS};
 use super::op::{Held, Op, Poll};
 use super::shown::shown;
@@ -59,6 +60,8 @@ pub struct World {
     pub(super) primary: ServerId,
     pub(super) replica: Option<ServerId>,
     pub(super) tool: Option<Tool>,
+    /// The other node of a cluster.
+    pub(super) node: Option<ServerId>,
     pub(super) model: Model,
     pub(super) clients: Vec<Client>,
     pub(super) subscriber: ClientId,
@@ -82,6 +85,8 @@ pub struct World {
     pub(super) asked: u64,
     /// The processor's time at the beginning of the step, in nanoseconds.
     pub(super) began_ns: u64,
+    /// Why commands are refused at the moment.
+    pub(super) refusal: Option<Refusal>,
     pub(super) trace: bool,
 }
 
@@ -100,11 +105,18 @@ impl World {
             let server = machine.start(&[]);
             Tool { server, client: machine.connect(server), db: 0 }
         });
+        let node = profile.has_slots.then(|| {
+            let node = machine.start(settings);
+            machine.set_slots(primary, |_| true);
+            machine.set_slots(node, |_| false);
+            node
+        });
         let subscriber = machine.connect(primary);
         let mut world = Self {
             primary,
             replica,
             tool,
+            node,
             model: Model::default(),
             clients: Vec::new(),
             subscriber,
@@ -117,6 +129,7 @@ impl World {
             moment: 0,
             last: None,
             asked: 0,
+            refusal: None,
             has_listener: has_file || profile.has_replica,
             leased: HashMap::new(),
             began_ns: 0,
@@ -145,7 +158,9 @@ impl World {
     }
 
     pub(super) fn reconnect(&mut self, number: usize) -> Client {
-        let (id, db) = (self.machine.connect(self.primary), number % DATABASES);
+        let id = self.machine.connect(self.primary);
+        // A cluster has one database.
+        let db = if self.node.is_some() { 0 } else { number % DATABASES };
         if db > 0 {
             self.machine.send(id, &[b"SELECT", db.to_string().as_bytes()]);
         }
@@ -180,7 +195,7 @@ impl World {
             Step::Batch(commands) => {
                 commands.iter().all(|it| matches!(it.op, Op::SwapDb | Op::Del(_) | Op::FlushDb))
             }
-            Step::MoveSlot(_) | Step::Advance(1..5) => true,
+            Step::MoveSlot(_) | Step::Bulk { .. } | Step::Advance(1..5) => true,
             _ => false,
         };
         if !may_begin {
@@ -233,7 +248,11 @@ impl World {
                 }
             }
             Step::Promote => self.promote()?,
-            Step::MoveSlot(_) | Step::PauseWrites(_) => {}
+            Step::MoveSlot(key) => self.move_slot(key)?,
+            Step::PauseWrites(ms, command) => self.pause_writes(*ms, command)?,
+            Step::Refused(refusal, commands) => self.refused(*refusal, commands)?,
+            Step::Listen(command, act) => self.listen(command, act)?,
+            Step::CutFile(command, thousandths) => self.cut_file(command, *thousandths)?,
         }
         if self.begun.is_none() {
             self.settle()?;

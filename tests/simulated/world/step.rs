@@ -2,6 +2,7 @@
 
 use crate::judges::Bytes;
 use crate::machine::Kind;
+use crate::world::accident::{Act, Refusal};
 use crate::world::op::Op;
 
 /// What a run is about: a few subjects, so that each is met often, alone and beside others.
@@ -27,6 +28,12 @@ pub struct Profile {
     pub has_tool: bool,
     pub has_clock: bool,
     pub has_operators: bool,
+    /// Memory is full, rights go, writes pause.
+    pub has_accidents: bool,
+    /// Another module writes at events.
+    pub has_listener: bool,
+    /// Two nodes of a cluster, between which slots move.
+    pub has_slots: bool,
     pub is_big: bool,
 }
 
@@ -81,7 +88,14 @@ pub enum Step {
     /// The replica loses its link, and gets it back.
     Cut,
     Promote,
-    /// The slot of a key moves to another node, and comes back.
+    /// The slot of a key moves to the other node, and so do all clients.
     MoveSlot(Bytes),
-    PauseWrites(u64),
+    /// Clients may not write for so many milliseconds, and one tries.
+    PauseWrites(u64, Command),
+    /// Commands that arrive while the server refuses some of them.
+    Refused(Refusal, Vec<Command>),
+    /// A command, at whose event another module does something.
+    Listen(Command, Act),
+    /// A power cut, when so many thousandths of what a command appends to the file have been written.
+    CutFile(Command, u64),
 }

@@ -1,0 +1,110 @@
+//! Draws profiles and steps.
+//!
+//! | module | contents |
+//! |---|---|
+//! | this file | the steps of a history |
+//! | `profile` | what a run is about |
+//! | `op` | operations and their arguments |
+//! | `accident` | what happens around commands |
+//! | `big` | many elements, many groups |
+
+mod accident;
+mod big;
+mod op;
+mod profile;
+
+use super::op::Op;
+use super::random::Random;
+use super::step::{Command, Profile, Reload, Step};
+use crate::judges::Bytes;
+
+pub const CLIENTS: usize = 6;
+pub const STREAM: &[u8] = b"stream";
+pub const LIST: &[u8] = b"list";
+pub const CHANNEL: &[u8] = b"channel";
+
+pub struct Drawer<'a> {
+    profile: &'a Profile,
+    random: Random,
+    number: usize,
+}
+
+impl<'a> Drawer<'a> {
+    pub fn new(profile: &'a Profile) -> Self {
+        Self { profile, random: Random::new(profile.seed ^ 0x5eed), number: 0 }
+    }
+
+    pub fn steps(&mut self) -> Vec<Step> {
+        let many = if self.profile.is_big { 30 } else { 40 + self.random.below(400) };
+        let mut steps = Vec::new();
+        while (steps.len() as u64) < many {
+            self.step(&mut steps);
+        }
+        steps.push(Step::Compare);
+        steps
+    }
+
+    pub(super) fn command(&mut self, op: Op) -> Command {
+        self.number += 1;
+        let client = self.random.below(CLIENTS as u64) as usize;
+        let in_multi = self.random.one_in(8) && !matches!(op, Op::Purge(..) | Op::TouchGroup(..));
+        let key = self.key();
+        Command { number: self.number, client, key, op, in_multi }
+    }
+
+    fn step(&mut self, steps: &mut Vec<Step>) {
+        if self.profile.is_big && self.big(steps) {
+            return;
+        }
+        let profile = self.profile;
+        let step = match self.random.below(100) {
+            0..50 => {
+                let op = self.write();
+                Step::Batch(vec![self.command(op)])
+            }
+            // When exactly something is delivered in the middle of a pass, the model does not know.
+            50..60 if !profile.has_policies => {
+                let many = 2 + self.random.below(3);
+                let ops: Vec<_> = (0..many).map(|_| self.write()).collect();
+                Step::Batch(ops.into_iter().map(|op| self.command(op)).collect())
+            }
+            50..74 => {
+                let op = self.read();
+                Step::Batch(vec![self.command(op)])
+            }
+            74..78 if profile.has_keyspace => {
+                let op = self.of_keyspace();
+                Step::Batch(vec![self.command(op)])
+            }
+            78..80 if profile.has_sleepers => {
+                Step::HangUp(self.random.below(CLIENTS as u64) as usize)
+            }
+            80 if profile.has_reloads => {
+                Step::Reload(self.random.pick(&[Reload::Rdb, Reload::Aof, Reload::RewrittenAof]))
+            }
+            81 if profile.has_replica => Step::Cut,
+            82 if profile.has_replica && self.random.one_in(3) => Step::Promote,
+            83 if profile.has_clock => {
+                Step::StepWall(self.random.pick(&[-5000, -100, 100, 3000, 60_000]))
+            }
+            84 => Step::Compare,
+            // What leaves by itself meanwhile, the model does not know.
+            85 | 86 if profile.has_accidents && !profile.has_policies => self.refused(),
+            87 if profile.has_accidents && !profile.has_policies => self.paused_writes(),
+            88 if profile.has_slots => Step::MoveSlot(self.key()),
+            89 if profile.has_reloads => self.cut_file(),
+            // Its command has the only event.
+            90 | 91 if profile.has_listener && !profile.has_policies && !profile.has_sleepers => {
+                self.listened()
+            }
+            _ => Step::Advance(self.random.pick(&[1, 2, 5, 20, 60, 200, 600, 600, 1100, 2500])),
+        };
+        steps.push(step);
+    }
+
+    pub(super) fn command_of(&mut self, op: Op, key: &Bytes) -> Command {
+        let mut command = self.command(op);
+        (command.key, command.in_multi) = (key.clone(), false);
+        command
+    }
+}

@@ -1,0 +1,103 @@
+//! Draws profiles.
+
+use crate::judges::Bytes;
+use crate::machine::Kind;
+use crate::world::random::Random;
+use crate::world::step::Profile;
+
+/// Words of the module's own syntax, and what looks like numbers: as ids, groups, keys and tokens.
+const WORDS: [&str; 24] = [
+    "group",
+    "GROUP",
+    "prefix",
+    "IDS",
+    "ids",
+    "AT",
+    "TOKEN",
+    "token",
+    "UNCOUNTED",
+    "UNTIL",
+    "NX",
+    "REPLACE",
+    "GT",
+    "LT",
+    "0",
+    "1",
+    "-1",
+    "0@0",
+    "EACH",
+    "HOLD",
+    "COUNT",
+    "DELIVERED",
+    "REMEMBER",
+    "LEASE",
+];
+const PLAIN: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
+
+impl Profile {
+    pub fn draw(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let has_words = random.one_in(3);
+        let mut names = |most: u64, other: &[&str]| -> Vec<Bytes> {
+            let count = 1 + random.below(most);
+            let mut names: Vec<Bytes> = Vec::new();
+            for _ in 0..count {
+                let name = match random.below(12) {
+                    0 if has_words => Vec::new(),
+                    1 if has_words => b"\0\r\n\xff".to_vec(),
+                    _ if has_words => random.pick(&WORDS).as_bytes().to_vec(),
+                    _ => random.pick(other).as_bytes().to_vec(),
+                };
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+            names
+        };
+        let mut keys = names(3, &["k", "q", "r"]);
+        let ids = names(12, &PLAIN);
+        let mut groups = names(4, &["red", "green", "blue"]);
+        groups.retain(|group| !group.is_empty());
+        let mut tokens = names(4, &["t1", "t2", "t3", "7", "4000000000000000000"]);
+        tokens.retain(|token| !token.is_empty());
+        tokens.push(b"t".to_vec());
+        if random.one_in(3) {
+            groups.clear();
+        }
+        let kinds = [Kind::Redis70, Kind::Redis8, Kind::Valkey8, Kind::Valkey9];
+        let kind = random.pick(&kinds);
+        let is_big = random.one_in(200);
+        let has_slots = random.one_in(8);
+        if has_slots {
+            // A transaction, a MPOLL and a RENAME have one slot.
+            keys.iter_mut().for_each(|key| key.splice(..0, *b"{k}").for_each(drop));
+        }
+        let mut has = |many: u64| random.one_in(many);
+        Self {
+            seed,
+            read_ns: if is_big { 20_000 } else { 1000 },
+            keys,
+            ids,
+            groups,
+            tokens,
+            has_policies: has(3) && !has_slots,
+            has_limits: has(2),
+            has_pauses: has(3),
+            has_ends: has(3),
+            has_sleepers: has(2),
+            has_keyspace: has(3) && !has_slots,
+            has_extremes: has(3),
+            has_replica: has(2) && !has_slots,
+            has_reloads: has(3),
+            has_tool: has(6) && !has_slots,
+            has_clock: has(8),
+            has_operators: has(3),
+            has_accidents: has(4),
+            // Valkey 8 leaves clients in other databases then.
+            has_listener: has(6) && kind != Kind::Valkey8,
+            has_slots,
+            is_big,
+            kind,
+        }
+    }
+}
