@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # planted.sh [name]...: plants each fault of tests/simulated/planted, one at a time, in a copy of the sources, builds the module,
-# and fails if the simulation does not find the fault within SECONDS=60 on one core. Takes a quarter of an hour.
+# and fails if the simulation does not find the fault within SECONDS_EACH=60. What the same seed breaks without the fault is a
+# false alarm, and does not count. Prints a line for each fault: its name, seconds, seed, promise. Takes a quarter of an hour.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 seconds=${SECONDS_EACH:-60}
 folder=$PWD/target/planted
-cargo build --profile simulated --locked --bins --package dehydrator-simulated
+cargo build --profile simulated --locked --lib --bins --package dehydrator --package dehydrator-simulated
 rm -rf "$folder/tree"
-mkdir -p "$folder/tree"
+mkdir -p "$folder/tree" "$folder/libraries"
 # What is in git, as it is in the working tree.
 git ls-files -z | xargs -0 tar cf - | tar xf - -C "$folder/tree"
 [ $# != 0 ] || mapfile -t names < <(basename -s .patch tests/simulated/planted/*.patch)
@@ -16,11 +17,18 @@ git ls-files -z | xargs -0 tar cf - | tar xf - -C "$folder/tree"
 missed=()
 for name in "${names[@]}"; do
     patch=$PWD/tests/simulated/planted/$name.patch
+    library=$folder/libraries/$name.so
     patch --quiet --strip 1 --directory "$folder/tree" <"$patch"
     CARGO_TARGET_DIR=$folder/target cargo build --quiet --locked --profile simulated --lib --manifest-path "$folder/tree/Cargo.toml"
+    cp "$folder/target/simulated/libdehydrator.so" "$library"
     patch --quiet --strip 1 --reverse --directory "$folder/tree" <"$patch"
-    echo "--- $name: $(head -1 "$patch")"
-    if target/simulated/simulated "$folder/target/simulated/libdehydrator.so" seconds "$seconds" shrink 10; then
+    found=0
+    target/simulated/simulated "$library" beside target/simulated/libdehydrator.so seconds "$seconds" shrink 0 >"$folder/$name.txt" || found=$?
+    alarms=$(sed -n 's/^\([0-9]*\) false alarms$/, \1 false alarms/p' "$folder/$name.txt")
+    if [ "$found" = 1 ]; then
+        printf '%-32s %s%s\n' "$name" "$(grep ' after ' "$folder/$name.txt" | tail -1 | cut -c -200)" "$alarms"
+    else
+        printf '%-32s not found in %s s%s\n' "$name" "$seconds" "$alarms"
         missed+=("$name")
     fi
 done

@@ -1,7 +1,8 @@
 //! Runs the simulation: histories from one seed after another, until the time is over.
 //!
-//! `simulated LIBRARY [seed N] [seconds N] [runs N] [all] [big | small] [shrink N]`; `all`: goes on after a fault; `big`:
-//! only runs with many elements; `small`: only others.
+//! `simulated LIBRARY [seed N] [seconds N] [runs N] [all] [big | small] [shrink N] [beside LIBRARY]`; `all`: goes on after a
+//! fault; `big`: only runs with many elements; `small`: only others; `beside`: what breaks with this library too is counted as a
+//! false alarm, and is no fault.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -22,6 +23,7 @@ struct Options {
     /// Only runs with many elements, or only others.
     only: Option<bool>,
     shrinks: Duration,
+    beside: Option<PathBuf>,
 }
 
 impl Options {
@@ -40,8 +42,13 @@ impl Options {
             goes_on: false,
             only: None,
             shrinks,
+            beside: None,
         };
         while let Some(word) = words.next() {
+            if word == "beside" {
+                options.beside = words.next().map(PathBuf::from);
+                continue;
+            }
             let mut number =
                 || -> f64 { words.next().and_then(|it| it.parse().ok()).expect("a number") };
             match word.as_str() {
@@ -65,10 +72,21 @@ fn short(what: &str) -> String {
     shown(what).chars().take(1500).collect()
 }
 
+/// Returns the time of the processor that the runs have taken, in seconds.
+fn processor_s() -> f64 {
+    // SAFETY: all bytes zero are a usage.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: there is room for the answer.
+    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
 fn report(library: &Path, seed: u64, fault: &Fault, after: Duration, within: Duration) {
     println!(
-        "seed {seed} after {:.1} s: {}: {}",
+        "seed {seed} after {:.1} s, {:.1} of the processor: {}: {}",
         after.as_secs_f64(),
+        processor_s(),
         fault.promise.name(),
         short(&fault.what)
     );
@@ -92,7 +110,7 @@ fn main() -> ExitCode {
     let options = Options::read();
     Machine::prepare(&options.library, 5);
     let (began, first) = (Instant::now(), options.seed);
-    let (mut seed, mut operations, mut faults) = (first, 0, 0);
+    let (mut seed, mut operations, mut faults, mut alarms) = (first, 0, 0, 0);
     while began.elapsed() < options.within && seed - first < options.runs {
         let (mut fault, mut current) = (None, seed);
         let from = seed;
@@ -129,6 +147,14 @@ fn main() -> ExitCode {
                 || run_apart(&options.library, &profile, &steps).as_ref().is_some_and(is_slow);
             fault = fault.filter(|_| again() && again());
         }
+        if let (Some(_), Some(library)) = (&fault, &options.beside) {
+            let (profile, steps) = history(current);
+            if let Some(alarm) = run_apart(library, &profile, &steps) {
+                alarms += 1;
+                println!("seed {current} beside: {}: {}", alarm.promise.name(), short(&alarm.what));
+                fault = None;
+            }
+        }
         if let Some(fault) = fault {
             faults += 1;
             report(&options.library, current, &fault, began.elapsed(), options.shrinks);
@@ -136,6 +162,9 @@ fn main() -> ExitCode {
                 break;
             }
         }
+    }
+    if alarms > 0 {
+        println!("{alarms} false alarms");
     }
     println!("{operations} operations, {:.0} s, seed {first}", began.elapsed().as_secs_f64());
     if faults > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
