@@ -9,12 +9,11 @@ use crate::level;
 use crate::metrics::counters::PUSHES;
 use crate::pending::agenda;
 use crate::policy::{Pause, Trust};
-use crate::replicate;
-use crate::replicate::head::{Head, Timer};
+use crate::replicate::{self, Timer, head::Head};
 use crate::server::key::Name;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Error, Str, error::Result};
-use lawn::{Bounds, Element, GROUP_NAME_MAX, Lawn, StartError, Token};
+use lawn::{Bounds, Element, GROUP_NAME_MAX, StartError, Token};
 
 use super::args::options::Options;
 use super::args::{required, shown};
@@ -88,24 +87,19 @@ fn run(context: &CommandContext, args: Args<'_>) -> Result {
             (1, Ending::Changed, c"dehydrator.push")
         }
         Head::Restarted { timer, until } => {
-            let Timer { ttl, deadline } = timer;
-            let count = count(&mut dehydrator, ids, |lawn, id| {
-                let is_there = lawn.restart_at(id, ttl, deadline);
-                until.into_iter().for_each(|until| _ = lawn.set_until(id, until));
-                is_there
-            });
-            dehydrator.note_timer(ttl, deadline);
+            let mut restarts = dehydrator.restarts_as_told();
+            let count = count(ids, |id| restarts.restart(id, timer, until));
             (count, Ending::Changed, c"dehydrator.touch")
         }
         Head::Uncounted { deadline } => {
-            let count = count(&mut dehydrator, ids, |lawn, id| {
-                lawn.restart_at(id, 0, deadline) && super::settle::uncount(lawn, id)
-            });
+            let mut restarts = dehydrator.restarts_as_told();
+            let count = count(ids, |id| restarts.give_back_uncounted(id, deadline));
             (count, Ending::Changed, c"dehydrator.release")
         }
         Head::Leased { timer: Timer { ttl, deadline }, token } => {
-            let count = count(&mut dehydrator, ids, |lawn, id| {
-                lawn.lease_at(id, ttl, deadline, Some(token))
+            let mut lawn = dehydrator.lawn();
+            let count = count(ids, |id| {
+                lawn.as_mut().is_some_and(|lawn| lawn.lease_at(id, ttl, deadline, Some(token)))
             });
             (count, Ending::Changed, c"dehydrator.poll")
         }
@@ -184,13 +178,8 @@ fn store(
 }
 
 /// Changes each element that is there. Returns how many are.
-fn count<'a>(
-    dehydrator: &mut Writing<'_>,
-    ids: impl Iterator<Item = &'a [u8]>,
-    mut change: impl FnMut(&mut Lawn, &[u8]) -> bool,
-) -> i64 {
-    let Some(lawn) = dehydrator.lawn() else { return 0 };
-    ids.map(|id| i64::from(change(lawn, id))).sum()
+fn count<'a>(ids: impl Iterator<Item = &'a [u8]>, mut change: impl FnMut(&'a [u8]) -> bool) -> i64 {
+    ids.map(|id| i64::from(change(id))).sum()
 }
 
 /// Removes elements, and remembers all ids, also of those that are not there, if the key remembers ids. Returns how many

@@ -9,8 +9,7 @@
 //! | `take` | PULL, XACK, REM: by ids |
 //! | `settle` | SETTLE, RENEW, RELEASE, REJECT: by tokens of leases |
 //! | `update` | UPDATE, TOUCH |
-//! | `purge` | PURGE, TOUCH of a group |
-//! | `restarts` | restarting timers, as TOUCH does |
+//! | `purge` | PURGE; the elements that a TOUCH of a group changes |
 //! | `due` | XPOLL, TTN, PTTL, LATE: due elements, next deadlines, the dehydrators that are overdue the longest |
 //! | `range` | LOOK, RANGE: elements, without taking them |
 //! | `inspect` | LEN, SCAN, INFO: the dehydrator as a whole |
@@ -40,7 +39,6 @@ pub mod poll;
 mod purge;
 mod push;
 mod range;
-mod restarts;
 mod settle;
 mod table;
 mod take;

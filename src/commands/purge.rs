@@ -4,11 +4,10 @@
 use crate::data_type::{Ending, Writing};
 use crate::server::string::Args;
 use crate::server::{CommandContext, Error, Str, error::Result};
-use lawn::{DEADLINE_MAX, Lawn, Start};
+use lawn::{DEADLINE_MAX, Start};
 
 use super::args::options::Options;
 use super::args::required;
-use super::restarts::Restarts;
 
 /// The elements that one call changes, if the caller does not say: less than a millisecond's work.
 const COUNT: usize = 1024;
@@ -76,20 +75,6 @@ pub fn stays_from(ttl: u64, at: Option<u64>, deadline: u64) -> u64 {
             deadline.saturating_sub(near.min(ttl / 2))
         }
     }
-}
-
-/// Restarts the timers of at most `count` elements of a group, in their order. Those under a live lease, and those with a
-/// deadline between the two `near`, are not changed.
-pub fn touch(
-    lawn: &mut Lawn,
-    (group, count): (&[u8], usize),
-    near: (u64, u64),
-    now: u64,
-    restarts: &mut Restarts<'_>,
-) {
-    let rows = lawn.group_at_rest(group, near, now);
-    let ids = rows.take(count).map(|row| row.element.id.to_vec()).collect::<Vec<_>>();
-    ids.iter().for_each(|id| restarts.restart_if(lawn, id, |_| true));
 }
 
 #[cfg(test)]

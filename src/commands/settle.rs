@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use crate::clock;
 use crate::data_type::{Ending, Reading, Writing, runs};
 use crate::delivery::Origin;
-use crate::replicate::Batch;
+use crate::replicate::Timer;
 use crate::server::key::Name;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Error, Str, error::Result};
@@ -96,7 +96,7 @@ pub fn renew(context: &CommandContext, args: Args<'_>) -> Result {
     let mut dehydrator = Writing::open(context, key)?;
 
     let deadline = checks::deadline(ttl, ttl, None, dehydrator.now())?;
-    restart(context, key, dehydrator, held, (ttl, deadline, false), c"dehydrator.renew");
+    restart(context, dehydrator, held, (ttl, deadline, false), c"dehydrator.renew");
     Ok(())
 }
 
@@ -108,7 +108,7 @@ pub fn release(context: &CommandContext, args: Args<'_>) -> Result {
 
     let deadline = checks::deadline(ttl, ttl, None, dehydrator.now())?;
     let timer = (GIVEN_BACK, deadline, is_uncounted);
-    restart(context, key, dehydrator, held, timer, c"dehydrator.release");
+    restart(context, dehydrator, held, timer, c"dehydrator.release");
     Ok(())
 }
 
@@ -119,48 +119,35 @@ const GIVEN_BACK: u64 = 0;
 /// last delivery. Replies 1 or 0 for each.
 fn restart(
     context: &CommandContext,
-    key: Str<'_>,
     mut dehydrator: Writing<'_>,
     held: HeldList<'_>,
     (ttl, deadline, is_uncounted): (u64, u64, bool),
     event: &'static CStr,
 ) {
     let mut reply = context.reply_array(held.len);
-    let mut restarts = Batch::restarts(context, key);
     let (now, most) = (dehydrator.now(), dehydrator.rules().limits().held);
-    let mut lawn = dehydrator.lawn();
+    let mut restarts = dehydrator.restarts();
     for (token, id) in held.iter() {
-        let may_run = |lawn: &&mut Lawn| {
-            let Some(element) = lawn.look(id.bytes()) else { return false };
+        let id = id.bytes();
+        let may_run = |lawn: &Lawn| {
+            let Some(element) = lawn.look(id) else { return false };
             let has_room = || {
                 (most == 0 || (lawn.running(now) as u64) < most)
                     && lawn.group_has_room(&element, now)
             };
             ttl == 0 || runs(element.deadline, now) || has_room()
         };
-        let lawn = lawn.as_deref_mut().filter(|lawn| lawn.holds(id.bytes(), token));
-        let lawn = lawn.filter(may_run);
-        let is_held = lawn.is_some_and(|lawn| {
-            lawn.restart_at(id.bytes(), ttl, deadline)
-                && (!is_uncounted || uncount(lawn, id.bytes()))
-        });
-        if is_held && is_uncounted {
-            restarts.uncounted(id.bytes(), deadline);
-        } else if is_held {
-            restarts.restarted(id.bytes(), ttl, deadline, None);
-        }
+        let is_held = restarts.lawn().is_some_and(|lawn| lawn.holds(id, token) && may_run(lawn))
+            && match is_uncounted {
+                true => restarts.give_back_uncounted(id, deadline),
+                false => restarts.restart(id, Timer { ttl, deadline }, None),
+            };
         reply.push_integer(is_held.into());
     }
     drop(reply);
     if restarts.finish() {
         dehydrator.finish(Ending::Changed, event);
     }
-}
-
-/// Makes the last delivery of an element that was given back uncounted. Returns whether the element exists.
-pub(super) fn uncount(lawn: &mut Lawn, id: &[u8]) -> bool {
-    let deliveries = lawn.look(id).map_or(0, |element| element.deliveries);
-    lawn.set_deliveries(id, deliveries.saturating_sub(1), None)
 }
 
 /// Runs `REJECT key token id [token id ...]`: for each 1 if it was held under that token and is now a dead letter,

@@ -5,8 +5,8 @@ use std::ops::Range;
 use ahash::RandomState;
 use hashbrown::HashSet;
 
-use crate::data_type::{Ending, Writing};
-use crate::replicate;
+use crate::data_type::{Ending, Restarts, Writing, ends_lease, postponed};
+use crate::replicate::{self, Timer};
 use crate::server::string::{Args, number};
 use crate::server::{CommandContext, Error, Str, error::Result};
 use lawn::UpdateError;
@@ -14,7 +14,6 @@ use lawn::UpdateError;
 use super::args::number::{counted, milliseconds};
 use super::args::options::Options;
 use super::args::{self, required};
-use super::restarts::Restarts;
 use super::{checks, purge};
 
 /// Runs `UPDATE key id element`: the old element. The deadline does not change.
@@ -135,40 +134,89 @@ fn parse_ids<'a>(args: Args<'a>, options: Options<'a>) -> Result<Which<'a>> {
 pub fn touch<'a>(context: &CommandContext, args: Args<'a>) -> Result {
     let request = Touch::parse(args)?;
     let mut dehydrator = Writing::open(context, request.key)?;
-    let Touch { key, ttl, condition, at, .. } = request;
+    let Touch { ttl, condition, at, .. } = request;
     let now = dehydrator.now();
 
     let deadline = checks::deadline(ttl, ttl, at, now)?;
-    let mut restarts = Restarts::new(context, key, &mut dehydrator, (ttl, deadline), at);
-    let ids = match &request.which {
-        Which::Ids(ids) => ids.clone(),
+    let has_limit = dehydrator.rules().limits().held > 0;
+    let change =
+        Change { timer: Timer { ttl, deadline }, condition, is_at: at.is_some(), has_limit };
+    let count: i64 = match &request.which {
+        Which::Ids(ids) => {
+            // Only a list can name an id twice.
+            let mut seen = None;
+            let mut is_new = |id: &&'a [u8]| {
+                let seen = seen.get_or_insert_with(|| HashSet::with_hasher(RandomState::new()));
+                seen.insert(*id)
+            };
+            let is_single = ids.len() == 1;
+            let ids = request.ids(ids.clone()).filter(|id| is_single || is_new(id));
+            change.make(&mut dehydrator, now, ids)
+        }
+        // Elements under a live lease, and those with about this deadline, stay.
         Which::Group { name, count } => {
-            if let Some(lawn) = dehydrator.lawn() {
-                let from = purge::stays_from(ttl, at, deadline);
-                purge::touch(lawn, (name, *count), (from, deadline), now, &mut restarts);
-            }
-            context.reply_integer(restarts.finish(dehydrator));
-            return Ok(());
+            let near = (purge::stays_from(ttl, at, deadline), deadline);
+            let rows =
+                dehydrator.look().into_iter().flat_map(|it| it.group_at_rest(name, near, now));
+            let ids: Vec<_> = rows.take(*count).map(|row| row.element.id.to_vec()).collect();
+            change.make(&mut dehydrator, now, ids.iter().map(Vec::as_slice))
         }
     };
-    let holds = |current: u64| match condition {
-        Condition::Always => true,
-        Condition::Later => deadline > current,
-        Condition::Earlier => deadline < current,
-    };
-    // Only a list can name an id twice.
-    let mut seen = None;
-    let mut is_new = |id: &&'a [u8]| {
-        let seen = seen.get_or_insert_with(|| HashSet::with_hasher(RandomState::new()));
-        seen.insert(*id)
-    };
-    let is_single = ids.len() == 1;
-    for id in request.ids(ids).filter(|id| is_single || is_new(id)) {
-        let Some(lawn) = dehydrator.lawn() else { break };
-        restarts.restart_if(lawn, id, holds);
+    if count > 0 {
+        dehydrator.finish(Ending::Changed, c"dehydrator.touch");
     }
-    context.reply_integer(restarts.finish(dehydrator));
+    context.reply_integer(count);
     Ok(())
+}
+
+/// What a TOUCH does to each element.
+struct Change {
+    timer: Timer,
+    condition: Condition,
+    /// Set if the client named the deadline by AT.
+    is_at: bool,
+    /// Set if a limit of live leases holds for all elements.
+    has_limit: bool,
+}
+
+impl Change {
+    /// Restarts the timers of these elements. Returns how many there were.
+    fn make<'i>(
+        &self,
+        dehydrator: &mut Writing<'_>,
+        now: u64,
+        ids: impl Iterator<Item = &'i [u8]>,
+    ) -> i64 {
+        let mut restarts = dehydrator.restarts();
+        let count = ids.map(|id| i64::from(self.make_one(&mut restarts, now, id))).sum();
+        restarts.finish();
+        count
+    }
+
+    fn make_one(&self, restarts: &mut Restarts<'_>, now: u64, id: &[u8]) -> bool {
+        /// The TTL of a held element that stays held, though the client sent 0.
+        const QUEUE_OF_HELD: u64 = 1;
+        let Timer { ttl, deadline } = self.timer;
+        let Some(lawn) = restarts.lawn() else { return false };
+        let Some(element) = lawn.look(id) else { return false };
+        let holds = match self.condition {
+            Condition::Always => true,
+            Condition::Later => deadline > element.deadline,
+            Condition::Earlier => deadline < element.deadline,
+        };
+        if !holds {
+            return false;
+        }
+        let is_held = lawn.token(&element).is_some();
+        let until = if is_held { None } else { postponed(&element, deadline) };
+        let ttl = match ttl {
+            _ if ends_lease(lawn, &element, deadline, now, self.has_limit) => 0,
+            // A ttl of 0 gives back a held element. A client that sets the deadline by AT does not ask for that.
+            0 if is_held && self.is_at => QUEUE_OF_HELD,
+            ttl => ttl,
+        };
+        restarts.restart(id, Timer { ttl, deadline }, until)
+    }
 }
 
 #[cfg(test)]

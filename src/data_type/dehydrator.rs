@@ -90,7 +90,7 @@ pub fn postponed(element: &Element<'_>, deadline: u64) -> Option<u64> {
 }
 
 /// Sets the end of an element that has one. Returns it as it was stored, for the effect.
-pub fn set_until(lawn: &mut Lawn, id: &[u8], until: u64) -> Option<u64> {
+pub(super) fn set_until(lawn: &mut Lawn, id: &[u8], until: u64) -> Option<u64> {
     lawn.set_until(id, until).then(|| lawn.look(id).map(|element| element.bounds.until)).flatten()
 }
 

@@ -8,6 +8,7 @@
 //! | this file | the type, and reading a key |
 //! | `writing` | changing a key, and recording future work in [`pending`](crate::pending) |
 //! | `removal` | removing elements, each with its effect, and remembering their ids |
+//! | `restarts` | restarting timers of elements, each with its effect |
 //! | `upkeep` | the upkeep of a key, in a budget of time: compaction (which the lawn does in steps), forgetting expired ids, ending pauses of groups; recording a renamed key under its new name |
 //! | `callbacks` | the server's callbacks: load, save, rewrite of the append-only file, copy, measure, free, defragment |
 //! | `dehydrator` | the value: a lawn and its rules; the marks of stuck dead letters, which `delivery` moves and retries |
@@ -26,6 +27,7 @@ mod encoding;
 #[cfg(test)]
 mod fields;
 mod removal;
+mod restarts;
 mod upkeep;
 mod writing;
 
@@ -51,9 +53,10 @@ pub use census::totals;
 pub use copy::ElementCopy;
 pub use dehydrator::{
     Dehydrator, NEVER, REJECTED, STUCK, end, end_within, ends_lease, is_stuck, postponed, runs,
-    set_until, stays_dead,
+    stays_dead,
 };
 pub use removal::Removal;
+pub use restarts::Restarts;
 pub use upkeep::{compact, fit_some_groups, forget_expired, note_found};
 pub use writing::{Ending, Writing, restore_expiry};
 

@@ -19,7 +19,7 @@ use crate::data_type::{
 };
 use crate::pending::agenda;
 use crate::policy::Policy;
-use crate::replicate::Batch;
+use crate::replicate::Timer;
 use crate::server::Str;
 use lawn::{Lawn, Token};
 
@@ -203,17 +203,13 @@ impl Origin<'_> {
         }
         let Some(lawn) = dehydrator.lawn() else { return 0 };
         let ids = choose(lawn);
-        let mut restarts = Batch::restarts(context, key);
+        let mut restarts = dehydrator.restarts();
         for id in &ids {
             for (ttl, deadline) in timers {
-                if lawn.restart_at(id, *ttl, *deadline) {
-                    restarts.restarted(id, *ttl, *deadline, None);
-                }
+                restarts.restart(id, Timer { ttl: *ttl, deadline: *deadline }, None);
             }
         }
-        restarts.finish();
-        if !ids.is_empty() {
-            timers.iter().for_each(|(ttl, deadline)| dehydrator.note_timer(*ttl, *deadline));
+        if restarts.finish() {
             dehydrator.finish(Ending::Changed, c"dehydrator.touch");
         }
         ids.len() as u64

@@ -79,8 +79,8 @@ impl<'a> Batch<'a> {
     }
 
     /// Adds an element whose timer was restarted. `until`: the end of its own, if that has changed.
-    pub fn restarted(&mut self, id: &[u8], ttl: u64, deadline: u64, until: Option<u64>) {
-        self.turn_to(Head::Restarted { timer: Timer { ttl, deadline }, until });
+    pub fn restarted(&mut self, id: &[u8], timer: Timer, until: Option<u64>) {
+        self.turn_to(Head::Restarted { timer, until });
         self.push(id);
     }
 

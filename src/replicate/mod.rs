@@ -35,3 +35,4 @@ pub mod head;
 
 pub use batch::{Batch, IDS_MAX};
 pub use effect::*;
+pub use head::Timer;
