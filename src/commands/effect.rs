@@ -4,7 +4,7 @@
 //! remembered ids, settings), except that a tool gets `OOM`; and it decides nothing itself. It does the same to whoever
 //! sends it.
 
-use crate::data_type::{Ending, Writing};
+use crate::data_type::Writing;
 use crate::level;
 use crate::metrics::counters::PUSHES;
 use crate::pending::agenda;
@@ -80,42 +80,42 @@ fn run(context: &CommandContext, args: Args<'_>) -> Result {
     }
     let mut dehydrator = Writing::open(context, key)?;
     let ids = args.from(3).map(Str::bytes);
-    let (count, ending, event) = match head {
+    let (count, event) = match head {
         Head::Pushed { timer, bounds, delivered, token, since } => {
             store(&mut dehydrator, args, timer, bounds, (delivered, token, since))?;
             PUSHES.add(1);
-            (1, Ending::Changed, c"dehydrator.push")
+            (1, c"dehydrator.push")
         }
         Head::Restarted { timer, until } => {
             let mut restarts = dehydrator.restarts_as_told();
             let count = count(ids, |id| restarts.restart(id, timer, until));
-            (count, Ending::Changed, c"dehydrator.touch")
+            (count, c"dehydrator.touch")
         }
         Head::Uncounted { deadline } => {
             let mut restarts = dehydrator.restarts_as_told();
             let count = count(ids, |id| restarts.give_back_uncounted(id, deadline));
-            (count, Ending::Changed, c"dehydrator.release")
+            (count, c"dehydrator.release")
         }
         Head::Leased { timer: Timer { ttl, deadline }, token } => {
             let mut lawn = dehydrator.lawn();
             let count = count(ids, |id| {
                 lawn.as_mut().is_some_and(|lawn| lawn.lease_at(id, ttl, deadline, Some(token)))
             });
-            (count, Ending::Changed, c"dehydrator.poll")
+            (count, c"dehydrator.poll")
         }
         Head::Settled { until } => {
-            (settle(context, &mut dehydrator, ids, until)?, Ending::Shrunk, c"dehydrator.settle")
+            (settle(context, &mut dehydrator, ids, until)?, c"dehydrator.settle")
         }
         Head::Given { moment, count } => {
             let is_noted = dehydrator.note_given(moment, count, group(args, 3)?);
-            (is_noted.into(), Ending::Changed, c"dehydrator.given")
+            (is_noted.into(), c"dehydrator.given")
         }
         Head::Paused { until } => {
             let is_changed = match group(args, 3)? {
                 Some(name) => dehydrator.change_group(name, |it| it.paused_until = until),
                 None => dehydrator.change_rules(|rules| rules.pause = Pause::of_group(until)),
             };
-            (is_changed.into(), Ending::Changed, c"dehydrator.pause")
+            (is_changed.into(), c"dehydrator.pause")
         }
         Head::Unconfirmed => {
             let policy = ondue::parse_policy(key, Options::new(args, 3))?;
@@ -123,13 +123,13 @@ fn run(context: &CommandContext, args: Args<'_>) -> Result {
             let is_changed = dehydrator.change_rules(|rules| {
                 (rules.policy, rules.trust) = (policy, Trust::Unconfirmed);
             });
-            (is_changed.into(), Ending::Changed, c"dehydrator.ondue")
+            (is_changed.into(), c"dehydrator.ondue")
         }
-        Head::Needed { .. } => (0, Ending::Changed, c""),
+        Head::Needed { .. } => (0, c""),
     };
     if count > 0 {
         replicate::verbatim(context, args);
-        dehydrator.finish(ending, event);
+        dehydrator.finish(event);
     }
     context.reply_integer(count);
     Ok(())

@@ -1,6 +1,6 @@
 //! LIMIT: limits of length, concurrency and rate.
 
-use crate::data_type::{Ending, Writing};
+use crate::data_type::Writing;
 use crate::pending::agenda;
 use crate::policy::LimitChange;
 use crate::replicate;
@@ -138,7 +138,7 @@ pub fn limit(context: &CommandContext, args: Args<'_>) -> Result {
         agenda::reset_overdue(&name);
         replicate::verbatim(context, args);
         defaults::apply(context, key, &mut dehydrator);
-        dehydrator.finish(Ending::Shrunk, c"dehydrator.limit");
+        dehydrator.finish(c"dehydrator.limit");
     }
     context.reply_ok();
     Ok(())

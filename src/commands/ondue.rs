@@ -1,6 +1,6 @@
 //! ONDUE: setting what happens to elements when they come due.
 
-use crate::data_type::{Ending, Writing};
+use crate::data_type::Writing;
 use crate::pending::agenda;
 use crate::policy::{End, Policy, Route, Trust};
 use crate::replicate;
@@ -119,7 +119,7 @@ pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
         }
         agenda::reset_overdue(&name);
         replicate::verbatim(context, args);
-        dehydrator.finish(Ending::Shrunk, c"dehydrator.ondue");
+        dehydrator.finish(c"dehydrator.ondue");
     }
     context.reply_ok();
     Ok(())

@@ -1,6 +1,6 @@
 //! PAUSE, RESUME.
 
-use crate::data_type::{Ending, Writing};
+use crate::data_type::Writing;
 use crate::pending::agenda;
 use crate::policy::Pause;
 use crate::replicate::Effect;
@@ -96,7 +96,7 @@ pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
         }
         Effect::paused(key, pause, group).replicate(context);
         defaults::apply(context, key, &mut dehydrator);
-        dehydrator.finish(Ending::Changed, c"dehydrator.pause");
+        dehydrator.finish(c"dehydrator.pause");
     }
     context.reply_ok();
     Ok(())
@@ -127,7 +127,7 @@ pub fn resume(context: &CommandContext, args: Args<'_>) -> Result {
         let name = Name::of(context, key);
         agenda::reset_overdue(&name);
         Effect::resumed(key, group).replicate(context);
-        dehydrator.finish(Ending::Shrunk, c"dehydrator.resume");
+        dehydrator.finish(c"dehydrator.resume");
     }
     context.reply_integer(was_paused.into());
     Ok(())

@@ -1,7 +1,7 @@
 //! PURGE, and the part of TOUCH that is about a group: a change of some elements. The client repeats it until nothing is left
 //! to change.
 
-use crate::data_type::{Ending, Writing};
+use crate::data_type::Writing;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Error, Str, error::Result};
 use lawn::{DEADLINE_MAX, Start};
@@ -58,7 +58,7 @@ pub fn purge(context: &CommandContext, args: Args<'_>) -> Result {
     let ids: Vec<_> = rows.take(count).map(|row| row.element.id.to_vec()).collect();
     let purged = ids.iter().filter(|id| removal.remove(id)).count();
     if removal.finish() {
-        dehydrator.finish(Ending::Shrunk, c"dehydrator.purge");
+        dehydrator.finish(c"dehydrator.purge");
     }
     context.reply_integer(purged as i64);
     Ok(())

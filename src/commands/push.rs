@@ -1,6 +1,6 @@
 //! PUSH, GIDPUSH, MPUSH: storing elements.
 
-use crate::data_type::{Ending, Writing};
+use crate::data_type::Writing;
 use crate::metrics::counters::PUSHES;
 use crate::replicate::{self, Pushed};
 use crate::server::string::Args;
@@ -77,8 +77,7 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
     replicate::pushed(context, &new);
     defaults::apply(context, key, &mut dehydrator);
     PUSHES.add(1);
-    let ending = if replaces { Ending::Changed } else { Ending::Grown };
-    dehydrator.finish(ending, c"dehydrator.push");
+    dehydrator.finish(c"dehydrator.push");
     context.reply_ok();
     Ok(())
 }
@@ -174,7 +173,7 @@ pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
     replicate::pushed(context, &new);
     defaults::apply(context, key, &mut dehydrator);
     PUSHES.add(1);
-    dehydrator.finish(Ending::Grown, c"dehydrator.push");
+    dehydrator.finish(c"dehydrator.push");
     context.reply_bulk(id.bytes());
     Ok(())
 }
@@ -263,8 +262,7 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
     if count > 0 {
         defaults::apply(context, key, &mut dehydrator);
         PUSHES.add(count);
-        let ending = if replaces { Ending::Changed } else { Ending::Grown };
-        dehydrator.finish(ending, c"dehydrator.push");
+        dehydrator.finish(c"dehydrator.push");
     }
     let mut reply = context.reply_array(results.len());
     results.into_iter().for_each(|result| reply.push_integer(result as i64));

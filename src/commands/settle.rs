@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use crate::clock;
-use crate::data_type::{Ending, Reading, Writing, runs};
+use crate::data_type::{Reading, Writing, runs};
 use crate::delivery::Origin;
 use crate::replicate::Timer;
 use crate::server::key::Name;
@@ -66,7 +66,7 @@ pub fn settle(context: &CommandContext, args: Args<'_>) -> Result {
     }
     drop(reply);
     if removal.finish() {
-        dehydrator.finish(Ending::Shrunk, c"dehydrator.settle");
+        dehydrator.finish(c"dehydrator.settle");
     }
     Ok(())
 }
@@ -146,7 +146,7 @@ fn restart(
     }
     drop(reply);
     if restarts.finish() {
-        dehydrator.finish(Ending::Changed, event);
+        dehydrator.finish(event);
     }
 }
 

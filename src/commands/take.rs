@@ -1,6 +1,6 @@
 //! PULL, XACK, REM: taking or removing elements by their ids.
 
-use crate::data_type::{Ending, Writing};
+use crate::data_type::Writing;
 use crate::metrics::counters::PULLS;
 use crate::replicate;
 use crate::server::string::Args;
@@ -17,7 +17,7 @@ pub fn pull(context: &CommandContext, args: Args<'_>) -> Result {
     let removal = dehydrator.removal(until);
     if removal.take_only(context, args, id, |element| context.reply_bulk(element.payload)) {
         PULLS.add(1);
-        dehydrator.finish(Ending::Shrunk, c"dehydrator.pull");
+        dehydrator.finish(c"dehydrator.pull");
     } else {
         context.reply_null();
     }
@@ -43,7 +43,7 @@ pub fn xack(context: &CommandContext, args: Args<'_>) -> Result {
     }
     drop(reply);
     if removal.finish() {
-        dehydrator.finish(Ending::Shrunk, c"dehydrator.xack");
+        dehydrator.finish(c"dehydrator.xack");
     }
     Ok(())
 }
@@ -62,7 +62,7 @@ pub fn rem(context: &CommandContext, args: Args<'_>) -> Result {
     if count > 0 {
         // Ids that do not exist here do not exist on a replica either.
         replicate::verbatim(context, args);
-        dehydrator.finish(Ending::Shrunk, c"dehydrator.rem");
+        dehydrator.finish(c"dehydrator.rem");
     }
     context.reply_integer(count);
     Ok(())

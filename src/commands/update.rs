@@ -5,7 +5,7 @@ use std::ops::Range;
 use ahash::RandomState;
 use hashbrown::HashSet;
 
-use crate::data_type::{Ending, Restarts, Writing, ends_lease, postponed};
+use crate::data_type::{Restarts, Writing, ends_lease, postponed};
 use crate::replicate::{self, Timer};
 use crate::server::string::{Args, number};
 use crate::server::{CommandContext, Error, Str, error::Result};
@@ -27,7 +27,7 @@ pub fn update(context: &CommandContext, args: Args<'_>) -> Result {
     context.reply_bulk(old.element().payload);
     drop(old);
     replicate::as_sent(context, args, c"DEHYDRATOR.UPDATE");
-    dehydrator.finish(Ending::Changed, c"dehydrator.update");
+    dehydrator.finish(c"dehydrator.update");
     Ok(())
 }
 
@@ -163,7 +163,7 @@ pub fn touch<'a>(context: &CommandContext, args: Args<'a>) -> Result {
         }
     };
     if count > 0 {
-        dehydrator.finish(Ending::Changed, c"dehydrator.touch");
+        dehydrator.finish(c"dehydrator.touch");
     }
     context.reply_integer(count);
     Ok(())

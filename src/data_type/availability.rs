@@ -3,8 +3,8 @@
 use super::dehydrator::{Dehydrator, STUCK};
 use crate::clock;
 use crate::pending::agenda::Task;
-use crate::pending::blocked::Outlook;
 use crate::policy::Policy;
+use crate::server::{Error, error::Result};
 use lawn::{Element, Rate};
 
 /// Most dead letters that a request for elements skips, which bounds its time.
@@ -93,12 +93,16 @@ impl Dehydrator {
     }
 
     /// Returns when a blocked client could be served.
-    pub fn outlook(&self) -> Outlook {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DELIVERED`]: never, because due elements are delivered elsewhere.
+    pub fn outlook(&self) -> Result<Option<u64>> {
         match self.rules().policy {
-            Policy::Send(_) => Outlook::Delivered,
+            Policy::Send(_) => Err(Error::DELIVERED),
             // A dead letter is first. A client can be served after it is moved.
-            Policy::HoldDeliveries { .. } if self.sends_first(clock::now()) => Outlook::Next(None),
-            _ => Outlook::Next(self.next()),
+            Policy::HoldDeliveries { .. } if self.sends_first(clock::now()) => Ok(None),
+            _ => Ok(self.next()),
         }
     }
 

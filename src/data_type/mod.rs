@@ -58,7 +58,7 @@ pub use dehydrator::{
 pub use removal::Removal;
 pub use restarts::Restarts;
 pub use upkeep::{compact, fit_some_groups, forget_expired, note_found};
-pub use writing::{Ending, Writing, restore_expiry};
+pub use writing::{Writing, restore_expiry};
 
 /// The type, once registered.
 static TYPE: AtomicPtr<RedisModuleType> = AtomicPtr::new(ptr::null_mut());

@@ -1,6 +1,6 @@
 //! The upkeep of a dehydrator: finding its new name after a rename, giving memory back, forgetting expired ids, ending pauses of groups.
 
-use super::{Dehydrator, Ending, Opened, Writing, inspect, is_scheduled};
+use super::{Dehydrator, Opened, Writing, inspect, is_scheduled};
 use crate::clock;
 use crate::config;
 use crate::pending::agenda::{self, Reason};
@@ -124,7 +124,7 @@ fn end_group_pauses(context: &Context, name: &Name, now: u64, mut go_on: impl Fn
     }
     // Closing it records the next visit.
     if is_changed {
-        dehydrator.finish(Ending::Shrunk, c"dehydrator.resume");
+        dehydrator.finish(c"dehydrator.resume");
     }
 }
 

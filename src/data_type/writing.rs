@@ -51,18 +51,6 @@ impl Change {
     }
 }
 
-/// The kind of a change, as far as its end depends on it.
-#[derive(Clone, Copy)]
-pub enum Ending {
-    /// Elements were only added: there is no more memory to give back than before.
-    Grown,
-    /// Elements were added or changed. An idle dehydrator stays.
-    Changed,
-    /// Elements were removed. An idle dehydrator is deleted, like every empty collection, before anybody hears of it: the key
-    /// that a listener writes then is not ours to delete.
-    Shrunk,
-}
-
 impl<'a> Writing<'a> {
     /// Opens a key.
     ///
@@ -292,14 +280,15 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Ends the change, and publishes `event`. Replicas must have been told.
-    pub fn finish(mut self, ending: Ending, event: &CStr) {
-        trap::pass(if let Ending::Shrunk = ending { "shrunk" } else { "changed" });
+    /// Ends the change, and publishes `event`. Replicas must have been told. An idle dehydrator is deleted, like every empty
+    /// collection, before anybody hears of it: the key that a listener writes then is not ours to delete.
+    pub fn finish(mut self, event: &CStr) {
+        trap::pass("changed");
         let (before, new) = match &mut self.change {
             Some(change) => (Some(change.before), change.new.take()),
             None => (None, None),
         };
-        let is_deleted = self.close(before, new, ending);
+        let is_deleted = self.close(before, new);
         self.change = None;
         trap::pass("closed");
         self.context.signal_modified(self.name);
@@ -316,7 +305,7 @@ impl<'a> Writing<'a> {
         // First, because a panic ends the process here. Replicas were told nothing, so nothing is created.
         let before = self.change.take().map(|change| change.before);
         let whole = self.existing().is_some_and(Dehydrator::is_idle).then(AbortOnPanic::begin);
-        if self.close(before, None, Ending::Shrunk) {
+        if self.close(before, None) {
             replicate::deleted(self.context, self.name);
             drop(whole);
             self.context.signal_modified(self.name);
@@ -326,20 +315,18 @@ impl<'a> Writing<'a> {
 
     /// Closes the key. Puts a new dehydrator into it, deletes an idle one, or records the future work of another: memory
     /// to give back, the next deadline. Returns whether the dehydrator was deleted.
-    fn close(
-        &mut self,
-        before: Option<CensusShare>,
-        mut new: Option<Dehydrator>,
-        ending: Ending,
-    ) -> bool {
+    fn close(&mut self, before: Option<CensusShare>, mut new: Option<Dehydrator>) -> bool {
         let Some(mut opened) = self.opened.take() else { return false };
         let mut is_idle = false;
         if let Some(dehydrator) = new.as_mut().or(opened.dehydrator_mut()) {
+            let mut has_grown = false;
             if let Some(before) = before {
-                before.replace_by(dehydrator.census_share());
+                let after = dehydrator.census_share();
+                has_grown = after.counts.elements > before.counts.elements;
+                before.replace_by(after);
             }
-            self.follow_up(dehydrator, matches!(ending, Ending::Grown));
-            is_idle = matches!(ending, Ending::Shrunk) && dehydrator.is_idle();
+            self.follow_up(dehydrator, has_grown);
+            is_idle = dehydrator.is_idle();
         }
         let Opened { mut key, hold, .. } = opened;
         drop(hold);

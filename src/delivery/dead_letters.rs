@@ -14,8 +14,7 @@ use std::cell::Cell;
 
 use super::send::{BATCH, Origin, batch_of};
 use crate::data_type::{
-    DEAD_LETTERS_MAX, Dehydrator, ElementCopy, Ending, REJECTED, STUCK, Writing, inspect,
-    stays_dead,
+    DEAD_LETTERS_MAX, Dehydrator, ElementCopy, REJECTED, STUCK, Writing, inspect, stays_dead,
 };
 use crate::pending::agenda;
 use crate::policy::Policy;
@@ -210,7 +209,7 @@ impl Origin<'_> {
             }
         }
         if restarts.finish() {
-            dehydrator.finish(Ending::Changed, c"dehydrator.touch");
+            dehydrator.finish(c"dehydrator.touch");
         }
         ids.len() as u64
     }

@@ -7,7 +7,7 @@
 
 use super::send_command::SendCommand;
 use crate::clock;
-use crate::data_type::{Dehydrator, ElementCopy, Ending, Writing, inspect};
+use crate::data_type::{Dehydrator, ElementCopy, Writing, inspect};
 use crate::metrics::counters::{DEAD_LETTERS, DELIVERIES, EXPIRED, RETRIES};
 use crate::pending::agenda;
 use crate::policy::{Policy, Route, Rules};
@@ -216,7 +216,7 @@ impl Origin<'_> {
             }
             let is_dropped = policy.route() == Some(&Route::Drop);
             let event = if is_dropped { c"dehydrator.drop" } else { c"dehydrator.deliver" };
-            dehydrator.finish(Ending::Shrunk, event);
+            dehydrator.finish(event);
         }
     }
 
@@ -235,7 +235,7 @@ impl Origin<'_> {
             removal.drain(now, BATCH, |element| expired += u64::from(element.is_expired(now)));
         if removal.finish() {
             EXPIRED.add(expired);
-            dehydrator.finish(Ending::Shrunk, c"dehydrator.drop");
+            dehydrator.finish(c"dehydrator.drop");
         }
         count as u64
     }
@@ -253,7 +253,7 @@ impl Origin<'_> {
         let count = ids.iter().filter(|id| removal.remove(id)).count() as u64;
         if removal.finish() {
             EXPIRED.add(count);
-            dehydrator.finish(Ending::Shrunk, c"dehydrator.drop");
+            dehydrator.finish(c"dehydrator.drop");
         }
         count
     }

@@ -12,7 +12,7 @@
 //! nothing is done; the next tick tries again.
 
 use super::send::{Origin, REFUSED};
-use crate::data_type::{Ending, Writing, inspect, is_scheduled};
+use crate::data_type::{Writing, inspect, is_scheduled};
 use crate::metrics::lateness::LATENESS;
 use crate::pending::agenda::{self, Reason};
 use crate::policy::{Policy, Trust};
@@ -201,7 +201,7 @@ fn resume(origin: &Origin<'_>) {
     if dehydrator.change_rules(|rules| rules.pause = None) {
         agenda::reset_overdue(name);
         Effect::resumed(key, None).replicate(context);
-        dehydrator.finish(Ending::Shrunk, c"dehydrator.resume");
+        dehydrator.finish(c"dehydrator.resume");
     }
 }
 

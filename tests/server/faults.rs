@@ -79,12 +79,12 @@ fn a_panic_between_a_change_and_its_replication_ends_the_server_and_undoes_the_c
         ("replicate", "DEHYDRATOR.PUSH new 600000 element c"),
         ("changed", "DEHYDRATOR.PUSH new 600000 element c"),
         ("replicate", "DEHYDRATOR.POLL k"),
-        ("shrunk", "DEHYDRATOR.POLL k"),
+        ("changed", "DEHYDRATOR.POLL k"),
         ("replicate", "DEHYDRATOR.POLL k LEASE 60000"),
-        ("shrunk", "DEHYDRATOR.PULL k a"),
+        ("changed", "DEHYDRATOR.PULL k a"),
         ("changed", "DEHYDRATOR.TOUCH k 5 a"),
-        ("shrunk", "DEHYDRATOR.ONDUE k DROP"),
-        ("shrunk", "DEHYDRATOR.ONDUE new DROP"),
+        ("changed", "DEHYDRATOR.ONDUE k DROP"),
+        ("changed", "DEHYDRATOR.ONDUE new DROP"),
         ("changed", "DEHYDRATOR.PAUSE k"),
     ] {
         ends_at(&mut server, place, sends(line));
@@ -97,7 +97,7 @@ fn a_panic_between_delivery_and_removal_ends_the_server_and_undoes_the_delivery(
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
     client.ask("DEHYDRATOR.PUSH k 600000 element a");
-    for place in ["sent", "open", "replicate", "shrunk"] {
+    for place in ["sent", "open", "replicate", "changed"] {
         ends_at(&mut server, place, comes_due);
         assert!(!server.connect().exists("s"), "{place}");
     }
@@ -112,7 +112,7 @@ fn comes_due(client: &mut Connection) {
 fn a_panic_after_taking_for_a_blocked_client_ends_the_server_and_the_element_survives() {
     let mut server = start_durable();
     server.connect().ask("DEHYDRATOR.PUSH k 600000 element a");
-    for place in ["replicate", "shrunk", "taken", "woken"] {
+    for place in ["replicate", "changed", "taken", "woken"] {
         let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
         ends_at(&mut server, place, comes_due);
         assert!(sleeper.hangs_up(), "{place}: it was given something");

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use crate::config::ReplyRoom;
-use crate::data_type::{DEAD_LETTERS_MAX, Dehydrator, Ending, Removal, STUCK, Writing, is_stuck};
+use crate::data_type::{DEAD_LETTERS_MAX, Dehydrator, Removal, STUCK, Writing, is_stuck};
 use crate::delivery::Origin;
 use crate::metrics::counters::{POLLS, REDELIVERIES};
 use crate::pending::blocked::Take;
@@ -205,8 +205,7 @@ impl<'a, 't> Request<'a, 't> {
         if polled > 0 {
             dehydrator.replicate_given(now, polled as u64);
         }
-        let ending = if lease.is_some() { Ending::Changed } else { Ending::Shrunk };
-        dehydrator.finish(ending, c"dehydrator.poll");
+        dehydrator.finish(c"dehydrator.poll");
         (polled, meets_dead)
     }
 }

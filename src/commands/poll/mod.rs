@@ -31,10 +31,10 @@ mod taken;
 
 use crate::clock;
 use crate::data_type::{Dehydrator, Reading, Writing};
-use crate::pending::blocked::{Outlook, Take};
+use crate::pending::blocked::Take;
 use crate::server::command::access;
 use crate::server::string::Args;
-use crate::server::{CommandContext, Context, Str, error::Result};
+use crate::server::{CommandContext, Context, Error, Str, error::Result};
 
 use self::client::{Asked, must_wait, note_resend, sleep};
 use self::reply::{reply_due, reply_held, reply_nothing};
@@ -65,11 +65,9 @@ pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
 
     let timeout = block.filter(|_| context.may_block());
     if timeout.is_some() {
-        let outlook = dehydrator.existing().map_or(Outlook::Next(None), Dehydrator::outlook);
-        let Outlook::Next(next) = outlook else {
-            return Err("BLOCK is not allowed: ONDUE delivers this key".into());
-        };
-        let asked = (key, next);
+        let outlook = dehydrator.existing().map_or(Ok(None), Dehydrator::outlook);
+        let refused = |_| "BLOCK is not allowed: ONDUE delivers this key";
+        let asked = (key, outlook.map_err(refused)?);
         if must_wait(context, asked, now) {
             drop(dehydrator);
             if let Some(timeout) = timeout
@@ -101,8 +99,8 @@ pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
     let timeout = block.filter(|_| context.may_block());
     let now = clock::now();
     // All keys are checked before anything is given out: a key of another type is an error, whatever is due elsewhere.
-    let outlooks: Vec<_> =
-        keys.iter().map(|key| outlook(context, *key, timeout.is_some())).collect::<Result<_>>()?;
+    let outlooks = keys.iter().map(|key| outlook(context, *key, timeout.is_some()));
+    let outlooks = outlooks.collect::<Result<Vec<_>>>()?;
     checks::lease(take.lease, now)?;
     // Most clients choose no token, which skips the search.
     let replies_held = |key: &Str<'_>| {
@@ -120,13 +118,9 @@ pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
     let asked: Vec<Asked<'_>> = keys
         .into_iter()
         .zip(outlooks)
-        .map(|(key, outlook)| match outlook {
-            Outlook::Next(next) => Ok((key, next)),
-            Outlook::Delivered => {
-                Err("BLOCK is not allowed: ONDUE delivers one of these keys".into())
-            }
-        })
-        .collect::<Result<_>>()?;
+        .map(|(key, outlook)| Ok((key, outlook?)))
+        .collect::<Result<_>>()
+        .map_err(|_: Error| "BLOCK is not allowed: ONDUE delivers one of these keys")?;
     if let Some(timeout) = timeout {
         let first = asked.iter().find(|asked| is_due(asked, now));
         if first.is_none_or(|first| must_wait(context, *first, now))
@@ -149,12 +143,16 @@ fn is_due((_, next): &Asked<'_>, now: u64) -> bool {
 
 /// Returns when a key can next give something out. A client cannot wait for elements that a policy delivers. A client
 /// that does not wait is given them if they are due, as by POLL.
-fn outlook(context: &Context, key: Str<'_>, waits: bool) -> Result<Outlook> {
+///
+/// # Errors
+///
+/// [`Error::WRONG_TYPE`].
+fn outlook(context: &Context, key: Str<'_>, waits: bool) -> Result<Result<Option<u64>>> {
     let dehydrator = Reading::open(context, key)?;
     Ok(match dehydrator.dehydrator() {
-        None => Outlook::Next(None),
+        None => Ok(None),
         Some(dehydrator) if waits => dehydrator.outlook(),
-        Some(dehydrator) => Outlook::Next(Dehydrator::next(dehydrator)),
+        Some(dehydrator) => Ok(dehydrator.next()),
     })
 }
 
@@ -166,11 +164,8 @@ fn sleep_after_all(
     timeout: Option<u64>,
     take: &Take<'_>,
 ) -> bool {
-    let asked = |key| match outlook(context, key, true) {
-        Ok(Outlook::Next(next)) => Some((key, next)),
-        // Others have changed it meanwhile.
-        Ok(Outlook::Delivered) | Err(_) => None,
-    };
+    // Others may have changed a key meanwhile.
+    let asked = |key| Some((key, outlook(context, key, true).ok()?.ok()?));
     let Some(timeout) = timeout else { return false };
     let asked: Option<Vec<_>> = keys.iter().copied().map(asked).collect();
     asked.is_some_and(|asked| sleep(context, &asked, timeout, take))

@@ -18,10 +18,10 @@ use std::rc::Rc;
 
 use crate::clock;
 use crate::data_type::{Dehydrator, inspect};
-use crate::pending::blocked::{self, Outlook, Queues, Sleeper};
+use crate::pending::blocked::{self, Queues, Sleeper};
 use crate::server::guard::trap;
 use crate::server::key::Name;
-use crate::server::{Context, Error, OwnedStr, Str};
+use crate::server::{Context, Error, OwnedStr, Str, error::Result};
 
 use super::client::{Outcome, give_back, unblock};
 use super::taken::TakenElements;
@@ -171,6 +171,6 @@ pub fn backstop(context: &Context, mut go_on: impl FnMut() -> bool) {
 }
 
 /// Returns what a key of the selected database offers a waiting client.
-fn look(context: &Context, key: Str<'_>) -> Outlook {
-    inspect(context, key, Dehydrator::outlook).unwrap_or(Outlook::Next(None))
+fn look(context: &Context, key: Str<'_>) -> Result<Option<u64>> {
+    inspect(context, key, Dehydrator::outlook).unwrap_or(Ok(None))
 }

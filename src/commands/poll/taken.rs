@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use crate::clock;
-use crate::data_type::{ElementCopy, Ending, Writing, inspect, restore_expiry};
+use crate::data_type::{ElementCopy, Writing, inspect, restore_expiry};
 use crate::metrics::lateness::LATENESS;
 use crate::pending::blocked::{self, Sleeper, Take};
 use crate::replicate::{self, Pushed};
@@ -187,7 +187,7 @@ impl TakenElements {
             }
         }
         if any {
-            dehydrator.finish(Ending::Changed, c"dehydrator.push");
+            dehydrator.finish(c"dehydrator.push");
         }
     }
 
@@ -218,7 +218,7 @@ impl TakenElements {
                 dehydrator.forget(copy.id.bytes());
                 replicate_given_back(context, key, copy, copy.payload.as_str());
             }
-            dehydrator.finish(Ending::Changed, c"dehydrator.push");
+            dehydrator.finish(c"dehydrator.push");
             expiry.into_iter().for_each(|at| restore_expiry(context, key, at));
         }
     }

@@ -35,9 +35,9 @@ use crate::clock;
 use crate::server::blocked_client::BlockedClient;
 use crate::server::key::Name;
 use crate::server::passes;
-use crate::server::{Context, Error, Str};
+use crate::server::{Context, Error, Str, error::Result};
 
-pub use queues::{Outlook, Queues, Sleeper, Take};
+pub use queues::{Queues, Sleeper, Take};
 
 thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.
@@ -79,23 +79,24 @@ pub fn join(
         timer::at(context, until_us);
     }
     for (name, (_, next)) in sleeper.names.iter().zip(keys) {
-        note_name(context, name, || Outlook::Next(*next));
+        note_name(context, name, || Ok(*next));
     }
 }
 
-/// Records when a key can serve clients, after a change. Evaluates `outlook` only if a client waits for the key, and
-/// builds the key's name only if any client is blocked.
-pub fn note(context: &Context, key: Str<'_>, outlook: impl FnOnce() -> Outlook) {
+/// Records when a key can serve clients, after a change: when its next element comes due, or came due, in milliseconds since
+/// the epoch, `None` if there is none; or why it never can. Evaluates `outlook` only if a client waits for the key, and builds
+/// the key's name only if any client is blocked.
+pub fn note(context: &Context, key: Str<'_>, outlook: impl FnOnce() -> Result<Option<u64>>) {
     if with(|queues| queues.watched() > 0) {
         note_name(context, &Name::of(context, key), outlook);
     }
 }
 
 /// Records when a key can serve clients, as just read from it. The closure must not call out.
-pub fn note_name(context: &Context, name: &Name, outlook: impl FnOnce() -> Outlook) {
+pub fn note_name(context: &Context, name: &Name, outlook: impl FnOnce() -> Result<Option<u64>>) {
     match with(|queues| queues.note(name, outlook)) {
-        Some(Outlook::Next(Some(next))) => timer::at_deadline(context, next),
-        Some(Outlook::Delivered) => dismiss(context, name, Error::DELIVERED),
+        Some(Ok(Some(next))) => timer::at_deadline(context, next),
+        Some(Err(reason)) => dismiss(context, name, reason),
         _ => {}
     }
 }

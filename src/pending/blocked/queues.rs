@@ -11,19 +11,10 @@ use hashbrown::HashMap;
 use super::super::timer;
 use crate::clock;
 use crate::metrics::lateness::OverdueSince;
-use crate::server::Error;
 use crate::server::blocked_client::{BlockedClient, ClientHandle, ClientId};
 use crate::server::key::Name;
+use crate::server::{Error, error::Result};
 use lawn::Token;
-
-/// When a client that waits for a key could be served.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outlook {
-    /// When the next element comes due, or came due, in milliseconds since the epoch. `None`: there is no element.
-    Next(Option<u64>),
-    /// Never: due elements are delivered elsewhere.
-    Delivered,
-}
 
 /// How a POLL or an MPOLL takes and replies due elements. A blocked client keeps it while it sleeps.
 #[derive(Clone, Copy)]
@@ -285,11 +276,11 @@ impl Queues {
     pub(super) fn note(
         &mut self,
         name: &Name,
-        outlook: impl FnOnce() -> Outlook,
-    ) -> Option<Outlook> {
+        outlook: impl FnOnce() -> Result<Option<u64>>,
+    ) -> Option<Result<Option<u64>>> {
         let name = self.by_name.get_key_value(name).map(|(name, _)| Rc::clone(name))?;
         let outlook = outlook();
-        if let Outlook::Next(next) = outlook {
+        if let Ok(next) = outlook {
             let queue = self.by_name.get_mut(&name)?;
             queue.overdue.note(next, clock::now_us);
             if queue.ready_at == next {

@@ -47,10 +47,7 @@ fn ready(queues: &mut Queues) -> String {
 }
 
 fn note(queues: &mut Queues, key: &str, next: Option<u64>) -> Option<u64> {
-    match queues.note(&name(key), || Outlook::Next(next))? {
-        Outlook::Next(next) => next,
-        Outlook::Delivered => unreachable!(),
-    }
+    queues.note(&name(key), || Ok(next))?.expect("it is not delivered")
 }
 
 /// The ticket of the next client in the queue of a key, and the keys to serve it from.
