@@ -9,7 +9,7 @@ use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
 use lawn::{GroupLimits, Lawn};
 
-use super::args::number::MS_FROM_1;
+use super::args::MS_FROM_1;
 use super::args::options::Options;
 use super::args::required;
 use super::{checks, defaults};

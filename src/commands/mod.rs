@@ -6,10 +6,9 @@
 //! | `table` | the table of commands, for the server and HELP |
 //! | `push` | PUSH, GIDPUSH, MPUSH |
 //! | `poll` | POLL, MPOLL: giving out due elements, also to blocked clients |
-//! | `take` | PULL, XACK, REM: by ids |
+//! | `take` | PULL, XACK, REM, PURGE: by ids, or a group |
 //! | `settle` | SETTLE, RENEW, RELEASE, REJECT: by tokens of leases |
 //! | `update` | UPDATE, TOUCH |
-//! | `purge` | PURGE; the elements that a TOUCH of a group changes |
 //! | `due` | XPOLL, TTN, PTTL, LATE: due elements, next deadlines, the dehydrators that are overdue the longest |
 //! | `range` | LOOK, RANGE: elements, without taking them |
 //! | `inspect` | LEN, SCAN, INFO: the dehydrator as a whole |
@@ -36,7 +35,6 @@ mod limit;
 mod ondue;
 mod pause;
 pub mod poll;
-mod purge;
 mod push;
 mod range;
 mod settle;

@@ -9,9 +9,9 @@ use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
 use lawn::{DEADLINE_MAX, Lawn};
 
-use super::args::number::{MS_FROM_1, UNIX_MS_FROM_1};
 use super::args::options::Options;
 use super::args::required;
+use super::args::{MS_FROM_1, UNIX_MS_FROM_1};
 use super::{checks, defaults};
 
 /// When a pause ends.

@@ -203,9 +203,10 @@ impl<'a> MultiPush<'a> {
         required(args, 4)?;
         let key = required(args, 1)?;
         let mut elements = Vec::with_capacity(args.len() / 3);
+        // In the place of a ttl, a word that begins with a letter is the first option.
+        let is_option = |word: Str<'_>| word.bytes().first().is_some_and(u8::is_ascii_alphabetic);
         let mut at = 2;
-        // A word in the place of a ttl may be the first option.
-        while let Some(word) = args.get(at).filter(|word| at == 2 || !PushOptions::is_name(*word)) {
+        while let Some(word) = args.get(at).filter(|word| at == 2 || !is_option(*word)) {
             let (element, id) = (required(args, at + 1)?, required(args, at + 2)?);
             elements.push(Listed { ttl: Ttl::parse(word)?, element, id });
             at += 3;
@@ -438,10 +439,10 @@ mod tests {
         );
 
         needs_all_of("k 5 e i", only!(MultiPush::parse));
-        takes_no_more("k 5 e i", only!(MultiPush::parse));
+        takes_no_more("k 5 e i 7", only!(MultiPush::parse));
         takes_no_more("k 5 e i 6 f j 7", only!(MultiPush::parse));
         refuses_each(
-            "k 5 e i x f j; k NX e i; k 5 e i NX NX; k 5 e i NX REPLACE; k 5 e i SLACK; k 5 e i SLACK 1 AT 9; \
+            "k 5 e i more; k 5 e i x f j; k NX e i; k 5 e i NX NX; k 5 e i NX REPLACE; k 5 e i SLACK; k 5 e i SLACK 1 AT 9; \
              k 5 e i AT 9 AT 9; k 5 e i AT x; k 5 e i NX 5 f j; k 5 e i AT 9 DELIVERED 1; k 5@9 e i"
                 .split("; "),
             only!(MultiPush::parse),

@@ -7,7 +7,7 @@ use crate::server::string::{Args, Digits};
 use crate::server::{CommandContext, Str, error::Result, random_bytes};
 use lawn::{DEADLINE_MAX, Element, Row, Start, Token};
 
-use super::args::number::not_number;
+use super::args::not_number;
 use super::args::options::Options;
 use super::args::required;
 use crate::server::string::{NotNumber, number};

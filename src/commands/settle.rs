@@ -11,8 +11,8 @@ use crate::server::string::Args;
 use crate::server::{CommandContext, Error, Str, error::Result};
 use lawn::{Lawn, Token};
 
-use super::args::number::{milliseconds, token};
 use super::args::required;
+use super::args::{milliseconds, token};
 use super::checks;
 
 /// Reads `key token id [token id ...]`.

@@ -9,9 +9,7 @@ use crate::server::{CommandContext, Error, error::Result};
 use super::args::shown;
 #[cfg(debug_assertions)]
 use super::debug;
-use super::{
-    due, effect, inspect, limit, ondue, pause, poll, purge, push, range, settle, take, update,
-};
+use super::{due, effect, inspect, limit, ondue, pause, poll, push, range, settle, take, update};
 
 /// The tip for a reply that depends on the clock or on chance.
 const VARYING: &CStr = c"nondeterministic_output";
@@ -126,7 +124,7 @@ pub fn commands() -> Vec<Command> {
             syntax: "key GROUP name [COUNT n]",
             complexity: c"O(N*log(M)), N being the number of elements it removes, M of elements in the group",
             summary: c"Removes elements of a group, due or not, and returns how many: repeat it until that is 0.",
-            ..Command::new(c"purge", handler!(purge::purge), c"write", -4, access::DELETE)
+            ..Command::new(c"purge", handler!(take::purge), c"write", -4, access::DELETE)
         },
         Command {
             syntax: "key <HOLD [DELIVERIES n <DROP | STREAM dest [MAXLEN [= | ~] n] | LIST dest [LEFT | RIGHT] | PUBLISH channel>] | DROP | STREAM dest [MAXLEN [= | ~] n] | LIST dest [LEFT | RIGHT] | PUBLISH channel>",

@@ -1,12 +1,17 @@
-//! PULL, XACK, REM: taking or removing elements by their ids.
+//! PULL, XACK, REM, PURGE: taking or removing elements, by their ids or by their group.
 
 use crate::data_type::Writing;
 use crate::metrics::counters::PULLS;
 use crate::replicate;
 use crate::server::string::Args;
-use crate::server::{CommandContext, error::Result};
+use crate::server::{CommandContext, Error, Str, error::Result};
+use lawn::{DEADLINE_MAX, Start};
 
-use super::args;
+use super::args::options::Options;
+use super::args::{self, required};
+
+/// The elements that one call changes, if the caller does not say: less than a millisecond's work.
+const COUNT: usize = 1024;
 
 /// Runs `PULL key id`: the element, due or not, or nil.
 pub fn pull(context: &CommandContext, args: Args<'_>) -> Result {
@@ -66,4 +71,74 @@ pub fn rem(context: &CommandContext, args: Args<'_>) -> Result {
     }
     context.reply_integer(count);
     Ok(())
+}
+
+/// Reads `name [COUNT n]`, up to the last word.
+pub fn parse_named<'a>(mut options: Options<'a>) -> Result<(&'a [u8], usize)> {
+    let group = options.group()?.map(Str::bytes);
+    let Some(group) = group else {
+        return Err("GROUP needs a name here: elements without a group are no group".into());
+    };
+    let count = match options.next() {
+        Some(option) if option.name() == b"COUNT" => options.count()?,
+        Some(option) if option.name() == b"AT" => {
+            return Err(option.misplaced("must be before GROUP"));
+        }
+        Some(option) => return Err(option.unexpected_among("COUNT")),
+        None => COUNT,
+    };
+    options.end()?;
+    Ok((group, count))
+}
+
+/// Reads `key GROUP name [COUNT n]`.
+fn parse_purge<'a>(args: Args<'a>) -> Result<(Str<'a>, &'a [u8], usize)> {
+    required(args, 3)?;
+    let mut options = Options::new(args, 2);
+    let word = options.next().ok_or(Error::Arity)?;
+    if word.name() != b"GROUP" {
+        return Err(word.unexpected());
+    }
+    let (group, count) = parse_named(options)?;
+    Ok((required(args, 1)?, group, count))
+}
+
+/// Runs `PURGE key GROUP name [COUNT n]`: the number of elements removed, due or not, leased or not, the first in order.
+pub fn purge(context: &CommandContext, args: Args<'_>) -> Result {
+    let (key, group, count) = parse_purge(args)?;
+    let mut dehydrator = Writing::open(context, key)?;
+    let mut removal = dehydrator.removal(None);
+    let rows = removal
+        .lawn()
+        .into_iter()
+        .flat_map(|lawn| lawn.group_rows(Some(group), Start::FIRST, DEADLINE_MAX));
+    let ids: Vec<_> = rows.take(count).map(|row| row.element.id.to_vec()).collect();
+    let purged = ids.iter().filter(|id| removal.remove(id)).count();
+    if removal.finish() {
+        dehydrator.finish(c"dehydrator.purge");
+    }
+    context.reply_integer(purged as i64);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::args::testing::*;
+
+    #[test]
+    fn a_purge_names_a_group() {
+        needs_all_of("k GROUP g", only!(parse_purge));
+        let purge = |args: Args<'_>| {
+            let (key, group, count) = parse_purge(args)?;
+            Ok((text(key), group.to_vec(), count))
+        };
+        assert_eq!(request("k group g", purge), Ok(("k".into(), b"g".to_vec(), 1024)));
+        assert_eq!(request("k GROUP COUNT COUNT 3", purge), Ok(("k".into(), b"COUNT".to_vec(), 3)));
+        refuses_each(
+            "k ALL g; k PREFIX g; k GROUP g COUNT; k GROUP g COUNT 0; k GROUP g COUNT 1 COUNT 1; k GROUP g 5"
+                .split("; "),
+            only!(parse_purge),
+        );
+    }
 }

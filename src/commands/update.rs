@@ -11,10 +11,10 @@ use crate::server::string::{Args, number};
 use crate::server::{CommandContext, Error, Str, error::Result};
 use lawn::UpdateError;
 
-use super::args::number::{counted, milliseconds};
 use super::args::options::Options;
 use super::args::{self, required};
-use super::{checks, purge};
+use super::args::{counted, milliseconds};
+use super::{checks, take};
 
 /// Runs `UPDATE key id element`: the old element. The deadline does not change.
 pub fn update(context: &CommandContext, args: Args<'_>) -> Result {
@@ -82,7 +82,7 @@ impl<'a> Touch<'a> {
                 b"AT" if at.is_none() => at = Some(options.deadline()?),
                 b"IDS" => break parse_ids(args, options)?,
                 b"GROUP" if condition == Condition::Always => {
-                    let (name, count) = purge::parse_named(options)?;
+                    let (name, count) = take::parse_named(options)?;
                     break Which::Group { name, count };
                 }
                 b"GROUP" => return Err("syntax error, GT and LT are not for a GROUP".into()),
@@ -155,7 +155,7 @@ pub fn touch<'a>(context: &CommandContext, args: Args<'a>) -> Result {
         }
         // Elements under a live lease, and those with about this deadline, stay.
         Which::Group { name, count } => {
-            let near = (purge::stays_from(ttl, at, deadline), deadline);
+            let near = (stays_from(ttl, at, deadline), deadline);
             let rows =
                 dehydrator.look().into_iter().flat_map(|it| it.group_at_rest(name, near, now));
             let ids: Vec<_> = rows.take(*count).map(|row| row.element.id.to_vec()).collect();
@@ -167,6 +167,23 @@ pub fn touch<'a>(context: &CommandContext, args: Args<'a>) -> Result {
     }
     context.reply_integer(count);
     Ok(())
+}
+
+/// Without AT, the moment at which a group is to come due moves on from call to call. So that a loop ends, an element stays that
+/// comes due up to an eighth of the ttl earlier, of at least and at most so many milliseconds, and at most half of the ttl.
+const TOLERANCE: (u64, u64) = (1000, 60_000);
+
+/// Returns the earliest deadline of an element that a TOUCH leaves where it is, if its deadline is not after the new one.
+pub fn stays_from(ttl: u64, at: Option<u64>, deadline: u64) -> u64 {
+    match (ttl, at) {
+        (_, Some(_)) => deadline,
+        // What is due already.
+        (0, None) => 0,
+        (ttl, None) => {
+            let near = (ttl / 8).clamp(TOLERANCE.0, TOLERANCE.1);
+            deadline.saturating_sub(near.min(ttl / 2))
+        }
+    }
 }
 
 /// What a TOUCH does to each element.
@@ -285,5 +302,16 @@ mod tests {
                 .split("; "),
             only!(Touch::parse),
         );
+    }
+
+    #[test]
+    fn a_loop_of_touches_comes_to_an_end() {
+        // At the moment itself, or what is due, or about the moment.
+        assert_eq!(stays_from(5, Some(9), 9), 9);
+        assert_eq!(stays_from(0, None, 100), 0);
+        assert_eq!(stays_from(5, None, 5000), 4998);
+        assert_eq!(stays_from(4000, None, 5000), 4000);
+        assert_eq!(stays_from(80_000, None, 100_000), 90_000);
+        assert_eq!(stays_from(8_000_000, None, 9_000_000), 8_940_000);
     }
 }

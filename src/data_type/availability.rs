@@ -2,7 +2,7 @@
 
 use super::dehydrator::{Dehydrator, STUCK};
 use crate::clock;
-use crate::pending::agenda::Task;
+use crate::pending::agenda::Schedule;
 use crate::policy::Policy;
 use crate::server::{Error, error::Result};
 use lawn::{Element, Rate};
@@ -68,11 +68,11 @@ impl Dehydrator {
     }
 
     /// Returns the dehydrator's own work.
-    pub fn next_task(&self, now: u64) -> Task {
+    pub fn schedule(&self, now: u64) -> Schedule {
         match self.rules().pause {
             // The module ends the pause.
             Some(pause) => {
-                Task { next: pause.end(), delivers: true, is_held_back: false, expires: None }
+                Schedule { next: pause.end(), delivers: true, is_held_back: false, expires: None }
             }
             None => {
                 let next = self.lawn.next_deadline();
@@ -87,7 +87,7 @@ impl Dehydrator {
                 // No deadline stays none.
                 let next = next.max(next.and(Some(from)));
                 let expires = self.lawn.first_expiry().filter(|moment| *moment != STUCK);
-                Task { next, delivers: sends, is_held_back, expires }
+                Schedule { next, delivers: sends, is_held_back, expires }
             }
         }
     }

@@ -355,7 +355,7 @@ impl<'a> Writing<'a> {
         blocked::note(context, name, || dehydrator.outlook());
         if is_scheduled(dehydrator) {
             let now = now();
-            agenda::note(context, name, &dehydrator.tracking, dehydrator.next_task(now), now);
+            agenda::note(context, name, &dehydrator.tracking, dehydrator.schedule(now), now);
             if dehydrator.tracking.has_stuck() {
                 agenda::note_stuck(&Name::of(context, name));
             }

@@ -83,21 +83,21 @@ fn find_work(origin: &Origin<'_>, has_retried: bool) -> Work {
         if dehydrator.lawn.is_behind(now) {
             return Work::StepBack;
         }
-        let task = dehydrator.next_task(now);
-        if matches!(task.expires, Some(at) if at <= now) {
+        let schedule = dehydrator.schedule(now);
+        if matches!(schedule.expires, Some(at) if at <= now) {
             return Work::Expire(rules.policy.clone());
         }
-        match (task.next, dehydrator.lawn.next_deadline()) {
+        match (schedule.next, dehydrator.lawn.next_deadline()) {
             (Some(next), _) if next <= now && rules.pause.is_some() => Work::Resume,
             (Some(next), Some(deadline)) if next <= now => {
                 // What is due may wait, and this visit may have been for what has expired.
-                task.expires.into_iter().for_each(|at| agenda::expires_at(name, at));
-                let sends = if task.delivers { Some(rules.policy.clone()) } else { None };
+                schedule.expires.into_iter().for_each(|at| agenda::expires_at(name, at));
+                let sends = if schedule.delivers { Some(rules.policy.clone()) } else { None };
                 Work::Due { deadline, sends }
             }
             _ => {
                 // The deadline was unknown, or elements were removed or postponed.
-                agenda::note(context, key, tracking, task, now);
+                agenda::note(context, key, tracking, schedule, now);
                 Work::Later
             }
         }

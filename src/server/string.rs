@@ -170,11 +170,7 @@ pub fn number(bytes: &[u8]) -> Result<u64, NotNumber> {
     if number <= MAX { Ok(number) } else { Err(NotNumber::TooLarge) }
 }
 
-/// The maximum number of digits of a 64-bit number.
-const DIGITS_MAX: usize = 20;
-
-/// The room for the longest word of an effect (see `replicate/head.rs`), and for a copy of [`DIGITS_MAX`] bytes to the place
-/// of its last number.
+/// The room for the longest word of an effect: see `replicate/head.rs`.
 const ROOM: usize = 192;
 
 /// Numbers as text, with names before them and separators between them, written without an allocation.
@@ -231,49 +227,25 @@ impl Digits {
         &self.bytes[..self.len]
     }
 
-    /// Writes two digits at a time, starting from the last: the divisions dominate the cost.
-    fn put(&mut self, mut number: u64) {
-        // The copy below has a constant length, which the compiler turns into a few moves.
-        let mut digits = [0; 2 * DIGITS_MAX];
-        let mut from = DIGITS_MAX;
-        while number >= 10 {
-            from -= 2;
-            digits[from..from + 2].copy_from_slice(&PAIRS[(number % 100) as usize]);
-            number /= 100;
-        }
-        // A single leading digit.
-        if number > 0 || from == DIGITS_MAX {
-            from -= 1;
-            digits[from] = b'0' + number as u8;
-        }
-        self.bytes[self.len..][..DIGITS_MAX].copy_from_slice(&digits[from..][..DIGITS_MAX]);
-        self.len += DIGITS_MAX - from;
+    #[inline]
+    fn put(&mut self, number: u64) {
+        let mut buffer = itoa::Buffer::new();
+        let digits = buffer.format(number).as_bytes();
+        self.bytes[self.len..][..digits.len()].copy_from_slice(digits);
+        self.len += digits.len();
     }
 }
-
-/// The digits of the numbers from 0 to 99.
-const PAIRS: [[u8; 2]; 100] = {
-    let mut pairs = [[0; 2]; 100];
-    let mut number = 0;
-    while number < 100 {
-        pairs[number] = [b'0' + number as u8 / 10, b'0' + number as u8 % 10];
-        number += 1;
-    }
-    pairs
-};
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn digits_match_the_standard_library() {
-        let edges = (0..20).flat_map(|log| [10_u64.pow(log) - 1, 10_u64.pow(log)]);
-        for number in edges.chain([u64::MAX]) {
+    fn digits_have_letters_names_and_separators_between_them() {
+        for number in [1, 10, u64::MAX] {
             assert_eq!(Digits::new(number).bytes(), number.to_string().as_bytes());
-            let three = Digits::new(number).and(b'@', u64::MAX).and(b'@', number);
-            let expected = format!("{number}@{}@{number}", u64::MAX);
-            assert_eq!(three.bytes(), expected.as_bytes());
+            let all = Digits::after(b'P', number).and(b'@', 0).option("a", 0).option("b", number);
+            assert_eq!(all.bytes(), format!("P{number}@0,b={number}").as_bytes());
         }
     }
 

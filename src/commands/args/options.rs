@@ -5,8 +5,7 @@ use crate::server::string::{Args, NotNumber, number};
 use crate::server::{Error, Str, error::Result};
 use lawn::{DEADLINE_MAX, GROUP_NAME_MAX};
 
-use super::number::{self, FROM_1, MS_FROM_1, not_number, positive};
-use super::shown;
+use super::{FROM_1, MS_FROM_1, milliseconds, moment, not_number, positive, shown};
 
 /// The options at the end of a command, in any order.
 #[derive(Clone, Copy)]
@@ -89,7 +88,7 @@ impl<'a> Options<'a> {
     }
 
     pub fn milliseconds(&mut self, option: &str) -> Result<u64> {
-        number::milliseconds(option, self.value(option)?.bytes())
+        milliseconds(option, self.value(option)?.bytes())
     }
 
     /// Reads a limit. 0 means no limit.
@@ -101,7 +100,7 @@ impl<'a> Options<'a> {
     /// Reads a deadline. The greatest number means "never", like the one before it, which is the latest deadline that an
     /// element can have: see [`STUCK`](crate::data_type::STUCK). Replicas read the same word, so they agree.
     pub fn deadline(&mut self) -> Result<u64> {
-        let at = number::moment("AT", self.value("AT")?.bytes())?;
+        let at = moment("AT", self.value("AT")?.bytes())?;
         Ok(at.min(DEADLINE_MAX - 1))
     }
 

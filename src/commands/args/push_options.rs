@@ -5,8 +5,8 @@ use crate::data_type::end_within;
 use crate::server::{Str, error::Result};
 use lawn::{Bounds, DEADLINE_MAX};
 
-use super::number::{MS_FROM_1, milliseconds};
 use super::options::{Opt, Options};
+use super::{MS_FROM_1, milliseconds};
 
 /// The time until an element comes due.
 #[derive(Clone, Copy)]
@@ -82,13 +82,6 @@ impl<'a> PushOptions<'a> {
             _ => return self.bounds.parse(option, options),
         }
         Ok(true)
-    }
-
-    /// Returns whether a word is the name of an option.
-    pub fn is_name(word: Str<'_>) -> bool {
-        let names: [&[u8]; 7] =
-            [b"NX", b"REPLACE", b"SLACK", b"AT", b"DELIVERIES", b"WITHIN", b"GROUP"];
-        names.iter().any(|name| word.bytes().eq_ignore_ascii_case(name))
     }
 
     /// Returns the name of the group, if the element is in one.

@@ -3,8 +3,8 @@
 use ahash::RandomState;
 use hashbrown::HashSet;
 
-use crate::commands::args::number::{counted, token};
 use crate::commands::args::options::Options;
+use crate::commands::args::{counted, token};
 use crate::commands::args::{required, shown};
 use crate::config;
 use crate::pending::blocked::Take;

@@ -119,7 +119,7 @@ pub(super) const NEVER: u64 = u64::MAX;
 
 /// The deliveries of a dehydrator.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Task {
+pub struct Schedule {
     /// When there is work, or since when, in milliseconds since the epoch.
     pub next: Option<u64>,
     /// Set if it is visited for as long as something is due, and not only once.
@@ -215,8 +215,8 @@ impl Recorded<'_> {
     }
 
     /// Records when there are deliveries. Returns when, in milliseconds since the epoch, if that is news.
-    pub fn note(mut self, task: Task, now: u64) -> Option<u64> {
-        let Task { next: Some(next), delivers, is_held_back, expires } = task else {
+    pub fn note(mut self, schedule: Schedule, now: u64) -> Option<u64> {
+        let Schedule { next: Some(next), delivers, is_held_back, expires } = schedule else {
             self.end_deliveries();
             return None;
         };
