@@ -2,13 +2,13 @@
 
 use redis::{Connection, Value};
 
-use crate::replies::LINES;
+use crate::lines;
 use harness::{Ask, Server, cmd, refusal, text, until};
 
 /// Each verb with the fewest arguments that it accepts, on a key `k`.
 fn verbs() -> impl Iterator<Item = String> {
-    let lines = LINES.iter().filter(|(name, _)| !name.contains(' '));
-    lines.map(|(name, line)| match *name {
+    let lines = lines::of_page().filter(|(name, _)| !name.contains(' '));
+    lines.map(|(name, line)| match name {
         "MPOLL" => "DEHYDRATOR.MPOLL 1 k".to_owned(),
         _ => format!("DEHYDRATOR.{line}"),
     })

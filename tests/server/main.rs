@@ -24,6 +24,7 @@ mod keyspace;
 mod lateness;
 mod layout;
 mod limits;
+mod lines;
 mod links;
 mod listening;
 mod loading;

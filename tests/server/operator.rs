@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use redis::{Connection, Value};
 
+use crate::lines::{self, COMMANDS, verb_of};
 use crate::replication::replica_of;
 use harness::{Ask, Server, cmd, text, texts, until};
 
@@ -11,48 +12,25 @@ use harness::{Ask, Server, cmd, text, texts, until};
 fn the_server_knows_the_properties_of_each_command() {
     let server = Server::start(&[]);
     let mut client = server.connect();
-    // name, arity, flags, access to the key
-    let expected = [
-        ("push", -5, "write denyoom fast", "RW update"),
-        ("gidpush", -4, "write denyoom fast", "RW insert"),
-        ("pull", 3, "write fast", "RW access delete"),
-        ("poll", -2, "write blocking", "RW access delete"),
-        ("xpoll", -2, "readonly", "RO access"),
-        ("xack", -3, "write fast", "RW access delete"),
-        ("look", -3, "readonly fast", "RO access"),
-        ("range", -4, "readonly", "RO access"),
-        ("settle", -4, "write fast", "RW delete"),
-        ("renew", -5, "write fast", "RW update"),
-        ("release", -5, "write fast", "RW update"),
-        ("reject", -4, "write", "RW delete"),
-        ("update", 4, "write denyoom fast", "RW access update"),
-        ("rem", -3, "write fast", "RW delete"),
-        ("purge", -4, "write", "RW delete"),
-        ("ttn", 2, "readonly fast", "RO"),
-        ("mpush", -5, "write denyoom fast", "RW update"),
-        ("touch", -4, "write", "RW update"),
-        ("pttl", 3, "readonly fast", "RO access"),
-        ("len", -2, "readonly fast", "RO"),
-        ("scan", -3, "readonly", "RO access"),
-        ("info", -2, "readonly", "RO access"),
-        ("limit", -4, "write fast", "RW update"),
-        ("effect", -3, "write", "RW update"),
-        ("pause", -2, "write fast", "RW update"),
-        ("resume", -2, "write fast", "RW update"),
-    ];
+    let help: Vec<String> = cmd("DEHYDRATOR.HELP").query(&mut client).expect("an array");
     let mut left_out = client.verbs();
-    left_out.retain(|verb| !expected.iter().any(|it| it.0.eq_ignore_ascii_case(verb)));
-    // These have no key, or not at the usual place.
-    assert_eq!(left_out, ["MPOLL", "ONDUE", "LATE", "HELP"], "not expected here");
-    for (name, arity, flags, access) in expected {
-        let Value::Array(infos) = client.ask(&format!("COMMAND INFO dehydrator.{name}")) else {
+    left_out.retain(|verb| !COMMANDS.iter().any(|it| it.verb() == verb));
+    assert_eq!(left_out, [""; 0], "not in lines.rs");
+    for command in &COMMANDS {
+        let name = format!("DEHYDRATOR.{}", command.verb());
+        let Value::Array(infos) = client.ask(&format!("COMMAND INFO {name}")) else {
             panic!("an array")
         };
         let Value::Array(info) = &infos[0] else { panic!("{name}: {infos:?}") };
-        assert_eq!(info[1], Value::Int(arity), "arity of {name}");
+        let syntax = help.iter().find_map(|line| line.strip_prefix(&name)).expect("it is in HELP");
+        assert_eq!(info[1], Value::Int(arity(syntax)), "arity of {name}");
         let mut shown = words(&info[2]);
         shown.retain(|flag| flag != "module");
-        assert_eq!(shown.join(" "), flags, "flags of {name}");
+        assert_eq!(shown.join(" "), command.flags, "flags of {name}");
+        assert_eq!(words(&info[7]).join(" "), command.tips, "tips of {name}");
+        if command.key.is_empty() {
+            continue;
+        }
         assert_eq!(info[3..6], [Value::Int(1), Value::Int(1), Value::Int(1)], "keys of {name}");
         let Value::Array(specs) = &info[8] else { panic!("key specs") };
         assert_eq!(specs.len(), 1, "key specs of {name}");
@@ -61,7 +39,7 @@ fn the_server_knows_the_properties_of_each_command() {
             Value::Map(fields) => fields[0].1.clone(),
             other => panic!("{other:?}"),
         };
-        assert_eq!(words(&fields).join(" "), access, "access of {name}");
+        assert_eq!(words(&fields).join(" "), command.key, "access of {name}");
     }
     for (line, keys) in [
         ("k STREAM d", &["k", "d"][..]),
@@ -84,6 +62,29 @@ fn the_server_knows_the_properties_of_each_command() {
     }
     let keys = client.ask("COMMAND GETKEYS DEHYDRATOR.XACK k a b");
     assert_eq!(keys, texts(&["k"]));
+}
+
+/// Returns the arity of a command: its least number of words, with its name, negative if it may have more.
+fn arity(syntax: &str) -> i64 {
+    let (mut least, mut depth, mut choices) = (1, 0, vec![]);
+    for word in syntax.split(' ').filter(|word| !word.is_empty()) {
+        if word.starts_with('<') && depth == 0 {
+            choices.push(0);
+        }
+        let is_choice = !choices.is_empty();
+        depth += word.matches('[').count();
+        match word.trim_start_matches('<') {
+            "|" if is_choice && depth == 0 => choices.push(0),
+            _ if depth > 0 => {}
+            _ if is_choice => *choices.last_mut().expect("one") += 1,
+            _ => least += 1,
+        }
+        depth -= word.matches(']').count();
+        if word.ends_with('>') && depth == 0 {
+            least += choices.drain(..).min().unwrap_or(0);
+        }
+    }
+    if syntax.contains(['[', '<']) { -least } else { least }
 }
 
 fn words(value: &Value) -> Vec<String> {
@@ -160,27 +161,15 @@ fn the_server_describes_each_commands_arguments_like_help() {
 }
 
 #[test]
-fn the_server_knows_nondeterministic_commands_and_those_of_rede() {
+fn the_server_knows_the_commands_of_rede() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let help: Vec<String> = cmd("DEHYDRATOR.HELP").query(&mut client).expect("an array");
-    // The commands whose reply depends on the clock or on chance.
-    let varying = "poll mpoll look range ttn pttl scan info late gidpush xpoll xack";
     let of_rede = "push pull poll look update ttn gidpush xpoll xack";
     let is_one = |list: &str, verb: &str| list.split(' ').any(|it| it == verb);
     for pair in help.chunks_exact(2) {
         let name = pair[0].split(' ').next().expect("a name").to_lowercase();
         let verb = &name["dehydrator.".len()..];
-        let Value::Array(infos) = client.ask(&format!("COMMAND INFO {name}")) else { panic!("it") };
-        let Value::Array(info) = &infos[0] else { panic!("{name}: {infos:?}") };
-        /// The index of the tips in COMMAND INFO.
-        const TIPS: usize = 7;
-        let expected = match verb {
-            "late" => "nondeterministic_output request_policy:all_shards response_policy:special",
-            _ if is_one(varying, verb) => "nondeterministic_output",
-            _ => "",
-        };
-        assert_eq!(words(&info[TIPS]).join(" "), expected, "tips of {verb}");
         let docs = client.ask(&format!("COMMAND DOCS {name}"));
         let docs = fields(&fields(&docs).remove(&name).expect("it is there"));
         let history = docs.get("history").map(|history| format!("{history:?}"));
@@ -286,49 +275,15 @@ fn no_command_accesses_a_key_without_permission() {
     client.ask("ACL SETUSER eve on nopass +@all ~k allchannels");
     let mut eve = server.connect();
     eve.ask("AUTH eve any");
-    let lines = [
-        "PUSH other 0 e i",
-        "GIDPUSH other 0 e",
-        "MPUSH other 0 e i 0 e j",
-        "PULL other id",
-        "POLL other",
-        "POLL other BLOCK 1",
-        "MPOLL 1 other",
-        "MPOLL 2 k other",
-        "MPOLL 2 other k BLOCK 1",
-        "EFFECT other L1@1@7 id",
-        "XPOLL other",
-        "XACK other id",
-        "SETTLE other token id",
-        "RENEW other 5 token id",
-        "RELEASE other 5 token id",
-        "REJECT other token id",
-        "LOOK other id",
-        "RANGE other - +",
-        "UPDATE other id e",
-        "TOUCH other 0 id",
-        "REM other id",
-        "PURGE other GROUP g",
-        "TOUCH other 5 GROUP g",
-        "ONDUE other DROP",
-        "ONDUE other HOLD DELIVERIES 5 DROP",
-        "PAUSE other",
-        "LIMIT other HELD 5",
-        "EFFECT other G5@5",
-        "EFFECT other S5 id",
-        "RESUME other",
-        "TTN other",
-        "PTTL other id",
-        "LEN other",
-        "SCAN other 0",
-        "INFO other",
-    ];
+    let more = ["MPOLL 2 k other", "MPOLL 2 other k BLOCK 1"].map(str::to_owned);
+    let lines = lines::all().map(|line| line.replacen(" k", " other", 1)).chain(more);
+    let lines: Vec<_> = lines.collect();
     for verb in eve.verbs() {
         if matches!(&verb[..], "LATE" | "HELP") {
             // These have no key.
             continue;
         }
-        let of_verb = |line: &&&str| line.split(' ').next() == Some(&verb);
+        let of_verb = |line: &&String| verb_of(line) == verb;
         let mut tried = 0;
         for line in lines.iter().filter(of_verb) {
             let refused = eve.refused(&format!("DEHYDRATOR.{line}"));

@@ -6,54 +6,8 @@ use std::fs;
 
 use redis::{Connection, Value};
 
+use crate::lines::{self, verb_of};
 use harness::{Ask, Server, cmd, refusal};
-
-/// The commands of the page, as the test sends them. `mine` holds the element `id`.
-pub(crate) const LINES: [(&str, &str); 34] = [
-    ("PUSH", "PUSH k 600000 element id"),
-    ("PUSH NX", "PUSH k 600000 element id NX"),
-    ("PUSH REPLACE", "PUSH k 600000 element id REPLACE"),
-    ("MPUSH", "MPUSH k 600000 element id"),
-    ("MPUSH NX", "MPUSH k 600000 element id NX"),
-    ("MPUSH REPLACE", "MPUSH k 600000 element id REPLACE"),
-    ("LOOK", "LOOK k id"),
-    ("LOOK FULL", "LOOK k id FULL"),
-    ("PULL", "PULL k id"),
-    ("UPDATE", "UPDATE k id element"),
-    ("TOUCH", "TOUCH k 600000 id"),
-    ("TOUCH IDS", "TOUCH k 600000 IDS 1 id"),
-    ("REM", "REM k id"),
-    ("PTTL", "PTTL k id"),
-    ("SETTLE", "SETTLE k mine id"),
-    ("RENEW", "RENEW k 600000 mine id"),
-    ("RELEASE", "RELEASE k 600000 mine id"),
-    ("REJECT", "REJECT k mine id"),
-    ("XACK", "XACK k id"),
-    ("GIDPUSH", "GIDPUSH k 600000 element"),
-    ("POLL", "POLL k"),
-    ("POLL BLOCK", "POLL k BLOCK 1"),
-    ("MPOLL", "MPOLL 2 nowhere k"),
-    ("XPOLL", "XPOLL k"),
-    ("TTN", "TTN k"),
-    ("LEN", "LEN k"),
-    ("SCAN", "SCAN k 0"),
-    ("RANGE", "RANGE k - +"),
-    ("INFO", "INFO k"),
-    ("ONDUE", "ONDUE k DROP"),
-    ("PAUSE", "PAUSE k"),
-    ("PURGE", "PURGE k GROUP g"),
-    ("RESUME", "RESUME k"),
-    ("LIMIT", "LIMIT k HELD 5"),
-];
-
-/// Commands with options that have no line on the page.
-const MORE_LINES: [&str; 5] = [
-    "POLL k LEASE 600000",
-    "MPOLL 1 k LEASE 600000",
-    "ONDUE k STREAM s",
-    "ONDUE k LIST l",
-    "EFFECT k P600000@4102444800000 element id",
-];
 
 fn page() -> String {
     fs::read_to_string("docs/commands.md").expect("a page")
@@ -88,12 +42,8 @@ fn codes() -> BTreeMap<String, BTreeSet<String>> {
 }
 
 fn line_of(command: &str) -> &'static str {
-    let found = LINES.iter().find(|(name, _)| *name == command);
+    let found = lines::of_page().find(|(name, _)| *name == command);
     found.unwrap_or_else(|| panic!("how is {command} sent?")).1
-}
-
-fn verb_of(line: &str) -> String {
-    line.split(' ').next().expect("a verb").to_owned()
 }
 
 /// Returns the reply of a command, or its error.
@@ -208,22 +158,22 @@ fn the_page_covers_every_command() {
         verbs.remove(left_out);
     }
     let rows = [figure("Replies by id"), figure("Replies by key")].concat();
-    let of_page: BTreeSet<_> = rows.iter().map(|row| verb_of(&row[0])).collect();
+    let of_page: BTreeSet<_> = rows.iter().map(|row| verb_of(&row[0]).to_owned()).collect();
     let differing: Vec<_> = of_page.symmetric_difference(&verbs).collect();
     assert!(
         differing.is_empty(),
         "in HELP or in \"Replies by …\" of the page alone: {differing:?}"
     );
-    let tried: BTreeSet<_> = LINES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let tried: BTreeSet<_> = lines::of_page().map(|(name, _)| name.to_owned()).collect();
     let rows: BTreeSet<_> = rows.into_iter().map(|mut row| row.swap_remove(0)).collect();
     let differing: Vec<_> = tried.symmetric_difference(&rows).collect();
-    assert!(differing.is_empty(), "in LINES or in \"Replies by …\" alone: {differing:?}");
+    assert!(differing.is_empty(), "in lines.rs or in \"Replies by …\" alone: {differing:?}");
     // A code that a command replies in one of these is in the list of codes, with the command.
     let mut replied: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for row in [figure("Replies by id"), figure("Replies by key")].concat() {
         let is_code = |cell: &&String| cell.len() > 2 && cell.chars().all(char::is_uppercase);
         for code in row[1..].iter().filter(is_code) {
-            replied.entry(code.clone()).or_default().insert(verb_of(&row[0]));
+            replied.entry(code.clone()).or_default().insert(verb_of(&row[0]).to_owned());
         }
     }
     let codes = codes();
@@ -236,13 +186,13 @@ fn the_page_covers_every_command() {
 fn who_replies(code: &str, server: &Server, prepare: impl Fn(&mut Connection)) -> BTreeSet<String> {
     let mut client = server.connect();
     let mut verbs = BTreeSet::new();
-    for line in LINES.iter().map(|(_, line)| *line).chain(MORE_LINES) {
+    for line in lines::all() {
         client.ask("CONFIG SET dehydrator.max-elements 0 dehydrator.max-ttl 0 maxmemory 0");
         client.ask("FLUSHALL");
         prepare(&mut client);
         match reply(&mut client, line) {
             Err(error) if error.starts_with(&format!("{code} ")) => {
-                verbs.insert(verb_of(line));
+                verbs.insert(verb_of(line).to_owned());
             }
             Err(error) => assert!(!error.starts_with("ERR"), "{line}: {error}"),
             Ok(_) => {}
@@ -280,7 +230,7 @@ fn a_key_of_another_type_is_an_error_for_all_of_them() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("SET k text");
-    for line in LINES.iter().map(|(_, line)| *line).chain(MORE_LINES) {
+    for line in lines::all() {
         let replied = reply(&mut client, line);
         assert!(is(&replied, "WRONGTYPE"), "{line}: {replied:?}");
     }

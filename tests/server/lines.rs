@@ -1,0 +1,107 @@
+//! The commands, as several tests send them and as the server must know them.
+
+/// A command, on a key `k`.
+pub struct Command {
+    pub line: &'static str,
+    /// Its flags in COMMAND INFO, without `module`.
+    pub flags: &'static str,
+    /// The flags of its key, which is its first argument. Empty: it has none, or not at that place alone.
+    pub key: &'static str,
+    /// Its tips in COMMAND INFO.
+    pub tips: &'static str,
+}
+
+/// The tip of a command whose reply depends on the clock or on chance.
+const VARIES: &str = "nondeterministic_output";
+
+const fn command(line: &'static str, flags: &'static str, key: &'static str) -> Command {
+    Command { line, flags, key, tips: "" }
+}
+
+const fn varying(line: &'static str, flags: &'static str, key: &'static str) -> Command {
+    Command { line, flags, key, tips: VARIES }
+}
+
+/// Every command. `mine` holds the element `id`.
+pub const COMMANDS: [Command; 30] = [
+    command("PUSH k 600000 element id", "write denyoom fast", "RW update"),
+    command("MPUSH k 600000 element id", "write denyoom fast", "RW update"),
+    command("PULL k id", "write fast", "RW access delete"),
+    varying("POLL k", "write blocking", "RW access delete"),
+    varying("MPOLL 2 nowhere k", "write blocking movablekeys", ""),
+    command("SETTLE k mine id", "write fast", "RW delete"),
+    command("RENEW k 600000 mine id", "write fast", "RW update"),
+    command("RELEASE k 600000 mine id", "write fast", "RW update"),
+    command("REJECT k mine id", "write", "RW delete"),
+    varying("LOOK k id", "readonly fast", "RO access"),
+    varying("RANGE k - +", "readonly", "RO access"),
+    command("UPDATE k id element", "write denyoom fast", "RW access update"),
+    command("TOUCH k 600000 id", "write", "RW update"),
+    command("REM k id", "write fast", "RW delete"),
+    command("PURGE k GROUP g", "write", "RW delete"),
+    command("ONDUE k DROP", "write movablekeys", ""),
+    command("PAUSE k", "write fast", "RW update"),
+    command("RESUME k", "write fast", "RW update"),
+    command("LIMIT k HELD 5", "write fast", "RW update"),
+    varying("TTN k", "readonly fast", "RO"),
+    varying("PTTL k id", "readonly fast", "RO access"),
+    command("LEN k", "readonly fast", "RO"),
+    varying("SCAN k 0", "readonly", "RO access"),
+    varying("INFO k", "readonly", "RO access"),
+    Command {
+        tips: "nondeterministic_output request_policy:all_shards response_policy:special",
+        ..command("LATE", "readonly", "")
+    },
+    command("HELP", "loading stale fast", ""),
+    varying("GIDPUSH k 600000 element", "write denyoom fast", "RW insert"),
+    varying("XPOLL k", "readonly", "RO access"),
+    varying("XACK k id", "write fast", "RW access delete"),
+    command("EFFECT k P600000@4102444800000 element id", "write", "RW update"),
+];
+
+/// The forms of commands that docs/commands.md lists beside them.
+pub const FORMS: [(&str, &str); 7] = [
+    ("PUSH NX", "PUSH k 600000 element id NX"),
+    ("PUSH REPLACE", "PUSH k 600000 element id REPLACE"),
+    ("MPUSH NX", "MPUSH k 600000 element id NX"),
+    ("MPUSH REPLACE", "MPUSH k 600000 element id REPLACE"),
+    ("LOOK FULL", "LOOK k id FULL"),
+    ("TOUCH IDS", "TOUCH k 600000 IDS 1 id"),
+    ("POLL BLOCK", "POLL k BLOCK 1"),
+];
+
+/// Forms that it does not list.
+const MORE: [&str; 9] = [
+    "POLL k LEASE 600000",
+    "MPOLL 1 k LEASE 600000",
+    "ONDUE k STREAM s",
+    "ONDUE k LIST l",
+    "ONDUE k HOLD DELIVERIES 5 DROP",
+    "TOUCH k 5 GROUP g",
+    "EFFECT k L1@1@7 id",
+    "EFFECT k G5@5",
+    "EFFECT k S5 id",
+];
+
+impl Command {
+    pub fn verb(&self) -> &'static str {
+        verb_of(self.line)
+    }
+}
+
+pub fn verb_of(line: &str) -> &str {
+    line.split(' ').next().expect("a verb")
+}
+
+/// Returns the commands that docs/commands.md states the replies of, each with its forms, by their names there.
+pub fn of_page() -> impl Iterator<Item = (&'static str, &'static str)> {
+    // The first two have no key, and EFFECT is for tools.
+    let commands = COMMANDS.iter().filter(|it| !matches!(it.verb(), "LATE" | "HELP" | "EFFECT"));
+    commands.map(|it| (it.verb(), it.line)).chain(FORMS)
+}
+
+/// Returns the lines of all commands that have a key, in all forms.
+pub fn all() -> impl Iterator<Item = &'static str> {
+    let lines = COMMANDS.iter().map(|it| it.line).chain(FORMS.map(|(_, line)| line)).chain(MORE);
+    lines.filter(|line| line.contains(" k"))
+}
