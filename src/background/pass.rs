@@ -71,10 +71,11 @@ pub fn plan(context: &Context) {
         Some(grace) => Some(grace.until_us),
         None => poll::next_us().map(timer::spaced),
     };
-    // If it may not, the next tick checks again.
-    let delivery = if config::may_act(context) { agenda::next_us() } else { None };
-    let groups = (agenda::count(Reason::FitGroups) > 0).then(clock::monotonic_us);
-    let next = [blocked, delivery.map(timer::spaced), groups, renamed::next_us()];
+    // Groups are brought to new limits on replicas too. If the module may not act, the next tick checks again.
+    let may_act = config::may_act(context);
+    let reasons = if may_act { &Reason::TIMED[..] } else { &[Reason::FitGroups] };
+    let visit = agenda::next_us(reasons).map(timer::spaced);
+    let next = [blocked, visit, renamed::next_us()];
     let next = next.into_iter().flatten().min();
     timer::set(context, next);
 }

@@ -108,7 +108,7 @@ fn store(
     let (id, group) = (new.id.bytes(), new.group.map(Str::bytes));
     let element = Element { bounds, ..Element::new(id, new.element.bytes(), deadline) };
     // Checked before: a replaced element could not be restored, and one that goes again would move its group in the round.
-    let replaces = if_exists == IfExists::Replace;
+    let replaces = matches!(if_exists, IfExists::Replace);
     if !checks::has_room_in_group(lawn, id, group, replaces) {
         return Ok(PushResult::BeyondLength);
     }
@@ -122,10 +122,9 @@ fn store(
         IfExists::Refuse | IfExists::Keep => lawn.start_in_group(ttl, &element, group),
     };
     match started {
+        Ok(()) => Ok(PushResult::Stored),
         Err(StartError::Exists) if if_exists == IfExists::Keep => Ok(PushResult::Kept),
-        started => {
-            started.map_err(|error| checks::of_start(error, id)).map(|()| PushResult::Stored)
-        }
+        Err(error) => Err(checks::of_start(error, id)),
     }
 }
 

@@ -267,7 +267,7 @@ impl<'a> Writing<'a> {
     /// Returns whether an id is remembered at `now`, so that a push treats it as present.
     #[inline]
     pub fn remembers(&self, id: &[u8], now: u64) -> bool {
-        self.existing().is_some_and(|dehydrator| dehydrator.remembered.contains(id, now))
+        matches!(self.existing(), Some(dehydrator) if dehydrator.remembered.contains(id, now))
     }
 
     /// Forgets an id, because an element with it was stored.
@@ -326,7 +326,7 @@ impl<'a> Writing<'a> {
                 before.replace_by(after);
             }
             self.follow_up(dehydrator, has_grown);
-            is_idle = dehydrator.is_idle();
+            is_idle = !has_grown && dehydrator.is_idle();
         }
         let Opened { mut key, hold, .. } = opened;
         drop(hold);

@@ -27,7 +27,7 @@ const ELSEWHERE_US: u64 = 1_000_000;
 
 /// Visits all due dehydrators, until the budget is spent.
 pub fn run(context: &Context) {
-    let Some(next_us) = agenda::next_us() else { return };
+    let Some(next_us) = agenda::next_us(&Reason::DELIVERY) else { return };
     let started_us = clock::monotonic_us();
     if next_us > started_us || !config::may_act(context) {
         return;

@@ -65,7 +65,7 @@ const NX_OR_REPLACE: &str = "syntax error, NX and REPLACE exclude each other";
 
 impl<'a> PushOptions<'a> {
     pub fn new() -> Self {
-        let bounds = BoundOptions::default();
+        let bounds = BoundOptions { deliveries: None, within: None };
         Self { if_exists: IfExists::Refuse, slack: None, at: None, bounds, group: None }
     }
 
@@ -94,13 +94,14 @@ impl<'a> PushOptions<'a> {
         match (self.at, self.slack) {
             (Some(_), Some(_)) => Err("syntax error, SLACK and AT exclude each other".into()),
             (Some(_), None) => Ok(ttl),
-            (None, slack) => ttl.with_slack(slack.or_else(|| config::DEFAULT_SLACK.limit())),
+            (None, None) => ttl.with_slack(config::DEFAULT_SLACK.limit()),
+            (None, slack) => ttl.with_slack(slack),
         }
     }
 }
 
 /// `[DELIVERIES n] [WITHIN ms]`
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub struct BoundOptions {
     deliveries: Option<u16>,
     /// An element is too late to be given out that many milliseconds after its deadline.

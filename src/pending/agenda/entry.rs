@@ -49,6 +49,12 @@ impl Reason {
     /// The reasons of the cron, and of the end of each pass of the event loop for [`Reason::FitGroups`], on replicas too.
     pub const UPKEEP: [Self; 3] = [Self::Forget, Self::Compact, Self::FitGroups];
 
+    /// The reasons for which the event loop is woken.
+    pub const TIMED: [Self; 6] = {
+        let [deliver, held_back, retry, stuck, expire] = Self::DELIVERY;
+        [deliver, held_back, retry, stuck, expire, Self::FitGroups]
+    };
+
     /// Returns whether visits are on the wall clock, in milliseconds, and not on the monotonic clock, in microseconds.
     fn is_by_wall(self) -> bool {
         matches!(self, Self::Deliver | Self::HeldBack | Self::Expire | Self::Forget)

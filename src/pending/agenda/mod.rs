@@ -173,10 +173,10 @@ fn now() -> Moment {
     Moment { wall_us: clock::now_us(), monotonic_us: clock::monotonic_us() }
 }
 
-/// Returns the time of the earliest delivery, on the monotonic clock, in microseconds.
-pub fn next_us() -> Option<u64> {
+/// Returns the time of the earliest visit for one of these reasons, on the monotonic clock, in microseconds.
+pub fn next_us(reasons: &[Reason]) -> Option<u64> {
     let now = now();
-    let until_us = read(|table| Some(table.first(&Reason::DELIVERY, now)?.0))??;
+    let until_us = read(|table| Some(table.first(reasons, now)?.0))??;
     // What is held back has no time of its own.
     let is_timed = until_us < i64::MAX;
     if is_timed { Some(now.monotonic_us.saturating_add_signed(until_us)) } else { None }
