@@ -1,6 +1,5 @@
 //! Round trips of valid payloads, and refusals of invalid ones.
 
-use std::iter;
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -32,6 +31,18 @@ fn saved_with(lawn: &Lawn, rules: &Rules, remembered: &Remembered) -> Fields {
 
 fn chunk(bytes: &[u8]) -> Field {
     Field::Bytes(bytes.into())
+}
+
+fn numbers(numbers: &[u64]) -> Vec<Field> {
+    numbers.iter().copied().map(Field::Unsigned).collect()
+}
+
+/// Asserts that no shorter start of a payload is loaded.
+fn needs_all_of(fields: &Fields) {
+    for kept in 0..fields.0.len() {
+        let start = fields.0.iter().take(kept).cloned();
+        assert!(load_of(start).is_err(), "{kept} fields of {:?}", fields.0);
+    }
 }
 
 type Content = (u64, Vec<u8>, Vec<u8>, u64, u16, Bounds);
@@ -90,13 +101,11 @@ fn an_empty_dehydrator_is_two_numbers() {
 
 #[test]
 fn elements_are_written_in_strings_of_some_tens_of_kilobytes() {
-    let chunks = |lawn: &Lawn| -> Vec<usize> {
-        let lengths = saved(lawn).0.into_iter().filter_map(|field| match field {
-            Field::Bytes(bytes) => Some(bytes.len()),
-            Field::Unsigned(_) => None,
-        });
-        lengths.collect()
+    let length = |field| match field {
+        Field::Bytes(bytes) => Some(bytes.len()),
+        Field::Unsigned(_) => None,
     };
+    let chunks = |lawn: &Lawn| saved(lawn).0.into_iter().filter_map(length).collect::<Vec<_>>();
     let mut lawn = empty();
     // Deadline, TTL and length of the id have a byte each, the length of the payload has three.
     let rest = CHUNK_BYTES - (1 + 1 + 1 + 3 + 1);
@@ -137,8 +146,8 @@ fn remembered_ids_are_written_behind_the_elements() {
     assert_eq!(fields[0], Field::Unsigned(LIMITS | REMEMBERED));
     let at = fields.len() - 2;
     assert_eq!(fields[at], Field::Unsigned(4));
-    let Field::Bytes(chunk) = &fields[at + 1] else { panic!("ids") };
-    assert_eq!(chunk[..8], [9, 1, b'z', 0xa3, 2, 1, b'a', 1]);
+    let Field::Bytes(bytes) = &fields[at + 1] else { panic!("ids") };
+    assert_eq!(bytes[..8], [9, 1, b'z', 0xa3, 2, 1, b'a', 1]);
     let (_, rules, loaded) = load_of(&fields).expect("our own payload");
     assert_eq!(rules, remembering());
     loaded.check();
@@ -153,10 +162,8 @@ fn remembered_ids_are_written_behind_the_elements() {
     assert_eq!([&b"a"[..], b"b"].map(|id| loaded.until(id)), [Some(5), Some(4)]);
 
     let refuses = |what: &str, count: u64, chunks: &[&[u8]]| {
-        let chunks = chunks.iter().map(|chunk| Field::Bytes(chunk.to_vec()));
-        let mut fields = fields[..at].to_vec();
-        fields.push(Field::Unsigned(count));
-        fields.extend(chunks);
+        let chunks: Vec<_> = chunks.iter().map(|bytes| chunk(bytes)).collect();
+        let fields = [&fields[..at], &numbers(&[count]), &chunks].concat();
         assert!(load_of(&fields).is_err(), "{what}");
     };
     refuses("none", 0, &[]);
@@ -176,14 +183,12 @@ fn remembered_ids_are_written_behind_the_elements() {
 
 #[test]
 fn ids_of_a_payload_take_a_small_multiple_of_its_length_whatever_their_times() {
-    let random = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    type Until<'a> = &'a dyn Fn(u64) -> u64;
-    let untils: [Until<'_>; 5] = [
-        &|number| number,
-        &|_| 5,
-        &|number| random(number) >> 31,
-        &|number| (1 << 40) - number,
-        &|number| (1 << 40) - (number << 13),
+    let untils: [fn(u64) -> u64; 5] = [
+        |number| number,
+        |_| 5,
+        |number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 31,
+        |number| (1 << 40) - number,
+        |number| (1 << 40) - (number << 13),
     ];
     for until in untils {
         let count = 100_000_u64;
@@ -265,8 +270,8 @@ fn deliveries_are_written_only_if_an_element_was_delivered() {
     assert!(loaded.holds(b"j", Token::new(300).expect("a token")));
     let number = |bytes: &[u8]| {
         let since = if bytes == [0] { &[][..] } else { &[7] };
-        let element = [&[5, 0, 1][..], bytes, since, &[1, 0, b'i']].concat();
-        load_of([Field::Unsigned(LEASES | TOKENS), Field::Unsigned(1), chunk(&element)])
+        let element = chunk(&[&[5, 0, 1][..], bytes, since, &[1, 0, b'i']].concat());
+        load_of([numbers(&[LEASES | TOKENS, 1]), vec![element]].concat())
     };
     assert!(number(&[0]).is_ok_and(|lawn| lawn.leased() == 0));
     let mut most = [0xff; 9];
@@ -301,23 +306,17 @@ fn bounds_are_written_only_if_an_element_has_some() {
     assert_eq!(loaded.look(b"i").map(|it| it.bounds), Some(most));
 
     let one = |bytes: &[u8]| load_of([Field::Unsigned(BOUNDS), Field::Unsigned(1), chunk(bytes)]);
-    let refused = |bytes: &[u8]| one(bytes).err().expect("it is refused").0;
+    let refused = |bytes: &[u8], why| assert_eq!(one(bytes).err(), Some(Corrupt(why)));
     assert!(one(&[5, 0, 0, 0, 1, 0, b'i']).is_ok_and(|lawn| !lawn.has_bounds()));
-    assert_eq!(
-        refused(&[5, 0, 0x80, 0x80, 4, 0, 1, 0, b'i']),
-        "a bound of deliveries is out of range"
-    );
-    let until = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40];
-    assert_eq!(
-        refused(&[&[5, 0, 0][..], &until, &[1, 0, b'i']].concat()),
-        "the end of an element's time is out of range"
-    );
+    refused(&[5, 0, 0x80, 0x80, 4, 0, 1, 0, b'i'], "a bound of deliveries is out of range");
+    let until = [5, 0, 0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40, 1, 0, b'i'];
+    refused(&until, "the end of an element's time is out of range");
 }
 
 #[test]
 fn invalid_elements_are_refused() {
-    let header = [Field::Unsigned(0), Field::Unsigned(1)];
-    let one = |bytes: &[u8]| load_of(header.iter().cloned().chain([chunk(bytes)])).map(|_| ());
+    let of = |count, bytes: &[u8]| load_of([numbers(&[0, count]), vec![chunk(bytes)]].concat());
+    let one = |bytes: &[u8]| of(1, bytes).map(drop);
     assert_eq!(one(&[5, 3, 1, 1, b'i', b'p']), Ok(()));
     let refused = |bytes: &[u8], why| assert_eq!(one(bytes), Err(Corrupt(why)), "{bytes:?}");
     refused(&[], "a string without records");
@@ -332,10 +331,8 @@ fn invalid_elements_are_refused() {
     refused(&[&most[..], &most, &[1]].concat(), "a number has more than 64 bits");
 
     let twice = [5, 3, 1, 1, b'i', b'p', 0, 3, 1, 1, b'i', b'q'];
-    let fields = [Field::Unsigned(0), Field::Unsigned(2), Field::Bytes(twice.to_vec())];
-    assert_eq!(load_of(fields).err(), Some(Corrupt("two elements have one id")));
-    let fields = [Field::Unsigned(1 << 32), Field::Unsigned(0)];
-    assert!(load_of(fields).is_err_and(|error| error.0.contains("later version")));
+    assert_eq!(of(2, &twice).err(), Some(Corrupt("two elements have one id")));
+    assert!(load_of(numbers(&[1 << 32, 0])).is_err_and(|error| error.0.contains("later version")));
     assert!(load(empty(), &mut Fields::default(), VERSION + 1).is_err());
 }
 
@@ -352,16 +349,13 @@ fn a_policy_is_saved_and_loaded_and_an_invalid_one_is_refused() {
         for (pause, trust) in pause.iter().flat_map(|it| trusts.iter().map(|trust| (*it, *trust))) {
             let rules = Rules { policy: policy.clone(), pause, trust, limits: None };
             let mut fields = saved_with(&lawn, &rules, &Remembered::default());
-            for kept in 0..fields.0.len() {
-                let fields = fields.0.iter().take(kept).cloned();
-                assert!(load_of(fields).is_err(), "{kept} fields of {rules:?}");
-            }
+            needs_all_of(&fields);
             let (loaded, found, _) = load(empty(), &mut fields, VERSION).expect("our own payload");
             assert_eq!((content(&loaded), found), (content(&lawn), rules));
         }
     }
     for nowhere in [&[16, 0][..], &[18, 1, 0], &[18, 4, 1, 1, 0]] {
-        let error = load_of(nowhere.iter().map(|number| Field::Unsigned(*number))).err();
+        let error = load_of(numbers(nowhere)).err();
         assert_eq!(error, Some(Corrupt("there is nothing to confirm")), "{nowhere:?}");
     }
     // The file does not tell an unreported policy from an unconfirmed one.
@@ -371,15 +365,13 @@ fn a_policy_is_saved_and_loaded_and_an_invalid_one_is_refused() {
         saved_with(&empty(), &rules, &Remembered::default()).0
     });
     assert_eq!(told, untold);
-    let lie = |numbers: &[u64]| {
-        let dest = Field::Bytes(b"dest".into());
-        let numbers: Vec<_> = numbers.iter().map(|number| Field::Unsigned(*number)).collect();
-        load_of([&numbers[..2], &[dest], &numbers[2..]].concat()).err()
+    let lie = |route: &[u64]| {
+        load_of([numbers(&route[..2]), vec![chunk(b"dest")], numbers(&route[2..])].concat()).err()
     };
-    let length = Some(Corrupt("a stream's length is out of range"));
-    assert_eq!(lie(&[2, 2, 0, 1, 0]), length);
-    assert_eq!(lie(&[2, 2, 5, 2, 0]), length);
-    assert_eq!(lie(&[2, 2, DEADLINE_MAX + 1, 0, 0]), length);
+    for length in [[0, 1], [5, 2], [DEADLINE_MAX + 1, 0]] {
+        let error = lie(&[2, 2, length[0], length[1], 0]);
+        assert_eq!(error, Some(Corrupt("a stream's length is out of range")));
+    }
     assert_eq!(lie(&[2, 2, 5, 1, 0]), None);
     assert!(lie(&[2, 0, 0]).is_some_and(|error| error.0.contains("later version")));
     assert!(lie(&[2, 6, 0]).is_some_and(|error| error.0.contains("later version")));
@@ -389,18 +381,14 @@ fn a_policy_is_saved_and_loaded_and_an_invalid_one_is_refused() {
     let disagree = Some(Corrupt("the policy and the features disagree on a list"));
     assert_eq!(lie(&[2, 5, 0, 0]), disagree);
     assert_eq!(lie(&[34, 2, 5, 1, 0]), disagree);
-    let limited = |numbers: &[u64]| {
-        let numbers = [&[2, 4], numbers].concat();
-        load_of(numbers.into_iter().map(Field::Unsigned)).err()
-    };
-    let paused = |end| load_of([4, end, 0].map(Field::Unsigned)).err();
+    let limited = |route: &[u64]| load_of(numbers(&[&[2, 4], route].concat())).err();
+    let paused = |end| load_of(numbers(&[4, end, 0])).err();
     assert_eq!([0, 1, DEADLINE_MAX].map(paused), [None, None, None]);
     let late = Some(Corrupt("the end of a pause is out of range"));
     assert_eq!(paused(DEADLINE_MAX + 1), late);
-    let range = Some(Corrupt("a limit of deliveries is out of range"));
     assert_eq!(limited(&[1, 1, 0]), None);
-    assert_eq!(limited(&[0, 1, 0]), range);
-    assert_eq!(limited(&[65_536, 1, 0]), range);
+    let range = [0, 65_536].map(|limit| limited(&[limit, 1, 0]));
+    assert_eq!(range, [(); 2].map(|()| Some(Corrupt("a limit of deliveries is out of range"))));
     assert!(limited(&[1, 4, 1, 1, 0]).is_some_and(|error| error.0.contains("later version")));
 }
 
@@ -415,17 +403,11 @@ fn limits_are_saved_and_loaded_and_invalid_ones_are_refused() {
     for limits in [limits(all), given.clone(), given.changed(all)] {
         let rules = Rules { limits: Some(limits.into()), ..Rules::default() };
         let mut fields = saved_with(&some_lawn(), &rules, &Remembered::default());
-        for kept in 0..fields.0.len() {
-            let fields = fields.0.iter().take(kept).cloned();
-            assert!(load_of(fields).is_err(), "{kept} fields of {rules:?}");
-        }
+        needs_all_of(&fields);
         let (loaded, found, _) = load(empty(), &mut fields, VERSION).expect("our own payload");
         assert_eq!((content(&loaded), found), (content(&some_lawn()), rules));
     }
-    let lie = |numbers: &[u64]| {
-        let numbers = [&[64], numbers, &[0]].concat();
-        load_of(numbers.into_iter().map(Field::Unsigned)).err()
-    };
+    let lie = |limits: &[u64]| load_of(numbers(&[&[64], limits, &[0]].concat())).err();
     assert_eq!(lie(&[1, 0, 0, 0, 0, 0]), None);
     assert_eq!(lie(&[0, 0, 1, 1, 0, 1, 5, 1]), None);
     assert_eq!(lie(&[0, 0, 0, 0, 0, 0]), Some(Corrupt("there is no limit")));
@@ -460,29 +442,26 @@ fn settings_of_groups_are_saved_and_loaded_and_invalid_ones_are_refused() {
     lawn.set_group(b"a", of(2, 0, 4, DEADLINE_MAX));
     lawn.start_in_group(5, &Element::new(b"id", b"", 7), Some(b"b")).expect("room");
     assert!(lawn.record_given(b"gone", 7, 3) && lawn.record_given(b"b", 1 << 50, 1));
-    let fields = saved(&lawn).0;
-    let loaded = load_of(fields.clone()).expect("our own payload");
+    let fields = saved(&lawn);
+    let loaded = load_of(fields.0.iter().cloned()).expect("our own payload");
     assert_eq!(loaded.each_group(), lawn.each_group());
     assert!(loaded.group_settings().eq(lawn.group_settings()));
     let logs: Vec<_> = loaded.group_logs(0).into_iter().map(|it| it.0.to_vec()).collect();
     assert_eq!(logs, [&b"b"[..], b"gone"]);
-    assert_eq!(saved(&loaded).0, fields);
-    for kept in 0..fields.len() {
-        assert!(load_of(fields.iter().take(kept).cloned()).is_err(), "{kept} fields");
-    }
+    assert_eq!(saved(&loaded).0, fields.0);
+    needs_all_of(&fields);
     let lie_of_log = |each: [u64; 4], groups: &[(&[u8], [u64; 4])], log: &[(&[u8], &[u64])]| {
-        let mut fields: Vec<_> = iter::once(GROUPS).chain(each).map(Field::Unsigned).collect();
-        fields.push(Field::Unsigned(groups.len() as u64));
+        let mut fields = numbers(&[&[GROUPS], &each[..], &[groups.len() as u64]].concat());
         for (name, [share, length, held, paused_until]) in groups {
             fields.push(chunk(name));
-            fields.extend([*share, *length, *held, 0, 0, *paused_until].map(Field::Unsigned));
+            fields.extend(numbers(&[*share, *length, *held, 0, 0, *paused_until]));
         }
-        fields.push(Field::Unsigned(log.len() as u64));
-        for (name, numbers) in log {
+        fields.extend(numbers(&[log.len() as u64]));
+        for (name, of_log) in log {
             fields.push(chunk(name));
-            fields.extend(numbers.iter().copied().map(Field::Unsigned));
+            fields.extend(numbers(of_log));
         }
-        fields.push(Field::Unsigned(0));
+        fields.extend(numbers(&[0]));
         load_of(fields).err()
     };
     let lie = |each: [u64; 2], groups: &[(&[u8], [u64; 4])]| {
@@ -490,11 +469,8 @@ fn settings_of_groups_are_saved_and_loaded_and_invalid_ones_are_refused() {
     };
     let log = |each, name: &[u8], numbers: &[u64]| lie_of_log(each, &[], &[(name, numbers)]);
     assert_eq!(log([0, 0, 1, 5], b"a", &[1, 7, 2]), None);
-    assert_eq!(
-        log([0, 0, 0, 0], b"a", &[1, 7, 2]),
-        Some(Corrupt("a group has a log, but no rate"))
-    );
-    assert_eq!(log([0, 0, 1, 5], b"", &[1, 7, 2]), Some(Corrupt("a group has a log, but no rate")));
+    let unlimited = [log([0, 0, 0, 0], b"a", &[1, 7, 2]), log([0, 0, 1, 5], b"", &[1, 7, 2])];
+    assert_eq!(unlimited, [(); 2].map(|()| Some(Corrupt("a group has a log, but no rate"))));
     let lies = [log([0, 0, 1, 5], b"a", &[1, 7, 0]), log([0, 0, 1, 5], b"a", &[2, 7, 1, 6, 1])];
     assert_eq!(lies, [(); 2].map(|()| Some(Corrupt("the log of a rate is out of range"))));
     assert_eq!(log([0, 0, 1, 5], b"a", &[0]), Some(Corrupt("a group has a log without entries")));
@@ -527,29 +503,20 @@ fn settings_of_groups_are_saved_and_loaded_and_invalid_ones_are_refused() {
 
 #[test]
 fn rede_s_encoding_is_read() {
-    let text = |text: &str| Field::Bytes(text.into());
+    let element = |deadline, id: &str, payload: &str| {
+        [numbers(&[deadline]), vec![chunk(id.as_bytes()), chunk(payload.as_bytes())]].concat()
+    };
     let fields = [
-        text("name"),
-        Field::Unsigned(3),
-        Field::Unsigned(1000),
-        Field::Unsigned(2),
-        Field::Unsigned(70),
-        text("a"),
-        text("first"),
-        Field::Unsigned(90),
-        text("b"),
-        text("second"),
-        Field::Unsigned(-5_i64 as u64),
-        Field::Unsigned(1),
-        Field::Unsigned(80),
-        text("c"),
-        text("third"),
-        Field::Unsigned(DEADLINE_MAX),
-        Field::Unsigned(1),
-        Field::Unsigned(DEADLINE_MAX),
-        text("d"),
-        text("last"),
-    ];
+        vec![chunk(b"name")],
+        numbers(&[3, 1000, 2]),
+        element(70, "a", "first"),
+        element(90, "b", "second"),
+        numbers(&[-5_i64 as u64, 1]),
+        element(80, "c", "third"),
+        numbers(&[DEADLINE_MAX, 1]),
+        element(DEADLINE_MAX, "d", "last"),
+    ]
+    .concat();
     let load = |kept| {
         let fields = fields.iter().take(kept).cloned().collect();
         load(empty(), &mut Fields(fields), VERSION_REDE).map(|(lawn, ..)| lawn)
