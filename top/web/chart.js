@@ -3,7 +3,9 @@
 import { h } from "./dom.js";
 import { moment } from "./figures.js";
 import { colour, onTheme } from "./theme.js";
-import uPlot from "./vendor/uplot/uPlot.esm.js";
+
+// A script of index.html.
+const { uPlot } = globalThis;
 
 const HEIGHT = 150;
 

@@ -1,7 +1,7 @@
 // The envelopes in which job libraries put a task: its name, arguments and headers.
 
 import { fromBase64, textOf, toBase64 } from "./bytes.js";
-import { decode } from "./vendor/msgpack/decode.mjs";
+import { decode } from "./msgpack.js";
 
 /** Returns the value of JSON text, or undefined. */
 export function jsonOf(bytes) {
@@ -21,7 +21,7 @@ export function msgpackOf(bytes) {
   const compound = (first >= 0x80 && first <= 0x9f) || (first >= 0xdc && first <= 0xdf);
   if (!compound) return undefined;
   try {
-    return decode(bytes, { useBigInt64: true });
+    return decode(bytes);
   } catch {
     return undefined;
   }

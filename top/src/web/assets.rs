@@ -18,7 +18,7 @@ pub async fn serve(uri: Uri) -> Response {
     };
     let kind = match path.rsplit('.').next() {
         Some("html") => "text/html; charset=utf-8",
-        Some("js" | "mjs") => "text/javascript; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
         Some("css") => "text/css; charset=utf-8",
         Some("svg") => "image/svg+xml",
         Some("png") => "image/png",

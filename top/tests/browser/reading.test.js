@@ -71,6 +71,51 @@ test("no element breaks what reads it", () => {
   }
 });
 
+test("MessagePack is read as its specification says", () => {
+  const each = [
+    ["c0", null],
+    ["c2", false],
+    ["c3", true],
+    ["7f", 127],
+    ["e0", -32],
+    ["ccff", 255],
+    ["cdffff", 65535],
+    ["ceffffffff", 4294967295],
+    ["cfffffffffffffffff", 18446744073709551615n],
+    ["d080", -128],
+    ["d18000", -32768],
+    ["d280000000", -2147483648],
+    ["d38000000000000000", -9223372036854775808n],
+    ["ca3fc00000", 1.5],
+    ["cb3ff8000000000000", 1.5],
+    ["a3e282ac", "€"],
+    ["d901", undefined],
+    ["d90161", "a"],
+    ["da000161", "a"],
+    ["db0000000161", "a"],
+    ["c40201ff", Uint8Array.of(1, 255)],
+    ["c5000101", Uint8Array.of(1)],
+    ["c60000000101", Uint8Array.of(1)],
+    ["9101", [1]],
+    ["dc0002c0c3", [null, true]],
+    ["dd00000001c3", [true]],
+    ["81a16101", { a: 1 }],
+    ["de0001a16190", { a: [] }],
+    ["df0000000101c0", { 1: null }],
+    ["81c001", undefined],
+    ["d405ff", { type: 5, data: Uint8Array.of(255) }],
+    ["c70305010203", { type: 5, data: Uint8Array.of(1, 2, 3) }],
+    ["d6ff00000001", new Date(1000)],
+    ["d7ff0774c28000000001", new Date(1031.25)],
+    ["c70cff07735940ffffffffffffffff", new Date(-875)],
+    ["c1", undefined],
+  ];
+  for (const [digits, value] of each) {
+    const bytes = Uint8Array.from(`91${digits}`.match(/../g), (pair) => Number.parseInt(pair, 16));
+    assert.deepEqual(msgpackOf(bytes), value === undefined ? undefined : [value], digits);
+  }
+});
+
 test("MessagePack must take all bytes", () => {
   assert.deepEqual(msgpackOf(Uint8Array.of(0x91, 0x01)), [1]);
   assert.equal(msgpackOf(Uint8Array.of(0x91, 0x01, 0x01)), undefined);
