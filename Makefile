@@ -97,7 +97,7 @@ lint: setup ## Check formatting, and lint with warnings as errors
 
 fmt: ## Format the code
 	cargo fmt
-	rustfmt --edition 2024 commit/lib.rs
+	rustfmt --edition 2024 scripts/commit/lib.rs
 	cd tests/clients/rust && cargo fmt
 	cd top && cargo fmt
 

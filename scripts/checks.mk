@@ -42,7 +42,7 @@ check-tools: setup ## Compile code that no test runs: the targets of `make mutan
 
 lint-scripts: ## Check the shell scripts with shellcheck
 	@scripts/setup.sh scripts
-	shellcheck scripts/*.sh examples/*.sh integrations/sidekiq/tests/upstream/run.sh integrations/laravel/tests/upstream/run.sh integrations/upstream/test.sh dist/enable dist/prerm dist/image-configuration .ci/run
+	shellcheck scripts/*.sh examples/*.sh integrations/sidekiq/tests/upstream/run.sh integrations/laravel/tests/upstream/run.sh integrations/patches/test.sh dist/enable dist/prerm dist/image-configuration .ci/run
 
 lint-workflows: ## Check the form of .github/workflows by the schema that GitHub publishes
 	@scripts/setup.sh python

@@ -8,7 +8,7 @@
 #   SHARD=k/n    only every n-th change, starting with the k-th: 0/20 is a sample
 #
 # The whole module takes long to build for each change, mostly for the bindings to the server. So a small crate of those
-# files is built, assembled from mutants/ and src/. The requests of commands are beside their handlers, which need the
+# files is built, assembled from tests/mutants/ and src/. The requests of commands are beside their handlers, which need the
 # server: only for those, a copy of the module is built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,9 +18,9 @@ put_together() {
     rm -rf "$1"
     mkdir -p "$1/.cargo"
     # With the current time: the last build was of a change, and must not be taken for the build of this code.
-    cp -R src mutants/Cargo.toml Cargo.lock "$1"
-    cp mutants/lib.rs "$1/src/lib.rs"
-    cp mutants/mutants.toml "$1/.cargo"
+    cp -R src tests/mutants/Cargo.toml Cargo.lock "$1"
+    cp tests/mutants/lib.rs "$1/src/lib.rs"
+    cp tests/mutants/mutants.toml "$1/.cargo"
 }
 
 if [ "${1:-}" = --check ]; then
@@ -54,7 +54,7 @@ for file in "$@"; do
         src/commands/*) requests+=(--file "$file") ;;
         src/lawn/*) lawn+=(--file "$file") ;;
         *)
-            echo "mutants.sh: $file is not in mutants/lib.rs" >&2
+            echo "mutants.sh: $file is not in tests/mutants/lib.rs" >&2
             exit 1
             ;;
     esac
@@ -92,7 +92,7 @@ if [ ${#requests[@]} != 0 ]; then
     rm -rf "$module"
     mkdir -p "$module/.cargo"
     git ls-files -z | xargs -0 cp --parents -t "$module"
-    cp mutants/mutants.toml "$module/.cargo"
+    cp tests/mutants/mutants.toml "$module/.cargo"
     run requests "$module" --package dehydrator "${sample[@]}" --re '\b(parse|with_slack|HeldList)' "${requests[@]}"
 fi
 if [ ${#lawn[@]} != 0 ]; then

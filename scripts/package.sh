@@ -54,10 +54,11 @@ with_docs() {
     install -D -m 644 -t "$1/examples" examples/*.* tests/data/rede-0.5-future.rdb
     install -D -m 644 -t "$1/examples/workers" examples/workers/*.*
     for file in integrations/*/README.md integrations/*/examples/*.* \
-        integrations/*/tests/upstream/exceptions*.txt integrations/upstream/*; do
+        integrations/*/tests/upstream/exceptions*.txt integrations/patches/*; do
         install -D -m 644 "$file" "$1/$file"
     done
-    install -m 644 CODE_OF_CONDUCT.md CONTRIBUTING.md GOVERNANCE.md SECURITY.md "$1/"
+    install -D -m 644 -t "$1/.github" .github/*.md
+    install -m 644 CONTRIBUTING.md "$1/"
 }
 
 # tarball <module> <live view> <machine> <prefix of its binutils>: with the module's line tables, for whoever unpacks it

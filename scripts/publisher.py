@@ -29,9 +29,9 @@ PACKAGE_JSON = [
 ]
 #: The lines that tell it. Each is found by how it begins, and may be indented.
 LINES = {
-    "SECURITY.md": ["**Report a vulnerability** privately, please: write to <{security}>."],
+    ".github/SECURITY.md": ["**Report a vulnerability** privately, please: write to <{security}>."],
     "Cargo.toml": ['authors = ["{name} <{email}>"]', 'homepage = "{homepage}"', 'repository = "{repository}"'],
-    "ramp.yml": ['author: "{name}"', 'email: "{email}"', 'homepage: "{homepage}"'],
+    "dist/ramp.yml": ['author: "{name}"', 'email: "{email}"', 'homepage: "{homepage}"'],
     "integrations/python/pyproject.toml": PYPROJECT,
     "integrations/python-server/pyproject.toml": PYPROJECT,
     "integrations/node/package.json": PACKAGE_JSON,

@@ -30,7 +30,7 @@ umask 022
 # Nothing is built in the tree itself, and nothing is built of what is not part of the project.
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-git ls-files -z --cached --others --exclude-standard -- integrations Cargo.toml SECURITY.md ramp.yml |
+git ls-files -z --cached --others --exclude-standard -- integrations Cargo.toml .github/SECURITY.md dist/ramp.yml |
     xargs -0 cp --parents -t "$tree"
 scripts/publisher.py fill "$tree"
 for package in python python-server node node-server sidekiq; do

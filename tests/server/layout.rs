@@ -207,7 +207,7 @@ fn changes_that_no_test_must_notice_are_in_functions_that_exist() {
         code.contains(&format!("fn {name}(")) || code.contains(&format!("fn {name}<"))
     };
     let mut seen = 0;
-    for line in fs::read_to_string("mutants/mutants.toml").expect("a file").lines() {
+    for line in fs::read_to_string("tests/mutants/mutants.toml").expect("a file").lines() {
         let Some(pattern) = line.trim().strip_prefix('"') else { continue };
         for (of, name) in named_functions(pattern) {
             let is_it = |code: &String| has(code, &name) && of.is_none_or(|of| is_of(code, of));

@@ -10,7 +10,7 @@ fn pages() -> Vec<PathBuf> {
             .map(|entry| entry.path())
             .filter(|path| path.extension().is_some_and(|it| it == "md"))
     };
-    let folders = [".", "docs", "examples", "examples/workers", "grafana"];
+    let folders = [".", ".github", "docs", "examples", "examples/workers", "grafana"];
     let packages = [
         "python",
         "python-server",
@@ -20,7 +20,7 @@ fn pages() -> Vec<PathBuf> {
         "sidekiq",
         "laravel",
         "symfony",
-        "upstream",
+        "patches",
     ];
     let packages = packages.map(|name| format!("integrations/{name}"));
     folders.into_iter().chain(packages.iter().map(String::as_str)).flat_map(in_folder).collect()

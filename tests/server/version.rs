@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use harness::{Ask, Server, cmd, release_module, until};
 
-#[path = "../../commit/git.rs"]
+#[path = "../../scripts/commit/git.rs"]
 mod git;
 
 /// Returns the version of Cargo.toml, as its three numbers.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// The sources of the module. Changes to other files do not count.
-const SOURCES: [&str; 4] = ["src", "commit", "Cargo.toml", "Cargo.lock"];
+const SOURCES: [&str; 4] = ["src", "scripts/commit", "Cargo.toml", "Cargo.lock"];
 
 /// Returns the commit that is checked out in this folder, with `-dirty` if the sources differ from it. Returns `None` if the
 /// folder is not the root of a repository.
