@@ -1,6 +1,6 @@
 """Writes crons, zones, moments, and the next occurrences, by cronsim for Python, for occurrences.test.ts.
 
-usage: occurrences.py count first-year seed > occurrences.tsv      (the one here: 2000 2012 1)
+usage: occurrences.py count first-year seed | gzip -9n > occurrences.tsv.gz      (the one here: 2000 2012 1)
 
 Each line has a cron text, a zone, a moment in seconds since 1970, and the minutes from there, rounded up, to each
 occurrence. Most moments are near those at which the clocks change. The years of the file here are over: their rules are

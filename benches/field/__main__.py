@@ -22,7 +22,7 @@ from page import write_page
 from system import Options, System
 from systems import SYSTEMS
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def arguments() -> argparse.Namespace:

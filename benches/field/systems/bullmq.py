@@ -10,7 +10,7 @@ from systems.node_program import NodeProgram
 from systems.redis_server import RedisServer
 
 #: Where `npm ci` has installed it.
-NODE = Path(__file__).resolve().parents[3] / "node"
+NODE = Path(__file__).resolve().parents[3] / "integrations/node"
 
 
 class BullMq(RedisServer):
