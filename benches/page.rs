@@ -21,49 +21,14 @@ pub fn charts() -> PathBuf {
 /// The page with an excerpt of the figures.
 const SHORT: &str = "benchmarks.md";
 
-/// An excerpt of a table for the short page.
-struct Cut {
-    /// The marker on the short page. Excerpts with one name follow each other.
-    name: &'static str,
-    /// The section, and the index of the table in its file.
-    section: &'static str,
-    table: usize,
-    /// Empty: all.
-    rows: &'static [&'static str],
-    columns: &'static [&'static str],
-}
-
-/// Takes the whole table.
-const fn whole(name: &'static str, section: &'static str, table: usize) -> Cut {
-    Cut { name, section, table, rows: &[], columns: &[] }
-}
-
-const OURS: &str = "**our Lawn**";
-const WHEEL: &str = "7 hierarchical wheel, as Ratas describes it";
-const ANY_WHEEL: &str = "7 hierarchical wheel, ids and elements of any length";
-const DELAY_QUEUE: &str = "7 tokio-util DelayQueue";
-const HEAP: &str = "3 BinaryHeap, lazy deletion";
-const TREE: &str = "3 BTreeMap";
-const FLOOR: &str = "floor: table of (hash, handle), record arena";
-
-const CUTS: [Cut; 9] = [
-    whole("module", "module", 0),
-    whole("module", "module", 1),
-    whole("module", "module", 2),
-    whole("price", "instructions", 1),
-    Cut {
-        rows: &["PUSH", "POLL COUNT 1 LEASE", "SETTLE", "bytes per element"],
-        columns: &["no group", "beside 100 groups", "in one of 100 groups"],
-        ..whole("groups", "instructions", 3)
-    },
-    whole("lateness", "lateness", 0),
-    Cut {
-        rows: &[OURS, WHEEL, ANY_WHEEL, DELAY_QUEUE, HEAP, TREE, FLOOR],
-        columns: &["start", "restart", "touch", "stop", "expire", "bytes"],
-        ..whole("million", "core:million", 0)
-    },
-    Cut { columns: &["reused memory: slowest start, ms"], ..whole("pauses", "core:growth", 0) },
-    Cut { columns: &["slowest tick, **ms**"], ..whole("pauses", "core:overflow", 0) },
+/// The tables on that page: the marker there, the section, and the index of the table in its file. Tables of one marker follow
+/// each other.
+const SHOWN: [(&str, &str, usize); 5] = [
+    ("module", "module", 0),
+    ("module", "module", 1),
+    ("module", "module", 2),
+    ("price", "instructions", 1),
+    ("lateness", "lateness", 0),
 ];
 
 fn text(page: &str) -> String {
@@ -91,13 +56,10 @@ pub fn put(section: &str, content: &str) {
 
 /// Writes the tables of docs/benchmarks.md as excerpts of docs/figures/. Leaves out what was not measured.
 pub fn shorten() {
-    let mut names: Vec<_> = CUTS.iter().map(|cut| cut.name).collect();
-    names.dedup();
-    for name in names {
-        let of_name = CUTS.iter().filter(|cut| cut.name == name);
-        let tables = of_name.filter_map(|cut| {
-            let table = tables(cut.section).into_iter().nth(cut.table)?;
-            Some(table.cut(cut.rows, cut.columns))
+    for name in ["module", "price", "lateness"] {
+        let of_name = SHOWN.iter().filter(|(marker, ..)| *marker == name);
+        let tables = of_name.filter_map(|(_, section, at)| {
+            Some(tables(section).into_iter().nth(*at)?.in_markdown())
         });
         let tables: Vec<_> = tables.collect();
         let told = if tables.is_empty() { "Not measured yet.".into() } else { tables.join("\n") };
@@ -135,21 +97,10 @@ impl Table {
         self.rows.iter().map(|row| row[0].as_str())
     }
 
-    /// Returns these rows and columns in Markdown, or all. Skips those that do not exist.
-    fn cut(&self, rows: &[&str], columns: &[&str]) -> String {
-        let is_shown = |at: &usize| {
-            let title = self.head[*at].as_str();
-            *at == 0 || columns.is_empty() || columns.contains(&title)
-        };
-        let shown: Vec<_> = (0..self.head.len()).filter(is_shown).collect();
-        let line = |cells: &[String]| {
-            let cells: Vec<_> = shown.iter().map(|at| cells[*at].as_str()).collect();
-            format!("| {} |\n", cells.join(" | "))
-        };
-        let rule = format!("| --- |{}\n", " ---: |".repeat(shown.len() - 1));
-        let of_rows =
-            self.rows.iter().filter(|row| rows.is_empty() || rows.contains(&row[0].as_str()));
-        [line(&self.head), rule].into_iter().chain(of_rows.map(|row| line(row))).collect()
+    fn in_markdown(&self) -> String {
+        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+        let rule = format!("| --- |{}\n", " ---: |".repeat(self.head.len() - 1));
+        [line(&self.head), rule].into_iter().chain(self.rows.iter().map(|row| line(row))).collect()
     }
 
     pub fn cell(&self, row: &str, column: &str) -> Option<&str> {

@@ -22,8 +22,16 @@ const WRONG: f64 = 0.9;
 /// The suffix of figures of a server with a replica and an append-only file.
 const DURABLE: &str = "_durable";
 
+/// The sections that the page only links to.
+const IN_FILES: [&str; 3] = ["costs", "lives", "sync"];
+
 fn put(section: &str, content: &str) {
-    page::put_on(PAGE, &format!("scaling:{section}"), content);
+    let name = format!("scaling:{section}");
+    if IN_FILES.contains(&section) {
+        page::put(&name, content);
+    } else {
+        page::put_on(PAGE, &name, content);
+    }
 }
 
 fn words(cells: &[&str]) -> Vec<String> {

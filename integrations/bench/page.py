@@ -38,7 +38,7 @@ def write_page(page: Path, results: Results) -> None:
         "killed": [killed(results)],
     }
     # The page leaves out what else was measured.
-    shown = contents | {"bench": [parts[at] for at in (0, 1, 3, 4, -1)] if parts else [], "burst": []}
+    shown = contents | {"bench": [parts[at] for at in (0, 1, -1)] if parts else [], "burst": [], "killed": []}
     for name, content in contents.items():
         if text := joined(content):
             (page.parent / "figures" / f"frameworks-{name}.csv").write_text(as_csv(text))
