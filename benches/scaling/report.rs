@@ -23,7 +23,7 @@ const WRONG: f64 = 0.9;
 const DURABLE: &str = "_durable";
 
 /// The sections that the page only links to.
-const IN_FILES: [&str; 3] = ["costs", "lives", "sync"];
+const IN_FILES: [&str; 5] = ["burst", "costs", "error", "lives", "sync"];
 
 fn put(section: &str, content: &str) {
     let name = format!("scaling:{section}");
