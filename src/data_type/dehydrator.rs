@@ -299,7 +299,7 @@ impl Dehydrator {
         self.tracking.slot.note(next, now);
     }
 
-    /// Returns since when due elements are overdue. `None`: since their deadlines.
+    /// Returns when the due elements began to count as overdue. `None`: at their deadlines.
     #[inline]
     pub fn overdue(&self) -> Option<OverdueSince> {
         let is_plain = self.has_default_rules()

@@ -142,7 +142,7 @@ impl<'a> Writing<'a> {
         self.opened.as_ref()?.key.expiry()
     }
 
-    /// Returns since when due elements are overdue. `None`: since their deadlines, or there are none.
+    /// Returns when the due elements began to count as overdue. `None`: at their deadlines, or nothing is due.
     #[inline(always)]
     pub fn overdue(&self) -> Option<OverdueSince> {
         self.existing()?.overdue()

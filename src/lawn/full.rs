@@ -29,9 +29,8 @@ pub struct Full {
     /// Elements that were given out under a lease and are still in the lawn.
     pub(super) delivered: usize,
     pub(super) leases: Leases,
-    /// When each element expires whose [`Bounds::until`] is set, with its record: at that moment or when it is due,
-    /// whichever is later. So the moment follows from the record alone, and changes with its deadline: a lease or a
-    /// back-off that runs longer than that postpones it.
+    /// When each element expires whose [`Bounds::until`] is set, with its record: the later of that moment and its
+    /// deadline. So it must be updated whenever the deadline changes, as by a lease or a back-off.
     pub(super) expiries: BTreeSet<(u64, Handle)>,
     /// `None` until there is a group.
     pub(super) groups: Option<Box<Groups>>,

@@ -71,7 +71,7 @@
 //!
 //! | operation | cost |
 //! |---|---|
-//! | [`Lawn::start_at`] | O(1) at the end of a queue. An element that is out of order, or whose TTL has no queue (all but the first 16 and the frequent ones, at most 1,024), goes to the timeline: O(log n) to search 25,000 entries for a million elements, and a split of a block for one in some thirty |
+//! | [`Lawn::start_at`] | O(1) at the end of a queue. An element that is out of order, or whose TTL has no queue (all but the first 16 and the frequent ones, at most 1,024), goes to the timeline: O(log n). For a million elements: a search in 25,000 entries. About one insertion in thirty also splits a block |
 //! | [`Lawn::stop`], [`Lawn::look`](Lawn::look), [`Lawn::update`] | O(1) |
 //! | [`Lawn::drain`], [`Lawn::lease_due`] | O(log TTLs), for `drain` once per run. In the timeline also a sort of a block, once for some forty elements. O(1) if nothing is due |
 //! | what is done to an element in a group, in addition | O(1) for the first of its group and behind the last, otherwise O(log n) of the group; O(log groups) if the group waits and has another first element |

@@ -13,7 +13,7 @@ use crate::server::key::Name;
 use crate::server::{Context, Str, random_bytes};
 use lawn::{DEADLINE_MAX, Element, Lawn, Next, Token};
 
-/// A dead letter costs its group no turn. So many do, or a mass of them would keep the other groups waiting.
+/// Moving a dead letter does not use up its group's turn, but after this many of them the next group's turn begins.
 const DEAD_LETTERS_PER_TURN: u64 = 64;
 
 /// A recipient of due elements.

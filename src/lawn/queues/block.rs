@@ -43,8 +43,8 @@ pub struct BlockMeta {
     len: u8,
     /// Set if this is the first block of its queue.
     pub is_head: bool,
-    /// The number of blocks since the last one in the [block index](super::block_index), as of this block's insertion.
-    /// [`BLOCKS_PER_ENTRY`](super::block_index::BLOCKS_PER_ENTRY) means that this block is in the index.
+    /// How many blocks before this one the last one in the [block index](super::block_index) was, when this block was
+    /// inserted. [`BLOCKS_PER_ENTRY`](super::block_index::BLOCKS_PER_ENTRY) marks a block that is in the index itself.
     pub since_indexed: u8,
     /// With at most this many handles the block is sparse, unless it is the head.
     pub(super) sparse: u8,

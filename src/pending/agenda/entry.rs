@@ -15,7 +15,7 @@ pub enum Reason {
     /// An element comes due that is delivered or announced, or a pause ends. In milliseconds since the epoch.
     Deliver,
     /// Due elements wait for room within limits until [`Reason::Deliver`]. If the wall clock steps back, room may come much
-    /// earlier. So the name is visited when the time is *before* this one, at which it was recorded, in milliseconds since
+    /// earlier. So the name is visited if the clock falls below this moment, the time of recording, in milliseconds since
     /// the epoch.
     HeldBack,
     /// A delivery failed. In microseconds on the monotonic clock, which never steps.
