@@ -203,7 +203,7 @@ fn no_such_id(id: &[u8]) -> Error {
 /// Returns the error for a key without a route for dead letters.
 pub fn no_rule() -> Error {
     let reason =
-        "there is no rule for dead letters: say ONDUE key HOLD DELIVERIES n and where they go";
+        "no destination for dead letters: set one with ONDUE key HOLD DELIVERIES n <destination>";
     Error::Coded("NORULE", reason.into())
 }
 

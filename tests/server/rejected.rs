@@ -84,7 +84,7 @@ fn without_a_rule_reject_is_an_error_with_a_hint() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     lease(&mut client, &["a"]);
-    let error = "NORULE there is no rule for dead letters: say ONDUE key HOLD DELIVERIES n and where they go";
+    let error = "NORULE no destination for dead letters: set one with ONDUE key HOLD DELIVERIES n <destination>";
     for rule in ["HOLD", "STREAM s", "DROP"] {
         client.ask(&format!("DEHYDRATOR.ONDUE k {rule}"));
         for line in ["k mine a", "k yours a", "k mine nobody"] {

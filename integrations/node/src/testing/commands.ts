@@ -323,7 +323,7 @@ export class Commands {
 
   #reject(key: string | undefined, pairs: string[]): Reply {
     if (pairs.length > 0 && pairs.length % 2 === 0 && this.#keys.has(needed(key)) && !this.#at(key).mostDeliveries) {
-      throw refused("NORULE", "there is no rule for dead letters");
+      throw refused("NORULE", "no destination for dead letters");
     }
     return this.#withHeld(key, pairs, (it, entry) => {
       this.#bury(it, entry, true);

@@ -237,7 +237,7 @@ class Elements(Keys):
         it, replies = self._at(key), []
         held = self._held(it, pairs)
         if key in self._keys and not it.most_deliveries:
-            raise refused("NORULE", "there is no rule for dead letters")
+            raise refused("NORULE", "no destination for dead letters")
         for find in held:
             if (entry := find()) is not None:
                 self._move(it, entry, is_rejected=True)
