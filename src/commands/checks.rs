@@ -108,13 +108,7 @@ fn is_group_full(lawn: &Lawn, group: &[u8]) -> bool {
 /// Returns the LENGTH limit of a group, or that of each group. 0: no limit.
 #[inline]
 fn group_length(lawn: &Lawn, group: &[u8]) -> u64 {
-    if !lawn.has_group_settings() {
-        return 0;
-    }
-    match lawn.settings_of(group).limits.length {
-        0 => lawn.each_group().length,
-        own => own,
-    }
+    lawn.group_rules().limits(group).length
 }
 
 /// Returns the error for a push beyond the LENGTH limit of its group or, if that is `most`, of the dehydrator.
@@ -176,7 +170,7 @@ pub fn settings(
     group: &[u8],
     change: impl FnOnce(&mut GroupSettings),
 ) -> Result<GroupSettings> {
-    let before = dehydrator.look().map_or(GroupSettings::NONE, |lawn| lawn.settings_of(group));
+    let before = dehydrator.look().map_or(GroupSettings::NONE, |lawn| lawn.group_rules().of(group));
     let mut settings = before;
     change(&mut settings);
     if before == GroupSettings::NONE && settings != before {

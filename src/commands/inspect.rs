@@ -152,7 +152,7 @@ pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
     reply.integer(b"rate-room", rate.map(|rate| rate.room(now)));
     reply.integer(b"remember", *remember);
     reply.integer(b"remembered", count(&|it| it.remembered.len_at(now)));
-    let each = value.map_or(GroupLimits::NONE, |it| it.lawn.each_group());
+    let each = value.map_or(GroupLimits::NONE, |it| it.lawn.group_rules().each);
     reply.integer(b"each-length-limit", each.length);
     reply.integer(b"each-held-limit", each.held);
     reply.integer(b"each-rate-limit", each.rate);
@@ -207,9 +207,10 @@ fn show_policy(reply: &mut OpenMap<'_>, policy: &Policy, trust: Trust) {
 fn show_group(context: &CommandContext, lawn: Option<&Lawn>, group: &[u8], now: u64) {
     let name = Some(group).filter(|name| !name.is_empty());
     let first = lawn.and_then(|it| it.group_rows(name, Start::FIRST, NEVER).next());
-    let settings = lawn.map_or(GroupSettings::NONE, |it| it.settings_of(group));
-    let each = lawn.filter(|_| name.is_some()).map_or(GroupLimits::NONE, Lawn::each_group);
-    let limit = |own: u64, each: u64| if own > 0 { own } else { each };
+    let settings = lawn.map_or(GroupSettings::NONE, |it| it.group_rules().of(group));
+    let each =
+        lawn.filter(|_| name.is_some()).map_or(GroupLimits::NONE, |it| it.group_rules().each);
+    let limits = settings.limits.or(each);
     let pause = Pause::of_group(settings.paused_until).filter(|pause| pause.is_on(now));
 
     let mut reply = context.reply_open_map();
@@ -218,12 +219,10 @@ fn show_group(context: &CommandContext, lawn: Option<&Lawn>, group: &[u8], now: 
     reply.integer(b"paused", u64::from(pause.is_some()));
     reply.integer(b"paused-until", pause.and_then(Pause::end));
     reply.integer(b"share", u64::from(settings.share));
-    reply.integer(b"length-limit", limit(settings.limits.length, each.length));
-    reply.integer(b"held-limit", limit(settings.limits.held, each.held));
-    let GroupLimits { rate, per, .. } =
-        if settings.limits.rate > 0 { settings.limits } else { each };
-    reply.integer(b"rate-limit", rate);
-    reply.integer(b"rate-per", per);
+    reply.integer(b"length-limit", limits.length);
+    reply.integer(b"held-limit", limits.held);
+    reply.integer(b"rate-limit", limits.rate);
+    reply.integer(b"rate-per", limits.per);
 }
 
 #[cfg(test)]

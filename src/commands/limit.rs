@@ -7,7 +7,7 @@ use crate::replicate;
 use crate::server::key::Name;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
-use lawn::{GroupLimits, Lawn};
+use lawn::GroupLimits;
 
 use super::args::MS_FROM_1;
 use super::args::options::Options;
@@ -113,7 +113,8 @@ pub fn limit(context: &CommandContext, args: Args<'_>) -> Result {
     let is_changed = match scope {
         Scope::Key => dehydrator.change_rules(|rules| rules.limit(change)),
         Scope::EachGroup => {
-            let mut limits = dehydrator.look().map_or(GroupLimits::NONE, Lawn::each_group);
+            let mut limits =
+                dehydrator.look().map_or(GroupLimits::NONE, |lawn| lawn.group_rules().each);
             let has_none = limits == GroupLimits::NONE;
             change_group(&mut limits);
             if has_none && limits != GroupLimits::NONE {

@@ -115,7 +115,7 @@ pub fn resume(context: &CommandContext, args: Args<'_>) -> Result {
     let was_paused = match group {
         None => dehydrator.rules().is_paused(now),
         Some(group) => {
-            dehydrator.look().is_some_and(|lawn| lawn.settings_of(group).paused_until > now)
+            dehydrator.look().is_some_and(|lawn| lawn.group_rules().of(group).paused_until > now)
         }
     };
 

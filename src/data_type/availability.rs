@@ -58,12 +58,12 @@ impl Dehydrator {
     /// Returns the next deadline, or when a group that is held back gives out its first element. Stuck elements and groups that
     /// are paused until RESUME have none.
     pub fn next_deadline(&self) -> Option<u64> {
-        if self.lawn.has_group_settings() && self.lawn.is_behind(clock::now()) {
+        if !self.lawn.group_rules().is_empty() && self.lawn.is_behind(clock::now()) {
             // The next look finds out what groups may give out.
             return self.lawn.iter().next().map(|(_, first)| first.deadline);
         }
         let next = self.lawn.next_deadline()?;
-        let is_never = self.tracking.has_stuck() || self.lawn.has_group_settings();
+        let is_never = self.tracking.has_stuck() || !self.lawn.group_rules().is_empty();
         (next != STUCK || !is_never).then_some(next)
     }
 
@@ -83,7 +83,7 @@ impl Dehydrator {
                     Some(_) => self.room_from(now),
                 };
                 let is_due = matches!(next, Some(next) if next <= now);
-                let is_held_back = (from > now && is_due) || self.lawn.has_group_settings();
+                let is_held_back = (from > now && is_due) || !self.lawn.group_rules().is_empty();
                 // No deadline stays none.
                 let next = next.max(next.and(Some(from)));
                 let expires = self.lawn.first_expiry().filter(|moment| *moment != STUCK);

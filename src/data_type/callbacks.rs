@@ -198,10 +198,10 @@ unsafe extern "C" fn aof_rewrite(
         if let Some(limits) = &value.rules().limits {
             Effect::limits(key, limits).for_each(|effect| effect.rewrite(&io));
         }
-        if let Some(effect) = Effect::each_group(key, value.lawn.each_group()) {
+        if let Some(effect) = Effect::each_group(key, value.lawn.group_rules().each) {
             effect.rewrite(&io);
         }
-        for (group, settings) in value.lawn.group_settings() {
+        for (group, settings) in value.lawn.group_rules().iter() {
             Effect::group(key, group, settings).for_each(|effect| effect.rewrite(&io));
         }
         for (group, log) in value.lawn.group_logs(clock::now()) {
@@ -251,9 +251,9 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
                 digest.unsigned(count);
             }
         }
-        let GroupLimits { length, held, rate, per } = value.lawn.each_group();
+        let GroupLimits { length, held, rate, per } = value.lawn.group_rules().each;
         [length, held, rate, per].into_iter().for_each(|limit| digest.unsigned(limit));
-        for (group, settings) in value.lawn.group_settings() {
+        for (group, settings) in value.lawn.group_rules().iter() {
             let GroupSettings { share, limits, paused_until } = settings;
             let paused_until = if paused_until > now { paused_until } else { 0 };
             if (GroupSettings { paused_until, ..settings }) == GroupSettings::NONE {

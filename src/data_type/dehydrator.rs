@@ -159,7 +159,7 @@ impl Dehydrator {
     /// Returns whether the dehydrator is empty with the default rules, so that it should not exist. A policy, a pause, or a
     /// limit or a share of groups keeps an empty one, as consumer groups keep an empty stream.
     pub fn is_idle(&self) -> bool {
-        self.has_default_rules() && self.lawn.is_empty() && !self.lawn.has_group_settings()
+        self.has_default_rules() && self.lawn.is_empty() && self.lawn.group_rules().is_empty()
     }
 
     /// Returns whether the dehydrator has the default rules.
@@ -303,7 +303,7 @@ impl Dehydrator {
     #[inline]
     pub fn overdue(&self) -> Option<OverdueSince> {
         let is_plain = self.has_default_rules()
-            && !self.lawn.has_group_settings()
+            && self.lawn.group_rules().is_empty()
             && !self.tracking.slot.is_floored();
         (!is_plain).then(|| self.overdue_since())
     }

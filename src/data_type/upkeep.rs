@@ -82,10 +82,10 @@ pub fn forget_expired(context: &Context, name: &Name, now: u64, mut go_on: impl 
         while dehydrator.remembered.forget(now, IDS) > 0 && go_on() {}
         while dehydrator.lawn.forget_group_logs(now, IDS) && go_on() {}
         // A group without its log comes sooner, perhaps with a dead letter.
-        if dehydrator.lawn.has_group_settings() && is_scheduled(dehydrator) {
+        if !dehydrator.lawn.group_rules().is_empty() && is_scheduled(dehydrator) {
             agenda::add(name, &dehydrator.tracking);
         }
-        let has_ended = dehydrator.lawn.ended_pauses(now).next().is_some();
+        let has_ended = dehydrator.lawn.group_rules().ended_pauses(now).next().is_some();
         if !has_ended {
             dehydrator.note_upkeep(false, || (name.db, &name.key));
         }
@@ -111,7 +111,7 @@ fn end_group_pauses(context: &Context, name: &Name, now: u64, mut go_on: impl Fn
         return inspect(context, key, note).unwrap_or_default();
     }
     let Ok(mut dehydrator) = Writing::open_at(context, key, now) else { return };
-    let over = dehydrator.look().into_iter().flat_map(|lawn| lawn.ended_pauses(now));
+    let over = dehydrator.look().into_iter().flat_map(|lawn| lawn.group_rules().ended_pauses(now));
     let over: Vec<_> = over.take(MOST).map(<[u8]>::to_vec).collect();
     let mut is_changed = false;
     for group in over {

@@ -179,7 +179,7 @@ impl<'a> Writing<'a> {
     /// Changes what is set for a group. Creates a dehydrator if there was none. Returns whether anything has changed.
     pub fn change_group(&mut self, group: &[u8], change: impl FnOnce(&mut GroupSettings)) -> bool {
         let set = |lawn: &mut Lawn| {
-            let before = lawn.settings_of(group);
+            let before = lawn.group_rules().of(group);
             let mut settings = before;
             change(&mut settings);
             lawn.set_group(group, settings);
@@ -200,7 +200,7 @@ impl<'a> Writing<'a> {
     /// anything has changed.
     pub fn change_each_group(&mut self, change: impl FnOnce(&mut GroupLimits)) -> bool {
         let set = |lawn: &mut Lawn| {
-            let before = lawn.each_group();
+            let before = lawn.group_rules().each;
             let mut limits = before;
             change(&mut limits);
             lawn.set_each_group(limits);
@@ -344,7 +344,7 @@ impl<'a> Writing<'a> {
     fn follow_up(&self, dehydrator: &mut Dehydrator, has_grown: bool) {
         let (context, name) = (self.context, self.name);
         let now = || self.now.unwrap_or_else(clock::now);
-        if dehydrator.lawn.has_group_settings() && is_active_primary() {
+        if !dehydrator.lawn.group_rules().is_empty() && is_active_primary() {
             dehydrator.lawn.step_back(now());
         }
         if dehydrator.lawn.must_fit_groups() {

@@ -3,7 +3,7 @@
 use super::element::{Element, Group, Row};
 use super::error::StartError;
 use super::full::Full;
-use super::groups::{Enforced, GroupLimits, GroupSettings, Groups};
+use super::groups::{Enforced, GroupLimits, GroupRules, GroupSettings, Groups};
 use super::lawn::{Form, Lawn, Rows, Taken};
 use super::queues::Walk;
 use super::rate::Rate;
@@ -125,23 +125,22 @@ impl Lawn {
     /// Changes what is set for a group. [`GroupSettings::NONE`] removes its settings. The empty name stands for all
     /// elements without a group, which can only have a share.
     pub fn set_group(&mut self, group: &[u8], settings: GroupSettings) {
-        let is_known = || self.all_groups().is_some_and(|it| it.table.find(group).is_some());
-        if settings != GroupSettings::NONE || is_known() {
+        if settings != self.group_rules().of(group) {
             let (groups, records) = self.full().groups_mut();
-            if let Some(group) = groups.find_or_create(group) {
-                groups.set(records, group, settings);
-            }
+            groups.set(records, group, settings);
         }
     }
 
-    /// Returns what is set for a group.
-    pub fn settings_of(&self, group: &[u8]) -> GroupSettings {
-        self.all_groups().map_or(GroupSettings::NONE, |groups| groups.settings(group))
+    /// Returns what is set for groups.
+    #[inline]
+    pub fn group_rules(&self) -> &GroupRules {
+        static NONE: GroupRules = GroupRules::NONE;
+        self.all_groups().map_or(&NONE, |groups| &groups.rules)
     }
 
     /// Changes the limits of each group that has none of its own. They do not hold for the elements without a group.
     pub fn set_each_group(&mut self, limits: GroupLimits) {
-        if limits != self.each_group() {
+        if limits != self.group_rules().each {
             let (groups, records) = self.full().groups_mut();
             groups.set_each(records, limits);
         }
@@ -152,11 +151,6 @@ impl Lawn {
         if let Some((groups, records)) = self.all_groups_mut() {
             groups.enforce(records, enforced);
         }
-    }
-
-    /// Returns the limits of each group that has none of its own.
-    pub fn each_group(&self) -> GroupLimits {
-        self.all_groups().map_or(GroupLimits::NONE, |groups| groups.each)
     }
 
     /// Records that elements of a group were given out at a moment, in milliseconds since the epoch. Returns whether there
@@ -176,20 +170,9 @@ impl Lawn {
         groups.take_counted()
     }
 
-    /// Returns the limit of rate of a group: a number of elements, and a number of milliseconds.
-    pub fn group_rate(&self, group: &[u8]) -> Option<(u64, u64)> {
-        self.all_groups()?.rate_limit_of(group)
-    }
-
     /// Sets the log of what a group gave out. Returns `false` if the group has another limit of rate.
     pub fn set_group_log(&mut self, group: &[u8], log: Rate) -> bool {
-        self.change_log(group, |groups, records, group| {
-            let is_its = groups.rate_limit(group) == Some((log.max(), log.per()));
-            if is_its {
-                groups.set_log(records, group, log);
-            }
-            is_its
-        })
+        self.change_log(group, |groups, records, group| groups.set_log(records, group, log))
     }
 
     /// Changes the log of a group, which may have no element. Returns what `change` does, and `false` without groups.
@@ -214,12 +197,6 @@ impl Lawn {
     /// ends. O(1).
     pub fn first_group_end(&self) -> Option<u64> {
         self.all_groups()?.first_end()
-    }
-
-    /// Lists the groups whose pauses are over at `now`, in the order of their ends. Their elements are given out, but their
-    /// settings have the pauses until the owner removes them.
-    pub fn ended_pauses(&self, now: u64) -> impl Iterator<Item = &[u8]> {
-        self.all_groups().into_iter().flat_map(move |groups| groups.ended_pauses(now))
     }
 
     /// Begins to apply that the clock has stepped back to `now`, if it has: what groups gave out later than now counts as given
@@ -345,18 +322,7 @@ impl Lawn {
     /// Returns whether there is a limit of what the group of an element holds.
     pub fn limits_held(&self, element: &Element<'_>) -> bool {
         let groups = self.all_groups().zip(element.group);
-        groups.is_some_and(|(groups, group)| groups.held_limit(group) > 0)
-    }
-
-    /// Returns whether any group, or each, has a setting. O(1).
-    pub fn has_group_settings(&self) -> bool {
-        self.all_groups().is_some_and(Groups::has_settings)
-    }
-
-    /// Lists the groups that have settings, by name.
-    pub fn group_settings(&self) -> impl Iterator<Item = (&[u8], GroupSettings)> {
-        let settings = self.all_groups().into_iter().flat_map(|groups| &groups.settings);
-        settings.map(|(name, settings)| (&name[..], *settings))
+        groups.is_some_and(|(groups, group)| groups.limits(group).held > 0)
     }
 
     /// Lists the groups with the most elements, at most `most`, and their numbers of elements, the greatest first. Exact

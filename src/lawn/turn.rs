@@ -5,7 +5,7 @@ pub const DEADLINE_MAX: u64 = i64::MAX as u64;
 
 /// A place in the order of delivery. Comparing two turns is the complete order: the earlier deadline first; for equal
 /// deadlines, the element that was pushed first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub struct Turn {
     /// Milliseconds since the epoch, up to [`DEADLINE_MAX`].
     pub deadline: u64,

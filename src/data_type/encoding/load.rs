@@ -290,7 +290,7 @@ fn load_group_settings(lawn: &mut Lawn, source: &mut impl Source) -> Result<(), 
         if settings == GroupSettings::NONE || (name.is_empty() && !is_share) {
             return Err(Corrupt("a group without settings, or with some that it cannot have"));
         }
-        if lawn.settings_of(&name) != GroupSettings::NONE {
+        if lawn.group_rules().of(&name) != GroupSettings::NONE {
             return Err(Corrupt("a group's settings occur twice"));
         }
         lawn.set_group(&name, settings);
@@ -300,7 +300,11 @@ fn load_group_settings(lawn: &mut Lawn, source: &mut impl Source) -> Result<(), 
         if name.len() > GROUP_NAME_MAX {
             return Err(NAME);
         }
-        let rate = lawn.group_rate(&name).ok_or(Corrupt("a group has a log, but no rate"))?;
+        let rate = lawn
+            .group_rules()
+            .limits(&name)
+            .rate()
+            .ok_or(Corrupt("a group has a log, but no rate"))?;
         let mut log = Rate::new(rate.0, rate.1);
         load_log(Some(&mut log), source)?;
         if log.entries().len() == 0 {

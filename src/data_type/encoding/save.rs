@@ -78,9 +78,9 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: &Remembered, now: u64, sink:
 }
 
 fn save_group_settings(lawn: &Lawn, now: u64, sink: &mut impl Sink) {
-    save_group_limits(lawn.each_group(), sink);
-    sink.unsigned(lawn.group_settings().count() as u64);
-    for (name, settings) in lawn.group_settings() {
+    save_group_limits(lawn.group_rules().each, sink);
+    sink.unsigned(lawn.group_rules().iter().count() as u64);
+    for (name, settings) in lawn.group_rules().iter() {
         sink.bytes(name);
         sink.unsigned(settings.share.into());
         save_group_limits(settings.limits, sink);

@@ -13,7 +13,7 @@ use super::treap;
 
 /// The most places by which one call moves what makes room in a group whose limit has changed. The group goes on under a limit
 /// in between until the next call.
-pub const PLACES_MAX: u32 = if TINY { 2 } else { 256 };
+const PLACES_MAX: u32 = if TINY { 2 } else { 256 };
 
 impl Groups {
     /// Inserts a record into the order of its group. `is_held`: among what that holds.
@@ -61,13 +61,13 @@ impl Groups {
         it.tree(is_held).remove(records, record);
     }
 
-    /// Brings the limit of what a group holds to `max`, 0 for none, or as near as [`PLACES_MAX`] places allow. Returns whether it
-    /// is there.
-    pub(super) fn fit_held(&mut self, records: &Records, group: Group, max: u32) -> bool {
+    /// Brings the limit of what a group holds to `max`, 0 for none, or as near as [`PLACES_MAX`] places allow. Returns the number
+    /// of places, and whether it is there.
+    pub(super) fn fit_held(&mut self, records: &Records, group: Group, max: u32) -> (usize, bool) {
         let it = self.table.get_mut(group);
         if max == 0 || it.held_len < max {
             (it.held_max, it.makes_room) = (max, None);
-            return true;
+            return (0, true);
         }
         // From the end, from the beginning, or from the present place, whichever is nearest.
         let (first, last) = ((it.held_len, it.held.first()), (1, it.held.last()));
@@ -79,7 +79,8 @@ impl Groups {
             nearest.unwrap_or(present)
         };
         let mut place = place.expect("the group holds something");
-        for _ in 0..at.abs_diff(max).min(PLACES_MAX) {
+        let places = at.abs_diff(max).min(PLACES_MAX);
+        for _ in 0..places {
             let (next, step) = if at > max {
                 (treap::next(records, place), at - 1)
             } else {
@@ -89,7 +90,7 @@ impl Groups {
             work::step(1);
         }
         (it.held_max, it.makes_room) = (at, Some(place));
-        at == max
+        (places as usize, at == max)
     }
 
     /// Returns whether a group has room at `now` for one more element that is held.

@@ -21,7 +21,7 @@
 //! | `round` | the list of the groups that give in turn |
 //! | `held` | what a group holds, and the limit of that |
 //! | `limits` | setting limits, and bringing groups to what is set |
-//! | `settings` | the shares, limits and pauses of groups, as values |
+//! | `rules` | the shares, limits and pauses that are set for groups, by name |
 //! | `logs` | the log behind a rate limit: when each group gave out how many elements |
 //! | `greatest` | the groups with the most elements |
 //!
@@ -29,24 +29,22 @@
 //! |---|---|
 //! | to insert or remove an element | O(1) at the end of its group and for its first element, otherwise O(log elements of the group); if the first changes, also O(log groups) |
 //! | to decide whose turn it is | O(1) |
-//! | to set the limits of each group | [`limits::FITTED_MAX`] groups, and as many at each later call |
+//! | to set the limits of each group | O(log groups) for each of the groups that a call [fits](Groups::fit_some) |
 
 mod greatest;
 mod held;
 mod limits;
 mod logs;
 mod round;
-mod settings;
+mod rules;
 mod table;
 mod treap;
 mod turns;
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use ahash::RandomState;
 
 use super::element::Group;
-use super::memory::{Mover, Steps, rounded, tree_bytes};
+use super::memory::{Mover, Steps};
 use super::queues::Queues;
 use super::store::{Handle, Links, Records};
 use super::tiny::TINY;
@@ -54,10 +52,11 @@ use super::turn::Turn;
 use super::work;
 use greatest::Greatest;
 #[cfg(test)]
-pub use limits::FITTED_MAX;
+pub use limits::FIT_WORK;
+use limits::held_max;
 use logs::Logs;
 use round::Round;
-pub use settings::{Enforced, GroupLimits, GroupSettings};
+pub use rules::{Enforced, GroupLimits, GroupRules, GroupSettings};
 use table::{GroupRecord, State, Table};
 use treap::{Nodes, Tree};
 pub use turns::Choice;
@@ -83,15 +82,9 @@ pub struct Groups {
     active: Tree,
     waiting: Tree,
     pub greatest: Greatest,
-    /// The settings of the groups that have any, by name.
-    pub settings: BTreeMap<Vec<u8>, GroupSettings>,
-    /// The limits of each group that has none of its own. They do not hold for elements without a group.
-    pub each: GroupLimits,
-    enforced: Enforced,
+    pub rules: GroupRules,
     /// The cursor of the table from which on groups may not have the limits that are set.
     pub fit_from: Option<u64>,
-    /// The groups that are paused, by the ends of their pauses.
-    pauses: BTreeSet<(u64, Group)>,
     logs: Logs,
     /// Elements that are in a group, and groups that have some.
     pub elements: usize,
@@ -106,8 +99,8 @@ impl Nodes for Records {
     }
 
     #[inline(always)]
-    fn set_links(&mut self, node: Handle, links: Links) {
-        self.set_links(node, links);
+    fn change_links(&mut self, node: Handle, change: impl FnOnce(&mut Links)) {
+        self.change_links(node, change);
     }
 
     #[inline(always)]
@@ -116,8 +109,8 @@ impl Nodes for Records {
     }
 
     #[inline(always)]
-    fn rank(&self, node: Handle) -> u64 {
-        treap::rank(self.turn(node).push, self.secret)
+    fn secret(&self) -> u64 {
+        self.secret
     }
 
     #[inline(always)]
@@ -142,11 +135,8 @@ impl Groups {
             active: Tree::default(),
             waiting: Tree::default(),
             greatest: Greatest::default(),
-            settings: BTreeMap::new(),
-            each: GroupLimits::NONE,
-            enforced: Enforced { held: true, rate: true },
+            rules: GroupRules::NONE,
             fit_from: None,
-            pauses: BTreeSet::new(),
             logs: Logs::default(),
             elements: 0,
             filled: 0,
@@ -156,25 +146,26 @@ impl Groups {
     /// Returns whether there is a group with an element or a setting.
     #[inline(always)]
     pub fn is_in_use(&self) -> bool {
-        self.filled > 0 || self.has_settings()
+        self.filled > 0 || !self.rules.is_empty()
     }
 
-    /// Returns the group of a name. Creates it if there is none; then the caller must insert an element or set a share
-    /// next, or call [`Groups::free_if_unused`]. `None` if there is no room.
+    /// Returns the group of a name. Creates it if there is none; then the caller must insert an element, or call
+    /// [`Groups::free_if_unused`]. `None` if there is no room.
     #[inline(always)]
     pub fn find_or_create(&mut self, name: &[u8]) -> Option<Group> {
         if let Some(group) = self.table.find(name) {
             return Some(group);
         }
         let group = self.table.insert(name)?;
-        self.table.get_mut(group).held_max = self.held_limit(group);
+        self.table.get_mut(group).has_settings = self.rules.of(name) != GroupSettings::NONE;
+        self.table.get_mut(group).held_max = held_max(self.limits(group));
         Some(group)
     }
 
-    /// Frees a group without elements, settings and log.
+    /// Frees a group without elements and log.
     pub fn free_if_unused(&mut self, group: Group) {
         let record = self.table.get(group);
-        if record.len == 0 && !record.has_settings && !record.has_log && group != self.ungrouped {
+        if record.len == 0 && !record.has_log && group != self.ungrouped {
             self.table.remove(group);
         }
     }
@@ -199,10 +190,8 @@ impl Groups {
         records: &'a Records,
         group: Group,
         from: Turn,
-    ) -> impl Iterator<Item = Handle> + 'a {
-        let GroupRecord { elements, held, .. } = *self.table.get(group);
-        let all = |tree| walk(records, tree, from, Turn::LAST);
-        merge(records, all(elements), all(held))
+    ) -> impl Iterator<Item = Handle> + use<'a> {
+        self.outside(records, group, (Turn::FIRST, from), Turn::LAST)
     }
 
     /// Iterates over the elements of a group whose deadlines are not from `from` to `until`, and that are under no lease which
@@ -213,13 +202,25 @@ impl Groups {
         group: Group,
         (from, until): (u64, u64),
         now: u64,
-    ) -> impl Iterator<Item = Handle> + 'a {
+    ) -> impl Iterator<Item = Handle> + use<'a> {
+        let gap = (Turn { deadline: from, push: 0 }, Turn::after(until));
+        self.outside(records, group, gap, Turn::after(now))
+    }
+
+    /// Iterates over the elements of a group whose turns are outside of a gap, and of those that are held over the ones before
+    /// a turn.
+    fn outside<'a>(
+        &self,
+        records: &'a Records,
+        group: Group,
+        (begin, end): (Turn, Turn),
+        held_end: Turn,
+    ) -> impl Iterator<Item = Handle> + use<'a> {
         let GroupRecord { elements, held, .. } = *self.table.get(group);
-        let around = |tree, end: Turn| {
-            let (from, until) = (Turn { deadline: from, push: 0 }, Turn::after(until));
-            walk(records, tree, Turn::FIRST, from.min(end)).chain(walk(records, tree, until, end))
+        let around = |tree, last: Turn| {
+            walk(records, tree, Turn::FIRST, begin.min(last)).chain(walk(records, tree, end, last))
         };
-        merge(records, around(elements, Turn::LAST), around(held, Turn::after(now)))
+        merge(records, around(elements, Turn::LAST), around(held, held_end))
     }
 
     /// Inserts a record that is not held into its group.
@@ -323,40 +324,22 @@ impl Groups {
         })
     }
 
-    /// Moves a group, so that a page can be freed.
+    /// Moves a group, so that a page can be freed. Returns the number of records updated. `None` if there is no room.
     fn relocate(&mut self, records: &mut Records, old: Group) -> Option<usize> {
-        let state = self.table.get(old).state;
-        let tree = match state {
-            State::Waiting if old != self.ungrouped => Some(&mut self.waiting),
-            State::Active if old != self.ungrouped => Some(&mut self.active),
-            _ => None,
-        };
-        // Its place in a tree depends on its handle.
-        let mut tree = tree;
-        if let Some(tree) = &mut tree {
-            tree.remove(&mut self.table, old.0);
+        let new = self.table.relocate(old)?;
+        match self.table.get(new).state {
+            _ if old == self.ungrouped => self.ungrouped = new,
+            State::Empty => {}
+            State::Waiting => self.waiting.replace(&mut self.table, old.0, new.0),
+            State::Active => self.active.replace(&mut self.table, old.0, new.0),
         }
-        let new = self.table.relocate(old);
-        let group = new.unwrap_or(old);
-        tree.into_iter().for_each(|tree| tree.insert(&mut self.table, group.0));
-        new?;
-        self.round.rename(old, new?);
-        self.turn = self.turn.map(|it| if it.0 == old { (group, it.1) } else { it });
-        if old == self.ungrouped {
-            self.ungrouped = group;
-        }
-        let record = self.table.get(group);
-        self.greatest.rename(record, old, group);
-        if record.has_settings {
-            let end = self.settings(self.table.name(group)).paused_until;
-            if self.pauses.remove(&(end, old)) {
-                self.pauses.insert((end, group));
-            }
-        }
-        self.logs.rename(old, group);
-        let elements: Vec<_> = self.elements(records, group, Turn::FIRST).collect();
+        self.round.rename(old, new);
+        self.turn = self.turn.map(|(group, given)| (if group == old { new } else { group }, given));
+        self.greatest.rename(self.table.get(new), old, new);
+        self.logs.rename(old, new);
+        let elements: Vec<_> = self.elements(records, new, Turn::FIRST).collect();
         work::step(elements.len());
-        elements.iter().for_each(|record| records.rename_group(*record, group));
+        elements.iter().for_each(|record| records.rename_group(*record, new));
         Some(1 + elements.len())
     }
 
@@ -367,26 +350,23 @@ impl Groups {
 
     /// Returns the bytes allocated, with those of the groups themselves. O(pages).
     pub fn memory(&self) -> usize {
-        let names = self.settings.keys().map(|name| rounded(name.capacity())).sum::<usize>();
-        let settings = names + tree_bytes::<(Vec<u8>, GroupSettings)>(self.settings.len());
         size_of::<Self>()
             + self.queues.memory()
             + self.table.memory()
             + self.greatest.memory()
             + self.logs.memory()
-            + settings
-            + tree_bytes::<(u64, Group)>(self.pauses.len())
+            + self.rules.memory()
     }
 
     /// Returns how many allocations dropping them frees, without those that many elements share. O(1).
     pub fn allocations(&self) -> usize {
-        self.settings.len() + self.logs.len()
+        self.rules.allocations() + self.logs.len()
     }
 
     /// Panics unless groups, round and trees are consistent with the records. Returns the number of elements.
     #[cfg(any(test, feature = "checks"))]
     pub fn check(&self, records: &Records) -> usize {
-        let (mut elements, mut filled, mut paused, mut logged) = (0, 0, 0, 0);
+        let (mut elements, mut filled, mut logged) = (0, 0, 0);
         let mut filed = [0; 3];
         let round = self.round.check(&self.table);
         self.table.check();
@@ -402,21 +382,19 @@ impl Groups {
             assert_eq!((record.len as usize, record.held_len as usize), (len, held), "lengths");
             let place = held.checked_sub(record.held_max as usize).filter(|_| record.held_max > 0);
             assert_eq!(record.makes_room, place.map(|place| *marked[place]), "what makes room");
-            let settings = self.settings(self.table.name(group));
+            let settings = self.rules.of(self.table.name(group));
             assert_eq!(record.has_settings, settings != GroupSettings::NONE, "settings");
             (elements, filled) = (elements + len, filled + usize::from(len > 0));
             filed[record.state as usize] += 1;
             logged += usize::from(record.has_log);
             assert_eq!(self.logs.get(group).is_some(), record.has_log);
-            paused += usize::from(settings.ends());
-            assert_eq!(settings.ends(), self.pauses.contains(&(settings.paused_until, group)));
             assert_eq!(record.state == State::Active, round.contains(&group), "the round");
             if group == self.ungrouped {
                 assert_eq!(len, 0, "the elements without a group");
                 filed[record.state as usize] -= 1;
                 continue;
             }
-            assert!(record.has_settings || record.has_log || len > 0, "an unused group");
+            assert!(record.has_log || len > 0, "an unused group");
             assert_eq!(record.state == State::Empty, len == 0);
             let first = self.first(records, group).map(|first| records.turn(first));
             let turn = record.makes_room.map(|it| records.turn(it)).or(first);
@@ -427,17 +405,17 @@ impl Groups {
                 "when it is eligible"
             );
             if self.fit_from.is_none() {
-                assert_eq!(record.held_max, self.held_limit(group), "the limit of what is held");
+                let limits = self.limits(group);
+                assert_eq!(record.held_max, held_max(limits), "the limit of what is held");
                 let rate = self.logs.get(group).map(|log| (log.max(), log.per()));
-                assert!(rate.is_none() || rate == self.rate_limit(group), "a limit of rate");
+                assert!(rate.is_none() || rate == limits.rate(), "a limit of rate");
             }
         }
         assert_eq!((self.elements, self.filled), (elements, filled), "counters");
-        assert_eq!((self.pauses.len(), self.logs.len()), (paused, logged), "pauses and logs");
+        assert_eq!(self.logs.len(), logged, "logs");
         let trees = [&self.waiting, &self.active].map(|tree| tree.check(&self.table));
         assert_eq!(trees, filed[1..], "groups that wait, or of the round");
-        let is_known = |name: &Vec<u8>| self.table.find(name).is_some();
-        assert!(self.settings.keys().all(is_known), "lost settings");
+        self.rules.check();
         self.greatest.check(&self.table);
         self.logs.check();
         assert_eq!(self.queues.check(records), elements, "groups and order disagree");

@@ -13,7 +13,7 @@ use super::super::index::Index;
 use super::super::memory::{Mover, Steps};
 use super::super::store::{GROUP_MARK, Granule, HELD_MARK, Handle, Links, Slab, Unit};
 use super::super::turn::Turn;
-use super::treap::{Nodes, Tree, rank};
+use super::treap::{Nodes, Tree};
 
 /// Where a group is filed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -28,7 +28,7 @@ pub enum State {
 }
 
 /// A group.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct GroupRecord {
     /// From when on the group may give: the turn of its first element or, at its limit of what it holds, of the lease whose
     /// end makes room; not while it is blocked.
@@ -57,7 +57,7 @@ pub struct GroupRecord {
     /// The size under which it is listed, roughly: see [`super::greatest`].
     pub listed: u8,
     pub state: State,
-    /// Set if the group has settings, so that it exists without elements.
+    /// Set if anything is set for the group.
     pub has_settings: bool,
     /// Set if the group has a log of what it gave out, so that it exists without elements.
     pub has_log: bool,
@@ -68,29 +68,6 @@ impl GroupRecord {
     #[inline(always)]
     pub fn tree(&mut self, is_held: bool) -> &mut Tree {
         if is_held { &mut self.held } else { &mut self.elements }
-    }
-}
-
-impl Default for GroupRecord {
-    fn default() -> Self {
-        Self {
-            eligible: Turn::LAST,
-            elements: Tree::default(),
-            held: Tree::default(),
-            held_len: 0,
-            held_max: 0,
-            makes_room: None,
-            len: 0,
-            links: Links::default(),
-            ahead: None,
-            behind: None,
-            name: None,
-            entered: 0,
-            listed: 0,
-            state: State::Empty,
-            has_settings: false,
-            has_log: false,
-        }
     }
 }
 
@@ -197,7 +174,8 @@ impl Table {
         self.names.is_sparse() || self.slab.is_sparse()
     }
 
-    /// Moves a group, which is in no tree. Returns where it is now. `None` if there is no room.
+    /// Moves a group. Its neighbours in the round know it then, those in a tree do not. Returns where it is now. `None` if there
+    /// is no room.
     pub fn relocate(&mut self, Group(old): Group) -> Option<Group> {
         let hash = self.index.hash(self.name(Group(old)));
         let new = self.slab.relocate(old)?;
@@ -249,15 +227,15 @@ impl Nodes for Table {
         self.slab.unit(node).links
     }
 
-    fn set_links(&mut self, node: Handle, links: Links) {
-        self.slab.unit_mut(node).links = links;
+    fn change_links(&mut self, node: Handle, change: impl FnOnce(&mut Links)) {
+        change(&mut self.slab.unit_mut(node).links);
     }
 
     fn turn(&self, node: Handle) -> Turn {
         self.slab.unit(node).eligible
     }
 
-    fn rank(&self, node: Handle) -> u64 {
-        rank(node.bits().into(), self.secret)
+    fn secret(&self) -> u64 {
+        self.secret
     }
 }

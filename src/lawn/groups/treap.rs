@@ -15,11 +15,18 @@ use super::super::work;
 /// Where the nodes of trees are.
 pub trait Nodes {
     fn links(&self, node: Handle) -> Links;
-    fn set_links(&mut self, node: Handle, links: Links);
+    fn change_links(&mut self, node: Handle, change: impl FnOnce(&mut Links));
     /// Returns the node's place in the order. It must not change while the node is in a tree.
     fn turn(&self, node: Handle) -> Turn;
-    /// Returns a number that looks random, always the same one for a node in a tree.
-    fn rank(&self, node: Handle) -> u64;
+    /// Returns a random number, always the same one.
+    fn secret(&self) -> u64;
+
+    /// Returns a number that looks random, from the push number, which other nodes hardly ever have.
+    #[inline(always)]
+    fn rank(&self, node: Handle) -> u64 {
+        rank(self.turn(node).push, self.secret())
+    }
+
     /// Returns turn and links, for searches, which need both of each node.
     #[inline(always)]
     fn turn_and_links(&self, node: Handle) -> (Turn, Links) {
@@ -27,9 +34,8 @@ pub trait Nodes {
     }
 }
 
-/// Returns a rank from a number that each node has, and a secret.
 #[inline(always)]
-pub fn rank(number: u64, secret: u64) -> u64 {
+fn rank(number: u64, secret: u64) -> u64 {
     let folded = |one: u64, other: u64| {
         let product = u128::from(one) * u128::from(other);
         (product >> 64) as u64 ^ product as u64
@@ -102,15 +108,7 @@ fn place_below(nodes: &impl Nodes, parent: Option<Handle>, node: Handle) -> Plac
 }
 
 fn set_parent(nodes: &mut impl Nodes, node: Handle, parent: Option<Handle>) {
-    change(nodes, node, |links| links.parent = parent);
-}
-
-/// Changes the links of a node.
-#[inline(always)]
-fn change(nodes: &mut impl Nodes, node: Handle, change: impl FnOnce(&mut Links)) {
-    let mut links = nodes.links(node);
-    change(&mut links);
-    nodes.set_links(node, links);
+    nodes.change_links(node, |links| links.parent = parent);
 }
 
 /// Returns the node after this one.
@@ -151,7 +149,7 @@ impl Tree {
     /// Inserts a node.
     pub fn insert(&mut self, nodes: &mut impl Nodes, node: Handle) {
         let Some((parent, side)) = self.place(nodes, nodes.turn(node)) else {
-            nodes.set_links(node, Links::default());
+            nodes.change_links(node, |links| *links = Links::default());
             *self = Self { root: Some(node), first: Some(node), last: Some(node) };
             return;
         };
@@ -169,7 +167,7 @@ impl Tree {
             let child = side.child(&mut own);
             if *child != *half {
                 *child = *half;
-                nodes.set_links(above, own);
+                nodes.change_links(above, |links| *links = own);
                 if let Some(half) = *half {
                     set_parent(nodes, half, Some(above));
                 }
@@ -178,13 +176,8 @@ impl Tree {
             place = place_below(nodes, own.parent, above);
         }
         links.parent = place.map(|it| it.0);
-        nodes.set_links(node, links);
-        if let Some(left) = links.left {
-            set_parent(nodes, left, Some(node));
-        }
-        if let Some(right) = links.right {
-            set_parent(nodes, right, Some(node));
-        }
+        nodes.change_links(node, |own| *own = links);
+        links.left.into_iter().chain(links.right).for_each(|it| set_parent(nodes, it, Some(node)));
         self.set_child(nodes, place, Some(node));
     }
 
@@ -230,7 +223,7 @@ impl Tree {
         self.fill(nodes, place, left.or(right));
     }
 
-    /// Replaces a node by one that has its turn, its rank and its links. The old one may be gone.
+    /// Replaces a node by one that has its turn and its links. The old one may be gone.
     pub fn replace(&mut self, nodes: &mut impl Nodes, old: Handle, new: Handle) {
         let Links { left, right, parent } = nodes.links(new);
         self.set_child(nodes, place_below(nodes, parent, old), Some(new));
@@ -248,7 +241,7 @@ impl Tree {
 
     fn set_child(&mut self, nodes: &mut impl Nodes, place: Place, node: Option<Handle>) {
         let Some((parent, side)) = place else { return self.root = node };
-        change(nodes, parent, |links| *side.child(links) = node);
+        nodes.change_links(parent, |links| *side.child(links) = node);
     }
 
     /// Panics unless the tree is in order, a heap, and linked both ways. Returns the number of nodes.
@@ -287,16 +280,16 @@ mod tests {
             self.0[number(node)].1
         }
 
-        fn set_links(&mut self, node: Handle, links: Links) {
-            self.0[number(node)].1 = links;
+        fn change_links(&mut self, node: Handle, change: impl FnOnce(&mut Links)) {
+            change(&mut self.0[number(node)].1);
         }
 
         fn turn(&self, node: Handle) -> Turn {
-            Turn { deadline: self.0[number(node)].0, push: 0 }
+            Turn { deadline: self.0[number(node)].0, push: number(node) as u64 }
         }
 
-        fn rank(&self, node: Handle) -> u64 {
-            rank(number(node) as u64, 0x1234_5678_9abc_def0)
+        fn secret(&self) -> u64 {
+            0x1234_5678_9abc_def0
         }
     }
 

@@ -157,12 +157,12 @@ impl Groups {
         Some(Turn { deadline: turn.deadline.max(self.blocked_until(group)), ..turn })
     }
 
-    /// Files a group by when it is eligible, after a change. Frees it if it is not used.
-    pub(super) fn refile(&mut self, records: &Records, group: Group) {
+    /// Files a group by when it is eligible, after a change. Frees it if it is not used. Returns whether anything has changed.
+    pub(super) fn refile(&mut self, records: &Records, group: Group) -> bool {
         let eligible = self.eligible_from(records, group);
         let GroupRecord { state: before, eligible: was, .. } = *self.table.get(group);
         if before != State::Empty && Some(was) == eligible {
-            return;
+            return false;
         }
         work::step(1);
         match before {
@@ -188,9 +188,13 @@ impl Groups {
         }
         let record = self.table.get_mut(group);
         record.state = state;
-        let Some(eligible) = eligible else { return self.free_if_unused(group) };
-        record.eligible = eligible;
-        let tree = if state == State::Active { &mut self.active } else { &mut self.waiting };
-        tree.insert(&mut self.table, group.0);
+        if let Some(eligible) = eligible {
+            record.eligible = eligible;
+            let tree = if state == State::Active { &mut self.active } else { &mut self.waiting };
+            tree.insert(&mut self.table, group.0);
+        } else {
+            self.free_if_unused(group);
+        }
+        true
     }
 }

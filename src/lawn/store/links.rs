@@ -119,12 +119,13 @@ impl Records {
         (Turn { deadline: u64::from_le_bytes(deadline), push }, links_of([first, second]))
     }
 
-    /// Sets the links of a record that is in a group.
+    /// Changes the links of a record that is in a group.
     #[inline(always)]
-    pub fn set_links(&mut self, handle: Handle, Links { left, right, parent }: Links) {
-        let [left, right, parent] = [left, right, parent].map(Handle::to_bits);
+    pub fn change_links(&mut self, handle: Handle, change: impl FnOnce(&mut Links)) {
         let front = self.front_mut(handle);
-        let (_, group) = halves(front[0]);
+        let (mut links, (_, group)) = (links_of(*front), halves(front[0]));
+        change(&mut links);
+        let [left, right, parent] = [links.left, links.right, links.parent].map(Handle::to_bits);
         *front = [unit(left, group), unit(right, parent)];
     }
 }

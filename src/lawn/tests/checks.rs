@@ -22,9 +22,9 @@ pub(super) fn check_turns(lawn: &mut Lawn, oracle: &mut Oracle, now: u64, seed: 
     let turns = &oracle.turns;
     assert_eq!(lawn.group_logs(now), turns.logs(now), "what groups gave out");
     assert_eq!(lawn.has_groups(), turns.is_used());
-    assert_eq!(lawn.each_group(), turns.each);
+    assert_eq!(lawn.group_rules().each, turns.each);
     let settings = turns.settings.iter().map(|(name, settings)| (&name[..], *settings));
-    assert!(lawn.group_settings().eq(settings));
+    assert!(lawn.group_rules().iter().eq(settings));
     let mut groups = std::collections::BTreeMap::<&[u8], Vec<_>>::new();
     for (ttl, id, _, deadline) in oracle.ordered() {
         groups.entry(turns.group(id)).or_default().push((ttl, id, deadline));
@@ -44,7 +44,7 @@ pub(super) fn check_turns(lawn: &mut Lawn, oracle: &mut Oracle, now: u64, seed: 
     check(Some(b"none"), &[]);
     for (name, all) in &groups {
         check(Some(name), all);
-        assert_eq!(lawn.settings_of(name), turns.settings(name));
+        assert_eq!(lawn.group_rules().of(name), turns.settings(name));
     }
     for (name, all) in &groups {
         let mut found: Vec<_> = lawn
