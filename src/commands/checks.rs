@@ -108,7 +108,8 @@ fn is_group_full(lawn: &Lawn, group: &[u8]) -> bool {
 /// Returns the LENGTH limit of a group, or that of each group. 0: no limit.
 #[inline]
 fn group_length(lawn: &Lawn, group: &[u8]) -> u64 {
-    lawn.group_rules().limits(group).length
+    let rules = lawn.group_rules();
+    if rules.is_empty() { 0 } else { rules.limits(group).length }
 }
 
 /// Returns the error for a push beyond the LENGTH limit of its group or, if that is `most`, of the dehydrator.

@@ -42,9 +42,11 @@ pub fn debug(context: &CommandContext, args: Args<'_>) -> Result {
         }
         (Some("UPKEEP"), None) => {
             let (name, now) = (Name::of(context, key), clock::now());
-            if let Some(lawn) = Writing::open_at(context, key, now)?.lawn() {
-                lawn.step_back(now);
+            let mut dehydrator = Writing::open_at(context, key, now)?;
+            if let Some(mut groups) = dehydrator.lawn().and_then(Lawn::groups_mut) {
+                groups.step_back(now);
             }
+            drop(dehydrator);
             data_type::forget_expired(context, &name, now, || true);
         }
         (Some("ROUND"), None) => {

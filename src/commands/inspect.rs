@@ -161,7 +161,7 @@ pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
     reply.integer(b"given-back", given_out.saturating_sub(leased));
     reply.integer(b"overdue", count(&|it| it.count_overdue(now)));
     reply.integer(b"oldest-due-ms", value.and_then(|it| it.age(now)));
-    reply.integer(b"groups", count(&|it| it.lawn.groups()));
+    reply.integer(b"groups", count(&|it| it.lawn.group_count()));
     let oldest = value.and_then(|it| it.lawn.oldest_held());
     reply.integer(b"oldest-held-ms", oldest.map(|since| now.saturating_sub(since)));
     if facts == Facts::Full {

@@ -58,7 +58,8 @@ impl Dehydrator {
     /// Returns the next deadline, or when a group that is held back gives out its first element. Stuck elements and groups that
     /// are paused until RESUME have none.
     pub fn next_deadline(&self) -> Option<u64> {
-        if !self.lawn.group_rules().is_empty() && self.lawn.is_behind(clock::now()) {
+        let groups = self.lawn.groups().filter(|groups| groups.has_logs());
+        if groups.is_some_and(|groups| groups.is_behind(clock::now())) {
             // The next look finds out what groups may give out.
             return self.lawn.iter().next().map(|(_, first)| first.deadline);
         }

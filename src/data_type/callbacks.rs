@@ -204,7 +204,8 @@ unsafe extern "C" fn aof_rewrite(
         for (group, settings) in value.lawn.group_rules().iter() {
             Effect::group(key, group, settings).for_each(|effect| effect.rewrite(&io));
         }
-        for (group, log) in value.lawn.group_logs(clock::now()) {
+        let groups = value.lawn.groups().into_iter();
+        for (group, log) in groups.flat_map(|groups| groups.all_logs(clock::now())) {
             Effect::log(key, &log, Some(group)).for_each(|effect| effect.rewrite(&io));
         }
         for (ttl, element) in value.lawn.iter() {

@@ -10,7 +10,9 @@ use crate::policy::{self, Limits, Policy, Rules};
 use crate::server::flags::is_active_primary;
 #[cfg(doc)]
 use lawn::Bounds;
-use lawn::{DEADLINE_MAX, Element, Enforced, Lawn, Mover, Rate, Remembered, Row, Start, rounded};
+use lawn::{
+    DEADLINE_MAX, Element, Enforced, Groups, Lawn, Mover, Rate, Remembered, Row, Start, rounded,
+};
 
 /// Ids of an ended REMEMBER that are forgotten in a few microseconds.
 const FORGOTTEN_AT_ONCE: usize = 64;
@@ -45,8 +47,14 @@ pub fn ends_lease(
 ) -> bool {
     deadline > now
         && !runs(element.deadline, now)
-        && (has_limit || lawn.limits_held(element))
+        && (has_limit || limits_held(lawn, element))
         && lawn.token(element).is_some()
+}
+
+/// Returns whether there is a limit of what the group of an element holds.
+fn limits_held(lawn: &Lawn, element: &Element<'_>) -> bool {
+    let groups = lawn.groups().zip(element.group);
+    groups.is_some_and(|(groups, group)| groups.limits(group).held > 0)
 }
 
 /// From this value on (as a moment, the year 6429), [`Bounds::until`] is a distance: this plus the milliseconds from the
@@ -202,7 +210,9 @@ impl Dehydrator {
         let policy = &self.rules().policy;
         let held = policy.holds();
         let rate = held || policy.delivers();
-        self.lawn.enforce(Enforced { held, rate });
+        if let Some(mut groups) = self.lawn.groups_mut() {
+            groups.enforce(Enforced { held, rate });
+        }
     }
 
     /// Returns the limit of what is given out in a time, to note that something was.
@@ -248,12 +258,14 @@ impl Dehydrator {
             let now_us = clock::monotonic_us();
             agenda::note_upkeep(&self.tracking, db, key, Reason::Compact, now_us);
         }
-        if self.lawn.must_fit_groups() && !self.tracking.is_noted(Reason::FitGroups) {
+        let groups = self.lawn.groups();
+        if groups.is_some_and(Groups::must_fit) && !self.tracking.is_noted(Reason::FitGroups) {
             let (db, key) = name();
             let now_us = clock::monotonic_us();
             agenda::note_upkeep(&self.tracking, db, key, Reason::FitGroups, now_us);
         }
-        let next = self.remembered.next().into_iter().chain(self.lawn.first_group_end()).min();
+        let next =
+            self.remembered.next().into_iter().chain(groups.and_then(Groups::first_end)).min();
         if let Some(next) = next
             && !self.tracking.is_noted(Reason::Forget)
         {

@@ -8,7 +8,7 @@ use crate::replicate::Effect;
 use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::key::Name;
 use crate::server::{Context, Key, OwnedStr};
-use lawn::Lawn;
+use lawn::{Groups, Lawn};
 
 /// Records a dehydrator that has just got its name, or was found under it.
 pub fn note_found(dehydrator: &Dehydrator, name: &Name) {
@@ -62,14 +62,15 @@ pub fn fit_some_groups(context: &Context) {
     let must_fit = context.select_db(name.db).then(|| {
         inspect(context, key.as_str(), |it| {
             it.tracking.visited(Reason::FitGroups);
-            it.lawn.must_fit_groups()
+            it.lawn.groups().is_some_and(Groups::must_fit)
         })
     });
     // Closing it records when its first element is available now, and the name again if groups are left.
     if must_fit.flatten() == Some(true)
         && let Ok(mut dehydrator) = Writing::open(context, key.as_str())
+        && let Some(mut groups) = dehydrator.lawn().and_then(Lawn::groups_mut)
     {
-        dehydrator.lawn().map(Lawn::fit_groups);
+        groups.fit_some();
     }
 }
 
@@ -80,7 +81,9 @@ pub fn forget_expired(context: &Context, name: &Name, now: u64, mut go_on: impl 
     const IDS: usize = 128;
     let has_ended = visit(context, name, Reason::Forget, |dehydrator| {
         while dehydrator.remembered.forget(now, IDS) > 0 && go_on() {}
-        while dehydrator.lawn.forget_group_logs(now, IDS) && go_on() {}
+        if let Some(mut groups) = dehydrator.lawn.groups_mut() {
+            while groups.forget_logs(now, IDS) && go_on() {}
+        }
         // A group without its log comes sooner, perhaps with a dead letter.
         if !dehydrator.lawn.group_rules().is_empty() && is_scheduled(dehydrator) {
             agenda::add(name, &dehydrator.tracking);

@@ -231,7 +231,10 @@ impl<'a> Writing<'a> {
     pub fn note_given(&mut self, moment: u64, count: u64, group: Option<&[u8]>) -> bool {
         let Some(dehydrator) = self.changing() else { return false };
         match group {
-            Some(group) => dehydrator.lawn.record_given(group, moment, count),
+            Some(group) => {
+                let groups = dehydrator.lawn.groups_mut();
+                groups.is_some_and(|mut groups| groups.record(group, moment, count))
+            }
             None => dehydrator.rate_mut().map(|rate| rate.record(moment, count)).is_some(),
         }
     }
@@ -243,7 +246,8 @@ impl<'a> Writing<'a> {
         if self.note_given(moment, count, None) {
             replicate::given(self.context, self.name, moment, count, None);
         }
-        for (group, count) in self.lawn().map_or(Vec::new(), Lawn::take_counted) {
+        let groups = self.lawn().and_then(Lawn::groups_mut);
+        for (group, count) in groups.map_or(Vec::new(), |mut groups| groups.take_counted()) {
             replicate::given(self.context, self.name, moment, count, Some(&group));
         }
     }
@@ -344,11 +348,13 @@ impl<'a> Writing<'a> {
     fn follow_up(&self, dehydrator: &mut Dehydrator, has_grown: bool) {
         let (context, name) = (self.context, self.name);
         let now = || self.now.unwrap_or_else(clock::now);
-        if !dehydrator.lawn.group_rules().is_empty() && is_active_primary() {
-            dehydrator.lawn.step_back(now());
-        }
-        if dehydrator.lawn.must_fit_groups() {
-            timer::soon(context);
+        if let Some(mut groups) = dehydrator.lawn.groups_mut() {
+            if groups.has_logs() && is_active_primary() {
+                groups.step_back(now());
+            }
+            if groups.must_fit() {
+                timer::soon(context);
+            }
         }
         dehydrator.note_next(now);
         dehydrator.note_upkeep(has_grown, || (context.selected_db(), name.bytes()));

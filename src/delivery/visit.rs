@@ -20,6 +20,7 @@ use crate::replicate::Effect;
 use crate::server::other_modules::may_subscribe;
 use crate::server::{Context, EventClass, OwnedStr};
 use crate::{clock, config};
+use lawn::Lawn;
 
 /// The wait of a cluster's node that does not serve a key's slot, in microseconds: the slot is moving, and the key with
 /// it.
@@ -80,7 +81,7 @@ fn find_work(origin: &Origin<'_>, has_retried: bool) -> Work {
         if matches!(rules.trust, Trust::Unannounced) {
             return Work::ReplicateTrust;
         }
-        if dehydrator.lawn.is_behind(now) {
+        if dehydrator.lawn.groups().is_some_and(|groups| groups.is_behind(now)) {
             return Work::StepBack;
         }
         let schedule = dehydrator.schedule(now);
@@ -121,9 +122,9 @@ fn visit(origin: &Origin<'_>) {
         Work::StepBack => {
             // Closing it records the next visit.
             if let Ok(mut dehydrator) = Writing::open_at(context, key, origin.now)
-                && let Some(lawn) = dehydrator.lawn()
+                && let Some(mut groups) = dehydrator.lawn().and_then(Lawn::groups_mut)
             {
-                lawn.step_back(origin.now);
+                groups.step_back(origin.now);
             }
         }
         Work::Expire(_) if !context.serves(key) || !context.lets_clients_write(key) => {

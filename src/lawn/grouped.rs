@@ -2,7 +2,7 @@
 
 use super::element::Row;
 use super::full::Full;
-use super::groups::{Choice, Groups};
+use super::groups::{Choice, Groups, GroupsMut};
 use super::queues::Queues;
 use super::store::{Handle, Records};
 use super::turn::Turn;
@@ -15,9 +15,10 @@ impl Full {
     }
 
     /// Returns the groups, created if necessary, and all records.
+    #[inline(always)]
     pub(super) fn groups_mut(&mut self) -> (&mut Groups, &mut Records) {
         let Self { groups, hasher, records, .. } = self;
-        (groups.get_or_insert_with(|| Box::new(Groups::new(hasher, records))), records)
+        (groups.get_or_insert_with(|| Groups::new(hasher, records)), records)
     }
 
     /// Returns the groups and all records, if a record is in a group.
@@ -55,7 +56,7 @@ impl Full {
     pub(super) fn take_turn(&mut self, choice: Choice, now: u64) {
         if let Some(groups) = &mut self.groups {
             groups.take_turn(choice, now, false);
-            groups.count_given(&self.records, choice.group, now);
+            GroupsMut { groups, records: &self.records }.count_given(choice.group, now);
         }
     }
 
@@ -79,7 +80,8 @@ impl Full {
             Some((first, Some(choice))) if first == handle => self.take_turn(choice, now),
             _ => {
                 if let Some((groups, records)) = self.groups_of(handle) {
-                    groups.count_given(records, records.group(handle), now);
+                    let group = records.group(handle);
+                    GroupsMut { groups, records }.count_given(group, now);
                 }
             }
         }

@@ -3,11 +3,9 @@
 use super::element::{Element, Group, Row};
 use super::error::StartError;
 use super::full::Full;
-use super::groups::{Enforced, GroupLimits, GroupRules, GroupSettings, Groups};
+use super::groups::{GroupLimits, GroupRules, GroupSettings, Groups, GroupsMut};
 use super::lawn::{Form, Lawn, Rows, Taken};
 use super::queues::Walk;
-use super::rate::Rate;
-use super::store::Records;
 use super::turn::{DEADLINE_MAX, Start, Turn};
 
 impl Lawn {
@@ -85,7 +83,7 @@ impl Lawn {
     /// Returns whether elements are given out in turns: there is a group with an element or a setting. O(1).
     #[inline]
     pub fn has_groups(&self) -> bool {
-        self.small_group().is_some() || self.all_groups().is_some_and(Groups::is_in_use)
+        self.small_group().is_some() || self.groups().is_some_and(Groups::is_in_use)
     }
 
     /// Returns the element that [`Lawn::drain`] and [`Lawn::lease_due`] take next at `now`. Without groups that is the
@@ -101,7 +99,7 @@ impl Lawn {
     /// Iterates over the due elements in the order in which they are given out, as far as it is known: with groups only the
     /// next one is, because giving it out decides whose turn is next.
     pub fn due_in_turn(&self, now: u64) -> impl Iterator<Item = Row<'_>> {
-        let takes_turns = self.all_groups().is_some_and(|groups| groups.are_due(now));
+        let takes_turns = self.groups().is_some_and(|groups| groups.are_due(now));
         let next = if takes_turns { self.next_in_turn(now) } else { None };
         let all = if takes_turns { None } else { Some(self.rows_without_group(Turn::FIRST, now)) };
         next.into_iter().chain(all.into_iter().flatten())
@@ -127,7 +125,7 @@ impl Lawn {
     pub fn set_group(&mut self, group: &[u8], settings: GroupSettings) {
         if settings != self.group_rules().of(group) {
             let (groups, records) = self.full().groups_mut();
-            groups.set(records, group, settings);
+            GroupsMut { groups, records }.set(group, settings);
         }
     }
 
@@ -135,105 +133,35 @@ impl Lawn {
     #[inline]
     pub fn group_rules(&self) -> &GroupRules {
         static NONE: GroupRules = GroupRules::NONE;
-        self.all_groups().map_or(&NONE, |groups| &groups.rules)
+        self.groups().map_or(&NONE, |groups| &groups.rules)
     }
 
     /// Changes the limits of each group that has none of its own. They do not hold for the elements without a group.
     pub fn set_each_group(&mut self, limits: GroupLimits) {
         if limits != self.group_rules().each {
             let (groups, records) = self.full().groups_mut();
-            groups.set_each(records, limits);
+            GroupsMut { groups, records }.set_each(limits);
         }
     }
 
-    /// Changes which limits of groups hold: both do by default. A lawn that has no groups yet does not remember it.
-    pub fn enforce(&mut self, enforced: Enforced) {
-        if let Some((groups, records)) = self.all_groups_mut() {
-            groups.enforce(records, enforced);
-        }
-    }
-
-    /// Records that elements of a group were given out at a moment, in milliseconds since the epoch. Returns whether there
-    /// is a limit of rate for that. [`Lawn::drain`], [`Lawn::lease_due`] and [`Lawn::stop_in_turn`] do so themselves: see
-    /// [`Lawn::take_counted`].
-    pub fn record_given(&mut self, group: &[u8], moment: u64, count: u64) -> bool {
-        self.change_log(group, |groups, records, group| {
-            groups.record(records, group, moment, count)
-        })
-    }
-
-    /// Returns the groups whose elements were given out under a limit of rate since the last call, and how many, which a
-    /// copy of the lawn has to [record](Lawn::record_given).
+    /// Returns all groups. `None`: there are none, or the lawn is small. Then nothing is set for the only one that it may have.
     #[inline]
-    pub fn take_counted(&mut self) -> Vec<(Vec<u8>, u64)> {
-        let Some((groups, _)) = self.all_groups_mut() else { return Vec::new() };
-        groups.take_counted()
+    pub fn groups(&self) -> Option<&Groups> {
+        let Form::Full(full) = &self.form else { return None };
+        full.groups.as_deref()
     }
 
-    /// Sets the log of what a group gave out. Returns `false` if the group has another limit of rate.
-    pub fn set_group_log(&mut self, group: &[u8], log: Rate) -> bool {
-        self.change_log(group, |groups, records, group| groups.set_log(records, group, log))
-    }
-
-    /// Changes the log of a group, which may have no element. Returns what `change` does, and `false` without groups.
-    fn change_log(
-        &mut self,
-        group: &[u8],
-        change: impl FnOnce(&mut Groups, &Records, Group) -> bool,
-    ) -> bool {
-        let Some((groups, records)) = self.all_groups_mut() else { return false };
-        let Some(group) = groups.find_or_create(group) else { return false };
-        let is_changed = change(groups, records, group);
-        groups.free_if_unused(group);
-        is_changed
-    }
-
-    /// Lists the logs that count at `now`, by the names of their groups.
-    pub fn group_logs(&self, now: u64) -> Vec<(&[u8], Rate)> {
-        self.all_groups().map_or(Vec::new(), |groups| groups.all_logs(now))
-    }
-
-    /// Returns a moment, in milliseconds since the epoch, before which the pauses of all groups last and their logs count, if any
-    /// ends. O(1).
-    pub fn first_group_end(&self) -> Option<u64> {
-        self.all_groups()?.first_end()
-    }
-
-    /// Begins to apply that the clock has stepped back to `now`, if it has: what groups gave out later than now counts as given
-    /// out now. See [`Lawn::fit_groups`].
-    pub fn step_back(&mut self, now: u64) {
-        self.all_groups_mut()
-            .into_iter()
-            .for_each(|(groups, records)| groups.step_back(records, now));
-    }
-
-    /// Returns whether [`Lawn::step_back`] has something to do.
-    pub fn is_behind(&self, now: u64) -> bool {
-        self.all_groups().is_some_and(|groups| groups.is_behind(now))
-    }
-
-    /// Brings some more groups to the limits that are set, after those of each have changed. Returns whether there are more. A
-    /// change reaches the first few hundred groups at once; until its turn a group goes on under the limits that it had.
-    pub fn fit_groups(&mut self) -> bool {
-        self.all_groups_mut().is_some_and(|(groups, records)| groups.fit_some(records))
-    }
-
-    /// Returns whether groups are left for [`Lawn::fit_groups`].
+    /// Does what [`Lawn::groups`] does, to change what is set for them.
     #[inline]
-    pub fn must_fit_groups(&self) -> bool {
-        self.all_groups().is_some_and(|groups| groups.fit_from.is_some())
-    }
-
-    /// Removes logs that count no more at `now`, among `most` at most. Returns whether there may be more.
-    pub fn forget_group_logs(&mut self, now: u64, most: usize) -> bool {
-        let groups = self.all_groups_mut();
-        groups.is_some_and(|(groups, records)| groups.forget_logs(records, now, most))
+    pub fn groups_mut(&mut self) -> Option<GroupsMut<'_>> {
+        let Form::Full(full) = &mut self.form else { return None };
+        Some(GroupsMut { groups: full.groups.as_deref_mut()?, records: &full.records })
     }
 
     /// Returns the number of groups that have an element.
-    pub fn groups(&self) -> usize {
+    pub fn group_count(&self) -> usize {
         let of_small = self.small_group().is_some().into();
-        self.all_groups().map_or(of_small, |groups| groups.filled)
+        self.groups().map_or(of_small, |groups| groups.filled)
     }
 
     /// Returns the number of elements of a group. `None`: of those without a group.
@@ -241,7 +169,7 @@ impl Lawn {
         if let Some((name, len)) = self.small_group() {
             return if group == Some(name) { len } else { 0 };
         }
-        let groups = self.all_groups();
+        let groups = self.groups();
         match group {
             None => self.len() - groups.map_or(0, |groups| groups.elements),
             Some(name) => self
@@ -319,45 +247,22 @@ impl Lawn {
         full.groups.as_ref().is_none_or(|groups| groups.has_room(&full.records, group, now))
     }
 
-    /// Returns whether there is a limit of what the group of an element holds.
-    pub fn limits_held(&self, element: &Element<'_>) -> bool {
-        let groups = self.all_groups().zip(element.group);
-        groups.is_some_and(|(groups, group)| groups.limits(group).held > 0)
-    }
-
     /// Lists the groups with the most elements, at most `most`, and their numbers of elements, the greatest first. Exact
     /// for up to 1,024 groups; with more, it visits 1,024 of the greatest, none of which has less than 64 elements.
     pub fn greatest_groups(&self, most: usize) -> Vec<(&[u8], usize)> {
         let of_small = || self.small_group().into_iter().take(most).collect();
-        self.all_groups().map_or_else(of_small, |groups| groups.greatest.list(&groups.table, most))
+        self.groups().map_or_else(of_small, |groups| groups.greatest.list(&groups.table, most))
     }
 
     /// Returns the names of the groups of the round in their order. The empty name stands for the elements without a group.
     #[cfg(any(test, debug_assertions))]
     pub fn round(&self) -> Vec<&[u8]> {
-        let groups = self.all_groups().map(|it| (it, it.round()));
-        let names = |(it, all): (_, Vec<_>)| {
-            let it: &Groups = it;
-            all.into_iter().map(|group| it.table.name(group)).collect()
-        };
-        groups.map_or(Vec::new(), names)
+        self.groups().map_or(Vec::new(), Groups::round)
     }
 
     /// Returns the limit of what a group holds, under which it is filed.
     #[cfg(test)]
     pub(super) fn held_max(&self, name: &[u8]) -> u64 {
         self.group(name).map_or(0, |(_, groups, group)| groups.table.get(group).held_max.into())
-    }
-
-    /// Returns the groups, if there may be any.
-    fn all_groups(&self) -> Option<&Groups> {
-        let Form::Full(full) = &self.form else { return None };
-        full.groups.as_deref()
-    }
-
-    /// Returns the groups, if there may be any, and all records.
-    fn all_groups_mut(&mut self) -> Option<(&mut Groups, &mut Records)> {
-        let Form::Full(full) = &mut self.form else { return None };
-        Some((full.groups.as_deref_mut()?, &mut full.records))
     }
 }

@@ -127,7 +127,7 @@ mod tests;
 
 pub use element::{Bounds, Counts, Element, GROUP_NAME_MAX, Group, Row};
 pub use error::{StartError, UpdateError};
-pub use groups::{Enforced, GroupLimits, GroupRules, GroupSettings};
+pub use groups::{Enforced, GroupLimits, GroupRules, GroupSettings, Groups, GroupsMut};
 pub use lawn::Lawn;
 pub use lease::Token;
 pub use memory::{Mover, rounded, tree_bytes};

@@ -41,9 +41,10 @@ impl<'a> Options<'a> {
     pub fn next(&mut self) -> Option<Opt<'a>> {
         let (options, word) = (*self, self.args.get(self.at)?);
         self.at += 1;
-        let len = word.bytes().len().min(NAME_MAX);
+        let bytes = word.bytes();
+        let len = bytes.len().min(NAME_MAX);
         let mut upper = [0; NAME_MAX];
-        upper[..len].copy_from_slice(&word.bytes()[..len]);
+        upper[..len].copy_from_slice(&bytes[..len]);
         upper.make_ascii_uppercase();
         Some(Opt { options, word, upper, len })
     }
@@ -116,10 +117,11 @@ impl<'a> Options<'a> {
     /// Reads the name of a group. `None`, for an empty name: the group of all elements without one.
     pub fn group(&mut self) -> Result<Option<Str<'a>>> {
         let name = self.value("GROUP")?;
-        if name.bytes().len() > GROUP_NAME_MAX {
+        let len = name.bytes().len();
+        if len > GROUP_NAME_MAX {
             return Err(format!("the name of a GROUP has at most {GROUP_NAME_MAX} bytes").into());
         }
-        Ok(Some(name).filter(|name| !name.bytes().is_empty()))
+        Ok(Some(name).filter(|_| len > 0))
     }
 
     pub fn maxlen(&mut self) -> Result<MaxLen> {

@@ -63,10 +63,10 @@ impl<'a, 't> Request<'a, 't> {
     pub(super) fn take_due(&self, mut dehydrator: Writing<'a>, to: &mut impl Recipient) {
         let Self { now, take, .. } = *self;
         let mut count = take.count;
-        if dehydrator.look().is_some_and(|lawn| lawn.is_behind(now))
-            && let Some(lawn) = dehydrator.lawn()
+        if dehydrator.look().and_then(Lawn::groups).is_some_and(|groups| groups.is_behind(now))
+            && let Some(mut groups) = dehydrator.lawn().and_then(Lawn::groups_mut)
         {
-            lawn.step_back(now);
+            groups.step_back(now);
         }
         if !dehydrator.existing().is_none_or(Dehydrator::has_default_rules) {
             if dehydrator.rules().is_paused(now) {

@@ -310,7 +310,9 @@ fn load_group_settings(lawn: &mut Lawn, source: &mut impl Source) -> Result<(), 
         if log.entries().len() == 0 {
             return Err(Corrupt("a group has a log without entries"));
         }
-        lawn.set_group_log(&name, log);
+        if let Some(mut groups) = lawn.groups_mut() {
+            groups.set_log(&name, log);
+        }
     }
     Ok(())
 }

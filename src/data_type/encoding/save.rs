@@ -86,7 +86,7 @@ fn save_group_settings(lawn: &Lawn, now: u64, sink: &mut impl Sink) {
         save_group_limits(settings.limits, sink);
         sink.unsigned(settings.paused_until);
     }
-    let logs = lawn.group_logs(now);
+    let logs = lawn.groups().map_or(Vec::new(), |groups| groups.all_logs(now));
     sink.unsigned(logs.len() as u64);
     for (name, log) in logs {
         sink.bytes(name);

@@ -441,12 +441,14 @@ fn settings_of_groups_are_saved_and_loaded_and_invalid_ones_are_refused() {
     lawn.set_group(&[b'n'; 1024], of(1, 3, 0, 5));
     lawn.set_group(b"a", of(2, 0, 4, DEADLINE_MAX));
     lawn.start_in_group(5, &Element::new(b"id", b"", 7), Some(b"b")).expect("room");
-    assert!(lawn.record_given(b"gone", 7, 3) && lawn.record_given(b"b", 1 << 50, 1));
+    let mut groups = lawn.groups_mut().expect("groups");
+    assert!(groups.record(b"gone", 7, 3) && groups.record(b"b", 1 << 50, 1));
     let fields = saved(&lawn);
     let loaded = load_of(fields.0.iter().cloned()).expect("our own payload");
     assert_eq!(loaded.group_rules().each, lawn.group_rules().each);
     assert!(loaded.group_rules().iter().eq(lawn.group_rules().iter()));
-    let logs: Vec<_> = loaded.group_logs(0).into_iter().map(|it| it.0.to_vec()).collect();
+    let logs: Vec<_> =
+        loaded.groups().expect("groups").all_logs(0).into_iter().map(|it| it.0.to_vec()).collect();
     assert_eq!(logs, [&b"b"[..], b"gone"]);
     assert_eq!(saved(&loaded).0, fields.0);
     needs_all_of(&fields);

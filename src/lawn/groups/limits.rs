@@ -2,8 +2,10 @@
 //!
 //! A group has the limits under which it is filed: the number that it may hold in its record, its rate in its log. A change for
 //! one group reaches that at once. A change for each reaches some at once, and the rest as the owner calls
-//! [`Groups::fit_some`]; until then a group goes on under the limits that it had. In the same way groups find out that the clock
+//! [`GroupsMut::fit_some`]; until then a group goes on under the limits that it had. In the same way groups find out that the clock
 //! has stepped back: what they gave out later than now counts as given out now.
+
+use std::ops::{Deref, DerefMut};
 
 use super::super::element::Group;
 use super::super::rate::Rate;
@@ -41,40 +43,110 @@ impl Groups {
         self.rules.holding(self.own(group).limits)
     }
 
+    /// Returns until when a group is blocked: to the end of its pause, or of what its limit of rate makes it wait.
+    #[inline(always)]
+    pub(super) fn blocked_until(&self, group: Group) -> u64 {
+        let GroupRecord { has_settings, has_log, .. } = *self.table.get(group);
+        if has_settings || has_log { self.find_blocked_until(group) } else { 0 }
+    }
+
+    #[inline(never)]
+    fn find_blocked_until(&self, group: Group) -> u64 {
+        let next = self.logs.get(group).map_or(0, |log| log.next(AS_KNOWN));
+        next.max(self.own(group).paused_until)
+    }
+
+    /// Lists the groups that have a log which is not over at `now`, by name, if their rates are limited. Each log is as its
+    /// limit is now.
+    pub fn all_logs(&self, now: u64) -> Vec<(&[u8], Rate)> {
+        let log = |group: Group| {
+            let ((max, per), log) = (self.limits(group).rate()?, self.logs.get(group)?);
+            let log = log.changed(max, per);
+            (!log.is_over(now)).then(|| (self.table.name(group), log))
+        };
+        let mut all: Vec<_> = self.logs.groups().filter_map(log).collect();
+        all.sort_unstable_by_key(|it| it.0);
+        all
+    }
+
+    /// Returns whether groups are left that have not the limits that are set: see [`GroupsMut::fit_some`].
+    #[inline]
+    pub fn must_fit(&self) -> bool {
+        self.fit_from.is_some()
+    }
+
+    /// Returns when the first pause of a group ends, or a log may be over, in milliseconds since the epoch. O(1).
+    pub fn first_end(&self) -> Option<u64> {
+        self.rules.first_end().into_iter().chain(self.logs.first_end()).min()
+    }
+
+    /// Returns whether any group has a log, so that it matters if the clock steps back.
+    #[inline]
+    pub fn has_logs(&self) -> bool {
+        self.logs.len() > 0
+    }
+
+    /// Returns whether the clock has stepped back to `now` since groups have given out something under a limit of rate.
+    pub fn is_behind(&self, now: u64) -> bool {
+        self.has_logs() && now < self.logs.latest
+    }
+}
+
+/// The groups of a lawn, to change what is set for them, with the elements that it files them by.
+pub struct GroupsMut<'a> {
+    pub(in super::super) groups: &'a mut Groups,
+    pub(in super::super) records: &'a Records,
+}
+
+impl Deref for GroupsMut<'_> {
+    type Target = Groups;
+
+    fn deref(&self) -> &Groups {
+        self.groups
+    }
+}
+
+impl DerefMut for GroupsMut<'_> {
+    fn deref_mut(&mut self) -> &mut Groups {
+        self.groups
+    }
+}
+
+impl GroupsMut<'_> {
     /// Changes what is set for the group of this name. For the elements without a group only the share has a meaning.
-    pub fn set(&mut self, records: &Records, name: &[u8], settings: GroupSettings) {
+    pub fn set(&mut self, name: &[u8], settings: GroupSettings) {
         let settings = GroupSettings { share: settings.share.max(1), ..settings };
         self.rules.set(name, settings);
         if let Some(group) = self.table.find(name) {
             self.table.get_mut(group).has_settings = settings != GroupSettings::NONE;
-            if !self.fit(records, group, &mut 0) {
+            if !self.fit(group, &mut 0) {
                 self.fit_from = Some(0);
             }
         }
     }
 
     /// Changes the limits of each group.
-    pub fn set_each(&mut self, records: &Records, limits: GroupLimits) {
+    pub fn set_each(&mut self, limits: GroupLimits) {
         self.rules.each = limits;
-        self.fit_all(records);
+        self.fit_all();
     }
 
     /// Changes which limits hold.
-    pub fn enforce(&mut self, records: &Records, enforced: Enforced) {
+    pub fn enforce(&mut self, enforced: Enforced) {
         if enforced != self.rules.enforced {
             self.rules.enforced = enforced;
-            self.fit_all(records);
+            self.fit_all();
         }
     }
 
     /// Begins to bring all groups to the limits that are set: the first few at once.
-    fn fit_all(&mut self, records: &Records) {
+    fn fit_all(&mut self) {
         self.fit_from = Some(0);
-        self.fit_some(records);
+        self.fit_some();
     }
 
     /// Brings some more groups to the limits that are set. Returns whether there are more.
-    pub fn fit_some(&mut self, records: &Records) -> bool {
+    pub fn fit_some(&mut self) -> bool {
         let mut work = 0;
         while let Some(from) = self.fit_from
             && work < FIT_WORK
@@ -82,7 +154,7 @@ impl Groups {
             let (groups, next) = self.table.some(from, BATCH);
             work += BATCH;
             // If the work is used up in the middle, the next call visits all of them again: the fitted ones cost little then.
-            let fit = |group| work < FIT_WORK && self.fit(records, group, &mut work);
+            let fit = |group| work < FIT_WORK && self.fit(group, &mut work);
             if groups.into_iter().all(fit) {
                 self.fit_from = Some(next).filter(|next| *next > 0);
             }
@@ -92,17 +164,18 @@ impl Groups {
 
     /// Brings a group to the limits that are set, files it, and adds the work of that. Returns whether it is there: see
     /// [`Groups::fit_held`].
-    fn fit(&mut self, records: &Records, group: Group, work: &mut usize) -> bool {
+    fn fit(&mut self, group: Group, work: &mut usize) -> bool {
         if group == self.ungrouped {
             return true;
         }
         work::step(1);
         let limits = self.limits(group);
-        let (places, is_fit) = self.fit_held(records, group, held_max(limits));
+        let (places, is_fit) = self.groups.fit_held(self.records, group, held_max(limits));
         *work += places + self.fit_log(group, limits);
         // All was given out by then, if the clock has stepped back or the granules of the log have become smaller.
-        self.logs.apply_clock(group, self.logs.latest);
-        if self.refile(records, group) {
+        let latest = self.logs.latest;
+        self.logs.apply_clock(group, latest);
+        if self.refile(group) {
             *work += REFILE_WORK;
         }
         is_fit
@@ -125,40 +198,60 @@ impl Groups {
         0
     }
 
-    /// Returns until when a group is blocked: to the end of its pause, or of what its limit of rate makes it wait.
-    #[inline(always)]
-    pub(super) fn blocked_until(&self, group: Group) -> u64 {
-        let GroupRecord { has_settings, has_log, .. } = *self.table.get(group);
-        if has_settings || has_log { self.find_blocked_until(group) } else { 0 }
+    /// Files a group by when it is eligible. Returns whether that has changed.
+    fn refile(&mut self, group: Group) -> bool {
+        self.groups.refile(self.records, group)
     }
 
-    #[inline(never)]
-    fn find_blocked_until(&self, group: Group) -> u64 {
-        let next = self.logs.get(group).map_or(0, |log| log.next(AS_KNOWN));
-        next.max(self.own(group).paused_until)
+    /// Records that the group of this name gave out `count` elements at a moment, in milliseconds since the epoch. Returns whether
+    /// there is a limit of rate for that. Whatever the lawn gives out itself is recorded: see [`GroupsMut::take_counted`].
+    pub fn record(&mut self, name: &[u8], moment: u64, count: u64) -> bool {
+        self.change_log(name, |groups, group| groups.record_for(group, moment, count))
     }
 
-    /// Records under a group's limit of rate that it gave out `count` elements. Returns whether it has one.
-    pub fn record(&mut self, records: &Records, group: Group, moment: u64, count: u64) -> bool {
+    fn record_for(&mut self, group: Group, moment: u64, count: u64) -> bool {
         let limits = self.limits(group);
         let Some(rate) = limits.rate() else { return false };
         self.fit_log(group, limits);
         self.logs.record(group, rate, moment, count);
         self.table.get_mut(group).has_log = true;
-        self.refile(records, group);
+        self.refile(group);
         true
     }
 
-    /// Counts an element under a group's limit of rate, if there is one, for [`Groups::take_counted`] too.
+    /// Sets the log of the group of this name. Returns `false` if the group has another limit of rate.
+    pub fn set_log(&mut self, name: &[u8], log: Rate) -> bool {
+        self.change_log(name, |groups, group| {
+            let is_its = groups.limits(group).rate() == Some((log.max(), log.per()));
+            if is_its {
+                groups.logs.latest = groups.logs.latest.max(log.last());
+                groups.logs.set(group, log);
+                groups.table.get_mut(group).has_log = true;
+                groups.refile(group);
+            }
+            is_its
+        })
+    }
+
+    /// Changes the log of a group, which may have no element. Returns what `change` does.
+    fn change_log(&mut self, name: &[u8], change: impl FnOnce(&mut Self, Group) -> bool) -> bool {
+        let Some(group) = self.find_or_create(name) else { return false };
+        let is_changed = change(self, group);
+        self.free_if_unused(group);
+        is_changed
+    }
+
+    /// Counts an element under a group's limit of rate, if there is one, for [`GroupsMut::take_counted`] too.
     #[inline(always)]
-    pub fn count_given(&mut self, records: &Records, group: Group, now: u64) {
+    pub fn count_given(&mut self, group: Group, now: u64) {
         let may_be_limited = self.rules.each.rate > 0 || self.table.get(group).has_settings;
-        if may_be_limited && self.record(records, group, now, 1) {
+        if may_be_limited && self.record_for(group, now, 1) {
             *self.logs.counted.entry(group).or_default() += 1;
         }
     }
 
-    /// Returns the groups whose elements were counted since the last call, and the number of elements.
+    /// Returns the groups whose elements were counted since the last call, and the number of elements, which a copy of the lawn
+    /// has to [record](GroupsMut::record).
     pub fn take_counted(&mut self) -> Vec<(Vec<u8>, u64)> {
         // This is asked after each element, and usually there is none.
         if self.logs.counted.is_empty() {
@@ -168,64 +261,29 @@ impl Groups {
         counted.map(|(group, count)| (self.table.name(group).to_vec(), count)).collect()
     }
 
-    /// Lists the groups that have a log which is not over at `now`, by name, if their rates are limited. Each log is as its
-    /// limit is now.
-    pub fn all_logs(&self, now: u64) -> Vec<(&[u8], Rate)> {
-        let log = |group: Group| {
-            let ((max, per), log) = (self.limits(group).rate()?, self.logs.get(group)?);
-            let log = log.changed(max, per);
-            (!log.is_over(now)).then(|| (self.table.name(group), log))
-        };
-        let mut all: Vec<_> = self.logs.groups().filter_map(log).collect();
-        all.sort_unstable_by_key(|it| it.0);
-        all
-    }
-
-    /// Sets the log of a group. Returns `false` if the group has another limit of rate.
-    pub fn set_log(&mut self, records: &Records, group: Group, log: Rate) -> bool {
-        if self.limits(group).rate() != Some((log.max(), log.per())) {
-            return false;
-        }
-        self.logs.latest = self.logs.latest.max(log.last());
-        self.logs.set(group, log);
-        self.table.get_mut(group).has_log = true;
-        self.refile(records, group);
-        true
-    }
-
     fn drop_log(&mut self, group: Group) {
         self.logs.remove(group);
         self.table.get_mut(group).has_log = false;
     }
 
     /// Removes logs that are over at `now`, among at most `most`. Returns whether there may be more.
-    pub fn forget_logs(&mut self, records: &Records, now: u64, most: usize) -> bool {
+    pub fn forget_logs(&mut self, now: u64, most: usize) -> bool {
         for _ in 0..most {
             let Some((group, is_over)) = self.logs.examine(now) else { return false };
             if is_over {
                 self.drop_log(group);
             }
             // The log may have found out that the clock has stepped back.
-            self.refile(records, group);
+            self.refile(group);
         }
         true
     }
 
-    /// Returns when the first pause of a group ends, or a log may be over, in milliseconds since the epoch. O(1).
-    pub fn first_end(&self) -> Option<u64> {
-        self.rules.first_end().into_iter().chain(self.logs.first_end()).min()
-    }
-
-    /// Returns whether the clock has stepped back to `now` since groups have given out something under a limit of rate.
-    pub fn is_behind(&self, now: u64) -> bool {
-        now < self.logs.latest && !self.logs.is_empty()
-    }
-
     /// Begins to apply that the clock has stepped back to `now`, if it has.
-    pub fn step_back(&mut self, records: &Records, now: u64) {
+    pub fn step_back(&mut self, now: u64) {
         if self.is_behind(now) {
             self.logs.latest = now;
-            self.fit_all(records);
+            self.fit_all();
         }
     }
 }

@@ -16,6 +16,14 @@ struct Log {
     filed: u64,
 }
 
+impl Log {
+    fn file(&mut self, ends: &mut BTreeSet<(u64, Group)>, group: Group, at: u64) {
+        ends.remove(&(self.filed, group));
+        self.filed = at;
+        ends.insert((at, group));
+    }
+}
+
 /// The logs of groups.
 #[derive(Clone, Default)]
 pub struct Logs {
@@ -33,10 +41,6 @@ pub struct Logs {
 impl Logs {
     pub fn get(&self, group: Group) -> Option<&Rate> {
         self.by_group.get(&group).map(|log| &log.rate)
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.by_group.is_empty()
     }
 
     pub fn len(&self) -> usize {
@@ -94,9 +98,7 @@ impl Logs {
     pub fn apply_clock(&mut self, group: Group, now: u64) {
         if let Some(log) = self.by_group.get_mut(&group) {
             log.rate.next(now);
-            self.ends.remove(&(log.filed, group));
-            log.filed = log.filed.min(log.rate.over_at());
-            self.ends.insert((log.filed, group));
+            log.file(&mut self.ends, group, log.filed.min(log.rate.over_at()));
         }
     }
 
@@ -111,9 +113,7 @@ impl Logs {
         let log = self.by_group.get_mut(&group)?;
         let is_over = log.rate.is_over(now);
         if !is_over {
-            self.ends.remove(&(log.filed, group));
-            log.filed = log.rate.over_at().max(now.saturating_add(1));
-            self.ends.insert((log.filed, group));
+            log.file(&mut self.ends, group, log.rate.over_at().max(now.saturating_add(1)));
         }
         Some((group, is_over))
     }

@@ -29,7 +29,7 @@
 //! |---|---|
 //! | to insert or remove an element | O(1) at the end of its group and for its first element, otherwise O(log elements of the group); if the first changes, also O(log groups) |
 //! | to decide whose turn it is | O(1) |
-//! | to set the limits of each group | O(log groups) for each of the groups that a call [fits](Groups::fit_some) |
+//! | to set the limits of each group | O(log groups) for each of the groups that a call [fits](GroupsMut::fit_some) |
 
 mod greatest;
 mod held;
@@ -53,6 +53,7 @@ use super::work;
 use greatest::Greatest;
 #[cfg(test)]
 pub use limits::FIT_WORK;
+pub use limits::GroupsMut;
 use limits::held_max;
 use logs::Logs;
 use round::Round;
@@ -70,8 +71,8 @@ const MOVED_MAX: u32 = if TINY { 6 } else { 1024 };
 #[derive(Clone)]
 pub struct Groups {
     /// The elements that are in a group, whichever it is.
-    pub queues: Queues,
-    pub table: Table,
+    pub(super) queues: Queues,
+    pub(super) table: Table,
     /// The group of all elements that are in none. It is in no tree, and mostly in the round.
     ungrouped: Group,
     round: Round,
@@ -81,14 +82,14 @@ pub struct Groups {
     latest: u64,
     active: Tree,
     waiting: Tree,
-    pub greatest: Greatest,
-    pub rules: GroupRules,
+    pub(super) greatest: Greatest,
+    pub(super) rules: GroupRules,
     /// The cursor of the table from which on groups may not have the limits that are set.
-    pub fit_from: Option<u64>,
+    fit_from: Option<u64>,
     logs: Logs,
     /// Elements that are in a group, and groups that have some.
-    pub elements: usize,
-    pub filled: usize,
+    pub(super) elements: usize,
+    pub(super) filled: usize,
 }
 
 /// The elements of a group, by turn.
@@ -121,11 +122,12 @@ impl Nodes for Records {
 
 impl Groups {
     /// `records` has no grouped record yet.
-    pub fn new(hasher: &RandomState, records: &mut Records) -> Self {
+    #[cold]
+    pub fn new(hasher: &RandomState, records: &mut Records) -> Box<Self> {
         records.secret = hasher.hash_one("elements") | 1;
         let mut table = Table::new(hasher.clone(), hasher.hash_one("groups"));
         let ungrouped = table.insert(b"").expect("there is room for the first");
-        Self {
+        Box::new(Self {
             queues: Queues::new(hasher.clone()),
             table,
             ungrouped,
@@ -140,7 +142,7 @@ impl Groups {
             logs: Logs::default(),
             elements: 0,
             filled: 0,
-        }
+        })
     }
 
     /// Returns whether there is a group with an element or a setting.
@@ -366,60 +368,56 @@ impl Groups {
     /// Panics unless groups, round and trees are consistent with the records. Returns the number of elements.
     #[cfg(any(test, feature = "checks"))]
     pub fn check(&self, records: &Records) -> usize {
-        let (mut elements, mut filled, mut logged) = (0, 0, 0);
-        let mut filed = [0; 3];
-        let round = self.round.check(&self.table);
-        self.table.check();
-        for group in self.table.all() {
-            let record = self.table.get(group);
-            let [rest, held] = [record.elements, record.held].map(|it| it.check(records));
-            let len = rest + held;
-            let all: Vec<_> = self.elements(records, group, Turn::FIRST).collect();
-            assert!(all.iter().all(|it| records.group(*it) == group), "an element's group");
-            assert!(all.is_sorted_by_key(|it| records.turn(*it)), "the order of two trees");
-            let marked: Vec<_> = all.iter().filter(|it| records.is_held(**it)).collect();
-            assert_eq!((all.len(), marked.len()), (len, held), "what is held");
-            assert_eq!((record.len as usize, record.held_len as usize), (len, held), "lengths");
-            let place = held.checked_sub(record.held_max as usize).filter(|_| record.held_max > 0);
-            assert_eq!(record.makes_room, place.map(|place| *marked[place]), "what makes room");
-            let settings = self.rules.of(self.table.name(group));
-            assert_eq!(record.has_settings, settings != GroupSettings::NONE, "settings");
-            (elements, filled) = (elements + len, filled + usize::from(len > 0));
-            filed[record.state as usize] += 1;
-            logged += usize::from(record.has_log);
-            assert_eq!(self.logs.get(group).is_some(), record.has_log);
-            assert_eq!(record.state == State::Active, round.contains(&group), "the round");
-            if group == self.ungrouped {
-                assert_eq!(len, 0, "the elements without a group");
-                filed[record.state as usize] -= 1;
-                continue;
-            }
-            assert!(record.has_log || len > 0, "an unused group");
-            assert_eq!(record.state == State::Empty, len == 0);
-            let first = self.first(records, group).map(|first| records.turn(first));
-            let turn = record.makes_room.map(|it| records.turn(it)).or(first);
-            let until = self.blocked_until(group);
-            let blocked = |turn: Turn| Turn { deadline: turn.deadline.max(until), ..turn };
-            assert!(
-                turn.is_none_or(|turn| blocked(turn) == record.eligible),
-                "when it is eligible"
-            );
-            if self.fit_from.is_none() {
-                let limits = self.limits(group);
-                assert_eq!(record.held_max, held_max(limits), "the limit of what is held");
-                let rate = self.logs.get(group).map(|log| (log.max(), log.per()));
-                assert!(rate.is_none() || rate == limits.rate(), "a limit of rate");
-            }
-        }
-        assert_eq!((self.elements, self.filled), (elements, filled), "counters");
+        let (all, round) = (self.table.all(), self.round.check(&self.table));
+        let lens: Vec<_> = all.iter().map(|group| self.check_group(records, *group)).collect();
+        let filled = lens.iter().filter(|len| **len > 0).count();
+        assert_eq!((self.elements, self.filled), (lens.iter().sum(), filled), "counters");
+        // Each group with an element is in one of the trees; those of one are in the round too.
+        let [waiting, active] = [&self.waiting, &self.active].map(|tree| tree.check(&self.table));
+        assert_eq!(waiting + active, filled, "groups that are not filed");
+        let is_active = |it: &Group| self.table.get(*it).state == State::Active;
+        assert!(round.iter().all(is_active), "the round");
+        let without_group = usize::from(round.contains(&self.ungrouped));
+        assert_eq!(round.len() - without_group, active, "the round");
+        let logged = all.iter().filter(|it| self.table.get(**it).has_log).count();
         assert_eq!(self.logs.len(), logged, "logs");
-        let trees = [&self.waiting, &self.active].map(|tree| tree.check(&self.table));
-        assert_eq!(trees, filed[1..], "groups that wait, or of the round");
+        self.table.check();
         self.rules.check();
         self.greatest.check(&self.table);
         self.logs.check();
-        assert_eq!(self.queues.check(records), elements, "groups and order disagree");
-        elements
+        assert_eq!(self.queues.check(records), self.elements, "groups and order disagree");
+        self.elements
+    }
+
+    /// Panics unless a group is consistent with its elements and its limits. Returns the number of elements.
+    #[cfg(any(test, feature = "checks"))]
+    fn check_group(&self, records: &Records, group: Group) -> usize {
+        let record = self.table.get(group);
+        let [rest, held] = [record.elements, record.held].map(|it| it.check(records));
+        let len = rest + held;
+        let all: Vec<_> = self.elements(records, group, Turn::FIRST).collect();
+        assert!(all.iter().all(|it| records.group(*it) == group), "an element's group");
+        assert!(all.is_sorted_by_key(|it| records.turn(*it)), "the order of two trees");
+        let marked: Vec<_> = all.into_iter().filter(|it| records.is_held(*it)).collect();
+        assert_eq!((record.len as usize, record.held_len as usize), (len, held), "lengths");
+        assert_eq!(marked.len(), held, "what is held");
+        let place = held.checked_sub(record.held_max as usize).filter(|_| record.held_max > 0);
+        assert_eq!(record.makes_room, place.map(|place| marked[place]), "what makes room");
+        let has_settings = self.rules.of(self.table.name(group)) != GroupSettings::NONE;
+        assert_eq!(record.has_settings, has_settings, "settings");
+        let rate = self.logs.get(group).map(|log| (log.max(), log.per()));
+        assert_eq!(record.has_log, rate.is_some(), "a log");
+        if self.fit_from.is_none() {
+            let limits = self.limits(group);
+            assert_eq!(record.held_max, held_max(limits), "the limit of what is held");
+            assert!(rate.is_none() || rate == limits.rate(), "a limit of rate");
+        }
+        if group != self.ungrouped {
+            assert!(record.has_log || len > 0, "an unused group");
+            let eligible = (record.state != State::Empty).then_some(record.eligible);
+            assert_eq!(self.eligible_from(records, group), eligible, "when it is eligible");
+        }
+        len
     }
 }
 

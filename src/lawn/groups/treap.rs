@@ -21,10 +21,10 @@ pub trait Nodes {
     /// Returns a random number, always the same one.
     fn secret(&self) -> u64;
 
-    /// Returns a number that looks random, from the push number, which other nodes hardly ever have.
+    /// Returns the rank of a node with this turn, from its push number, which other nodes hardly ever have.
     #[inline(always)]
-    fn rank(&self, node: Handle) -> u64 {
-        rank(self.turn(node).push, self.secret())
+    fn rank(&self, turn: Turn) -> u64 {
+        rank(turn.push, self.secret())
     }
 
     /// Returns turn and links, for searches, which need both of each node.
@@ -148,21 +148,24 @@ impl Tree {
 
     /// Inserts a node.
     pub fn insert(&mut self, nodes: &mut impl Nodes, node: Handle) {
-        let Some((parent, side)) = self.place(nodes, nodes.turn(node)) else {
+        let turn = nodes.turn(node);
+        let Some((mut above, mut side)) = self.place(nodes, turn) else {
             nodes.change_links(node, |links| *links = Links::default());
             *self = Self { root: Some(node), first: Some(node), last: Some(node) };
             return;
         };
         let end = if side == Side::Left { &mut self.first } else { &mut self.last };
-        if *end == Some(parent) {
+        if *end == Some(above) {
             *end = Some(node);
         }
         // The nodes on the way up that rank lower come below it: in two halves, of earlier turns and of later ones.
-        let rank = nodes.rank(node);
-        let (mut links, mut place) = (Links::default(), Some((parent, side)));
-        while let Some((above, side)) = place.filter(|it| nodes.rank(it.0) < rank) {
+        let (rank, mut links) = (nodes.rank(turn), Links::default());
+        let (mut turn_above, mut own) = nodes.turn_and_links(above);
+        let place = loop {
+            if nodes.rank(turn_above) >= rank {
+                break Some((above, side));
+            }
             work::step(1);
-            let mut own = nodes.links(above);
             let half = side.other().child(&mut links);
             let child = side.child(&mut own);
             if *child != *half {
@@ -173,8 +176,11 @@ impl Tree {
                 }
             }
             *half = Some(above);
-            place = place_below(nodes, own.parent, above);
-        }
+            let Some(parent) = own.parent else { break None };
+            (turn_above, own) = nodes.turn_and_links(parent);
+            side = if own.left == Some(above) { Side::Left } else { Side::Right };
+            above = parent;
+        };
         links.parent = place.map(|it| it.0);
         nodes.change_links(node, |own| *own = links);
         links.left.into_iter().chain(links.right).for_each(|it| set_parent(nodes, it, Some(node)));
@@ -210,7 +216,8 @@ impl Tree {
         // Of the two nodes below it, the one that ranks higher takes its place, and so on along the edge between them.
         while let (Some(one), Some(other)) = (left, right) {
             work::step(1);
-            let is_left = nodes.rank(one) > nodes.rank(other);
+            let [one_rank, other_rank] = [one, other].map(|it| nodes.rank(nodes.turn(it)));
+            let is_left = one_rank > other_rank;
             let top = if is_left { one } else { other };
             self.fill(nodes, place, Some(top));
             let links = nodes.links(top);
@@ -254,7 +261,7 @@ impl Tree {
             let Links { left, right, .. } = nodes.links(node);
             for child in left.into_iter().chain(right) {
                 assert_eq!(nodes.links(child).parent, Some(node), "a parent");
-                assert!(nodes.rank(child) <= nodes.rank(node), "a heap");
+                assert!(nodes.rank(nodes.turn(child)) <= nodes.rank(nodes.turn(node)), "a heap");
             }
             assert!(last.is_none_or(|last| nodes.turn(last) < nodes.turn(node)), "the order");
             (count, last, at) = (count + 1, at, next(nodes, node));

@@ -140,15 +140,15 @@ impl Groups {
         }
     }
 
-    /// Returns the groups of the round in their order.
+    /// Returns the names of the groups of the round in their order.
     #[cfg(any(test, debug_assertions))]
-    pub fn round(&self) -> Vec<Group> {
-        self.round.check(&self.table)
+    pub fn round(&self) -> Vec<&[u8]> {
+        self.round.check(&self.table).into_iter().map(|group| self.table.name(group)).collect()
     }
 
     /// Returns from when on a group is eligible. `None`: it has no element.
     #[inline(always)]
-    fn eligible_from(&self, records: &Records, group: Group) -> Option<Turn> {
+    pub(super) fn eligible_from(&self, records: &Records, group: Group) -> Option<Turn> {
         let record = self.table.get(group);
         let turn = match record.makes_room {
             Some(lease) => records.turn(lease),

@@ -39,7 +39,7 @@ fn groups_take_turns_and_each_is_in_its_own_order() {
         put(&mut lawn, "o3", "", 3);
         put(&mut lawn, "c9", "c", 9);
         assert_eq!(taken(&mut lawn, 8), "a1 o3 b4 a2 b5 a3");
-        assert_eq!((lawn.groups(), lawn.next_deadline()), (1, Some(9)));
+        assert_eq!((lawn.group_count(), lawn.next_deadline()), (1, Some(9)));
         assert_eq!(taken(&mut lawn, 9), "c9");
         assert!(!lawn.has_groups());
     });
@@ -124,7 +124,7 @@ fn groups_take_little_memory_and_give_it_back() {
     assert_eq!(drained(&mut lawn, COUNT, COUNT as usize - 10).len(), COUNT as usize - 10);
     while lawn.compact(64) {}
     lawn.check();
-    assert_eq!((lawn.groups(), lawn.len()), (10, 10));
+    assert_eq!((lawn.group_count(), lawn.len()), (10, 10));
     assert!(lawn.memory() < 700_000, "{} bytes for ten groups", lawn.memory());
 }
 
@@ -233,7 +233,7 @@ fn a_change_for_each_group_reaches_all_in_steps_and_one_that_waits_goes_on_as_be
     let mut lawn = lawn();
     fill(&mut lawn, GROUPS, 4);
     each(&mut lawn, 2);
-    while lawn.fit_groups() {}
+    while fit_groups(&mut lawn) {}
     assert_eq!(lease_all(&mut lawn, 5, 10), 2 * GROUPS);
     each(&mut lawn, 3);
     // Nothing is lost between two steps, and what is next is what is given.
@@ -246,7 +246,7 @@ fn a_change_for_each_group_reaches_all_in_steps_and_one_that_waits_goes_on_as_be
         }
         assert_eq!(lawn.next_deadline(), Some(15), "all others are full");
         lawn.check();
-        if !lawn.fit_groups() {
+        if !fit_groups(&mut lawn) {
             break;
         }
     }
@@ -256,10 +256,10 @@ fn a_change_for_each_group_reaches_all_in_steps_and_one_that_waits_goes_on_as_be
     assert_eq!(given, GROUPS);
     // Each is full, and stays so under a lower limit: it gives nothing when the first two leases end.
     each(&mut lawn, 1);
-    while lawn.fit_groups() {}
+    while fit_groups(&mut lawn) {}
     assert_eq!((lawn.next_deadline(), lawn.next_due(14).is_none()), (Some(15), true));
     each(&mut lawn, 0);
-    while lawn.fit_groups() {}
+    while fit_groups(&mut lawn) {}
     assert_eq!(lease_all(&mut lawn, 6, 10), GROUPS);
 }
 
@@ -274,7 +274,7 @@ fn a_group_with_a_mass_of_leases_that_are_over_gives_at_once_and_keeps_nobody_wa
     assert_eq!(lease_all(&mut lawn, 1, 10), LEASES);
     held(&mut lawn, "a", 1);
     put(&mut lawn, "b", "b", 12);
-    while lawn.fit_groups() {}
+    while fit_groups(&mut lawn) {}
     lawn.check();
     let mut given = Vec::new();
     for _ in 0..3 {
@@ -294,11 +294,11 @@ fn the_next_deadline_is_exact_after_a_lower_limit_though_nobody_takes() {
     let mut lawn = lawn();
     fill(&mut lawn, GROUPS, 3);
     each(&mut lawn, 2);
-    while lawn.fit_groups() {}
+    while fit_groups(&mut lawn) {}
     assert_eq!(lease_all(&mut lawn, 5, 10), 2 * GROUPS);
     each(&mut lawn, 1);
     let mut calls = 0;
-    while lawn.fit_groups() {
+    while fit_groups(&mut lawn) {
         calls += 1;
         assert_eq!(lawn.next_deadline(), Some(15));
     }
@@ -339,7 +339,7 @@ fn no_call_does_more_for_a_million_groups_than_for_a_few() {
             assert!(next);
             bounded("POLL", STEPS_MAX, steps);
             bounded("TTN", STEPS_MAX, work(|| lawn.next_deadline()).1);
-            bounded("a pass", FIT_STEPS_MAX, work(|| lawn.fit_groups()).1);
+            bounded("a pass", FIT_STEPS_MAX, work(|| fit_groups(&mut lawn)).1);
         }
     }
     // One command for many, and as many clients that sleep, while a change is on its way: each element costs the same.
@@ -349,7 +349,7 @@ fn no_call_does_more_for_a_million_groups_than_for_a_few() {
         let (given, steps) = work(|| (0..1000).filter(|_| one(&mut lawn)).count());
         assert_eq!(given, 1000);
         bounded("POLL COUNT 1000", 100 * given as u64, steps);
-        while lawn.fit_groups() {}
+        while fit_groups(&mut lawn) {}
     }
     // A mass of groups is paused, and the pauses end one after the other.
     for number in 0..GROUPS / 10 {
@@ -357,7 +357,7 @@ fn no_call_does_more_for_a_million_groups_than_for_a_few() {
         settings.paused_until = 100 + number as u64;
         lawn.set_group(format!("g{number}").as_bytes(), settings);
     }
-    assert_eq!(lawn.first_group_end(), Some(100));
+    assert_eq!(lawn.groups().and_then(Groups::first_end), Some(100));
     let ((), steps) = work(|| {
         for number in 0..64 {
             let ended: Vec<_> =
@@ -367,7 +367,7 @@ fn no_call_does_more_for_a_million_groups_than_for_a_few() {
         }
     });
     bounded("the ends of pauses", 64 * STEPS_MAX, steps);
-    assert_eq!(lawn.first_group_end(), Some(164));
+    assert_eq!(lawn.groups().and_then(Groups::first_end), Some(164));
 }
 
 #[test]
@@ -379,7 +379,7 @@ fn a_pass_over_groups_with_many_leases_or_full_logs_is_bounded() {
     let calls = |lawn: &mut Lawn, what: &str| {
         let mut calls = 0;
         loop {
-            let (goes_on, steps) = work(|| lawn.fit_groups());
+            let (goes_on, steps) = work(|| fit_groups(lawn));
             assert!(steps < FIT_STEPS_MAX, "{what}: {steps} steps");
             if !goes_on {
                 return calls;
@@ -398,7 +398,7 @@ fn a_pass_over_groups_with_many_leases_or_full_logs_is_bounded() {
     for group in 0..1000 {
         put(&mut lawn, &format!("{group}"), &format!("g{group}"), 1);
         for moment in 0..1000 {
-            lawn.record_given(format!("g{group}").as_bytes(), moment, 1);
+            lawn.groups_mut().expect("groups").record(format!("g{group}").as_bytes(), moment, 1);
         }
     }
     let ((), steps) = work(|| lawn.set_each_group(rate(1000)));
@@ -486,7 +486,7 @@ fn a_large_group_does_not_move_and_keeps_little() {
     } {}
     assert!(most < 5000, "{most} steps");
     lawn.check();
-    assert_eq!((lawn.groups(), lawn.group_len(Some(b"g5000"))), (1, 5001));
+    assert_eq!((lawn.group_count(), lawn.group_len(Some(b"g5000"))), (1, 5001));
 }
 
 /// A key with one job of one tenant is as small as others.
@@ -497,7 +497,7 @@ fn a_small_lawn_may_be_in_one_group() {
     let (mut one, mut other) = (lawn.another(), lawn.another());
     put(&mut one, "id", "tenant", 5);
     assert!(one.is_small() && one.memory() <= lawn.memory() + 32, "{} bytes", one.memory());
-    assert!(one.has_groups() && one.groups() == 1 && one.group_len(Some(b"tenant")) == 1);
+    assert!(one.has_groups() && one.group_count() == 1 && one.group_len(Some(b"tenant")) == 1);
     assert_eq!(
         one.look(b"id").map(|it| one.group_name(it.group.expect("a group"))),
         Some(&b"tenant"[..])

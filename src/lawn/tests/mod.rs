@@ -138,6 +138,11 @@ fn a_receiver_that_panics_loses_what_it_got_and_nothing_else() {
     });
 }
 
+/// Brings some groups to limits that have changed. Returns whether there are more.
+fn fit_groups(lawn: &mut Lawn) -> bool {
+    lawn.groups_mut().is_some_and(|mut groups| groups.fit_some())
+}
+
 #[test]
 fn to_set_nothing_for_a_group_makes_no_groups() {
     let mut lawn = lawn();

@@ -11,6 +11,7 @@ use super::super::memory::moved;
 use super::super::turn::Turn;
 use super::super::*;
 use super::checks::*;
+use super::fit_groups;
 use super::model::Oracle;
 use super::op::*;
 
@@ -71,7 +72,7 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
         let seed = step as u64;
         let group = |id: u16| group(seed, id, groups);
         if oracle.turns.is_behind(now) {
-            assert!(lawn.is_behind(now));
+            assert!(lawn.groups().is_some_and(|it| it.is_behind(now)));
             step_back(&mut lawn, &mut oracle, now);
         }
         match *op {
@@ -148,8 +149,11 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
             Op::Scan { count } => scan.step(&lawn, &oracle, count),
             Op::Clock { by } => {
                 now = now.saturating_add_signed(by).min(DEADLINE_MAX - 1000);
-                assert_eq!(lawn.is_behind(now), oracle.turns.is_behind(now));
-                if lawn.is_behind(now) {
+                assert_eq!(
+                    lawn.groups().is_some_and(|it| it.is_behind(now)),
+                    oracle.turns.is_behind(now)
+                );
+                if lawn.groups().is_some_and(|it| it.is_behind(now)) {
                     step_back(&mut lawn, &mut oracle, now);
                 }
             }
@@ -279,27 +283,30 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
                 lawn.set_each_group(limits);
                 oracle.turns.adapt();
                 if (before.rate, before.per) != (limits.rate, limits.per) {
-                    while lawn.fit_groups() {}
+                    while fit_groups(&mut lawn) {}
                 }
                 oracle.turns.learn(&oracle.elements, &lawn);
             }
             Op::Enforce { enforced } => {
                 if lawn.has_groups() && !lawn.is_small() {
                     oracle.turns.enforced = enforced;
-                    lawn.enforce(enforced);
+                    lawn.groups_mut().into_iter().for_each(|mut it| it.enforce(enforced));
                     oracle.turns.adapt();
-                    while lawn.fit_groups() {}
+                    while fit_groups(&mut lawn) {}
                     oracle.turns.learn(&oracle.elements, &lawn);
                 }
             }
             Op::Given { group, count } => {
                 let name = groups_name(group % (groups + 1));
                 let is_limited = oracle.turns.record(&name, now, count);
-                assert_eq!(lawn.record_given(&name, now, count), is_limited);
+                assert_eq!(
+                    lawn.groups_mut().is_some_and(|mut it| it.record(&name, now, count)),
+                    is_limited
+                );
                 oracle.turns.settle(&oracle.elements);
             }
             Op::Forget => {
-                while lawn.forget_group_logs(now, 3) {}
+                while lawn.groups_mut().is_some_and(|mut it| it.forget_logs(now, 3)) {}
                 oracle.turns.forget(now);
                 // Logs end in an order of the lawn's, so groups join the round in one.
                 oracle.turns.learn(&oracle.elements, &lawn);
@@ -315,8 +322,8 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
             oracle.turns.check_round(&lawn);
         }
         // Some changes of limits are carried out in the middle of others.
-        if step % 2 == 0 && lawn.must_fit_groups() {
-            lawn.fit_groups();
+        if step % 2 == 0 && lawn.groups().is_some_and(Groups::must_fit) {
+            fit_groups(&mut lawn);
             oracle.turns.learn(&oracle.elements, &lawn);
         }
         lawn.check();
@@ -541,8 +548,8 @@ fn restart(lawn: &mut Lawn, oracle: &mut Oracle, id: u16, ttl: u64, deadline: u6
 }
 
 fn step_back(lawn: &mut Lawn, oracle: &mut Oracle, now: u64) {
-    lawn.step_back(now);
-    while lawn.fit_groups() {}
+    lawn.groups_mut().into_iter().for_each(|mut it| it.step_back(now));
+    while fit_groups(lawn) {}
     oracle.turns.step_back(now);
     oracle.turns.learn(&oracle.elements, lawn);
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::super::groups::RETREAT_MAX;
-use super::super::{DEADLINE_MAX, Enforced, GroupLimits, GroupSettings, Lawn, Rate};
+use super::super::{DEADLINE_MAX, Enforced, GroupLimits, GroupSettings, Groups, Lawn, Rate};
 
 /// An element of the oracle: id, TTL, payload and deadline.
 pub(super) type Stored = (Vec<u8>, u64, Vec<u8>, u64);
@@ -137,7 +137,7 @@ impl Turns {
     /// in which groups join the round.
     pub(super) fn learn(&mut self, elements: &[Stored], lawn: &Lawn) {
         self.unfit.clear();
-        if lawn.must_fit_groups() {
+        if lawn.groups().is_some_and(Groups::must_fit) {
             let groups: HashSet<_> = self.of.values().cloned().collect();
             self.unfit = groups.into_iter().map(|it| (it.clone(), lawn.held_max(&it))).collect();
         }
