@@ -101,7 +101,9 @@ impl Model {
             Some(Kept::Dehydrator(it)) => it,
             _ => Box::default(),
         };
-        let result = if call.op.reads() && it.is_fitting() {
+        // Which groups a change of limits has reached, the model does not know.
+        let shows_openings = matches!(call.op, Op::Ttn | Op::Info | Op::XPoll(_));
+        let result = if shows_openings && it.is_fitting() {
             Ok(())
         } else if call.op.reads() {
             self.read(&it, call, reply)

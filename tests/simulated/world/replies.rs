@@ -4,7 +4,7 @@ use super::accident::Refusal;
 use super::op::{Op, Poll};
 use super::run::{Result, Sleep, World};
 use crate::judges::follow::Call;
-use crate::judges::model::Sent;
+use crate::judges::model::{Kept, Sent};
 use crate::judges::{Bytes, NEVER, Promise};
 use crate::machine::Reply;
 
@@ -133,6 +133,13 @@ impl World {
         self.serve(&mut woken)
     }
 
+    /// Returns whether a client waits for a key that holds another value.
+    fn waits_for_other(&self, sleep: &Sleep) -> bool {
+        let is_other =
+            |key: &Bytes| matches!(self.model.dbs[sleep.call.db].get(key), Some(Kept::Other));
+        sleep.poll.keys.iter().any(is_other)
+    }
+
     pub(super) fn is_refused_to_block(&self, call: &Call, error: &[u8]) -> bool {
         let Op::Poll(poll) = &call.op else { return false };
         let sends = |key: &Bytes| self.model.get(call.db, key).is_some_and(|it| !it.policy.holds());
@@ -176,7 +183,11 @@ impl World {
             Reply::Error(error) if error.starts_with(b"UNBLOCKED") && self.may_leave(sleep) => {
                 Ok(())
             }
-            Reply::Error(error) if error.starts_with(b"WRONGTYPE") => Ok(()),
+            Reply::Error(error)
+                if error.starts_with(b"WRONGTYPE") && self.waits_for_other(sleep) =>
+            {
+                Ok(())
+            }
             reply if self.refusal == Some(Refusal::Rights) => match reply {
                 Reply::Error(error) if error.starts_with(b"NOPERM") => Ok(()),
                 reply => Err(Promise::Reply

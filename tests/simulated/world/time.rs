@@ -164,6 +164,13 @@ impl World {
             }
             for key in &sleep.poll.keys {
                 let it = self.model.get(sleep.call.db, key).filter(|it| it.touched <= then);
+                if it.is_some_and(|it| !it.policy.holds()) {
+                    return Err(Promise::Unblocked.broken(format!(
+                        "{:?} sleeps on {}, which is delivered elsewhere",
+                        sleep.call.op,
+                        key.escape_ascii()
+                    )));
+                }
                 if let Some(left) = it.and_then(|it| it.gives(then)) {
                     let what = format!(
                         "{:?} sleeps since {} beside {left:?} in {}, now {now}",
