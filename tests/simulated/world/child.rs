@@ -10,8 +10,8 @@ use super::run::World;
 use super::step::{Profile, Step};
 use crate::judges::{Fault, Promise};
 
-/// How long one run may take, in seconds of the machine's time.
-const RUN_S: u32 = 120;
+/// How long one run may take, in seconds of the processor.
+const RUN_S: libc::time_t = 120;
 
 /// What a child tells its parent, in lines.
 #[derive(Debug)]
@@ -83,8 +83,11 @@ pub fn in_child(work: impl FnOnce(&mut dyn FnMut(Said)), mut hear: impl FnMut(Sa
 
 /// Runs a history. Returns how many operations that were, and what was broken.
 pub fn run(library: &Path, profile: &Profile, steps: &[Step]) -> (u64, Result<(), Fault>) {
-    // SAFETY: ends a run that hangs.
-    unsafe { libc::alarm(RUN_S) };
+    let never = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    let most = libc::timeval { tv_sec: RUN_S, tv_usec: 0 };
+    let timer = libc::itimerval { it_interval: never, it_value: most };
+    // SAFETY: the timer lives for the call. It ends a run that hangs.
+    unsafe { libc::setitimer(libc::ITIMER_PROF, &raw const timer, std::ptr::null_mut()) };
     let mut world = World::new(library, profile);
     let result = world.run(steps);
     (world.operations, result)

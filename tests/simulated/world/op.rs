@@ -33,6 +33,8 @@ impl At {
 pub enum Held {
     /// One of those that are held, with its token.
     Nth(usize),
+    /// An id with the token of one of those that are held.
+    Lent(usize, Bytes),
     /// Whatever that is by now.
     Named(Bytes, Bytes),
 }

@@ -95,7 +95,10 @@ impl World {
         let mut machine = Machine::new(library, profile.kind, profile.seed);
         // Where nobody listens, the module has commands replicate as they came.
         let has_file = profile.has_reloads || profile.has_tool || profile.is_big;
-        let settings: &[_] = if has_file { &[("appendonly", "yes")] } else { &[] };
+        let file = has_file.then_some(("appendonly", "yes"));
+        let events = profile.has_events.then_some(("notify-keyspace-events", "KEA"));
+        let settings: Vec<_> = file.into_iter().chain(events).collect();
+        let settings = &settings[..];
         let primary = machine.start(settings);
         let replica = profile.has_replica.then(|| machine.start(settings));
         if let Some(replica) = replica {
@@ -280,6 +283,11 @@ impl World {
             for held in held {
                 let named = match held {
                     Held::Named(token, id) => Some((token.clone(), id.clone())),
+                    Held::Lent(nth, id) => {
+                        let held =
+                            self.model.get(db, &command.key).and_then(|it| it.nth_held(*nth));
+                        held.map(|(token, _)| (token, id.clone()))
+                    }
                     Held::Nth(nth) => {
                         self.model.get(db, &command.key).and_then(|it| it.nth_held(*nth))
                     }

@@ -34,6 +34,8 @@ pub struct Profile {
     pub has_listener: bool,
     /// Two nodes of a cluster, between which slots move.
     pub has_slots: bool,
+    /// A client reads keyspace events.
+    pub has_events: bool,
     pub is_big: bool,
 }
 

@@ -3,7 +3,7 @@
 use super::Drawer;
 use crate::judges::Bytes;
 use crate::world::accident::{Act, Refusal};
-use crate::world::op::{How, Op, Options};
+use crate::world::op::{Held, How, Numbers, Op, Options, Poll};
 use crate::world::step::{Command, Step};
 
 impl Drawer<'_> {
@@ -63,6 +63,78 @@ impl Drawer<'_> {
         Step::Listen(command, act)
     }
 
+    /// Draws a key for which something is to be done later, and which has another name by then.
+    pub(super) fn wander(&mut self, steps: &mut Vec<Step>) {
+        let (key, mut to) = (self.key(), self.key());
+        if to == key {
+            to = b"elsewhere".to_vec();
+        }
+        let ms = self.random.pick(&[100, 600, 1000]);
+        let batch = |it: &mut Self, op, key: &Bytes| {
+            // All in one database.
+            let mut command = it.command_of(op, key);
+            command.client = 0;
+            Step::Batch(vec![command])
+        };
+        let options = Options { within: self.random.one_in(3).then_some(10), ..self.options() };
+        let elements = vec![(ms, self.id())];
+        let push = Op::Push { elements, is_many: false, how: How::Replace, options, size: 0 };
+        let moved = match self.random.below(5) {
+            0 => Op::Copy { to: to.clone(), db: 1, replace: true },
+            1 => Op::Move(1),
+            2 => Op::SwapDb,
+            _ => Op::Rename { to: to.clone(), nx: false },
+        };
+        let policy = if self.random.one_in(4) { self.policy() } else { self.route() };
+        steps.push(batch(self, Op::OnDue(policy), &key));
+        steps.push(batch(self, push, &key));
+        if self.random.one_in(4) {
+            steps.push(batch(self, Op::Pause { ms: Some(ms), group: None }, &key));
+        }
+        steps.push(batch(self, moved, &key));
+        steps.push(Step::Advance(2500));
+        steps.push(Step::Compare);
+    }
+
+    /// Draws a lease that has ended, others that run up to a limit, and somebody who renews all of them.
+    pub(super) fn lapse(&mut self, steps: &mut Vec<Step>) {
+        let key = self.key();
+        let batch = |it: &mut Self, op| {
+            // All in one database.
+            let mut command = it.command_of(op, &key);
+            command.client = 0;
+            Step::Batch(vec![command])
+        };
+        let most = 1 + self.random.below(2);
+        let numbers = Numbers { held: Some(most), ..Numbers::default() };
+        let group = self.group();
+        let limit = match &group {
+            Some(_) => Op::LimitGroup(group.clone().filter(|_| self.random.one_in(2)), numbers),
+            None => Op::Limit(numbers),
+        };
+        let elements = (0..4).map(|_| (0, self.id())).collect();
+        let options = Options { group, ..Options::default() };
+        let push = Op::Push { elements, is_many: true, how: How::Replace, options, size: 0 };
+        let lease = |lease, count| Poll {
+            keys: vec![key.clone()],
+            is_many: false,
+            count: Some(count),
+            block: None,
+            lease: Some(lease),
+            token: None,
+            with_ids: false,
+        };
+        let held = (0..3).map(Held::Nth).collect();
+        let (short, long) = (Op::Poll(lease(5, 1)), Op::Poll(lease(5000, most)));
+        for op in [limit, push, short] {
+            steps.push(batch(self, op));
+        }
+        steps.push(Step::Advance(20));
+        for op in [long, Op::Renew(500, held), Op::Info] {
+            steps.push(batch(self, op));
+        }
+    }
+
     /// Draws a PURGE or a TOUCH of a group, and what happens to the key and to the group meanwhile and afterwards.
     pub(super) fn sweep(&mut self, steps: &mut Vec<Step>, key: &Bytes, db: usize) {
         let bulk = |it: &mut Self, each| {
@@ -70,7 +142,7 @@ impl Drawer<'_> {
             let (number, key) = (it.number, key.clone());
             Step::Bulk { number, key, db, groups: 1, each, ttl: 0 }
         };
-        let each = self.random.pick(&[300, 3000, 20_000]);
+        let each = self.random.pick(&[300, 3000, 3000, 20_000]);
         steps.push(bulk(self, each));
         let op = if self.random.one_in(3) {
             Op::TouchGroup(b"g0".to_vec(), self.ttl(), self.of_group())

@@ -57,6 +57,12 @@ impl<'a> Drawer<'a> {
             return;
         }
         let profile = self.profile;
+        if profile.has_policies && profile.has_keyspace && self.random.one_in(60) {
+            return self.wander(steps);
+        }
+        if profile.has_limits && self.random.one_in(80) {
+            return self.lapse(steps);
+        }
         let step = match self.random.below(100) {
             0..50 => {
                 let op = self.write();

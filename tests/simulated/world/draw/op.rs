@@ -76,7 +76,9 @@ impl Drawer<'_> {
 
     pub(super) fn held(&mut self) -> Vec<Held> {
         let one = |it: &mut Self| {
-            if it.random.one_in(4) {
+            if it.random.one_in(8) {
+                Held::Lent(it.random.below(8) as usize, it.id())
+            } else if it.random.one_in(4) {
                 Held::Named(it.random.pick(&it.profile.tokens), it.id())
             } else {
                 Held::Nth(it.random.below(8) as usize)

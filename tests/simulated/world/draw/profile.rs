@@ -96,6 +96,7 @@ impl Profile {
             // Valkey 8 leaves clients in other databases then.
             has_listener: has(6) && kind != Kind::Valkey8,
             has_slots,
+            has_events: has(6),
             is_big,
             kind,
         }
