@@ -2,24 +2,18 @@
 //!
 //! It has no queues, heaps or indexes, and reads no clock: the test passes the time.
 
-mod groups;
 mod keyspace;
 mod limits;
-mod many;
 mod op;
-mod rates;
-mod turns;
+mod touch;
 mod verbs;
 
 use std::collections::BTreeMap;
 
 use redis::Value;
 
-pub use groups::Change;
 pub use limits::Limits;
 pub use op::{Bounds, DISTANCES, IfThere, Moment, Op, Policy, end_within};
-use turns::SEQUENCE_BITS;
-pub use turns::Turns;
 
 /// The unit of all time in a run: more than four hours, in milliseconds.
 pub const GRAIN: u64 = 1 << 24;
@@ -47,8 +41,6 @@ pub struct Entry {
     pub most: u64,
     /// When it is too late to be given out, or 0.
     pub until: u64,
-    /// Its group. Empty: it has none.
-    pub group: Bytes,
 }
 
 /// An element that has left: its id, its content, its deliveries, and whether it was too late.
@@ -63,7 +55,6 @@ pub struct Dehydrator {
     pub limits: Limits,
     /// Remembered ids, and until when they are refused.
     pub remembered: BTreeMap<Bytes, u64>,
-    pub turns: Box<Turns>,
 }
 
 #[derive(Clone, Debug)]
@@ -102,18 +93,11 @@ pub struct Delivered {
 #[derive(Clone, Default, Debug)]
 pub struct World {
     pub dbs: [BTreeMap<&'static str, Kept>; 2],
-    /// The number of the operation, and above that of the element in it: see [`turns::SEQUENCE_BITS`].
     sequence: u64,
-    /// The time of the server's clock, of which the model's is ahead.
-    pub real: u64,
     /// Dead letters that were moved along the way.
     delivered: Vec<Delivered>,
     /// Dead letters that a poll came across.
     met: Vec<Gone>,
-    /// The number of elements of groups that were given out.
-    pub given_of_groups: usize,
-    /// How often a poll that had room met groups that waited, with something due: for a lease, a window, or the end of a pause.
-    pub held_back: [usize; 3],
 }
 
 const WRONG_TYPE: Expect = Expect::Refused("WRONGTYPE");
@@ -159,18 +143,13 @@ impl Dehydrator {
 
     /// Removes elements one after the other. Returns how many there were.
     fn remove_each(&mut self, ids: &[Bytes]) -> u64 {
-        let mut count = 0;
-        for id in ids {
-            count += u64::from(self.take(id).is_some());
-            self.settle_turns();
-        }
-        count
+        ids.iter().filter(|id| self.take(id).is_some()).count() as u64
     }
 
     /// Returns everything in the order of delivery.
     pub fn ordered(&self) -> Vec<&Entry> {
         let mut all: Vec<_> = self.entries.iter().collect();
-        all.sort_by_key(|entry| entry.turn());
+        all.sort_by_key(|entry| (entry.deadline, entry.sequence));
         all
     }
 
@@ -184,7 +163,7 @@ impl Dehydrator {
     /// Returns whether it is deleted.
     fn is_idle(&self) -> bool {
         let is_usual = self.policy == Policy::Hold && self.pause.is_none() && !self.limits.is_any();
-        self.entries.is_empty() && is_usual && !self.has_settings()
+        self.entries.is_empty() && is_usual
     }
 
     pub fn is_paused(&self, now: u64) -> bool {
@@ -202,34 +181,36 @@ impl Dehydrator {
     }
 
     /// Takes the first elements and applies the policy.
-    fn bury(&mut self, now: u64, real: u64, sequence: u64) -> Vec<Gone> {
+    fn bury(&mut self, now: u64) -> Vec<Gone> {
         if self.is_paused(now) {
             return Vec::new();
         }
         let mut dead = self.bury_late(now);
-        self.settle_turns();
         let late = dead.len() as u64;
         let most = self.deliverable(now);
         while dead.len() as u64 - late < most
-            && let Some(id) = self.next_in_turn(now)
+            && let Some(at) = self.first_due(now)
         {
-            let at = self.find(&id).expect("it is due");
             if !self.policy.sends(&self.entries[at]) {
                 break;
             }
-            // A dead letter costs its group no turn.
-            if !self.policy.holds() {
-                self.give_in_turn(now, real, sequence);
-                self.done(&id, now);
-            }
             let entry = self.entries.remove(at);
-            self.settle_turns();
+            if !self.policy.holds() {
+                self.done(&entry.id, now);
+            }
             dead.push((entry.id, entry.element, entry.deliveries, false));
         }
         if most < MAX {
             self.limits.give(now, dead.len() as u64 - late);
         }
         dead
+    }
+
+    /// Returns the first element, if it is due.
+    fn first_due(&self, now: u64) -> Option<usize> {
+        let place = |entry: &Entry| (entry.deadline, entry.sequence);
+        let first = (0..self.entries.len()).min_by_key(|at| place(&self.entries[*at]));
+        first.filter(|at| self.entries[*at].deadline <= now)
     }
 
     pub fn due(&self, now: u64) -> Vec<Bytes> {
@@ -268,15 +249,6 @@ impl World {
             Op::MPush { elements, slack, .. } => {
                 elements.iter().any(|(ttl, ..)| rounded(*ttl, *slack).is_none())
             }
-            Op::Purge(group) | Op::TouchGroup { group, .. } => group.is_empty(),
-            // Elements without a group can have only a share.
-            Op::LimitGroups { group, change } => {
-                let is_limit = Change { share: None, ..*change } != Change::default();
-                is_limit && group.as_ref().is_some_and(Vec::is_empty)
-            }
-            Op::Pause { group, .. } | Op::Resume(group) => {
-                group.as_ref().is_some_and(Vec::is_empty)
-            }
             _ => false,
         };
         if is_refused {
@@ -287,11 +259,8 @@ impl World {
             Some(Kept::Dehydrator(dehydrator)) => dehydrator.clone(),
             None => Dehydrator::default(),
         };
-        self.sequence = ((self.sequence >> SEQUENCE_BITS) + 1) << SEQUENCE_BITS;
-        inside.forget_turns();
         let policy = inside.policy.clone();
         let expect = self.within(&mut inside, op, now, transaction);
-        inside.settle_turns();
         if !self.met.is_empty() {
             let elements = std::mem::take(&mut self.met);
             self.delivered.push(Delivered { db, policy, elements });
@@ -353,12 +322,10 @@ impl World {
 
     /// Records the id that a GIDPUSH replied.
     pub fn named(&mut self, db: usize, key: &'static str, op: &Op, id: Bytes, now: u64) {
-        let Op::GidPush { ttl, element, slack, at, bounds, group } = op else { panic!("{op:?}") };
+        let Op::GidPush { ttl, element, slack, at, bounds } = op else { panic!("{op:?}") };
         let (if_there, deliveries, token) = (IfThere::Refuse, None, None);
         let (ttl, element, slack, at, bounds) = (*ttl, element.clone(), *slack, *at, *bounds);
-        let group = group.clone();
-        let push =
-            Op::Push { ttl, element, id, if_there, slack, at, deliveries, token, bounds, group };
+        let push = Op::Push { ttl, element, id, if_there, slack, at, deliveries, token, bounds };
         assert_eq!(self.apply(db, key, &push, now, false), Expect::Is(Value::Okay), "a new id");
     }
 
@@ -368,46 +335,6 @@ impl World {
         for id in ids {
             let at = it.find(id).expect("it was leased");
             it.entries[at].token = Some(token);
-        }
-    }
-
-    /// Begins new rounds of the groups everywhere, as a load does.
-    pub fn restart_turns(&mut self) {
-        for kept in self.dbs.iter_mut().flat_map(BTreeMap::values_mut) {
-            if let Kept::Dehydrator(it) = kept {
-                it.restart_turns();
-            }
-        }
-    }
-
-    /// Learns the groups of the round from the server's reply. Nil: it knows no turns.
-    pub fn learn_turns(&mut self, db: usize, key: &str, round: Value) {
-        if let Some(Kept::Dehydrator(it)) = self.dbs[db].get_mut(key) {
-            it.learn_turns(redis::from_redis_value(round).expect("names"));
-        }
-    }
-
-    /// Learns whether the server knows turns.
-    pub fn learn_form(&mut self, db: usize, key: &str, knows_turns: bool) {
-        if let Some(Kept::Dehydrator(it)) = self.dbs[db].get_mut(key) {
-            it.learn_form(knows_turns);
-        }
-    }
-
-    /// Returns whether any group has a limit of rate.
-    pub fn has_group_rates(&self) -> bool {
-        let kept = self.dbs.iter().flat_map(BTreeMap::values);
-        kept.into_iter().any(|kept| matches!(kept, Kept::Dehydrator(it) if it.has_group_rates()))
-    }
-
-    /// Forgets what groups gave out and counts no more, and ends their pauses that are over.
-    pub fn keep_up(&mut self, now: u64) {
-        for keys in &mut self.dbs {
-            keys.retain(|_, kept| {
-                let Kept::Dehydrator(it) = kept else { return true };
-                it.keep_up(now, self.real);
-                !it.is_idle()
-            });
         }
     }
 
@@ -439,9 +366,8 @@ impl World {
         for (db, keys) in self.dbs.iter_mut().enumerate() {
             for kept in keys.values_mut() {
                 let Kept::Dehydrator(it) = kept else { continue };
-                it.forget_turns();
                 let before = it.entries.len();
-                let elements = it.bury(now, self.real, self.sequence);
+                let elements = it.bury(now);
                 if it.entries.len() < before {
                     all.push(Delivered { db, policy: it.policy.clone(), elements });
                 }

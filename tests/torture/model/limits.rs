@@ -67,14 +67,6 @@ impl Dehydrator {
         if self.limits.held == 0 { MAX } else { self.limits.held.saturating_sub(running) }
     }
 
-    /// Returns whether a lease that has ended may be extended, as far as its group is concerned.
-    pub fn has_room_of_group(&self, at: usize, now: u64) -> bool {
-        let group = &self.entries[at].group;
-        let most = self.enforced(group).0;
-        let is_in = |entry: &&Entry| entry.group == *group && entry.runs(now);
-        most == 0 || (self.entries.iter().filter(is_in).count() as u64) < most
-    }
-
     /// Returns how many may be delivered.
     pub fn room(&self, now: u64) -> u64 {
         self.held_room(now).min(self.limits.rate_room(now))

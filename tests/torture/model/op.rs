@@ -1,6 +1,6 @@
 //! The operations of the model.
 
-use super::{Bytes, Change, Entry};
+use super::{Bytes, Entry};
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub enum Policy {
@@ -93,7 +93,6 @@ pub enum Op {
         deliveries: Option<u64>,
         token: Option<u64>,
         bounds: Bounds,
-        group: Option<Bytes>,
     },
     GidPush {
         ttl: u64,
@@ -101,7 +100,6 @@ pub enum Op {
         slack: Option<u64>,
         at: Option<u64>,
         bounds: Bounds,
-        group: Option<Bytes>,
     },
     /// TTLs, elements, ids.
     MPush {
@@ -110,7 +108,6 @@ pub enum Op {
         slack: Option<u64>,
         at: Option<u64>,
         bounds: Bounds,
-        group: Option<Bytes>,
     },
     Pull(Bytes),
     Poll {
@@ -146,8 +143,6 @@ pub enum Op {
         start: Moment,
         end: Moment,
         count: Option<u64>,
-        /// Only the elements of this group, or those without one.
-        group: Option<Bytes>,
         with_elements: bool,
         with_tokens: bool,
     },
@@ -159,7 +154,6 @@ pub enum Op {
     Info {
         full: bool,
     },
-    InfoGroup(Bytes),
     Help,
     Late,
     /// As a client asks for it, without side effects.
@@ -173,13 +167,7 @@ pub enum Op {
         only: Option<&'static str>,
         at: Option<u64>,
     },
-    TouchGroup {
-        group: Bytes,
-        ttl: u64,
-    },
     Rem(Vec<Bytes>),
-    /// Of a group.
-    Purge(Bytes),
     Lease {
         ttl: u64,
         token: u64,
@@ -189,39 +177,31 @@ pub enum Op {
     OnDue(Policy),
     /// A stream with that length, without stating whether it is exact.
     OnDueStream(&'static str, u64),
-    /// For this long, or until then; perhaps only a group.
+    /// For this long, or until then.
     Pause {
         ms: Option<u64>,
         at: Option<u64>,
-        group: Option<Bytes>,
     },
-    Resume(Option<Bytes>),
+    Resume,
     Limit {
         length: Option<u64>,
         held: Option<u64>,
         rate: Option<(u64, u64)>,
         remember: Option<u64>,
     },
-    /// Sets limits of a group, or of each, or asks for them.
-    LimitGroups {
-        group: Option<Bytes>,
-        change: Change,
-    },
     /// The effect for remembered ids.
     Settled {
         until: u64,
         ids: Vec<Bytes>,
     },
-    /// The effect for a rate, perhaps that of a group.
+    /// The effect for a rate.
     Given {
         at: u64,
         count: u64,
-        group: Option<Bytes>,
     },
     Ttn,
     Pttl(Bytes),
-    /// Of a group, or of all.
-    Len(Option<Bytes>),
+    Len,
     /// Words that no command understands.
     Nonsense(Vec<Bytes>),
     Copy {

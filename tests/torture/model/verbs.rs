@@ -25,18 +25,7 @@ impl World {
             at.or_else(|| now.checked_add(ttl).filter(|deadline| *deadline <= MAX))
         };
         match op {
-            Op::Push {
-                ttl,
-                element,
-                id,
-                if_there,
-                slack,
-                at,
-                deliveries,
-                token,
-                bounds,
-                group,
-            } => {
+            Op::Push { ttl, element, id, if_there, slack, at, deliveries, token, bounds } => {
                 let ttl = rounded(*ttl, *slack).expect("seen to before");
                 let Some(deadline) = at_or(*at, ttl) else { return REFUSED };
                 match (it.find(id), if_there) {
@@ -52,11 +41,6 @@ impl World {
                     }
                     (Some(_), IfThere::Refuse) => return Expect::Refused("EXISTS"),
                     (Some(_), IfThere::Nx) => return Expect::Is(Value::Nil),
-                    (_, if_there)
-                        if !it.has_room_in_group(id, group, *if_there == IfThere::Replace) =>
-                    {
-                        return Expect::Refused("FULL");
-                    }
                     (Some(old), IfThere::Replace) => drop(it.entries.remove(old)),
                     (None, _) if it.is_full() => return Expect::Refused("FULL"),
                     (None, _) => {}
@@ -74,21 +58,19 @@ impl World {
                     is_drawn: false,
                     most,
                     until,
-                    group: group.clone().unwrap_or_default(),
                 });
-                it.settle_turns_from(&group.clone().unwrap_or_default());
                 if deliveries.is_some() { int(1) } else { Expect::Is(Value::Okay) }
             }
-            Op::GidPush { ttl, slack, at, group, .. } => {
+            Op::GidPush { ttl, slack, at, .. } => {
                 let ttl = rounded(*ttl, *slack).expect("seen to before");
                 // The id is known after the reply: see `named`.
                 match at_or(*at, ttl) {
-                    Some(_) if it.is_full() || it.is_group_full(group) => Expect::Refused("FULL"),
+                    Some(_) if it.is_full() => Expect::Refused("FULL"),
                     Some(_) => Expect::NewId,
                     None => REFUSED,
                 }
             }
-            Op::MPush { elements, if_there, slack, at, bounds, group } => {
+            Op::MPush { elements, if_there, slack, at, bounds } => {
                 let timer = |(ttl, ..): &(u64, Bytes, Bytes)| {
                     let ttl = rounded(*ttl, *slack).expect("seen to before");
                     Some((ttl, at_or(at.map(|at| at.min(MAX - 1)), ttl)?))
@@ -100,7 +82,6 @@ impl World {
                     let found = it.find(id);
                     let is_remembered = before.remembers(id, now);
                     if (found.is_some() || is_remembered) && *if_there == IfThere::Refuse {
-                        // Their group may have come into the round by them, in its place.
                         let new = elements.iter().map(|(.., id)| id.clone());
                         let new: Vec<_> = new.filter(|id| before.find(id).is_none()).collect();
                         it.remove_each(&new);
@@ -111,8 +92,7 @@ impl World {
                         started.push(Value::Int(0));
                         continue;
                     }
-                    let has_room = it.has_room_in_group(id, group, *if_there == IfThere::Replace);
-                    if found.is_none() && it.is_full() || !has_room {
+                    if found.is_none() && it.is_full() {
                         started.push(Value::Int(-1));
                         continue;
                     }
@@ -132,9 +112,7 @@ impl World {
                             is_drawn: false,
                             most,
                             until,
-                            group: group.clone().unwrap_or_default(),
                         });
-                        it.settle_turns_from(&group.clone().unwrap_or_default());
                     }
                     started.push(Value::Int(is_started.into()));
                 }
@@ -171,37 +149,21 @@ impl World {
                 let count = count.min(room as usize);
                 // Dead letters in the way are moved; if one is first, a client blocks until it has been moved.
                 if block.is_some() && !transaction {
-                    let dead = if it.policy.holds() {
-                        it.bury(now, self.real, self.sequence)
-                    } else {
-                        Default::default()
-                    };
+                    let dead = if it.policy.holds() { it.bury(now) } else { Default::default() };
                     self.met.extend(dead);
                     if room == 0 {
                         return NOTHING;
                     }
                 }
                 self.met.extend(it.bury_late(now));
-                it.settle_turns();
-                if room > 0 {
-                    let held_back = it.held_back(now);
-                    self.held_back.iter_mut().zip(held_back).for_each(|(sum, it)| *sum += it);
-                }
                 let (mut given, mut rows) = (Vec::new(), Vec::new());
                 while given.len() + rows.len() < count {
-                    if let Some(id) = it.next_in_turn(now)
-                        && let Some(at) = it.find(&id)
-                        && it.policy.holds()
-                        && it.policy.sends(&it.entries[at])
-                    {
-                        let entry = it.entries.remove(at);
+                    let Some(at) = it.first_due(now) else { break };
+                    let mut entry = it.entries.remove(at);
+                    if it.policy.holds() && it.policy.sends(&entry) {
                         self.met.push((entry.id, entry.element, entry.deliveries, false));
-                        it.settle_turns();
                         continue;
                     }
-                    let Some(id) = it.give_in_turn(now, self.real, self.sequence) else { break };
-                    let mut entry = it.take(&id).expect("it is due");
-                    self.given_of_groups += usize::from(!entry.group.is_empty());
                     if lease.is_none() {
                         it.done(&entry.id, now);
                     }
@@ -216,7 +178,6 @@ impl World {
                         None if *with_ids => given.push(Value::Array(vec![id, element])),
                         None => given.push(element),
                     }
-                    it.settle_turns();
                 }
                 it.limits.give(now, (given.len() + rows.len()) as u64);
                 match (lease, token) {
@@ -240,7 +201,6 @@ impl World {
                     };
                     let found = it.find(id).filter(is_out).map(|at| it.entries.remove(at));
                     found.iter().for_each(|entry| it.done(&entry.id, now));
-                    it.settle_turns();
                     replies.push(found.map_or(Value::Nil, |it| Value::BulkString(it.element)));
                 }
                 Expect::Is(Value::Array(replies))
@@ -250,7 +210,6 @@ impl World {
                 for (token, id) in held {
                     let found = it.held(*token, id).map(|at| it.entries.remove(at));
                     found.iter().for_each(|entry| it.done(&entry.id, now));
-                    it.settle_turns();
                     replies.push(Value::Int(found.is_some().into()));
                 }
                 Expect::Is(Value::Array(replies))
@@ -259,15 +218,14 @@ impl World {
                 let Some(deadline) = at_or(None, *ttl) else { return REFUSED };
                 let mut replies = Vec::new();
                 for (token, id) in held {
-                    let has_room = |at| it.held_room(now) > 0 && it.has_room_of_group(at, now);
+                    let has_room = it.held_room(now) > 0;
                     let may_run =
-                        |at: &usize| *ttl == 0 || it.entries[*at].deadline > now || has_room(*at);
+                        |at: &usize| *ttl == 0 || it.entries[*at].deadline > now || has_room;
                     let found = it.held(*token, id).filter(may_run);
                     replies.push(Value::Int(found.is_some().into()));
                     if let Some(at) = found {
                         let sequence = self.next();
                         it.entries[at].restart(*ttl, deadline, sequence);
-                        it.settle_turns();
                     }
                 }
                 Expect::Is(Value::Array(replies))
@@ -284,7 +242,6 @@ impl World {
                         if *is_uncounted {
                             it.entries[at].deliveries -= 1;
                         }
-                        it.settle_turns();
                     }
                 }
                 Expect::Is(Value::Array(replies))
@@ -293,8 +250,7 @@ impl World {
                 let is_there = !it.entries.is_empty()
                     || it.policy != Policy::Hold
                     || it.pause.is_some()
-                    || it.limits.is_any()
-                    || it.has_settings();
+                    || it.limits.is_any();
                 if is_there && !matches!(it.policy, Policy::Limit(..)) {
                     return Expect::Refused("NORULE");
                 }
@@ -305,7 +261,6 @@ impl World {
                     if let Some(at) = found {
                         let entry = it.entries.remove(at);
                         self.met.push((entry.id, entry.element, entry.deliveries, false));
-                        it.settle_turns();
                     }
                 }
                 Expect::Is(Value::Array(replies))
@@ -314,7 +269,6 @@ impl World {
             | Op::Range { .. }
             | Op::Scan { .. }
             | Op::Info { .. }
-            | Op::InfoGroup(_)
             | Op::Help => Expect::Shown(Box::new(it.clone())),
             Op::Require { .. } => unreachable!("it is of no key"),
             Op::Look { id, .. } => {
@@ -345,51 +299,40 @@ impl World {
                         let keeps = at.is_some() && entry.token.is_some();
                         let ttl = if keeps { (*ttl).max(1) } else { *ttl };
                         it.touch(found, ttl, deadline, now, self.next());
-                        it.settle_turns();
                         count += 1;
                     }
                 }
                 int(count)
             }
-            Op::TouchGroup { group, ttl } => {
-                let Some(deadline) = at_or(None, *ttl) else { return REFUSED };
-                self.touch_group(it, group, (*ttl, deadline), now)
-            }
-            Op::Purge(group) => Self::purge(it, group),
             Op::Rem(ids) => int(it.remove_each(ids)),
             Op::Lease { ttl, token, at, ids } => {
                 let mut count = 0;
                 for id in ids {
                     if let Some(found) = it.find(id) {
                         it.entries[found].lease(*ttl, *at, self.next(), Some(*token));
-                        it.settle_turns();
                         count += 1;
                     }
                 }
                 int(count)
             }
             Op::OnDue(policy) => {
-                it.set_policy(policy);
+                it.policy = policy.clone();
                 Expect::Is(Value::Okay)
             }
             Op::OnDueStream(dest, length) => {
-                it.set_policy(&Policy::Stream { dest, maxlen: Some((true, *length)) });
+                it.policy = Policy::Stream { dest, maxlen: Some((true, *length)) };
                 Expect::Is(Value::Okay)
             }
-            Op::Pause { ms, at, group } => {
+            Op::Pause { ms, at } => {
                 let end = match (ms, at) {
                     (Some(ms), _) => at_or(None, *ms),
                     (None, at) => Some(at.unwrap_or(MAX)),
                 };
                 let Some(end) = end.filter(|end| *end > now) else { return REFUSED };
-                if let Some(group) = group {
-                    return it.pause_group(group, end, self.next());
-                }
                 it.pause = Some(end);
                 Expect::Is(Value::Okay)
             }
-            Op::Resume(Some(group)) => it.resume_group(group, now),
-            Op::Resume(None) => {
+            Op::Resume => {
                 let was_paused = it.is_paused(now);
                 it.pause = None;
                 int(was_paused.into())
@@ -411,7 +354,6 @@ impl World {
                 };
                 Expect::Is(Value::Okay)
             }
-            Op::LimitGroups { group, change } => it.limit_groups(group.as_ref(), *change),
             Op::Settled { until, ids } => {
                 let count = it.remove_each(ids);
                 if it.limits.remember > 0 {
@@ -419,14 +361,11 @@ impl World {
                 }
                 int(count.max((it.limits.remember > 0).into()))
             }
-            Op::Given { at, count, group: Some(group) } => {
-                int(it.give_of_group(group, *at, *count).into())
-            }
-            Op::Given { at, count, group: None } => {
+            Op::Given { at, count } => {
                 it.limits.give(*at, *count);
                 int(it.limits.rate.is_some().into())
             }
-            Op::Ttn => match it.next_opening() {
+            Op::Ttn => match it.entries.iter().map(|entry| entry.deadline).min() {
                 Some(_) if it.pause == Some(MAX) => Expect::Is(Value::Nil),
                 Some(first) => left(first.max(it.pause.unwrap_or(0)).max(it.room_from(now)), now),
                 None => Expect::Is(Value::Nil),
@@ -435,10 +374,7 @@ impl World {
                 Some(at) => left(it.entries[at].deadline, now),
                 None => Expect::Is(Value::Int(-2)),
             },
-            Op::Len(group) => {
-                let is_in = |entry: &&Entry| group.as_ref().is_none_or(|it| *it == entry.group);
-                int(it.entries.iter().filter(is_in).count() as u64)
-            }
+            Op::Len => int(it.entries.len() as u64),
             Op::Nonsense(_) => REFUSED,
             _ => unreachable!("it is of the keyspace"),
         }

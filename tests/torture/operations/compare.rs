@@ -28,25 +28,9 @@ impl Torture {
                 self.compare_order(key, if is_paused { &[] } else { given });
                 self.compare_elements(key, &ordered);
                 self.compare_info(key, &dehydrator);
-                self.check_round(db, key);
                 self.compare_scan(key, &ordered);
-                self.compare_range(key, None, &ordered);
-                let group = ordered.get(ordered.len() / 2).map(|entry| &entry.group);
-                if let Some(group) = group {
-                    let of_group: Vec<_> =
-                        ordered.iter().copied().filter(|it| it.group == *group).collect();
-                    self.compare_range(key, Some(group), &of_group);
-                }
+                self.compare_range(key, &ordered);
             }
-        }
-    }
-
-    /// Checks the order of the groups that give in turn.
-    pub(super) fn check_round(&mut self, db: usize, key: &'static str) {
-        self.select(db);
-        let mut round = redis::cmd("DEHYDRATOR.DEBUG");
-        if let Ok(round) = round.arg(key).arg("ROUND").query(&mut self.client) {
-            self.world.learn_turns(db, key, round);
         }
     }
 
@@ -116,7 +100,7 @@ impl Torture {
     }
 
     /// Reads page by page, from the beginning or from a moment in the middle.
-    fn compare_range(&mut self, key: &str, group: Option<&Bytes>, ordered: &[&Entry]) {
+    fn compare_range(&mut self, key: &str, ordered: &[&Entry]) {
         let count = self.random.pick(&[1, 7, 100, 100_000]);
         let count = if ordered.len() > 500 { count.max(100) } else { count };
         let from = self.random.below(1 + ordered.len() as u64) as usize;
@@ -130,7 +114,6 @@ impl Torture {
         loop {
             let mut range = redis::cmd("DEHYDRATOR.RANGE");
             range.arg(key).arg(&start).arg("+").arg("COUNT").arg(count).arg("WITHELEMENTS");
-            range.arg(group.map(|_| "GROUP")).arg(group);
             type Rows = Vec<(Bytes, u64, u64, u64, u64, Bytes)>;
             let (next, rows): (Option<String>, Rows) = range.query(&mut self.client).expect("rows");
             let rows = rows.into_iter().map(|(id, deadline, ttl, deliveries, leased, element)| {

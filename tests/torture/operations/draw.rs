@@ -2,7 +2,7 @@
 
 use super::words::nonsense;
 use super::{CHANNEL, KEYS, LISTS, STREAMS, Torture};
-use crate::model::{Bounds, Bytes, Change, Dehydrator, GRAIN, IfThere, MAX, Moment, Op, Policy};
+use crate::model::{Bounds, Bytes, GRAIN, IfThere, MAX, Moment, Op, Policy};
 
 /// Words of the syntax that follow or stand beside an id.
 const OUR_WORDS: [&[u8]; 14] = [
@@ -75,23 +75,6 @@ impl Torture {
         (0..=self.random.below(5)).map(|_| self.id()).collect()
     }
 
-    pub(super) fn group_name(&mut self) -> Bytes {
-        match self.random.below(12) {
-            0 => Vec::new(),
-            1 => b"g\0\r\n\xff".to_vec(),
-            2 => vec![b'g'; 1024],
-            3 => self.random.pick(&OUR_WORDS).to_vec(),
-            _ => format!("group-{}", self.random.below(4)).into_bytes(),
-        }
-    }
-
-    /// Draws a group rarely where there is none yet, so that there are keys without groups too.
-    fn group(&mut self, db: usize, key: &str) -> Option<Bytes> {
-        let has_groups = self.world.dehydrator(db, key).is_some_and(Dehydrator::has_groups);
-        let is_drawn = self.random.one_in(if has_groups { 2 } else { 30 });
-        is_drawn.then(|| self.group_name())
-    }
-
     fn bounds(&mut self) -> Bounds {
         let most = self.random.one_in(8).then(|| self.random.pick(&[1, 2, 3, 65_535]));
         let within = self.random.one_in(6).then(|| GRAIN * (1 + self.random.below(4)));
@@ -120,21 +103,6 @@ impl Torture {
         held
     }
 
-    /// Draws a group that is there, or any.
-    fn touched_group(&mut self, db: usize, key: &str) -> Op {
-        let of_some = self.random.below(1 << 20) as usize;
-        let entries = self.world.dehydrator(db, key).map_or(&[][..], |it| &it.entries);
-        let mut groups = entries.iter().map(|it| &it.group).filter(|it| !it.is_empty());
-        let group = groups.nth(of_some % entries.len().max(1)).cloned();
-        let group = group.unwrap_or_else(|| self.group_name());
-        let (ttl, now) = (self.ttl(), self.now());
-        // Only the server's clock knows whether a deadline is about the new one.
-        let is_there = self.world.dehydrator(db, key).is_some_and(|it| {
-            it.entries.iter().any(|it| it.group == group && it.deadline.abs_diff(now + ttl) < GRAIN)
-        });
-        Op::TouchGroup { group, ttl: if is_there { 0 } else { ttl } }
-    }
-
     pub(super) fn slack(&mut self) -> Option<u64> {
         // Steps up to a few grains, which keep the TTL a whole number of grains.
         let slacks = [0, 1, 511, GRAIN - 1, 2 * GRAIN, 5 * GRAIN, 8 * GRAIN - 1];
@@ -153,43 +121,12 @@ impl Torture {
         }
     }
 
-    fn pause(&mut self, group: Option<Bytes>) -> Op {
+    fn pause(&mut self) -> Op {
         match self.random.below(4) {
-            0 => Op::Pause { ms: None, at: None, group },
-            1 => Op::Pause { ms: None, at: Some(self.deadline().clamp(1, MAX - 1)), group },
-            _ => Op::Pause { ms: Some(self.ttl_or_too_much().max(GRAIN)), at: None, group },
+            0 => Op::Pause { ms: None, at: None },
+            1 => Op::Pause { ms: None, at: Some(self.deadline().clamp(1, MAX - 1)) },
+            _ => Op::Pause { ms: Some(self.ttl_or_too_much().max(GRAIN)), at: None },
         }
-    }
-
-    pub(super) fn pause_group(&mut self) -> Op {
-        let group = Some(self.group_name());
-        self.pause(group)
-    }
-
-    /// Draws limits of a group, or of each, or asks for them. Windows end half a grain later than a whole number of grains.
-    pub(super) fn limit_groups(&mut self) -> Op {
-        let group = self.random.one_in(2).then(|| self.group_name());
-        let shares = [None, Some(1), Some(2), Some(3), Some(65_535)];
-        let share = group.as_ref().and_then(|_| self.random.pick(&shares));
-        let mut change = Change { share, ..Change::default() };
-        if self.random.one_in(5) {
-            // Otherwise, nothing could be done after a while.
-            (change.length, change.held, change.rate) = (Some(0), Some(0), Some((0, 1)));
-        }
-        if self.random.one_in(2) {
-            change.length = Some(self.random.pick(&[0, 0, 0, 3, 20]));
-        }
-        if self.random.one_in(2) {
-            change.held = Some(self.random.pick(&[0, 1, 1, 2, 3]));
-        }
-        if self.random.one_in(3) {
-            let per = (1 + self.random.below(3)) * GRAIN - GRAIN / 2;
-            change.rate = Some((self.random.pick(&[1, 1, 2, 3, 10]), per));
-        }
-        if change == Change::default() {
-            change.held = Some(0);
-        }
-        Op::LimitGroups { group, change }
     }
 
     /// The first delivery of a window counts until half a grain before its end.
@@ -244,9 +181,8 @@ impl Torture {
         let start = if self.random.one_in(2) { Moment::First } else { self.moment() };
         let end = if self.random.one_in(2) { Moment::Last } else { self.moment() };
         let count = self.random.one_in(2).then(|| self.random.pick(&[1, 2, 7, 100, MAX]));
-        let group = self.random.one_in(2).then(|| self.group_name());
         let [with_elements, with_tokens] = [(); 2].map(|()| self.random.one_in(2));
-        Op::Range { start, end, count, group, with_elements, with_tokens }
+        Op::Range { start, end, count, with_elements, with_tokens }
     }
 
     pub(super) fn op(&mut self, db: usize, key: &'static str) -> Op {
@@ -268,15 +204,15 @@ impl Torture {
                 let if_there = self.random.pick(&if_there);
                 let token = deliveries.and_then(|_| self.token());
                 let (element, id) = (self.element(), self.id());
-                let (bounds, group) = (self.bounds(), self.group(db, key));
-                Op::Push { ttl, element, id, if_there, slack, at, deliveries, token, bounds, group }
+                let bounds = self.bounds();
+                Op::Push { ttl, element, id, if_there, slack, at, deliveries, token, bounds }
             }
             250..270 => {
                 let at = self.random.one_in(4).then(|| self.deadline());
                 let slack = self.slack().filter(|_| at.is_none());
                 let (ttl, element) = (self.ttl(), self.element());
-                let (bounds, group) = (self.bounds(), self.group(db, key));
-                Op::GidPush { ttl, element, slack, at, bounds, group }
+                let bounds = self.bounds();
+                Op::GidPush { ttl, element, slack, at, bounds }
             }
             270..320 => {
                 let many = if self.random.one_in(10) { 300 } else { 1 + self.random.below(6) };
@@ -291,8 +227,7 @@ impl Torture {
                 let slack = self.slack().filter(|_| at.is_none());
                 // XPOLL passes over a limited number of dead letters.
                 let bounds = if many < 300 { self.bounds() } else { Bounds::default() };
-                let group = self.group(db, key);
-                Op::MPush { elements, if_there, slack, at, bounds, group }
+                Op::MPush { elements, if_there, slack, at, bounds }
             }
             320..370 => Op::Pull(self.id()),
             370..520 => {
@@ -336,11 +271,9 @@ impl Torture {
                 Op::Scan { prefix, count }
             }
             655..658 => Op::Info { full: self.random.one_in(2) },
-            658..660 => Op::InfoGroup(self.group_name()),
-            660..680 => Op::Look { id: self.id(), full: self.random.one_in(2) },
+            658..680 => Op::Look { id: self.id(), full: self.random.one_in(2) },
             680..710 => Op::Update(self.id(), self.element()),
-            710..730 => self.touched_group(db, key),
-            730..790 => {
+            710..790 => {
                 let ttl = self.ttl_or_too_much();
                 let ids = if self.random.one_in(4) { self.ids() } else { vec![self.id()] };
                 let only = self.random.pick(&[None, Some("GT"), Some("LT")]);
@@ -355,8 +288,7 @@ impl Torture {
                 let is_known = ids.iter().all(is_known) && (at.is_some() || ids.len() == 1);
                 Op::Touch { ids, ttl, only: only.filter(|_| is_known), at }
             }
-            790..810 => Op::Rem(self.ids()),
-            810..816 => Op::Purge(self.group_name()),
+            790..816 => Op::Rem(self.ids()),
             816..820 => Op::Settled { until: self.deadline(), ids: self.ids() },
             820..840 => {
                 let (ttl, at, ids) = (self.ttl(), self.deadline().min(MAX - 1), self.ids());
@@ -364,23 +296,13 @@ impl Torture {
             }
             840..842 => Op::OnDueStream(self.random.pick(&STREAMS), 3),
             842..860 => Op::OnDue(self.policy()),
-            860..866 => self.pause(None),
-            866..869 => self.pause_group(),
+            860..866 => self.pause(),
             // Otherwise, nothing would ever be polled.
-            869..878 => Op::Resume(None),
-            878..880 => Op::Resume(Some(self.group_name())),
+            866..880 => Op::Resume,
             880..885 => Op::Ttn,
             885..895 => Op::Pttl(self.id()),
-            895..898 => Op::Len(self.random.one_in(2).then(|| self.group_name())),
-            898..906 => self.limit_groups(),
-            906..909 => self.limit(),
-            909 => {
-                let group = self.random.one_in(2).then(|| self.group_name());
-                let group = group.filter(|group| !group.is_empty());
-                // The model's clock is ahead, and the key's rate does not mind.
-                let at = if group.is_some() { self.real() } else { self.now() };
-                Op::Given { at, count: 1 + self.random.below(3), group }
-            }
+            895..909 => self.limit(),
+            909 => Op::Given { at: self.now(), count: 1 + self.random.below(3) },
             910..940 => nonsense(&mut self.random),
             940..955 => Op::Copy {
                 to: self.random.pick(&KEYS),
@@ -397,7 +319,7 @@ impl Torture {
             992 => Op::Help,
             993 => Op::Require { level: self.random.pick(&[1, u64::MAX]) },
             994 if self.random.one_in(4) => Op::FlushDb,
-            _ => Op::Len(None),
+            _ => Op::Len,
         }
     }
 }

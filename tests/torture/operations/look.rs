@@ -112,9 +112,7 @@ impl Torture {
                     self.check_row(entry, &Row { id, deadline, ttl, deliveries, leased });
                     check_token(entry, &fields.get("token"));
                     assert_eq!(number("deliveries-limit"), entry.most, "{entry:?}");
-                    let group = Some(&entry.group).filter(|group| !group.is_empty());
-                    let group = group.map_or(Value::Nil, |it| Value::BulkString(it.clone()));
-                    assert_eq!(fields.get("group"), group, "{entry:?}");
+                    assert_eq!(fields.get("group"), Value::Nil, "{entry:?}");
                     match fields.get("until") {
                         Value::Nil => assert_eq!(entry.until, 0, "{entry:?}"),
                         Value::Int(until) => {
@@ -125,7 +123,7 @@ impl Torture {
                     }
                 }
             },
-            Op::Range { start, end, count, group, with_elements, with_tokens } => {
+            Op::Range { start, end, count, with_elements, with_tokens } => {
                 let is_asked_for = |entry: &&Entry| {
                     let deadline = entry.deadline;
                     let is_late = match *start {
@@ -140,8 +138,7 @@ impl Torture {
                         Moment::At(at) => deadline <= at,
                         Moment::Without(at) => deadline < at,
                     };
-                    let is_in = group.as_ref().is_none_or(|group| *group == entry.group);
-                    is_late && is_early && is_in
+                    is_late && is_early
                 };
                 let expected: Vec<_> = it.ordered().into_iter().filter(is_asked_for).collect();
                 let count = count.unwrap_or(MAX) as usize;
@@ -166,7 +163,6 @@ impl Torture {
                 }
             }
             Op::Info { full } => self.check_info(it, *full, &Fields::of(reply)),
-            Op::InfoGroup(group) => self.check_info_group(it, group, &Fields::of(reply)),
             Op::Late => {
                 let rows: Vec<Value> = of(reply);
                 assert!(rows.len() <= 5, "{rows:?}");
@@ -219,21 +215,6 @@ impl Torture {
         assert_eq!(row.leased == 1, is_leased, "{entry:?}");
     }
 
-    fn check_info_group(&self, it: &Dehydrator, group: &Bytes, info: &Fields) {
-        let mut members = it.ordered();
-        members.retain(|entry| entry.group == *group);
-        assert_eq!(info.number("length"), members.len() as u64);
-        check_near("next-deadline", info, members.first().map(|entry| entry.deadline));
-        assert_eq!(info.number("share"), it.settings(group).share);
-        let limits = it.limits_of(group);
-        let shown = ["length-limit", "held-limit", "rate-limit", "rate-per"];
-        let shown = shown.map(|name| info.number(name));
-        assert_eq!(shown, [limits.length, limits.held, limits.rate.0, limits.rate.1]);
-        let end = it.paused_until(group, self.now());
-        assert_eq!(info.number("paused"), end.is_some().into());
-        check_near("paused-until", info, end.filter(|end| *end != MAX));
-    }
-
     pub(super) fn check_info(&self, it: &Dehydrator, full: bool, info: &Fields) {
         let ordered = it.ordered();
         let count = |which: &dyn Fn(&&&Entry) -> bool| ordered.iter().filter(which).count() as u64;
@@ -248,18 +229,11 @@ impl Torture {
             assert_eq!(of::<Vec<(u64, usize)>>(info.get("elements-by-ttl")), by_ttl);
         }
         assert_eq!(info.0.contains(&Value::BulkString("elements-by-ttl".into())), full);
-        let groups = it.groups();
-        assert_eq!(info.number("groups"), groups.len() as u64);
-        if full {
-            let shown = of::<Vec<(Bytes, usize)>>(info.get("greatest-groups"));
-            let lengths = groups.iter().map(|(_, length)| *length).take(10);
-            assert!(shown.iter().map(|it| it.1).eq(lengths), "{shown:?} of {groups:?}");
-            assert!(shown.iter().all(|(name, length)| groups.contains(&(name, *length))));
-        }
+        assert_eq!(info.number("groups"), 0);
         // Elements without a queue count one by one.
         let (queues, possible) = (info.number("ttls"), by_ttl.len()..=ordered.len());
         assert!(possible.contains(&(queues as usize)), "{queues} of {possible:?}");
-        check_near("next-deadline", info, it.next_opening());
+        check_near("next-deadline", info, ordered.first().map(|entry| entry.deadline));
         assert_eq!(info.number("paused"), it.is_paused(now).into());
         check_near("paused-until", info, it.pause.filter(|end| *end != MAX));
         let limits = &it.limits;
@@ -273,10 +247,6 @@ impl Torture {
         let shown = info.number("remembered");
         assert!(shown == remembered || moments.len() > 16 && shown > remembered, "{shown}");
         assert_eq!(info.get("policy"), shown_policy(&it.policy));
-        let each = it.turns.each;
-        let shown = ["each-length-limit", "each-held-limit", "each-rate-limit", "each-rate-per"];
-        let shown = shown.map(|name| info.number(name));
-        assert_eq!(shown, [each.length, each.held, each.rate.0, each.rate.1]);
         assert_eq!(info.number("failures"), 0);
     }
 }

@@ -13,9 +13,6 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
     };
     let options_of =
         |bounds: &Bounds| option("WITHIN", bounds.within).chain(option("DELIVERIES", bounds.most));
-    let grouped = |group: &Option<Bytes>| {
-        group.iter().flat_map(|group| [text("GROUP"), group.clone()]).collect::<Vec<_>>()
-    };
     let pairs_of = |held: &[(u64, Bytes)]| -> Vec<Bytes> {
         held.iter().flat_map(|(token, id)| [number(*token), id.clone()]).collect()
     };
@@ -35,7 +32,6 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             deliveries: Some(deliveries),
             token,
             bounds,
-            group,
             ..
         } => {
             let mut words = verb("EFFECT");
@@ -51,35 +47,31 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
                 head += &format!(",{name}={value}");
             }
             words.extend([text(&head), element.clone(), id.clone()]);
-            words.extend(group.clone().filter(|group| !group.is_empty()));
             words
         }
-        Op::Push { ttl, element, id, if_there, slack, at, bounds, group, .. } => {
+        Op::Push { ttl, element, id, if_there, slack, at, bounds, .. } => {
             let mut words = verb("PUSH");
             words.extend([number(*ttl), element.clone(), id.clone()]);
             words.extend(word_of(*if_there));
             words.extend(option("SLACK", *slack));
             words.extend(option("AT", *at));
-            words.extend(grouped(group));
             words.extend(options_of(bounds));
             words
         }
-        Op::GidPush { ttl, element, slack, at, bounds, group } => {
+        Op::GidPush { ttl, element, slack, at, bounds } => {
             let mut words = verb("GIDPUSH");
             words.extend([number(*ttl), element.clone()]);
             words.extend(options_of(bounds));
             words.extend(option("SLACK", *slack));
             words.extend(option("AT", *at));
-            words.extend(grouped(group));
             words
         }
-        Op::MPush { elements, if_there, slack, at, bounds, group } => {
+        Op::MPush { elements, if_there, slack, at, bounds } => {
             let mut words = verb("MPUSH");
             for (ttl, element, id) in elements {
                 words.extend([number(*ttl), element.clone(), id.clone()]);
             }
             words.extend(option("AT", *at));
-            words.extend(grouped(group));
             words.extend(options_of(bounds));
             words.extend(word_of(*if_there));
             words.extend(option("SLACK", *slack));
@@ -121,7 +113,7 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words.extend(full.then(|| text("Full")));
             words
         }
-        Op::Range { start, end, count, group, with_elements, with_tokens } => {
+        Op::Range { start, end, count, with_elements, with_tokens } => {
             let mut words = verb("RANGE");
             words.extend([start, end].map(|moment| match moment {
                 Moment::First => text("-"),
@@ -132,7 +124,6 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words.extend(with_elements.then(|| text("WITHELEMENTS")));
             words.extend(option("COUNT", *count));
             words.extend(with_tokens.then(|| text("WITHTOKENS")));
-            words.extend(grouped(group));
             words
         }
         Op::Scan { prefix, count } => {
@@ -148,7 +139,6 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words.extend(full.then(|| text("FULL")));
             words
         }
-        Op::InfoGroup(group) => [verb("INFO"), grouped(&Some(group.clone()))].concat(),
         Op::Help => vec![text("DEHYDRATOR.HELP")],
         Op::Late => vec![text("DEHYDRATOR.LATE"), text("COUNT"), number(5)],
         Op::Require { level } => {
@@ -166,15 +156,7 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words.extend_from_slice(ids);
             words
         }
-        Op::TouchGroup { group, ttl } => {
-            let group = vec![text("GROUP"), group.clone(), text("COUNT"), number(1 << 20)];
-            [verb("TOUCH"), vec![number(*ttl)], group].concat()
-        }
         Op::Rem(ids) => of_ids("REM", ids),
-        Op::Purge(group) => {
-            let all = vec![text("COUNT"), number(1 << 20)];
-            [verb("PURGE"), vec![text("GROUP"), group.clone()], all].concat()
-        }
         Op::Lease { ttl, token, at, ids } => {
             let mut words = verb("EFFECT");
             words.push(text(&format!("L{ttl}@{at}@{token}")));
@@ -209,14 +191,13 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words.extend([text("STREAM"), text(dest), text("MAXLEN"), number(*length)]);
             words
         }
-        Op::Pause { ms, at, group } => {
+        Op::Pause { ms, at } => {
             let mut words = verb("PAUSE");
             words.extend(option("FOR", *ms));
             words.extend(option("AT", *at));
-            words.extend(grouped(group));
             words
         }
-        Op::Resume(group) => [verb("RESUME"), grouped(group)].concat(),
+        Op::Resume => verb("RESUME"),
         Op::Limit { length, held, rate, remember } => {
             let mut words = verb("LIMIT");
             words.extend(option("REMEMBER", *remember));
@@ -228,26 +209,16 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words.extend(option("LENGTH", *length));
             words
         }
-        Op::LimitGroups { group, change } => {
-            let mut words = [verb("LIMIT"), grouped(group)].concat();
-            words.extend(group.is_none().then(|| text("EACH")));
-            words.extend(option("SHARE", change.share));
-            words.extend(option("LENGTH", change.length));
-            words.extend(option("HELD", change.held));
-            words.extend(option("RATE", change.rate.map(|it| it.0)));
-            words.extend(option("PER", change.rate.map(|it| it.1)));
-            words
-        }
         Op::Settled { until, ids } => {
             [verb("EFFECT"), vec![text(&format!("S{until}"))], ids.clone()].concat()
         }
-        Op::Given { at, count, group } => {
+        Op::Given { at, count } => {
             let head = text(&format!("G{at}@{count}"));
-            verb("EFFECT").into_iter().chain([head]).chain(group.clone()).collect()
+            [verb("EFFECT"), vec![head]].concat()
         }
         Op::Ttn => verb("TTN"),
         Op::Pttl(id) => [verb("PTTL"), vec![id.clone()]].concat(),
-        Op::Len(group) => [verb("LEN"), grouped(group)].concat(),
+        Op::Len => verb("LEN"),
         Op::Nonsense(words) => {
             let verb = verb(&String::from_utf8_lossy(&words[0]));
             [&verb[..], &words[1..]].concat()
