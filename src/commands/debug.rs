@@ -3,20 +3,16 @@
 use std::ffi::CString;
 
 use crate::clock;
-use crate::data_type::{self, Writing, inspect};
+use crate::data_type::{Writing, inspect};
 use crate::level;
 use crate::pending::timer;
 use crate::server::guard::trap;
-use crate::server::key::Name;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Error, error::Result};
-use lawn::Lawn;
 
-/// Runs `DEBUG key word [argument ...]`. Only `UPKEEP`, `ROUND`, `OPEN-TWICE` and `CALL-OUT` use the key.
+/// Runs `DEBUG key word [argument ...]`. Only `OPEN-TWICE` and `CALL-OUT` use the key.
 ///
 /// - `CLOCK ms`: sets the clock's offset from the server's clock.
-/// - `UPKEEP`: forgets at once what the clock has ended, and notes that it has stepped back.
-/// - `ROUND`: replies the groups of the round in their order, or nil if the key knows no turns: it is not there, or small.
 /// - `SERVER-TIMERS`: uses the server's timers, as if the kernel had none.
 /// - `LEVEL n`: sets another replication level.
 /// - `SAY command argument ...`: replicates any command.
@@ -39,29 +35,6 @@ pub fn debug(context: &CommandContext, args: Args<'_>) -> Result {
         (Some("SAY"), Some(command)) => {
             let command = CString::new(command).unwrap_or_default();
             context.replicate(&command, args.from(4));
-        }
-        (Some("UPKEEP"), None) => {
-            let (name, now) = (Name::of(context, key), clock::now());
-            let mut dehydrator = Writing::open_at(context, key, now)?;
-            if let Some(mut groups) = dehydrator.lawn().and_then(Lawn::groups_mut) {
-                groups.step_back(now);
-            }
-            drop(dehydrator);
-            data_type::forget_expired(context, &name, now, || true);
-        }
-        (Some("ROUND"), None) => {
-            let round = |lawn: &Lawn| lawn.round().into_iter().map(<[u8]>::to_vec).collect();
-            let round: Option<Vec<_>> =
-                inspect(context, key, |it| (!it.lawn.is_small()).then(|| round(&it.lawn)))
-                    .flatten();
-            match round {
-                Some(names) => {
-                    let mut reply = context.reply_array(names.len());
-                    names.iter().for_each(|name| reply.push_bulk(name));
-                }
-                None => context.reply_null(),
-            }
-            return Ok(());
         }
         (Some("SERVER-TIMERS"), None) if timer::use_server_timers() => {}
         (Some("SERVER-TIMERS"), None) => return Err("the timer is in use already".into()),
