@@ -32,6 +32,12 @@ pub struct Dehydrator {
     /// The most groups since the turns began.
     pub(super) most_groups: usize,
     pub(super) polls: Vec<(u64, u64)>,
+    /// From when on the module certainly knows its name, after another command has moved it.
+    pub known: u64,
+    /// The clock was set back, and the module has not looked since at what groups gave out.
+    pub(super) is_unseen: bool,
+    /// The latest moment at which a group gave something out under a limit of rate.
+    pub(super) counted: u64,
     /// When a command last changed anything.
     pub touched: u64,
     /// When a pause has ended last.
@@ -171,8 +177,15 @@ impl Dehydrator {
         self.ended + UPKEEP_MS > now
     }
 
+    /// Notes that it has another name since `now`, of which the module hears at the next tick.
+    pub fn moved(&mut self, now: u64) {
+        self.known = now + super::reads::TICK_MS;
+        self.touched = self.known;
+    }
+
     /// Begins a POLL.
     pub fn poll(&mut self, now: u64) {
+        self.look_at_logs(now);
         self.polls.push((now, self.given));
         self.most_groups = self.most_groups.max(self.groups.len());
     }
@@ -183,6 +196,9 @@ impl Dehydrator {
         self.most_groups = self.groups.len();
         let given = self.given;
         self.groups.values_mut().for_each(|it| it.changed = given);
+        self.is_unseen = true;
+        self.limits.log.load();
+        self.change_logs(|log, _| log.load());
     }
 
     /// Remembers an id that was settled, taken or delivered.

@@ -112,6 +112,7 @@ impl Model {
         };
         if !call.op.reads() {
             it.touched = it.touched.max(call.now);
+            it.look_at_logs(call.now);
         }
         self.lingers |= it.lingers(call.now);
         if !it.is_nothing() {

@@ -27,6 +27,8 @@ pub struct Opening {
     pub latest: u64,
     /// From when on, but for RATE.
     pub unlimited: u64,
+    /// The first deadline, whatever the limits are.
+    pub deadline: u64,
     pub first: Place,
     /// What is first under the limits before.
     pub other: Place,
@@ -37,7 +39,7 @@ impl Group {
     pub fn opening(&self, (held, rate): (u64, (u64, u64))) -> Option<Opening> {
         let (first, _) = self.members.first_key_value()?;
         let excess = if held > 0 { (self.held.len() as u64 + 1).saturating_sub(held) } else { 0 };
-        let (mut at, mut first) = (first.0, *first);
+        let (deadline, mut at, mut first) = (*first, first.0, *first);
         if excess > 0 {
             first = *self.held.first().expect("one is held");
             // Not counted from the first: so many may be held.
@@ -45,6 +47,6 @@ impl Group {
         }
         at = at.max(self.settings.pause.unwrap_or(0));
         let [earliest, latest] = self.log.next(rate).map(|next| next.max(at));
-        Some(Opening { earliest, latest, unlimited: at, first, other: first })
+        Some(Opening { earliest, latest, unlimited: at, deadline: deadline.0, first, other: first })
     }
 }

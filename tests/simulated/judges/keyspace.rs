@@ -47,7 +47,7 @@ impl Model {
                 call.is(&ok(), reply)?;
                 self.dbs.swap(0, 1);
                 // The module hears of it at the next tick.
-                self.all_mut().for_each(|it| it.touched = call.now + super::reads::TICK_MS);
+                self.all_mut().for_each(|it| it.moved(call.now));
             }
             Op::Del(_) => call.is(&int(self.dbs[db].remove(key).is_some().into()), reply)?,
             Op::FlushDb => {
@@ -62,7 +62,7 @@ impl Model {
         }
         if let Some((db, key, mut kept)) = moved {
             if let Kept::Dehydrator(it) = &mut kept {
-                it.touched = call.now + super::reads::TICK_MS;
+                it.moved(call.now);
                 it.restart_turns();
             }
             self.dbs[db].insert(key, kept);

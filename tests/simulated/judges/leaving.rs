@@ -109,6 +109,7 @@ impl Dehydrator {
         self.limits.log.give(self.limits.rate, now);
         let rate = self.enforced(group).1;
         if rate.0 > 0 && !group.is_empty() {
+            self.counted = self.counted.max(now + 1);
             self.groups.entry(group.clone()).or_default().log.give(rate, now);
             self.file(group);
         }
@@ -165,12 +166,9 @@ impl Dehydrator {
 
     /// Returns whether something may or may not have left silently at `now`: its moment is not `grace` past yet.
     pub fn is_unclear(&self, now: u64, grace: u64) -> bool {
-        // The next command may run a millisecond later.
-        let is_near = |at: u64| at <= now + 1 && at + grace > now;
-        let ends = self
-            .ends
-            .range((now.saturating_sub(grace), 0, Vec::new())..(now + 2, 0, Vec::new()))
-            .any(|it| is_near(it.0));
+        // The next command may run a millisecond later. And nothing leaves by itself before the module knows of the key.
+        let is_near = |at: u64| at <= now + 1 && at.max(self.known) + grace > now;
+        let ends = self.ends.range(..(now + 2, 0, Vec::new())).any(|it| is_near(it.0));
         let drops = *self.policy.route() == Policy::Drop;
         ends || drops
             && (self.openings.iter().any(|it| is_near(it.0))

@@ -43,6 +43,8 @@ impl Limits {
 pub struct Log {
     certain: Vec<u64>,
     possible: Vec<u64>,
+    /// The module has seen that the clock was set back, to this moment: what seems to be later counts as of it.
+    seen: Option<u64>,
 }
 
 impl Log {
@@ -57,8 +59,12 @@ impl Log {
             self.possible.retain(|at| at.saturating_add(per) > now);
         }
         // What is heard of now may have happened up to a millisecond ago.
-        self.certain.push(now.saturating_sub(1));
-        self.possible.push(now.next_multiple_of(granule));
+        let [certain, possible] = [now.saturating_sub(1), now.next_multiple_of(granule)];
+        self.certain.iter_mut().for_each(|at| *at = (*at).min(certain));
+        self.possible.iter_mut().for_each(|at| *at = (*at).min(possible));
+        self.seen = None;
+        self.certain.push(certain);
+        self.possible.push(possible);
     }
 
     /// Changes the limit. What has left the old window may be forgotten.
@@ -72,14 +78,40 @@ impl Log {
         self.possible.iter_mut().for_each(|at| *at = at.next_multiple_of(granule));
     }
 
+    /// Notes that the clock was set back from `before` to `now`: no element was given out later than that. What had left the
+    /// window by then may count again, or not.
+    pub fn set_back(&mut self, (_, per): (u64, u64), before: u64, now: u64) {
+        self.certain.retain(|at| at.saturating_add(per) > before);
+        self.certain.iter_mut().for_each(|at| *at = (*at).min(now));
+    }
+
+    /// Notes that the module looks at the log.
+    pub fn look(&mut self, (most, per): (u64, u64), now: u64) {
+        let now = now.next_multiple_of(per.div_ceil(1024).max(1));
+        let is_ahead = self.possible.last().is_some_and(|at| *at > now);
+        if most > 0 && is_ahead && self.seen.is_none_or(|seen| seen > now) {
+            self.seen = Some(now);
+        }
+    }
+
+    /// Notes that another server goes on, which has seen no step of the clock.
+    pub fn load(&mut self) {
+        self.seen = None;
+    }
+
+    /// Returns the moments that certainly count, and those that may, with a bound for each.
+    fn moments(&self) -> [(&[u64], u64); 2] {
+        [(&self.certain, u64::MAX), (&self.possible, self.seen.unwrap_or(u64::MAX))]
+    }
+
     /// Returns from when on another one may go, at the earliest and at the latest.
     pub fn next(&self, (most, per): (u64, u64)) -> [u64; 2] {
         if most == 0 {
             return [0, 0];
         }
-        [&self.certain, &self.possible].map(|log| {
+        self.moments().map(|(log, seen)| {
             let last = log.len().checked_sub(most as usize);
-            last.map_or(0, |at| log[at].saturating_add(per))
+            last.map_or(0, |at| log[at].min(seen).saturating_add(per))
         })
     }
 
@@ -88,8 +120,9 @@ impl Log {
         if most == 0 {
             return [u64::MAX; 2];
         }
-        let count =
-            |log: &Vec<u64>| log.iter().rev().take_while(|at| **at + per > now).count() as u64;
-        [&self.certain, &self.possible].map(|log| most.saturating_sub(count(log)))
+        self.moments().map(|(log, seen)| {
+            let counts = |at: &&u64| (**at).min(seen).saturating_add(per) > now;
+            most.saturating_sub(log.iter().rev().take_while(counts).count() as u64)
+        })
     }
 }

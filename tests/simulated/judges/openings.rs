@@ -2,7 +2,7 @@
 
 use super::dehydrator::{Dehydrator, Entry, Policy};
 use super::group::Opening;
-use super::limits::Settings;
+use super::limits::{Log, Settings};
 use super::{Bytes, NEVER};
 
 /// To how many groups a change of the limits of each comes at once: at least to so many.
@@ -35,6 +35,34 @@ impl Dehydrator {
             self.change_rate(name, before, self.enforced(name).1, now);
         }
         self.file_all();
+    }
+
+    /// Notes that the module looks at what was given out under limits of rate, and that the clock may have been set back.
+    pub fn look_at_logs(&mut self, now: u64) {
+        self.is_unseen = false;
+        self.limits.log.look(self.limits.rate, now);
+        self.change_logs(|log, rate| log.look(rate, now));
+    }
+
+    /// Notes that the clock was set back from `before` to `now`.
+    pub fn set_back(&mut self, before: u64, now: u64) {
+        self.limits.log.set_back(self.limits.rate, before, now);
+        self.change_logs(|log, rate| log.set_back(rate, before, now));
+        self.restart_turns();
+    }
+
+    /// Changes the logs of groups, which have these limits of rate.
+    pub(super) fn change_logs(&mut self, change: impl Fn(&mut Log, (u64, u64))) {
+        let with_log = self.groups.iter().filter(|it| it.1.log != Log::default());
+        for name in with_log.map(|it| it.0.clone()).collect::<Vec<_>>() {
+            let rate = self.enforced(&name).1;
+            let group = self.groups.get_mut(&name).expect("it is there");
+            let before = group.log.clone();
+            change(&mut group.log, rate);
+            if group.log != before {
+                self.file(&name);
+            }
+        }
     }
 
     fn change_rate(&mut self, name: &Bytes, before: (u64, u64), after: (u64, u64), now: u64) {
@@ -109,18 +137,27 @@ impl Dehydrator {
         })
     }
 
-    /// Returns when the next group opens, at the earliest and at the latest. A limit of rate that holds nothing back at `now`
-    /// may be forgotten.
+    /// Returns from when on each group gives something out, as it is shown: at the earliest, and at the latest. A limit of rate
+    /// that holds nothing back at `now` may be forgotten.
+    fn shown(&self, now: u64) -> impl Iterator<Item = [u64; 2]> {
+        // After the clock was set back, the module finds out at its next look what groups may give out.
+        let is_behind = self.is_unseen && self.counted > now;
+        self.groups.iter().filter_map(move |(name, group)| {
+            let opening = self.opening(name)?;
+            let earliest = match opening {
+                Opening { deadline, .. } if is_behind => deadline,
+                Opening { earliest, unlimited, .. } if earliest <= now => unlimited,
+                Opening { earliest, .. } => earliest,
+            };
+            Some([earliest, opening.latest.max(group.resumed)])
+        })
+    }
+
+    /// Returns when the next group opens, at the earliest and at the latest.
     pub fn next_opening(&self, now: u64) -> Option<[u64; 2]> {
-        let openings = self
-            .groups
-            .iter()
-            .filter_map(|(name, group)| Some((self.opening(name)?, group.resumed)));
-        let all = openings.map(|(it, resumed)| {
-            [if it.earliest <= now { it.unlimited } else { it.earliest }, it.latest.max(resumed)]
-        });
-        all.reduce(|one, other| [one[0].min(other[0]), one[1].min(other[1])])
-            .filter(|it| it[0] < NEVER)
+        let next =
+            self.shown(now).reduce(|one, other| [one[0].min(other[0]), one[1].min(other[1])]);
+        next.filter(|it| it[0] < NEVER)
     }
 
     /// Returns how many may be given out: at most, and at least.
@@ -149,8 +186,7 @@ impl Dehydrator {
     pub fn oldest(&self, now: u64) -> [Option<u64>; 2] {
         let certain = self.open(now).filter_map(|(name, _)| self.opening(name));
         let since = certain.map(|it| it.latest.max(self.touched).max(self.aged_from)).min();
-        let possible = self.groups.keys().filter_map(|name| self.opening(name));
-        let at = possible.filter(|it| it.earliest <= now).map(|it| it.unlimited).min();
+        let at = self.shown(now).map(|it| it[0]).filter(|at| *at <= now).min();
         [since.map(|since| now.saturating_sub(since)), at.map(|at| now - at)]
     }
 }

@@ -7,6 +7,8 @@ use crate::judges::Promise;
 pub(super) const GRACE_MS: u64 = 3;
 /// Within which time an empty key is deleted whose pause has ended, and a replica forgets a pause, in milliseconds.
 pub(super) const UPKEEP_MS: u64 = 1000;
+/// When a pause has ended, how long it takes until the module certainly knows, in milliseconds.
+const RESUMED_MS: u64 = 1200;
 /// The most time of the processor that the module may spend in a pass, in nanoseconds: for a build with debug assertions, and
 /// for commands with a thousand elements.
 const PASS_NS: u64 = 60_000_000;
@@ -101,20 +103,27 @@ impl World {
     }
 
     pub(super) fn step_wall(&mut self, ms: i64) -> Result {
-        let has_rates = self
-            .model
-            .all()
-            .any(|it| it.2.limits.rate.0 > 0 || it.2.has_settings() || it.2.limits.remember > 0);
-        // What is remembered counts on as if the clock had not been set back: guarantees.md says how.
-        let has_resumed = self.model.all().any(|it| it.2.has_resumed(self.now()));
-        if ms < 0 && (has_rates || has_resumed) {
-            return Ok(());
+        if ms < 0 {
+            // A pause that is over would go on, if the module does not know yet that it is.
+            self.settle()?;
+            self.advance(RESUMED_MS)?;
+            let lingers = self.model.pass(self.now());
+            let has_resumed = self.model.all().any(|it| it.2.has_resumed(self.now()));
+            // Which ids are remembered again depends on which were forgotten.
+            let remembers = self.model.all().any(|it| it.2.limits.remember > 0);
+            if lingers || has_resumed || remembers {
+                return Ok(());
+            }
         }
+        let before = self.now();
         self.machine.step_wall(ms);
         let now = self.now();
         self.model.all_mut().for_each(|it| {
             it.touched = now + 2 * crate::judges::reads::TICK_MS;
             it.aged_from = it.aged_from.max(now + ms.min(0).unsigned_abs());
+            if ms < 0 {
+                it.set_back(before, now);
+            }
         });
         self.advance(3 * crate::judges::reads::TICK_MS)
     }
