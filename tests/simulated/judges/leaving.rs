@@ -158,7 +158,8 @@ impl Dehydrator {
                 let left = self.opening(&self.entries[&id].group).map_or(now, |it| it.latest);
                 self.remove(&id);
                 if !self.policy.holds() {
-                    self.done(&id, left.min(now));
+                    // What a command has made due leaves no earlier than that.
+                    self.done(&id, left.max(self.touched).min(now));
                 }
             }
         }

@@ -3,6 +3,7 @@
 use super::op::Op;
 use super::run::{Begun, Result, World};
 use super::step::Command;
+use crate::judges::reads::TICK_MS;
 use crate::judges::{Bytes, NEVER, Promise};
 use crate::machine::Reply;
 
@@ -64,6 +65,10 @@ impl World {
         {
             return Err(Promise::Effect
                 .broken(format!("{:?} replied {reply:?} without an effect", call.op)));
+        }
+        // Where events are on, the names that have changed are looked for at the ticks.
+        if self.has_events && sent.iter().any(|it| it.1.op.is_of_keyspace()) {
+            self.advance(2 * TICK_MS)?;
         }
         Ok(())
     }
