@@ -23,10 +23,9 @@ const SHORT: &str = "benchmarks.md";
 
 /// The tables on that page: the marker there, the section, and the index of the table in its file. Tables of one marker follow
 /// each other.
-const SHOWN: [(&str, &str, usize); 5] = [
+const SHOWN: [(&str, &str, usize); 4] = [
     ("module", "module", 0),
     ("module", "module", 1),
-    ("module", "module", 2),
     ("price", "instructions", 1),
     ("lateness", "lateness", 0),
 ];
