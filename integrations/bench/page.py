@@ -26,10 +26,11 @@ NAMES = {
     name: (contender.name, contender.waits) for name, contender in CONTENDERS.items() if "quiet" in contender.scenarios
 } | LANGUAGES
 
+OPENING, CLOSING = "<!-- bench -->\n", "<!-- /bench -->"
+
 
 def write_page(page: Path, results: Results) -> None:
     """Replaces those tables for which all results are there."""
-    told = page.read_text()
     parts = bench(results)
     contents = {
         "bench": parts,
@@ -37,16 +38,14 @@ def write_page(page: Path, results: Results) -> None:
         "interval": [interval_table(results)],
         "killed": [killed(results)],
     }
-    # The page leaves out what else was measured.
-    shown = contents | {"bench": [parts[at] for at in (0, 1, -1)] if parts else [], "burst": [], "killed": []}
     for name, content in contents.items():
         if text := joined(content):
             (page.parent / "figures" / f"frameworks-{name}.csv").write_text(as_csv(text))
-        opening, closing = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-        if text := joined(shown[name]):
-            start, end = told.index(opening) + len(opening), told.index(closing)
-            told = f"{told[:start]}\n{text}\n\n{told[end:]}"
-    page.write_text(told)
+    # The page leaves out what else was measured.
+    if text := joined([parts[at] for at in (0, 1, -1)] if parts else []):
+        told = page.read_text()
+        start, end = told.index(OPENING) + len(OPENING), told.index(CLOSING)
+        page.write_text(f"{told[:start]}\n{text}\n\n{told[end:]}")
 
 
 def joined(parts: list[str]) -> str:
