@@ -20,7 +20,7 @@ COPY . .
 ARG DEHYDRATOR_COMMIT=
 RUN cargo build --release --locked \
     && strip --strip-debug target/release/libdehydrator.so
-RUN cargo build --release --locked --manifest-path top/Cargo.toml --target-dir target/top \
+RUN cargo build --release --locked --manifest-path console/Cargo.toml --target-dir target/top \
     && strip target/top/release/dehydrator-top
 RUN mkdir -p etc/dehydrator && dist/image-configuration <redis.conf >etc/dehydrator/dehydrator.conf \
     && scripts/third-party.sh >THIRD-PARTY

@@ -35,15 +35,15 @@ run: build ## Start a server with the module on 127.0.0.1:6379, data in ./data (
 
 top: setup ## Watch the dehydrators of a server in the terminal (PORT=, or URL=rediss://user:password@host:6379/0, OPTIONS='--cacert ca.crt')
 	@[ -e target/top ] || echo "Building the live view, once: that takes a minute or two."
-	@$(UNPLACED) CARGO_TARGET_DIR=target/top cargo run --quiet --release --locked --manifest-path top/Cargo.toml -- $(OPTIONS) $(or $(URL),redis://127.0.0.1:$(or $(PORT),6379))
+	@$(UNPLACED) CARGO_TARGET_DIR=target/top cargo run --quiet --release --locked --manifest-path console/Cargo.toml -- $(OPTIONS) $(or $(URL),redis://127.0.0.1:$(or $(PORT),6379))
 
 web: setup ## Serve the page of the dehydrators of a server on 127.0.0.1:8380 (PORT= or URL= as for top, WEB=address:port, OPTIONS='--login')
 	@[ -e target/top ] || echo "Building the page, once: that takes some minutes."
-	@$(UNPLACED) CARGO_TARGET_DIR=target/top cargo run --quiet --release --locked --manifest-path top/Cargo.toml -- --web $(or $(WEB),127.0.0.1:8380) $(OPTIONS) $(or $(URL),redis://127.0.0.1:$(or $(PORT),6379))
+	@$(UNPLACED) CARGO_TARGET_DIR=target/top cargo run --quiet --release --locked --manifest-path console/Cargo.toml -- --web $(or $(WEB),127.0.0.1:8380) $(OPTIONS) $(or $(URL),redis://127.0.0.1:$(or $(PORT),6379))
 
 top-test: build ## Test the live view and the answers of the page with real servers
 	$(UNPLACED) CARGO_TARGET_DIR=$(abspath target/top) DEHYDRATOR_MODULE=$(abspath $(MODULE)) \
-	    cargo test --release --locked --manifest-path top/Cargo.toml
+	    cargo test --release --locked --manifest-path console/Cargo.toml
 
 top-web-test: build ## Test the page in Chromium with real servers; the first run downloads it
 	@scripts/setup.sh browser
@@ -91,15 +91,15 @@ lint: setup ## Check formatting, and lint with warnings as errors
 	cargo clippy --locked --package dehydrator-lawn --all-targets --features tiny-bounds -- -D warnings
 	cd tests/clients/rust && cargo fmt --check
 	@# With the flags and the profile of `top-test`, which share the build scripts and macros.
-	cd top && cargo fmt --check
-	$(UNPLACED) CARGO_TARGET_DIR=target/top cargo clippy --release --locked --all-targets --manifest-path top/Cargo.toml -- -D warnings
+	cd console && cargo fmt --check
+	$(UNPLACED) CARGO_TARGET_DIR=target/top cargo clippy --release --locked --all-targets --manifest-path console/Cargo.toml -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --locked --workspace --no-deps --document-private-items
 
 fmt: ## Format the code
 	cargo fmt
 	rustfmt --edition 2024 scripts/commit/lib.rs
 	cd tests/clients/rust && cargo fmt
-	cd top && cargo fmt
+	cd console && cargo fmt
 
 setup: ## Install missing packages (a C compiler, libclang, redis-server), or print what to install
 	@scripts/setup.sh

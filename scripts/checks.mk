@@ -34,7 +34,7 @@ planted: setup ## Check that the simulation finds each fault of tests/simulated/
 msrv: setup ## Build everything with the oldest Rust in Cargo.toml; rustup downloads it
 	rustup toolchain install $(RUST) --profile minimal --no-self-update
 	CARGO_TARGET_DIR=target/msrv cargo +$(RUST) check --locked --workspace --all-targets
-	CARGO_TARGET_DIR=target/msrv cargo +$(RUST) check --locked --all-targets --manifest-path top/Cargo.toml
+	CARGO_TARGET_DIR=target/msrv cargo +$(RUST) check --locked --all-targets --manifest-path console/Cargo.toml
 
 check-tools: setup ## Compile code that no test runs: the targets of `make mutants`, the module without `unsafe`, the worker in Java
 	@scripts/setup.sh java

@@ -81,7 +81,7 @@ for target in "${targets[@]}"; do
             install -D "$out/build/$target/release/libdehydrator.so" "$out/$target/libdehydrator.so"
             case $target in
                 *-linux-musl)
-                    zigbuild '' build --quiet --locked --manifest-path "$root/top/Cargo.toml" --target "$target" --release
+                    zigbuild '' build --quiet --locked --manifest-path "$root/console/Cargo.toml" --target "$target" --release
                     install "$out/build/$target/release/dehydrator-top" "$out/$target/dehydrator-top"
                     ;;
             esac

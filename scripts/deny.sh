@@ -10,7 +10,7 @@ if ! command -v cargo-deny >/dev/null; then
     cargo install --quiet --locked --debug --no-default-features --root target/tools cargo-deny
 fi
 
-for manifest in Cargo.toml tests/fuzz/Cargo.toml top/Cargo.toml; do
+for manifest in Cargo.toml tests/fuzz/Cargo.toml console/Cargo.toml; do
     [ -e "$manifest" ] || continue
     echo "--- $manifest"
     # `cargo tree -d` shows which library requires which of two versions.

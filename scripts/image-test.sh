@@ -67,7 +67,7 @@ rust() {
     (cd "$(rustc --print sysroot)" && tar -c --exclude=./share .) | tar -x -C "$work/rust/usr/local/rust"
     # What Cargo has fetched here is not fetched again.
     cargo fetch --quiet --locked
-    cargo fetch --quiet --locked --manifest-path top/Cargo.toml
+    cargo fetch --quiet --locked --manifest-path console/Cargo.toml
     cp -a "${CARGO_HOME:-$HOME/.cargo}/registry" "$work/rust/usr/local/cargo/"
     image rust:1-bookworm "$work/rust" --env PATH=/usr/local/rust/bin:/usr/sbin:/usr/bin:/sbin:/bin \
         --env CARGO_HOME=/usr/local/cargo

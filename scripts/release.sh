@@ -57,11 +57,11 @@ signed() {
 echo "--- what is built ($(date +%T))"
 scripts/cross.sh
 cargo fetch --quiet --locked
-cargo fetch --quiet --locked --manifest-path top/Cargo.toml
+cargo fetch --quiet --locked --manifest-path console/Cargo.toml
 rust=$(rustc --version)
 python=$(scripts/release-tools.sh)/python
 "$python" scripts/sbom.py Cargo.toml libdehydrator.so "$version" "$rust" >"$out/libdehydrator.so.cdx.json"
-"$python" scripts/sbom.py top/Cargo.toml dehydrator-top "$version" "$rust" >"$out/dehydrator-top.cdx.json"
+"$python" scripts/sbom.py console/Cargo.toml dehydrator-top "$version" "$rust" >"$out/dehydrator-top.cdx.json"
 
 echo "--- tarballs, .deb, .rpm ($(date +%T))"
 scripts/package.sh --release "$out"

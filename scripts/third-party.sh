@@ -9,13 +9,13 @@ echo 'libdehydrator.so and dehydrator-top contain these libraries, each under it
 echo 'standard library is in both too: Copyright (c) The Rust Project Contributors, Apache-2.0 or MIT, as most below.'
 
 # What the page has from others.
-for folder in top/web/vendor/*/; do
+for folder in console/web/vendor/*/; do
     printf '\n=== %s ===\n\n' "$(basename "$folder")"
     cat "$folder"LICENSE*
 done
 
 # Build-time code, such as macros, is not in the module. A path in brackets is ours.
-for manifest in Cargo.toml top/Cargo.toml; do
+for manifest in Cargo.toml console/Cargo.toml; do
     cargo tree --locked --manifest-path "$manifest" --edges normal,no-proc-macro --prefix none --format '{p}|{l}'
 done |
     sed 's/ (\*)$//' | sort -u | grep -v ' (/' |

@@ -4,8 +4,8 @@
 # usage: top-web-test.sh [folder-of-servers [name-of-server]]
 #
 # The module must be built (`make build`). What else it needs is built, and fetched by apt-get and by npm, in the versions that
-# top/tests/browser/package-lock.json pins. Screenshots of each view are in target/top-web-screenshots afterwards.
-# ONLY=<part of a test's name> runs some of the tests. DEHYDRATOR_TOP names another program: a debug build reads top/web/ when it
+# console/tests/browser/package-lock.json pins. Screenshots of each view are in target/top-web-screenshots afterwards.
+# ONLY=<part of a test's name> runs some of the tests. DEHYDRATOR_TOP names another program: a debug build reads console/web/ when it
 # runs, so that a changed line needs no build.
 set -eu
 cd "$(dirname "$0")/.."
@@ -14,7 +14,7 @@ scripts/setup.sh browser
 node=$(scripts/node.sh)
 PATH=$node:$PATH
 
-place=top/tests/browser
+place=console/tests/browser
 if grep -q '"resolved"' "$place/package-lock.json"; then
     echo "$place/package-lock.json names a registry: npm install with $place/.npmrc leaves that out." >&2
     exit 1
@@ -30,13 +30,13 @@ scripts/servers.sh "$servers" "$name"
 export DEHYDRATOR_SERVER="${DEHYDRATOR_SERVER-$(cd "$servers" && pwd)/$name}"
 export DEHYDRATOR_MODULE="${DEHYDRATOR_MODULE-$PWD/target/release/libdehydrator.so}"
 if [ -z "${DEHYDRATOR_TOP-}" ]; then
-    CARGO_TARGET_DIR=target/top cargo build --quiet --release --locked --manifest-path top/Cargo.toml
+    CARGO_TARGET_DIR=target/top cargo build --quiet --release --locked --manifest-path console/Cargo.toml
     export DEHYDRATOR_TOP="$PWD/target/top/release/dehydrator-top"
 fi
 export DEHYDRATOR_SCREENSHOTS="${DEHYDRATOR_SCREENSHOTS-$PWD/target/top-web-screenshots}"
 # Moments on the page are in the reader's time zone.
 export TZ=UTC
 
-(cd top && tests/browser/node_modules/.bin/biome ci .)
+(cd console && tests/browser/node_modules/.bin/biome ci .)
 cd "$place"
 exec node --test --test-reporter="${TEST_REPORTER-spec}" ${ONLY:+--test-name-pattern="$ONLY"} reading.test.js page.test.js

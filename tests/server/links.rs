@@ -10,7 +10,7 @@ fn pages() -> Vec<PathBuf> {
             .map(|entry| entry.path())
             .filter(|path| path.extension().is_some_and(|it| it == "md"))
     };
-    let folders = [".", ".github", "docs", "examples", "examples/workers", "grafana"];
+    let folders = [".", ".github", "docs", "examples", "examples/workers", "grafana", "console"];
     let packages = [
         "python",
         "python-server",

@@ -7,7 +7,7 @@
 //! | `queue`, `rights`, `counts`, `progress`, `history` | the name of a queue, and what an account keeps: answers about rights, counts of timelines, long changes, samples |
 //! | `queues`, `elements`, `dead`, `timeline`, `jobs` | what is shown |
 //! | `permission`, `act`, `plan`, `log` | what may be changed, changes, those of many elements, and the record of them |
-//! | `assets`, `bytes`, `destination`, `refusal` | the files of top/web/; byte strings in JSON; a policy's destination; errors |
+//! | `assets`, `bytes`, `destination`, `refusal` | the files of console/web/; byte strings in JSON; a policy's destination; errors |
 //!
 //! Commands to a server run on threads of their own, with the connections that the live view has too.
 

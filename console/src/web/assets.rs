@@ -1,4 +1,4 @@
-//! The files of top/web/, in the program. A debug build reads them from the folder, so that a changed line needs no build.
+//! The files of console/web/, in the program. A debug build reads them from the folder, so that a changed line needs no build.
 
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
