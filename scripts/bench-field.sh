@@ -17,8 +17,8 @@ shift
 . scripts/packages.sh
 $pip install -r benches/field/requirements.txt
 npm ci --prefix benches/field --ignore-scripts --no-audit --no-fund --loglevel=error
-"$venv/bin/ruff" check --config integrations/bench/ruff.toml integrations/bench benches/field
-"$venv/bin/ruff" format --config integrations/bench/ruff.toml --check integrations/bench benches/field
+"$venv/bin/ruff" check integrations/bench benches/field
+"$venv/bin/ruff" format --check integrations/bench benches/field
 
 cargo install pgmq --quiet --version "$pgmq" --locked --features cli,install-sql-embedded --root target/field
 scripts/servers.sh "$servers" redis-7.0
