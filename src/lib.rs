@@ -37,6 +37,13 @@
 //! | `config`, `policy` | `lawn` |
 //! | `level` | `version` |
 //!
+//! | word | meaning | where |
+//! |---|---|---|
+//! | effect | what happened, for replicas and files; `S` says that elements left and their ids are remembered | `replicate/head.rs` |
+//! | sleeper | a blocked client | `pending/blocked/queues.rs` |
+//! | stuck | a dead letter that could not be moved; it waits behind all others | `delivery/dead_letters.rs` |
+//! | trust | who set a policy that sends elements elsewhere | `policy/mod.rs` |
+//!
 //! *A PUSH*: [`commands()`] maps the name to `push::push`; `Push::parse` reads the arguments into a typed request;
 //! [`data_type::Writing`] opens the key; the clock is read once; [`lawn::Lawn::start_at`] stores the element; [`replicate`]
 //! replicates the effect; the keyspace event and the reply follow. A replica and the append-only file use the same path, with

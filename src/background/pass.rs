@@ -32,18 +32,18 @@ use crate::pending::{agenda, blocked};
 use crate::server::Context;
 use crate::server::event::Event;
 
-/// The length of consecutive passes that counts as a hold-up, in microseconds.
-const HELD_UP_US: u64 = 2000;
-/// The time for more passes after a hold-up, in microseconds. It must suffice for a thread that reads for the server.
+/// The length of consecutive passes that counts as a stall, in microseconds.
+const STALL_US: u64 = 2000;
+/// The time for more passes after a stall, in microseconds. It must suffice for a thread that reads for the server.
 const GRACE_US: u64 = 1000;
 /// Passes that must end in that time: one in which a hang-up is read, and one before which the client is freed.
 const GRACE_PASSES: u32 = 2;
 
-/// A further hold-up restarts that time for at most this long, in microseconds: if every pass holds the loop up,
+/// A further stall restarts that time for at most this long, in microseconds: if every pass stalls the loop,
 /// blocked clients are served all the same.
 const RESTARTS_US: u64 = 20_000;
 
-/// The time after a hold-up.
+/// The time after a stall.
 #[derive(Clone, Copy)]
 struct Grace {
     began_us: u64,
@@ -108,17 +108,17 @@ fn measure(is_due: bool) -> bool {
     let took_us = now_us.saturating_sub(state.began_us);
     let [last, before] = state.took_us;
     state.took_us = [took_us, last];
-    let is_held_up = took_us + last + before > HELD_UP_US;
+    let is_stalled = took_us + last + before > STALL_US;
     let begin =
         |began_us| Some(Grace { began_us, until_us: now_us + GRACE_US, passes: GRACE_PASSES });
     let (waits, is_ready) = blocked::with(|queues| (queues.watched() > 0, queues.ready() > 0));
     state.grace = match state.grace {
         _ if !waits => None,
         // It matters which clients have disconnected.
-        None if is_held_up && (is_due || is_ready) => begin(now_us),
+        None if is_stalled && (is_due || is_ready) => begin(now_us),
         None => None,
         Some(Grace { began_us, .. })
-            if took_us > HELD_UP_US && state.began_us < began_us + RESTARTS_US =>
+            if took_us > STALL_US && state.began_us < began_us + RESTARTS_US =>
         {
             begin(began_us)
         }

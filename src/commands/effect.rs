@@ -29,7 +29,7 @@ fn parse<'a>(args: Args<'a>) -> Result<(Str<'a>, Head)> {
         Head::Pushed { .. } => (2..=3).contains(&rest),
         Head::Given { .. } | Head::Paused { .. } => rest <= 1,
         Head::Restarted { .. } | Head::Uncounted { .. } | Head::Leased { .. } => rest > 0,
-        Head::Settled { .. } | Head::Unconfirmed => rest > 0,
+        Head::Removed { .. } | Head::Unconfirmed => rest > 0,
         // A later version may say more.
         Head::Needed { .. } => true,
     };
@@ -74,8 +74,8 @@ fn run(context: &CommandContext, args: Args<'_>) -> Result {
     if let Head::Needed { level } = head {
         return need(context, args, level);
     }
-    // Only a tool can be refused. `settle` looks at its ids.
-    if !matches!(head, Head::Restarted { .. } | Head::Uncounted { .. } | Head::Settled { .. }) {
+    // Only a tool can be refused. `remove` looks at its ids.
+    if !matches!(head, Head::Restarted { .. } | Head::Uncounted { .. } | Head::Removed { .. }) {
         checks::memory(context)?;
     }
     let mut dehydrator = Writing::open(context, key)?;
@@ -103,8 +103,8 @@ fn run(context: &CommandContext, args: Args<'_>) -> Result {
             });
             (count, c"dehydrator.poll")
         }
-        Head::Settled { until } => {
-            (settle(context, &mut dehydrator, ids, until)?, c"dehydrator.settle")
+        Head::Removed { until } => {
+            (remove(context, &mut dehydrator, ids, until)?, c"dehydrator.settle")
         }
         Head::Given { moment, count } => {
             let is_noted = dehydrator.note_given(moment, count, group(args, 3)?);
@@ -184,7 +184,7 @@ fn count<'a>(ids: impl Iterator<Item = &'a [u8]>, mut change: impl FnMut(&'a [u8
 
 /// Removes elements, and remembers all ids, also of those that are not there, if the key remembers ids. Returns how many
 /// elements were there, or at least 1 if an id is remembered.
-fn settle<'a>(
+fn remove<'a>(
     context: &CommandContext,
     dehydrator: &mut Writing<'_>,
     ids: impl Iterator<Item = &'a [u8]> + Clone,

@@ -8,7 +8,7 @@
 //! | `poll` | POLL, MPOLL: giving out due elements, also to blocked clients |
 //! | `take` | PULL, XACK, REM, PURGE: by ids, or a group |
 //! | `settle` | SETTLE, RENEW, RELEASE, REJECT: by tokens of leases |
-//! | `update` | UPDATE, TOUCH |
+//! | `touch` | TOUCH, UPDATE: restarting timers, replacing an element |
 //! | `due` | XPOLL, TTN, PTTL, LATE: due elements, next deadlines, the dehydrators that are overdue the longest |
 //! | `range` | LOOK, RANGE: elements, without taking them |
 //! | `inspect` | LEN, SCAN, INFO: the dehydrator as a whole |
@@ -40,6 +40,6 @@ mod range;
 mod settle;
 mod table;
 mod take;
-mod update;
+mod touch;
 
 pub use table::commands;

@@ -9,7 +9,7 @@ use crate::server::{CommandContext, Error, error::Result};
 use super::args::shown;
 #[cfg(debug_assertions)]
 use super::debug;
-use super::{due, effect, inspect, limit, ondue, pause, poll, push, range, settle, take, update};
+use super::{due, effect, inspect, limit, ondue, pause, poll, push, range, settle, take, touch};
 
 /// The tip for a reply that depends on the clock or on chance.
 const VARYING: &CStr = c"nondeterministic_output";
@@ -106,13 +106,13 @@ pub fn commands() -> Vec<Command> {
             complexity: c"O(1)",
             summary: c"Replaces an element, keeps its deadline, and returns the old element.",
             history: Some(AS_REDE),
-            ..Command::new(c"update", handler!(update::update), c"write deny-oom fast", 4, access::UPDATE)
+            ..Command::new(c"update", handler!(touch::update), c"write deny-oom fast", 4, access::UPDATE)
         },
         Command {
             syntax: "key ttl [GT | LT] [AT unix-ms] <id | IDS n id [id ...] | GROUP name [COUNT n]>",
             complexity: c"O(N*log(M)) at most, N being the number of elements it changes, M of elements in the key",
             summary: c"Sets a new deadline for elements, and returns how many it changed.",
-            ..Command::new(c"touch", handler!(update::touch), c"write", -4, access::TOUCH)
+            ..Command::new(c"touch", handler!(touch::touch), c"write", -4, access::TOUCH)
         },
         Command {
             syntax: "key id [id ...]",

@@ -73,7 +73,7 @@ impl Dehydrator {
         match self.rules().pause {
             // The module ends the pause.
             Some(pause) => {
-                Schedule { next: pause.end(), delivers: true, is_held_back: false, expires: None }
+                Schedule { next: pause.end(), delivers: true, waits_for_room: false, expires: None }
             }
             None => {
                 let next = self.lawn.next_deadline();
@@ -84,11 +84,12 @@ impl Dehydrator {
                     Some(_) => self.room_from(now),
                 };
                 let is_due = matches!(next, Some(next) if next <= now);
-                let is_held_back = (from > now && is_due) || !self.lawn.group_rules().is_empty();
+                let waits_for_room =
+                    (from > now && is_due) || !self.lawn.group_rules().is_empty();
                 // No deadline stays none.
                 let next = next.max(next.and(Some(from)));
                 let expires = self.lawn.first_expiry().filter(|moment| *moment != STUCK);
-                Schedule { next, delivers: sends, is_held_back, expires }
+                Schedule { next, delivers: sends, waits_for_room, expires }
             }
         }
     }

@@ -223,7 +223,7 @@ unsafe extern "C" fn aof_rewrite(
         while let Some(&(until, _)) = remembered.peek() {
             let alike = std::iter::from_fn(|| remembered.next_if(|(other, _)| *other == until));
             let ids = alike.take(IDS_MAX).map(|(_, id)| id);
-            Effect::settled(key, until, ids).rewrite(&io);
+            Effect::removed(key, until, ids).rewrite(&io);
         }
     });
 }

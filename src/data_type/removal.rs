@@ -35,7 +35,7 @@ impl Writing<'_> {
     /// Begins to remove elements. Remembers their ids until `until`, if given.
     #[inline(always)]
     pub fn removal(&mut self, until: Option<u64>) -> Removal<'_> {
-        let effect = Batch::settled(self.context, self.name, until);
+        let effect = Batch::removed(self.context, self.name, until);
         let until = until.map(|until| (until, self.now()));
         let Some(Dehydrator { lawn, remembered, .. }) = self.changing() else {
             return Removal { lawn: None, rest: Rest { remembered: None, effect } };

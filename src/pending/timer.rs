@@ -96,7 +96,7 @@ fn mark_due() {
 
 /// Requests a pass at a deadline, in milliseconds since the epoch.
 pub fn at_deadline(context: &Context, deadline: u64) {
-    let at_us = from_deadline(deadline).max(held_until_us());
+    let at_us = from_deadline(deadline).max(spaced_from_us());
     if at_us <= clock::monotonic_us() { soon(context) } else { at(context, at_us) }
 }
 
@@ -106,11 +106,11 @@ pub fn spaced(at_us: u64) -> u64 {
     if at_us <= clock::monotonic_us() {
         return at_us;
     }
-    at_us.max(held_until_us())
+    at_us.max(spaced_from_us())
 }
 
-/// Returns until when wake-ups are held back.
-fn held_until_us() -> u64 {
+/// Returns from when on the next wake-up has its distance from the last.
+fn spaced_from_us() -> u64 {
     WORKED_US.get() + config::wake_interval_us()
 }
 

@@ -48,10 +48,10 @@ impl Drop for Batch<'_> {
 }
 
 impl<'a> Batch<'a> {
-    /// Begins a batch of settled, taken or delivered elements. `until`: how long their ids are remembered, if they are.
+    /// Begins a batch of elements that are removed, whatever for. `until`: how long their ids are remembered, if they are.
     #[inline]
-    pub fn settled(context: &'a Context, key: Str<'a>, until: Option<u64>) -> Self {
-        Self::new(context, key, until.map(|until| Head::Settled { until }))
+    pub fn removed(context: &'a Context, key: Str<'a>, until: Option<u64>) -> Self {
+        Self::new(context, key, until.map(|until| Head::Removed { until }))
     }
 
     /// Begins a batch of leased elements, in the order of the leases.

@@ -96,8 +96,8 @@ impl<'a> Effect<'a> {
     }
 
     /// Returns the effect that removes elements and remembers their ids until the moment `until`.
-    pub fn settled<'i>(key: Str<'a>, until: u64, ids: impl Iterator<Item = &'i [u8]>) -> Self {
-        Self::of(key, Head::Settled { until }).words(ids)
+    pub fn removed<'i>(key: Str<'a>, until: u64, ids: impl Iterator<Item = &'i [u8]>) -> Self {
+        Self::of(key, Head::Removed { until }).words(ids)
     }
 
     fn given(key: Str<'a>, moment: u64, count: u64, group: Option<&[u8]>) -> Self {

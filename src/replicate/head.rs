@@ -43,7 +43,7 @@ pub enum Head {
         timer: Timer,
         token: Token,
     },
-    Settled {
+    Removed {
         until: u64,
     },
     Given {
@@ -108,7 +108,7 @@ impl Head {
             }
             Self::Uncounted { deadline } => Digits::after(b'U', deadline),
             Self::Leased { timer, token } => timer.word(b'L').and(b'@', token.number()),
-            Self::Settled { until } => Digits::after(b'S', until),
+            Self::Removed { until } => Digits::after(b'S', until),
             Self::Given { moment, count } => Digits::after(b'G', moment).and(b'@', count),
             Self::Paused { until } => Digits::after(b'H', until),
             Self::Unconfirmed => Digits::letter(b'Q'),
@@ -143,7 +143,7 @@ impl Head {
             }
             b'U' => Self::Uncounted { deadline: numbers.next()? },
             b'L' => Self::Leased { timer: numbers.timer()?, token: Token::new(numbers.next()?)? },
-            b'S' => Self::Settled { until: numbers.next()? },
+            b'S' => Self::Removed { until: numbers.next()? },
             b'G' => Self::Given { moment: numbers.next()?, count: numbers.positive()? },
             b'H' => Self::Paused { until: numbers.positive()? },
             b'Q' if rest.is_empty() => return Some(Self::Unconfirmed),
@@ -226,7 +226,7 @@ mod tests {
             }),
             number().prop_map(|deadline| Head::Uncounted { deadline }),
             (timer(), token()).prop_map(|(timer, token)| Head::Leased { timer, token }),
-            number().prop_map(|until| Head::Settled { until }),
+            number().prop_map(|until| Head::Removed { until }),
             (number(), positive()).prop_map(|(moment, count)| Head::Given { moment, count }),
             positive().prop_map(|until| Head::Paused { until }),
             Just(Head::Unconfirmed),

@@ -17,7 +17,7 @@ pub enum Reason {
     /// Due elements wait for room within limits until [`Reason::Deliver`]. If the wall clock steps back, room may come much
     /// earlier. So the name is visited if the clock falls below this moment, the time of recording, in milliseconds since
     /// the epoch.
-    HeldBack,
+    NoRoom,
     /// A delivery failed. In microseconds on the monotonic clock, which never steps.
     Retry,
     /// Stuck dead letters are retried, while other elements go on. In microseconds on the monotonic clock.
@@ -44,7 +44,7 @@ impl Reason {
 
     /// The reasons of [`delivery`](crate::delivery).
     pub const DELIVERY: [Self; 5] =
-        [Self::Deliver, Self::HeldBack, Self::Retry, Self::Stuck, Self::Expire];
+        [Self::Deliver, Self::NoRoom, Self::Retry, Self::Stuck, Self::Expire];
 
     /// The reasons of the cron, and of the end of each pass of the event loop for [`Reason::FitGroups`], on replicas too.
     pub const UPKEEP: [Self; 3] = [Self::Forget, Self::Compact, Self::FitGroups];
@@ -57,7 +57,7 @@ impl Reason {
 
     /// Returns whether visits are on the wall clock, in milliseconds, and not on the monotonic clock, in microseconds.
     fn is_by_wall(self) -> bool {
-        matches!(self, Self::Deliver | Self::HeldBack | Self::Expire | Self::Forget)
+        matches!(self, Self::Deliver | Self::NoRoom | Self::Expire | Self::Forget)
     }
 
     /// Returns the time of a visit in `us` microseconds.
@@ -73,8 +73,8 @@ impl Reason {
         };
         let until_us = i64::try_from(at_us).unwrap_or(i64::MAX).saturating_sub_unsigned(now_us);
         match self {
-            Self::HeldBack if until_us > 0 => -until_us,
-            Self::HeldBack => i64::MAX,
+            Self::NoRoom if until_us > 0 => -until_us,
+            Self::NoRoom => i64::MAX,
             _ => until_us,
         }
     }
@@ -131,7 +131,7 @@ pub struct Schedule {
     /// Set if it is visited for as long as something is due, and not only once.
     pub delivers: bool,
     /// Set if something is due already, and waits until `next` for room within limits.
-    pub is_held_back: bool,
+    pub waits_for_room: bool,
     /// When the first element is too late to be given out, in milliseconds since the epoch.
     pub expires: Option<u64>,
 }
@@ -222,12 +222,12 @@ impl Recorded<'_> {
 
     /// Records when there are deliveries. Returns when, in milliseconds since the epoch, if that is news.
     pub fn note(mut self, schedule: Schedule, now: u64) -> Option<u64> {
-        let Schedule { next: Some(next), delivers, is_held_back, expires } = schedule else {
+        let Schedule { next: Some(next), delivers, waits_for_room, expires } = schedule else {
             self.end_deliveries();
             return None;
         };
         self.set(Reason::Expire, expires.unwrap_or(NEVER));
-        self.set(Reason::HeldBack, if is_held_back { now } else { NEVER });
+        self.set(Reason::NoRoom, if waits_for_room { now } else { NEVER });
         let delivery = self.begin_deliveries();
         if next > now {
             delivery.is_announced = false;

@@ -79,7 +79,7 @@ impl Table {
         for (db, database) in &self.databases {
             for reason in reasons {
                 let queue = &database.visits.times[*reason as usize];
-                let is_reverse = matches!(reason, Reason::HeldBack);
+                let is_reverse = matches!(reason, Reason::NoRoom);
                 let visit = if is_reverse { queue.last() } else { queue.first() };
                 let Some((at, key)) = visit else { continue };
                 let until_us = reason.until_us(*at, now);
@@ -190,10 +190,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_back_is_visited_if_the_wall_clock_steps_back() {
+    fn what_waits_for_room_is_visited_if_the_wall_clock_steps_back() {
         let mut table = Table::default();
-        note(&mut table, "a", 1, Reason::HeldBack, 10);
-        note(&mut table, "b", 2, Reason::HeldBack, 30);
+        note(&mut table, "a", 1, Reason::NoRoom, 10);
+        note(&mut table, "b", 2, Reason::NoRoom, 30);
         assert_eq!(take(&mut table, &Reason::DELIVERY, 31), [""; 0]);
         assert_eq!(next_us(&table, 31), Some(i64::MAX));
         assert_eq!(take(&mut table, &Reason::DELIVERY, 30), [""; 0]);

@@ -1,4 +1,4 @@
-//! UPDATE, TOUCH: replacing an element, restarting its timer.
+//! TOUCH, UPDATE: restarting timers, replacing an element.
 
 use std::ops::Range;
 
