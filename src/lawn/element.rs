@@ -9,6 +9,9 @@ pub struct Group(pub(super) Handle);
 /// The longest name of a group, in bytes.
 pub const GROUP_NAME_MAX: usize = 1024;
 
+/// The longest reason why an element was given back, in bytes.
+pub const REASON_MAX: usize = 4096;
+
 /// An element's own limits, in the place of those that hold for all elements of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Bounds {

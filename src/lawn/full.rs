@@ -24,8 +24,10 @@ pub struct Full {
     pub(super) records: Records,
     pub(super) index: Index,
     pub(super) queues: Queues,
-    /// The next push number, or [`Turn::PUSHES`] if that is 0 again.
+    /// The next push number, or [`Turn::PUSHES`] if that is the first again.
     pub(super) pushes: u64,
+    /// The push number of the element that was put first last, or [`Turn::PUSHES_FROM`] if the next such number is below that.
+    pub(super) firsts: u64,
     /// Elements that were given out under a lease and are still in the lawn.
     pub(super) delivered: usize,
     pub(super) leases: Leases,
@@ -46,7 +48,8 @@ impl Full {
             records: Records::new(),
             index: Index::new(hasher.clone()),
             queues: Queues::new(hasher.clone()),
-            pushes: 0,
+            pushes: Turn::PUSHES_FROM,
+            firsts: Turn::PUSHES_FROM,
             delivered: 0,
             leases: Leases::default(),
             expiries: BTreeSet::new(),
@@ -81,7 +84,7 @@ impl Full {
     /// Lets push numbers start over.
     #[cold]
     fn start_over(&mut self) {
-        self.pushes = 0;
+        self.pushes = Turn::PUSHES_FROM;
         self.queues.start_over();
         self.groups.iter_mut().for_each(|groups| groups.queues.start_over());
     }
@@ -261,6 +264,7 @@ impl Full {
             self.records.copy_front(old, new);
         }
         self.records.set_deliveries(new, deliveries);
+        self.records.pass_reason(old, new);
         self.replace_handle(hash, old, new);
         Ok(old.bits() as usize)
     }
@@ -274,6 +278,19 @@ impl Full {
         self.records.set_bounds(handle, bounds);
         self.expiries.remove(&(before, handle));
         self.expiries.insert((bounds.until.max(deadline), handle));
+        true
+    }
+
+    pub fn reason(&self, id: &[u8]) -> Option<&[u8]> {
+        if !self.records.has_reasons() {
+            return None;
+        }
+        self.records.reason(self.find(id)?)
+    }
+
+    pub fn set_reason(&mut self, id: &[u8], reason: &[u8]) -> bool {
+        let Some(handle) = self.find(id) else { return false };
+        self.records.set_reason(handle, reason);
         true
     }
 
@@ -363,20 +380,52 @@ impl Full {
         deadline: u64,
         is_held: bool,
     ) -> Turn {
-        self.remove_expiry(handle);
         let turn = self.next_turn(deadline);
         self.pushes += 1;
+        self.restart_in_turn(handle, turn, is_held, |full| {
+            let predicted = full.queues_of(handle).0.predict_range(ttl, turn, || {});
+            full.move_to_turn(handle, (ttl, turn), predicted);
+        });
+        turn
+    }
+
+    pub fn put_first(&mut self, id: &[u8], deadline: u64) -> bool {
+        let Some(handle) = self.find(id).filter(|_| deadline <= DEADLINE_MAX) else { return false };
+        let before = self.records.turn(handle);
+        if self.firsts == 0 {
+            self.firsts = Turn::PUSHES_FROM;
+        }
+        self.firsts -= 1;
+        let turn = Turn { deadline, push: self.firsts };
+        self.restart_in_turn(handle, turn, false, |full| {
+            let (queues, records) = full.queues_of(handle);
+            queues.remove(records, records.get(handle).spot());
+            let spot = queues.push_out_of_order(records, handle, 0, turn);
+            records.header(handle).set_turn(turn, spot);
+        });
+        self.leases.set(handle, None, (Some(before), turn), None);
+        true
+    }
+
+    /// Gives a record another turn: `move_it` moves it in the order of deadlines. `is_held`: it is held under a token from now on.
+    #[inline(always)]
+    fn restart_in_turn(
+        &mut self,
+        handle: Handle,
+        Turn { deadline, .. }: Turn,
+        is_held: bool,
+        move_it: impl FnOnce(&mut Self),
+    ) {
+        self.remove_expiry(handle);
         let decides =
             self.groups_of(handle).map(|(groups, records)| groups.take_out(records, handle));
-        let predicted = self.queues_of(handle).0.predict_range(ttl, turn, || {});
-        self.move_to_turn(handle, (ttl, turn), predicted);
+        move_it(self);
         if let (Some(groups), Some(decides)) = (&mut self.groups, decides) {
             groups.put_back(&mut self.records, handle, counts_as_held(is_held, deadline), decides);
         }
         if let Some(moment) = self.records.get(handle).bounds().expiry(deadline) {
             self.expiries.insert((moment, handle));
         }
-        turn
     }
 
     /// Moves a record to another turn, mostly to the tail of the cached queue of `ttl`: with one look at the record and two

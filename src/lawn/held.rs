@@ -2,7 +2,7 @@
 
 use super::element::Element;
 use super::full::{Full, counts_as_held};
-use super::lease::Token;
+use super::lease::{Since, Token};
 use super::store::Handle;
 use super::turn::{DEADLINE_MAX, Turn};
 
@@ -34,7 +34,7 @@ impl Full {
         self.held_under(self.find(element.id)?)
     }
 
-    pub fn set_held_since(&mut self, id: &[u8], since: u64) -> bool {
+    pub fn set_held_since(&mut self, id: &[u8], since: Since) -> bool {
         let Some(handle) = self.find(id) else { return false };
         let Some(token) = self.held_under(handle) else { return false };
         let turn = self.records.turn(handle);
@@ -42,7 +42,7 @@ impl Full {
         true
     }
 
-    pub fn held_since(&self, element: &Element<'_>) -> Option<u64> {
+    pub fn held_since(&self, element: &Element<'_>) -> Option<Since> {
         if self.leases.is_empty() || element.deliveries == 0 {
             return None;
         }
@@ -86,8 +86,8 @@ impl Full {
         let (before, deliveries) = (record.turn(), record.deliveries());
         let turn = self.restart(handle, ttl, deadline, token.is_some());
         self.count_deliveries(handle, deliveries.saturating_add(1));
+        let since = Since::new(deadline.saturating_sub(ttl), before.deadline);
         let before = (deliveries > 0).then_some(before);
-        let since = deadline.saturating_sub(ttl);
         self.leases.set(handle, token, (before, turn), Some(since));
     }
 

@@ -29,17 +29,17 @@
 //! | folder | contents | files |
 //! |---|---|---|
 //! | `small` | a lawn of a few elements | `mod`: all of it; `packed`: the layout of an element |
-//! | `store` | the bytes of elements | `records`: an element; `links`: its group, and its place in that; `slab`: slots in pages; `handle`: the name of a slot |
+//! | `store` | the bytes of elements | `records`: an element; `beside`: what an element has in an allocation of its own; `links`: its group, and its place in that; `slab`: slots in pages; `handle`: the name of a slot |
 //! | `index` | from id to record | `mod`: all ids; `table`: some of them, in buckets |
 //! | `queues` | the order in which elements come due | `queues`: a FIFO for each TTL; `timeline`: all other elements, by ranges of deadlines; `block`, `blocks`: a piece of either; `ranges`, `order`: where the timeline's blocks begin, and the order within one; `votes`: which TTLs get a queue; `heads`, `first`: which queue is next; `block_index`: where a search in a long queue begins; `walk`: read-only iteration; `upkeep`: maintenance |
 //! | `groups` | groups of elements that take turns: see its table |
-//! | `lease` | the tokens of leases | `token`: the name of a lease; `leases`: the token of each element, and the number of live leases; `tokens`: a sorted list of tokens by turn |
+//! | `lease` | the tokens of leases | `token`: the name of a lease; `since`: when it began; `leases`: the token of each element, and the number of live leases; `tokens`: a sorted list of tokens by turn |
 //!
 //! These files combine the folders, or are used by all of them:
 //!
 //! | file | contents |
 //! |---|---|
-//! | `lawn`, `lawn_groups` | the lawn itself, small at first and full later: its whole interface, and that of its groups |
+//! | `lawn`, `lawn_groups`, `lawn_leases` | the lawn itself, small at first and full later: its whole interface, and that of its groups and its leases |
 //! | `remembered` | ids, each remembered until a moment: a lawn of its own |
 //! | `shared` | what all lawns of a process share: the hash key, and the limits of the small form |
 //! | `full` | a full lawn: operations by id, queries, and when elements expire |
@@ -106,6 +106,7 @@ mod held;
 mod index;
 mod lawn;
 mod lawn_groups;
+mod lawn_leases;
 mod lease;
 mod memory;
 mod next;
@@ -125,11 +126,11 @@ mod work;
 #[cfg(test)]
 mod tests;
 
-pub use element::{Bounds, Counts, Element, GROUP_NAME_MAX, Group, Row};
+pub use element::{Bounds, Counts, Element, GROUP_NAME_MAX, Group, REASON_MAX, Row};
 pub use error::{StartError, UpdateError};
 pub use groups::{Enforced, GroupLimits, GroupRules, GroupSettings, Groups, GroupsMut};
 pub use lawn::Lawn;
-pub use lease::Token;
+pub use lease::{Since, Token};
 pub use memory::{Mover, rounded, tree_bytes};
 pub use next::Next;
 pub use rate::Rate;

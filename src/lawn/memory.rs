@@ -59,17 +59,22 @@ impl<'a, M: Mover> Steps<'a, M> {
     }
 
     /// Moves vectors that have keys, in a step for each possible key: those that come and go do not shift the others.
-    /// No steps can follow.
     pub fn each_by_key<T>(&mut self, items: &mut BTreeMap<u32, Vec<T>>) {
         let start = self.at;
+        let end = start + u32::MAX as usize + 1;
+        self.at = end;
         let Ok(from) = u32::try_from(self.from.saturating_sub(start)) else { return };
+        if self.is_over {
+            return;
+        }
         for (key, item) in items.range_mut(from..) {
             self.at = start + *key as usize;
             self.one(|mover| relocate(item, mover));
             if self.is_over {
-                break;
+                return;
             }
         }
+        self.at = end;
     }
 
     /// Returns the step to resume at, or `None` at the end.

@@ -3,7 +3,7 @@
 use super::element::{Element, Row};
 use super::groups::Choice;
 use super::lawn::{Form, Lawn, Taken};
-use super::lease::Token;
+use super::lease::{Since, Token};
 use super::store::Handle;
 use super::turn::DEADLINE_MAX;
 
@@ -65,8 +65,13 @@ impl<'a> Next<'a> {
         }
     }
 
-    /// Returns since when the element is held, in milliseconds since the epoch, if it is and that is known.
-    pub fn held_since(&self) -> Option<u64> {
+    /// Returns why the element was given back the last time, if that was said.
+    pub fn reason(&self) -> Option<&[u8]> {
+        if self.lawn.has_reasons() { self.lawn.reason(self.row().element.id) } else { None }
+    }
+
+    /// Returns since when the element is held, if it is and that is known.
+    pub fn held_since(&self) -> Option<Since> {
         self.lawn.held_since(&self.row().element)
     }
 

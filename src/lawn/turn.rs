@@ -1,4 +1,4 @@
-//! The order of delivery: by deadline, then in the order of pushing.
+//! The order of delivery: by deadline, then in the order of pushing. What was put first comes before all with its deadline.
 
 /// The latest possible deadline: 2^63 - 1, which every client's language can represent.
 pub const DEADLINE_MAX: u64 = i64::MAX as u64;
@@ -9,12 +9,15 @@ pub const DEADLINE_MAX: u64 = i64::MAX as u64;
 pub struct Turn {
     /// Milliseconds since the epoch, up to [`DEADLINE_MAX`].
     pub deadline: u64,
-    /// The number of pushes into the lawn before this one. 48 bits last nine years at a million pushes a second. Then
-    /// numbers start over: an element comes before those with the same deadline that were pushed before that.
+    /// Counts up with each push into the lawn, from [`Turn::PUSHES_FROM`] on, and from there down with each element that is put
+    /// first. Each way lasts four years at a million a second. Then its numbers start over: an element comes before (after, if it was put first)
+    /// those with the same deadline from before that.
     pub push: u64,
 }
 
 impl Turn {
+    /// The first push number. Lower ones are of elements that were put first.
+    pub const PUSHES_FROM: u64 = 1 << 47;
     /// Push numbers start over here.
     pub const PUSHES: u64 = 1 << 48;
     /// Before all other turns.

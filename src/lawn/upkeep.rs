@@ -40,7 +40,7 @@ impl Full {
         self.queues.defrag(steps);
         self.index.defrag(steps);
         self.groups.iter_mut().for_each(|groups| groups.defrag(steps));
-        self.records.defrag_boxes(steps);
+        self.records.defrag_beside(steps);
     }
 
     pub fn memory(&self) -> usize {

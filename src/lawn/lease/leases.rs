@@ -13,6 +13,7 @@ use super::super::memory::rounded;
 use super::super::store::Handle;
 use super::super::turn::{DEADLINE_MAX, Turn};
 use super::ages::Ages;
+use super::since::Since;
 use super::token::Token;
 use super::tokens::Tokens;
 
@@ -47,19 +48,19 @@ impl Leases {
     }
 
     /// Holds a record, whose turn is now `turn`, under this token or under none. `before` is the turn that it had, if it
-    /// may have been held. `since`: when that began, in milliseconds since the epoch, 0 if nobody knows; `None`: as before.
+    /// may have been held. `since`: when that began; `None`: as before.
     pub fn set(
         &mut self,
         record: Handle,
         token: Option<Token>,
         (before, turn): (Option<Turn>, Turn),
-        since: Option<u64>,
+        since: Option<Since>,
     ) {
         match (token, before) {
             (Some(token), before) => {
                 let held = self.held.get_or_insert_default();
                 let was = before.and_then(|before| held.remove(before, None));
-                let since = since.or(was.map(|(_, since)| since)).unwrap_or(0);
+                let since = since.or(was.map(|(_, since)| since)).unwrap_or_default();
                 held.insert(record, token, turn, since);
             }
             (None, Some(before)) => _ = self.end(before, None),
@@ -93,8 +94,8 @@ impl Leases {
     }
 
     /// Returns since when the record of that turn is held, if that is known.
-    pub fn since(&self, turn: Turn) -> Option<u64> {
-        self.held.as_ref()?.tokens.since(turn).filter(|since| *since > 0)
+    pub fn since(&self, turn: Turn) -> Option<Since> {
+        self.held.as_ref()?.tokens.since(turn)
     }
 
     /// Returns since when the first of all records is held, up to a second too late. Stuck ones do not count.
@@ -148,7 +149,8 @@ impl Leases {
                 listed,
                 "what is listed under {token:?}"
             );
-            moments.extend(held.tokens.since(turn).filter(|_| turn < NEVER));
+            let since = held.tokens.since(turn).unwrap_or_default();
+            moments.extend((turn < NEVER).then_some(since.moment));
             count += 1;
             chosen += usize::from(token.is_chosen());
         }
@@ -163,10 +165,10 @@ impl Leases {
 const NEVER: Turn = Turn { deadline: DEADLINE_MAX, push: 0 };
 
 impl Held {
-    fn insert(&mut self, record: Handle, token: Token, turn: Turn, since: u64) {
+    fn insert(&mut self, record: Handle, token: Token, turn: Turn, since: Since) {
         self.tokens.insert(turn, token, since);
         if turn < NEVER {
-            self.ages.insert(since);
+            self.ages.insert(since.moment);
         }
         if token.is_chosen() {
             self.chosen.insert((token, turn), record);
@@ -174,10 +176,10 @@ impl Held {
     }
 
     #[inline]
-    fn remove(&mut self, turn: Turn, only: Option<Token>) -> Option<(Token, u64)> {
+    fn remove(&mut self, turn: Turn, only: Option<Token>) -> Option<(Token, Since)> {
         let (token, since) = self.tokens.remove(turn, only)?;
         if turn < NEVER {
-            self.ages.remove(since);
+            self.ages.remove(since.moment);
         }
         if token.is_chosen() {
             self.chosen.remove(&(token, turn));

@@ -12,19 +12,20 @@ use super::super::memory::rounded;
 use super::super::tiny::TINY;
 use super::super::turn::Turn;
 use super::super::work;
+use super::since::Since;
 use super::token::Token;
 
 /// Entries in a leaf, at most.
 const MOST: usize = if TINY { 8 } else { 256 };
 
-/// A turn, its token, and since when that holds, in 28 bytes: a deadline in two words, a push number in one and a half, the
-/// moment in half of one and one, a token in two.
+/// A turn, its token, and since when that holds, in 32 bytes: a deadline in two words, a push number in one and a half, the
+/// moment in half of one and one, how long the element had been due in one, a token in two.
 #[derive(Clone, Copy)]
-struct Entry([u32; 7]);
+struct Entry([u32; 8]);
 
 impl Entry {
-    fn new(turn: Turn, token: Token, since: u64) -> Self {
-        let since = since.min(SINCE_MAX);
+    fn new(turn: Turn, token: Token, since: Since) -> Self {
+        let Since { moment: since, waited } = since.stored();
         let high = |number: u64| (number >> 32) as u32;
         Self([
             turn.deadline as u32,
@@ -32,6 +33,7 @@ impl Entry {
             turn.push as u32,
             high(turn.push) | (since as u32) << 16,
             (since >> 16) as u32,
+            waited,
             token.number() as u32,
             high(token.number()),
         ])
@@ -53,14 +55,11 @@ impl Entry {
         Token::new(high << 32 | low).expect("the number of a token")
     }
 
-    fn since(&self) -> u64 {
-        let [.., d, since, _, _] = self.0.map(u64::from);
-        since << 16 | d >> 16
+    fn since(&self) -> Since {
+        let [.., d, since, waited, _, _] = self.0;
+        Since { moment: u64::from(since) << 16 | u64::from(d) >> 16, waited }
     }
 }
-
-/// The latest moment that is stored, in the year 10889.
-const SINCE_MAX: u64 = (1 << 48) - 1;
 
 /// Tokens by turn.
 #[derive(Clone, Default)]
@@ -101,9 +100,9 @@ impl Tokens {
         self.entry(turn).map(Entry::token)
     }
 
-    /// Returns since when the token of a turn holds; 0 if nobody knows.
-    pub(super) fn since(&self, turn: Turn) -> Option<u64> {
-        self.entry(turn).map(Entry::since)
+    /// Returns since when the token of a turn holds, if that is known.
+    pub(super) fn since(&self, turn: Turn) -> Option<Since> {
+        self.entry(turn).map(Entry::since).filter(Since::is_known)
     }
 
     fn entry(&self, turn: Turn) -> Option<&Entry> {
@@ -112,7 +111,7 @@ impl Tokens {
     }
 
     /// Inserts a turn that is not there.
-    pub(super) fn insert(&mut self, turn: Turn, token: Token, since: u64) {
+    pub(super) fn insert(&mut self, turn: Turn, token: Token, since: Since) {
         let mut at = self.leaf_of(turn);
         let is_full = self.leaves.get(at).is_none_or(|leaf| leaf.entries.len() == MOST);
         if is_full {
@@ -134,7 +133,7 @@ impl Tokens {
     /// Removes a turn, if it is there, and with this token if one is given. Returns its token, and since when it held. Without turns the list keeps
     /// its memory: the owner drops it.
     #[inline]
-    pub(super) fn remove(&mut self, turn: Turn, only: Option<Token>) -> Option<(Token, u64)> {
+    pub(super) fn remove(&mut self, turn: Turn, only: Option<Token>) -> Option<(Token, Since)> {
         let at = self.leaf_of(turn);
         let leaf = self.leaves.get_mut(at)?;
         let place = leaf.before(turn);
@@ -270,6 +269,10 @@ mod tests {
         Turn { deadline, push: deadline % 3 }
     }
 
+    fn since(deadline: u64) -> Since {
+        Since { moment: deadline * 7, waited: (deadline as u32).wrapping_mul(3) }
+    }
+
     /// The list and an oracle, beside each other.
     #[derive(Default)]
     struct Both {
@@ -281,12 +284,12 @@ mod tests {
         fn insert(&mut self, deadline: u64) {
             let token = Token::drawn(deadline);
             if self.map.insert(turn(deadline), token).is_none() {
-                self.tokens.insert(turn(deadline), token, deadline * 7);
+                self.tokens.insert(turn(deadline), token, since(deadline));
             }
         }
 
         fn remove(&mut self, deadline: u64) {
-            let expected = self.map.remove(&turn(deadline)).map(|token| (token, deadline * 7));
+            let expected = self.map.remove(&turn(deadline)).map(|token| (token, since(deadline)));
             assert_eq!(self.tokens.remove(turn(deadline), None), expected);
         }
 
@@ -323,7 +326,7 @@ mod tests {
         }
         both.check((0..COUNT + 2).step_by(COUNT as usize / 50));
         if !TINY {
-            assert!(both.each() <= 35, "{} bytes each, in order", both.each());
+            assert!(both.each() <= 39, "{} bytes each, in order", both.each());
         }
         // The oldest end first, then those that began last.
         (1..=COUNT / 2).for_each(|deadline| both.remove(deadline));
@@ -348,13 +351,13 @@ mod tests {
         }
         both.check((0..COUNT).step_by(COUNT as usize / 50).map(mixed));
         if !TINY {
-            assert!(both.each() <= 37, "{} bytes each, in no order", both.each());
+            assert!(both.each() <= 42, "{} bytes each, in no order", both.each());
         }
         for left in [COUNT / 2, COUNT / 4, COUNT / 8, COUNT / 64, 30] {
             (left..COUNT).for_each(|number| both.remove(mixed(number)));
             both.check((0..COUNT).step_by(COUNT as usize / 50).map(mixed));
             if !TINY {
-                assert!(both.each() <= 56, "{} bytes each of {left}", both.each());
+                assert!(both.each() <= 64, "{} bytes each of {left}", both.each());
             }
         }
     }

@@ -207,6 +207,18 @@ impl Queues {
         spot.expect("there are fewer blocks than records")
     }
 
+    /// Inserts a record into the timeline, wherever its turn is among the others, and returns its spot.
+    pub fn push_out_of_order(
+        &mut self,
+        records: &mut Records,
+        handle: Handle,
+        ttl: u64,
+        turn: Turn,
+    ) -> Spot {
+        let spot = self.push_to_timeline(records, handle, ttl, turn, None);
+        spot.expect("there are fewer blocks than records")
+    }
+
     /// Appends an element to a queue. `None` if it does not come after all others there.
     fn push_to_queue(
         &mut self,

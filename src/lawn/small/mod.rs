@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use super::element::{Bounds, Counts, Element, Group, Row};
 use super::error::{StartError, UpdateError};
-use super::lease::{Token, end_of_second};
+use super::lease::{Since, Token, end_of_second};
 use super::memory::{Mover, relocate, rounded};
 use super::store::Handle;
 use super::turn::DEADLINE_MAX;
@@ -138,7 +138,8 @@ impl Small {
             has_ttl |= entry.ttl(&self.bytes) == ttl;
             place = if entry.deadline <= deadline { entry.end } else { place };
         }
-        let timer = Timer { deadline, ttl, deliveries: 0, token: None, since: 0, bounds };
+        let timer =
+            Timer { deadline, ttl, deliveries: 0, token: None, since: Since::UNKNOWN, bounds };
         let header = PackedHeader::new(id.len(), payload.len(), timer);
         // One count is reserved for the element that an update replaces.
         let elements_max = max.elements.min(usize::from(!GROUPED) - 1);
@@ -160,6 +161,18 @@ impl Small {
         let before = entry.timer(&self.bytes);
         let token = before.token.filter(|_| ttl > 0);
         self.set_timer(&entry, Timer { deadline, ttl, token, ..before });
+        true
+    }
+
+    #[inline(never)]
+    pub fn put_first(&mut self, id: &[u8], deadline: u64) -> bool {
+        if !self.restart_at(id, 0, deadline) {
+            return false;
+        }
+        let (first, own) = (self.entries().find(|it| it.deadline == deadline), self.find(id));
+        if let Some((first, own)) = first.zip(own) {
+            self.bytes[first.at..own.end].rotate_right(own.width());
+        }
         true
     }
 
@@ -287,7 +300,7 @@ impl Small {
         true
     }
 
-    pub fn set_held_since(&mut self, id: &[u8], since: u64) -> bool {
+    pub fn set_held_since(&mut self, id: &[u8], since: Since) -> bool {
         let Some(entry) = self.find(id) else { return false };
         let timer = entry.timer(&self.bytes);
         if timer.token.is_some() {
@@ -296,14 +309,14 @@ impl Small {
         timer.token.is_some()
     }
 
-    pub fn held_since(&self, element: &Element<'_>) -> Option<u64> {
-        Some(self.find(element.id)?.since(&self.bytes)).filter(|since| *since > 0)
+    pub fn held_since(&self, element: &Element<'_>) -> Option<Since> {
+        Some(self.find(element.id)?.since(&self.bytes)).filter(Since::is_known)
     }
 
     pub fn oldest_held(&self) -> Option<u64> {
         let held = self.entries().take(if self.held > 0 { usize::MAX } else { 0 });
         let due = held.filter(|entry| entry.deadline < DEADLINE_MAX);
-        let since = due.map(|entry| entry.since(&self.bytes)).filter(|since| *since > 0);
+        let since = due.map(|entry| entry.since(&self.bytes).moment).filter(|since| *since > 0);
         since.min().map(end_of_second)
     }
 
@@ -439,7 +452,7 @@ impl Small {
     ) -> usize {
         let deliveries = entry.deliveries(&self.bytes).saturating_add(1);
         let bounds = entry.bounds(&self.bytes);
-        let since = deadline.saturating_sub(ttl);
+        let since = Since::new(deadline.saturating_sub(ttl), entry.deadline);
         self.set_timer(entry, Timer { deadline, ttl, deliveries, token, since, bounds })
     }
 

@@ -4,13 +4,14 @@
 //!   flags   1          bits 0 to 3: which of the parts marked `?` are present; bits 4 to 7: bytes of the TTL
 //!   length of the id, length of the element, deadline                    1 + 1 + 6, the low bytes of each
 //!   high bytes of the id's length ?, deadline ?, element's length ?      1, 2, 1
-//!   number of deliveries, since when it is held, and the token or 0 ?    2 + 6 + 8
+//!   number of deliveries, since when it is held, and for how long it had
+//!     been due then, and the token or 0 ?                                2 + 6 + 4 + 8
 //!   TTL     0 to 8, or 8 and the bounds     8; bits 4 to 7 of the flags are 15 then
 //!   id, payload
 //! ```
 
 use super::super::element::{Bounds, Element};
-use super::super::lease::Token;
+use super::super::lease::{Since, Token};
 
 const ID_LONG: u8 = 1;
 const DEADLINE_LONG: u8 = 2;
@@ -26,8 +27,8 @@ const BOUNDED_BYTES: usize = 8 + Bounds::BYTES;
 /// Bytes of the flags and the mandatory parts.
 const HEADER_MIN: usize = 9;
 /// Bytes of deliveries, since when the element is held, and the token.
-const DELIVERED_BYTES: usize = 2 + SINCE_BYTES + 8;
-const SINCE_BYTES: usize = 6;
+const DELIVERED_BYTES: usize = 2 + MOMENT_BYTES + 4 + 8;
+const MOMENT_BYTES: usize = 6;
 pub(super) const HEADER_MAX: usize = HEADER_MIN + 1 + 2 + 1 + DELIVERED_BYTES + BOUNDED_BYTES;
 const DEADLINE_BITS: u32 = 48;
 /// The widest element, leaving room for the longest header.
@@ -41,8 +42,8 @@ pub(super) struct Timer {
     pub(super) deliveries: u16,
     /// Only for an element that was given out.
     pub(super) token: Option<Token>,
-    /// Since when it is held, in milliseconds since the epoch. 0 if nobody knows, or if it is not.
-    pub(super) since: u64,
+    /// Since when it is held. Unknown if it is not.
+    pub(super) since: Since,
     pub(super) bounds: Bounds,
 }
 
@@ -73,9 +74,10 @@ impl PackedHeader {
         header.width = header.len + usize::from(is_wide) + rest;
         header.put_if(is_wide, WIDTH_LONG, [(header.width >> 8) as u8]);
         header.put_if(deliveries > 0, DELIVERED, deliveries.to_le_bytes());
-        let since = if has_token { since.min((1 << (8 * SINCE_BYTES)) - 1) } else { 0 };
-        let [a, b, c, d, e, f, ..] = since.to_le_bytes();
+        let since = if has_token { since.stored() } else { Since::UNKNOWN };
+        let [a, b, c, d, e, f, ..] = since.moment.to_le_bytes();
         header.put_if(deliveries > 0, DELIVERED, [a, b, c, d, e, f]);
+        header.put_if(deliveries > 0, DELIVERED, since.waited.to_le_bytes());
         header.put_if(deliveries > 0, DELIVERED, token.map_or(0, Token::number).to_le_bytes());
         header.bytes[header.len..][..8].copy_from_slice(&ttl.to_le_bytes());
         header.len += ttl_bytes;
@@ -182,14 +184,15 @@ impl PackedElement {
         Token::new(u64::from_le_bytes(*before.last_chunk()?))
     }
 
-    /// Returns since when the element is held; 0 if nobody knows.
-    pub(super) fn since(&self, bytes: &[u8]) -> u64 {
+    /// Returns since when the element is held.
+    pub(super) fn since(&self, bytes: &[u8]) -> Since {
         if !self.has_deliveries {
-            return 0;
+            return Since::UNKNOWN;
         }
         let at = self.ttl - DELIVERED_BYTES + 2;
-        let since = &bytes[at..at + SINCE_BYTES];
-        since.iter().rfold(0, |all, byte| all << 8 | u64::from(*byte))
+        let (moment, rest) = bytes[at..self.ttl].split_at(MOMENT_BYTES);
+        let moment = moment.iter().rfold(0, |all, byte| all << 8 | u64::from(*byte));
+        Since { moment, waited: u32::from_le_bytes(*rest.first_chunk().expect("four bytes")) }
     }
 
     #[inline]

@@ -22,15 +22,12 @@
 //!
 //! A deadline has 63 bits. The 64th bit marks a free slot, and together with the 63rd a slot that begins with a group.
 
-use std::collections::BTreeMap;
-#[cfg(any(test, feature = "checks"))]
-use std::collections::BTreeSet;
-
 use super::super::element::{Bounds, Element, Group};
-use super::super::memory::{Mover, Steps, allotted, tree_bytes};
+use super::super::memory::{Mover, Steps};
 use super::super::processor::prefetch;
 use super::super::turn::Turn;
 use super::super::work;
+use super::beside::Beside;
 use super::handle::{Handle, Unit};
 use super::slab::{Slab, WIDEST};
 
@@ -74,9 +71,6 @@ const SHORT_MAX: usize = 0x7f;
 const BOXED: [u8; 2] = [0x80, 0];
 /// The size of such a record.
 const BOXED_BYTES: usize = LENGTHS + BOXED.len();
-
-/// Records too long for a slot, by the bits of the record's handle. A B-tree, because a hash table would double at once.
-type Boxes = BTreeMap<u32, Vec<u8>>;
 
 /// The position of a record in the order of deadlines: a block, and a place in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -149,7 +143,7 @@ impl<'a> Record<'a> {
     #[inline(never)]
     fn parts(&self) -> (&'a [u8], &'a [u8]) {
         let bytes =
-            if self.is_boxed() { &self.records.boxes[&self.handle.bits()] } else { self.bytes };
+            if self.is_boxed() { self.records.beside.content(self.handle) } else { self.bytes };
         let (id, rest) = part(bytes);
         (id, part(rest).0)
     }
@@ -318,9 +312,7 @@ pub struct Reservation {
 #[derive(Clone)]
 pub struct Records {
     pub slab: Slab<Granule>,
-    boxes: Boxes,
-    /// Bytes allocated for the content of the boxes.
-    boxed: usize,
+    beside: Beside,
     /// Makes the order of grouped records unpredictable: see [`Links`](super::Links). 0 if there never was one.
     pub secret: u64,
 }
@@ -328,11 +320,11 @@ pub struct Records {
 impl Records {
     /// Returns a bound for the bytes of an id and its payload: the widest slot, or none if any has an allocation of its own.
     pub fn longest(&self) -> usize {
-        if self.boxes.is_empty() { WIDEST * size_of::<Granule>() } else { usize::MAX }
+        if !self.beside.has_contents() { WIDEST * size_of::<Granule>() } else { usize::MAX }
     }
 
     pub fn new() -> Self {
-        Self { slab: Slab::new(), boxes: Boxes::new(), boxed: 0, secret: 0 }
+        Self { slab: Slab::new(), beside: Beside::default(), secret: 0 }
     }
 
     /// Reserves a slot for an element. The caller must [write](Self::write) it next. `None` if the store is full (see
@@ -395,8 +387,7 @@ impl Records {
     fn put_boxed(&mut self, handle: Handle, id: &[u8], payload: &[u8]) {
         let mut bytes = vec![0; size_of_parts(id, payload)];
         put_parts(&mut bytes, id, payload);
-        self.boxed += allotted(&bytes);
-        self.boxes.insert(handle.bits(), bytes);
+        self.beside.put_content(handle, bytes);
     }
 
     #[inline(always)]
@@ -449,20 +440,33 @@ impl Records {
 
     #[inline(always)]
     pub fn remove(&mut self, handle: Handle) {
-        if !self.boxes.is_empty() {
-            self.unbox(handle);
+        if !self.beside.is_empty() {
+            self.beside.remove(handle, self.get(handle).is_boxed());
         }
         self.slab.remove(self.slot(handle));
     }
 
-    /// Frees a record's box, if it has one.
-    #[inline(never)]
-    fn unbox(&mut self, handle: Handle) {
-        if self.get(handle).is_boxed()
-            && let Some(bytes) = self.boxes.remove(&handle.bits())
-        {
-            self.boxed -= allotted(&bytes);
+    /// Returns why the element was given back the last time, if that was said.
+    pub fn reason(&self, handle: Handle) -> Option<&[u8]> {
+        self.beside.reason(handle)
+    }
+
+    /// Sets the reason of an element; an empty one is none.
+    pub fn set_reason(&mut self, handle: Handle, reason: &[u8]) {
+        self.beside.set_reason(handle, reason);
+    }
+
+    /// Gives the reason of an element to the record that takes its place.
+    #[inline(always)]
+    pub fn pass_reason(&mut self, old: Handle, new: Handle) {
+        if !self.beside.is_empty() {
+            self.beside.pass_reason(old, new);
         }
+    }
+
+    /// Returns whether any element has a reason. O(1).
+    pub fn has_reasons(&self) -> bool {
+        self.beside.has_reasons()
     }
 
     /// Moves a record as [`Slab::relocate`] does. Returns its new handle.
@@ -471,35 +475,32 @@ impl Records {
         let slot = self.slot(handle);
         let new = self.slab.relocate(slot)?;
         let new = if slot == handle { new } else { new.behind(GROUP_UNITS) };
-        if let Some(bytes) = self.boxes.remove(&handle.bits()) {
-            self.boxes.insert(new.bits(), bytes);
+        if !self.beside.is_empty() {
+            self.beside.rename(handle, new);
         }
         Some(new)
     }
 
-    /// Moves a box in each step. No steps can follow.
-    pub fn defrag_boxes(&mut self, steps: &mut Steps<'_, impl Mover>) {
-        steps.each_by_key(&mut self.boxes);
+    /// Moves what records have beside their slots. No steps can follow.
+    pub fn defrag_beside(&mut self, steps: &mut Steps<'_, impl Mover>) {
+        self.beside.defrag(steps);
     }
 
     /// Returns the bytes allocated, without the struct itself. O(pages).
     pub fn memory(&self) -> usize {
-        self.slab.memory() + self.boxed + tree_bytes::<(u32, Vec<u8>)>(self.boxes.len())
+        self.slab.memory() + self.beside.memory()
     }
 
     /// Returns roughly how many allocations dropping it frees. O(1).
     pub fn allocations(&self) -> usize {
-        self.slab.allocations() + self.boxes.len()
+        self.slab.allocations() + self.beside.allocations()
     }
 
-    /// Panics unless pages and boxes are consistent. Returns the number of records.
+    /// Panics unless pages and what is beside them are consistent. Returns the number of records.
     #[cfg(any(test, feature = "checks"))]
     pub fn check(&self, live: impl Iterator<Item = Handle>) -> usize {
         self.slab.check();
-        let boxed = live.filter(|handle| self.get(*handle).is_boxed());
-        let keys: BTreeSet<_> = boxed.map(Handle::bits).collect();
-        assert!(keys.iter().eq(self.boxes.keys()), "boxes and their records");
-        assert_eq!(self.boxed, self.boxes.values().map(allotted).sum::<usize>(), "bytes of boxes");
+        self.beside.check(live.map(|handle| (handle, self.get(handle).is_boxed())));
         self.slab.len()
     }
 

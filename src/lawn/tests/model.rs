@@ -10,11 +10,14 @@ use super::turns::{Stored, Turns};
 pub(super) struct Oracle {
     /// In the order of their push numbers.
     pub(super) elements: Vec<Stored>,
+    /// How many of them were put first.
+    firsts: usize,
     /// How many of them were pushed since the push counter started over, if it has.
     started_over: Option<usize>,
     pub(super) deliveries: HashMap<Vec<u8>, u16>,
     pub(super) tokens: HashMap<Vec<u8>, Token>,
     pub(super) bounds: HashMap<Vec<u8>, Bounds>,
+    pub(super) reasons: HashMap<Vec<u8>, Vec<u8>>,
     pub(super) turns: Turns,
     /// The groups of the elements that were given out under a limit of rate, since the last check.
     pub(super) counted: Vec<Vec<u8>>,
@@ -28,19 +31,30 @@ impl Oracle {
         }
     }
 
-    /// Appends an element, or inserts it before all that were pushed before the counter started over.
+    /// Appends an element, or inserts it before all that were pushed before the counter started over, behind those put first.
     pub(super) fn push(&mut self, element: Stored) {
         self.turns.push(&element.0);
         let pushed = self.started_over.as_mut();
         let at = pushed.map_or(self.elements.len(), |pushed| {
             *pushed += 1;
-            *pushed - 1
+            self.firsts + *pushed - 1
         });
         self.elements.insert(at, element);
     }
 
+    /// Inserts an element before all others with its deadline.
+    pub(super) fn put_first(&mut self, element: Stored) {
+        self.turns.put_first(&element.0);
+        self.firsts += 1;
+        self.elements.insert(0, element);
+    }
+
     pub(super) fn take(&mut self, at: usize) -> Stored {
-        self.started_over.iter_mut().for_each(|pushed| *pushed -= usize::from(at < *pushed));
+        if at < self.firsts {
+            self.firsts -= 1;
+        } else if let Some(pushed) = &mut self.started_over {
+            *pushed -= usize::from(at < self.firsts + *pushed);
+        }
         self.elements.remove(at)
     }
 
@@ -80,6 +94,7 @@ impl Oracle {
         self.deliveries.remove(id);
         self.tokens.remove(id);
         self.bounds.remove(id);
+        self.reasons.remove(id);
         self.find(id).map(|at| self.take(at).2)
     }
 

@@ -70,6 +70,16 @@ pub(super) enum Op {
         id: u16,
         ttl: u64,
     },
+    /// Puts an element first among those with its deadline: this many milliseconds before now.
+    PutFirst {
+        id: u16,
+        before: u64,
+    },
+    /// Says why an element was given back; nothing for a length of 0.
+    Reason {
+        id: u16,
+        length: usize,
+    },
     Deliveries {
         id: u16,
         deliveries: u16,
@@ -222,6 +232,8 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         1 => (1_usize..5).prop_map(|steps| Op::Defrag { steps }),
         3 => (id(), ttl(), length()).prop_map(|(id, ttl, length)| Op::Replace { id, ttl, length }),
         3 => (id(), ttl()).prop_map(|(id, ttl)| Op::Restart { id, ttl }),
+        3 => (id(), 0_u64..12).prop_map(|(id, before)| Op::PutFirst { id, before }),
+        2 => (id(), 0_usize..60).prop_map(|(id, length)| Op::Reason { id, length }),
         1 => (id(), prop_oneof![4 => 0_u16..3, 1 => Just(u16::MAX)])
             .prop_map(|(id, deliveries)| Op::Deliveries { id, deliveries }),
         3 => (0_usize..20, lease()).prop_map(|(most, ttl)| Op::LeaseDue { most, ttl }),

@@ -311,6 +311,27 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
                 // Logs end in an order of the lawn's, so groups join the round in one.
                 oracle.turns.learn(&oracle.elements, &lawn);
             }
+            Op::PutFirst { id, before } => {
+                let (id, deadline) = (name(id), now.saturating_sub(before));
+                let at = oracle.find(&id);
+                if let Some(at) = at {
+                    let (id, _, payload, _) = oracle.take(at);
+                    oracle.tokens.remove(&id);
+                    oracle.turns.hold(&id, false, deadline);
+                    oracle.put_first((id, 0, payload, deadline));
+                    oracle.turns.settle(&oracle.elements);
+                }
+                assert_eq!(lawn.put_first(&id, deadline), at.is_some());
+            }
+            Op::Reason { id, length } => {
+                let (id, reason) = (name(id), payload(seed, length));
+                let is_there = oracle.find(&id).is_some();
+                oracle.reasons.remove(&id);
+                if is_there && length > 0 {
+                    oracle.reasons.insert(id.clone(), reason.clone());
+                }
+                assert_eq!(lawn.set_reason(&id, &reason), is_there);
+            }
             Op::Restart { id, ttl } => {
                 let deadline = now.saturating_add(ttl);
                 restart(&mut lawn, &mut oracle, id, ttl, deadline);
@@ -365,6 +386,8 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
         let given_out = lawn.counts().given_out;
         assert_eq!(given_out, oracle.deliveries.len(), "given out after {op:?}");
         assert_eq!(tokens(&lawn), oracle.tokens, "tokens after {op:?}");
+        assert_eq!(reasons(&lawn), oracle.reasons, "reasons after {op:?}");
+        assert_eq!(lawn.has_reasons(), !oracle.reasons.is_empty());
         for (id, held) in &oracle.tokens {
             assert!(lawn.holds(id, *held) && !lawn.holds(id, Token::drawn(1 << 60)));
         }
@@ -387,6 +410,7 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
     assert_eq!(scanned(&lawn, usize::MAX), sorted_ids(&oracle), "in one go");
     assert_eq!(content(&lawn.clone()), oracle.ordered());
     assert_eq!(tokens(&lawn.clone()), oracle.tokens);
+    assert_eq!(reasons(&lawn.clone()), oracle.reasons);
     let mut counts = std::collections::BTreeMap::new();
     for (ttl, ..) in oracle.ordered() {
         *counts.entry(ttl).or_insert(0) += 1;
@@ -563,6 +587,12 @@ fn stop(lawn: &mut Lawn, oracle: &mut Oracle, id: u16) {
 fn tokens(lawn: &Lawn) -> HashMap<Vec<u8>, Token> {
     let token = |(_, it): (u64, Element<'_>)| Some((it.id.to_vec(), lawn.token(&it)?));
     lawn.iter().filter_map(token).collect()
+}
+
+/// Returns the reason of each element that has one.
+fn reasons(lawn: &Lawn) -> HashMap<Vec<u8>, Vec<u8>> {
+    let reason = |(_, it): (u64, Element<'_>)| Some((it.id.to_vec(), lawn.reason(it.id)?.to_vec()));
+    lawn.iter().filter_map(reason).collect()
 }
 
 fn content(lawn: &Lawn) -> Vec<(u64, &[u8], &[u8], u64)> {

@@ -22,6 +22,8 @@ pub(super) struct Turns {
     /// The number of the push of each element.
     pushes: HashMap<Vec<u8>, u64>,
     pushed: u64,
+    /// The number of the last element that was put first.
+    firsts: u64,
     pub(super) settings: BTreeMap<Vec<u8>, GroupSettings>,
     /// The limits of each group.
     pub(super) each: GroupLimits,
@@ -50,7 +52,8 @@ impl Default for Turns {
         Self {
             of: HashMap::new(),
             pushes: HashMap::new(),
-            pushed: 1 << 48,
+            pushed: 1 << 60,
+            firsts: 1 << 50,
             settings: BTreeMap::new(),
             each: GroupLimits::NONE,
             enforced: Enforced { held: true, rate: true },
@@ -86,9 +89,15 @@ impl Turns {
         self.pushes.insert(id.to_vec(), self.pushed);
     }
 
+    /// Notes that an element goes before all others with its deadline.
+    pub(super) fn put_first(&mut self, id: &[u8]) {
+        self.firsts -= 1;
+        self.pushes.insert(id.to_vec(), self.firsts);
+    }
+
     /// Notes that the next push number is the first again.
     pub(super) fn start_over(&mut self) {
-        self.pushed = 0;
+        self.pushed = 1 << 50;
     }
 
     /// Notes whether an element is held, unless it never comes due.

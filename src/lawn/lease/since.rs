@@ -1,0 +1,40 @@
+//! Since when an element is held.
+
+/// When a lease began, and for how long the element had been due then. Renewing the lease does not change it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Since {
+    /// Milliseconds since the epoch, below 2^48. 0: nobody knows.
+    pub moment: u64,
+    /// In milliseconds, at most 2^32 - 1: 49 days.
+    pub waited: u32,
+}
+
+impl Since {
+    /// Nobody knows.
+    pub const UNKNOWN: Self = Self { moment: 0, waited: 0 };
+    /// The latest moment that is stored, in the year 10889.
+    const MOMENT_MAX: u64 = (1 << 48) - 1;
+
+    /// Returns that a lease began at `moment`, of an element with this deadline.
+    #[inline]
+    pub(in super::super) fn new(moment: u64, deadline: u64) -> Self {
+        let waited = u32::try_from(moment.saturating_sub(deadline)).unwrap_or(u32::MAX);
+        Self { moment, waited }.stored()
+    }
+
+    /// Returns what is stored of it.
+    #[inline]
+    pub(in super::super) fn stored(self) -> Self {
+        Self { moment: self.moment.min(Self::MOMENT_MAX), ..self }
+    }
+
+    /// Returns the deadline that the element had before its lease, or the begin of the lease if it was not due.
+    pub fn due(self) -> u64 {
+        self.moment.saturating_sub(self.waited.into())
+    }
+
+    /// Returns whether it is known.
+    pub(in super::super) fn is_known(&self) -> bool {
+        self.moment > 0
+    }
+}
