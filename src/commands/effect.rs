@@ -13,7 +13,7 @@ use crate::replicate::{self, Timer, head::Head};
 use crate::server::key::Name;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Error, Str, error::Result};
-use lawn::{Bounds, Element, GROUP_NAME_MAX, StartError, Token};
+use lawn::{Bounds, Element, GROUP_NAME_MAX, REASON_MAX, Since, StartError, Token};
 
 use super::args::options::Options;
 use super::args::{required, shown};
@@ -30,6 +30,7 @@ fn parse<'a>(args: Args<'a>) -> Result<(Str<'a>, Head)> {
         Head::Given { .. } | Head::Paused { .. } => rest <= 1,
         Head::Restarted { .. } | Head::Uncounted { .. } | Head::Leased { .. } => rest > 0,
         Head::Removed { .. } | Head::Unconfirmed => rest > 0,
+        Head::Reasoned => rest > 1,
         // A later version may say more.
         Head::Needed { .. } => true,
     };
@@ -40,6 +41,9 @@ fn parse<'a>(args: Args<'a>) -> Result<(Str<'a>, Head)> {
     match head {
         Head::Pushed { .. } => drop(group(args, 5)?),
         Head::Given { .. } | Head::Paused { .. } => drop(group(args, 3)?),
+        Head::Reasoned if required(args, 3)?.bytes().len() > REASON_MAX => {
+            return Err("a reason is too long".into());
+        }
         Head::Unconfirmed => drop(ondue::parse_policy(key, Options::new(args, 3))?),
         _ => {}
     }
@@ -94,6 +98,13 @@ fn run(context: &CommandContext, args: Args<'_>) -> Result {
         Head::Uncounted { deadline } => {
             let mut restarts = dehydrator.restarts_as_told();
             let count = count(ids, |id| restarts.give_back_uncounted(id, deadline));
+            (count, c"dehydrator.release")
+        }
+        Head::Reasoned => {
+            let reason = required(args, 3)?.bytes();
+            let ids = args.from(4).map(Str::bytes);
+            let mut restarts = dehydrator.restarts_as_told();
+            let count = count(ids, |id| restarts.keep_reason(id, reason));
             (count, c"dehydrator.release")
         }
         Head::Leased { timer: Timer { ttl, deadline }, token } => {
@@ -155,7 +166,7 @@ fn store(
     args: Args<'_>,
     Timer { ttl, deadline }: Timer,
     bounds: Bounds,
-    (delivered, token, since): (u16, Option<Token>, u64),
+    (delivered, token, since): (u16, Option<Token>, Since),
 ) -> Result {
     let (element, id) = (required(args, 3)?.bytes(), required(args, 4)?.bytes());
     let group = group(args, 5)?;
@@ -226,6 +237,7 @@ mod tests {
             ("k P5@9 e i", "k P5@9 e i g"),
             ("k T5@9 i", "k T5@9 i j k l"),
             ("k U9 i", "k U9 i j"),
+            ("k R why i", "k R why i j"),
             ("k L5@9@7 i", "k L5@9@7 i j"),
             ("k S9 i", "k S9 i j"),
             ("k G9@1", "k G9@1 g"),

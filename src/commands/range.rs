@@ -49,7 +49,9 @@ pub fn look(context: &CommandContext, args: Args<'_>) -> Result {
     reply.integer(b"until", end(&row.element));
     let group = dehydrator.lawn().zip(row.element.group);
     reply.bulk(b"group", group.map(|(lawn, group)| lawn.group_name(group)));
-    reply.integer(b"held-since", dehydrator.lawn().and_then(|it| it.held_since(&row.element)));
+    let since = dehydrator.lawn().and_then(|lawn| lawn.held_since(&row.element));
+    reply.integer(b"held-since", since.map(|since| since.moment));
+    reply.bulk(b"reason", dehydrator.lawn().and_then(|lawn| lawn.reason(id)));
     Ok(())
 }
 
@@ -205,7 +207,7 @@ pub fn range(context: &CommandContext, args: Args<'_>) -> Result {
                 None => fields.push_null(),
             }
             match dehydrator.lawn().and_then(|lawn| lawn.held_since(&row.element)) {
-                Some(since) => fields.push_integer(since as i64),
+                Some(since) => fields.push_integer(since.moment as i64),
                 None => fields.push_null(),
             }
         }

@@ -2,6 +2,9 @@
 
 use std::ffi::CStr;
 
+use ahash::RandomState;
+use hashbrown::HashSet;
+
 use crate::clock;
 use crate::data_type::{Reading, Writing, runs};
 use crate::delivery::Origin;
@@ -11,13 +14,13 @@ use crate::server::string::Args;
 use crate::server::{CommandContext, Error, Str, error::Result};
 use lawn::{Lawn, Token};
 
-use super::args::required;
-use super::args::{milliseconds, token};
+use super::args::options::Options;
+use super::args::{TOKENS_OF_NOBODY, milliseconds, required, token};
 use super::checks;
 
 /// Reads `key token id [token id ...]`.
 fn parse<'a>(args: Args<'a>) -> Result<(Str<'a>, HeldList<'a>)> {
-    Ok((required(args, 1)?, HeldList::parse(args, 2)?))
+    Ok((required(args, 1)?, HeldList::parse(args, 2, args.len())?))
 }
 
 /// `token id [token id ...]`, parsed in place: the ids of elements, each with the token under which the client holds it.
@@ -29,8 +32,9 @@ pub struct HeldList<'a> {
 }
 
 impl<'a> HeldList<'a> {
-    fn parse(args: Args<'a>, from: usize) -> Result<Self> {
-        let words = args.len().saturating_sub(from);
+    /// Reads the words from `from` up to `end`.
+    fn parse(args: Args<'a>, from: usize, end: usize) -> Result<Self> {
+        let words = end.saturating_sub(from);
         if words == 0 || !words.is_multiple_of(2) {
             return Err(Error::Arity);
         }
@@ -71,61 +75,143 @@ pub fn settle(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Reads `key ttl token id [token id ...]`.
-fn parse_restart<'a>(args: Args<'a>) -> Result<(Str<'a>, u64, HeldList<'a>)> {
+/// Reads `key ttl token id [token id ...]`, up to the word at `end`.
+fn parse_restart<'a>(args: Args<'a>, end: usize) -> Result<(Str<'a>, u64, HeldList<'a>)> {
     required(args, 4)?;
     let ttl = milliseconds("ttl", required(args, 2)?.bytes())?;
-    Ok((required(args, 1)?, ttl, HeldList::parse(args, 3)?))
+    Ok((required(args, 1)?, ttl, HeldList::parse(args, 3, end)?))
 }
 
-/// Reads `key ttl token id [token id ...] [UNCOUNTED]`. Tokens and ids come in pairs, so one more word is the option.
-fn parse_release<'a>(args: Args<'a>) -> Result<(Str<'a>, u64, HeldList<'a>, bool)> {
-    let words = args.len().saturating_sub(3);
-    let last = args.get(args.len().saturating_sub(1)).filter(|_| !words.is_multiple_of(2));
-    let is_uncounted = last.is_some_and(|last| last.bytes().eq_ignore_ascii_case(b"UNCOUNTED"));
-    let pairs = if is_uncounted { args.first(args.len() - 1) } else { args };
-    let (key, ttl, held) = parse_restart(pairs)?;
-    Ok((key, ttl, held, is_uncounted))
+/// The options behind the tokens and ids of RELEASE and REJECT.
+#[derive(Clone, Copy, Default)]
+struct HeldOptions<'a> {
+    is_uncounted: bool,
+    element: Option<Str<'a>>,
+    reason: Option<Str<'a>>,
+}
+
+impl<'a> HeldOptions<'a> {
+    /// Returns the index of the first option, among `known`, behind the pairs that begin at `from`: a word in the place of a
+    /// token. No token of a client is called so: see [`TOKENS_OF_NOBODY`].
+    fn begin(args: Args<'a>, from: usize, known: &[&[u8]]) -> usize {
+        let is_option = |at: &usize| {
+            let word = args.get(*at).map_or(&[][..], Str::bytes);
+            known.iter().any(|name| word.eq_ignore_ascii_case(name))
+        };
+        (from + 2..args.len()).step_by(2).find(is_option).unwrap_or(args.len())
+    }
+
+    fn parse(args: Args<'a>, at: usize, known: &[&[u8]]) -> Result<Self> {
+        let mut it = Self::default();
+        let mut options = Options::new(args, at);
+        while let Some(option) = options.next() {
+            match option.name() {
+                name if !known.contains(&name) => return Err(option.unexpected()),
+                b"UNCOUNTED" if !it.is_uncounted => it.is_uncounted = true,
+                b"ELEMENT" if it.element.is_none() => it.element = Some(options.value("ELEMENT")?),
+                b"REASON" if it.reason.is_none() => it.reason = Some(options.reason()?),
+                _ => return Err(option.unexpected()),
+            }
+        }
+        Ok(it)
+    }
+}
+
+/// Reads `key ttl token id [token id ...] [UNCOUNTED] [ELEMENT element] [REASON text]`.
+fn parse_release<'a>(args: Args<'a>) -> Result<(Str<'a>, u64, HeldList<'a>, HeldOptions<'a>)> {
+    let end = HeldOptions::begin(args, 3, &TOKENS_OF_NOBODY);
+    let (key, ttl, held) = parse_restart(args, end)?;
+    let options = HeldOptions::parse(args, end, &TOKENS_OF_NOBODY)?;
+    if options.element.is_some() && held.len > 1 {
+        return Err("syntax error, ELEMENT is for one id".into());
+    }
+    Ok((key, ttl, held, options))
+}
+
+/// Reads `key token id [token id ...] [REASON text]`.
+fn parse_reject<'a>(args: Args<'a>) -> Result<(Str<'a>, HeldList<'a>, Option<Str<'a>>)> {
+    let known = [&b"REASON"[..]];
+    let end = HeldOptions::begin(args, 2, &known);
+    let held = HeldList::parse(args, 2, end)?;
+    Ok((required(args, 1)?, held, HeldOptions::parse(args, end, &known)?.reason))
 }
 
 /// Runs `RENEW key ttl token id [token id ...]`: for each 1 if it is held under that token and now comes due in `ttl`
 /// milliseconds, or 0. A ttl of 0 gives the element back. At the HELD limit, also that of its group, an expired lease is not
 /// renewed.
 pub fn renew(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, ttl, held) = parse_restart(args)?;
+    let (key, ttl, held) = parse_restart(args, args.len())?;
     let mut dehydrator = Writing::open(context, key)?;
 
     let deadline = checks::deadline(ttl, ttl, None, dehydrator.now())?;
-    restart(context, dehydrator, held, (ttl, deadline, false), c"dehydrator.renew");
+    let timer = Timer { ttl, deadline };
+    restart(context, dehydrator, held, timer, HeldOptions::default(), c"dehydrator.renew");
     Ok(())
 }
 
-/// Runs `RELEASE key ttl token id [token id ...] [UNCOUNTED]`: for each 1 if it was held under that token and is given back, to
-/// come due in `ttl` milliseconds, or 0. With UNCOUNTED its last delivery does not count.
+/// Runs `RELEASE key ttl token id [token id ...] [UNCOUNTED] [ELEMENT element] [REASON text]`: for each 1 if it was held under
+/// that token and is given back, to come due in `ttl` milliseconds, or 0. With UNCOUNTED its last delivery does not count, and
+/// with a ttl of 0 it has its old place among the others. ELEMENT replaces it, and REASON is kept with it.
 pub fn release(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, ttl, held, is_uncounted) = parse_release(args)?;
+    let (key, ttl, held, options) = parse_release(args)?;
     let mut dehydrator = Writing::open(context, key)?;
 
     let deadline = checks::deadline(ttl, ttl, None, dehydrator.now())?;
-    let timer = (GIVEN_BACK, deadline, is_uncounted);
-    restart(context, dehydrator, held, timer, c"dehydrator.release");
+    if let (Some(element), Some((token, id))) = (options.element, held.iter().next()) {
+        replace(context, &mut dehydrator, (token, id), element)?;
+    }
+    let timer = Timer { ttl: GIVEN_BACK, deadline };
+    let event = c"dehydrator.release";
+    if options.is_uncounted {
+        give_back_uncounted(context, dehydrator, held, (ttl, deadline), options.reason, event);
+    } else {
+        restart(context, dehydrator, held, timer, options, event);
+    }
     Ok(())
+}
+
+/// Replaces an element that is about to be given back, if it is held under this token.
+///
+/// # Errors
+///
+/// If there is no room for the new one. Then nothing has changed.
+fn replace(
+    context: &CommandContext,
+    dehydrator: &mut Writing<'_>,
+    (token, id): (Token, Str<'_>),
+    element: Str<'_>,
+) -> Result {
+    let (id, element) = (id.bytes(), element.bytes());
+    let held = dehydrator.look().filter(|lawn| lawn.holds(id, token));
+    let Some(old) = held.and_then(|lawn| lawn.look(id)) else { return Ok(()) };
+    if old.payload == element {
+        return Ok(());
+    }
+    if element.len() > old.payload.len() {
+        checks::memory(context)?;
+    }
+    let mut restarts = dehydrator.restarts();
+    let replaced = restarts.update(id, element);
+    restarts.finish();
+    replaced.map_err(|error| checks::of_update(error, id))
 }
 
 /// The TTL of an element that is given back, whatever its deadline.
 const GIVEN_BACK: u64 = 0;
 
-/// Restarts the timer of each element that is held under its token, with this TTL and deadline, perhaps without counting its
-/// last delivery. Replies 1 or 0 for each.
+/// Restarts the timer of each element that is held under its token, with this TTL and deadline. Keeps the reason with those. Replies
+/// 1 or 0 for each.
 fn restart(
     context: &CommandContext,
     mut dehydrator: Writing<'_>,
     held: HeldList<'_>,
-    (ttl, deadline, is_uncounted): (u64, u64, bool),
+    timer: Timer,
+    options: HeldOptions<'_>,
     event: &'static CStr,
 ) {
     let mut reply = context.reply_array(held.len);
     let (now, most) = (dehydrator.now(), dehydrator.rules().limits().held);
+    let reason = kept(context, options.reason);
     let mut restarts = dehydrator.restarts();
     for (token, id) in held.iter() {
         let id = id.bytes();
@@ -135,13 +221,13 @@ fn restart(
                 (most == 0 || (lawn.running(now) as u64) < most)
                     && lawn.group_has_room(&element, now)
             };
-            ttl == 0 || runs(element.deadline, now) || has_room()
+            timer.ttl == 0 || runs(element.deadline, now) || has_room()
         };
         let is_held = restarts.lawn().is_some_and(|lawn| lawn.holds(id, token) && may_run(lawn))
-            && match is_uncounted {
-                true => restarts.give_back_uncounted(id, deadline),
-                false => restarts.restart(id, Timer { ttl, deadline }, None),
-            };
+            && restarts.restart(id, timer, None);
+        if is_held && let Some(reason) = reason {
+            restarts.keep_reason(id, reason.bytes());
+        }
         reply.push_integer(is_held.into());
     }
     drop(reply);
@@ -150,10 +236,56 @@ fn restart(
     }
 }
 
-/// Runs `REJECT key token id [token id ...]`: for each 1 if it was held under that token and is now a dead letter,
+/// Gives back each element that is held under its token, uncounted: with a ttl of 0 where it was among the others. Keeps the
+/// reason with those. Replies 1 or 0 for each.
+fn give_back_uncounted(
+    context: &CommandContext,
+    mut dehydrator: Writing<'_>,
+    held: HeldList<'_>,
+    (ttl, deadline): (u64, u64),
+    reason: Option<Str<'_>>,
+    event: &'static CStr,
+) {
+    let reason = kept(context, reason);
+    let now = dehydrator.now();
+    let mut restarts = dehydrator.restarts();
+    let mut given = vec![false; held.len];
+    // One that is listed twice is given back once.
+    let mut seen = HashSet::with_hasher(RandomState::default());
+    let firsts: Vec<_> = held
+        .iter()
+        .enumerate()
+        .filter(|(_, (token, id))| seen.insert((token.number(), id.bytes())))
+        .collect();
+    // Each goes in front of all with its deadline, so the last one goes first.
+    for (at, (token, id)) in firsts.into_iter().rev() {
+        let (id, is_given) = (id.bytes(), &mut given[at]);
+        let Some(lawn) = restarts.lawn().filter(|lawn| lawn.holds(id, token)) else { continue };
+        let since = lawn.look(id).and_then(|element| lawn.held_since(&element));
+        let old = since.map(|since| since.due().min(now)).filter(|_| ttl == 0);
+        *is_given = restarts.give_back_uncounted(id, old.unwrap_or(deadline));
+        if let Some(reason) = reason {
+            restarts.keep_reason(id, reason.bytes());
+        }
+    }
+    let any = restarts.finish();
+    let mut reply = context.reply_array(given.len());
+    given.into_iter().for_each(|is_given| reply.push_integer(is_given.into()));
+    drop(reply);
+    if any {
+        dehydrator.finish(event);
+    }
+}
+
+/// Returns the reason to keep. None is kept if there is no memory for it: the element is given back all the same.
+fn kept<'a>(context: &CommandContext, reason: Option<Str<'a>>) -> Option<Str<'a>> {
+    reason.filter(|_| checks::memory(context).is_ok())
+}
+
+/// Runs `REJECT key token id [token id ...] [REASON text]`: for each 1 if it was held under that token and is now a dead letter,
 /// or 0.
 pub fn reject(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, held) = parse(args)?;
+    let (key, held, reason) = parse_reject(args)?;
     let now = clock::now();
 
     let policy = {
@@ -166,7 +298,8 @@ pub fn reject(context: &CommandContext, args: Args<'_>) -> Result {
         Some(policy) if policy.limits_deliveries() => {
             let name = &Name::of(context, key);
             let origin = Origin { context, name, key, now, until_us: u64::MAX };
-            origin.reject(&policy, &held.iter().collect::<Vec<_>>())
+            let reason = kept(context, reason).map(Str::bytes);
+            origin.reject(&policy, &held.iter().collect::<Vec<_>>(), reason)
         }
         Some(_) => return Err(checks::no_rule()),
     };
@@ -180,13 +313,13 @@ mod tests {
     use super::*;
     use crate::commands::args::testing::*;
     use crate::server::fake::with_args;
-    use lawn::DEADLINE_MAX;
+    use lawn::{DEADLINE_MAX, REASON_MAX};
 
     #[test]
     fn what_is_held_is_named_in_pairs() {
         needs_all_of("k 7 i", only!(parse));
         takes_no_more("k 7 i", only!(parse));
-        let read_restart = |args: Args<'_>| parse_restart(args).map(drop);
+        let read_restart = |args: Args<'_>| parse_restart(args, args.len()).map(drop);
         needs_all_of("k 5 7 i", read_restart);
         takes_no_more("k 5 7 i", read_restart);
         let pair = |(token, id): (Token, Str<'_>)| (token.number(), text(id));
@@ -198,27 +331,55 @@ mod tests {
         let held = vec![(7, "i".into()), (mine, "7".into())];
         assert_eq!(request("k 7 i mine 7", settle), Ok(("k".into(), held.clone())));
         let restart = |args: Args<'_>| {
-            let (key, ms, held) = parse_restart(args)?;
+            let (key, ms, held) = parse_restart(args, args.len())?;
             Ok((text(key), ms, held.iter().map(pair).collect::<Vec<_>>()))
         };
         assert_eq!(request("k 0 7 i mine 7", restart), Ok(("k".into(), 0, held)));
         let release = |args: Args<'_>| {
-            let (key, ms, held, is_uncounted) = parse_release(args)?;
-            Ok((text(key), ms, held.iter().map(pair).collect::<Vec<_>>(), is_uncounted))
+            let (key, ms, held, options) = parse_release(args)?;
+            let words = [options.element, options.reason].map(|word| word.map(text));
+            Ok((
+                text(key),
+                ms,
+                held.iter().map(pair).collect::<Vec<_>>(),
+                options.is_uncounted,
+                words,
+            ))
         };
-        let released = |held: &[(u64, &str)], is_uncounted| {
+        let released = |held: &[(u64, &str)], is_uncounted, words: [Option<&str>; 2]| {
             let held = held.iter().map(|(token, id)| (*token, (*id).into())).collect();
-            Ok(("k".into(), 5, held, is_uncounted))
+            Ok(("k".into(), 5, held, is_uncounted, words.map(|word| word.map(Into::into))))
         };
-        assert_eq!(request("k 5 7 i", release), released(&[(7, "i")], false));
-        assert_eq!(request("k 5 7 i uncounted", release), released(&[(7, "i")], true));
-        // An id may be the option's name.
+        let none = [None, None];
+        assert_eq!(request("k 5 7 i", release), released(&[(7, "i")], false, none));
+        assert_eq!(request("k 5 7 i uncounted", release), released(&[(7, "i")], true, none));
+        // An id, an element and a reason may be an option's name.
         let ids = [(7, "i"), (8, "UNCOUNTED")];
-        assert_eq!(request("k 5 7 i 8 UNCOUNTED", release), released(&ids, false));
-        assert_eq!(request("k 5 7 i 8 UNCOUNTED UNCOUNTED", release), released(&ids, true));
+        assert_eq!(request("k 5 7 i 8 UNCOUNTED", release), released(&ids, false, none));
+        assert_eq!(request("k 5 7 i 8 UNCOUNTED UNCOUNTED", release), released(&ids, true, none));
+        let said = [Some("REASON"), Some("ELEMENT")];
+        let all = released(&[(7, "reason")], true, said);
+        let words = "k 5 7 reason REASON ELEMENT uncounted element REASON";
+        assert_eq!(request(words, release), all);
         for words in ["k 5 UNCOUNTED", "k 5 7", "k 5 7 i COUNTED"] {
             assert!(matches!(request(words, release), Err(Error::Arity)), "{words}");
         }
+        refuses_each(
+            "k 5 7 i UNCOUNTED 8 j; k 5 7 i UNCOUNTED UNCOUNTED; k 5 7 i REASON; k 5 7 i ELEMENT; \
+             k 5 7 i REASON a REASON b; k 5 7 i 8 j ELEMENT e; k 5 7 i ELEMENT e 8 j"
+                .split("; "),
+            |args| parse_release(args).map(drop),
+        );
+        let long = "x".repeat(REASON_MAX + 1);
+        let read_reject = |args: Args<'_>| parse_reject(args).map(drop);
+        refuses_each([&format!("k 7 i REASON {long}")[..]], read_reject);
+        needs_all_of("k 7 i", read_reject);
+        let reason = |args: Args<'_>| parse_reject(args).map(|it| it.2.map(text));
+        assert_eq!(request("k 7 i reason reason", reason), Ok(Some("reason".into())));
+        refuses_each(
+            "k 7 i UNCOUNTED; k 7 i REASON a more; k 7 i REASON a 8 j".split("; "),
+            read_reject,
+        );
         refuses_each(&["k x 7 i", "k -1 7 i", "k 9223372036854775808 7 i"], read_restart);
         let empty = with_args(&[b"k", b"", b"i"], only!(parse));
         assert!(matches!(empty, Err(Error::Refused(_))));

@@ -75,13 +75,13 @@ pub fn commands() -> Vec<Command> {
             ..Command::new(c"renew", handler!(settle::renew), c"write fast", -5, access::TOUCH)
         },
         Command {
-            syntax: "key ttl token id [token id ...] [UNCOUNTED]",
+            syntax: "key ttl token id [token id ...] [UNCOUNTED] [ELEMENT element] [REASON text]",
             complexity: c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",
             summary: c"Gives back each element that is held under its token, to be given out again after ttl milliseconds.",
             ..Command::new(c"release", handler!(settle::release), c"write fast", -5, access::TOUCH)
         },
         Command {
-            syntax: "key token id [token id ...]",
+            syntax: "key token id [token id ...] [REASON text]",
             complexity: c"O(N), N being the number of ids",
             summary: c"Makes each element that is held under its token a dead letter.",
             ..Command::new(c"reject", handler!(settle::reject), c"write", -4, access::DELETE)

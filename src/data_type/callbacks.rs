@@ -23,7 +23,7 @@ use crate::server::guard::{AbortOnPanic, guard, trap};
 use crate::server::io::{Digest, Io, LoadedBytes};
 use crate::server::key::{KeyNames, Name};
 use crate::server::{Context, OwnedStr, Str, allocator, api};
-use lawn::{GroupLimits, GroupSettings, Mover, Rate, Token};
+use lawn::{GroupLimits, GroupSettings, Mover, Rate, Since, Token};
 
 /// ReDe's type name, so that its dumps load.
 const NAME: &std::ffi::CStr = c"dehy-type";
@@ -212,6 +212,9 @@ unsafe extern "C" fn aof_rewrite(
             let group = element.group.map(|group| value.lawn.group_name(group));
             let held = (value.lawn.token(&element), value.lawn.held_since(&element));
             replicate::rewrite_element(&io, key, ttl, element, held, group);
+            if let Some(reason) = value.lawn.reason(element.id) {
+                Effect::reason(key, reason, element.id).rewrite(&io);
+            }
         }
         if value.rules().policy != Policy::Hold {
             Effect::policy(key, &value.rules().policy, value.rules().trust).rewrite(&io);
@@ -233,7 +236,7 @@ unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     guard(0, || unsafe { dehydrator(value) }.memory())
 }
 
-/// Digests all that a client can see: the rules, the order of delivery, ids, payloads, TTLs, deadlines and leases. A pause that
+/// Digests all that a client can see: the rules, the order of delivery, ids, payloads, TTLs, deadlines and leases, reasons. A pause that
 /// has ended and an expired id are none: one server may have removed them, and another not.
 unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) {
     guard((), || {
@@ -273,7 +276,10 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
             digest.unsigned(element.deadline);
             digest.unsigned(element.deliveries.into());
             digest.unsigned(value.lawn.token(&element).map_or(0, Token::number));
-            digest.unsigned(value.lawn.held_since(&element).unwrap_or(0));
+            let Since { moment, waited } = value.lawn.held_since(&element).unwrap_or_default();
+            digest.unsigned(moment);
+            digest.unsigned(waited);
+            value.lawn.reason(element.id).into_iter().for_each(|reason| digest.bytes(reason));
             if !element.bounds.is_none() {
                 digest.unsigned(element.bounds.deliveries.into());
                 digest.unsigned(element.bounds.until);

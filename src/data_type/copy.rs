@@ -3,7 +3,7 @@
 
 use super::{REJECTED, STUCK};
 use crate::server::OwnedStr;
-use lawn::{Bounds, Element, Lawn, Next, Row, Token};
+use lawn::{Bounds, Element, Lawn, Next, Row, Since, Token};
 
 /// A copy of an element, as it was before anything was done with it.
 pub struct ElementCopy {
@@ -15,10 +15,12 @@ pub struct ElementCopy {
     pub bounds: Bounds,
     /// The token under which it is held, where that matters.
     pub token: Option<Token>,
-    /// Since when it is held, in milliseconds since the epoch, where that matters, if it is known.
-    pub since: Option<u64>,
+    /// Since when it is held, where that matters, if it is known.
+    pub since: Option<Since>,
     /// The name of its group, if it is in one.
     pub group: Option<OwnedStr>,
+    /// Why it was given back the last time, if that was said.
+    pub reason: Option<OwnedStr>,
 }
 
 impl ElementCopy {
@@ -26,13 +28,15 @@ impl ElementCopy {
     pub fn new(element: Element<'_>, ttl: u64, token: Option<Token>) -> Self {
         let Element { id, payload, deadline, deliveries, bounds, .. } = element;
         let (id, payload) = (OwnedStr::new(id), OwnedStr::new(payload));
-        Self { id, payload, ttl, deadline, deliveries, bounds, token, since: None, group: None }
+        let (since, group, reason) = (None, None, None);
+        Self { id, payload, ttl, deadline, deliveries, bounds, token, since, group, reason }
     }
 
-    /// Copies an element of a lawn, whoever holds it, with the name of its group.
+    /// Copies an element of a lawn, whoever holds it, with the name of its group and its reason.
     pub fn of(lawn: &Lawn, row: Row<'_>) -> Self {
         let group = row.element.group.map(|group| OwnedStr::new(lawn.group_name(group)));
-        Self { group, ..Self::new(row.element, row.ttl, None) }
+        let reason = lawn.reason(row.element.id).map(OwnedStr::new);
+        Self { group, reason, ..Self::new(row.element, row.ttl, None) }
     }
 
     /// Copies the element that is given out next.
@@ -40,7 +44,8 @@ impl ElementCopy {
         let row = next.row();
         let group = next.group().map(OwnedStr::new);
         let since = next.held_since();
-        Self { group, since, ..Self::new(row.element, row.ttl, next.token()) }
+        let reason = next.reason().map(OwnedStr::new);
+        Self { group, since, reason, ..Self::new(row.element, row.ttl, next.token()) }
     }
 
     /// Returns the element as it was, without its group.

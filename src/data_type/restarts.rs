@@ -3,7 +3,7 @@
 use super::dehydrator::{is_stuck_timer, set_until};
 use super::{Dehydrator, Writing};
 use crate::replicate::{Batch, Timer};
-use lawn::Lawn;
+use lawn::{Lawn, UpdateError};
 
 /// Elements whose timers are restarted, and the effect that says so: what restarts one adds it to the effect.
 #[must_use]
@@ -55,10 +55,11 @@ impl Restarts<'_> {
         true
     }
 
-    /// Gives a held element back, as if its last delivery had not been. Returns whether the element was there.
+    /// Gives a held element back, as if its last delivery had not been: before all others with this deadline. Returns whether the
+    /// element was there.
     pub fn give_back_uncounted(&mut self, id: &[u8], deadline: u64) -> bool {
         let Some(Dehydrator { lawn, .. }) = self.dehydrator.as_deref_mut() else { return false };
-        if !lawn.restart_at(id, 0, deadline) {
+        if !lawn.put_first(id, deadline) {
             return false;
         }
         let deliveries = lawn.look(id).map_or(0, |element| element.deliveries);
@@ -67,6 +68,34 @@ impl Restarts<'_> {
             effect.uncounted(id, deadline);
         }
         true
+    }
+
+    /// Keeps the reason why an element was given back or rejected; an empty one is none. Returns whether the element was there.
+    pub fn keep_reason(&mut self, id: &[u8], reason: &[u8]) -> bool {
+        let Some(Dehydrator { lawn, .. }) = self.dehydrator.as_deref_mut() else { return false };
+        if !lawn.set_reason(id, reason) {
+            return false;
+        }
+        if let Some(effect) = &mut self.effect {
+            effect.reasoned(id, reason);
+        }
+        true
+    }
+
+    /// Replaces an element.
+    ///
+    /// # Errors
+    ///
+    /// [`UpdateError`]; then nothing has changed.
+    pub fn update(&mut self, id: &[u8], element: &[u8]) -> Result<(), UpdateError> {
+        let Some(dehydrator) = self.dehydrator.as_deref_mut() else {
+            return Err(UpdateError::Missing);
+        };
+        drop(dehydrator.lawn.update(id, element)?);
+        if let Some(effect) = &mut self.effect {
+            effect.updated(id, element);
+        }
+        Ok(())
     }
 
     /// Replicates the restarts. Returns whether there were any.

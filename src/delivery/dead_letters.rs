@@ -19,7 +19,7 @@ use crate::data_type::{
 use crate::pending::agenda;
 use crate::policy::Policy;
 use crate::replicate::Timer;
-use crate::server::Str;
+use crate::server::{OwnedStr, Str};
 use lawn::{Lawn, Token};
 
 /// An element, and the token under which it is held.
@@ -103,7 +103,7 @@ impl Origin<'_> {
             }
         }
         let ids = |lawn: &mut Lawn| choose(lawn).iter().map(|it| it.id.bytes().to_vec()).collect();
-        moved + self.restart_each(policy, &[(STUCK, STUCK)], ids)
+        moved + self.restart_each(policy, &[(STUCK, STUCK)], None, ids)
     }
 
     /// Retries some of the stuck dead letters. If the policy has changed and an element is no longer a dead letter, it is
@@ -136,13 +136,14 @@ impl Origin<'_> {
         });
         if let Some(alive) = alive.filter(|ids| !ids.is_empty()) {
             // As RENEW with a ttl of 0.
-            self.restart_each(policy, &[(0, self.now)], |_| alive);
+            self.restart_each(policy, &[(0, self.now)], None, |_| alive);
         }
     }
 
     /// Moves held elements to the destination of dead letters, whatever their delivery counts, or parks them if they cannot
-    /// be moved. Returns for each whether it was held under its token, and so is a dead letter now.
-    pub fn reject(&self, policy: &Policy, held: &[Held<'_>]) -> Vec<bool> {
+    /// be moved. Their `reason`, if there is one, goes or stays with them. Returns for each whether it was held under its token, and
+    /// so is a dead letter now.
+    pub fn reject(&self, policy: &Policy, held: &[Held<'_>], reason: Option<&[u8]>) -> Vec<bool> {
         let guard = MovingDeadLetters::begin();
         let mut rejected = vec![false; held.len()];
         let mut next = 0;
@@ -151,7 +152,10 @@ impl Origin<'_> {
             let batch = inspect(self.context, self.key, |dehydrator| {
                 batch_of_held(&dehydrator.lawn, held, &mut next)
             });
-            let Some(batch) = batch else { break };
+            let Some(mut batch) = batch else { break };
+            if let Some(reason) = reason {
+                batch.iter_mut().for_each(|copy| copy.reason = Some(OwnedStr::new(reason)));
+            }
             // A listener may call REJECT while elements are sent. Those are parked, as after a recent failure.
             if guard.is_some() && !agenda::is_backing_off(self.name) {
                 let (sent, _) = self.send(policy, batch);
@@ -165,16 +169,22 @@ impl Origin<'_> {
                     *is_rejected = sent.next_if(is_it).is_some();
                 }
             }
-            self.park_rejected(policy, &held[first..next], &mut rejected[first..]);
+            self.park_rejected(policy, &held[first..next], &mut rejected[first..], reason);
         }
         rejected
     }
 
     /// Parks the elements that are still held among the stuck dead letters.
-    fn park_rejected(&self, policy: &Policy, held: &[Held<'_>], rejected: &mut [bool]) {
+    fn park_rejected(
+        &self,
+        policy: &Policy,
+        held: &[Held<'_>],
+        rejected: &mut [bool],
+        reason: Option<&[u8]>,
+    ) {
         // The first timer ends the lease.
         let timers = [(0, self.now), (REJECTED, STUCK)];
-        self.restart_each(policy, &timers, |lawn| {
+        self.restart_each(policy, &timers, reason, |lawn| {
             let mut ids = Vec::<Vec<u8>>::new();
             for ((token, id), is_rejected) in held.iter().zip(rejected) {
                 // An id that is listed twice is rejected once.
@@ -187,12 +197,13 @@ impl Origin<'_> {
         });
     }
 
-    /// Restarts elements with these TTLs and deadlines, one after the other, if the policy is still this one. `choose`
-    /// returns the ids. Returns how many there are.
+    /// Restarts elements with these TTLs and deadlines, one after the other, and keeps the reason with them, if the policy is still
+    /// this one. `choose` returns the ids. Returns how many there are.
     fn restart_each(
         &self,
         policy: &Policy,
         timers: &[(u64, u64)],
+        reason: Option<&[u8]>,
         choose: impl FnOnce(&mut Lawn) -> Vec<Vec<u8>>,
     ) -> u64 {
         let Self { context, key, now, .. } = *self;
@@ -206,6 +217,9 @@ impl Origin<'_> {
         for id in &ids {
             for (ttl, deadline) in timers {
                 restarts.restart(id, Timer { ttl: *ttl, deadline: *deadline }, None);
+            }
+            if let Some(reason) = reason {
+                restarts.keep_reason(id, reason);
             }
         }
         if restarts.finish() {

@@ -30,8 +30,8 @@ struct FieldNames {
     element: OwnedStr,
     /// Only for dead letters.
     deliveries: Option<OwnedStr>,
-    /// The field and its value for expired elements.
-    expired: [OwnedStr; 2],
+    /// The field for why it is a dead letter, and its value for expired elements.
+    reason: [OwnedStr; 2],
     /// Only for dead letters that are in a group.
     group: OwnedStr,
 }
@@ -61,7 +61,7 @@ impl SendCommand {
                 id: OwnedStr::new(b"id"),
                 element: OwnedStr::new(b"element"),
                 deliveries: if is_dead { Some(OwnedStr::new(b"deliveries")) } else { None },
-                expired: [&b"reason"[..], b"expired"].map(OwnedStr::new),
+                reason: [&b"reason"[..], b"expired"].map(OwnedStr::new),
                 group: OwnedStr::new(b"group"),
             });
         }
@@ -87,7 +87,11 @@ impl SendCommand {
                 pairs.extend([field, &deliveries]);
             }
             if copy.is_expired(clock::now()) {
-                pairs.extend(&fields.expired);
+                pairs.extend(&fields.reason);
+            } else if fields.deliveries.is_some()
+                && let Some(reason) = &copy.reason
+            {
+                pairs.extend([&fields.reason[0], reason]);
             }
             if fields.deliveries.is_some()
                 && let Some(group) = &copy.group

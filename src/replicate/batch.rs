@@ -8,7 +8,7 @@ use crate::server::guard::trap;
 use crate::server::{Context, OwnedStr, Str, api, listeners};
 use lawn::Token;
 
-use super::effect::{EFFECT, announce_level};
+use super::effect::{EFFECT, Effect, announce_level};
 use super::head::{Head, Timer};
 
 /// Ids in one effect: enough to make its overhead small, few enough that a replica's buffers and the
@@ -88,6 +88,25 @@ impl<'a> Batch<'a> {
     pub fn uncounted(&mut self, id: &[u8], deadline: u64) {
         self.turn_to(Head::Uncounted { deadline });
         self.push(id);
+    }
+
+    /// Adds why an element was given back.
+    pub fn reasoned(&mut self, id: &[u8], reason: &[u8]) {
+        self.one(|key| Effect::reason(key, reason, id));
+    }
+
+    /// Adds that an element was replaced.
+    pub fn updated(&mut self, id: &[u8], element: &[u8]) {
+        self.one(|key| Effect::updated(key, id, element));
+    }
+
+    /// Adds an effect on one element.
+    fn one(&mut self, effect: impl FnOnce(Str<'a>) -> Effect<'a>) {
+        self.any = true;
+        if self.is_heard {
+            self.flush();
+            effect(self.key).replicate(self.context);
+        }
     }
 
     /// Ends the effect if the next element is another kind of change.

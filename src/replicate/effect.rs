@@ -14,7 +14,7 @@ use crate::server::io::Io;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Context, OwnedStr, Str, api, listeners};
 use crate::version;
-use lawn::{Bounds, Element, GroupLimits, GroupSettings, Rate, Token};
+use lawn::{Bounds, Element, GroupLimits, GroupSettings, Rate, Since, Token};
 
 use super::head::Head;
 
@@ -98,6 +98,16 @@ impl<'a> Effect<'a> {
     /// Returns the effect that removes elements and remembers their ids until the moment `until`.
     pub fn removed<'i>(key: Str<'a>, until: u64, ids: impl Iterator<Item = &'i [u8]>) -> Self {
         Self::of(key, Head::Removed { until }).words(ids)
+    }
+
+    /// Returns the effect that records why an element was given back.
+    pub fn reason(key: Str<'a>, reason: &[u8], id: &[u8]) -> Self {
+        Self::of(key, Head::Reasoned).word(reason).word(id)
+    }
+
+    /// Returns the effect that replaces an element.
+    pub fn updated(key: Str<'a>, id: &[u8], element: &[u8]) -> Self {
+        Self::new(c"DEHYDRATOR.UPDATE").sent(key).word(id).word(element)
     }
 
     fn given(key: Str<'a>, moment: u64, count: u64, group: Option<&[u8]>) -> Self {
@@ -226,7 +236,7 @@ pub fn given_back(
     context: &Context,
     push: &Pushed<'_>,
     deliveries: u16,
-    held: (Option<Token>, Option<u64>),
+    held: (Option<Token>, Option<Since>),
 ) {
     if deliveries == 0 {
         return pushed(context, push);
@@ -265,7 +275,7 @@ pub fn rewrite_element(
     key: Str<'_>,
     ttl: u64,
     element: Element<'_>,
-    held: (Option<Token>, Option<u64>),
+    held: (Option<Token>, Option<Since>),
     group: Option<&[u8]>,
 ) {
     let Element { id, payload, deadline, deliveries, bounds, .. } = element;

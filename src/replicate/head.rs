@@ -6,9 +6,10 @@
 //!
 //! | word | further arguments | what happened |
 //! |---|---|---|
-//! | `P<ttl>@<deadline>[,deliveries=n][,until=ms][,delivered=n][,token=n][,since=ms]` | `element id [group]` | an element was stored, in the place of one with the same id |
+//! | `P<ttl>@<deadline>[,deliveries=n][,until=ms][,delivered=n][,token=n][,since=ms][,waited=ms]` | `element id [group]` | an element was stored, in the place of one with the same id |
 //! | `T<ttl>@<deadline>[,until=ms]` | `id [id ...]` | timers were restarted; a ttl of 0 gives a held element back |
-//! | `U<deadline>` | `id [id ...]` | held elements were given back, and their last delivery does not count |
+//! | `U<deadline>` | `id [id ...]` | held elements were given back, one after the other before all others with this deadline, and their last delivery does not count |
+//! | `R` | `reason id [id ...]` | why elements were given back; an empty reason is none |
 //! | `L<ttl>@<deadline>@<token>` | `id [id ...]` | elements were leased |
 //! | `S<until>` | `id [id ...]` | elements left, and their ids are remembered |
 //! | `G<moment>@<n>` | `[group]` | so many were given out, which counts for a rate |
@@ -19,44 +20,21 @@
 //! Moments are in milliseconds since the epoch, ttls in milliseconds.
 
 use crate::server::string::{Digits, number};
-use lawn::{Bounds, Token};
+use lawn::{Bounds, Since, Token};
 
 /// An event, and its numbers. See the module documentation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Head {
-    /// `since`: when the lease began. 0: nobody knows.
-    Pushed {
-        timer: Timer,
-        bounds: Bounds,
-        delivered: u16,
-        token: Option<Token>,
-        since: u64,
-    },
-    Restarted {
-        timer: Timer,
-        until: Option<u64>,
-    },
-    Uncounted {
-        deadline: u64,
-    },
-    Leased {
-        timer: Timer,
-        token: Token,
-    },
-    Removed {
-        until: u64,
-    },
-    Given {
-        moment: u64,
-        count: u64,
-    },
-    Paused {
-        until: u64,
-    },
+    Pushed { timer: Timer, bounds: Bounds, delivered: u16, token: Option<Token>, since: Since },
+    Restarted { timer: Timer, until: Option<u64> },
+    Uncounted { deadline: u64 },
+    Reasoned,
+    Leased { timer: Timer, token: Token },
+    Removed { until: u64 },
+    Given { moment: u64, count: u64 },
+    Paused { until: u64 },
     Unconfirmed,
-    Needed {
-        level: u64,
-    },
+    Needed { level: u64 },
 }
 
 /// A TTL in milliseconds, which names the queue, and a deadline in milliseconds since the epoch.
@@ -71,7 +49,7 @@ impl Head {
     #[inline]
     pub fn pushed(ttl: u64, deadline: u64, bounds: Bounds) -> Self {
         let timer = Timer { ttl, deadline };
-        Self::Pushed { timer, bounds, delivered: 0, token: None, since: 0 }
+        Self::Pushed { timer, bounds, delivered: 0, token: None, since: Since::UNKNOWN }
     }
 
     /// Returns the head of a push of an element that was given out so often, with the token of its last lease and when that
@@ -81,10 +59,10 @@ impl Head {
         deadline: u64,
         bounds: Bounds,
         delivered: u16,
-        (token, since): (Option<Token>, Option<u64>),
+        (token, since): (Option<Token>, Option<Since>),
     ) -> Self {
         let token = token.filter(|_| delivered > 0);
-        let since = since.filter(|_| token.is_some()).unwrap_or(0);
+        let since = since.filter(|_| token.is_some()).unwrap_or_default();
         Self::Pushed { timer: Timer { ttl, deadline }, bounds, delivered, token, since }
     }
 
@@ -101,12 +79,14 @@ impl Head {
                     .option("until", bounds.until)
                     .option("delivered", delivered.into())
                     .option("token", token.map_or(0, Token::number))
-                    .option("since", since)
+                    .option("since", since.moment)
+                    .option("waited", since.waited)
             }
             Self::Restarted { timer, until } => {
                 timer.word(b'T').option("until", until.unwrap_or(0))
             }
             Self::Uncounted { deadline } => Digits::after(b'U', deadline),
+            Self::Reasoned => Digits::letter(b'R'),
             Self::Leased { timer, token } => timer.word(b'L').and(b'@', token.number()),
             Self::Removed { until } => Digits::after(b'S', until),
             Self::Given { moment, count } => Digits::after(b'G', moment).and(b'@', count),
@@ -129,8 +109,13 @@ impl Head {
                 let until = options.number("until", Bounds::UNTIL_MAX)?;
                 let delivered = options.small("delivered")?;
                 let token = Token::new(options.number("token", u64::MAX)?);
-                let since = options.number("since", u64::MAX)?;
-                if (token.is_some() && delivered == 0) || (since > 0 && token.is_none()) {
+                let moment = options.number("since", u64::MAX)?;
+                let waited = options.number("waited", u64::MAX)?;
+                let since = Since { moment, waited };
+                if (token.is_some() && delivered == 0)
+                    || (moment > 0 && token.is_none())
+                    || (waited > 0 && moment == 0)
+                {
                     return None;
                 }
                 let bounds = Bounds { deliveries, until };
@@ -142,6 +127,7 @@ impl Head {
                 Self::Restarted { timer, until: (until > 0).then_some(until) }
             }
             b'U' => Self::Uncounted { deadline: numbers.next()? },
+            b'R' if rest.is_empty() => return Some(Self::Reasoned),
             b'L' => Self::Leased { timer: numbers.timer()?, token: Token::new(numbers.next()?)? },
             b'S' => Self::Removed { until: numbers.next()? },
             b'G' => Self::Given { moment: numbers.next()?, count: numbers.positive()? },
@@ -215,10 +201,12 @@ mod tests {
         let token = || positive().prop_map(|number| Token::new(number).expect("it is in range"));
         let bounds =
             (any::<u16>(), until()).prop_map(|(deliveries, until)| Bounds { deliveries, until });
+        let since = proptest::option::of((positive(), number()))
+            .prop_map(|it| it.map(|(moment, waited)| Since { moment, waited }));
         prop_oneof![
-            (timer(), bounds, any::<u16>(), proptest::option::of(token()), number()).prop_map(
+            (timer(), bounds, any::<u16>(), proptest::option::of(token()), since).prop_map(
                 |(Timer { ttl, deadline }, bounds, delivered, token, since)| {
-                    Head::of_element(ttl, deadline, bounds, delivered, (token, Some(since)))
+                    Head::of_element(ttl, deadline, bounds, delivered, (token, since))
                 }
             ),
             (timer(), until()).prop_map(|(timer, until)| {
@@ -230,6 +218,7 @@ mod tests {
             (number(), positive()).prop_map(|(moment, count)| Head::Given { moment, count }),
             positive().prop_map(|until| Head::Paused { until }),
             Just(Head::Unconfirmed),
+            Just(Head::Reasoned),
             positive().prop_map(|level| Head::Needed { level }),
         ]
     }
@@ -241,7 +230,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_read_would_be_written_so(word in "[PTULSGHQN][0-9@,a-z=]{0,40}") {
+        fn what_is_read_would_be_written_so(word in "[PTURLSGHQN][0-9@,a-z=]{0,40}") {
             if let Some(head) = Head::parse(word.as_bytes()) {
                 let written = head.word();
                 prop_assert_eq!(written.bytes(), word.as_bytes());
@@ -267,7 +256,9 @@ mod tests {
             "P5@9,deliveries=65536",
             "P5@9,token=7",
             "P5@9,delivered=1,since=7",
+            "P5@9,delivered=1,token=7,waited=3",
             "P5@9,delivered=1,token=0",
+            "R5",
             "P5@9,until=9,deliveries=1",
             "P5@9,until=281474976710656",
             "P5@9,new=1",

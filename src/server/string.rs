@@ -131,11 +131,6 @@ impl<'a> Args<'a> {
         unsafe { Some(Str::from_raw(NonNull::new(*self.argv.add(at))?)) }
     }
 
-    /// Returns the first `count` arguments.
-    pub fn first(self, count: usize) -> Self {
-        Self { argc: count.min(self.argc), ..self }
-    }
-
     /// Returns the arguments from `at` on.
     pub fn from(self, at: usize) -> impl Iterator<Item = Str<'a>> + Clone {
         (at..self.argc).filter_map(move |at| self.get(at))

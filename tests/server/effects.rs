@@ -16,8 +16,17 @@ fn an_id_that_is_one_of_our_words_is_given_back_on_replicas_and_in_files() {
     let words: Vec<&str> = WORDS.split_whitespace().collect();
     for word in &words {
         client.ask(&format!("DEHYDRATOR.PUSH {word} 0 element {word} GROUP {word}"));
-        client.ask(&format!("DEHYDRATOR.POLL {word} LEASE 60000 TOKEN {word}"));
-        let released = client.ask(&format!("DEHYDRATOR.RELEASE {word} 0 {word} {word} UNCOUNTED"));
+        // Behind tokens and ids, these are options.
+        let is_option = ["UNCOUNTED", "ELEMENT", "REASON"].contains(&&word.to_uppercase()[..]);
+        let token = if is_option { "token" } else { word };
+        let poll = |token: &str| format!("DEHYDRATOR.POLL {word} LEASE 60000 TOKEN {token}");
+        if is_option {
+            let error = client.refused(&poll(word));
+            assert_eq!(error, format!("ERR TOKEN '{word}' is the name of an option of RELEASE"));
+        }
+        client.ask(&poll(token));
+        let released = client
+            .ask(&format!("DEHYDRATOR.RELEASE {word} 0 {token} {word} UNCOUNTED REASON {word}"));
         assert_eq!(released, Value::Array(vec![Value::Int(1)]), "{word}");
         client.ask(&format!("DEHYDRATOR.TOUCH {word} 600000 {word}"));
     }

@@ -65,6 +65,43 @@ fn rejected_elements_become_dead_letters_in_order_and_at_once() {
     }
 }
 
+/// Returns the fields of each entry of a stream.
+fn letters(client: &mut Connection) -> Vec<std::collections::HashMap<String, String>> {
+    let entries: Vec<(String, _)> = cmd("XRANGE d - +").query(client).expect("entries");
+    entries.into_iter().map(|(_, fields)| fields).collect()
+}
+
+#[test]
+fn a_dead_letter_names_its_reason_also_if_it_cannot_leave_at_once() {
+    let primary = Server::start_with_port(&[]);
+    let replica = replica_of(&primary, &[]);
+    let mut client = primary.connect();
+    client.ask(&format!("{RULE} STREAM d"));
+    lease(&mut client, &["a", "b", "c", "e"]);
+    client.ask("DEHYDRATOR.REJECT k mine a mine b REASON no-such-user");
+    let reasons = |client: &mut Connection| -> Vec<Option<String>> {
+        letters(client).iter().map(|letter| letter.get("reason").cloned()).collect()
+    };
+    let told = Some("no-such-user".to_string());
+    assert_eq!(reasons(&mut client), [told.clone(), told.clone()]);
+    // What a retry said is its reason, unless the rejection says another.
+    client.ask("DEHYDRATOR.RELEASE k 0 mine c REASON timeout");
+    client.ask("DEHYDRATOR.POLL k LEASE 600000 TOKEN again");
+    client.ask("DEHYDRATOR.REJECT k again c");
+    assert_eq!(reasons(&mut client)[2].as_deref(), Some("timeout"));
+    // One that is stuck keeps it, on the replica too.
+    client.ask("DEL d");
+    client.ask("SET d text");
+    assert_eq!(client.ask("DEHYDRATOR.REJECT k mine e REASON no-such-user"), numbers(&[1]));
+    assert_eq!(stuck(&mut client), 1);
+    catch_up(&primary, &replica);
+    assert_eq!(client.digest("k"), replica.connect().digest("k"));
+    client.ask("DEL d");
+    until("it has left", || (stuck(&mut client) == 0).then_some(()));
+    assert_eq!(reasons(&mut client), [told]);
+    assert_eq!(primary.info("dehydrator", "dehydrator_dead_letters"), 4);
+}
+
 #[test]
 fn subscribers_get_rejected_elements() {
     let server = Server::start(&[]);

@@ -139,6 +139,159 @@ fn an_uncounted_release_is_as_if_it_had_not_been_given_out() {
     assert_eq!(client.ask("XLEN dead"), Value::Int(0));
 }
 
+/// Returns the ids in the order in which they would be given out.
+fn order(client: &mut Connection) -> Vec<String> {
+    let (_, rows): (Value, Vec<Vec<Value>>) =
+        cmd("DEHYDRATOR.RANGE k - +").query(client).expect("rows");
+    rows.iter().map(|row| redis::from_redis_value_ref(&row[0]).expect("an id")).collect()
+}
+
+fn look(client: &mut Connection, key: &str, id: &str) -> std::collections::HashMap<String, Value> {
+    cmd(&format!("DEHYDRATOR.LOOK {key} {id} FULL")).query(client).expect("a map")
+}
+
+#[test]
+fn what_is_given_back_uncounted_has_its_old_place_on_every_copy() {
+    for options in [&[][..], &["small-max-elements", "0"]] {
+        let aof = ["--appendonly", "yes", "--aof-use-rdb-preamble", "no"];
+        let mut primary = Server::start_with_port(&[options, &aof[..]].concat());
+        let replica = replica_of(&primary, options);
+        let mut client = primary.connect();
+        // The first three came due at one moment, and so did the last two.
+        client.ask("DEHYDRATOR.MPUSH k 0 A a 0 B b 0 C c AT 1000");
+        client.ask("DEHYDRATOR.MPUSH k 0 D d 0 E e AT 2000");
+        let all = ["a", "b", "c", "d", "e"];
+        for token in ["t1", "t2"] {
+            client.ask(&format!("DEHYDRATOR.POLL k COUNT 2 LEASE 600000 TOKEN {token}"));
+        }
+        catch_up(&primary, &replica);
+        // Each by itself or several of one POLL, of which the first was taken first; none is held after that.
+        let given = client.ask("DEHYDRATOR.RELEASE k 0 t2 c t2 d t2 c UNCOUNTED");
+        assert_eq!(given, Value::Array([1, 1, 0].map(Value::Int).to_vec()));
+        // A renewal changes nothing about where it was.
+        client.ask("DEHYDRATOR.RENEW k 700000 t1 a t1 b");
+        client.ask("DEHYDRATOR.RELEASE k 0 t1 a t1 b UNCOUNTED REASON stopped");
+        assert_eq!(order(&mut client), all, "{options:?}");
+        assert_eq!(look(&mut client, "k", "a")["deadline"], Value::Int(1000));
+        assert_eq!(look(&mut client, "k", "a")["deliveries"], Value::Int(0));
+        // A counted one goes behind what is due, one with a ttl where that says, also if it is not counted.
+        client.ask("DEHYDRATOR.POLL k COUNT 2 LEASE 600000 TOKEN t1");
+        client.ask("DEHYDRATOR.RELEASE k 500000 t1 b UNCOUNTED");
+        client.ask("DEHYDRATOR.RELEASE k 0 t1 a");
+        assert_eq!(order(&mut client), ["c", "d", "e", "a", "b"]);
+        client.ask("DEHYDRATOR.POLL k COUNT 3 LEASE 600000 TOKEN t3");
+        let digest = client.digest("k");
+        catch_up(&primary, &replica);
+        assert_eq!(replica.connect().digest("k"), digest);
+        // The old place is known after a restart, from the rewritten file too, and to a copy.
+        for rewrites in [false, true] {
+            if rewrites {
+                client.rewrite_aof();
+            }
+            primary.restart();
+            client = primary.connect();
+            assert_eq!(client.digest("k"), digest, "{options:?}, {rewrites}");
+        }
+        let dump: Vec<u8> = cmd("DUMP k").query(&mut client).expect("a dump");
+        redis::cmd("RESTORE").arg("r").arg(0).arg(&dump).exec(&mut client).expect("it loads");
+        client.ask("COPY k c");
+        assert_eq!((client.digest("r"), client.digest("c")), (digest.clone(), digest));
+        client.ask("DEHYDRATOR.RELEASE k 0 t3 c t3 d t3 e UNCOUNTED");
+        assert_eq!(order(&mut client), ["c", "d", "e", "a", "b"]);
+    }
+}
+
+#[test]
+fn a_reason_is_kept_with_the_element_on_every_copy_until_another_is_said() {
+    for options in [&[][..], &["small-max-elements", "0"]] {
+        let aof = ["--appendonly", "yes", "--aof-use-rdb-preamble", "no"];
+        let mut primary = Server::start_with_port(&[options, &aof[..]].concat());
+        let replica = replica_of(&primary, options);
+        let mut client = primary.connect();
+        lease(&mut client);
+        client.ask("DEHYDRATOR.PUSH k 0 other other GROUP g");
+        assert_eq!(look(&mut client, "k", "id")["reason"], Value::Nil);
+        client.ask("DEHYDRATOR.RELEASE k 5 mine id mine nothing REASON timeout");
+        let reason = |client: &mut Connection| look(client, "k", "id")["reason"].clone();
+        assert_eq!(reason(&mut client), text("timeout"));
+        assert_eq!(look(&mut client, "k", "other")["reason"], Value::Nil);
+        // It stays when the element is given out, postponed, replaced, or given back without one.
+        client.ask("DEHYDRATOR.TOUCH k 0 id");
+        client.ask("DEHYDRATOR.POLL k LEASE 600000 TOKEN second");
+        client.ask("DEHYDRATOR.UPDATE k id longer-element");
+        client.ask("DEHYDRATOR.RELEASE k 0 second id second other");
+        assert_eq!(reason(&mut client), text("timeout"));
+        catch_up(&primary, &replica);
+        let digest = client.digest("k");
+        assert_eq!(replica.connect().digest("k"), digest);
+        for rewrites in [false, true] {
+            if rewrites {
+                client.rewrite_aof();
+            }
+            primary.restart();
+            client = primary.connect();
+            assert_eq!(client.digest("k"), digest, "{options:?}, {rewrites}");
+        }
+        let dump: Vec<u8> = cmd("DUMP k").query(&mut client).expect("a dump");
+        redis::cmd("RESTORE").arg("r").arg(0).arg(&dump).exec(&mut client).expect("it loads");
+        client.ask("COPY k c");
+        assert_eq!((client.digest("r"), client.digest("c")), (digest.clone(), digest.clone()));
+        // The last one counts, an empty one is none, and a digest covers it.
+        client.ask("DEHYDRATOR.POLL k LEASE 600000 TOKEN third");
+        client.ask("DEHYDRATOR.RELEASE k 0 third id REASON again");
+        assert_eq!(reason(&mut client), text("again"));
+        let said = client.digest("k");
+        client.ask("DEHYDRATOR.EFFECT k R otherwise id");
+        assert_ne!(client.digest("k"), said);
+        client.ask("DEHYDRATOR.POLL k LEASE 600000 TOKEN fourth");
+        redis::cmd("DEHYDRATOR.RELEASE")
+            .arg(&["k", "0", "fourth", "id", "REASON", ""])
+            .exec(&mut client)
+            .expect("it is given back");
+        assert_eq!(reason(&mut client), Value::Nil);
+        // A new element under its id has none.
+        client.ask("DEHYDRATOR.EFFECT k R late id");
+        client.ask("DEHYDRATOR.PUSH k 0 new id REPLACE");
+        assert_eq!(reason(&mut client), Value::Nil);
+        let long = "x".repeat(4097);
+        let error = client.refused(&format!("DEHYDRATOR.RELEASE k 0 mine id REASON {long}"));
+        assert_eq!(error, "ERR a REASON has at most 4096 bytes");
+    }
+}
+
+#[test]
+fn a_retry_may_have_another_element_in_the_same_step() {
+    let primary = Server::start_with_port(&[]);
+    let replica = replica_of(&primary, &[]);
+    let mut client = primary.connect();
+    lease(&mut client);
+    let release = "DEHYDRATOR.RELEASE k 0";
+    assert_eq!(client.ask(&format!("{release} yours id ELEMENT stolen")), one(0));
+    assert_eq!(client.ask("DEHYDRATOR.LOOK k id"), text("element"));
+    let error = client.refused(&format!("{release} mine id mine other ELEMENT e"));
+    assert_eq!(error, "ERR syntax error, ELEMENT is for one id");
+    assert_eq!(
+        client.ask(&format!("{release} mine id ELEMENT second REASON first-failed")),
+        one(1)
+    );
+    catch_up(&primary, &replica);
+    for client in [&mut client, &mut replica.connect()] {
+        let full = look(client, "k", "id");
+        assert_eq!((&full["element"], &full["reason"]), (&text("second"), &text("first-failed")));
+        assert_eq!(full["deliveries"], Value::Int(1));
+    }
+    assert_eq!(client.digest("k"), replica.connect().digest("k"));
+    // Without memory for a longer one, nothing has changed. A shorter one, and the same without its reason, go back.
+    client.ask("DEHYDRATOR.POLL k LEASE 600000 TOKEN mine");
+    client.ask("CONFIG SET maxmemory 1");
+    let error = client.refused(&format!("{release} mine id ELEMENT much-longer"));
+    assert!(error.starts_with("OOM"), "{error}");
+    assert_eq!(client.ask(&format!("{release} mine id ELEMENT short REASON more")), one(1));
+    client.ask("CONFIG SET maxmemory 0");
+    let full = look(&mut client, "k", "id");
+    assert_eq!((&full["element"], &full["reason"]), (&text("short"), &text("first-failed")));
+}
+
 #[test]
 fn a_daily_job_runs_every_day_and_once_as_the_page_shows() {
     let page = std::fs::read_to_string("docs/worker.md").expect("the page");

@@ -12,10 +12,10 @@ pub const KEYS: [&str; 3] = ["k0", "group", "UNCOUNTED"];
 
 /// Words of our own syntax, in any case, that an id, a token or the name of a group may be. A test compares them
 /// with HELP.
-pub const WORDS: &str = "approximate AT at BLOCK channel count COUNT deliveries DROP EACH FOR FULL group GROUP gt HELD HOLD \
-                     IDS LEASE LEFT LENGTH LIST LT MATCH MAXLEN NX PER prefix PREFIX PUBLISH RATE REMEMBER REPLACE RIGHT \
+pub const WORDS: &str = "approximate AT at BLOCK channel count COUNT deliveries DROP EACH ELEMENT FOR FULL group GROUP gt HELD HOLD \
+                     IDS LEASE LEFT LENGTH LIST LT MATCH MAXLEN NX PER prefix PREFIX PUBLISH RATE REASON reason REMEMBER REPLACE RIGHT \
                      SHARE slack STREAM TOKEN UNCOUNTED uncounted WITHELEMENTS WITHIDS within WITHTOKENS \
-                     0 1 P0@9 U9 H9 = ~ -1";
+                     0 1 P0@9 U9 R H9 = ~ -1";
 
 /// Random operations of every kind, reproducible from the seed.
 pub struct Load {
@@ -98,7 +98,10 @@ impl Load {
                 200..203 => format!("DEHYDRATOR.POLL {key} COUNT 5 LEASE {}", 1 + ttl),
                 203..205 => format!("DEHYDRATOR.RELEASE {key} {ttl} {token} {id} t {other}"),
                 210..214 => {
-                    format!("DEHYDRATOR.RELEASE {key} {ttl} {token} {id} t {other} UNCOUNTED")
+                    let counted = ["", " UNCOUNTED"][self.next(2) as usize];
+                    let reason = ["", " REASON why", " REASON ''"][self.next(3) as usize];
+                    let pairs = format!("{token} {id} t {other}");
+                    format!("DEHYDRATOR.RELEASE {key} {ttl} {pairs}{counted}{reason}")
                 }
                 214..216 => format!("{push} GROUP {} NX", self.word()),
                 216 => format!("DEHYDRATOR.TOUCH {key} {ttl} IDS 2 {id} {other}"),
@@ -108,6 +111,9 @@ impl Load {
                 220 => format!("DEHYDRATOR.LIMIT {key} GROUP {} SHARE 2", self.word()),
                 221 => format!("DEHYDRATOR.PURGE {key} GROUP {}", self.word()),
                 222 => format!("DEHYDRATOR.MPUSH {key} {ttl} a {id} {ttl} b {other} NX"),
+                224 => format!(
+                    "DEHYDRATOR.RELEASE {key} {ttl} t {id} ELEMENT {element} REASON {other}"
+                ),
                 223 => format!("DEHYDRATOR.UPDATE {key} {other} {id}"),
                 175 => format!("RENAME {} {}", KEYS[2], KEYS[1]),
                 176 => format!("COPY {} {} REPLACE", KEYS[1], KEYS[2]),

@@ -98,6 +98,9 @@ pub fn counted(name: &str, nouns: &str, args: Args<'_>, at: usize) -> Result<usi
     Ok(number)
 }
 
+/// Words that no client may choose as a token: options that can follow tokens and ids.
+pub const TOKENS_OF_NOBODY: [&[u8]; 3] = [b"UNCOUNTED", b"ELEMENT", b"REASON"];
+
 /// Returns the token for a word. Any word is valid, because clients may choose their own.
 pub fn token(word: &[u8]) -> Result<Token> {
     if word.is_empty() {

@@ -3,7 +3,7 @@
 use crate::policy::MaxLen;
 use crate::server::string::{Args, NotNumber, number};
 use crate::server::{Error, Str, error::Result};
-use lawn::{DEADLINE_MAX, GROUP_NAME_MAX};
+use lawn::{DEADLINE_MAX, GROUP_NAME_MAX, REASON_MAX};
 
 use super::{FROM_1, MS_FROM_1, milliseconds, moment, not_number, positive, shown};
 
@@ -122,6 +122,15 @@ impl<'a> Options<'a> {
             return Err(format!("the name of a GROUP has at most {GROUP_NAME_MAX} bytes").into());
         }
         Ok(Some(name).filter(|_| len > 0))
+    }
+
+    /// Reads why something failed.
+    pub fn reason(&mut self) -> Result<Str<'a>> {
+        let reason = self.value("REASON")?;
+        if reason.bytes().len() > REASON_MAX {
+            return Err(format!("a REASON has at most {REASON_MAX} bytes").into());
+        }
+        Ok(reason)
     }
 
     pub fn maxlen(&mut self) -> Result<MaxLen> {

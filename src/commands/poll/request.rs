@@ -4,7 +4,7 @@ use ahash::RandomState;
 use hashbrown::HashSet;
 
 use crate::commands::args::options::Options;
-use crate::commands::args::{counted, token};
+use crate::commands::args::{TOKENS_OF_NOBODY, counted, token};
 use crate::commands::args::{required, shown};
 use crate::config;
 use crate::pending::blocked::Take;
@@ -74,6 +74,9 @@ fn chosen(word: &[u8]) -> Result<Token> {
     if word.len() > LONGEST {
         return Err(format!("TOKEN '{}' is longer than {LONGEST} bytes", shown(word)).into());
     }
+    if TOKENS_OF_NOBODY.iter().any(|option| word.eq_ignore_ascii_case(option)) {
+        return Err(format!("TOKEN '{}' is the name of an option of RELEASE", shown(word)).into());
+    }
     let token = token(word)?;
     if token.is_chosen() {
         return Ok(token);
@@ -109,7 +112,7 @@ mod tests {
         refuses_each(
             "k COUNT; k COUNT 0; k COUNT -1; k COUNT 1 COUNT 1; k BLOCK; k BLOCK -1; k BLOCK 0.5; \
              k BLOCK 1 BLOCK 1; k LEASE; k LEASE 0; k LEASE x; k LEASE 1 LEASE 1; k WITHIDS WITHIDS; k TOKEN 7; \
-             k LEASE 5 TOKEN; k LEASE 5 TOKEN 7 TOKEN 7; k LEASE 5 TOKEN 4611686018427387904; k 5; \
+             k LEASE 5 TOKEN; k LEASE 5 TOKEN 7 TOKEN 7; k LEASE 5 TOKEN 4611686018427387904; k LEASE 5 TOKEN Reason; k 5; \
              k LEASE 5 WITHIDS; k WITHIDS LEASE 5 TOKEN 7"
                 .split("; "),
             only!(parse_poll),

@@ -9,7 +9,7 @@ use crate::clock;
 use crate::data_type::{ElementCopy, Writing, inspect, restore_expiry};
 use crate::metrics::lateness::LATENESS;
 use crate::pending::blocked::{self, Sleeper, Take};
-use crate::replicate::{self, Pushed};
+use crate::replicate::{self, Effect, Pushed};
 use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::key::Name;
 use crate::server::{Context, OwnedStr, Str, log_warning};
@@ -179,10 +179,11 @@ impl TakenElements {
                 continue;
             }
             lawn.set_deliveries(id, copy.deliveries, copy.token);
-            lawn.set_held_since(id, copy.since.unwrap_or(0));
+            lawn.set_held_since(id, copy.since.unwrap_or_default());
             if let Some(element) = lawn.look(id) {
                 let payload = OwnedStr::new(element.payload);
-                replicate_given_back(context, key, copy, payload.as_str());
+                let reason = lawn.reason(id).map(OwnedStr::new);
+                replicate_given_back(context, key, copy, (payload.as_str(), reason.as_ref()));
                 any = true;
             }
         }
@@ -202,7 +203,10 @@ impl TakenElements {
                 let group = copy.group.as_ref().map(OwnedStr::bytes);
                 if lawn.start_in_group(copy.ttl, &copy.element(), group).is_ok() {
                     lawn.set_deliveries(copy.id.bytes(), copy.deliveries, copy.token);
-                    lawn.set_held_since(copy.id.bytes(), copy.since.unwrap_or(0));
+                    lawn.set_held_since(copy.id.bytes(), copy.since.unwrap_or_default());
+                    if let Some(reason) = &copy.reason {
+                        lawn.set_reason(copy.id.bytes(), reason.bytes());
+                    }
                     given_back.push(copy);
                 }
             }
@@ -216,7 +220,8 @@ impl TakenElements {
         if put.is_ok() {
             for copy in given_back {
                 dehydrator.forget(copy.id.bytes());
-                replicate_given_back(context, key, copy, copy.payload.as_str());
+                let parts = (copy.payload.as_str(), copy.reason.as_ref());
+                replicate_given_back(context, key, copy, parts);
             }
             dehydrator.finish(c"dehydrator.push");
             expiry.into_iter().for_each(|at| restore_expiry(context, key, at));
@@ -224,10 +229,18 @@ impl TakenElements {
     }
 }
 
-/// Replicates that an element was given back as it was, except for its payload, which may have changed.
-fn replicate_given_back(context: &Context, key: Str<'_>, copy: &ElementCopy, payload: Str<'_>) {
+/// Replicates that an element was given back as it was, except for its payload and its reason, which may have changed.
+fn replicate_given_back(
+    context: &Context,
+    key: Str<'_>,
+    copy: &ElementCopy,
+    (payload, reason): (Str<'_>, Option<&OwnedStr>),
+) {
     let ElementCopy { ttl, deadline, deliveries, bounds, token, since, .. } = *copy;
     let (id, group) = (copy.id.as_str(), copy.group.as_ref().map(OwnedStr::as_str));
     let pushed = Pushed { key, ttl, element: payload, id, deadline, bounds, group };
     replicate::given_back(context, &pushed, deliveries, (token, since));
+    if let Some(reason) = reason {
+        Effect::reason(key, reason.bytes(), copy.id.bytes()).replicate(context);
+    }
 }

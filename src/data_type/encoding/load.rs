@@ -2,13 +2,13 @@
 
 use super::field::{
     BOUNDS, Corrupt, DROP, GROUPS, HOLD_DELIVERIES, KNOWN, LEASES, LIMITS, LIST, PAUSE, POLICY,
-    PUBLISH, REMEMBERED, STREAM, Source, TO_LIST, TOKENS, UNCONFIRMED, VERSION, VERSION_REDE,
-    take_number,
+    PUBLISH, REASONS, REMEMBERED, STREAM, Source, TO_LIST, TOKENS, UNCONFIRMED, VERSION,
+    VERSION_REDE, take_number,
 };
 use crate::policy::{End, Limits, MaxLen, Pause, Policy, Route, Rules, Trust};
 use lawn::{
-    Bounds, DEADLINE_MAX, Element, GROUP_NAME_MAX, GroupLimits, GroupSettings, Lawn, Rate,
-    Remembered, StartError, Token,
+    Bounds, DEADLINE_MAX, Element, GROUP_NAME_MAX, GroupLimits, GroupSettings, Lawn, REASON_MAX,
+    Rate, Remembered, Since, StartError, Token,
 };
 
 /// The content of a dehydrator: elements, rules and remembered ids.
@@ -62,21 +62,22 @@ fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<Loaded, Corr
             TOKENS if deliveries > 0 => take_token(rest)?,
             _ => None,
         };
-        let since = if token.is_some() { take_number(rest)? } else { 0 };
-        if since > DEADLINE_MAX {
-            return Err(Corrupt("a moment is out of range"));
-        }
+        let since = if token.is_some() { take_since(rest)? } else { Since::UNKNOWN };
         let bounds = if features & BOUNDS != 0 { take_bounds(rest)? } else { Bounds::NONE };
         let group = if features & GROUPS != 0 { take_group(rest, &mut groups)? } else { None };
+        let reason = if features & REASONS != 0 { take_reason(rest)? } else { &[] };
         let (id_length, payload_length) = (take_number(rest)?, take_number(rest)?);
         let (id, payload) = (take_bytes(rest, id_length)?, take_bytes(rest, payload_length)?);
         let element = Element { bounds, ..Element::new(id, payload, deadline) };
         start(&mut lawn, ttl, &element, group)?;
         if deliveries > 0 {
             lawn.set_deliveries(id, deliveries, token);
-            if since > 0 {
+            if since != Since::UNKNOWN {
                 lawn.set_held_since(id, since);
             }
+        }
+        if !reason.is_empty() {
+            lawn.set_reason(id, reason);
         }
         Ok(())
     })?;
@@ -338,6 +339,25 @@ fn take_token(rest: &mut &[u8]) -> Result<Option<Token>, Corrupt> {
         0 => Ok(None),
         number => Token::new(number).map(Some).ok_or(Corrupt("a token is out of range")),
     }
+}
+
+/// Reads since when an element is held.
+fn take_since(rest: &mut &[u8]) -> Result<Since, Corrupt> {
+    let moment = take_number(rest)?;
+    if moment > DEADLINE_MAX {
+        return Err(Corrupt("a moment is out of range"));
+    }
+    let waited = if moment > 0 { take_number(rest)? } else { 0 };
+    if waited > DEADLINE_MAX {
+        return Err(Corrupt("a time is out of range"));
+    }
+    Ok(Since { moment, waited })
+}
+
+fn take_reason<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], Corrupt> {
+    let length = take_number(rest)?;
+    let reason = take_bytes(rest, length)?;
+    if reason.len() > REASON_MAX { Err(Corrupt("a reason is too long")) } else { Ok(reason) }
 }
 
 fn take_bytes<'a>(rest: &mut &'a [u8], length: u64) -> Result<&'a [u8], Corrupt> {

@@ -14,7 +14,7 @@
 //!   unsigned   features: bits, 1: leases, 2: a policy, 4: a pause, 8: tokens, 16: the policy is not confirmed,
 //!              32: a route is a list, 64: limits, 128: ids that are remembered,
 //!              256: stuck dead letters, with deadline 2^63 - 1 and that TTL or, if rejected, one less,
-//!              512: elements with bounds of their own, 1024: groups;
+//!              512: elements with bounds of their own, 1024: groups, 2048: reasons;
 //!              a reader refuses an unknown bit. A new bit raises the level: see level.rs
 //!   with feature 2:
 //!     unsigned   policy: 1 DROP, 2 STREAM, 3 PUBLISH, 4 HOLD DELIVERIES, 5 LIST, and for
@@ -47,11 +47,13 @@
 //!                with feature 1: number of deliveries under a lease              LEB128
 //!                with feature 8, if above 0: the token of the lease, 0 if none   LEB128
 //!                if there is one: since when it is held, 0 if nobody knows       LEB128
+//!                  if somebody does: for how long it had been due then, ms      LEB128
 //!                with feature 512: the maximum number of deliveries, 0 if none   LEB128
 //!                with feature 512: when it is too late, ms since the epoch, or 0 LEB128
 //!                with feature 1024: the group, 0 if none: the groups of the elements are numbered from 1 on, in the
 //!                  order of their first elements                                LEB128
 //!                  behind a number that occurs for the first time: length of the name, the name
+//!                with feature 2048: length of the reason, the reason            LEB128
 //!                length of the id, length of the payload                        LEB128
 //!                id, payload
 //!   with feature 128, behind them:

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::field::{
-    BOUNDS, DROP, GROUPS, HOLD_DELIVERIES, LEASES, LIMITS, LIST, PAUSE, POLICY, PUBLISH,
+    BOUNDS, DROP, GROUPS, HOLD_DELIVERIES, LEASES, LIMITS, LIST, PAUSE, POLICY, PUBLISH, REASONS,
     REMEMBERED, STREAM, STUCK, Sink, TO_LIST, TOKENS, UNCONFIRMED, put_number,
 };
 use crate::policy::{End, Limits, Policy, Route, Rules};
-use lawn::{DEADLINE_MAX, Element, Group, GroupLimits, Lawn, Rate, Remembered, Row, Start, Token};
+use lawn::{
+    DEADLINE_MAX, Element, Group, GroupLimits, Lawn, Rate, Remembered, Row, Since, Start, Token,
+};
 
 /// The size at which a string of elements is written. The server compresses each string by itself, and holds one in
 /// memory while it loads.
@@ -30,6 +32,7 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: &Remembered, now: u64, sink:
         (STUCK, has_stuck(lawn)),
         (BOUNDS, lawn.has_bounds()),
         (GROUPS, lawn.has_groups()),
+        (REASONS, lawn.has_reasons()),
     ];
     let features = used.into_iter().filter(|(_, is_used)| *is_used).map(|(bit, _)| bit).sum();
     sink.unsigned(features);
@@ -56,7 +59,11 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: &Remembered, now: u64, sink:
             let token = lawn.token(&element);
             put_number(chunk, token.map_or(0, Token::number));
             if token.is_some() {
-                put_number(chunk, lawn.held_since(&element).unwrap_or(0));
+                let Since { moment, waited } = lawn.held_since(&element).unwrap_or_default();
+                put_number(chunk, moment);
+                if moment > 0 {
+                    put_number(chunk, waited);
+                }
             }
         }
         if features & BOUNDS != 0 {
@@ -65,6 +72,11 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: &Remembered, now: u64, sink:
         }
         if features & GROUPS != 0 {
             put_group(chunk, lawn, &mut groups, element.group);
+        }
+        if features & REASONS != 0 {
+            let reason = lawn.reason(element.id).unwrap_or_default();
+            put_number(chunk, reason.len() as u64);
+            chunk.extend_from_slice(reason);
         }
         put_number(chunk, element.id.len() as u64);
         put_number(chunk, element.payload.len() as u64);

@@ -10,8 +10,8 @@ use super::save::CHUNK_BYTES;
 use super::*;
 use crate::policy::{self, LimitChange, Limits, Pause, Policy, Route, Rules, Trust};
 use lawn::{
-    Bounds, DEADLINE_MAX, Element, GroupLimits, GroupSettings, Lawn, Remembered, Shared, SmallMax,
-    Token,
+    Bounds, DEADLINE_MAX, Element, GroupLimits, GroupSettings, Lawn, Remembered, Shared, Since,
+    SmallMax, Token,
 };
 
 fn empty() -> Lawn {
@@ -261,15 +261,16 @@ fn deliveries_are_written_only_if_an_element_was_delivered() {
     let held = chunk(&[5, 0xac, 2, 0, 1, 1, b'i', b'p', 2, 0, 0xc8, 1, 0xac, 2, 0, 1, 0, b'j']);
     let fields = [&header(LEASES | TOKENS)[..], &[held]].concat();
     assert_eq!(saved(&lawn).0, fields);
-    assert!(lawn.set_held_since(b"j", 1000));
+    let known = Since { moment: 1000, waited: 300 };
+    assert!(lawn.set_held_since(b"j", known));
     let since = |lawn: &Lawn| lawn.look(b"j").and_then(|element| lawn.held_since(&element));
     let again = load_of(saved(&lawn).0).expect("our own payload");
-    assert_eq!([since(&lawn), since(&again)], [Some(1000); 2]);
+    assert_eq!([since(&lawn), since(&again)], [Some(known); 2]);
     let loaded = load_of(fields).expect("our own payload");
     assert_eq!(since(&loaded), None);
     assert!(loaded.holds(b"j", Token::new(300).expect("a token")));
     let number = |bytes: &[u8]| {
-        let since = if bytes == [0] { &[][..] } else { &[7] };
+        let since = if bytes == [0] { &[][..] } else { &[7, 0] };
         let element = chunk(&[&[5, 0, 1][..], bytes, since, &[1, 0, b'i']].concat());
         load_of([numbers(&[LEASES | TOKENS, 1]), vec![element]].concat())
     };
@@ -285,6 +286,30 @@ fn deliveries_are_written_only_if_an_element_was_delivered() {
     assert_eq!(content(&most)[0].4, u16::MAX);
     let error = one(&[5, 0, 0x80, 0x80, 4, 1, 0, b'i']).err();
     assert_eq!(error, Some(Corrupt("a number of deliveries is out of range")));
+}
+
+#[test]
+fn reasons_are_written_only_if_an_element_has_one() {
+    let mut lawn = empty();
+    lawn.start_at(b"i", 3, b"p", 5).expect("room");
+    lawn.start_at(b"j", 0, b"", 7).expect("room");
+    assert!(lawn.set_reason(b"i", b"why"));
+    let record = [&[5, 3, 3][..], b"why", &[1, 1], b"ip", &[2, 0, 0, 1, 0], b"j"].concat();
+    let fields = [Field::Unsigned(REASONS), Field::Unsigned(2), chunk(&record)];
+    assert_eq!(saved(&lawn).0, fields);
+    let loaded = load_of(fields).expect("our own payload");
+    assert_eq!((loaded.reason(b"i"), loaded.reason(b"j")), (Some(&b"why"[..]), None));
+    let of_length = |length: usize| {
+        let mut record = vec![5, 3];
+        put_number(&mut record, length as u64);
+        record.extend(vec![b'x'; length]);
+        record.extend([1, 0, b'i']);
+        load_of([Field::Unsigned(REASONS), Field::Unsigned(1), chunk(&record)])
+    };
+    assert!(of_length(4096).is_ok_and(|lawn| lawn.reason(b"i").is_some_and(|it| it.len() == 4096)));
+    assert_eq!(of_length(4097).err(), Some(Corrupt("a reason is too long")));
+    assert!(lawn.set_reason(b"i", b""));
+    assert_eq!(saved(&lawn).0[0], Field::Unsigned(0));
 }
 
 #[test]

@@ -5,32 +5,31 @@
 pub struct Since {
     /// Milliseconds since the epoch, below 2^48. 0: nobody knows.
     pub moment: u64,
-    /// In milliseconds, at most 2^32 - 1: 49 days.
-    pub waited: u32,
+    /// In milliseconds, below 2^48.
+    pub waited: u64,
 }
 
 impl Since {
     /// Nobody knows.
     pub const UNKNOWN: Self = Self { moment: 0, waited: 0 };
-    /// The latest moment that is stored, in the year 10889.
-    const MOMENT_MAX: u64 = (1 << 48) - 1;
+    /// The greatest number that is stored: a moment in the year 10889.
+    const MAX: u64 = (1 << 48) - 1;
 
     /// Returns that a lease began at `moment`, of an element with this deadline.
     #[inline]
     pub(in super::super) fn new(moment: u64, deadline: u64) -> Self {
-        let waited = u32::try_from(moment.saturating_sub(deadline)).unwrap_or(u32::MAX);
-        Self { moment, waited }.stored()
+        Self { moment, waited: moment.saturating_sub(deadline) }.stored()
     }
 
     /// Returns what is stored of it.
     #[inline]
     pub(in super::super) fn stored(self) -> Self {
-        Self { moment: self.moment.min(Self::MOMENT_MAX), ..self }
+        Self { moment: self.moment.min(Self::MAX), waited: self.waited.min(Self::MAX) }
     }
 
     /// Returns the deadline that the element had before its lease, or the begin of the lease if it was not due.
     pub fn due(self) -> u64 {
-        self.moment.saturating_sub(self.waited.into())
+        self.moment.saturating_sub(self.waited)
     }
 
     /// Returns whether it is known.

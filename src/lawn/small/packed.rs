@@ -5,7 +5,7 @@
 //!   length of the id, length of the element, deadline                    1 + 1 + 6, the low bytes of each
 //!   high bytes of the id's length ?, deadline ?, element's length ?      1, 2, 1
 //!   number of deliveries, since when it is held, and for how long it had
-//!     been due then, and the token or 0 ?                                2 + 6 + 4 + 8
+//!     been due then, and the token or 0 ?                                2 + 6 + 6 + 8
 //!   TTL     0 to 8, or 8 and the bounds     8; bits 4 to 7 of the flags are 15 then
 //!   id, payload
 //! ```
@@ -27,7 +27,7 @@ const BOUNDED_BYTES: usize = 8 + Bounds::BYTES;
 /// Bytes of the flags and the mandatory parts.
 const HEADER_MIN: usize = 9;
 /// Bytes of deliveries, since when the element is held, and the token.
-const DELIVERED_BYTES: usize = 2 + MOMENT_BYTES + 4 + 8;
+const DELIVERED_BYTES: usize = 2 + 2 * MOMENT_BYTES + 8;
 const MOMENT_BYTES: usize = 6;
 pub(super) const HEADER_MAX: usize = HEADER_MIN + 1 + 2 + 1 + DELIVERED_BYTES + BOUNDED_BYTES;
 const DEADLINE_BITS: u32 = 48;
@@ -75,9 +75,10 @@ impl PackedHeader {
         header.put_if(is_wide, WIDTH_LONG, [(header.width >> 8) as u8]);
         header.put_if(deliveries > 0, DELIVERED, deliveries.to_le_bytes());
         let since = if has_token { since.stored() } else { Since::UNKNOWN };
-        let [a, b, c, d, e, f, ..] = since.moment.to_le_bytes();
-        header.put_if(deliveries > 0, DELIVERED, [a, b, c, d, e, f]);
-        header.put_if(deliveries > 0, DELIVERED, since.waited.to_le_bytes());
+        for number in [since.moment, since.waited] {
+            let [a, b, c, d, e, f, ..] = number.to_le_bytes();
+            header.put_if(deliveries > 0, DELIVERED, [a, b, c, d, e, f]);
+        }
         header.put_if(deliveries > 0, DELIVERED, token.map_or(0, Token::number).to_le_bytes());
         header.bytes[header.len..][..8].copy_from_slice(&ttl.to_le_bytes());
         header.len += ttl_bytes;
@@ -190,9 +191,11 @@ impl PackedElement {
             return Since::UNKNOWN;
         }
         let at = self.ttl - DELIVERED_BYTES + 2;
-        let (moment, rest) = bytes[at..self.ttl].split_at(MOMENT_BYTES);
-        let moment = moment.iter().rfold(0, |all, byte| all << 8 | u64::from(*byte));
-        Since { moment, waited: u32::from_le_bytes(*rest.first_chunk().expect("four bytes")) }
+        let number = |at: usize| {
+            let bytes = &bytes[at..at + MOMENT_BYTES];
+            bytes.iter().rfold(0, |all, byte| all << 8 | u64::from(*byte))
+        };
+        Since { moment: number(at), waited: number(at + MOMENT_BYTES) }
     }
 
     #[inline]
