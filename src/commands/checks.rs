@@ -202,6 +202,13 @@ pub fn no_rule() -> Error {
     Error::Coded("NORULE", reason.into())
 }
 
+/// Returns the error for a key whose dead letters go to no stream.
+pub fn no_letters() -> Error {
+    let reason =
+        "dead letters go to no stream: say ONDUE key HOLD DELIVERIES n STREAM and its name";
+    Error::Coded("NORULE", reason.into())
+}
+
 /// Returns the error for a client whose rights were withdrawn while it was blocked.
 pub fn no_right() -> Error {
     let reason = "the user may no longer run this command, or access its keys";

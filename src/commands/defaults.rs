@@ -131,11 +131,11 @@ impl Rule {
         let pointers: Vec<_> = words.iter().map(|word| word.as_str().as_ptr()).collect();
         // SAFETY: the strings live, unchanged, until this returns.
         let args = unsafe { Args::from_raw(pointers.as_ptr(), pointers.len()) };
-        let (_, policy) = ondue::parse(args).map_err(|error| match error {
+        let (_, policy, only_new) = ondue::parse(args).map_err(|error| match error {
             Error::Refused(reason) => reason.into_owned(),
             _ => "what ONDUE says behind its key must follow".to_owned(),
         })?;
-        Ok(policy)
+        if only_new { Err("NX is for ONDUE itself".to_owned()) } else { Ok(policy) }
     }
 }
 

@@ -8,6 +8,7 @@
 //! | `poll` | POLL, MPOLL: giving out due elements, also to blocked clients |
 //! | `take` | PULL, XACK, REM, PURGE: by ids, or a group |
 //! | `settle` | SETTLE, RENEW, RELEASE, REJECT: by tokens of leases |
+//! | `revive` | REVIVE: dead letters that come back |
 //! | `touch` | TOUCH, UPDATE: restarting timers, replacing an element |
 //! | `due` | XPOLL, TTN, PTTL, LATE: due elements, next deadlines, the dehydrators that are overdue the longest |
 //! | `range` | LOOK, RANGE: elements, without taking them |
@@ -37,6 +38,7 @@ mod pause;
 pub mod poll;
 mod push;
 mod range;
+mod revive;
 mod settle;
 mod table;
 mod take;

@@ -3,7 +3,7 @@
 use crate::data_type::Writing;
 use crate::pending::agenda;
 use crate::policy::{End, Policy, Route, Trust};
-use crate::replicate;
+use crate::replicate::{self, Effect};
 use crate::server::command::{Dest, access};
 use crate::server::key::{KeyKind, Name};
 use crate::server::string::Args;
@@ -13,10 +13,12 @@ use super::args::options::{Opt, Options};
 use super::args::{required, shown};
 use super::checks;
 
-/// Reads `key HOLD [DELIVERIES n route] | route`.
-pub fn parse(args: Args<'_>) -> Result<(Str<'_>, Policy)> {
+/// Reads `key [NX] <HOLD [DELIVERIES n route] | route>`: the key, the policy, and whether to set it only if there is none.
+pub fn parse(args: Args<'_>) -> Result<(Str<'_>, Policy, bool)> {
     let key = required(args, 1)?;
-    Ok((key, parse_policy(key, Options::new(args, 2))?))
+    let mut options = Options::new(args, 2);
+    let only_new = options.next_if(b"NX");
+    Ok((key, parse_policy(key, options)?, only_new))
 }
 
 /// Reads `HOLD [DELIVERIES n route] | route`.
@@ -86,14 +88,14 @@ fn parse_dest<'a>(key: Str<'a>, word: &str, options: &mut Options<'a>) -> Result
     Ok(dest)
 }
 
-/// Runs `ONDUE key HOLD [DELIVERIES n route] | route`: OK. A route is `DROP | STREAM dest [MAXLEN [~ | =] n] |
+/// Runs `ONDUE key [NX] <HOLD [DELIVERIES n route] | route>`: OK, or with NX nil if there is a policy. A route is `DROP | STREAM dest [MAXLEN [~ | =] n] |
 /// LIST dest [LEFT | RIGHT] | PUBLISH channel`. The command also confirms a policy that came by RESTORE.
 pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
     if context.wants_keys() {
         report_keys(context, args);
         return Ok(());
     }
-    let (key, policy) = parse(args)?;
+    let (key, policy, only_new) = parse(args)?;
     // The server checks the rights to keys, but the command declares no channels.
     if let Some(Route::Publish { channel }) = policy.route()
         && !context.is_replaying()
@@ -105,11 +107,17 @@ pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
         dest_fits(context, &policy)?;
     }
     let mut dehydrator = Writing::open(context, key)?;
+    if only_new && dehydrator.rules().policy != Policy::Hold {
+        context.reply_null();
+        return Ok(());
+    }
     // Workers repeat their ONDUE when they start, also to drain a queue that has filled the memory.
     if policy.memory() > dehydrator.rules().policy.memory() {
         checks::memory(context)?;
     }
 
+    // Replicas and files get no condition.
+    let effect = only_new.then(|| Effect::policy(key, &policy, Trust::Confirmed));
     // Failed deliveries are retried at once, also under an unchanged policy.
     let name = Name::of(context, key);
     agenda::succeeded(context, &name);
@@ -118,7 +126,10 @@ pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
             checks::memory(context)?;
         }
         agenda::reset_overdue(&name);
-        replicate::verbatim(context, args);
+        match effect {
+            Some(effect) => effect.replicate(context),
+            None => replicate::verbatim(context, args),
+        }
         dehydrator.finish(c"dehydrator.ondue");
     }
     context.reply_ok();
@@ -155,15 +166,14 @@ pub const DESTS: [Dest; 2] = [
 /// Reports which arguments are keys, so that the server checks the user's rights to them and, in a cluster, that they are
 /// in one slot.
 fn report_keys(context: &Context, args: Args<'_>) {
-    /// The index of the policy.
-    const POLICY: usize = 2;
-    /// The index of the route after `HOLD DELIVERIES n`. The stream or list follows the policy or the route.
-    const ROUTE: usize = 5;
+    /// The words of `HOLD DELIVERIES n` before the route. The stream or list follows the policy or the route.
+    const BEFORE_ROUTE: usize = 3;
     context.key_at(1, access::TOUCH);
     let is = |at, name: &[u8]| {
         args.get(at).is_some_and(|word: Str<'_>| word.bytes().eq_ignore_ascii_case(name))
     };
-    let route = if is(POLICY, b"HOLD") { ROUTE } else { POLICY };
+    let policy = if is(2, b"NX") { 3 } else { 2 };
+    let route = if is(policy, b"HOLD") { policy + BEFORE_ROUTE } else { policy };
     let dest = DESTS.iter().find(|dest| is(route, dest.keyword.to_bytes()));
     if let Some(dest) = dest
         && args.get(route + 1).is_some()
@@ -183,7 +193,11 @@ mod tests {
     #[test]
     fn ondue_takes_the_words_of_every_policy_and_no_others() {
         needs_all_of("k HOLD", only!(parse));
-        let on_due = |args: Args<'_>| parse(args).map(|(key, policy)| (text(key), policy));
+        needs_all_of("k NX HOLD", only!(parse));
+        let on_due = |args: Args<'_>| parse(args).map(|(key, policy, _)| (text(key), policy));
+        let only_new = |line| request(line, |args| parse(args).map(|it| (it.1, it.2)));
+        assert_eq!(only_new("k nx HOLD"), Ok((Policy::Hold, true)));
+        assert_eq!(only_new("k HOLD"), Ok((Policy::Hold, false)));
         assert_eq!(request("k hold", on_due), Ok(("k".into(), Policy::Hold)));
         let stream = |maxlen| Route::Stream { dest: b"d"[..].into(), maxlen };
         let maxlen = |length, approximate| stream(Some(MaxLen { length, approximate }));
@@ -208,7 +222,7 @@ mod tests {
             }
         }
         refuses_each(
-            "k HOLD UNCONFIRMED; k DROP UNCONFIRMED; k HOLD DELIVERIES 5 DROP UNCONFIRMED; \
+            "k NX NX HOLD; k HOLD NX; k STREAM d NX; k HOLD UNCONFIRMED; k DROP UNCONFIRMED; k HOLD DELIVERIES 5 DROP UNCONFIRMED; \
              k STREAM d UNCONFIRMED; k NONE; k HOLD DROP; \
              k HOLD 5; k HOLD DELIVERIES; k HOLD DELIVERIES 5; k HOLD DELIVERIES 0 DROP; \
              k HOLD DELIVERIES 65536 DROP; k HOLD DELIVERIES x DROP; k HOLD DELIVERIES 5 HOLD; \
@@ -231,7 +245,10 @@ mod tests {
             let words = policy.words(Trust::Confirmed);
             let words: Vec<&[u8]> =
                 [&b"k"[..]].into_iter().chain(words.iter().map(AsRef::as_ref)).collect();
-            assert_eq!(with_args(&words, |args| parse(args).map(|(_, policy)| policy)), Ok(policy));
+            assert_eq!(
+                with_args(&words, |args| parse(args).map(|(_, policy, _)| policy)),
+                Ok(policy)
+            );
         }
     }
 }

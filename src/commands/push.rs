@@ -84,7 +84,7 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
 
 /// The result for one element, as MPUSH replies it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum PushResult {
+pub(super) enum PushResult {
     /// The LENGTH limit of the dehydrator or of the group, or with REPLACE the size of a lawn, left no room.
     BeyondLength = -1,
     /// The id existed, and its element was kept.
@@ -98,7 +98,7 @@ enum PushResult {
 ///
 /// If the id exists and must not, or there is no room. Then nothing has changed.
 #[inline(always)]
-fn store(
+pub(super) fn store(
     lawn: &mut Lawn,
     new: &Pushed<'_>,
     if_exists: IfExists,

@@ -9,7 +9,9 @@ use crate::server::{CommandContext, Error, error::Result};
 use super::args::shown;
 #[cfg(debug_assertions)]
 use super::debug;
-use super::{due, effect, inspect, limit, ondue, pause, poll, push, range, settle, take, touch};
+use super::{
+    due, effect, inspect, limit, ondue, pause, poll, push, range, revive, settle, take, touch,
+};
 
 /// The tip for a reply that depends on the clock or on chance.
 const VARYING: &CStr = c"nondeterministic_output";
@@ -87,6 +89,12 @@ pub fn commands() -> Vec<Command> {
             ..Command::new(c"reject", handler!(settle::reject), c"write", -4, access::DELETE)
         },
         Command {
+            syntax: "key [FROM letter] [COUNT n] [ELEMENT element] [IDS n letter [letter ...]]",
+            complexity: c"O(N*log(M)), N being the number of letters it looks at, M of entries in the stream",
+            summary: c"Brings dead letters back from the stream that ONDUE names, into their groups and due at once.",
+            ..Command::new(c"revive", handler!(revive::revive), c"write deny-oom", -2, access::TOUCH)
+        },
+        Command {
             syntax: "key id [FULL]",
             complexity: c"O(1)",
             summary: c"Returns an element by its id, due or not, without taking it.",
@@ -127,9 +135,9 @@ pub fn commands() -> Vec<Command> {
             ..Command::new(c"purge", handler!(take::purge), c"write", -4, access::DELETE)
         },
         Command {
-            syntax: "key <HOLD [DELIVERIES n <DROP | STREAM dest [MAXLEN [= | ~] n] | LIST dest [LEFT | RIGHT] | PUBLISH channel>] | DROP | STREAM dest [MAXLEN [= | ~] n] | LIST dest [LEFT | RIGHT] | PUBLISH channel>",
+            syntax: "key [NX] <HOLD [DELIVERIES n <DROP | STREAM dest [MAXLEN [= | ~] n] | LIST dest [LEFT | RIGHT] | PUBLISH channel>] | DROP | STREAM dest [MAXLEN [= | ~] n] | LIST dest [LEFT | RIGHT] | PUBLISH channel>",
             complexity: c"O(1)",
-            summary: c"Sets what happens to elements when they come due: they wait to be taken, at most n times with DELIVERIES, are removed, or are moved to a stream, a list or a channel.",
+            summary: c"Sets what happens to elements when they come due: they wait to be taken, at most n times with DELIVERIES, are removed, or are moved to a stream, a list or a channel. With NX only if nothing is set.",
             dests: &ondue::DESTS,
             ..Command::new(
                 c"ondue",

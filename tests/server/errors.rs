@@ -206,7 +206,8 @@ fn a_server_out_of_memory_refuses_to_add_and_allows_to_take() {
     client.ask("CONFIG SET maxmemory 1");
     for verb in verbs() {
         let line = verb.replace(" id", " other");
-        let adds = ["PUSH", "UPDATE", "EFFECT k L"].iter().any(|adds| verb.contains(adds));
+        let adds =
+            ["PUSH", "UPDATE", "REVIVE", "EFFECT k L"].iter().any(|adds| verb.contains(adds));
         let refused = refusal(&cmd(&line), &mut client);
         assert_eq!(refused.is_ok_and(|error| error.starts_with("OOM")), adds, "{verb}");
     }

@@ -23,7 +23,7 @@ const fn varying(line: &'static str, flags: &'static str, key: &'static str) -> 
 }
 
 /// Every command. `mine` holds the element `id`.
-pub const COMMANDS: [Command; 30] = [
+pub const COMMANDS: [Command; 31] = [
     command("PUSH k 600000 element id", "write denyoom fast", "RW update"),
     command("MPUSH k 600000 element id", "write denyoom fast", "RW update"),
     command("PULL k id", "write fast", "RW access delete"),
@@ -33,6 +33,7 @@ pub const COMMANDS: [Command; 30] = [
     command("RENEW k 600000 mine id", "write fast", "RW update"),
     command("RELEASE k 600000 mine id", "write fast", "RW update"),
     command("REJECT k mine id", "write", "RW delete"),
+    command("REVIVE k", "write denyoom", "RW update"),
     varying("LOOK k id", "readonly fast", "RO access"),
     varying("RANGE k - +", "readonly", "RO access"),
     command("UPDATE k id element", "write denyoom fast", "RW access update"),
@@ -71,9 +72,10 @@ pub const FORMS: [(&str, &str); 7] = [
 ];
 
 /// Forms that it does not list.
-const MORE: [&str; 9] = [
+const MORE: [&str; 10] = [
     "POLL k LEASE 600000",
     "MPOLL 1 k LEASE 600000",
+    "RELEASE k 600000 mine id REASON why",
     "ONDUE k STREAM s",
     "ONDUE k LIST l",
     "ONDUE k HOLD DELIVERIES 5 DROP",

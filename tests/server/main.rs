@@ -45,6 +45,7 @@ mod remembered;
 mod replication;
 mod replies;
 mod reply_bytes;
+mod revive;
 mod run;
 mod runbook;
 mod session;

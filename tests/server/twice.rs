@@ -92,6 +92,21 @@ const TRIED: &[(&str, fn())] = &[
         server.connect().ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 5 DROP");
         twice(&server, "DEHYDRATOR.REJECT k word a", each(1), each(0));
     }),
+    ("REVIVE", || {
+        let server = leased();
+        let mut client = server.connect();
+        client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 5 STREAM d");
+        client.ask("DEHYDRATOR.REJECT k word a");
+        client.ask("XADD d 9999999999999-0 id c element C");
+        let count = |number| Value::Array(vec![Value::Int(number), Value::Nil]);
+        twice(&server, "DEHYDRATOR.REVIVE k IDS 1 9999999999999-0", count(1), count(0));
+        let last = redis::cmd("XRANGE").arg(&["d", "-", "+"]).query(&mut client);
+        let last: Vec<(String, Value)> = last.expect("entries");
+        client.ask("XADD d 9999999999999-1 id d element D");
+        let first = Value::Array(vec![Value::Int(1), text(&last[0].0)]);
+        let second = Value::Array(vec![Value::Int(1), text("9999999999999-1")]);
+        twice(&server, "DEHYDRATOR.REVIVE k COUNT 1", first, second);
+    }),
     ("PULL", || replies("DEHYDRATOR.PULL k b", text("B"), Value::Nil)),
     ("POLL and MPOLL without `LEASE`", || {
         replies("DEHYDRATOR.POLL k", texts(&["A"]), texts(&[]));
