@@ -35,6 +35,8 @@ pub struct Entry {
     pub deliveries: u64,
     /// The token under which it is held.
     pub token: Option<u64>,
+    /// The deadline and the sequence number that it had before its lease, if that is known.
+    pub was_due: Option<(u64, u64)>,
     /// Whether it is held under a generated token, which may be unknown yet.
     pub is_drawn: bool,
     /// Its own maximum number of deliveries, or 0.
@@ -93,12 +95,21 @@ pub struct Delivered {
 #[derive(Clone, Default, Debug)]
 pub struct World {
     pub dbs: [BTreeMap<&'static str, Kept>; 2],
+    /// The number of the operation, and below that of the element in it: see [`SEQUENCE_BITS`].
     sequence: u64,
+    /// How many elements were put first among those with their deadlines.
+    firsts: u64,
     /// Dead letters that were moved along the way.
     delivered: Vec<Delivered>,
     /// Dead letters that a poll came across.
     met: Vec<Gone>,
 }
+
+/// The bits of a sequence number that count within an operation: up from the middle, and for elements that are put first among
+/// those with their deadline, down from there.
+const SEQUENCE_BITS: u32 = 40;
+/// Where the sequence numbers within an operation begin.
+const MIDDLE: u64 = 1 << (SEQUENCE_BITS - 1);
 
 const WRONG_TYPE: Expect = Expect::Refused("WRONGTYPE");
 const REFUSED: Expect = Expect::Refused("ERR");
@@ -259,6 +270,7 @@ impl World {
             Some(Kept::Dehydrator(dehydrator)) => dehydrator.clone(),
             None => Dehydrator::default(),
         };
+        self.sequence = (((self.sequence >> SEQUENCE_BITS) + 1) << SEQUENCE_BITS) + MIDDLE;
         let policy = inside.policy.clone();
         let expect = self.within(&mut inside, op, now, transaction);
         if !self.met.is_empty() {
@@ -318,6 +330,14 @@ impl World {
     fn next(&mut self) -> u64 {
         self.sequence += 1;
         self.sequence
+    }
+
+    /// Returns the sequence number of an element that is put first among those with its deadline, which came with `before`. What was
+    /// not counted from the clock may be of several operations.
+    fn first(&mut self, deadline: u64, before: u64) -> u64 {
+        self.firsts += 1;
+        let operation = if deadline % GRAIN == BEHIND { before >> SEQUENCE_BITS } else { 0 };
+        (operation << SEQUENCE_BITS) + MIDDLE - self.firsts
     }
 
     /// Records the id that a GIDPUSH replied.
@@ -405,6 +425,7 @@ impl Entry {
 
     fn lease(&mut self, ttl: u64, deadline: u64, sequence: u64, token: Option<u64>) {
         (self.token, self.is_drawn) = (token, false);
+        self.was_due = Some((self.deadline, self.sequence));
         // The count stops at 16 bits.
         self.deliveries = (self.deliveries + 1).min(65_535);
         (self.ttl, self.deadline, self.sequence) = (ttl, deadline, sequence);

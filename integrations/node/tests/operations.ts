@@ -348,11 +348,12 @@ export class Operations {
       case "settle":
         return ["DEHYDRATOR.SETTLE", of!, ...pairs];
       case "release":
+        // Without a REASON: with one, a small dehydrator pages as a large one does.
         return ["DEHYDRATOR.RELEASE", of!, ttl, ...pairs, ...this.#maybe(0.4, "UNCOUNTED")];
       case "renew":
         return ["DEHYDRATOR.RENEW", of!, ttl, ...pairs];
       case "reject":
-        return ["DEHYDRATOR.REJECT", of!, ...pairs];
+        return ["DEHYDRATOR.REJECT", of!, ...pairs, ...this.#maybe(0.4, "REASON", "it cannot succeed")];
       case "bury": {
         const held = this.#pick(this.#held.slice(-8));
         if (held === undefined) return ["DEHYDRATOR.LEN", key];

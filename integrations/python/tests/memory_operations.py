@@ -208,14 +208,16 @@ class Operations:
 
     def _release(self) -> tuple[Any, ...]:
         key, *pairs = self._pairs()
-        return ("DEHYDRATOR.RELEASE", key, self._ttl(), *pairs, *self._maybe(0.4, "UNCOUNTED"))
+        # Without a REASON: with one, a small dehydrator pages as a large one does.
+        element = self._maybe(0.3, "ELEMENT", self._element()) if len(pairs) == 2 else ()
+        return ("DEHYDRATOR.RELEASE", key, self._ttl(), *pairs, *self._maybe(0.4, "UNCOUNTED"), *element)
 
     def _renew(self) -> tuple[Any, ...]:
         key, *pairs = self._pairs()
         return ("DEHYDRATOR.RENEW", key, self._ttl(), *pairs)
 
     def _reject(self) -> tuple[Any, ...]:
-        return ("DEHYDRATOR.REJECT", *self._pairs())
+        return ("DEHYDRATOR.REJECT", *self._pairs(), *self._maybe(0.4, "REASON", "it cannot succeed"))
 
     def _bury(self) -> tuple[Any, ...] | None:
         if not self.held:

@@ -14,6 +14,8 @@ pub struct Entry {
     pub ttl: u64,
     pub deliveries: u64,
     pub token: Option<Bytes>,
+    /// The deadline before the lease under this token, or the begin of that.
+    pub was_due: u64,
     /// Its own maximum number of deliveries, or 0.
     pub most: u64,
     /// When it is too late to be given out, without any bound of a representation.

@@ -192,8 +192,16 @@ impl Model {
             Op::Renew(ttl, _) | Op::Release(ttl, ..) => {
                 let Some(at) = deadline(*ttl) else { return call.refused("ERR", reply) };
                 let is_renew = matches!(call.op, Op::Renew(..));
-                let mut expected = Vec::new();
-                for (token, id) in &call.pairs {
+                let is_uncounted = matches!(call.op, Op::Release(_, _, true));
+                let is_new = |at: &usize| !call.pairs[..*at].contains(&call.pairs[*at]);
+                let mut order: Vec<_> = (0..call.pairs.len()).collect();
+                // Each goes first among those with its deadline, so the first of them goes last.
+                if is_uncounted {
+                    order = order.into_iter().filter(is_new).rev().collect();
+                }
+                let mut expected = vec![0; call.pairs.len()];
+                for listed in order {
+                    let (token, id) = &call.pairs[listed];
                     let held = it.get(id).filter(|it| it.token.as_ref() == Some(token));
                     // At the limit, a lease that has ended is not extended.
                     let may = held.is_some_and(|entry| {
@@ -203,16 +211,20 @@ impl Model {
                             has_room && (most == 0 || it.running_of(&entry.group, now) < most);
                         !is_renew || *ttl == 0 || entry.deadline > now || has_room
                     });
-                    expected.push(may.into());
+                    expected[listed] = may.into();
                     if may {
-                        let sequence = self.number();
+                        let sequence =
+                            if is_uncounted { self.first_number() } else { self.number() };
                         it.change(id, |entry| {
                             (entry.ttl, entry.deadline, entry.sequence) = (*ttl, at, sequence);
                             if !is_renew || *ttl == 0 {
                                 (entry.token, entry.ttl) = (None, 0);
                             }
-                            if matches!(call.op, Op::Release(_, _, true)) {
+                            if is_uncounted {
                                 entry.deliveries -= 1;
+                                if *ttl == 0 {
+                                    entry.deadline = entry.was_due.min(now);
+                                }
                             }
                         });
                     }
@@ -369,6 +381,7 @@ impl Model {
             ttl,
             deliveries: 0,
             token: None,
+            was_due: 0,
             most: options.most.unwrap_or(0),
             until: options.within.map(|within| i128::from(deadline) + i128::from(within)),
             group: options.group.clone().unwrap_or_default(),

@@ -26,6 +26,8 @@ pub const DATABASES: usize = 2;
 pub struct Model {
     pub dbs: Vec<BTreeMap<Bytes, Kept>>,
     sequence: u64,
+    /// Counts down with each element that is put first among those with its deadline.
+    firsts: u64,
     /// What arrived, and was not accounted for yet.
     pub sent: Vec<Sent>,
     /// Dead letters by REJECT, which have not arrived yet.
@@ -46,7 +48,8 @@ impl Default for Model {
     fn default() -> Self {
         Self {
             dbs: vec![BTreeMap::new(); DATABASES],
-            sequence: 0,
+            sequence: 1 << 48,
+            firsts: 1 << 48,
             sent: Vec::new(),
             rejected: Vec::new(),
             lingers: false,
@@ -62,6 +65,11 @@ impl Model {
     pub fn number(&mut self) -> u64 {
         self.sequence += 1;
         self.sequence
+    }
+
+    pub fn first_number(&mut self) -> u64 {
+        self.firsts -= 1;
+        self.firsts
     }
 
     pub fn get(&self, db: usize, key: &[u8]) -> Option<&Dehydrator> {

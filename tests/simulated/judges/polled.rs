@@ -119,6 +119,7 @@ impl Model {
                 _ => None,
             });
             entry.deliveries = (entry.deliveries + 1).min(65_535);
+            entry.was_due = entry.deadline.min(call.now);
             (entry.ttl, entry.deadline, entry.sequence) = (lease, call.now + lease, sequence);
         } else {
             it.done(&id, call.now);

@@ -55,6 +55,7 @@ impl World {
                     ttl,
                     deliveries: deliveries.unwrap_or(0),
                     token: *token,
+                    was_due: None,
                     is_drawn: false,
                     most,
                     until,
@@ -109,6 +110,7 @@ impl World {
                             ttl,
                             deliveries: 0,
                             token: None,
+                            was_due: None,
                             is_drawn: false,
                             most,
                             until,
@@ -232,19 +234,31 @@ impl World {
             }
             Op::Release { ms, held, is_uncounted } => {
                 let Some(deadline) = at_or(None, *ms) else { return REFUSED };
-                let mut replies = Vec::new();
-                for (token, id) in held {
-                    let found = it.held(*token, id);
-                    replies.push(Value::Int(found.is_some().into()));
-                    if let Some(at) = found {
+                let mut replies = vec![false; held.len()];
+                let is_new = |at: &usize| !held[..*at].contains(&held[*at]);
+                let mut order: Vec<_> = (0..held.len()).filter(is_new).collect();
+                // Each goes first, so the first of them goes last.
+                if *is_uncounted {
+                    order.reverse();
+                }
+                for listed in order {
+                    let (token, id) = &held[listed];
+                    let Some(at) = it.held(*token, id) else { continue };
+                    replies[listed] = true;
+                    if *is_uncounted {
+                        let was_due = it.entries[at].was_due.filter(|was| *ms == 0 && was.0 <= now);
+                        let (deadline, before) = was_due.unwrap_or((deadline, self.sequence));
+                        let sequence = self.first(deadline, before);
+                        it.entries[at].restart(0, deadline, sequence);
+                        it.entries[at].deliveries -= 1;
+                    } else {
                         let sequence = self.next();
                         it.entries[at].restart(0, deadline, sequence);
-                        if *is_uncounted {
-                            it.entries[at].deliveries -= 1;
-                        }
                     }
                 }
-                Expect::Is(Value::Array(replies))
+                Expect::Is(Value::Array(
+                    replies.into_iter().map(|reply| Value::Int(reply.into())).collect(),
+                ))
             }
             Op::Reject(held) => {
                 let is_there = !it.entries.is_empty()

@@ -21,6 +21,9 @@ import { OK, type Reply } from "./reply.js";
 import { runScript } from "./scripts.js";
 import { Stream } from "./stream.js";
 
+/** The longest reason of RELEASE and REJECT, in bytes. */
+const REASON_MAX = 4096;
+
 /** The elements that PURGE and TOUCH of a group change at once, if COUNT does not say. */
 const MANY = 1024;
 
@@ -156,7 +159,8 @@ export class Commands {
     if (it.dead === null) return;
     const stream = this.#stream(it.dead);
     this.#keys.set(it.dead, stream);
-    const reason = isLate(entry, this.#now) && !isRejected ? ["reason", "expired"] : [];
+    const why = isLate(entry, this.#now) && !isRejected ? "expired" : entry.reason;
+    const reason = why === "" ? [] : ["reason", why];
     const grouped = group === "" ? [] : ["group", group];
     stream.add(this.#now, "id", id, "element", element, "deliveries", String(deliveries), ...reason, ...grouped);
     if (it.deadLength > 0) stream.entries = stream.entries.slice(-it.deadLength);
@@ -311,21 +315,53 @@ export class Commands {
     });
   }
 
-  #release(key: string | undefined, ttl: string | undefined, words: string[]): Reply {
-    const deadline = this.#deadline(numberOf(ttl, "ttl"));
-    const isUncounted = words.length % 2 === 1 && words.at(-1)?.toUpperCase() === "UNCOUNTED";
-    return this.#withHeld(key, isUncounted ? words.slice(0, -1) : words, (it, entry) => {
-      it.restart(entry, 0, deadline);
-      if (isUncounted) entry.deliveries -= 1;
-      return true;
-    });
+  /** Returns the tokens and ids, and the options behind them, the first of which is in the place of a token. */
+  #split(words: string[], known: Record<string, boolean>): { pairs: string[]; options: Options } {
+    let end = Math.min(2, words.length);
+    while (end < words.length && !(words[end]!.toUpperCase() in known)) end += 2;
+    const options = new Options(words.slice(end), known);
+    if (Buffer.byteLength(options.word("REASON") ?? "") > REASON_MAX) {
+      throw refused("ERR", `a REASON has at most ${REASON_MAX} bytes`);
+    }
+    return { pairs: words.slice(0, end), options };
   }
 
-  #reject(key: string | undefined, pairs: string[]): Reply {
+  #release(key: string | undefined, ttl: string | undefined, words: string[]): Reply {
+    const ms = numberOf(ttl, "ttl");
+    const { pairs, options } = this.#split(words, { UNCOUNTED: false, ELEMENT: true, REASON: true });
+    const [element, reason] = [options.word("ELEMENT"), options.word("REASON")];
+    if (element !== undefined && pairs.length > 2) throw refused("ERR", "syntax error, ELEMENT is for one id");
+    const deadline = this.#deadline(ms);
+    if (pairs.length === 0 || pairs.length % 2 === 1) throw refused("ERR", "each token needs an id");
+    const it = this.#at(key);
+    const order = pairs.flatMap((_, at) => (at % 2 === 0 ? [at / 2] : []));
+    const replies = order.map(() => 0);
+    const isNew = (at: number) =>
+      !order.slice(0, at).some((one) => pairs[2 * one] === pairs[2 * at] && pairs[2 * one + 1] === pairs[2 * at + 1]);
+    const firsts = order.filter(isNew);
+    for (const at of options.has("UNCOUNTED") ? firsts.reverse() : firsts) {
+      const entry = it.held(pairs[2 * at]!, pairs[2 * at + 1]!);
+      if (entry === undefined) continue;
+      replies[at] = 1;
+      if (element !== undefined) entry.element = element;
+      if (reason !== undefined) entry.reason = reason;
+      if (options.has("UNCOUNTED")) {
+        entry.deliveries -= 1;
+        it.putFirst(entry, ms > 0 ? deadline : Math.min(entry.wasDue, this.#now));
+      } else {
+        it.restart(entry, 0, deadline);
+      }
+    }
+    return replies;
+  }
+
+  #reject(key: string | undefined, words: string[]): Reply {
+    const { pairs, options } = this.#split(words, { REASON: true });
     if (pairs.length > 0 && pairs.length % 2 === 0 && this.#keys.has(needed(key)) && !this.#at(key).mostDeliveries) {
       throw refused("NORULE", "no destination for dead letters");
     }
     return this.#withHeld(key, pairs, (it, entry) => {
+      entry.reason = options.word("REASON") ?? entry.reason;
       this.#bury(it, entry, true);
       return true;
     });
@@ -337,11 +373,12 @@ export class Commands {
     const options = new Options(rest, { FULL: false });
     const entry = this.#at(key).get(needed(id));
     if (entry === undefined) return null;
-    const { element, deadline, ttl, deliveries, token, bounds, group, since } = entry;
+    const { element, deadline, ttl, deliveries, token, bounds, group, since, reason } = entry;
     if (!options.has("FULL")) return element;
     const leased = runs(entry, this.#now) ? 1 : 0;
     const own = { "deliveries-limit": bounds.deliveries, until: endOf(entry), group: group || null };
-    return Object.entries({ element, deadline, ttl, deliveries, leased, token, ...own, "held-since": since }).flat();
+    const told = { ...own, "held-since": since, reason: reason || null };
+    return Object.entries({ element, deadline, ttl, deliveries, leased, token, ...told }).flat();
   }
 
   #update(key: string | undefined, id: string, element: string): Reply {

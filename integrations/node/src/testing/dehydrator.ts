@@ -34,13 +34,17 @@ export interface Entry {
   element: string;
   ttl: number;
   deadline: number;
-  /** The order among equal deadlines: that of pushes, leases and touches. */
+  /** The order among equal deadlines: that of pushes, leases and touches. Below 0 it was put first, the last one foremost. */
   sequence: number;
   deliveries: number;
   /** The token under which it is held. */
   token: string | null;
   /** When it was given to the one that holds it. */
   since: number | null;
+  /** The deadline before that, or `since` if it was not due. */
+  wasDue: number;
+  /** Why it was given back the last time; empty if nobody said. */
+  reason: string;
   readonly bounds: Bounds;
   /** Empty: none. */
   readonly group: string;
@@ -82,6 +86,7 @@ export class Dehydrator {
   readonly #order: Entry[] = [];
   readonly groups = new Groups<Entry>(this.#order);
   #sequence = 0;
+  #firsts = 0;
   readonly #log = new Log();
 
   get length(): number {
@@ -138,7 +143,8 @@ export class Dehydrator {
     if (before !== undefined) this.#takeOut(before);
     this.remembered.delete(id);
     const timer = { ttl, deadline, sequence: this.#next() };
-    const entry = { id, element, ...timer, deliveries: 0, token: null, since: null, bounds, group };
+    const lease = { token: null, since: null, wasDue: 0, reason: "" };
+    const entry = { id, element, ...timer, deliveries: 0, ...lease, bounds, group };
     this.#entries.set(id, entry);
     this.#order.splice(this.#place(entry), 0, entry);
     this.groups.count(entry, 1);
@@ -182,9 +188,17 @@ export class Dehydrator {
     this.#move(entry, ttl, deadline);
   }
 
+  /** Gives the element back, before all others with this deadline. */
+  putFirst(entry: Entry, deadline: number): void {
+    entry.token = entry.since = null;
+    this.#firsts -= 1;
+    this.#move(entry, 0, deadline, this.#firsts);
+  }
+
   lease(entry: Entry, ttl: number, deadline: number, token: string): void {
     entry.token = token;
     entry.since = deadline - ttl;
+    entry.wasDue = Math.min(entry.deadline, entry.since);
     this.#move(entry, ttl, deadline);
     entry.deliveries = Math.min(entry.deliveries + 1, 65_535);
   }
@@ -255,9 +269,9 @@ export class Dehydrator {
     this.#log.adapt(per);
   }
 
-  #move(entry: Entry, ttl: number, deadline: number): void {
+  #move(entry: Entry, ttl: number, deadline: number, sequence = this.#next()): void {
     this.#order.splice(this.#place(entry), 1);
-    Object.assign(entry, { ttl, deadline, sequence: this.#next() });
+    Object.assign(entry, { ttl, deadline, sequence });
     this.#order.splice(this.#place(entry), 0, entry);
     this.groups.settle(entry.group);
   }

@@ -16,7 +16,7 @@ from weakref import ref
 
 from taskiq import AckableMessage, AsyncBroker, AsyncResultBackend, BrokerMessage
 
-from dehydrator_queue.aio.pace import MOST, PUT_FIRST, STALE, Pace
+from dehydrator_queue.aio.pace import MOST, STALE, Pace
 from dehydrator_queue.aio.queue import Queue
 from dehydrator_queue.aio.server import Server
 from dehydrator_queue.aio.wide.deliveries import Deliveries
@@ -301,14 +301,14 @@ class DehydratorBroker(AsyncBroker):
     async def _release(self, *deliveries: Delivery, counted: bool = True) -> None:
         """Gives messages back, due at once. If that fails, they are delivered again when their leases expire.
 
-        `counted`: whether this delivery counts. If not, they come first again.
+        `counted`: whether this delivery counts. If not, they get their old place.
         """
         for key, some in by_key(deliveries).items():
             for delivery in some:
                 self._held.pop((delivery.token, delivery.id), None)
             try:
-                words = ("DEHYDRATOR.RELEASE", key, 0) if counted else ("EVAL", PUT_FIRST, 1, key)
-                await self._ask(*words, *leases_of(some))
+                option = () if counted else ("UNCOUNTED",)
+                await self._ask("DEHYDRATOR.RELEASE", key, 0, *leases_of(some), *option)
             except Exception as error:
                 log.warning("%s: %d could not be given back: %r", key, len(some), error)
 

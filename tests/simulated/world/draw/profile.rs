@@ -59,7 +59,8 @@ impl Profile {
         let mut groups = names(4, &["red", "green", "blue"]);
         groups.retain(|group| !group.is_empty());
         let mut tokens = names(4, &["t1", "t2", "t3", "7", "4000000000000000000"]);
-        tokens.retain(|token| !token.is_empty());
+        // That one is an option behind tokens.
+        tokens.retain(|token| !token.is_empty() && token != b"UNCOUNTED");
         tokens.push(b"t".to_vec());
         if random.one_in(3) {
             groups.clear();

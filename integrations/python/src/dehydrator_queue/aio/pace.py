@@ -14,19 +14,6 @@ AHEAD, STALE = 0.01, 0.05
 #: At once, as taskiq-redis.
 MOST = 100
 
-#: Gives leased jobs back, uncounted, before those that are due: they were the first to be taken.
-#: KEYS: the queue. ARGV: for each job its token and its id.
-PUT_FIRST = """
-local first = redis.call('DEHYDRATOR.RANGE', KEYS[1], '-', '+', 'COUNT', 1)[2][1]
-local before = first and string.format('%.0f', math.max(first[2] - 1, 0))
-for i = 1, #ARGV, 2 do
-    local given = redis.call('DEHYDRATOR.RELEASE', KEYS[1], 0, ARGV[i], ARGV[i + 1], 'UNCOUNTED')[1]
-    if given == 1 and before then
-        redis.call('DEHYDRATOR.TOUCH', KEYS[1], 0, 'LT', 'AT', before, ARGV[i + 1])
-    end
-end
-"""
-
 
 class Pace:
     """How fast the framework asks for jobs."""

@@ -36,13 +36,17 @@ class Entry:
     element: bytes
     ttl: int
     deadline: int
-    #: The order among equal deadlines: that of pushes, leases and touches.
+    #: The order among equal deadlines: that of pushes, leases and touches. Below 0 it was put first, the last one foremost.
     sequence: int
     deliveries: int = 0
     #: The token under which it is held.
     token: bytes | None = None
     #: When it was given to the one that holds it.
     since: int | None = None
+    #: The deadline before that, or `since` if it was not due.
+    was_due: int = 0
+    #: Why it was given back the last time; empty if nobody said.
+    reason: bytes = b""
     bounds: Bounds = field(default_factory=Bounds)
     group: bytes = OTHERS
 
@@ -96,6 +100,7 @@ class Dehydrator:
     #: All elements, sorted.
     _order: list[Place] = field(default_factory=list)
     _sequence: int = 0
+    _firsts: int = 0
     _log: Log = field(default_factory=Log)
 
     def __len__(self) -> int:
@@ -192,8 +197,15 @@ class Dehydrator:
             entry.token = entry.since = None
         self._move(entry, ttl, deadline)
 
+    def put_first(self, entry: Entry, deadline: int) -> None:
+        """Gives the element back, before all others with this deadline."""
+        entry.token = entry.since = None
+        self._firsts -= 1
+        self._move(entry, 0, deadline, self._firsts)
+
     def lease(self, entry: Entry, ttl: int, deadline: int, token: bytes) -> None:
         entry.token, entry.since = token, deadline - ttl
+        entry.was_due = min(entry.deadline, entry.since)
         self._move(entry, ttl, deadline)
         entry.deliveries = min(entry.deliveries + 1, 65_535)
 
@@ -251,9 +263,10 @@ class Dehydrator:
         self.limits.rate, self.limits.per = rate, per
         self._log.adapt(per)
 
-    def _move(self, entry: Entry, ttl: int, deadline: int) -> None:
+    def _move(self, entry: Entry, ttl: int, deadline: int, sequence: int | None = None) -> None:
         self._unplace(entry)
-        entry.ttl, entry.deadline, entry.sequence = ttl, deadline, self._next()
+        entry.ttl, entry.deadline = ttl, deadline
+        entry.sequence = self._next() if sequence is None else sequence
         self._place(entry)
 
     def _place(self, entry: Entry) -> None:

@@ -15,6 +15,9 @@ from dehydrator_queue.testing.keys import Keys, Words
 PUSH_OPTIONS = (b"NX", b"REPLACE", b"SLACK", b"AT", b"DELIVERIES", b"WITHIN", b"GROUP")
 
 
+#: The longest reason of RELEASE and REJECT, in bytes.
+REASON_MAX = 4096
+
 #: The elements that PURGE and TOUCH of a group change at once, if COUNT does not say.
 MANY = 1024
 
@@ -221,25 +224,52 @@ class Elements(Keys):
             replies.append(int(entry is not None))
         return replies
 
+    def _split(self, words: Words, **options: int) -> tuple[Words, Options]:
+        """Returns the tokens and ids, and the options behind them, the first of which is in the place of a token."""
+        names = [name.encode() for name in options]
+        end = next((at for at in range(2, len(words), 2) if words[at].upper() in names), len(words))
+        found = Options(words[end:], **options)
+        if len(found.word("REASON") or b"") > REASON_MAX:
+            raise refused("ERR", f"a REASON has at most {REASON_MAX} bytes")
+        return words[:end], found
+
     def do_release(self, words: Words) -> Any:
-        key, ttl, *pairs = words
-        uncounted = len(pairs) % 2 == 1 and pairs[-1].upper() == b"UNCOUNTED"
-        it, deadline, replies = self._at(key), self._deadline(number(ttl, "ttl")), []
-        for find in self._held(it, pairs[:-1] if uncounted else pairs):
-            if (entry := find()) is not None:
+        key, ttl, *rest = words
+        ms = number(ttl, "ttl")
+        pairs, options = self._split(rest, UNCOUNTED=0, ELEMENT=1, REASON=1)
+        element, reason = options.word("ELEMENT"), options.word("REASON")
+        if element is not None and len(pairs) > 2:
+            raise refused("ERR", "syntax error, ELEMENT is for one id")
+        it, deadline = self._at(key), self._deadline(ms)
+        held = self._held(it, pairs)
+        replies = [0] * len(held)
+        firsts = {(pairs[at], pairs[at + 1]): at // 2 for at in reversed(range(0, len(pairs), 2))}
+        order = sorted(firsts.values(), reverse="UNCOUNTED" in options)
+        for at in order:
+            if (entry := held[at]()) is None:
+                continue
+            replies[at] = 1
+            if element is not None:
+                entry.element = element
+            if reason is not None:
+                entry.reason = reason
+            if "UNCOUNTED" in options:
+                entry.deliveries -= 1
+                it.put_first(entry, deadline if ms else min(entry.was_due, self._now))
+            else:
                 it.restart(entry, 0, deadline)
-                entry.deliveries -= uncounted
-            replies.append(int(entry is not None))
         return replies
 
     def do_reject(self, words: Words) -> Any:
-        key, *pairs = words
+        key, *rest = words
+        pairs, options = self._split(rest, REASON=1)
         it, replies = self._at(key), []
         held = self._held(it, pairs)
         if key in self._keys and not it.most_deliveries:
             raise refused("NORULE", "no destination for dead letters")
         for find in held:
             if (entry := find()) is not None:
+                entry.reason = entry.reason if (reason := options.word("REASON")) is None else reason
                 self._move(it, entry, is_rejected=True)
             replies.append(int(entry is not None))
         return replies

@@ -85,7 +85,8 @@ class Keys:
             stream = self._stream(it.dead)
             self._keys[it.dead] = stream
             told = (b"id", entry.id, b"element", entry.element, b"deliveries", b"%d" % entry.deliveries)
-            reason = (b"reason", b"expired") if entry.is_late(self._now) and not is_rejected else ()
+            why = b"expired" if entry.is_late(self._now) and not is_rejected else entry.reason
+            reason = (b"reason", why) if why else ()
             stream.add(self._now, *told, *reason, *((b"group", entry.group) if entry.group else ()))
             if it.dead_length:
                 del stream.entries[: -it.dead_length]

@@ -26,7 +26,7 @@ class Reading(Keys):
             *(b"element", entry.element, b"deadline", entry.deadline, b"ttl", entry.ttl),
             *(b"deliveries", entry.deliveries, b"leased", int(entry.runs(self._now)), b"token", entry.token),
             *(b"deliveries-limit", entry.bounds.deliveries, b"until", entry.end),
-            *(b"group", entry.group or None, b"held-since", entry.since),
+            *(b"group", entry.group or None, b"held-since", entry.since, b"reason", entry.reason or None),
         ]
 
     def do_pttl(self, words: Words) -> Any:
