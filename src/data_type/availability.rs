@@ -84,8 +84,7 @@ impl Dehydrator {
                     Some(_) => self.room_from(now),
                 };
                 let is_due = matches!(next, Some(next) if next <= now);
-                let waits_for_room =
-                    (from > now && is_due) || !self.lawn.group_rules().is_empty();
+                let waits_for_room = (from > now && is_due) || !self.lawn.group_rules().is_empty();
                 // No deadline stays none.
                 let next = next.max(next.and(Some(from)));
                 let expires = self.lawn.first_expiry().filter(|moment| *moment != STUCK);
