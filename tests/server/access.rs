@@ -207,3 +207,28 @@ fn permissions_revoked_from_a_blocked_client_count_when_it_is_served() {
     assert_eq!(allowed.reply(), texts(&["element"]));
     assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(0));
 }
+
+/// The stream of dead letters belongs to whoever set the policy: a worker neither reads nor writes it itself.
+#[test]
+fn a_worker_needs_nothing_but_our_commands_on_its_key() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let commands: Vec<String> = client.verbs().into_iter().map(|it| it.to_lowercase()).collect();
+    let rights = commands.iter().map(|verb| format!("+dehydrator.{verb}")).collect::<Vec<_>>();
+    client
+        .ask(&format!("ACL SETUSER worker on >secret resetkeys ~jobs -@all {}", rights.join(" ")));
+    client.ask("DEHYDRATOR.ONDUE jobs HOLD DELIVERIES 5 STREAM dead");
+    client.ask("DEHYDRATOR.MPUSH jobs 0 A a 0 B b");
+    let mut worker = connect_as(&server, "worker secret");
+    for line in ["XRANGE dead - +", "DEHYDRATOR.ONDUE jobs NX HOLD DELIVERIES 9 STREAM dead"] {
+        assert!(worker.refused(line).starts_with("NOPERM"), "{line}");
+    }
+    worker.ask("DEHYDRATOR.POLL jobs LEASE 60000 TOKEN t");
+    let one = Value::Array(vec![Value::Int(1)]);
+    assert_eq!(worker.ask("DEHYDRATOR.RELEASE jobs 60000 t a ELEMENT again REASON timeout"), one);
+    assert_eq!(worker.ask("DEHYDRATOR.REJECT jobs t b REASON no-such-user"), one);
+    assert_eq!(client.ask("XLEN dead"), Value::Int(1));
+    let revived = worker.ask("DEHYDRATOR.REVIVE jobs");
+    assert_eq!(revived, Value::Array(vec![Value::Int(1), Value::Nil]));
+    assert_eq!(client.ask("XLEN dead"), Value::Int(0));
+}
