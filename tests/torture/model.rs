@@ -37,6 +37,8 @@ pub struct Entry {
     pub token: Option<u64>,
     /// The deadline and the sequence number that it had before its lease, if that is known.
     pub was_due: Option<(u64, u64)>,
+    /// Why it was given back the last time, or empty.
+    pub reason: Bytes,
     /// Whether it is held under a generated token, which may be unknown yet.
     pub is_drawn: bool,
     /// Its own maximum number of deliveries, or 0.
@@ -425,7 +427,11 @@ impl Entry {
 
     fn lease(&mut self, ttl: u64, deadline: u64, sequence: u64, token: Option<u64>) {
         (self.token, self.is_drawn) = (token, false);
-        self.was_due = Some((self.deadline, self.sequence));
+        // A moment has 48 bits, and 0 is none.
+        let began = deadline.saturating_sub(ttl).min((1 << 48) - 1);
+        let due =
+            if self.deadline <= began { (self.deadline, self.sequence) } else { (began, sequence) };
+        self.was_due = (began > 0).then_some(due);
         // The count stops at 16 bits.
         self.deliveries = (self.deliveries + 1).min(65_535);
         (self.ttl, self.deadline, self.sequence) = (ttl, deadline, sequence);

@@ -18,7 +18,8 @@ impl Since {
     /// Returns that a lease began at `moment`, of an element with this deadline.
     #[inline]
     pub(in super::super) fn new(moment: u64, deadline: u64) -> Self {
-        Self { moment, waited: moment.saturating_sub(deadline) }.stored()
+        let moment = moment.min(Self::MAX);
+        Self { moment, waited: moment.saturating_sub(deadline) }
     }
 
     /// Returns what is stored of it.

@@ -133,8 +133,14 @@ pub enum Op {
         ms: u64,
         held: Vec<(u64, Bytes)>,
         is_uncounted: bool,
+        /// For one id only.
+        element: Option<Bytes>,
+        reason: Option<Bytes>,
     },
-    Reject(Vec<(u64, Bytes)>),
+    Reject {
+        held: Vec<(u64, Bytes)>,
+        reason: Option<Bytes>,
+    },
     Look {
         id: Bytes,
         full: bool,
@@ -175,6 +181,8 @@ pub enum Op {
         ids: Vec<Bytes>,
     },
     OnDue(Policy),
+    /// With NX.
+    OnDueNew(Policy),
     /// A stream with that length, without stating whether it is exact.
     OnDueStream(&'static str, u64),
     /// For this long, or until then.

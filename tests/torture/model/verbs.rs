@@ -56,6 +56,7 @@ impl World {
                     deliveries: deliveries.unwrap_or(0),
                     token: *token,
                     was_due: None,
+                    reason: Bytes::new(),
                     is_drawn: false,
                     most,
                     until,
@@ -111,6 +112,7 @@ impl World {
                             deliveries: 0,
                             token: None,
                             was_due: None,
+                            reason: Bytes::new(),
                             is_drawn: false,
                             most,
                             until,
@@ -232,7 +234,7 @@ impl World {
                 }
                 Expect::Is(Value::Array(replies))
             }
-            Op::Release { ms, held, is_uncounted } => {
+            Op::Release { ms, held, is_uncounted, element, reason } => {
                 let Some(deadline) = at_or(None, *ms) else { return REFUSED };
                 let mut replies = vec![false; held.len()];
                 let is_new = |at: &usize| !held[..*at].contains(&held[*at]);
@@ -245,6 +247,12 @@ impl World {
                     let (token, id) = &held[listed];
                     let Some(at) = it.held(*token, id) else { continue };
                     replies[listed] = true;
+                    if let Some(element) = element {
+                        it.entries[at].element = element.clone();
+                    }
+                    if let Some(reason) = reason {
+                        it.entries[at].reason = reason.clone();
+                    }
                     if *is_uncounted {
                         let was_due = it.entries[at].was_due.filter(|was| *ms == 0 && was.0 <= now);
                         let (deadline, before) = was_due.unwrap_or((deadline, self.sequence));
@@ -260,7 +268,7 @@ impl World {
                     replies.into_iter().map(|reply| Value::Int(reply.into())).collect(),
                 ))
             }
-            Op::Reject(held) => {
+            Op::Reject { held, .. } => {
                 let is_there = !it.entries.is_empty()
                     || it.policy != Policy::Hold
                     || it.pause.is_some()
@@ -331,6 +339,11 @@ impl World {
             }
             Op::OnDue(policy) => {
                 it.policy = policy.clone();
+                Expect::Is(Value::Okay)
+            }
+            Op::OnDueNew(_) if it.policy != Policy::Hold => Expect::Is(Value::Nil),
+            Op::OnDueNew(policy) => {
+                it.set_policy(policy);
                 Expect::Is(Value::Okay)
             }
             Op::OnDueStream(dest, length) => {

@@ -261,8 +261,17 @@ impl Torture {
                 let held = self.held(db, key);
                 match self.random.below(4) {
                     0 | 1 => Op::Renew { ttl, held },
-                    2 => Op::Release { ms: ttl, held, is_uncounted: self.random.one_in(3) },
-                    _ => Op::Reject(held),
+                    2 => {
+                        let is_one = held.len() == 1;
+                        let element = (is_one && self.random.one_in(2)).then(|| b"other".to_vec());
+                        let reason = self.random.one_in(4).then(|| b"it failed".to_vec());
+                        let is_uncounted = self.random.one_in(3);
+                        Op::Release { ms: ttl, held, is_uncounted, element, reason }
+                    }
+                    _ => {
+                        let reason = self.random.one_in(2).then(|| b"it cannot succeed".to_vec());
+                        Op::Reject { held, reason }
+                    }
                 }
             }
             640..650 => self.range(),
@@ -295,7 +304,8 @@ impl Torture {
                 Op::Lease { ttl, token: 1 + self.random.below(5), at, ids }
             }
             840..842 => Op::OnDueStream(self.random.pick(&STREAMS), 3),
-            842..860 => Op::OnDue(self.policy()),
+            842..844 => Op::OnDueNew(self.policy()),
+            844..860 => Op::OnDue(self.policy()),
             860..866 => self.pause(),
             // Otherwise, nothing would ever be polled.
             866..880 => Op::Resume,

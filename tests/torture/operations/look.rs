@@ -113,6 +113,9 @@ impl Torture {
                     check_token(entry, &fields.get("token"));
                     assert_eq!(number("deliveries-limit"), entry.most, "{entry:?}");
                     assert_eq!(fields.get("group"), Value::Nil, "{entry:?}");
+                    let reason = Some(&entry.reason).filter(|reason| !reason.is_empty());
+                    let reason = reason.map_or(Value::Nil, |it| Value::BulkString(it.clone()));
+                    assert_eq!(fields.get("reason"), reason, "{entry:?}");
                     match fields.get("until") {
                         Value::Nil => assert_eq!(entry.until, 0, "{entry:?}"),
                         Value::Int(until) => {

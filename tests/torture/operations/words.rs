@@ -100,12 +100,16 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
         }
         Op::XAck(ids) => of_ids("XACK", ids),
         Op::Settle(held) => [verb("SETTLE"), pairs_of(held)].concat(),
-        Op::Release { ms, held, is_uncounted } => {
+        Op::Release { ms, held, is_uncounted, element, reason } => {
             let mut words = [verb("RELEASE"), vec![number(*ms)], pairs_of(held)].concat();
             words.extend(is_uncounted.then(|| text("UNCOUNTED")));
+            words.extend(said("ELEMENT", element));
+            words.extend(said("reason", reason));
             words
         }
-        Op::Reject(held) => [verb("REJECT"), pairs_of(held)].concat(),
+        Op::Reject { held, reason } => {
+            [verb("REJECT"), pairs_of(held), said("REASON", reason)].concat()
+        }
         Op::Renew { ttl, held } => [verb("RENEW"), vec![number(*ttl)], pairs_of(held)].concat(),
         Op::Look { id, full } => {
             let mut words = verb("LOOK");
@@ -163,8 +167,9 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words.extend(ids.iter().cloned());
             words
         }
-        Op::OnDue(policy) => {
+        Op::OnDue(policy) | Op::OnDueNew(policy) => {
             let mut words = verb("ONDUE");
+            words.extend(matches!(op, Op::OnDueNew(_)).then(|| text("NX")));
             if let Policy::Limit(most, _) = policy {
                 words.extend([text("hold"), text("DELIVERIES"), number(*most)]);
             }
@@ -383,4 +388,9 @@ pub(super) fn nonsense(random: &mut Random) -> Op {
     let (verb, rest) = line.split_once(' ').unwrap_or((&line, ""));
     let rest = rest.split('|').filter(|_| line.contains(' '));
     Op::Nonsense([verb].into_iter().chain(rest).map(|word| word.as_bytes().to_vec()).collect())
+}
+
+/// Returns an option with any bytes as its value, if there is one.
+fn said(name: &str, value: &Option<Bytes>) -> Vec<Bytes> {
+    value.iter().flat_map(|value| [name.as_bytes().to_vec(), value.clone()]).collect()
 }
