@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.."
 # The tests, by prefixes of their names, for `cargo test --test <file>`: not those that measure memory or time, that
 # need a release build or several builds, or that start no server.
 asan_tests=(
-    "server aligned:: faults:: listening:: blocking:: hangup:: refused:: subscribed:: threads:: twice:: commands:: errors:: fenced:: keyspace:: mpoll:: pause:: range:: ondue:: rede:: settings:: unheard:: tracking:: access:: released:: rejected:: dismissed:: effects:: held_since::"
+    "server aligned:: faults:: listening:: blocking:: hangup:: refused:: subscribed:: threads:: twice:: commands:: errors:: fenced:: keyspace:: mpoll:: pause:: range:: ondue:: rede:: settings:: unheard:: tracking:: access:: released:: rejected:: revive:: dismissed:: effects:: held_since::"
     "torture operations:: restore::"
 )
 # Tests in which the server moves the objects that hold values.
