@@ -98,6 +98,7 @@ export class ElementView {
       ["Deliveries", count(found.deliveries)],
       held && ["Held for", heldFor(found)],
       held && ["Token", h("bdi", {}, line(found.token_b64))],
+      found.reason_b64 && ["Given back because", h("bdi", {}, shortened(line(found.reason_b64), 400))],
       found.group_b64 && ["Group", h("bdi", {}, shortened(line(found.group_b64), 80))],
     ].filter(Boolean);
     fill(

@@ -51,6 +51,8 @@ pub struct Row {
     pub element: Option<Vec<u8>>,
     /// The name of its group, if it has one. RANGE does not show it.
     pub group: Option<Vec<u8>>,
+    /// Why it was given back the last time, if that was said. RANGE does not show it.
+    pub reason: Option<Vec<u8>>,
 }
 
 /// Filters of elements.
@@ -142,6 +144,7 @@ fn read(row: &[Reply], with_element: bool) -> Option<Row> {
         token: text(if with_element { 6 } else { 5 }),
         held_since: number(if with_element { 7 } else { 6 }),
         group: None,
+        reason: None,
     })
 }
 
@@ -301,6 +304,7 @@ pub async fn element(
         let mut json = row_json(&row);
         json["element_b64"] = json!(encode(element));
         json["group_b64"] = json!(row.group.as_deref().map(encode));
+        json["reason_b64"] = json!(row.reason.as_deref().map(encode));
         json["now"] = json!(now);
         Ok(Json(json))
     })
@@ -322,6 +326,7 @@ pub fn look_full(connection: &mut Connection, key: &[u8], id: &[u8]) -> RedisRes
         held_since: None,
         element: None,
         group: None,
+        reason: None,
     };
     for (name, value) in fields {
         let number = || from_redis_value_ref::<u64>(value).unwrap_or(0);
@@ -336,6 +341,7 @@ pub fn look_full(connection: &mut Connection, key: &[u8], id: &[u8]) -> RedisRes
                 b"token" => row.token = text(),
                 b"held-since" => row.held_since = from_redis_value_ref(value).ok(),
                 b"group" => row.group = text(),
+                b"reason" => row.reason = text(),
                 _ => (),
             },
             _ => continue,

@@ -174,6 +174,12 @@ fn held_and_due_elements_have_views_of_their_own() {
     renew.arg("jobs").arg(600_000).arg(77).arg(&id).exec(&mut client).expect("it is held");
     let one = page.get(&format!("api/element?{queue}&id={}", b64(&id)));
     assert!(one["held_since"] == since && one["deadline"].as_u64() > Some(since + 500_000));
+    assert_eq!(one["reason_b64"], Value::Null);
+    client.ask("DEHYDRATOR.PUSH failed 0 element id");
+    client.ask("DEHYDRATOR.POLL failed LEASE 60000 TOKEN 78");
+    client.ask("DEHYDRATOR.RELEASE failed 60000 78 id REASON timeout");
+    let failed = format!("api/element?{}&id={}", named(&server, "failed"), b64(b"id"));
+    assert_eq!(bytes(&page.get(&failed)["reason_b64"]), b"timeout");
     let due = page.get(&format!("api/elements?{queue}&view=due&count=500"));
     assert_eq!((&due["shown"], &due["next"]), (&json!(100), &Value::Null));
     assert_eq!(all(&page, &format!("{queue}&view=held&count=20")).len(), 300);

@@ -343,7 +343,7 @@ impl World {
             }
             Op::OnDueNew(_) if it.policy != Policy::Hold => Expect::Is(Value::Nil),
             Op::OnDueNew(policy) => {
-                it.set_policy(policy);
+                it.policy = policy.clone();
                 Expect::Is(Value::Okay)
             }
             Op::OnDueStream(dest, length) => {
