@@ -26,7 +26,8 @@ pub struct Dehydrator {
     pub pause: Option<u64>,
     pub limits: Limits,
     pub each: Settings,
-    pub remembered: HashMap<Bytes, u64>,
+    /// Until when ids are remembered: at least, and at most.
+    pub remembered: HashMap<Bytes, [u64; 2]>,
     /// How many elements were given out, and how many when each POLL began.
     pub(super) given: u64,
     /// The most groups since the turns began.
@@ -201,16 +202,18 @@ impl Dehydrator {
         self.change_logs(|log, _| log.load());
     }
 
-    /// Remembers an id that was settled, taken or delivered.
-    pub fn done(&mut self, id: &[u8], now: u64) {
+    /// Remembers an id that was settled, taken or delivered between two moments.
+    pub fn done(&mut self, id: &[u8], between: [u64; 2]) {
         if self.limits.remember > 0 {
-            self.remembered
-                .insert(id.to_vec(), now.saturating_add(self.limits.remember).min(NEVER));
+            let until = between.map(|at| at.saturating_add(self.limits.remember).min(NEVER));
+            self.remembered.insert(id.to_vec(), until);
         }
     }
 
-    pub fn remembers(&self, id: &[u8], now: u64) -> bool {
-        self.remembered.get(id).is_some_and(|until| *until > now)
+    /// Returns whether an id is remembered. If either is possible, the reply has said so or not.
+    pub fn remembers(&self, id: &[u8], now: u64, is_said: bool) -> bool {
+        let until = self.remembered.get(id);
+        until.is_some_and(|[least, most]| *least > now || *most > now && is_said)
     }
 
     /// Returns whether its key is deleted.

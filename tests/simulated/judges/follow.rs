@@ -152,7 +152,7 @@ impl Model {
             }
             Op::Pull(id) => {
                 let entry = it.remove(id);
-                entry.iter().for_each(|_| it.done(id, now));
+                entry.iter().for_each(|_| it.done(id, [now, now]));
                 call.is(&entry.map_or(Reply::Null, |it| Reply::Bulk(it.element)), reply)
             }
             Op::Rem(ids) => {
@@ -164,7 +164,7 @@ impl Model {
                     let is_out =
                         it.get(id).is_some_and(|it| it.deadline <= now || it.deliveries > 0);
                     let entry = if is_out { it.remove(id) } else { None };
-                    entry.iter().for_each(|_| it.done(id, now));
+                    entry.iter().for_each(|_| it.done(id, [now, now]));
                     expected.push(entry.map_or(Reply::Null, |it| Reply::Bulk(it.element)));
                 }
                 call.is(&Reply::Array(expected), reply)
@@ -180,7 +180,7 @@ impl Model {
                     expected.push(is_held.into());
                     let Some(entry) = is_held.then(|| it.remove(id)).flatten() else { continue };
                     if is_settle {
-                        it.done(id, now);
+                        it.done(id, [now, now]);
                     } else if let Some(to) = it.policy.route().destination() {
                         let db =
                             (!matches!(it.policy.route(), Policy::Publish(_))).then_some(call.db);
@@ -408,12 +408,14 @@ impl Model {
         let Some(timers) = pushed.iter().map(timer).collect::<Option<Vec<_>>>() else {
             return call.refused("ERR", reply);
         };
+        let is_refused = call.refused("EXISTS", reply).is_ok();
         if how == How::Refuse {
             let mut stored: Vec<&Bytes> = Vec::new();
             let (name, mut len) = (options.group.clone().unwrap_or_default(), it.count() as u64);
             let (most, mut of_group) = (it.limits_of(&name).0, it.length_of(&name) as u64);
             for (_, id) in pushed {
-                if it.get(id).is_some() || it.remembers(id, now) || stored.contains(&id) {
+                if it.get(id).is_some() || it.remembers(id, now, is_refused) || stored.contains(&id)
+                {
                     return call.refused("EXISTS", reply);
                 }
                 let is_full = it.limits.length > 0 && len >= it.limits.length;
@@ -427,7 +429,11 @@ impl Model {
         let mut stored = Vec::new();
         let name = options.group.clone().unwrap_or_default();
         for (((_, id), timer), element) in pushed.iter().zip(timers).zip(&call.elements) {
-            let (found, is_remembered) = (it.get(id), it.remembers(id, now));
+            let is_said = match reply {
+                Reply::Array(said) => said.get(stored.len()) == Some(&Reply::Int(0)),
+                reply => *reply == Reply::Null,
+            };
+            let (found, is_remembered) = (it.get(id), it.remembers(id, now, is_said));
             if how == How::Nx && (found.is_some() && !is_many || found.is_none() && is_remembered) {
                 stored.push(0);
                 continue;

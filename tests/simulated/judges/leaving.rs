@@ -4,6 +4,8 @@ use super::dehydrator::{Dehydrator, Entry, Policy};
 use super::group::Opening;
 use super::{Bytes, Fault, Promise};
 
+/// How long ago something may have happened that is heard of now, in milliseconds.
+const HEARD_MS: u64 = 3;
 /// The dead letters that a POLL moves at most, or that were moved just before.
 const DEAD_AT_ONCE: usize = 500;
 
@@ -131,7 +133,7 @@ impl Dehydrator {
             if self.policy != Policy::Drop {
                 self.count_under_rates(&entry.group, now);
             }
-            self.done(id, now);
+            self.done(id, [now - HEARD_MS, now]);
         }
         Ok(entry)
     }
@@ -158,8 +160,7 @@ impl Dehydrator {
                 let left = self.opening(&self.entries[&id].group).map_or(now, |it| it.latest);
                 self.remove(&id);
                 if !self.policy.holds() {
-                    // What a command has made due leaves no earlier than that.
-                    self.done(&id, left.max(self.touched).min(now));
+                    self.done(&id, [left.min(now), now]);
                 }
             }
         }

@@ -48,6 +48,8 @@ impl Dehydrator {
     pub fn set_back(&mut self, before: u64, now: u64) {
         self.limits.log.set_back(self.limits.rate, before, now);
         self.change_logs(|log, rate| log.set_back(rate, before, now));
+        // What was forgotten is not remembered again, and nobody knows what was.
+        self.remembered.values_mut().filter(|it| it[0] <= before).for_each(|it| it[0] = 0);
         self.restart_turns();
     }
 

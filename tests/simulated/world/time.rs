@@ -109,9 +109,7 @@ impl World {
             self.advance(RESUMED_MS)?;
             let lingers = self.model.pass(self.now());
             let has_resumed = self.model.all().any(|it| it.2.has_resumed(self.now()));
-            // Which ids are remembered again depends on which were forgotten.
-            let remembers = self.model.all().any(|it| it.2.limits.remember > 0);
-            if lingers || has_resumed || remembers {
+            if lingers || has_resumed {
                 return Ok(());
             }
         }
