@@ -1,4 +1,14 @@
 //! Judges: a model that follows the replies, and the promises of docs/guarantees.md, each by its name.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `promises` | the promises, and a fault: one that was broken |
+//! | `model` | the model of the keyspace, and what arrived at destinations |
+//! | `dehydrator` | the model of one dehydrator, with `entry`, `policy`, `group` and `limits` |
+//! | `openings` | from when on its groups give something out |
+//! | `leaving` | what may leave it at a moment, and what has to |
+//! | `follow` | follows the replies to commands that write, with `keyspace` and `polled` |
+//! | `reads` | checks the replies to commands that read |
 
 pub mod dehydrator;
 mod entry;
