@@ -3,41 +3,11 @@
 
 use super::op::{How, Op, Options};
 use super::run::{Result, World, element};
-use super::step::Command;
+use super::step::{Act, Command, Refusal};
 use crate::judges::follow::{Call, ok};
 use crate::judges::reads::TICK_MS;
 use crate::judges::{Bytes, Promise};
 use crate::machine::{Image, Listener, Reply, Rule, slot_of, units};
-
-/// Why a server refuses commands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refusal {
-    /// Its memory is full.
-    Full,
-    /// The users may not poll.
-    Rights,
-}
-
-impl Refusal {
-    /// Returns the code of the error with which a command is refused. `None`: it is not.
-    pub fn code(self, op: &Op) -> Option<&'static str> {
-        match (self, op) {
-            (Self::Full, Op::Push { .. } | Op::GidPush { .. } | Op::Update(_)) => Some("OOM"),
-            (Self::Rights, Op::Poll(_)) => Some("NOPERM"),
-            _ => None,
-        }
-    }
-}
-
-/// What another module does with the key of an event.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Act {
-    Delete,
-    Overwrite,
-    Flush,
-    /// Pushes an element with this id.
-    Push(Bytes),
-}
 
 /// How long the other module's element waits, in milliseconds.
 const ACT_TTL_MS: u64 = 600_000;

@@ -1,6 +1,6 @@
 //! The world: clients, workers, operators and accidents around simulated servers, all drawn from one seed.
 
-pub mod accident;
+mod accident;
 mod batch;
 pub mod child;
 mod compare;

@@ -1,8 +1,8 @@
 //! Replies, at once and to those who slept, and what is heard besides.
 
-use super::accident::Refusal;
 use super::op::{Op, Poll};
 use super::run::{Result, Sleep, World};
+use super::step::Refusal;
 use crate::judges::follow::Call;
 use crate::judges::model::{Kept, Sent};
 use crate::judges::{Bytes, NEVER, Promise};

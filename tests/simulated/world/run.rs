@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::accident::Refusal;
 use super::draw::{CHANNEL, CLIENTS};
 use super::op::{Held, Op, Poll};
 use super::shown::shown;
-use super::step::{Command, Profile, Reload, Step};
+use super::step::{Command, Profile, Refusal, Reload, Step};
 use super::time::processor_ns;
 use crate::judges::follow::Call;
 use crate::judges::model::{DATABASES, Model};

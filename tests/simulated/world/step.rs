@@ -2,7 +2,6 @@
 
 use crate::judges::Bytes;
 use crate::machine::Kind;
-use crate::world::accident::{Act, Refusal};
 use crate::world::op::Op;
 
 /// What a run is about: a few subjects, so that each is met often, alone and beside others.
@@ -56,6 +55,36 @@ pub enum Reload {
     Rdb,
     Aof,
     RewrittenAof,
+}
+
+/// Why a server refuses commands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// Its memory is full.
+    Full,
+    /// The users may not poll.
+    Rights,
+}
+
+impl Refusal {
+    /// Returns the code of the error with which a command is refused. `None`: it is not.
+    pub fn code(self, op: &Op) -> Option<&'static str> {
+        match (self, op) {
+            (Self::Full, Op::Push { .. } | Op::GidPush { .. } | Op::Update(_)) => Some("OOM"),
+            (Self::Rights, Op::Poll(_)) => Some("NOPERM"),
+            _ => None,
+        }
+    }
+}
+
+/// What another module does with the key of an event.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Act {
+    Delete,
+    Overwrite,
+    Flush,
+    /// Pushes an element with this id.
+    Push(Bytes),
 }
 
 #[derive(Clone, PartialEq, Debug)]

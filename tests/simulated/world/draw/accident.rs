@@ -2,9 +2,8 @@
 
 use super::Drawer;
 use crate::judges::Bytes;
-use crate::world::accident::{Act, Refusal};
 use crate::world::op::{Held, How, Numbers, Op, Options, Poll};
-use crate::world::step::{Command, Step};
+use crate::world::step::{Act, Command, Refusal, Step};
 
 impl Drawer<'_> {
     /// Draws commands, of which some are refused.
