@@ -151,7 +151,10 @@ impl World {
         (groups, each): (usize, usize),
         ttl: u64,
     ) -> Result {
-        let client = self.clients.iter().position(|it| it.db == db && it.sleep.is_none());
+        let busy = self.begun.as_ref().map(|it| it.client);
+        let mut clients = self.clients.iter().enumerate();
+        let client = clients.find(|it| it.1.db == db && it.1.sleep.is_none() && busy != Some(it.0));
+        let client = client.map(|it| it.0);
         let Some(client) = client else { return Ok(()) };
         if let Some(begun) = &mut self.begun {
             begun.is_alone = false;
