@@ -154,8 +154,8 @@ impl Drawer<'_> {
         for _ in 0..=self.random.below(2) {
             let step = match self.random.below(8) {
                 0..4 => bulk(self, 20),
-                4 => Step::MoveSlot(key.clone()),
-                5 if !self.profile.has_slots => Step::Batch(vec![self.command_of(Op::SwapDb, key)]),
+                4 | 5 if self.profile.has_slots => Step::MoveSlot(key.clone()),
+                4 | 5 => Step::Batch(vec![self.command_of(Op::SwapDb, key)]),
                 6 => {
                     let del = self.command_of(Op::Del(true), key);
                     let options = Options { group: Some(b"g0".to_vec()), ..Options::default() };

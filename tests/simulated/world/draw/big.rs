@@ -64,8 +64,8 @@ impl Drawer<'_> {
                 let poll = self.command_of(Op::Poll(poll), &key);
                 Step::Batch(vec![poll, self.command_of(op, &key)])
             }
-            8 if !self.profile.has_slots => Step::Batch(vec![self.command_of(Op::SwapDb, &key)]),
-            9 => Step::MoveSlot(key),
+            8 | 9 if self.profile.has_slots => Step::MoveSlot(key),
+            8 | 9 => Step::Batch(vec![self.command_of(Op::SwapDb, &key)]),
             10 => Step::Batch(vec![self.command_of(Op::Del(true), &key)]),
             _ => return false,
         };
