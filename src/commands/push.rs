@@ -214,6 +214,10 @@ impl<'a> MultiPush<'a> {
         let mut options = Options::new(args, at);
         while let Some(option) = options.next() {
             if !chosen.parse(&option, &mut options)? {
+                // Behind an element, an unknown word was meant for a ttl.
+                if options.at() == at + 1 {
+                    Ttl::parse(required(args, at)?)?;
+                }
                 return Err(option.unexpected());
             }
         }
