@@ -50,11 +50,11 @@ impl Groups {
         self.first_eligible().is_some_and(|(turn, _)| turn.deadline <= now)
     }
 
-    /// Decides whose turn it is at `now`. `others`: the turn of the first element without a group, if that is due.
-    pub fn choose(&self, others: Option<Turn>, now: u64) -> Option<Choice> {
+    /// Decides whose turn it is at `now`. `ungrouped`: the turn of the first element without a group, if that is due.
+    pub fn choose(&self, ungrouped: Option<Turn>, now: u64) -> Option<Choice> {
         let is_ungrouped = |group: Group| group == self.ungrouped;
         let eligible = |group: Group| match is_ungrouped(group) {
-            true => others,
+            true => ungrouped,
             false => Some(self.table.get(group).eligible).filter(|it| it.deadline <= now),
         };
         // A turn that has begun goes on.
@@ -64,7 +64,7 @@ impl Groups {
         let mut front = self.round.front();
         // Those without a group are in the list as of now if their first came due since.
         let drops_ungrouped = front.is_some_and(is_ungrouped)
-            && others.is_none_or(|turn| turn.deadline > self.entered(self.ungrouped, now));
+            && ungrouped.is_none_or(|turn| turn.deadline > self.entered(self.ungrouped, now));
         if drops_ungrouped {
             front = self.table.get(self.ungrouped).behind.map(Group);
         }
@@ -161,7 +161,8 @@ impl Groups {
     pub(super) fn refile(&mut self, records: &Records, group: Group) -> bool {
         let eligible = self.eligible_from(records, group);
         let GroupRecord { state: before, eligible: was, .. } = *self.table.get(group);
-        if before != State::Empty && Some(was) == eligible {
+        if eligible == (before != State::Empty).then_some(was) {
+            self.free_if_unused(group);
             return false;
         }
         work::step(1);

@@ -100,6 +100,37 @@ fn the_first_of_each_group_comes_early_and_shares_are_right() {
     assert!(counts["0"].abs_diff(3 * turns) <= 3, "{} of {turns} turns", counts["0"]);
 }
 
+/// Large tenants of different shares, and a small one that comes in the middle.
+#[test]
+fn shares_are_right_to_one_in_a_hundred_and_a_small_tenant_waits_for_one_round_of_them() {
+    let shares = [("one", 1), ("two", 2), ("three", 3), ("five", 5)];
+    let mut lawn = lawn();
+    for (group, size) in shares {
+        share(&mut lawn, group, size);
+        (0..20_000).for_each(|number| put(&mut lawn, &format!("{group} {number}"), group, number));
+    }
+    (0..20_000).for_each(|number| put(&mut lawn, &format!("none {number}"), "", number));
+    let mut counts = std::collections::HashMap::<String, f64>::new();
+    let mut give = |lawn: &mut Lawn, now| {
+        let (_, element) = lawn.lease_due(now, 1 << 40, Token::new(1)).expect("it is due");
+        let group = std::str::from_utf8(element.id).expect("text").split(' ').next();
+        *counts.entry(group.expect("a group").into()).or_default() += 1.0;
+        group == Some("small")
+    };
+    (0..18_000).for_each(|_| _ = give(&mut lawn, 20_000));
+    put(&mut lawn, "small", "small", 20_001);
+    let waited = (0..).find(|_| give(&mut lawn, 20_001)).expect("it comes");
+    assert!(waited <= 1 + 1 + 2 + 3 + 5, "{waited} before the small one");
+    (0..18_000).for_each(|_| _ = give(&mut lawn, 20_001));
+    println!("{counts:?}, {waited} before the small one");
+    let turns = counts["none"];
+    for (group, size) in shares {
+        let given = counts[group] / f64::from(size);
+        assert!((given - turns).abs() <= turns / 100.0, "{counts:?}");
+    }
+    lawn.check();
+}
+
 #[test]
 #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
 fn groups_take_little_memory_and_give_it_back() {
@@ -319,6 +350,27 @@ fn the_first_of_all_is_the_oldest_of_all_groups_that_may_give() {
     lawn.pass_turn(9);
     lawn.check();
     assert_eq!(lawn.next_deadline(), Some(3));
+}
+
+/// Groups that are there for their logs alone do not keep a change from reaching the others.
+#[test]
+fn groups_without_elements_are_brought_to_new_limits_once() {
+    const GROUPS: usize = 500;
+    let rate = |rate| GroupLimits { rate, per: 1000, ..GroupLimits::NONE };
+    let mut lawn = lawn();
+    put(&mut lawn, "id", "a", 1);
+    lawn.set_each_group(rate(2));
+    for group in 0..GROUPS {
+        let mut groups = lawn.groups_mut().expect("groups");
+        assert!(groups.record(format!("g{group}").as_bytes(), 1000, 1));
+    }
+    for (max, logs) in [(3, GROUPS), (0, 0)] {
+        lawn.set_each_group(rate(max));
+        let calls = (0..4 * GROUPS).take_while(|_| fit_groups(&mut lawn)).count();
+        assert!(calls <= 2 * GROUPS, "{calls} calls");
+        lawn.check();
+        assert_eq!(lawn.groups().expect("groups").all_logs(1000).len(), logs);
+    }
 }
 
 /// Counts the work of calls beside very many groups.
