@@ -28,7 +28,7 @@ impl Full {
         if self.records.get(handle).is_grouped() { Some((groups, &mut self.records)) } else { None }
     }
 
-    /// Returns the queues that have a record: those of the elements in groups, or those of all others.
+    /// Returns the queues that have a record: those of the elements in groups, or those of the elements without one.
     #[inline(always)]
     pub(super) fn queues_of(&mut self, handle: Handle) -> (&mut Queues, &mut Records) {
         match &mut self.groups {
@@ -41,14 +41,14 @@ impl Full {
 
     /// Returns the element that is next at `now`, and the decision whose turn it is, if groups take turns.
     pub(super) fn choose(&self, now: u64) -> Option<(Handle, Option<Choice>)> {
-        let others = self.queues.first(&self.records).filter(|it| it.0.deadline <= now);
+        let ungrouped = self.queues.first(&self.records).filter(|it| it.0.deadline <= now);
         match &self.groups {
             Some(groups) if groups.are_due(now) => {
-                let choice = groups.choose(others.map(|first| first.0), now)?;
+                let choice = groups.choose(ungrouped.map(|first| first.0), now)?;
                 let first = groups.first(&self.records, choice.group);
-                Some((first.or(others.map(|first| first.1))?, Some(choice)))
+                Some((first.or(ungrouped.map(|first| first.1))?, Some(choice)))
             }
-            _ => Some((others?.1, None)),
+            _ => Some((ungrouped?.1, None)),
         }
     }
 

@@ -192,12 +192,12 @@ impl Lawn {
             Form::Small(_) => group == self.small_group().map(|it| it.0),
             Form::Full(_) => group.is_none(),
         };
-        let others = if is_all { Some(self.rows_without_group(from, end)) } else { None };
+        let all = if is_all { Some(self.rows_without_group(from, end)) } else { None };
         let members = group.and_then(|name| self.group(name)).map(|(full, groups, group)| {
             let members = groups.elements(&full.records, group, from);
             members.map(|it| full.row_of(it)).take_while(move |row| row.element.deadline <= end)
         });
-        others.into_iter().flatten().chain(members.into_iter().flatten())
+        all.into_iter().flatten().chain(members.into_iter().flatten())
     }
 
     /// Returns the group of this name, with the groups and the form that they are in.
@@ -234,7 +234,8 @@ impl Lawn {
         let small = if is_all { Some(self.rows(Start::FIRST, DEADLINE_MAX)) } else { None };
         let small = small.into_iter().flatten().filter(rests);
         let full = self.group(group).into_iter().flat_map(move |(full, groups, group)| {
-            let members = groups.at_rest(&full.records, group, deadlines, now);
+            let gap = (Turn { deadline: deadlines.0, push: 0 }, Turn::after(deadlines.1));
+            let members = groups.outside(&full.records, group, gap, Turn::after(now));
             members.map(|it| full.row_of(it))
         });
         small.chain(full)

@@ -196,22 +196,9 @@ impl Groups {
         self.outside(records, group, (Turn::FIRST, from), Turn::LAST)
     }
 
-    /// Iterates over the elements of a group whose deadlines are not from `from` to `until`, and that are under no lease which
-    /// ends after `now`. O(log n) to begin, and those between cost nothing.
-    pub fn at_rest<'a>(
-        &self,
-        records: &'a Records,
-        group: Group,
-        (from, until): (u64, u64),
-        now: u64,
-    ) -> impl Iterator<Item = Handle> + use<'a> {
-        let gap = (Turn { deadline: from, push: 0 }, Turn::after(until));
-        self.outside(records, group, gap, Turn::after(now))
-    }
-
-    /// Iterates over the elements of a group whose turns are outside of a gap, and of those that are held over the ones before
-    /// a turn.
-    fn outside<'a>(
+    /// Iterates over the elements of a group whose turns are not in a gap, and that are under no lease which ends at `held_end` or
+    /// later. O(log n) to begin, and those between cost nothing.
+    pub fn outside<'a>(
         &self,
         records: &'a Records,
         group: Group,
