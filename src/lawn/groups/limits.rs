@@ -170,7 +170,7 @@ impl GroupsMut<'_> {
         }
         work::step(1);
         let limits = self.limits(group);
-        let (places, is_fit) = self.groups.fit_held(self.records, group, held_max(limits));
+        let (places, is_fit) = self.groups.fit_held(self.records, group, limits.held_max());
         *work += places + self.fit_log(group, limits);
         // All was given out by then, if the clock has stepped back or the granules of the log have become smaller.
         let latest = self.logs.latest;
@@ -286,9 +286,4 @@ impl GroupsMut<'_> {
             self.fit_all();
         }
     }
-}
-
-/// Returns the most elements that a group may hold under these limits, as its record has it.
-pub(super) fn held_max(limits: GroupLimits) -> u32 {
-    limits.held.try_into().unwrap_or(u32::MAX)
 }

@@ -54,7 +54,6 @@ use greatest::Greatest;
 #[cfg(test)]
 pub use limits::FIT_WORK;
 pub use limits::GroupsMut;
-use limits::held_max;
 use logs::Logs;
 use round::Round;
 pub use rules::{Enforced, GroupLimits, GroupRules, GroupSettings};
@@ -160,7 +159,7 @@ impl Groups {
         }
         let group = self.table.insert(name)?;
         self.table.get_mut(group).has_settings = self.rules.of(name) != GroupSettings::NONE;
-        self.table.get_mut(group).held_max = held_max(self.limits(group));
+        self.table.get_mut(group).held_max = self.limits(group).held_max();
         Some(group)
     }
 
@@ -396,7 +395,7 @@ impl Groups {
         assert_eq!(record.has_log, rate.is_some(), "a log");
         if self.fit_from.is_none() {
             let limits = self.limits(group);
-            assert_eq!(record.held_max, held_max(limits), "the limit of what is held");
+            assert_eq!(record.held_max, limits.held_max(), "the limit of what is held");
             assert!(rate.is_none() || rate == limits.rate(), "a limit of rate");
         }
         if group != self.ungrouped {

@@ -28,6 +28,11 @@ impl GroupLimits {
         Self { length: or(self.length, each.length), held: or(self.held, each.held), rate, per }
     }
 
+    /// Returns the most elements under a live lease, as a group's record has it.
+    pub(super) fn held_max(self) -> u32 {
+        self.held.try_into().unwrap_or(u32::MAX)
+    }
+
     /// Returns the limit of what is given out in a time: a number of elements, and a number of milliseconds.
     pub fn rate(self) -> Option<(u64, u64)> {
         (self.rate > 0).then_some((self.rate, self.per))
