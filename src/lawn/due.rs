@@ -112,9 +112,6 @@ impl Full {
                 *slot = (handle, place as u8);
                 length += 1;
             }
-            if let Some(next) = view.block.next {
-                prefetch(self.queues.blocks.slab.unit(next));
-            }
             let run = &run[..length];
             let (mut prefetched, mut hashed) = (0, 0);
             for (at, (handle, place)) in run.iter().enumerate() {
@@ -131,14 +128,18 @@ impl Full {
                     hashed += 1;
                 }
                 let record = self.records.get(*handle);
-                if done == most || record.turn() >= end {
+                let turn = record.turn();
+                if done == most || turn >= end {
                     return done;
+                }
+                if length - at == AHEAD / 2 {
+                    self.queues.prefetch_second_block(number);
                 }
                 let deliveries = record.deliveries();
                 let spot = Spot { block, place: *place };
                 let ttl = if number == TIMELINE { self.queues.ttl(spot) } else { ttl };
                 self.index.remove_handle(hashes[at], *handle);
-                self.queues.remove_head(spot);
+                self.queues.remove_head(spot, turn);
                 if deliveries > 0 {
                     self.unlease(*handle);
                 }

@@ -313,13 +313,13 @@ impl Lawn {
         }
     }
 
-    /// Returns the number of elements that are due at `now`. Reads one record for each block of a queue (up to 62
-    /// elements), and visits each block of the timeline that is due.
+    /// Returns the number of elements that are due at `now`. Visits each block (up to 64 elements) that is
+    /// due, and reads six records of each queue.
     pub fn count_due(&self, now: u64) -> usize {
         either!(&self.form, it => it.count_due(now))
     }
 
-    /// Counts the elements by TTL. Reads 16 bytes for each block of a queue (up to 62 elements), and visits each
+    /// Counts the elements by TTL. Reads 16 bytes for each block of a queue (up to 64 elements), and visits each
     /// element of the timeline. A small lawn visits all its elements.
     pub fn counts_by_ttl(&self) -> BTreeMap<u64, usize> {
         either!(&self.form, it => it.counts_by_ttl())

@@ -22,7 +22,7 @@
 //!                 Records: deadline, push no., spot, id, payload  (one slot each, in pages)
 //!                   ▲                           │
 //!                   │                           ▼
-//!   Heads ──▶ Queues: one for each frequent TTL, a list of blocks of 62 handles
+//!   Heads ──▶ Queues: one for each frequent TTL, blocks of 64 handles
 //!   (heap) └▶ Timeline: all other elements, in such blocks by ranges of deadlines
 //! ```
 //!
@@ -31,7 +31,7 @@
 //! | `small` | a lawn of a few elements | `mod`: all of it; `packed`: the layout of an element |
 //! | `store` | the bytes of elements | `records`: an element; `beside`: what an element has in an allocation of its own; `links`: its group, and its place in that; `slab`: slots in pages; `handle`: the name of a slot |
 //! | `index` | from id to record | `mod`: all ids; `table`: some of them, in buckets |
-//! | `queues` | the order in which elements come due | `queues`: a FIFO for each TTL; `timeline`: all other elements, by ranges of deadlines; `block`, `blocks`: a piece of either; `ranges`, `order`: where the timeline's blocks begin, and the order within one; `votes`: which TTLs get a queue; `heads`, `first`: which queue is next; `block_index`: where a search in a long queue begins; `walk`: read-only iteration; `upkeep`: maintenance |
+//! | `queues` | the order in which elements come due | `queues`: a FIFO for each TTL; `timeline`: all other elements, by ranges of deadlines; `block`, `blocks`: a piece of either; `ranges`: where each block begins; `order`: the order within a block of the timeline; `votes`: which TTLs get a queue; `heads`, `first`: which queue is next; `walk`: read-only iteration; `upkeep`: maintenance |
 //! | `groups` | groups of elements that take turns: see its table |
 //! | `lease` | the tokens of leases | `token`: the name of a lease; `since`: when it began; `leases`: the token of each element, and the number of live leases; `tokens`: a sorted list of tokens by turn |
 //!
@@ -61,7 +61,7 @@
 //! `lease` import `store`.
 //!
 //! Terms: a *lawn* is the whole store. A *queue* holds the elements of one TTL, in the order in which they come due.
-//! Its *head* is the first of them. A *block* is a piece of a queue with places for 62 handles; a *blank* is a place
+//! Its *head* is the first of them. A *block* is a piece of a queue with places for 64 handles; a *blank* is a place
 //! without an element. A *record* is the bytes of an element, in a slot of a page. The *timeline* holds the elements
 //! that fit into no queue, in blocks that cover *ranges* of turns. A *turn* is an element's place in the order of
 //! delivery; its *spot* is a block and a place. A *group* is a named set of elements; groups that have something due

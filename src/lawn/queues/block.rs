@@ -1,13 +1,13 @@
-//! A piece of a queue: 62 places for handles, and a bit for each place that is taken.
+//! A piece of a queue: 64 places for handles, and a bit for each place that is taken.
 //!
 //! Linking the records themselves would cost a cache miss for each neighbour of a removed element, and for each step of
 //! a walk. Here a record knows its place, and removing it clears a bit. The metadata of the blocks lies side by side,
-//! apart from their places: 16 bytes for up to 62 elements, 260 kB for a million, which stay in the processor's caches.
+//! apart from their places: 16 bytes for up to 64 elements, 250 kB for a million, which stay in the processor's caches.
 //! Where a bit is clear, the handle is meaningless. A walk reads handles in sequence and can prefetch far ahead.
 //!
 //! ```text
 //!   metas   [taken, queue, len, is head] [taken, …] …     one for each block of a page
-//!   blocks  [prev, next, handle × 62   ] [prev, …  ] …     256 bytes each
+//!   blocks  [handle × 64               ] [handle, …] …     256 bytes each
 //! ```
 //!
 //! A block of the [timeline](super::timeline) has columns behind the handles, 256 bytes each, with a number for each
@@ -17,12 +17,12 @@ use super::super::store::{Handle, Unit};
 use super::super::tiny::TINY;
 use super::heads::QueueNumber;
 
-/// Places of a block: they fill it up to 256 bytes.
-pub const PLACES: usize = if TINY { 5 } else { 62 };
+/// Places of a block: a bit each in a number.
+pub const PLACES: usize = if TINY { 5 } else { 64 };
 /// A block with at most this many handles is joined with a neighbour if both together fill at most half a block, so
 /// that the joined block does not fill up at the next insertion. The limit is low because every handle that moves costs
 /// a cache miss to update its record. Blocks with one handle more cost at most 55 bytes per element.
-const SPARSE: u8 = PLACES as u8 / 16 + 1;
+const SPARSE: u8 = (PLACES as u8).div_ceil(16);
 const JOINED_MAX: usize = PLACES / 2;
 /// The limit for blocks of the timeline, which are two to four times as wide: with four times as many handles, an
 /// element costs at most some 40 bytes in blocks, or 55 with its TTL, wherever a neighbour can be joined. By then, at
@@ -43,9 +43,6 @@ pub struct BlockMeta {
     len: u8,
     /// Set if this is the first block of its queue.
     pub is_head: bool,
-    /// How many blocks before this one the last one in the [block index](super::block_index) was, when this block was
-    /// inserted. [`BLOCKS_PER_ENTRY`](super::block_index::BLOCKS_PER_ENTRY) marks a block that is in the index itself.
-    pub since_indexed: u8,
     /// With at most this many handles the block is sparse, unless it is the head.
     pub(super) sparse: u8,
     /// The width of the block in units of 256 bytes: one, and one for each column.
@@ -55,19 +52,16 @@ pub struct BlockMeta {
     pub is_sorted: bool,
 }
 
-/// A block's links and handles, or a column of numbers, whose links are unused.
+/// A block's handles, or a column of numbers.
 #[derive(Clone, Copy)]
-#[repr(C)]
 pub struct Block {
-    pub prev: Option<Handle>,
-    pub next: Option<Handle>,
     /// Handles as [`Handle::to_bits`] encodes them, or numbers.
     pub places: [u32; PLACES],
 }
 
-// The documented cost of a queue assumes 256 bytes for 62 elements, and 16 bytes that are read often.
+// The documented cost of a queue assumes 256 bytes for 64 elements, and 16 bytes that are read often.
 const _: () = assert!(TINY || size_of::<Block>() == 256);
-const _: () = assert!(size_of::<BlockMeta>() == 16 && PLACES < 64);
+const _: () = assert!(size_of::<BlockMeta>() == 16 && PLACES <= 64);
 // A joined block is not sparse, or it would be joined again at every removal.
 const _: () = assert!(TINY || 2 * SPARSE as usize <= JOINED_MAX);
 const _: () = assert!(2 * SPARSE_WIDE as usize <= JOINED_WIDE_MAX);
@@ -76,7 +70,7 @@ const _: () = assert!(JOINED_WIDE_MAX + SPARSE_WIDE as usize <= PLACES);
 
 impl Default for Block {
     fn default() -> Self {
-        Self { prev: None, next: None, places: [0; PLACES] }
+        Self { places: [0; PLACES] }
     }
 }
 
@@ -85,12 +79,12 @@ impl Unit for Block {
     const BITS: u32 = 10;
 
     fn set_free(&mut self, next: u32) {
-        // The mark of a free block: `u32::MAX` names no block.
-        (self.prev, self.next) = (Handle::from_bits(u32::MAX), Handle::from_bits(next));
+        // The mark of a free block: `u32::MAX` names no record.
+        (self.places[0], self.places[1]) = (u32::MAX, next);
     }
 
     fn free(&self) -> Option<u32> {
-        (Handle::to_bits(self.prev) == u32::MAX).then(|| Handle::to_bits(self.next))
+        (self.places[0] == u32::MAX).then_some(self.places[1])
     }
 }
 
@@ -232,14 +226,14 @@ impl BlockMeta {
     /// Takes the place behind all taken ones, unless the last place is taken.
     #[inline(always)]
     pub(super) fn append(&mut self) -> Option<usize> {
-        // The place above the highest bit. The lowest bit of the operand is added so that an empty block gives place 0.
-        let place = (self.taken << 1 | 1).ilog2();
-        if place as usize >= PLACES {
+        // The place above the highest bit.
+        let place = (u64::BITS - self.taken.leading_zeros()) as usize;
+        if place >= PLACES {
             return None;
         }
         self.taken |= 1 << place;
         self.len += 1;
-        Some(place as usize)
+        Some(place)
     }
 
     /// Blanks a taken place, and returns what the caller must do next.
@@ -265,7 +259,7 @@ impl BlockMeta {
 }
 
 /// Places that are still to come, as bits.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Places(u64);
 
 impl Iterator for Places {
@@ -328,7 +322,7 @@ impl<'a> BlockView<'a> {
         self.meta.last_that(|place| self.block.handle(place).is_some_and(&mut is_earlier))
     }
 
-    /// Joins two neighbouring blocks, and returns the result with the links and metadata of this one. `is_earlier`
+    /// Joins two neighbouring blocks, and returns the result with the metadata of this one. `is_earlier`
     /// tells whether this one precedes `other`. The handles of this block keep their places if the others fit before or
     /// behind them.
     pub(super) fn joined(self, other: Self, is_earlier: bool) -> (BlockMeta, Block) {

@@ -42,15 +42,10 @@ impl Blocks {
 
     /// Inserts a block with this metadata. Places and columns have arbitrary content. `None` if there is no room (see
     /// [`Slab::insert`]).
-    pub fn insert(
-        &mut self,
-        meta: BlockMeta,
-        prev: Option<Handle>,
-        next: Option<Handle>,
-    ) -> Option<Handle> {
+    pub fn insert(&mut self, meta: BlockMeta) -> Option<Handle> {
         let handle = self.slab.insert(meta.units.into())?;
-        let block = self.slab.unit_mut(handle);
-        (block.prev, block.next) = (prev, next);
+        // It may still have the mark of a free block.
+        self.slab.unit_mut(handle).places[0] = 0;
         self.put_meta(handle, meta);
         Some(handle)
     }
@@ -67,13 +62,6 @@ impl Blocks {
             push_tight(&mut page_meta.meta, BlockMeta::default());
         }
         page_meta.meta[number] = meta;
-    }
-
-    /// Inserts an empty block of a queue, behind `prev`.
-    pub fn insert_empty(&mut self, queue: QueueNumber, prev: Option<Handle>) -> Option<Handle> {
-        let mut meta = BlockMeta::new(queue);
-        meta.is_head = prev.is_none();
-        self.insert(meta, prev, None)
     }
 
     pub fn remove(&mut self, handle: Handle) {
@@ -142,11 +130,10 @@ impl Blocks {
         prefetch(self.slab.unit(handle));
     }
 
-    /// Copies the handles of `other`, a neighbour, into `target`. Returns the old content of `target`. `other` does not
-    /// change.
-    pub fn join(&mut self, target: Handle, other: Handle) -> (BlockMeta, Block) {
+    /// Copies the handles of `other`, a neighbour, into `target`; `is_earlier` tells whether `target` precedes it. Returns
+    /// the old content of `target`. `other` does not change.
+    pub fn join(&mut self, target: Handle, other: Handle, is_earlier: bool) -> (BlockMeta, Block) {
         let view = self.view(target);
-        let is_earlier = view.block.next == Some(other);
         let before = (*view.meta, *view.block);
         let (meta, block) = view.joined(self.view(other), is_earlier);
         work::move_items::<Block>(1);
@@ -184,16 +171,16 @@ impl Blocks {
         to..to + moved.len()
     }
 
-    /// Moves a block if that helps to free a page. Returns its new handle.
+    /// Moves a block if that helps to free a page. Returns its old handle and its new one.
     #[must_use = "the block has another name"]
-    pub fn compact(&mut self) -> Option<Handle> {
+    pub fn compact(&mut self) -> Option<(Handle, Handle)> {
         let old = self.slab.sparse_slot()?;
         let meta = *self.meta(old);
         let new = self.slab.relocate(old)?;
         self.put_meta(new, meta);
         *self.meta_mut(old) = BlockMeta::default();
         self.trim(old.page::<Block>());
-        Some(new)
+        Some((old, new))
     }
 
     /// Moves a block to where it has room for `columns` columns. New columns are filled with 0. Returns the new handle.
@@ -205,7 +192,7 @@ impl Blocks {
         let had = usize::from(meta.units);
         units[..had].copy_from_slice(&self.slab.get(old)[..had]);
         meta.units = 1 + columns as u8;
-        let new = self.insert(meta, None, None)?;
+        let new = self.insert(meta)?;
         let width = usize::from(meta.units);
         work::move_items::<Block>(width);
         self.slab.get_mut(new)[..width].copy_from_slice(&units[..width]);

@@ -1,5 +1,6 @@
 //! The first element of all queues: reads the heap of heads and keeps it up to date, late.
 
+use super::super::processor::prefetch;
 use super::super::store::{Handle, Records};
 use super::super::turn::Turn;
 use super::heads::{Heads, QueueNumber, TIMELINE};
@@ -16,6 +17,16 @@ impl Queues {
     pub fn first_block(&self, number: QueueNumber, ttl: u64) -> Option<Handle> {
         let queue = self.queues.get(usize::from(number)).filter(|queue| queue.ttl == ttl)?;
         queue.ends.map(|ends| ends.0)
+    }
+
+    /// Prefetches the second block of a queue, if it has one.
+    pub fn prefetch_second_block(&self, number: QueueNumber) {
+        if let Some((head, tail)) = self.queues[usize::from(number)].ends
+            && head != tail
+            && let Some(second) = self.ranges.iter(number).nth(1)
+        {
+            prefetch(self.blocks.slab.unit(second.block));
+        }
     }
 
     /// Returns the turn of the second-earliest head. The heads must be up to date.

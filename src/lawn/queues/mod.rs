@@ -3,19 +3,17 @@
 //! | module | contents |
 //! |---|---|
 //! | `queues` | the FIFO queue of each TTL |
-//! | `block`, `blocks` | a piece of a queue or of the timeline with places for 62 handles; all of these |
+//! | `block`, `blocks` | a piece of a queue or of the timeline with places for 64 handles; all of these |
 //! | `heads` | the heap over the heads of the queues, and which of its turns are stale |
 //! | `first` | the first element of all, by that heap |
-//! | `block_index` | where a search in a long queue begins |
 //! | `timeline` | elements that fit into no queue, in blocks of ascending ranges |
 //! | `order` | the order within a block of the timeline |
-//! | `ranges` | where each block of the timeline begins |
+//! | `ranges` | where each block begins: the order of the blocks |
 //! | `votes` | which TTLs are frequent enough for a queue |
 //! | `walk` | read-only iteration in order, over one queue and over all |
 //! | `upkeep` | compaction: freeing memory, moving allocations, measuring, checking |
 
 mod block;
-mod block_index;
 mod blocks;
 mod first;
 mod heads;

@@ -8,6 +8,15 @@ use super::blocks::Blocks;
 /// The column of deadlines, each as the offset from the start of the block's range.
 pub(super) const DEADLINES: usize = 1;
 
+/// Stands for any offset of 2^32 - 1 milliseconds (49 days) or more.
+pub(super) const FAR: u32 = u32::MAX;
+
+/// Returns the milliseconds from a base to a deadline, or [`FAR`].
+#[inline(always)]
+pub(super) fn offset(deadline: u64, base: u64) -> u32 {
+    u32::try_from(deadline - base).unwrap_or(FAR)
+}
+
 #[inline(always)]
 pub(super) fn key_of(offset: u32, place: usize) -> u64 {
     u64::from(offset) << 8 | place as u64
@@ -118,7 +127,6 @@ impl Iterator for Order {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ranges::FAR;
     use super::*;
 
     proptest::proptest! {

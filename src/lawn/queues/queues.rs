@@ -22,12 +22,11 @@ use super::super::store::{Handle, Records, Spot};
 use super::super::tiny::TINY;
 use super::super::turn::Turn;
 use super::super::work;
-use super::block::{Blanked, BlockView};
-use super::block_index::{BLOCKS_PER_ENTRY, BlockIndex};
+use super::block::{Blanked, BlockMeta, BlockView};
 use super::blocks::Blocks;
 use super::heads::StaleHeads;
 use super::heads::{Heads, QueueNumber, TIMELINE};
-use super::ranges::Ranges;
+use super::ranges::{Around, Range, Ranges};
 use super::votes::Votes;
 
 /// TTLs with a queue, at most. The paper's systems have a few dozen. With more, their last blocks and heads evict each
@@ -42,7 +41,7 @@ const ELEMENTS_PER_QUEUE: usize = if TINY { 4 } else { 64 };
 /// until they are used.
 pub const AHEAD: usize = 16;
 /// The number of cached TTLs, as a power of two. With sixteen, a few dozen TTLs would collide too often.
-const RECENT_BITS: u32 = 6;
+const RECENT_BITS: u32 = 7;
 
 /// Returns the cache slot of a TTL.
 #[inline(always)]
@@ -78,9 +77,9 @@ pub struct Queues {
     pub(super) free: BTreeSet<QueueNumber>,
     pub(super) by_ttl: HashTable<QueueNumber>,
     pub(super) heads: Heads,
-    pub(super) block_index: BlockIndex,
     /// The queues whose turns in `heads` are stale, that is, too early.
     pub(super) stale: StaleHeads,
+    /// Where each block begins.
     pub ranges: Ranges,
     /// Elements in the timeline.
     pub timeline_len: usize,
@@ -103,7 +102,6 @@ impl Queues {
             free: BTreeSet::new(),
             by_ttl: HashTable::new(),
             heads: Heads::default(),
-            block_index: BlockIndex::default(),
             stale: StaleHeads::default(),
             ranges: Ranges::default(),
             timeline_len: 0,
@@ -239,16 +237,13 @@ impl Queues {
                 return None;
             }
         }
-        let (head, tail) = queue.ends.expect("a queue in the table is not empty");
+        let (_, tail) = queue.ends.expect("a queue in the table is not empty");
         queue.latest = turn.deadline;
         if let Some(place) = self.blocks.append(tail, handle) {
             return Some(Spot::new(tail, place));
         }
-        let new = self.blocks.insert_empty(number, Some(tail))?;
+        let new = self.insert_block(BlockMeta::new(number), turn)?;
         let place = self.blocks.append(new, handle)?;
-        self.blocks.slab.unit_mut(tail).next = Some(new);
-        queue.ends = Some((head, new));
-        self.block_index.add_block(&mut self.blocks, tail, new, turn);
         Some(Spot::new(new, place))
     }
 
@@ -277,12 +272,8 @@ impl Queues {
         let meta = *self.blocks.meta(spot.block);
         if meta.is_empty() {
             let left = self.blocks.slab.unit(spot.block).handle(spot.place.into());
-            if meta.queue == TIMELINE {
-                self.ranges.remove(records.turn(left.expect("a block had an element")));
-            } else if meta.since_indexed == BLOCKS_PER_ENTRY {
-                self.block_index.remove_block(&mut self.blocks, records, spot.block, left);
-            }
-            self.drop_block(spot.block);
+            let turn = records.turn(left.expect("a block had an element"));
+            self.drop_block(meta.queue, turn);
         } else if meta.is_sparse() && !meta.is_head {
             // The first block will be empty soon, and there is only one per queue.
             if meta.queue == TIMELINE {
@@ -299,30 +290,21 @@ impl Queues {
         }
     }
 
-    /// Removes the head of a queue, which is at `spot`. The heap is updated on demand, once for a run of removals.
+    /// Removes the head of a queue, which is at `spot` and has this turn. The heap is updated on demand, once for a run of removals.
     #[inline(always)]
-    pub fn remove_head(&mut self, spot: Spot) {
+    pub fn remove_head(&mut self, spot: Spot, turn: Turn) {
         let meta = self.blocks.meta_mut(spot.block);
         // A head block is never sparse, and what is to be done is done below.
         _ = meta.remove(spot.place);
         self.timeline_len -= usize::from(meta.queue == TIMELINE);
-        let (number, is_empty, is_indexed) =
-            (meta.queue, meta.is_empty(), meta.since_indexed == BLOCKS_PER_ENTRY);
+        let (number, is_empty) = (meta.queue, meta.is_empty());
         if !self.stale.contains(number) {
             // The heap was up to date before the run, and no other queue has lost its head since.
             let oldest = self.stale.push(number);
             debug_assert!(oldest.is_none(), "the heap was not up to date");
         }
         if is_empty {
-            if is_indexed {
-                self.block_index.remove_first(number, spot.block);
-            }
-            if number == TIMELINE
-                && let Some(first) = self.ranges.first()
-            {
-                self.ranges.remove(first.from);
-            }
-            self.drop_block(spot.block);
+            self.drop_block(number, turn);
             if self.queues.get(usize::from(number)).is_none_or(|queue| queue.ends.is_none()) {
                 self.remove_queue(number);
             }
@@ -376,10 +358,7 @@ impl Queues {
     }
 
     fn start_queue(&mut self, handle: Handle, ttl: u64, turn: Turn) -> Option<Spot> {
-        // The number is set below, once there is a block.
-        let block = self.blocks.insert_empty(0, None)?;
-        let queue =
-            Queue { ttl, ends: Some((block, block)), latest: turn.deadline, prefetched_to: None };
+        let queue = Queue { ttl, ends: None, latest: turn.deadline, prefetched_to: None };
         // Lowest first, so that the list of queues can shrink.
         let number = if let Some(number) = self.free.pop_first() {
             self.queues[usize::from(number)] = queue;
@@ -388,6 +367,10 @@ impl Queues {
             push_tight(&mut self.queues, queue);
             (self.queues.len() - 1) as QueueNumber
         };
+        let Some(block) = self.insert_block(BlockMeta::new(number), turn) else {
+            self.free.insert(number);
+            return None;
+        };
         let (hasher, queues) = (&self.hasher, &self.queues);
         let rehash = |number: &QueueNumber| hasher.hash_one(queues[usize::from(*number)].ttl);
         let grows = self.by_ttl.len() == self.by_ttl.capacity();
@@ -395,59 +378,92 @@ impl Queues {
         self.by_ttl.insert_unique(hasher.hash_one(ttl), number, rehash);
         self.heads.set(number, turn);
         self.recent[recent_slot(ttl)] = number;
-        self.blocks.meta_mut(block).queue = number;
         let place = self.blocks.append(block, handle)?;
         Some(Spot::new(block, place))
     }
 
-    /// Unlinks and frees an empty block, and its queue with the last block.
+    /// Inserts an empty block whose range begins at this turn. In a queue it must be the last one.
+    pub(super) fn insert_block(&mut self, mut meta: BlockMeta, from: Turn) -> Option<Handle> {
+        let ends = &mut self.queues[usize::from(meta.queue)].ends;
+        meta.is_head = ends.is_none();
+        let block = self.blocks.insert(meta)?;
+        self.ranges.insert(meta.queue, Range { from, block });
+        let (head, tail) = ends.unwrap_or((block, block));
+        let is_last = meta.queue != TIMELINE
+            || self.ranges.last(TIMELINE).is_some_and(|it| it.block == block);
+        *ends = Some((head, if is_last { block } else { tail }));
+        Some(block)
+    }
+
+    /// Frees an empty block whose range contains this turn, and its queue with the last block.
     #[inline(never)]
-    pub(super) fn drop_block(&mut self, handle: Handle) {
-        let BlockView { meta, block } = self.blocks.view(handle);
-        let (queue, prev, next) = (meta.queue, block.prev, block.next);
-        self.blocks.remove(handle);
-        if let Some(prev) = prev {
-            self.blocks.slab.unit_mut(prev).next = next;
-        }
-        if let Some(next) = next {
-            self.blocks.slab.unit_mut(next).prev = prev;
-            self.blocks.meta_mut(next).is_head = prev.is_none();
-        }
+    pub(super) fn drop_block(&mut self, queue: QueueNumber, turn: Turn) {
+        let Around { before, range, behind } = self.ranges.remove(queue, turn);
+        self.blocks.remove(range.block);
         let entry = &mut self.queues[usize::from(queue)];
-        let (head, tail) = entry.ends.expect("a queue with a block");
-        entry.ends = match (prev, next) {
-            (None, None) => None,
-            (None, Some(next)) => Some((next, tail)),
-            (Some(prev), None) => Some((head, prev)),
-            (Some(_), Some(_)) => Some((head, tail)),
-        };
-        if entry.ends.is_none() && queue != TIMELINE {
-            let hash = self.hasher.hash_one(entry.ttl);
-            let found = self.by_ttl.find_entry(hash, |number| *number == queue);
-            found.expect("a queue is in the table").remove();
-            self.free.insert(queue);
+        let (head, tail) = entry.ends.as_mut().expect("a queue with a block");
+        match (before, behind) {
+            (Some(_), Some(_)) => {}
+            (Some(before), None) => *tail = before.block,
+            (None, Some(behind)) => {
+                *head = behind.block;
+                self.blocks.meta_mut(behind.block).is_head = true;
+            }
+            (None, None) => {
+                entry.ends = None;
+                if queue != TIMELINE {
+                    let hash = self.hasher.hash_one(entry.ttl);
+                    let found = self.by_ttl.find_entry(hash, |number| *number == queue);
+                    found.expect("a queue is in the table").remove();
+                    self.free.insert(queue);
+                }
+            }
         }
     }
 
-    /// Moves the handles of a sparse block to a neighbour with room. At most half a block of records is updated, few
-    /// compared with the removals that made the block sparse.
+    /// Returns the range of a block that has an element, and the one beside it that `fits`, preferably the next one.
+    pub(super) fn to_join(
+        &self,
+        records: &Records,
+        block: Handle,
+        fits: impl Fn(&BlockMeta) -> bool,
+    ) -> Option<(Range, Range)> {
+        let view = self.blocks.view(block);
+        let turn = records.turn(view.first().expect("a block is not empty"));
+        let Around { before, range, behind } = self.ranges.around(view.meta.queue, turn);
+        let fits = |range: &Range| fits(self.blocks.meta(range.block));
+        Some((range, behind.filter(fits).or(before.filter(fits))?))
+    }
+
+    /// Moves the handles of a sparse block, not the first, to a neighbour with room. At most half a block of records is
+    /// updated, few compared with the removals that made the block sparse.
     #[inline(never)]
-    fn join(&mut self, records: &mut Records, handle: Handle) {
-        let view = self.blocks.view(handle);
-        let BlockView { meta, block } = view;
-        let fits = |other: &Handle| self.blocks.meta(*other).can_join(meta);
-        let Some(target) = block.next.filter(fits).or(block.prev.filter(fits)) else { return };
+    fn join(&mut self, records: &mut Records, block: Handle) {
+        let view = self.blocks.view(block);
+        let number = view.meta.queue;
         // These records are about to be updated, and are probably not in the cache.
         view.handles().for_each(|(_, handle)| records.prefetch(handle));
-        self.block_index.join_blocks(&mut self.blocks, records, handle, target);
-        let (meta, block) = self.blocks.join(target, handle);
+        let fits = |other: &BlockMeta| other.can_join(view.meta);
+        let Some((source, target)) = self.to_join(records, block, fits) else { return };
+        let is_earlier = target.from < source.from;
+        let (meta, block) = self.blocks.join(target.block, source.block, is_earlier);
         let before = BlockView { meta: &meta, block: &block };
-        for (place, handle) in self.blocks.view(target).handles() {
+        for (place, handle) in self.blocks.view(target.block).handles() {
             if before.at(place) != Some(handle) {
-                records.set_spot(handle, Spot::new(target, place));
+                records.set_spot(handle, Spot::new(target.block, place));
             }
         }
-        self.drop_block(handle);
+        self.drop_joined(number, source, target);
+    }
+
+    /// Frees a block, not the first, whose elements are in its neighbour `target` now.
+    pub(super) fn drop_joined(&mut self, queue: QueueNumber, source: Range, target: Range) {
+        if target.from < source.from {
+            return self.drop_block(queue, source.from);
+        }
+        self.ranges.remove(queue, target.from);
+        self.ranges.replace(queue, source.from, target.block);
+        self.blocks.remove(source.block);
     }
 
     /// Removes a queue that has lost its last element. Drops free numbers at the end, and frees what many queues allocated.
@@ -472,21 +488,17 @@ impl Queues {
         }
     }
 
-    /// Updates everything that refers to a block that has moved: its neighbours, its queue, and the records in it.
-    pub(super) fn block_moved(&mut self, records: &mut Records, new: Handle) {
-        let BlockView { meta, block } = self.blocks.view(new);
-        let (queue, prev, next) = (meta.queue, block.prev, block.next);
-        let ends = self.queues[usize::from(queue)].ends.as_mut();
+    /// Updates everything that refers to a block that has moved and has elements: its range, its queue, and their records.
+    pub(super) fn block_moved(&mut self, records: &mut Records, old: Handle, new: Handle) {
+        let view = self.blocks.view(new);
+        let first = view.first().expect("a block is not empty");
+        self.ranges.replace(view.meta.queue, records.turn(first), new);
+        let ends = self.queues[usize::from(view.meta.queue)].ends.as_mut();
         let ends = ends.expect("a queue with a block");
-        match prev {
-            None => ends.0 = new,
-            Some(prev) => self.blocks.slab.unit_mut(prev).next = Some(new),
+        for end in [&mut ends.0, &mut ends.1] {
+            *end = if *end == old { new } else { *end };
         }
-        match next {
-            None => ends.1 = new,
-            Some(next) => self.blocks.slab.unit_mut(next).prev = Some(new),
-        }
-        for (place, handle) in self.blocks.view(new).handles() {
+        for (place, handle) in view.handles() {
             records.set_spot(handle, Spot::new(new, place));
         }
     }

@@ -1,195 +1,257 @@
-//! The ranges of the blocks of the [timeline](super::timeline): a sorted list in pieces, searched without unpredictable
-//! branches.
+//! Where each block of a queue or of the [timeline](super::timeline) begins: one sorted list for all of them, in pieces.
 //!
-//! There is one entry for some forty elements: 25,000 for a million, in pieces of up to 128 entries, with a list of the
-//! pieces' first turns. A search halves each of the two lists some seven times. Within a piece it compares 32-bit
-//! offsets in milliseconds: half a kilobyte in eight cache lines, of which a search reads three; 100 kB for a million
-//! elements. A B-tree would be as high, but its nodes are wider, and each is searched from the left up to a point that
-//! no processor can predict.
+//! A block's *range* begins at a turn: no turn in the block is earlier, and every turn in the block before it is. So the
+//! list is the order of the blocks, has the neighbours of a block, and finds the block of a turn. A range may begin before
+//! the first element that is left in its block.
+//!
+//! There is one entry for a block of some forty to sixty elements: 25,000 for a million, in pieces of up to 64 entries, with
+//! a list of the pieces' first keys. A search halves each of the two lists some seven times. Within a piece it compares 32-bit
+//! offsets in milliseconds, without unpredictable branches: a quarter of a kilobyte in four cache lines, of which a search reads
+//! three. A B-tree would be as high, but its nodes are wider, and each is searched from the left up to a point that no
+//! processor can predict.
 
 use super::super::memory::{Mover, Steps, allotted, push_tight, relocate, shrink};
 use super::super::store::Handle;
 use super::super::tiny::TINY;
 use super::super::turn::Turn;
 use super::super::work;
+use super::heads::QueueNumber;
+use super::order::FAR;
 
 /// Entries per piece, at most. An insertion moves at most this many entries, and a split moves at most the list of
-/// pieces: 100,000 for half a billion elements.
-const PIECE: usize = if TINY { 4 } else { 128 };
+/// pieces: 200,000 for half a billion elements.
+const PIECE: usize = if TINY { 4 } else { 64 };
 
-/// The start of a block's range: no turn in the block is earlier, and every turn in the previous block is.
+/// A block, and the turn where its range begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Range {
     pub(super) from: Turn,
     pub(super) block: Handle,
 }
 
+/// A range, and the ranges of the same queue before and behind it.
+pub(super) struct Around {
+    pub(super) before: Option<Range>,
+    pub(super) range: Range,
+    pub(super) behind: Option<Range>,
+}
+
+/// A queue, a deadline and a push number as one number.
+type Key = u128;
+
+#[inline(always)]
+fn key(queue: QueueNumber, Turn { deadline, push }: Turn) -> Key {
+    let push = push.min(Turn::PUSHES - 1);
+    Key::from(queue) << 112 | Key::from(deadline) << 48 | Key::from(push)
+}
+
+/// Returns the milliseconds from one key to a later one, or [`FAR`].
+#[inline(always)]
+fn offset(key: Key, base: Key) -> u32 {
+    u32::try_from((key >> 48) - (base >> 48)).unwrap_or(FAR)
+}
+
+fn queue_of(key: Key) -> QueueNumber {
+    (key >> 112) as QueueNumber
+}
+
+fn turn_of(key: Key) -> Turn {
+    Turn { deadline: (key >> 48) as u64, push: key as u64 % Turn::PUSHES }
+}
+
 /// Consecutive entries, at least one.
 #[derive(Clone)]
 struct Piece {
-    /// No entry has an earlier deadline.
-    base: u64,
-    /// The deadline of each entry minus `base`, or [`FAR`].
+    /// No key is earlier.
+    base: Key,
+    /// The milliseconds from `base` to each key, or [`FAR`], also for another queue.
     offsets: Vec<u32>,
+    keys: Vec<Key>,
     blocks: Vec<Handle>,
-    froms: Vec<Turn>,
-}
-
-/// Stands for any offset of 2^32 - 1 milliseconds (49 days) or more.
-pub(super) const FAR: u32 = u32::MAX;
-
-/// Returns the milliseconds from a base to a deadline, or [`FAR`].
-#[inline(always)]
-pub(super) fn offset(deadline: u64, base: u64) -> u32 {
-    u32::try_from(deadline - base).unwrap_or(FAR)
 }
 
 impl Piece {
-    fn new(froms: Vec<Turn>, blocks: Vec<Handle>) -> Self {
-        let mut piece = Self { base: 0, offsets: Vec::new(), blocks, froms };
+    fn new(keys: Vec<Key>, blocks: Vec<Handle>) -> Self {
+        let mut piece = Self { base: 0, offsets: Vec::new(), keys, blocks };
         piece.measure();
         piece
     }
 
     /// Recomputes base and offsets.
     fn measure(&mut self) {
-        self.base = self.froms.first().map_or(0, |first| first.deadline);
+        self.base = self.keys[0];
         self.offsets.clear();
-        self.offsets.extend(self.froms.iter().map(|from| offset(from.deadline, self.base)));
+        self.offsets.extend(self.keys.iter().map(|key| offset(*key, self.base)));
     }
 
-    fn insert(&mut self, entry: usize, Range { from, block }: Range) {
+    /// Returns the entry of the last key at or before this one. The first must not be behind it.
+    #[inline(always)]
+    fn find(&self, key: Key) -> usize {
+        let wanted = offset(key, self.base);
+        let entry = self.offsets.partition_point(|offset| *offset <= wanted) - 1;
+        // Other keys in the same millisecond, or far away, may be behind this one.
+        if self.offsets[entry] < wanted || self.keys[entry] <= key {
+            entry
+        } else {
+            self.find_exactly(key)
+        }
+    }
+
+    #[inline(never)]
+    fn find_exactly(&self, key: Key) -> usize {
+        self.keys.partition_point(|it| *it <= key) - 1
+    }
+
+    fn insert(&mut self, entry: usize, key: Key, block: Handle) {
         self.count_moves(entry);
-        self.froms.insert(entry, from);
+        self.keys.insert(entry, key);
         self.blocks.insert(entry, block);
-        if from.deadline < self.base {
+        if key < self.base {
             self.measure();
         } else {
-            self.offsets.insert(entry, offset(from.deadline, self.base));
+            self.offsets.insert(entry, offset(key, self.base));
         }
     }
 
     fn remove(&mut self, entry: usize) {
         self.count_moves(entry);
-        self.froms.remove(entry);
+        self.keys.remove(entry);
         self.blocks.remove(entry);
         self.offsets.remove(entry);
     }
 
     /// Counts the entries from this one on, which move.
     fn count_moves(&self, entry: usize) {
-        work::move_items::<(u32, Handle, Turn)>(self.froms.len() - entry);
+        work::move_items::<(u32, Key, Handle)>(self.keys.len() - entry);
     }
 
     fn split_off(&mut self, entry: usize) -> Self {
         self.count_moves(entry);
         self.offsets.truncate(entry);
-        Self::new(self.froms.split_off(entry), self.blocks.split_off(entry))
-    }
-
-    /// Returns the entry whose range contains a turn, and the deadline where the range begins. The first entry must not
-    /// begin after the turn.
-    #[inline(always)]
-    fn find(&self, turn: Turn) -> (usize, u64) {
-        let wanted = offset(turn.deadline, self.base);
-        let entry = self.offsets.partition_point(|offset| *offset <= wanted) - 1;
-        let found = self.offsets[entry];
-        // A range that begins in an earlier millisecond is the one; otherwise compare the complete turns.
-        if found < wanted || found != FAR && self.froms[entry] <= turn {
-            (entry, self.base + u64::from(found))
-        } else {
-            self.find_exactly(turn)
-        }
-    }
-
-    #[inline(never)]
-    fn find_exactly(&self, turn: Turn) -> (usize, u64) {
-        let entry = self.froms.partition_point(|from| *from <= turn) - 1;
-        (entry, self.froms[entry].deadline)
+        Self::new(self.keys.split_off(entry), self.blocks.split_off(entry))
     }
 }
 
-/// The ranges of all blocks of the timeline.
+/// The ranges of all blocks of a lawn.
 #[derive(Clone, Default)]
 pub struct Ranges {
-    /// The first turn of each piece.
-    firsts: Vec<Turn>,
+    /// The first key of each piece.
+    firsts: Vec<Key>,
     pieces: Vec<Piece>,
 }
 
 impl Ranges {
-    /// Returns the piece and the entry whose range contains a turn, and the deadline where the range begins. `None`
-    /// before the first range.
+    /// Returns the piece and the entry of the last key at or before this one.
     #[inline(always)]
-    fn place(&self, turn: Turn) -> Option<(usize, usize, u64)> {
-        let last = turn.number();
-        let number = self.firsts.partition_point(|first| first.number() <= last).checked_sub(1)?;
-        let (entry, deadline) = self.pieces[number].find(turn);
-        Some((number, entry, deadline))
+    fn place(&self, key: Key) -> Option<(usize, usize)> {
+        let number = self.firsts.partition_point(|first| *first <= key).checked_sub(1)?;
+        Some((number, self.pieces[number].find(key)))
     }
 
-    /// Returns the block whose range contains a turn, and the deadline where the range begins. `None` before the first
-    /// range.
     #[inline(always)]
-    pub(super) fn find(&self, turn: Turn) -> Option<(u64, Handle)> {
-        let (number, entry, deadline) = self.place(turn)?;
-        Some((deadline, self.pieces[number].blocks[entry]))
+    fn at(&self, (number, entry): (usize, usize), of: QueueNumber) -> Option<Range> {
+        let piece = self.pieces.get(number)?;
+        let key = *piece.keys.get(entry)?;
+        (queue_of(key) == of).then(|| Range { from: turn_of(key), block: piece.blocks[entry] })
     }
 
-    /// Returns the range that contains a turn.
-    pub(super) fn get(&self, turn: Turn) -> Range {
-        let (number, entry, _) = self.place(turn).expect("a turn is in a range");
+    /// Returns the range of a queue that contains a turn. `None` before the first one.
+    #[inline(always)]
+    pub(super) fn find(&self, queue: QueueNumber, turn: Turn) -> Option<Range> {
+        let key = key(queue, turn);
+        let number = self.firsts.partition_point(|first| *first <= key).checked_sub(1)?;
         let piece = &self.pieces[number];
-        Range { from: piece.froms[entry], block: piece.blocks[entry] }
+        let entry = piece.find(key);
+        let (from, block) = (piece.keys[entry], piece.blocks[entry]);
+        (queue_of(from) == queue).then(|| Range { from: turn_of(from), block })
     }
 
-    pub(super) fn first(&self) -> Option<Range> {
-        let piece = self.pieces.first()?;
-        Some(Range { from: piece.froms[0], block: piece.blocks[0] })
+    /// Returns the range that contains the turn of an element.
+    pub(super) fn get(&self, queue: QueueNumber, turn: Turn) -> Range {
+        self.find(queue, turn).expect("a turn is in a range")
     }
 
-    /// Iterates over all ranges, in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Range> + '_ {
-        self.pieces.iter().flat_map(|piece| {
-            let entries = piece.froms.iter().zip(&piece.blocks);
-            entries.map(|(from, block)| Range { from: *from, block: *block })
-        })
+    /// Iterates over the ranges of a queue in order, from the one that contains a turn, or else the first.
+    pub(super) fn iter_from(&self, queue: QueueNumber, turn: Turn) -> Iter<'_> {
+        let mut place = self.place(key(queue, turn)).unwrap_or((0, 0));
+        if self.at(place, queue).is_none() {
+            place = self.behind(place);
+        }
+        Iter { ranges: self, queue, place }
     }
 
-    /// Inserts a range. No other range may begin at the same turn.
-    pub(super) fn insert(&mut self, range: Range) {
-        let (number, entry) = match self.place(range.from) {
-            Some((piece, entry, _)) => (piece, entry + 1),
+    /// Iterates over the ranges of a queue, in order.
+    pub(super) fn iter(&self, queue: QueueNumber) -> Iter<'_> {
+        self.iter_from(queue, Turn::FIRST)
+    }
+
+    pub(super) fn first(&self, queue: QueueNumber) -> Option<Range> {
+        self.iter(queue).next()
+    }
+
+    pub(super) fn last(&self, queue: QueueNumber) -> Option<Range> {
+        self.find(queue, Turn::LAST)
+    }
+
+    /// Returns the range that contains the turn of an element, and its neighbours.
+    pub(super) fn around(&self, queue: QueueNumber, turn: Turn) -> Around {
+        self.around_place(queue, self.place(key(queue, turn)).expect("a turn is in a range"))
+    }
+
+    fn around_place(&self, queue: QueueNumber, place: (usize, usize)) -> Around {
+        let before = match place {
+            (0, 0) => None,
+            (number, 0) => self.at((number - 1, self.pieces[number - 1].keys.len() - 1), queue),
+            (number, entry) => self.at((number, entry - 1), queue),
+        };
+        let range = self.at(place, queue).expect("a turn is in a range");
+        Around { before, range, behind: self.at(self.behind(place), queue) }
+    }
+
+    /// Returns the place behind this one.
+    #[inline(always)]
+    fn behind(&self, (number, entry): (usize, usize)) -> (usize, usize) {
+        let is_last = self.pieces.get(number).is_none_or(|it| it.keys.len() <= entry + 1);
+        if is_last { (number + 1, 0) } else { (number, entry + 1) }
+    }
+
+    /// Inserts a range. No other range of the queue may begin at the same turn.
+    pub(super) fn insert(&mut self, queue: QueueNumber, Range { from, block }: Range) {
+        let key = key(queue, from);
+        let (number, entry) = match self.place(key) {
+            Some((piece, entry)) => (piece, entry + 1),
             None => (0, 0),
         };
         let Some(piece) = self.pieces.get_mut(number) else {
-            push_tight(&mut self.firsts, range.from);
-            return push_tight(&mut self.pieces, Piece::new(vec![range.from], vec![range.block]));
+            push_tight(&mut self.firsts, key);
+            return push_tight(&mut self.pieces, Piece::new(vec![key], vec![block]));
         };
-        piece.insert(entry, range);
-        self.firsts[number] = piece.froms[0];
-        if piece.froms.len() > PIECE {
-            // With ascending deadlines, split off nothing, so that full pieces stay behind.
-            let later = piece.split_off(if entry == PIECE { PIECE } else { PIECE / 2 });
-            work::move_items::<(Turn, Piece)>(self.pieces.len() - number);
-            self.firsts.insert(number + 1, later.froms[0]);
+        piece.insert(entry, key, block);
+        self.firsts[number] = piece.keys[0];
+        if piece.keys.len() > PIECE {
+            // Where ranges are inserted one behind the other, full pieces stay behind.
+            let later = piece.split_off(entry.max(PIECE / 2));
+            work::move_items::<(Key, Piece)>(self.pieces.len() - number);
+            self.firsts.insert(number + 1, later.keys[0]);
             self.pieces.insert(number + 1, later);
             // Otherwise, repeated splits of the last block of a full piece would leave a piece for each of its parts.
             self.join(number + 1);
         }
     }
 
-    /// Removes the range that contains a turn.
-    pub(super) fn remove(&mut self, turn: Turn) {
-        let (number, entry, _) = self.place(turn).expect("a turn is in a range");
+    /// Removes the range that contains a turn. Returns it, and its neighbours.
+    pub(super) fn remove(&mut self, queue: QueueNumber, turn: Turn) -> Around {
+        let (number, entry) = self.place(key(queue, turn)).expect("a turn is in a range");
+        let around = self.around_place(queue, (number, entry));
         let piece = &mut self.pieces[number];
         piece.remove(entry);
-        let Some(first) = piece.froms.first() else {
-            work::move_items::<(Turn, Piece)>(self.pieces.len() - number);
+        let Some(first) = piece.keys.first() else {
+            work::move_items::<(Key, Piece)>(self.pieces.len() - number);
             self.pieces.remove(number);
             self.firsts.remove(number);
             shrink(&mut self.pieces);
-            return shrink(&mut self.firsts);
+            shrink(&mut self.firsts);
+            return around;
         };
         self.firsts[number] = *first;
         if !self.join(number)
@@ -197,6 +259,7 @@ impl Ranges {
         {
             self.join(before);
         }
+        around
     }
 
     /// Joins a piece with the next one if both together fill at most half a piece, so that neither a split nor a join
@@ -204,25 +267,25 @@ impl Ranges {
     fn join(&mut self, number: usize) -> bool {
         let both = self.pieces.get(number..number + 2);
         let fit = both.is_some_and(|both| {
-            both.iter().map(|piece| piece.froms.len()).sum::<usize>() <= PIECE / 2
+            both.iter().map(|piece| piece.keys.len()).sum::<usize>() <= PIECE / 2
         });
         if fit {
-            work::move_items::<(Turn, Piece)>(self.pieces.len() - number);
+            work::move_items::<(Key, Piece)>(self.pieces.len() - number);
             let other = self.pieces.remove(number + 1);
             other.count_moves(0);
             self.firsts.remove(number + 1);
             let piece = &mut self.pieces[number];
-            piece.froms.extend(other.froms);
+            piece.keys.extend(other.keys);
             piece.blocks.extend(other.blocks);
             piece.measure();
         }
         fit
     }
 
-    /// Replaces the block whose range contains a turn.
-    pub(super) fn replace(&mut self, turn: Turn, new: Handle) {
-        let (piece, entry, _) = self.place(turn).expect("a turn is in a range");
-        self.pieces[piece].blocks[entry] = new;
+    /// Replaces the block of the range that contains a turn.
+    pub(super) fn replace(&mut self, queue: QueueNumber, turn: Turn, new: Handle) {
+        let (number, entry) = self.place(key(queue, turn)).expect("a turn is in a range");
+        self.pieces[number].blocks[entry] = new;
     }
 
     /// Moves the lists of pieces, then a piece in each step.
@@ -232,7 +295,7 @@ impl Ranges {
             relocate(&mut self.pieces, mover);
         });
         steps.each(&mut self.pieces, |piece, mover| {
-            relocate(&mut piece.froms, mover);
+            relocate(&mut piece.keys, mover);
             relocate(&mut piece.blocks, mover);
             relocate(&mut piece.offsets, mover);
         });
@@ -242,7 +305,7 @@ impl Ranges {
     pub(super) fn memory(&self) -> usize {
         let pieces = self.pieces.iter();
         let pieces =
-            pieces.map(|it| allotted(&it.froms) + allotted(&it.blocks) + allotted(&it.offsets));
+            pieces.map(|it| allotted(&it.keys) + allotted(&it.blocks) + allotted(&it.offsets));
         pieces.sum::<usize>() + allotted(&self.firsts) + allotted(&self.pieces)
     }
 
@@ -251,13 +314,33 @@ impl Ranges {
     pub(super) fn check(&self) -> usize {
         assert_eq!(self.firsts.len(), self.pieces.len());
         for (first, piece) in self.firsts.iter().zip(&self.pieces) {
-            assert_eq!(piece.froms.first(), Some(first), "where a piece begins");
-            assert!(piece.froms.len() <= PIECE && piece.froms.len() == piece.blocks.len());
-            let offsets = piece.froms.iter().map(|from| offset(from.deadline, piece.base));
+            assert_eq!(piece.keys.first(), Some(first), "where a piece begins");
+            assert!(piece.keys.len() <= PIECE && piece.keys.len() == piece.blocks.len());
+            let offsets = piece.keys.iter().map(|key| offset(*key, piece.base));
             assert!(offsets.eq(piece.offsets.iter().copied()), "the offsets of a piece");
         }
-        assert!(self.iter().zip(self.iter().skip(1)).all(|(one, next)| one.from < next.from));
-        self.iter().count()
+        let keys = || self.pieces.iter().flat_map(|piece| &piece.keys);
+        assert!(keys().is_sorted_by(|one, next| one < next), "the order of ranges");
+        keys().count()
+    }
+}
+
+/// Iterates over ranges of a queue, in order.
+#[derive(Clone)]
+pub(super) struct Iter<'a> {
+    ranges: &'a Ranges,
+    queue: QueueNumber,
+    /// The piece and the entry that are next.
+    place: (usize, usize),
+}
+
+impl Iterator for Iter<'_> {
+    type Item = Range;
+
+    fn next(&mut self) -> Option<Range> {
+        let next = self.ranges.at(self.place, self.queue)?;
+        self.place = self.ranges.behind(self.place);
+        Some(next)
     }
 }
 
@@ -266,6 +349,7 @@ mod tests {
     use super::*;
 
     const MANY: usize = 40 * PIECE;
+    const QUEUE: QueueNumber = 7;
 
     fn range(deadline: u64) -> Range {
         let block = Handle::from_bits(deadline as u32 | 1).expect("not zero");
@@ -282,12 +366,12 @@ mod tests {
     #[test]
     fn ascending_ranges_fill_pieces() {
         let mut ranges = Ranges::default();
-        ranges.insert(range(1 << 40));
-        (0..MANY as u64).for_each(|from| ranges.insert(range(from)));
+        ranges.insert(QUEUE, range(1 << 40));
+        (0..MANY as u64).for_each(|from| ranges.insert(QUEUE, range(from)));
         ranges.check();
         assert!(ranges.pieces.len() <= 2 * MANY / PIECE + 1, "{} pieces", ranges.pieces.len());
         let mut ranges = Ranges::default();
-        (0..MANY as u64).for_each(|from| ranges.insert(range(from)));
+        (0..MANY as u64).for_each(|from| ranges.insert(QUEUE, range(from)));
         ranges.check();
         assert_eq!(ranges.pieces.len(), MANY / PIECE);
     }
@@ -297,9 +381,9 @@ mod tests {
         // Insert before all others, and between a full piece and what follows it.
         for full in [0, PIECE as u64] {
             let mut ranges = Ranges::default();
-            (0..full).for_each(|from| ranges.insert(range(from)));
+            (0..full).for_each(|from| ranges.insert(QUEUE, range(from)));
             for from in 0..MANY as u64 {
-                ranges.insert(range((1 << 40) - from));
+                ranges.insert(QUEUE, range((1 << 40) - from));
                 check_pieces(&ranges, "descending");
             }
         }
@@ -308,31 +392,31 @@ mod tests {
     #[test]
     fn pieces_that_empty_are_joined() {
         let mut ranges = Ranges::default();
-        (0..MANY as u64).for_each(|from| ranges.insert(range(from)));
+        (0..MANY as u64).for_each(|from| ranges.insert(QUEUE, range(from)));
         // Joined with the piece before it, because the next one is full.
         for from in (1..PIECE as u64).chain(PIECE as u64 + 1..2 * PIECE as u64) {
-            ranges.remove(Turn { deadline: from, push: 0 });
+            ranges.remove(QUEUE, Turn { deadline: from, push: 0 });
         }
         assert_eq!(ranges.pieces.len(), MANY / PIECE - 1);
         for from in (1..PIECE as u64).chain(PIECE as u64 + 1..2 * PIECE as u64) {
-            ranges.insert(range(from));
+            ranges.insert(QUEUE, range(from));
         }
         // Removed in another order than inserted.
         for from in (0..MANY as u64).map(|number| number * 7919 % MANY as u64) {
             if from % 10 == 3 {
                 continue;
             }
-            ranges.remove(Turn { deadline: from, push: 0 });
+            ranges.remove(QUEUE, Turn { deadline: from, push: 0 });
             check_pieces(&ranges, "emptied");
         }
         for from in (0..MANY as u64).filter(|from| from % 10 == 3) {
-            let found = ranges.get(Turn { deadline: from + 1, push: 7 });
+            let found = ranges.get(QUEUE, Turn { deadline: from + 1, push: 7 });
             assert_eq!(found, range(from));
         }
         assert_eq!(ranges.check(), MANY / 10);
         for from in (0..MANY as u64).filter(|from| from % 10 == 3) {
-            ranges.remove(Turn { deadline: from, push: 0 });
+            ranges.remove(QUEUE, Turn { deadline: from, push: 0 });
         }
-        assert_eq!((ranges.pieces.len(), ranges.first()), (0, None));
+        assert_eq!((ranges.pieces.len(), ranges.first(QUEUE)), (0, None));
     }
 }

@@ -11,7 +11,7 @@
 //!   ranges              from t=0        from t=700      from t=1450
 //!                          │                │                │
 //!                          ▼                ▼                ▼
-//!   blocks              [ a c f g ]  ⇄  [ k · h j · i ]  ⇄  [ q m · p n o ]
+//!   blocks              [ a c f g ]     [ k · h j · i ]     [ q m · p n o ]
 //!                        the first:      any order, with blanks
 //!                        sorted when it is read
 //!   columns             the deadline of each, minus the start of its range: 32 bits; the TTL of each, if any has one
@@ -41,9 +41,9 @@ use super::super::work;
 use super::block::{BlockMeta, PLACES};
 use super::blocks::Blocks;
 use super::heads::TIMELINE;
-use super::order::{DEADLINES, offset_of, place_of};
+use super::order::{DEADLINES, FAR, offset, offset_of, place_of};
 use super::queues::{PredictedRange, Queues};
-use super::ranges::{FAR, Range, offset};
+use super::ranges::Range;
 
 /// The columns behind the deadlines: the lower and the upper half of the TTLs. A block has them only if one of its
 /// elements needs them.
@@ -115,9 +115,16 @@ impl Queues {
     /// the block.
     #[inline(never)]
     pub(super) fn predict_in_timeline(&self, turn: Turn) -> PredictedRange {
-        let found = self.ranges.find(turn)?;
+        let found = self.find_in_timeline(turn)?;
         self.blocks.prefetch(found.1);
         Some(found)
+    }
+
+    /// Returns the block whose range contains a turn, and the deadline where the range begins. `None` before the first
+    /// range.
+    #[inline(always)]
+    fn find_in_timeline(&self, turn: Turn) -> PredictedRange {
+        self.ranges.find(TIMELINE, turn).map(|range| (range.from.deadline, range.block))
     }
 
     /// Inserts an element and returns its spot. `predicted` may hold the prediction. Does not read the element's
@@ -132,7 +139,7 @@ impl Queues {
         predicted: PredictedRange,
     ) -> Option<Spot> {
         let columns = columns_for(ttl);
-        let current = || self.ranges.find(turn);
+        let current = || self.find_in_timeline(turn);
         if predicted.is_some() {
             debug_assert_eq!(predicted, current(), "a prediction from before a change");
         }
@@ -169,14 +176,14 @@ impl Queues {
         turn: Turn,
         columns: usize,
     ) -> Option<(u64, Handle)> {
-        let range = self.ranges.get(turn);
+        let range = self.ranges.get(TIMELINE, turn);
         let (from, block) = if self.blocks.meta(range.block).is_full() {
             self.make_room(records, range, turn, columns)?
         } else {
             (range.from.deadline, range.block)
         };
         if self.blocks.meta(block).columns() < columns {
-            return Some((from, self.widen(records, block, turn, columns)?));
+            return Some((from, self.widen(records, block, columns)?));
         }
         Some((from, block))
     }
@@ -244,17 +251,15 @@ impl Queues {
     #[cold]
     fn extend_first_range(&mut self, turn: Turn, columns: usize) -> Option<(u64, Handle)> {
         let from = Turn { deadline: turn.deadline.saturating_sub(LEEWAY), push: 0 };
-        if let Some(Range { from: later, block }) = self.ranges.first() {
-            self.ranges.remove(later);
+        if let Some(Range { from: later, block }) = self.ranges.first(TIMELINE) {
+            self.ranges.remove(TIMELINE, later);
             self.shift(block, later.deadline - from.deadline);
-            self.ranges.insert(Range { from, block });
+            self.ranges.insert(TIMELINE, Range { from, block });
             return Some((from.deadline, block));
         }
         let mut meta = BlockMeta::wide(TIMELINE, columns);
-        (meta.is_head, meta.is_sorted) = (true, true);
-        let block = self.blocks.insert(meta, None, None)?;
-        self.queues[usize::from(TIMELINE)].ends = Some((block, block));
-        self.ranges.insert(Range { from, block });
+        meta.is_sorted = true;
+        let block = self.insert_block(meta, from)?;
         self.heads.set(TIMELINE, turn);
         Some((from.deadline, block))
     }
@@ -293,12 +298,11 @@ impl Queues {
             // a block each.
             let from = Turn::after(last).min(turn);
             // A block that was started here before and is still sparse is joined with the one behind it.
-            let next = self.blocks.slab.unit(block).next;
-            if let Some(next) = next.filter(|next| self.blocks.meta(*next).is_sparse()) {
-                self.join_ranges(records, next);
+            let next = self.ranges.around(TIMELINE, range.from).behind;
+            if let Some(next) = next.filter(|next| self.blocks.meta(next.block).is_sparse()) {
+                self.join_ranges(records, next.block);
             }
-            let new = self.insert_after(block, BlockMeta::wide(TIMELINE, columns))?;
-            self.ranges.insert(Range { from, block: new });
+            let new = self.insert_block(BlockMeta::wide(TIMELINE, columns), from)?;
             return Some((from.deadline, new));
         }
         // For descending deadlines, leave the earlier block nearly empty.
@@ -312,9 +316,8 @@ impl Queues {
             self.blocks.view(block).at(place).into_iter().for_each(|it| records.prefetch(it));
             longest = self.blocks.ttl(block, place).max(longest);
         }
-        let new = self.insert_after(block, BlockMeta::wide(TIMELINE, columns_for(longest)))?;
+        let new = self.insert_block(BlockMeta::wide(TIMELINE, columns_for(longest)), boundary)?;
         let new = Range { from: boundary, block: new };
-        self.ranges.insert(new);
         self.move_elements(records, range, new, later);
         later.iter().for_each(|key| self.blocks.meta_mut(block).vacate(place_of(*key) as u8));
         let Range { from, block } = if turn < boundary { range } else { new };
@@ -346,21 +349,6 @@ impl Queues {
         (self.blocks.turn(records, block, place_of(keys[middle])), middle)
     }
 
-    /// Inserts an empty block behind another one.
-    fn insert_after(&mut self, block: Handle, meta: BlockMeta) -> Option<Handle> {
-        let next = self.blocks.slab.unit(block).next;
-        let new = self.blocks.insert(meta, Some(block), next)?;
-        self.blocks.slab.unit_mut(block).next = Some(new);
-        match next {
-            Some(next) => self.blocks.slab.unit_mut(next).prev = Some(new),
-            None => {
-                let ends = self.queues[usize::from(TIMELINE)].ends.as_mut();
-                ends.expect("the timeline has a block").1 = new;
-            }
-        }
-        Some(new)
-    }
-
     /// Moves some elements of a block to blank places of another one, which must have enough places and columns, and
     /// updates their records.
     fn move_elements(&mut self, records: &mut Records, source: Range, target: Range, keys: &[u64]) {
@@ -384,26 +372,12 @@ impl Queues {
         *self.blocks.meta_mut(target.block) = meta;
     }
 
-    /// Moves the block whose range contains this turn to where it has room for `columns` columns. Returns its new
-    /// handle.
+    /// Moves a block that has elements to where it has room for `columns` columns. Returns its new handle.
     #[cold]
-    fn widen(
-        &mut self,
-        records: &mut Records,
-        block: Handle,
-        turn: Turn,
-        columns: usize,
-    ) -> Option<Handle> {
+    fn widen(&mut self, records: &mut Records, block: Handle, columns: usize) -> Option<Handle> {
         self.blocks.view(block).handles().for_each(|(_, handle)| records.prefetch(handle));
-        let (prev, next) = {
-            let block = self.blocks.slab.unit(block);
-            (block.prev, block.next)
-        };
         let new = self.blocks.widen(block, columns)?;
-        let links = self.blocks.slab.unit_mut(new);
-        (links.prev, links.next) = (prev, next);
-        self.block_moved(records, new);
-        self.ranges.replace(turn, new);
+        self.block_moved(records, block, new);
         Some(new)
     }
 
@@ -435,57 +409,38 @@ impl Queues {
     /// Joins a sparse block, which must not be the first, with a neighbour that is not the first either. Updates at
     /// most two thirds of a block of records, usually a quarter.
     pub(super) fn join_ranges(&mut self, records: &mut Records, sparse: Handle) {
-        let view = self.blocks.view(sparse);
-        let (meta, links) = (view.meta, view.block);
-        let fits = |other: &Handle| {
-            let other = self.blocks.meta(*other);
-            !other.is_head && other.can_join(meta)
-        };
-        let Some(other) = links.next.filter(fits).or(links.prev.filter(fits)) else { return };
+        let meta = self.blocks.meta(sparse);
+        let fits = |other: &BlockMeta| !other.is_head && other.can_join(meta);
+        let Some((sparse, other)) = self.to_join(records, sparse, fits) else { return };
         // The block that stays must have enough columns for both.
-        let is_wider = meta.columns() > self.blocks.meta(other).columns();
-        let (target, source) = if is_wider { (sparse, other) } else { (other, sparse) };
-        self.blocks.view(source).handles().for_each(|(_, handle)| records.prefetch(handle));
-        let range = |block| {
-            let first = self.blocks.view(block).first().expect("a block is not empty");
-            self.ranges.get(records.turn(first))
-        };
-        let (source, mut target) = (range(source), range(target));
-        self.ranges.remove(source.from);
+        let is_wider = meta.columns() > self.blocks.meta(other.block).columns();
+        let (mut target, source) = if is_wider { (sparse, other) } else { (other, sparse) };
+        self.blocks.view(source.block).handles().for_each(|(_, handle)| records.prefetch(handle));
+        let before = target;
         if source.from < target.from {
-            self.ranges.remove(target.from);
             self.shift(target.block, target.from.deadline - source.from.deadline);
             target.from = source.from;
-            self.ranges.insert(target);
         }
         let (keys, len) = self.blocks.sort_keys(source.block);
         self.move_elements(records, source, target, &keys[..len]);
-        self.drop_block(source.block);
+        self.drop_joined(TIMELINE, source, before);
     }
 
-    /// Returns the number of elements in the timeline that are due at `now`. Reads only records whose deadlines are far
-    /// from the start of their range.
-    pub(super) fn count_due_in_timeline(&self, records: &Records, now: u64) -> usize {
-        let mut count = 0;
-        let mut ranges = self.ranges.iter().peekable();
-        while let Some(Range { from, block }) = ranges.next().filter(|it| it.from.deadline <= now) {
-            if ranges.peek().is_some_and(|next| next.from.deadline <= now) {
-                count += self.blocks.meta(block).len();
-                continue;
-            }
-            let offsets = self.blocks.column(block, DEADLINES);
-            let is_due = |(place, handle): &(usize, Handle)| match offsets[*place] {
-                FAR => records.turn(*handle).deadline <= now,
-                offset => from.deadline + u64::from(offset) <= now,
-            };
-            count += self.blocks.view(block).handles().filter(is_due).count();
-        }
-        count
+    /// Returns the number of elements of a block of the timeline that are due at `now`. Reads only records whose deadlines
+    /// are far from the start of the range.
+    pub(super) fn count_due_in_range(&self, records: &Records, range: Range, now: u64) -> usize {
+        let Range { from, block } = range;
+        let offsets = self.blocks.column(block, DEADLINES);
+        let is_due = |(place, handle): &(usize, Handle)| match offsets[*place] {
+            FAR => records.turn(*handle).deadline <= now,
+            offset => from.deadline + u64::from(offset) <= now,
+        };
+        self.blocks.view(block).handles().filter(is_due).count()
     }
 
     /// Iterates over the TTLs of all elements in the timeline.
     pub(super) fn timeline_ttls(&self) -> impl Iterator<Item = u64> + '_ {
-        self.ranges.iter().flat_map(move |Range { block, .. }| {
+        self.ranges.iter(TIMELINE).flat_map(move |Range { block, .. }| {
             self.blocks.meta(block).places_from(0).map(move |place| self.blocks.ttl(block, place))
         })
     }

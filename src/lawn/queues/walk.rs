@@ -14,10 +14,11 @@ use std::collections::binary_heap::PeekMut;
 use super::super::element::Row;
 use super::super::store::{Handle, Records};
 use super::super::turn::Turn;
-use super::block::{BlockView, Places};
+use super::block::Places;
 use super::heads::{Heads, QueueNumber, TIMELINE};
 use super::order::Order;
-use super::queues::{Queue, Queues};
+use super::queues::Queues;
+use super::ranges::{self, Range};
 
 impl Queues {
     /// Lists TTLs with numbers of elements. A TTL appears once for each block of its queue, and once for each of its
@@ -28,31 +29,27 @@ impl Queues {
         queued.chain(self.timeline_ttls().map(|ttl| (ttl, 1)))
     }
 
-    /// Returns the number of elements that are due at `now`. Reads one record of each block that has due elements, and
-    /// six of the last such block.
+    /// Returns the number of elements that are due at `now`. Reads six records of each queue that has due elements.
     pub fn count_due(&self, records: &Records, now: u64) -> usize {
         let is_due = |handle: Handle| records.turn(handle).deadline <= now;
-        let in_queue = |head: Handle| {
-            let blocks = std::iter::successors(Some(self.blocks.view(head)), |view| {
-                let next = view.block.next.map(|next| self.blocks.view(next));
-                next.filter(|next| next.first().is_some_and(is_due))
-            });
-            // A block is entirely due if the first element of the next one is.
-            let mut count = 0;
-            let mut last = None;
-            for view in blocks {
-                count += last.replace(view).map_or(0, |before: BlockView<'_>| before.meta.len());
+        let in_queue = |number| {
+            let due = self.ranges.iter(number).take_while(|range| range.from.deadline <= now);
+            let (mut count, mut last) = (0, None);
+            // A block is entirely due if the range of the next one begins at a moment that is.
+            for range in due {
+                count +=
+                    last.replace(range).map_or(0, |it: Range| self.blocks.meta(it.block).len());
             }
-            let in_last =
-                |last: BlockView<'_>| last.last_that(is_due).map_or(0, |it| last.meta.count_to(it));
+            let in_last = |last: Range| {
+                if number == TIMELINE {
+                    return self.count_due_in_range(records, last, now);
+                }
+                let view = self.blocks.view(last.block);
+                view.last_that(is_due).map_or(0, |it| view.meta.count_to(it))
+            };
             count + last.map_or(0, in_last)
         };
-        let queues = self.heads.due(now).into_iter().filter(|(_, number)| *number != TIMELINE);
-        let heads = queues.filter_map(|(_, number)| {
-            let (head, _) = self.queues[usize::from(number)].ends?;
-            self.blocks.view(head).first().filter(|first| is_due(*first)).map(|_| head)
-        });
-        heads.map(in_queue).sum::<usize>() + self.count_due_in_timeline(records, now)
+        self.heads.due(now).into_iter().map(|(_, number)| in_queue(number)).sum()
     }
 }
 
@@ -64,45 +61,43 @@ struct Rest<'a> {
     /// The TTL of the queue. Unused in the timeline.
     ttl: u64,
     block: Handle,
+    /// The ranges behind the block.
+    ranges: ranges::Iter<'a>,
     /// The places of the block that come next; in the timeline [`Rest::order`] has them.
     places: Places,
     order: Option<Box<Order>>,
 }
 
 impl<'a> Rest<'a> {
-    /// Returns all of a queue.
-    fn all(queues: &'a Queues, records: &'a Records, number: QueueNumber) -> Option<Self> {
-        let Queue { ttl, ends, .. } = queues.queues[usize::from(number)];
-        let (head, _) = ends?;
-        let places = queues.blocks.meta(head).places_from(0);
-        let mut rest = Self { queues, records, number, ttl, block: head, places, order: None };
-        if number == TIMELINE {
-            rest.enter(head);
+    /// Returns the rest of a queue from a turn on.
+    fn new(
+        queues: &'a Queues,
+        records: &'a Records,
+        number: QueueNumber,
+        start: Turn,
+    ) -> Option<Self> {
+        let ttl = queues.queues.get(usize::from(number))?.ttl;
+        let mut ranges = queues.ranges.iter_from(number, start);
+        let block = ranges.next()?.block;
+        let places = Places::default();
+        let mut rest = Self { queues, records, number, ttl, block, ranges, places, order: None };
+        rest.enter(block);
+        if start > Turn::FIRST {
+            rest.skip_to(start);
         }
         Some(rest)
     }
 
-    /// Skips the elements before a turn. Walks a few blocks, however long the queue is.
+    /// Skips the elements of the block before a turn.
     fn skip_to(&mut self, turn: Turn) {
-        let Self { queues, records, number, .. } = *self;
-        let is_earlier = |handle: Handle| records.turn(handle) < turn;
-        if number == TIMELINE {
-            self.enter(queues.ranges.find(turn).map_or(self.block, |(_, block)| block));
-            let view = queues.blocks.view(self.block);
-            if let Some(order) = &mut self.order {
-                order.skip_earlier(|place| view.at(place).is_some_and(is_earlier));
-            }
-            return;
+        let view = self.queues.blocks.view(self.block);
+        let is_earlier = |handle: Handle| self.records.turn(handle) < turn;
+        if let Some(order) = &mut self.order {
+            order.skip_earlier(|place| view.at(place).is_some_and(is_earlier));
+        } else {
+            let from = view.last_that(is_earlier).map_or(0, |earlier| earlier + 1);
+            self.places = view.meta.places_from(from);
         }
-        self.block = queues.block_index.last(number, turn).unwrap_or(self.block);
-        while let Some(next) = queues.blocks.slab.unit(self.block).next
-            && queues.blocks.view(next).first().is_some_and(is_earlier)
-        {
-            self.block = next;
-        }
-        let view = queues.blocks.view(self.block);
-        let from = view.last_that(is_earlier).map_or(0, |earlier| earlier + 1);
-        self.places = view.meta.places_from(from);
     }
 
     /// Continues with the first element of a block.
@@ -126,14 +121,14 @@ impl Iterator for Rest<'_> {
                 Some(order) => order.next(),
                 None => self.places.next(),
             };
-            let block = blocks.slab.unit(self.block);
             let Some(place) = next else {
-                self.enter(block.next?);
+                let next = self.ranges.next()?.block;
+                self.enter(next);
                 continue;
             };
             let in_timeline = self.number == TIMELINE;
             let ttl = if in_timeline { blocks.ttl(self.block, place) } else { self.ttl };
-            return Some((ttl, block.handle(place)?));
+            return Some((ttl, blocks.slab.unit(self.block).handle(place)?));
         }
     }
 }
@@ -179,10 +174,10 @@ impl<'a> Walk<'a> {
         if turn.deadline > self.now {
             return;
         }
-        let Some(mut rest) = Rest::all(queues, self.records, number) else { return };
         let begins_before = turn < start;
+        let from = if begins_before { start } else { Turn::FIRST };
+        let Some(mut rest) = Rest::new(queues, self.records, number, from) else { return };
         if begins_before {
-            rest.skip_to(start);
             // The heap has six levels at most.
             for below in Heads::below(index) {
                 self.enter(queues, below, start);

@@ -77,7 +77,7 @@ fn deadlines_that_descend_towards_a_full_block_fill_blocks() {
             lawn.start_at(&id.to_be_bytes(), 1 + id, b"", deadline).expect("room");
         };
         // Sixteen are in queues, all others in full blocks.
-        for id in 0..16 + 62 * 128 {
+        for id in 0..16 + 64 * 128 {
             start(&mut lawn, id, id);
         }
         for id in 10_000..20_000 {
@@ -101,15 +101,15 @@ fn blocks_behind_a_full_one_do_not_stay_side_by_side_with_an_element_each() {
     };
     // This one is in a queue; the others are not.
     start(&mut lawn, 1 << 62);
-    (0..62).for_each(|id| start(&mut lawn, id));
-    let mut full: std::collections::VecDeque<_> = (0..62).map(|at| (1 << 60) + at * gap).collect();
+    (0..64).for_each(|id| start(&mut lawn, id));
+    let mut full: std::collections::VecDeque<_> = (0..64).map(|at| (1 << 60) + at * gap).collect();
     full.iter().for_each(|deadline| start(&mut lawn, *deadline));
     for step in 0..10_000 {
-        let last = full.pop_back().expect("there are 62");
+        let last = full.pop_back().expect("there are 64");
         assert!(lawn.stop(&last.to_be_bytes()).is_some());
         full.push_front(full[0] - gap);
         start(&mut lawn, full[0]);
-        start(&mut lawn, full[61] + gap / 2);
+        start(&mut lawn, full[63] + gap / 2);
         if step % 1000 == 0 {
             lawn.check();
         }

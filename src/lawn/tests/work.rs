@@ -87,7 +87,7 @@ fn life(
 /// The bounds of each call that the module's *Costs* promise. A split reads the 512 buckets of a table
 /// three times, and the names of groups have an index of their own.
 const MOVED_MAX: usize = 64 * 1024;
-const RECORDS_MAX: usize = 3 * 62;
+const RECORDS_MAX: usize = 3 * 64;
 const BUCKETS_MAX: usize = 7 * 512;
 
 #[test]
