@@ -121,7 +121,9 @@ fn what_is_left_of_many_is_compacted_and_moved() {
     let before = remembered.memory();
     let steps = (0..).take_while(|_| remembered.compact(16)).count();
     assert!(steps > 1 && !remembered.is_sparse(), "{steps} steps");
-    assert!(remembered.memory() < before / 2, "{} of {before} bytes", remembered.memory());
+    // The list of ranges is not compacted. With tiny bounds it is a larger part.
+    let most = if super::super::tiny::TINY { before * 3 / 5 } else { before / 2 };
+    assert!(remembered.memory() < most, "{} of {before} bytes", remembered.memory());
     let (mut steps, mut counted, mut next) = (0, Count(0), Some(0));
     while let Some(from) = next {
         next = remembered.defrag(from, &mut counted, || false);
