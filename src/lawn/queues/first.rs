@@ -2,9 +2,13 @@
 
 use super::super::processor::prefetch;
 use super::super::store::{Handle, Records};
+use super::super::tiny::TINY;
 use super::super::turn::Turn;
 use super::heads::{Heads, QueueNumber, TIMELINE};
 use super::queues::Queues;
+
+/// Stale heads at most. A query reads all of them, which takes some microseconds.
+const STALE_MAX: usize = if TINY { 2 } else { 16 };
 
 impl Queues {
     /// Returns the queue with the earliest head, and its TTL. The heads must be up to date.
@@ -37,7 +41,7 @@ impl Queues {
     /// Returns the earliest turn in any queue, and its record.
     pub fn first(&self, records: &Records) -> Option<(Turn, Handle)> {
         let (mut turn, mut number) = self.heads.at(0)?;
-        if self.stale.len > 0 {
+        if !self.stale.is_empty() {
             (turn, number) = self.first_with_stale(records)?;
         }
         Some((turn, self.head(records, number)?))
@@ -54,7 +58,7 @@ impl Queues {
             if first.is_some_and(|first| first.0 <= turn) {
                 continue;
             }
-            if self.stale.contains(number) {
+            if self.queues[usize::from(number)].is_stale {
                 open.extend(Heads::below(index));
                 turn = self.head_turn(records, number)?;
             }
@@ -82,35 +86,47 @@ impl Queues {
         if let Some(head) = view.first() {
             records.prefetch(head);
         }
-        if !self.stale.contains(number)
-            && let Some(oldest) = self.stale.push(number)
-        {
+        self.add_stale(records, number);
+    }
+
+    /// Records that the turn of a queue in the heap is too early.
+    #[inline(always)]
+    pub(super) fn add_stale(&mut self, records: &mut Records, number: QueueNumber) {
+        if std::mem::replace(&mut self.queues[usize::from(number)].is_stale, true) {
+            return;
+        }
+        if self.stale.len() == STALE_MAX {
+            let oldest = self.stale.remove(0);
             self.refresh_one(records, oldest);
         }
+        self.stale.push(number);
     }
 
     /// Restores the heap: reads the turns of all stale heads.
     #[inline(always)]
     pub fn refresh_heads(&mut self, records: &mut Records) {
-        if self.stale.len > 0 {
+        if !self.stale.is_empty() {
             self.refresh_all(records);
         }
     }
 
     #[inline(never)]
     fn refresh_all(&mut self, records: &mut Records) {
-        let numbers = std::mem::take(&mut self.stale);
-        if numbers.len > 1 {
-            let queues = numbers.iter().filter(|number| *number != TIMELINE);
-            queues.filter_map(|it| self.head(records, it)).for_each(|it| records.prefetch(it));
+        let mut numbers = std::mem::take(&mut self.stale);
+        if numbers.len() > 1 {
+            let queues = numbers.iter().filter(|number| **number != TIMELINE);
+            queues.filter_map(|it| self.head(records, *it)).for_each(|it| records.prefetch(it));
         }
-        numbers.iter().for_each(|number| self.refresh_one(records, number));
+        // The list keeps its memory.
+        numbers.drain(..).for_each(|number| self.refresh_one(records, number));
+        self.stale = numbers;
     }
 
     pub(super) fn refresh_one(&mut self, records: &mut Records, number: QueueNumber) {
         if number == TIMELINE {
             self.sort_head(records);
         }
+        self.queues[usize::from(number)].is_stale = false;
         if let Some(turn) = self.head_turn(records, number) {
             self.heads.set(number, turn);
         }

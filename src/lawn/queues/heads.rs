@@ -9,7 +9,6 @@
 //! Setting and removing a head cost O(log queues); there are at most 1,025.
 
 use super::super::memory::{Mover, allotted, push_tight, relocate, shrink};
-use super::super::tiny::TINY;
 use super::super::turn::Turn;
 
 const CHILDREN: usize = 4;
@@ -166,58 +165,5 @@ impl Heads {
             assert_eq!(known.map(|head| head.0), head_of(queue), "head of queue {queue}");
         }
         assert_eq!(placed, self.heap.len());
-    }
-}
-
-/// Stale heads at most. A query reads all of them, which takes some microseconds.
-const STALE_MAX: usize = if TINY { 2 } else { 16 };
-
-/// The queues whose turns in the heap are stale, oldest first.
-#[derive(Clone)]
-pub(super) struct StaleHeads {
-    /// Filled up with [`NONE`], so that all can be compared at once.
-    numbers: [QueueNumber; STALE_MAX],
-    pub(super) len: usize,
-}
-
-/// Not the number of any queue.
-const NONE: QueueNumber = QueueNumber::MAX;
-
-impl Default for StaleHeads {
-    fn default() -> Self {
-        Self { numbers: [NONE; STALE_MAX], len: 0 }
-    }
-}
-
-impl StaleHeads {
-    pub(super) fn iter(&self) -> impl Iterator<Item = QueueNumber> + '_ {
-        self.numbers[..self.len].iter().copied()
-    }
-
-    pub(super) fn contains(&self, number: QueueNumber) -> bool {
-        // Without a branch: called whenever a queue loses its head.
-        self.numbers.iter().fold(false, |has, it| has | (*it == number))
-    }
-
-    /// Adds a queue that is not in the list. If the list is full, removes and returns the oldest one, whose head in the heap
-    /// is still too early.
-    #[must_use]
-    pub(super) fn push(&mut self, number: QueueNumber) -> Option<QueueNumber> {
-        let oldest = (self.len == STALE_MAX).then_some(self.numbers[0]);
-        if oldest.is_some() {
-            self.numbers.copy_within(1.., 0);
-            self.len -= 1;
-        }
-        self.numbers[self.len] = number;
-        self.len += 1;
-        oldest
-    }
-
-    pub(super) fn remove(&mut self, number: QueueNumber) {
-        if let Some(at) = self.numbers.iter().position(|it| *it == number) {
-            self.numbers.copy_within(at + 1.., at);
-            self.len -= 1;
-            self.numbers[self.len] = NONE;
-        }
     }
 }

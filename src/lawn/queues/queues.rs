@@ -24,7 +24,6 @@ use super::super::turn::Turn;
 use super::super::work;
 use super::block::{Blanked, BlockMeta, BlockView};
 use super::blocks::Blocks;
-use super::heads::StaleHeads;
 use super::heads::{Heads, QueueNumber, TIMELINE};
 use super::ranges::{Around, Range, Ranges};
 use super::votes::Votes;
@@ -60,6 +59,8 @@ pub(super) struct Queue {
     pub(super) latest: u64,
     /// Handles before this spot were prefetched.
     pub(super) prefetched_to: Option<Spot>,
+    /// Set while the queue is in [`Queues::stale`].
+    pub(super) is_stale: bool,
 }
 
 /// The block of the timeline that an element is likely to be inserted into, and the deadline where the block's range
@@ -77,8 +78,8 @@ pub struct Queues {
     pub(super) free: BTreeSet<QueueNumber>,
     pub(super) by_ttl: HashTable<QueueNumber>,
     pub(super) heads: Heads,
-    /// The queues whose turns in `heads` are stale, that is, too early.
-    pub(super) stale: StaleHeads,
+    /// The queues whose turns in `heads` are stale, that is, too early; oldest first.
+    pub(super) stale: Vec<QueueNumber>,
     /// Where each block begins.
     pub ranges: Ranges,
     /// Elements in the timeline.
@@ -91,7 +92,13 @@ pub struct Queues {
 impl Queues {
     pub fn new(hasher: RandomState) -> Self {
         // With this `latest`, no element is ever appended to the timeline.
-        let timeline = Queue { ttl: u64::MAX, ends: None, latest: u64::MAX, prefetched_to: None };
+        let timeline = Queue {
+            ttl: u64::MAX,
+            ends: None,
+            latest: u64::MAX,
+            prefetched_to: None,
+            is_stale: false,
+        };
         // Most lawns just above the small form have one TTL.
         let mut queues = Vec::with_capacity(2);
         queues.push(timeline);
@@ -102,7 +109,7 @@ impl Queues {
             free: BTreeSet::new(),
             by_ttl: HashTable::new(),
             heads: Heads::default(),
-            stale: StaleHeads::default(),
+            stale: Vec::new(),
             ranges: Ranges::default(),
             timeline_len: 0,
             votes: Votes::default(),
@@ -298,11 +305,11 @@ impl Queues {
         _ = meta.remove(spot.place);
         self.timeline_len -= usize::from(meta.queue == TIMELINE);
         let (number, is_empty) = (meta.queue, meta.is_empty());
-        if !self.stale.contains(number) {
-            // The heap was up to date before the run, and no other queue has lost its head since.
-            let oldest = self.stale.push(number);
-            debug_assert!(oldest.is_none(), "the heap was not up to date");
+        if !std::mem::replace(&mut self.queues[usize::from(number)].is_stale, true) {
+            self.stale.push(number);
         }
+        // The heap was up to date before the run, and no other queue has lost its head since.
+        debug_assert_eq!(self.stale, [number], "the heap was not up to date");
         if is_empty {
             self.drop_block(number, turn);
             if self.queues.get(usize::from(number)).is_none_or(|queue| queue.ends.is_none()) {
@@ -358,7 +365,8 @@ impl Queues {
     }
 
     fn start_queue(&mut self, handle: Handle, ttl: u64, turn: Turn) -> Option<Spot> {
-        let queue = Queue { ttl, ends: None, latest: turn.deadline, prefetched_to: None };
+        let queue =
+            Queue { ttl, ends: None, latest: turn.deadline, prefetched_to: None, is_stale: false };
         // Lowest first, so that the list of queues can shrink.
         let number = if let Some(number) = self.free.pop_first() {
             self.queues[usize::from(number)] = queue;
@@ -469,7 +477,9 @@ impl Queues {
     /// Removes a queue that has lost its last element. Drops free numbers at the end, and frees what many queues allocated.
     #[cold]
     fn remove_queue(&mut self, number: QueueNumber) {
-        self.stale.remove(number);
+        if std::mem::take(&mut self.queues[usize::from(number)].is_stale) {
+            self.stale.retain(|it| *it != number);
+        }
         self.heads.remove(number);
         let last = self.queues.iter().rposition(|queue| queue.ends.is_some());
         // The timeline always stays.

@@ -207,11 +207,7 @@ impl Queues {
             }
             self.blocks.meta_mut(block).is_sorted = false;
             // The turn in the heap is at or before the first element, as stale turns must be.
-            if !self.stale.contains(TIMELINE)
-                && let Some(oldest) = self.stale.push(TIMELINE)
-            {
-                self.refresh_one(records, oldest);
-            }
+            self.add_stale(records, TIMELINE);
         }
         meta.first_blank().expect("there is room")
     }

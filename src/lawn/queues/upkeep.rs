@@ -25,6 +25,7 @@ impl Queues {
     pub fn defrag(&mut self, steps: &mut Steps<'_, impl Mover>) {
         steps.one(|mover| {
             relocate(&mut self.queues, mover);
+            relocate(&mut self.stale, mover);
             self.heads.defrag(mover);
             self.votes.defrag(mover);
         });
@@ -36,6 +37,7 @@ impl Queues {
     pub fn memory(&self) -> usize {
         self.blocks.memory()
             + allotted(&self.queues)
+            + allotted(&self.stale)
             + self.free.len() * size_of::<QueueNumber>() * 3
             + rounded(self.by_ttl.allocation_size())
             + self.heads.memory()
@@ -91,10 +93,13 @@ impl Queues {
         assert_eq!(counted, count, "lengths of blocks");
         assert_eq!(blocks, self.ranges.check(), "ranges without a queue");
         assert_eq!(self.by_ttl.len() + self.free.len() + 1, self.queues.len());
+        let stale = (0..).zip(&self.queues).filter(|(_, it)| it.is_stale);
+        let stale = stale.map(|(number, _)| number).collect::<std::collections::BTreeSet<_>>();
+        assert_eq!(stale, self.stale.iter().copied().collect(), "stale heads");
         let mut heads = self.heads.clone();
-        for number in self.stale.iter() {
-            let turn = self.head_turn(records, number).expect("a stale head has a head");
-            heads.set(number, turn);
+        for number in &self.stale {
+            let turn = self.head_turn(records, *number).expect("a stale head has a head");
+            heads.set(*number, turn);
         }
         heads.check(|number| {
             self.queues.get(usize::from(number)).and_then(|_| self.head_turn(records, number))
@@ -106,7 +111,7 @@ impl Queues {
     #[cfg(any(test, feature = "checks"))]
     fn check_range(&self, records: &Records, Range { from, block }: Range) {
         let view = self.blocks.view(block);
-        let is_stale = self.stale.contains(TIMELINE);
+        let is_stale = self.stale.contains(&TIMELINE);
         assert!(view.meta.is_head || !view.meta.is_sorted, "only the first block is sorted");
         assert!(view.meta.is_sorted || !view.meta.is_head || is_stale, "an unsorted head");
         for (place, handle) in view.handles() {
