@@ -43,7 +43,7 @@ pub struct Dehydrator {
     pub touched: u64,
     /// When a pause has ended last.
     pub(super) ended: u64,
-    /// From when on its age is known, after the clock was set back.
+    /// From when on its age is known, after the clock was set back or something has left by itself.
     pub aged_from: u64,
     /// The limits of each and the policy before a change that has not reached all groups yet.
     pub(super) before: Option<(Settings, Policy)>,

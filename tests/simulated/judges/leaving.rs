@@ -130,6 +130,8 @@ impl Dehydrator {
     pub fn send(&mut self, id: &[u8], now: u64) -> Result<Entry, Fault> {
         let is_late = self.check(id, now, false)?.is_late(now);
         let entry = self.remove(id).expect("it is there");
+        // It may have kept its group from giving out others.
+        self.aged_from = self.aged_from.max(now);
         if !is_late && !self.policy.holds() {
             if self.policy != Policy::Drop {
                 self.count_under_rates(&entry.group, now);
@@ -149,6 +151,7 @@ impl Dehydrator {
         {
             debug_assert!(end <= now);
             self.remove(&id);
+            self.aged_from = self.aged_from.max(now);
         }
         if *self.policy.route() == Policy::Drop {
             let sent = |it: &Self| {
