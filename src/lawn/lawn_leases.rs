@@ -88,7 +88,7 @@ impl Lawn {
     }
 
     /// Returns the number of live leases: elements that are held and whose deadline is after `now`, without those that
-    /// never come due ([`DEADLINE_MAX`]). O(log n), and one addition for each 256 of them. A small lawn visits all its
+    /// never come due ([`DEADLINE_MAX`](crate::DEADLINE_MAX)). O(log n), and one addition for each 256 of them. A small lawn visits all its
     /// elements.
     pub fn running(&self, now: u64) -> usize {
         either!(&self.form, it => it.running(now))

@@ -73,7 +73,7 @@ impl Model {
     /// Follows the reply to a command.
     pub fn follow(&mut self, call: &Call, reply: &Reply) -> Result {
         if self.drops_early {
-            self.pass(call.now);
+            self.lingers = self.pass(call.now);
         }
         if !self.is_lazy {
             self.absorb(call.now).ok();

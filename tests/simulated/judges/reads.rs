@@ -92,7 +92,12 @@ impl Model {
                 let until = match (entry.until, until) {
                     (None, Some(Reply::Null)) => true,
                     (Some(until), Some(Reply::Int(shown))) => {
-                        until == i128::from(*shown) || until.min(i128::from(*shown)) >= 1 << 62
+                        let shown = i128::from(*shown);
+                        // Of an end before the deadline, only that is known.
+                        let is_over = |it: i128| it <= i128::from(entry.deadline);
+                        until == shown
+                            || until.min(shown) >= 1 << 62
+                            || is_over(until) && is_over(shown)
                     }
                     // Beyond what can be shown.
                     (Some(until), Some(Reply::Null)) => until >= 1 << 48,

@@ -3,6 +3,7 @@
 use super::op::Op;
 use super::run::{Begun, Result, World};
 use super::step::Command;
+use super::time::RESUMED_MS;
 use crate::judges::reads::TICK_MS;
 use crate::judges::{Bytes, NEVER, Promise};
 use crate::machine::Reply;
@@ -15,6 +16,11 @@ impl World {
     pub(super) fn batch(&mut self, commands: &[Command]) -> Result {
         let (mut sent, mut refused, mut used) = (Vec::new(), Vec::new(), Vec::new());
         self.begin_millisecond()?;
+        // An empty key stays for a while when a pause is over that alone has kept it.
+        if self.begun.is_none() && self.model.drops_early && self.model.pass(self.now()) {
+            self.advance(RESUMED_MS)?;
+            self.begin_millisecond()?;
+        }
         for command in commands {
             let Some(client) = self.awake(command.client, &used) else { continue };
             used.push(client);

@@ -8,7 +8,7 @@ pub(super) const GRACE_MS: u64 = 3;
 /// Within which time an empty key is deleted whose pause has ended, and a replica forgets a pause, in milliseconds.
 pub(super) const UPKEEP_MS: u64 = 1000;
 /// When a pause has ended, how long it takes until the module certainly knows, in milliseconds.
-const RESUMED_MS: u64 = 1200;
+pub(super) const RESUMED_MS: u64 = 1200;
 /// The most time of the processor that the module may spend in a pass, in nanoseconds: for a build with debug assertions, and
 /// for commands with a thousand elements.
 const PASS_NS: u64 = 60_000_000;
