@@ -17,7 +17,7 @@ impl World {
         let (mut sent, mut refused, mut used) = (Vec::new(), Vec::new(), Vec::new());
         self.begin_millisecond()?;
         // An empty key stays for a while when a pause is over that alone has kept it.
-        if self.begun.is_none() && self.model.drops_early && self.model.pass(self.now()) {
+        if self.begun.is_none() && std::mem::take(&mut self.model.lingers) {
             self.advance(RESUMED_MS)?;
             self.begin_millisecond()?;
         }
