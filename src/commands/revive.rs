@@ -341,7 +341,7 @@ mod tests {
         let changed = Ok((key(), [None, Some("IDS".into())], 100, vec!["1-0".into()]));
         assert_eq!(request("k ELEMENT IDS IDS 1 1-0", revive), changed);
         refuses_each(
-            "k 1-0; k COUNT; k COUNT 0; k COUNT 1 COUNT 1; k FROM; k IDS; k IDS 0; k IDS 2 1-0; k IDS 1 1-0 2-0; \
+            "k 1-0; k COUNT; k COUNT 0; k COUNT 1 COUNT 1; k FROM; k IDS 0; k IDS 2 1-0; k IDS 1 1-0 2-0; \
              k FROM 1-0 IDS 1 1-0; k COUNT 1 IDS 1 1-0; k ELEMENT e; k ELEMENT e IDS 2 1-0 2-0; \
              k IDS 1 1-0 ELEMENT e"
                 .split("; "),

@@ -174,8 +174,7 @@ impl Dehydrator {
 
     /// Returns whether a pause has ended just now, of which the module may not know yet.
     pub fn has_resumed(&self, now: u64) -> bool {
-        const UPKEEP_MS: u64 = 1100;
-        self.ended + UPKEEP_MS > now
+        is_unheard(self.ended, now)
     }
 
     /// Notes that it has another name since `now`, of which the module hears at the next tick.
@@ -246,4 +245,10 @@ impl Dehydrator {
         }
         ended || !over.is_empty()
     }
+}
+
+/// Returns whether the module may not know yet that a pause has ended at that moment.
+pub fn is_unheard(ended: u64, now: u64) -> bool {
+    const UPKEEP_MS: u64 = 1100;
+    ended + UPKEEP_MS > now
 }

@@ -1,6 +1,6 @@
 //! Follows a reply: checks it against the model, and changes the model as the command has changed the server.
 
-use super::dehydrator::{Dehydrator, Entry, Policy};
+use super::dehydrator::{Dehydrator, Entry, Policy, is_unheard};
 use super::limits::Settings;
 use super::model::{Kept, Model, Sent};
 use super::{Bytes, Fault, NEVER, Promise};
@@ -115,7 +115,9 @@ impl Model {
             it.look_at_logs(call.now);
         }
         self.lingers |= it.lingers(call.now);
-        if !it.is_nothing() {
+        if it.is_nothing() {
+            self.gone.insert((call.db, call.key.clone()), it.ended);
+        } else {
             self.dbs[call.db].insert(call.key.clone(), Kept::Dehydrator(it));
         }
         result
@@ -171,7 +173,11 @@ impl Model {
             }
             Op::Settle(_) | Op::Reject(_) => {
                 let is_settle = matches!(call.op, Op::Settle(_));
-                if !is_settle && !it.is_nothing() && !matches!(it.policy, Policy::Limit(..)) {
+                let ended = self.gone.get(&(call.db, call.key.clone()));
+                let may_be_kept = ended.is_some_and(|ended| is_unheard(*ended, now))
+                    && call.refused("NORULE", reply).is_ok();
+                let is_kept = !it.is_nothing() || may_be_kept;
+                if !is_settle && is_kept && !matches!(it.policy, Policy::Limit(..)) {
                     return call.refused("NORULE", reply);
                 }
                 let mut expected = Vec::new();

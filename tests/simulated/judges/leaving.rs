@@ -151,6 +151,10 @@ impl Dehydrator {
         {
             debug_assert!(end <= now);
             self.remove(&id);
+            // Perhaps it was due first, for a dehydrator that the module had not found yet.
+            if self.policy == Policy::Drop {
+                self.done(&id, [0, now]);
+            }
             self.aged_from = self.aged_from.max(now);
         }
         if *self.policy.route() == Policy::Drop {

@@ -1,6 +1,6 @@
 //! The model of the keyspace: databases of dehydrators and of other values.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::dehydrator::Dehydrator;
 use super::{Bytes, Fault, Promise};
@@ -34,6 +34,8 @@ pub struct Model {
     pub rejected: Vec<Sent>,
     /// A key may stay for a while of which nothing is left.
     pub lingers: bool,
+    /// When the last pause ended of keys that are gone: of some, the module does not know it yet.
+    pub gone: HashMap<(usize, Bytes), u64>,
     /// What leaves without a trace has left before each command.
     pub drops_early: bool,
     /// Commands run before what else happens in their pass.
@@ -53,6 +55,7 @@ impl Default for Model {
             sent: Vec::new(),
             rejected: Vec::new(),
             lingers: false,
+            gone: HashMap::new(),
             drops_early: false,
             is_lazy: false,
             is_full: false,
@@ -104,8 +107,14 @@ impl Model {
 
     /// Removes dehydrators that are deleted because nothing is left.
     pub fn tidy(&mut self) {
-        for keys in &mut self.dbs {
-            keys.retain(|_, kept| !matches!(kept, Kept::Dehydrator(it) if it.is_nothing()));
+        for (db, keys) in self.dbs.iter_mut().enumerate() {
+            keys.retain(|key, kept| {
+                let Kept::Dehydrator(it) = kept else { return true };
+                if it.is_nothing() {
+                    self.gone.insert((db, key.clone()), it.ended);
+                }
+                !it.is_nothing()
+            });
         }
     }
 
