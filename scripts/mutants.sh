@@ -21,6 +21,8 @@ put_together() {
     cp -R src tests/mutants/Cargo.toml Cargo.lock "$1"
     cp tests/mutants/lib.rs "$1/src/lib.rs"
     cp tests/mutants/mutants.toml "$1/.cargo"
+    # A test reads it.
+    cp --parents integrations/node/tests/data/occurrences.tsv.gz "$1"
 }
 
 if [ "${1:-}" = --check ]; then
@@ -41,14 +43,14 @@ fi
 
 if [ $# = 0 ]; then
     mapfile -t with_requests < <(grep -l 'fn parse' src/commands/{,poll/}*.rs)
-    set -- src/policy/*.rs src/metrics/{clock_steps,lateness}.rs src/pending/agenda/{entry,table}.rs \
+    set -- src/policy/*.rs src/schedule/*.rs src/metrics/{clock_steps,lateness}.rs src/pending/agenda/{entry,table}.rs \
         src/commands/args/*.rs src/data_type/encoding/*.rs "${with_requests[@]}" \
-        src/lawn/*.rs src/lawn/{groups,index,lease,queues,remembered,small,store}/*.rs
+        src/lawn/*.rs src/lawn/{groups,index,lease,queues,aside,small,store}/*.rs
 fi
 around=() requests=() lawn=()
 for file in "$@"; do
     case $file in
-        src/policy/* | src/metrics/* | src/pending/agenda/* | src/commands/args/* | src/data_type/encoding/*)
+        src/policy/* | src/schedule/* | src/metrics/* | src/pending/agenda/* | src/commands/args/* | src/data_type/encoding/*)
             around+=(--file "$file")
             ;;
         src/commands/*) requests+=(--file "$file") ;;

@@ -7,11 +7,13 @@ use redis_module::raw::RedisModuleInfoCtx;
 use crate::background::cron;
 use crate::data_type::totals;
 use crate::metrics::counters::{
-    DEAD_LETTERS, DELIVERIES, EXPIRED, POLLS, PULLS, PUSHES, REDELIVERIES, RETRIES,
+    DEAD_LETTERS, DELIVERIES, EXPIRED, MISSED, OCCURRENCES, POLLS, PULLS, PUSHES, REDELIVERIES,
+    RETRIES,
 };
 use crate::metrics::lateness::LATENESS;
 use crate::pending::agenda::{self, Reason};
 use crate::pending::{blocked, overdue};
+use crate::schedule;
 use crate::server::guard::guard;
 use crate::server::{Context, api};
 use crate::version;
@@ -24,7 +26,8 @@ pub fn register(context: &Context) -> bool {
 
 /// Returns the numeric fields, the most useful to an operator first.
 fn fields() -> Vec<(&'static CStr, u64)> {
-    let [dehydrators, elements, given_out, leased, ttls, paused] = totals().map(|it| it as u64);
+    let [dehydrators, elements, given_out, leased, ttls, paused, schedules] =
+        totals().map(|it| it as u64);
     let ticks = cron::statistics();
     let (late_last, late_max) = LATENESS.last_and_max_us();
     vec![
@@ -43,6 +46,9 @@ fn fields() -> Vec<(&'static CStr, u64)> {
         (c"dead_letters", DEAD_LETTERS.get()),
         (c"expired", EXPIRED.get()),
         (c"retries", RETRIES.get()),
+        (c"schedules", schedules),
+        (c"occurrences", OCCURRENCES.get()),
+        (c"missed", MISSED.get()),
         (c"failing", agenda::failing() as u64),
         (c"paused", paused),
         (c"oldest_due_s", overdue::oldest(1).first().map_or(0, |oldest| oldest.age / 1000)),
@@ -79,6 +85,8 @@ unsafe extern "C" fn on_info(info: *mut RedisModuleInfoCtx, for_crash_report: c_
                 (c"version", version::TEXT),
                 (c"git_sha1", version::SHA1),
                 (c"git_dirty", is_dirty),
+                (c"zones", if schedule::is_of_system() { "system" } else { "bundled" }),
+                (c"zones_version", schedule::version()),
             ];
             for (name, value) in texts {
                 let value = CString::new(value).unwrap_or_default();

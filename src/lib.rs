@@ -15,8 +15,8 @@
 //!   3  replicate  pending        the text of replicated effects; the agenda and blocked clients
 //!   2  metrics                   counters and lateness
 //!   1  clock  config  level      the only reader of the time; settings; the replication level
-//!   0  policy  server            the rules of a dehydrator; a safe wrapper around the module API
-//!      version                   the module's version and commit
+//!   0  policy  schedule          the rules of a dehydrator; schedules, and when they occur
+//!      server  version           a safe wrapper around the module API; the module's version and commit
 //! ```
 //!
 //! Below all of them is [`lawn`], the data structure, a separate crate in `src/lawn`.
@@ -26,15 +26,15 @@
 //! | module | imports |
 //! |---|---|
 //! | `lib`, to register them | `info`, `commands`, `background`, `data_type`, `config`, `version` |
-//! | `info` | `background`, `data_type`, `pending`, `metrics`, `version` |
+//! | `info` | `background`, `data_type`, `pending`, `metrics`, `schedule`, `version` |
 //! | `background` | every layer below; from `commands` only `poll`, which serves blocked clients, |
 //! | `commands` | every layer below |
-//! | `delivery` | `data_type`, `replicate`, `pending`, `metrics`, `clock`, `config`, `policy`, `lawn` |
-//! | `data_type` | `replicate`, `pending`, `policy`, `lawn`, `metrics`, `clock`, `config` |
-//! | `replicate` | `level`, `policy`, `lawn`, `version` |
+//! | `delivery` | `data_type`, `replicate`, `pending`, `metrics`, `clock`, `config`, `policy`, `schedule`, `lawn` |
+//! | `data_type` | `replicate`, `pending`, `policy`, `schedule`, `lawn`, `metrics`, `clock`, `config` |
+//! | `replicate` | `level`, `policy`, `schedule`, `lawn`, `version` |
 //! | `pending` | `metrics`, `clock`, `config`, `lawn` |
 //! | `metrics` | `clock` |
-//! | `config`, `policy` | `lawn` |
+//! | `config`, `policy`, `schedule` | `lawn` |
 //! | `level` | `version` |
 //!
 //! | word | meaning | where |
@@ -63,6 +63,7 @@ mod metrics;
 mod pending;
 mod policy;
 mod replicate;
+mod schedule;
 mod server;
 mod version;
 

@@ -32,6 +32,8 @@
 //! | `config` | settings | nothing: CONFIG SET alone changes them |
 //! | `commands/defaults` | the setting `default-ondue`, parsed | nothing, as above |
 //! | `commands/range` | a number of this process | nothing |
+//! | `schedule/plan` | parsed plans | nothing: they follow from their texts, and are parsed again each hour for new zones |
+//! | `schedule/zones` | where the time zones are | nothing: read once |
 //! | `server/listeners` | whether anybody reads what is replicated | `listeners::assume_present`; events of its own |
 //! | `server/client_checks` | the server's last answers whether clients may write | nothing: `server/listeners` discards them |
 //! | `server/other_modules` | whether another module may listen | nothing: an event of its own |

@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use crate::config;
+use crate::data_type::room::{group_length, is_group_full};
+pub use crate::data_type::room::{has_room, is_within_length};
 use crate::data_type::{NEVER, Writing};
 use crate::server::{Context, Error, error::Result};
 use lawn::{GroupSettings, Lawn, StartError, UpdateError};
@@ -22,7 +24,7 @@ use super::args::shown;
 /// allowed.
 pub fn deadline(asked: u64, ttl: u64, at: Option<u64>, now: u64) -> Result<u64> {
     if let Some(at) = at {
-        moment(at)?;
+        moment("AT", at)?;
         if let Some(max) = exceeded(at.saturating_sub(now)) {
             let reason =
                 format!("AT '{at}' is further ahead than dehydrator.max-ttl ({max} ms) allows");
@@ -38,10 +40,10 @@ pub fn deadline(asked: u64, ttl: u64, at: Option<u64>, now: u64) -> Result<u64> 
 /// # Errors
 ///
 /// If it is such a moment.
-pub fn moment(at: u64) -> Result {
+pub fn moment(word: &str, at: u64) -> Result {
     const SECONDS: RangeInclusive<u64> = 1_000_000_000..=100_000_000_000;
     if SECONDS.contains(&at) {
-        return Err(format!("AT '{at}' looks like seconds: it must be in milliseconds").into());
+        return Err(format!("{word} '{at}' looks like seconds: it must be in milliseconds").into());
     }
     Ok(())
 }
@@ -79,12 +81,6 @@ fn exceeded(ahead: u64) -> Option<u64> {
     config::MAX_TTL.limit().filter(|max| ahead > *max)
 }
 
-/// Returns whether the LENGTH limit of `most` elements (0: no limit) leaves room for one more.
-#[inline]
-pub fn is_within_length(lawn: &Lawn, most: u64) -> bool {
-    most == 0 || (lawn.len() as u64) < most
-}
-
 /// Returns whether the LENGTH limit of a group leaves room for an element. An id that is in the group, or that the push keeps,
 /// needs none.
 #[inline]
@@ -96,20 +92,6 @@ pub fn has_room_in_group(lawn: &Lawn, id: &[u8], group: Option<&[u8]>, replaces:
         })
     };
     group.is_none_or(|group| !is_group_full(lawn, group) || is_inside(group))
-}
-
-/// Returns whether a group has as many elements as its LENGTH limit allows, or that of each group.
-#[inline]
-fn is_group_full(lawn: &Lawn, group: &[u8]) -> bool {
-    let most = group_length(lawn, group);
-    most > 0 && lawn.group_len(Some(group)) as u64 >= most
-}
-
-/// Returns the LENGTH limit of a group, or that of each group. 0: no limit.
-#[inline]
-fn group_length(lawn: &Lawn, group: &[u8]) -> u64 {
-    let rules = lawn.group_rules();
-    if rules.is_empty() { 0 } else { rules.limits(group).length }
 }
 
 /// Returns the error for a push beyond the LENGTH limit of its group or, if that is `most`, of the dehydrator.
@@ -124,12 +106,6 @@ pub fn too_long(lawn: &Lawn, most: u64, group: Option<&[u8]>) -> Error {
             "the dehydrator holds {most} elements already, which is the LENGTH that LIMIT set"
         )),
     }
-}
-
-/// Returns whether `dehydrator.max-elements` leaves room for one more element.
-#[inline]
-pub fn has_room(lawn: &Lawn) -> bool {
-    config::MAX_ELEMENTS.limit().is_none_or(|max| (lawn.len() as u64) < max)
 }
 
 /// Returns whether the `ids`, as many as LENGTH allows, fit within `dehydrator.max-elements`. They may repeat or exist.
@@ -193,6 +169,11 @@ pub fn remembered(id: &[u8]) -> Error {
 /// Returns the error for an id that does not exist.
 fn no_such_id(id: &[u8]) -> Error {
     Error::Coded("NOSUCHID", format!("no such id '{}'", shown(id)).into())
+}
+
+/// Returns the error for a schedule that does not exist.
+pub fn no_such_schedule(name: &[u8]) -> Error {
+    format!("no such schedule '{}'", shown(name)).into()
 }
 
 /// Returns the error for a key without a route for dead letters.

@@ -10,6 +10,7 @@ use crate::metrics::counters::PUSHES;
 use crate::pending::agenda;
 use crate::policy::{Pause, Trust};
 use crate::replicate::{self, Timer, head::Head};
+use crate::schedule::{NAME_MAX, Schedule, Step};
 use crate::server::key::Name;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Error, Str, error::Result};
@@ -31,6 +32,8 @@ fn parse<'a>(args: Args<'a>) -> Result<(Str<'a>, Head)> {
         Head::Restarted { .. } | Head::Uncounted { .. } | Head::Leased { .. } => rest > 0,
         Head::Removed { .. } | Head::Unconfirmed => rest > 0,
         Head::Reasoned => rest > 1,
+        Head::Scheduled => rest == 2,
+        Head::Occurred { .. } => rest == 1,
         // A later version may say more.
         Head::Needed { .. } => true,
     };
@@ -45,6 +48,7 @@ fn parse<'a>(args: Args<'a>) -> Result<(Str<'a>, Head)> {
             return Err("a reason is too long".into());
         }
         Head::Unconfirmed => drop(ondue::parse_policy(key, Options::new(args, 3))?),
+        Head::Scheduled => drop(schedule(args)?),
         _ => {}
     }
     Ok((key, head))
@@ -59,6 +63,13 @@ fn group<'a>(args: Args<'a>, at: usize) -> Result<Option<&'a [u8]>> {
         }
         group => Ok(group),
     }
+}
+
+/// Reads the name of a schedule, and its record.
+fn schedule<'a>(args: Args<'a>) -> Result<(&'a [u8], Schedule<'a>)> {
+    let (name, record) = (required(args, 3)?.bytes(), required(args, 4)?.bytes());
+    let schedule = Schedule::decode(record).filter(|_| name.len() <= NAME_MAX);
+    Ok((name, schedule.ok_or("the record of a schedule is none")?))
 }
 
 /// Runs `EFFECT key head [argument ...]`: the number of elements it changed, or 1 for a change of the key.
@@ -135,6 +146,21 @@ fn run(context: &CommandContext, args: Args<'_>) -> Result {
                 (rules.policy, rules.trust) = (policy, Trust::Unconfirmed);
             });
             (is_changed.into(), c"dehydrator.ondue")
+        }
+        Head::Scheduled => {
+            let (name, schedule) = schedule(args)?;
+            dehydrator.set_schedule(name, &schedule).map_err(|it| checks::of_start(it, name))?;
+            (1, c"dehydrator.every")
+        }
+        Head::Occurred { step } => {
+            let name = required(args, 3)?.bytes();
+            let occurred = dehydrator.occur(name, step);
+            let is_there = occurred.map_err(|it| checks::of_start(it, name))?;
+            let event = match step {
+                Step::Stored { .. } => c"dehydrator.push",
+                Step::Missed { .. } => c"dehydrator.missed",
+            };
+            (is_there.into(), event)
         }
         Head::Needed { .. } => (0, c""),
     };
@@ -243,14 +269,16 @@ mod tests {
             ("k G9@1", "k G9@1 g"),
             ("k H9", "k H9 g"),
             ("k Q DROP", "k Q HOLD DELIVERIES 5 DROP"),
+            ("k O1@2@3@4 n", "k O1@2@3@4 n"),
+            ("k M1@2 n", "k M1@2 n"),
             ("k N1", "k N1 0.1.0 and more"),
         ] {
             needs_all_of(fewest, only!(parse));
             assert!(request(most, only!(parse)).is_ok(), "{most}");
         }
-        for line in ["k P5@9 e i g", "k G9@1 g", "k H9 g"] {
+        for line in ["k P5@9 e i g", "k G9@1 g", "k H9 g", "k O1@2@3@4 n", "k M1@2 n"] {
             takes_no_more(line, only!(parse));
         }
-        refuses_each(["k 5@9 e i", "k P5 e i", "k p5@9 e i", "k group i"], only!(parse));
+        refuses_each(["k 5@9 e i", "k P5 e i", "k p5@9 e i", "k group i", "k E n r"], only!(parse));
     }
 }

@@ -164,6 +164,7 @@ pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
     reply.integer(b"groups", count(&|it| it.lawn.group_count()));
     let oldest = value.and_then(|it| it.lawn.oldest_held());
     reply.integer(b"oldest-held-ms", oldest.map(|since| now.saturating_sub(since)));
+    reply.integer(b"schedules", count(&|it| it.schedules().map_or(0, |all| all.len())));
     if facts == Facts::Full {
         let mut greatest = reply.open_map(b"greatest-groups");
         for (name, count) in value.map(|it| it.lawn.greatest_groups(GREATEST)).unwrap_or_default() {

@@ -15,6 +15,7 @@
 //! | `inspect` | LEN, SCAN, INFO: the dehydrator as a whole |
 //! | `ondue` | ONDUE |
 //! | `pause` | PAUSE, RESUME |
+//! | `every` | EVERY, SCHEDULES, UNSCHEDULE; PAUSE and RESUME of a schedule |
 //! | `limit` | LIMIT: limits of length, concurrency and rate |
 //! | `effect` | EFFECT: what replicas, files and tools that copy do |
 //! | `debug` | DEBUG, in debug builds only |
@@ -30,6 +31,7 @@ mod debug;
 pub mod defaults;
 mod due;
 mod effect;
+mod every;
 mod glob;
 mod inspect;
 mod limit;

@@ -1,4 +1,4 @@
-//! PAUSE, RESUME.
+//! PAUSE, RESUME: of a key, a group or a schedule.
 
 use crate::data_type::Writing;
 use crate::pending::agenda;
@@ -12,7 +12,7 @@ use lawn::{DEADLINE_MAX, Lawn};
 use super::args::options::Options;
 use super::args::required;
 use super::args::{MS_FROM_1, UNIX_MS_FROM_1};
-use super::{checks, defaults};
+use super::{checks, defaults, every};
 
 /// When a pause ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,14 +25,22 @@ pub enum PauseEnd {
     At(u64),
 }
 
-/// The key, the end of the pause and, if only a group is paused, its name.
-type Request<'a> = (Str<'a>, PauseEnd, Option<&'a [u8]>);
+/// What is paused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Paused<'a> {
+    Key,
+    Group(&'a [u8]),
+    Schedule(&'a [u8]),
+}
 
-/// Reads `key [FOR ms | AT unix-ms] [GROUP name]`.
+/// The key, the end of the pause, and what is paused.
+type Request<'a> = (Str<'a>, PauseEnd, Paused<'a>);
+
+/// Reads `key [FOR ms | AT unix-ms] [GROUP name | SCHEDULE name]`.
 fn parse<'a>(args: Args<'a>) -> Result<Request<'a>> {
     let key = required(args, 1)?;
     let mut options = Options::new(args, 2);
-    let (mut end, mut group) = (PauseEnd::Never, None);
+    let (mut end, mut paused) = (PauseEnd::Never, Paused::Key);
     while let Some(option) = options.next() {
         match option.name() {
             b"FOR" if end == PauseEnd::Never => {
@@ -43,11 +51,17 @@ fn parse<'a>(args: Args<'a>) -> Result<Request<'a>> {
             }
             b"FOR" if matches!(end, PauseEnd::At(_)) => return Err(FOR_OR_AT.into()),
             b"AT" if matches!(end, PauseEnd::After(_)) => return Err(FOR_OR_AT.into()),
-            b"GROUP" if group.is_none() => group = Some(named(&mut options)?),
+            b"GROUP" if paused == Paused::Key => paused = Paused::Group(named(&mut options)?),
+            b"SCHEDULE" if paused == Paused::Key => {
+                paused = Paused::Schedule(options.value("SCHEDULE")?.bytes());
+            }
             _ => return Err(option.unexpected_among("FOR or AT")),
         }
     }
-    Ok((key, end, group))
+    if matches!(paused, Paused::Schedule(_)) && end != PauseEnd::Never {
+        return Err("a SCHEDULE is paused until RESUME: neither FOR nor AT".into());
+    }
+    Ok((key, end, paused))
 }
 
 const FOR_OR_AT: &str = "syntax error, FOR and AT exclude each other";
@@ -58,10 +72,19 @@ fn named<'a>(options: &mut Options<'a>) -> Result<&'a [u8]> {
     group.ok_or_else(|| "elements without a group have no pause of their own".into())
 }
 
-/// Runs `PAUSE key [FOR ms | AT unix-ms] [GROUP name]`: OK. Nothing is given out or delivered, or nothing of the group, until that
-/// time, or until RESUME.
+/// Runs `PAUSE key [FOR ms | AT unix-ms] [GROUP name | SCHEDULE name]`: OK. Nothing is given out or delivered, or nothing of the
+/// group, until that time, or until RESUME. Or the schedule does not occur.
 pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, end, group) = parse(args)?;
+    let (key, end, paused) = parse(args)?;
+    let group = match paused {
+        Paused::Key => None,
+        Paused::Group(group) => Some(group),
+        Paused::Schedule(name) => {
+            every::pause(context, key, name, true)?;
+            context.reply_ok();
+            return Ok(());
+        }
+    };
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
     let pause = match end {
@@ -71,7 +94,7 @@ pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
                 .map_err(|_| format!("FOR '{ms}' is too large: now + ms must fit in 63 bits"))?,
         ),
         PauseEnd::At(at) => {
-            checks::moment(at)?;
+            checks::moment("AT", at)?;
             if at <= now {
                 return Err(format!("AT '{at}' has passed: the server's time is {now}").into());
             }
@@ -102,14 +125,29 @@ pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Reads `key [GROUP name]`.
-fn parse_resume<'a>(args: Args<'a>) -> Result<(Str<'a>, Option<&'a [u8]>)> {
-    Ok((required(args, 1)?, Options::new(args, 2).only(b"GROUP", named)?))
+/// Reads `key [GROUP name | SCHEDULE name]`.
+fn parse_resume<'a>(args: Args<'a>) -> Result<(Str<'a>, Paused<'a>)> {
+    let (key, mut options) = (required(args, 1)?, Options::new(args, 2));
+    if options.next_if(b"SCHEDULE") {
+        let name = options.value("SCHEDULE")?.bytes();
+        options.end()?;
+        return Ok((key, Paused::Schedule(name)));
+    }
+    let group = options.only(b"GROUP", named)?;
+    Ok((key, group.map_or(Paused::Key, Paused::Group)))
 }
 
-/// Runs `RESUME key [GROUP name]`: 1, or 0 if it was not paused.
+/// Runs `RESUME key [GROUP name | SCHEDULE name]`: 1, or 0 if it was not paused.
 pub fn resume(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, group) = parse_resume(args)?;
+    let (key, paused) = parse_resume(args)?;
+    let group = match paused {
+        Paused::Key => None,
+        Paused::Group(group) => Some(group),
+        Paused::Schedule(name) => {
+            context.reply_integer(every::pause(context, key, name, false)?.into());
+            return Ok(());
+        }
+    };
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
     let was_paused = match group {
@@ -141,13 +179,14 @@ mod tests {
     #[test]
     fn a_pause_is_for_good_for_a_while_or_until_a_moment() {
         needs_all_of("k", only!(parse));
-        let pause = |args: Args<'_>| {
-            parse(args).map(|(key, end, group)| (text(key), end, group.map(<[u8]>::to_vec)))
-        };
-        assert_eq!(request("k", pause), Ok(("k".into(), PauseEnd::Never, None)));
-        assert_eq!(request("k FOR 1", pause), Ok(("k".into(), PauseEnd::After(1), None)));
-        assert_eq!(request("k at 9", pause), Ok(("k".into(), PauseEnd::At(9), None)));
-        let of_group = |end| Ok(("k".into(), end, Some(b"AT".to_vec())));
+        let owned = |paused: Paused<'_>| format!("{paused:?}");
+        let key = || owned(Paused::Key);
+        let pause =
+            |args: Args<'_>| parse(args).map(|(key, end, paused)| (text(key), end, owned(paused)));
+        assert_eq!(request("k", pause), Ok(("k".into(), PauseEnd::Never, key())));
+        assert_eq!(request("k FOR 1", pause), Ok(("k".into(), PauseEnd::After(1), key())));
+        assert_eq!(request("k at 9", pause), Ok(("k".into(), PauseEnd::At(9), key())));
+        let of_group = |end| Ok(("k".into(), end, format!("{:?}", Paused::Group(b"AT"))));
         assert_eq!(request("k group AT", pause), of_group(PauseEnd::Never));
         assert_eq!(request("k for 1 GROUP AT", pause), of_group(PauseEnd::After(1)));
         assert_eq!(request("k AT 9 GROUP AT", pause), of_group(PauseEnd::At(9)));
@@ -155,16 +194,21 @@ mod tests {
         refuses_each(
             "k 5; k x; k FOR; k FOR 0; k FOR -1; k FOR x; k FOR 9223372036854775808; k AT; k AT 0; k AT x; k AT 9 9; \
              k FOR 9 AT 9; k AT 9 FOR 9; k FOR 9 FOR 9; k AT 9 AT 9; k GROUP; k GROUP g GROUP g; k GROUP g 9; \
-             k FOR 9 GROUP g 9"
+             k FOR 9 GROUP g 9; k SCHEDULE; k SCHEDULE s GROUP g; k FOR 9 SCHEDULE s; k SCHEDULE s AT 9"
                 .split("; "),
             only!(parse),
         );
         needs_all_of("k", only!(parse_resume));
-        let resume = |args: Args<'_>| {
-            parse_resume(args).map(|(key, group)| (text(key), group.map(<[u8]>::to_vec)))
-        };
-        assert_eq!(request("k", resume), Ok(("k".into(), None)));
-        assert_eq!(request("k GROUP g", resume), Ok(("k".into(), Some(b"g".to_vec()))));
-        refuses_each(["k g", "k GROUP", "k GROUP g h"], only!(parse_resume));
+        let resume =
+            |args: Args<'_>| parse_resume(args).map(|(key, paused)| (text(key), owned(paused)));
+        assert_eq!(request("k", resume), Ok(("k".into(), key())));
+        assert_eq!(request("k GROUP g", resume), Ok(("k".into(), owned(Paused::Group(b"g")))));
+        let schedule = || owned(Paused::Schedule(b"s"));
+        assert_eq!(request("k schedule s", pause), Ok(("k".into(), PauseEnd::Never, schedule())));
+        assert_eq!(request("k SCHEDULE s", resume), Ok(("k".into(), schedule())));
+        refuses_each(
+            ["k g", "k GROUP", "k GROUP g h", "k SCHEDULE", "k SCHEDULE s t"],
+            only!(parse_resume),
+        );
     }
 }

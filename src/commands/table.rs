@@ -10,7 +10,8 @@ use super::args::shown;
 #[cfg(debug_assertions)]
 use super::debug;
 use super::{
-    due, effect, inspect, limit, ondue, pause, poll, push, range, revive, settle, take, touch,
+    due, effect, every, inspect, limit, ondue, pause, poll, push, range, revive, settle, take,
+    touch,
 };
 
 /// The tip for a reply that depends on the clock or on chance.
@@ -149,15 +150,15 @@ pub fn commands() -> Vec<Command> {
             )
         },
         Command {
-            syntax: "key [FOR ms | AT unix-ms] [GROUP name]",
+            syntax: "key [FOR ms | AT unix-ms] [GROUP name | SCHEDULE name]",
             complexity: c"O(1)",
-            summary: c"Stops POLL and deliveries for a time, or until RESUME; of one group, if it is named.",
+            summary: c"Stops POLL and deliveries for a time, or until RESUME; of one group, if it is named. Or pauses a schedule.",
             ..Command::new(c"pause", handler!(pause::pause), c"write fast", -2, access::TOUCH)
         },
         Command {
-            syntax: "key [GROUP name]",
+            syntax: "key [GROUP name | SCHEDULE name]",
             complexity: c"O(1)",
-            summary: c"Ends a pause, or that of a group.",
+            summary: c"Ends a pause, or that of a group or of a schedule.",
             ..Command::new(c"resume", handler!(pause::resume), c"write fast", -2, access::TOUCH)
         },
         Command {
@@ -165,6 +166,24 @@ pub fn commands() -> Vec<Command> {
             complexity: c"O(1)",
             summary: c"Sets limits of a dehydrator, of each of its groups, or of one group: length, concurrent leases, rate; how long ids are remembered; how many elements a group gives out in its turn.",
             ..Command::new(c"limit", handler!(limit::limit), c"write fast", -4, access::TOUCH)
+        },
+        Command {
+            syntax: "key plan element name [ZONE zone] [FROM unix-ms] [UNTIL unix-ms] [TIMES n] [MISSED ONE | ALL | NONE] [OVERLAP ALLOW | SKIP] [JITTER ms] [DELIVERIES n] [WITHIN ms] [GROUP name]",
+            complexity: c"O(log(N)), N being the number of schedules in the key",
+            summary: c"Sets a schedule: the server stores the element again and again, every so many milliseconds or by a cron of five fields.",
+            ..Command::new(c"every", handler!(every::every), c"write deny-oom fast", -5, access::TOUCH)
+        },
+        Command {
+            syntax: "key [name [name ...]]",
+            complexity: c"O(N), N being the number of schedules it lists",
+            summary: c"Lists schedules: plan, next and last occurrence, how late that was, how many were missed.",
+            ..Command::new(c"schedules", handler!(every::schedules), c"readonly", -2, access::READ)
+        },
+        Command {
+            syntax: "key name [name ...]",
+            complexity: c"O(N), N being the number of names",
+            summary: c"Removes schedules, and returns how many. Elements that they have stored stay.",
+            ..Command::new(c"unschedule", handler!(every::unschedule), c"write fast", -3, access::DELETE)
         },
         Command {
             syntax: "key",

@@ -2,7 +2,7 @@
 
 use super::dehydrator::{Dehydrator, STUCK};
 use crate::clock;
-use crate::pending::agenda::Schedule;
+use crate::pending::agenda::OwnWork;
 use crate::policy::Policy;
 use crate::server::{Error, error::Result};
 use lawn::{Element, Rate};
@@ -69,12 +69,17 @@ impl Dehydrator {
     }
 
     /// Returns the dehydrator's own work.
-    pub fn schedule(&self, now: u64) -> Schedule {
+    pub fn own_work(&self, now: u64) -> OwnWork {
+        let occurs = self.next_occurrence(now);
         match self.rules().pause {
             // The module ends the pause.
-            Some(pause) => {
-                Schedule { next: pause.end(), delivers: true, waits_for_room: false, expires: None }
-            }
+            Some(pause) => OwnWork {
+                next: pause.end(),
+                delivers: true,
+                waits_for_room: false,
+                expires: None,
+                occurs,
+            },
             None => {
                 let next = self.lawn.next_deadline();
                 let sends = self.sends_first(now);
@@ -88,7 +93,7 @@ impl Dehydrator {
                 // No deadline stays none.
                 let next = next.max(next.and(Some(from)));
                 let expires = self.lawn.first_expiry().filter(|moment| *moment != STUCK);
-                Schedule { next, delivers: sends, waits_for_room, expires }
+                OwnWork { next, delivers: sends, waits_for_room, expires, occurs }
             }
         }
     }

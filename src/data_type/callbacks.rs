@@ -23,7 +23,7 @@ use crate::server::guard::{AbortOnPanic, guard, trap};
 use crate::server::io::{Digest, Io, LoadedBytes};
 use crate::server::key::{KeyNames, Name};
 use crate::server::{Context, OwnedStr, Str, allocator, api};
-use lawn::{GroupLimits, GroupSettings, Mover, Rate, Since, Token};
+use lawn::{Aside, GroupLimits, GroupSettings, Mover, Rate, Since, Token};
 
 /// ReDe's type name, so that its dumps load.
 const NAME: &std::ffi::CStr = c"dehy-type";
@@ -119,13 +119,13 @@ unsafe extern "C" fn rdb_load(io: *mut RedisModuleIO, version: c_int) -> *mut c_
         // SAFETY: the server's promise above.
         let mut io = unsafe { Io::from_raw(io) };
         match encoding::load(new_lawn(), &mut io, version) {
-            Ok((lawn, mut rules, remembered)) => {
+            Ok((lawn, mut rules, remembered, schedules)) => {
                 rules.trust = trust(&io, &rules);
                 let is_news = rules.trust == Trust::Unannounced;
                 // While the server loads its data, nothing counts as overdue before the end.
                 let loads = io.context().is_loading();
                 let arrived = || if loads { 0 } else { clock::now() };
-                let value = Dehydrator::new(lawn, rules, remembered);
+                let value = Dehydrator::new(lawn, rules, (remembered, schedules));
                 let value = leak(value, io.name(), arrived);
                 if is_news {
                     timer::soon(&io.context());
@@ -178,7 +178,8 @@ unsafe extern "C" fn rdb_save(io: *mut RedisModuleIO, value: *mut c_void) {
     guard((), || {
         // SAFETY: the server's promise above.
         let (mut io, value) = unsafe { (Io::from_raw(io), dehydrator(value)) };
-        encoding::save(&value.lawn, value.rules(), &value.remembered, clock::now(), &mut io);
+        let parts = (&value.lawn, &value.remembered, value.schedules());
+        encoding::save(parts, value.rules(), clock::now(), &mut io);
     });
 }
 
@@ -227,6 +228,9 @@ unsafe extern "C" fn aof_rewrite(
             let alike = std::iter::from_fn(|| remembered.next_if(|(other, _)| *other == until));
             let ids = alike.take(IDS_MAX).map(|(_, id)| id);
             Effect::removed(key, until, ids).rewrite(&io);
+        }
+        for (name, schedule) in value.all_schedules() {
+            Effect::scheduled(key, name, &schedule).rewrite(&io);
         }
     });
 }
@@ -291,6 +295,11 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
         for (until, id) in value.remembered.iter().filter(|(until, _)| *until > now) {
             digest.bytes(id);
             digest.unsigned(until);
+            digest.end_sequence();
+        }
+        for (name, record) in value.schedules().into_iter().flat_map(Aside::payloads) {
+            digest.bytes(name);
+            digest.bytes(record);
             digest.end_sequence();
         }
     });

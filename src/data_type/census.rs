@@ -6,12 +6,12 @@ use lawn::Counts;
 
 /// The totals of all dehydrators, as [`totals`] returns them. A value may be freed on a background thread, hence atomics. Nothing
 /// is ordered by them.
-static TOTALS: [AtomicUsize; 6] = [const { AtomicUsize::new(0) }; 6];
+static TOTALS: [AtomicUsize; 7] = [const { AtomicUsize::new(0) }; 7];
 
 /// Takes the census of all dehydrators, in every database: the number of dehydrators; of elements; of those that were leased at
 /// least once and are still there; of those of them that are held under a token; of TTLs, counted per dehydrator; of paused
-/// dehydrators.
-pub fn totals() -> [usize; 6] {
+/// dehydrators; of schedules.
+pub fn totals() -> [usize; 7] {
     TOTALS.each_ref().map(|total| total.load(Ordering::Relaxed))
 }
 
@@ -20,6 +20,7 @@ pub fn totals() -> [usize; 6] {
 pub struct CensusShare {
     pub counts: Counts,
     pub is_paused: bool,
+    pub schedules: usize,
 }
 
 impl CensusShare {
@@ -45,6 +46,7 @@ impl CensusShare {
             (before.leased, after.leased),
             (before.ttls, after.ttls),
             (self.is_paused.into(), new.is_paused.into()),
+            (self.schedules, new.schedules),
         ];
         for (sum, (old, new)) in TOTALS[1..].iter().zip(changes) {
             if old != new {

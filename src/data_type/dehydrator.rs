@@ -1,5 +1,7 @@
 //! A key's value: a lawn, and the rules for elements that come due. The marks of stuck dead letters in it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use super::census::CensusShare;
 use crate::clock;
 use crate::metrics::lateness::OverdueSince;
@@ -11,7 +13,7 @@ use crate::server::flags::is_active_primary;
 #[cfg(doc)]
 use lawn::Bounds;
 use lawn::{
-    DEADLINE_MAX, Element, Enforced, Groups, Lawn, Mover, Rate, Remembered, Row, Start, rounded,
+    Aside, DEADLINE_MAX, Element, Enforced, Groups, Lawn, Mover, Rate, Row, Start, rounded,
 };
 
 /// Ids of an ended REMEMBER that are forgotten in a few microseconds.
@@ -27,6 +29,9 @@ pub const STUCK: u64 = DEADLINE_MAX;
 
 /// The latest deadline that a client can set, for "never". A lease until then runs like any other.
 pub const NEVER: u64 = STUCK - 1;
+
+/// The time until an occurrence is tried again that could not be stored, in milliseconds.
+pub const RETRY_MS: u64 = 1000;
 
 /// The TTL of stuck dead letters that were rejected: dead letters under any limit of deliveries.
 pub const REJECTED: u64 = STUCK - 1;
@@ -127,18 +132,31 @@ pub fn is_stuck_timer(ttl: u64, deadline: u64) -> bool {
 /// The value of a key.
 pub struct Dehydrator {
     pub lawn: Lawn,
-    /// `None`: the default rules. In a box, because they would be most of a small dehydrator.
-    rules: Option<Box<Rules>>,
+    /// `None`: the default rules, and no schedules. In a box, because they would be most of a small dehydrator.
+    extras: Option<Box<Extras>>,
     /// The ids that are remembered after their elements were removed, so that they are not added again: see REMEMBER.
-    pub remembered: Remembered,
+    pub remembered: Aside,
     /// Its entries in the agenda and in the table of the overdue.
     pub tracking: Tracking,
 }
 
+/// What few dehydrators have.
+#[derive(Default)]
+struct Extras {
+    rules: Rules,
+    /// The schedules: see EVERY.
+    schedules: Aside,
+    /// Until when no occurrence is stored, because the key is full or elsewhere, in milliseconds since the epoch. Only the main
+    /// thread changes it.
+    postponed_until: AtomicU64,
+}
+
 impl Dehydrator {
-    /// Creates a dehydrator with rules and remembered ids, and counts it.
-    pub fn new(lawn: Lawn, rules: Rules, remembered: Remembered) -> Self {
-        let mut new = Self { lawn, rules: boxed(rules), remembered, tracking: Tracking::new() };
+    /// Creates a dehydrator with rules, remembered ids and schedules, and counts it.
+    pub fn new(lawn: Lawn, rules: Rules, (remembered, schedules): (Aside, Aside)) -> Self {
+        let extras = Extras { rules, schedules, ..Extras::default() };
+        let extras = extras.has_any().then(|| Box::new(extras));
+        let mut new = Self { lawn, extras, remembered, tracking: Tracking::new() };
         new.choose_limits();
         new.census_share().add();
         new.look_for_stuck();
@@ -164,22 +182,22 @@ impl Dehydrator {
         agenda::note_upkeep_by(&self.tracking, db, key, Reason::Forget, at);
     }
 
-    /// Returns whether the dehydrator is empty with the default rules, so that it should not exist. A policy, a pause, or a
-    /// limit or a share of groups keeps an empty one, as consumer groups keep an empty stream.
+    /// Returns whether the dehydrator is empty with the default rules, so that it should not exist. A schedule, a policy, a
+    /// pause, or a limit or a share of groups keeps an empty one, as consumer groups keep an empty stream.
     pub fn is_idle(&self) -> bool {
-        self.has_default_rules() && self.lawn.is_empty() && self.lawn.group_rules().is_empty()
+        self.is_plain() && self.lawn.is_empty() && self.lawn.group_rules().is_empty()
     }
 
-    /// Returns whether the dehydrator has the default rules.
+    /// Returns whether the dehydrator has the default rules and no schedules.
     #[inline]
-    pub fn has_default_rules(&self) -> bool {
-        self.rules.is_none()
+    pub fn is_plain(&self) -> bool {
+        self.extras.is_none()
     }
 
     /// Returns the policy, the pause and the limits.
     #[inline]
     pub fn rules(&self) -> &Rules {
-        self.rules.as_deref().unwrap_or(&policy::DEFAULT)
+        self.extras.as_ref().map_or(&policy::DEFAULT, |extras| &extras.rules)
     }
 
     /// Changes the rules. Returns whether they differ from before.
@@ -195,13 +213,44 @@ impl Dehydrator {
             let mut rest = std::mem::take(&mut self.remembered);
             waste::discard(move || rest.forget(DEADLINE_MAX, FORGOTTEN_AT_ONCE) > 0);
         }
-        self.rules = boxed(rules);
+        self.extras.get_or_insert_default().rules = rules;
+        self.extras.take_if(|extras| !extras.has_any());
         if is_other_policy {
             self.choose_limits();
             // An append-only file adds elements before it sets the policy.
             self.look_for_stuck();
         }
         true
+    }
+
+    /// Returns the schedules, if there are any.
+    #[inline]
+    pub fn schedules(&self) -> Option<&Aside> {
+        self.extras.as_ref().map(|extras| &extras.schedules).filter(|it| !it.is_empty())
+    }
+
+    /// Changes the schedules. The change also gets the lawn of the elements.
+    pub(super) fn change_schedules<T>(&mut self, change: impl FnOnce(&mut Aside, &Lawn) -> T) -> T {
+        let Self { lawn, extras, .. } = self;
+        let changed = change(&mut extras.get_or_insert_default().schedules, lawn);
+        extras.take_if(|extras| !extras.has_any());
+        changed
+    }
+
+    /// Returns when a schedule is visited next, in milliseconds since the epoch.
+    pub fn next_occurrence(&self, now: u64) -> Option<u64> {
+        let extras = self.extras.as_ref()?;
+        let next = extras.schedules.next().filter(|next| *next != DEADLINE_MAX)?;
+        let until = extras.postponed_until.load(Ordering::Relaxed);
+        // Or else the clock has stepped back.
+        let is_near = until > now && until - now <= RETRY_MS;
+        Some(if is_near { next.max(until) } else { next })
+    }
+
+    /// Stores no occurrence for a while, because there is no room or this server may not.
+    pub fn postpone_occurrences(&self, now: u64) {
+        let until = now.saturating_add(RETRY_MS);
+        self.extras.iter().for_each(|it| it.postponed_until.store(until, Ordering::Relaxed));
     }
 
     /// Chooses which limits of groups hold: those of what is held are for clients, and dropped elements do not count under a
@@ -217,7 +266,7 @@ impl Dehydrator {
 
     /// Returns the limit of what is given out in a time, to note that something was.
     pub fn rate_mut(&mut self) -> Option<&mut Rate> {
-        self.rules.as_mut()?.limits.as_mut()?.rate.as_mut()
+        self.extras.as_mut()?.rules.limits.as_mut()?.rate.as_mut()
     }
 
     /// Returns the bytes used. Includes the server's two objects for the value, two words each, which the server leaves
@@ -228,24 +277,28 @@ impl Dehydrator {
         const SCHEDULED: usize = 252;
         const REASON: usize = 56;
         let own = SERVER_OBJECTS + rounded(size_of::<Self>()) - size_of::<Lawn>();
-        let rules = self.rules.as_ref().map_or(0, |rules| {
+        let extras = self.extras.as_ref().map_or(0, |extras| {
+            let rules = &extras.rules;
             let limits = rules.limits.as_ref().map_or(0, |limits| {
                 let log = limits.rate.as_ref().map_or(0, Rate::memory);
                 rounded(size_of::<Limits>()) + rounded(log)
             });
-            rounded(size_of::<Rules>()) + rounded(rules.policy.memory()) + limits
+            let schedules = extras.schedules.memory();
+            rounded(size_of::<Extras>()) + rounded(rules.policy.memory()) + limits + schedules
         });
         let mut reasons = self.tracking.reasons() as usize;
-        // The one of deliveries stands for that of ends, too.
+        // The one of deliveries stands for those of ends and of occurrences, too.
         let delivers = self.tracking.is_noted(Reason::Deliver);
-        reasons += usize::from(delivers && self.lawn.first_expiry().is_some());
+        let expires_or_occurs = self.lawn.first_expiry().is_some() || self.schedules().is_some();
+        reasons += usize::from(delivers && expires_or_occurs);
         let scheduled = if reasons > 0 { SCHEDULED + reasons * REASON } else { 0 };
-        self.lawn.memory() + own + rules + self.remembered.memory() + scheduled
+        self.lawn.memory() + own + extras + self.remembered.memory() + scheduled
     }
 
     /// Returns whether the dehydrator holds memory to give back.
     pub fn is_sparse(&self) -> bool {
-        (self.lawn.is_sparse() || self.remembered.is_sparse()) && !self.is_idle()
+        let is_sparse = self.lawn.is_sparse() || self.remembered.is_sparse();
+        (is_sparse || self.schedules().is_some_and(|it| it.is_sparse())) && !self.is_idle()
     }
 
     /// Records the upkeep to come: memory to give back, now or when remembered ids expire or pauses of groups end, and groups to
@@ -277,7 +330,15 @@ impl Dehydrator {
 
     /// Returns the approximate number of allocations that dropping frees. O(1).
     pub fn allocations(&self) -> usize {
-        self.lawn.allocations() + self.remembered.allocations()
+        let schedules = self.schedules().map_or(0, |it| it.allocations());
+        self.lawn.allocations() + self.remembered.allocations() + schedules
+    }
+
+    /// Moves some elements, ids or schedules together to free memory. Returns whether there is more to do.
+    pub(super) fn compact(&mut self, moves: usize) -> bool {
+        self.lawn.compact(moves)
+            || self.remembered.compact(moves)
+            || self.extras.as_mut().is_some_and(|extras| extras.schedules.compact(moves))
     }
 
     /// Lets `mover` move the allocations from step `from` on, while `go_on` returns `true`. Returns the next step, or
@@ -288,16 +349,25 @@ impl Dehydrator {
         mover: &mut impl Mover,
         mut go_on: impl FnMut() -> bool,
     ) -> Option<usize> {
-        /// Steps from this one on belong to the remembered ids.
+        /// Steps from these on belong to the remembered ids, and to the schedules.
         const REMEMBERED: usize = 1 << 48;
+        const SCHEDULES: usize = 2 << 48;
         if from < REMEMBERED {
             if let Some(next) = self.lawn.defrag(from, mover, &mut go_on) {
                 return Some(next);
             }
-            return (!self.remembered.is_empty()).then_some(REMEMBERED);
+            if !self.remembered.is_empty() {
+                return Some(REMEMBERED);
+            }
+        } else if from < SCHEDULES {
+            if let Some(next) = self.remembered.defrag(from - REMEMBERED, mover, go_on) {
+                return Some(REMEMBERED + next);
+            }
+        } else {
+            let schedules = &mut self.extras.as_mut()?.schedules;
+            return Some(SCHEDULES + schedules.defrag(from - SCHEDULES, mover, go_on)?);
         }
-        let next = self.remembered.defrag(from - REMEMBERED, mover, go_on)?;
-        Some(REMEMBERED + next)
+        self.schedules().map(|_| SCHEDULES)
     }
 
     /// Records when the first element is available, after a change. `now` is the time of the change, in milliseconds
@@ -305,7 +375,7 @@ impl Dehydrator {
     #[inline]
     pub fn note_next(&mut self, now: impl FnOnce() -> u64) {
         let mut next = self.lawn.settle_first();
-        if !self.has_default_rules() || next == Some(STUCK) {
+        if !self.is_plain() || next == Some(STUCK) {
             next = self.next();
         }
         self.tracking.slot.note(next, now);
@@ -314,7 +384,7 @@ impl Dehydrator {
     /// Returns when the due elements began to count as overdue. `None`: at their deadlines.
     #[inline]
     pub fn overdue(&self) -> Option<OverdueSince> {
-        let is_plain = self.has_default_rules()
+        let is_plain = self.is_plain()
             && self.lawn.group_rules().is_empty()
             && !self.tracking.slot.is_floored();
         (!is_plain).then(|| self.overdue_since())
@@ -340,15 +410,17 @@ impl Dehydrator {
     /// Returns the dehydrator's share of the census. O(1).
     #[inline]
     pub fn census_share(&self) -> CensusShare {
-        let is_paused = !self.has_default_rules() && self.rules().pause.is_some();
-        CensusShare { counts: self.lawn.counts(), is_paused }
+        let is_paused = !self.is_plain() && self.rules().pause.is_some();
+        let schedules = self.schedules().map_or(0, |it| it.len());
+        CensusShare { counts: self.lawn.counts(), is_paused, schedules }
     }
 }
 
 impl Clone for Dehydrator {
     /// Returns a copy, which is in no key yet.
     fn clone(&self) -> Self {
-        Self::new(self.lawn.clone(), self.rules().clone(), self.remembered.clone())
+        let schedules = self.schedules().cloned().unwrap_or_default();
+        Self::new(self.lawn.clone(), self.rules().clone(), (self.remembered.clone(), schedules))
     }
 }
 
@@ -358,8 +430,10 @@ impl Drop for Dehydrator {
     }
 }
 
-fn boxed(rules: Rules) -> Option<Box<Rules>> {
-    (rules != policy::DEFAULT).then(|| Box::new(rules))
+impl Extras {
+    fn has_any(&self) -> bool {
+        self.rules != policy::DEFAULT || !self.schedules.is_empty()
+    }
 }
 
 // 88 bytes would take 96: see the size of a key with one element in docs/operations.md.

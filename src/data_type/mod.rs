@@ -7,6 +7,8 @@
 //! |---|---|
 //! | this file | the type, and reading a key |
 //! | `writing` | changing a key, and recording future work in [`pending`](crate::pending) |
+//! | `schedules` | the schedules of a key, changed as an effect says or a visit decides |
+//! | `room` | whether limits leave room for an element |
 //! | `removal` | removing elements, each with its effect, and remembering their ids |
 //! | `restarts` | restarting timers of elements, each with its effect |
 //! | `upkeep` | the upkeep of a key, in a budget of time: compaction (which the lawn does in steps), forgetting expired ids, ending pauses of groups; recording a renamed key under its new name |
@@ -28,6 +30,8 @@ mod encoding;
 mod fields;
 mod removal;
 mod restarts;
+pub mod room;
+mod schedules;
 mod upkeep;
 mod writing;
 
@@ -52,11 +56,12 @@ pub use callbacks::register;
 pub use census::totals;
 pub use copy::ElementCopy;
 pub use dehydrator::{
-    Dehydrator, NEVER, REJECTED, STUCK, end, end_within, ends_lease, is_stuck, postponed, runs,
-    stays_dead,
+    Dehydrator, NEVER, REJECTED, RETRY_MS, STUCK, end, end_within, ends_lease, is_stuck, postponed,
+    runs, stays_dead,
 };
 pub use removal::Removal;
 pub use restarts::Restarts;
+pub use schedules::Occurrence;
 pub use upkeep::{compact, fit_some_groups, forget_expired, note_found};
 pub use writing::{Writing, restore_expiry};
 
@@ -79,8 +84,8 @@ fn dehydrator_in(key: &Key<'_>) -> Result<Option<NonNull<Dehydrator>>> {
 
 /// Returns whether the module must know a dehydrator's name: because the module has work when an element comes due or is
 /// too late, or a pause ends, or because a client subscribes to events.
-pub fn is_scheduled(dehydrator: &Dehydrator) -> bool {
-    !dehydrator.has_default_rules()
+pub fn is_on_agenda(dehydrator: &Dehydrator) -> bool {
+    !dehydrator.is_plain()
         || dehydrator.tracking.has_stuck()
         || dehydrator.lawn.first_expiry().is_some()
         || publishes_module_events()

@@ -4,7 +4,7 @@ use super::{Dehydrator, Writing};
 use crate::replicate::{self, Batch};
 use crate::server::string::Args;
 use crate::server::{CommandContext, Str};
-use lawn::{Element, Lawn, Next, Remembered, Token};
+use lawn::{Aside, Element, Lawn, Next, Token};
 
 /// Expired ids to forget for each id that is remembered: more than one, so that expired ids get fewer.
 const FORGOTTEN_PER_ID: usize = 3;
@@ -21,7 +21,7 @@ pub struct Removal<'a> {
 /// The rest of a removal, when an element has left the lawn.
 struct Rest<'a> {
     /// The ids that are remembered, until when, and the present time, if the key remembers ids.
-    remembered: Option<(&'a mut Remembered, u64, u64)>,
+    remembered: Option<(&'a mut Aside, u64, u64)>,
     effect: Batch<'a>,
 }
 
@@ -64,7 +64,7 @@ impl Writing<'_> {
     }
 }
 
-fn remember(remembered: &mut Remembered, beside: &Lawn, id: &[u8], (until, now): (u64, u64)) {
+fn remember(remembered: &mut Aside, beside: &Lawn, id: &[u8], (until, now): (u64, u64)) {
     remembered.insert(beside, id, until);
     remembered.forget(now, FORGOTTEN_PER_ID);
 }

@@ -1,6 +1,6 @@
 //! The upkeep of a dehydrator: finding its new name after a rename, giving memory back, forgetting expired ids, ending pauses of groups.
 
-use super::{Dehydrator, Opened, Writing, inspect, is_scheduled};
+use super::{Dehydrator, Opened, Writing, inspect, is_on_agenda};
 use crate::clock;
 use crate::config;
 use crate::pending::agenda::{self, Reason};
@@ -14,7 +14,7 @@ use lawn::{Groups, Lawn};
 pub fn note_found(dehydrator: &Dehydrator, name: &Name) {
     dehydrator.tracking.found();
     dehydrator.note_upkeep(false, || (name.db, &name.key));
-    if is_scheduled(dehydrator) {
+    if is_on_agenda(dehydrator) {
         agenda::add(name, &dehydrator.tracking);
     }
 }
@@ -32,7 +32,7 @@ pub fn compact(context: &Context, name: &Name, mut go_on: impl FnMut() -> bool) 
             if is_idle {
                 break context.may_replicate();
             }
-            if !dehydrator.lawn.compact(MOVES) && !dehydrator.remembered.compact(MOVES) {
+            if !dehydrator.compact(MOVES) {
                 break true;
             }
             trap::pass("compact");
@@ -85,7 +85,7 @@ pub fn forget_expired(context: &Context, name: &Name, now: u64, mut go_on: impl 
             while groups.forget_logs(now, IDS) && go_on() {}
         }
         // A group without its log comes sooner, perhaps with a dead letter.
-        if !dehydrator.lawn.group_rules().is_empty() && is_scheduled(dehydrator) {
+        if !dehydrator.lawn.group_rules().is_empty() && is_on_agenda(dehydrator) {
             agenda::add(name, &dehydrator.tracking);
         }
         let has_ended = dehydrator.lawn.group_rules().ended_pauses(now).next().is_some();

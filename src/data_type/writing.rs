@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::census::CensusShare;
 use super::dehydrator::is_stuck_timer;
-use super::{Dehydrator, Opened, TYPE, dehydrator_in, is_scheduled, new_lawn};
+use super::{Dehydrator, Opened, TYPE, dehydrator_in, is_on_agenda, new_lawn};
 use crate::clock;
 use crate::metrics::lateness::OverdueSince;
 use crate::pending::{agenda, blocked, timer};
@@ -17,7 +17,7 @@ use crate::server::flags::is_active_primary;
 use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::key::Name;
 use crate::server::{Context, EventClass, Key, Str};
-use lawn::{DEADLINE_MAX, GroupLimits, GroupSettings, Lawn, Remembered};
+use lawn::{DEADLINE_MAX, GroupLimits, GroupSettings, Lawn};
 
 /// A dehydrator that is open for a change.
 ///
@@ -120,12 +120,12 @@ impl<'a> Writing<'a> {
         }
         let mut lawn = new_lawn();
         let changed = change(&mut lawn)?;
-        self.make(Dehydrator::new(lawn, Rules::default(), Remembered::default()));
+        self.make(Dehydrator::new(lawn, Rules::default(), Default::default()));
         Ok(changed)
     }
 
     /// Creates a dehydrator.
-    fn make(&mut self, new: Dehydrator) {
+    pub(super) fn make(&mut self, new: Dehydrator) {
         let change = Change::begin(&new);
         self.change = Some(Change { new: Some(new), ..change });
     }
@@ -171,7 +171,7 @@ impl<'a> Writing<'a> {
         let is_changed = rules != policy::DEFAULT;
         if is_changed {
             // Counted with its rules: `make` takes its share of the census from here on.
-            self.make(Dehydrator::new(new_lawn(), rules, Remembered::default()));
+            self.make(Dehydrator::new(new_lawn(), rules, Default::default()));
         }
         is_changed
     }
@@ -359,9 +359,9 @@ impl<'a> Writing<'a> {
         dehydrator.note_next(now);
         dehydrator.note_upkeep(has_grown, || (context.selected_db(), name.bytes()));
         blocked::note(context, name, || dehydrator.outlook());
-        if is_scheduled(dehydrator) {
+        if is_on_agenda(dehydrator) {
             let now = now();
-            agenda::note(context, name, &dehydrator.tracking, dehydrator.schedule(now), now);
+            agenda::note(context, name, &dehydrator.tracking, dehydrator.own_work(now), now);
             if dehydrator.tracking.has_stuck() {
                 agenda::note_stuck(&Name::of(context, name));
             }

@@ -1,5 +1,5 @@
-//! Visits to dehydrators with work of their own: elements to deliver or that are too late, a pause to end, the event that
-//! elements are due.
+//! Visits to dehydrators with work of their own: elements to deliver or that are too late, a pause to end, schedules that
+//! occur, the event that elements are due.
 //!
 //! The [`agenda`] lists them. They are visited one by one, a batch at a time, until the budget is spent; the rest carries
 //! on after clients have had their turn.
@@ -12,7 +12,7 @@
 //! nothing is done; the next tick tries again.
 
 use super::send::{Origin, REFUSED};
-use crate::data_type::{Writing, inspect, is_scheduled};
+use crate::data_type::{Writing, inspect, is_on_agenda};
 use crate::metrics::lateness::LATENESS;
 use crate::pending::agenda::{self, Reason};
 use crate::policy::{Policy, Trust};
@@ -57,6 +57,8 @@ enum Work {
     Resume,
     /// The clock has stepped back, and what groups may give out depends on it.
     StepBack,
+    /// A schedule occurs.
+    Occur,
     /// Stuck dead letters are to be retried, if not paused.
     Stuck { is_paused: bool },
     /// Elements are too late to be given out.
@@ -66,15 +68,15 @@ enum Work {
 }
 
 /// Determines the work in a key. After a call out, which may change the key, it is to be determined again.
-/// `has_retried`: stuck dead letters were retried in this visit.
-fn find_work(origin: &Origin<'_>, has_retried: bool) -> Work {
+/// `has_retried`: stuck dead letters were retried in this visit. `has_occurred`: schedules have occurred.
+fn find_work(origin: &Origin<'_>, has_retried: bool, has_occurred: bool) -> Work {
     let Origin { context, name, key, now, .. } = *origin;
     inspect(context, key, |dehydrator| {
         let (tracking, rules) = (&dehydrator.tracking, dehydrator.rules());
         if tracking.has_stuck() && !has_retried {
             return Work::Stuck { is_paused: rules.is_paused(now) };
         }
-        if !is_scheduled(dehydrator) {
+        if !is_on_agenda(dehydrator) {
             tracking.visited(Reason::Deliver);
             return Work::None;
         }
@@ -84,21 +86,25 @@ fn find_work(origin: &Origin<'_>, has_retried: bool) -> Work {
         if dehydrator.lawn.groups().is_some_and(|groups| groups.is_behind(now)) {
             return Work::StepBack;
         }
-        let schedule = dehydrator.schedule(now);
-        if matches!(schedule.expires, Some(at) if at <= now) {
+        let own = dehydrator.own_work(now);
+        if !has_occurred && matches!(own.occurs, Some(at) if at <= now) {
+            return Work::Occur;
+        }
+        if matches!(own.expires, Some(at) if at <= now) {
             return Work::Expire(rules.policy.clone());
         }
-        match (schedule.next, dehydrator.lawn.next_deadline()) {
+        match (own.next, dehydrator.lawn.next_deadline()) {
             (Some(next), _) if next <= now && rules.pause.is_some() => Work::Resume,
             (Some(next), Some(deadline)) if next <= now => {
-                // What is due may wait, and this visit may have been for what has expired.
-                schedule.expires.into_iter().for_each(|at| agenda::expires_at(name, at));
-                let sends = if schedule.delivers { Some(rules.policy.clone()) } else { None };
+                // What is due may wait, and this visit may have been for what has expired or occurred.
+                let at = own.expires_or_occurs();
+                at.into_iter().for_each(|at| agenda::expires_or_occurs_at(name, at));
+                let sends = if own.delivers { Some(rules.policy.clone()) } else { None };
                 Work::Due { deadline, sends }
             }
             _ => {
                 // The deadline was unknown, or elements were removed or postponed.
-                agenda::note(context, key, tracking, schedule, now);
+                agenda::note(context, key, tracking, own, now);
                 Work::Later
             }
         }
@@ -109,14 +115,19 @@ fn find_work(origin: &Origin<'_>, has_retried: bool) -> Work {
 /// Does the work in a key.
 fn visit(origin: &Origin<'_>) {
     let Origin { context, name, key, .. } = *origin;
-    let mut work = find_work(origin, false);
+    let mut work = find_work(origin, false, false);
     if let Work::Stuck { is_paused } = work {
         retry_stuck(origin, is_paused);
-        work = find_work(origin, true);
+        work = find_work(origin, true, false);
+    }
+    if let Work::Occur = work {
+        origin.occur();
+        // So that a mass of occurrences holds up nothing else.
+        work = find_work(origin, true, true);
     }
     match work {
         Work::None => agenda::end_deliveries(name),
-        Work::Later | Work::Stuck { .. } => {}
+        Work::Later | Work::Stuck { .. } | Work::Occur => {}
         Work::ReplicateTrust => replicate_trust(origin),
         Work::Resume => resume(origin),
         Work::StepBack => {
@@ -128,12 +139,12 @@ fn visit(origin: &Origin<'_>) {
             }
         }
         Work::Expire(_) if !context.serves(key) || !context.lets_clients_write(key) => {
-            agenda::visit_in(name, Reason::Expire, ELSEWHERE_US);
+            agenda::visit_in(name, Reason::ExpireOrOccur, ELSEWHERE_US);
         }
         Work::Expire(policy) => {
             origin.expire(&policy);
             // There may be more, and other work.
-            agenda::visit_in(name, Reason::Expire, 0);
+            agenda::visit_in(name, Reason::ExpireOrOccur, 0);
         }
         Work::Due { .. } if !context.serves(key) => {
             agenda::visit_in(name, Reason::Retry, ELSEWHERE_US);

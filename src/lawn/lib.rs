@@ -40,7 +40,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `lawn`, `lawn_groups`, `lawn_leases` | the lawn itself, small at first and full later: its whole interface, and that of its groups and its leases |
-//! | `remembered` | ids, each remembered until a moment: a lawn of its own |
+//! | `aside` | a lawn beside another one: of ids, each remembered until a moment, or of schedules |
 //! | `shared` | what all lawns of a process share: the hash key, and the limits of the small form |
 //! | `full` | a full lawn: operations by id, queries, and when elements expire |
 //! | `held` | a full lawn: beginning, extending and ending leases |
@@ -56,7 +56,7 @@
 //! | `tiny` | small limits for tests |
 //! | `work` | counts the work of a call, for tests |
 //!
-//! Imports run one way: `remembered` imports `lawn`, which imports `full` and `small`; `due`, `grouped`, `held` and
+//! Imports run one way: `aside` imports `lawn`, which imports `full` and `small`; `due`, `grouped`, `held` and
 //! `upkeep` import `full`; `full` imports the folders except `small`; `groups` imports `index` and `queues`; these and
 //! `lease` import `store`.
 //!
@@ -96,6 +96,7 @@
 // `queues/queues.rs` has the type that its folder is named after.
 #![allow(clippy::module_inception)]
 
+mod aside;
 mod due;
 mod element;
 mod error;
@@ -114,7 +115,6 @@ mod next;
 mod processor;
 mod queues;
 mod rate;
-mod remembered;
 mod shared;
 mod small;
 mod store;
@@ -126,6 +126,7 @@ mod work;
 #[cfg(test)]
 mod tests;
 
+pub use aside::Aside;
 pub use element::{Bounds, Counts, Element, GROUP_NAME_MAX, Group, REASON_MAX, Row};
 pub use error::{StartError, UpdateError};
 pub use groups::{Enforced, GroupLimits, GroupRules, GroupSettings, Groups, GroupsMut};
@@ -134,7 +135,6 @@ pub use lease::{Since, Token};
 pub use memory::{Mover, rounded, tree_bytes};
 pub use next::Next;
 pub use rate::Rate;
-pub use remembered::Remembered;
 pub use shared::Shared;
 pub use small::SmallMax;
 pub use turn::{DEADLINE_MAX, Start};

@@ -44,6 +44,10 @@ pub static DEAD_LETTERS: Counter = Counter::new();
 pub static EXPIRED: Counter = Counter::new();
 /// Failed deliveries to be retried.
 pub static RETRIES: Counter = Counter::new();
+/// Elements stored by schedules.
+pub static OCCURRENCES: Counter = Counter::new();
+/// Occurrences of schedules that were missed.
+pub static MISSED: Counter = Counter::new();
 
 thread_local! {
     /// The server's counts at the last [`reset_with_server`].
@@ -52,8 +56,18 @@ thread_local! {
     static SUM: Cell<u64> = const { Cell::new(0) };
 }
 
-const ALL: [&Counter; 8] =
-    [&PUSHES, &PULLS, &POLLS, &REDELIVERIES, &DELIVERIES, &DEAD_LETTERS, &EXPIRED, &RETRIES];
+const ALL: [&Counter; 10] = [
+    &PUSHES,
+    &PULLS,
+    &POLLS,
+    &REDELIVERIES,
+    &DELIVERIES,
+    &DEAD_LETTERS,
+    &EXPIRED,
+    &RETRIES,
+    &OCCURRENCES,
+    &MISSED,
+];
 
 fn sum() -> u64 {
     ALL.map(Counter::get).iter().sum()

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::level;
 use crate::policy::{Limits, Pause, Policy, Trust};
+use crate::schedule::{Schedule, Step};
 use crate::server::guard::trap;
 use crate::server::io::Io;
 use crate::server::string::Args;
@@ -108,6 +109,16 @@ impl<'a> Effect<'a> {
     /// Returns the effect that replaces an element.
     pub fn updated(key: Str<'a>, id: &[u8], element: &[u8]) -> Self {
         Self::new(c"DEHYDRATOR.UPDATE").sent(key).word(id).word(element)
+    }
+
+    /// Returns the effect that sets a schedule.
+    pub fn scheduled(key: Str<'a>, name: &[u8], schedule: &Schedule<'_>) -> Self {
+        Self::of(key, Head::Scheduled).word(name).word(&schedule.encode())
+    }
+
+    /// Returns the effect that states what happened to a schedule.
+    pub fn occurred(key: Str<'a>, name: &[u8], step: Step) -> Self {
+        Self::of(key, Head::Occurred { step }).word(name)
     }
 
     fn given(key: Str<'a>, moment: u64, count: u64, group: Option<&[u8]>) -> Self {

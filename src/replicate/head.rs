@@ -14,11 +14,15 @@
 //! | `S<until>` | `id [id ...]` | elements left, and their ids are remembered |
 //! | `G<moment>@<n>` | `[group]` | so many were given out, which counts for a rate |
 //! | `H<until>` | `[group]` | a pause began; 2^63 - 1: it lasts until RESUME |
+//! | `E` | `name record` | a schedule was set |
+//! | `O<moment>@<deadline>@<late>@<next>` | `name` | a schedule occurred, its element was stored, and it occurs next at the last moment, 0 for never |
+//! | `M<n>@<next>` | `name` | so many occurrences of a schedule were missed |
 //! | `Q` | the words of a policy | a policy came by RESTORE, and is not confirmed |
 //! | `N<level>` | `version` | the reader must support this [`level`](crate::level) |
 //!
 //! Moments are in milliseconds since the epoch, ttls in milliseconds.
 
+use crate::schedule::Step;
 use crate::server::string::{Digits, number};
 use lawn::{Bounds, Since, Token};
 
@@ -34,6 +38,8 @@ pub enum Head {
     Given { moment: u64, count: u64 },
     Paused { until: u64 },
     Unconfirmed,
+    Scheduled,
+    Occurred { step: Step },
     Needed { level: u64 },
 }
 
@@ -92,6 +98,13 @@ impl Head {
             Self::Given { moment, count } => Digits::after(b'G', moment).and(b'@', count),
             Self::Paused { until } => Digits::after(b'H', until),
             Self::Unconfirmed => Digits::letter(b'Q'),
+            Self::Scheduled => Digits::letter(b'E'),
+            Self::Occurred { step: Step::Stored { moment, deadline, late, next } } => {
+                Digits::after(b'O', moment).and(b'@', deadline).and(b'@', late).and(b'@', next)
+            }
+            Self::Occurred { step: Step::Missed { count, next } } => {
+                Digits::after(b'M', count).and(b'@', next)
+            }
             Self::Needed { level } => Digits::after(b'N', level),
         }
     }
@@ -132,6 +145,16 @@ impl Head {
             b'S' => Self::Removed { until: numbers.next()? },
             b'G' => Self::Given { moment: numbers.next()?, count: numbers.positive()? },
             b'H' => Self::Paused { until: numbers.positive()? },
+            b'O' => {
+                let (moment, deadline) = (numbers.next()?, numbers.next()?);
+                let (late, next) = (numbers.next()?, numbers.next()?);
+                Self::Occurred { step: Step::Stored { moment, deadline, late, next } }
+            }
+            b'M' => {
+                let (count, next) = (numbers.positive()?, numbers.next()?);
+                Self::Occurred { step: Step::Missed { count, next } }
+            }
+            b'E' if rest.is_empty() => return Some(Self::Scheduled),
             b'Q' if rest.is_empty() => return Some(Self::Unconfirmed),
             b'N' => Self::Needed { level: numbers.positive()? },
             _ => return None,
@@ -274,6 +297,11 @@ mod tests {
             "G5@0",
             "H0",
             "Q5",
+            "E5",
+            "O1@2@3",
+            "O1@2@3@4@5",
+            "M0@5",
+            "M1",
             "N0",
             "N1,2",
         ] {

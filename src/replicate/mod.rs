@@ -16,6 +16,7 @@
 //! | an element was updated | `DEHYDRATOR.UPDATE key id element` |
 //! | a policy was set | `DEHYDRATOR.ONDUE key policy` |
 //! | a pause ended | `DEHYDRATOR.RESUME key [GROUP name]` |
+//! | schedules were removed | `DEHYDRATOR.UNSCHEDULE key name [name ...]`, as it was sent |
 //! | limits were set | `DEHYDRATOR.LIMIT key ...`, as it was sent |
 //! | due elements were moved to a stream | `XADD dest ... id element`, and REM, in one transaction |
 //! | due elements were moved to a list | `RPUSH dest element [element ...]` or LPUSH, and REM, in one transaction |

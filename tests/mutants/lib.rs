@@ -25,6 +25,7 @@ mod metrics {
 }
 
 mod policy;
+mod schedule;
 
 /// The agenda's table. The agenda itself, and what a value knows of its entry, need the server's timer and the table of
 /// the overdue: tests with servers cover those.

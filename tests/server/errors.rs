@@ -155,7 +155,13 @@ fn every_command_refuses_a_key_of_another_type() {
 fn every_command_refuses_too_few_and_too_many_arguments() {
     let server = Server::start(&[]);
     let mut client = server.connect();
-    let takes_any_number = ["DEHYDRATOR.XACK", "DEHYDRATOR.REM", "DEHYDRATOR.EFFECT"];
+    let takes_any_number = [
+        "DEHYDRATOR.XACK",
+        "DEHYDRATOR.REM",
+        "DEHYDRATOR.EFFECT",
+        "DEHYDRATOR.SCHEDULES",
+        "DEHYDRATOR.UNSCHEDULE",
+    ];
     for verb in verbs() {
         let words: Vec<_> = verb.split(' ').collect();
         for count in 1..words.len() {
@@ -206,8 +212,9 @@ fn a_server_out_of_memory_refuses_to_add_and_allows_to_take() {
     client.ask("CONFIG SET maxmemory 1");
     for verb in verbs() {
         let line = verb.replace(" id", " other");
-        let adds =
-            ["PUSH", "UPDATE", "REVIVE", "EFFECT k L"].iter().any(|adds| verb.contains(adds));
+        let adds = ["PUSH", "UPDATE", "REVIVE", "EVERY", "EFFECT k L"]
+            .iter()
+            .any(|adds| verb.contains(adds));
         let refused = refusal(&cmd(&line), &mut client);
         assert_eq!(refused.is_ok_and(|error| error.starts_with("OOM")), adds, "{verb}");
     }

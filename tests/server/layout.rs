@@ -13,7 +13,7 @@ use house::House;
 
 /// The layers. A module may import from layers below its own.
 const LAYERS: [&[&str]; 10] = [
-    &["server", "policy", "version"],
+    &["server", "policy", "schedule", "version"],
     &["clock", "config", "level"],
     &["metrics"],
     &["replicate", "pending"],

@@ -23,7 +23,7 @@ const fn varying(line: &'static str, flags: &'static str, key: &'static str) -> 
 }
 
 /// Every command. `mine` holds the element `id`.
-pub const COMMANDS: [Command; 31] = [
+pub const COMMANDS: [Command; 34] = [
     command("PUSH k 600000 element id", "write denyoom fast", "RW update"),
     command("MPUSH k 600000 element id", "write denyoom fast", "RW update"),
     command("PULL k id", "write fast", "RW access delete"),
@@ -44,6 +44,9 @@ pub const COMMANDS: [Command; 31] = [
     command("PAUSE k", "write fast", "RW update"),
     command("RESUME k", "write fast", "RW update"),
     command("LIMIT k HELD 5", "write fast", "RW update"),
+    command("EVERY k 600000 element name", "write denyoom fast", "RW update"),
+    command("SCHEDULES k", "readonly", "RO access"),
+    command("UNSCHEDULE k name", "write fast", "RW delete"),
     varying("TTN k", "readonly fast", "RO"),
     varying("PTTL k id", "readonly fast", "RO access"),
     command("LEN k", "readonly fast", "RO"),
@@ -72,7 +75,7 @@ pub const FORMS: [(&str, &str); 7] = [
 ];
 
 /// Forms that it does not list.
-const MORE: [&str; 10] = [
+const MORE: [&str; 12] = [
     "POLL k LEASE 600000",
     "MPOLL 1 k LEASE 600000",
     "RELEASE k 600000 mine id REASON why",
@@ -80,6 +83,8 @@ const MORE: [&str; 10] = [
     "ONDUE k LIST l",
     "ONDUE k HOLD DELIVERIES 5 DROP",
     "TOUCH k 5 GROUP g",
+    "RESUME k SCHEDULE name",
+    "EFFECT k M1@1 name",
     "EFFECT k L1@1@7 id",
     "EFFECT k G5@5",
     "EFFECT k S5 id",

@@ -48,7 +48,7 @@ const DEEDS: [&str; 9] = [
 ];
 
 /// Commands that cause an event, and the event.
-const VERBS: [(&str, &str); 19] = [
+const VERBS: [(&str, &str); 20] = [
     ("DEHYDRATOR.PUSH k 600000 element new", "dehydrator.push"),
     ("DEHYDRATOR.PUSH k 600000 element a REPLACE", "dehydrator.push"),
     ("DEHYDRATOR.MPUSH k 600000 element x 600000 element y", "dehydrator.push"),
@@ -67,6 +67,7 @@ const VERBS: [(&str, &str); 19] = [
     ("DEHYDRATOR.RELEASE k 700000 7 d", "dehydrator.release"),
     ("DEHYDRATOR.ONDUE k PUBLISH nowhere", "dehydrator.ondue"),
     ("DEHYDRATOR.PAUSE k", "dehydrator.pause"),
+    ("DEHYDRATOR.EVERY k 600000 element name", "dehydrator.every"),
     ("DEHYDRATOR.LIMIT k HELD 5 RATE 5 PER 5000", "dehydrator.limit"),
 ];
 

@@ -48,6 +48,7 @@ mod reply_bytes;
 mod revive;
 mod run;
 mod runbook;
+mod schedules;
 mod session;
 mod settings;
 mod simulated;

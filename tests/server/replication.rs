@@ -12,10 +12,11 @@ pub const KEYS: [&str; 3] = ["k0", "group", "UNCOUNTED"];
 
 /// Words of our own syntax, in any case, that an id, a token or the name of a group may be. A test compares them
 /// with HELP.
-pub const WORDS: &str = "approximate AT at BLOCK channel count COUNT deliveries DROP EACH ELEMENT FOR FROM FULL group GROUP gt HELD HOLD \
-                     IDS LEASE LEFT LENGTH LIST LT MATCH MAXLEN NX PER prefix PREFIX PUBLISH RATE REASON reason REMEMBER REPLACE RIGHT \
-                     SHARE slack STREAM TOKEN UNCOUNTED uncounted WITHELEMENTS WITHIDS within WITHTOKENS \
-                     0 1 P0@9 U9 R H9 = ~ -1";
+pub const WORDS: &str = "ALL ALLOW approximate AT at BLOCK channel COUNT count deliveries DROP EACH ELEMENT FOR FROM \
+                     FULL GROUP group gt HELD HOLD IDS JITTER LEASE LEFT LENGTH LIST LT MATCH MAXLEN MISSED NONE NX \
+                     ONE OVERLAP PER PREFIX prefix PUBLISH RATE REASON reason REMEMBER REPLACE RIGHT SCHEDULE SHARE \
+                     SKIP slack STREAM TIMES TOKEN UNCOUNTED uncounted UNTIL WITHELEMENTS WITHIDS within WITHTOKENS \
+                     ZONE 0 1 P0@9 U9 R H9 = ~ -1";
 
 /// Random operations of every kind, reproducible from the seed.
 pub struct Load {

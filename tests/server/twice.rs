@@ -31,6 +31,13 @@ const TRIED: &[(&str, fn())] = &[
     ("PAUSE", || reads("DEHYDRATOR.PAUSE k")),
     ("REM", || replies("DEHYDRATOR.REM k b", Value::Int(1), Value::Int(0))),
     ("PURGE", || replies("DEHYDRATOR.PURGE k GROUP b", Value::Int(0), Value::Int(0))),
+    ("SCHEDULES", || reads("DEHYDRATOR.SCHEDULES k")),
+    ("EVERY", || replies("DEHYDRATOR.EVERY k 600000 element n", Value::Int(1), Value::Int(0))),
+    ("UNSCHEDULE", || {
+        let server = two_elements();
+        server.connect().ask("DEHYDRATOR.EVERY k 600000 element n");
+        twice(&server, "DEHYDRATOR.UNSCHEDULE k n", Value::Int(1), Value::Int(0));
+    }),
     ("RESUME", || {
         let server = two_elements();
         server.connect().ask("DEHYDRATOR.PAUSE k");

@@ -203,8 +203,8 @@ fn a_dump_of_a_later_version_is_refused_with_the_way_out() {
     // After the kind and the module's name: a number with the feature bits.
     const FEATURES: usize = 11;
     assert_eq!(dump[FEATURES], 4);
-    // 2048, as the server encodes numbers from 64 on.
-    dump.splice(FEATURES..=FEATURES, [0x48, 0]);
+    // 8192, as the server encodes numbers from 64 on.
+    dump.splice(FEATURES..=FEATURES, [0x60, 0]);
     let mut restore = redis::cmd("RESTORE");
     let refused = harness::refusal(restore.arg("key").arg(0).arg(dump), &mut client);
     assert!(refused.is_ok_and(|refused| refused.contains("Bad data format")));

@@ -13,3 +13,4 @@ mod model;
 mod operations;
 mod random;
 mod restore;
+mod schedules;

@@ -5,6 +5,7 @@
 mod keyspace;
 mod limits;
 mod op;
+mod schedules;
 mod touch;
 mod verbs;
 
@@ -59,6 +60,8 @@ pub struct Dehydrator {
     pub limits: Limits,
     /// Remembered ids, and until when they are refused.
     pub remembered: BTreeMap<Bytes, u64>,
+    /// The words of each schedule, and whether it is paused.
+    pub schedules: BTreeMap<Bytes, (Vec<Bytes>, bool)>,
 }
 
 #[derive(Clone, Debug)]
@@ -176,7 +179,7 @@ impl Dehydrator {
     /// Returns whether it is deleted.
     fn is_idle(&self) -> bool {
         let is_usual = self.policy == Policy::Hold && self.pause.is_none() && !self.limits.is_any();
-        self.entries.is_empty() && is_usual
+        self.entries.is_empty() && is_usual && self.schedules.is_empty()
     }
 
     pub fn is_paused(&self, now: u64) -> bool {

@@ -68,7 +68,7 @@ impl<'a, 't> Request<'a, 't> {
         {
             groups.step_back(now);
         }
-        if !dehydrator.existing().is_none_or(Dehydrator::has_default_rules) {
+        if !dehydrator.existing().is_none_or(Dehydrator::is_plain) {
             if dehydrator.rules().is_paused(now) {
                 return;
             }

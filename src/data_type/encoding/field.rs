@@ -67,8 +67,10 @@ pub(super) const BOUNDS: u64 = 512;
 pub(super) const GROUPS: u64 = 1024;
 /// Feature: elements have the reason why they were given back, or an empty one.
 pub(super) const REASONS: u64 = 2048;
+/// Feature: schedules.
+pub(super) const SCHEDULES: u64 = 4096;
 /// All features.
-pub(super) const KNOWN: u64 = 2 * REASONS - 1;
+pub(super) const KNOWN: u64 = 2 * SCHEDULES - 1;
 
 pub(super) const DROP: u64 = 1;
 pub(super) const STREAM: u64 = 2;

@@ -2,17 +2,18 @@
 
 use super::field::{
     BOUNDS, Corrupt, DROP, GROUPS, HOLD_DELIVERIES, KNOWN, LEASES, LIMITS, LIST, PAUSE, POLICY,
-    PUBLISH, REASONS, REMEMBERED, STREAM, Source, TO_LIST, TOKENS, UNCONFIRMED, VERSION,
+    PUBLISH, REASONS, REMEMBERED, SCHEDULES, STREAM, Source, TO_LIST, TOKENS, UNCONFIRMED, VERSION,
     VERSION_REDE, take_number,
 };
 use crate::policy::{End, Limits, MaxLen, Pause, Policy, Route, Rules, Trust};
+use crate::schedule::{NAME_MAX, Schedule};
 use lawn::{
-    Bounds, DEADLINE_MAX, Element, GROUP_NAME_MAX, GroupLimits, GroupSettings, Lawn, REASON_MAX,
-    Rate, Remembered, Since, StartError, Token,
+    Aside, Bounds, DEADLINE_MAX, Element, GROUP_NAME_MAX, GroupLimits, GroupSettings, Lawn,
+    REASON_MAX, Rate, Since, StartError, Token,
 };
 
-/// The content of a dehydrator: elements, rules and remembered ids.
-pub type Loaded = (Lawn, Rules, Remembered);
+/// The content of a dehydrator: elements, rules, remembered ids and schedules.
+pub type Loaded = (Lawn, Rules, Aside, Aside);
 
 /// Reads a dehydrator of any version into an empty lawn.
 ///
@@ -22,7 +23,10 @@ pub type Loaded = (Lawn, Rules, Remembered);
 pub fn load(lawn: Lawn, source: &mut impl Source, version: i32) -> Result<Loaded, Corrupt> {
     match version {
         VERSION => load_current(lawn, source),
-        VERSION_REDE => Ok((load_rede(lawn, source)?, Rules::default(), Remembered::default())),
+        VERSION_REDE => {
+            let lawn = load_rede(lawn, source)?;
+            Ok((lawn, Rules::default(), Aside::default(), Aside::default()))
+        }
         _ => Err(Corrupt::LATER),
     }
 }
@@ -82,13 +86,33 @@ fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<Loaded, Corr
         Ok(())
     })?;
     let remembered = match features & REMEMBERED {
-        0 => Remembered::default(),
+        0 => Aside::default(),
         _ if limits.as_ref().is_some_and(|limits| limits.remember > 0) => {
             load_remembered(&lawn, source)?
         }
         _ => return Err(Corrupt("remembered ids without REMEMBER")),
     };
-    Ok((lawn, Rules { policy, pause, trust, limits: limits.map(Box::new) }, remembered))
+    let schedules = match features & SCHEDULES {
+        0 => Aside::default(),
+        _ => load_schedules(&lawn, source)?,
+    };
+    let rules = Rules { policy, pause, trust, limits: limits.map(Box::new) };
+    Ok((lawn, rules, remembered, schedules))
+}
+
+fn load_schedules(lawn: &Lawn, source: &mut impl Source) -> Result<Aside, Corrupt> {
+    let mut schedules = Aside::default();
+    let count = load_records(source, |rest| {
+        let (name_length, length) = (take_number(rest)?, take_number(rest)?);
+        let (name, record) = (take_bytes(rest, name_length)?, take_bytes(rest, length)?);
+        let schedule = Schedule::decode(record).ok_or(Corrupt("a schedule is none"))?;
+        if name.len() > NAME_MAX || schedules.payload(name).is_some() {
+            return Err(Corrupt("the name of a schedule is too long, or occurs twice"));
+        }
+        let set = schedules.set(lawn, name, record, schedule.due(name));
+        set.map_err(|_| Corrupt("more schedules than a dehydrator can hold"))
+    })?;
+    if count == 0 { Err(Corrupt("no schedules")) } else { Ok(schedules) }
 }
 
 /// Reads a number of records, and then the records, which `take` cuts from the front of strings. Returns the number.
@@ -113,8 +137,8 @@ fn load_records(
 }
 
 /// Reads remembered ids, which must not be in the lawn.
-fn load_remembered(lawn: &Lawn, source: &mut impl Source) -> Result<Remembered, Corrupt> {
-    let mut ids = Remembered::default();
+fn load_remembered(lawn: &Lawn, source: &mut impl Source) -> Result<Aside, Corrupt> {
+    let mut ids = Aside::default();
     let mut until: u64 = 0;
     let count = load_records(source, |rest| {
         until = until.wrapping_add(take_number(rest)?);

@@ -14,7 +14,7 @@
 //!   unsigned   features: bits, 1: leases, 2: a policy, 4: a pause, 8: tokens, 16: the policy is not confirmed,
 //!              32: a route is a list, 64: limits, 128: ids that are remembered,
 //!              256: stuck dead letters, with deadline 2^63 - 1 and that TTL or, if rejected, one less,
-//!              512: elements with bounds of their own, 1024: groups, 2048: reasons;
+//!              512: elements with bounds of their own, 1024: groups, 2048: reasons, 4096: schedules;
 //!              a reader refuses an unknown bit. A new bit raises the level: see level.rs
 //!   with feature 2:
 //!     unsigned   policy: 1 DROP, 2 STREAM, 3 PUBLISH, 4 HOLD DELIVERIES, 5 LIST, and for
@@ -61,6 +61,11 @@
 //!     string*    ids, one behind the other, until the number is reached:
 //!                  until, ms since the epoch, less that of the id before, modulo 2^64   LEB128
 //!                  length of the id, the id                                             LEB128
+//!   with feature 4096, behind them:
+//!     unsigned   number of schedules, at least 1
+//!     string*    schedules, one behind the other, until the number is reached:
+//!                  length of the name, length of the record: see `src/schedule/record.rs`    LEB128
+//!                  name, record
 //! ```
 //!
 //! Deadlines never decrease in that order, so the differences are small and never negative. Elements with equal
@@ -84,6 +89,8 @@
 mod field;
 mod load;
 mod save;
+#[cfg(test)]
+mod schedule_tests;
 #[cfg(test)]
 mod tests;
 

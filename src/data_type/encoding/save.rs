@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use super::field::{
     BOUNDS, DROP, GROUPS, HOLD_DELIVERIES, LEASES, LIMITS, LIST, PAUSE, POLICY, PUBLISH, REASONS,
-    REMEMBERED, STREAM, STUCK, Sink, TO_LIST, TOKENS, UNCONFIRMED, put_number,
+    REMEMBERED, SCHEDULES, STREAM, STUCK, Sink, TO_LIST, TOKENS, UNCONFIRMED, put_number,
 };
 use crate::policy::{End, Limits, Policy, Route, Rules};
 use lawn::{
-    DEADLINE_MAX, Element, Group, GroupLimits, Lawn, Rate, Remembered, Row, Since, Start, Token,
+    Aside, DEADLINE_MAX, Element, Group, GroupLimits, Lawn, Rate, Row, Since, Start, Token,
 };
 
 /// The size at which a string of elements is written. The server compresses each string by itself, and holds one in
@@ -17,7 +17,12 @@ pub(super) const CHUNK_BYTES: usize = 32 * 1024;
 
 /// Writes a dehydrator in the newest version. `now` is in milliseconds since the epoch: what groups gave out so long ago that it
 /// counts no more is left out.
-pub fn save(lawn: &Lawn, rules: &Rules, remembered: &Remembered, now: u64, sink: &mut impl Sink) {
+pub fn save(
+    (lawn, remembered, schedules): (&Lawn, &Aside, Option<&Aside>),
+    rules: &Rules,
+    now: u64,
+    sink: &mut impl Sink,
+) {
     let Rules { policy, pause, trust, limits } = rules;
     // A dehydrator without a new feature stays readable for older readers.
     let used = [
@@ -33,6 +38,7 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: &Remembered, now: u64, sink:
         (BOUNDS, lawn.has_bounds()),
         (GROUPS, lawn.has_groups()),
         (REASONS, lawn.has_reasons()),
+        (SCHEDULES, schedules.is_some()),
     ];
     let features = used.into_iter().filter(|(_, is_used)| *is_used).map(|(bit, _)| bit).sum();
     sink.unsigned(features);
@@ -86,6 +92,15 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: &Remembered, now: u64, sink:
     });
     if !remembered.is_empty() {
         save_remembered(remembered, sink);
+    }
+    if let Some(schedules) = schedules {
+        sink.unsigned(schedules.len() as u64);
+        save_records(schedules.payloads(), sink, |chunk, (name, record)| {
+            put_number(chunk, name.len() as u64);
+            put_number(chunk, record.len() as u64);
+            chunk.extend_from_slice(name);
+            chunk.extend_from_slice(record);
+        });
     }
 }
 
@@ -150,7 +165,7 @@ fn has_stuck(lawn: &Lawn) -> bool {
 }
 
 /// Writes remembered ids in the order of their times, so that the differences are small.
-fn save_remembered(ids: &Remembered, sink: &mut impl Sink) {
+fn save_remembered(ids: &Aside, sink: &mut impl Sink) {
     sink.unsigned(ids.len() as u64);
     let mut last = 0;
     save_records(ids.iter(), sink, |chunk, (until, id)| {

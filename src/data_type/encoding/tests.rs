@@ -10,22 +10,22 @@ use super::save::CHUNK_BYTES;
 use super::*;
 use crate::policy::{self, LimitChange, Limits, Pause, Policy, Route, Rules, Trust};
 use lawn::{
-    Bounds, DEADLINE_MAX, Element, GroupLimits, GroupSettings, Lawn, Remembered, Shared, Since,
+    Aside, Bounds, DEADLINE_MAX, Element, GroupLimits, GroupSettings, Lawn, Shared, Since,
     SmallMax, Token,
 };
 
-fn empty() -> Lawn {
+pub fn empty() -> Lawn {
     let hasher = ahash::RandomState::with_seeds(1, 2, 3, 4);
     Lawn::new(Arc::new(Shared::new(hasher, || SmallMax::USUAL)))
 }
 
 fn saved(lawn: &Lawn) -> Fields {
-    saved_with(lawn, &Rules::default(), &Remembered::default())
+    saved_with(lawn, &Rules::default(), &Aside::default())
 }
 
-fn saved_with(lawn: &Lawn, rules: &Rules, remembered: &Remembered) -> Fields {
+fn saved_with(lawn: &Lawn, rules: &Rules, remembered: &Aside) -> Fields {
     let mut fields = Fields::default();
-    save(lawn, rules, remembered, 1, &mut fields);
+    save((lawn, remembered, None), rules, 1, &mut fields);
     fields
 }
 
@@ -54,7 +54,7 @@ fn content(lawn: &Lawn) -> Vec<Content> {
     lawn.iter().map(row).collect()
 }
 
-fn load_of(fields: impl IntoIterator<Item = Field>) -> Result<Lawn, Corrupt> {
+pub fn load_of(fields: impl IntoIterator<Item = Field>) -> Result<Lawn, Corrupt> {
     let mut fields = Fields(fields.into_iter().collect());
     load(empty(), &mut fields, VERSION).map(|(lawn, ..)| lawn)
 }
@@ -133,8 +133,8 @@ fn remembering() -> Rules {
 fn remembered_ids_are_written_behind_the_elements() {
     let mut lawn = empty();
     lawn.start_at(b"here", 0, b"", 5).expect("room");
-    let mut ids = Remembered::default();
-    let saved = |ids: &Remembered| saved_with(&lawn, &remembering(), ids).0;
+    let mut ids = Aside::default();
+    let saved = |ids: &Aside| saved_with(&lawn, &remembering(), ids).0;
     let load_of =
         |fields: &[Field]| load(empty(), &mut Fields(fields.iter().cloned().collect()), VERSION);
     assert_eq!(saved(&ids)[0], Field::Unsigned(LIMITS), "nothing is remembered");
@@ -148,7 +148,7 @@ fn remembered_ids_are_written_behind_the_elements() {
     assert_eq!(fields[at], Field::Unsigned(4));
     let Field::Bytes(bytes) = &fields[at + 1] else { panic!("ids") };
     assert_eq!(bytes[..8], [9, 1, b'z', 0xa3, 2, 1, b'a', 1]);
-    let (_, rules, loaded) = load_of(&fields).expect("our own payload");
+    let (_, rules, loaded, _) = load_of(&fields).expect("our own payload");
     assert_eq!(rules, remembering());
     loaded.check();
     assert!(loaded.iter().eq(ids.iter()));
@@ -201,12 +201,12 @@ fn ids_of_a_payload_take_a_small_multiple_of_its_length_whatever_their_times() {
         }
         let length = bytes.len();
         // As of a dehydrator that remembers other ids.
-        let mut ids = Remembered::default();
+        let mut ids = Aside::default();
         ids.insert(&empty(), b"other", 1);
         let mut fields = saved_with(&empty(), &remembering(), &ids);
         fields.0.truncate(fields.0.len() - 2);
         fields.0.extend([Field::Unsigned(count), Field::Bytes(bytes)]);
-        let (.., loaded) = load(empty(), &mut fields, VERSION).expect("it is well-formed");
+        let (_, _, loaded, _) = load(empty(), &mut fields, VERSION).expect("it is well-formed");
         assert_eq!(loaded.len(), count as usize);
         let factor = loaded.memory() as f64 / length as f64;
         println!("{factor:.1} times");
@@ -373,9 +373,9 @@ fn a_policy_is_saved_and_loaded_and_an_invalid_one_is_refused() {
         };
         for (pause, trust) in pause.iter().flat_map(|it| trusts.iter().map(|trust| (*it, *trust))) {
             let rules = Rules { policy: policy.clone(), pause, trust, limits: None };
-            let mut fields = saved_with(&lawn, &rules, &Remembered::default());
+            let mut fields = saved_with(&lawn, &rules, &Aside::default());
             needs_all_of(&fields);
-            let (loaded, found, _) = load(empty(), &mut fields, VERSION).expect("our own payload");
+            let (loaded, found, ..) = load(empty(), &mut fields, VERSION).expect("our own payload");
             assert_eq!((content(&loaded), found), (content(&lawn), rules));
         }
     }
@@ -387,7 +387,7 @@ fn a_policy_is_saved_and_loaded_and_an_invalid_one_is_refused() {
     let route = Route::Stream { dest: b"dest"[..].into(), maxlen: None };
     let [told, untold] = [Trust::Unconfirmed, Trust::Unannounced].map(|trust| {
         let rules = Rules { policy: Policy::Send(route.clone()), pause: None, trust, limits: None };
-        saved_with(&empty(), &rules, &Remembered::default()).0
+        saved_with(&empty(), &rules, &Aside::default()).0
     });
     assert_eq!(told, untold);
     let lie = |route: &[u64]| {
@@ -427,9 +427,9 @@ fn limits_are_saved_and_loaded_and_invalid_ones_are_refused() {
         LimitChange { length: Some(1), held: Some(DEADLINE_MAX), remember: Some(7), rate: None };
     for limits in [limits(all), given.clone(), given.changed(all)] {
         let rules = Rules { limits: Some(limits.into()), ..Rules::default() };
-        let mut fields = saved_with(&some_lawn(), &rules, &Remembered::default());
+        let mut fields = saved_with(&some_lawn(), &rules, &Aside::default());
         needs_all_of(&fields);
-        let (loaded, found, _) = load(empty(), &mut fields, VERSION).expect("our own payload");
+        let (loaded, found, ..) = load(empty(), &mut fields, VERSION).expect("our own payload");
         assert_eq!((content(&loaded), found), (content(&some_lawn()), rules));
     }
     let lie = |limits: &[u64]| load_of(numbers(&[&[64], limits, &[0]].concat())).err();

@@ -22,8 +22,8 @@ pub enum Reason {
     Retry,
     /// Stuck dead letters are retried, while other elements go on. In microseconds on the monotonic clock.
     Stuck,
-    /// An element is too late to be given out. In milliseconds since the epoch.
-    Expire,
+    /// An element is too late to be given out, or a schedule occurs. In milliseconds since the epoch.
+    ExpireOrOccur,
     /// Remembered ids expire, or pauses of groups end. In milliseconds since the epoch.
     Forget,
     /// There is memory to give back since this time, in microseconds on the monotonic clock.
@@ -44,7 +44,7 @@ impl Reason {
 
     /// The reasons of [`delivery`](crate::delivery).
     pub const DELIVERY: [Self; 5] =
-        [Self::Deliver, Self::NoRoom, Self::Retry, Self::Stuck, Self::Expire];
+        [Self::Deliver, Self::NoRoom, Self::Retry, Self::Stuck, Self::ExpireOrOccur];
 
     /// The reasons of the cron, and of the end of each pass of the event loop for [`Reason::FitGroups`], on replicas too.
     pub const UPKEEP: [Self; 3] = [Self::Forget, Self::Compact, Self::FitGroups];
@@ -57,7 +57,7 @@ impl Reason {
 
     /// Returns whether visits are on the wall clock, in milliseconds, and not on the monotonic clock, in microseconds.
     fn is_by_wall(self) -> bool {
-        matches!(self, Self::Deliver | Self::NoRoom | Self::Expire | Self::Forget)
+        matches!(self, Self::Deliver | Self::NoRoom | Self::ExpireOrOccur | Self::Forget)
     }
 
     /// Returns the time of a visit in `us` microseconds.
@@ -125,7 +125,7 @@ pub(super) const NEVER: u64 = u64::MAX;
 
 /// The deliveries of a dehydrator.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Schedule {
+pub struct OwnWork {
     /// When there is work, or since when, in milliseconds since the epoch.
     pub next: Option<u64>,
     /// Set if it is visited for as long as something is due, and not only once.
@@ -134,6 +134,20 @@ pub struct Schedule {
     pub waits_for_room: bool,
     /// When the first element is too late to be given out, in milliseconds since the epoch.
     pub expires: Option<u64>,
+    /// When the first schedule occurs, in milliseconds since the epoch.
+    pub occurs: Option<u64>,
+}
+
+impl OwnWork {
+    /// Returns whether there is anything to do, now or later.
+    pub fn has_any(&self) -> bool {
+        self.next.is_some() || self.occurs.is_some()
+    }
+
+    /// Returns when the first element is too late or the first schedule occurs, in milliseconds since the epoch.
+    pub fn expires_or_occurs(&self) -> Option<u64> {
+        [self.expires, self.occurs].into_iter().flatten().min()
+    }
 }
 
 /// The deliveries that are recorded, and the event that something is due.
@@ -221,21 +235,24 @@ impl Recorded<'_> {
     }
 
     /// Records when there are deliveries. Returns when, in milliseconds since the epoch, if that is news.
-    pub fn note(mut self, schedule: Schedule, now: u64) -> Option<u64> {
-        let Schedule { next: Some(next), delivers, waits_for_room, expires } = schedule else {
+    pub fn note(mut self, own: OwnWork, now: u64) -> Option<u64> {
+        if !own.has_any() {
             self.end_deliveries();
             return None;
-        };
-        self.set(Reason::Expire, expires.unwrap_or(NEVER));
+        }
+        let OwnWork { delivers, waits_for_room, .. } = own;
+        let next = own.next.unwrap_or(NEVER);
+        let expires_or_occurs = own.expires_or_occurs();
+        self.set(Reason::ExpireOrOccur, expires_or_occurs.unwrap_or(NEVER));
         self.set(Reason::NoRoom, if waits_for_room { now } else { NEVER });
         let delivery = self.begin_deliveries();
         if next > now {
             delivery.is_announced = false;
         }
-        delivery.overdue.note(Some(next), clock::now_us);
+        delivery.overdue.note(own.next, clock::now_us);
         let is_wanted = delivers || !delivery.is_announced;
         if self.visit(Reason::Retry) != NEVER {
-            return expires;
+            return expires_or_occurs;
         }
         // One that is due already keeps its place in the queue, or gets one behind the others that are due.
         let before = self.visit(Reason::Deliver);
@@ -249,7 +266,7 @@ impl Recorded<'_> {
         };
         self.set(Reason::Deliver, at);
         let at = (at != NEVER && (at != before || at <= now)).then_some(at);
-        [at, expires].into_iter().flatten().min()
+        [at, expires_or_occurs].into_iter().flatten().min()
     }
 
     /// Records deliveries at the next tick, of a value that has just got its name.

@@ -32,7 +32,7 @@ use crate::metrics::lateness::OverdueSince;
 use crate::server::key::Name;
 use crate::server::{Context, Str};
 
-pub use entry::{Failure, Reason, Schedule};
+pub use entry::{Failure, OwnWork, Reason};
 pub use tracking::{Tracking, moved, track_all};
 
 /// The only doors to the table: a change that is not a repeated [`note`] cannot forget to count itself.
@@ -40,13 +40,13 @@ mod store {
     use std::cell::{Cell, RefCell};
 
     use super::table::Table;
-    use super::{Schedule, Serial};
+    use super::{OwnWork, Serial};
 
     /// Values whose last note is remembered: one for each remainder of their serials.
     const LAST_MAX: usize = 64;
 
-    /// The last note of a value: its schedule, whether it was due then, and how many other changes the table had seen.
-    type Noted = Option<(Serial, Schedule, bool, u64)>;
+    /// The last note of a value: its own work, whether it was due then, and how many other changes the table had seen.
+    type Noted = Option<(Serial, OwnWork, bool, u64)>;
 
     thread_local! {
         // Commands, timers and ticks run on the server's main thread alone.
@@ -69,8 +69,8 @@ mod store {
     }
 
     /// Applies a note, unless it repeats the last one of this value with no change since.
-    pub fn note(serial: Serial, schedule: Schedule, is_due: bool, apply: impl FnOnce(&mut Table)) {
-        let noted = Some((serial, schedule, is_due, CHANGES.get()));
+    pub fn note(serial: Serial, own: OwnWork, is_due: bool, apply: impl FnOnce(&mut Table)) {
+        let noted = Some((serial, own, is_due, CHANGES.get()));
         let last = LAST.with(|last| last[serial as usize % LAST_MAX].replace(noted));
         if last != noted {
             TABLE.with_borrow_mut(apply);
@@ -107,13 +107,13 @@ pub fn failure(name: &Name) -> Option<Failure> {
 ///
 /// `now` is when the command looked for due elements: those that came due while it wrote a long reply are to be
 /// announced.
-pub fn note(context: &Context, key: Str<'_>, tracking: &Tracking, schedule: Schedule, now: u64) {
-    tracking.note_deliveries(schedule.next.is_some());
-    let is_due = schedule.next.is_some_and(|next| next <= now);
+pub fn note(context: &Context, key: Str<'_>, tracking: &Tracking, own: OwnWork, now: u64) {
+    tracking.note_deliveries(own.has_any());
+    let is_due = own.next.is_some_and(|next| next <= now);
     let serial = tracking.slot.serial();
-    store::note(serial, schedule, is_due, |table| {
+    store::note(serial, own, is_due, |table| {
         let database = table.databases.entry(context.selected_db()).or_default();
-        if let Some(at) = database.enter(key.bytes(), serial).note(schedule, now) {
+        if let Some(at) = database.enter(key.bytes(), serial).note(own, now) {
             timer::at_deadline(context, at);
         }
     });
@@ -189,9 +189,9 @@ pub fn visit_in(name: &Name, reason: Reason, us: u64) {
     with_deliveries(name, |recorded| recorded.visit_in(reason, us, now));
 }
 
-/// Records when the first element of a name with deliveries expires, in milliseconds since the epoch.
-pub fn expires_at(name: &Name, at: u64) {
-    with_deliveries(name, |recorded| recorded.set(Reason::Expire, at));
+/// Records when the first element of a name with deliveries expires or its first schedule occurs, in milliseconds since the epoch.
+pub fn expires_or_occurs_at(name: &Name, at: u64) {
+    with_deliveries(name, |recorded| recorded.set(Reason::ExpireOrOccur, at));
 }
 
 /// Records that dead letters of a dehydrator are stuck, and are to be retried. Repeating this does not delay the retry.

@@ -212,8 +212,8 @@ mod tests {
         assert_eq!((a.visit(Reason::Deliver), a.visit(Reason::Retry)), (11, NEVER));
         a.retry_now(at(12));
         a.visit_in(Reason::Stuck, 5, at(12));
-        a.visit_in(Reason::Expire, 3000, at(12));
-        assert_eq!((a.visit(Reason::Expire), a.entry.get().delivery.is_some()), (15, true));
+        a.visit_in(Reason::ExpireOrOccur, 3000, at(12));
+        assert_eq!((a.visit(Reason::ExpireOrOccur), a.entry.get().delivery.is_some()), (15, true));
         assert_eq!((a.visit(Reason::Deliver), a.visit(Reason::Stuck)), (11, 7 + 12_005));
     }
 

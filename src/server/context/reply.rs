@@ -150,6 +150,12 @@ impl Array<'_> {
         self.context.reply_array(length)
     }
 
+    /// Adds a map, as [`Context::reply_open_map`] does.
+    pub fn push_open_map(&mut self) -> OpenMap<'_> {
+        self.begin_item();
+        self.context.reply_open_map()
+    }
+
     fn begin_item(&mut self) {
         match &mut self.length {
             Length::Postponed { count } => *count += 1,

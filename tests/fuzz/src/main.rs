@@ -3,21 +3,23 @@
 //! The module's own sources are compiled here by path, which also shows that the core and the encoding are independent.
 
 #![no_main]
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
 
-#[path = "../../src/data_type/encoding/mod.rs"]
+#[path = "../../../src/data_type/encoding/mod.rs"]
 mod encoding;
-#[path = "../../src/data_type/fields.rs"]
+#[path = "../../../src/data_type/fields.rs"]
 mod fields;
-#[path = "../../src/policy/mod.rs"]
+#[path = "../../../src/policy/mod.rs"]
 mod policy;
+#[path = "../../../src/schedule/mod.rs"]
+mod schedule;
 
 use std::sync::Arc;
 
 use ahash::RandomState;
 use encoding::{Corrupt, Source};
 use fields::Fields;
-use lawn::{Lawn, Remembered, Shared, SmallMax};
+use lawn::{Aside, Lawn, Shared, SmallMax};
 use libfuzzer_sys::fuzz_target;
 
 /// Fields cut from the fuzzer's bytes: each a number, or a string with its length before it.
@@ -58,7 +60,7 @@ fuzz_target!(|data: &[u8]| {
     let Some((version, rest)) = data.split_first() else { return };
     // Either form, and often close to a change of form.
     let small = version >> 1 & 7;
-    let Ok((mut lawn, rules, mut remembered)) =
+    let Ok((mut lawn, rules, mut remembered, schedules)) =
         encoding::load(empty(small), &mut Cut(rest), i32::from(version % 2))
     else {
         return;
@@ -66,11 +68,17 @@ fuzz_target!(|data: &[u8]| {
     lawn.check();
     let mut saved = Fields::default();
     remembered.check();
-    encoding::save(&lawn, &rules, &remembered, 0, &mut saved);
-    let (again, same, known) =
+    schedules.check();
+    let some = Some(&schedules).filter(|it| !it.is_empty());
+    encoding::save((&lawn, &remembered, some), &rules, 0, &mut saved);
+    let (again, same, known, planned) =
         encoding::load(empty(7 - small), &mut saved, encoding::VERSION).expect("our own words");
-    assert!(lawn.iter().eq(again.iter()) && rules == same);
-    let ids = |ids: &Remembered| {
+    assert!(
+        lawn.iter().eq(again.iter())
+            && rules == same
+            && schedules.payloads().eq(planned.payloads())
+    );
+    let ids = |ids: &Aside| {
         let mut all: Vec<_> = ids.iter().map(|(at, id)| (id.to_vec(), at)).collect();
         all.sort();
         all

@@ -185,6 +185,15 @@ pub enum Op {
     OnDueNew(Policy),
     /// A stream with that length, without stating whether it is exact.
     OnDueStream(&'static str, u64),
+    /// A schedule that does not occur in this run: its plan, its element and its options.
+    Every {
+        name: Bytes,
+        words: Vec<Bytes>,
+    },
+    Schedules(Vec<Bytes>),
+    Unschedule(Vec<Bytes>),
+    PauseSchedule(Bytes),
+    ResumeSchedule(Bytes),
     /// For this long, or until then.
     Pause {
         ms: Option<u64>,

@@ -272,7 +272,8 @@ impl World {
                 let is_there = !it.entries.is_empty()
                     || it.policy != Policy::Hold
                     || it.pause.is_some()
-                    || it.limits.is_any();
+                    || it.limits.is_any()
+                    || !it.schedules.is_empty();
                 if is_there && !matches!(it.policy, Policy::Limit(..)) {
                     return Expect::Refused("NORULE");
                 }
@@ -292,6 +293,11 @@ impl World {
             | Op::Scan { .. }
             | Op::Info { .. }
             | Op::Help => Expect::Shown(Box::new(it.clone())),
+            Op::Every { .. }
+            | Op::Schedules(_)
+            | Op::Unschedule(_)
+            | Op::PauseSchedule(_)
+            | Op::ResumeSchedule(_) => it.schedule(op).expect("one of these"),
             Op::Require { .. } => unreachable!("it is of no key"),
             Op::Look { id, .. } => {
                 let found = it.find(id).map(|at| bulk(&it.entries[at].element));

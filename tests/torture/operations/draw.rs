@@ -35,6 +35,39 @@ impl Torture {
         }
     }
 
+    /// Draws EVERY, with a plan that does not occur before the year 4900, or another command for schedules.
+    fn schedule(&mut self) -> Op {
+        const YEAR_4900: u64 = 92_461_046_400_000;
+        match self.random.below(8) {
+            0 => return Op::Unschedule(self.ids()),
+            1 => return Op::Schedules(if self.random.one_in(2) { self.ids() } else { Vec::new() }),
+            2 => return Op::PauseSchedule(self.id()),
+            3 => return Op::ResumeSchedule(self.id()),
+            _ => {}
+        }
+        let plan = self.random.pick(&["1", "86400000", "0 0 * * *", "*/5 2,3 29 2 MON-FRI"]);
+        let mut words = vec![plan.into(), self.element()];
+        let mut options = vec![
+            ("UNTIL", (2 * YEAR_4900).to_string()),
+            ("TIMES", (1 + self.random.below(3)).to_string()),
+            ("MISSED", self.random.pick(&["ONE", "ALL", "NONE"]).to_owned()),
+            ("OVERLAP", self.random.pick(&["ALLOW", "SKIP"]).to_owned()),
+            ("JITTER", (1 + self.random.below(1 << 20)).to_string()),
+            ("DELIVERIES", (1 + self.random.below(3)).to_string()),
+            ("WITHIN", (1 + self.random.below(1 << 40)).to_string()),
+            ("GROUP", self.random.pick(&["g", "GROUP"]).to_owned()),
+        ];
+        if plan.contains(' ') {
+            options.push(("ZONE", self.random.pick(&["UTC", "Europe/Berlin"]).to_owned()));
+        }
+        options.retain(|_| self.random.one_in(3));
+        options.push(("FROM", YEAR_4900.to_string()));
+        for (name, value) in options {
+            words.extend([name.into(), value.into()]);
+        }
+        Op::Every { name: self.id(), words }
+    }
+
     pub(super) fn element(&mut self) -> Bytes {
         let number = self.random.below(1 << 32).to_string();
         match self.random.below(40) {
@@ -297,7 +330,8 @@ impl Torture {
                 let is_known = ids.iter().all(is_known) && (at.is_some() || ids.len() == 1);
                 Op::Touch { ids, ttl, only: only.filter(|_| is_known), at }
             }
-            790..816 => Op::Rem(self.ids()),
+            790..806 => Op::Rem(self.ids()),
+            806..816 => self.schedule(),
             816..820 => Op::Settled { until: self.deadline(), ids: self.ids() },
             820..840 => {
                 let (ttl, at, ids) = (self.ttl(), self.deadline().min(MAX - 1), self.ids());

@@ -96,10 +96,35 @@ fn shown_policy(policy: &Policy) -> Value {
     Value::Array(pairs.collect())
 }
 
+/// Checks what SCHEDULES shows. Schedules with one next moment are in any order.
+fn check_schedules(names: &[Bytes], it: &Dehydrator, reply: Value) {
+    let Value::Array(rows) = reply else { panic!("{reply:?} is no array") };
+    let shown = rows.into_iter().map(|row| match row {
+        Value::Nil => None,
+        row => {
+            let fields = Fields::of(row);
+            let words = vec![of(fields.get("plan")), of(fields.get("element"))];
+            Some((of::<Bytes>(fields.get("name")), words, fields.number("paused") == 1))
+        }
+    });
+    let expected = |name: &Bytes| {
+        let (words, is_paused) = it.schedules.get(name)?;
+        Some((name.clone(), words[..2].to_vec(), *is_paused))
+    };
+    let mut shown: Vec<Option<(Bytes, Vec<Bytes>, bool)>> = shown.collect();
+    let all: Vec<_> = it.schedules.keys().cloned().collect();
+    if names.is_empty() {
+        shown.sort();
+    }
+    let names = if names.is_empty() { &all } else { names };
+    assert!(shown.iter().cloned().eq(names.iter().map(expected)), "{shown:?} of {names:?}");
+}
+
 impl Torture {
     /// Checks the reply to `op`, which reads this dehydrator.
     pub(super) fn check_shown(&self, op: &Op, it: &Dehydrator, reply: Value) {
         match op {
+            Op::Schedules(names) => check_schedules(names, it, reply),
             Op::Look { id, .. } => match it.find(id) {
                 None => assert_eq!(reply, Value::Nil, "{op:?}"),
                 Some(at) => {
@@ -251,5 +276,6 @@ impl Torture {
         assert!(shown == remembered || moments.len() > 16 && shown > remembered, "{shown}");
         assert_eq!(info.get("policy"), shown_policy(&it.policy));
         assert_eq!(info.number("failures"), 0);
+        assert_eq!(info.number("schedules"), it.schedules.len() as u64);
     }
 }

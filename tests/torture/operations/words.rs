@@ -203,6 +203,13 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words
         }
         Op::Resume => verb("RESUME"),
+        Op::Every { name, words } => {
+            [&verb("EVERY")[..], &words[..2], std::slice::from_ref(name), &words[2..]].concat()
+        }
+        Op::Schedules(names) => of_ids("SCHEDULES", names),
+        Op::Unschedule(names) => of_ids("UNSCHEDULE", names),
+        Op::PauseSchedule(name) => [verb("PAUSE"), vec![text("SCHEDULE"), name.clone()]].concat(),
+        Op::ResumeSchedule(name) => [verb("RESUME"), vec![text("SCHEDULE"), name.clone()]].concat(),
         Op::Limit { length, held, rate, remember } => {
             let mut words = verb("LIMIT");
             words.extend(option("REMEMBER", *remember));
@@ -344,6 +351,20 @@ pub(super) fn nonsense(random: &mut Random) -> Op {
         "ONDUE HOLD|DELIVERIES|5|HOLD".to_owned(),
         "ONDUE DROP|DELIVERIES|5".to_owned(),
         "PAUSE 5".to_owned(),
+        "PAUSE SCHEDULE".to_owned(),
+        "PAUSE FOR|5|SCHEDULE|one".to_owned(),
+        "RESUME SCHEDULE|one|two".to_owned(),
+        "EVERY 5|element".to_owned(),
+        "EVERY 0|element|name".to_owned(),
+        "EVERY * * * *|element|name".to_owned(),
+        "EVERY 0 0 31 2 *|element|name".to_owned(),
+        "EVERY * * * * *|element|name|ZONE|Mars".to_owned(),
+        "EVERY 5|element|name|ZONE|UTC".to_owned(),
+        "EVERY 5|element|name|UNTIL|1".to_owned(),
+        format!("EVERY 5|element|name|JITTER|{bad}"),
+        "EVERY 5|element|name|MISSED|TWO".to_owned(),
+        "EVERY 5|element|name|OVERLAP|NO".to_owned(),
+        "UNSCHEDULE".to_owned(),
         format!("PAUSE FOR|{bad}"),
         format!("PAUSE AT|{bad}"),
         "PAUSE FOR|0".to_owned(),

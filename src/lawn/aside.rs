@@ -1,21 +1,23 @@
-//! Ids, each remembered until a moment: a lawn of elements without payload, each of which comes due when it is forgotten.
+//! A lawn beside another one, which most keys do not have: of ids, each remembered until a moment, or of schedules, each visited at
+//! a moment. Elements of remembered ids have no payload.
 //!
-//! All have the TTL 0. Ids whose moments ascend make one queue. All others are in the timeline, where an element of this
+//! All have the TTL 0. Elements whose moments ascend make one queue. All others are in the timeline, where an element of this
 //! TTL takes a handle and a deadline, twelve bytes more than in a queue.
 //!
 //! An operation costs what it costs a [`Lawn`].
 
+use super::element::Element;
 use super::error::StartError;
 use super::lawn::Lawn;
 use super::memory::{Mover, rounded};
 use super::turn::DEADLINE_MAX;
 
-/// Ids, each remembered until a moment, in milliseconds since the epoch. `None` without ids: most keys remember none, or a
-/// burst and then nothing for long.
+/// Ids, each with a moment in milliseconds since the epoch, and perhaps a payload. `None` without ids: most keys remember none,
+/// or a burst and then nothing for long.
 #[derive(Clone, Default)]
-pub struct Remembered(Option<Box<Lawn>>);
+pub struct Aside(Option<Box<Lawn>>);
 
-impl Remembered {
+impl Aside {
     /// Returns the number of ids, expired ones that nobody has [forgotten](Self::forget) yet included.
     pub fn len(&self) -> usize {
         self.0.as_ref().map_or(0, |ids| ids.len())
@@ -80,9 +82,49 @@ impl Remembered {
         self.0.take_if(|ids| ids.is_empty());
     }
 
-    /// Returns when the next id can be forgotten. It may be in the past.
+    /// Returns when the next id can be forgotten, or is visited. It may be in the past.
     pub fn next(&self) -> Option<u64> {
         self.0.as_ref()?.next_deadline()
+    }
+
+    /// Returns the payload of an id.
+    pub fn payload(&self, id: &[u8]) -> Option<&[u8]> {
+        self.0.as_ref()?.look(id).map(|element| element.payload)
+    }
+
+    /// Sets the moment and the payload of an id. `beside` is a lawn with the same `Shared`.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError::Full`]; then nothing has changed.
+    pub fn set(
+        &mut self,
+        beside: &Lawn,
+        id: &[u8],
+        payload: &[u8],
+        moment: u64,
+    ) -> Result<(), StartError> {
+        let lawn = self.0.get_or_insert_with(|| Box::new(beside.another()));
+        let set = lawn.replace(0, &Element::new(id, payload, moment.min(DEADLINE_MAX)));
+        self.shrink();
+        set
+    }
+
+    /// Sets the moment of an id, if it is there.
+    pub fn postpone(&mut self, id: &[u8], moment: u64) {
+        self.0.as_mut().into_iter().for_each(|lawn| _ = lawn.restart_at(id, 0, moment));
+    }
+
+    /// Returns the first id whose moment has come at `now`, and its payload.
+    pub fn due(&self, now: u64) -> Option<(&[u8], &[u8])> {
+        let (_, element) = self.0.as_ref()?.iter_until(now).next()?;
+        Some((element.id, element.payload))
+    }
+
+    /// Shows all ids and their payloads, in the order of their moments.
+    pub fn payloads(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let all = self.0.iter().flat_map(|lawn| lawn.iter());
+        all.map(|(_, element)| (element.id, element.payload))
     }
 
     /// Shows all ids, and until when they are remembered, in that order.
@@ -91,7 +133,7 @@ impl Remembered {
         ids.map(|(_, element)| (element.deadline, element.id))
     }
 
-    /// Returns whether [`Remembered::compact`] would free memory. O(1).
+    /// Returns whether [`Aside::compact`] would free memory. O(1).
     pub fn is_sparse(&self) -> bool {
         self.0.as_ref().is_some_and(|ids| ids.is_sparse())
     }

@@ -1,4 +1,4 @@
-//! Remembered ids beside a map, and what they cost.
+//! Aside ids beside a map, and what they cost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ fn name(id: u16) -> Vec<u8> {
 
 /// Compares with a map. What one lawn does beyond that (freeing memory, moving) is tested there.
 fn run(small: SmallMax, ops: &[Op]) {
-    let (beside, mut remembered) = (beside(small), Remembered::default());
+    let (beside, mut remembered) = (beside(small), Aside::default());
     let mut oracle = BTreeMap::<Vec<u8>, u64>::new();
     for op in ops {
         match *op {
@@ -111,7 +111,7 @@ fn sixteen(number: u64) -> Vec<u8> {
 
 #[test]
 fn what_is_left_of_many_is_compacted_and_moved() {
-    let (beside, mut remembered) = (beside(SmallMax::USUAL), Remembered::default());
+    let (beside, mut remembered) = (beside(SmallMax::USUAL), Aside::default());
     assert!(!remembered.is_sparse() && !remembered.compact(1));
     assert_eq!(remembered.defrag(0, &mut Count(0), || true), None);
     (0..3000).for_each(|id| remembered.insert(&beside, &sixteen(id), 1000 + id));
@@ -137,7 +137,7 @@ fn what_is_left_of_many_is_compacted_and_moved() {
     remembered.check();
 }
 
-fn each(remembered: &Remembered) -> f64 {
+fn each(remembered: &Aside) -> f64 {
     remembered.memory() as f64 / remembered.len() as f64
 }
 
@@ -163,7 +163,7 @@ fn an_id_of_sixteen_bytes_takes_56_and_no_more_than_72_whatever_the_order() {
     ];
     for (name, until, last) in orders {
         for again in [false, true] {
-            let (beside, mut remembered) = (beside(SmallMax::USUAL), Remembered::default());
+            let (beside, mut remembered) = (beside(SmallMax::USUAL), Aside::default());
             let mut worst = 0_f64;
             for id in 0..300_000_u64 {
                 if again && id % 2 == 1 {
@@ -189,7 +189,7 @@ fn an_id_of_sixteen_bytes_takes_56_and_no_more_than_72_whatever_the_order() {
 fn memory_comes_back_as_ids_go_whatever_the_order() {
     let orders: [Until<'_>; 3] = [&|id| id, &|id| random(id) % 100_000, &|id| 100_000 - id];
     for until in orders {
-        let (beside, mut remembered) = (beside(SmallMax::USUAL), Remembered::default());
+        let (beside, mut remembered) = (beside(SmallMax::USUAL), Aside::default());
         let empty = remembered.memory();
         (0..100_000).for_each(|id| remembered.insert(&beside, &sixteen(id), until(id)));
         let mut was_sparse = false;
@@ -205,4 +205,25 @@ fn memory_comes_back_as_ids_go_whatever_the_order() {
         assert!(remembered.forget(100_000, usize::MAX) > 0);
         assert_eq!(remembered.memory(), empty);
     }
+}
+
+#[test]
+fn payloads_come_by_their_moments_and_the_last_one_frees_all() {
+    let (beside, mut names) = (beside(SmallMax::USUAL), Aside::default());
+    for (name, moment) in [(&b"late"[..], 30), (b"early", 10), (b"never", u64::MAX)] {
+        assert_eq!(names.set(&beside, name, b"one", moment), Ok(()));
+    }
+    let order = |names: &Aside| names.payloads().map(|(name, _)| name.to_vec()).collect::<Vec<_>>();
+    assert_eq!((names.len(), names.next()), (3, Some(10)));
+    assert_eq!((names.due(9), names.due(10)), (None, Some((&b"early"[..], &b"one"[..]))));
+    assert_eq!(names.set(&beside, b"early", b"another", 40), Ok(()));
+    assert_eq!(names.payload(b"early"), Some(&b"another"[..]));
+    assert_eq!(order(&names), [&b"late"[..], b"early", b"never"]);
+    names.postpone(b"late", 50);
+    names.postpone(b"unknown", 50);
+    assert_eq!(order(&names), [&b"early"[..], b"late", b"never"]);
+    names.check();
+    assert_eq!([b"early", b"other"].map(|name| names.remove(name)), [Some(40), None]);
+    assert!(names.remove(b"late").is_some() && names.remove(b"never").is_some());
+    assert_eq!((names.is_empty(), names.memory(), names.payload(b"never")), (true, 0, None));
 }

@@ -1,0 +1,134 @@
+//! A plan: an interval or a cron, and its occurrences.
+//!
+//! A cron has the five fields and the days of Debian's: a day must match both fields of days if either begins with `*`, else
+//! one of them. A cron of fixed hours occurs once in a night when clocks change. One of each hour or minute follows real time.
+//!
+//! To parse a cron takes 20 us, the next occurrence at most some microseconds, except for a cron that never occurs: several
+//! milliseconds, once, in EVERY. Parsed plans are kept, some hundred of them.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::str;
+
+use croner::Cron;
+use croner::parser::{CronParser, Seconds, Year};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::hash::hash;
+use super::zones::zone;
+
+/// When a schedule occurs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Plan<'a> {
+    /// After so many milliseconds, again and again. Not 0.
+    Interval(u64),
+    Cron {
+        text: &'a [u8],
+        zone: &'a [u8],
+    },
+}
+
+/// A cron that was parsed.
+struct Parsed {
+    text: Box<[u8]>,
+    zone: Box<[u8]>,
+    cron: Cron,
+    clock: TimeZone,
+    /// When it was parsed, in milliseconds since the epoch.
+    at: u64,
+}
+
+/// Parsed plans that are kept, each in the place of its hash.
+const KEPT: usize = 256;
+/// How long a parsed plan is used, in milliseconds: then its zone is read again, which the system may have updated.
+const KEPT_MS: u64 = 3_600_000;
+
+thread_local! {
+    // Commands and visits run on the server's main thread alone.
+    static PARSED: RefCell<Vec<Option<Rc<Parsed>>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Plan<'_> {
+    /// Checks a cron and its zone.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn check(&self, now: u64) -> Result<(), String> {
+        match self {
+            Self::Interval(_) => Ok(()),
+            Self::Cron { text, zone } => parsed(text, zone, now).map(drop),
+        }
+    }
+
+    /// Returns the first occurrence after a moment, if there is one.
+    pub fn after(&self, moment: u64, now: u64) -> Option<u64> {
+        match self {
+            Self::Interval(ms) => moment.checked_add(*ms),
+            Self::Cron { text, zone } => parsed(text, zone, now).ok()?.after(moment),
+        }
+    }
+}
+
+impl Parsed {
+    fn after(&self, moment: u64) -> Option<u64> {
+        let from = Timestamp::from_millisecond(i64::try_from(moment).ok()?).ok()?;
+        let next =
+            self.cron.find_next_occurrence(&from.to_zoned(self.clock.clone()), false).ok()?;
+        let next = u64::try_from(next.timestamp().as_millisecond()).ok()?;
+        // Or a schedule would occur again and again.
+        (next > moment).then_some(next)
+    }
+}
+
+/// Returns a parsed cron.
+///
+/// # Errors
+///
+/// What is wrong with it.
+fn parsed(text: &[u8], zone: &[u8], now: u64) -> Result<Rc<Parsed>, String> {
+    let place = hash(text, hash(zone, 0)) as usize % KEPT;
+    let kept = PARSED.with_borrow(|all| all.get(place).cloned().flatten());
+    if let Some(kept) = kept
+        && (&kept.text[..], &kept.zone[..]) == (text, zone)
+        && now.checked_sub(kept.at).is_some_and(|age| age < KEPT_MS)
+    {
+        return Ok(kept);
+    }
+    let new = Rc::new(parse(text, zone, now)?);
+    PARSED.with_borrow_mut(|all| {
+        all.resize(KEPT, None);
+        all[place] = Some(Rc::clone(&new));
+    });
+    Ok(new)
+}
+
+fn parse(text: &[u8], name: &[u8], now: u64) -> Result<Parsed, String> {
+    let cron = str::from_utf8(text).ok().and_then(cron);
+    let cron = cron.ok_or("is neither a number of milliseconds nor a cron of five fields")?;
+    let clock = str::from_utf8(name).ok().and_then(zone);
+    let clock = clock.ok_or_else(|| format!("has no zone '{}'", name.escape_ascii()))?;
+    Ok(Parsed { text: text.into(), zone: name.into(), cron, clock, at: now })
+}
+
+/// Parses a cron. Leaves out what the library knows beside the five fields.
+fn cron(text: &str) -> Option<Cron> {
+    let fields: Vec<_> = text.split_ascii_whitespace().collect();
+    let [_, _, day, _, weekday] = fields[..] else { return None };
+    let mut parts = fields.iter().flat_map(|field| field.split(','));
+    if text.contains(['@', '?', '+'])
+        || !text.is_ascii()
+        || parts.any(|it| it.is_empty() || it.starts_with('/'))
+    {
+        return None;
+    }
+    let parser = CronParser::builder()
+        // `5/20` is from 5 on.
+        .sloppy_ranges(true)
+        .seconds(Seconds::Disallowed)
+        .year(Year::Disallowed)
+        .dom_and_dow(day.starts_with('*') || weekday.starts_with('*'))
+        .build();
+    parser.parse(text).ok()
+}
