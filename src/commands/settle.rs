@@ -376,10 +376,7 @@ mod tests {
         needs_all_of("k 7 i", read_reject);
         let reason = |args: Args<'_>| parse_reject(args).map(|it| it.2.map(text));
         assert_eq!(request("k 7 i reason reason", reason), Ok(Some("reason".into())));
-        refuses_each(
-            "k 7 i REASON a more; k 7 i REASON a 8 j".split("; "),
-            read_reject,
-        );
+        refuses_each("k 7 i REASON a more; k 7 i REASON a 8 j".split("; "), read_reject);
         refuses_each(&["k x 7 i", "k -1 7 i", "k 9223372036854775808 7 i"], read_restart);
         let empty = with_args(&[b"k", b"", b"i"], only!(parse));
         assert!(matches!(empty, Err(Error::Refused(_))));

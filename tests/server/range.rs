@@ -142,7 +142,7 @@ fn look_full_shows_the_same_of_one_element() {
         assert_eq!(numbers, [deadline, ttl, deliveries, leased]);
         assert_eq!(found["element"], Value::BulkString(format!("element-{id}").into()));
         let token = if leased > 0 { Value::BulkString("7".into()) } else { Value::Nil };
-        assert_eq!((&found["token"], found.len()), (&token, 10));
+        assert_eq!((&found["token"], found.len()), (&token, 11));
     }
     assert_eq!(client.ask("DEHYDRATOR.LOOK k nobody FULL"), Value::Nil);
     assert_eq!(client.ask("DEHYDRATOR.LOOK nowhere nobody FULL"), Value::Nil);

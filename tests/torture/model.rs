@@ -48,8 +48,8 @@ pub struct Entry {
     pub until: u64,
 }
 
-/// An element that has left: its id, its content, its deliveries, and whether it was too late.
-pub type Gone = (Bytes, Bytes, u64, bool);
+/// An element that has left: its id, its content, its deliveries, whether it was too late, and why it was given back.
+pub type Gone = (Bytes, Bytes, u64, bool, Bytes);
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Dehydrator {
@@ -193,7 +193,9 @@ impl Dehydrator {
         let ids: Vec<_> = late.iter().map(|entry| entry.id.clone()).collect();
         self.remove_each(&ids);
         late.retain(|_| matches!(self.policy, Policy::Limit(..)));
-        late.into_iter().map(|it| (it.id, it.element, it.deliveries, true)).collect()
+        late.into_iter()
+            .map(|it| (it.id, it.element, it.deliveries, true, b"expired".to_vec()))
+            .collect()
     }
 
     /// Takes the first elements and applies the policy.
@@ -214,7 +216,7 @@ impl Dehydrator {
             if !self.policy.holds() {
                 self.done(&entry.id, now);
             }
-            dead.push((entry.id, entry.element, entry.deliveries, false));
+            dead.push((entry.id, entry.element, entry.deliveries, false, entry.reason));
         }
         if most < MAX {
             self.limits.give(now, dead.len() as u64 - late);

@@ -165,7 +165,13 @@ impl World {
                     let Some(at) = it.first_due(now) else { break };
                     let mut entry = it.entries.remove(at);
                     if it.policy.holds() && it.policy.sends(&entry) {
-                        self.met.push((entry.id, entry.element, entry.deliveries, false));
+                        self.met.push((
+                            entry.id,
+                            entry.element,
+                            entry.deliveries,
+                            false,
+                            entry.reason,
+                        ));
                         continue;
                     }
                     if lease.is_none() {
@@ -268,7 +274,7 @@ impl World {
                     replies.into_iter().map(|reply| Value::Int(reply.into())).collect(),
                 ))
             }
-            Op::Reject { held, .. } => {
+            Op::Reject { held, reason } => {
                 let is_there = !it.entries.is_empty()
                     || it.policy != Policy::Hold
                     || it.pause.is_some()
@@ -283,7 +289,8 @@ impl World {
                     replies.push(Value::Int(found.is_some().into()));
                     if let Some(at) = found {
                         let entry = it.entries.remove(at);
-                        self.met.push((entry.id, entry.element, entry.deliveries, false));
+                        let reason = reason.clone().unwrap_or(entry.reason);
+                        self.met.push((entry.id, entry.element, entry.deliveries, false, reason));
                     }
                 }
                 Expect::Is(Value::Array(replies))
