@@ -4,6 +4,7 @@ use super::op::Op;
 use super::run::{Begun, Result, World};
 use super::step::Command;
 use super::time::RESUMED_MS;
+use crate::judges::dehydrator::Policy;
 use crate::judges::reads::TICK_MS;
 use crate::judges::{Bytes, NEVER, Promise};
 use crate::machine::Reply;
@@ -25,6 +26,9 @@ impl World {
             let Some(client) = self.awake(command.client, &used) else { continue };
             used.push(client);
             let call = self.call_of(command, self.clients[client].db);
+            if self.is_ambiguous(&call.op) {
+                continue;
+            }
             let words = self.words(&call);
             if command.in_multi {
                 self.send(client, &[b"MULTI".to_vec()]);
@@ -79,6 +83,20 @@ impl World {
             self.advance(2 * TICK_MS)?;
         }
         Ok(())
+    }
+
+    /// Returns whether nobody would know what a message on a channel says: which of two copies of an element has left.
+    fn is_ambiguous(&mut self, op: &Op) -> bool {
+        let publishes = |policy: &Policy| matches!(policy.route(), Policy::Publish(_));
+        match op {
+            Op::OnDue(policy) => self.has_copies && publishes(policy),
+            Op::Copy { .. } => {
+                let publish = self.model.all().any(|it| publishes(&it.2.policy));
+                self.has_copies |= !publish;
+                publish
+            }
+            _ => false,
+        }
     }
 
     /// Notes that those who sleep on a key may be sent away.

@@ -80,6 +80,8 @@ pub struct World {
     pub(super) has_listener: bool,
     /// Whether keyspace events are on.
     pub(super) has_events: bool,
+    /// Whether a key was copied.
+    pub(super) has_copies: bool,
     /// The ends of leases that began in a pass which went on into another millisecond, by database, key and id.
     pub(super) leased: HashMap<(usize, Bytes, Bytes), u64>,
     /// How many elements a command has asked for.
@@ -136,6 +138,7 @@ impl World {
             refusal: None,
             has_listener: has_file || profile.has_replica,
             has_events: profile.has_events,
+            has_copies: false,
             leased: HashMap::new(),
             began_ns: 0,
             trace: std::env::var_os("TRACE").is_some(),
