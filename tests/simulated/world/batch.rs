@@ -85,15 +85,15 @@ impl World {
         Ok(())
     }
 
-    /// Returns whether nobody would know what a message on a channel says: which of two copies of an element has left.
+    /// Returns whether nobody would know what arrives at a destination: which of two copies of an element has left.
     fn is_ambiguous(&mut self, op: &Op) -> bool {
-        let publishes = |policy: &Policy| matches!(policy.route(), Policy::Publish(_));
+        let leads = |policy: &Policy| policy.route().destination().is_some();
         match op {
-            Op::OnDue(policy) => self.has_copies && publishes(policy),
+            Op::OnDue(policy) => self.has_copies && leads(policy),
             Op::Copy { .. } => {
-                let publish = self.model.all().any(|it| publishes(&it.2.policy));
-                self.has_copies |= !publish;
-                publish
+                let leads = self.model.all().any(|it| leads(&it.2.policy));
+                self.has_copies |= !leads;
+                leads
             }
             _ => false,
         }
