@@ -16,7 +16,7 @@ Prints:
       --
       mail:4       in 30 min
       report       in 50 min
-    mail:4 once more: {'element': 'send mail 4', 'ttl': 1800000, 'deliveries': 0, 'leased': 0, 'token': None, 'deliveries-limit': 0, 'until': None, 'group': None, 'held-since': None}
+    mail:4 once more: {'element': 'send mail 4', 'ttl': 1800000, 'deliveries': 0, 'leased': 0, 'token': None, 'deliveries-limit': 0, 'until': None, 'group': None, 'held-since': None, 'reason': None}
 """
 
 import os
