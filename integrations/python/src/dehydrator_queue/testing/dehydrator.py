@@ -36,7 +36,8 @@ class Entry:
     element: bytes
     ttl: int
     deadline: int
-    #: The order among equal deadlines: that of pushes, leases and touches. Below 0 it was put first, the last one foremost.
+    #: The order among equal deadlines: that of pushes, leases and touches. Below 0 it was put first, the last one
+    #: foremost.
     sequence: int
     deliveries: int = 0
     #: The token under which it is held.
