@@ -186,7 +186,7 @@ pub fn stays_from(ttl: u64, at: Option<u64>, deadline: u64) -> u64 {
     }
 }
 
-/// What a TOUCH does to each element.
+/// The change that a TOUCH makes to each element.
 struct Change {
     timer: Timer,
     condition: Condition,

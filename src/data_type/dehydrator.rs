@@ -140,7 +140,7 @@ pub struct Dehydrator {
     pub tracking: Tracking,
 }
 
-/// What few dehydrators have.
+/// The parts that few dehydrators have.
 #[derive(Default)]
 struct Extras {
     rules: Rules,

@@ -32,7 +32,7 @@ pub const WORD_MAX: usize = 255;
 /// The time at which a schedule is visited that does not occur.
 const NEVER: u64 = DEADLINE_MAX;
 
-/// What becomes of occurrences that were missed: because no primary was there, or because the key was full.
+/// The rule for occurrences that were missed: because no primary was there, or because the key was full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Missed {
     /// The last one is stored.

@@ -75,7 +75,7 @@ pub(super) enum Op {
         id: u16,
         before: u64,
     },
-    /// Says why an element was given back; nothing for a length of 0.
+    /// Sets why an element was given back; nothing for a length of 0.
     Reason {
         id: u16,
         length: usize,
