@@ -177,13 +177,14 @@ export class OverviewView {
     this.many = reply.nodes.length > 1;
     this.#showNodes(reply, node ?? "");
     const silent = reply.nodes.filter((each) => each.trouble).length;
-    this.queues.empty = silent && silent === reply.nodes.length
-      ? "Nothing is known: no server answers."
-      : match
-      ? "No queue matches the filter."
-      : reply.nodes.some((each) => each.walking)
-        ? "Looking for queues…"
-        : "No queues yet. The first DEHYDRATOR.PUSH creates one.";
+    this.queues.empty =
+      silent && silent === reply.nodes.length
+        ? "Nothing is known: no server answers."
+        : match
+          ? "No queue matches the filter."
+          : reply.nodes.some((each) => each.walking)
+            ? "Looking for queues…"
+            : "No queues yet. The first DEHYDRATOR.PUSH creates one.";
     this.queues.update(reply.queues);
     this.#showPager(reply);
     await this.history.refresh({ node }, signal);
