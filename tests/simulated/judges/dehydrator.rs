@@ -183,6 +183,11 @@ impl Dehydrator {
         self.touched = self.known;
     }
 
+    /// Returns whether a pause of it has ended by itself.
+    pub fn was_paused(&self) -> bool {
+        self.ended > 0
+    }
+
     /// Begins a POLL.
     pub fn poll(&mut self, now: u64) {
         self.look_at_logs(now);

@@ -46,6 +46,7 @@ impl World {
         self.hear();
         let heard = self.heard;
         self.machine.pause_writes(self.primary, self.now() + ms);
+        self.has_paused_writes = true;
         self.send(client, &words);
         self.moment = self.now();
         self.passes(1)?;

@@ -80,6 +80,8 @@ pub struct World {
     pub(super) has_listener: bool,
     /// Whether keyspace events are on.
     pub(super) has_events: bool,
+    /// Whether writes were paused.
+    pub(super) has_paused_writes: bool,
     /// Whether a key was copied.
     pub(super) has_copies: bool,
     /// The ends of leases that began in a pass which went on into another millisecond, by database, key and id.
@@ -138,6 +140,7 @@ impl World {
             refusal: None,
             has_listener: has_file || profile.has_replica,
             has_events: profile.has_events,
+            has_paused_writes: false,
             has_copies: false,
             leased: HashMap::new(),
             began_ns: 0,

@@ -2,6 +2,7 @@
 
 use super::run::{Result, World};
 use crate::judges::Promise;
+use crate::judges::dehydrator::Dehydrator;
 
 /// How late the module may be in what it does by itself, in milliseconds.
 pub(super) const GRACE_MS: u64 = 3;
@@ -108,8 +109,11 @@ impl World {
             self.settle()?;
             self.advance(RESUMED_MS)?;
             let lingers = self.model.pass(self.now());
-            let has_resumed = self.model.all().any(|it| it.2.has_resumed(self.now()));
-            if lingers || has_resumed {
+            // After a pause of writes, it may take longer until the module knows.
+            let is_late = self.has_paused_writes;
+            let may_go_on =
+                |it: &Dehydrator| it.has_resumed(self.now()) || is_late && it.was_paused();
+            if lingers || self.model.all().any(|it| may_go_on(it.2)) {
                 return Ok(());
             }
         }
