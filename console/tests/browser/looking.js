@@ -114,9 +114,13 @@ describe("an operator looks", () => {
     await server.fill("limited", 8, { ttl: () => 0 });
     await server.poll("limited", 3, "anna-2");
     await overview("limited");
-    await until(async () => (await row("limited"))?.Limits.includes("held 3 of 4"), "the limits in the overview");
+    await until(
+      async () => (await row("limited"))?.Limits.includes("held 3 running of 4"),
+      "the limits in the overview",
+    );
     await operator.openQueue(server, "limited");
-    for (const text of ["8 of 20", "3 of 4", "3 of 10 in 1 min", "ids for 1 min"]) await operator.sees(text, ".limits");
+    for (const text of ["8 of 20", "3 running of 4", "3 of 10 in 1 min", "ids for 1 min"])
+      await operator.sees(text, ".limits");
     assert.equal((await server.info("limited")).running, 3);
   });
 
