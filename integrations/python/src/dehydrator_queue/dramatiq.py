@@ -287,7 +287,8 @@ class DehydratorConsumer(Consumer):
 
     def requeue(self, messages: Iterable[MessageProxy]) -> None:
         """Gives back messages that were not begun, which counts nothing."""
-        for message in messages:
+        # Each goes in front of all that were due in the same millisecond.
+        for message in reversed(list(messages)):
             tag = message.options.get(OPTION, "")
             self.broker.leases.release(tag, counted=False)
             self._end(tag)

@@ -327,7 +327,8 @@ class Dehydrated(Sending):
 
     def _release_all(self, messages: deque[dict[str, Any]]) -> None:
         """Gives back messages, as if they had not been given out."""
-        for message in messages:
+        # Each goes in front of all that were due in the same millisecond.
+        for message in reversed(messages):
             self.leases.release(message["properties"]["delivery_tag"], counted=False)
 
     def _read_poll(self, **options: Any) -> Any:

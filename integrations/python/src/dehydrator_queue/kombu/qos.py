@@ -32,7 +32,8 @@ class QoS(virtual.QoS):
         connected = self.channel.connection is not None and self.channel.connection.client is not None
         tags = list(self._delivered)
         begun = begun_of(tags)
-        for tag in tags:
+        # What counts nothing goes in front of all that was due in the same millisecond.
+        for tag in [*(it for it in tags if it in begun), *(it for it in reversed(tags) if it not in begun)]:
             if connected:
                 self.channel.leases.release(tag, counted=tag in begun)
             else:
