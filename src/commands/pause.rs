@@ -25,7 +25,7 @@ pub enum PauseEnd {
     At(u64),
 }
 
-/// What is paused.
+/// The thing that is paused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Paused<'a> {
     Key,

@@ -55,7 +55,7 @@ impl Missed {
     }
 }
 
-/// What has happened to a schedule. Moments are in milliseconds since the epoch.
+/// An event of a schedule. Moments are in milliseconds since the epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct State {
     /// The next occurrence. 0: there is none.

@@ -7,7 +7,7 @@ const PASSED_MAX: u64 = 128;
 /// With MISSED NONE, an occurrence is stored that is at most so late, in milliseconds.
 const MOST_LATE: u64 = 60_000;
 
-/// What happens next to a schedule. `next`: the occurrence after that, 0 if there is none.
+/// The next event of a schedule. `next`: the occurrence after that, 0 if there is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// An element comes due at `deadline`, for the occurrence at `moment`. It is stored `late` milliseconds after its deadline.

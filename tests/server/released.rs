@@ -184,21 +184,27 @@ fn what_is_given_back_uncounted_has_its_old_place_on_every_copy() {
         catch_up(&primary, &replica);
         assert_eq!(replica.connect().digest("k"), digest);
         // The old place is known after a restart, from the rewritten file too, and to a copy.
-        for rewrites in [false, true] {
-            if rewrites {
-                client.rewrite_aof();
-            }
-            primary.restart();
-            client = primary.connect();
-            assert_eq!(client.digest("k"), digest, "{options:?}, {rewrites}");
-        }
-        let dump: Vec<u8> = cmd("DUMP k").query(&mut client).expect("a dump");
-        redis::cmd("RESTORE").arg("r").arg(0).arg(&dump).exec(&mut client).expect("it loads");
-        client.ask("COPY k c");
-        assert_eq!((client.digest("r"), client.digest("c")), (digest.clone(), digest));
+        let mut client = stays(&mut primary, &digest);
         client.ask("DEHYDRATOR.RELEASE k 0 t3 c t3 d t3 e UNCOUNTED");
         assert_eq!(order(&mut client), ["c", "d", "e", "a", "b"]);
     }
+}
+
+/// Asserts that `k` stays the same in both files, in a dump (as `r`) and in a copy (as `c`). Returns a connection.
+fn stays(server: &mut Server, digest: &Value) -> Connection {
+    for rewrites in [false, true] {
+        if rewrites {
+            server.connect().rewrite_aof();
+        }
+        server.restart();
+        assert_eq!(&server.connect().digest("k"), digest, "rewritten: {rewrites}");
+    }
+    let mut client = server.connect();
+    let dump: Vec<u8> = cmd("DUMP k").query(&mut client).expect("a dump");
+    redis::cmd("RESTORE").arg("r").arg(0).arg(&dump).exec(&mut client).expect("it loads");
+    client.ask("COPY k c");
+    assert_eq!((&client.digest("r"), &client.digest("c")), (digest, digest));
+    client
 }
 
 #[test]
@@ -224,18 +230,7 @@ fn a_reason_is_kept_with_the_element_on_every_copy_until_another_is_said() {
         catch_up(&primary, &replica);
         let digest = client.digest("k");
         assert_eq!(replica.connect().digest("k"), digest);
-        for rewrites in [false, true] {
-            if rewrites {
-                client.rewrite_aof();
-            }
-            primary.restart();
-            client = primary.connect();
-            assert_eq!(client.digest("k"), digest, "{options:?}, {rewrites}");
-        }
-        let dump: Vec<u8> = cmd("DUMP k").query(&mut client).expect("a dump");
-        redis::cmd("RESTORE").arg("r").arg(0).arg(&dump).exec(&mut client).expect("it loads");
-        client.ask("COPY k c");
-        assert_eq!((client.digest("r"), client.digest("c")), (digest.clone(), digest.clone()));
+        let mut client = stays(&mut primary, &digest);
         // The last one counts, an empty one is none, and a digest covers it.
         client.ask("DEHYDRATOR.POLL k LEASE 600000 TOKEN third");
         client.ask("DEHYDRATOR.RELEASE k 0 third id REASON again");

@@ -67,7 +67,7 @@ impl GroupSettings {
     }
 }
 
-/// What is set for the groups of a lawn.
+/// The settings of a lawn's groups.
 #[derive(Clone)]
 pub struct GroupRules {
     by_name: BTreeMap<Vec<u8>, GroupSettings>,

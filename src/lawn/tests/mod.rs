@@ -7,6 +7,7 @@ mod model;
 mod op;
 mod oracle;
 mod promises;
+mod scan;
 mod timeline;
 mod turns;
 mod work;

@@ -1,6 +1,6 @@
 //! Random operations on a lawn and on an oracle.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
 
@@ -14,6 +14,7 @@ use super::checks::*;
 use super::fit_groups;
 use super::model::Oracle;
 use super::op::*;
+use super::scan::{Scan, scanned, sorted_ids};
 
 pub(super) fn hasher() -> RandomState {
     RandomState::with_seeds(1, 2, 3, 4)
@@ -22,34 +23,6 @@ pub(super) fn hasher() -> RandomState {
 /// Creates a lawn with these limits of the small form.
 pub(super) fn lawn_with_limits(small_max: impl Fn() -> SmallMax + Send + Sync + 'static) -> Lawn {
     Lawn::new(Arc::new(Shared::new(hasher(), small_max)))
-}
-
-/// A scan between whose calls the lawn changes.
-#[derive(Default)]
-struct Scan {
-    cursor: u64,
-    shown: Vec<Vec<u8>>,
-    /// The ids that have been there since the scan began.
-    stayed: BTreeSet<Vec<u8>>,
-}
-
-impl Scan {
-    fn step(&mut self, lawn: &Lawn, oracle: &Oracle, count: usize) {
-        if self.cursor == 0 {
-            let stayed = sorted_ids(oracle).into_iter().collect();
-            *self = Self { stayed, ..Self::default() };
-        }
-        self.cursor = lawn.scan(self.cursor, count, |element| self.shown.push(element.id.to_vec()));
-        if self.cursor == 0 {
-            self.shown.retain(|id| self.stayed.contains(id));
-            self.shown.sort();
-            assert!(self.shown.iter().eq(&self.stayed), "{:?}, not {:?}", self.shown, self.stayed);
-        }
-    }
-
-    fn forget_removed(&mut self, oracle: &Oracle) {
-        self.stayed.retain(|id| oracle.find(id).is_some());
-    }
 }
 
 /// Runs operations on both. Compares every reply and the next deadline after each, and the whole content at the end.
@@ -424,25 +397,6 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
         assert_eq!(group.map_or(&[][..], |it| lawn.group_name(it)), oracle.turns.group(id));
         assert_eq!(found, Element { id, payload, deadline, deliveries, bounds, group });
     }
-}
-
-/// Returns the ids that a scan shows, about `count` per call, sorted.
-fn scanned(lawn: &Lawn, count: usize) -> Vec<Vec<u8>> {
-    let mut ids = Vec::new();
-    let mut cursor = 0;
-    loop {
-        cursor = lawn.scan(cursor, count, |element| ids.push(element.id.to_vec()));
-        if cursor == 0 {
-            ids.sort();
-            return ids;
-        }
-    }
-}
-
-fn sorted_ids(oracle: &Oracle) -> Vec<Vec<u8>> {
-    let mut ids: Vec<_> = oracle.elements.iter().map(|element| element.0.clone()).collect();
-    ids.sort();
-    ids
 }
 
 /// Moves every allocation, a few steps at a time.
