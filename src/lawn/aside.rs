@@ -10,7 +10,7 @@ use super::element::Element;
 use super::error::StartError;
 use super::lawn::Lawn;
 use super::memory::{Mover, rounded};
-use super::turn::DEADLINE_MAX;
+use super::rank::DEADLINE_MAX;
 
 /// Ids, each with a moment in milliseconds since the epoch, and perhaps a payload. `None` without ids: most keys remember none,
 /// or a burst and then nothing for long.

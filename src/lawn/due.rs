@@ -6,8 +6,8 @@ use super::index::IdHash;
 use super::lease::Token;
 use super::processor::prefetch;
 use super::queues::{AHEAD, PLACES, TIMELINE};
+use super::rank::{DEADLINE_MAX, Rank};
 use super::store::{Handle, Records, Spot};
-use super::turn::{DEADLINE_MAX, Turn};
 
 /// Longer ids, in bytes, are not hashed ahead: hashing them takes longer than waiting for the bucket.
 const ID_AHEAD_MAX: usize = 256;
@@ -57,8 +57,8 @@ impl Full {
                 break;
             }
             self.queues.refresh_heads(&mut self.records);
-            let end = Turn::after(now);
-            let end = self.queues.second_turn().map_or(end, |turn| turn.min(end));
+            let end = Rank::after(now);
+            let end = self.queues.second_rank().map_or(end, |rank| rank.min(end));
             let run = self.drain_run(end, count - done, &mut give);
             if run == 0 {
                 break;
@@ -92,7 +92,7 @@ impl Full {
     /// date.
     fn drain_run(
         &mut self,
-        end: Turn,
+        end: Rank,
         most: usize,
         give: &mut impl FnMut(u64, Element<'_>),
     ) -> usize {
@@ -128,8 +128,8 @@ impl Full {
                     hashed += 1;
                 }
                 let record = self.records.get(*handle);
-                let turn = record.turn();
-                if done == most || turn >= end {
+                let rank = record.rank();
+                if done == most || rank >= end {
                     return done;
                 }
                 if length - at == AHEAD / 2 {
@@ -139,7 +139,7 @@ impl Full {
                 let spot = Spot { block, place: *place };
                 let ttl = if number == TIMELINE { self.queues.ttl(spot) } else { ttl };
                 self.index.remove_handle(hashes[at], *handle);
-                self.queues.remove_head(spot, turn);
+                self.queues.remove_head(spot, rank);
                 if deliveries > 0 {
                     self.unlease(*handle);
                 }
@@ -161,12 +161,12 @@ impl Full {
     ) -> Option<(u64, Element<'_>)> {
         debug_assert_ne!(ttl, 0, "a lease of 0 ms");
         let handle = self.first_due(now, Self::prefetch_records)?;
-        let deadline = self.records.turn(handle).deadline;
+        let deadline = self.records.rank(handle).deadline;
         self.lease(handle, ttl, now.saturating_add(ttl).min(DEADLINE_MAX), token);
         Some((deadline, self.records.get(handle).into()))
     }
 
-    /// Returns the record with the first turn, if it is due at `now`. The records behind it in its queue are likely to
+    /// Returns the record with the first rank, if it is due at `now`. The records behind it in its queue are likely to
     /// be read next: before the first of a group is given out, `read` prefetches the whole group, so that the misses
     /// overlap.
     #[inline(always)]
@@ -183,8 +183,8 @@ impl Full {
             return None;
         }
         self.queues.refresh_heads(&mut self.records);
-        let (turn, handle) = self.queues.first(&self.records)?;
-        if turn.deadline > now {
+        let (rank, handle) = self.queues.first(&self.records)?;
+        if rank.deadline > now {
             return None;
         }
         if let Some(handles) = self.queues.handles_to_prefetch() {

@@ -10,8 +10,8 @@ use super::groups::Groups;
 use super::index::{IdHash, Index};
 use super::lease::{Leases, Token};
 use super::queues::{Blanked, PredictedRange, Queues, Walk};
+use super::rank::{DEADLINE_MAX, Rank, Start};
 use super::store::{Handle, Records, Spot};
-use super::turn::{DEADLINE_MAX, Start, Turn};
 
 /// Returns whether an element counts against the limit of what its group holds. One that never comes due does not.
 pub(super) fn counts_as_held(is_held: bool, deadline: u64) -> bool {
@@ -24,9 +24,9 @@ pub struct Full {
     pub(super) records: Records,
     pub(super) index: Index,
     pub(super) queues: Queues,
-    /// The next push number, or [`Turn::PUSHES`] if that is the first again.
+    /// The next push number, or [`Rank::PUSHES`] if that is the first again.
     pub(super) pushes: u64,
-    /// The push number of the element that was put first last, or [`Turn::PUSHES_FROM`] if the next such number is below that.
+    /// The push number of the element that was put first last, or [`Rank::PUSHES_FROM`] if the next such number is below that.
     pub(super) firsts: u64,
     /// Elements that were given out under a lease and are still in the lawn.
     pub(super) delivered: usize,
@@ -48,8 +48,8 @@ impl Full {
             records: Records::new(),
             index: Index::new(hasher.clone()),
             queues: Queues::new(hasher.clone()),
-            pushes: Turn::PUSHES_FROM,
-            firsts: Turn::PUSHES_FROM,
+            pushes: Rank::PUSHES_FROM,
+            firsts: Rank::PUSHES_FROM,
             delivered: 0,
             leases: Leases::default(),
             expiries: BTreeSet::new(),
@@ -72,19 +72,19 @@ impl Full {
         }
     }
 
-    /// Returns the turn of an element that is pushed next. The caller must count it.
+    /// Returns the rank of an element that is pushed next. The caller must count it.
     #[inline(always)]
-    fn next_turn(&mut self, deadline: u64) -> Turn {
-        if self.pushes == Turn::PUSHES {
+    fn next_rank(&mut self, deadline: u64) -> Rank {
+        if self.pushes == Rank::PUSHES {
             self.start_over();
         }
-        Turn { deadline, push: self.pushes }
+        Rank { deadline, push: self.pushes }
     }
 
     /// Lets push numbers start over.
     #[cold]
     fn start_over(&mut self) {
-        self.pushes = Turn::PUSHES_FROM;
+        self.pushes = Rank::PUSHES_FROM;
         self.queues.start_over();
         self.groups.iter_mut().for_each(|groups| groups.queues.start_over());
     }
@@ -105,7 +105,7 @@ impl Full {
         if new.deadline > DEADLINE_MAX {
             return Err(StartError::TooLate);
         }
-        let turn = self.next_turn(new.deadline);
+        let rank = self.next_rank(new.deadline);
         self.pushes += 1;
         let hash = self.index.hash(new.id);
         let Self { index, records, queues, groups, .. } = self;
@@ -114,10 +114,10 @@ impl Full {
             _ => queues,
         };
         // Prefetch bucket and block together, to wait for both at once.
-        let predicted = queues.predict_range(ttl, turn, || index.prefetch(hash));
+        let predicted = queues.predict_range(ttl, rank, || index.prefetch(hash));
         let vacancy = index.vacancy(hash, |handle| records.get(handle).has_id(new.id));
         let vacancy = vacancy.ok_or(StartError::Exists)?;
-        let handle = self.store(new, group, (ttl, turn), predicted).ok_or(StartError::Full)?;
+        let handle = self.store(new, group, (ttl, rank), predicted).ok_or(StartError::Full)?;
         self.index.fill(vacancy, handle);
         Ok(())
     }
@@ -129,7 +129,7 @@ impl Full {
         &mut self,
         new: &Element<'_>,
         group: Option<Group>,
-        (ttl, turn): (u64, Turn),
+        (ttl, rank): (u64, Rank),
         predicted: PredictedRange,
     ) -> Option<Handle> {
         let Element { id, payload, bounds, .. } = *new;
@@ -140,10 +140,10 @@ impl Full {
             Some(groups) if group.is_some() => &mut groups.queues,
             _ => queues,
         };
-        let spot = queues.push(records, handle, (ttl, turn), index.len, predicted);
-        records.write(reservation, id, payload, (bounds, group), (turn, spot));
+        let spot = queues.push(records, handle, (ttl, rank), index.len, predicted);
+        records.write(reservation, id, payload, (bounds, group), (rank, spot));
         self.has_bounded |= !bounds.is_none();
-        if let Some(moment) = bounds.expiry(turn.deadline) {
+        if let Some(moment) = bounds.expiry(rank.deadline) {
             self.expiries.insert((moment, handle));
         }
         if group.is_some()
@@ -168,10 +168,10 @@ impl Full {
         if new.deadline > DEADLINE_MAX {
             return Err(StartError::TooLate);
         }
-        let turn = self.next_turn(new.deadline);
+        let rank = self.next_rank(new.deadline);
         self.pushes += 1;
         // The new element is stored first, so that its group keeps its place in the round.
-        let new = self.store(new, group, (ttl, turn), None).ok_or(StartError::Full)?;
+        let new = self.store(new, group, (ttl, rank), None).ok_or(StartError::Full)?;
         self.index.replace(hash, old, new);
         let spot = self.records.get(old).spot();
         self.unlease(old);
@@ -185,16 +185,16 @@ impl Full {
             return false;
         }
         let hash = self.index.hash(id);
-        let turn = self.next_turn(deadline);
+        let rank = self.next_rank(deadline);
         // Prefetch bucket and block together, to wait for both at once.
-        let predicted = self.queues.predict_range(ttl, turn, || self.index.prefetch(hash));
+        let predicted = self.queues.predict_range(ttl, rank, || self.index.prefetch(hash));
         // Not `find_hashed`: only a closure with one caller is inlined.
         let found = self.index.find(hash, |handle| self.records.get(handle).has_id(id));
         let Some(handle) = found else { return false };
         let is_simple = self.leases.is_empty() && self.expiries.is_empty();
         if is_simple && self.groups_of(handle).is_none() {
             self.pushes += 1;
-            self.move_to_turn(handle, (ttl, turn), predicted);
+            self.move_to_rank(handle, (ttl, rank), predicted);
         } else {
             self.restart_held(handle, ttl, deadline);
         }
@@ -228,7 +228,7 @@ impl Full {
         let Self { index, records, leases, .. } = self;
         let handle = index.remove(hash, |handle| {
             let record = records.get(handle);
-            record.has_id(id) && record.deliveries() > 0 && leases.end(record.turn(), Some(token))
+            record.has_id(id) && record.deliveries() > 0 && leases.end(record.rank(), Some(token))
         })?;
         self.delivered -= 1;
         self.remove_from_queues(handle, self.records.get(handle).spot());
@@ -255,7 +255,7 @@ impl Full {
         let old = self.find_hashed(hash, id).ok_or(UpdateError::Missing)?;
         let record = self.records.get(old);
         let (bounds, group) = (record.bounds(), record.group());
-        let (place, deliveries) = ((record.turn(), record.spot()), record.deliveries());
+        let (place, deliveries) = ((record.rank(), record.spot()), record.deliveries());
         let reservation = self.records.reserve(id, payload, bounds, group.is_some());
         let reservation = reservation.ok_or(UpdateError::Full)?;
         self.records.write(reservation, id, payload, (bounds, group), place);
@@ -272,7 +272,7 @@ impl Full {
     pub fn set_until(&mut self, id: &[u8], until: u64) -> bool {
         let Some(handle) = self.find(id) else { return false };
         let record = self.records.get(handle);
-        let (bounds, deadline) = (record.bounds(), record.turn().deadline);
+        let (bounds, deadline) = (record.bounds(), record.rank().deadline);
         let Some(before) = bounds.expiry(deadline) else { return false };
         let bounds = Bounds { until: until.clamp(1, Bounds::UNTIL_MAX), ..bounds };
         self.records.set_bounds(handle, bounds);
@@ -331,7 +331,7 @@ impl Full {
     }
 
     pub fn rows(&self, start: Start, end: u64) -> Walk<'_> {
-        Walk::new(&self.records, self.all_queues(), start.turn(), end)
+        Walk::new(&self.records, self.all_queues(), start.rank(), end)
     }
 
     /// Iterates over the queues of elements without a group, and those of elements in groups.
@@ -350,7 +350,7 @@ impl Full {
             _ => &self.queues,
         };
         let ttl = queues.ttl(record.spot());
-        Row { ttl, element: record.into(), number: Some(record.turn().push) }
+        Row { ttl, element: record.into(), number: Some(record.rank().push) }
     }
 
     #[inline(always)]
@@ -372,47 +372,47 @@ impl Full {
         first.into_iter().chain(eligible).min()
     }
 
-    /// Restarts a record's timer. `is_held`: it is held under a token from now on. Returns its new turn.
+    /// Restarts a record's timer. `is_held`: it is held under a token from now on. Returns its new rank.
     pub(super) fn restart(
         &mut self,
         handle: Handle,
         ttl: u64,
         deadline: u64,
         is_held: bool,
-    ) -> Turn {
-        let turn = self.next_turn(deadline);
+    ) -> Rank {
+        let rank = self.next_rank(deadline);
         self.pushes += 1;
-        self.restart_in_turn(handle, turn, is_held, |full| {
-            let predicted = full.queues_of(handle).0.predict_range(ttl, turn, || {});
-            full.move_to_turn(handle, (ttl, turn), predicted);
+        self.restart_in_rank(handle, rank, is_held, |full| {
+            let predicted = full.queues_of(handle).0.predict_range(ttl, rank, || {});
+            full.move_to_rank(handle, (ttl, rank), predicted);
         });
-        turn
+        rank
     }
 
     pub fn put_first(&mut self, id: &[u8], deadline: u64) -> bool {
         let Some(handle) = self.find(id).filter(|_| deadline <= DEADLINE_MAX) else { return false };
-        let before = self.records.turn(handle);
+        let before = self.records.rank(handle);
         if self.firsts == 0 {
-            self.firsts = Turn::PUSHES_FROM;
+            self.firsts = Rank::PUSHES_FROM;
         }
         self.firsts -= 1;
-        let turn = Turn { deadline, push: self.firsts };
-        self.restart_in_turn(handle, turn, false, |full| {
+        let rank = Rank { deadline, push: self.firsts };
+        self.restart_in_rank(handle, rank, false, |full| {
             let (queues, records) = full.queues_of(handle);
             queues.remove(records, records.get(handle).spot());
-            let spot = queues.push_out_of_order(records, handle, 0, turn);
-            records.header(handle).set_turn(turn, spot);
+            let spot = queues.push_out_of_order(records, handle, 0, rank);
+            records.header(handle).set_rank(rank, spot);
         });
-        self.leases.set(handle, None, (Some(before), turn), None);
+        self.leases.set(handle, None, (Some(before), rank), None);
         true
     }
 
-    /// Gives a record another turn: `move_it` moves it in the order of deadlines. `is_held`: it is held under a token from now on.
+    /// Gives a record another rank: `move_it` moves it in the order of deadlines. `is_held`: it is held under a token from now on.
     #[inline(always)]
-    fn restart_in_turn(
+    fn restart_in_rank(
         &mut self,
         handle: Handle,
-        Turn { deadline, .. }: Turn,
+        Rank { deadline, .. }: Rank,
         is_held: bool,
         move_it: impl FnOnce(&mut Self),
     ) {
@@ -428,13 +428,13 @@ impl Full {
         }
     }
 
-    /// Moves a record to another turn, mostly to the tail of the cached queue of `ttl`: with one look at the record and two
+    /// Moves a record to another rank, mostly to the tail of the cached queue of `ttl`: with one look at the record and two
     /// at blocks.
     #[inline(always)]
-    fn move_to_turn(
+    fn move_to_rank(
         &mut self,
         handle: Handle,
-        (ttl, turn): (u64, Turn),
+        (ttl, rank): (u64, Rank),
         predicted: PredictedRange,
     ) {
         let (queues, records) = self.queues_of(handle);
@@ -442,28 +442,28 @@ impl Full {
         let old_spot = header.spot();
         let blanked = queues.blank(old_spot);
         if let Blanked::NeedsRepair = blanked {
-            return self.move_slow(handle, Some(old_spot), (ttl, turn), None);
+            return self.move_slow(handle, Some(old_spot), (ttl, rank), None);
         }
-        let spot = queues.append_recent(handle, ttl, turn, predicted);
+        let spot = queues.append_recent(handle, ttl, rank, predicted);
         if let Some(spot) = spot {
-            header.set_turn(turn, spot);
+            header.set_rank(rank, spot);
         }
         if let Blanked::HeadRemoved = blanked {
             queues.head_removed(records, old_spot.block);
         }
         if spot.is_none() {
-            self.move_slow(handle, None, (ttl, turn), predicted);
+            self.move_slow(handle, None, (ttl, rank), predicted);
         }
     }
 
-    /// Moves a record whose old place is blank, and that still has its old turn. `sparse`: that place, if its block needs
+    /// Moves a record whose old place is blank, and that still has its old rank. `sparse`: that place, if its block needs
     /// [`Queues::repair_block`].
     #[inline(never)]
     fn move_slow(
         &mut self,
         handle: Handle,
         sparse: Option<Spot>,
-        (ttl, turn): (u64, Turn),
+        (ttl, rank): (u64, Rank),
         mut predicted: PredictedRange,
     ) {
         let elements = self.index.len;
@@ -471,10 +471,10 @@ impl Full {
         if let Some(spot) = sparse {
             queues.repair_block(records, spot);
             // The repair may have changed the ranges.
-            predicted = queues.predict_range(ttl, turn, || {});
+            predicted = queues.predict_range(ttl, rank, || {});
         }
-        let spot = queues.push(records, handle, (ttl, turn), elements, predicted);
-        records.header(handle).set_turn(turn, spot);
+        let spot = queues.push(records, handle, (ttl, rank), elements, predicted);
+        records.header(handle).set_rank(rank, spot);
     }
 
     /// Removes a record that is no longer in the index from the order of deadlines.
@@ -488,11 +488,11 @@ impl Full {
         }
     }
 
-    /// Replaces `old` with `new`, which has the same id, turn and spot, in the index, the leases and the order.
+    /// Replaces `old` with `new`, which has the same id, rank and spot, in the index, the leases and the order.
     pub(super) fn replace_handle(&mut self, hash: IdHash, old: Handle, new: Handle) {
         self.index.replace(hash, old, new);
         if self.records.get(new).deliveries() > 0 {
-            self.leases.replace(new, self.records.turn(new));
+            self.leases.replace(new, self.records.rank(new));
         }
         let spot = self.records.get(new).spot();
         self.queues_of(new).0.replace(spot, new);
@@ -505,7 +505,7 @@ impl Full {
         }
     }
 
-    /// Removes a record that is about to get another turn, or to be removed, from the expiries.
+    /// Removes a record that is about to get another rank, or to be removed, from the expiries.
     #[inline(always)]
     pub(super) fn remove_expiry(&mut self, handle: Handle) {
         if !self.expiries.is_empty()
@@ -518,6 +518,6 @@ impl Full {
     /// Returns when a record expires.
     pub(super) fn expiry(&self, handle: Handle) -> Option<u64> {
         let record = self.records.get(handle);
-        record.bounds().expiry(record.turn().deadline)
+        record.bounds().expiry(record.rank().deadline)
     }
 }

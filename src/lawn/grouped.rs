@@ -4,8 +4,8 @@ use super::element::Row;
 use super::full::Full;
 use super::groups::{Choice, Groups, GroupsMut};
 use super::queues::Queues;
+use super::rank::Rank;
 use super::store::{Handle, Records};
-use super::turn::Turn;
 
 impl Full {
     /// Returns whether groups take turns at `now`: some may give something.
@@ -97,12 +97,12 @@ impl Full {
 
     /// Returns the first element that is given out, and from when on.
     #[inline(always)]
-    pub(super) fn first(&self) -> Option<(Turn, Handle)> {
+    pub(super) fn first(&self) -> Option<(Rank, Handle)> {
         let first = self.queues.first(&self.records);
         let Some(groups) = &self.groups else { return first };
         let eligible =
             groups.first_eligible().filter(|it| first.is_none_or(|first| it.0 < first.0));
-        let Some((turn, group)) = eligible else { return first };
-        Some((turn, groups.first(&self.records, group)?))
+        let Some((rank, group)) = eligible else { return first };
+        Some((rank, groups.first(&self.records, group)?))
     }
 }

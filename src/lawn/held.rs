@@ -3,8 +3,8 @@
 use super::element::Element;
 use super::full::{Full, counts_as_held};
 use super::lease::{Since, Token};
+use super::rank::{DEADLINE_MAX, Rank};
 use super::store::Handle;
-use super::turn::{DEADLINE_MAX, Turn};
 
 impl Full {
     pub fn lease_at(&mut self, id: &[u8], ttl: u64, deadline: u64, token: Option<Token>) -> bool {
@@ -16,11 +16,11 @@ impl Full {
     pub fn set_deliveries(&mut self, id: &[u8], deliveries: u16, token: Option<Token>) -> bool {
         let Some(handle) = self.find(id) else { return false };
         let before = self.count_deliveries(handle, deliveries);
-        let turn = self.records.turn(handle);
-        let before = (before > 0).then_some(turn);
+        let rank = self.records.rank(handle);
+        let before = (before > 0).then_some(rank);
         let token = token.filter(|_| deliveries > 0);
-        self.leases.set(handle, token, (before, turn), None);
-        let is_held = counts_as_held(token.is_some(), turn.deadline);
+        self.leases.set(handle, token, (before, rank), None);
+        let is_held = counts_as_held(token.is_some(), rank.deadline);
         if let Some((groups, records)) = self.groups_of(handle) {
             groups.hold(records, handle, is_held);
         }
@@ -37,8 +37,8 @@ impl Full {
     pub fn set_held_since(&mut self, id: &[u8], since: Since) -> bool {
         let Some(handle) = self.find(id) else { return false };
         let Some(token) = self.held_under(handle) else { return false };
-        let turn = self.records.turn(handle);
-        self.leases.set(handle, Some(token), (Some(turn), turn), Some(since));
+        let rank = self.records.rank(handle);
+        self.leases.set(handle, Some(token), (Some(rank), rank), Some(since));
         true
     }
 
@@ -47,7 +47,7 @@ impl Full {
             return None;
         }
         let handle = self.find(element.id)?;
-        self.leases.since(self.records.turn(handle))
+        self.leases.since(self.records.rank(handle))
     }
 
     pub fn oldest_held(&self) -> Option<u64> {
@@ -59,7 +59,7 @@ impl Full {
     }
 
     pub fn held(&self, token: Token, now: u64) -> impl Iterator<Item = Element<'_>> {
-        let listed = self.leases.listed(token, Turn::after(now));
+        let listed = self.leases.listed(token, Rank::after(now));
         listed.map(|handle| self.records.get(handle).into())
     }
 
@@ -74,21 +74,21 @@ impl Full {
     /// Restarts a record that may be held under a token.
     #[inline(never)]
     pub(super) fn restart_held(&mut self, handle: Handle, ttl: u64, deadline: u64) {
-        let before = self.records.turn(handle);
+        let before = self.records.rank(handle);
         let held_under = self.held_under(handle);
         let token = held_under.filter(|_| ttl > 0);
-        let turn = self.restart(handle, ttl, deadline, token.is_some());
-        self.leases.set(handle, token, (held_under.and(Some(before)), turn), None);
+        let rank = self.restart(handle, ttl, deadline, token.is_some());
+        self.leases.set(handle, token, (held_under.and(Some(before)), rank), None);
     }
 
     pub(super) fn lease(&mut self, handle: Handle, ttl: u64, deadline: u64, token: Option<Token>) {
         let record = self.records.get(handle);
-        let (before, deliveries) = (record.turn(), record.deliveries());
-        let turn = self.restart(handle, ttl, deadline, token.is_some());
+        let (before, deliveries) = (record.rank(), record.deliveries());
+        let rank = self.restart(handle, ttl, deadline, token.is_some());
         self.count_deliveries(handle, deliveries.saturating_add(1));
         let since = Since::new(deadline.saturating_sub(ttl), before.deadline);
         let before = (deliveries > 0).then_some(before);
-        self.leases.set(handle, token, (before, turn), Some(since));
+        self.leases.set(handle, token, (before, rank), Some(since));
     }
 
     /// Returns the token under which a record is held.
@@ -97,7 +97,7 @@ impl Full {
             return None;
         }
         let record = self.records.get(handle);
-        (record.deliveries() > 0).then(|| self.leases.token(record.turn()))?
+        (record.deliveries() > 0).then(|| self.leases.token(record.rank()))?
     }
 
     /// Ends the lease of a record that is being removed, if it has one.
@@ -106,7 +106,7 @@ impl Full {
         let record = self.records.get(handle);
         if record.deliveries() > 0 {
             self.delivered -= 1;
-            self.leases.end(record.turn(), None);
+            self.leases.end(record.rank(), None);
         }
     }
 

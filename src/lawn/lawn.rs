@@ -18,9 +18,9 @@ use super::full::Full;
 use super::lease::Token;
 use super::memory::{Mover, Steps, rounded};
 use super::queues::Walk;
+use super::rank::{DEADLINE_MAX, Start};
 use super::shared::Shared;
 use super::small::{Small, SmallRows};
-use super::turn::{DEADLINE_MAX, Start};
 
 #[derive(Clone)]
 pub(super) enum Form {

@@ -6,7 +6,7 @@ use super::full::Full;
 use super::groups::{GroupLimits, GroupRules, GroupSettings, Groups, GroupsMut};
 use super::lawn::{Form, Lawn, Rows, Taken};
 use super::queues::Walk;
-use super::turn::{DEADLINE_MAX, Start, Turn};
+use super::rank::{DEADLINE_MAX, Rank, Start};
 
 impl Lawn {
     /// Starts an element as [`Lawn::start`] does, in the group of this name, of at most [`GROUP_NAME_MAX`] bytes. An empty
@@ -101,7 +101,7 @@ impl Lawn {
     pub fn due_in_turn(&self, now: u64) -> impl Iterator<Item = Row<'_>> {
         let takes_turns = self.groups().is_some_and(|groups| groups.are_due(now));
         let next = if takes_turns { self.next_in_turn(now) } else { None };
-        let all = if takes_turns { None } else { Some(self.rows_without_group(Turn::FIRST, now)) };
+        let all = if takes_turns { None } else { Some(self.rows_without_group(Rank::FIRST, now)) };
         next.into_iter().chain(all.into_iter().flatten())
     }
 
@@ -186,7 +186,7 @@ impl Lawn {
         start: Start,
         end: u64,
     ) -> impl Iterator<Item = Row<'_>> {
-        let from = start.turn();
+        let from = start.rank();
         // All elements of a small lawn are in one group or in none.
         let is_all = match &self.form {
             Form::Small(_) => group == self.small_group().map(|it| it.0),
@@ -207,7 +207,7 @@ impl Lawn {
         Some((full, groups, groups.table.find(name)?))
     }
 
-    fn rows_without_group(&self, from: Turn, end: u64) -> Rows<'_> {
+    fn rows_without_group(&self, from: Rank, end: u64) -> Rows<'_> {
         match &self.form {
             Form::Small(small) => Rows::Small(small.rows(from.deadline, end)),
             Form::Full(full) => Rows::Full(Walk::new(&full.records, [&full.queues], from, end)),
@@ -234,8 +234,8 @@ impl Lawn {
         let small = if is_all { Some(self.rows(Start::FIRST, DEADLINE_MAX)) } else { None };
         let small = small.into_iter().flatten().filter(rests);
         let full = self.group(group).into_iter().flat_map(move |(full, groups, group)| {
-            let gap = (Turn { deadline: deadlines.0, push: 0 }, Turn::after(deadlines.1));
-            let members = groups.outside(&full.records, group, gap, Turn::after(now));
+            let gap = (Rank { deadline: deadlines.0, push: 0 }, Rank::after(deadlines.1));
+            let members = groups.outside(&full.records, group, gap, Rank::after(now));
             members.map(|it| full.row_of(it))
         });
         small.chain(full)

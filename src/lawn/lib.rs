@@ -33,7 +33,7 @@
 //! | `index` | from id to record | `mod`: all ids; `table`: some of them, in buckets |
 //! | `queues` | the order in which elements come due | `queues`: a FIFO for each TTL; `timeline`: all other elements, by ranges of deadlines; `block`, `blocks`: a piece of either; `ranges`: where each block begins; `order`: the order within a block of the timeline; `votes`: which TTLs get a queue; `heads`, `first`: which queue is next; `walk`: read-only iteration; `upkeep`: maintenance |
 //! | `groups` | groups of elements that take turns: see its table |
-//! | `lease` | the tokens of leases | `token`: the name of a lease; `since`: when it began; `leases`: the token of each element, and the number of live leases; `tokens`: a sorted list of tokens by turn |
+//! | `lease` | the tokens of leases | `token`: the name of a lease; `since`: when it began; `leases`: the token of each element, and the number of live leases; `tokens`: a sorted list of tokens by rank |
 //!
 //! These files combine the folders, or are used by all of them:
 //!
@@ -49,7 +49,7 @@
 //! | `upkeep` | a full lawn: compaction, moving allocations, measuring, checking |
 //! | `element` | an element, an element with its place in the order, and the numbers of elements |
 //! | `rate` | a rate limit, and the log of what was given out under it |
-//! | `turn` | the order of delivery: by deadline, then in the order of pushing |
+//! | `rank` | the order of delivery: by deadline, then in the order of pushing |
 //! | `error` | the errors |
 //! | `memory` | helpers for vectors: sizes, growing, shrinking, moving in steps |
 //! | `processor` | prefetching memory, and comparing eight numbers at once: the only `unsafe` code |
@@ -63,7 +63,7 @@
 //! Terms: a *lawn* is the whole store. A *queue* holds the elements of one TTL, in the order in which they come due.
 //! Its *head* is the first of them. A *block* is a piece of a queue with places for 64 handles; a *blank* is a place
 //! without an element. A *record* is the bytes of an element, in a slot of a page. The *timeline* holds the elements
-//! that fit into no queue, in blocks that cover *ranges* of turns. A *turn* is an element's place in the order of
+//! that fit into no queue, in blocks that cover *ranges* of ranks. A *rank* is an element's place in the order of
 //! delivery; its *spot* is a block and a place. A *group* is a named set of elements; groups that have something due
 //! give it out one group after the other, in the order of the *round*.
 //!
@@ -114,12 +114,12 @@ mod next;
 #[allow(unsafe_code)]
 mod processor;
 mod queues;
+mod rank;
 mod rate;
 mod shared;
 mod small;
 mod store;
 mod tiny;
-mod turn;
 mod upkeep;
 mod work;
 
@@ -134,7 +134,7 @@ pub use lawn::Lawn;
 pub use lease::{Since, Token};
 pub use memory::{Mover, rounded, tree_bytes};
 pub use next::Next;
+pub use rank::{DEADLINE_MAX, Start};
 pub use rate::Rate;
 pub use shared::Shared;
 pub use small::SmallMax;
-pub use turn::{DEADLINE_MAX, Start};

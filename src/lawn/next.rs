@@ -4,8 +4,8 @@ use super::element::{Element, Row};
 use super::groups::Choice;
 use super::lawn::{Form, Lawn, Taken};
 use super::lease::{Since, Token};
+use super::rank::DEADLINE_MAX;
 use super::store::Handle;
-use super::turn::DEADLINE_MAX;
 
 /// The element that is given out next, as it is, with exclusive access to the lawn: it is decided, and nothing has changed yet.
 /// Dropping it changes nothing.

@@ -2,9 +2,9 @@
 
 use super::full::Full;
 use super::memory::{Mover, Steps, tree_bytes};
-use super::store::Handle;
 #[cfg(any(test, feature = "checks"))]
-use super::turn::{DEADLINE_MAX, Start};
+use super::rank::{DEADLINE_MAX, Start};
+use super::store::Handle;
 
 impl Full {
     pub fn is_sparse(&self) -> bool {
@@ -84,6 +84,6 @@ impl Full {
         assert_eq!(self.expiries, expiries.collect(), "what expires");
         let given_out = handles.into_iter().map(|handle| (self.records.get(handle), handle));
         let given_out = given_out.filter(|(record, _)| record.deliveries() > 0);
-        self.leases.check(given_out.map(|(record, handle)| (record.turn(), handle)));
+        self.leases.check(given_out.map(|(record, handle)| (record.rank(), handle)));
     }
 }

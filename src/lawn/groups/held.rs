@@ -31,7 +31,7 @@ impl Groups {
         }
         it.held_len += 1;
         match it.makes_room {
-            Some(place) if records.turn(place) < records.turn(record) => {
+            Some(place) if records.rank(place) < records.rank(record) => {
                 it.makes_room = treap::next(records, place);
             }
             None if it.held_max > 0 && it.held_len >= it.held_max => {
@@ -53,7 +53,7 @@ impl Groups {
         if is_held {
             it.held_len -= 1;
             if let Some(place) = it.makes_room
-                && (place == record || records.turn(place) < records.turn(record))
+                && (place == record || records.rank(place) < records.rank(record))
             {
                 it.makes_room = treap::previous(records, place);
             }
@@ -96,6 +96,6 @@ impl Groups {
     /// Returns whether a group has room at `now` for one more element that is held.
     pub fn has_room(&self, records: &Records, group: Group, now: u64) -> bool {
         let makes_room = self.table.get(group).makes_room;
-        makes_room.is_none_or(|lease| records.turn(lease).deadline <= now)
+        makes_room.is_none_or(|lease| records.rank(lease).deadline <= now)
     }
 }

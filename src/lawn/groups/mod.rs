@@ -1,7 +1,7 @@
 //! Groups of elements that take turns.
 //!
 //! ```text
-//!                     ┌▶ its elements by turn, those that are held by themselves   (two trees, linked through records)
+//!                     ┌▶ its elements by rank, those that are held by themselves   (two trees, linked through records)
 //!   Table: name ─▶ group
 //!                     └▶ waiting or active: all groups by when they may give       (two trees) ⎫ linked through
 //!                        Round: the active ones in the order of their turns        (a list)    ⎭ the groups
@@ -46,9 +46,9 @@ use ahash::RandomState;
 use super::element::Group;
 use super::memory::{Mover, Steps};
 use super::queues::Queues;
+use super::rank::Rank;
 use super::store::{Handle, Links, Records};
 use super::tiny::TINY;
-use super::turn::Turn;
 use super::work;
 use greatest::Greatest;
 #[cfg(test)]
@@ -91,7 +91,7 @@ pub struct Groups {
     pub(super) filled: usize,
 }
 
-/// The elements of a group, by turn.
+/// The elements of a group, by rank.
 impl Nodes for Records {
     #[inline(always)]
     fn links(&self, node: Handle) -> Links {
@@ -104,8 +104,8 @@ impl Nodes for Records {
     }
 
     #[inline(always)]
-    fn turn(&self, node: Handle) -> Turn {
-        self.turn(node)
+    fn rank(&self, node: Handle) -> Rank {
+        self.rank(node)
     }
 
     #[inline(always)]
@@ -114,8 +114,8 @@ impl Nodes for Records {
     }
 
     #[inline(always)]
-    fn turn_and_links(&self, node: Handle) -> (Turn, Links) {
-        self.turn_and_links(node)
+    fn rank_and_links(&self, node: Handle) -> (Rank, Links) {
+        self.rank_and_links(node)
     }
 }
 
@@ -180,35 +180,35 @@ impl Groups {
             return record.held.first();
         }
         match (record.elements.first(), record.held.first()) {
-            (Some(one), Some(held)) if records.turn(held) < records.turn(one) => Some(held),
+            (Some(one), Some(held)) if records.rank(held) < records.rank(one) => Some(held),
             (one, held) => one.or(held),
         }
     }
 
-    /// Iterates over a group's elements, from a turn on.
+    /// Iterates over a group's elements, from a rank on.
     pub fn elements<'a>(
         &self,
         records: &'a Records,
         group: Group,
-        from: Turn,
+        from: Rank,
     ) -> impl Iterator<Item = Handle> + use<'a> {
-        self.outside(records, group, (Turn::FIRST, from), Turn::LAST)
+        self.outside(records, group, (Rank::FIRST, from), Rank::LAST)
     }
 
-    /// Iterates over the elements of a group whose turns are not in a gap, and that are under no lease which ends at `held_end` or
+    /// Iterates over the elements of a group whose ranks are not in a gap, and that are under no lease which ends at `held_end` or
     /// later. O(log n) to begin, and those between cost nothing.
     pub fn outside<'a>(
         &self,
         records: &'a Records,
         group: Group,
-        (begin, end): (Turn, Turn),
-        held_end: Turn,
+        (begin, end): (Rank, Rank),
+        held_end: Rank,
     ) -> impl Iterator<Item = Handle> + use<'a> {
         let GroupRecord { elements, held, .. } = *self.table.get(group);
-        let around = |tree, last: Turn| {
-            walk(records, tree, Turn::FIRST, begin.min(last)).chain(walk(records, tree, end, last))
+        let around = |tree, last: Rank| {
+            walk(records, tree, Rank::FIRST, begin.min(last)).chain(walk(records, tree, end, last))
         };
-        merge(records, around(elements, Turn::LAST), around(held, held_end))
+        merge(records, around(elements, Rank::LAST), around(held, held_end))
     }
 
     /// Inserts a record that is not held into its group.
@@ -233,7 +233,7 @@ impl Groups {
         }
     }
 
-    /// Removes a record from its group's order before it gets another turn. The caller must call [`Groups::put_back`] with
+    /// Removes a record from its group's order before it gets another rank. The caller must call [`Groups::put_back`] with
     /// the result after that.
     #[must_use]
     pub fn take_out(&mut self, records: &mut Records, record: Handle) -> bool {
@@ -243,7 +243,7 @@ impl Groups {
         decides
     }
 
-    /// Inserts a record with a new turn. `is_held`: its element is held from now on, and counts as such.
+    /// Inserts a record with a new rank. `is_held`: its element is held from now on, and counts as such.
     pub fn put_back(
         &mut self,
         records: &mut Records,
@@ -285,7 +285,7 @@ impl Groups {
         self.greatest.update(record, group);
     }
 
-    /// Replaces a record's handle. The new record has the turn and the links of the old one, which may be gone.
+    /// Replaces a record's handle. The new record has the rank and the links of the old one, which may be gone.
     pub fn replace(&mut self, records: &mut Records, old: Handle, new: Handle) {
         let (group, is_held) = (records.group(new), records.is_held(new));
         let record = self.table.get_mut(group);
@@ -325,7 +325,7 @@ impl Groups {
         self.turn = self.turn.map(|(group, given)| (if group == old { new } else { group }, given));
         self.greatest.rename(self.table.get(new), old, new);
         self.logs.rename(old, new);
-        let elements: Vec<_> = self.elements(records, new, Turn::FIRST).collect();
+        let elements: Vec<_> = self.elements(records, new, Rank::FIRST).collect();
         work::step(elements.len());
         elements.iter().for_each(|record| records.rename_group(*record, new));
         Some(1 + elements.len())
@@ -381,9 +381,9 @@ impl Groups {
         let record = self.table.get(group);
         let [rest, held] = [record.elements, record.held].map(|it| it.check(records));
         let len = rest + held;
-        let all: Vec<_> = self.elements(records, group, Turn::FIRST).collect();
+        let all: Vec<_> = self.elements(records, group, Rank::FIRST).collect();
         assert!(all.iter().all(|it| records.group(*it) == group), "an element's group");
-        assert!(all.is_sorted_by_key(|it| records.turn(*it)), "the order of two trees");
+        assert!(all.is_sorted_by_key(|it| records.rank(*it)), "the order of two trees");
         let marked: Vec<_> = all.into_iter().filter(|it| records.is_held(*it)).collect();
         assert_eq!((record.len as usize, record.held_len as usize), (len, held), "lengths");
         assert_eq!(marked.len(), held, "what is held");
@@ -407,14 +407,14 @@ impl Groups {
     }
 }
 
-/// Iterates over the nodes of a tree from a turn on, up to another one.
-fn walk(records: &Records, tree: Tree, from: Turn, end: Turn) -> impl Iterator<Item = Handle> {
+/// Iterates over the nodes of a tree from a rank on, up to another one.
+fn walk(records: &Records, tree: Tree, from: Rank, end: Rank) -> impl Iterator<Item = Handle> {
     let nodes = tree.from(records, from);
     let nodes = std::iter::successors(nodes, |node| treap::next(records, *node));
-    nodes.take_while(move |node| records.turn(*node) < end)
+    nodes.take_while(move |node| records.rank(*node) < end)
 }
 
-/// Merges records that are sorted by turn.
+/// Merges records that are sorted by rank.
 fn merge(
     records: &Records,
     one: impl Iterator<Item = Handle>,
@@ -422,7 +422,7 @@ fn merge(
 ) -> impl Iterator<Item = Handle> {
     let (mut one, mut other) = (one.peekable(), other.peekable());
     std::iter::from_fn(move || match (one.peek(), other.peek()) {
-        (Some(first), Some(second)) if records.turn(*second) < records.turn(*first) => other.next(),
+        (Some(first), Some(second)) if records.rank(*second) < records.rank(*first) => other.next(),
         (None, _) => other.next(),
         _ => one.next(),
     })

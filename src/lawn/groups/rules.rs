@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::memory::{rounded, tree_bytes};
-use super::super::turn::DEADLINE_MAX;
+use super::super::rank::DEADLINE_MAX;
 
 /// The limits of a group. 0: none.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

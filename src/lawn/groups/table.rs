@@ -11,8 +11,8 @@ use ahash::RandomState;
 use super::super::element::Group;
 use super::super::index::Index;
 use super::super::memory::{Mover, Steps};
+use super::super::rank::Rank;
 use super::super::store::{GROUP_MARK, Granule, HELD_MARK, Handle, Links, Slab, Unit};
-use super::super::turn::Turn;
 use super::treap::{Nodes, Tree};
 
 /// Where a group is filed.
@@ -30,9 +30,9 @@ pub enum State {
 /// A group.
 #[derive(Clone, Copy, Default)]
 pub struct GroupRecord {
-    /// From when on the group may give: the turn of its first element or, at its limit of what it holds, of the lease whose
+    /// From when on the group may give: the rank of its first element or, at its limit of what it holds, of the lease whose
     /// end makes room; not while it is blocked.
-    pub eligible: Turn,
+    pub eligible: Rank,
     /// The elements that are not held.
     pub elements: Tree,
     /// The elements that are held under a lease, until they are given out again.
@@ -231,7 +231,7 @@ impl Nodes for Table {
         change(&mut self.slab.unit_mut(node).links);
     }
 
-    fn turn(&self, node: Handle) -> Turn {
+    fn rank(&self, node: Handle) -> Rank {
         self.slab.unit(node).eligible
     }
 

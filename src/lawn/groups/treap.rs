@@ -1,15 +1,15 @@
 //! Sorted sets whose nodes are stored elsewhere: each node has its links with it, so that a set of one takes no memory
 //! of its own.
 //!
-//! These are treaps (Seidel and Aragon, 1996): search trees by turn, and heaps by *rank*, which looks random. So a tree
-//! is about twice as high as the best, whatever the order of insertion. A client that knew the ranks could choose
-//! deadlines for which it degenerates: ranks are keyed with a secret.
+//! These are treaps (Seidel and Aragon, 1996): search trees by rank, and heaps by *priority*, which looks random. So a tree
+//! is about twice as high as the best, whatever the order of insertion. A client that knew the priorities could choose
+//! deadlines for which it degenerates: priorities are keyed with a secret.
 //!
 //! The first and the last node are known. A node that comes after all others, or that is the first and leaves, costs
 //! O(1), with one or two rotations. Any other costs O(log n).
 
+use super::super::rank::Rank;
 use super::super::store::{Handle, Links};
-use super::super::turn::Turn;
 use super::super::work;
 
 /// Where the nodes of trees are.
@@ -17,25 +17,25 @@ pub trait Nodes {
     fn links(&self, node: Handle) -> Links;
     fn change_links(&mut self, node: Handle, change: impl FnOnce(&mut Links));
     /// Returns the node's place in the order. It must not change while the node is in a tree.
-    fn turn(&self, node: Handle) -> Turn;
+    fn rank(&self, node: Handle) -> Rank;
     /// Returns a random number, always the same one.
     fn secret(&self) -> u64;
 
-    /// Returns the rank of a node with this turn, from its push number, which other nodes hardly ever have.
+    /// Returns the priority of a node with this rank, from its push number, which other nodes hardly ever have.
     #[inline(always)]
-    fn rank(&self, turn: Turn) -> u64 {
-        rank(turn.push, self.secret())
+    fn priority(&self, rank: Rank) -> u64 {
+        priority(rank.push, self.secret())
     }
 
-    /// Returns turn and links, for searches, which need both of each node.
+    /// Returns rank and links, for searches, which need both of each node.
     #[inline(always)]
-    fn turn_and_links(&self, node: Handle) -> (Turn, Links) {
-        (self.turn(node), self.links(node))
+    fn rank_and_links(&self, node: Handle) -> (Rank, Links) {
+        (self.rank(node), self.links(node))
     }
 }
 
 #[inline(always)]
-fn rank(number: u64, secret: u64) -> u64 {
+fn priority(number: u64, secret: u64) -> u64 {
     let folded = |one: u64, other: u64| {
         let product = u128::from(one) * u128::from(other);
         (product >> 64) as u64 ^ product as u64
@@ -44,7 +44,7 @@ fn rank(number: u64, secret: u64) -> u64 {
     folded(folded(number ^ secret, secret.rotate_left(32) | 1) ^ secret, 0x9e37_79b9_7f4a_7c15)
 }
 
-/// A set of nodes, in the order of their turns.
+/// A set of nodes, in the order of their ranks.
 #[derive(Clone, Copy, Default)]
 pub struct Tree {
     root: Option<Handle>,
@@ -134,13 +134,13 @@ impl Tree {
         self.last
     }
 
-    /// Returns the first node whose turn is `turn` or later.
-    pub fn from(&self, nodes: &impl Nodes, turn: Turn) -> Option<Handle> {
+    /// Returns the first node whose rank is `rank` or later.
+    pub fn from(&self, nodes: &impl Nodes, rank: Rank) -> Option<Handle> {
         let (mut at, mut found) = (self.root, None);
         while let Some(node) = at {
             work::step(1);
-            let (own, links) = nodes.turn_and_links(node);
-            let is_before = own.number() < turn.number();
+            let (own, links) = nodes.rank_and_links(node);
+            let is_before = own.number() < rank.number();
             (at, found) = if is_before { (links.right, found) } else { (links.left, Some(node)) };
         }
         found
@@ -148,8 +148,8 @@ impl Tree {
 
     /// Inserts a node.
     pub fn insert(&mut self, nodes: &mut impl Nodes, node: Handle) {
-        let turn = nodes.turn(node);
-        let Some((mut above, mut side)) = self.place(nodes, turn) else {
+        let rank = nodes.rank(node);
+        let Some((mut above, mut side)) = self.place(nodes, rank) else {
             nodes.change_links(node, |links| *links = Links::default());
             *self = Self { root: Some(node), first: Some(node), last: Some(node) };
             return;
@@ -158,11 +158,11 @@ impl Tree {
         if *end == Some(above) {
             *end = Some(node);
         }
-        // The nodes on the way up that rank lower come below it: in two halves, of earlier turns and of later ones.
-        let (rank, mut links) = (nodes.rank(turn), Links::default());
-        let (mut turn_above, mut own) = nodes.turn_and_links(above);
+        // The nodes on the way up of lower priority come below it: in two halves, of earlier ranks and of later ones.
+        let (priority, mut links) = (nodes.priority(rank), Links::default());
+        let (mut rank_above, mut own) = nodes.rank_and_links(above);
         let place = loop {
-            if nodes.rank(turn_above) >= rank {
+            if nodes.priority(rank_above) >= priority {
                 break Some((above, side));
             }
             work::step(1);
@@ -177,7 +177,7 @@ impl Tree {
             }
             *half = Some(above);
             let Some(parent) = own.parent else { break None };
-            (turn_above, own) = nodes.turn_and_links(parent);
+            (rank_above, own) = nodes.rank_and_links(parent);
             side = if own.left == Some(above) { Side::Left } else { Side::Right };
             above = parent;
         };
@@ -187,24 +187,24 @@ impl Tree {
         self.set_child(nodes, place, Some(node));
     }
 
-    /// Returns the place of a new node with this turn, at the lower end of the tree. `None`: there is no node.
-    fn place(&self, nodes: &impl Nodes, turn: Turn) -> Place {
+    /// Returns the place of a new node with this rank, at the lower end of the tree. `None`: there is no node.
+    fn place(&self, nodes: &impl Nodes, rank: Rank) -> Place {
         let last = self.last?;
-        if nodes.turn(last).number() < turn.number() {
+        if nodes.rank(last).number() < rank.number() {
             return Some((last, Side::Right));
         }
         let mut at = self.root?;
         loop {
             work::step(1);
-            let (own, Links { left, right, .. }) = nodes.turn_and_links(at);
-            let is_left = turn.number() < own.number();
+            let (own, Links { left, right, .. }) = nodes.rank_and_links(at);
+            let is_left = rank.number() < own.number();
             let (side, child) = if is_left { (Side::Left, left) } else { (Side::Right, right) };
             let Some(next) = child else { return Some((at, side)) };
             at = next;
         }
     }
 
-    /// Removes a node. Its turn may have changed.
+    /// Removes a node. Its rank may have changed.
     pub fn remove(&mut self, nodes: &mut impl Nodes, node: Handle) {
         for (end, side) in [(&mut self.first, Side::Right), (&mut self.last, Side::Left)] {
             if *end == Some(node) {
@@ -213,10 +213,10 @@ impl Tree {
         }
         let Links { mut left, mut right, parent } = nodes.links(node);
         let mut place = place_below(nodes, parent, node);
-        // Of the two nodes below it, the one that ranks higher takes its place, and so on along the edge between them.
+        // Of the two nodes below it, the one that priorities higher takes its place, and so on along the edge between them.
         while let (Some(one), Some(other)) = (left, right) {
             work::step(1);
-            let [one_rank, other_rank] = [one, other].map(|it| nodes.rank(nodes.turn(it)));
+            let [one_rank, other_rank] = [one, other].map(|it| nodes.priority(nodes.rank(it)));
             let is_left = one_rank > other_rank;
             let top = if is_left { one } else { other };
             self.fill(nodes, place, Some(top));
@@ -230,7 +230,7 @@ impl Tree {
         self.fill(nodes, place, left.or(right));
     }
 
-    /// Replaces a node by one that has its turn and its links. The old one may be gone.
+    /// Replaces a node by one that has its rank and its links. The old one may be gone.
     pub fn replace(&mut self, nodes: &mut impl Nodes, old: Handle, new: Handle) {
         let Links { left, right, parent } = nodes.links(new);
         self.set_child(nodes, place_below(nodes, parent, old), Some(new));
@@ -261,9 +261,12 @@ impl Tree {
             let Links { left, right, .. } = nodes.links(node);
             for child in left.into_iter().chain(right) {
                 assert_eq!(nodes.links(child).parent, Some(node), "a parent");
-                assert!(nodes.rank(nodes.turn(child)) <= nodes.rank(nodes.turn(node)), "a heap");
+                assert!(
+                    nodes.priority(nodes.rank(child)) <= nodes.priority(nodes.rank(node)),
+                    "a heap"
+                );
             }
-            assert!(last.is_none_or(|last| nodes.turn(last) < nodes.turn(node)), "the order");
+            assert!(last.is_none_or(|last| nodes.rank(last) < nodes.rank(node)), "the order");
             (count, last, at) = (count + 1, at, next(nodes, node));
         }
         assert_eq!(last, self.last, "the last");
@@ -291,8 +294,8 @@ mod tests {
             change(&mut self.0[number(node)].1);
         }
 
-        fn turn(&self, node: Handle) -> Turn {
-            Turn { deadline: self.0[number(node)].0, push: number(node) as u64 }
+        fn rank(&self, node: Handle) -> Rank {
+            Rank { deadline: self.0[number(node)].0, push: number(node) as u64 }
         }
 
         fn secret(&self) -> u64 {
@@ -321,9 +324,9 @@ mod tests {
             let height = height(&nodes, tree.root);
             assert!(height < 50, "a height of {height}");
             let last = (0..COUNT).map(order).max().expect("many");
-            let mut found = tree.from(&nodes, Turn { deadline: last, push: 0 });
-            assert_eq!(found.map(|it| nodes.turn(it).deadline), Some(last));
-            found = tree.from(&nodes, Turn::after(last));
+            let mut found = tree.from(&nodes, Rank { deadline: last, push: 0 });
+            assert_eq!(found.map(|it| nodes.rank(it).deadline), Some(last));
+            found = tree.from(&nodes, Rank::after(last));
             assert_eq!(found, None);
             for it in (0..COUNT).filter(|it| it % 3 > 0) {
                 tree.remove(&mut nodes, handle(it));

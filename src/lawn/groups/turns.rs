@@ -13,9 +13,9 @@
 //! | the clock has stepped back | `take_turn` | `Active`, but not eligible yet | `Waiting` | O(log groups) for each of [`RETREAT_MAX`] |
 
 use super::super::element::Group;
+use super::super::rank::Rank;
 use super::super::store::{Handle, Records};
 use super::super::tiny::TINY;
-use super::super::turn::Turn;
 use super::super::work;
 use super::Groups;
 use super::table::{GroupRecord, State};
@@ -36,8 +36,8 @@ pub struct Choice {
 impl Groups {
     /// Returns the group that is the first to become eligible, or became so first, and when.
     #[inline(always)]
-    pub fn first_eligible(&self) -> Option<(Turn, Group)> {
-        let first = |it: Handle| (self.table.turn(it), Group(it));
+    pub fn first_eligible(&self) -> Option<(Rank, Group)> {
+        let first = |it: Handle| (self.table.rank(it), Group(it));
         match (self.active.first().map(first), self.waiting.first().map(first)) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
@@ -47,11 +47,11 @@ impl Groups {
     /// Returns whether a group is eligible at `now`. If not, elements without a group need no turns.
     #[inline(always)]
     pub fn are_due(&self, now: u64) -> bool {
-        self.first_eligible().is_some_and(|(turn, _)| turn.deadline <= now)
+        self.first_eligible().is_some_and(|(rank, _)| rank.deadline <= now)
     }
 
-    /// Decides whose turn it is at `now`. `ungrouped`: the turn of the first element without a group, if that is due.
-    pub fn choose(&self, ungrouped: Option<Turn>, now: u64) -> Option<Choice> {
+    /// Decides whose turn it is at `now`. `ungrouped`: the rank of the first element without a group, if that is due.
+    pub fn choose(&self, ungrouped: Option<Rank>, now: u64) -> Option<Choice> {
         let is_ungrouped = |group: Group| group == self.ungrouped;
         let eligible = |group: Group| match is_ungrouped(group) {
             true => ungrouped,
@@ -64,7 +64,7 @@ impl Groups {
         let mut front = self.round.front();
         // Those without a group are in the list as of now if their first came due since.
         let drops_ungrouped = front.is_some_and(is_ungrouped)
-            && ungrouped.is_none_or(|turn| turn.deadline > self.entered(self.ungrouped, now));
+            && ungrouped.is_none_or(|rank| rank.deadline > self.entered(self.ungrouped, now));
         if drops_ungrouped {
             front = self.table.get(self.ungrouped).behind.map(Group);
         }
@@ -74,7 +74,7 @@ impl Groups {
             self.waiting.first().map(Group).into_iter().chain(is_out.then_some(self.ungrouped));
         let joins = joins.filter_map(|it| Some((eligible(it)?, it))).min_by_key(|it| it.0);
         let group = match (front, joins) {
-            (Some(front), Some((turn, _))) if self.entered(front, now) < turn.deadline => front,
+            (Some(front), Some((rank, _))) if self.entered(front, now) < rank.deadline => front,
             (_, Some((_, group))) => group,
             (Some(front), None) => front,
             // The clock has stepped back. The oldest is next.
@@ -148,13 +148,13 @@ impl Groups {
 
     /// Returns from when on a group is eligible. `None`: it has no element.
     #[inline(always)]
-    pub(super) fn eligible_from(&self, records: &Records, group: Group) -> Option<Turn> {
+    pub(super) fn eligible_from(&self, records: &Records, group: Group) -> Option<Rank> {
         let record = self.table.get(group);
-        let turn = match record.makes_room {
-            Some(lease) => records.turn(lease),
-            None => records.turn(self.first(records, group)?),
+        let rank = match record.makes_room {
+            Some(lease) => records.rank(lease),
+            None => records.rank(self.first(records, group)?),
         };
-        Some(Turn { deadline: turn.deadline.max(self.blocked_until(group)), ..turn })
+        Some(Rank { deadline: rank.deadline.max(self.blocked_until(group)), ..rank })
     }
 
     /// Files a group by when it is eligible, after a change. Frees it if it is not used. Returns whether anything has changed.
@@ -175,7 +175,7 @@ impl Groups {
         let keeps = before == State::Waiting && was.deadline <= self.latest;
         let state = match eligible {
             None => State::Empty,
-            Some(turn) if turn.deadline <= self.latest => State::Active,
+            Some(rank) if rank.deadline <= self.latest => State::Active,
             Some(_) => State::Waiting,
         };
         match (before == State::Active, state == State::Active) {

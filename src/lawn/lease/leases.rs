@@ -4,20 +4,20 @@
 //! again. The token is stored here and not in the record, so that an element that was never leased pays nothing for it: a
 //! removal looks here only if the record says that the element was given out.
 //!
-//! Tokens are kept by turn, which identifies an element as well as its record does, and tells when the lease expires. So
+//! Tokens are kept by rank, which identifies an element as well as its record does, and tells when the lease expires. So
 //! the live leases are those after a moment, and are counted without visiting each of them, whichever way the clock steps.
 
 use std::collections::BTreeMap;
 
 use super::super::memory::rounded;
+use super::super::rank::{DEADLINE_MAX, Rank};
 use super::super::store::Handle;
-use super::super::turn::{DEADLINE_MAX, Turn};
 use super::ages::Ages;
 use super::since::Since;
 use super::token::Token;
 use super::tokens::Tokens;
 
-/// Tokens, by turn.
+/// Tokens, by rank.
 #[derive(Clone, Default)]
 pub struct Leases {
     /// `None` while nothing is held: most lawns never have a lease.
@@ -31,7 +31,7 @@ struct Held {
     ages: Ages,
     /// The records that are held under tokens which clients chose, in the order of delivery: a client that has lost a
     /// reply is replied from these.
-    chosen: BTreeMap<(Token, Turn), Handle>,
+    chosen: BTreeMap<(Token, Rank), Handle>,
 }
 
 impl Leases {
@@ -47,13 +47,13 @@ impl Leases {
         held.tokens.len
     }
 
-    /// Holds a record, whose turn is now `turn`, under this token or under none. `before` is the turn that it had, if it
+    /// Holds a record, whose rank is now `rank`, under this token or under none. `before` is the rank that it had, if it
     /// may have been held. `since`: when that began; `None`: as before.
     pub fn set(
         &mut self,
         record: Handle,
         token: Option<Token>,
-        (before, turn): (Option<Turn>, Turn),
+        (before, rank): (Option<Rank>, Rank),
         since: Option<Since>,
     ) {
         match (token, before) {
@@ -61,41 +61,41 @@ impl Leases {
                 let held = self.held.get_or_insert_default();
                 let was = before.and_then(|before| held.remove(before, None));
                 let since = since.or(was.map(|(_, since)| since)).unwrap_or_default();
-                held.insert(record, token, turn, since);
+                held.insert(record, token, rank, since);
             }
             (None, Some(before)) => _ = self.end(before, None),
             (None, None) => {}
         }
     }
 
-    /// Stops holding the record of that turn, if it is held under this token, if one is given. Returns whether it was held.
+    /// Stops holding the record of that rank, if it is held under this token, if one is given. Returns whether it was held.
     #[inline]
-    pub fn end(&mut self, turn: Turn, only: Option<Token>) -> bool {
+    pub fn end(&mut self, rank: Rank, only: Option<Token>) -> bool {
         let Some(held) = &mut self.held else { return false };
-        let is_held = held.remove(turn, only).is_some();
+        let is_held = held.remove(rank, only).is_some();
         if held.tokens.len == 0 {
             self.held = None;
         }
         is_held
     }
 
-    /// Records that the element with this turn is in another record. It is held as before.
-    pub fn replace(&mut self, new: Handle, turn: Turn) {
+    /// Records that the element with this rank is in another record. It is held as before.
+    pub fn replace(&mut self, new: Handle, rank: Rank) {
         if let Some(held) = &mut self.held
-            && let Some(token) = held.tokens.get(turn).filter(|token| token.is_chosen())
+            && let Some(token) = held.tokens.get(rank).filter(|token| token.is_chosen())
         {
-            held.chosen.insert((token, turn), new);
+            held.chosen.insert((token, rank), new);
         }
     }
 
-    /// Returns the token under which the record of that turn is held.
-    pub fn token(&self, turn: Turn) -> Option<Token> {
-        self.held.as_ref()?.tokens.get(turn)
+    /// Returns the token under which the record of that rank is held.
+    pub fn token(&self, rank: Rank) -> Option<Token> {
+        self.held.as_ref()?.tokens.get(rank)
     }
 
-    /// Returns since when the record of that turn is held, if that is known.
-    pub fn since(&self, turn: Turn) -> Option<Since> {
-        self.held.as_ref()?.tokens.since(turn)
+    /// Returns since when the record of that rank is held, if that is known.
+    pub fn since(&self, rank: Rank) -> Option<Since> {
+        self.held.as_ref()?.tokens.since(rank)
     }
 
     /// Returns since when the first of all records is held, up to a second too late. Stuck ones do not count.
@@ -103,30 +103,30 @@ impl Leases {
         self.held.as_ref()?.ages.first()
     }
 
-    /// Lists the records that are held under a token that a client chose, in order from a turn on. O(log n) to begin.
-    pub fn listed(&self, token: Token, from: Turn) -> impl Iterator<Item = Handle> + '_ {
+    /// Lists the records that are held under a token that a client chose, in order from a rank on. O(log n) to begin.
+    pub fn listed(&self, token: Token, from: Rank) -> impl Iterator<Item = Handle> + '_ {
         let chosen = self.held.as_ref().map(|held| &held.chosen);
-        let range = chosen.map(|chosen| chosen.range((token, from)..=(token, Turn::LAST)));
+        let range = chosen.map(|chosen| chosen.range((token, from)..=(token, Rank::LAST)));
         range.into_iter().flatten().map(|(_, record)| *record)
     }
 
     /// Returns the number of live leases: their deadline is after `now`, and is not [`DEADLINE_MAX`].
     pub fn running(&self, now: u64) -> usize {
-        self.held.as_ref().map_or(0, |held| held.tokens.count(Turn::after(now), NEVER))
+        self.held.as_ref().map_or(0, |held| held.tokens.count(Rank::after(now), NEVER))
     }
 
     /// Returns when all but `left` of those have expired, of which there are more.
     pub fn end_of_all_but(&self, left: usize, now: u64) -> Option<u64> {
         let nth = self.running(now).checked_sub(left)?.checked_sub(1)?;
-        let turn = self.held.as_ref()?.tokens.nth_from(Turn::after(now), nth);
-        turn.map(|turn| turn.deadline)
+        let rank = self.held.as_ref()?.tokens.nth_from(Rank::after(now), nth);
+        rank.map(|rank| rank.deadline)
     }
 
     /// Returns the bytes allocated, roughly. O(n / 256).
     pub fn memory(&self) -> usize {
         let Some(held) = &self.held else { return 0 };
         // The standard library's nodes are half full if each new entry is the last, and two thirds otherwise.
-        let chosen = held.chosen.len() * size_of::<((Token, Turn), Handle)>() * 7 / 4;
+        let chosen = held.chosen.len() * size_of::<((Token, Rank), Handle)>() * 7 / 4;
         rounded(size_of::<Held>()) + held.tokens.memory() + held.ages.memory() + chosen
     }
 
@@ -137,20 +137,20 @@ impl Leases {
 
     /// Panics unless what is held was given out, and is listed if it should be. `given_out` is all that was.
     #[cfg(any(test, feature = "checks"))]
-    pub fn check(&self, given_out: impl Iterator<Item = (Turn, Handle)>) {
+    pub fn check(&self, given_out: impl Iterator<Item = (Rank, Handle)>) {
         let Some(held) = &self.held else { return };
         held.tokens.check();
         let (mut count, mut chosen, mut moments) = (0, 0, Vec::new());
-        for (turn, record) in given_out {
-            let Some(token) = held.tokens.get(turn) else { continue };
+        for (rank, record) in given_out {
+            let Some(token) = held.tokens.get(rank) else { continue };
             let listed = token.is_chosen().then_some(record);
             assert_eq!(
-                held.chosen.get(&(token, turn)).copied(),
+                held.chosen.get(&(token, rank)).copied(),
                 listed,
                 "what is listed under {token:?}"
             );
-            let since = held.tokens.since(turn).unwrap_or_default();
-            moments.extend((turn < NEVER).then_some(since.moment));
+            let since = held.tokens.since(rank).unwrap_or_default();
+            moments.extend((rank < NEVER).then_some(since.moment));
             count += 1;
             chosen += usize::from(token.is_chosen());
         }
@@ -161,28 +161,28 @@ impl Leases {
     }
 }
 
-/// The first turn that never comes due.
-const NEVER: Turn = Turn { deadline: DEADLINE_MAX, push: 0 };
+/// The first rank that never comes due.
+const NEVER: Rank = Rank { deadline: DEADLINE_MAX, push: 0 };
 
 impl Held {
-    fn insert(&mut self, record: Handle, token: Token, turn: Turn, since: Since) {
-        self.tokens.insert(turn, token, since);
-        if turn < NEVER {
+    fn insert(&mut self, record: Handle, token: Token, rank: Rank, since: Since) {
+        self.tokens.insert(rank, token, since);
+        if rank < NEVER {
             self.ages.insert(since.moment);
         }
         if token.is_chosen() {
-            self.chosen.insert((token, turn), record);
+            self.chosen.insert((token, rank), record);
         }
     }
 
     #[inline]
-    fn remove(&mut self, turn: Turn, only: Option<Token>) -> Option<(Token, Since)> {
-        let (token, since) = self.tokens.remove(turn, only)?;
-        if turn < NEVER {
+    fn remove(&mut self, rank: Rank, only: Option<Token>) -> Option<(Token, Since)> {
+        let (token, since) = self.tokens.remove(rank, only)?;
+        if rank < NEVER {
             self.ages.remove(since.moment);
         }
         if token.is_chosen() {
-            self.chosen.remove(&(token, turn));
+            self.chosen.remove(&(token, rank));
         }
         Some((token, since))
     }

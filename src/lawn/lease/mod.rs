@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `token` | the name of a lease |
 //! | `leases` | the token of each leased element, and the elements held under each token that a client chose |
-//! | `tokens` | a sorted list of tokens by turn, and since when each holds |
+//! | `tokens` | a sorted list of tokens by rank, and since when each holds |
 //! | `since` | when a lease began, and for how long its element had been due |
 //! | `ages` | how many elements are held since each second, to find the first |
 

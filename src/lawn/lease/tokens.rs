@@ -1,16 +1,16 @@
-//! Tokens by turn, and since when each holds: a sorted list in leaves of up to 256 entries.
+//! Tokens by rank, and since when each holds: a sorted list in leaves of up to 256 entries.
 //!
 //! Leases that begin mostly end after all others, and most that end are among the first. A [`VecDeque`] is cheap at both
 //! ends, and moves the shorter side for what is in between.
 //!
-//! To count the turns between two moments is to add up the lengths of the leaves in between. A map of the standard library
+//! To count the ranks between two moments is to add up the lengths of the leaves in between. A map of the standard library
 //! would have to walk over all entries.
 
 use std::collections::VecDeque;
 
 use super::super::memory::rounded;
+use super::super::rank::Rank;
 use super::super::tiny::TINY;
-use super::super::turn::Turn;
 use super::super::work;
 use super::since::Since;
 use super::token::Token;
@@ -18,20 +18,20 @@ use super::token::Token;
 /// Entries in a leaf, at most.
 const MOST: usize = if TINY { 8 } else { 256 };
 
-/// A turn, its token, and since when that holds, in 36 bytes: a deadline in two words, a push number in one and a half, the
+/// A rank, its token, and since when that holds, in 36 bytes: a deadline in two words, a push number in one and a half, the
 /// moment in half of one and one, how long the element had been due in two, a token in two.
 #[derive(Clone, Copy)]
 struct Entry([u32; 9]);
 
 impl Entry {
-    fn new(turn: Turn, token: Token, since: Since) -> Self {
+    fn new(rank: Rank, token: Token, since: Since) -> Self {
         let Since { moment: since, waited } = since.stored();
         let high = |number: u64| (number >> 32) as u32;
         Self([
-            turn.deadline as u32,
-            high(turn.deadline),
-            turn.push as u32,
-            high(turn.push) | (since as u32) << 16,
+            rank.deadline as u32,
+            high(rank.deadline),
+            rank.push as u32,
+            high(rank.push) | (since as u32) << 16,
             (since >> 16) as u32,
             waited as u32,
             high(waited),
@@ -40,15 +40,15 @@ impl Entry {
         ])
     }
 
-    fn turn(&self) -> Turn {
+    fn rank(&self) -> Rank {
         let [a, b, c, d, ..] = self.0.map(u64::from);
-        Turn { deadline: b << 32 | a, push: (d & 0xffff) << 32 | c }
+        Rank { deadline: b << 32 | a, push: (d & 0xffff) << 32 | c }
     }
 
-    /// Returns [`Turn::number`] of the turn.
+    /// Returns [`Rank::number`] of the rank.
     #[inline(always)]
     fn number(&self) -> u128 {
-        self.turn().number()
+        self.rank().number()
     }
 
     fn token(&self) -> Token {
@@ -62,11 +62,11 @@ impl Entry {
     }
 }
 
-/// Tokens by turn.
+/// Tokens by rank.
 #[derive(Clone, Default)]
 pub(super) struct Tokens {
     leaves: VecDeque<Leaf>,
-    /// The number of turns.
+    /// The number of ranks.
     pub(super) len: usize,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct Tokens {
 #[derive(Clone)]
 struct Leaf {
     /// No entry is earlier, and every entry in the previous leaf is.
-    from: Turn,
+    from: Rank,
     entries: VecDeque<Entry>,
 }
 
@@ -84,63 +84,63 @@ fn capacity_max(length: usize) -> usize {
 }
 
 impl Leaf {
-    /// Returns the number of entries before a turn.
+    /// Returns the number of entries before a rank.
     #[inline]
-    fn before(&self, turn: Turn) -> usize {
-        let turn = turn.number();
+    fn before(&self, rank: Rank) -> usize {
+        let rank = rank.number();
         // Most leases that begin end after all others.
-        if self.entries.back().is_none_or(|last| last.number() < turn) {
+        if self.entries.back().is_none_or(|last| last.number() < rank) {
             return self.entries.len();
         }
-        self.entries.partition_point(|entry| entry.number() < turn)
+        self.entries.partition_point(|entry| entry.number() < rank)
     }
 }
 
 impl Tokens {
-    pub(super) fn get(&self, turn: Turn) -> Option<Token> {
-        self.entry(turn).map(Entry::token)
+    pub(super) fn get(&self, rank: Rank) -> Option<Token> {
+        self.entry(rank).map(Entry::token)
     }
 
-    /// Returns since when the token of a turn holds, if that is known.
-    pub(super) fn since(&self, turn: Turn) -> Option<Since> {
-        self.entry(turn).map(Entry::since).filter(Since::is_known)
+    /// Returns since when the token of a rank holds, if that is known.
+    pub(super) fn since(&self, rank: Rank) -> Option<Since> {
+        self.entry(rank).map(Entry::since).filter(Since::is_known)
     }
 
-    fn entry(&self, turn: Turn) -> Option<&Entry> {
-        let leaf = self.leaves.get(self.leaf_of(turn))?;
-        leaf.entries.get(leaf.before(turn)).filter(|entry| entry.turn() == turn)
+    fn entry(&self, rank: Rank) -> Option<&Entry> {
+        let leaf = self.leaves.get(self.leaf_of(rank))?;
+        leaf.entries.get(leaf.before(rank)).filter(|entry| entry.rank() == rank)
     }
 
-    /// Inserts a turn that is not there.
-    pub(super) fn insert(&mut self, turn: Turn, token: Token, since: Since) {
-        let mut at = self.leaf_of(turn);
+    /// Inserts a rank that is not there.
+    pub(super) fn insert(&mut self, rank: Rank, token: Token, since: Since) {
+        let mut at = self.leaf_of(rank);
         let is_full = self.leaves.get(at).is_none_or(|leaf| leaf.entries.len() == MOST);
         if is_full {
-            at = self.make_room(at, turn);
+            at = self.make_room(at, rank);
         }
         let leaf = &mut self.leaves[at];
-        leaf.from = leaf.from.min(turn);
-        let place = leaf.before(turn);
+        leaf.from = leaf.from.min(rank);
+        let place = leaf.before(rank);
         let length = leaf.entries.len();
         if length == leaf.entries.capacity() {
             work::move_items::<Entry>(length);
             leaf.entries.reserve_exact((length / 4).max(4).min(MOST - length));
         }
         work::move_items::<Entry>(place.min(length - place));
-        leaf.entries.insert(place, Entry::new(turn, token, since));
+        leaf.entries.insert(place, Entry::new(rank, token, since));
         self.len += 1;
     }
 
-    /// Removes a turn, if it is there, and with this token if one is given. Returns its token, and since when it held. Without turns the list keeps
+    /// Removes a rank, if it is there, and with this token if one is given. Returns its token, and since when it held. Without ranks the list keeps
     /// its memory: the owner drops it.
     #[inline]
-    pub(super) fn remove(&mut self, turn: Turn, only: Option<Token>) -> Option<(Token, Since)> {
-        let at = self.leaf_of(turn);
+    pub(super) fn remove(&mut self, rank: Rank, only: Option<Token>) -> Option<(Token, Since)> {
+        let at = self.leaf_of(rank);
         let leaf = self.leaves.get_mut(at)?;
-        let place = leaf.before(turn);
+        let place = leaf.before(rank);
         let found = *leaf.entries.get(place)?;
         let token = found.token();
-        if found.turn() != turn || only.is_some_and(|only| only != token) {
+        if found.rank() != rank || only.is_some_and(|only| only != token) {
             return None;
         }
         work::move_items::<Entry>(place.min(leaf.entries.len() - place));
@@ -153,24 +153,24 @@ impl Tokens {
         Some((token, found.since()))
     }
 
-    /// Returns the number of turns from `from` on that are before `end`. O(log n), and O(1) for each leaf in between.
-    pub(super) fn count(&self, from: Turn, end: Turn) -> usize {
+    /// Returns the number of ranks from `from` on that are before `end`. O(log n), and O(1) for each leaf in between.
+    pub(super) fn count(&self, from: Rank, end: Rank) -> usize {
         if end <= from {
             return 0;
         }
-        let [first, last] = [from, end].map(|turn| self.leaf_of(turn));
-        let before = |at: usize, turn| self.leaves.get(at).map_or(0, |leaf| leaf.before(turn));
+        let [first, last] = [from, end].map(|rank| self.leaf_of(rank));
+        let before = |at: usize, rank| self.leaves.get(at).map_or(0, |leaf| leaf.before(rank));
         let between = self.leaves.range(first..last).map(|leaf| leaf.entries.len());
         between.sum::<usize>() + before(last, end) - before(first, from)
     }
 
-    /// Returns the turn that comes `nth`, from 0, among those that are not before this one. Costs as much as [`Tokens::count`].
-    pub(super) fn nth_from(&self, turn: Turn, nth: usize) -> Option<Turn> {
-        let first = self.leaf_of(turn);
-        let mut at = self.leaves.get(first)?.before(turn).checked_add(nth)?;
+    /// Returns the rank that comes `nth`, from 0, among those that are not before this one. Costs as much as [`Tokens::count`].
+    pub(super) fn nth_from(&self, rank: Rank, nth: usize) -> Option<Rank> {
+        let first = self.leaf_of(rank);
+        let mut at = self.leaves.get(first)?.before(rank).checked_add(nth)?;
         for leaf in self.leaves.range(first..) {
             match leaf.entries.get(at) {
-                Some(entry) => return Some(entry.turn()),
+                Some(entry) => return Some(entry.rank()),
                 None => at -= leaf.entries.len(),
             }
         }
@@ -184,34 +184,34 @@ impl Tokens {
         leaves + self.leaves.iter().map(entries).sum::<usize>()
     }
 
-    /// Returns the leaf that a turn belongs to: the last one that does not begin after it, or the first one.
+    /// Returns the leaf that a rank belongs to: the last one that does not begin after it, or the first one.
     #[inline]
-    fn leaf_of(&self, turn: Turn) -> usize {
-        let turn = turn.number();
-        if self.leaves.back().is_none_or(|last| last.from.number() <= turn) {
+    fn leaf_of(&self, rank: Rank) -> usize {
+        let rank = rank.number();
+        if self.leaves.back().is_none_or(|last| last.from.number() <= rank) {
             return self.leaves.len().saturating_sub(1);
         }
-        self.leaves.partition_point(|leaf| leaf.from.number() <= turn).saturating_sub(1)
+        self.leaves.partition_point(|leaf| leaf.from.number() <= rank).saturating_sub(1)
     }
 
-    /// Makes room for a turn in a full leaf or beside it. Returns the leaf that the turn belongs to.
+    /// Makes room for a rank in a full leaf or beside it. Returns the leaf that the rank belongs to.
     #[cold]
-    fn make_room(&mut self, at: usize, turn: Turn) -> usize {
+    fn make_room(&mut self, at: usize, rank: Rank) -> usize {
         let entries = match self.leaves.get_mut(at) {
-            // A turn after all others leaves a full leaf behind.
-            Some(leaf) if leaf.entries.back().is_some_and(|last| turn < last.turn()) => {
+            // A rank after all others leaves a full leaf behind.
+            Some(leaf) if leaf.entries.back().is_some_and(|last| rank < last.rank()) => {
                 let later = leaf.entries.split_off(MOST / 2);
                 leaf.entries.shrink_to_fit();
                 later
             }
             _ => VecDeque::new(),
         };
-        let from = entries.front().map_or(turn, Entry::turn);
+        let from = entries.front().map_or(rank, Entry::rank);
         let new = (at + 1).min(self.leaves.len());
         work::move_items::<Entry>(entries.len());
         work::move_items::<Leaf>(new.min(self.leaves.len() - new));
         self.leaves.insert(new, Leaf { from, entries });
-        if turn < from { at } else { new }
+        if rank < from { at } else { new }
     }
 
     /// Frees memory of a leaf that has lost entries: joins it with a neighbour if both together fill at most half a leaf.
@@ -242,13 +242,13 @@ impl Tokens {
         let entries = || self.leaves.iter().flat_map(|leaf| &leaf.entries);
         assert_eq!(entries().count(), self.len, "the number of entries");
         assert!(
-            entries().is_sorted_by(|one, next| one.turn() < next.turn()),
+            entries().is_sorted_by(|one, next| one.rank() < next.rank()),
             "the order of entries"
         );
         let mut before = None;
         for leaf in &self.leaves {
             let [first, last] =
-                [leaf.entries.front(), leaf.entries.back()].map(|it| it.map(Entry::turn));
+                [leaf.entries.front(), leaf.entries.back()].map(|it| it.map(Entry::rank));
             assert!(first.map_or(self.len == 0, |first| leaf.from <= first), "where a leaf begins");
             assert!(before < Some(leaf.from) && leaf.entries.len() <= MOST, "leaves overlap");
             let (length, capacity) = (leaf.entries.len(), leaf.entries.capacity());
@@ -266,8 +266,8 @@ mod tests {
 
     const COUNT: u64 = if TINY { 2000 } else { 60_000 };
 
-    fn turn(deadline: u64) -> Turn {
-        Turn { deadline, push: deadline % 3 }
+    fn rank(deadline: u64) -> Rank {
+        Rank { deadline, push: deadline % 3 }
     }
 
     fn since(deadline: u64) -> Since {
@@ -278,33 +278,33 @@ mod tests {
     #[derive(Default)]
     struct Both {
         tokens: Tokens,
-        map: BTreeMap<Turn, Token>,
+        map: BTreeMap<Rank, Token>,
     }
 
     impl Both {
         fn insert(&mut self, deadline: u64) {
             let token = Token::drawn(deadline);
-            if self.map.insert(turn(deadline), token).is_none() {
-                self.tokens.insert(turn(deadline), token, since(deadline));
+            if self.map.insert(rank(deadline), token).is_none() {
+                self.tokens.insert(rank(deadline), token, since(deadline));
             }
         }
 
         fn remove(&mut self, deadline: u64) {
-            let expected = self.map.remove(&turn(deadline)).map(|token| (token, since(deadline)));
-            assert_eq!(self.tokens.remove(turn(deadline), None), expected);
+            let expected = self.map.remove(&rank(deadline)).map(|token| (token, since(deadline)));
+            assert_eq!(self.tokens.remove(rank(deadline), None), expected);
         }
 
         fn check(&self, moments: impl Iterator<Item = u64>) {
             self.tokens.check();
             assert_eq!(self.tokens.len, self.map.len());
             for moment in moments {
-                let (at, after) = (turn(moment), Turn::after(moment));
+                let (at, after) = (rank(moment), Rank::after(moment));
                 assert_eq!(self.tokens.get(at), self.map.get(&at).copied(), "{moment}");
                 for nth in [0, 1, moment as usize % 700] {
-                    let found = self.map.range(after..).nth(nth).map(|(turn, _)| *turn);
+                    let found = self.map.range(after..).nth(nth).map(|(rank, _)| *rank);
                     assert_eq!(self.tokens.nth_from(after, nth), found, "{moment}");
                 }
-                for end in [at, after, Turn::LAST, Turn::after(moment + COUNT / 3)] {
+                for end in [at, after, Rank::LAST, Rank::after(moment + COUNT / 3)] {
                     let count = self.map.range(after..end.max(after)).count();
                     assert_eq!(self.tokens.count(after, end), count, "{moment}");
                 }

@@ -47,7 +47,7 @@ pub struct BlockMeta {
     pub(super) sparse: u8,
     /// The width of the block in units of 256 bytes: one, and one for each column.
     pub(super) units: u8,
-    /// Set if the places are in the order of turns. Always true in a queue; in the timeline at most for the first
+    /// Set if the places are in the order of ranks. Always true in a queue; in the timeline at most for the first
     /// block.
     pub is_sorted: bool,
 }

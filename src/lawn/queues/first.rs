@@ -1,9 +1,9 @@
 //! The first element of all queues: reads the heap of heads and keeps it up to date, late.
 
 use super::super::processor::prefetch;
+use super::super::rank::Rank;
 use super::super::store::{Handle, Records};
 use super::super::tiny::TINY;
-use super::super::turn::Turn;
 use super::heads::{Heads, QueueNumber, TIMELINE};
 use super::queues::Queues;
 
@@ -33,37 +33,37 @@ impl Queues {
         }
     }
 
-    /// Returns the turn of the second-earliest head. The heads must be up to date.
-    pub fn second_turn(&self) -> Option<Turn> {
-        self.heads.second().map(|(turn, _)| turn)
+    /// Returns the rank of the second-earliest head. The heads must be up to date.
+    pub fn second_rank(&self) -> Option<Rank> {
+        self.heads.second().map(|(rank, _)| rank)
     }
 
-    /// Returns the earliest turn in any queue, and its record.
-    pub fn first(&self, records: &Records) -> Option<(Turn, Handle)> {
-        let (mut turn, mut number) = self.heads.at(0)?;
+    /// Returns the earliest rank in any queue, and its record.
+    pub fn first(&self, records: &Records) -> Option<(Rank, Handle)> {
+        let (mut rank, mut number) = self.heads.at(0)?;
         if !self.stale.is_empty() {
-            (turn, number) = self.first_with_stale(records)?;
+            (rank, number) = self.first_with_stale(records)?;
         }
-        Some((turn, self.head(records, number)?))
+        Some((rank, self.head(records, number)?))
     }
 
-    /// Returns the earliest head while some turns in the heap are stale, that is, too early. A head below a stale one
+    /// Returns the earliest head while some ranks in the heap are stale, that is, too early. A head below a stale one
     /// may come first.
-    fn first_with_stale(&self, records: &Records) -> Option<(Turn, QueueNumber)> {
-        let mut first: Option<(Turn, QueueNumber)> = None;
+    fn first_with_stale(&self, records: &Records) -> Option<(Rank, QueueNumber)> {
+        let mut first: Option<(Rank, QueueNumber)> = None;
         // The heap indices to examine: the top, and those below stale heads, of which there are few.
         let mut open = vec![0];
         while let Some(index) = open.pop() {
-            let Some((mut turn, number)) = self.heads.at(index) else { continue };
-            if first.is_some_and(|first| first.0 <= turn) {
+            let Some((mut rank, number)) = self.heads.at(index) else { continue };
+            if first.is_some_and(|first| first.0 <= rank) {
                 continue;
             }
             if self.queues[usize::from(number)].is_stale {
                 open.extend(Heads::below(index));
-                turn = self.head_turn(records, number)?;
+                rank = self.head_rank(records, number)?;
             }
-            if first.is_none_or(|first| turn < first.0) {
-                first = Some((turn, number));
+            if first.is_none_or(|first| rank < first.0) {
+                first = Some((rank, number));
             }
         }
         first
@@ -74,7 +74,7 @@ impl Queues {
         Some(self.heads.at(0)?.0.deadline)
     }
 
-    /// Marks the head of a queue as stale, given the queue's first block. The turn of the next head is in a record that
+    /// Marks the head of a queue as stale, given the queue's first block. The rank of the next head is in a record that
     /// is probably not in the cache. Waiting for it here, to restore the heap at once, would take most of the time of
     /// timers that are restarted in the order in which they were started. So the record is read when the first queue is
     /// asked for, or when many other queues have lost their heads.
@@ -89,7 +89,7 @@ impl Queues {
         self.add_stale(records, number);
     }
 
-    /// Records that the turn of a queue in the heap is too early.
+    /// Records that the rank of a queue in the heap is too early.
     #[inline(always)]
     pub(super) fn add_stale(&mut self, records: &mut Records, number: QueueNumber) {
         if std::mem::replace(&mut self.queues[usize::from(number)].is_stale, true) {
@@ -102,7 +102,7 @@ impl Queues {
         self.stale.push(number);
     }
 
-    /// Restores the heap: reads the turns of all stale heads.
+    /// Restores the heap: reads the ranks of all stale heads.
     #[inline(always)]
     pub fn refresh_heads(&mut self, records: &mut Records) {
         if !self.stale.is_empty() {
@@ -127,8 +127,8 @@ impl Queues {
             self.sort_head(records);
         }
         self.queues[usize::from(number)].is_stale = false;
-        if let Some(turn) = self.head_turn(records, number) {
-            self.heads.set(number, turn);
+        if let Some(rank) = self.head_rank(records, number) {
+            self.heads.set(number, rank);
         }
     }
 
@@ -141,7 +141,7 @@ impl Queues {
         }
     }
 
-    pub(super) fn head_turn(&self, records: &Records, number: QueueNumber) -> Option<Turn> {
-        self.head(records, number).map(|first| records.turn(first))
+    pub(super) fn head_rank(&self, records: &Records, number: QueueNumber) -> Option<Rank> {
+        self.head(records, number).map(|first| records.rank(first))
     }
 }

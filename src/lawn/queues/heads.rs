@@ -9,7 +9,7 @@
 //! Setting and removing a head cost O(log queues); there are at most 1,025.
 
 use super::super::memory::{Mover, allotted, push_tight, relocate, shrink};
-use super::super::turn::Turn;
+use super::super::rank::Rank;
 
 const CHILDREN: usize = 4;
 
@@ -18,8 +18,8 @@ pub type QueueNumber = u16;
 /// The queue number of the [timeline](super::timeline).
 pub const TIMELINE: QueueNumber = 0;
 
-/// The turn of the head of a queue, and the queue.
-type Head = (Turn, QueueNumber);
+/// The rank of the head of a queue, and the queue.
+type Head = (Rank, QueueNumber);
 
 /// The heads of all queues that are not empty.
 #[derive(Clone, Default)]
@@ -59,9 +59,9 @@ impl Heads {
         found
     }
 
-    /// Sets the turn of a queue's head.
-    pub(super) fn set(&mut self, queue: QueueNumber, turn: Turn) {
-        let head = (turn, queue);
+    /// Sets the rank of a queue's head.
+    pub(super) fn set(&mut self, queue: QueueNumber, rank: Rank) {
+        let head = (rank, queue);
         if self.indices.len() <= queue.into() {
             self.indices.resize(usize::from(queue) + 1, None);
         }
@@ -74,11 +74,11 @@ impl Heads {
         }
     }
 
-    /// Lowers the turn of a queue's head to `turn`, if that is earlier. The queue must have a head.
-    pub(super) fn lower(&mut self, queue: QueueNumber, turn: Turn) {
+    /// Lowers the rank of a queue's head to `rank`, if that is earlier. The queue must have a head.
+    pub(super) fn lower(&mut self, queue: QueueNumber, rank: Rank) {
         let index = self.indices.get(usize::from(queue)).copied().flatten();
-        if index.is_some_and(|index| turn < self.heap[usize::from(index)].0) {
-            self.set(queue, turn);
+        if index.is_some_and(|index| rank < self.heap[usize::from(index)].0) {
+            self.set(queue, rank);
         }
     }
 
@@ -151,7 +151,7 @@ impl Heads {
 
     /// Panics unless the heap is ordered and has exactly the heads that `head_of` returns.
     #[cfg(any(test, feature = "checks"))]
-    pub(super) fn check(&self, mut head_of: impl FnMut(QueueNumber) -> Option<Turn>) {
+    pub(super) fn check(&self, mut head_of: impl FnMut(QueueNumber) -> Option<Rank>) {
         for (index, head) in self.heap.iter().enumerate().skip(1) {
             let parent = &self.heap[(index - 1) / CHILDREN];
             assert!(parent.0 <= head.0, "the heap is out of order at {index}");

@@ -5,7 +5,7 @@
 //! | `queues` | the FIFO queue of each TTL |
 //! | `block`, `blocks` | a piece of a queue or of the timeline with places for 64 handles; all of these |
 //! | `heads` | the heap over the heads of the queues |
-//! | `first` | the first element of all, by that heap, and which of its turns are stale |
+//! | `first` | the first element of all, by that heap, and which of its ranks are stale |
 //! | `timeline` | elements that fit into no queue, in blocks of ascending ranges |
 //! | `order` | the order within a block of the timeline |
 //! | `ranges` | where each block begins: the order of the blocks |

@@ -1,7 +1,7 @@
 //! The order within a block of the [timeline](super::timeline), computed on demand.
 
+use super::super::rank::Rank;
 use super::super::store::{Handle, Records};
-use super::super::turn::Turn;
 use super::block::PLACES;
 use super::blocks::Blocks;
 
@@ -45,29 +45,29 @@ impl Blocks {
         (keys, meta.len())
     }
 
-    /// Returns the turn of an element.
-    pub(super) fn turn(&self, records: &Records, block: Handle, place: usize) -> Turn {
-        records.turn(self.view(block).at(place).expect("a taken place"))
+    /// Returns the rank of an element.
+    pub(super) fn rank(&self, records: &Records, block: Handle, place: usize) -> Rank {
+        records.rank(self.view(block).at(place).expect("a taken place"))
     }
 
-    /// Sorts elements of a block by their turns. Reads only the records of ties.
+    /// Sorts elements of a block by their ranks. Reads only the records of ties.
     pub(super) fn sort(&self, records: &Records, block: Handle, keys: &mut [u64]) {
         if !sort_keys(keys) {
             return;
         }
         let ties = keys.chunk_by_mut(|one, other| offset_of(*one) == offset_of(*other));
         for ties in ties.filter(|ties| ties.len() > 1) {
-            let mut turns = [(Turn::FIRST, 0); PLACES];
-            let turns = &mut turns[..ties.len()];
-            for (turn, key) in turns.iter_mut().zip(&*ties) {
-                *turn = (self.turn(records, block, place_of(*key)), *key);
+            let mut ranks = [(Rank::FIRST, 0); PLACES];
+            let ranks = &mut ranks[..ties.len()];
+            for (rank, key) in ranks.iter_mut().zip(&*ties) {
+                *rank = (self.rank(records, block, place_of(*key)), *key);
             }
-            turns.sort_unstable();
-            ties.iter_mut().zip(turns).for_each(|(key, turn)| *key = turn.1);
+            ranks.sort_unstable();
+            ties.iter_mut().zip(ranks).for_each(|(key, rank)| *key = rank.1);
         }
     }
 
-    /// Returns the places of a block in the order of turns.
+    /// Returns the places of a block in the order of ranks.
     pub(super) fn order(&self, records: &Records, block: Handle) -> Order {
         let (mut keys, len) = self.sort_keys(block);
         if !self.meta(block).is_sorted {
@@ -101,7 +101,7 @@ fn sort_keys(keys: &mut [u64]) -> bool {
     ties > 0
 }
 
-/// Iterates over the places of a block in the order of turns.
+/// Iterates over the places of a block in the order of ranks.
 pub(super) struct Order {
     places: [u8; PLACES],
     len: usize,

@@ -1,6 +1,6 @@
 //! One FIFO queue for each frequent TTL, and the heap over their heads.
 //!
-//! Elements that are pushed with one TTL come due in the order of pushing, so appending keeps a queue sorted by turn.
+//! Elements that are pushed with one TTL come due in the order of pushing, so appending keeps a queue sorted by rank.
 //! Elements that break this rule (after the clock stepped back, or with a deadline given from outside), and elements
 //! whose TTL is too rare for a queue, go to the [timeline](super::timeline), which accepts any order.
 //!
@@ -18,9 +18,9 @@ use ahash::RandomState;
 use hashbrown::HashTable;
 
 use super::super::memory::{push_tight, shrink};
+use super::super::rank::Rank;
 use super::super::store::{Handle, Records, Spot};
 use super::super::tiny::TINY;
-use super::super::turn::Turn;
 use super::super::work;
 use super::block::{Blanked, BlockMeta, BlockView};
 use super::blocks::Blocks;
@@ -126,22 +126,22 @@ impl Queues {
     pub fn predict_range(
         &self,
         ttl: u64,
-        turn: Turn,
+        rank: Rank,
         prefetch_index: impl FnOnce(),
     ) -> PredictedRange {
-        if self.timeline_len == 0 || self.recent_queue(ttl, turn).is_some() {
+        if self.timeline_len == 0 || self.recent_queue(ttl, rank).is_some() {
             return None;
         }
         prefetch_index();
-        self.predict_in_timeline(turn)
+        self.predict_in_timeline(rank)
     }
 
-    /// Returns the number of the cached queue of `ttl`, if it accepts an element with this turn at its tail.
+    /// Returns the number of the cached queue of `ttl`, if it accepts an element with this rank at its tail.
     #[inline(always)]
-    fn recent_queue(&self, ttl: u64, turn: Turn) -> Option<QueueNumber> {
+    fn recent_queue(&self, ttl: u64, rank: Rank) -> Option<QueueNumber> {
         let number = self.recent[recent_slot(ttl)];
         let queue = self.queues.get(usize::from(number))?;
-        (queue.ttl == ttl && queue.latest <= turn.deadline).then_some(number)
+        (queue.ttl == ttl && queue.latest <= rank.deadline).then_some(number)
     }
 
     /// Inserts a record into the queue of `ttl` or into the timeline, and returns its spot. The caller must store the
@@ -151,13 +151,13 @@ impl Queues {
         &mut self,
         records: &mut Records,
         handle: Handle,
-        (ttl, turn): (u64, Turn),
+        (ttl, rank): (u64, Rank),
         elements: usize,
         predicted: PredictedRange,
     ) -> Spot {
-        match self.append_recent(handle, ttl, turn, predicted) {
+        match self.append_recent(handle, ttl, rank, predicted) {
             Some(spot) => spot,
-            None => self.push_slow(records, handle, (ttl, turn), elements, predicted),
+            None => self.push_slow(records, handle, (ttl, rank), elements, predicted),
         }
     }
 
@@ -168,17 +168,17 @@ impl Queues {
         &mut self,
         handle: Handle,
         ttl: u64,
-        turn: Turn,
+        rank: Rank,
         predicted: PredictedRange,
     ) -> Option<Spot> {
         if predicted.is_some() {
             return None;
         }
-        let number = self.recent_queue(ttl, turn)?;
+        let number = self.recent_queue(ttl, rank)?;
         let queue = &mut self.queues[usize::from(number)];
         let (_, tail) = queue.ends?;
         let place = self.blocks.append(tail, handle)?;
-        queue.latest = turn.deadline;
+        queue.latest = rank.deadline;
         Some(Spot::new(tail, place))
     }
 
@@ -193,34 +193,34 @@ impl Queues {
         &mut self,
         records: &mut Records,
         handle: Handle,
-        (ttl, turn): (u64, Turn),
+        (ttl, rank): (u64, Rank),
         elements: usize,
         predicted: PredictedRange,
     ) -> Spot {
         let spot = match self.find(ttl) {
-            Some(number) => self.push_to_queue(records, number, handle, turn),
+            Some(number) => self.push_to_queue(records, number, handle, rank),
             None => {
                 let enough = UNCONDITIONAL_QUEUES + elements / ELEMENTS_PER_QUEUE;
                 let may_start = self.len() < UNCONDITIONAL_QUEUES
                     || self.len() < enough.min(QUEUES_MAX)
                         && self.votes.vote(self.hasher.hash_one(ttl), elements);
-                if may_start { self.start_queue(handle, ttl, turn) } else { None }
+                if may_start { self.start_queue(handle, ttl, rank) } else { None }
             }
         };
-        let spot = spot.or_else(|| self.push_to_timeline(records, handle, ttl, turn, predicted));
+        let spot = spot.or_else(|| self.push_to_timeline(records, handle, ttl, rank, predicted));
         // A block holds several records on average, so the records run out of handles first.
         spot.expect("there are fewer blocks than records")
     }
 
-    /// Inserts a record into the timeline, wherever its turn is among the others, and returns its spot.
+    /// Inserts a record into the timeline, wherever its rank is among the others, and returns its spot.
     pub fn push_out_of_order(
         &mut self,
         records: &mut Records,
         handle: Handle,
         ttl: u64,
-        turn: Turn,
+        rank: Rank,
     ) -> Spot {
-        let spot = self.push_to_timeline(records, handle, ttl, turn, None);
+        let spot = self.push_to_timeline(records, handle, ttl, rank, None);
         spot.expect("there are fewer blocks than records")
     }
 
@@ -230,26 +230,26 @@ impl Queues {
         records: &Records,
         number: QueueNumber,
         handle: Handle,
-        turn: Turn,
+        rank: Rank,
     ) -> Option<Spot> {
         let queue = &mut self.queues[usize::from(number)];
         self.recent[recent_slot(queue.ttl)] = number;
-        if turn.deadline < queue.latest {
+        if rank.deadline < queue.latest {
             let (_, tail) = queue.ends.expect("a queue in the table is not empty");
             let last = self.blocks.view(tail).last().expect("a block is not empty");
-            let last = records.turn(last);
-            if turn < last {
+            let last = records.rank(last);
+            if rank < last {
                 // Since push numbers started over, the next one in the last one's millisecond is too early, too.
-                queue.latest = last.deadline + u64::from(turn.push < last.push);
+                queue.latest = last.deadline + u64::from(rank.push < last.push);
                 return None;
             }
         }
         let (_, tail) = queue.ends.expect("a queue in the table is not empty");
-        queue.latest = turn.deadline;
+        queue.latest = rank.deadline;
         if let Some(place) = self.blocks.append(tail, handle) {
             return Some(Spot::new(tail, place));
         }
-        let new = self.insert_block(BlockMeta::new(number), turn)?;
+        let new = self.insert_block(BlockMeta::new(number), rank)?;
         let place = self.blocks.append(new, handle)?;
         Some(Spot::new(new, place))
     }
@@ -273,14 +273,14 @@ impl Queues {
     }
 
     /// Repairs a block that is empty or sparse after a place was [blanked](Queues::blank). The record must still have
-    /// its old turn.
+    /// its old rank.
     #[inline(never)]
     pub fn repair_block(&mut self, records: &mut Records, spot: Spot) {
         let meta = *self.blocks.meta(spot.block);
         if meta.is_empty() {
             let left = self.blocks.slab.unit(spot.block).handle(spot.place.into());
-            let turn = records.turn(left.expect("a block had an element"));
-            self.drop_block(meta.queue, turn);
+            let rank = records.rank(left.expect("a block had an element"));
+            self.drop_block(meta.queue, rank);
         } else if meta.is_sparse() && !meta.is_head {
             // The first block will be empty soon, and there is only one per queue.
             if meta.queue == TIMELINE {
@@ -297,9 +297,9 @@ impl Queues {
         }
     }
 
-    /// Removes the head of a queue, which is at `spot` and has this turn. The heap is updated on demand, once for a run of removals.
+    /// Removes the head of a queue, which is at `spot` and has this rank. The heap is updated on demand, once for a run of removals.
     #[inline(always)]
-    pub fn remove_head(&mut self, spot: Spot, turn: Turn) {
+    pub fn remove_head(&mut self, spot: Spot, rank: Rank) {
         let meta = self.blocks.meta_mut(spot.block);
         // A head block is never sparse, and what is to be done is done below.
         _ = meta.remove(spot.place);
@@ -311,7 +311,7 @@ impl Queues {
         // The heap was up to date before the run, and no other queue has lost its head since.
         debug_assert_eq!(self.stale, [number], "the heap was not up to date");
         if is_empty {
-            self.drop_block(number, turn);
+            self.drop_block(number, rank);
             if self.queues.get(usize::from(number)).is_none_or(|queue| queue.ends.is_none()) {
                 self.remove_queue(number);
             }
@@ -354,7 +354,7 @@ impl Queues {
         self.by_ttl.len() + self.timeline_len
     }
 
-    /// Replaces the handle of a record that was moved or replaced. The turn must be the same.
+    /// Replaces the handle of a record that was moved or replaced. The rank must be the same.
     pub fn replace(&mut self, spot: Spot, new: Handle) {
         self.blocks.slab.unit_mut(spot.block).set_handle(spot.place.into(), new);
     }
@@ -364,9 +364,9 @@ impl Queues {
         self.by_ttl.find(self.hasher.hash_one(ttl), is_it).copied()
     }
 
-    fn start_queue(&mut self, handle: Handle, ttl: u64, turn: Turn) -> Option<Spot> {
+    fn start_queue(&mut self, handle: Handle, ttl: u64, rank: Rank) -> Option<Spot> {
         let queue =
-            Queue { ttl, ends: None, latest: turn.deadline, prefetched_to: None, is_stale: false };
+            Queue { ttl, ends: None, latest: rank.deadline, prefetched_to: None, is_stale: false };
         // Lowest first, so that the list of queues can shrink.
         let number = if let Some(number) = self.free.pop_first() {
             self.queues[usize::from(number)] = queue;
@@ -375,7 +375,7 @@ impl Queues {
             push_tight(&mut self.queues, queue);
             (self.queues.len() - 1) as QueueNumber
         };
-        let Some(block) = self.insert_block(BlockMeta::new(number), turn) else {
+        let Some(block) = self.insert_block(BlockMeta::new(number), rank) else {
             self.free.insert(number);
             return None;
         };
@@ -384,14 +384,14 @@ impl Queues {
         let grows = self.by_ttl.len() == self.by_ttl.capacity();
         work::move_items::<QueueNumber>(if grows { self.by_ttl.len() } else { 0 });
         self.by_ttl.insert_unique(hasher.hash_one(ttl), number, rehash);
-        self.heads.set(number, turn);
+        self.heads.set(number, rank);
         self.recent[recent_slot(ttl)] = number;
         let place = self.blocks.append(block, handle)?;
         Some(Spot::new(block, place))
     }
 
-    /// Inserts an empty block whose range begins at this turn. In a queue it must be the last one.
-    pub(super) fn insert_block(&mut self, mut meta: BlockMeta, from: Turn) -> Option<Handle> {
+    /// Inserts an empty block whose range begins at this rank. In a queue it must be the last one.
+    pub(super) fn insert_block(&mut self, mut meta: BlockMeta, from: Rank) -> Option<Handle> {
         let ends = &mut self.queues[usize::from(meta.queue)].ends;
         meta.is_head = ends.is_none();
         let block = self.blocks.insert(meta)?;
@@ -403,10 +403,10 @@ impl Queues {
         Some(block)
     }
 
-    /// Frees an empty block whose range contains this turn, and its queue with the last block.
+    /// Frees an empty block whose range contains this rank, and its queue with the last block.
     #[inline(never)]
-    pub(super) fn drop_block(&mut self, queue: QueueNumber, turn: Turn) {
-        let Around { before, range, behind } = self.ranges.remove(queue, turn);
+    pub(super) fn drop_block(&mut self, queue: QueueNumber, rank: Rank) {
+        let Around { before, range, behind } = self.ranges.remove(queue, rank);
         self.blocks.remove(range.block);
         let entry = &mut self.queues[usize::from(queue)];
         let (head, tail) = entry.ends.as_mut().expect("a queue with a block");
@@ -437,8 +437,8 @@ impl Queues {
         fits: impl Fn(&BlockMeta) -> bool,
     ) -> Option<(Range, Range)> {
         let view = self.blocks.view(block);
-        let turn = records.turn(view.first().expect("a block is not empty"));
-        let Around { before, range, behind } = self.ranges.around(view.meta.queue, turn);
+        let rank = records.rank(view.first().expect("a block is not empty"));
+        let Around { before, range, behind } = self.ranges.around(view.meta.queue, rank);
         let fits = |range: &Range| fits(self.blocks.meta(range.block));
         Some((range, behind.filter(fits).or(before.filter(fits))?))
     }
@@ -502,7 +502,7 @@ impl Queues {
     pub(super) fn block_moved(&mut self, records: &mut Records, old: Handle, new: Handle) {
         let view = self.blocks.view(new);
         let first = view.first().expect("a block is not empty");
-        self.ranges.replace(view.meta.queue, records.turn(first), new);
+        self.ranges.replace(view.meta.queue, records.rank(first), new);
         let ends = self.queues[usize::from(view.meta.queue)].ends.as_mut();
         let ends = ends.expect("a queue with a block");
         for end in [&mut ends.0, &mut ends.1] {

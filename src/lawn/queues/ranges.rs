@@ -1,7 +1,7 @@
 //! Where each block of a queue or of the [timeline](super::timeline) begins: one sorted list for all of them, in pieces.
 //!
-//! A block's *range* begins at a turn: no turn in the block is earlier, and every turn in the block before it is. So the
-//! list is the order of the blocks, has the neighbours of a block, and finds the block of a turn. A range may begin before
+//! A block's *range* begins at a rank: no rank in the block is earlier, and every rank in the block before it is. So the
+//! list is the order of the blocks, has the neighbours of a block, and finds the block of a rank. A range may begin before
 //! the first element that is left in its block.
 //!
 //! There is one entry for a block of some forty to sixty elements: 25,000 for a million, in pieces of up to 64 entries, with
@@ -11,9 +11,9 @@
 //! processor can predict.
 
 use super::super::memory::{Mover, Steps, allotted, push_tight, relocate, shrink};
+use super::super::rank::Rank;
 use super::super::store::Handle;
 use super::super::tiny::TINY;
-use super::super::turn::Turn;
 use super::super::work;
 use super::heads::QueueNumber;
 use super::order::FAR;
@@ -22,10 +22,10 @@ use super::order::FAR;
 /// pieces: 200,000 for half a billion elements.
 const PIECE: usize = if TINY { 4 } else { 64 };
 
-/// A block, and the turn where its range begins.
+/// A block, and the rank where its range begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Range {
-    pub(super) from: Turn,
+    pub(super) from: Rank,
     pub(super) block: Handle,
 }
 
@@ -40,8 +40,8 @@ pub(super) struct Around {
 type Key = u128;
 
 #[inline(always)]
-fn key(queue: QueueNumber, Turn { deadline, push }: Turn) -> Key {
-    let push = push.min(Turn::PUSHES - 1);
+fn key(queue: QueueNumber, Rank { deadline, push }: Rank) -> Key {
+    let push = push.min(Rank::PUSHES - 1);
     Key::from(queue) << 112 | Key::from(deadline) << 48 | Key::from(push)
 }
 
@@ -55,8 +55,8 @@ fn queue_of(key: Key) -> QueueNumber {
     (key >> 112) as QueueNumber
 }
 
-fn turn_of(key: Key) -> Turn {
-    Turn { deadline: (key >> 48) as u64, push: key as u64 % Turn::PUSHES }
+fn rank_of(key: Key) -> Rank {
+    Rank { deadline: (key >> 48) as u64, push: key as u64 % Rank::PUSHES }
 }
 
 /// Consecutive entries, at least one.
@@ -152,28 +152,28 @@ impl Ranges {
     fn at(&self, (number, entry): (usize, usize), of: QueueNumber) -> Option<Range> {
         let piece = self.pieces.get(number)?;
         let key = *piece.keys.get(entry)?;
-        (queue_of(key) == of).then(|| Range { from: turn_of(key), block: piece.blocks[entry] })
+        (queue_of(key) == of).then(|| Range { from: rank_of(key), block: piece.blocks[entry] })
     }
 
-    /// Returns the range of a queue that contains a turn. `None` before the first one.
+    /// Returns the range of a queue that contains a rank. `None` before the first one.
     #[inline(always)]
-    pub(super) fn find(&self, queue: QueueNumber, turn: Turn) -> Option<Range> {
-        let key = key(queue, turn);
+    pub(super) fn find(&self, queue: QueueNumber, rank: Rank) -> Option<Range> {
+        let key = key(queue, rank);
         let number = self.firsts.partition_point(|first| *first <= key).checked_sub(1)?;
         let piece = &self.pieces[number];
         let entry = piece.find(key);
         let (from, block) = (piece.keys[entry], piece.blocks[entry]);
-        (queue_of(from) == queue).then(|| Range { from: turn_of(from), block })
+        (queue_of(from) == queue).then(|| Range { from: rank_of(from), block })
     }
 
-    /// Returns the range that contains the turn of an element.
-    pub(super) fn get(&self, queue: QueueNumber, turn: Turn) -> Range {
-        self.find(queue, turn).expect("a turn is in a range")
+    /// Returns the range that contains the rank of an element.
+    pub(super) fn get(&self, queue: QueueNumber, rank: Rank) -> Range {
+        self.find(queue, rank).expect("a rank is in a range")
     }
 
-    /// Iterates over the ranges of a queue in order, from the one that contains a turn, or else the first.
-    pub(super) fn iter_from(&self, queue: QueueNumber, turn: Turn) -> Iter<'_> {
-        let mut place = self.place(key(queue, turn)).unwrap_or((0, 0));
+    /// Iterates over the ranges of a queue in order, from the one that contains a rank, or else the first.
+    pub(super) fn iter_from(&self, queue: QueueNumber, rank: Rank) -> Iter<'_> {
+        let mut place = self.place(key(queue, rank)).unwrap_or((0, 0));
         if self.at(place, queue).is_none() {
             place = self.behind(place);
         }
@@ -182,7 +182,7 @@ impl Ranges {
 
     /// Iterates over the ranges of a queue, in order.
     pub(super) fn iter(&self, queue: QueueNumber) -> Iter<'_> {
-        self.iter_from(queue, Turn::FIRST)
+        self.iter_from(queue, Rank::FIRST)
     }
 
     pub(super) fn first(&self, queue: QueueNumber) -> Option<Range> {
@@ -190,12 +190,12 @@ impl Ranges {
     }
 
     pub(super) fn last(&self, queue: QueueNumber) -> Option<Range> {
-        self.find(queue, Turn::LAST)
+        self.find(queue, Rank::LAST)
     }
 
-    /// Returns the range that contains the turn of an element, and its neighbours.
-    pub(super) fn around(&self, queue: QueueNumber, turn: Turn) -> Around {
-        self.around_place(queue, self.place(key(queue, turn)).expect("a turn is in a range"))
+    /// Returns the range that contains the rank of an element, and its neighbours.
+    pub(super) fn around(&self, queue: QueueNumber, rank: Rank) -> Around {
+        self.around_place(queue, self.place(key(queue, rank)).expect("a rank is in a range"))
     }
 
     fn around_place(&self, queue: QueueNumber, place: (usize, usize)) -> Around {
@@ -204,7 +204,7 @@ impl Ranges {
             (number, 0) => self.at((number - 1, self.pieces[number - 1].keys.len() - 1), queue),
             (number, entry) => self.at((number, entry - 1), queue),
         };
-        let range = self.at(place, queue).expect("a turn is in a range");
+        let range = self.at(place, queue).expect("a rank is in a range");
         Around { before, range, behind: self.at(self.behind(place), queue) }
     }
 
@@ -215,7 +215,7 @@ impl Ranges {
         if is_last { (number + 1, 0) } else { (number, entry + 1) }
     }
 
-    /// Inserts a range. No other range of the queue may begin at the same turn.
+    /// Inserts a range. No other range of the queue may begin at the same rank.
     pub(super) fn insert(&mut self, queue: QueueNumber, Range { from, block }: Range) {
         let key = key(queue, from);
         let (number, entry) = match self.place(key) {
@@ -239,9 +239,9 @@ impl Ranges {
         }
     }
 
-    /// Removes the range that contains a turn. Returns it, and its neighbours.
-    pub(super) fn remove(&mut self, queue: QueueNumber, turn: Turn) -> Around {
-        let (number, entry) = self.place(key(queue, turn)).expect("a turn is in a range");
+    /// Removes the range that contains a rank. Returns it, and its neighbours.
+    pub(super) fn remove(&mut self, queue: QueueNumber, rank: Rank) -> Around {
+        let (number, entry) = self.place(key(queue, rank)).expect("a rank is in a range");
         let around = self.around_place(queue, (number, entry));
         let piece = &mut self.pieces[number];
         piece.remove(entry);
@@ -282,9 +282,9 @@ impl Ranges {
         fit
     }
 
-    /// Replaces the block of the range that contains a turn.
-    pub(super) fn replace(&mut self, queue: QueueNumber, turn: Turn, new: Handle) {
-        let (number, entry) = self.place(key(queue, turn)).expect("a turn is in a range");
+    /// Replaces the block of the range that contains a rank.
+    pub(super) fn replace(&mut self, queue: QueueNumber, rank: Rank, new: Handle) {
+        let (number, entry) = self.place(key(queue, rank)).expect("a rank is in a range");
         self.pieces[number].blocks[entry] = new;
     }
 
@@ -353,7 +353,7 @@ mod tests {
 
     fn range(deadline: u64) -> Range {
         let block = Handle::from_bits(deadline as u32 | 1).expect("not zero");
-        Range { from: Turn { deadline, push: 0 }, block }
+        Range { from: Rank { deadline, push: 0 }, block }
     }
 
     /// Panics unless any two neighbours together fill more than half a piece.
@@ -395,7 +395,7 @@ mod tests {
         (0..MANY as u64).for_each(|from| ranges.insert(QUEUE, range(from)));
         // Joined with the piece before it, because the next one is full.
         for from in (1..PIECE as u64).chain(PIECE as u64 + 1..2 * PIECE as u64) {
-            ranges.remove(QUEUE, Turn { deadline: from, push: 0 });
+            ranges.remove(QUEUE, Rank { deadline: from, push: 0 });
         }
         assert_eq!(ranges.pieces.len(), MANY / PIECE - 1);
         for from in (1..PIECE as u64).chain(PIECE as u64 + 1..2 * PIECE as u64) {
@@ -406,16 +406,16 @@ mod tests {
             if from % 10 == 3 {
                 continue;
             }
-            ranges.remove(QUEUE, Turn { deadline: from, push: 0 });
+            ranges.remove(QUEUE, Rank { deadline: from, push: 0 });
             check_pieces(&ranges, "emptied");
         }
         for from in (0..MANY as u64).filter(|from| from % 10 == 3) {
-            let found = ranges.get(QUEUE, Turn { deadline: from + 1, push: 7 });
+            let found = ranges.get(QUEUE, Rank { deadline: from + 1, push: 7 });
             assert_eq!(found, range(from));
         }
         assert_eq!(ranges.check(), MANY / 10);
         for from in (0..MANY as u64).filter(|from| from % 10 == 3) {
-            ranges.remove(QUEUE, Turn { deadline: from, push: 0 });
+            ranges.remove(QUEUE, Rank { deadline: from, push: 0 });
         }
         assert_eq!((ranges.pieces.len(), ranges.first(QUEUE)), (0, None));
     }

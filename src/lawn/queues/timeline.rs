@@ -1,4 +1,4 @@
-//! The timeline: elements that fit into no queue, in blocks of ascending ranges of turns. Blocks are sorted against
+//! The timeline: elements that fit into no queue, in blocks of ascending ranges of ranks. Blocks are sorted against
 //! each other, not within.
 //!
 //! A queue is cheap while its TTL repeats and its elements come in order. With a TTL for each element, or with
@@ -17,7 +17,7 @@
 //!   columns             the deadline of each, minus the start of its range: 32 bits; the TTL of each, if any has one
 //! ```
 //!
-//! - *Insert*: find the block whose range contains the turn, and take any blank place.
+//! - *Insert*: find the block whose range contains the rank, and take any blank place.
 //! - *Stop*: as in a queue, the record knows block and place, and a bit is cleared.
 //! - *Split*: a full block is split at its median, found in the column of deadlines. Only the records that move are
 //!   written, and they are prefetched together. An element that comes after all others in a full block starts a new
@@ -35,8 +35,8 @@
 //!
 //! The timeline is queue number 0. Its head is in the heap among those of the queues.
 
+use super::super::rank::Rank;
 use super::super::store::{Handle, Records, Spot};
-use super::super::turn::Turn;
 use super::super::work;
 use super::block::{BlockMeta, PLACES};
 use super::blocks::Blocks;
@@ -107,24 +107,24 @@ impl Queues {
         let first = ties.next()?;
         ties.next().map_or(Some(first), |second| {
             let ties = [first, second].into_iter().chain(ties);
-            ties.min_by_key(|handle| records.turn(*handle))
+            ties.min_by_key(|handle| records.rank(*handle))
         })
     }
 
-    /// Predicts the block for an element with this turn, and the deadline where the block's range begins. Prefetches
+    /// Predicts the block for an element with this rank, and the deadline where the block's range begins. Prefetches
     /// the block.
     #[inline(never)]
-    pub(super) fn predict_in_timeline(&self, turn: Turn) -> PredictedRange {
-        let found = self.find_in_timeline(turn)?;
+    pub(super) fn predict_in_timeline(&self, rank: Rank) -> PredictedRange {
+        let found = self.find_in_timeline(rank)?;
         self.blocks.prefetch(found.1);
         Some(found)
     }
 
-    /// Returns the block whose range contains a turn, and the deadline where the range begins. `None` before the first
+    /// Returns the block whose range contains a rank, and the deadline where the range begins. `None` before the first
     /// range.
     #[inline(always)]
-    fn find_in_timeline(&self, turn: Turn) -> PredictedRange {
-        self.ranges.find(TIMELINE, turn).map(|range| (range.from.deadline, range.block))
+    fn find_in_timeline(&self, rank: Rank) -> PredictedRange {
+        self.ranges.find(TIMELINE, rank).map(|range| (range.from.deadline, range.block))
     }
 
     /// Inserts an element and returns its spot. `predicted` may hold the prediction. Does not read the element's
@@ -135,28 +135,28 @@ impl Queues {
         records: &mut Records,
         handle: Handle,
         ttl: u64,
-        turn: Turn,
+        rank: Rank,
         predicted: PredictedRange,
     ) -> Option<Spot> {
         let columns = columns_for(ttl);
-        let current = || self.find_in_timeline(turn);
+        let current = || self.find_in_timeline(rank);
         if predicted.is_some() {
             debug_assert_eq!(predicted, current(), "a prediction from before a change");
         }
         let (mut from, mut block) = match predicted.or_else(current) {
             Some(found) => found,
-            None => self.extend_first_range(turn, columns)?,
+            None => self.extend_first_range(rank, columns)?,
         };
         let mut meta = *self.blocks.meta(block);
         if meta.is_full() || meta.columns() < columns {
-            (from, block) = self.ensure_fits(records, turn, columns)?;
+            (from, block) = self.ensure_fits(records, rank, columns)?;
             meta = *self.blocks.meta(block);
         }
         // If the prediction were of a later range, the offset would wrap, and the order would be wrong.
-        assert!(from <= turn.deadline, "a prediction from before a change");
-        let offset = offset(turn.deadline, from);
+        assert!(from <= rank.deadline, "a prediction from before a change");
+        let offset = offset(rank.deadline, from);
         let place = if meta.is_head {
-            self.place_in_head(records, block, offset, turn)
+            self.place_in_head(records, block, offset, rank)
         } else {
             meta.first_blank().expect("there is room")
         };
@@ -167,18 +167,18 @@ impl Queues {
         Some(spot)
     }
 
-    /// Makes room for one element, with `columns` columns, in the block whose range contains a turn. Returns the block,
+    /// Makes room for one element, with `columns` columns, in the block whose range contains a rank. Returns the block,
     /// and the deadline where its range begins.
     #[inline(never)]
     fn ensure_fits(
         &mut self,
         records: &mut Records,
-        turn: Turn,
+        rank: Rank,
         columns: usize,
     ) -> Option<(u64, Handle)> {
-        let range = self.ranges.get(TIMELINE, turn);
+        let range = self.ranges.get(TIMELINE, rank);
         let (from, block) = if self.blocks.meta(range.block).is_full() {
-            self.make_room(records, range, turn, columns)?
+            self.make_room(records, range, rank, columns)?
         } else {
             (range.from.deadline, range.block)
         };
@@ -188,7 +188,7 @@ impl Queues {
         Some((from, block))
     }
 
-    /// Returns a blank place of the first block for an element with this turn. In a sorted block this is the place
+    /// Returns a blank place of the first block for an element with this rank. In a sorted block this is the place
     /// where the element belongs. If too many others would have to move, the block is marked as unsorted instead, to be
     /// sorted when needed.
     #[inline(never)]
@@ -197,35 +197,35 @@ impl Queues {
         records: &mut Records,
         block: Handle,
         offset: u32,
-        turn: Turn,
+        rank: Rank,
     ) -> usize {
-        self.heads.lower(TIMELINE, turn);
+        self.heads.lower(TIMELINE, rank);
         let meta = *self.blocks.meta(block);
         if meta.is_sorted {
-            if let Some(place) = self.make_place(records, block, offset, turn) {
+            if let Some(place) = self.make_place(records, block, offset, rank) {
                 return place;
             }
             self.blocks.meta_mut(block).is_sorted = false;
-            // The turn in the heap is at or before the first element, as stale turns must be.
+            // The rank in the heap is at or before the first element, as stale ranks must be.
             self.add_stale(records, TIMELINE);
         }
         meta.first_blank().expect("there is room")
     }
 
-    /// Opens a place where an element with this turn belongs in a sorted block, by moving at most [`MOVES_MAX`] others.
+    /// Opens a place where an element with this rank belongs in a sorted block, by moving at most [`MOVES_MAX`] others.
     /// `None` if more would have to move.
     fn make_place(
         &mut self,
         records: &mut Records,
         block: Handle,
         offset: u32,
-        turn: Turn,
+        rank: Rank,
     ) -> Option<usize> {
         let meta = *self.blocks.meta(block);
         let offsets = self.blocks.column(block, DEADLINES);
         let last = meta.last_that(|place| {
             offsets[place] < offset
-                || offsets[place] == offset && self.blocks.turn(records, block, place) < turn
+                || offsets[place] == offset && self.blocks.rank(records, block, place) < rank
         });
         let behind = last.map(|last| last + 1).or(meta.first_place()).unwrap_or(0);
         let (before, from) = meta.blanks_about(behind);
@@ -242,11 +242,11 @@ impl Queues {
         Some(place)
     }
 
-    /// Extends the first range to a turn before all ranges, and returns its block and start. Without any range, creates
+    /// Extends the first range to a rank before all ranges, and returns its block and start. Without any range, creates
     /// one, with a block of `columns` columns.
     #[cold]
-    fn extend_first_range(&mut self, turn: Turn, columns: usize) -> Option<(u64, Handle)> {
-        let from = Turn { deadline: turn.deadline.saturating_sub(LEEWAY), push: 0 };
+    fn extend_first_range(&mut self, rank: Rank, columns: usize) -> Option<(u64, Handle)> {
+        let from = Rank { deadline: rank.deadline.saturating_sub(LEEWAY), push: 0 };
         if let Some(Range { from: later, block }) = self.ranges.first(TIMELINE) {
             self.ranges.remove(TIMELINE, later);
             self.shift(block, later.deadline - from.deadline);
@@ -256,7 +256,7 @@ impl Queues {
         let mut meta = BlockMeta::wide(TIMELINE, columns);
         meta.is_sorted = true;
         let block = self.insert_block(meta, from)?;
-        self.heads.set(TIMELINE, turn);
+        self.heads.set(TIMELINE, rank);
         Some((from.deadline, block))
     }
 
@@ -267,32 +267,32 @@ impl Queues {
         offsets.iter_mut().for_each(|offset| *offset = offset.saturating_add(by));
     }
 
-    /// Makes room for an element with this turn, in a full block or beside it. Returns the block to insert into, and
+    /// Makes room for an element with this rank, in a full block or beside it. Returns the block to insert into, and
     /// the deadline where its range begins.
     fn make_room(
         &mut self,
         records: &mut Records,
         range: Range,
-        turn: Turn,
+        rank: Rank,
         columns: usize,
     ) -> Option<(u64, Handle)> {
         let Range { from, block } = range;
         let (mut keys, _) = self.blocks.sort_keys(block);
         let keys = &mut keys;
-        let offset = offset(turn.deadline, from.deadline);
+        let offset = offset(rank.deadline, from.deadline);
         let latest = keys.iter().copied().max().map_or(0, offset_of);
         let is_earlier = |key: &u64| {
-            offset_of(*key) < offset || self.blocks.turn(records, block, place_of(*key)) < turn
+            offset_of(*key) < offset || self.blocks.rank(records, block, place_of(*key)) < rank
         };
         if latest < offset || latest == offset && keys.iter().all(is_earlier) {
-            let turns = || keys.iter().map(|key| self.blocks.turn(records, block, place_of(*key)));
+            let ranks = || keys.iter().map(|key| self.blocks.rank(records, block, place_of(*key)));
             let last = match latest {
-                FAR => turns().map(|turn| turn.deadline).max()?,
+                FAR => ranks().map(|rank| rank.deadline).max()?,
                 latest => from.deadline + u64::from(latest),
             };
             // The new range covers everything up to the next one. Otherwise deadlines that descend to here would start
             // a block each.
-            let from = Turn::after(last).min(turn);
+            let from = Rank::after(last).min(rank);
             // A block that was started here before and is still sparse is joined with the one behind it.
             let next = self.ranges.around(TIMELINE, range.from).behind;
             if let Some(next) = next.filter(|next| self.blocks.meta(next.block).is_sparse()) {
@@ -316,19 +316,19 @@ impl Queues {
         let new = Range { from: boundary, block: new };
         self.move_elements(records, range, new, later);
         later.iter().for_each(|key| self.blocks.meta_mut(block).vacate(place_of(*key) as u8));
-        let Range { from, block } = if turn < boundary { range } else { new };
+        let Range { from, block } = if rank < boundary { range } else { new };
         Some((from.deadline, block))
     }
 
     /// Partitions the elements of a full block: about `middle` of them, half or only a few, become the earlier part.
-    /// Returns the turn that separates the parts, and the index of the first later key.
+    /// Returns the rank that separates the parts, and the index of the first later key.
     fn divide(
         &self,
         records: &Records,
         Range { from, block }: Range,
         keys: &mut [u64; PLACES],
         middle: usize,
-    ) -> (Turn, usize) {
+    ) -> (Rank, usize) {
         let (_, parting, _) = keys.select_nth_unstable(middle);
         let parting = offset_of(*parting);
         // Split between two milliseconds, if the parts get about the right size.
@@ -337,12 +337,12 @@ impl Queues {
             if (middle.div_ceil(2)..=middle + middle / 2).contains(&earlier) {
                 keys.select_nth_unstable(earlier);
                 let deadline = from.deadline + u64::from(parting);
-                return (Turn { deadline, push: 0 }, earlier);
+                return (Rank { deadline, push: 0 }, earlier);
             }
         }
-        // Split within a millisecond, by the turns in the records.
+        // Split within a millisecond, by the ranks in the records.
         self.blocks.sort(records, block, keys);
-        (self.blocks.turn(records, block, place_of(keys[middle])), middle)
+        (self.blocks.rank(records, block, place_of(keys[middle])), middle)
     }
 
     /// Moves some elements of a block to blank places of another one, which must have enough places and columns, and
@@ -354,7 +354,7 @@ impl Queues {
             let handle = self.blocks.view(source.block).at(from).expect("a taken place");
             // The exact deadline of a far element is only in its record.
             let deadline = match offset_of(*key) {
-                FAR => records.turn(handle).deadline,
+                FAR => records.rank(handle).deadline,
                 offset => source.from.deadline + u64::from(offset),
             };
             let offset = offset(deadline, target.from.deadline);
@@ -428,7 +428,7 @@ impl Queues {
         let Range { from, block } = range;
         let offsets = self.blocks.column(block, DEADLINES);
         let is_due = |(place, handle): &(usize, Handle)| match offsets[*place] {
-            FAR => records.turn(*handle).deadline <= now,
+            FAR => records.rank(*handle).deadline <= now,
             offset => from.deadline + u64::from(offset) <= now,
         };
         self.blocks.view(block).handles().filter(is_due).count()

@@ -67,8 +67,8 @@ impl Queues {
                 assert_eq!(view.meta.is_head, handle == head, "which block is the first");
                 assert_eq!(ranges.peek().is_none(), handle == tail, "which block is the last");
                 assert_eq!(view.handles().count(), view.meta.len(), "a place without a handle");
-                let turns = || view.handles().map(|(_, handle)| records.turn(handle));
-                let first = turns().min().expect("a block is not empty");
+                let ranks = || view.handles().map(|(_, handle)| records.rank(handle));
+                let first = ranks().min().expect("a block is not empty");
                 if in_timeline {
                     self.check_range(records, range);
                 } else {
@@ -76,8 +76,8 @@ impl Queues {
                 }
                 assert!(last < Some(from) && from <= first, "{from:?}");
                 assert!(last < Some(first), "{last:?} before {first:?}");
-                assert!(!view.meta.is_sorted || turns().is_sorted(), "the order in a block");
-                last = turns().max();
+                assert!(!view.meta.is_sorted || ranks().is_sorted(), "the order in a block");
+                last = ranks().max();
                 for (place, handle_in) in view.handles() {
                     let spot = Spot::new(handle, place);
                     assert_eq!(records.get(handle_in).spot(), spot, "a record's spot");
@@ -98,11 +98,11 @@ impl Queues {
         assert_eq!(stale, self.stale.iter().copied().collect(), "stale heads");
         let mut heads = self.heads.clone();
         for number in &self.stale {
-            let turn = self.head_turn(records, *number).expect("a stale head has a head");
-            heads.set(*number, turn);
+            let rank = self.head_rank(records, *number).expect("a stale head has a head");
+            heads.set(*number, rank);
         }
         heads.check(|number| {
-            self.queues.get(usize::from(number)).and_then(|_| self.head_turn(records, number))
+            self.queues.get(usize::from(number)).and_then(|_| self.head_rank(records, number))
         });
         count
     }
@@ -115,7 +115,7 @@ impl Queues {
         assert!(view.meta.is_head || !view.meta.is_sorted, "only the first block is sorted");
         assert!(view.meta.is_sorted || !view.meta.is_head || is_stale, "an unsorted head");
         for (place, handle) in view.handles() {
-            let offset = offset(records.turn(handle).deadline, from.deadline);
+            let offset = offset(records.rank(handle).deadline, from.deadline);
             assert_eq!(self.blocks.column(block, DEADLINES)[place], offset, "a deadline");
         }
     }

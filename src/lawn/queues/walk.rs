@@ -12,8 +12,8 @@ use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
 use super::super::element::Row;
+use super::super::rank::Rank;
 use super::super::store::{Handle, Records};
-use super::super::turn::Turn;
 use super::block::Places;
 use super::heads::{Heads, QueueNumber, TIMELINE};
 use super::order::Order;
@@ -31,7 +31,7 @@ impl Queues {
 
     /// Returns the number of elements that are due at `now`. Reads six records of each queue that has due elements.
     pub fn count_due(&self, records: &Records, now: u64) -> usize {
-        let is_due = |handle: Handle| records.turn(handle).deadline <= now;
+        let is_due = |handle: Handle| records.rank(handle).deadline <= now;
         let in_queue = |number| {
             let due = self.ranges.iter(number).take_while(|range| range.from.deadline <= now);
             let (mut count, mut last) = (0, None);
@@ -69,12 +69,12 @@ struct Rest<'a> {
 }
 
 impl<'a> Rest<'a> {
-    /// Returns the rest of a queue from a turn on.
+    /// Returns the rest of a queue from a rank on.
     fn new(
         queues: &'a Queues,
         records: &'a Records,
         number: QueueNumber,
-        start: Turn,
+        start: Rank,
     ) -> Option<Self> {
         let ttl = queues.queues.get(usize::from(number))?.ttl;
         let mut ranges = queues.ranges.iter_from(number, start);
@@ -82,16 +82,16 @@ impl<'a> Rest<'a> {
         let places = Places::default();
         let mut rest = Self { queues, records, number, ttl, block, ranges, places, order: None };
         rest.enter(block);
-        if start > Turn::FIRST {
+        if start > Rank::FIRST {
             rest.skip_to(start);
         }
         Some(rest)
     }
 
-    /// Skips the elements of the block before a turn.
-    fn skip_to(&mut self, turn: Turn) {
+    /// Skips the elements of the block before a rank.
+    fn skip_to(&mut self, rank: Rank) {
         let view = self.queues.blocks.view(self.block);
-        let is_earlier = |handle: Handle| self.records.turn(handle) < turn;
+        let is_earlier = |handle: Handle| self.records.rank(handle) < rank;
         if let Some(order) = &mut self.order {
             order.skip_earlier(|place| view.at(place).is_some_and(is_earlier));
         } else {
@@ -138,8 +138,8 @@ pub struct Walk<'a> {
     records: &'a Records,
     now: u64,
     fronts: Vec<Front<'a>>,
-    /// The turns of the fronts that have elements to show, each with its front's index.
-    turns: BinaryHeap<Reverse<(Turn, usize)>>,
+    /// The ranks of the fronts that have elements to show, each with its front's index.
+    ranks: BinaryHeap<Reverse<(Rank, usize)>>,
 }
 
 /// The walk's position in one queue.
@@ -147,20 +147,20 @@ struct Front<'a> {
     /// The next element.
     next: (u64, Handle),
     rest: Rest<'a>,
-    /// The queue's index in the heap of heads, until its children there are examined. Until then its turn may be
+    /// The queue's index in the heap of heads, until its children there are examined. Until then its rank may be
     /// too early.
     unexamined: Option<usize>,
 }
 
 impl<'a> Walk<'a> {
-    /// Starts a walk over the elements of all these queues from turn `start` on whose deadline is at or before `now`.
+    /// Starts a walk over the elements of all these queues from rank `start` on whose deadline is at or before `now`.
     pub fn new(
         records: &'a Records,
         all: impl IntoIterator<Item = &'a Queues>,
-        start: Turn,
+        start: Rank,
         now: u64,
     ) -> Self {
-        let mut walk = Self { records, now, fronts: Vec::new(), turns: BinaryHeap::new() };
+        let mut walk = Self { records, now, fronts: Vec::new(), ranks: BinaryHeap::new() };
         for queues in all {
             walk.enter(queues, 0, start);
         }
@@ -169,13 +169,13 @@ impl<'a> Walk<'a> {
 
     /// Enters the queue at a heap index, if it may have elements to show. If its head is before the start, also enters
     /// those below it in the heap.
-    fn enter(&mut self, queues: &'a Queues, index: usize, start: Turn) {
-        let Some((turn, number)) = queues.heads.at(index) else { return };
-        if turn.deadline > self.now {
+    fn enter(&mut self, queues: &'a Queues, index: usize, start: Rank) {
+        let Some((rank, number)) = queues.heads.at(index) else { return };
+        if rank.deadline > self.now {
             return;
         }
-        let begins_before = turn < start;
-        let from = if begins_before { start } else { Turn::FIRST };
+        let begins_before = rank < start;
+        let from = if begins_before { start } else { Rank::FIRST };
         let Some(mut rest) = Rest::new(queues, self.records, number, from) else { return };
         if begins_before {
             // The heap has six levels at most.
@@ -184,10 +184,10 @@ impl<'a> Walk<'a> {
             }
         }
         let Some(next) = rest.next() else { return };
-        let (turn, unexamined) =
-            if begins_before { (self.records.turn(next.1), None) } else { (turn, Some(index)) };
-        if turn.deadline <= self.now {
-            self.turns.push(Reverse((turn, self.fronts.len())));
+        let (rank, unexamined) =
+            if begins_before { (self.records.rank(next.1), None) } else { (rank, Some(index)) };
+        if rank.deadline <= self.now {
+            self.ranks.push(Reverse((rank, self.fronts.len())));
             self.fronts.push(Front { next, rest, unexamined });
         }
     }
@@ -198,26 +198,26 @@ impl<'a> Iterator for Walk<'a> {
 
     fn next(&mut self) -> Option<Row<'a>> {
         loop {
-            let mut first = self.turns.peek_mut()?;
+            let mut first = self.ranks.peek_mut()?;
             let front = &mut self.fronts[first.0.1];
             let (queues, unexamined) = (front.rest.queues, front.unexamined.take());
             let (ttl, shown) = front.next;
-            // The turn of a front becomes exact before it is shown, and then that of its next element.
+            // The rank of a front becomes exact before it is shown, and then that of its next element.
             let next = if unexamined.is_some() { Some(front.next) } else { front.rest.next() };
             match next {
-                Some(next) if self.records.turn(next.1).deadline <= self.now => {
-                    (front.next, first.0.0) = (next, self.records.turn(next.1));
+                Some(next) if self.records.rank(next.1).deadline <= self.now => {
+                    (front.next, first.0.0) = (next, self.records.rank(next.1));
                     drop(first);
                 }
                 _ => _ = PeekMut::pop(first),
             }
             let Some(index) = unexamined else {
                 let record = self.records.get(shown);
-                return Some(Row { ttl, element: record.into(), number: Some(record.turn().push) });
+                return Some(Row { ttl, element: record.into(), number: Some(record.rank().push) });
             };
             // Those below it in the heap may be earlier than all others.
             for below in Heads::below(index) {
-                self.enter(queues, below, Turn::FIRST);
+                self.enter(queues, below, Rank::FIRST);
             }
         }
     }

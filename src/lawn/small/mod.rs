@@ -1,4 +1,4 @@
-//! The small form of a lawn: all elements in one allocation, in the order of their turns.
+//! The small form of a lawn: all elements in one allocation, in the order of their ranks.
 //!
 //! A user who gives each session, basket or device its own key has a million lawns of a few elements each. An index,
 //! pages and queues would cost each lawn more than a kilobyte; here an element costs eleven bytes more than its id and
@@ -18,8 +18,8 @@ use super::element::{Bounds, Counts, Element, Group, Row};
 use super::error::{StartError, UpdateError};
 use super::lease::{Since, Token, end_of_second};
 use super::memory::{Mover, relocate, rounded};
+use super::rank::DEADLINE_MAX;
 use super::store::Handle;
-use super::turn::DEADLINE_MAX;
 use packed::{PackedElement, PackedElements, PackedHeader, Timer, WIDTH_MAX};
 
 /// The limits of the small form. A lawn that exceeds one is converted to the full form, for good.

@@ -12,7 +12,7 @@
 //! The third bit of the group is set if the element is held: then it is in the tree of those of its group.
 
 use super::super::element::Group;
-use super::super::turn::Turn;
+use super::super::rank::Rank;
 use super::handle::Handle;
 use super::records::{GROUP_MARK, GROUP_UNITS, Granule, Records};
 
@@ -108,15 +108,15 @@ impl Records {
         links_of(*self.front(handle))
     }
 
-    /// Returns the turn and the links of a record that is in a group: reads them at once, because a search needs both of
+    /// Returns the rank and the links of a record that is in a group: reads them at once, because a search needs both of
     /// each record that it passes.
     #[inline(always)]
-    pub fn turn_and_links(&self, handle: Handle) -> (Turn, Links) {
+    pub fn rank_and_links(&self, handle: Handle) -> (Rank, Links) {
         let units: &[Granule; GROUP_UNITS + 2] =
             self.slab.before(handle, GROUP_UNITS).first_chunk().expect("a slot has more");
         let [first, second, deadline, push] = *units;
-        let push = u64::from_le_bytes(push) & (Turn::PUSHES - 1);
-        (Turn { deadline: u64::from_le_bytes(deadline), push }, links_of([first, second]))
+        let push = u64::from_le_bytes(push) & (Rank::PUSHES - 1);
+        (Rank { deadline: u64::from_le_bytes(deadline), push }, links_of([first, second]))
     }
 
     /// Changes the links of a record that is in a group.

@@ -25,7 +25,7 @@
 use super::super::element::{Bounds, Element, Group};
 use super::super::memory::{Mover, Steps};
 use super::super::processor::prefetch;
-use super::super::turn::Turn;
+use super::super::rank::Rank;
 use super::super::work;
 use super::beside::Beside;
 use super::handle::{Handle, Unit};
@@ -97,9 +97,9 @@ pub struct Record<'a> {
 
 impl<'a> Record<'a> {
     #[inline(always)]
-    pub fn turn(&self) -> Turn {
+    pub fn rank(&self) -> Rank {
         let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, ..] = *self.header;
-        Turn {
+        Rank {
             deadline: u64::from_le_bytes([a, b, c, d, e, f, g, h]),
             push: u64::from_le_bytes([i, j, k, l, m, n, 0, 0]),
         }
@@ -212,7 +212,7 @@ impl<'a> From<Record<'a>> for Element<'a> {
     #[inline(always)]
     fn from(record: Record<'a>) -> Self {
         let (id, payload) = record.id_and_payload();
-        let (deadline, deliveries) = (record.turn().deadline, record.deliveries());
+        let (deadline, deliveries) = (record.rank().deadline, record.deliveries());
         let (bounds, group) = (record.bounds(), record.group());
         Self { id, payload, deadline, deliveries, bounds, group }
     }
@@ -225,9 +225,9 @@ fn spot_of(header: &[u8; LENGTHS]) -> Spot {
     Spot { block, place: header[PLACE] & PLACES }
 }
 
-fn put_turn(header: &mut [u8; LENGTHS], turn: Turn) {
-    header[..PUSH].copy_from_slice(&turn.deadline.to_le_bytes());
-    header[PUSH..BLOCK].copy_from_slice(&turn.push.to_le_bytes()[..BLOCK - PUSH]);
+fn put_rank(header: &mut [u8; LENGTHS], rank: Rank) {
+    header[..PUSH].copy_from_slice(&rank.deadline.to_le_bytes());
+    header[PUSH..BLOCK].copy_from_slice(&rank.push.to_le_bytes()[..BLOCK - PUSH]);
 }
 
 fn put_spot(header: &mut [u8; LENGTHS], spot: Spot) {
@@ -283,7 +283,7 @@ fn put_part<'a>(bytes: &'a mut [u8], part: &[u8]) -> &'a mut [u8] {
     rest
 }
 
-/// Exclusive access to a record's header, to give the record a new turn with one look at it.
+/// Exclusive access to a record's header, to give the record a new rank with one look at it.
 pub struct Header<'a>(&'a mut [u8; LENGTHS]);
 
 impl Header<'_> {
@@ -292,10 +292,10 @@ impl Header<'_> {
         spot_of(self.0)
     }
 
-    /// Sets the record's turn and spot.
+    /// Sets the record's rank and spot.
     #[inline(always)]
-    pub fn set_turn(self, turn: Turn, spot: Spot) {
-        put_turn(self.0, turn);
+    pub fn set_rank(self, rank: Rank, spot: Spot) {
+        put_rank(self.0, rank);
         put_spot(self.0, spot);
     }
 }
@@ -356,11 +356,11 @@ impl Records {
         id: &[u8],
         payload: &[u8],
         (bounds, group): (Bounds, Option<Group>),
-        (turn, spot): (Turn, Spot),
+        (rank, spot): (Rank, Spot),
     ) {
         let bytes = self.slab.get_mut(reservation.handle).as_flattened_mut();
         let (header, bytes) = bytes.split_first_chunk_mut().expect("a slot holds a header");
-        put_turn(header, turn);
+        put_rank(header, rank);
         header[PLACE] = if bounds.is_none() { 0 } else { BOUNDED };
         put_spot(header, spot);
         header[DELIVERIES..].fill(0);
@@ -409,10 +409,10 @@ impl Records {
         }
     }
 
-    /// Returns the turn without reading the lengths.
+    /// Returns the rank without reading the lengths.
     #[inline(always)]
-    pub fn turn(&self, handle: Handle) -> Turn {
-        self.get(handle).turn()
+    pub fn rank(&self, handle: Handle) -> Rank {
+        self.get(handle).rank()
     }
 
     /// Sets a record's spot.
@@ -432,7 +432,7 @@ impl Records {
         bytes[at..at + Bounds::BYTES].copy_from_slice(&bounds.to_bytes());
     }
 
-    /// Returns the header of a record, to give it a new turn.
+    /// Returns the header of a record, to give it a new rank.
     #[inline(always)]
     pub fn header(&mut self, handle: Handle) -> Header<'_> {
         Header(self.header_mut(handle))

@@ -15,7 +15,7 @@ mod work;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::memory::moved;
-use super::turn::Turn;
+use super::rank::Rank;
 use super::*;
 use oracle::*;
 
@@ -95,7 +95,7 @@ fn once_the_push_counter_starts_over_ties_swap_and_nothing_else_does() {
     for ttl in [10, 1010] {
         let mut lawn = lawn();
         start_numbered(&mut lawn, 500..540, 0, 500);
-        lawn.full().pushes = Turn::PUSHES - 100;
+        lawn.full().pushes = Rank::PUSHES - 100;
         for id in 0..200_u64 {
             lawn.start_at(&id.to_be_bytes(), ttl + (ttl / 1000) * id, b"", 1010).expect("room");
             lawn.check();

@@ -8,7 +8,7 @@ use ahash::RandomState;
 use proptest::prelude::*;
 
 use super::super::memory::moved;
-use super::super::turn::Turn;
+use super::super::rank::Rank;
 use super::super::*;
 use super::checks::*;
 use super::fit_groups;
@@ -33,7 +33,7 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
     let asked = Arc::clone(&small_max);
     let mut lawn = lawn_with_limits(move || *asked.lock().expect("not poisoned"));
     if let Some(left) = left {
-        lawn.full().pushes = Turn::PUSHES - left;
+        lawn.full().pushes = Rank::PUSHES - left;
     }
     let mut oracle = Oracle::default();
     let mut scan = Scan::default();
@@ -413,7 +413,7 @@ pub(super) fn defrag(lawn: &mut Lawn, steps: usize) {
 
 /// Tells the oracle when the lawn is about to push an element under the first push number again.
 fn start_over(lawn: &Lawn, oracle: &mut Oracle) {
-    if !lawn.is_small() && lawn.parts().pushes == Turn::PUSHES {
+    if !lawn.is_small() && lawn.parts().pushes == Rank::PUSHES {
         oracle.start_over();
     }
 }

@@ -157,13 +157,13 @@ fn a_prediction_is_not_used_after_a_change() {
         lawn.start_at(&id.to_be_bytes(), 0, b"", deadline).expect("room");
     };
     (1..10).for_each(|id| start(&mut lawn, id, 1000 + id));
-    let (turn, parts) = (Turn { deadline: 1500, push: 1 << 20 }, lawn.full());
-    let predicted = parts.queues.predict_range(0, turn, || {});
+    let (rank, parts) = (Rank { deadline: 1500, push: 1 << 20 }, lawn.full());
+    let predicted = parts.queues.predict_range(0, rank, || {});
     assert!(predicted.is_some());
     (10..1000).for_each(|id| start(&mut lawn, id, 1000 + id));
     let parts = lawn.full();
     let handle = parts.find(&5_u64.to_be_bytes()).expect("it is there");
-    parts.queues.push(&mut parts.records, handle, (0, turn), 1000, predicted);
+    parts.queues.push(&mut parts.records, handle, (0, rank), 1000, predicted);
 }
 
 #[test]

@@ -4,9 +4,9 @@ const NOWHERE: Spot = Spot { block: Handle::PLACEHOLDER, place: 0 };
 const MOST: Bounds = Bounds { deliveries: u16::MAX, until: Bounds::UNTIL_MAX };
 
 #[test]
-fn a_record_returns_id_and_payload_of_every_length() {
+fn a_record_reranks_id_and_payload_of_every_length() {
     let mut records = Records { secret: 1, ..Records::new() };
-    let turn = Turn { deadline: u64::MAX >> 1, push: Turn::PUSHES - 1 };
+    let rank = Rank { deadline: u64::MAX >> 1, push: Rank::PUSHES - 1 };
     for id_length in [0, 1, 16, 127, 128, 300, 16_384] {
         for payload_length in [0, 1, 64, 127, 128, 20_000, 3_000_000] {
             let id: Vec<u8> = (0..id_length).map(|i| i as u8).collect();
@@ -16,11 +16,11 @@ fn a_record_returns_id_and_payload_of_every_length() {
             for (bounds, group) in bounds.into_iter().flat_map(|it| groups.map(|to| (it, to))) {
                 let room = records.reserve(&id, &payload, bounds, group.is_some());
                 let reservation = room.expect("room");
-                records.write(reservation, &id, &payload, (bounds, group), (turn, NOWHERE));
+                records.write(reservation, &id, &payload, (bounds, group), (rank, NOWHERE));
                 let record = records.get(reservation.handle);
                 assert_eq!(record.group(), group);
                 assert_eq!((record.id(), record.payload()), (&id[..], &payload[..]));
-                assert_eq!((record.turn(), record.spot()), (turn, NOWHERE));
+                assert_eq!((record.rank(), record.spot()), (rank, NOWHERE));
                 assert_eq!((record.bounds(), record.deliveries()), (bounds, 0));
                 records.remove(reservation.handle);
             }
