@@ -88,6 +88,8 @@
 
 mod field;
 mod load;
+#[cfg(test)]
+mod rules_tests;
 mod save;
 #[cfg(test)]
 mod schedule_tests;

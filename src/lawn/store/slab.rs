@@ -25,14 +25,12 @@
 //! Insertion, removal and access are O(1).
 
 use super::super::memory::{Mover, Steps, allotted, push_tight, relocate};
-use super::super::tiny::TINY;
 use super::super::work;
 use super::handle::{Handle, Unit};
+use class::{Class, EARLY_BYTES, Info, NIL, PAGE_BYTES, class_of, slots_in};
 
-/// Bytes in a full page: so large that the table of pages for a million records fits into the first-level cache.
-const PAGE_BYTES: usize = if TINY { 512 } else { 256 * 1024 };
-/// Bytes in the first few pages of a class. Less than that is copied when the first page grows.
-const EARLY_BYTES: usize = if TINY { 512 } else { 64 * 1024 };
+mod class;
+
 /// A class with this many pages allocates the next one at full size: what a full page may waste is then small in
 /// comparison.
 const EARLY_PAGES: u32 = 4;
@@ -40,95 +38,12 @@ const EARLY_PAGES: u32 = 4;
 const SMALL_PAGE_BYTES: usize = 16 * 1024;
 /// Bytes of a page that are initialized at once.
 const INIT_BYTES: usize = 2048;
-/// "No page" in the links between pages, "no slot" in the links between free slots.
-const NIL: u32 = u32::MAX;
 /// Pages with room that are compared to find the emptiest one.
 const CANDIDATES: usize = 32;
-/// Widths up to this one, in units, have a class each.
-const EXACT: usize = 128;
 /// The widest slot, in units.
 pub const WIDEST: usize = 1024;
 /// At least the number of classes, in words of bits.
 const CLASS_WORDS: usize = 3;
-
-/// Returns the size class of a slot of `width` units, and the class's width: exact up to 128 units, then eight steps
-/// per doubling (at most 12.5 % waste).
-fn class_of(width: usize) -> (usize, usize) {
-    debug_assert!((1..=WIDEST).contains(&width));
-    if width <= EXACT {
-        (width - 1, width)
-    } else {
-        let doubling = (width - 1).ilog2() as usize;
-        let step = 1 << (doubling - 3);
-        let rounded = width.next_multiple_of(step);
-        let steps = (rounded - (1 << doubling)) / step;
-        (EXACT + (doubling - 7) * 8 + steps - 1, rounded)
-    }
-}
-
-/// A page, as insertion and removal see it.
-#[derive(Clone, Copy)]
-struct Info {
-    /// The first free slot in the chain, or [`NIL`].
-    free: u32,
-    /// Units in slots, used or free. The page may have more memory behind them.
-    filled: u32,
-    /// The maximum of `filled`.
-    capacity: u32,
-    /// Units per slot; 0 marks a vacant page number.
-    width: u16,
-    /// Slots in use.
-    live: u16,
-    /// Neighbours among the pages of the class that have room; `next` also links vacant numbers.
-    prev: u32,
-    next: u32,
-    class: u8,
-    /// Set if the page is in the list of pages with room.
-    is_linked: bool,
-}
-
-impl Info {
-    fn has_room(&self) -> bool {
-        self.free != NIL || self.filled + u32::from(self.width) <= self.capacity
-    }
-}
-
-/// Totals over the pages of one width.
-#[derive(Clone, Copy)]
-struct Class {
-    pages: u32,
-    /// Slots in use, and the number of slots that fit into these pages.
-    live: u32,
-    slots: u32,
-    /// The first page with room.
-    partial: u32,
-    /// With fewer slots in use, a page can be emptied into the others (or, if it is the only one, into a smaller page).
-    /// Kept, because each removal compares with it. 0 while no page has room.
-    sparse_below: u32,
-}
-
-impl Class {
-    const EMPTY: Self = Self { pages: 0, live: 0, slots: 0, partial: NIL, sparse_below: 0 };
-
-    fn is_sparse(&self) -> bool {
-        self.live < self.sparse_below
-    }
-
-    /// Updates the bound. The class has slots of `width` units, and a page with room whose memory has `capacity` units.
-    #[cold]
-    fn update_sparse_below<T: Unit>(&mut self, width: usize, capacity: usize) {
-        self.sparse_below = if self.pages == 1 {
-            // Two slots less than a quarter of the memory.
-            (capacity / width / 4).saturating_sub(1) as u32
-        } else {
-            // More than a quarter is free, and the content of the emptiest page, whatever its size, fits into the others.
-            let early = slots_in::<T>(EARLY_BYTES, width) as u32;
-            let is_early = self.slots <= self.pages * early;
-            let largest = if is_early { early } else { slots_in::<T>(PAGE_BYTES, width) as u32 };
-            (self.slots - self.slots / 4).min((self.slots + 1).saturating_sub(largest))
-        };
-    }
-}
 
 /// Slots of units `T`, of any width up to [`WIDEST`].
 pub struct Slab<T> {
@@ -539,13 +454,6 @@ impl<T: Unit> Slab<T> {
             self.classes[class].update_sparse_below::<T>(width, capacity);
         }
     }
-}
-
-/// Returns the number of slots in a page of `bytes` bytes.
-fn slots_in<T: Unit>(bytes: usize, width: usize) -> usize {
-    // The last unit of a page cannot be named.
-    let units = (bytes.min(T::PAGE_BYTES) / size_of::<T>()).min((1 << T::BITS) - 1);
-    (units / width).max(1)
 }
 
 /// Initializes more units of a page, up to `needed` or further.

@@ -1,5 +1,7 @@
 //! Comparisons of a lawn and an oracle after each operation.
 
+use std::collections::HashMap;
+
 use super::super::*;
 use super::model::Oracle;
 
@@ -118,4 +120,20 @@ pub(super) fn check_rows(lawn: &Lawn, oracle: &Oracle, deadline: u64, seed: u64)
         expected[..before.count()]
     );
     assert_eq!(lawn.row(element.id), Some(rows[at]));
+}
+
+/// Returns the token of each element that is held.
+pub(super) fn tokens(lawn: &Lawn) -> HashMap<Vec<u8>, Token> {
+    let token = |(_, it): (u64, Element<'_>)| Some((it.id.to_vec(), lawn.token(&it)?));
+    lawn.iter().filter_map(token).collect()
+}
+
+/// Returns the reason of each element that has one.
+pub(super) fn reasons(lawn: &Lawn) -> HashMap<Vec<u8>, Vec<u8>> {
+    let reason = |(_, it): (u64, Element<'_>)| Some((it.id.to_vec(), lawn.reason(it.id)?.to_vec()));
+    lawn.iter().filter_map(reason).collect()
+}
+
+pub(super) fn content(lawn: &Lawn) -> Vec<(u64, &[u8], &[u8], u64)> {
+    lawn.iter().map(|(ttl, element)| (ttl, element.id, element.payload, element.deadline)).collect()
 }

@@ -2,6 +2,7 @@
 
 mod checks;
 mod groups;
+mod groups_cost;
 mod held_since;
 mod model;
 mod op;

@@ -1,6 +1,5 @@
 //! Random operations on a lawn and on an oracle.
 
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
 
@@ -535,22 +534,6 @@ fn step_back(lawn: &mut Lawn, oracle: &mut Oracle, now: u64) {
 fn stop(lawn: &mut Lawn, oracle: &mut Oracle, id: u16) {
     let taken = lawn.stop(&name(id)).map(|taken| taken.element().payload.to_vec());
     assert_eq!(taken, oracle.stop(&name(id)));
-}
-
-/// Returns the token of each element that is held.
-fn tokens(lawn: &Lawn) -> HashMap<Vec<u8>, Token> {
-    let token = |(_, it): (u64, Element<'_>)| Some((it.id.to_vec(), lawn.token(&it)?));
-    lawn.iter().filter_map(token).collect()
-}
-
-/// Returns the reason of each element that has one.
-fn reasons(lawn: &Lawn) -> HashMap<Vec<u8>, Vec<u8>> {
-    let reason = |(_, it): (u64, Element<'_>)| Some((it.id.to_vec(), lawn.reason(it.id)?.to_vec()));
-    lawn.iter().filter_map(reason).collect()
-}
-
-fn content(lawn: &Lawn) -> Vec<(u64, &[u8], &[u8], u64)> {
-    lawn.iter().map(|(ttl, element)| (ttl, element.id, element.payload, element.deadline)).collect()
 }
 
 proptest! {

@@ -1,3 +1,4 @@
+use super::class::EXACT;
 use super::*;
 
 impl Unit for u64 {
