@@ -374,7 +374,7 @@ impl Dehydrator {
     /// since the epoch.
     #[inline]
     pub fn note_next(&mut self, now: impl FnOnce() -> u64) {
-        let mut next = self.lawn.settle_first();
+        let mut next = self.lawn.refresh_first();
         if !self.is_plain() || next == Some(STUCK) {
             next = self.next();
         }

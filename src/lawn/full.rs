@@ -363,7 +363,7 @@ impl Full {
         self.index.find(hash, |handle| self.records.get(handle).has_id(id))
     }
 
-    pub(super) fn settle_first(&mut self) -> Option<u64> {
+    pub(super) fn refresh_first(&mut self) -> Option<u64> {
         self.queues.refresh_heads(&mut self.records);
         let first = self.queues.first_deadline();
         // The heads of the queues of elements in groups are only for walks, which know that some are stale.

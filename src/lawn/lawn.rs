@@ -298,10 +298,10 @@ impl Lawn {
     /// until an element is taken out. Otherwise each call visits all queues whose head has changed. O(log TTLs) for
     /// each of these queues. Returns the next deadline.
     #[inline]
-    pub fn settle_first(&mut self) -> Option<u64> {
+    pub fn refresh_first(&mut self) -> Option<u64> {
         match &mut self.form {
             Form::Small(small) => small.next_deadline(),
-            Form::Full(full) => full.settle_first(),
+            Form::Full(full) => full.refresh_first(),
         }
     }
 

@@ -213,11 +213,12 @@ impl Tree {
         }
         let Links { mut left, mut right, parent } = nodes.links(node);
         let mut place = place_below(nodes, parent, node);
-        // Of the two nodes below it, the one that priorities higher takes its place, and so on along the edge between them.
+        // Of the two nodes below it, the one of higher priority takes its place, and so on along the edge between them.
         while let (Some(one), Some(other)) = (left, right) {
             work::step(1);
-            let [one_rank, other_rank] = [one, other].map(|it| nodes.priority(nodes.rank(it)));
-            let is_left = one_rank > other_rank;
+            let [one_priority, other_priority] =
+                [one, other].map(|it| nodes.priority(nodes.rank(it)));
+            let is_left = one_priority > other_priority;
             let top = if is_left { one } else { other };
             self.fill(nodes, place, Some(top));
             let links = nodes.links(top);

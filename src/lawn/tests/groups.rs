@@ -306,7 +306,7 @@ fn the_next_deadline_is_exact_after_a_lower_limit_though_nobody_takes() {
         assert_eq!(lawn.next_deadline(), Some(15));
     }
     assert!(calls <= GROUPS.div_ceil(FIT_WORK) * 20, "{calls} calls");
-    assert_eq!((lawn.next_deadline(), lawn.settle_first()), (Some(15), Some(15)));
+    assert_eq!((lawn.next_deadline(), lawn.refresh_first()), (Some(15), Some(15)));
 }
 
 #[test]

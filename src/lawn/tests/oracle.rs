@@ -332,7 +332,7 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
         let first = first.map(|(deadline, at)| (deadline, &oracle.elements[at].0[..]));
         for settles in [false, step % 3 == 0] {
             if settles {
-                lawn.settle_first();
+                lawn.refresh_first();
             }
             let found = lawn.next_deadline().zip(lawn.first().map(|it| it.id));
             assert_eq!(found, first, "first after {op:?}");

@@ -47,7 +47,7 @@ fn life(
             lawn.start_in_group(ttl(number), &new, group.as_ref().map(|name| &name[..]))
         })
         .expect("room");
-        it.call("settle_first", Lawn::settle_first);
+        it.call("refresh_first", Lawn::refresh_first);
     }
     let mut cursor = 0;
     for number in 0..count {
