@@ -141,7 +141,7 @@ impl Rule {
 
 /// Returns the replacement for `*`: the key's name, in a cluster with braces if needed, so that the result is in the
 /// key's slot.
-fn stand_in(key: &[u8], is_cluster: bool) -> Vec<u8> {
+pub(super) fn stand_in(key: &[u8], is_cluster: bool) -> Vec<u8> {
     if !is_cluster || tag(key).len() < key.len() {
         return key.to_vec();
     }

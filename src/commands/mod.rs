@@ -19,12 +19,14 @@
 //! | `limit` | LIMIT: limits of length, concurrency and rate |
 //! | `effect` | EFFECT: what replicas, files and tools that copy do |
 //! | `debug` | DEBUG, in debug builds only |
+//! | `cancelled` | telling workers that what they hold was cancelled |
 //! | `args` | shared parts of requests: options, numbers, ids, tokens |
 //! | `defaults` | the default policies of new keys |
 //! | `checks` | checks of a request: the longest TTL, the most elements, memory; errors with codes for programs |
 //! | `glob` | the server's patterns, for SCAN |
 
 mod args;
+mod cancelled;
 mod checks;
 #[cfg(debug_assertions)]
 mod debug;

@@ -11,6 +11,7 @@ use super::args::push_options::{BoundOptions, IfExists, PushOptions, Ttl};
 
 use super::args::options::Options;
 use super::args::required;
+use super::cancelled::{is_held, tell};
 use super::{checks, defaults};
 
 /// `key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms] [GROUP name]`
@@ -64,6 +65,7 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
         return Ok(());
     }
     let (length, group) = (dehydrator.rules().limits().length, group.map(Str::bytes));
+    let cancels = replaces && dehydrator.look().is_some_and(|lawn| is_held(lawn, id.bytes()));
     let is_stored = dehydrator.lawn_or_new(|lawn| match store(lawn, &new, if_exists, length)? {
         PushResult::Stored => Ok(true),
         PushResult::Kept => Ok(false),
@@ -78,6 +80,7 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
     defaults::apply(context, key, &mut dehydrator);
     PUSHES.add(1);
     dehydrator.finish(c"dehydrator.push");
+    tell(context, key, cancels.then_some(id.bytes()));
     context.reply_ok();
     Ok(())
 }
@@ -254,6 +257,9 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
         return Err(checks::remembered(first.id.bytes()));
     }
     let length = dehydrator.rules().limits().length;
+    let lawn = dehydrator.look().filter(|_| replaces);
+    let held = |new: &Pushed<'_>| lawn.is_some_and(|lawn| is_held(lawn, new.id.bytes()));
+    let held: Vec<_> = wanted.iter().map(held).collect();
     let results = dehydrator
         .lawn_or_new(|lawn| store_all(lawn, &wanted, if_exists, (length, &remembered)))?;
     let mut count = 0;
@@ -267,6 +273,9 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
         defaults::apply(context, key, &mut dehydrator);
         PUSHES.add(count);
         dehydrator.finish(c"dehydrator.push");
+        let stored = wanted.iter().zip(&results).zip(held);
+        let cancelled = stored.filter(|((_, it), held)| *held && **it == PushResult::Stored);
+        tell(context, key, cancelled.map(|((new, _), _)| new.id.bytes()).collect::<Vec<_>>());
     }
     let mut reply = context.reply_array(results.len());
     results.into_iter().for_each(|result| reply.push_integer(result as i64));

@@ -9,6 +9,7 @@ use lawn::{DEADLINE_MAX, Start};
 
 use super::args::options::Options;
 use super::args::{self, required};
+use super::cancelled::{is_held, tell};
 
 /// The elements that one call changes, if the caller does not say: less than a millisecond's work.
 const COUNT: usize = 1024;
@@ -20,9 +21,11 @@ pub fn pull(context: &CommandContext, args: Args<'_>) -> Result {
 
     let until = dehydrator.remembers_until();
     let removal = dehydrator.removal(until);
+    let was_held = removal.lawn().is_some_and(|lawn| is_held(lawn, id.bytes()));
     if removal.take_only(context, args, id, |element| context.reply_bulk(element.payload)) {
         PULLS.add(1);
         dehydrator.finish(c"dehydrator.pull");
+        tell(context, key, was_held.then_some(id.bytes()));
     } else {
         context.reply_null();
     }
@@ -58,16 +61,20 @@ pub fn rem(context: &CommandContext, args: Args<'_>) -> Result {
     let (key, ids) = args::key_and_ids(args)?;
     let mut dehydrator = Writing::open(context, key)?;
 
-    let mut count = 0;
+    let (mut count, mut cancelled) = (0, Vec::new());
     if let Some(lawn) = dehydrator.lawn() {
-        for id in ids {
-            count += i64::from(lawn.stop(id.bytes()).is_some());
+        for id in ids.map(Str::bytes) {
+            if is_held(lawn, id) {
+                cancelled.push(id);
+            }
+            count += i64::from(lawn.stop(id).is_some());
         }
     }
     if count > 0 {
         // Ids that do not exist here do not exist on a replica either.
         replicate::verbatim(context, args);
         dehydrator.finish(c"dehydrator.rem");
+        tell(context, key, cancelled);
     }
     context.reply_integer(count);
     Ok(())
@@ -113,11 +120,19 @@ pub fn purge(context: &CommandContext, args: Args<'_>) -> Result {
         .into_iter()
         .flat_map(|lawn| lawn.group_rows(Some(group), Start::FIRST, DEADLINE_MAX));
     let ids: Vec<_> = rows.take(count).map(|row| row.element.id.to_vec()).collect();
-    let purged = ids.iter().filter(|id| removal.remove(id)).count();
+    let mut cancelled = Vec::new();
+    let mut purged = 0;
+    for id in ids.iter().map(Vec::as_slice) {
+        if removal.lawn().is_some_and(|lawn| is_held(lawn, id)) {
+            cancelled.push(id);
+        }
+        purged += i64::from(removal.remove(id));
+    }
     if removal.finish() {
         dehydrator.finish(c"dehydrator.purge");
+        tell(context, key, cancelled);
     }
-    context.reply_integer(purged as i64);
+    context.reply_integer(purged);
     Ok(())
 }
 

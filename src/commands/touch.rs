@@ -14,6 +14,7 @@ use lawn::UpdateError;
 use super::args::options::Options;
 use super::args::{self, required};
 use super::args::{counted, milliseconds};
+use super::cancelled::tell;
 use super::{checks, take};
 
 /// Runs `UPDATE key id element`: the old element. The deadline does not change.
@@ -141,6 +142,7 @@ pub fn touch<'a>(context: &CommandContext, args: Args<'a>) -> Result {
     let has_limit = dehydrator.rules().limits().held > 0;
     let change =
         Change { timer: Timer { ttl, deadline }, condition, is_at: at.is_some(), has_limit };
+    let mut cancelled = Vec::new();
     let count: i64 = match &request.which {
         Which::Ids(ids) => {
             // Only a list can name an id twice.
@@ -151,7 +153,7 @@ pub fn touch<'a>(context: &CommandContext, args: Args<'a>) -> Result {
             };
             let is_single = ids.len() == 1;
             let ids = request.ids(ids.clone()).filter(|id| is_single || is_new(id));
-            change.make(&mut dehydrator, now, ids)
+            change.make(&mut dehydrator, now, ids, &mut cancelled)
         }
         // Elements under a live lease, and those with about this deadline, stay.
         Which::Group { name, count } => {
@@ -159,11 +161,12 @@ pub fn touch<'a>(context: &CommandContext, args: Args<'a>) -> Result {
             let rows =
                 dehydrator.look().into_iter().flat_map(|it| it.group_at_rest(name, near, now));
             let ids: Vec<_> = rows.take(*count).map(|row| row.element.id.to_vec()).collect();
-            change.make(&mut dehydrator, now, ids.iter().map(Vec::as_slice))
+            change.make(&mut dehydrator, now, ids.iter().map(Vec::as_slice), &mut cancelled)
         }
     };
     if count > 0 {
         dehydrator.finish(c"dehydrator.touch");
+        tell(context, request.key, cancelled.iter().map(Vec::as_slice));
     }
     context.reply_integer(count);
     Ok(())
@@ -197,20 +200,27 @@ struct Change {
 }
 
 impl Change {
-    /// Restarts the timers of these elements. Returns how many there were.
+    /// Restarts the timers of these elements. Adds the ids of those whose lease that ends to `cancelled`. Returns how many there were.
     fn make<'i>(
         &self,
         dehydrator: &mut Writing<'_>,
         now: u64,
         ids: impl Iterator<Item = &'i [u8]>,
+        cancelled: &mut Vec<Vec<u8>>,
     ) -> i64 {
         let mut restarts = dehydrator.restarts();
-        let count = ids.map(|id| i64::from(self.make_one(&mut restarts, now, id))).sum();
+        let count = ids.map(|id| i64::from(self.make_one(&mut restarts, now, id, cancelled))).sum();
         restarts.finish();
         count
     }
 
-    fn make_one(&self, restarts: &mut Restarts<'_>, now: u64, id: &[u8]) -> bool {
+    fn make_one(
+        &self,
+        restarts: &mut Restarts<'_>,
+        now: u64,
+        id: &[u8],
+        cancelled: &mut Vec<Vec<u8>>,
+    ) -> bool {
         /// The TTL of a held element that stays held, though the client sent 0.
         const QUEUE_OF_HELD: u64 = 1;
         let Timer { ttl, deadline } = self.timer;
@@ -232,6 +242,9 @@ impl Change {
             0 if is_held && self.is_at => QUEUE_OF_HELD,
             ttl => ttl,
         };
+        if is_held && ttl == 0 {
+            cancelled.push(id.to_vec());
+        }
         restarts.restart(id, Timer { ttl, deadline }, until)
     }
 }

@@ -8,6 +8,7 @@ mod access;
 mod aligned;
 mod any_deadline;
 mod blocking;
+mod cancelled;
 mod cluster;
 mod commands;
 mod dismissed;

@@ -23,9 +23,9 @@ impl Wire {
         write!(self.socket, "{line}\r\n").expect("it is sent");
     }
 
-    /// Waits until the received bytes end with this.
-    pub fn ends_with(&mut self, end: &str) {
-        self.wait(end, |came| came.ends_with(end.as_bytes()).then_some(came.len()));
+    /// Waits until the received bytes end with this. Returns them.
+    pub fn ends_with(&mut self, end: &str) -> String {
+        self.wait(end, |came| came.ends_with(end.as_bytes()).then_some(came.len()))
     }
 
     /// Returns what came before the server replied to a command of this moment. Later bytes are for the next call.

@@ -8,7 +8,7 @@ use std::slice;
 use redis_module::raw::{self, RedisModuleCallReply};
 
 use super::Context;
-use crate::server::{Str, hold};
+use crate::server::{OwnedStr, Str, hold};
 
 impl Context {
     /// Runs a server command, which may write, and replicates it.
@@ -41,6 +41,16 @@ impl Context {
         let reply = unsafe { api!(RedisModule_Call(context, command, format, start, count)) };
         // There is none mostly because the server refused to run the command.
         Some(CallReply(NonNull::new(reply)?))
+    }
+}
+
+impl Context {
+    /// Returns whether any client of this server has subscribed to a channel of the shard.
+    pub fn has_shard_subscribers(&self, channel: Str<'_>) -> bool {
+        let words = [OwnedStr::new(b"SHARDNUMSUB")];
+        let reply = self.ask(c"PUBSUB", c"Ev", &[words[0].as_str(), channel]);
+        let count = reply.as_ref().and_then(|reply| reply.root().array()?.nth(1)?.integer());
+        count.is_some_and(|count| count > 0)
     }
 }
 
@@ -92,6 +102,13 @@ impl<'a> ReplyValue<'a> {
             let start = api!(RedisModule_CallReplyStringPtr(self.raw.as_ptr(), &mut length));
             (!start.is_null()).then(|| slice::from_raw_parts(start.cast::<u8>(), length))
         }
+    }
+
+    /// Returns the number, if this is one.
+    pub fn integer(self) -> Option<i64> {
+        // SAFETY: the reply is live.
+        self.is(raw::REDISMODULE_REPLY_INTEGER)
+            .then(|| unsafe { api!(RedisModule_CallReplyInteger(self.raw.as_ptr())) })
     }
 
     /// Returns the items, if this is an array.

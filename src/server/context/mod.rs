@@ -140,6 +140,19 @@ impl Context {
         unsafe { api!(RedisModule_SignalModifiedKey(self.as_ptr(), key.as_ptr())) };
     }
 
+    /// Publishes a message, on a channel of the shard if asked for.
+    pub fn publish(&self, channel: Str<'_>, message: Str<'_>, is_shard: bool) {
+        let (context, channel, message) = (self.as_ptr(), channel.as_ptr(), message.as_ptr());
+        // SAFETY: context, channel and message are live.
+        unsafe {
+            if is_shard {
+                api!(RedisModule_PublishMessageShard(context, channel, message));
+            } else {
+                api!(RedisModule_PublishMessage(context, channel, message));
+            }
+        }
+    }
+
     /// Publishes a keyspace event.
     pub fn notify(&self, class: EventClass, event: &CStr, key: Str<'_>) {
         hold::assert_released();

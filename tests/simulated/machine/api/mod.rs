@@ -115,6 +115,7 @@ functions! {
             ACLCheckCommandPermissions = check_command, ACLCheckKeyPermissions = check_key,
             ACLCheckChannelPermissions = check_channel,
             ACLAddLogEntry = add_log_entry,
+            PublishMessage = publish, PublishMessageShard = publish,
         }
         blocked {
             BlockClient = block_client, UnblockClient = unblock_client,

@@ -1,0 +1,149 @@
+//! What is told to workers whose elements others cancel.
+
+use redis::{Connection, Value};
+
+use crate::replication::{catch_up, replica_of};
+use crate::wire::Wire;
+use harness::{Ask, Server, cmd, until};
+
+/// A connection that hears messages, from whatever channel it has subscribed to.
+struct Worker(Wire);
+
+impl Worker {
+    fn subscribe(server: &Server, line: &str) -> Self {
+        let mut wire = Wire::connect(server);
+        wire.send(line);
+        wire.ends_with(":1\r\n");
+        Self(wire)
+    }
+
+    /// Asserts that these messages have come since the last time, and no others: what is published afterwards comes next.
+    #[track_caller]
+    fn heard(&mut self, client: &mut Connection, ids: &[&str]) {
+        client.ask("PUBLISH __cancelled@0__:k no-more");
+        let message = |id: &&str| message(&id[..]);
+        let expected: String = ids.iter().chain(&["no-more"]).map(message).collect();
+        assert_eq!(self.0.ends_with(&expected), expected);
+    }
+}
+
+fn message(id: &str) -> String {
+    let length = id.len();
+    format!("*3\r\n$7\r\nmessage\r\n$17\r\n__cancelled@0__:k\r\n${length}\r\n{id}\r\n")
+}
+
+/// Pushes these, and leases them.
+fn lease(client: &mut Connection, ids: &[&str]) {
+    for id in ids {
+        client.ask(&format!("DEHYDRATOR.PUSH k 0 element {id} GROUP g"));
+    }
+    let rows: Vec<Value> =
+        cmd("DEHYDRATOR.POLL k LEASE 600000 TOKEN mine").query(client).expect("rows");
+    assert_eq!(rows.len(), ids.len());
+}
+
+#[test]
+fn a_worker_is_told_what_others_cancel() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let mut worker = Worker::subscribe(&server, "SUBSCRIBE __cancelled@0__:k");
+    for (line, told) in [
+        ("DEHYDRATOR.PULL k a", &["a"][..]),
+        ("DEHYDRATOR.REM k c nobody a a", &["c", "a"]),
+        ("DEHYDRATOR.PURGE k GROUP g COUNT 2", &["a", "b"]),
+        ("DEHYDRATOR.PUSH k 0 other b REPLACE", &["b"]),
+        ("DEHYDRATOR.MPUSH k 0 other new 0 other b REPLACE", &["b"]),
+        // Its lease ends, and another worker may have it.
+        ("DEHYDRATOR.TOUCH k 0 IDS 2 a b", &["a", "b"]),
+        ("DEHYDRATOR.TOUCH k 5000 a", &[]),
+        ("DEHYDRATOR.UPDATE k a other", &[]),
+        ("DEHYDRATOR.PUSH k 0 other b NX", &[]),
+        // These are said by whoever did the job.
+        ("DEHYDRATOR.SETTLE k mine a", &[]),
+        ("DEHYDRATOR.RELEASE k 0 mine a", &[]),
+        ("DEHYDRATOR.RENEW k 0 mine a", &[]),
+        ("DEHYDRATOR.XACK k a", &[]),
+        ("DEHYDRATOR.POLL k", &[]),
+    ] {
+        client.ask("FLUSHALL");
+        lease(&mut client, &["a", "b", "c"]);
+        client.ask("DEHYDRATOR.PUSH k 0 element free GROUP g");
+        client.ask("DEHYDRATOR.REM k free");
+        client.ask(line);
+        worker.heard(&mut client, told);
+    }
+    // As the commands of one transaction.
+    client.ask("FLUSHALL");
+    lease(&mut client, &["a", "b"]);
+    for line in ["MULTI", "DEHYDRATOR.PULL k a", "DEHYDRATOR.PULL k b", "EXEC"] {
+        client.ask(line);
+    }
+    worker.heard(&mut client, &["a", "b"]);
+    lease(&mut client, &["a"]);
+    cmd("EVAL return(redis.call('DEHYDRATOR.REM','k','a')) 0").exec(&mut client).expect("a script");
+    worker.heard(&mut client, &["a"]);
+    // The same key elsewhere is another key.
+    client.ask("SELECT 1");
+    lease(&mut client, &["a"]);
+    client.ask("DEHYDRATOR.REM k a");
+    worker.heard(&mut client, &[]);
+}
+
+#[test]
+fn what_was_done_before_is_not_told_again() {
+    let primary = Server::start_with_port(&[]);
+    let replica = replica_of(&primary, &[]);
+    let mut on_replica = Worker::subscribe(&replica, "SUBSCRIBE __cancelled@0__:k");
+    let mut on_primary = Worker::subscribe(&primary, "SUBSCRIBE __cancelled@0__:k");
+    let mut client = primary.connect();
+    lease(&mut client, &["a", "b"]);
+    client.ask("DEHYDRATOR.PULL k a");
+    client.ask("DEHYDRATOR.REM k b");
+    catch_up(&primary, &replica);
+    // What clients publish replicates.
+    on_replica.heard(&mut client, &[]);
+    on_primary.heard(&mut client, &["a", "b", "no-more"]);
+}
+
+#[test]
+fn a_worker_that_cancels_its_own_element_is_told_between_replies() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    lease(&mut client, &["a"]);
+    let mut wire = Wire::connect(&server);
+    wire.send("HELLO 3");
+    wire.send("SUBSCRIBE __cancelled@0__:k");
+    wire.ends_with(":1\r\n");
+    wire.send("DEHYDRATOR.PURGE k GROUP g");
+    let read = wire.ends_with(":1\r\n");
+    assert_eq!(read, [&message("a").replace("*3", ">3"), ":1\r\n"].concat());
+}
+
+#[test]
+fn in_a_cluster_the_shard_is_told_if_anybody_listens() {
+    let server = Server::start(&["--cluster-enabled", "yes"]);
+    let mut client = server.connect();
+    client.ask("CLUSTER ADDSLOTSRANGE 0 16383");
+    until("it serves", || {
+        let info = format!("{:?}", client.ask("CLUSTER INFO"));
+        info.contains("cluster_state:ok").then_some(())
+    });
+    for (key, channel) in [("k", "__cancelled@0__:{k}"), ("{k}:1", "__cancelled@0__:{k}:1")] {
+        let slot = |client: &mut Connection, name| client.ask(&format!("CLUSTER KEYSLOT {name}"));
+        assert_eq!(slot(&mut client, key), slot(&mut client, channel));
+        let lease_one = |client: &mut Connection, id| {
+            client.ask(&format!("DEHYDRATOR.PUSH {key} 0 element {id}"));
+            client.ask(&format!("DEHYDRATOR.POLL {key} LEASE 600000"));
+        };
+        lease_one(&mut client, "unheard");
+        client.ask(&format!("DEHYDRATOR.REM {key} unheard"));
+        let mut worker = Worker::subscribe(&server, &format!("SSUBSCRIBE {channel}"));
+        lease_one(&mut client, "heard");
+        for line in ["MULTI", &format!("DEHYDRATOR.REM {key} heard"), "EXEC"] {
+            client.ask(line);
+        }
+        let length = channel.len();
+        let message = format!("*3\r\n$8\r\nsmessage\r\n${length}\r\n{channel}\r\n$5\r\nheard\r\n");
+        assert_eq!(worker.0.ends_with("heard\r\n"), message);
+    }
+}
