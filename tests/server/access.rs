@@ -215,20 +215,46 @@ fn a_worker_needs_nothing_but_our_commands_on_its_key() {
     let mut client = server.connect();
     let commands: Vec<String> = client.verbs().into_iter().map(|it| it.to_lowercase()).collect();
     let rights = commands.iter().map(|verb| format!("+dehydrator.{verb}")).collect::<Vec<_>>();
-    client
-        .ask(&format!("ACL SETUSER worker on >secret resetkeys ~jobs -@all {}", rights.join(" ")));
+    client.ask(&format!(
+        "ACL SETUSER worker on >secret resetkeys resetchannels ~jobs -@all {}",
+        rights.join(" ")
+    ));
     client.ask("DEHYDRATOR.ONDUE jobs HOLD DELIVERIES 5 STREAM dead");
-    client.ask("DEHYDRATOR.MPUSH jobs 0 A a 0 B b");
+    client.ask("DEHYDRATOR.MPUSH jobs 0 A a 0 B b 0 C c 0 D d");
     let mut worker = connect_as(&server, "worker secret");
-    for line in ["XRANGE dead - +", "DEHYDRATOR.ONDUE jobs NX HOLD DELIVERIES 9 STREAM dead"] {
+    for line in [
+        "XRANGE dead - +",
+        "DEHYDRATOR.ONDUE jobs NX HOLD DELIVERIES 9 STREAM dead",
+        "SUBSCRIBE __cancelled@0__:jobs",
+        "DEHYDRATOR.PUSH others 0 element id",
+    ] {
         assert!(worker.refused(line).starts_with("NOPERM"), "{line}");
     }
+    worker.ask("DEHYDRATOR.ONDUE jobs NX HOLD DELIVERIES 9 DROP");
     worker.ask("DEHYDRATOR.POLL jobs LEASE 60000 TOKEN t");
     let one = Value::Array(vec![Value::Int(1)]);
+    for line in [
+        "RENEW jobs 60000 t c",
+        "SETTLE jobs t c",
+        "RELEASE jobs 0 t d UNCOUNTED",
+        "EVERY jobs 60000 element name MISSED ALL",
+        "PAUSE jobs SCHEDULE name",
+        "RESUME jobs SCHEDULE name",
+        "SCHEDULES jobs name",
+        "UNSCHEDULE jobs name",
+    ] {
+        let reply = worker.ask(&format!("DEHYDRATOR.{line}"));
+        let done = [one.clone(), Value::Int(1), Value::Okay].contains(&reply);
+        let done = done || line.starts_with("SCHEDULES");
+        assert!(done, "{line}: {reply:?}");
+    }
     assert_eq!(worker.ask("DEHYDRATOR.RELEASE jobs 60000 t a ELEMENT again REASON timeout"), one);
     assert_eq!(worker.ask("DEHYDRATOR.REJECT jobs t b REASON no-such-user"), one);
     assert_eq!(client.ask("XLEN dead"), Value::Int(1));
     let revived = worker.ask("DEHYDRATOR.REVIVE jobs");
     assert_eq!(revived, Value::Array(vec![Value::Int(1), Value::Nil]));
     assert_eq!(client.ask("XLEN dead"), Value::Int(0));
+    // One more right, to hear at once of cancelled jobs.
+    client.ask("ACL SETUSER worker +subscribe &__cancelled@*");
+    worker.ask("SUBSCRIBE __cancelled@0__:jobs");
 }
