@@ -41,6 +41,46 @@ impl Cluster {
         cluster
     }
 
+    /// Returns a cluster of two new servers, of which the first gets the lower half of the slots.
+    #[allow(dead_code, reason = "benches and the tests of the recipes share this file")]
+    pub fn of_two(nodes: [Server; 2]) -> Self {
+        for (node, slots) in nodes.iter().zip(["0 8191", "8192 16383"]) {
+            node.connect().ask("CONFIG SET cluster-require-full-coverage no");
+            node.connect().ask(&format!("CLUSTER ADDSLOTSRANGE {slots}"));
+        }
+        nodes[0].connect().ask(&format!("CLUSTER MEET 127.0.0.1 {}", nodes[1].port()));
+        let cluster = Self { nodes: nodes.into(), primaries: 2 };
+        cluster.wait_until_up();
+        cluster
+    }
+
+    /// Waits until each node knows that all slots are served.
+    #[allow(dead_code, reason = "benches and the tests of the recipes share this file")]
+    pub fn wait_until_up(&self) {
+        until("the cluster is up", || {
+            let is_up = |node: &Server| {
+                let info = format!("{:?}", node.connect().ask("CLUSTER INFO"));
+                info.contains("cluster_state:ok") && info.contains("cluster_slots_ok:16384")
+            };
+            self.nodes.iter().all(is_up).then_some(())
+        });
+    }
+
+    /// Moves a slot with these keys, which are all that it has, key by key.
+    #[allow(dead_code, reason = "benches and the tests of the recipes share this file")]
+    pub fn move_keys(&self, from: usize, to: usize, slot: usize, keys: &[&str]) {
+        let (here, there) = (self.id_of(from), self.id_of(to));
+        let (mut source, mut target) = (self.nodes[from].connect(), self.nodes[to].connect());
+        target.ask(&format!("CLUSTER SETSLOT {slot} IMPORTING {here}"));
+        source.ask(&format!("CLUSTER SETSLOT {slot} MIGRATING {there}"));
+        let mut migrate = redis::cmd("MIGRATE");
+        migrate.arg("127.0.0.1").arg(self.nodes[to].port()).arg("").arg(0).arg(60_000);
+        migrate.arg("KEYS").arg(keys).exec(&mut source).expect("the keys move");
+        for node in [&mut target, &mut source] {
+            node.ask(&format!("CLUSTER SETSLOT {slot} NODE {there}"));
+        }
+    }
+
     pub fn address(&self, node: usize) -> String {
         format!("127.0.0.1:{}", self.nodes[node].port())
     }
