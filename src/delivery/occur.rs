@@ -13,15 +13,16 @@ use crate::server::listeners;
 
 impl Origin<'_> {
     /// Stores some of the occurrences that are due, or passes over those that were missed. What finds no room is tried again in a
-    /// second.
-    pub(super) fn occur(&self) {
+    /// second. Returns how many steps that took.
+    pub(super) fn occur(&self) -> usize {
         let Self { context, key, now, .. } = *self;
         let postpone = |it: &Dehydrator| it.postpone_occurrences(now);
         if !context.serves(key) || !context.lets_clients_write(key) || context.is_out_of_memory() {
-            return inspect(context, key, postpone).unwrap_or_default();
+            inspect(context, key, postpone);
+            return 0;
         }
         // Checking whether clients may write called out.
-        let Ok(mut dehydrator) = Writing::open_at(context, key, now) else { return };
+        let Ok(mut dehydrator) = Writing::open_at(context, key, now) else { return 0 };
         let (mut stored, mut missed, mut steps) = (0, 0, 0);
         while steps < BATCH {
             match dehydrator.next_step() {
@@ -60,5 +61,6 @@ impl Origin<'_> {
             (0, _) => dehydrator.finish(c"dehydrator.missed"),
             _ => dehydrator.finish(c"dehydrator.push"),
         }
+        steps
     }
 }

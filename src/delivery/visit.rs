@@ -26,6 +26,10 @@ use lawn::Lawn;
 /// it.
 const ELSEWHERE_US: u64 = 1_000_000;
 
+/// After so many steps of schedules a pass ends. The server writes their effects afterwards, beyond the budget: with an
+/// append-only file that takes longer than the steps.
+const STEPS_MAX: usize = 128;
+
 /// Visits all due dehydrators, until the budget is spent.
 pub fn run(context: &Context) {
     let Some(next_us) = agenda::next_us(&Reason::DELIVERY) else { return };
@@ -34,12 +38,13 @@ pub fn run(context: &Context) {
         return;
     }
     let until_us = started_us + config::TICK_BUDGET_US.get();
+    let mut steps = 0;
     while let Some(name) = agenda::take(&Reason::DELIVERY) {
         if context.select_db(name.db) {
             let (key, now) = (OwnedStr::new(&name.key), clock::now());
-            visit(&Origin { context, name: &name, key: key.as_str(), now, until_us });
+            steps += visit(&Origin { context, name: &name, key: key.as_str(), now, until_us });
         }
-        if clock::monotonic_us() >= until_us {
+        if steps >= STEPS_MAX || clock::monotonic_us() >= until_us {
             break;
         }
     }
@@ -112,16 +117,17 @@ fn find_work(origin: &Origin<'_>, has_retried: bool, has_occurred: bool) -> Work
     .unwrap_or(Work::None)
 }
 
-/// Does the work in a key.
-fn visit(origin: &Origin<'_>) {
+/// Does the work in a key. Returns the number of steps of schedules.
+fn visit(origin: &Origin<'_>) -> usize {
     let Origin { context, name, key, .. } = *origin;
     let mut work = find_work(origin, false, false);
     if let Work::Stuck { is_paused } = work {
         retry_stuck(origin, is_paused);
         work = find_work(origin, true, false);
     }
+    let mut steps = 0;
     if let Work::Occur = work {
-        origin.occur();
+        steps = origin.occur();
         // So that a mass of occurrences holds up nothing else.
         work = find_work(origin, true, true);
     }
@@ -164,6 +170,7 @@ fn visit(origin: &Origin<'_>) {
             }
         }
     }
+    steps
 }
 
 /// Sends due elements or dead letters, the first of which has this deadline.

@@ -429,3 +429,24 @@ fn a_schedule_migrates_at_once() {
     let Some(cluster) = migration::start(0) else { return };
     moves(&cluster, |cluster| cluster.move_at_once(0, 1, migration::SLOTS));
 }
+
+/// The effects of a pass are one transaction in the append-only file.
+#[test]
+fn a_pass_ends_after_some_hundred_occurrences() {
+    const SCHEDULES: usize = 3000;
+    let options = ["--appendonly", "yes", "--dehydrator.tick-budget-us", "100000"];
+    let server = Server::start(&options);
+    let mut client = server.connect();
+    let from = time(&mut client) + 3000;
+    for number in 0..SCHEDULES {
+        client.ask(&format!("DEHYDRATOR.EVERY k 3600000 element {number} FROM {from}"));
+    }
+    until("all have occurred", || (len(&mut client, "k") == SCHEDULES as u64).then_some(()));
+    let file = server.file("appendonlydir/appendonly.aof.1.incr.aof");
+    let written = std::fs::read(file).expect("a file");
+    let written = String::from_utf8_lossy(&written);
+    let occurred = |pass: &str| pass.matches(&format!("\r\nO{from}@")).count();
+    let passes: Vec<_> = written.split("MULTI").map(occurred).collect();
+    assert_eq!(passes.iter().sum::<usize>(), SCHEDULES);
+    assert!(passes.iter().all(|it| *it < 192), "{passes:?}");
+}
