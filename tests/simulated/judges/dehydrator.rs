@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::group::Group;
 use super::limits::{Limits, Log, Settings};
+use super::schedule::Schedule;
 use super::{Bytes, NEVER};
 
 pub use super::entry::{Entry, Place};
@@ -45,6 +46,11 @@ pub struct Dehydrator {
     pub(super) ended: u64,
     /// From when on its age is known, after the clock was set back or something has left by itself.
     pub aged_from: u64,
+    pub(super) schedules: BTreeMap<Bytes, Schedule>,
+    /// From when on it certainly stores what its schedules have.
+    pub occurs_from: u64,
+    /// How often they have occurred.
+    pub occurred: u64,
     /// The limits of each and the policy before a change that has not reached all groups yet.
     pub(super) before: Option<(Settings, Policy)>,
 }
@@ -64,15 +70,21 @@ impl Dehydrator {
         self.entries.get(id)
     }
 
-    /// Returns the id of an element by what it contains: each was pushed once.
-    pub fn id_of(&self, element: &[u8]) -> Option<Bytes> {
+    /// Returns the ids of an element by what it contains: each was pushed once, or by a schedule. The first comes first.
+    pub fn ids_of(&self, element: &[u8]) -> Vec<Bytes> {
         let id = super::model::id_of(element);
         let is_it = |it: &&Entry| it.element == *element;
-        let entry = self
-            .get(id)
-            .filter(is_it)
-            .or_else(|| self.entries.values().filter(|_| id.is_empty()).find(is_it));
-        entry.map(|it| it.id.clone())
+        if let Some(entry) = self.get(id).filter(is_it) {
+            return vec![entry.id.clone()];
+        }
+        let mut all: Vec<_> =
+            self.entries.values().filter(|_| id.is_empty()).filter(is_it).collect();
+        all.sort_unstable_by_key(|entry| entry.place());
+        all.into_iter().map(|it| it.id.clone()).collect()
+    }
+
+    pub fn id_of(&self, element: &[u8]) -> Option<Bytes> {
+        self.ids_of(element).into_iter().next()
     }
 
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
@@ -227,6 +239,7 @@ impl Dehydrator {
             && self.pause.is_none()
             && !self.limits.is_any()
             && !self.has_settings()
+            && self.schedules.is_empty()
     }
 
     /// Ends pauses that are over. Returns whether there were any.

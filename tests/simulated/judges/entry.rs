@@ -21,6 +21,8 @@ pub struct Entry {
     /// When it is too late to be given out, without any bound of a representation.
     pub until: Option<i128>,
     pub group: Bytes,
+    /// Why it was given back.
+    pub reason: Bytes,
 }
 
 impl Entry {

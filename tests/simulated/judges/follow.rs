@@ -6,6 +6,7 @@ use super::model::{Kept, Model, Sent};
 use super::{Bytes, Fault, NEVER, Promise};
 use crate::machine::Reply;
 use crate::world::op::{How, Numbers, Op, Options};
+use crate::world::schedule::Back;
 
 pub(super) type Result = std::result::Result<(), Fault>;
 
@@ -20,6 +21,8 @@ pub struct Call {
     /// When its words were written.
     pub sent: u64,
     pub now: u64,
+    /// The number of the effects before it.
+    pub ran_at: u64,
 }
 
 pub fn ok() -> Reply {
@@ -43,6 +46,8 @@ fn rounded(ttl: u64, slack: Option<u64>) -> Option<u64> {
     ttl.checked_next_multiple_of(step).filter(|ttl| *ttl <= NEVER)
 }
 
+/// The most bytes of a reason.
+pub(super) const REASON_MAX: usize = 4096;
 /// The elements that PURGE and TOUCH of a group change at once, if nothing is said.
 const OF_GROUP: u64 = 1024;
 
@@ -72,6 +77,7 @@ impl Call {
 impl Model {
     /// Follows the reply to a command.
     pub fn follow(&mut self, call: &Call, reply: &Reply) -> Result {
+        self.occur(call.ran_at)?;
         if self.drops_early {
             self.lingers = self.pass(call.now);
         }
@@ -87,6 +93,9 @@ impl Model {
                 return call.refused("WRONGTYPE", reply);
             }
             return self.polled(call, poll, reply);
+        }
+        if let Op::Revive(revive) = &call.op {
+            return self.revived(call, revive, reply);
         }
         if call.op == Op::Late {
             return self.read(&Dehydrator::default(), call, reply);
@@ -171,7 +180,7 @@ impl Model {
                 }
                 call.is(&Reply::Array(expected), reply)
             }
-            Op::Settle(_) | Op::Reject(_) => {
+            Op::Settle(_) | Op::Reject(..) => {
                 let is_settle = matches!(call.op, Op::Settle(_));
                 let ended = self.gone.get(&(call.db, call.key.clone()));
                 let may_be_kept = ended.is_some_and(|ended| is_unheard(*ended, now))
@@ -198,7 +207,8 @@ impl Model {
             Op::Renew(ttl, _) | Op::Release(ttl, ..) => {
                 let Some(at) = deadline(*ttl) else { return call.refused("ERR", reply) };
                 let is_renew = matches!(call.op, Op::Renew(..));
-                let is_uncounted = matches!(call.op, Op::Release(_, _, true));
+                let is_uncounted =
+                    matches!(call.op, Op::Release(_, _, Back { is_uncounted: true, .. }));
                 let is_new = |at: &usize| !call.pairs[..*at].contains(&call.pairs[*at]);
                 let mut order: Vec<_> = (0..call.pairs.len()).collect();
                 // Each goes first among those with its deadline, so the first of them goes last.
@@ -206,6 +216,12 @@ impl Model {
                     order = order.into_iter().filter(is_new).rev().collect();
                 }
                 let mut expected = vec![0; call.pairs.len()];
+                let is_full = self.is_full;
+                if let Op::Release(_, _, Back { reason: Some(reason), .. }) = &call.op
+                    && reason.len() > REASON_MAX
+                {
+                    return call.refused("ERR", reply);
+                }
                 for listed in order {
                     let (token, id) = &call.pairs[listed];
                     let held = it.get(id).filter(|it| it.token.as_ref() == Some(token));
@@ -225,6 +241,13 @@ impl Model {
                             (entry.ttl, entry.deadline, entry.sequence) = (*ttl, at, sequence);
                             if !is_renew || *ttl == 0 {
                                 (entry.token, entry.ttl) = (None, 0);
+                            }
+                            if let Op::Release(_, _, back) = &call.op {
+                                if let Some(element) = call.elements.first() {
+                                    entry.element = element.clone();
+                                }
+                                let said = back.reason.as_ref().filter(|_| !is_full);
+                                entry.reason = said.unwrap_or(&entry.reason).clone();
                             }
                             if is_uncounted {
                                 entry.deliveries -= 1;
@@ -297,6 +320,14 @@ impl Model {
                 let ids: Vec<_> = members.take(most).map(|it| it.id.clone()).collect();
                 ids.iter().for_each(|id| drop(it.remove(id)));
                 call.is(&int(ids.len() as u64), reply)
+            }
+            Op::OfSchedules(op) => it.of_schedules(call, op, reply),
+            Op::OnDueNx(policy) => {
+                if it.policy != Policy::Hold {
+                    return call.is(&Reply::Null, reply);
+                }
+                it.set_each(now, |it| it.policy = policy.clone());
+                call.is(&ok(), reply)
             }
             Op::OnDue(policy) => {
                 it.set_each(now, |it| it.policy = policy.clone());
@@ -391,6 +422,7 @@ impl Model {
             most: options.most.unwrap_or(0),
             until: options.within.map(|within| i128::from(deadline) + i128::from(within)),
             group: options.group.clone().unwrap_or_default(),
+            reason: Bytes::new(),
         }
     }
 

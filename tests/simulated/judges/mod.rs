@@ -8,8 +8,11 @@
 //! | `openings` | from when on its groups give something out |
 //! | `leaving` | what may leave it at a moment, and what has to |
 //! | `follow` | follows the replies to commands that write, with `keyspace` and `polled` |
+//! | `schedule`, `cron` | schedules: follows what has occurred |
+//! | `revive` | dead letters that come back |
 //! | `reads` | checks the replies to commands that read |
 
+mod cron;
 pub mod dehydrator;
 mod entry;
 pub mod follow;
@@ -24,6 +27,8 @@ mod polled;
 pub mod promises;
 pub mod reads;
 mod refused;
+pub mod revive;
+pub mod schedule;
 
 pub type Bytes = Vec<u8>;
 

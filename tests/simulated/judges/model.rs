@@ -1,8 +1,9 @@
 //! The model of the keyspace: databases of dehydrators and of other values.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::dehydrator::Dehydrator;
+use super::schedule::Heard;
 use super::{Bytes, Fault, Promise};
 
 #[derive(Clone, Debug)]
@@ -40,6 +41,10 @@ pub struct Model {
     pub drops_early: bool,
     /// Commands run before what else happens in their pass.
     pub is_lazy: bool,
+    /// What schedules have done, and was not followed yet.
+    pub heard: VecDeque<Heard>,
+    /// Somebody who slept was woken, and was not followed yet.
+    pub is_waking: bool,
     /// The server's memory is full.
     pub is_full: bool,
     /// The library is of before PURGE and TOUCH of a group had a COUNT: they change all, and reply at their end.
@@ -58,6 +63,8 @@ impl Default for Model {
             gone: HashMap::new(),
             drops_early: false,
             is_lazy: false,
+            heard: VecDeque::new(),
+            is_waking: false,
             is_full: false,
             is_stepwise: false,
         }
@@ -165,7 +172,7 @@ impl Model {
         for (key, kept) in dbs.flat_map(|(_, keys)| keys) {
             let Kept::Dehydrator(it) = kept else { continue };
             let goes_there = it.policy.route().destination() == Some(&sent.to);
-            if let Some(id) = it.id_of(&sent.element).filter(|_| goes_there) {
+            for id in it.ids_of(&sent.element).into_iter().filter(|_| goes_there) {
                 match it.send(&id, now) {
                     Ok(_) => return Ok(()),
                     Err(fault) => last = fault,

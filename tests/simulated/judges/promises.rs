@@ -41,6 +41,8 @@ promises! {
     Arrival = "order-of-arrival",
     Unblocked = "block-replies",
     Delivered = "delivered",
+    /// Each occurrence of a schedule is stored once, at its moment, or was missed.
+    Schedule = "schedules",
     Exact = "exact",
     Replica = "replica-equal",
     Effect = "effect-with-its-reply",

@@ -6,6 +6,7 @@ use super::model::Model;
 use super::{Bytes, Fault, NEVER, Promise};
 use crate::machine::Reply;
 use crate::world::op::Op;
+use crate::world::schedule::OfSchedules;
 
 type Result = std::result::Result<(), Fault>;
 
@@ -108,6 +109,11 @@ impl Model {
                 } else {
                     Reply::Bulk(entry.group.clone())
                 };
+                let reason = if entry.reason.is_empty() {
+                    Reply::Null
+                } else {
+                    Reply::Bulk(entry.reason.clone())
+                };
                 let is_it = field(reply, "element") == Some(&Reply::Bulk(entry.element.clone()))
                     && number("deadline", entry.deadline)
                     && number("ttl", entry.ttl)
@@ -116,6 +122,7 @@ impl Model {
                     && number("deliveries-limit", entry.most)
                     && field(reply, "token").is_some_and(|shown| is_token(entry, shown))
                     && field(reply, "group") == Some(&group)
+                    && field(reply, "reason").is_none_or(|shown| *shown == reason)
                     && until;
                 if is_it { Ok(()) } else { differs(Promise::Reply, format!("{entry:?}")) }
             }
@@ -170,6 +177,7 @@ impl Model {
                     expected.iter().find(|it| field(reply, it.0) != Some(&Reply::Int(it.1 as i64)));
                 wrong.map_or(Ok(()), |wrong| differs(Promise::Exact, format!("{wrong:?}")))
             }
+            Op::OfSchedules(OfSchedules::List(names)) => it.list(call, names, reply),
             Op::Late => self.late(now, reply).or_else(|what| differs(Promise::Exact, what)),
             op => unreachable!("{op:?} does more than to read"),
         }
@@ -192,6 +200,7 @@ impl Model {
             ("rate-limit", it.limits.rate.0),
             ("rate-per", it.limits.rate.1),
             ("remember", it.limits.remember),
+            ("schedules", it.schedules.len() as u64),
         ];
         for (name, number) in expected {
             if field(reply, name) != Some(&Reply::Int(number as i64)) {

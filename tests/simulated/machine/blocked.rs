@@ -79,6 +79,7 @@ impl Server {
         assert!(!it.is_freed.get(), "a blocked client is used after it was freed");
         assert!(!it.is_unblocked.replace(true), "a client is unblocked twice");
         it.private.set(private);
+        it.client().into_iter().for_each(|client| client.ran_at.set(self.effects()));
         self.is_woken.set(true);
         self.unblocked.borrow_mut().push_back(blocked);
     }

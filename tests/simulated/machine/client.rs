@@ -41,6 +41,8 @@ pub struct Client {
     pub argv: RefCell<Words>,
     /// When its last command began, in milliseconds since the epoch.
     pub ran_ms: Cell<i64>,
+    /// How many effects there were when its last command began, or when it was unblocked.
+    pub ran_at: Cell<u64>,
     pub out: RefCell<Output>,
     pub multi: RefCell<Option<Multi>>,
     pub watched: RefCell<Vec<(u32, Box<[u8]>)>>,
@@ -72,6 +74,7 @@ impl Client {
             input: RefCell::default(),
             argv: RefCell::default(),
             ran_ms: Cell::default(),
+            ran_at: Cell::default(),
             out: RefCell::default(),
             multi: RefCell::default(),
             watched: RefCell::default(),

@@ -244,6 +244,16 @@ impl Machine {
         self.clients[c.0].1.ran_ms.get() as u64
     }
 
+    /// Returns how many effects of its server there were when a client's last command began, or when it was unblocked.
+    pub fn ran_at(&self, c: ClientId) -> u64 {
+        self.clients[c.0].1.ran_at.get()
+    }
+
+    /// Returns how many effects a server had, without the frames of transactions.
+    pub fn effects(&self, s: ServerId) -> u64 {
+        self.server(s).effects()
+    }
+
     /// Returns the time of the processor that the slowest pass of a server has taken since the last call, in nanoseconds.
     pub fn take_slowest_ns(&self, s: ServerId) -> u64 {
         self.server(s).slowest_ns.take()

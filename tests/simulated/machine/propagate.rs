@@ -55,6 +55,8 @@ pub struct Stream {
     pub backlog_most: Cell<usize>,
     pub file: RefCell<Option<File>>,
     recorded: RefCell<Option<Vec<Propagated>>>,
+    /// How many effects there were, without the frames of transactions.
+    total: Cell<u64>,
 }
 
 impl Stream {
@@ -67,6 +69,7 @@ impl Stream {
             backlog_most: Cell::new(10_000),
             file: RefCell::default(),
             recorded: RefCell::default(),
+            total: Cell::default(),
         }
     }
 
@@ -107,6 +110,11 @@ impl Server {
         self.nesting.set(self.nesting.get() + 1);
     }
 
+    /// Returns how many effects there were, those of the command or the callback that runs included.
+    pub fn effects(&self) -> u64 {
+        self.stream.total.get() + self.pending.borrow().len() as u64
+    }
+
     /// Ends a command or a callback. At the end of the outermost, its effects go out: several in one transaction.
     pub fn exit_unit(&self) {
         self.nesting.set(self.nesting.get() - 1);
@@ -114,6 +122,7 @@ impl Server {
             return;
         }
         let effects = self.pending.take();
+        self.stream.total.set(self.stream.total.get() + effects.len() as u64);
         // Redis 7.0 selects the database before the transaction.
         let is_frame = self.kind != Kind::Redis70;
         let frame =

@@ -91,6 +91,7 @@ impl Server {
         }
         let before = self.outer.replace(Some(Rc::clone(client)));
         client.ran_ms.set(clock::wall_ms());
+        client.ran_at.set(self.effects());
         self.execute(client, command);
         *self.outer.borrow_mut() = before;
         if client.is_asking.get() && &*command.name != b"asking" {

@@ -6,6 +6,7 @@ use super::run::{Result, World, element};
 use super::step::{Act, Command, Refusal};
 use crate::judges::follow::{Call, ok};
 use crate::judges::reads::TICK_MS;
+use crate::judges::schedule::RETRY_MS;
 use crate::judges::{Bytes, Promise};
 use crate::machine::{Image, Listener, Reply, Rule, slot_of, units};
 
@@ -22,6 +23,7 @@ impl World {
         self.refusal = None;
         self.model.is_full = false;
         self.refuse(refusal, false);
+        self.excuse(RETRY_MS);
         result
     }
 
@@ -67,6 +69,7 @@ impl World {
                 self.machine.pause_writes(self.primary, 0);
                 self.collect(&[(client, call, false)])?;
                 // By then the module knows that the pause is over.
+                self.excuse(RETRY_MS);
                 return self.advance(TICK_MS);
             }
             self.collect(&[])?;
@@ -132,7 +135,8 @@ impl World {
             (error, _) => Reply::Error(error.to_vec()),
         };
         let (sent, now) = (self.now(), self.now());
-        let call = Call { db, key: key.clone(), op, elements, pairs: vec![], sent, now };
+        let ran_at = u64::MAX;
+        let call = Call { db, key: key.clone(), op, elements, pairs: vec![], sent, now, ran_at };
         self.model.follow(&call, &reply)
     }
 
@@ -145,6 +149,7 @@ impl World {
         self.quiet()?;
         self.collect(&[])?;
         self.begin_millisecond()?;
+        self.hear_occurrences()?;
         let model = self.model.clone();
         let before = self.machine.aof(self.primary).len();
         self.batch(std::slice::from_ref(command))?;

@@ -1,7 +1,9 @@
 //! Sends commands, and judges what comes back.
 
-use super::op::Op;
+use super::draw::STREAM;
+use super::op::{At, Op};
 use super::run::{Begun, Result, World};
+use super::schedule::{Every, OfSchedules};
 use super::step::Command;
 use super::time::RESUMED_MS;
 use crate::judges::dehydrator::Policy;
@@ -32,12 +34,17 @@ impl World {
             let words = self.words(&call);
             if command.in_multi {
                 self.send(client, &[b"MULTI".to_vec()]);
+            }
+            if let Op::Revive(_) = &call.op {
+                self.send(client, &[&b"XRANGE"[..], STREAM, b"-", b"+"].map(<[u8]>::to_vec));
+            }
+            if command.in_multi {
                 self.send(client, &words);
                 self.send(client, &[b"EXEC".to_vec()]);
             } else {
                 self.send(client, &words);
             }
-            if let Op::OnDue(policy) = &call.op
+            if let Op::OnDue(policy) | Op::OnDueNx(policy) = &call.op
                 && !policy.holds()
             {
                 self.let_leave(call.db, &call.key);
@@ -89,7 +96,7 @@ impl World {
     fn is_ambiguous(&mut self, op: &Op) -> bool {
         let leads = |policy: &Policy| policy.route().destination().is_some();
         match op {
-            Op::OnDue(policy) => self.has_copies && leads(policy),
+            Op::OnDue(policy) | Op::OnDueNx(policy) => self.has_copies && leads(policy),
             Op::Copy { .. } => {
                 let leads = self.model.all().any(|it| leads(&it.2.policy));
                 self.has_copies |= !leads;
@@ -204,6 +211,36 @@ impl World {
                 self.passes(1)?;
                 self.collect(&[(client, call, false)])?;
             }
+        }
+        Ok(())
+    }
+
+    /// Sets so many schedules of a key, whose names have a number.
+    pub(super) fn many_schedules(
+        &mut self,
+        number: usize,
+        (key, db): (&Bytes, usize),
+        count: usize,
+        every: &Every,
+    ) -> Result {
+        let mut clients = self.clients.iter().enumerate();
+        let Some((client, _)) = clients.find(|it| it.1.db == db && it.1.sleep.is_none()) else {
+            return Ok(());
+        };
+        // All in one moment.
+        let from = every.from.map(|at| At::On(at.moment(self.now())));
+        for at in 0..count {
+            let name = format!("many{at}").into_bytes();
+            let op = OfSchedules::Every(Box::new(Every { name, from, ..every.clone() }));
+            let op = Op::OfSchedules(op);
+            let command = Command { number, client, key: key.clone(), op, in_multi: false };
+            self.begin_millisecond()?;
+            let call = self.call_of(&command, db);
+            let words = self.words(&call);
+            self.send(client, &words);
+            self.moment = self.now();
+            self.passes(1)?;
+            self.collect(&[(client, call, false)])?;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use super::draw::{LIST, STREAM};
 use super::op::Op;
 use super::run::{LAG_US, Result, World};
+use super::schedule::OfSchedules;
 use super::time::{GRACE_MS, UPKEEP_MS};
 use crate::judges::follow::Call;
 use crate::judges::model::DATABASES;
@@ -12,12 +13,14 @@ use crate::machine::{Reply, ServerId};
 impl World {
     /// Reads everything, and compares the replica and the tool's server.
     pub(super) fn compare(&mut self) -> Result {
+        let still = self.keep_still()?;
         for db in 0..DATABASES {
             for key in crate::judges::reads::keys(&self.model, db) {
                 if self.model.get(db, &key).is_none() {
                     continue;
                 }
-                for op in [Op::Range(None, None), Op::Info, Op::Ttn, Op::Len(None)] {
+                let schedules = Op::OfSchedules(OfSchedules::List(Vec::new()));
+                for op in [Op::Range(None, None), Op::Info, Op::Ttn, Op::Len(None), schedules] {
                     self.begin_millisecond()?;
                     let call = Call {
                         db,
@@ -27,10 +30,12 @@ impl World {
                         pairs: vec![],
                         sent: self.now(),
                         now: self.now(),
+                        ran_at: u64::MAX,
                     };
                     let words = call.op.words(&key, call.now, &[], &[]);
                     self.moment = self.now();
                     let reply = self.ask(self.primary, db, &words);
+                    self.hear_occurrences()?;
                     // Somebody who sleeps may have been served before.
                     if self.model.follow(&call, &reply).is_err() {
                         self.collect(&[])?;
@@ -47,6 +52,7 @@ impl World {
             pairs: vec![],
             sent: self.now(),
             now: self.now(),
+            ran_at: u64::MAX,
         };
         let reply = self.ask(self.primary, 0, &late.op.words(&late.key, 0, &[], &[]));
         if let Reply::Array(_) = reply {
@@ -59,7 +65,7 @@ impl World {
         if let Some(tool) = &self.tool {
             self.equal(tool.server, Promise::Tool)?;
         }
-        Ok(())
+        self.move_again(still)
     }
 
     pub(super) fn ask(&mut self, server: ServerId, db: usize, words: &[Bytes]) -> Reply {

@@ -12,6 +12,8 @@ impl World {
     pub(super) fn at_end(&mut self) -> Result {
         self.leave()?;
         self.wait(2)?;
+        // Or both servers store what occurs, not in the same moment.
+        self.unschedule()?;
         let image = self.machine.rdb(self.primary);
         let third = self.machine.start(&[]);
         self.machine.restart(third, &Image::Rdb(image));

@@ -4,6 +4,8 @@ use crate::judges::Bytes;
 use crate::judges::dehydrator::Policy;
 use crate::machine::Reply;
 
+use super::schedule::{Back, OfSchedules, Revive};
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum How {
     Refuse,
@@ -81,8 +83,10 @@ pub enum Op {
     Poll(Poll),
     Settle(Vec<Held>),
     Renew(u64, Vec<Held>),
-    Release(u64, Vec<Held>, bool),
-    Reject(Vec<Held>),
+    Release(u64, Vec<Held>, Back),
+    Reject(Vec<Held>, Option<Bytes>),
+    Revive(Revive),
+    OfSchedules(OfSchedules),
     Look(Bytes, bool),
     Range(Option<Bytes>, Option<u64>),
     Info,
@@ -93,6 +97,7 @@ pub enum Op {
     TouchGroup(Bytes, u64, Option<u64>),
     Purge(Bytes, Option<u64>),
     OnDue(Policy),
+    OnDueNx(Policy),
     Pause { ms: Option<u64>, group: Option<Bytes> },
     Resume(Option<Bytes>),
     Limit(Numbers),
@@ -139,13 +144,23 @@ impl Op {
         matches!(
             self,
             Look(..) | Range(..) | Info | InfoGroup(_) | Late | Ttn | Pttl(_) | Len(_) | XPoll(_)
-        )
+        ) || matches!(self, Self::OfSchedules(OfSchedules::List(_)))
     }
 
     /// Returns whether it is of the keyspace, so that the module may hear of it only at the next tick.
     pub fn is_of_keyspace(&self) -> bool {
         use Op::{Copy, Move, Rename, SwapDb};
         matches!(self, Copy { .. } | Rename { .. } | Move(_) | SwapDb)
+    }
+
+    /// Returns the ids that it names.
+    pub fn ids_mut(&mut self) -> Vec<&mut Bytes> {
+        match self {
+            Op::Push { elements, .. } => elements.iter_mut().map(|it| &mut it.1).collect(),
+            Op::Pull(id) | Op::Look(id, _) | Op::Update(id) | Op::Pttl(id) => vec![id],
+            Op::Rem(ids) | Op::XAck(ids) | Op::Touch { ids, .. } => ids.iter_mut().collect(),
+            _ => Vec::new(),
+        }
     }
 
     /// Returns whether the reply says that something has changed.
@@ -230,11 +245,17 @@ impl Op {
             }
             Op::Settle(_) => [verb("SETTLE"), held()].concat(),
             Op::Renew(ttl, _) => [verb("RENEW"), vec![number(*ttl)], held()].concat(),
-            Op::Release(ms, _, is_uncounted) => {
-                [verb("RELEASE"), vec![number(*ms)], held(), flag("UNCOUNTED", *is_uncounted)]
-                    .concat()
+            Op::Release(ms, _, back) => {
+                [verb("RELEASE"), vec![number(*ms)], held(), back.words(elements)].concat()
             }
-            Op::Reject(_) => [verb("REJECT"), held()].concat(),
+            Op::Reject(_, reason) => {
+                let back = Back { reason: reason.clone(), ..Back::default() };
+                [verb("REJECT"), held(), back.words(&[])].concat()
+            }
+            Op::OfSchedules(op) => op.words(key, now, elements),
+            // With the letters that were listed, it is put together elsewhere.
+            Op::Revive(revive) => revive.words(key, elements, &[]),
+            Op::OnDueNx(policy) => [verb("ONDUE"), vec![text("NX")], policy_words(policy)].concat(),
             Op::Look(id, full) => [verb("LOOK"), vec![id.clone()], flag("FULL", *full)].concat(),
             Op::Range(group, count) => {
                 let words = [

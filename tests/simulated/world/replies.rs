@@ -5,19 +5,39 @@ use super::run::{Result, Sleep, World};
 use super::step::Refusal;
 use crate::judges::follow::Call;
 use crate::judges::model::{Kept, Sent};
+use crate::judges::revive::entries;
+use crate::judges::schedule::Heard;
 use crate::judges::{Bytes, NEVER, Promise};
-use crate::machine::Reply;
+use crate::machine::{Propagated, Reply};
 
 impl World {
     /// Judges the replies to commands, and those to clients that were asleep.
     pub(super) fn collect(&mut self, sent: &[(usize, Call, bool)]) -> Result {
+        self.collect_replies(sent)?;
+        self.model.is_waking = false;
+        self.model.occur(u64::MAX)?;
+        let now = self.moment;
+        self.model.all_mut().for_each(|it| it.note_room(now));
+        Ok(())
+    }
+
+    /// Follows what schedules have done by now.
+    pub(super) fn hear_occurrences(&mut self) -> Result {
+        self.hear();
+        self.model.occur(u64::MAX)
+    }
+
+    fn collect_replies(&mut self, sent: &[(usize, Call, bool)]) -> Result {
         let now = self.moment;
         self.hear();
         let (mut calls, mut woken) = (Vec::new(), Vec::new());
         for (client, call, in_multi) in sent {
             let mut replies = self.machine.replies(self.clients[*client].id);
+            let is_listed = matches!(call.op, Op::Revive(_));
             let reply = match in_multi {
+                false if is_listed && replies.len() > 1 => Some(Reply::Array(replies)),
                 false => replies.pop(),
+                true if is_listed => replies.pop(),
                 true => match replies.pop() {
                     Some(Reply::Array(mut replies)) if replies.len() == 1 => replies.pop(),
                     Some(reply) => Some(reply),
@@ -31,7 +51,11 @@ impl World {
                 _ => None,
             };
             self.last = reply.clone();
+            if let (true, Some(Reply::Array(both))) = (is_listed, &reply) {
+                self.letters = both.first().map(entries).unwrap_or_default();
+            }
             let mut call = call.clone();
+            call.ran_at = self.machine.ran_at(self.clients[*client].id);
             let moment = reply.as_ref().and_then(|reply| self.moment_of(&call, reply));
             call.now = moment.unwrap_or_else(|| self.machine.ran_ms(self.clients[*client].id));
             calls.push((*client, call, reply, blocks));
@@ -44,9 +68,11 @@ impl World {
             let Some(reply) = self.machine.replies(client.id).pop() else { continue };
             let mut sleep = client.sleep.take().expect("it sleeps");
             sleep.call.now = self.moment_of(&sleep.call, &reply).unwrap_or(now);
+            sleep.call.ran_at = self.machine.ran_at(self.clients[number].id);
             woken.push((sleep, reply));
         }
         self.leased.clear();
+        self.model.is_waking = !woken.is_empty();
         if sent.is_empty() && woken.is_empty() {
             self.model.absorb(now).ok();
         }
@@ -220,6 +246,7 @@ impl World {
                         sleep.call.op, earlier.call.op
                     )));
                 }
+                self.model.occur(sleep.call.ran_at)?;
                 self.model.polled(&sleep.call, &sleep.poll, reply)
             }
         }
@@ -252,7 +279,13 @@ impl World {
 
     /// Hears what was delivered: from the stream of effects, and as a subscriber.
     pub(super) fn hear(&mut self) {
-        for effect in self.machine.stream(self.primary) {
+        let effects = self.machine.stream(self.primary);
+        let is_frame = |it: &Propagated| matches!(&it.words[0][..], b"MULTI" | b"EXEC");
+        let count = effects.iter().filter(|it| !is_frame(it)).count() as u64;
+        let mut number = self.machine.effects(self.primary) - count;
+        for effect in effects {
+            let at = number;
+            number += u64::from(!is_frame(&effect));
             self.heard += 1;
             if self.trace && self.heard < 2000 {
                 eprintln!(
@@ -288,6 +321,15 @@ impl World {
                     let db = effect.db as usize;
                     let ends = ids.iter().map(|id| ((db, key.to_vec(), id.to_vec()), end));
                     self.leased.extend(ends);
+                }
+                [verb, key, what, name]
+                    if (what.starts_with(b"O") || what.starts_with(b"M"))
+                        && verb.eq_ignore_ascii_case(b"DEHYDRATOR.EFFECT") =>
+                {
+                    let now = self.machine.wall_ms();
+                    let [key, what, name] = [key, what, name].map(|it| it.to_vec());
+                    let db = effect.db as usize;
+                    self.model.heard.push_back(Heard { at, now, db, key, what, name });
                 }
                 _ => {}
             }

@@ -5,11 +5,13 @@ use std::path::Path;
 
 use super::draw::{CHANNEL, CLIENTS};
 use super::op::{Held, Op, Poll};
+use super::schedule::OfSchedules;
 use super::shown::shown;
 use super::step::{Command, Profile, Refusal, Reload, Step};
 use super::time::processor_ns;
 use crate::judges::follow::Call;
 use crate::judges::model::{DATABASES, Model};
+use crate::judges::schedule::RETRY_MS;
 use crate::judges::{Bytes, Fault, Promise};
 use crate::machine::{ClientId, Image, Machine, Reply, ServerId};
 
@@ -92,6 +94,8 @@ pub struct World {
     pub(super) began_ns: u64,
     /// Why commands are refused at the moment.
     pub(super) refusal: Option<Refusal>,
+    /// The entries of dead letters that were listed last.
+    pub(super) letters: Vec<Bytes>,
     pub(super) trace: bool,
 }
 
@@ -99,7 +103,8 @@ impl World {
     pub fn new(library: &Path, profile: &Profile) -> Self {
         let mut machine = Machine::new(library, profile.kind, profile.seed);
         // Where nobody listens, the module has commands replicate as they came.
-        let has_file = profile.has_reloads || profile.has_tool || profile.is_big;
+        let has_schedules = !profile.schedules.is_empty();
+        let has_file = profile.has_reloads || profile.has_tool || profile.is_big || has_schedules;
         let file = has_file.then_some(("appendonly", "yes"));
         let events = profile.has_events.then_some(("notify-keyspace-events", "KEA"));
         let settings: Vec<_> = file.into_iter().chain(events).collect();
@@ -144,6 +149,7 @@ impl World {
             has_copies: false,
             leased: HashMap::new(),
             began_ns: 0,
+            letters: Vec::new(),
             trace: std::env::var_os("TRACE").is_some(),
             machine,
         };
@@ -218,6 +224,9 @@ impl World {
             Step::Bulk { number, key, db, groups, each, ttl } => {
                 self.bulk(*number, (key, *db), (*groups, *each), *ttl)?
             }
+            Step::Schedules { number, key, db, count, every } => {
+                self.many_schedules(*number, (key, *db), *count, every)?;
+            }
             Step::LeaseMany { number, key, db, count, lease } => {
                 let poll = Poll {
                     keys: vec![key.clone()],
@@ -284,9 +293,20 @@ impl World {
     }
 
     pub(super) fn call_of(&mut self, command: &Command, db: usize) -> Call {
+        let mut command = command.clone();
+        // An id that stands for one of a schedule's elements, or of its next one.
+        for id in command.op.ids_mut() {
+            let name = id.strip_suffix(b"@?").and_then(|name| {
+                self.model.get(db, &command.key).and_then(|it| it.id_of_schedule(name))
+            });
+            *id = name.unwrap_or_else(|| id.clone());
+        }
+        let command = &command;
         let mut pairs = Vec::new();
-        if let Op::Settle(held) | Op::Renew(_, held) | Op::Release(_, held, _) | Op::Reject(held) =
-            &command.op
+        if let Op::Settle(held)
+        | Op::Renew(_, held)
+        | Op::Release(_, held, _)
+        | Op::Reject(held, _) = &command.op
         {
             for held in held {
                 let named = match held {
@@ -302,6 +322,9 @@ impl World {
                 };
                 pairs.extend(named.filter(|it| !pairs.contains(it)));
             }
+            if matches!(&command.op, Op::Release(_, _, back) if back.has_element) {
+                pairs.truncate(1);
+            }
             if pairs.is_empty() {
                 pairs.push((b"t".to_vec(), b"a".to_vec()));
             }
@@ -314,6 +337,17 @@ impl World {
             }
             Op::Update(id) => vec![element(command.number, 0, 3, id)],
             Op::GidPush { .. } => vec![element(command.number, 0, 0, b"")],
+            Op::Release(_, _, back) if back.has_element => {
+                vec![element(command.number, 0, 5, &pairs[0].1)]
+            }
+            Op::OfSchedules(OfSchedules::Every(every)) => vec![every.element(&command.key, db)],
+            Op::Revive(revive) => {
+                let listed = &self.letters;
+                let letter = |at: &usize| listed.get(at % listed.len().max(1)).cloned();
+                let letters = revive.letters.iter().chain(&revive.from).filter_map(letter);
+                pairs = letters.map(|entry| (entry, Bytes::new())).collect();
+                vec![element(command.number, 0, 4, b"")]
+            }
             _ => Vec::new(),
         };
         Call {
@@ -324,11 +358,15 @@ impl World {
             pairs,
             sent: self.now(),
             now: self.now(),
+            ran_at: u64::MAX,
         }
     }
 
     /// Returns the words of a call, as the library knows them.
     pub(super) fn words(&self, call: &Call) -> Vec<Bytes> {
+        if let Op::Revive(revive) = &call.op {
+            return revive.words(&call.key, &call.elements, &self.letters);
+        }
         let mut words = call.op.words(&call.key, call.sent, &call.elements, &call.pairs);
         if self.model.is_stepwise && matches!(call.op, Op::TouchGroup(..) | Op::Purge(..)) {
             // Without COUNT, and the ttl last.
@@ -356,6 +394,7 @@ impl World {
                 Image::Aof(self.machine.aof(self.primary))
             }
         };
+        self.hear_occurrences()?;
         self.machine.restart(self.primary, &image);
         self.is_cut = true;
         self.after_restart()?;
@@ -371,6 +410,7 @@ impl World {
         self.machine.record(self.primary, true);
         self.connect();
         let now = self.now();
+        self.excuse(RETRY_MS);
         self.model.all_mut().for_each(|it| {
             it.restart_turns();
             it.touched = it.touched.max(now);
@@ -378,14 +418,22 @@ impl World {
         Ok(())
     }
 
+    /// Notes that for so many milliseconds schedules may be late.
+    pub(super) fn excuse(&mut self, ms: u64) {
+        let until = self.now() + ms;
+        self.model.all_mut().for_each(|it| it.occurs_from = it.occurs_from.max(until));
+    }
+
     pub(super) fn promote(&mut self) -> Result {
         let (Some(replica), None) = (self.replica, &self.tool) else { return Ok(()) };
+        let still = self.keep_still()?;
         self.equal(replica, Promise::Replica)?;
         self.machine.promote(replica);
         let before = std::mem::replace(&mut self.primary, replica);
         self.replica = Some(before);
         self.machine.replicate(replica, before, LAG_US);
-        self.after_restart()
+        self.after_restart()?;
+        self.move_again(still)
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::judges::Bytes;
 use crate::machine::Kind;
 use crate::world::op::Op;
+use crate::world::schedule::{Every, OfSchedules};
 
 /// What a run is about: a few subjects, so that each is met often, alone and beside others.
 #[derive(Clone, Debug)]
@@ -36,6 +37,12 @@ pub struct Profile {
     /// A client reads keyspace events.
     pub has_events: bool,
     pub is_big: bool,
+    /// Schedules of these names; none.
+    pub schedules: Vec<Bytes>,
+    /// The clock steps by years.
+    pub has_years: bool,
+    /// Dead letters come back.
+    pub has_letters: bool,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -70,7 +77,10 @@ impl Refusal {
     /// Returns the code of the error with which a command is refused. `None`: it is not.
     pub fn code(self, op: &Op) -> Option<&'static str> {
         match (self, op) {
-            (Self::Full, Op::Push { .. } | Op::GidPush { .. } | Op::Update(_)) => Some("OOM"),
+            (Self::Full, Op::Push { .. } | Op::GidPush { .. } | Op::Update(_) | Op::Revive(_)) => {
+                Some("OOM")
+            }
+            (Self::Full, Op::OfSchedules(OfSchedules::Every(_))) => Some("OOM"),
             (Self::Rights, Op::Poll(_)) => Some("NOPERM"),
             _ => None,
         }
@@ -101,6 +111,14 @@ pub enum Step {
         groups: usize,
         each: usize,
         ttl: u64,
+    },
+    /// Sets so many schedules of a key, whose names have a number.
+    Schedules {
+        number: usize,
+        key: Bytes,
+        db: usize,
+        count: usize,
+        every: Box<Every>,
     },
     /// Leases so many elements of a key.
     LeaseMany {

@@ -118,10 +118,12 @@ impl World {
             }
         }
         let before = self.now();
+        self.hear_occurrences()?;
         self.machine.step_wall(ms);
         let now = self.now();
         self.model.all_mut().for_each(|it| {
             it.touched = now + 2 * crate::judges::reads::TICK_MS;
+            it.occurs_from = it.touched;
             it.aged_from = it.aged_from.max(now + ms.min(0).unsigned_abs());
             if ms < 0 {
                 it.set_back(before, now);
@@ -156,7 +158,7 @@ impl World {
     pub(super) fn clear(&mut self, grace: u64) -> Result {
         for _ in 0..3000 {
             let now = self.now();
-            self.hear();
+            self.hear_occurrences()?;
             self.model.absorb(now)?;
             if !self.model.all().any(|it| it.2.is_unclear(now, grace)) {
                 break;
@@ -199,6 +201,10 @@ impl World {
             }
         }
         for (db, key, it) in self.model.all() {
+            if let Some(owed) = it.owed_occurrence(then) {
+                let what = format!("{owed} in {} of {db}, now {now}", key.escape_ascii());
+                return Err(Promise::Schedule.broken(what));
+            }
             if let Some(owed) = it.owed(then).filter(|_| it.touched <= then) {
                 return Err(Promise::Delivered.broken(format!(
                     "{owed:?} in {} of {db} stays, now {now}",

@@ -6,12 +6,14 @@
 //! | `profile` | what a run is about |
 //! | `op` | operations and their arguments |
 //! | `accident` | what happens around commands |
+//! | `schedule` | schedules, and dead letters that come back |
 //! | `big` | many elements, many groups |
 
 mod accident;
 mod big;
 mod op;
 mod profile;
+mod schedule;
 
 use super::op::Op;
 use super::random::Random;
@@ -62,6 +64,11 @@ impl<'a> Drawer<'a> {
         }
         if profile.has_limits && self.random.one_in(80) {
             return self.lapse(steps);
+        }
+        if self.has_schedules() && self.random.one_in(5) {
+            let is_many = self.random.one_in(if profile.is_big { 10 } else { 400 });
+            steps.push(if is_many { self.many_schedules() } else { self.time_of_schedules() });
+            return;
         }
         let step = match self.random.below(100) {
             0..50 => {

@@ -128,7 +128,7 @@ impl Drawer<'_> {
             token: lease
                 .filter(|_| self.random.one_in(2))
                 .map(|_| self.random.pick(&self.profile.tokens)),
-            with_ids: lease.is_none() && self.random.one_in(2),
+            with_ids: lease.is_none() && (self.has_schedules() || self.random.one_in(2)),
         }
     }
 
@@ -183,6 +183,12 @@ impl Drawer<'_> {
     }
 
     pub(super) fn write(&mut self) -> Op {
+        if self.has_schedules() && self.random.one_in(6) {
+            return self.of_schedules();
+        }
+        if self.profile.has_letters && self.random.one_in(12) {
+            return if self.random.one_in(4) { Op::OnDueNx(self.policy()) } else { self.revive() };
+        }
         match self.random.below(100) {
             0..34 => self.push(),
             34..36 => Op::GidPush { ttl: self.ttl(), group: self.group() },
@@ -190,9 +196,10 @@ impl Drawer<'_> {
             60..66 => Op::Settle(self.held()),
             66..69 => Op::Renew(self.random.pick(&[0, 50, 500, 500, 5000]), self.held()),
             69..73 => {
-                Op::Release(self.random.pick(&[0, 0, 50, 1000]), self.held(), self.random.one_in(2))
+                let ms = self.random.pick(&[0, 0, 50, 1000]);
+                Op::Release(ms, self.held(), self.back())
             }
-            73..75 if self.profile.has_policies => Op::Reject(self.held()),
+            73..75 if self.profile.has_policies => Op::Reject(self.held(), self.reason()),
             75..78 => Op::Pull(self.id()),
             78..80 => Op::Rem(self.ids()),
             80 => Op::XAck(self.ids()),
@@ -224,6 +231,9 @@ impl Drawer<'_> {
     }
 
     pub(super) fn read(&mut self) -> Op {
+        if self.has_schedules() && self.random.one_in(3) {
+            return self.list();
+        }
         match self.random.below(12) {
             0 => Op::Look(self.id(), false),
             1 => Op::Look(self.id(), true),

@@ -73,33 +73,58 @@ impl Profile {
             // A transaction, a MPOLL and a RENAME have one slot.
             keys.iter_mut().for_each(|key| key.splice(..0, *b"{k}").for_each(drop));
         }
-        let mut has = |many: u64| random.one_in(many);
-        Self {
+        let mut profile = Self {
             seed,
             read_ns: if is_big { 20_000 } else { 1000 },
             keys,
             ids,
             groups,
             tokens,
-            has_policies: has(3) && !has_slots,
-            has_limits: has(2),
-            has_pauses: has(3),
-            has_ends: has(3),
-            has_sleepers: has(2),
-            has_keyspace: has(3) && !has_slots,
-            has_extremes: has(3),
-            has_replica: has(2) && !has_slots,
-            has_reloads: has(3),
-            has_tool: has(6) && !has_slots,
-            has_clock: has(8),
-            has_operators: has(3),
-            has_accidents: has(4),
+            has_policies: random.one_in(3) && !has_slots,
+            has_limits: random.one_in(2),
+            has_pauses: random.one_in(3),
+            has_ends: random.one_in(3),
+            has_sleepers: random.one_in(2),
+            has_keyspace: random.one_in(3) && !has_slots,
+            has_extremes: random.one_in(3),
+            has_replica: random.one_in(2) && !has_slots,
+            has_reloads: random.one_in(3),
+            has_tool: random.one_in(6) && !has_slots,
+            has_clock: random.one_in(8),
+            has_operators: random.one_in(3),
+            has_accidents: random.one_in(4),
             // Valkey 8 leaves clients in other databases then.
-            has_listener: has(6) && kind != Kind::Valkey8,
+            has_listener: random.one_in(6) && kind != Kind::Valkey8,
             has_slots,
-            has_events: has(6),
+            has_events: random.one_in(6),
             is_big,
             kind,
+            schedules: Vec::new(),
+            has_years: false,
+            has_letters: false,
+        };
+        profile.draw_schedules(&mut random);
+        profile
+    }
+
+    /// Draws whether there are schedules, and of which names, and whether dead letters come back.
+    fn draw_schedules(&mut self, random: &mut Random) {
+        self.has_letters = self.has_policies && random.one_in(2);
+        // A tool's server would store what occurs, too.
+        if !random.one_in(4) || self.has_tool {
+            return;
         }
+        let names =
+            [&["s", "t", "job"][..], &["", "GROUP", "s@1900000000000", "SCHEDULE", "\u{0}\r\n"]];
+        let names = random.pick(&names);
+        self.schedules =
+            (0..=random.below(3)).map(|_| random.pick(names).as_bytes().to_vec()).collect();
+        self.schedules.sort();
+        self.schedules.dedup();
+        self.has_clock |= random.one_in(3);
+        self.has_years = random.one_in(4);
+        // Whose event it is, nobody would know.
+        self.has_listener = false;
+        self.ids.extend(self.schedules.iter().map(|name| [name, &b"@?"[..]].concat()));
     }
 }
