@@ -25,26 +25,32 @@ impl Schedule<'_> {
         }
         let moment = self.state.next;
         if self.skips_overlap && overlaps {
-            let (count, last) = self.pass(name, moment, now);
+            let (count, last) = self.pass(name, now, true);
             return Some(Step::Missed { count: count + 1, next: self.after(last, now) });
         }
         if self.missed != Missed::All {
-            let (count, last) = self.pass(name, moment, now);
+            let (count, last) = self.pass(name, now, false);
             if count > 0 {
                 return Some(Step::Missed { count, next: last });
             }
         }
         let deadline = self.stored_at(name, moment);
         let (late, next) = (now - deadline, self.after(moment, now));
-        if self.missed == Missed::None && late > MOST_LATE {
+        if self.missed == Missed::None && late > MOST_LATE && self.is_over(moment, now) {
             return Some(Step::Missed { count: 1, next });
         }
         let is_last = self.times > 0 && self.state.stored + 1 >= self.times;
         Some(Step::Stored { moment, deadline, late, next: if is_last { 0 } else { next } })
     }
 
+    /// Returns whether the time of an occurrence is over: otherwise it has only waited for one before it, of a greater jitter.
+    fn is_over(&self, moment: u64, now: u64) -> bool {
+        moment.saturating_add(self.jitter) < now
+    }
+
     /// Passes over occurrences behind which there is another that is due at `now`. Returns how many, and the one after them.
-    fn pass(&self, name: &[u8], moment: u64, now: u64) -> (u64, u64) {
+    fn pass(&self, name: &[u8], now: u64, overlaps: bool) -> (u64, u64) {
+        let moment = self.state.next;
         let (mut count, mut last) = (0, moment);
         if let Plan::Interval(ms) = self.plan {
             // All of these are due, whatever their jitter.
@@ -55,7 +61,8 @@ impl Schedule<'_> {
         }
         for _ in 0..PASSED_MAX {
             let next = self.after(last, now);
-            if next == 0 || self.stored_at(name, next) > now {
+            let may_pass = overlaps || self.is_over(last, now);
+            if next == 0 || !may_pass || self.stored_at(name, next) > now {
                 break;
             }
             (count, last) = (count + 1, next);

@@ -186,6 +186,27 @@ fn jitter_postpones_each_occurrence_by_its_own_time_and_never_advances_it() {
 }
 
 #[test]
+fn jitter_longer_than_the_plan_leaves_out_no_occurrence() {
+    for missed in [Missed::One, Missed::All, Missed::None] {
+        let plan = Plan::Interval(100);
+        let mut it = Schedule { jitter: 1000, missed, ..every(plan) };
+        it.state.next = 100;
+        let mut stored = Vec::new();
+        for now in 0..=20_000 {
+            stored.extend(run(&mut it, now, false).into_iter().map(|(moment, _)| moment));
+        }
+        let all: Vec<_> = (1..=stored.len() as u64).map(|at| at * 100).collect();
+        assert_eq!((stored, it.state.missed), (all, 0), "{missed:?}");
+        assert!(it.state.next > 18_900, "{missed:?}");
+        // After a long time, it leaves out those whose time is over.
+        run(&mut it, 100_000, false);
+        let lost = it.state.missed;
+        assert_eq!(missed == Missed::All, lost == 0, "{missed:?}");
+        assert!(missed == Missed::All || (760..=810).contains(&lost), "{missed:?}: {lost}");
+    }
+}
+
+#[test]
 fn a_pause_passes_over_what_occurs_in_it() {
     let state = State { next: 1000, is_paused: true, ..State::default() };
     let mut it = Schedule { state, ..every(Plan::Interval(100)) };
@@ -236,7 +257,7 @@ proptest! {
     /// Beside a list of all occurrences that are due, whatever the clock does.
     #[test]
     fn steps_do_what_a_walk_over_all_occurrences_does(
-        (ms, jitter, until, times) in (1_u64..5000, 0_u64..9000, 0_u64..300_000, 0_u64..40),
+        (ms, jitter, until, times) in (1_u64..5000, 0_u64..90_000, 0_u64..300_000, 0_u64..40),
         (missed, skips_overlap) in (0..3_usize, any::<bool>()),
         nows in prop::collection::vec((0_u64..400_000, any::<bool>()), 1..8),
     ) {
@@ -252,12 +273,14 @@ proptest! {
                 due.push(model.next);
                 model.next = it.after(model.next, 0);
             }
-            let stored: Vec<_> = match (overlaps, missed, due.last()) {
-                (true, ..) | (_, _, None) => vec![],
-                (_, Missed::All, _) => due.clone(),
-                (_, Missed::None, Some(last)) if now - it.stored_at(b"name", *last) > 60_000 => vec![],
-                (.., Some(last)) => vec![*last],
-            };
+            let mut stored = due.clone();
+            stored.retain(|moment| !overlaps && match missed {
+                Missed::All => true,
+                // Those whose time is not over have only waited for the ones before them.
+                _ if moment + jitter >= now => true,
+                Missed::One => due.last() == Some(moment),
+                Missed::None => due.last() == Some(moment) && now - it.stored_at(b"name", *moment) <= 60_000,
+            });
             let room = if times == 0 { usize::MAX } else { (times - model.stored) as usize };
             let is_over = times > 0 && stored.len() >= room && !stored.is_empty();
             model.missed += due.len() as u64 - stored.len() as u64;

@@ -135,6 +135,12 @@ impl Model {
     fn write(&mut self, it: &mut Dehydrator, call: &Call, reply: &Reply) -> Result {
         let now = call.now;
         let deadline = |ttl: u64| now.checked_add(ttl).filter(|at| *at <= NEVER);
+        if let Op::Release(_, _, Back { reason: Some(reason), .. }) | Op::Reject(_, Some(reason)) =
+            &call.op
+            && reason.len() > REASON_MAX
+        {
+            return call.refused("ERR", reply);
+        }
         match &call.op {
             Op::Push { elements, is_many, how, options, .. } => {
                 self.push(it, call, (elements, *is_many, *how, options), reply)
@@ -217,11 +223,6 @@ impl Model {
                 }
                 let mut expected = vec![0; call.pairs.len()];
                 let is_full = self.is_full;
-                if let Op::Release(_, _, Back { reason: Some(reason), .. }) = &call.op
-                    && reason.len() > REASON_MAX
-                {
-                    return call.refused("ERR", reply);
-                }
                 for listed in order {
                     let (token, id) = &call.pairs[listed];
                     let held = it.get(id).filter(|it| it.token.as_ref() == Some(token));

@@ -14,6 +14,8 @@ use crate::world::schedule::{Every, Missed, OfSchedules};
 const MOST_LATE: u64 = 60_000;
 /// Within which time an occurrence that found no room is tried again, in milliseconds.
 pub const RETRY_MS: u64 = 1200;
+/// A moment that is not before 1970 in any zone.
+const TWO_DAYS_MS: u64 = 2 * 86_400_000;
 /// The most bytes of a name, and of a plan or a zone.
 const NAME_MAX: usize = 1024;
 const WORD_MAX: usize = 255;
@@ -244,7 +246,7 @@ impl Dehydrator {
         let Some(said) = Said::read(call, every) else { return call.refused("ERR", reply) };
         let before = self.schedules.get(&every.name);
         // It would never occur.
-        if said.first(1) == 0 {
+        if said.first(TWO_DAYS_MS) == 0 {
             return call.refused("ERR", reply);
         }
         if before.is_some_and(|it| it.said == said) {
@@ -406,7 +408,7 @@ impl Model {
                 let is_passed =
                     window < at && following > 0 && following.saturating_add(said.jitter) <= at;
                 if said.missed != Missed::All && is_passed
-                    || said.missed == Missed::None && *late > MOST_LATE
+                    || said.missed == Missed::None && *late > MOST_LATE && window < at
                 {
                     return Err(format!("it was missed: {schedule:?}"));
                 }

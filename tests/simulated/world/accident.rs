@@ -83,6 +83,8 @@ impl World {
         self.moment = self.now();
         self.quiet()?;
         self.collect(&[])?;
+        self.hear_occurrences()?;
+        self.machine.record(node, true);
         self.machine.move_slot(slot_of(key), self.primary, node);
         self.clients.iter_mut().flat_map(|it| &mut it.sleep).for_each(|it| it.may_leave = true);
         self.advance(4 * TICK_MS)?;
@@ -92,6 +94,7 @@ impl World {
         }
         self.end_begun()?;
         self.node = Some(std::mem::replace(&mut self.primary, node));
+        self.hear_occurrences()?;
         let now = self.now();
         self.model.all_mut().for_each(|it| it.touched = now + TICK_MS);
         self.after_restart()

@@ -428,8 +428,11 @@ impl World {
         let (Some(replica), None) = (self.replica, &self.tool) else { return Ok(()) };
         let still = self.keep_still()?;
         self.equal(replica, Promise::Replica)?;
+        self.hear_occurrences()?;
+        self.machine.record(replica, true);
         self.machine.promote(replica);
         let before = std::mem::replace(&mut self.primary, replica);
+        self.hear_occurrences()?;
         self.replica = Some(before);
         self.machine.replicate(replica, before, LAG_US);
         self.after_restart()?;

@@ -22,6 +22,7 @@ pub const COMMANDS: &[Row] = &[
     ("lrange", 4, "", 1, 1, lrange),
     ("xadd", -5, "wm", 1, 1, xadd),
     ("xlen", 2, "", 1, 1, xlen),
+    ("xdel", -3, "w", 1, 1, xdel),
     ("xrange", -4, "", 1, 1, xrange),
     ("xtrim", -4, "w", 1, 1, xtrim),
 ];
@@ -262,6 +263,10 @@ fn xrange(server: &Server, client: &Client, words: &Words) {
     let bound = |at: usize, sequence: u64| match words.get(at) {
         Some(b"-") => Some((0, 0)),
         Some(b"+") => Some((u64::MAX, u64::MAX)),
+        // Behind an entry.
+        Some(word) if word.starts_with(b"(") && at == 2 => {
+            id(&word[1..], 0).map(|(ms, sequence)| (ms, sequence + 1))
+        }
         Some(word) => id(word, sequence),
         None => None,
     };
@@ -294,6 +299,25 @@ fn xrange(server: &Server, client: &Client, words: &Words) {
     if found.is_none() {
         out.array(0);
     }
+}
+
+fn xdel(server: &Server, client: &Client, words: &Words) {
+    let (db, key) = (client.db.get(), words.get(1).expect("arity"));
+    if is_wrong(server, client, key, "stream") {
+        return;
+    }
+    let count = server.entry(db, key, |entry| {
+        let Value::Stream(stream) = &mut entry.value else { unreachable!("checked") };
+        let ids = words.iter().skip(2).filter_map(|word| id(word, 0));
+        ids.filter(|id| stream.entries.remove(id).is_some()).count()
+    });
+    let count = count.unwrap_or(0);
+    if count > 0 {
+        server.touch(db, key);
+        server.notify(class::STREAM, "xdel", db, key);
+        server.verbatim(client);
+    }
+    client.int(count as i64);
 }
 
 fn xtrim(server: &Server, client: &Client, words: &Words) {
