@@ -10,7 +10,7 @@
 //! | `follow` | follows the replies to commands that write, with `keyspace` and `polled` |
 //! | `schedule`, `cron` | schedules: follows what has occurred |
 //! | `revive` | dead letters that come back |
-//! | `reads` | checks the replies to commands that read |
+//! | `reads` | checks the replies to commands that read, with `room` |
 
 mod cron;
 pub mod dehydrator;
@@ -28,6 +28,7 @@ pub mod promises;
 pub mod reads;
 mod refused;
 pub mod revive;
+mod room;
 pub mod schedule;
 
 pub type Bytes = Vec<u8>;

@@ -4,7 +4,8 @@ use super::NEVER;
 use super::dehydrator::{Dehydrator, Entry};
 use super::follow::{Call, Result, int};
 use super::model::{Model, id_of};
-use super::{Bytes, Promise};
+use super::room::{Room, size};
+use super::{Bytes, Fault, Promise};
 use crate::machine::Reply;
 use crate::world::op::Poll;
 
@@ -12,6 +13,8 @@ impl Model {
     /// Follows the reply to a POLL or MPOLL, at once or later.
     pub fn polled(&mut self, call: &Call, poll: &Poll, reply: &Reply) -> Result {
         let now = call.now;
+        let token_bytes = poll.token.as_ref().map_or(0, Vec::len);
+        let mut room = Room::new();
         if poll.lease.is_some_and(|lease| now.checked_add(lease).is_none_or(|end| end > NEVER)) {
             return call.refused("ERR", reply);
         }
@@ -40,7 +43,8 @@ impl Model {
                 .filter(|it| it.token == poll.token && it.deadline > now)
                 .collect();
             held.truncate(poll.count.map_or(usize::MAX, |it| it as usize));
-            let expected: Vec<_> = held.into_iter().map(|entry| row(entry, poll)).collect();
+            let held = held.into_iter().take_while(|entry| room.takes(size(entry) + token_bytes));
+            let expected: Vec<_> = held.map(|entry| row(entry, poll)).collect();
             let is_it = expected == rows && chosen == Some(again);
             return if is_it {
                 Ok(())
@@ -77,16 +81,28 @@ impl Model {
             }
             for shown in &rows {
                 self.absorb(now).ok();
-                self.give(call, poll, key, shown)?;
+                let bytes = self.give(call, poll, key, shown)? + token_bytes;
+                if !room.takes(bytes) {
+                    return Err(Promise::Limit.broken(format!(
+                        "{:?} replied {} rows",
+                        call.op,
+                        rows.len()
+                    )));
+                }
             }
             self.absorb(now).ok();
             let Some(it) = self.get(call.db, key) else { return Ok(()) };
-            let left = it.open(now).map(|open| open.1).find(|entry| it.is_alive(entry, now));
+            let mut left = it.open(now).map(|open| open.1).filter(|entry| it.is_alive(entry, now));
             let owes = (rows.len() as u64) < least
                 && !it.is_paused(now)
                 && !it.is_fitting()
                 && !has_many_dead;
-            if let Some(left) = left.filter(|_| owes) {
+            // Whose turn it is decides, and perhaps that one is too long.
+            if owes
+                && let Some(first) = left.next()
+                && std::iter::once(first).chain(left).all(|it| room.has_for(size(it) + token_bytes))
+            {
+                let left = first;
                 let what = format!("{:?} replied {} at {now} beside {left:?}", call.op, rows.len());
                 return Err(Promise::Asleep.broken(what));
             }
@@ -95,8 +111,14 @@ impl Model {
         Ok(())
     }
 
-    /// Follows a row of a POLL.
-    fn give(&mut self, call: &Call, poll: &Poll, key: &Bytes, shown: &Reply) -> Result {
+    /// Follows a row of a POLL. Returns the bytes of its strings.
+    fn give(
+        &mut self,
+        call: &Call,
+        poll: &Poll,
+        key: &Bytes,
+        shown: &Reply,
+    ) -> std::result::Result<usize, Fault> {
         let sequence = self.number();
         let it = self
             .get_mut(call.db, key)
@@ -104,10 +126,10 @@ impl Model {
         let id = match shown {
             Reply::Array(row) => match row.first() {
                 Some(Reply::Bulk(id)) => id.clone(),
-                _ => return call.differs("a row", shown),
+                _ => return Err(call.other("a row", shown)),
             },
             Reply::Bulk(element) => it.id_of(element).unwrap_or_else(|| id_of(element).to_vec()),
-            _ => return call.differs("a row", shown),
+            _ => return Err(call.other("a row", shown)),
         };
         let mut entry = it.give(&id, call.now)?;
         it.touched = it.touched.max(call.now);
@@ -125,7 +147,7 @@ impl Model {
             // Somebody who slept may have been served a moment later.
             it.done(&id, [call.now, call.now + 1]);
         }
-        let expected = row(&entry, poll);
+        let (expected, bytes) = (row(&entry, poll), size(&entry));
         if poll.lease.is_some() {
             it.insert(entry);
         }
@@ -134,7 +156,7 @@ impl Model {
             self.dbs[call.db].remove(key);
         }
         self.lingers |= lingers;
-        call.is(&expected, shown)
+        call.is(&expected, shown).map(|()| bytes)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::dehydrator::{Dehydrator, Entry};
 use super::follow::Call;
 use super::model::Model;
+use super::room::Room;
 use super::{Bytes, Fault, NEVER, Promise};
 use crate::machine::Reply;
 use crate::world::op::Op;
@@ -138,7 +139,9 @@ impl Model {
                 let room = if it.is_paused(now) { [0, 0] } else { it.room(now) };
                 let mut due = it.ordered();
                 due.retain(|entry| entry.deadline <= now && it.is_alive(entry, now));
-                let ids: Vec<_> = due.iter().map(|it| Reply::Bulk(it.id.clone())).collect();
+                let mut bytes = Room::new();
+                let shown = due.iter().take_while(|it| bytes.takes(it.id.len()));
+                let ids: Vec<_> = shown.map(|it| Reply::Bulk(it.id.clone())).collect();
                 let lengths = room
                     .map(|room| room.min(count.unwrap_or(u64::MAX)).min(ids.len() as u64) as usize);
                 let is_it = matches!(reply, Reply::Array(shown) if (lengths[1]..=lengths[0]).contains(&shown.len()) && ids.starts_with(shown));

@@ -12,7 +12,8 @@
 //! | `propagate`, `link` | effects; replicas |
 //! | `persistence`, `digest` | snapshots, the append-only file, DUMP; digests |
 //! | `acl`, `settings`, `info`, `cluster` | users; the configuration; INFO; slots |
-//! | `clock`, `reply`, `text`, `command` | time; replies; strings; descriptions of commands |
+//! | `clock`, `stopwatch` | the time of the simulation; the processor's |
+//! | `reply`, `text`, `command` | replies; strings; descriptions of commands |
 
 mod acl;
 mod api;
@@ -35,6 +36,7 @@ mod reply;
 mod run;
 mod server;
 mod settings;
+mod stopwatch;
 mod text;
 
 use std::collections::BTreeMap;
@@ -45,6 +47,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use client::Client;
 use link::Link;
 use server::Server;
+use stopwatch::Stopwatch;
 use text::Words;
 
 pub use cluster::{SLOTS, slot_of};
@@ -52,7 +55,6 @@ pub use notify::{Listener, Rule};
 pub use persistence::{Image, units};
 pub use propagate::Propagated;
 pub use reply::Reply;
-pub use server::Work;
 
 /// A server and its version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,14 +95,6 @@ pub struct ClientId(pub usize);
 /// A pass that is followed at once by another one this many times never rests.
 const RESTLESS: usize = 100_000;
 
-/// Returns the CPU time of this thread.
-fn cpu_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: there is room for the time.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
 /// Clocks and the server that runs are the process's: one machine at a time.
 static ONLY: Mutex<()> = Mutex::new(());
 
@@ -112,19 +106,18 @@ pub struct Machine {
     clients: Vec<(ServerId, Rc<Client>)>,
     operators: Vec<Option<ClientId>>,
     links: Vec<Rc<Link>>,
-    measures_cpu: bool,
     /// Counts the starts of servers.
     generation: u64,
     _only: MutexGuard<'static, ()>,
 }
 
 impl Machine {
-    /// Returns a machine without servers, whose servers load this library.
     /// Loads a library some times, so that servers can start soon.
     pub fn prepare(library: &Path, many: usize) {
         library::prepare(library, many);
     }
 
+    /// Returns a machine without servers, whose servers load this library.
     pub fn new(library: &Path, kind: Kind, seed: u64) -> Self {
         // A test that failed with it is over.
         let _only = ONLY.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -137,7 +130,6 @@ impl Machine {
             clients: Vec::new(),
             operators: Vec::new(),
             links: Vec::new(),
-            measures_cpu: false,
             generation: 0,
             _only,
         }
@@ -269,15 +261,9 @@ impl Machine {
     /// Runs one pass of a server's event loop. Returns how much it did.
     pub fn pass(&mut self, s: ServerId) -> usize {
         let server = self.server(s);
-        server.work.set(Work::default());
-        // Other processes may have the processor meanwhile, so it is its time that counts.
-        let began_ns = cpu_ns();
+        let stopwatch = Stopwatch::start();
         let count = server.pass();
-        let spent_ns = cpu_ns() - began_ns;
-        server.slowest_ns.set(server.slowest_ns.get().max(spent_ns));
-        if self.measures_cpu {
-            server.add_work(|work| work.cpu_ns = spent_ns);
-        }
+        server.slowest_ns.set(server.slowest_ns.get().max(stopwatch.ns()));
         self.follow_orders(s);
         count
     }
@@ -562,16 +548,6 @@ impl Machine {
     /// Returns the bytes that the module has allocated and not freed.
     pub fn memory(&self, s: ServerId) -> usize {
         self.server(s).memory.get()
-    }
-
-    /// Measures the CPU time of each pass, the server's part included. It is the only figure that differs from run to run.
-    pub fn measure_cpu(&mut self, is_on: bool) {
-        self.measures_cpu = is_on;
-    }
-
-    /// Returns what the module did in the last pass.
-    pub fn work(&self, s: ServerId) -> Work {
-        self.server(s).work.get()
     }
 
     /// Returns the lines that the module has logged since the last call.

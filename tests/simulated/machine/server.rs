@@ -25,20 +25,6 @@ use super::propagate::{Effect, Stream};
 use super::settings::ModuleSetting;
 use super::text::Words;
 
-/// What the module did, counted from outside.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub struct Work {
-    /// Calls of the module API, without those for memory.
-    pub calls: u64,
-    pub allocations: u64,
-    /// Bytes that were allocated.
-    pub allocated: u64,
-    /// Bytes that were copied into replies, effects and strings.
-    pub copied: u64,
-    /// CPU time, in nanoseconds: only if [`Machine::measure_cpu`](super::Machine::measure_cpu) asked for it.
-    pub cpu_ns: u64,
-}
-
 pub struct Server {
     pub kind: Kind,
     /// What its slowest pass has taken, in nanoseconds.
@@ -118,7 +104,6 @@ pub struct Server {
     pub random: Cell<u64>,
 
     pub detached: Cell<*mut Context>,
-    pub work: Cell<Work>,
     pub memory: Cell<usize>,
     pub log: RefCell<Vec<String>>,
     /// Errors of commands that the primary or a file sent.
@@ -225,7 +210,6 @@ impl Server {
             counts: Cell::default(),
             random: Cell::new(digest::mix(seed ^ digest::mix(generation << 8 | number as u64)) | 1),
             detached: Cell::new(ptr::null_mut()),
-            work: Cell::default(),
             memory: Cell::default(),
             log: RefCell::default(),
             disobeyed: RefCell::default(),
@@ -324,12 +308,6 @@ impl Server {
         let mut counts = self.counts.get();
         counts[at] += more;
         self.counts.set(counts);
-    }
-
-    pub fn add_work(&self, add: impl FnOnce(&mut Work)) {
-        let mut work = self.work.get();
-        add(&mut work);
-        self.work.set(work);
     }
 
     /// Frees what a server holds that runs no more. Its library stays.

@@ -8,7 +8,6 @@ use super::op::{Held, Op, Poll};
 use super::schedule::OfSchedules;
 use super::shown::shown;
 use super::step::{Command, Profile, Refusal, Reload, Step};
-use super::time::processor_ns;
 use crate::judges::follow::Call;
 use crate::judges::model::{DATABASES, Model};
 use crate::judges::schedule::RETRY_MS;
@@ -90,8 +89,6 @@ pub struct World {
     pub(super) leased: HashMap<(usize, Bytes, Bytes), u64>,
     /// How many elements a command has asked for.
     pub(super) asked: u64,
-    /// The processor's time at the beginning of the step, in nanoseconds.
-    pub(super) began_ns: u64,
     /// Why commands are refused at the moment.
     pub(super) refusal: Option<Refusal>,
     /// The entries of dead letters that were listed last.
@@ -148,7 +145,6 @@ impl World {
             has_paused_writes: false,
             has_copies: false,
             leased: HashMap::new(),
-            began_ns: 0,
             letters: Vec::new(),
             trace: std::env::var_os("TRACE").is_some(),
             machine,
@@ -156,6 +152,7 @@ impl World {
         world.machine.record(primary, true);
         let help = world.ask(primary, 0, &[b"DEHYDRATOR.HELP".to_vec(), b"PURGE".to_vec()]);
         world.model.is_stepwise = !shown(&format!("{help:?}")).contains("COUNT");
+        world.model.is_unjudged = std::env::var_os("UNJUDGED").is_some();
         world.operations = 0;
         world.machine.set_costs(0, profile.read_ns);
         world.connect();
@@ -197,7 +194,6 @@ impl World {
                 eprintln!("{at} at {}: {step:?}", self.now());
             }
             let began = std::time::Instant::now();
-            self.began_ns = processor_ns();
             self.step(step)?;
             if self.trace && began.elapsed().as_millis() > 100 {
                 eprintln!("slow: {:?}, {} effects", began.elapsed(), self.heard);

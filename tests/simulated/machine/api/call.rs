@@ -64,7 +64,6 @@ pub unsafe fn words(
             }
         }
     }
-    server.add_work(|work| work.copied += words.iter().map(|word| word.len() as u64).sum::<u64>());
     Some((words, flags))
 }
 
