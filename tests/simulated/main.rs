@@ -14,6 +14,9 @@ use simulated::world::child::{Said, history, in_child, run, run_apart};
 use simulated::world::shown::shown;
 use simulated::world::shrink::shrink;
 
+/// How many runs a process does.
+const RUNS: u64 = 200;
+
 struct Options {
     library: PathBuf,
     seed: u64,
@@ -116,7 +119,7 @@ fn main() -> ExitCode {
         let from = seed;
         let work = |say: &mut dyn FnMut(Said)| {
             // After some runs, another process begins: libraries stay loaded.
-            for seed in from..from + 50 {
+            for seed in from..from + RUNS {
                 if began.elapsed() >= options.within || seed - first >= options.runs {
                     return;
                 }

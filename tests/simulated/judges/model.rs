@@ -173,26 +173,20 @@ impl Model {
             self.rejected.remove(at);
             return Ok(());
         }
-        let mut last = Promise::Unknown.broken(format!("{sent:?} was in no dehydrator"));
+        let mut last = None;
         let dbs =
             self.dbs.iter_mut().enumerate().filter(|(db, _)| sent.db.is_none_or(|it| it == *db));
         for (key, kept) in dbs.flat_map(|(_, keys)| keys) {
             let Kept::Dehydrator(it) = kept else { continue };
             let goes_there = it.policy.route().destination() == Some(&sent.to);
             for id in it.ids_of(&sent.element).into_iter().filter(|_| goes_there) {
-                match it.send(&id, now) {
-                    Ok(_) => return Ok(()),
-                    Err(fault) => last = fault,
-                }
-                last.what = format!(
-                    "to {} from {}: {}",
-                    sent.to.escape_ascii(),
-                    key.escape_ascii(),
-                    last.what
-                );
+                let Err(fault) = it.send(&id, now) else { return Ok(()) };
+                let (to, from) = (sent.to.escape_ascii(), key.escape_ascii());
+                last = Some(fault.promise.broken(format!("to {to} from {from}: {}", fault.what)));
             }
         }
-        Err(last)
+        Err(last
+            .unwrap_or_else(|| Promise::Unknown.broken(format!("{sent:?} was in no dehydrator"))))
     }
 }
 

@@ -290,12 +290,16 @@ impl Machine {
         }
     }
 
+    /// Returns a server that has something to do at once.
+    pub fn ready(&self) -> Option<ServerId> {
+        (0..self.servers.len()).find(|at| self.servers[*at].is_ready()).map(ServerId)
+    }
+
     /// Runs passes until no server has anything to do at once.
     pub fn settle(&mut self) {
         for _ in 0..RESTLESS {
-            let ready = (0..self.servers.len()).find(|at| self.servers[*at].is_ready());
-            let Some(ready) = ready else { return };
-            self.pass(ServerId(ready));
+            let Some(ready) = self.ready() else { return };
+            self.pass(ready);
         }
         panic!("the event loop never rests");
     }

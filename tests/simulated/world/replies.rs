@@ -13,7 +13,16 @@ use crate::machine::{Propagated, Reply};
 impl World {
     /// Judges the replies to commands, and those to clients that were asleep.
     pub(super) fn collect(&mut self, sent: &[(usize, Call, bool)]) -> Result {
-        self.collect_replies(sent)?;
+        self.collect_in(sent, false)
+    }
+
+    /// Like [`Self::collect`]; `in_any_order`: what happens by itself may have happened before the commands, or not.
+    pub(super) fn collect_in(
+        &mut self,
+        sent: &[(usize, Call, bool)],
+        in_any_order: bool,
+    ) -> Result {
+        self.collect_replies(sent, in_any_order)?;
         self.model.is_waking = false;
         self.model.occur(u64::MAX)?;
         let now = self.moment;
@@ -27,7 +36,7 @@ impl World {
         self.model.occur(u64::MAX)
     }
 
-    fn collect_replies(&mut self, sent: &[(usize, Call, bool)]) -> Result {
+    fn collect_replies(&mut self, sent: &[(usize, Call, bool)], in_any_order: bool) -> Result {
         let now = self.moment;
         self.hear();
         let (mut calls, mut woken) = (Vec::new(), Vec::new());
@@ -93,7 +102,8 @@ impl World {
                 return Err(Promise::Reply.broken(format!("{call:?}: no reply")));
             }
         }
-        let is_plain = woken.is_empty()
+        let is_plain = !in_any_order
+            && woken.is_empty()
             && self.model.sent.is_empty()
             && calls.len() <= 1
             && calls.iter().all(|it| it.3.is_none() || it.2.is_none());

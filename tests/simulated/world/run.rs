@@ -270,7 +270,8 @@ impl World {
             Step::Listen(command, act) => self.listen(command, act)?,
             Step::CutFile(command, thousandths) => self.cut_file(command, *thousandths)?,
         }
-        if self.begun.is_none() {
+        // To settle is to wait for what can be judged.
+        if self.begun.is_none() && !self.model.is_unjudged {
             self.settle()?;
         }
         Ok(())

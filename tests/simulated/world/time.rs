@@ -1,8 +1,8 @@
 //! Time: passes of the event loop, and what must have happened by now.
 
 use super::run::{Result, World};
-use crate::judges::Promise;
 use crate::judges::dehydrator::Dehydrator;
+use crate::judges::{Fault, Promise};
 
 /// How late the module may be in what it does by itself, in milliseconds.
 pub(super) const GRACE_MS: u64 = 3;
@@ -31,17 +31,9 @@ impl World {
     /// Runs passes until nothing is left to do at this moment.
     pub(super) fn quiet(&mut self) -> Result {
         for _ in 0..PASSES_MAX {
-            let mut did = self.machine.pass(self.primary);
+            let Some(ready) = self.machine.ready() else { return Ok(()) };
+            self.machine.pass(ready);
             self.judge_passes()?;
-            if let Some(replica) = self.replica {
-                did += self.machine.pass(replica);
-            }
-            if let Some(tool) = &self.tool {
-                did += self.machine.pass(tool.server);
-            }
-            if did == 0 {
-                return Ok(());
-            }
         }
         Err(Promise::Idle.broken(format!("{PASSES_MAX} passes at one moment")))
     }
@@ -54,19 +46,25 @@ impl World {
         self.moment = self.now();
         self.quiet()?;
         self.collect(&[])?;
-        loop {
-            let now = self.machine.monotonic_us();
-            if now >= end {
-                return Ok(());
-            }
-            let next = self.machine.next_event_us().unwrap_or(end).clamp(now + 1, end);
-            self.moment = self.now() + next / 1000 - now / 1000;
-            self.machine.advance(next - now);
-            self.judge_passes()?;
-            self.quiet()?;
+        while self.to_next_event(end)? {
             self.collect(&[])?;
             self.model.absorb(self.moment)?;
         }
+        Ok(())
+    }
+
+    /// Lets time pass until the next event, and no longer than to a moment on the monotonic clock. Returns whether that is to come.
+    pub(super) fn to_next_event(&mut self, end_us: u64) -> std::result::Result<bool, Fault> {
+        let now = self.machine.monotonic_us();
+        if now >= end_us {
+            return Ok(false);
+        }
+        let next = self.machine.next_event_us().unwrap_or(end_us).clamp(now + 1, end_us);
+        self.moment = self.now() + next / 1000 - now / 1000;
+        self.machine.advance(next - now);
+        self.judge_passes()?;
+        self.quiet()?;
+        Ok(true)
     }
 
     /// Reading the clock takes time: nothing may begin at the end of a millisecond, or the model has another one.

@@ -37,7 +37,7 @@ impl<'a> Drawer<'a> {
     }
 
     pub fn steps(&mut self) -> Vec<Step> {
-        let many = if self.profile.is_big { 30 } else { 40 + self.random.below(400) };
+        let many = if self.profile.is_big { 30 } else { 60 + self.random.below(900) };
         let mut steps = Vec::new();
         while (steps.len() as u64) < many {
             self.step(&mut steps);

@@ -169,7 +169,7 @@ impl Drawer<'_> {
             elements.extend((0..self.random.below(5)).map(|_| (self.ttl(), self.id())));
         }
         let how = self.random.pick(&[How::Refuse, How::Nx, How::Nx, How::Replace, How::Replace]);
-        let size = if self.profile.has_extremes && self.random.one_in(30) {
+        let size = if self.profile.has_extremes && self.random.one_in(200) {
             300_000
         } else {
             self.random.pick(&[0, 0, 9, 80])
