@@ -27,9 +27,11 @@ else
 fi
 
 # Our package is where its users have it.
-module=$(sed -n 's/^module //p' integrations/go/go.mod)
-mkdir -p "target/go/src/$(dirname "$module")"
-ln -sfn "$PWD/integrations/go" "target/go/src/$module"
+module=$(sed -n 's/^module //p' integrations/go/dehydrator/go.mod)
+above=target/go/src/$(dirname "$module")
+[ ! -L "$above" ] || rm "$above"
+mkdir -p "$above"
+ln -sfn "$PWD/integrations/go/dehydrator" "target/go/src/$module"
 
 badly=$(GO_TOOL=gofmt target/go/go -l integrations/go)
 if [ -n "$badly" ]; then
@@ -37,8 +39,8 @@ if [ -n "$badly" ]; then
     exit 1
 fi
 version=v$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-if ! grep -q "$module $version\$" integrations/go/oteldehydrator/go.mod; then
-    echo "integrations-go.sh: integrations/go/oteldehydrator/go.mod requires another version than $version." >&2
+if ! grep -q "$module $version\$" integrations/go/dehydrator/oteldehydrator/go.mod; then
+    echo "integrations-go.sh: integrations/go/dehydrator/oteldehydrator/go.mod requires another version than $version." >&2
     exit 1
 fi
 packages="$module $module/oteldehydrator"

@@ -64,8 +64,8 @@ def filled(text: str, lines: list[str], who: dict[str, str]) -> str:
 def go_files(root: Path, who: dict[str, str]) -> dict[Path, str]:
     """Returns the texts of the files that name our package for Go, which is imported by the repository's address."""
     folder = root / "integrations/go"
-    before = re.search(r"^module (\S+)$", (folder / "go.mod").read_text(), re.MULTILINE)[1]
-    after = who["repository"].partition("://")[2] + "/integrations/go"
+    before = re.search(r"^module (\S+)$", (folder / "dehydrator/go.mod").read_text(), re.MULTILINE)[1]
+    after = who["repository"].partition("://")[2] + "/integrations/go/dehydrator"
     paths = [path for path in folder.rglob("*") if path.suffix in (".go", ".mod", ".md")]
     return {path: path.read_text().replace(before, after) for path in paths}
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"dehydrator.invalid/source/integrations/go"
+	"dehydrator.invalid/source/integrations/go/dehydrator"
 )
 
 // Mail is a payload.

@@ -1,9 +1,9 @@
-module dehydrator.invalid/source/integrations/go/oteldehydrator
+module dehydrator.invalid/source/integrations/go/dehydrator/oteldehydrator
 
 go 1.23
 
 require (
-	dehydrator.invalid/source/integrations/go v0.1.0
+	dehydrator.invalid/source/integrations/go/dehydrator v0.1.0
 	github.com/redis/go-redis/v9 v9.17.2
 	go.opentelemetry.io/otel v1.31.0
 	go.opentelemetry.io/otel/metric v1.31.0
@@ -21,4 +21,4 @@ require (
 	golang.org/x/sys v0.26.0 // indirect
 )
 
-replace dehydrator.invalid/source/integrations/go => ../
+replace dehydrator.invalid/source/integrations/go/dehydrator => ../

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"dehydrator.invalid/source/integrations/go"
-	"dehydrator.invalid/source/integrations/go/internal/realserver"
+	"dehydrator.invalid/source/integrations/go/dehydrator"
+	"dehydrator.invalid/source/integrations/go/dehydrator/internal/realserver"
 )
 
 const inPython = `

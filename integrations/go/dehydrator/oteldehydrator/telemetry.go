@@ -25,10 +25,10 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
-	"dehydrator.invalid/source/integrations/go"
+	"dehydrator.invalid/source/integrations/go/dehydrator"
 )
 
-const scope = "dehydrator.invalid/source/integrations/go/oteldehydrator"
+const scope = "dehydrator.invalid/source/integrations/go/dehydrator/oteldehydrator"
 
 // retryOf is the header with the traceparent of the attempt before this one, to which the next one links.
 const retryOf = "retry-of"

@@ -14,8 +14,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"dehydrator.invalid/source/integrations/go"
-	"dehydrator.invalid/source/integrations/go/internal/realserver"
+	"dehydrator.invalid/source/integrations/go/dehydrator"
+	"dehydrator.invalid/source/integrations/go/dehydrator/internal/realserver"
 )
 
 var (

@@ -1,4 +1,4 @@
-module dehydrator.invalid/source/integrations/go
+module dehydrator.invalid/source/integrations/go/dehydrator
 
 go 1.23
 

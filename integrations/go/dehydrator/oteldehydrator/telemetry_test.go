@@ -22,9 +22,9 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
-	"dehydrator.invalid/source/integrations/go"
-	"dehydrator.invalid/source/integrations/go/internal/realserver"
-	"dehydrator.invalid/source/integrations/go/oteldehydrator"
+	"dehydrator.invalid/source/integrations/go/dehydrator"
+	"dehydrator.invalid/source/integrations/go/dehydrator/internal/realserver"
+	"dehydrator.invalid/source/integrations/go/dehydrator/oteldehydrator"
 )
 
 var ctx = context.Background()
