@@ -1,13 +1,17 @@
 package dehydrator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // serve does a task, from its delivery to the command that ends the attempt.
@@ -23,7 +27,7 @@ func (r *run) serve(ctx context.Context, d *delivery) {
 func (r *run) do(ctx context.Context, d *delivery) error {
 	work, err := r.decode(d)
 	if err != nil {
-		return r.bury(ctx, r.leases, d, d.element, fmt.Sprintf("it cannot be decoded: %v", err))
+		return r.reject(ctx, r.leases, d, fmt.Sprintf("it cannot be decoded: %v", err))
 	}
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -31,23 +35,29 @@ func (r *run) do(ctx context.Context, d *delivery) error {
 		r.giveBack(ctx, d)
 		return nil
 	}
+	if limit := d.timeout(r.config.Timeout); limit > 0 {
+		defer time.AfterFunc(limit, func() { r.held.remove(d, ErrTimeout) }).Stop()
+	}
 	before := maps.Clone(d.meta.Headers)
 	began := time.Now()
-	inner, end := r.config.Hooks.processing(inner, &d.meta)
+	working, end := r.config.Hooks.processing(inner, &d.meta)
 	r.log(slog.LevelDebug, d, "a task begins")
-	failure := call(func() error { return work(inner) })
-	end(failure)
-	if panicked := (*PanicError)(nil); errors.As(failure, &panicked) {
-		r.log(slog.LevelError, d, "a handler panicked", "panic", panicked.Value, "stack", string(panicked.Stack))
+	ended := begin(func() error { return work(working) })
+	var failure error
+	select {
+	case failure = <-ended:
+	case <-inner.Done():
+		if context.Cause(inner) != ErrTimeout {
+			failure = <-ended
+		}
 	}
-	if !r.held.remove(d, nil) {
+	if context.Cause(inner) == ErrTimeout {
+		failure = ErrTimeout
+	}
+	end(failure)
+	if failure != ErrTimeout && !r.held.remove(d, nil) {
 		// Lost: the renewal or the stop has logged it.
 		return nil
-	}
-	// The headers that the hooks have left belong to the next attempt.
-	element := d.element
-	if !maps.Equal(before, d.meta.Headers) {
-		element = wrap(d.meta.Headers, d.payload)
 	}
 	elapsed := time.Since(began)
 	if failure == nil {
@@ -61,21 +71,34 @@ func (r *run) do(ctx context.Context, d *delivery) error {
 		}
 		return err
 	}
-	dead := errors.Is(failure, SkipRetry)
-	if !dead {
-		if dead, err = r.isLast(ctx, r.leases, d); err != nil {
+	v := verdictOf(failure)
+	if !v.isFinal {
+		if v.isFinal, err = r.isLast(ctx, r.leases, d); err != nil {
 			return err
 		}
 	}
-	if dead {
-		return r.settling(inner, d, "bury", func() error { return r.bury(ctx, r.leases, d, element, reasonOf(failure)) })
+	if v.isFinal {
+		return r.settling(inner, d, "bury", func() error { return r.reject(ctx, r.leases, d, v.reason) })
 	}
-	delay := r.delayAfter(d, failure)
-	err = r.settling(inner, d, "release", func() error { return r.release(ctx, d, element, delay) })
+	delay := r.delayAfter(d, v, failure)
+	// The headers that the hooks have left belong to the next attempt.
+	var element []byte
+	if !maps.Equal(before, d.meta.Headers) {
+		element = wrap(d.meta.Headers, d.payload)
+	}
+	err = r.settling(inner, d, "release", func() error { return r.release(ctx, d, element, delay, v.reason) })
 	if err == nil {
-		r.log(slog.LevelWarn, d, "a task failed", "elapsed", elapsed, "error", failure, "again_in", delay)
+		r.log(slog.LevelWarn, d, "a task failed", "elapsed", elapsed, "error", v.reason, "again_in", delay)
 	}
 	return err
+}
+
+// timeout returns how long the handler may take: by the task, or else by the worker.
+func (d *delivery) timeout(otherwise time.Duration) time.Duration {
+	if ms, err := strconv.ParseInt(d.meta.Headers[timeoutHeader], 10, 32); err == nil && ms > 0 {
+		return time.Duration(ms) * time.Millisecond
+	}
+	return otherwise
 }
 
 // decode returns the work of a task. A codec that panics fails.
@@ -87,9 +110,11 @@ func (r *run) decode(d *delivery) (work func(context.Context) error, err error) 
 	return work, err
 }
 
-// call calls a function of the user's, and returns a panic as an error. It runs in a goroutine of its own, which
-// runtime.Goexit ends, as in a test that fails.
-func call(function func() error) error {
+// call calls a function of the user's, and returns a panic as an error.
+func call(function func() error) error { return <-begin(function) }
+
+// begin calls a function of the user's in a goroutine of its own, which runtime.Goexit ends, as in a test that fails.
+func begin(function func() error) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
 		err := errors.New("the handler called runtime.Goexit")
@@ -101,14 +126,53 @@ func call(function func() error) error {
 		}()
 		err = function()
 	}()
-	return <-ended
+	return ended
+}
+
+// A verdict is what follows from the error of a handler.
+type verdict struct {
+	reason string
+	// isFinal: it is not retried.
+	isFinal bool
+	retry   *retryIn
+}
+
+// verdictOf looks at an error, which can have mistakes of its own: methods that panic, or a nil pointer in it.
+func verdictOf(failure error) verdict {
+	v := verdict{reason: fmt.Sprintf("%T", failure)}
+	_ = call(func() error {
+		v.isFinal = errors.Is(failure, SkipRetry)
+		errors.As(failure, &v.retry)
+		text := failure.Error()
+		if panicked := (*PanicError)(nil); errors.As(failure, &panicked) {
+			text += "\n\n" + string(panicked.Stack)
+		}
+		v.reason = cmp.Or(text, v.reason)
+		return nil
+	})
+	return v
+}
+
+// reasonMax is the most bytes of a reason that the server takes.
+const reasonMax = 4096
+
+// shortened returns a reason as the server takes it: text in UTF-8, without a part of a character at its end.
+func shortened(reason string) string {
+	reason = strings.ToValidUTF8(reason, "\uFFFD")
+	if len(reason) <= reasonMax {
+		return reason
+	}
+	end := reasonMax
+	for !utf8.RuneStart(reason[end]) {
+		end--
+	}
+	return reason[:end]
 }
 
 // delayAfter returns the delay after a failed attempt.
-func (r *run) delayAfter(d *delivery, failure error) (delay time.Duration) {
-	var asked *retryIn
-	if errors.As(failure, &asked) {
-		return asked.delay
+func (r *run) delayAfter(d *delivery, v verdict, failure error) (delay time.Duration) {
+	if v.retry != nil {
+		return v.retry.delay
 	}
 	if err := call(func() error { delay = r.config.RetryDelay(d.meta.Attempt, failure); return nil }); err != nil {
 		r.crashed(err, "RetryDelay")
@@ -125,26 +189,24 @@ func (r *run) settling(ctx context.Context, d *delivery, how string, command fun
 	return err
 }
 
-// isLast returns whether this is the last attempt. Without Attempts, the queue has its own policy, or none.
+// isLast returns whether this is the last attempt, by the task's own number, or else by that of its queue.
 func (r *run) isLast(ctx context.Context, server *server, d *delivery) (bool, error) {
-	if r.config.Attempts == Unlimited {
-		return false, nil
-	}
 	reply, err := server.ask(ctx, "DEHYDRATOR.LOOK", d.meta.Queue, d.meta.ID, "FULL")
 	if err != nil {
 		return false, err
 	}
-	most := r.config.Attempts
-	if own := integerOf(fields(reply)["deliveries-limit"]); own > 0 {
-		most = own
-	}
-	return d.meta.Attempt >= most, nil
+	most := cmp.Or(integerOf(fields(reply)["deliveries-limit"]), r.attemptsOf(d.meta.Queue))
+	return most != Unlimited && d.meta.Attempt >= most, nil
 }
 
-func (r *run) release(ctx context.Context, d *delivery, element []byte, delay time.Duration) error {
-	words := []any{"DEHYDRATOR.RELEASE", d.meta.Queue, milliseconds(delay), d.meta.Token, d.meta.ID}
-	if string(element) != string(d.element) {
-		words = []any{"EVAL", retryScript, 1, d.meta.Queue, milliseconds(delay), d.meta.Token, d.meta.ID, element}
+// release gives a task back, to be done again after a delay, with another element if there is one.
+func (r *run) release(ctx context.Context, d *delivery, element []byte, delay time.Duration, reason string) error {
+	words := []any{"DEHYDRATOR.RELEASE", d.meta.Queue, milliseconds(delay), d.meta.Token, d.meta.ID, "REASON", shortened(reason)}
+	if element != nil {
+		_, err := r.leases.ask(ctx, append(words, "ELEMENT", element)...)
+		if !hasCode(err, "OOM") {
+			return err
+		}
 	}
 	_, err := r.leases.ask(ctx, words...)
 	return err
@@ -158,20 +220,12 @@ func (r *run) giveBack(ctx context.Context, d *delivery) {
 	}
 }
 
-// bury makes a task a dead letter.
-func (r *run) bury(ctx context.Context, server *server, d *delivery, element []byte, reason string) error {
-	s := d.route.settings
-	var err error
-	if r.config.Attempts == Unlimited {
-		// This worker does not configure dead letters: the policy of the queue does, if any.
-		_, err = server.ask(ctx, newest, s.name, d.meta.Token, d.meta.ID)
-		if _, ok := replied(err); ok {
-			reason = fmt.Sprintf("%s; it waits for an hour, for it could not go to the dead letters: %v", reason, err)
-			_, err = server.ask(ctx, "DEHYDRATOR.RELEASE", s.name, milliseconds(time.Hour), d.meta.Token, d.meta.ID)
-		}
-	} else {
-		words := []any{"EVAL", buryScript, 2, s.name, s.dead, d.meta.Token, d.meta.ID, element, d.meta.Attempt, reason}
-		_, err = server.ask(ctx, append(words, s.keepWords()...)...)
+// reject makes a task a dead letter. Where dead letters have no destination, it waits for an hour.
+func (r *run) reject(ctx context.Context, server *server, d *delivery, reason string) error {
+	_, err := server.ask(ctx, "DEHYDRATOR.REJECT", d.meta.Queue, d.meta.Token, d.meta.ID, "REASON", shortened(reason))
+	if hasCode(err, "NORULE") {
+		r.log(slog.LevelError, d, "a task waits for an hour, as dead letters have no destination", "reason", reason)
+		return r.release(ctx, d, nil, time.Hour, reason)
 	}
 	if err == nil {
 		r.log(slog.LevelError, d, "a task is a dead letter", "reason", reason)
@@ -193,9 +247,9 @@ func (r *run) cutOff(ctx context.Context) {
 			switch {
 			case err != nil:
 			case last:
-				err = r.bury(ctx, &once, d, d.element, "the worker stopped before the work ended")
+				err = r.reject(ctx, &once, d, ErrStopped.Error())
 			default:
-				_, err = once.ask(ctx, "DEHYDRATOR.RELEASE", d.meta.Queue, 0, d.meta.Token, d.meta.ID)
+				_, err = once.ask(ctx, "DEHYDRATOR.RELEASE", d.meta.Queue, 0, d.meta.Token, d.meta.ID, "REASON", ErrStopped.Error())
 			}
 			if err != nil {
 				r.crashed(err, "the return of a task")
@@ -203,12 +257,4 @@ func (r *run) cutOff(ctx context.Context) {
 			r.lost(d)
 		}
 	}
-}
-
-// reasonOf returns the reason of a failure, as text, even if its method panics.
-func reasonOf(failure error) (reason string) {
-	if call(func() error { reason = failure.Error(); return nil }) != nil || reason == "" {
-		return fmt.Sprintf("%T", failure)
-	}
-	return reason
 }

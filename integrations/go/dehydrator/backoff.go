@@ -15,6 +15,10 @@ func ExponentialBackoff(first, most time.Duration) RetryDelayFunc {
 	return func(attempt int, _ error) time.Duration {
 		// After so many doublings, every delay is the longest.
 		wait := min(float64(most), float64(first)*math.Pow(2, float64(min(attempt-1, 64))))
-		return time.Duration(wait * (1 - rand.Float64()/2))
+		return lessUpToHalf(time.Duration(wait))
 	}
+}
+
+func lessUpToHalf(wait time.Duration) time.Duration {
+	return time.Duration(float64(wait) * (1 - rand.Float64()/2))
 }

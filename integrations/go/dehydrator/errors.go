@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -11,14 +12,22 @@ import (
 )
 
 var (
-	// ErrTaskIDConflict is returned by [Queue.Enqueue] if the id is in the queue, or the server remembers it.
-	ErrTaskIDConflict = errors.New("dehydrator: the task id exists")
+	// ErrExists is returned by [Queue.Enqueue] if the id is in the queue, or the server remembers it.
+	ErrExists = errors.New("dehydrator: the task id exists")
 
-	// ErrTaskNotFound is returned for an id that is not in the queue.
-	ErrTaskNotFound = errors.New("dehydrator: no such task")
+	// ErrNotFound is returned for an id that is not there.
+	ErrNotFound = errors.New("dehydrator: no such task")
 
-	// ErrQueueFull is returned by [Queue.Enqueue] if the queue, or its group, has reached its limit.
+	// ErrQueueFull is returned by [Queue.Enqueue] if the queue or its group has reached its limit, or the server has no
+	// memory left.
 	ErrQueueFull = errors.New("dehydrator: the queue is full")
+
+	// ErrTooLate is returned for a deadline that is later than the operator allows: dehydrator.max-ttl.
+	ErrTooLate = errors.New("dehydrator: later than the server allows")
+
+	// ErrSeveralKeys means that clients in Python or Node spread the queue over several keys. Nobody would look for a
+	// task in the one that this package uses.
+	ErrSeveralKeys = errors.New("dehydrator: the queue has several keys, which Go does not know")
 
 	// ErrModuleMissing means that the server has not loaded the module.
 	ErrModuleMissing = errors.New("dehydrator: the server has not loaded the module: " +
@@ -31,6 +40,10 @@ var (
 	// ErrLeaseLost is the cause ([context.Cause]) of the end of a handler's context if the task was cancelled, or
 	// another worker has it by now. What the handler returns is ignored.
 	ErrLeaseLost = errors.New("dehydrator: the task was cancelled, or its lease expired")
+
+	// ErrTimeout is the cause of the end of a handler's context after [Config.Timeout] or the task's own [Timeout]. The
+	// attempt has failed, and what the handler returns is ignored.
+	ErrTimeout = errors.New("dehydrator: the handler took too long")
 
 	// ErrStopped is the cause of the end of a handler's context if the worker stopped waiting for it. The task was
 	// given back.
@@ -78,9 +91,8 @@ func (e *PanicError) Unwrap() error {
 
 // passing are the first words of errors after which the same command may succeed.
 var passing = []string{
-	"UNBLOCKED", "READONLY", "NOREPLICAS", "MISCONF", "LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "MOVED", "ASK",
-	// A script runs for too long. BUSYGROUP is something else.
-	"BUSY",
+	"BUSY", "UNBLOCKED", "READONLY", "NOREPLICAS", "MISCONF", "LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "MOVED",
+	"ASK", "REDIRECT",
 }
 
 // passes returns whether the same command may succeed later.
@@ -107,6 +119,19 @@ func replied(err error) (string, bool) {
 	return "", false
 }
 
+// codes are the first words of replies that have an error of their own here.
+var codes = map[string]error{
+	"FULL": ErrQueueFull, "OOM": ErrQueueFull, "EXISTS": ErrExists, "NOSUCHID": ErrNotFound, "LIMIT": ErrTooLate,
+}
+
+var unknown = regexp.MustCompile("(?i)unknown command ['`]dehydrator")
+
+// hasCode returns whether the server replied an error with this first word.
+func hasCode(err error, code string) bool {
+	reply, ok := replied(err)
+	return ok && strings.HasPrefix(reply, code+" ")
+}
+
 // errReply means that a reply has another shape than expected.
 var errReply = errors.New("dehydrator: unexpected reply")
 
@@ -116,15 +141,15 @@ func explained(err error, command string) error {
 	switch {
 	case !ok:
 		return err
-	case strings.Contains(reply, "unknown command 'DEHYDRATOR"):
-		if command == "DEHYDRATOR.RELEASE" || command == newest {
-			return fmt.Errorf("%w (%s)", ErrModuleTooOld, reply)
+	case unknown.MatchString(reply):
+		if command == newest {
+			return fmt.Errorf("%w (%w)", ErrModuleTooOld, err)
 		}
-		return fmt.Errorf("%w (%s)", ErrModuleMissing, reply)
-	case strings.HasPrefix(reply, "FULL "):
-		return fmt.Errorf("%w (%s)", ErrQueueFull, reply)
-	case strings.HasPrefix(reply, "NOSUCHID "):
-		return ErrTaskNotFound
+		return fmt.Errorf("%w (%w)", ErrModuleMissing, err)
+	}
+	word, _, _ := strings.Cut(reply, " ")
+	if named, ok := codes[word]; ok {
+		return fmt.Errorf("%w (%w)", named, err)
 	}
 	return err
 }

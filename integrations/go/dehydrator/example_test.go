@@ -50,7 +50,7 @@ func ExampleQueue_Enqueue() {
 	log.Print(id)
 	// Safe to repeat.
 	_, err = mails.Enqueue(ctx, Mail{"bert"}, dehydrator.TaskID("mail:18"), dehydrator.ProcessIn(10*time.Minute))
-	if err != nil && !errors.Is(err, dehydrator.ErrTaskIDConflict) {
+	if err != nil && !errors.Is(err, dehydrator.ErrExists) {
 		log.Fatal(err)
 	}
 }

@@ -1,8 +1,12 @@
 package dehydrator
 
 import (
+	"context"
 	"fmt"
+	"maps"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,10 +17,16 @@ type Option interface{ apply(*putting) }
 
 // putting are the options of one call.
 type putting struct {
-	id       string
-	when     When
-	replace  bool
+	common
+	id      string
+	when    When
+	replace bool
+}
+
+// common are the options of a task, however it is put.
+type common struct {
 	within   *time.Duration
+	timeout  time.Duration
 	attempts int
 	group    GroupOption
 }
@@ -31,18 +41,40 @@ func optionsOf(options []Option) putting {
 
 // words returns the options that PUSH and MPUSH have in common.
 func (p *putting) words() []any {
-	words := []any{"NX"}
 	if p.replace {
-		words[0] = "REPLACE"
+		return append([]any{"REPLACE"}, p.common.words()...)
 	}
-	if p.within != nil {
-		words = append(words, "WITHIN", milliseconds(*p.within))
-	}
-	if p.attempts != 0 {
-		words = append(words, "DELIVERIES", p.attempts)
-	}
-	return append(words, p.group.words()...)
+	return append([]any{"NX"}, p.common.words()...)
 }
+
+func (c *common) words() (words []any) {
+	if c.within != nil {
+		words = append(words, "WITHIN", milliseconds(*c.within))
+	}
+	if c.attempts != 0 {
+		words = append(words, "DELIVERIES", c.attempts)
+	}
+	return append(words, c.group.words()...)
+}
+
+// timeoutHeader has the timeout of a task, in milliseconds.
+const timeoutHeader = "timeout"
+
+// headers adds those that options make.
+func (c *common) headers(headers map[string]string) map[string]string {
+	if c.timeout <= 0 {
+		return headers
+	}
+	with := map[string]string{timeoutHeader: strconv.FormatInt(milliseconds(c.timeout), 10)}
+	maps.Copy(with, headers)
+	return with
+}
+
+// A TaskOption is an option of a task, however it is put.
+type TaskOption func(*common)
+
+func (f TaskOption) apply(p *putting)       { f(&p.common) }
+func (f TaskOption) schedule(s *scheduling) { f(&s.common) }
 
 type optionFunc func(*putting)
 
@@ -78,24 +110,28 @@ func Replace() Option { return optionFunc(func(p *putting) { p.replace = true })
 
 // Within makes a task a dead letter, with the reason "expired", if no worker begins it within d of its deadline. It is
 // dropped if no worker of the queue has set a number of attempts.
-func Within(d time.Duration) Option { return optionFunc(func(p *putting) { p.within = &d }) }
+func Within(d time.Duration) TaskOption { return func(c *common) { c.within = &d } }
+
+// Timeout sets how long a handler may take for this task, instead of [Config.Timeout]. Workers in Go know it.
+func Timeout(d time.Duration) TaskOption { return func(c *common) { c.timeout = d } }
 
 // Attempts sets how often this task is delivered before it becomes a dead letter, instead of [Config.Attempts].
-func Attempts(n int) Option { return optionFunc(func(p *putting) { p.attempts = n }) }
+func Attempts(n int) TaskOption { return func(c *common) { c.attempts = n } }
 
 // A GroupOption names a group of tasks.
-type GroupOption struct{ name string }
+type GroupOption struct{ name *string }
 
-// Group names a group, such as a tenant: groups with due tasks take turns.
-func Group(name string) GroupOption { return GroupOption{name} }
+// Group names a group, such as a tenant: groups with due tasks take turns. The tasks without one are the group "".
+func Group(name string) GroupOption { return GroupOption{&name} }
 
-func (g GroupOption) apply(p *putting) { p.group = g }
+func (g GroupOption) apply(p *putting)       { p.group = g }
+func (g GroupOption) schedule(s *scheduling) { s.group = g }
 
 func (g GroupOption) words() []any {
-	if g.name == "" {
+	if g.name == nil {
 		return nil
 	}
-	return []any{"GROUP", g.name}
+	return []any{"GROUP", *g.name}
 }
 
 func groupWords(group []GroupOption) []any {
@@ -124,13 +160,14 @@ type QueueOption func(*settings)
 
 // settings are those of a queue, whatever the type of its payloads.
 type settings struct {
-	server  server
-	name    string
-	dead    string
-	codec   Codec
-	hooks   *Hooks
-	keep    int
-	keepFor time.Duration
+	server server
+	name   string
+	dead   string
+	codec  Codec
+	hooks  *Hooks
+	keep   int
+	// The queue has no several keys: that was asked.
+	hasOneKey atomic.Bool
 }
 
 func settingsOf(client redis.UniversalClient, name string, options []QueueOption) *settings {
@@ -147,14 +184,19 @@ func settingsOf(client redis.UniversalClient, name string, options []QueueOption
 	return s
 }
 
-// keepWords returns the trim options of the stream of dead letters.
-func (s *settings) keepWords() []any {
-	switch {
-	case s.keep > 0:
-		return []any{"MAXLEN", s.keep}
-	case s.keepFor > 0:
-		return []any{"MINID", milliseconds(s.keepFor)}
+// checkKeys refuses a queue of several keys, before its first task is put. Who may not read where they are named goes on.
+func (s *settings) checkKeys(ctx context.Context, server *server) error {
+	if s.hasOneKey.Load() {
+		return nil
 	}
+	found, err := server.integer(ctx, "EXISTS", s.name+":keys")
+	if _, refused := replied(err); err != nil && !refused {
+		return err
+	}
+	if found == 1 {
+		return fmt.Errorf("%w: %s", ErrSeveralKeys, s.name)
+	}
+	s.hasOneKey.Store(true)
 	return nil
 }
 
@@ -178,8 +220,5 @@ func WithPatience(d time.Duration) QueueOption { return func(s *settings) { s.se
 // WithDeadLetters sets the stream of dead letters: by default, the name of the queue with ":dead".
 func WithDeadLetters(key string) QueueOption { return func(s *settings) { s.dead = key } }
 
-// KeepDead limits the number of dead letters. By default, all are kept.
+// KeepDead limits the number of dead letters, approximately. By default, all are kept.
 func KeepDead(most int) QueueOption { return func(s *settings) { s.keep = most } }
-
-// KeepDeadFor limits the age of dead letters: older ones are dropped when a worker adds the next.
-func KeepDeadFor(age time.Duration) QueueOption { return func(s *settings) { s.keepFor = age } }

@@ -2,6 +2,7 @@ package dehydrator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -44,11 +45,14 @@ func (q *Queue[T]) encode(payload T, headers map[string]string) ([]byte, error) 
 
 // Enqueue puts a task into the queue, due now or as an option says, and returns its id.
 //
-// If a task with that [TaskID] exists, it stays, and ErrTaskIDConflict is returned, unless [Replace] is given. If the
-// reply is lost, the command is resent: ErrTaskIDConflict can then mean that this call put the task there. If a worker
+// If a task with that [TaskID] exists, it stays, and ErrExists is returned, unless [Replace] is given. If the
+// reply is lost, the command is resent: ErrExists can then mean that this call put the task there. If a worker
 // has finished the task by then, its id is free, and the task is put there again, unless the server remembers recent
 // ids: DEHYDRATOR.LIMIT key REMEMBER.
 func (q *Queue[T]) Enqueue(ctx context.Context, payload T, options ...Option) (id string, err error) {
+	if err := q.settings.checkKeys(ctx, q.server); err != nil {
+		return "", err
+	}
 	p := optionsOf(options)
 	drawn := p.id == ""
 	if drawn {
@@ -56,14 +60,14 @@ func (q *Queue[T]) Enqueue(ctx context.Context, payload T, options ...Option) (i
 	}
 	headers, end := q.settings.hooks.enqueuing(ctx, q.settings.name, p.id)
 	defer func() {
-		if err == ErrTaskIDConflict {
+		if errors.Is(err, ErrExists) {
 			// The command did what it should.
 			end(nil)
 		} else {
 			end(err)
 		}
 	}()
-	element, err := q.encode(payload, headers)
+	element, err := q.encode(payload, p.headers(headers))
 	if err != nil {
 		return "", err
 	}
@@ -74,19 +78,21 @@ func (q *Queue[T]) Enqueue(ctx context.Context, payload T, options ...Option) (i
 		return "", err
 	}
 	if reply == nil && !drawn {
-		return "", ErrTaskIDConflict
+		return "", ErrExists
 	}
 	// A generated id exists only if the same command arrived before.
 	return p.id, nil
 }
 
 // EnqueueMany puts many tasks into the queue, up to a thousand or a megabyte per command. The options [Replace],
-// [Within], [Attempts] and [Group] apply to each.
+// [Within], [Attempts], [Timeout] and [Group] apply to each.
 //
-// It returns the id of each item, which is empty if the id exists, if a limit is reached, or after an error.
-func (q *Queue[T]) EnqueueMany(ctx context.Context, items []Item[T], options ...Option) (ids []string, err error) {
+// It returns what became of each item, and after an error of those before it.
+func (q *Queue[T]) EnqueueMany(ctx context.Context, items []Item[T], options ...Option) (results []Result, err error) {
+	if err := q.settings.checkKeys(ctx, q.server); err != nil {
+		return nil, err
+	}
 	p := optionsOf(options)
-	ids = make([]string, len(items))
 	names := make([]string, len(items))
 	for i, one := range items {
 		names[i] = one.ID
@@ -108,22 +114,19 @@ func (q *Queue[T]) EnqueueMany(ctx context.Context, items []Item[T], options ...
 			return err
 		}
 		for i, one := range told {
-			// 0: it exists; a generated id exists only if the same command arrived before. -1: a limit is reached.
-			if one == 1 || one == 0 && items[begin+i].ID == "" {
-				ids[begin+i] = names[begin+i]
-			}
+			results = append(results, Result{names[begin+i], outcomeOf(one, items[begin+i].ID == "")})
 		}
 		words, begin, weight = words[:0:0], to, 0
 		return nil
 	}
 	for i, one := range items {
-		element, err := q.encode(one.Payload, headers)
+		element, err := q.encode(one.Payload, p.headers(headers))
 		if err != nil {
-			return ids, err
+			return results, err
 		}
 		if i-begin == batch || i > begin && weight+len(element) > batchBytes {
 			if err := flush(i); err != nil {
-				return ids, err
+				return results, err
 			}
 		}
 		if names[i] == "" {
@@ -132,7 +135,8 @@ func (q *Queue[T]) EnqueueMany(ctx context.Context, items []Item[T], options ...
 		words = append(words, milliseconds(one.Delay), element, names[i])
 		weight += len(element)
 	}
-	return ids, flush(len(items))
+	err = flush(len(items))
+	return results, err
 }
 
 // Cancel removes tasks, waiting or with a worker, and returns how many existed.
@@ -140,11 +144,7 @@ func (q *Queue[T]) Cancel(ctx context.Context, ids ...string) (int, error) {
 	if len(ids) == 0 {
 		return 0, nil
 	}
-	words := []any{"DEHYDRATOR.REM", q.settings.name}
-	for _, id := range ids {
-		words = append(words, id)
-	}
-	return q.server.integer(ctx, words...)
+	return q.server.integer(ctx, withTexts([]any{"DEHYDRATOR.REM", q.settings.name}, ids)...)
 }
 
 // CancelAll removes a [Group], or all tasks with a [Prefix], waiting or with a worker, and returns how many.
@@ -197,7 +197,7 @@ func (q *Queue[T]) Postpone(ctx context.Context, id string, when When) error {
 	words := append([]any{"DEHYDRATOR.TOUCH", q.settings.name, ttl}, at...)
 	found, err := q.server.integer(ctx, append(words, id)...)
 	if err == nil && found == 0 {
-		return ErrTaskNotFound
+		return ErrNotFound
 	}
 	return err
 }
@@ -227,16 +227,18 @@ func (q *Queue[T]) Look(ctx context.Context, id string) (*TaskInfo[T], error) {
 		return nil, err
 	}
 	if reply == nil {
-		return nil, ErrTaskNotFound
+		return nil, ErrNotFound
 	}
 	told := fields(reply)
-	return q.info(id, told["element"], told["deadline"], told["deliveries"], told["leased"])
+	info, err := q.info(id, told["element"], told["deadline"], told["deliveries"], told["leased"])
+	info.Group, info.Reason = textOf(told["group"]), textOf(told["reason"])
+	return info, err
 }
 
 func (q *Queue[T]) info(id string, element, deadline, deliveries, leased any) (*TaskInfo[T], error) {
 	info := &TaskInfo[T]{
 		ID:       id,
-		Due:      time.UnixMilli(int64(integerOf(deadline))),
+		Due:      momentOf(deadline),
 		Attempts: integerOf(deliveries),
 		Leased:   integerOf(leased) == 1,
 	}
@@ -316,35 +318,6 @@ func (q *Queue[T]) Pause(ctx context.Context, d time.Duration, group ...GroupOpt
 func (q *Queue[T]) Resume(ctx context.Context, group ...GroupOption) error {
 	_, err := q.server.ask(ctx, append([]any{"DEHYDRATOR.RESUME", q.settings.name}, groupWords(group)...)...)
 	return err
-}
-
-// DeadLetters returns the first dead letters.
-func (q *Queue[T]) DeadLetters(ctx context.Context, count int) ([]DeadLetter, error) {
-	reply, err := q.server.ask(ctx, "XRANGE", q.settings.dead, "-", "+", "COUNT", count)
-	if err != nil {
-		return nil, err
-	}
-	entries, _ := reply.([]any)
-	letters := make([]DeadLetter, 0, len(entries))
-	for _, one := range entries {
-		entry, _ := one.([]any)
-		if len(entry) != 2 {
-			return nil, fmt.Errorf("%w of XRANGE: %v", errReply, one)
-		}
-		told := fields(entry[1])
-		letter := DeadLetter{ID: textOf(told["id"]), Reason: textOf(told["reason"])}
-		_, letter.Element = unwrap([]byte(textOf(told["element"])))
-		_, _ = fmt.Sscan(textOf(told["deliveries"]), &letter.Attempts)
-		letters = append(letters, letter)
-	}
-	return letters, nil
-}
-
-// Revive puts the first dead letters back, due at once, and returns how many. One whose id is in the queue stays.
-//
-// If the reply is lost, it is resent, and so may revive up to count more, and returns only those.
-func (q *Queue[T]) Revive(ctx context.Context, count int) (int, error) {
-	return q.server.integer(ctx, "EVAL", reviveScript, 2, q.settings.name, q.settings.dead, count)
 }
 
 // Check returns [ErrModuleMissing] or [ErrModuleTooOld] if the server lacks support.

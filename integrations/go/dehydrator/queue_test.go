@@ -1,10 +1,12 @@
 package dehydrator_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -39,7 +41,7 @@ func TestATaskIsPutReadPostponedAndCancelledByItsID(t *testing.T) {
 	equal(t, must(jobs.Len(ctx))(t), 0)
 	_, err := jobs.Look(ctx, id)
 	for _, err := range []error{err, jobs.Postpone(ctx, id, dehydrator.ProcessIn(0)), jobs.Update(ctx, id, nil)} {
-		equal(t, errors.Is(err, dehydrator.ErrTaskNotFound), true)
+		equal(t, errors.Is(err, dehydrator.ErrNotFound), true)
 	}
 }
 
@@ -47,16 +49,17 @@ func TestADuplicateIsRefusedOrReplacesTheTask(t *testing.T) {
 	jobs := queueOf[int](t, realserver.Start(t))
 	equal(t, must(jobs.Enqueue(ctx, 1, dehydrator.TaskID("a"), dehydrator.ProcessIn(time.Hour)))(t), "a")
 	_, err := jobs.Enqueue(ctx, 2, dehydrator.TaskID("a"))
-	equal(t, errors.Is(err, dehydrator.ErrTaskIDConflict), true)
+	equal(t, errors.Is(err, dehydrator.ErrExists), true)
 	equal(t, must(jobs.Look(ctx, "a"))(t).Payload, 1)
 	must(jobs.Enqueue(ctx, 3, dehydrator.TaskID("a"), dehydrator.ProcessIn(2*time.Hour), dehydrator.Replace()))(t)
 	info := must(jobs.Look(ctx, "a"))(t)
 	equal(t, info.Payload, 3)
 	equal(t, time.Until(info.Due) > 90*time.Minute, true)
-	ids := must(jobs.EnqueueMany(ctx, []dehydrator.Item[int]{{Payload: 4, ID: "a"}, {Payload: 5, ID: "b"}, {Payload: 6}}))(t)
-	equal(t, fmt.Sprint(ids[:2]), "[ b]")
-	equal(t, len(ids[2]), 32)
-	equal(t, must(jobs.EnqueueMany(ctx, []dehydrator.Item[int]{{Payload: 7, ID: "a"}}, dehydrator.Replace()))(t)[0], "a")
+	results := must(jobs.EnqueueMany(ctx, []dehydrator.Item[int]{{Payload: 4, ID: "a"}, {Payload: 5, ID: "b"}, {Payload: 6}}))(t)
+	equal(t, fmt.Sprint(results[:2]), "[{a exists} {b stored}]")
+	equal(t, len(results[2].ID), 32)
+	again := must(jobs.EnqueueMany(ctx, []dehydrator.Item[int]{{Payload: 7, ID: "a"}}, dehydrator.Replace()))(t)
+	equal(t, fmt.Sprint(again), "[{a stored}]")
 	equal(t, must(jobs.Look(ctx, "a"))(t).Payload, 7)
 }
 
@@ -66,8 +69,8 @@ func TestManyAreListedInTheOrderOfDelivery(t *testing.T) {
 	for n := range items {
 		items[n] = dehydrator.Item[int]{Payload: n, ID: fmt.Sprint(n), Delay: time.Hour + time.Duration(n)*time.Second}
 	}
-	for n, id := range must(jobs.EnqueueMany(ctx, items))(t) {
-		equal(t, id, fmt.Sprint(n))
+	for n, one := range must(jobs.EnqueueMany(ctx, items))(t) {
+		equal(t, one, dehydrator.Result{ID: fmt.Sprint(n), Outcome: dehydrator.Stored})
 	}
 	next := 0
 	for info, err := range jobs.All(ctx) {
@@ -139,7 +142,15 @@ func TestErrorsCanBeToldApart(t *testing.T) {
 	must(jobs.Enqueue(ctx, 1, dehydrator.ProcessIn(time.Hour)))(t)
 	_, err := jobs.Enqueue(ctx, 2)
 	equal(t, errors.Is(err, dehydrator.ErrQueueFull), true)
-	equal(t, must(jobs.EnqueueMany(ctx, []dehydrator.Item[int]{{Payload: 2}}))(t)[0], "")
+	equal(t, must(jobs.EnqueueMany(ctx, []dehydrator.Item[int]{{Payload: 2}}))(t)[0].Outcome, dehydrator.Full)
+	server.Do("CONFIG", "SET", "dehydrator.max-ttl", 60_000)
+	_, err = jobs.Enqueue(ctx, 2, dehydrator.ProcessIn(time.Hour))
+	equal(t, errors.Is(err, dehydrator.ErrTooLate), true)
+	server.Do("CONFIG", "SET", "dehydrator.max-ttl", 0)
+	server.Do("CONFIG", "SET", "maxmemory", 1)
+	_, err = dehydrator.NewQueue[int](server.Client, "other").Enqueue(ctx, 1)
+	equal(t, errors.Is(err, dehydrator.ErrQueueFull), true)
+	server.Do("CONFIG", "SET", "maxmemory", 0)
 
 	server.Do("SET", "text", "x")
 	_, err = dehydrator.NewQueue[int](server.Client, "text").Enqueue(ctx, 1)
@@ -192,30 +203,119 @@ func TestAPutWhoseReplyIsLostHasTheGeneratedIDOnce(t *testing.T) {
 		if command == "DEHYDRATOR.PUSH" {
 			must(jobs.Enqueue(ctx, n, dehydrator.ProcessIn(time.Hour)))(t)
 		} else {
-			equal(t, must(jobs.EnqueueMany(ctx, []dehydrator.Item[int]{{Payload: n, Delay: time.Hour}}))(t)[0] != "", true)
+			equal(t, must(jobs.EnqueueMany(ctx, []dehydrator.Item[int]{{Payload: n, Delay: time.Hour}}))(t)[0].Outcome, dehydrator.Stored)
 		}
 		equal(t, proxy.Cuts(), n+1)
 		equal(t, must(jobs.Len(ctx))(t), n+1)
 	}
 }
 
-func TestDeadLettersAreListedAndRevived(t *testing.T) {
+func TestDeadLettersAreListedRevivedEditedAndDroppedByTheirEntries(t *testing.T) {
 	server := realserver.Start(t)
-	jobs := queueOf[string](t, server, dehydrator.KeepDead(2))
+	jobs := queueOf[string](t, server, dehydrator.KeepDead(100))
 	_, stop := start(t, dehydrator.Config{}, jobs.HandleFunc(func(_ context.Context, task *dehydrator.Task[string]) error {
 		return fmt.Errorf("no address of %s: %w", task.Payload, dehydrator.SkipRetry)
 	}))
-	for _, who := range strings.Fields("anna bert carl") {
-		must(jobs.Enqueue(ctx, who, dehydrator.TaskID(who)))(t)
+	for _, who := range strings.Fields("anna bert carl dora") {
+		must(jobs.Enqueue(ctx, who, dehydrator.TaskID(who), dehydrator.Group("g")))(t)
 		until(t, empty(t, jobs))
 	}
 	stop()
+	policy := must(jobs.Info(ctx))(t).Fields["policy"].(map[string]any)
+	equal(t, fmt.Sprint(policy["maxlen"], policy["approximate"]), "100 1")
 	letters := must(jobs.DeadLetters(ctx, 10))(t)
-	equal(t, len(letters), 2)
-	equal(t, fmt.Sprintf("%s %s %d %s", letters[0].ID, letters[0].Element, letters[0].Attempts, letters[0].Reason),
-		`bert "bert" 1 no address of bert: rejected`)
+	equal(t, len(letters), 4)
+	equal(t, fmt.Sprintf("%s %s %s %d %s %s", letters[1].ID, letters[1].Payload, letters[1].Element, letters[1].Attempts,
+		letters[1].Reason, letters[1].Group), `bert bert "bert" 1 no address of bert: rejected g`)
 	must(jobs.Enqueue(ctx, "again", dehydrator.TaskID("carl")))(t)
+	equal(t, must(jobs.DropLetters(ctx, letters[0].Entry, "1-1"))(t), 1)
+	equal(t, must(jobs.ReviveLetters(ctx, letters[0].Entry, letters[2].Entry))(t), 0)
+	equal(t, jobs.ReviveAs(ctx, letters[3].Entry, "dora@example.org"), nil)
+	equal(t, errors.Is(jobs.ReviveAs(ctx, letters[3].Entry, ""), dehydrator.ErrNotFound), true)
+	equal(t, must(jobs.Look(ctx, "dora"))(t).Payload, "dora@example.org")
 	equal(t, must(jobs.Revive(ctx, 10))(t), 1)
 	equal(t, must(jobs.Look(ctx, "bert"))(t).Payload, "bert")
-	equal(t, len(must(jobs.DeadLetters(ctx, 10))(t)), 1)
+	equal(t, must(jobs.DeadLetters(ctx, 10))(t)[0].ID, "carl")
+	server.Do("XADD", "jobs:dead", "*", "id", "x", "element", "{", "deliveries", "1")
+	equal(t, must(jobs.DeadLetters(ctx, 10))(t)[1].Err != nil, true)
+}
+
+func TestManyDeadLettersAreRevivedByOneCall(t *testing.T) {
+	server := realserver.Start(t)
+	jobs := queueOf[int](t, server)
+	server.Do("DEHYDRATOR.ONDUE", "jobs", "HOLD", "DELIVERIES", 1, "STREAM", "jobs:dead")
+	for n := range 2500 {
+		server.Do("XADD", "jobs:dead", "*", "id", n, "element", n, "deliveries", 1)
+	}
+	equal(t, must(jobs.Revive(ctx, 2400))(t), 2400)
+	equal(t, must(jobs.Revive(ctx, 2400))(t), 100)
+}
+
+func TestAServerOfAnOlderModuleIsToldApart(t *testing.T) {
+	listening := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer listening.Close()
+	replies := map[string]string{
+		"POLL": "-ERR wrong number of arguments\r\n", "INFO": "$27\r\ndehydrator_version:0.0.9\r\n\r\n\r\n",
+		"EVERY": "-ERR unknown command 'DEHYDRATOR.EVERY'\r\n",
+	}
+	go func() {
+		for {
+			conn, err := listening.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				for words := bufio.NewScanner(conn); words.Scan(); {
+					name := strings.TrimPrefix(strings.ToUpper(words.Text()), "DEHYDRATOR.")
+					if name == "HELLO" || name == "CLIENT" {
+						_, _ = conn.Write([]byte("-ERR unknown command\r\n"))
+					}
+					_, _ = conn.Write([]byte(replies[name]))
+				}
+			}()
+		}
+	}()
+	client := redis.NewClient(&redis.Options{Addr: listening.Addr().String(), Protocol: 2, DisableIdentity: true})
+	defer client.Close()
+	err := dehydrator.NewQueue[int](client, "jobs").Check(ctx)
+	equal(t, errors.Is(err, dehydrator.ErrModuleTooOld) && strings.Contains(err.Error(), `it has "0.0.9"`), true)
+}
+
+func TestAQueueOfSeveralKeysIsRefused(t *testing.T) {
+	server := realserver.Start(t)
+	server.Do("SET", "jobs:keys", `{"generation":1,"lists":[["{jobs:0}"]]}`)
+	jobs := queueOf[int](t, server)
+	_, err := jobs.Enqueue(ctx, 1)
+	equal(t, errors.Is(err, dehydrator.ErrSeveralKeys), true)
+	_, err = jobs.EnqueueMany(ctx, []dehydrator.Item[int]{{Payload: 1}})
+	equal(t, errors.Is(err, dehydrator.ErrSeveralKeys), true)
+	err = dehydrator.NewWorker(dehydrator.Config{Logger: quiet}, jobs.HandleFunc(nil)).Run(ctx)
+	equal(t, errors.Is(err, dehydrator.ErrSeveralKeys), true)
+	equal(t, server.Do("EXISTS", "jobs"), any(int64(0)))
+	// Who may not look goes on.
+	server.Do("ACL", "SETUSER", "anna", "on", ">x", "+@all", "-exists", "~jobs*")
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "anna", Password: "x"})
+	defer client.Close()
+	must(dehydrator.NewQueue[int](client, "jobs").Enqueue(ctx, 1))(t)
+}
+
+func TestTasksWithoutAGroupAreNotTheWholeQueue(t *testing.T) {
+	jobs := queueOf[int](t, realserver.Start(t))
+	must(jobs.Enqueue(ctx, 1, dehydrator.Group("")))(t)
+	equal(t, jobs.Pause(ctx, 0, dehydrator.Group("")) != nil, true)
+	equal(t, must(jobs.Info(ctx))(t).Paused, false)
+}
+
+func TestLimitsAreSetAndRead(t *testing.T) {
+	jobs := queueOf[int](t, realserver.Start(t))
+	equal(t, jobs.Limit(ctx, dehydrator.Rate(10, time.Second), dehydrator.Held(5), dehydrator.Length(100),
+		dehydrator.EachHeld(1), dehydrator.EachLength(9), dehydrator.EachRate(2, time.Minute), dehydrator.Remember(time.Hour)), nil)
+	equal(t, must(jobs.Limits(ctx))(t), dehydrator.Limits{Length: 100, Held: 5, Rate: 10, Per: time.Second,
+		EachLength: 9, EachHeld: 1, EachRate: 2, EachPer: time.Minute, Remember: time.Hour})
+	carl := dehydrator.Group("carl")
+	equal(t, jobs.Limit(ctx, carl, dehydrator.Share(3)), nil)
+	equal(t, must(jobs.Limits(ctx, carl))(t), dehydrator.Limits{Length: 9, Held: 1, Rate: 2, Per: time.Minute, Share: 3})
+	equal(t, jobs.Limit(ctx, dehydrator.Rate(0, 0), dehydrator.EachRate(0, 0)), nil)
+	equal(t, must(jobs.Limits(ctx))(t).Rate+must(jobs.Limits(ctx))(t).EachRate, 0)
+	equal(t, jobs.Limit(ctx), nil)
 }

@@ -1,10 +1,13 @@
 package dehydrator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -14,12 +17,20 @@ type run struct {
 	config Config
 	routes []Route
 	keys   map[string]*Route
+	// How often a task of each queue is delivered, if it has no number of its own and the worker has none.
+	attempts map[string]int
+	// The queues whose policy could not be set, as the server's memory is full, and when to try again.
+	unset   []*Route
+	setNext time.Time
 
 	// For POLL, which is resent until the worker stops.
-	polls *server
+	polls      *server
+	closePolls func()
 	// For what ends or renews a lease, which is resent as long as the lease may run.
 	leases *server
 	held   held
+	// Guards attempts.
+	mu sync.Mutex
 	// Holds a value for each handler that may still begin.
 	free chan struct{}
 	// The handlers that run.
@@ -38,6 +49,7 @@ func newRun() *run {
 	stopped, leaving := make(chan struct{}), make(chan struct{})
 	return &run{
 		keys:     map[string]*Route{},
+		attempts: map[string]int{},
 		stop:     sync.OnceFunc(func() { close(stopped) }),
 		stopped:  stopped,
 		leave:    sync.OnceFunc(func() { close(leaving) }),
@@ -69,14 +81,18 @@ func (r *run) prepare(config Config, routes []Route) error {
 			return fmt.Errorf("dehydrator: %s has another client than %s: run two workers",
 				route.settings.name, routes[0].settings.name)
 		}
+		if _, twice := r.keys[route.settings.name]; twice {
+			return fmt.Errorf("dehydrator: %s has two handlers", route.settings.name)
+		}
 		r.keys[route.settings.name] = &routes[i]
+		r.unset = append(r.unset, &routes[i])
 	}
-	polling, block := withTimeout(client, config.Block+replyTimeout, config.Block)
+	polling, block, end := forPolls(client, config.Block)
 	config.Block = block
-	r.config, r.routes = config, routes
+	r.config, r.routes, r.closePolls = config, routes, end
 	r.polls = &server{polling, -1, r.stopped, r.tell}
 	// So short that several replies may be lost in the time of a lease.
-	leasing, _ := withTimeout(client, min(replyTimeout, config.Lease/6), 0)
+	leasing := withTimeout(client, min(replyTimeout, config.Lease/6))
 	r.leases = &server{leasing, max(config.Lease, 10*time.Second), nil, r.tell}
 	r.free = make(chan struct{}, config.Concurrency)
 	for range config.Concurrency {
@@ -109,12 +125,24 @@ func (r *run) watch(ctx context.Context) {
 
 // work takes tasks until the run is stopped, or an error does not pass. Its context does not end.
 func (r *run) work(ctx context.Context) error {
-	renewed := make(chan struct{})
+	defer r.closePolls()
+	hearing, deafen := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	beside.Add(1)
 	go func() {
-		defer close(renewed)
+		defer beside.Done()
 		r.renew(ctx)
 	}()
 	err := r.begin(ctx)
+	if err == nil {
+		r.config.Logger.Info("dehydrator: the worker takes tasks", "queues", slices.Sorted(maps.Keys(r.keys)),
+			"concurrency", r.config.Concurrency)
+		beside.Add(1)
+		go func() {
+			defer beside.Done()
+			r.hear(hearing)
+		}()
+	}
 	for err == nil && !r.isStopping() {
 		err = r.take(ctx)
 	}
@@ -122,7 +150,9 @@ func (r *run) work(ctx context.Context) error {
 	r.stop()
 	r.finish(ctx)
 	close(r.finished)
-	<-renewed
+	deafen()
+	beside.Wait()
+	r.config.Logger.Info("dehydrator: the worker has stopped")
 	if stopping && err != nil && passes(err) {
 		return nil
 	}
@@ -135,25 +165,62 @@ func (r *run) begin(ctx context.Context) error {
 		return err
 	}
 	for _, route := range r.routes {
-		s := route.settings
-		if r.config.Attempts != Unlimited {
-			words := []any{"DEHYDRATOR.ONDUE", s.name, "HOLD", "DELIVERIES", r.config.Attempts, "STREAM", s.dead}
-			if s.keep > 0 {
-				// ONDUE has no age limit: bury drops old ones with the next dead letter.
-				words = append(words, s.keepWords()...)
-			}
-			if _, err := r.polls.ask(ctx, words...); err != nil {
-				return err
-			}
-		}
-		// Whatever the key is, or may not be read, concerns nobody here.
-		schedules := beside(s.server.client, s.name, "schedules")
-		if count, err := r.polls.integer(ctx, "DEHYDRATOR.LEN", schedules); err == nil && count > 0 {
-			r.config.Logger.Warn("dehydrator: the queue has schedules, which only workers in Python and Node serve",
-				"queue", s.name)
+		if err := route.settings.checkKeys(ctx, r.polls); err != nil {
+			return err
 		}
 	}
+	return r.setRules(ctx)
+}
+
+// setRules sets the policies of queues that have none. Where the server's memory is full, tasks are done all the same, and
+// it tries again in a minute.
+func (r *run) setRules(ctx context.Context) error {
+	if len(r.unset) == 0 || time.Now().Before(r.setNext) {
+		return nil
+	}
+	var left []*Route
+	for _, route := range r.unset {
+		err := r.setRule(ctx, route.settings)
+		if hasCode(err, "OOM") {
+			r.config.Logger.Warn("dehydrator: the server's memory is full", "queue", route.settings.name, "error", err)
+			left = append(left, route)
+		} else if err != nil {
+			return err
+		}
+	}
+	r.unset, r.setNext = left, time.Now().Add(time.Minute)
 	return nil
+}
+
+func (r *run) setRule(ctx context.Context, s *settings) error {
+	attempts := r.config.Attempts
+	if attempts == Unlimited {
+		return nil
+	}
+	words := []any{"DEHYDRATOR.ONDUE", s.name, "NX", "HOLD", "DELIVERIES", cmp.Or(attempts, defaultAttempts), "STREAM", s.dead}
+	if s.keep > 0 {
+		words = append(words, "MAXLEN", "~", s.keep)
+	}
+	set, err := r.polls.ask(ctx, words...)
+	if err != nil || set != nil || attempts != 0 {
+		return err
+	}
+	// Another policy is there, and counts.
+	told, err := r.polls.ask(ctx, "DEHYDRATOR.INFO", s.name)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.attempts[s.name] = cmp.Or(integerOf(fields(fields(told)["policy"])["deliveries"]), Unlimited)
+	return nil
+}
+
+// attemptsOf returns how often a task of a queue is delivered, if it has no number of its own.
+func (r *run) attemptsOf(queue string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return cmp.Or(r.config.Attempts, r.attempts[queue], defaultAttempts)
 }
 
 // take waits for a free handler, and for up to as many tasks as there are free handlers.
@@ -162,6 +229,9 @@ func (r *run) take(ctx context.Context) error {
 	case <-r.free:
 	case <-r.stopped:
 		return nil
+	}
+	if err := r.setRules(ctx); err != nil {
+		return err
 	}
 	room := 1
 	for room < mostAtOnce {
@@ -268,20 +338,30 @@ func (r *run) renew(ctx context.Context) {
 		case <-time.After(lease / 3):
 		}
 		for key, tasks := range r.held.byQueue() {
-			words := []any{"DEHYDRATOR.RENEW", key, milliseconds(lease)}
-			for _, one := range tasks {
-				words = append(words, one.meta.Token, one.meta.ID)
-			}
-			renewed, err := server.integers(ctx, words...)
-			if err != nil {
-				r.crashed(err, "the renewal of leases")
-				continue
-			}
-			for i, one := range tasks {
-				if i < len(renewed) && renewed[i] != 1 && r.held.remove(one, ErrLeaseLost) {
-					r.lost(one)
-				}
-			}
+			r.confirm(ctx, server, key, tasks)
+		}
+	}
+}
+
+// confirm renews the leases of tasks, and ends the contexts of handlers whose tasks were lost.
+func (r *run) confirm(ctx context.Context, server *server, key string, tasks []*delivery) {
+	if len(tasks) == 0 {
+		return
+	}
+	words := []any{"DEHYDRATOR.RENEW", key, milliseconds(r.config.Lease)}
+	for _, one := range tasks {
+		words = append(words, one.meta.Token, one.meta.ID)
+	}
+	renewed, err := server.integers(ctx, words...)
+	if err != nil {
+		if ctx.Err() == nil {
+			r.crashed(err, "the renewal of leases")
+		}
+		return
+	}
+	for i, one := range tasks {
+		if i < len(renewed) && renewed[i] != 1 && r.held.remove(one, ErrLeaseLost) {
+			r.lost(one)
 		}
 	}
 }

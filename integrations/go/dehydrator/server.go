@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,7 +20,7 @@ const (
 	replyTimeout = 5 * time.Second
 
 	// newest is the newest command that this package needs: a server that knows it knows all of them.
-	newest = "DEHYDRATOR.REJECT"
+	newest = "DEHYDRATOR.EVERY"
 )
 
 // newID returns 32 random hexadecimal digits.
@@ -76,7 +77,7 @@ func (s *server) ask(ctx context.Context, words ...any) (any, error) {
 			return nil, err
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-time.After(pause):
+		case <-time.After(lessUpToHalf(pause)):
 		}
 	}
 }
@@ -113,7 +114,13 @@ func (s *server) check(ctx context.Context, key string) error {
 	// They are refused for missing arguments. They have a key, which a cluster needs.
 	for _, words := range [][]any{{"DEHYDRATOR.POLL", key, "COUNT"}, {newest, key}} {
 		_, err := s.ask(ctx, words...)
-		if _, ok := replied(err); err != nil && !ok {
+		if errors.Is(err, ErrModuleTooOld) {
+			told, _ := s.ask(ctx, "INFO", "dehydrator")
+			_, version, _ := strings.Cut(textOf(told), "dehydrator_version:")
+			version, _, _ = strings.Cut(version, "\r")
+			return fmt.Errorf("%w: it has %q", err, version)
+		}
+		if _, ok := replied(err); err != nil && (!ok || errors.Is(err, ErrModuleMissing)) {
 			return err
 		}
 	}
@@ -141,25 +148,25 @@ func integerOf(value any) int {
 	return int(number)
 }
 
+// momentOf returns the zero time for nil.
+func momentOf(value any) time.Time {
+	if value == nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(integerOf(value)))
+}
+
+// withTexts returns words followed by texts.
+func withTexts(words []any, texts []string) []any {
+	for _, one := range texts {
+		words = append(words, one)
+	}
+	return words
+}
+
 func textOf(value any) string {
 	text, _ := value.(string)
 	return text
-}
-
-// withTimeout returns a client of the same connections with another timeout for replies, and a block that suits it.
-func withTimeout(client redis.UniversalClient, timeout, block time.Duration) (redis.UniversalClient, time.Duration) {
-	switch client := client.(type) {
-	case *redis.Client:
-		return client.WithTimeout(timeout), block
-	case *redis.ClusterClient:
-		// Its timeout cannot be changed; 0 is none.
-		if own := client.Options().ReadTimeout; own > 0 {
-			block = min(block, own/2)
-		}
-		return client, block
-	}
-	// The default of go-redis is three seconds.
-	return client, min(block, 1500*time.Millisecond)
 }
 
 // milliseconds returns a duration rounded up: never early.

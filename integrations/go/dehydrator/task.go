@@ -28,7 +28,8 @@ type Task[T any] struct {
 // A Handler does the work of a task.
 //
 // If it returns nil, the task is done. If it returns an error, or panics, the task is delivered again: see [RetryIn]
-// and [SkipRetry]. The context ends if the task was lost: [context.Cause] is [ErrLeaseLost] or [ErrStopped].
+// and [SkipRetry]. The context ends if the task was lost: [context.Cause] is [ErrLeaseLost], [ErrTimeout]
+// or [ErrStopped].
 type Handler[T any] interface {
 	ProcessTask(ctx context.Context, task *Task[T]) error
 }
@@ -82,6 +83,8 @@ type TaskInfo[T any] struct {
 	Attempts int
 	// Leased tells whether a worker has it.
 	Leased bool
+	// Group and Reason, why it was given back the last time, are those of [Queue.Look]: [Queue.All] leaves them out.
+	Group, Reason string
 }
 
 // Item is one of several tasks that are put into a queue at once.
@@ -92,15 +95,34 @@ type Item[T any] struct {
 	Delay time.Duration
 }
 
-// DeadLetter is a task that failed for good.
-type DeadLetter struct {
-	ID string
-	// Element is the encoded payload.
-	Element []byte
-	// Attempts is how often it was delivered.
-	Attempts int
-	// Reason is empty if its last worker died.
-	Reason string
+// Result is what became of an [Item].
+type Result struct {
+	ID      string
+	Outcome Outcome
+}
+
+// Outcome tells whether a task was put into the queue.
+type Outcome string
+
+const (
+	// Stored: it is in the queue.
+	Stored Outcome = "stored"
+	// Exists: its id was in the queue, or is remembered, and that task stays.
+	Exists Outcome = "exists"
+	// Full: a limit is reached.
+	Full Outcome = "full"
+)
+
+// outcomeOf returns what a number in the reply of MPUSH means. An id that was drawn exists only if the same command arrived
+// before.
+func outcomeOf(reply int64, drawn bool) Outcome {
+	switch {
+	case reply < 0:
+		return Full
+	case reply == 0 && !drawn:
+		return Exists
+	}
+	return Stored
 }
 
 // QueueInfo is the state of a queue or of a group.

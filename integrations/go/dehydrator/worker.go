@@ -12,6 +12,9 @@ import (
 // Unlimited is for [Config.Attempts].
 const Unlimited = -1
 
+// defaultAttempts is for a queue without a policy.
+const defaultAttempts = 5
+
 // mostAtOnce is the maximum number of tasks per POLL, whatever the concurrency.
 const mostAtOnce = 100
 
@@ -24,15 +27,19 @@ type Config struct {
 	// minute, at least 100 ms.
 	Lease time.Duration
 
-	// Attempts is how often a task without its own number is delivered before it becomes a dead letter: by default 5.
-	// With Unlimited, no dead letters are configured.
+	// Timeout is how long a handler may take: then its context ends, with the cause [ErrTimeout], the attempt has failed,
+	// and another task takes its place, also if the handler goes on. A task can have its own [Timeout]. By default,
+	// without limit.
+	Timeout time.Duration
+
+	// Attempts is how often a task without its own number is delivered before it becomes a dead letter. By default what
+	// the queue has, which is 5 if nobody set anything else. With Unlimited, no dead letters are configured.
 	Attempts int
 
 	// RetryDelay returns the delay after a failed attempt: by default, ExponentialBackoff(time.Second, time.Hour).
 	RetryDelay RetryDelayFunc
 
-	// Block is how long a POLL sleeps in the server, and so how long a stop can take: by default two seconds. With a
-	// cluster's client, it is at most half of its ReadTimeout.
+	// Block is how long a POLL sleeps in the server, and so how long a stop can take: by default two seconds.
 	Block time.Duration
 
 	// ShutdownTimeout is how long the end of the context of Run waits for handlers; by default, without limit.
@@ -52,9 +59,6 @@ func (c *Config) setDefaults() error {
 	if c.Lease == 0 {
 		c.Lease = time.Minute
 	}
-	if c.Attempts == 0 {
-		c.Attempts = 5
-	}
 	if c.RetryDelay == nil {
 		c.RetryDelay = ExponentialBackoff(time.Second, time.Hour)
 	}
@@ -70,6 +74,8 @@ func (c *Config) setDefaults() error {
 	switch {
 	case c.Concurrency < 0:
 		return errors.New("dehydrator: Concurrency is at least 1")
+	case c.Timeout < 0:
+		return errors.New("dehydrator: Timeout is at least 0")
 	case c.Lease < 100*time.Millisecond:
 		return errors.New("dehydrator: Lease is at least 100 ms: it is renewed three times in its time")
 	case c.Attempts < Unlimited || c.Attempts > math.MaxUint16:

@@ -163,7 +163,8 @@ func TestAPanicIsAFailedAttempt(t *testing.T) {
 	stop()
 	reasons := map[string]string{}
 	for _, letter := range must(jobs.DeadLetters(ctx, 10))(t) {
-		reasons[letter.ID] = fmt.Sprint(letter.Attempts, " ", letter.Reason)
+		text, _, _ := strings.Cut(letter.Reason, "\n")
+		reasons[letter.ID] = fmt.Sprint(letter.Attempts, " ", text)
 	}
 	equal(t, fmt.Sprint(reasons), "map[again:2 dehydrator_test.badError exit:2 the handler called runtime.Goexit nil:2 panic: assignment to entry in nil map "+
 		"panic:2 panic: at the disco]")
@@ -313,7 +314,7 @@ func TestAStopHasADeadline(t *testing.T) {
 	equal(t, time.Since(began) > 300*time.Millisecond, true)
 	equal(t, <-causes, dehydrator.ErrStopped)
 	letter := must(jobs.DeadLetters(ctx, 1))(t)[0]
-	equal(t, fmt.Sprint(letter.ID, letter.Attempts, letter.Reason), "a2the worker stopped before the work ended")
+	equal(t, fmt.Sprint(letter.ID, letter.Attempts, letter.Reason), "a2dehydrator: the worker stopped before the work ended")
 }
 
 func TestQueuesOfSeveralTypesAreServedByPriority(t *testing.T) {
@@ -467,17 +468,149 @@ func TestAPollWhoseReplyIsLostLosesNothing(t *testing.T) {
 	equal(t, strings.Join(done.all(), ","), "0 1,1 1,2 1")
 }
 
-func TestAWarningTellsOfSchedules(t *testing.T) {
+func TestAHandlerHasATimeout(t *testing.T) {
+	jobs := queueOf[string](t, realserver.Start(t))
+	causes := make(chan error, 2)
+	stuck := make(chan struct{})
+	defer close(stuck)
+	var done list[string]
+	start(t, dehydrator.Config{Timeout: time.Minute, Attempts: 2}, jobs.HandleFunc(
+		func(ctx context.Context, task *dehydrator.Task[string]) error {
+			if task.Payload == "hangs" {
+				<-ctx.Done()
+				causes <- context.Cause(ctx)
+				<-stuck
+			}
+			done.add(task.Payload)
+			return nil
+		}))
+	must(jobs.Enqueue(ctx, "hangs", dehydrator.TaskID("a"), dehydrator.Timeout(200*time.Millisecond)))(t)
+	must(jobs.Enqueue(ctx, "next", dehydrator.ProcessIn(10*time.Millisecond)))(t)
+	until(t, empty(t, jobs))
+	equal(t, <-causes, dehydrator.ErrTimeout)
+	letter := must(jobs.DeadLetters(ctx, 1))(t)[0]
+	equal(t, fmt.Sprint(letter.ID, letter.Attempts, letter.Reason), "a2"+dehydrator.ErrTimeout.Error())
+	equal(t, strings.Join(done.all(), ""), "next")
+	// That of the worker.
+	start(t, dehydrator.Config{Timeout: 100 * time.Millisecond, Attempts: 1}, jobs.HandleFunc(
+		func(ctx context.Context, _ *dehydrator.Task[string]) error { <-stuck; return nil }))
+	must(jobs.Enqueue(ctx, "again", dehydrator.TaskID("b"), dehydrator.Attempts(1)))(t)
+	until(t, func() bool { return len(must(jobs.DeadLetters(ctx, 9))(t)) == 2 || done.len() == 2 })
+}
+
+func TestTheReasonOfAFailureIsKeptWithTheTask(t *testing.T) {
 	server := realserver.Start(t)
 	jobs := queueOf[int](t, server)
-	server.Do("DEHYDRATOR.PUSH", "jobs:schedules", 100000, "x", "tick")
-	var log bytes.Buffer
-	_, stop := start(t, dehydrator.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))},
-		jobs.HandleFunc(func(context.Context, *dehydrator.Task[int]) error { return nil }))
+	start(t, dehydrator.Config{Attempts: 2, RetryDelay: dehydrator.ExponentialBackoff(time.Hour, time.Hour)},
+		jobs.HandleFunc(func(_ context.Context, task *dehydrator.Task[int]) error { panic(strings.Repeat("\u20ac", 2000)) }))
+	must(jobs.Enqueue(ctx, 1, dehydrator.TaskID("a")))(t)
+	until(t, func() bool { info := must(jobs.Look(ctx, "a"))(t); return info.Attempts == 1 && !info.Leased })
+	reason := must(jobs.Look(ctx, "a"))(t).Reason
+	equal(t, strings.HasPrefix(reason, "panic: \u20ac"), true)
+	equal(t, len(reason), 4096-(4096-len("panic: "))%3)
+}
+
+// typedNil is an error in a way that many programs return by mistake.
+type typedNil struct{ text string }
+
+func (e *typedNil) Error() string { return e.text }
+func (e *typedNil) Unwrap() error { return errors.New(e.text) }
+
+func TestAnErrorThatIsATypedNilIsAFailure(t *testing.T) {
+	jobs := queueOf[int](t, realserver.Start(t))
+	start(t, dehydrator.Config{Attempts: 2}, jobs.HandleFunc(func(context.Context, *dehydrator.Task[int]) error {
+		var err *typedNil
+		return err
+	}))
+	must(jobs.Enqueue(ctx, 1, dehydrator.TaskID("a")))(t)
+	until(t, empty(t, jobs))
+	letter := must(jobs.DeadLetters(ctx, 1))(t)[0]
+	equal(t, fmt.Sprint(letter.ID, letter.Attempts, letter.Reason), "a2*dehydrator_test.typedNil")
+}
+
+func TestTwoRoutesOfOneQueueAreRefused(t *testing.T) {
+	jobs := queueOf[int](t, realserver.Start(t))
+	err := dehydrator.NewWorker(dehydrator.Config{Logger: quiet}, jobs.HandleFunc(nil), jobs.HandleFunc(nil)).Run(ctx)
+	equal(t, err != nil && strings.Contains(err.Error(), "two handlers"), true)
+}
+
+func TestAWorkerThatStartsOverwritesNoPolicyAndTakesItsAttempts(t *testing.T) {
+	server := realserver.Start(t)
+	jobs := queueOf[int](t, server)
+	server.Do("DEHYDRATOR.ONDUE", "jobs", "HOLD", "DELIVERIES", 2, "STREAM", "elsewhere")
+	_, stop := start(t, dehydrator.Config{}, jobs.HandleFunc(func(context.Context, *dehydrator.Task[int]) error { return errors.New("no") }))
 	must(jobs.Enqueue(ctx, 1))(t)
 	until(t, empty(t, jobs))
 	stop()
-	equal(t, strings.Contains(log.String(), "has schedules"), true)
+	equal(t, server.Do("XLEN", "elsewhere"), any(int64(1)))
+	policy := must(jobs.Info(ctx))(t).Fields["policy"].(map[string]any)
+	equal(t, fmt.Sprint(policy["deliveries"], policy["dest"]), "2elsewhere")
+}
+
+func TestAWorkerStartsOnAServerWhoseMemoryIsFull(t *testing.T) {
+	server := realserver.Start(t)
+	client := clientOf(t, server.Addr)
+	jobs, empties := dehydrator.NewQueue[int](client, "jobs"), dehydrator.NewQueue[int](client, "empty")
+	must(jobs.Enqueue(ctx, 1))(t)
+	server.Do("CONFIG", "SET", "maxmemory", 1)
+	var log bytes.Buffer
+	_, stop := start(t, dehydrator.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))},
+		jobs.HandleFunc(func(context.Context, *dehydrator.Task[int]) error { return nil }),
+		empties.HandleFunc(nil))
+	until(t, empty(t, jobs))
+	stop()
+	equal(t, strings.Contains(log.String(), "memory is full"), true)
+}
+
+func TestALargeReplyOverASlowNetworkArrives(t *testing.T) {
+	server := realserver.Start(t)
+	proxy := realserver.Through(t, server)
+	own := queueOf[string](t, server)
+	must(own.Enqueue(ctx, strings.Repeat("x", 3_000_000)))(t)
+	proxy.Slow(400_000)
+	jobs := dehydrator.NewQueue[string](clientOf(t, proxy.Addr), "jobs")
+	began := time.Now()
+	var attempts list[int]
+	start(t, dehydrator.Config{Lease: time.Minute}, jobs.HandleFunc(func(_ context.Context, task *dehydrator.Task[string]) error {
+		attempts.add(task.Attempt)
+		return nil
+	}))
+	until(t, empty(t, own))
+	equal(t, time.Since(began) < 20*time.Second, true)
+	equal(t, fmt.Sprint(attempts.all()), "[1]")
+}
+
+func TestACancelledTaskIsToldAtOnce(t *testing.T) {
+	server := realserver.Start(t)
+	for _, rights := range []string{"+@all", "-subscribe"} {
+		server.Do("ACL", "SETUSER", "anna", "on", ">x", "resetchannels", "&__cancelled@*", "~*", "+@all", rights)
+		client := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "anna", Password: "x"})
+		defer client.Close()
+		jobs := dehydrator.NewQueue[int](client, "jobs")
+		causes, begun := make(chan error, 1), make(chan struct{})
+		lease := time.Minute
+		if rights == "-subscribe" {
+			lease = 2 * time.Second
+		}
+		_, stop := start(t, dehydrator.Config{Lease: lease}, jobs.HandleFunc(func(ctx context.Context, _ *dehydrator.Task[int]) error {
+			close(begun)
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return nil
+		}))
+		if rights == "+@all" {
+			until(t, func() bool { return strings.Contains(server.Info("stats"), "pubsub_channels:1") })
+		}
+		must(jobs.Enqueue(ctx, 1, dehydrator.TaskID("a")))(t)
+		<-begun
+		began := time.Now()
+		equal(t, must(jobs.Cancel(ctx, "a"))(t), 1)
+		equal(t, <-causes, dehydrator.ErrLeaseLost)
+		if elapsed := time.Since(began); elapsed > 10*time.Second {
+			t.Fatalf("it took %v", elapsed)
+		}
+		stop()
+	}
 }
 
 func TestTheBackoffDoublesWithJitter(t *testing.T) {

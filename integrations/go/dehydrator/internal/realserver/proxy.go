@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 )
 
 // A Proxy stands between clients and a server, and cuts connections where a test wants it.
@@ -16,6 +17,8 @@ type Proxy struct {
 	cuts   int
 	isDown bool
 	conns  map[net.Conn]bool
+	// Bytes per second of replies; 0: as fast as they come.
+	pace int
 }
 
 // Through starts a proxy of a server.
@@ -49,6 +52,22 @@ func (p *Proxy) CutReplyTo(command string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cut = command
+}
+
+// Slow lets only so many bytes of replies through in a second.
+func (p *Proxy) Slow(pace int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pace = pace
+}
+
+func (p *Proxy) wait(bytes int) {
+	p.mu.Lock()
+	pace := p.pace
+	p.mu.Unlock()
+	if pace > 0 {
+		time.Sleep(time.Duration(bytes) * time.Second / time.Duration(pace))
+	}
 }
 
 // Down cuts all connections, and accepts no more, until Up.
@@ -116,6 +135,7 @@ func (p *Proxy) serve(client, server net.Conn) {
 			return
 		default:
 		}
+		p.wait(n)
 		if _, failed := client.Write(buffer[:n]); err != nil || failed != nil {
 			return
 		}

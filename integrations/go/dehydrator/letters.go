@@ -1,0 +1,125 @@
+package dehydrator
+
+import (
+	"context"
+	"fmt"
+)
+
+// DeadLetter is a task that failed for good.
+type DeadLetter[T any] struct {
+	// Entry names the letter, for [Queue.ReviveLetters], [Queue.ReviveAs] and [Queue.DropLetters].
+	Entry string
+	// ID is the id of the task.
+	ID      string
+	Payload T
+	// Err tells why the payload could not be decoded.
+	Err error
+	// Element is the encoded payload.
+	Element []byte
+	// Attempts is how often it was delivered.
+	Attempts int
+	// Reason is empty if its last worker died, and nobody gave it back before.
+	Reason string
+	Group  string
+}
+
+// DeadLetters returns the first dead letters.
+func (q *Queue[T]) DeadLetters(ctx context.Context, count int) ([]DeadLetter[T], error) {
+	reply, err := q.server.ask(ctx, "XRANGE", q.settings.dead, "-", "+", "COUNT", count)
+	if err != nil {
+		return nil, err
+	}
+	entries, _ := reply.([]any)
+	letters := make([]DeadLetter[T], 0, len(entries))
+	for _, one := range entries {
+		letter, err := letterOf[T](one)
+		if err != nil {
+			return nil, err
+		}
+		letter.Err = call(func() error { return q.settings.codec.Unmarshal(letter.Element, &letter.Payload) })
+		letters = append(letters, letter)
+	}
+	return letters, nil
+}
+
+// letterOf reads an entry of a stream.
+func letterOf[T any](entry any) (letter DeadLetter[T], err error) {
+	pair, _ := entry.([]any)
+	if len(pair) != 2 {
+		return letter, fmt.Errorf("%w of XRANGE: %v", errReply, entry)
+	}
+	told := fields(pair[1])
+	letter = DeadLetter[T]{
+		Entry: textOf(pair[0]), ID: textOf(told["id"]), Reason: textOf(told["reason"]), Group: textOf(told["group"]),
+	}
+	_, letter.Element = unwrap([]byte(textOf(told["element"])))
+	_, _ = fmt.Sscan(textOf(told["deliveries"]), &letter.Attempts)
+	return letter, nil
+}
+
+// The most letters that REVIVE looks at.
+const reviveMost = 1000
+
+// Revive puts dead letters back, the oldest first and due at once, and returns how many. It looks at `count` letters: one
+// whose id is in the queue stays.
+//
+// If a reply is lost, the command is resent, and so may revive more than it returns.
+func (q *Queue[T]) Revive(ctx context.Context, count int) (int, error) {
+	revived := 0
+	for from := []any(nil); count > 0; count -= reviveMost {
+		words := append([]any{"DEHYDRATOR.REVIVE", q.settings.name, "COUNT", min(count, reviveMost)}, from...)
+		reply, err := q.server.ask(ctx, words...)
+		if err != nil {
+			return revived, err
+		}
+		pair, _ := reply.([]any)
+		if len(pair) != 2 {
+			return revived, fmt.Errorf("%w of REVIVE: %v", errReply, reply)
+		}
+		revived += integerOf(pair[0])
+		if pair[1] == nil {
+			break
+		}
+		from = []any{"FROM", pair[1]}
+	}
+	return revived, nil
+}
+
+// ReviveLetters puts these dead letters back, and returns how many: one that is not there, or whose id is in the queue, is
+// left out.
+func (q *Queue[T]) ReviveLetters(ctx context.Context, entries ...string) (int, error) {
+	if len(entries) == 0 {
+		return 0, nil
+	}
+	return q.revive(ctx, withTexts([]any{"IDS", len(entries)}, entries)...)
+}
+
+// ReviveAs puts a dead letter back with another payload. It returns [ErrNotFound] if the letter is not there, or its id is
+// in the queue.
+func (q *Queue[T]) ReviveAs(ctx context.Context, entry string, payload T) error {
+	element, err := q.encode(payload, nil)
+	if err != nil {
+		return err
+	}
+	revived, err := q.revive(ctx, "ELEMENT", element, "IDS", 1, entry)
+	if err == nil && revived == 0 {
+		return ErrNotFound
+	}
+	return err
+}
+
+func (q *Queue[T]) revive(ctx context.Context, words ...any) (int, error) {
+	reply, err := q.server.ask(ctx, append([]any{"DEHYDRATOR.REVIVE", q.settings.name}, words...)...)
+	if pair, _ := reply.([]any); len(pair) > 0 {
+		return integerOf(pair[0]), err
+	}
+	return 0, err
+}
+
+// DropLetters removes these dead letters, and returns how many there were.
+func (q *Queue[T]) DropLetters(ctx context.Context, entries ...string) (int, error) {
+	if len(entries) == 0 {
+		return 0, nil
+	}
+	return q.server.integer(ctx, withTexts([]any{"XDEL", q.settings.dead}, entries)...)
+}

@@ -1,0 +1,120 @@
+package dehydrator
+
+import (
+	"context"
+	"time"
+)
+
+// Limits are those of a queue, or of a group. 0 is no limit.
+type Limits struct {
+	// Length is how many tasks fit.
+	Length int
+	// Held is how many tasks workers have at a time.
+	Held int
+	// Rate is how many tasks are given out in any Per.
+	Rate int
+	Per  time.Duration
+	// EachLength, EachHeld, EachRate and EachPer are those of each group that has none of its own.
+	EachLength, EachHeld, EachRate int
+	EachPer                        time.Duration
+	// Remember is how long the id of a finished task is refused.
+	Remember time.Duration
+	// Share is how many tasks the group gives out in its turn.
+	Share int
+	// Running is how many tasks workers have, if Held is set.
+	Running int
+}
+
+// A LimitOption is an option of [Queue.Limit].
+type LimitOption interface{ limit(*limiting) }
+
+type limiting struct {
+	of, each []any
+	group    GroupOption
+}
+
+type limitFunc func(*limiting)
+
+func (f limitFunc) limit(l *limiting) { f(l) }
+
+func limited(words ...any) LimitOption {
+	return limitFunc(func(l *limiting) { l.of = append(l.of, words...) })
+}
+
+func limitedEach(words ...any) LimitOption {
+	return limitFunc(func(l *limiting) { l.each = append(l.each, words...) })
+}
+
+// Length limits how many tasks fit: further ones are refused with [ErrQueueFull].
+func Length(n int) LimitOption { return limited("LENGTH", n) }
+
+// Held limits how many tasks workers have at a time.
+func Held(n int) LimitOption { return limited("HELD", n) }
+
+// Rate limits how many tasks are given out in any `per`.
+func Rate(n int, per time.Duration) LimitOption { return limited(rateWords(n, per)...) }
+
+// Remember makes the server refuse the id of a task for so long after it was done.
+func Remember(d time.Duration) LimitOption { return limited("REMEMBER", milliseconds(d)) }
+
+// Share sets how many tasks a group gives out in its turn: give [Group] too.
+func Share(n int) LimitOption { return limited("SHARE", n) }
+
+// EachLength is [Length] of each group.
+func EachLength(n int) LimitOption { return limitedEach("LENGTH", n) }
+
+// EachHeld is [Held] of each group: with 1, the tasks of each customer are done in order, one at a time.
+func EachHeld(n int) LimitOption { return limitedEach("HELD", n) }
+
+// EachRate is [Rate] of each group.
+func EachRate(n int, per time.Duration) LimitOption { return limitedEach(rateWords(n, per)...) }
+
+func rateWords(n int, per time.Duration) []any {
+	if n == 0 {
+		return []any{"RATE", 0}
+	}
+	return []any{"RATE", n, "PER", milliseconds(per)}
+}
+
+func (g GroupOption) limit(l *limiting) { l.group = g }
+
+// Limit sets limits of the queue, over all workers, or with [Group] of a group. Those that are not named stay as they are;
+// 0 removes one.
+func (q *Queue[T]) Limit(ctx context.Context, limits ...LimitOption) error {
+	var l limiting
+	for _, one := range limits {
+		one.limit(&l)
+	}
+	for _, one := range [][]any{withWords(l.group.words(), l.of), withWords([]any{"EACH"}, l.each)} {
+		if one == nil {
+			continue
+		}
+		if _, err := q.server.ask(ctx, append([]any{"DEHYDRATOR.LIMIT", q.settings.name}, one...)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func withWords(scope, words []any) []any {
+	if len(words) == 0 {
+		return nil
+	}
+	return append(scope, words...)
+}
+
+// Limits returns the limits of the queue, or those that apply to a group.
+func (q *Queue[T]) Limits(ctx context.Context, group ...GroupOption) (Limits, error) {
+	info, err := q.Info(ctx, group...)
+	if err != nil {
+		return Limits{}, err
+	}
+	number := func(name string) int { return integerOf(info.Fields[name]) }
+	span := func(name string) time.Duration { return time.Duration(number(name)) * time.Millisecond }
+	return Limits{
+		Length: number("length-limit"), Held: number("held-limit"), Rate: number("rate-limit"), Per: span("rate-per"),
+		EachLength: number("each-length-limit"), EachHeld: number("each-held-limit"),
+		EachRate: number("each-rate-limit"), EachPer: span("each-rate-per"),
+		Remember: span("remember"), Share: number("share"), Running: number("running"),
+	}, nil
+}
