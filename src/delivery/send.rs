@@ -14,6 +14,7 @@ use crate::policy::{Policy, Route, Rules};
 use crate::server::flags::is_cluster;
 use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::key::Name;
+use crate::server::other_modules::may_subscribe;
 use crate::server::{Context, Str, log_warning};
 use lawn::Lawn;
 
@@ -125,11 +126,12 @@ impl Origin<'_> {
         }
         let (mut sent, mut result) = (Vec::new(), Ok(()));
         let mut whole = None;
-        let most = if command.takes_all { BATCH } else { 1 };
+        // An entry of a stream publishes events. Without listeners nothing can change the key until the last one is added.
+        let most = if command.takes_all || !may_subscribe() { BATCH } else { 1 };
         let mut left = batch.into_iter();
         while !left.as_slice().is_empty() {
             let mut load: Vec<_> = left.by_ref().take(most).collect();
-            // Nothing calls out between this check and the command that sends them all.
+            // Nothing calls out between this check and the last command that sends them.
             let is_confirmed = inspect(context, key, |dehydrator| {
                 let Rules { policy: present, trust, .. } = dehydrator.rules();
                 let is_paused = dehydrator.rules().is_paused(now);
@@ -151,13 +153,21 @@ impl Origin<'_> {
                 Some(true) => {}
             }
             whole.get_or_insert_with(AbortOnPanic::begin);
-            result = command.send(context, &load);
-            trap::pass("sent");
-            if result.is_err() {
-                break;
+            let one_call = if command.takes_all { load.len() } else { 1 };
+            let mut done = 0;
+            for call in load.chunks(one_call) {
+                result = command.send(context, call);
+                trap::pass("sent");
+                if result.is_err() {
+                    break;
+                }
+                done += call.len();
+                if clock::monotonic_us() >= self.until_us {
+                    break;
+                }
             }
-            sent.append(&mut load);
-            if clock::monotonic_us() >= self.until_us {
+            sent.extend(load.drain(..done));
+            if result.is_err() || clock::monotonic_us() >= self.until_us {
                 break;
             }
         }
