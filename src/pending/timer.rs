@@ -164,20 +164,26 @@ pub fn from_deadline(deadline: u64) -> u64 {
     clock::monotonic_us() + until_us
 }
 
-/// Sets the timer to a time on the monotonic clock, in microseconds, whatever it was set to before. `None` stops it.
+/// Has the timer fire at a time on the monotonic clock, in microseconds, or before. `None`: there is no work ahead.
+///
+/// One that will fire earlier stays as it is: there is nothing to do then, and it is set again. So clients that block with a
+/// timeout and are woken before it set no timer. (The server's own timers follow the wall clock, and are late after it has
+/// stepped back.)
 pub fn set(context: &Context, at_us: Option<u64>) {
-    let Some(at_us) = at_us else {
-        if FIRES_US.replace(NEVER) != NEVER {
-            HAS_FIRED.set(false);
-            timer().stop(context);
-        }
-        return;
-    };
-    let is_set = !HAS_FIRED.get() && FIRES_US.get().abs_diff(at_us) <= TOLERANCE_US;
-    // One that follows the wall clock fires late by a step back, so it is set again.
-    if is_set && timer().is_kernel() {
+    let fires_us = FIRES_US.get();
+    if at_us.is_none() && fires_us == NEVER {
         return;
     }
+    let is_early = fires_us <= at_us.unwrap_or(NEVER).saturating_add(TOLERANCE_US);
+    let is_ahead = !HAS_FIRED.get() && fires_us > clock::monotonic_us();
+    if is_early && is_ahead && timer().is_kernel() {
+        return;
+    }
+    let Some(at_us) = at_us else {
+        FIRES_US.set(NEVER);
+        HAS_FIRED.set(false);
+        return timer().stop(context);
+    };
     let in_us = at_us.saturating_sub(clock::monotonic_us()).min(AHEAD_MAX_US);
     // A requested pass leaves the timer alone, and sets it at its end.
     if in_us == 0 { request_pass(context) } else { set_timer(context, in_us) }
