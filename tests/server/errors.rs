@@ -212,9 +212,11 @@ fn a_server_out_of_memory_refuses_to_add_and_allows_to_take() {
     client.ask("CONFIG SET maxmemory 1");
     for verb in verbs() {
         let line = verb.replace(" id", " other");
-        let adds = ["PUSH", "UPDATE", "REVIVE", "EVERY", "EFFECT k L"]
-            .iter()
-            .any(|adds| verb.contains(adds));
+        let is_flagged = |it: &lines::Command| {
+            it.flags.contains("denyoom")
+                && lines::verb_of(&verb) == ["DEHYDRATOR.", it.verb()].concat()
+        };
+        let adds = lines::COMMANDS.iter().any(is_flagged);
         let refused = refusal(&cmd(&line), &mut client);
         assert_eq!(refused.is_ok_and(|error| error.starts_with("OOM")), adds, "{verb}");
     }

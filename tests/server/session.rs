@@ -7,8 +7,6 @@
 
 use std::fs;
 
-use redis::{Connection, Value};
-
 use harness::{Ask, Server, cmd, until};
 
 const PROMPT: &str = "127.0.0.1:6379> ";
@@ -190,31 +188,6 @@ fn each_entry_of_the_commands_page_replies_as_printed() {
     assert!(played >= 19, "{played} entries have examples");
 }
 
-/// Returns the categories of a command, from its flags: Redis 7.0 puts no command of a module into any.
-fn categories_of(client: &mut Connection, name: &str) -> String {
-    /// The index of the flags in COMMAND INFO.
-    const FLAGS: usize = 2;
-    let info: Vec<Vec<Value>> =
-        cmd(&format!("COMMAND INFO {name}")).query(client).expect("a command");
-    let flags: Vec<String> = redis::from_redis_value(info[0][FLAGS].clone()).expect("words");
-    let has = |flag: &str| flags.iter().any(|it| it == flag);
-    let access =
-        [("write", "`@write`, "), ("readonly", "`@read`, ")].iter().find(|(flag, _)| has(flag));
-    let access = access.map_or("", |(_, category)| category);
-    let speed = if has("fast") { "fast" } else { "slow" };
-    let blocking = if has("blocking") { ", `@blocking`" } else { "" };
-    // No flag tells it.
-    let admin = if name.ends_with(".EFFECT") { ", `@admin`, `@dangerous`" } else { "" };
-    format!("{access}`@{speed}`{blocking}{admin}")
-}
-
-/// Returns the line of the table of categories with these.
-fn line_of_categories(page: &str, categories: &str) -> String {
-    let start = format!("| {categories} | ");
-    let line = page.lines().find_map(|line| line.strip_prefix(&start)?.strip_suffix(" |"));
-    line.unwrap_or_else(|| panic!("no line of {categories}")).to_owned()
-}
-
 #[test]
 fn every_command_has_its_entry_as_the_server_knows_it() {
     let page = reference();
@@ -229,8 +202,6 @@ fn every_command_has_its_entry_as_the_server_knows_it() {
     assert_eq!(entries, names, "the entries of the page, in the order of HELP");
     let mut sections = sections_of(&page);
     let (_, costs) = sections.find(|(heading, _)| *heading == "Costs").expect("costs");
-    // The table of ACL categories, which follows in this section, has every command.
-    let (costs, _) = costs.split_once("**ACL categories**").expect("two tables");
     let priced: Vec<_> = costs.lines().filter(|line| line.starts_with('|')).collect();
 
     for line in verbs() {
@@ -239,10 +210,7 @@ fn every_command_has_its_entry_as_the_server_knows_it() {
         let (_, entry) = sections.find(|(heading, _)| *heading == name).expect("an entry");
         let expected = format!("\n```text\n{line}\n```\n");
         assert!(entry.contains(&expected), "{name} has no {expected}");
-        let categories = categories_of(&mut client, &name);
         let verb = name.split('.').nth(1).expect("a verb");
-        let listed = line_of_categories(&page, &categories);
-        assert!(listed.split(", ").any(|it| it == verb), "{verb} is not among {categories}");
         let link = format!("](#{})", name.to_lowercase().replace('.', ""));
         assert!(page.contains(&link), "the table has no link to {name}");
         let is_priced =

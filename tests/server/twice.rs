@@ -5,6 +5,7 @@ use std::fs;
 
 use redis::Value;
 
+use crate::lines::{COMMANDS, Command};
 use harness::{Ask, Server, cmd, refusal, text, texts, until};
 
 /// Returns the commands of the table, by its names.
@@ -16,22 +17,22 @@ fn commands_of_the_table() -> BTreeSet<String> {
     cells.flat_map(|cell| cell.split(", ").map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
+/// All that only read, in the table.
+const READERS: &str = "what only reads";
+
 /// The arguments for a command of the table, on a key `k` with `a`, which is due, and `b`, which is not.
 const TRIED: &[(&str, fn())] = &[
-    ("LOOK", || reads("DEHYDRATOR.LOOK k b")),
-    ("RANGE", || reads("DEHYDRATOR.RANGE k - +")),
-    ("TTN", || reads("DEHYDRATOR.TTN k")),
-    ("PTTL", || reads("DEHYDRATOR.PTTL k a")),
-    ("LEN", || reads("DEHYDRATOR.LEN k")),
-    ("SCAN", || reads("DEHYDRATOR.SCAN k 0")),
-    ("INFO", || reads("DEHYDRATOR.INFO k")),
-    ("XPOLL", || reads("DEHYDRATOR.XPOLL k")),
+    (READERS, || {
+        let readers = COMMANDS.iter().filter(|it| it.flags.contains("readonly"));
+        for reader in readers.filter(|it| !it.key.is_empty()) {
+            reads(&format!("DEHYDRATOR.{}", reader.line.replace(" id", " b")));
+        }
+    }),
     ("ONDUE", || reads("DEHYDRATOR.ONDUE k HOLD DELIVERIES 5 DROP")),
     ("LIMIT", || reads("DEHYDRATOR.LIMIT k HELD 5")),
     ("PAUSE", || reads("DEHYDRATOR.PAUSE k")),
     ("REM", || replies("DEHYDRATOR.REM k b", Value::Int(1), Value::Int(0))),
     ("PURGE", || replies("DEHYDRATOR.PURGE k GROUP b", Value::Int(0), Value::Int(0))),
-    ("SCHEDULES", || reads("DEHYDRATOR.SCHEDULES k")),
     ("EVERY", || replies("DEHYDRATOR.EVERY k 600000 element n", Value::Int(1), Value::Int(0))),
     ("UNSCHEDULE", || {
         let server = two_elements();
@@ -211,9 +212,11 @@ fn a_command_sent_twice_does_what_the_page_states() {
 #[test]
 fn each_command_for_clients_is_sent_twice() {
     let mut verbs: BTreeSet<_> = Server::start(&[]).connect().verbs().into_iter().collect();
-    // LATE and HELP read, and have no key. EFFECT is for tools.
-    for left_out in ["LATE", "HELP", "EFFECT"] {
-        verbs.remove(left_out);
+    // HELP has no key. EFFECT is for tools.
+    let left_out =
+        |it: &&Command| it.flags.contains("readonly") || matches!(it.verb(), "HELP" | "EFFECT");
+    for left_out in COMMANDS.iter().filter(left_out) {
+        verbs.remove(left_out.verb());
     }
     // "POLL and MPOLL with `LEASE`"
     let is_verb = |word: &&str| word.len() > 2 && word.chars().all(|it| it.is_ascii_uppercase());
