@@ -100,7 +100,11 @@ pub fn revive(context: &CommandContext, args: Args<'_>) -> Result {
         match letters {
             Some((first, number)) => {
                 for letter in args.from(first).take(number) {
-                    revived += reviving.page(letter, letter, 1)?.revived;
+                    match reviving.page(letter, letter, 1) {
+                        // What came back before is replied.
+                        Err(_) if revived > 0 => break,
+                        page => revived += page?.revived,
+                    }
                 }
             }
             None => (revived, next) = reviving.pages(&request)?,

@@ -37,10 +37,11 @@ impl Dehydrator {
         let it = Schedule::decode(record)?;
         let overlaps = it.skips_overlap && it.state.last > 0 && self.has_id(name, it.state.last);
         let mut step = it.step(name, now, overlaps)?;
-        if let Step::Stored { moment, next, .. } = step {
+        if let Step::Stored { moment, .. } = step {
             let is_remembered = self.remembered.contains(&schedule::id(name, moment), now);
             if is_remembered || self.has_id(name, moment) {
-                step = Step::Missed { count: 1, next };
+                // The last of its TIMES is yet to be stored.
+                step = Step::Missed { count: 1, next: it.after(moment, now) };
             } else if !room::is_within_length(&self.lawn, self.rules().limits().length)
                 || !room::has_room(&self.lawn)
             {

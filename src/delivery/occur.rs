@@ -44,7 +44,7 @@ impl Origin<'_> {
                         Step::Missed { count, .. } => missed += count,
                     }
                     // The server counts changes by what is replicated.
-                    if stored + missed == 1 || !listeners::are_absent() {
+                    if steps == 0 || !listeners::are_absent() {
                         Effect::occurred(key, &name, step).replicate(context);
                     }
                 }

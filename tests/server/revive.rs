@@ -176,6 +176,22 @@ fn limits_and_memory_hold_for_what_comes_back() {
 }
 
 #[test]
+fn nothing_is_refused_that_has_begun() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask(RULE);
+    bury(&mut client, "k", &["a", "b", "c"]);
+    client.ask("DEHYDRATOR.LIMIT k LENGTH 1");
+    let entries: Vec<_> = letters(&mut client).into_iter().map(|it| it.0).collect();
+    assert_eq!(revive(&mut client, &format!("IDS 3 {}", entries.join(" "))), (1, None));
+    assert_eq!(ids(&mut client), ["a"]);
+    client.ask("DEHYDRATOR.LIMIT k LENGTH 0");
+    assert_eq!(revive(&mut client, &format!("IDS 2 {} nonsense", entries[2])), (1, None));
+    assert_eq!(ids(&mut client), ["a", "c"]);
+    assert_eq!(letters(&mut client)[0].1, "b");
+}
+
+#[test]
 fn a_policy_set_by_nx_is_set_only_where_none_is() {
     let primary = Server::start_with_port(&[]);
     let replica = replica_of(&primary, &[]);

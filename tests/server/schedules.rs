@@ -270,6 +270,36 @@ fn an_occurrence_is_skipped_while_the_last_one_waits_or_is_held() {
 }
 
 #[test]
+fn an_id_in_use_ends_no_schedule() {
+    let server = Server::start_with_clock(&[]);
+    let mut client = server.connect();
+    let first = time(&mut client) + HOUR;
+    client.ask(&format!("DEHYDRATOR.PUSH k {HOUR} mine n@{first}"));
+    every(&mut client, "k", "600000", &format!("FROM {first} TIMES 1"));
+    server.shift_clock(65 * MINUTE as i64);
+    until("it is missed", || (number(&mut client, "k", "n", "missed") == 1).then_some(()));
+    assert_eq!(number(&mut client, "k", "n", "next"), first + 10 * MINUTE);
+    server.shift_clock(76 * MINUTE as i64);
+    until_stored(&mut client, "k", "n", 1);
+    assert_eq!(
+        ["next", "last"].map(|it| number(&mut client, "k", "n", it)),
+        [0, first + 10 * MINUTE]
+    );
+}
+
+#[test]
+fn what_was_missed_counts_as_a_change_to_be_saved() {
+    let server = Server::start_with_clock(&[]);
+    let mut client = server.connect();
+    every(&mut client, "k", "60000", "MISSED NONE");
+    client.ask("SAVE");
+    server.shift_clock(25 * MINUTE as i64 + 5000);
+    until("it is stored", || (number(&mut client, "k", "n", "missed") > 20).then_some(()));
+    let info: String = cmd("INFO persistence").query(&mut client).expect("text");
+    assert!(!info.contains("rdb_changes_since_last_save:0"), "{info}");
+}
+
+#[test]
 fn a_paused_schedule_does_not_occur_and_misses_nothing() {
     let server = Server::start_with_clock(&["--appendonly", "yes"]);
     let mut client = server.connect();

@@ -457,7 +457,7 @@ impl Model {
                 let is_used = is_used || it.remembers(&id, now, true);
                 let is_reason = said.missed != Missed::All && has_next
                     || said.skips && (overlaps || !is_known)
-                    || said.missed == Missed::None && now - passed > MOST_LATE
+                    || said.missed == Missed::None && now - passed > MOST_LATE.max(said.jitter)
                     || *count == 1 && (is_used || !is_known);
                 if !is_reason {
                     return Err(format!("it was not missed: {schedule:?}"));
