@@ -48,8 +48,7 @@ impl Server {
                 put("aof_rewrite_in_progress", number(self.is_forked.get()));
                 put("rdb_bgsave_in_progress", number(self.is_forked.get()));
                 put("rdb_last_bgsave_status", "ok".to_owned());
-                let status = if self.has_disk_error.get() { "err" } else { "ok" };
-                put("aof_last_write_status", status.to_owned());
+                put("aof_last_write_status", "ok".to_owned());
             }
             "cluster" => put("cluster_enabled", number(self.slots.borrow().is_some())),
             _ => {}

@@ -482,11 +482,6 @@ impl Machine {
         self.server(s).is_full.set(is_full);
     }
 
-    /// Lets the disk of the append-only file be full, or not.
-    pub fn set_disk_error(&mut self, s: ServerId, has_error: bool) {
-        self.server(s).has_disk_error.set(has_error);
-    }
-
     /// CLIENT PAUSE WRITE until a moment of the wall clock.
     pub fn pause_writes(&mut self, s: ServerId, until_ms: u64) {
         let server = self.server(s);

@@ -29,7 +29,6 @@ pub struct CallFlags {
 const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
 const NO_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
-const DISK: &str = "MISCONF Errors writing to the AOF file: No space left on device";
 
 impl Server {
     pub fn add_command(&self, command: Command) {
@@ -157,9 +156,6 @@ impl Server {
 
     /// Returns why no client may write now.
     fn write_refusal(&self) -> Option<String> {
-        if self.has_disk_error.get() && !self.is_replica() {
-            return Some(DISK.to_owned());
-        }
         if !self.is_replica() && self.good_replicas() < self.replicas_to_write() {
             return Some(NO_REPLICAS.to_owned());
         }

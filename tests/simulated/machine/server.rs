@@ -97,7 +97,6 @@ pub struct Server {
     /// The arguments of a REPLICAOF, for the machine.
     pub asked_role: Cell<Option<Vec<Vec<u8>>>>,
     pub is_full: Cell<bool>,
-    pub has_disk_error: Cell<bool>,
     /// The slots that it serves, if it is a node of a cluster.
     pub slots: RefCell<Option<Vec<bool>>>,
     pub counts: Cell<[u64; 4]>,
@@ -205,7 +204,6 @@ impl Server {
             pauses_all: Cell::default(),
             asked_role: Cell::default(),
             is_full: Cell::default(),
-            has_disk_error: Cell::default(),
             slots: RefCell::default(),
             counts: Cell::default(),
             random: Cell::new(digest::mix(seed ^ digest::mix(generation << 8 | number as u64)) | 1),

@@ -7,12 +7,22 @@ use super::schedule::{Every, OfSchedules};
 use super::step::Command;
 use super::time::RESUMED_MS;
 use crate::judges::dehydrator::Policy;
+use crate::judges::follow::Call;
 use crate::judges::reads::TICK_MS;
 use crate::judges::{Bytes, NEVER, Promise};
 use crate::machine::Reply;
 
 /// How long a command may take that works in steps, in milliseconds of virtual time.
 const STEPS_MS: u64 = 60_000;
+
+/// Returns whether a pause begins just when a POLL may have met elements that have expired, and have left then.
+fn is_beside_ends(call: &Call, sent: &[(usize, Call, bool)]) -> bool {
+    let mut before = sent.iter().map(|it| &it.1);
+    let ends = |it: &Call| matches!(&it.op, Op::Push { options, .. } if it.key == call.key && options.within.is_some());
+    matches!(call.op, Op::Pause { group: None, .. })
+        && before.any(ends)
+        && before.any(|it| matches!(&it.op, Op::Poll(poll) if poll.keys.contains(&call.key)))
+}
 
 impl World {
     /// Sends commands of different clients, and judges the replies in the order in which they ran.
@@ -28,7 +38,7 @@ impl World {
             let Some(client) = self.awake(command.client, &used) else { continue };
             used.push(client);
             let call = self.call_of(command, self.clients[client].db);
-            if self.is_ambiguous(&call.op) {
+            if self.is_ambiguous(&call.op) || is_beside_ends(&call, &sent) {
                 continue;
             }
             let words = self.words(&call);

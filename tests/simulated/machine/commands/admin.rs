@@ -2,7 +2,6 @@
 
 use super::super::acl::User;
 use super::super::client::Client;
-use super::super::clock;
 use super::super::keyspace::Value;
 use super::super::reply::Reply;
 use super::super::server::Server;
@@ -16,9 +15,7 @@ pub const COMMANDS: &[Row] = &[
     ("debug", -2, "s", 0, 0, debug),
     ("memory", -2, "", 2, 2, memory),
     ("module", -2, "s", 0, 0, module),
-    ("time", 1, "", 0, 0, time),
     ("replicaof", 3, "s", 0, 0, replicaof),
-    ("bgrewriteaof", 1, "s", 0, 0, rewrite),
 ];
 
 fn verb(words: &Words) -> Vec<u8> {
@@ -146,21 +143,8 @@ fn module(server: &Server, client: &Client, words: &Words) {
     client.out.borrow_mut().value(&list);
 }
 
-fn time(_server: &Server, client: &Client, _words: &Words) {
-    let us = clock::wall_us();
-    let mut out = client.out.borrow_mut();
-    out.array(2);
-    out.bulk(us.div_euclid(1_000_000).to_string().as_bytes());
-    out.bulk(us.rem_euclid(1_000_000).to_string().as_bytes());
-}
-
 /// Replies, and leaves the rest to the machine: the other server is not within reach here.
 fn replicaof(server: &Server, client: &Client, words: &Words) {
     server.asked_role.set(Some(words.to_vecs().split_off(1)));
     client.ok();
-}
-
-fn rewrite(server: &Server, client: &Client, _words: &Words) {
-    server.rewrite();
-    client.out.borrow_mut().simple(b"Background append only file rewriting started");
 }

@@ -6,7 +6,6 @@ use super::super::client::Client;
 use super::super::clock;
 use super::super::command::number;
 use super::super::keyspace::DATABASES;
-use super::super::reply::Reply;
 use super::super::server::Server;
 use super::super::text::Words;
 use super::{NOT_A_NUMBER, Row, SYNTAX};
@@ -19,14 +18,10 @@ pub const COMMANDS: &[Row] = &[
     ("asking", 1, "", 0, 0, asking),
     ("multi", 1, "s", 0, 0, multi),
     ("exec", 1, "s", 0, 0, exec),
-    ("discard", 1, "s", 0, 0, discard),
     ("watch", -2, "s", 1, -1, watch),
-    ("unwatch", 1, "s", 0, 0, unwatch),
     ("publish", 3, "r", 0, 0, publish),
     ("subscribe", -2, "s", 0, 0, subscribe),
-    ("unsubscribe", -1, "s", 0, 0, unsubscribe),
     ("client", -2, "s", 0, 0, client_command),
-    ("wait", 3, "", 0, 0, wait),
     ("simulated.script", -2, "sr", 0, 0, script),
 ];
 
@@ -101,14 +96,6 @@ fn exec(server: &Server, client: &Client, _words: &Words) {
     server.exec(&server.itself(client));
 }
 
-fn discard(server: &Server, client: &Client, _words: &Words) {
-    if client.multi.take().is_none() {
-        return client.error("ERR DISCARD without MULTI");
-    }
-    server.unwatch(client);
-    client.ok();
-}
-
 fn watch(server: &Server, client: &Client, words: &Words) {
     if client.multi.borrow().is_some() {
         return client.error("ERR WATCH inside MULTI is not allowed");
@@ -121,11 +108,6 @@ fn watch(server: &Server, client: &Client, words: &Words) {
             server.watchers.set(server.watchers.get() + 1);
         }
     }
-    client.ok();
-}
-
-fn unwatch(server: &Server, client: &Client, _words: &Words) {
-    server.unwatch(client);
     client.ok();
 }
 
@@ -150,31 +132,6 @@ fn subscribe(server: &Server, client: &Client, words: &Words) {
         out.push(3);
         out.bulk(b"subscribe");
         out.bulk(channel);
-        out.int(client.channels.borrow().len() as i64);
-    }
-}
-
-fn unsubscribe(server: &Server, client: &Client, words: &Words) {
-    let mut channels = words.to_vecs().split_off(1);
-    if channels.is_empty() {
-        channels = client.channels.borrow().clone();
-    }
-    if channels.is_empty() {
-        return client.out.borrow_mut().value(&Reply::Push(vec![
-            Reply::Bulk(b"unsubscribe".to_vec()),
-            Reply::Null,
-            Reply::Int(0),
-        ]));
-    }
-    for channel in channels {
-        client.channels.borrow_mut().retain(|it| *it != channel);
-        if let Some(clients) = server.channels.borrow_mut().get_mut(&channel) {
-            clients.retain(|it| it.id != client.id);
-        }
-        let mut out = client.out.borrow_mut();
-        out.push(3);
-        out.bulk(b"unsubscribe");
-        out.bulk(&channel);
         out.int(client.channels.borrow().len() as i64);
     }
 }
@@ -222,10 +179,6 @@ fn client_command(server: &Server, client: &Client, words: &Words) {
         }
         _ => client.error(SYNTAX),
     }
-}
-
-fn wait(server: &Server, client: &Client, _words: &Words) {
-    client.int(server.good_replicas() as i64);
 }
 
 /// Not a real server's: runs each argument, a line of words, as a script's call.

@@ -16,7 +16,6 @@ pub const COMMANDS: &[Row] = &[
     ("del", -2, "w", 1, -1, del),
     ("unlink", -2, "w", 1, -1, del),
     ("exists", -2, "", 1, -1, exists),
-    ("touch", -2, "", 1, -1, exists),
     ("type", 2, "", 1, 1, kind),
     ("rename", 3, "w", 1, 2, rename),
     ("renamenx", 3, "w", 1, 2, rename),
@@ -24,17 +23,12 @@ pub const COMMANDS: &[Row] = &[
     ("move", 3, "w", 1, 1, move_key),
     ("expire", -3, "w", 1, 1, expire),
     ("pexpire", -3, "w", 1, 1, expire),
-    ("expireat", -3, "w", 1, 1, expire),
     ("pexpireat", -3, "w", 1, 1, expire),
     ("persist", 2, "w", 1, 1, persist),
-    ("ttl", 2, "", 1, 1, ttl),
-    ("pttl", 2, "", 1, 1, ttl),
-    ("pexpiretime", 2, "", 1, 1, ttl),
+    ("pttl", 2, "", 1, 1, pttl),
     ("dump", 2, "", 1, 1, dump),
     ("restore", -4, "wm", 1, 1, restore),
     ("keys", 2, "", 0, 0, keys),
-    ("scan", -2, "", 0, 0, scan),
-    ("randomkey", 1, "", 0, 0, random_key),
     ("dbsize", 1, "", 0, 0, dbsize),
     ("swapdb", 3, "w", 0, 0, swapdb),
     ("flushdb", -1, "w", 0, 0, flush),
@@ -220,9 +214,8 @@ fn expire(server: &Server, client: &Client, words: &Words) {
     if words.len() > 3 {
         return client.error("ERR Unsupported option");
     }
-    let is_seconds = is(words, "expire") || is(words, "expireat");
-    let is_relative = is(words, "expire") || is(words, "pexpire");
-    let ms = if is_seconds { time.saturating_mul(1000) } else { time };
+    let ms = if is(words, "expire") { time.saturating_mul(1000) } else { time };
+    let is_relative = !is(words, "pexpireat");
     let at = if is_relative { ms.saturating_add(clock::wall_ms()) } else { ms };
     if !server.exists(db, key) {
         return client.int(0);
@@ -261,7 +254,7 @@ fn persist(server: &Server, client: &Client, words: &Words) {
     client.int(has_expiry.into());
 }
 
-fn ttl(server: &Server, client: &Client, words: &Words) {
+fn pttl(server: &Server, client: &Client, words: &Words) {
     let (db, key) = (client.db.get(), words.get(1).expect("arity"));
     if !server.exists(db, key) {
         return client.int(-2);
@@ -269,12 +262,7 @@ fn ttl(server: &Server, client: &Client, words: &Words) {
     let Some(at) = server.entry(db, key, |entry| entry.expires).flatten() else {
         return client.int(-1);
     };
-    let left = (at - clock::wall_ms()).max(0);
-    client.int(match words.get(0).map(<[u8]>::len) {
-        Some(3) => (left + 500) / 1000,
-        Some(4) => left,
-        _ => at,
-    });
+    client.int((at - clock::wall_ms()).max(0));
 }
 
 fn dump(server: &Server, client: &Client, words: &Words) {
@@ -331,43 +319,13 @@ fn restore(server: &Server, client: &Client, words: &Words) {
     client.ok();
 }
 
-fn live_names(server: &Server, db: u32, after: Option<&[u8]>, most: usize) -> Vec<Box<[u8]>> {
-    let mut names = server.names_after(db, after, most);
-    names.retain(|name| server.exists(db, name));
-    names
-}
-
 fn keys(server: &Server, client: &Client, words: &Words) {
-    let pattern = words.get(1).expect("arity");
-    let mut names = live_names(server, client.db.get(), None, usize::MAX);
-    names.retain(|name| matches(pattern, name));
+    let (db, pattern) = (client.db.get(), words.get(1).expect("arity"));
+    let mut names = server.names_after(db, None, usize::MAX);
+    names.retain(|name| server.exists(db, name) && matches(pattern, name));
     let mut out = client.out.borrow_mut();
     out.array(names.len() as i64);
     names.iter().for_each(|name| out.bulk(name));
-}
-
-/// The cursor is the number of names that were listed.
-fn scan(server: &Server, client: &Client, words: &Words) {
-    let cursor = words.get(1).and_then(number).filter(|it| *it >= 0);
-    let Some(cursor) = cursor else { return client.error("ERR invalid cursor") };
-    let all = server.names_after(client.db.get(), None, usize::MAX);
-    let next: Vec<_> = all.iter().skip(cursor as usize).take(10).collect();
-    let end = cursor as usize + next.len();
-    let cursor = if end >= all.len() { 0 } else { end };
-    let mut out = client.out.borrow_mut();
-    out.array(2);
-    out.bulk(cursor.to_string().as_bytes());
-    out.array(next.len() as i64);
-    next.iter().for_each(|name| out.bulk(name));
-}
-
-fn random_key(server: &Server, client: &Client, _words: &Words) {
-    let names = live_names(server, client.db.get(), None, usize::MAX);
-    let mut out = client.out.borrow_mut();
-    match names.len() {
-        0 => out.null(),
-        count => out.bulk(&names[(server.random() % count as u64) as usize]),
-    }
 }
 
 fn dbsize(server: &Server, client: &Client, _words: &Words) {
