@@ -13,9 +13,7 @@ import redis
 from servers import StillServer, wait_until
 
 from dehydrator_queue.library import ResponseError
-from dehydrator_queue.schedule import STORE
 from dehydrator_queue.testing import MemoryServer
-from dehydrator_queue.verbs import BURY, RETRY, REVIVE
 
 KEYS = ("high", "low", "bulk")
 #: The groups, the last of which is that of the elements without one.
@@ -33,10 +31,7 @@ SHARES = {
     "release": 5,
     "renew": 4,
     "reject": 2,
-    "bury": 2,
     "revive": 1,
-    "retry": 2,
-    "store": 4,
     "touch": 5,
     "update": 2,
     "pull": 2,
@@ -55,6 +50,7 @@ SHARES = {
     "delete": 0.3,
     "nonsense": 0.5,
     "turns": 0.5,
+    "occur": 0.3,
     "advance": 8,
 }
 
@@ -108,12 +104,11 @@ class Operations:
         real, *lengths = self._real(words, *([self.lengths] if moves else []))
         if isinstance(told, Code):
             self.counts[told.text] += 1
-        if STORE in words:
-            # The text of a refusal is that of an error.
-            told, real = (
-                [*one[:2], *(text.split()[0] for text in one[2:])] if isinstance(one, list) else one
-                for one in (told, real)
-            )
+        if words[0] == "DEHYDRATOR.SCHEDULES" and isinstance(real, list):
+            # How late a busy machine is cannot be told.
+            for one in (*told, *real):
+                if one is not None:
+                    one[one.index(b"late") + 1] = None
         if words[0] == "XRANGE":
             self.counts["expired"] += sum(b"expired" in fields for _, fields in told)
         if words[0] == "DEHYDRATOR.INFO" and isinstance(real, list):
@@ -219,35 +214,44 @@ class Operations:
     def _reject(self) -> tuple[Any, ...]:
         return ("DEHYDRATOR.REJECT", *self._pairs(), *self._maybe(0.4, "REASON", "it cannot succeed"))
 
-    def _bury(self) -> tuple[Any, ...] | None:
-        if not self.held:
-            return None
-        key, token, id, element = self.draw.choice(self.held[-8:])
-        keep = self.draw.choice(((), ("MAXLEN", 3), ("MINID", 2000)))
-        return ("EVAL", BURY, 2, key, f"{key}:dead", token, id, element, 3, "it failed", *keep)
-
-    def _retry(self) -> tuple[Any, ...] | None:
-        if not self.held:
-            return None
-        key, token, id, _ = self.draw.choice(self.held[-8:])
-        return ("EVAL", RETRY, 1, key, self._ttl(), token, id, self._element())
-
     def _revive(self) -> tuple[Any, ...]:
         key = self._key()
-        return ("EVAL", REVIVE, 2, key, f"{key}:dead", self.draw.randrange(1, 4))
+        entries = [entry for entry, _ in self.memory.execute_command("XRANGE", f"{key}:dead", "-", "+", "COUNT", 4)]
+        if entries and self.draw.random() < 0.5:
+            some = self.draw.sample(entries, self.draw.randrange(1, len(entries) + 1))
+            element = self._maybe(0.5, "ELEMENT", self._element()) if len(some) == 1 else ()
+            return ("DEHYDRATOR.REVIVE", key, *element, "IDS", len(some), *some)
+        further = ("FROM", self.draw.choice(entries)) if entries and self.draw.random() < 0.3 else ()
+        return ("DEHYDRATOR.REVIVE", key, *further, *self._maybe(0.7, "COUNT", self.draw.randrange(1, 4)))
 
-    def _store(self) -> tuple[Any, ...]:
-        key, queue = self.draw.sample(KEYS, 2)
-        token, id = "", self._id()
-        if self.held and self.draw.random() < 0.7:
-            key, token, id, _ = self.draw.choice(self.held[-8:])
-        here = self.memory.execute_command("DEHYDRATOR.LOOK", key, id) or b""
-        before = here if self.draw.random() < 0.8 else self._element()
-        words: list[Any] = []
-        for _ in range(self.draw.randrange(4)):
-            job = (0, self._element(), self._id(), *self._if_there(), *self._maybe(0.5, "AT", self._moment()))
-            words += [len(job), *job]
-        return ("EVAL", STORE, 2, key, queue, id, token, before, self._element(), self._moment(), *words)
+    def _occur(self) -> None:
+        """Makes schedules of intervals, in a key of their own, and lets them occur."""
+        key = f"often:{self.counts['occur']}"
+        for _ in range(self.draw.randrange(4, 20)):
+            name, ms = self.draw.choice(("a", "b")), self.draw.choice((5, 20, 100))
+            options = (
+                *self._maybe(0.3, "FROM", self._moment()),
+                *self._maybe(0.3, "UNTIL", self.now + 200),
+                *self._maybe(0.3, "TIMES", self.draw.randrange(1, 5)),
+                *self._maybe(0.3, "OVERLAP", "SKIP"),
+                *self._maybe(0.3, "GROUP", "anna"),
+            )
+            kinds: tuple[tuple[Any, ...], ...] = (
+                ("EVERY", key, ms, self._element(), name, "MISSED", "ALL", *options),
+                ("SCHEDULES", key, "a", "b"),
+                ("UNSCHEDULE", key, name),
+                ("PAUSE", key, "SCHEDULE", name),
+                ("RESUME", key, "SCHEDULE", name),
+                ("POLL", key, "COUNT", 2),
+                ("RANGE", key, "-", "+", "WITHELEMENTS"),
+            )
+            kind, *words = self.draw.choices(kinds, (6, 3, 1, 1, 1, 3, 2))[0]
+            self._compare((f"DEHYDRATOR.{kind}", *words))
+            if self.draw.random() < 0.5:
+                self._advance(self.draw.choice((1, 5, 20)))
+                told = self._told(("DEHYDRATOR.LEN", key))
+                wait_until(lambda told=told: self._real(("DEHYDRATOR.LEN", key)) == [told])
+        self._compare(("DEL", key))
 
     def _touch(self) -> tuple[Any, ...]:
         ids = [self._id() for _ in range(self.draw.randrange(1, 4))]
@@ -291,7 +295,7 @@ class Operations:
         key = self._key()
         stream = ("HOLD", "DELIVERIES", self.draw.randrange(1, 4), "STREAM", f"{key}:dead")
         policies = (("HOLD",), ("HOLD", "DELIVERIES", 2, "DROP"), stream, (*stream, "MAXLEN", 3))
-        return ("DEHYDRATOR.ONDUE", key, *self.draw.choice(policies))
+        return ("DEHYDRATOR.ONDUE", key, *self._maybe(0.3, "NX"), *self.draw.choice(policies))
 
     def _limit(self) -> tuple[Any, ...]:
         some = [

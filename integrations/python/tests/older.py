@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 #: The commands that an older module lacks, and unknown names of the same length.
-LACKS = {b"DEHYDRATOR.REJECT": b"DEHYDRATOR.ABSENT", b"DEHYDRATOR.RELEASE": b"DEHYDRATOR.ABSENCE"}
+LACKS = {b"DEHYDRATOR.EVERY": b"DEHYDRATOR.ABSNT"}
 
 
 class Handler(socketserver.BaseRequestHandler):

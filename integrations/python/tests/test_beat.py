@@ -22,6 +22,7 @@ import kombu
 import pytest
 from celery.beat import BeatLazyFunc
 from celery.schedules import BaseSchedule, crontab, schedule, solar
+from dehydrator_queue.plan import Plan
 from servers import RealServer, wait_until
 from test_celery import FOLDER, PYTHONPATH, done, killed_worker
 from topologies import Cluster, Pair, Sentinels
@@ -30,7 +31,6 @@ from dehydrator_queue import Queue, Raw, Worker, deploys
 from dehydrator_queue.beat import Scheduler
 from dehydrator_queue.beat import scheduler as scheduler_module
 from dehydrator_queue.beat.plan import EPOCH, MILLISECOND, moment_of, occurrences_of, plan_of, schedule_of
-from dehydrator_queue.plan import Plan
 from dehydrator_queue.verbs import pairs
 
 KEY = "dehydrator:celery"

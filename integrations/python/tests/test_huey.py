@@ -12,7 +12,7 @@ import huey
 import pytest
 from servers import RealServer, wait_until
 
-from dehydrator_queue import ModuleMissingError
+from dehydrator_queue import ModuleMissing
 from dehydrator_queue.huey import DehydratorHuey
 
 
@@ -97,5 +97,5 @@ def test_what_waits_is_counted_listed_and_flushed_beside_that_of_hueys_own_stora
 
 def test_a_server_without_the_module_is_named(bare_server: RealServer) -> None:
     app = DehydratorHuey(url=bare_server.url)
-    with pytest.raises(ModuleMissingError):
+    with pytest.raises(ModuleMissing):
         app.add_schedule(app.task()(print).s(delay=3600))

@@ -16,7 +16,7 @@ from address import Address
 from servers import RealServer, free_port, wait_until
 
 import dehydrator_queue.kombu
-from dehydrator_queue import ModuleMissingError
+from dehydrator_queue import ModuleMissing
 from dehydrator_queue.verbs import pairs
 
 KEY = "dehydrator:work"
@@ -480,7 +480,7 @@ def test_a_revoked_message_that_a_worker_takes_in_that_moment_is_left_to_it(
 
 
 def test_a_server_without_the_module_is_named(bare_server: RealServer) -> None:
-    with pytest.raises(ModuleMissingError, match="loadmodule"), connect(bare_server) as connection:
+    with pytest.raises(ModuleMissing, match="loadmodule"), connect(bare_server) as connection:
         connection.connect()
 
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 from servers import wait_until
 
-from dehydrator_queue import Backoff, Item, Job, Queue, Reject, Worker, aio
+from dehydrator_queue import Backoff, Item, Job, NotFound, Queue, Reject, Worker, aio
 from dehydrator_queue.library import ResponseError
 from dehydrator_queue.testing import MemoryServer
 
@@ -90,7 +90,7 @@ def test_a_lease_expires(memory: MemoryServer, jobs: Queue) -> None:
 
 
 def test_the_names_are_those_of_the_queue(memory: MemoryServer, jobs: Queue) -> None:
-    assert jobs.put_many(Item(n, id=f"n:{n}", delay=n) for n in range(3)) == ["n:0", "n:1", "n:2"]
+    assert jobs.put_many(Item(n, id=f"n:{n}", delay=n) for n in range(3)) == [(f"n:{n}", "stored") for n in range(3)]
     assert jobs.put(0, id="n:0") is None
     assert jobs.put(5, id="n:0", delay=5, replace=True) == "n:0"
     assert [(one.id, one.payload) for one in jobs] == [("n:1", 1), ("n:2", 2), ("n:0", 5)]
@@ -108,7 +108,7 @@ def test_the_names_are_those_of_the_queue(memory: MemoryServer, jobs: Queue) -> 
     assert jobs.put(1, id="n:1") is None
     memory.advance(300)
     assert jobs.put(1, id="n:1") == "n:1"
-    with pytest.raises(ResponseError, match="NOSUCHID"):
+    with pytest.raises(NotFound):
         jobs.update("n:7", 7)
 
 
@@ -285,36 +285,22 @@ def test_what_it_does_not_know_is_refused(memory: MemoryServer) -> None:
             memory.execute_command(*words)
 
 
-def test_a_queue_of_several_keys_is_drained(memory: MemoryServer) -> None:
-    high, low = (Queue(memory, name, keys=3) for name in ("high", "low"))
+def test_schedules_occur_as_time_passes(memory: MemoryServer, jobs: Queue) -> None:
     done: list[str] = []
-    for queue in (low, high):
-        queue.put_many(Item(n, id=f"{queue.name}:{n}") for n in range(20))
-    high.put("later", id="later", delay=60)
-    worker = Worker([high, low], lambda job: done.append(job.id))
+    worker = Worker(jobs, lambda job: done.append(job.payload))
+    jobs.every("tick", "tick", seconds=30, times=3)
+    jobs.every("report", "report", cron="0 9 * * 1-5", zone="Europe/Berlin")
+    memory.advance(65)
     memory.drain(worker)
-    assert (len(done), len(set(done)), {id.split(":")[0] for id in done[:20]}) == (40, 40, {"high"})
+    assert done == ["tick", "tick"]
+    jobs.schedules.pause("tick")
     memory.advance(60)
+    jobs.schedules.resume("tick")
+    memory.advance(30)
+    # A cron occurs when the test says so.
+    assert jobs.schedules.run("report")
     memory.drain(worker)
-    assert done[40:] == ["later"]
-    assert len(high) == len(low) == 0
-
-
-async def test_a_queue_of_several_keys_is_drained_by_asyncio(memory: MemoryServer) -> None:
-    jobs = aio.Queue(memory.aio, "jobs", keys="auto")
-    await jobs.put_many(Item(n) for n in range(20))
-    assert len(await jobs.set_keys(3)) == 3
-    await jobs.put_many(Item(n) for n in range(20))
-    done: list[int] = []
-
-    async def work(job: Job) -> None:
-        done.append(job.payload)
-        if job.payload == 7:
-            raise Reject("not this one")
-
-    await memory.aio.drain(aio.Worker(jobs, work, concurrency=3))
-    assert sorted(done) == sorted([*range(20)] * 2)
-    assert [letter.reason for letter in await jobs.dead_letters()] == ["not this one"] * 2
-    assert await jobs.forget_keys() == 0
-    assert await jobs.revive() == 2
-    assert await jobs.length() == 2
+    assert sorted(done) == ["report", "tick", "tick", "tick"]
+    assert {one.name: one.count for one in jobs.schedules} == {"tick": 3, "report": 0}
+    assert jobs.schedules.remove("tick")
+    assert len(jobs.schedules) == 1

@@ -17,7 +17,7 @@ import rq_jobs
 from rq import Retry
 from servers import RealServer, wait_until
 
-from dehydrator_queue import ModuleMissingError
+from dehydrator_queue import ModuleMissing
 from dehydrator_queue.rq import Job, Queue
 
 
@@ -139,5 +139,5 @@ def test_a_job_that_was_due_is_queued_since_then(server: RealServer, queue: Queu
 
 def test_a_server_without_the_module_is_named(bare_server: RealServer) -> None:
     queue = Queue(connection=redis.Redis(port=bare_server.port))
-    with pytest.raises(ModuleMissingError):
+    with pytest.raises(ModuleMissing):
         queue.enqueue_in(timedelta(hours=1), rq_jobs.note, 0)

@@ -11,10 +11,10 @@ import pytest
 import redis
 import rq
 import rq_jobs
+from dehydrator_queue.plan import Plan
 from servers import RealServer, wait_until
 from test_rq import done, start, stop, working
 
-from dehydrator_queue.plan import Plan
 from dehydrator_queue.rq import Job, Queue, SimpleWorker, Worker
 from dehydrator_queue.verbs import new_token, poll
 

@@ -18,6 +18,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 import redis
+from dehydrator_queue.plan import Plan
+from dehydrator_queue.schedule import LONGEST_WAIT
 from servers import RealServer, StillServer, wait_until
 from test_killed import Fleet
 from test_worker import both, running
@@ -25,9 +27,7 @@ from topologies import Cluster
 
 from dehydrator_queue import Hooks, Job, Queue, Raw, Worker, aio
 from dehydrator_queue.library import ResponseError
-from dehydrator_queue.plan import Plan
 from dehydrator_queue.queue import beside
-from dehydrator_queue.schedule import LONGEST_WAIT
 from dehydrator_queue.testing import MemoryServer
 from dehydrator_queue.verbs import new_token, pairs, poll
 

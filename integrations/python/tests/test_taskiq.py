@@ -15,7 +15,7 @@ from servers import RealServer, wait_until
 from taskiq import AckableMessage, Context, SmartRetryMiddleware, TaskiqDepends, TaskiqMessage, TaskiqMiddleware
 from taskiq.api import run_receiver_task
 
-from dehydrator_queue import ModuleMissingError
+from dehydrator_queue import ModuleMissing
 from dehydrator_queue.taskiq import DehydratorBroker
 from dehydrator_queue.verbs import pairs
 
@@ -391,7 +391,7 @@ async def test_a_broker_shuts_down_while_the_server_is_away(own_server: RealServ
 
 
 async def test_a_server_without_the_module_is_named(bare_server: RealServer) -> None:
-    with pytest.raises(ModuleMissingError):
+    with pytest.raises(ModuleMissing):
         await DehydratorBroker(bare_server.url).startup()
 
 

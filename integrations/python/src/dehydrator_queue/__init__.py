@@ -16,9 +16,21 @@ if sys.version_info < (3, 10):  # noqa: UP036 - a checkout is used as it is, wit
 
 from dehydrator_queue.backoff import Backoff
 from dehydrator_queue.codec import Codec, Json, Raw
-from dehydrator_queue.errors import DehydratorError, ModuleMissingError, ModuleTooOldError, Reject, Retry
+from dehydrator_queue.errors import (
+    DehydratorError,
+    Exists,
+    ModuleMissing,
+    ModuleTooOld,
+    NotFound,
+    QueueFull,
+    Reject,
+    Retry,
+    TookTooLong,
+    TooLate,
+)
 from dehydrator_queue.hooks import Hooks
-from dehydrator_queue.job import DeadLetter, Delivery, Item, Job, Waiting
+from dehydrator_queue.job import DeadLetter, Delivery, Item, Job, Put, Waiting
+from dehydrator_queue.limits import Limits
 from dehydrator_queue.queue import Queue
 from dehydrator_queue.scheduling import Schedule
 from dehydrator_queue.worker import Worker
@@ -31,17 +43,24 @@ __all__ = [
     "DeadLetter",
     "DehydratorError",
     "Delivery",
+    "Exists",
     "Hooks",
     "Item",
     "Job",
     "Json",
-    "ModuleMissingError",
-    "ModuleTooOldError",
+    "Limits",
+    "ModuleMissing",
+    "ModuleTooOld",
+    "NotFound",
+    "Put",
     "Queue",
+    "QueueFull",
     "Raw",
     "Reject",
     "Retry",
     "Schedule",
+    "TooLate",
+    "TookTooLong",
     "Waiting",
     "Worker",
 ]

@@ -18,7 +18,8 @@ class Json:
     """JSON in UTF-8: the default codec of a queue."""
 
     def encode(self, payload: Any) -> bytes:
-        return json.dumps(payload, separators=(",", ":"), ensure_ascii=False).encode()
+        # No other language reads NaN.
+        return json.dumps(payload, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
     def decode(self, element: bytes) -> Any:
         return json.loads(element)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable
-from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -16,17 +15,17 @@ from dramatiq import Broker, Consumer, Message, MessageProxy, Middleware
 from dramatiq.errors import ConnectionClosed, QueueJoinTimeout
 
 from dehydrator_queue.codec import Raw
-from dehydrator_queue.dramatiq_schedules import ActorScheduling, Periodic, cron, every
+from dehydrator_queue.dramatiq_schedules import Periodic, cron, every, schedules_of
 from dehydrator_queue.job import Delivery, id_text
 from dehydrator_queue.leases import Lease, Leases
 from dehydrator_queue.library import Client, connect, is_cluster, passes, reply_in
 from dehydrator_queue.moment import Duration, milliseconds
-from dehydrator_queue.names import look_words, names_of_message, push_words, take_words
+from dehydrator_queue.names import look_words, names_of_message, push_words, take
 from dehydrator_queue.queue import Queue, dead_of
 from dehydrator_queue.schedules import Schedules
 from dehydrator_queue.server import Server
-from dehydrator_queue.terms import reason_of
-from dehydrator_queue.verbs import Keep, Question, as_bytes, bury_words, keep_words, new_token, poll
+from dehydrator_queue.settings import reason_of
+from dehydrator_queue.verbs import Flow, Keep, Question, as_bytes, keep_words, limit_words, new_token, poll, reject
 from dehydrator_queue.wide.deliveries import Deliveries
 from dehydrator_queue.wide.directory import Keys
 
@@ -64,24 +63,26 @@ class DehydratorBroker(Broker):
         namespace: str = "dramatiq",
         lease: Duration = 60.0,
         patience: float = 10.0,
-        keep_dead: Keep = timedelta(days=7),
+        keep_dead: Keep = 10_000,
+        deliveries: int | None = None,
         schedules: bool = False,
         keys: Keys | None = None,
         **options: Any,
     ) -> None:
         """`options` are those of the client library, for example `host` and `port` instead of a URL.
 
-        `keep_dead`: for how long to keep dead letters, as on Redis, or how many; None: all of them. `schedules`:
-        whether actors can have the option `periodic`, and workers serve it. `keys`: of each queue, as those of
+        `keep_dead`: how many dead letters to keep; None: all of them. `deliveries`: how often a message is delivered
+        before it is a dead letter, such as one that kills its worker; by default without limit. `schedules`: whether
+        actors can have the option `periodic`, and workers serve it. `keys`: of each queue, as those of
         `dehydrator_queue.Queue`.
         """
         keep_words(keep_dead)
-        self.keep_dead = keep_dead
+        self.keep_dead, self.deliveries = keep_dead, deliveries
         super().__init__(middleware=middleware)
         self.namespace = namespace
         self.queues: set[str] = set()
         self._keys, self._patience = keys, patience
-        self._opened: dict[str, Queue] = {}
+        self._opened: dict[str, Queue[Any]] = {}
         self.client: Client = client or connect(url, timeout=LONGEST_BLOCK + 5, **options)
         self.server = Server(self.client, patience)
         lease_ms = milliseconds(lease)
@@ -98,7 +99,7 @@ class DehydratorBroker(Broker):
         name = f"{self.namespace}:{queue_name}"
         return f"{{{name}}}" if is_cluster(self.client) and self._keys is None else name
 
-    def queue(self, queue_name: str = "default") -> Queue:
+    def queue(self, queue_name: str = "default") -> Queue[Any]:
         """Returns a queue as other programs see it, for example to change its keys, or revive its dead letters."""
         if queue_name not in self._opened:
             terms: dict[str, Any] = {"keep_dead": self.keep_dead, "patience": self._patience, "keys": self._keys}
@@ -110,6 +111,15 @@ class DehydratorBroker(Broker):
         server = self.server if queue_name is None else self.queue(queue_name).server
         try:
             return server.ask(Question(words, lambda reply: reply))
+        except Exception as error:
+            if passes(error):
+                raise ConnectionClosed(error) from None
+            raise
+
+    def follow(self, flow: Flow[Any], queue_name: str) -> Any:
+        """Asks the questions of a flow about a queue."""
+        try:
+            return self.queue(queue_name).server.follow(flow)
         except Exception as error:
             if passes(error):
                 raise ConnectionClosed(error) from None
@@ -159,7 +169,7 @@ class DehydratorBroker(Broker):
 
     def schedules(self, queue_name: str = "default") -> Schedules:
         """Returns the schedules of a queue, to list, pause or run them. Those of actors are named after them."""
-        return Schedules(self.queue(queue_name).server, ActorScheduling(self, queue_name))
+        return schedules_of(self, queue_name)
 
     def cancel(self, message: Message[Any]) -> bool:
         """Cancels a message that no worker has; returns whether it existed."""
@@ -167,13 +177,16 @@ class DehydratorBroker(Broker):
         element = message.encode()
         for name in names_of_message(message.message_id, message.options.get(OPTION, "")):
             if self._element(message.queue_name, key, name) == element:
-                return bool(self.ask(*take_words(key, name), queue_name=message.queue_name))
+                return bool(self.follow(take(key, name), message.queue_name))
         return False
 
     def _element(self, queue_name: str, key: str, name: str) -> bytes:
         return as_bytes(self.ask(*look_words(key, name), queue_name=queue_name) or b"")
 
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 5000) -> Consumer:
+        if self.deliveries is not None and self._keys is None:
+            key = self.key(queue_name)
+            self.ask(*limit_words(key, dead_of(key, self.client), self.deliveries, self.keep_dead))
         kind = DehydratorConsumer if self._keys is None else ConsumerOfKeys
         return kind(self, queue_name, prefetch, timeout)
 
@@ -220,7 +233,7 @@ class DehydratorConsumer(Consumer):
                 message: Message[Any] = Message.decode(delivery.element)
                 tag = message.options[OPTION] = f"{message.options.get(OPTION, '')}/{delivery.token}"
             except Exception as error:
-                self._bury(lease, delivery.element, f"it cannot be decoded: {reason_of(error)}")
+                self._bury(lease, f"it cannot be decoded: {reason_of(error)}")
                 self._make_room()
                 continue
             self.broker.leases.add(tag, lease)
@@ -274,16 +287,21 @@ class DehydratorConsumer(Consumer):
             return
         error = message._exception
         reason = "rejected" if error is None else reason_of(error)
-        element = message._message.copy(options={OPTION: tag.rpartition("/")[0]}).encode()
         # While the server is down, Dramatiq calls this again: until then the lease is held.
-        self._bury(lease, element, reason)
+        self._bury(lease, reason)
         self.broker.leases.drop(tag)
         self._end(tag)
 
-    def _bury(self, lease: Lease, element: bytes, reason: str) -> None:
-        dead = dead_of(lease.key, self.broker.client)
-        self.broker.logger.error("%s: %s is a dead letter: %s", lease.key, id_text(lease.id), reason)
-        self.broker.ask(*bury_words(dead, lease, element, reason, self.broker.keep_dead))
+    def _bury(self, lease: Lease, reason: str) -> None:
+        broker, dead = self.broker, dead_of(lease.key, self.broker.client)
+        broker.logger.error("%s: %s is a dead letter: %s", lease.key, id_text(lease.id), reason)
+        try:
+            flow = reject(lease.key, dead, lease.token, lease.id, reason, broker.deliveries, broker.keep_dead)
+            broker.server.follow(flow)
+        except Exception as error:
+            if passes(error):
+                raise ConnectionClosed(error) from None
+            raise
 
     def requeue(self, messages: Iterable[MessageProxy]) -> None:
         """Gives back messages that were not begun, which counts nothing."""

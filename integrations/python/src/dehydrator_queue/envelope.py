@@ -26,6 +26,7 @@ def unwrap(element: bytes) -> tuple[dict[str, str], bytes]:
     try:
         headers = json.loads(text[1:])
     except ValueError:
-        newline = b""
+        headers = None
+    is_ours = newline and isinstance(headers, dict) and all(isinstance(one, str) for one in headers.values())
     # Otherwise another program pushed it.
-    return (headers, rest) if newline else ({}, element)
+    return (headers, rest) if is_ours else ({}, element)

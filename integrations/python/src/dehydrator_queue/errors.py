@@ -1,5 +1,7 @@
 """The errors of this package, and errors that a worker's function can raise."""
 
+from __future__ import annotations
+
 from dehydrator_queue.moment import Duration, in_seconds
 
 
@@ -7,7 +9,23 @@ class DehydratorError(Exception):
     """The base class of all errors of this package."""
 
 
-class ModuleMissingError(DehydratorError):
+class QueueFull(DehydratorError):
+    """There is no room: `limit(length=…)`, or the server's own limit, is reached."""
+
+
+class Exists(DehydratorError):
+    """The id is in the queue, or remembered."""
+
+
+class NotFound(DehydratorError):
+    """There is no such id."""
+
+
+class TooLate(DehydratorError):
+    """The moment is later than the operator of the server allows."""
+
+
+class ModuleMissing(DehydratorError):
     """The server has not loaded the module."""
 
     def __init__(self) -> None:
@@ -17,14 +35,18 @@ class ModuleMissingError(DehydratorError):
         )
 
 
-class ModuleTooOldError(DehydratorError):
+class ModuleTooOld(DehydratorError):
     """The server's module lacks a command that this package needs."""
 
-    def __init__(self, command: str) -> None:
+    def __init__(self, command: str, version: str = "") -> None:
         super().__init__(
-            f"The server's module dehydrator has no command {command}: it is older than this package needs. "
-            "docs/operations.md, section Upgrade, says how to replace it."
+            f"The server's module dehydrator{' ' * bool(version)}{version} has no command {command}: it is older than "
+            "this package needs. docs/operations.md, section Upgrade, says how to replace it."
         )
+
+
+class TookTooLong(DehydratorError):
+    """The work did not end within its timeout: the reason of its retry, or of its dead letter."""
 
 
 class Reject(Exception):

@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any
 
-from dehydrator_queue.job import Delivery, Job
+from dehydrator_queue.job import Delivery, Job, id_text
+from dehydrator_queue.settings import reason_of
 
 log = logging.getLogger("dehydrator_queue")
 
@@ -38,26 +39,19 @@ class Hooks:
         log.debug("%s: %s begins, attempt %d", job.queue, job.id, job.attempt)
 
     def succeeded(self, job: Job, seconds: float) -> None:
-        log.info("%s: %s is done in %.3f s", job.queue, job.id, seconds)
+        log.debug("%s: %s is done in %.3f s", job.queue, job.id, seconds)
 
     def retried(self, job: Job, seconds: float, error: BaseException, delay: float) -> None:
-        log.warning("%s: %s failed, attempt %d, again in %.1f s: %r", job.queue, job.id, job.attempt, delay, error)
+        told = (job.queue, job.id, job.attempt, delay, reason_of(error))
+        log.warning("%s: %s failed, attempt %d, again in %.1f s: %s", *told, exc_info=error)
 
-    def buried(self, delivery: Delivery, reason: str) -> None:
+    def buried(self, delivery: Delivery, reason: str, error: BaseException | None = None) -> None:
         """Called for jobs that became dead letters here, but not for those that the server moved itself."""
-        log.error("%s: %r is a dead letter: %s", delivery.key, delivery.id, reason)
+        log.error("%s: %s is a dead letter: %s", delivery.key, id_text(delivery.id), reason, exc_info=error)
 
     def lost(self, job: Job) -> None:
         """Called for a job that was cancelled, that another worker has by now, or that a stop interrupted."""
         log.warning("%s: %s was lost: cancelled, its lease ran out, or the worker stopped", job.queue, job.id)
-
-    def refused(self, queue: str, schedule: str, reason: str) -> None:
-        """Called when the queue refused a job of a schedule, such as a full one. It is put again after a second."""
-        log.warning("%s: the job of schedule %s was refused, again in 1 s: %s", queue, schedule, reason)
-
-    def unserved(self, queue: str) -> None:
-        """Called when the worker starts, for a queue with schedules that it does not serve: the library is missing."""
-        log.warning("%s has schedules, which this worker does not serve: install dehydrator-queue[cron]", queue)
 
     def interrupted(self, error: Exception) -> None:
         """Called each time before a command is resent."""
@@ -95,17 +89,11 @@ class Guarded(Hooks):
     def retried(self, job: Job, seconds: float, error: BaseException, delay: float) -> None:
         self._call(self._hooks.retried, job, seconds, error, delay)
 
-    def buried(self, delivery: Delivery, reason: str) -> None:
-        self._call(self._hooks.buried, delivery, reason)
+    def buried(self, delivery: Delivery, reason: str, error: BaseException | None = None) -> None:
+        self._call(self._hooks.buried, delivery, reason, error)
 
     def lost(self, job: Job) -> None:
         self._call(self._hooks.lost, job)
-
-    def refused(self, queue: str, schedule: str, reason: str) -> None:
-        self._call(self._hooks.refused, queue, schedule, reason)
-
-    def unserved(self, queue: str) -> None:
-        self._call(self._hooks.unserved, queue)
 
     def interrupted(self, error: Exception) -> None:
         self._call(self._hooks.interrupted, error)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
 
 from dehydrator_queue.envelope import unwrap, wrap
 
@@ -31,10 +31,10 @@ class Delivery:
     deliveries: int
     token: str
 
-    def with_headers(self, headers: dict[str, str]) -> Delivery:
-        """Returns it with these headers, which is itself if it has them."""
+    def changed(self, headers: dict[str, str]) -> bytes | None:
+        """Returns the element with these headers, or None if it has them."""
         before, element = unwrap(self.element)
-        return self if headers == before else replace(self, element=wrap(headers, element))
+        return None if headers == before else wrap(headers, element)
 
 
 @dataclass
@@ -56,6 +56,8 @@ class Job:
     headers: dict[str, str] = field(default_factory=dict, repr=False)
     #: Free for hooks.
     context: Any = field(default=None, repr=False)
+    #: Whether its work took longer than it may.
+    late: bool = field(default=False, repr=False)
 
     @classmethod
     def of(cls, delivery: Delivery, decode: Callable[[bytes], Any], queue: str) -> Job:
@@ -75,6 +77,14 @@ class Item:
     delay: Any = 0.0
 
 
+class Put(NamedTuple):
+    """What became of one of several payloads."""
+
+    id: str
+    #: `exists`: the id is in the queue, or remembered. `full`: a limit is reached.
+    result: Literal["stored", "exists", "full"]
+
+
 @dataclass(frozen=True)
 class Waiting:
     """An element of the queue, as a reader sees it."""
@@ -87,15 +97,25 @@ class Waiting:
     attempts: int
     #: Whether a worker has it, with a running lease.
     leased: bool
+    #: Why its payload, which is None then, cannot be decoded.
+    error: Exception | None = None
+    #: Why it was given back the last time, as `look` tells.
+    reason: str = ""
 
 
 @dataclass(frozen=True)
 class DeadLetter:
     """An entry of the stream of dead letters."""
 
+    #: The id of the entry, with which `revive` and `drop` name it.
     entry: str
+    #: The id of the job.
     id: str
     element: bytes
     attempts: int
-    #: The reason; empty if it reached its delivery limit without a reason from its last worker.
+    #: Why; empty if its last worker did not say.
     reason: str
+    group: str | None = None
+    payload: Any = None
+    #: Why its payload, which is None then, cannot be decoded.
+    error: Exception | None = None

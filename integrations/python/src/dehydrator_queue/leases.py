@@ -7,11 +7,12 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakSet
 
+from dehydrator_queue.job import id_text
 from dehydrator_queue.library import passes
 
 log = logging.getLogger("dehydrator_queue")
@@ -33,7 +34,7 @@ class Lease:
         return "DEHYDRATOR.SETTLE", self.key, self.token, self.id
 
     def tell_lost(self) -> None:
-        log.warning("%s: the lease of %r had run out, and it is another's by now", self.key, self.id)
+        log.warning("%s: the lease of %s had run out, and it is another's by now", self.key, id_text(self.id))
 
 
 class Leases:
@@ -80,10 +81,15 @@ class Leases:
         """Gives a message back: it is due at once. `counted`: whether this delivery counts."""
         self._end(tag, "DEHYDRATOR.RELEASE", 0, option=() if counted else ("UNCOUNTED",))
 
-    def release_all(self) -> None:
+    def release_all(self, but: Container[str] = ()) -> None:
         """Gives back the held messages, in their order of arrival."""
         for tag in list(self._held):
-            self.release(tag)
+            if tag not in but:
+                self.release(tag)
+
+    def outlive(self) -> None:
+        """Renews what is held until it is settled, whoever else forgets it."""
+        RENEWER.outliving.add(self)
 
     def _end(self, tag: str, command: str, *arguments: Any, option: tuple[str, ...] = ()) -> None:
         lease = self.drop(tag)
@@ -105,7 +111,7 @@ class Leases:
             if not passes(error):
                 raise
             # The token makes it safe to resend, even on another connection.
-            log.warning("%s of %r is sent again: %s", words[0], lease.id, error)
+            log.warning("%s of %s is sent again: %s", words[0], id_text(lease.id), error)
             RENEWER.again(client, words, self.lease_ms / 1000)
             return None
 
@@ -115,7 +121,10 @@ class Leases:
     def drop(self, tag: str) -> Lease | None:
         """Forgets a lease, without a command."""
         with self._lock:
-            return self._held.pop(tag, None)
+            dropped = self._held.pop(tag, None)
+            if not self._held:
+                RENEWER.outliving.discard(self)
+        return dropped
 
     def forget(self) -> None:
         """Forgets all leases, which belong to the parent process, as may a holder of the lock at the fork."""
@@ -157,7 +166,7 @@ class Leases:
             with self._lock:
                 lost = not still and self._held.pop(tag, None) is not None
             if lost:
-                log.warning("%s: %r was cancelled, or its lease ran out", key, lease.id)
+                log.warning("%s: %s was cancelled, or its lease ran out", key, id_text(lease.id))
         self._tell(key)
 
 
@@ -171,6 +180,8 @@ class Renewer:
         """Starts afresh, also in a child process: a fork copies no threads, and the copied state is the parent's."""
         self._thread: threading.Thread | None = None
         self._watched: WeakSet[Leases] = WeakSet()
+        #: Of channels that have ended.
+        self.outliving: set[Leases] = set()
         self._again: list[tuple[Any, tuple[Any, ...], float]] = []
         self._resending: threading.Thread | None = None
         self._lock = threading.Lock()

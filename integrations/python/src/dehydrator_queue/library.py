@@ -41,7 +41,7 @@ def _errors(*names: str) -> tuple[type[Exception], ...]:
 
 
 ResponseError = _errors("ResponseError")
-NO_SCRIPT = _errors("NoScriptError")
+NO_SCRIPT, NO_MEMORY = _errors("NoScriptError"), _errors("OutOfMemoryError")
 #: MOVED is a kind of ASK in these libraries.
 MovedError, AskError = _errors("MovedError"), _errors("AskError")
 key_slot: Callable[[bytes], int] = import_module(f"{LIBRARIES[0].__name__}.crc").key_slot
@@ -53,13 +53,13 @@ BROKEN: tuple[type[Exception], ...] = (
     OSError,
 )
 _SILENCE = (*_errors("TimeoutError"), TimeoutError)
-_PASSING_WORDS = (
-    *("UNBLOCKED", "READONLY", "NOREPLICAS", "MISCONF", "LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN"),
-    # A script runs for too long. With the blank, because BUSYGROUP is something else.
-    "BUSY ",
-)
+#: The codes of errors that pass: see integrations/protocol.
+_PASSING_CODES = {
+    *("BUSY", "UNBLOCKED", "READONLY", "NOREPLICAS", "MISCONF", "LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN"),
+    *("MOVED", "ASK", "REDIRECT"),
+}
 _PASSING_KINDS = (
-    *_errors("ReadOnlyError", "BusyLoadingError", "TryAgainError", "SlotNotCoveredError"),
+    *_errors("ReadOnlyError", "BusyLoadingError", "TryAgainError", "SlotNotCoveredError", "AskError"),
     # Errors of replies, too, whose text lacks the word.
     *_errors("ClusterDownError", "MasterDownError"),
 )
@@ -84,7 +84,8 @@ def passes(error: Exception) -> bool:
     if isinstance(error, _LASTING):
         return False
     if isinstance(error, ResponseError):
-        return str(error).startswith(_PASSING_WORDS)
+        text = str(error)
+        return text.partition(" ")[0] in _PASSING_CODES or "max number of clients" in text
     if isinstance(error, _CLUSTER):
         return str(error).startswith(_CLUSTER_AWAY)
     return isinstance(error, BROKEN) or _lost_a_race(error)
@@ -195,10 +196,8 @@ def _sentinel(library: str, url: str, asyncio: bool, options: dict[str, Any]) ->
     for option, value in (("username", parsed.username), ("password", parsed.password)):
         if value:
             options[option] = value
-    addresses = []
-    for host in hosts.split(","):
-        address, _, port = host.rpartition(":") if ":" in host else (host, "", "26379")
-        addresses.append((address, int(port)))
+    ats = [urlsplit(f"//{host}") for host in hosts.split(",")]
+    addresses = [(at.hostname or "localhost", at.port or 26379) for at in ats]
     package = import_module(f"{library}.asyncio.sentinel" if asyncio else f"{library}.sentinel")
     sentinel = package.Sentinel(addresses, sentinel_kwargs={"socket_timeout": 1.0}, **options)
     return sentinel.master_for(name, db=int(db or 0))
@@ -272,6 +271,17 @@ def check_kind(client: Any, *, asyncio: bool) -> None:
         raise TypeError(f"wrong kind of client, {type(client).__module__}.{type(client).__name__}: {hint}")
 
 
+def undecoded(client: Any) -> dict[str, Any]:
+    """Returns the option that makes a client which decodes replies leave ours as bytes: an id may be no UTF-8."""
+    return {"NEVER_DECODE": True} if option(client, "decode_responses") else {}
+
+
+def holds_one(client: Any) -> bool:
+    """Returns whether a client has a single connection, which a POLL blocks."""
+    most = getattr(getattr(client, "connection_pool", None), "max_connections", None)
+    return isinstance(most, int) and most < 2
+
+
 def reply_in(lease_ms: int) -> float:
     """Returns the timeout in seconds for replies about leases: short enough to retry within the lease."""
     return min(REPLY, lease_ms / 3000)
@@ -279,7 +289,12 @@ def reply_in(lease_ms: int) -> float:
 
 def read_timeout(client: Any) -> float | None:
     """Returns the client's reply timeout in seconds; None: unlimited, or unknown."""
+    timeout = option(client, "socket_timeout")
+    return float(timeout) if isinstance(timeout, (int, float)) else None
+
+
+def option(client: Any, name: str) -> Any:
+    """Returns an option of a client's connections."""
     pool = getattr(client, "connection_pool", None)
     options = getattr(pool, "connection_kwargs", None) or getattr(client, "connection_kwargs", None) or {}
-    timeout = options.get("socket_timeout")
-    return float(timeout) if isinstance(timeout, (int, float)) else None
+    return options.get(name)

@@ -8,6 +8,9 @@ from numbers import Real
 
 Duration = float | timedelta
 
+#: The longest delay of a retry, in milliseconds: a hundred years.
+LONGEST_MS = 100 * 365 * 86_400_000
+
 
 def _finite(number: object, meant: str) -> float:
     # A bool is a number in Python, but a mistake here.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from dehydrator_queue.verbs import Flow, Question, as_bytes, pairs
+
 #: A task can have several messages at a time: one with a worker, and a waiting retry.
 NAMES_OF_ONE = 3
 
@@ -21,22 +23,15 @@ def names_of_message(task_id: Any, unique: str) -> Iterator[str]:
     yield unique
 
 
-#: Takes elements that no worker has, by their ids, and replies them. A message with a running lease is not taken.
-TAKE = """
-local taken = {}
-for _, id in ipairs(ARGV) do
-    local told, leased = redis.call('DEHYDRATOR.LOOK', KEYS[1], id, 'FULL') or {}, 1
-    for i = 1, #told, 2 do
-        if told[i] == 'leased' then leased = told[i + 1] end
-    end
-    if leased == 0 then taken[#taken + 1] = redis.call('DEHYDRATOR.PULL', KEYS[1], id) end
-end
-return taken
-"""
-
-
-def take_words(key: str, *names: str | bytes) -> tuple[Any, ...]:
-    return ("EVAL", TAKE, 1, key, *names)
+def take(key: str, *names: str | bytes) -> Flow[list[bytes]]:
+    """Takes elements that no worker has, by their ids. One that a worker gets in that moment is taken from it."""
+    taken = []
+    for name in names:
+        told = yield Question(("DEHYDRATOR.LOOK", key, name, "FULL"), lambda reply: pairs(reply or []))
+        if told and not told["leased"]:
+            element = yield Question(("DEHYDRATOR.PULL", key, name), lambda reply: reply)
+            taken += [] if element is None else [as_bytes(element)]
+    return taken
 
 
 def push_words(

@@ -58,7 +58,7 @@ class OpenTelemetryHooks(Hooks):
         #: The attributes of spans and metrics, by operation and queue.
         self._told: dict[tuple[str, str], dict[str, Any]] = {}
 
-    def observe(self, *queues: Queue) -> None:
+    def observe(self, *queues: Queue[Any]) -> None:
         """Adds gauges of these queues, read with DEHYDRATOR.INFO at each collection. One process needs to do so.
 
         A queue of a framework is `Queue(url, key)`: Celery's key is `dehydrator:celery`, for example.
@@ -73,7 +73,7 @@ class OpenTelemetryHooks(Hooks):
             self._meter.create_observable_gauge(f"dehydrator.queue.{name}", [callback], unit, told)
 
     def _observer(
-        self, queues: Sequence[Queue], value: Callable[[dict[str, Any]], Any]
+        self, queues: Sequence[Queue[Any]], value: Callable[[dict[str, Any]], Any]
     ) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(options: CallbackOptions) -> Iterable[Observation]:
             for queue in queues:

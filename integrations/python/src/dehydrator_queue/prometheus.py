@@ -28,8 +28,8 @@ class PrometheusHooks(Hooks):
         self.jobs.labels(job.queue, "retried").inc()
         self.seconds.labels(job.queue).observe(seconds)
 
-    def buried(self, delivery: Delivery, reason: str) -> None:
-        super().buried(delivery, reason)
+    def buried(self, delivery: Delivery, reason: str, error: BaseException | None = None) -> None:
+        super().buried(delivery, reason, error)
         self.jobs.labels(delivery.key, "buried").inc()
 
     def lost(self, job: Job) -> None:

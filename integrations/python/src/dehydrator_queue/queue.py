@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from dehydrator_queue.codec import Codec, Json
 from dehydrator_queue.hooks import Guarded, Hooks
-from dehydrator_queue.job import DeadLetter, Item, Waiting
+from dehydrator_queue.job import DeadLetter, Item, Put, Waiting
 from dehydrator_queue.library import REPLY, Client, connect, is_cluster
+from dehydrator_queue.limits import Limits, Rate, limit_words
 from dehydrator_queue.moment import Duration
-from dehydrator_queue.plan import Plan
 from dehydrator_queue.schedules import Schedules
-from dehydrator_queue.scheduling import Schedule, Scheduling
+from dehydrator_queue.scheduling import Schedule, Scheduling, plan_words
 from dehydrator_queue.server import Server
-from dehydrator_queue.verbs import Keep, Verbs, name_of
-from dehydrator_queue.wide.directory import Directory, Keys
-from dehydrator_queue.wide.home import Home
+from dehydrator_queue.verbs import Keep, Question, Verbs, name_of
+from dehydrator_queue.wide.directory import Directory, Keys, check_narrow
 from dehydrator_queue.wide.router import Router
 from dehydrator_queue.wide.server import WideServer
+
+T = TypeVar("T")
 
 
 def beside(name: str, client: Any, suffix: str) -> str:
@@ -32,7 +33,7 @@ def dead_of(name: str, client: Any) -> str:
     return beside(name, client, "dead")
 
 
-class Queue:
+class Queue(Generic[T]):
     """Puts jobs into a queue, and reads, postpones and cancels them by their ids.
 
     All commands are resent when the connection breaks, for `patience` seconds, and take effect once, except as
@@ -54,8 +55,8 @@ class Queue:
     ) -> None:
         """Opens a queue. `server`: a URL, or your own client of redis-py or valkey-py.
 
-        `dead`: the stream of its dead letters. `keep_dead`: how many of them to keep, or, as a
-        timedelta, for how long; by default all. `hooks`: only `sending` is called.
+        `dead`: the stream of its dead letters. `keep_dead`: how many of them to keep; by default all. `hooks`: only
+        `sending` is called.
 
         `keys`: spreads the queue over so many keys, or `"auto"`, one for each primary of a cluster. The first client
         of the queue determines it; then `set_keys` does. By default, the queue is one key, its name.
@@ -66,20 +67,21 @@ class Queue:
         self.server = Server(client, patience)
         self._hooks = Guarded(hooks) if hooks is not None else Hooks()
         self.verbs = Verbs(name, dead or dead_of(name, client), codec or Json(), keep_dead)
-        home = None
+        key = name
+        #: Whether it is known that no client has opened it with `keys`.
+        self._is_narrow = "{" in name
         if keys is not None:
             if dead is not None:
                 raise ValueError("with `keys`, each key has its own stream of dead letters")
             directory = Directory(name, keys, cluster=is_cluster(client))
             self.server = WideServer(self.server, Router(directory, self.verbs))
-            home = Home(directory)
-        key = beside(name if home is None else home.key, client, "schedules")
-        self.scheduling = Scheduling(key, name, self.verbs.encode, self.verbs.decode, home)
+            key, self._is_narrow = directory.first, True
+        self.scheduling = Scheduling(key, self.verbs.encode, self.verbs.read)
         self.schedules = Schedules(self.server, self.scheduling)
 
     def put(
         self,
-        payload: Any,
+        payload: T,
         *,
         id: str | bytes | None = None,
         delay: Duration = 0.0,
@@ -102,6 +104,7 @@ class Queue:
         If the reply is lost, the command is resent. If a worker has finished the job by then, its id is free and
         the job is put into the queue again, unless the server remembers recent ids: `DEHYDRATOR.LIMIT key REMEMBER`.
         """
+        self._check_narrow()
         drawn, id = id is None, name_of(id)
         with self._hooks.sending(self.name, [id]) as headers:
             question = self.verbs.put(
@@ -117,21 +120,27 @@ class Queue:
         within: Duration | None = None,
         attempts: int | None = None,
         group: str | bytes | None = None,
-    ) -> list[str | None]:
-        """Puts many payloads, up to a thousand or a megabyte per command. `within`, `attempts` and `group` are
-        those of each.
+    ) -> list[Put]:
+        """Puts many payloads, up to a thousand or a megabyte per command; returns what became of each.
 
-        Returns for each what `put` would, and None if a limit is reached.
+        `within`, `attempts` and `group` are those of each.
         """
+        self._check_narrow()
         items = list(items)
         with self._hooks.sending(self.name, [one.id for one in items]) as headers:
             questions = self.verbs.put_many(items, replace, headers, within=within, attempts=attempts, group=group)
-            return [id for question in questions for id in self.server.ask(question)]
+            return [put for question in questions for put in self.server.ask(question)]
+
+    def _check_narrow(self) -> None:
+        """Raises ValueError if the queue has several keys, and was opened without: nobody would look here."""
+        if not self._is_narrow:
+            self.server.follow(check_narrow(self.name))
+            self._is_narrow = True
 
     def every(
         self,
         name: str | bytes,
-        payload: Any,
+        payload: T,
         *,
         cron: str | None = None,
         zone: str = "UTC",
@@ -140,21 +149,24 @@ class Queue:
         until: datetime | float | None = None,
         times: int | None = None,
         missed: str = "one",
+        overlap: str = "allow",
+        jitter: Duration = 0.0,
         attempts: int | None = None,
         within: Duration | None = None,
         group: str | bytes | None = None,
     ) -> Schedule:
-        """Makes a schedule, which puts a job with this payload again and again; returns it as it is.
+        """Makes a schedule: the server puts a job with this payload again and again; returns it as it is.
 
         Call it at each deployment: a schedule with that name is changed if anything of it is different, and stays as it
-        is if not. The workers of the queue put the jobs, whose ids are `name@milliseconds`.
+        is if not. The ids of the jobs are `name@milliseconds`.
 
         `cron`: five fields, in the time of `zone`; or `seconds`: an interval. `starting`, `until`: it occurs neither
-        before nor after. `times`: how many jobs it puts at most. `missed`: what becomes of occurrences that no worker
-        was there for: `one` job for the last of them, `all`, or `none` if it is more than a minute late. `attempts`,
-        `within` and `group` are those of the jobs: see `put`.
+        before nor after. `times`: how many jobs it puts at most. `missed`: what becomes of occurrences that passed
+        without a server, or while the queue was full: `one` job for the last of them, `all`, or `none` if it is more
+        than a minute late. `overlap="skip"`: none while the last one waits or runs. `jitter`: up to so much later.
+        `attempts`, `within` and `group` are those of the jobs: see `put`.
         """
-        plan = Plan.of(
+        plan = plan_words(
             cron=cron,
             zone=zone,
             seconds=seconds,
@@ -162,6 +174,8 @@ class Queue:
             until=until,
             times=times,
             missed=missed,
+            overlap=overlap,
+            jitter=jitter,
             attempts=attempts,
             within=within,
             group=group,
@@ -196,8 +210,8 @@ class Queue:
         """Reads a job, without changing it."""
         return self.server.ask(self.verbs.look(id))
 
-    def update(self, id: str | bytes, payload: Any) -> None:
-        """Replaces a payload; the deadline stays. If the id does not exist, the server's error, NOSUCHID, is raised."""
+    def update(self, id: str | bytes, payload: T) -> None:
+        """Replaces a payload; the deadline stays. Raises NotFound if there is no such id."""
         self.server.ask(self.verbs.update(id, payload))
 
     def __iter__(self) -> Iterator[Waiting]:
@@ -219,6 +233,36 @@ class Queue:
         """Returns the fields of DEHYDRATOR.INFO, of the queue or a group."""
         return self.server.ask(self.verbs.info(group))
 
+    def limit(
+        self,
+        *,
+        group: str | bytes | None = None,
+        rate: Rate | None = None,
+        held: int | None = None,
+        length: int | None = None,
+        remember: Duration | None = None,
+        each_rate: Rate | None = None,
+        each_held: int | None = None,
+        each_length: int | None = None,
+        share: int | None = None,
+    ) -> None:
+        """Sets limits, of the queue or of a group. Those that are not named stay; 0, or a rate of `(0, 0)`, is none.
+
+        `rate`: `(10, 1)` is ten jobs in any second. `held`: how many run at once. `length`: beyond it, `put` raises
+        QueueFull. `remember`: for how long the id of a job that is done is refused. `each_…`: of each group that has
+        no limit of its own. `share`: how many jobs a group gives out in its turn.
+        """
+        if self.is_wide:
+            raise ValueError("a limit is of one key: with `keys`, send DEHYDRATOR.LIMIT to each")
+        limits = {"rate": rate, "held": held, "length": length, "remember": remember, "share": share}
+        each = {"each_rate": each_rate, "each_held": each_held, "each_length": each_length}
+        for words in limit_words(self.name, group, **limits, **each):
+            self.server.ask(Question(words, lambda reply: None))
+
+    def limits(self, *, group: str | bytes | None = None) -> Limits:
+        """Returns the limits of the queue, or those that apply to a group."""
+        return Limits.of(self.info(group=group))
+
     def pause(self, duration: Duration | None = None, *, group: str | bytes | None = None) -> None:
         """Pauses deliveries, of all or a group, for a while, or until `resume`."""
         self.server.ask(self.verbs.pause(duration, group))
@@ -227,16 +271,24 @@ class Queue:
         """Ends the pause of the queue or of a group, not both; returns whether there was one."""
         return self.server.ask(self.verbs.resume(group))
 
-    def dead_letters(self, count: int = 100) -> list[DeadLetter]:
-        """Returns the first dead letters, with the reasons."""
-        return self.server.ask(self.verbs.dead_letters(count))
+    def dead_letters(self, count: int = 100, *, start: str = "-") -> list[DeadLetter]:
+        """Returns the first dead letters, with payloads and reasons. `start`: f"({letter.entry}" goes on behind one."""
+        return self.server.ask(self.verbs.dead_letters(count, start))
 
-    def revive(self, count: int = 100) -> int:
-        """Puts the first dead letters back, due at once; returns how many. One whose id is in the queue stays.
+    def revive(self, *letters: DeadLetter | str, count: int = 100, payload: T | None = None) -> int:
+        """Puts dead letters back, due at once: these, or the first `count`; returns how many.
 
-        If the reply is lost, it is resent, and so may revive up to `count` more, and returns only those.
+        One whose id is in the queue stays. `payload`: in the place of that of a single letter. If the reply is lost,
+        the command is resent; without letters, it may revive more then, and returns only those.
         """
-        return self.server.ask(self.verbs.revive(count))
+        if payload is not None and len(letters) != 1:
+            raise ValueError("`payload` is for one letter")
+        element = None if payload is None else self.verbs.encode(payload)
+        return self.server.follow(self.verbs.revive(count, list(map(_entry, letters)), element))
+
+    def drop(self, *letters: DeadLetter | str) -> int:
+        """Removes dead letters; returns how many existed."""
+        return self.server.ask(self.verbs.drop_letters(list(map(_entry, letters)))) if letters else 0
 
     def set_keys(self, keys: Keys) -> list[str]:
         """Changes the number of keys while the queue is in use, and returns their names.
@@ -262,7 +314,7 @@ class Queue:
         return self.server
 
     def check(self) -> None:
-        """Raises ModuleMissingError or ModuleTooOldError, which explain what to do, if the server lacks support."""
+        """Raises ModuleMissing or ModuleTooOld, which explain what to do, if the server lacks support."""
         self.server.check(self.name)
 
     def patient(self, timeout: float) -> Client:
@@ -274,8 +326,12 @@ class Queue:
         if self._url is not None:
             self.server.client.close()  # type: ignore[attr-defined]
 
-    def __enter__(self) -> Queue:
+    def __enter__(self) -> Queue[T]:
         return self
 
     def __exit__(self, *raised: object) -> None:
         self.close()
+
+
+def _entry(letter: DeadLetter | str) -> str:
+    return letter if isinstance(letter, str) else letter.entry

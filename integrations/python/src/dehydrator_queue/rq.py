@@ -27,7 +27,7 @@ from rq.utils import as_text, utcformat, utcparse
 
 from dehydrator_queue.library import ResponseError
 from dehydrator_queue.moment import Duration, milliseconds
-from dehydrator_queue.plan import Plan
+from dehydrator_queue.occurrences import plan_of_framework
 from dehydrator_queue.rq_leases import Leasing
 from dehydrator_queue.rq_schedules import RqScheduling, Serves
 from dehydrator_queue.schedules import Schedules
@@ -132,7 +132,7 @@ class Queue(rq.Queue):
         options such as `job_timeout` included.
         """
         validate_job_id(name)
-        plan = Plan.of(
+        plan = plan_of_framework(
             cron=cron, zone=zone, seconds=seconds, starting=starting, until=until, times=times, missed=missed
         )
         told = self.parse_args(f, *args, **kwargs)._asdict()

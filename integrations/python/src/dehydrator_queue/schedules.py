@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from dehydrator_queue.scheduling import Schedule, Scheduling
 from dehydrator_queue.server import Server
@@ -17,11 +16,8 @@ class Schedules:
         self._scheduling = scheduling
 
     def __iter__(self) -> Iterator[Schedule]:
-        """Yields all schedules, in the order of their next occurrences, except for those beyond thirty days."""
-        start: Any = "-"
-        while start is not None:
-            start, rows = self._server.ask(self._scheduling.page(start))
-            yield from rows
+        """Yields the schedules, in the order of their next occurrences, as many as one reply has."""
+        yield from self._server.ask(self._scheduling.all())
 
     def __len__(self) -> int:
         return self._server.ask(self._scheduling.length())

@@ -1,20 +1,20 @@
-"""The schedules of a queue: the questions that make, read, change and serve them. Nothing here connects to a server."""
+"""The schedules of a queue: the commands that make, read and change them. Nothing here connects to a server."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
-from functools import partial
-from itertools import islice
+from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Any
+from zoneinfo import ZoneInfo
 
-from dehydrator_queue.job import Delivery, id_bytes, id_text
-from dehydrator_queue.occurrences import moment_in, until, zone_of
-from dehydrator_queue.plan import Plan
-from dehydrator_queue.schedule import Element, State, Stored, job_id, look, step, store
-from dehydrator_queue.verbs import BATCH, BATCH_BYTES, Flow, Question, as_bytes
-from dehydrator_queue.wide.home import Home
+from dehydrator_queue.job import id_bytes, id_text
+from dehydrator_queue.library import ResponseError, passes
+from dehydrator_queue.moment import Duration, milliseconds, unix_milliseconds
+from dehydrator_queue.verbs import Flow, Question, as_bytes, pairs
+
+MISSED, OVERLAP = ("one", "all", "none"), ("allow", "skip")
 
 
 @dataclass(frozen=True)
@@ -32,192 +32,222 @@ class Schedule:
     times: int | None
     #: What becomes of missed occurrences: `one`, `all` or `none`.
     missed: str
+    #: Whether it may occur while the job of its last occurrence is there: `allow`, or `skip`.
+    overlap: str
+    jitter: float
     attempts: int | None
     within: float | None
     group: str | None
     #: The next occurrence; None if it has ended.
     next: datetime | None
-    #: The occurrence whose job was put last, and by how much that was late.
+    #: The last occurrence that became a job, and by how much that was late.
     last: datetime | None
     late: float
-    #: How many occurrences were missed.
+    #: How many occurrences were missed, and how many became jobs.
     misses: int
-    #: How many jobs were put, if `times` limits that.
     count: int
     paused: bool
-    #: Whether `times` are used up, or `until` has passed.
-    ended: bool
-    _plan: Plan = field(repr=False)
-    _state: State = field(repr=False)
+    #: Why its payload, which is None then, cannot be decoded.
+    error: Exception | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether `times` are used up, or `until` has passed."""
+        return self.next is None
 
     @classmethod
-    def of(cls, name: bytes, element: bytes, decode: Callable[[bytes], Any]) -> Schedule:
-        told = Element.decode(element)
-        plan, state = Plan.decode(told.plan), told.state
-        zone = zone_of(plan.zone)
+    def of(cls, reply: Any, read: Callable[[bytes], tuple[Any, Exception | None]]) -> Schedule:
+        told = pairs(reply)
+        payload, error = read(as_bytes(told["element"]))
+        plan, zone = id_text(told["plan"]), id_text(told["zone"] or b"UTC")
 
-        def moment(ms: int | None) -> datetime | None:
-            return None if ms is None else moment_in(zone, ms)
+        def moment(name: str) -> datetime | None:
+            return None if told[name] is None else moment_in(zone, told[name])
 
-        def seconds(ms: int | None) -> float | None:
-            return None if ms is None else ms / 1000
+        def seconds(name: str) -> float | None:
+            return None if told[name] is None else told[name] / 1000
 
         return cls(
-            name=id_text(name),
-            payload=decode(told.payload),
-            cron=plan.cron,
-            zone=plan.zone,
-            seconds=seconds(plan.ms),
-            starting=moment(plan.start),
-            until=moment(plan.until),
-            times=plan.times,
-            missed=plan.missed,
-            attempts=plan.attempts,
-            within=seconds(plan.within),
-            group=plan.group,
-            next=moment(state.next),
-            last=moment(state.last),
-            late=state.late / 1000,
-            misses=state.missed,
-            count=state.count,
-            paused=state.paused,
-            ended=state.ended,
-            _plan=plan,
-            _state=state,
+            name=id_text(told["name"]),
+            payload=payload,
+            error=error,
+            cron=None if plan.isdigit() else plan,
+            zone=zone,
+            seconds=int(plan) / 1000 if plan.isdigit() else None,
+            starting=moment("from"),
+            until=moment("until"),
+            times=told["times"],
+            missed=id_text(told["if-missed"]).lower(),
+            overlap=id_text(told["if-overlap"]).lower(),
+            jitter=told["jitter"] / 1000,
+            attempts=told["deliveries-limit"] or None,
+            within=seconds("within"),
+            group=None if told["group"] is None else id_text(told["group"]),
+            next=moment("next"),
+            last=moment("last"),
+            late=(told["late"] or 0) / 1000,
+            misses=told["missed"],
+            count=told["stored"],
+            paused=told["paused"] == 1,
         )
 
-    def upcoming(self, count: int = 10) -> list[datetime]:
-        """Returns the next occurrences, which are skipped if it is paused."""
-        left = count if self.times is None else min(count, self.times - self.count)
-        end = 2**63 if self._plan.until is None else self._plan.until
-        moments = until(self._plan.occurrences().after, self._state.next, end)
-        return [moment_in(zone_of(self.zone), ms) for ms in islice(moments, left)]
+
+def moment_in(zone: str, ms: int) -> datetime:
+    try:
+        return datetime.fromtimestamp(ms / 1000, timezone.utc if zone == "UTC" else ZoneInfo(zone))
+    except (KeyError, OSError):
+        # The server knows the zone, and this machine does not.
+        return datetime.fromtimestamp(ms / 1000, timezone.utc)
+
+
+def plan_words(
+    *,
+    cron: str | None = None,
+    zone: str = "UTC",
+    seconds: Duration | None = None,
+    starting: datetime | float | None = None,
+    until: datetime | float | None = None,
+    times: int | None = None,
+    missed: str = "one",
+    overlap: str = "allow",
+    jitter: Duration = 0.0,
+    attempts: int | None = None,
+    within: Duration | None = None,
+    group: str | bytes | None = None,
+) -> tuple[Any, ...]:
+    """Returns the plan and the options of EVERY. The server says what makes no sense."""
+    if (cron is None) == (seconds is None):
+        raise ValueError("a schedule has either a `cron` or `seconds`")
+    if missed not in MISSED or overlap not in OVERLAP:
+        raise ValueError(f"`missed` is one of {MISSED}, and `overlap` one of {OVERLAP}")
+    if cron is None and zone != "UTC":
+        raise ValueError("only a `cron` has a `zone`")
+    options: list[Any] = ["ZONE", zone] if cron is not None and zone != "UTC" else []
+    for name, value in (
+        ("FROM", None if starting is None else unix_milliseconds(starting)),
+        ("UNTIL", None if until is None else unix_milliseconds(until)),
+        ("TIMES", times),
+        ("MISSED", None if missed == "one" else missed.upper()),
+        ("OVERLAP", None if overlap == "allow" else overlap.upper()),
+        ("JITTER", milliseconds(jitter) or None),
+        ("DELIVERIES", attempts),
+        ("WITHIN", None if within is None else milliseconds(within)),
+        ("GROUP", group),
+    ):
+        if value is not None:
+            options += [name, value]
+    return " ".join(cron.split()) if cron is not None else milliseconds(seconds or 0), *options
 
 
 class Scheduling:
-    """The questions about the schedules of one queue."""
+    """The commands about the schedules of one key."""
 
     def __init__(
-        self,
-        key: str,
-        queue: str,
-        encode: Callable[[Any], bytes],
-        decode: Callable[[Any], Any],
-        home: Home | None = None,
+        self, key: str, encode: Callable[[Any], bytes], read: Callable[[bytes], tuple[Any, Exception | None]]
     ) -> None:
-        """`home`: where the jobs are put, if the queue has several keys."""
-        self.key, self.queue, self.home = key, queue, home
-        self._keys = key, queue if home is None else home.key
-        self._encode = encode
-        self._decode = decode
+        """`read`: returns the payload of an element, or None and why it cannot be decoded."""
+        self.key, self._encode, self._read = key, encode, read
 
-    def _schedule(self, name: bytes, element: bytes) -> Schedule:
-        return Schedule.of(name, element, self._decode)
-
-    def every(self, name: str | bytes, payload: Any, plan: Plan) -> Flow[Schedule]:
-        """Makes a schedule, or changes it. One with the same plan and payload stays as it is."""
-        id, line, bytes_ = _name(name), plan.encode(), self._encode(payload)
-        while True:
-            now, before = yield look(self.key, id)
-            if before is None:
-                state = plan.begin(now)
-            else:
-                old = Element.decode(before)
-                if old.plan == line and old.payload == bytes_:
-                    return self._schedule(id, before)
-                state = old.state if old.plan == line else plan.succeed(Plan.decode(old.plan), old.state, now)
-            after = Element(state, line, bytes_).encode()
-            if (yield store(self._keys, id, before, after, state.deadline(now))).done:
-                return self._schedule(id, after)
+    def every(self, name: str | bytes, payload: Any, plan: Sequence[Any]) -> Flow[Schedule]:
+        """Makes a schedule, or changes it; one with the same plan and payload stays as it is."""
+        first, *options = plan
+        words = ("DEHYDRATOR.EVERY", self.key, first, self._encode(payload), named(name), *options)
+        yield Question(words, lambda reply: None)
+        schedule: Schedule | None = yield self.get(name)
+        if schedule is None:
+            raise LookupError(f"the schedule {name!r} was removed")
+        return schedule
 
     def get(self, name: str | bytes) -> Question[Schedule | None]:
-        id = _name(name)
-        words = ("DEHYDRATOR.LOOK", self.key, id)
-        return Question(words, lambda reply: None if reply is None else self._schedule(id, as_bytes(reply)))
+        return Question(("DEHYDRATOR.SCHEDULES", self.key, named(name)), lambda reply: self._all(reply)[0])
 
-    def page(self, start: Any) -> Question[tuple[Any, list[Schedule]]]:
-        """Lists a thousand from `start` on, and returns the start of the next page, or None."""
+    def all(self) -> Question[list[Schedule]]:
+        """Lists the schedules, the next one first, as many as a reply may have."""
+        return Question(("DEHYDRATOR.SCHEDULES", self.key), self._all)
 
-        def read(reply: Any) -> tuple[Any, list[Schedule]]:
-            return reply[0], [self._schedule(as_bytes(row[0]), as_bytes(row[-1])) for row in reply[1]]
-
-        return Question(("DEHYDRATOR.RANGE", self.key, start, "+", "COUNT", BATCH, "WITHELEMENTS"), read)
+    def _all(self, reply: Any) -> list[Any]:
+        return [None if one is None else Schedule.of(one, self._read) for one in reply]
 
     def length(self) -> Question[int]:
-        return Question(("DEHYDRATOR.LEN", self.key), int)
+        return Question(("DEHYDRATOR.INFO", self.key), lambda reply: int(pairs(reply)["schedules"]))
 
-    def remove(self, name: str | bytes) -> Question[bool]:
-        return Question(("DEHYDRATOR.REM", self.key, _name(name)), lambda reply: bool(reply == 1))
+    def remove(self, *names: str | bytes) -> Question[bool]:
+        return Question(("DEHYDRATOR.UNSCHEDULE", self.key, *map(named, names)), lambda reply: bool(reply))
 
     def pause(self, name: str | bytes) -> Flow[bool]:
-        return self._change(name, lambda plan, state, now: replace(state, paused=True))
+        return self._steer("DEHYDRATOR.PAUSE", name)
 
     def resume(self, name: str | bytes) -> Flow[bool]:
-        """Skips what was due up to now, as the workers do during a pause."""
+        return self._steer("DEHYDRATOR.RESUME", name)
 
-        def resumed(plan: Plan, state: State, now: int) -> State:
-            return replace(plan.skip(state, now), paused=False) if state.paused else state
-
-        return self._change(name, resumed)
-
-    def _change(self, name: str | bytes, changed: Callable[[Plan, State, int], State]) -> Flow[bool]:
-        """Changes the state of a schedule; returns whether there is one."""
-        id = _name(name)
-        while True:
-            now, before = yield look(self.key, id)
-            if before is None:
-                return False
-            old = Element.decode(before)
-            state = changed(Plan.decode(old.plan), old.state, now)
-            after = replace(old, state=state).encode()
-            if after == before or (yield store(self._keys, id, before, after, state.deadline(now))).done:
-                return True
+    def _steer(self, command: str, name: str | bytes) -> Flow[bool]:
+        try:
+            yield Question((command, self.key, "SCHEDULE", named(name)), lambda reply: None)
+        except Exception as error:
+            if "no such schedule" not in str(error):
+                raise
+            return False
+        return True
 
     def run(self, name: str | bytes) -> Flow[str | None]:
         """Puts a job now, and leaves the schedule as it is; returns the id of the job, or None without a schedule."""
-        id = _name(name)
-        now, element = yield look(self.key, id)
-        if element is None:
+        (reply,) = yield Question(("DEHYDRATOR.SCHEDULES", self.key, named(name)), list)
+        if reply is None:
             return None
-        told = Element.decode(element)
-        job: str = yield self._put(id, Plan.decode(told.plan), told.payload, now)
-        return job
-
-    def serve(self, delivery: Delivery) -> Flow[str | None]:
-        """Puts the jobs of a schedule that a worker was given, and moves it on; returns the reason of a refusal."""
-        old = Element.decode(delivery.element)
-        plan = Plan.decode(old.plan)
-        most = min(BATCH, max(1, BATCH_BYTES // max(1, len(old.payload))))
-        now, _ = yield look(self.key, delivery.id)
-        while True:
-            state, moments = step(old.state, plan.occurrences(), plan.rules, now, most)
-            after, ids = replace(old, state=state), [job_id(delivery.id, moment) for moment in moments]
-            put = partial(self._store, delivery, plan, after, state.deadline(now), moments)
-            stored: Stored = (yield put(ids)) if self.home is None else (yield from self.home.ask(ids, put))
-            if stored.fits == 0:
-                return stored.refusal
-            most = stored.fits
-
-    def _put(self, name: bytes, plan: Plan, payload: bytes, now: int) -> Question[str]:
-        """Puts a job, and returns its id."""
-        job = job_id(name, now)
-        return Question(("DEHYDRATOR.PUSH", self.queue, *plan.job(now, job, payload)), lambda reply: id_text(job))
-
-    def _store(
-        self,
-        delivery: Delivery,
-        plan: Plan,
-        after: Element,
-        deadline: int,
-        moments: Sequence[int],
-        ids: Sequence[bytes],
-    ) -> Question[Stored]:
-        """Stores a schedule that is held, and puts the jobs of these occurrences."""
-        jobs = [plan.job(moment, id, after.payload) for id, moment in zip(ids, moments, strict=True)]
-        return store(self._keys, delivery.id, delivery.element, after.encode(), deadline, jobs, delivery.token)
+        told, id = pairs(reply), b"%b@%d" % (named(name), time.time() * 1000)
+        options: list[Any] = ["NX"]
+        for option, value in (
+            ("DELIVERIES", told["deliveries-limit"] or None),
+            ("WITHIN", told["within"]),
+            ("GROUP", told["group"]),
+        ):
+            if value is not None:
+                options += [option, value]
+        yield Question(("DEHYDRATOR.PUSH", self.key, 0, as_bytes(told["element"]), id, *options), lambda reply: None)
+        return id_text(id)
 
 
-def _name(name: str | bytes) -> bytes:
+#: A schedule that settings declare: its name, its element, and the plan and options of EVERY.
+Declared = tuple[bytes, bytes, Sequence[Any]]
+
+
+def declare(
+    key: str, schedules: Sequence[Declared], is_declared: Callable[[bytes], bool] = lambda element: True
+) -> Flow[list[tuple[bytes, Exception]]]:
+    """Stores the schedules that settings declare; returns those that the server refuses.
+
+    Others that settings declared before, as `is_declared` tells by an element, leave: who started last wins.
+    """
+    refused = []
+    for name, element, (first, *options) in schedules:
+        try:
+            yield Question(("DEHYDRATOR.EVERY", key, first, element, name, *options), lambda reply: None)
+        except ResponseError as error:
+            if passes(error):
+                raise
+            refused.append((name, error))
+    names = {name for name, _, _ in schedules}
+    there = yield Question(("DEHYDRATOR.SCHEDULES", key), lambda reply: [pairs(one) for one in reply])
+    gone = [
+        told["name"] for told in there if as_bytes(told["name"]) not in names and is_declared(as_bytes(told["element"]))
+    ]
+    if gone:
+        yield Question(("DEHYDRATOR.UNSCHEDULE", key, *gone), lambda reply: None)
+    return refused
+
+
+def is_empty(key: str) -> Question[bool]:
+    """Tells whether a key has no schedules, as after a flush."""
+    return Question(("DEHYDRATOR.SCHEDULES", key), lambda reply: not reply)
+
+
+def occurrence(id: bytes) -> tuple[bytes, int]:
+    """Returns the name of a schedule, and the moment, from the id of an occurrence. Others occur when they are due."""
+    name, _, moment = id.rpartition(b"@")
+    return (name, int(moment)) if name and moment.isdigit() else (id, 0)
+
+
+def named(name: str | bytes) -> bytes:
     if not name:
         raise ValueError("the name of a schedule is not empty")
     return id_bytes(name)

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
-from dehydrator_queue.errors import ModuleMissingError, ModuleTooOldError
-from dehydrator_queue.library import Client, ResponseError, check_kind, doubts_others, forget_connections, passes
-from dehydrator_queue.verbs import Flow, Question
+from dehydrator_queue.errors import Exists, ModuleMissing, ModuleTooOld, NotFound, QueueFull, TooLate
+from dehydrator_queue.library import (
+    NO_MEMORY,
+    Client,
+    ResponseError,
+    check_kind,
+    doubts_others,
+    forget_connections,
+    passes,
+    undecoded,
+)
+from dehydrator_queue.verbs import Flow, Question, as_bytes
 
 T = TypeVar("T")
 
@@ -23,23 +34,42 @@ def drawn(pause: float) -> float:
 
 
 #: The newest command that this package needs: a server that knows it knows all of them.
-NEWEST = "DEHYDRATOR.REJECT"
+NEWEST = "DEHYDRATOR.EVERY"
 
 #: Commands that are refused for missing arguments. They have a key, which a cluster needs.
 PROBES = (("DEHYDRATOR.POLL", "COUNT"), (NEWEST,))
 
+#: The codes of replies, and their errors.
+CODES = {"FULL": QueueFull, "OOM": QueueFull, "EXISTS": Exists, "NOSUCHID": NotFound, "LIMIT": TooLate}
+
+
+#: The text of a refusal by a server that does not know the command. In a pipeline, other words precede it.
+_UNKNOWN = re.compile("unknown command ['`]dehydrator[.]", re.IGNORECASE)
+
 
 def explain(error: Exception, command: str) -> Exception:
-    """Returns a clearer error if the server does not know the command."""
-    if not isinstance(error, ResponseError) or knows(error):
+    """Returns the error of this package for a reply, if it has one."""
+    if not isinstance(error, ResponseError):
         return error
-    return ModuleTooOldError(command) if command in ("DEHYDRATOR.RELEASE", NEWEST) else ModuleMissingError()
+    if not knows(error):
+        return ModuleTooOld(command) if command == NEWEST else ModuleMissing()
+    if isinstance(error, NO_MEMORY):
+        return QueueFull(str(error))
+    code, _, text = str(error).partition(" ")
+    return CODES[code](text) if code in CODES else error
 
 
 def knows(error: Exception) -> bool:
     """Returns whether a command was refused because arguments are missing, so that the server knows it."""
-    # In a pipeline, other words precede these.
-    return isinstance(error, ResponseError) and "unknown command 'DEHYDRATOR" not in str(error)
+    return isinstance(error, ResponseError) and _UNKNOWN.search(str(error)) is None
+
+
+def version_of(info: Any) -> str:
+    """Returns the version of the module, from the reply of INFO."""
+    if isinstance(info, dict):
+        return str(info.get("dehydrator_version", ""))
+    found = re.search(rb"dehydrator_version:(\S+)", as_bytes(info))
+    return found[1].decode() if found else ""
 
 
 class Server:
@@ -49,6 +79,7 @@ class Server:
         check_kind(client, asyncio=False)
         self.client = client
         self.patience = patience
+        self._options = undecoded(client)
 
     def ask(
         self,
@@ -62,7 +93,7 @@ class Server:
         pause = FIRST_PAUSE
         while True:
             try:
-                return question.read(self.client.execute_command(*question.words))
+                return question.read(self.client.execute_command(*question.words, **self._options))
             except Exception as error:
                 if not passes(error) or give_up() or time.monotonic() + pause > end:
                     clearer = explain(error, question.words[0])
@@ -106,6 +137,11 @@ class Server:
             try:
                 question = Question((words[0], key, *words[1:]), lambda reply: None)
                 self.ask(question, give_up=give_up, tell=tell)
-            except Exception as error:
-                if not knows(error):
+            except ModuleTooOld:
+                version = ""
+                with suppress(Exception):
+                    version = version_of(self.client.execute_command("INFO", "dehydrator"))
+                raise ModuleTooOld(NEWEST, version) from None
+            except ResponseError as error:
+                if passes(error):
                     raise

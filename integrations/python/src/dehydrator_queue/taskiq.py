@@ -24,14 +24,15 @@ from dehydrator_queue.codec import Raw
 from dehydrator_queue.job import Delivery
 from dehydrator_queue.library import BROKEN, connect, passes, reply_in
 from dehydrator_queue.moment import Duration, milliseconds
-from dehydrator_queue.names import look_words, names_of_message, names_of_task, push_words, take_words
-from dehydrator_queue.queue import dead_of
+from dehydrator_queue.names import look_words, names_of_message, names_of_task, push_words, take
+from dehydrator_queue.occurrences import BLOCK
+from dehydrator_queue.queue import beside, dead_of
+from dehydrator_queue.settings import reason_of
 from dehydrator_queue.taskiq_acks import Acks, leases_of
 from dehydrator_queue.taskiq_schedules import Schedules
-from dehydrator_queue.terms import reason_of
-from dehydrator_queue.verbs import Keep, Question, as_bytes, bury_words, keep_words, new_token, poll
+from dehydrator_queue.verbs import Keep, Question, as_bytes, keep_words, limit_words, new_token, poll, reject
 from dehydrator_queue.wide.directory import Keys
-from dehydrator_queue.worker import GRACE
+from dehydrator_queue.working import GRACE
 
 log = logging.getLogger("dehydrator_queue")
 
@@ -61,29 +62,32 @@ class DehydratorBroker(AsyncBroker):
         count: int = MOST,
         patience: float = 10.0,
         keep_dead: Keep = None,
+        deliveries: int | None = None,
         schedules: bool = False,
         keys: Keys | None = None,
         result_backend: AsyncResultBackend[Any] | None = None,
         task_id_generator: Callable[[], str] | None = None,
         **options: Any,
     ) -> None:
-        """`count`: how many tasks to take at a time, at most. `keep_dead`: how many dead letters to keep, or, as a
-        timedelta, for how long; by default all. `schedules`: whether workers serve those of the labels `schedule`, so
-        that there is no scheduler process. `keys`: of each queue, as those of `dehydrator_queue.aio.Queue`. `options`
+        """`count`: how many tasks to take at a time, at most. `keep_dead`: how many dead letters to keep; by
+        default all. `deliveries`: how often a task is delivered before it is a dead letter, such as one that kills its
+        worker; by default without limit. `schedules`: whether workers serve those of the labels `schedule`, so that
+        there is no scheduler process. `keys`: of each queue, as those of `dehydrator_queue.aio.Queue`. `options`
         are those of the client library's `from_url`.
         """
         keep_words(keep_dead)
-        self._keep_dead = keep_dead
+        self._keep_dead, self._deliveries = keep_dead, deliveries
         super().__init__(result_backend, task_id_generator)
         self.queue_name = queue_name
         self._lease_ms, self._block_ms, self._count = milliseconds(lease), milliseconds(block), count
         self._url, self._options = url, options
         self._patience, self._keys_of_queue = patience, keys
-        self._queues: dict[str, Queue] = {}
+        self._queues: dict[str, Queue[Any]] = {}
         self._server = Server(self._connect(reply_in(self._lease_ms)), patience)
         # After that, a task has been delivered again anyway.
         self._acks = Acks(self._server, max(self._lease_ms / 1000, patience))
-        self._schedules = Schedules(self, self.queue(), self.push_words) if schedules else None
+        self._schedules: Schedules | None = None
+        self._has_schedules = schedules
         # Each with its ack, as long as that can be called.
         self._held: dict[tuple[str, bytes], tuple[Delivery, ref[Any]]] = {}
         self._renewing: asyncio.Task[None] | None = None
@@ -92,7 +96,7 @@ class DehydratorBroker(AsyncBroker):
     def _connect(self, timeout: float) -> Any:
         return connect(self._url, timeout, asyncio=True, **self._options)
 
-    def queue(self, queue_name: str | None = None) -> Queue:
+    def queue(self, queue_name: str | None = None) -> Queue[Any]:
         """Returns a queue as other programs see it, for example to change its keys, or revive its dead letters."""
         name = queue_name or self.queue_name
         if name not in self._queues:
@@ -110,7 +114,13 @@ class DehydratorBroker(AsyncBroker):
         await self._server.check(self.queue_name)
         if self.is_worker_process:
             self._renewing = asyncio.create_task(self._renew())
-            if self._schedules is not None:
+            if self._deliveries is not None and self._keys_of_queue is None:
+                dead = dead_of(self.queue_name, self._server.client)
+                await self._ask(*limit_words(self.queue_name, dead, self._deliveries, self._keep_dead))
+            if self._has_schedules:
+                client = self._connect(BLOCK / 1000 + GRACE)
+                key = beside(self.queue_name, client, "schedules")
+                self._schedules = Schedules(self, key, Server(client, float("inf")), self._send_once)
                 await self._schedules.start()
 
     async def shutdown(self) -> None:
@@ -137,6 +147,10 @@ class DehydratorBroker(AsyncBroker):
             if as_bytes(await self._ask(*look_words(key, name), queue_name=key) or b"") == message.message:
                 return
 
+    async def _send_once(self, message: BrokerMessage, name: str) -> None:
+        """Sends a message under an id, unless that is there."""
+        await self._ask(*self.push_words(message, name), queue_name=self._key_of(message))
+
     def _key_of(self, message: BrokerMessage) -> str:
         return str(message.labels.get("queue_name") or self.queue_name)
 
@@ -156,7 +170,7 @@ class DehydratorBroker(AsyncBroker):
     async def cancel(self, task_id: str, queue_name: str | None = None) -> bool:
         """Cancels a task that no worker has; returns whether it existed."""
         name = queue_name or self.queue_name
-        return bool(await self._ask(*take_words(name, *names_of_task(task_id)), queue_name=name))
+        return bool(await self.queue(name).server.follow(take(name, *names_of_task(task_id))))
 
     def listen(self) -> AsyncGenerator[bytes | AckableMessage, None]:
         """Yields due tasks, each with its `ack`."""
@@ -170,7 +184,6 @@ class DehydratorBroker(AsyncBroker):
         deliveries = Deliveries(
             *(self.queue(), server, Pace(self._count), self._lease_ms, self._block_ms),
             made=lambda delivery: (delivery, self._message_of(delivery)),
-            serving={} if self._schedules is None else {self._schedules.key: self._schedules.serve_one},
         )
         try:
             while True:
@@ -193,7 +206,6 @@ class DehydratorBroker(AsyncBroker):
     async def _listen(self) -> AsyncGenerator[bytes | AckableMessage, None]:
         server = Server(self._connect(self._block_ms / 1000 + GRACE), patience=float("inf"))
         token: str | None = None
-        served = False
         taken: list[tuple[Delivery, AckableMessage]] = []
         pace = Pace(self._count)
         if self._renewing is None:
@@ -207,15 +219,9 @@ class DehydratorBroker(AsyncBroker):
         try:
             while True:
                 token = new_token()
-                keys = self._keys(schedules_first=not served)
-                question = poll(keys, pace.count, self._lease_ms, token, self._block_ms)
+                question = poll([self.queue_name], pace.count, self._lease_ms, token, self._block_ms)
                 deliveries = await server.ask(question, tell=lambda error: log.warning("asking again: %r", error))
                 token = None
-                served = False
-                if self._schedules is not None and deliveries and deliveries[0].key == self._schedules.key:
-                    served = True
-                    await self._schedules.serve(deliveries)
-                    continue
                 taken = [(delivery, self._message_of(delivery)) for delivery in deliveries]
                 pace.begin()
                 while taken:
@@ -232,7 +238,7 @@ class DehydratorBroker(AsyncBroker):
             unused = [delivery for delivery, _ in taken]
             if token is not None:
                 # The reply may have been on its way: the token repeats it.
-                question = poll(keys, pace.count, self._lease_ms, token, None)
+                question = poll([self.queue_name], pace.count, self._lease_ms, token, None)
                 with suppress(*BROKEN):
                     given = await self._server.ask(question, patience=0)
                     unused += given
@@ -262,13 +268,6 @@ class DehydratorBroker(AsyncBroker):
         finally:
             timer.cancel()
 
-    def _keys(self, schedules_first: bool) -> list[str]:
-        """Schedules come first, but last after a poll that gave some: many of them must not delay tasks."""
-        if self._schedules is None:
-            return [self.queue_name]
-        keys = [self._schedules.key, self.queue_name]
-        return keys if schedules_first else keys[::-1]
-
     def _fault_of(self, delivery: Delivery) -> str | None:
         """Returns why the receiver could not run a message, which it would acknowledge and lose."""
         try:
@@ -286,7 +285,8 @@ class DehydratorBroker(AsyncBroker):
         log.error("%s: %r is a dead letter: %s", delivery.key, delivery.id, reason)
         dead = dead_of(delivery.key, self._server.client)
         try:
-            await self._ask(*bury_words(dead, delivery, delivery.element, reason, self._keep_dead))
+            told = (delivery.key, dead, delivery.token, delivery.id, reason, self._deliveries, self._keep_dead)
+            await self._server.follow(reject(*told))
         except Exception as error:
             log.error("%s: %r stays, for it could not be moved: %r", delivery.key, delivery.id, error)
 

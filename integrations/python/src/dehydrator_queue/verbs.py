@@ -6,62 +6,27 @@ import re
 import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any, Generic, Protocol, TypeVar
+from datetime import datetime
+from typing import Any, Generic, Literal, TypeVar
 
 from dehydrator_queue.codec import Codec
 from dehydrator_queue.envelope import unwrap, wrap
-from dehydrator_queue.job import DeadLetter, Delivery, Item, Waiting, id_bytes, id_text
-from dehydrator_queue.moment import Duration, milliseconds, unix_milliseconds
+from dehydrator_queue.job import DeadLetter, Delivery, Item, Put, Waiting, id_bytes, id_text
+from dehydrator_queue.moment import LONGEST_MS, Duration, milliseconds, unix_milliseconds
 
 T = TypeVar("T")
 
-#: Turns a job that is still held into a dead letter, with the reason and its group, atomically; drops excess or old
-#: dead letters.
-BURY = """
-local kind = redis.call('TYPE', KEYS[2]).ok
-if kind ~= 'none' and kind ~= 'stream' then
-    return redis.error_reply('WRONGTYPE the dead letters at ' .. KEYS[2] .. ' are no stream')
-end
-local told = redis.call('DEHYDRATOR.LOOK', KEYS[1], ARGV[2], 'FULL') or {}
-if redis.call('DEHYDRATOR.SETTLE', KEYS[1], ARGV[1], ARGV[2])[1] == 0 then return 0 end
-local letter = {'id', ARGV[2], 'element', ARGV[3], 'deliveries', ARGV[4], 'reason', ARGV[5]}
-for i = 1, #told, 2 do
-    if told[i] == 'group' and told[i + 1] then letter[9], letter[10] = 'group', told[i + 1] end
-end
-redis.call('XADD', KEYS[2], '*', unpack(letter))
-local least = ARGV[7]
-if ARGV[6] == 'MINID' then least = math.max(0, redis.call('TIME')[1] * 1000 - least) end
-if least then redis.call('XTRIM', KEYS[2], ARGV[6], least) end
-return 1
-"""
+#: How many dead letters to keep; by default all.
+Keep = int | None
 
-#: How many dead letters to keep, or for how long; by default all.
-Keep = int | timedelta | None
+#: The limit of DELIVERIES that is none.
+ENDLESS = 65_535
 
-#: Gives a job that is still held back, with another element, atomically.
-RETRY = """
-local released = redis.call('DEHYDRATOR.RELEASE', KEYS[1], ARGV[1], ARGV[2], ARGV[3])
-if released[1] == 1 then redis.pcall('DEHYDRATOR.UPDATE', KEYS[1], ARGV[3], ARGV[4]) end
-return released
-"""
+#: What the replies of MPUSH mean.
+RESULTS: dict[int, Literal["stored", "exists", "full"]] = {1: "stored", 0: "exists", -1: "full"}
 
-#: Puts dead letters back, due at once, with a new delivery count. One whose id is in the queue stays.
-#: NX would refuse an id that the server remembers (LIMIT REMEMBER), such as those that BURY settled.
-REVIVE = """
-local revived = 0
-local dead = redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', ARGV[1])
-for _, entry in ipairs(dead) do
-    local letter = {}
-    for i = 1, #entry[2], 2 do letter[entry[2][i]] = entry[2][i + 1] end
-    if not redis.call('DEHYDRATOR.LOOK', KEYS[1], letter.id) then
-        redis.call('DEHYDRATOR.PUSH', KEYS[1], 0, letter.element, letter.id, 'REPLACE', 'GROUP', letter.group or '')
-        redis.call('XDEL', KEYS[2], entry[1])
-        revived = revived + 1
-    end
-end
-return revived
-"""
+#: The most bytes of a reason.
+REASON_BYTES = 4096
 
 #: The maximum number of elements per command, and of bytes, if there are several.
 BATCH, BATCH_BYTES = 1000, 1 << 20
@@ -164,32 +129,42 @@ def poll(keys: Sequence[str], count: int, lease_ms: int, token: str, block_ms: i
 
 
 def keep_words(keep: Keep) -> tuple[Any, ...]:
-    """Returns the trim options of a stream."""
+    """Returns the option of ONDUE that limits a stream."""
     if keep is None:
         return ()
-    if isinstance(keep, timedelta):
-        return "MINID", milliseconds(keep)
-    if not isinstance(keep, int) or keep < 1:
-        raise ValueError(f"keep_dead is a number of dead letters, from 1 on, or a timedelta, not {keep!r}")
-    return "MAXLEN", keep
+    if not isinstance(keep, int) or isinstance(keep, bool) or keep < 1:
+        raise ValueError(f"keep_dead is a number of dead letters, from 1 on, not {keep!r}")
+    return "MAXLEN", "~", keep
 
 
-class Held(Protocol):
-    """An element under a lease."""
-
-    @property
-    def key(self) -> str: ...
-    @property
-    def id(self) -> bytes: ...
-    @property
-    def token(self) -> str: ...
-    @property
-    def deliveries(self) -> int: ...
+def reason_words(reason: str) -> tuple[Any, ...]:
+    """Returns the option of RELEASE and REJECT that tells the reason."""
+    text = reason.encode(errors="backslashreplace")[:REASON_BYTES]
+    return ("REASON", text.decode(errors="ignore").encode()) if text else ()
 
 
-def bury_words(dead: str, held: Held, element: bytes, reason: str, keep: Keep) -> tuple[Any, ...]:
-    told = (held.token, held.id, element, held.deliveries, reason)
-    return ("EVAL", BURY, 2, held.key, dead, *told, *keep_words(keep))
+def limit_words(key: str, dead: str, attempts: int | None, keep: Keep) -> tuple[Any, ...]:
+    """Returns the words that limit the deliveries of a queue, unless it has a policy already."""
+    most = ENDLESS if attempts is None else attempts
+    return ("DEHYDRATOR.ONDUE", key, "NX", "HOLD", "DELIVERIES", most, "STREAM", dead, *keep_words(keep))
+
+
+def reject(
+    key: str, dead: str, token: str, id: bytes, reason: str, attempts: int | None = None, keep: Keep = None
+) -> Flow[bool]:
+    """Makes what is still held a dead letter. A queue without a policy, as after a flush, gets one."""
+    words = ("DEHYDRATOR.REJECT", key, token, id, *reason_words(reason))
+    try:
+        return bool((yield Question(words, _is_only)))
+    except Exception as error:
+        if not str(error).startswith("NORULE"):
+            raise
+    yield Question(limit_words(key, dead, attempts, keep), lambda reply: None)
+    return bool((yield Question(words, _is_only)))
+
+
+def _is_only(reply: Any) -> bool:
+    return bool(reply[0] == 1)
 
 
 class Verbs:
@@ -213,6 +188,13 @@ class Verbs:
 
     def decode(self, element: Any) -> Any:
         return self.codec.decode(unwrap(as_bytes(element))[1])
+
+    def read(self, element: Any) -> tuple[Any, Exception | None]:
+        """Returns the payload, or None and why it cannot be decoded."""
+        try:
+            return self.decode(element), None
+        except Exception as error:
+            return None, error
 
     def put(
         self,
@@ -248,7 +230,7 @@ class Verbs:
         within: Duration | None = None,
         attempts: int | None = None,
         group: str | bytes | None = None,
-    ) -> list[Question[list[str | None]]]:
+    ) -> list[Question[list[Put]]]:
         questions = []
         options = ["REPLACE" if replace else "NX", *_own_words(within, attempts, group)]
         words: list[Any] = []
@@ -258,10 +240,10 @@ class Verbs:
         def flush() -> None:
             here = list(ids)
 
-            def read(reply: Any) -> list[str | None]:
-                # A generated id exists only if the same command arrived before. -1: a limit is reached.
+            def read(reply: Any) -> list[Put]:
+                # A generated id exists only if the same command arrived before.
                 told = zip(here, reply, strict=True)
-                return [id if one == 1 or (drawn and one == 0) else None for (id, drawn), one in told]
+                return [Put(id, "stored" if drawn and one == 0 else RESULTS[one]) for (id, drawn), one in told]
 
             questions.append(Question(("DEHYDRATOR.MPUSH", self.key, *words, *options), read))
             words.clear()
@@ -313,8 +295,9 @@ class Verbs:
             if reply is None:
                 return None
             told = pairs(reply)
-            payload = self.decode(told["element"])
-            return Waiting(id_text(id), payload, told["deadline"] / 1000, told["deliveries"], told["leased"] == 1)
+            payload, error = self.read(told["element"])
+            due, reason = told["deadline"] / 1000, id_text(told.get("reason") or b"")
+            return Waiting(id_text(id), payload, due, told["deliveries"], told["leased"] == 1, error, reason)
 
         return Question(("DEHYDRATOR.LOOK", self.key, id_bytes(id), "FULL"), read)
 
@@ -334,10 +317,10 @@ class Verbs:
         """Lists a thousand from `start` on, and returns the start of the next page, or None."""
 
         def read(reply: Any) -> tuple[Any, list[Waiting]]:
-            rows = [
-                Waiting(id_text(id), self.decode(element), deadline / 1000, deliveries, leased == 1)
-                for id, deadline, _, deliveries, leased, element in reply[1]
-            ]
+            rows = []
+            for id, deadline, _, deliveries, leased, element in reply[1]:
+                payload, error = self.read(element)
+                rows.append(Waiting(id_text(id), payload, deadline / 1000, deliveries, leased == 1, error))
             return reply[0], rows
 
         return Question(("DEHYDRATOR.RANGE", self.key, start, "+", "COUNT", BATCH, "WITHELEMENTS"), read)
@@ -361,8 +344,7 @@ class Verbs:
         return Question(("DEHYDRATOR.RESUME", self.key, *_of_group(group)), _is_one)
 
     def settle(self, token: str, id: str | bytes) -> Question[bool]:
-        words = ("DEHYDRATOR.SETTLE", self.key, token, id_bytes(id))
-        return Question(words, lambda reply: bool(reply[0] == 1))
+        return Question(("DEHYDRATOR.SETTLE", self.key, token, id_bytes(id)), _is_only)
 
     def renew(self, lease_ms: int, held: Sequence[tuple[str, str | bytes]]) -> Question[list[bool]]:
         words: list[Any] = ["DEHYDRATOR.RENEW", self.key, lease_ms]
@@ -370,42 +352,76 @@ class Verbs:
             words += [token, id_bytes(id)]
         return Question(tuple(words), _each_is_one)
 
-    def release(self, delay: Duration, token: str, id: str | bytes, *, counted: bool = True) -> Question[bool]:
-        """`counted`: whether this delivery counts as an attempt."""
-        words: tuple[Any, ...] = ("DEHYDRATOR.RELEASE", self.key, milliseconds(delay), token, id_bytes(id))
-        if not counted:
-            words += ("UNCOUNTED",)
-        return Question(words, lambda reply: bool(reply[0] == 1))
+    def give_back(self, token: str, id: str | bytes) -> Question[bool]:
+        """Gives a job back that was not begun, to its old place."""
+        return Question(("DEHYDRATOR.RELEASE", self.key, 0, token, id_bytes(id), "UNCOUNTED"), _is_only)
 
-    def retry(self, delay: Duration, delivery: Delivery) -> Question[bool]:
-        """Releases a job, whose element has changed."""
-        told = (milliseconds(delay), delivery.token, delivery.id, delivery.element)
-        return Question(("EVAL", RETRY, 1, self.key, *told), lambda reply: bool(reply[0] == 1))
+    def release(
+        self, delay: Duration, delivery: Delivery, reason: str = "", element: bytes | None = None
+    ) -> Question[bool]:
+        """Gives a failed job back. `element`: takes the place of the one it has."""
+        new = () if element is None else ("ELEMENT", element)
+        told = (min(milliseconds(delay), LONGEST_MS), delivery.token, delivery.id)
+        return Question(("DEHYDRATOR.RELEASE", self.key, *told, *new, *reason_words(reason)), _is_only)
 
-    def reject(self, token: str, id: str | bytes) -> Question[bool]:
-        words = ("DEHYDRATOR.REJECT", self.key, token, id_bytes(id))
-        return Question(words, lambda reply: bool(reply[0] == 1))
+    def reject(self, delivery: Delivery, reason: str) -> Question[bool]:
+        """Makes a job a dead letter, by the policy of the queue."""
+        return Question(("DEHYDRATOR.REJECT", self.key, delivery.token, delivery.id, *reason_words(reason)), _is_only)
 
-    def bury(self, delivery: Delivery, reason: str) -> Question[bool]:
-        return Question(bury_words(self.dead, delivery, delivery.element, reason, self.keep), _is_one)
+    def bury(self, delivery: Delivery, reason: str, attempts: int | None) -> Flow[bool]:
+        """Makes a job a dead letter, also if the queue has no policy yet."""
+        return reject(self.key, self.dead, delivery.token, delivery.id, reason, attempts, self.keep)
 
-    def limit_attempts(self, attempts: int) -> Question[None]:
-        # ONDUE has no age limit: BURY drops old ones with the next dead letter.
-        most = keep_words(self.keep) if isinstance(self.keep, int) else ()
-        words = ("DEHYDRATOR.ONDUE", self.key, "HOLD", "DELIVERIES", attempts, "STREAM", self.dead, *most)
-        return Question(words, lambda reply: None)
+    def replace(self, id: bytes, element: bytes) -> Question[None]:
+        return Question(("DEHYDRATOR.UPDATE", self.key, id, element), lambda reply: None)
 
-    def dead_letters(self, count: int) -> Question[list[DeadLetter]]:
+    def limit_attempts(self, attempts: int) -> Question[bool]:
+        """Limits the deliveries; returns whether there was no other policy."""
+        words = limit_words(self.key, self.dead, attempts, self.keep)
+        return Question(words, lambda reply: reply is not None)
+
+    def dead_letters(self, count: int, start: str = "-") -> Question[list[DeadLetter]]:
         def letter(entry: Any, fields: Any) -> DeadLetter:
             told = pairs(fields)
-            reason = id_text(told.get("reason", b""))
-            _, element = unwrap(as_bytes(told["element"]))
-            return DeadLetter(id_text(entry), id_text(told["id"]), element, int(told.get("deliveries", 0)), reason)
+            element = unwrap(as_bytes(told["element"]))[1]
+            group = told.get("group")
+            return DeadLetter(
+                id_text(entry),
+                id_text(told["id"]),
+                element,
+                int(told.get("deliveries", 0)),
+                id_text(told.get("reason", b"")),
+                None if group is None else id_text(group),
+                *self.read(element),
+            )
 
         def read(reply: Any) -> list[DeadLetter]:
             return [letter(entry, fields) for entry, fields in reply or []]
 
-        return Question(("XRANGE", self.dead, "-", "+", "COUNT", count), read)
+        return Question(("XRANGE", self.dead, start, "+", "COUNT", count), read)
 
-    def revive(self, count: int) -> Question[int]:
-        return Question(("EVAL", REVIVE, 2, self.key, self.dead, count), int)
+    def drop_letters(self, entries: Sequence[str]) -> Question[int]:
+        return Question(("XDEL", self.dead, *entries), int)
+
+    def revive(self, count: int, entries: Sequence[str] = (), element: bytes | None = None) -> Flow[int]:
+        """Brings letters back: those of these entries, or the first `count`."""
+        if entries:
+            new = () if element is None else ("ELEMENT", element)
+            total = 0
+            for at in range(0, len(entries), BATCH):
+                some = entries[at : at + BATCH]
+                total += yield Question((*self._revive, *new, "IDS", len(some), *some), lambda reply: int(reply[0]))
+            return total
+        total, start = 0, None
+        while total < count:
+            further = () if start is None else ("FROM", start)
+            words = (*self._revive, *further, "COUNT", min(count - total, BATCH))
+            revived, start = yield Question(words, tuple)
+            total += revived
+            if start is None:
+                break
+        return total
+
+    @property
+    def _revive(self) -> tuple[Any, ...]:
+        return "DEHYDRATOR.REVIVE", self.key

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from dehydrator_queue.aio.schedules import Schedules
 from dehydrator_queue.aio.server import Server
 from dehydrator_queue.aio.wide.server import WideServer
 from dehydrator_queue.codec import Codec, Json
 from dehydrator_queue.hooks import Guarded, Hooks
-from dehydrator_queue.job import DeadLetter, Item, Waiting
+from dehydrator_queue.job import DeadLetter, Item, Put, Waiting
 from dehydrator_queue.library import REPLY, Client, connect, is_cluster
+from dehydrator_queue.limits import Limits, Rate, limit_words
 from dehydrator_queue.moment import Duration
-from dehydrator_queue.plan import Plan
-from dehydrator_queue.queue import beside, dead_of
-from dehydrator_queue.scheduling import Schedule, Scheduling
-from dehydrator_queue.verbs import Keep, Verbs, name_of
-from dehydrator_queue.wide.directory import Directory, Keys
-from dehydrator_queue.wide.home import Home
+from dehydrator_queue.queue import _entry, dead_of
+from dehydrator_queue.scheduling import Schedule, Scheduling, plan_words
+from dehydrator_queue.verbs import Keep, Question, Verbs, name_of
+from dehydrator_queue.wide.directory import Directory, Keys, check_narrow
 from dehydrator_queue.wide.router import Router
 
+T = TypeVar("T")
 
-class Queue:
+
+class Queue(Generic[T]):
     """Puts jobs into a queue, and reads, postpones and cancels them by their ids.
 
     All commands are resent when the connection breaks, for `patience` seconds, and take effect once, except as
@@ -45,8 +46,8 @@ class Queue:
     ) -> None:
         """Opens a queue. `server`: a URL, or your own client of redis-py or valkey-py.
 
-        `dead`: the stream of its dead letters. `keep_dead`: how many of them to keep, or, as a
-        timedelta, for how long; by default all. `hooks`: only `sending` is called.
+        `dead`: the stream of its dead letters. `keep_dead`: how many of them to keep; by default all. `hooks`: only
+        `sending` is called.
 
         `keys`: spreads the queue over so many keys, or `"auto"`, one for each primary of a cluster. The first client
         of the queue determines it; then `set_keys` does. By default, the queue is one key, its name.
@@ -57,20 +58,21 @@ class Queue:
         self.server = Server(client, patience)
         self._hooks = Guarded(hooks) if hooks is not None else Hooks()
         self.verbs = Verbs(name, dead or dead_of(name, client), codec or Json(), keep_dead)
-        home = None
+        key = name
+        #: Whether it is known that no client has opened it with `keys`.
+        self._is_narrow = "{" in name
         if keys is not None:
             if dead is not None:
                 raise ValueError("with `keys`, each key has its own stream of dead letters")
             directory = Directory(name, keys, cluster=is_cluster(client))
             self.server = WideServer(self.server, Router(directory, self.verbs))
-            home = Home(directory)
-        key = beside(name if home is None else home.key, client, "schedules")
-        self.scheduling = Scheduling(key, name, self.verbs.encode, self.verbs.decode, home)
+            key, self._is_narrow = directory.first, True
+        self.scheduling = Scheduling(key, self.verbs.encode, self.verbs.read)
         self.schedules = Schedules(self.server, self.scheduling)
 
     async def put(
         self,
-        payload: Any,
+        payload: T,
         *,
         id: str | bytes | None = None,
         delay: Duration = 0.0,
@@ -80,19 +82,7 @@ class Queue:
         attempts: int | None = None,
         group: str | bytes | None = None,
     ) -> str | None:
-        """Puts a payload into the queue; returns its id. By default, an id is generated.
-
-        An existing element with that id stays, and None is returned; with `replace` the new payload takes its
-        place, and its delay restarts: a debounce.
-
-        A job that no worker has begun `within` that time after it was due is too late: it becomes a dead letter with
-        the reason "expired", or is dropped if no worker of the queue has `attempts`. `attempts`: how often this job is
-        delivered before it becomes a dead letter, instead of its worker's `attempts`. `group`: a tenant,
-        or another part of the queue; groups with due jobs take turns. A revived job has only its group.
-
-        If the reply is lost, the command is resent. If a worker has finished the job by then, its id is free and
-        the job is put into the queue again, unless the server remembers recent ids: `DEHYDRATOR.LIMIT key REMEMBER`.
-        """
+        await self._check_narrow()
         drawn, id = id is None, name_of(id)
         with self._hooks.sending(self.name, [id]) as headers:
             question = self.verbs.put(
@@ -108,21 +98,22 @@ class Queue:
         within: Duration | None = None,
         attempts: int | None = None,
         group: str | bytes | None = None,
-    ) -> list[str | None]:
-        """Puts many payloads, up to a thousand or a megabyte per command. `within`, `attempts` and `group` are
-        those of each.
-
-        Returns for each what `put` would, and None if a limit is reached.
-        """
+    ) -> list[Put]:
+        await self._check_narrow()
         items = list(items)
         with self._hooks.sending(self.name, [one.id for one in items]) as headers:
             questions = self.verbs.put_many(items, replace, headers, within=within, attempts=attempts, group=group)
-            return [id for question in questions for id in await self.server.ask(question)]
+            return [put for question in questions for put in await self.server.ask(question)]
+
+    async def _check_narrow(self) -> None:
+        if not self._is_narrow:
+            await self.server.follow(check_narrow(self.name))
+            self._is_narrow = True
 
     async def every(
         self,
         name: str | bytes,
-        payload: Any,
+        payload: T,
         *,
         cron: str | None = None,
         zone: str = "UTC",
@@ -131,21 +122,13 @@ class Queue:
         until: datetime | float | None = None,
         times: int | None = None,
         missed: str = "one",
+        overlap: str = "allow",
+        jitter: Duration = 0.0,
         attempts: int | None = None,
         within: Duration | None = None,
         group: str | bytes | None = None,
     ) -> Schedule:
-        """Makes a schedule, which puts a job with this payload again and again; returns it as it is.
-
-        Call it at each deployment: a schedule with that name is changed if anything of it is different, and stays as it
-        is if not. The workers of the queue put the jobs, whose ids are `name@milliseconds`.
-
-        `cron`: five fields, in the time of `zone`; or `seconds`: an interval. `starting`, `until`: it occurs neither
-        before nor after. `times`: how many jobs it puts at most. `missed`: what becomes of occurrences that no worker
-        was there for: `one` job for the last of them, `all`, or `none` if it is more than a minute late. `attempts`,
-        `within` and `group` are those of the jobs: see `put`.
-        """
-        plan = Plan.of(
+        plan = plan_words(
             cron=cron,
             zone=zone,
             seconds=seconds,
@@ -153,6 +136,8 @@ class Queue:
             until=until,
             times=times,
             missed=missed,
+            overlap=overlap,
+            jitter=jitter,
             attempts=attempts,
             within=within,
             group=group,
@@ -160,39 +145,24 @@ class Queue:
         return await self.server.follow(self.scheduling.every(name, payload, plan))
 
     async def cancel(self, *ids: str | bytes) -> int:
-        """Removes jobs, waiting or with a worker; returns how many existed."""
         return await self.server.ask(self.verbs.cancel(ids)) if ids else 0
 
     async def cancel_all(self, *, group: str | bytes | None = None, prefix: str | bytes | None = None) -> int:
-        """Removes the jobs of a group, or all whose ids have a prefix, waiting or with a worker; returns how many.
-
-        A thousand are removed at a time. To remove what is there at one moment, pause the group first. If a reply is
-        lost, the command is resent, and counts only how many were left.
-        """
         return await self.server.follow(self.verbs.cancel_all(group, prefix))
 
     async def postpone_all(self, delay: Duration, *, group: str | bytes) -> int:
-        """Sets the deadlines, from now, of the jobs of a group; returns how many.
-
-        Jobs with a worker stay as they are, and those whose deadline is about that already: up to an eighth of the
-        delay earlier, from a second to a minute. A thousand are set at a time, as with `cancel_all`.
-        """
         return await self.server.follow(self.verbs.postpone_all(delay, group))
 
     async def postpone(self, id: str | bytes, delay: Duration = 0.0, *, at: datetime | float | None = None) -> bool:
-        """Sets the deadline of a job, from now, later or earlier than before; returns whether it exists."""
         return await self.server.ask(self.verbs.postpone(id, delay, at))
 
     async def look(self, id: str | bytes) -> Waiting | None:
-        """Reads a job, without changing it."""
         return await self.server.ask(self.verbs.look(id))
 
-    async def update(self, id: str | bytes, payload: Any) -> None:
-        """Replaces a payload; the deadline stays. If the id does not exist, the server's error, NOSUCHID, is raised."""
+    async def update(self, id: str | bytes, payload: T) -> None:
         await self.server.ask(self.verbs.update(id, payload))
 
     async def __aiter__(self) -> AsyncIterator[Waiting]:
-        """Yields everything in the queue, in the order of delivery, without taking anything."""
         start: Any = "-"
         while start is not None:
             start, rows = await self.server.ask(self.verbs.page(start))
@@ -200,48 +170,62 @@ class Queue:
                 yield row
 
     async def length(self) -> int:
-        """Returns the number of jobs: due, with workers, and waiting."""
         return await self.server.ask(self.verbs.length())
 
     async def info(self, *, group: str | bytes | None = None) -> dict[str, Any]:
-        """Returns the fields of DEHYDRATOR.INFO, of the queue or a group."""
         return await self.server.ask(self.verbs.info(group))
 
+    async def limit(
+        self,
+        *,
+        group: str | bytes | None = None,
+        rate: Rate | None = None,
+        held: int | None = None,
+        length: int | None = None,
+        remember: Duration | None = None,
+        each_rate: Rate | None = None,
+        each_held: int | None = None,
+        each_length: int | None = None,
+        share: int | None = None,
+    ) -> None:
+        if self.is_wide:
+            raise ValueError("a limit is of one key: with `keys`, send DEHYDRATOR.LIMIT to each")
+        limits = {"rate": rate, "held": held, "length": length, "remember": remember, "share": share}
+        each = {"each_rate": each_rate, "each_held": each_held, "each_length": each_length}
+        for words in limit_words(self.name, group, **limits, **each):
+            await self.server.ask(Question(words, lambda reply: None))
+
+    async def limits(self, *, group: str | bytes | None = None) -> Limits:
+        return Limits.of(await self.info(group=group))
+
     async def pause(self, duration: Duration | None = None, *, group: str | bytes | None = None) -> None:
-        """Pauses deliveries, of all or a group, for a while, or until `resume`."""
         await self.server.ask(self.verbs.pause(duration, group))
 
     async def resume(self, *, group: str | bytes | None = None) -> bool:
-        """Ends the pause of the queue or of a group, not both; returns whether there was one."""
         return await self.server.ask(self.verbs.resume(group))
 
-    async def dead_letters(self, count: int = 100) -> list[DeadLetter]:
-        """Returns the first dead letters, with the reasons."""
-        return await self.server.ask(self.verbs.dead_letters(count))
+    async def dead_letters(self, count: int = 100, *, start: str = "-") -> list[DeadLetter]:
+        return await self.server.ask(self.verbs.dead_letters(count, start))
 
-    async def revive(self, count: int = 100) -> int:
-        """Puts the first dead letters back, due at once; returns how many. One whose id is in the queue stays.
+    async def revive(self, *letters: DeadLetter | str, count: int = 100, payload: T | None = None) -> int:
+        if payload is not None and len(letters) != 1:
+            raise ValueError("`payload` is for one letter")
+        element = None if payload is None else self.verbs.encode(payload)
+        return await self.server.follow(self.verbs.revive(count, list(map(_entry, letters)), element))
 
-        If the reply is lost, it is resent, and so may revive up to `count` more, and returns only those.
-        """
-        return await self.server.ask(self.verbs.revive(count))
+    async def drop(self, *letters: DeadLetter | str) -> int:
+        return await self.server.ask(self.verbs.drop_letters(list(map(_entry, letters)))) if letters else 0
 
     async def set_keys(self, keys: Keys) -> list[str]:
-        """Changes the number of keys while the queue is in use, and returns their names.
-
-        No job is moved: those in former keys stay there until they are done. Then call `forget_keys`.
-        """
         server = self._wide()
         return await server.plain.follow(server.router.directory.set_keys(keys))
 
     async def forget_keys(self) -> int:
-        """Drops former keys if nothing is left there; returns how many jobs and dead letters are left."""
         server = self._wide()
         return await server.plain.follow(server.router.directory.forget_keys())
 
     @property
     def is_wide(self) -> bool:
-        """Tells whether it was opened with `keys`."""
         return isinstance(self.server, WideServer)
 
     def _wide(self) -> WideServer:
@@ -250,19 +234,16 @@ class Queue:
         return self.server
 
     async def check(self) -> None:
-        """Raises ModuleMissingError or ModuleTooOldError, which explain what to do, if the server lacks support."""
         await self.server.check(self.name)
 
     def patient(self, timeout: float) -> Client:
-        """Returns a client with this reply timeout: another one, if the queue was opened with a URL."""
         return self.server.client if self._url is None else connect(self._url, timeout, asyncio=True)
 
     async def close(self) -> None:
-        """Closes the connections. Your own client stays open."""
         if self._url is not None:
             await self.server.client.aclose()  # type: ignore[attr-defined]
 
-    async def __aenter__(self) -> Queue:
+    async def __aenter__(self) -> Queue[T]:
         return self
 
     async def __aexit__(self, *raised: object) -> None:

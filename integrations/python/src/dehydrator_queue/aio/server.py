@@ -10,8 +10,19 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from dehydrator_queue.library import BROKEN, Client, check_kind, doubts_others, forget_connections, is_cluster, passes
-from dehydrator_queue.server import FIRST_PAUSE, LONGEST_PAUSE, PROBES, drawn, explain, knows
+from dehydrator_queue.errors import ModuleTooOld
+from dehydrator_queue.library import (
+    BROKEN,
+    Client,
+    ResponseError,
+    check_kind,
+    doubts_others,
+    forget_connections,
+    is_cluster,
+    passes,
+    undecoded,
+)
+from dehydrator_queue.server import FIRST_PAUSE, LONGEST_PAUSE, NEWEST, PROBES, drawn, explain, version_of
 from dehydrator_queue.verbs import Flow, Question
 
 T = TypeVar("T")
@@ -24,6 +35,7 @@ class Server:
         check_kind(client, asyncio=True)
         self.client = client
         self.patience = patience
+        self._options = undecoded(client)
         #: For the library, to look up the slots at the other nodes: as it did in the error, if it is a later version.
         self._last_failed: dict[str, Any] = {}
 
@@ -81,9 +93,9 @@ class Server:
             # some replies of MOVED: then it does not know the nodes.
             await self.client.initialize(**self._last_failed)  # type: ignore[attr-defined]
         if sys.version_info >= (3, 12):
-            return await self.client.execute_command(*words)
+            return await self.client.execute_command(*words, **self._options)
         # The library sends with asyncio.wait_for, which can lose a cancellation (gh-86296).
-        sending = asyncio.ensure_future(self.client.execute_command(*words))
+        sending = asyncio.ensure_future(self.client.execute_command(*words, **self._options))
         try:
             await asyncio.wait({sending})
         except asyncio.CancelledError:
@@ -103,6 +115,11 @@ class Server:
             try:
                 question = Question((words[0], key, *words[1:]), lambda reply: None)
                 await self.ask(question, give_up=give_up, tell=tell)
-            except Exception as error:
-                if not knows(error):
+            except ModuleTooOld:
+                version = ""
+                with suppress(Exception):
+                    version = version_of(await self._send(("INFO", "dehydrator")))
+                raise ModuleTooOld(NEWEST, version) from None
+            except ResponseError as error:
+                if passes(error):
                     raise

@@ -3,115 +3,97 @@
 from __future__ import annotations
 
 import asyncio
-import math
+import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
+from dehydrator_queue.aio.cancellations import tell
 from dehydrator_queue.aio.queue import Queue
 from dehydrator_queue.aio.server import Server
 from dehydrator_queue.aio.wide.confirming import Confirming
 from dehydrator_queue.aio.wide.takers import Takers
 from dehydrator_queue.backoff import Backoff
-from dehydrator_queue.held import Held
-from dehydrator_queue.hooks import Guarded, Hooks
-from dehydrator_queue.job import Delivery, Job, id_text
-from dehydrator_queue.library import ResponseError, passes, read_timeout, reply_in
-from dehydrator_queue.moment import Duration, in_seconds
-from dehydrator_queue.rota import Rota
-from dehydrator_queue.scheduling import Scheduling
-from dehydrator_queue.terms import CUT_OFF, Again, Dead, Terms, reason_of, verdict
+from dehydrator_queue.errors import TookTooLong
+from dehydrator_queue.hooks import Hooks
+from dehydrator_queue.job import Delivery, Job
+from dehydrator_queue.library import passes, reply_in
+from dehydrator_queue.moment import Duration
+from dehydrator_queue.settings import Attempts, Settings, Timeout, reason_of
 from dehydrator_queue.threads import SLICE
-from dehydrator_queue.verbs import Question, Verbs, new_token, poll
-from dehydrator_queue.worker import GRACE, MOST_AT_ONCE, are_wide, by_name
+from dehydrator_queue.verbs import Flow, Question, new_token, poll
+from dehydrator_queue.working import GRACE, MOST_AT_ONCE, Working, by_name, is_coroutine, log
+
+T = TypeVar("T")
 
 
-class Worker:
+class Worker(Working):
     """Takes due jobs, and awaits `work` with each Job, `concurrency` of them at a time.
 
-    Finished jobs are settled, failed ones delivered again: see dehydrator_queue.Worker. The work of a lost job is
-    cancelled.
+    Finished jobs are settled, failed ones delivered again: see dehydrator_queue.Worker. The work of a lost job, or of
+    one that takes too long, is cancelled.
     """
 
     def __init__(
         self,
-        queues: Queue | Sequence[Queue],
+        queues: Queue[Any] | Sequence[Queue[Any]],
         work: Callable[[Job], Awaitable[Any]],
         *,
         concurrency: int = 1,
         lease: Duration = 60.0,
-        attempts: int | None = 5,
+        attempts: Attempts = "queue",
+        timeout: Timeout = None,
         backoff: Backoff | None = None,
         block: Duration = 2.0,
         hooks: Hooks | None = None,
         stop_timeout: Duration | None = None,
-        schedules: bool | None = None,
         wait_replicas: int = 0,
     ) -> None:
         """See dehydrator_queue.Worker."""
-        self._queues: dict[str, Queue] = by_name(queues, Queue)
-        self._is_wide = are_wide(self._queues.values(), wait_replicas)
-        self._rota = Rota(self._queues.values(), schedules)
-        self._wait_replicas = wait_replicas
-        #: By key.
-        self._verbs = {name: queue.verbs for name, queue in self._queues.items()}
+        if not is_coroutine(work):
+            raise TypeError("the work is no coroutine function (async def): use dehydrator_queue.Worker")
+        settings = Settings.of(concurrency, lease, block, attempts, backoff, stop_timeout, timeout)
+        super().__init__(by_name(queues, Queue), settings, hooks, wait_replicas)
         self._work = work
-        self._terms = Terms.of(concurrency, lease, block, attempts, backoff, stop_timeout)
-        self._hooks = Guarded(hooks or Hooks())
-        self._held = Held()
         self._works: dict[int, asyncio.Future[Any]] = {}
-        self._stopping = False
-        self._stop_by = math.inf
-        self._running = False
+        self._is_running = False
         self._ending: set[asyncio.Task[None]] = set()
 
-    def stop(self, timeout: Duration | None = None) -> None:
-        """Makes the worker take no more jobs, finish its current ones, and return from `run`.
-
-        Work that does not end within `timeout`, or the worker's `stop_timeout`, is cancelled, and the job is given
-        back at once, or becomes a dead letter if this was its last attempt.
-        """
-        wait = self._terms.stop_timeout if timeout is None else in_seconds(timeout)
-        self._stop_by = min(self._stop_by, time.monotonic() + wait)
-        self._stopping = True
-
     async def run(self, *, signals: bool = True) -> None:
-        """Works until `stop`, or SIGTERM or SIGINT. Raises permanent errors.
+        """Works until `stop`, or SIGTERM or SIGINT, or until its task is cancelled. Raises permanent errors.
 
-        An earlier `stop` ends it at once. After it has returned, it can be called again.
+        The second signal interrupts the work, as a cancellation does, and the third ends the process. An earlier `stop`
+        ends it at once. After it has returned, it can be called again.
         """
-        if self._running:
+        if self._is_running:
             raise RuntimeError("the worker is running")
-        self._running = True
+        self._is_running = True
         loop, caught = asyncio.get_running_loop(), []
         if signals:
             # Only the main thread can catch signals, and not on Windows.
             with suppress(NotImplementedError, RuntimeError, ValueError):
                 for number in (signal.SIGTERM, signal.SIGINT):
-                    loop.add_signal_handler(number, self.stop)
+                    loop.add_signal_handler(number, self._signalled, number)
                     caught.append(number)
         try:
             await self._run()
         finally:
             for number in caught:
                 loop.remove_signal_handler(number)
-            self._stopping = self._running = False
-            self._stop_by = math.inf
+            self._is_running = False
+            self._reset()
 
     async def _run(self) -> None:
+        self._pid = os.getpid()
         first = next(iter(self._queues.values()))
-        server = Server(first.patient(self._terms.block_ms / 1000 + GRACE), patience=float("inf"))
-        block_ms = self._terms.block_ms
-        if (timeout := read_timeout(server.client)) is not None:
-            # The user's client may have a shorter timeout: the reply must come before that.
-            block_ms = min(block_ms, int(timeout * 500))
-        await server.check(first.name, lambda: self._stopping, self._hooks.interrupted)
-        self._leases = self._sure = Server(first.patient(reply_in(self._terms.lease_ms)), patience=0)
+        server = Server(first.patient(self._settings.block_ms / 1000 + GRACE), patience=float("inf"))
+        block_ms = self._block_of(server.client)
+        await server.check(first.name, self._stops, self._hooks.interrupted)
+        self._leases = self._sure = Server(first.patient(reply_in(self._settings.lease_ms)), patience=0)
         if self._wait_replicas:
-            wait_ms = int(500 * min(1, reply_in(self._terms.lease_ms)))
+            wait_ms = int(500 * min(1, reply_in(self._settings.lease_ms)))
             self._sure = Server(Confirming(self._leases.client, self._wait_replicas, wait_ms), patience=0)
         if self._is_wide:
             try:
@@ -121,37 +103,43 @@ class Worker:
                 if not passes(error):
                     raise
         for queue in () if self._is_wide else self._queues.values():
-            if self._terms.attempts is not None:
-                limit = queue.verbs.limit_attempts(self._terms.attempts)
-                await server.ask(limit, None, lambda: self._stopping, self._hooks.interrupted)
-        for scheduling in self._rota.unserved:
-            # Whatever the key is, or may not be read, concerns nobody here.
-            with suppress(*ResponseError):
-                if await server.ask(scheduling.length(), None, lambda: self._stopping, self._hooks.interrupted):
-                    self._hooks.unserved(scheduling.queue)
-        renewing = asyncio.create_task(self._renew())
+            await server.follow(self._limit(queue.verbs), None, self._stops, self._hooks.interrupted)
+        beside = [asyncio.create_task(self._watch())]
+        if not self._is_wide:
+            beside.append(asyncio.create_task(tell(self._leases.client, list(self._queues), self._renew_of)))
+        log.info("%s: a worker begins, %d at a time", ", ".join(self._queues), self._settings.concurrency)
         try:
             if self._is_wide:
                 await self._take_from_keys(server, block_ms)
-            while not self._stopping:
+            while not self._is_stopping:
                 await self._take(server, block_ms)
+        except asyncio.CancelledError:
+            self.stop(0)
+            raise
         except Exception as error:
-            if not (self._stopping and passes(error)):
+            if not (self._is_stopping and passes(error)):
                 raise
         finally:
             self.stop()
-            while self._ending and time.monotonic() < self._stop_by:
-                await asyncio.wait(self._ending, timeout=SLICE)
-            if self._ending:
-                await self._cut_off()
-            renewing.cancel()
-            with suppress(asyncio.CancelledError):
-                await renewing
-            if isinstance(self._sure.client, Confirming):
-                await self._sure.client.aclose()
-            if server.client is not first.server.client:
-                for own in (server, self._leases):
-                    await own.client.aclose()  # type: ignore[attr-defined]
+            try:
+                await self._finish()
+            finally:
+                for task in beside:
+                    task.cancel()
+                await asyncio.gather(*beside, return_exceptions=True)
+                if isinstance(self._sure.client, Confirming):
+                    await self._sure.client.aclose()
+                if server.client is not first.server.client:
+                    for own in (server, self._leases):
+                        await own.client.aclose()  # type: ignore[attr-defined]
+                log.info("%s: the worker has ended", ", ".join(self._queues))
+
+    async def _finish(self) -> None:
+        """Waits for the work that has begun, until a limited stop is over."""
+        while self._ending and time.monotonic() < self._stop_by:
+            await asyncio.wait(self._ending, timeout=SLICE)
+        if self._ending:
+            await self._cut_off()
 
     async def _take_from_keys(self, server: Server, block_ms: int) -> None:
         """Takes jobs from all keys of the queues, until the worker stops."""
@@ -161,16 +149,16 @@ class Worker:
 
         takers = Takers(
             self._queues.values(),
-            self._terms,
+            self._settings,
             block_ms,
             MOST_AT_ONCE,
             server,
             self._leases,
             self._sure if self._wait_replicas else None,
             self._hooks,
-            lambda: self._stopping,
+            self._stops,
             submit,
-            {one.key: partial(self._put_jobs, server, one) for one in self._rota.schedulings},
+            self._limit,
             lambda: time.monotonic() >= self._stop_by,
         )
         self._verbs = takers.verbs
@@ -184,42 +172,17 @@ class Worker:
 
     async def _take(self, server: Server, block_ms: int) -> None:
         """Waits for free capacity, and for up to that many jobs."""
-        room = min(self._terms.concurrency - len(self._ending), MOST_AT_ONCE)
+        room = min(self._settings.concurrency - len(self._ending), MOST_AT_ONCE)
         if room == 0:
-            ended, _ = await asyncio.wait(self._ending, timeout=0.2, return_when=asyncio.FIRST_COMPLETED)
-            if not ended and self._rota.schedules:
-                # There is no room for a job, but one of a schedule can wait in the queue, for other workers.
-                await self._poll(server, self._rota.schedules, MOST_AT_ONCE, None)
+            await asyncio.wait(self._ending, timeout=0.2, return_when=asyncio.FIRST_COMPLETED)
             return
-        for delivery in await self._poll(server, self._rota.keys(), room, block_ms):
-            self._begin(delivery)
-
-    async def _poll(self, server: Server, keys: list[str], room: int, block_ms: int | None) -> list[Delivery]:
-        """Returns the jobs that are due, or serves the schedules that are."""
-        question = poll(keys, room, self._terms.lease_ms, new_token(), block_ms)
+        question = poll(list(self._queues), room, self._settings.lease_ms, new_token(), block_ms)
         began = time.monotonic()
-        deliveries = await server.ask(question, None, lambda: self._stopping, self._hooks.interrupted)
-        if (scheduling := self._rota.scheduling(deliveries)) is not None:
-            for delivery in deliveries:
-                await self._put_jobs(server, scheduling, delivery)
-            return []
+        deliveries = await server.ask(question, None, self._stops, self._hooks.interrupted)
         if deliveries:
             self._hooks.received(deliveries, time.monotonic() - began)
-        return deliveries
-
-    async def _put_jobs(self, server: Server, scheduling: Scheduling, delivery: Delivery) -> None:
-        """Puts the jobs of a schedule that is due."""
-        try:
-            flow = scheduling.serve(delivery)
-            reason = await server.follow(flow, None, lambda: self._stopping, self._hooks.interrupted)
-        except Exception as error:
-            if passes(error):
-                raise
-            # It comes again when its lease expires.
-            self._hooks.crashed(error)
-            return
-        if reason is not None:
-            self._hooks.refused(scheduling.queue, id_text(delivery.id), reason)
+        for delivery in deliveries:
+            self._begin(delivery)
 
     async def _serve(self, delivery: Delivery) -> None:
         try:
@@ -231,15 +194,13 @@ class Worker:
     async def _cut_off(self) -> None:
         """Cancels the work that still runs, and gives its jobs back."""
         silent: set[str] = set()
-        for delivery, job in self._held.lose_all():
-            if (work := self._works.get(id(job))) is not None:
-                work.cancel()
-            verbs = self._verbs[delivery.key]
+        some = self._running.lose_some()
+        for _, job in some:
+            self._cancel(job)
+        for delivery, job in some:
             try:
                 if delivery.key not in silent:
-                    last = (await self._terms_of(delivery, patience=0)).is_last(delivery)
-                    question = verbs.bury(delivery, CUT_OFF) if last else verbs.release(0, delivery.token, delivery.id)
-                    await self._ask(question, patience=0)
+                    await self._follow(self._cut(delivery), patience=0)
             except Exception as error:
                 # It is delivered again when its lease expires.
                 self._hooks.crashed(error)
@@ -247,104 +208,112 @@ class Worker:
                     silent.add(delivery.key)
             self._hooks.lost(job)
 
+    def _cancel(self, job: Job) -> None:
+        if (work := self._works.get(id(job))) is not None:
+            work.cancel()
+
     async def _do(self, delivery: Delivery) -> None:
         verbs = self._verbs[delivery.key]
-        if self._stopping:
+        if self._is_stopping:
             # The POLL was blocked in the server when the stop was requested. Other workers can do this job.
-            await self._ask(verbs.release(0, delivery.token, delivery.id, counted=False))
+            await self._ask(verbs.give_back(delivery.token, delivery.id))
             return
         try:
             job = Job.of(delivery, verbs.codec.decode, verbs.queue)
         except Exception as error:
-            await self._bury(verbs, delivery, f"it cannot be decoded: {reason_of(error)}")
+            self._hooks.buried(delivery, await self._follow(self._fail_to_decode(delivery, error)))
             return
-        self._held.add(delivery, job)
-        began = time.monotonic()
+        self._running.add(delivery, job)
         failure: BaseException | None = None
+        began = time.monotonic()
         try:
             self._hooks.started(job)
             with self._hooks.working(job):
-                self._works[id(job)] = asyncio.ensure_future(self._work(job))
-                await self._works[id(job)]
+                await self._work_on(job)
         except (Exception, asyncio.CancelledError) as error:
             failure = error
         finally:
             self._works.pop(id(job), None)
-            self._held.remove(delivery)
-        seconds = time.monotonic() - began
-        if job.lost.is_set():
+        if not self._running.remove(delivery) or job.lost.is_set():
             return
+        await self._end(delivery, job, failure, time.monotonic() - began)
+
+    async def _work_on(self, job: Job) -> None:
+        seconds = self._settings.time_of(job)
+        work = self._works[id(job)] = asyncio.create_task(self._work_alone(job))
+        if seconds < float("inf"):
+            ended, _ = await asyncio.wait({work}, timeout=seconds)
+            if not ended:
+                # Its place is free, whatever it does with that.
+                work.cancel()
+                raise TookTooLong(f"it did not end within {seconds:g} s")
+        await work
+
+    async def _work_alone(self, job: Job) -> None:
+        try:
+            await self._work(job)
+        except BaseException as error:
+            self._leave_child(error)
+            raise
+        self._leave_child(None)
+
+    async def _end(self, delivery: Delivery, job: Job, failure: BaseException | None, seconds: float) -> None:
+        """Settles a job whose work has ended, or gives it back, or makes it a dead letter."""
         if failure is None:
             # A 0 can mean that a first SETTLE worked, but its reply was lost.
             with self._hooks.settling(job, "settle"):
-                await self._ask(verbs.settle(delivery.token, delivery.id), server=self._sure)
+                await self._ask(self._verbs[delivery.key].settle(delivery.token, delivery.id), self._sure)
             self._hooks.succeeded(job, seconds)
             return
-        changed = delivery.with_headers(job.headers)
-        match verdict(failure, delivery, await self._terms_of(delivery)):
-            case Again(delay):
-                again = verbs.release(delay, delivery.token, delivery.id)
-                with self._hooks.settling(job, "release"):
-                    await self._ask(again if changed is delivery else verbs.retry(delay, changed))
-                self._hooks.retried(job, seconds, failure, delay)
-            case Dead(reason):
-                with self._hooks.settling(job, "bury"):
-                    await self._bury(verbs, changed, reason)
+        element, reason = delivery.changed(job.headers), reason_of(failure)
+        delay = await self._follow(self._delay(failure, delivery))
+        if delay is not None:
+            with self._hooks.settling(job, "release"):
+                await self._follow(self._retry(delivery, delay, reason, element))
+            self._hooks.retried(job, seconds, failure, delay)
+            return
+        with self._hooks.settling(job, "bury"):
+            reason = await self._follow(self._bury(delivery, reason, element))
+        self._hooks.buried(delivery, reason, failure)
 
-    async def _terms_of(self, delivery: Delivery, patience: float | None = None) -> Terms:
-        """Returns the terms of a job. Without `attempts`, the queue has its own policy, or none."""
-        if self._terms.attempts is None:
-            return self._terms
-        verbs = self._verbs[delivery.key]
-        return self._terms.of_job(await self._ask(verbs.own_attempts(delivery.id), patience))
+    async def _ask(self, question: Question[Any], server: Server | None = None) -> Any:
+        return await (server or self._leases).ask(question, self._patience(), tell=self._hooks.interrupted)
 
-    async def _bury(self, verbs: Verbs, delivery: Delivery, reason: str) -> None:
-        if self._terms.attempts is not None:
-            await self._ask(verbs.bury(delivery, reason))
-        else:
-            # This worker does not configure dead letters: the policy of the queue does, if any.
-            try:
-                await self._ask(verbs.reject(delivery.token, delivery.id))
-            except ResponseError as error:
-                delay = self._terms.backoff.most
-                await self._ask(verbs.release(delay, delivery.token, delivery.id))
-                reason = f"{reason}; it waits for {delay:.0f} s, for it could not go to the dead letters: {error}"
-        self._hooks.buried(delivery, reason)
+    async def _follow(self, flow: Flow[T], patience: float | None = None) -> T:
+        patience = self._patience() if patience is None else patience
+        return await self._leases.follow(flow, patience, tell=self._hooks.interrupted)
 
-    async def _ask(self, question: Question[Any], patience: float | None = None, server: Server | None = None) -> Any:
-        """Retries for the duration of a lease, by default: after that, the reply is useless."""
-        if patience is None:
-            patience = max(self._terms.lease_ms / 1000, 10.0)
-        return await (server or self._leases).ask(question, patience, tell=self._hooks.interrupted)
-
-    async def _renew(self) -> None:
+    async def _watch(self) -> None:
         """Renews the current jobs, three times per lease."""
         # A task for each key: the nodes of the others may reply when one does not.
         renewing: dict[str, asyncio.Task[None]] = {}
         try:
             while True:
-                await asyncio.sleep(self._terms.renewal)
-                for name, held in self._held.by_queue().items():
+                await asyncio.sleep(self._settings.renewal)
+                for name, held in self._running.by_key().items():
                     if name not in renewing or renewing[name].done():
-                        renewing[name] = asyncio.create_task(self._renew_of(name, held))
+                        renewing[name] = asyncio.create_task(self._renew(name, held))
+                if time.monotonic() >= self._limit_at:
+                    try:
+                        await self._follow(self._limit_again(), patience=0)
+                    except Exception as error:
+                        self._hooks.crashed(error)
         finally:
             for task in renewing.values():
                 task.cancel()
             await asyncio.gather(*renewing.values(), return_exceptions=True)
 
-    async def _renew_of(self, name: str, held: list[tuple[str, bytes]]) -> None:
+    async def _renew_of(self, name: str, id: bytes) -> None:
+        """Renews a job that may have been cancelled, if it is there."""
+        if held := self._running.of(name, [id]):
+            await self._renew(name, held)
+
+    async def _renew(self, name: str, held: list[tuple[str, bytes]]) -> None:
         try:
             # As long as the leases still run.
-            renewed = await self._leases.ask(
-                self._verbs[name].renew(self._terms.lease_ms, held),
-                2 * self._terms.renewal,
-                tell=self._hooks.interrupted,
-            )
+            question = self._verbs[name].renew(self._settings.lease_ms, held)
+            renewed = await self._leases.ask(question, 2 * self._settings.renewal, tell=self._hooks.interrupted)
         except Exception as error:
             self._hooks.crashed(error)
             return
-        for (token, element), still in zip(held, renewed, strict=True):
-            if not still and (job := self._held.lose(name, token, element)) is not None:
-                if (work := self._works.get(id(job))) is not None:
-                    work.cancel()
-                self._hooks.lost(job)
+        self._lose_unrenewed(name, held, renewed, self._cancel)

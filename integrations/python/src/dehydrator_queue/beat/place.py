@@ -7,17 +7,20 @@ from typing import Any
 
 from celery.exceptions import ImproperlyConfigured
 
-from dehydrator_queue.deploys import PRESENCE
+from dehydrator_queue.beat.payload import decode
 from dehydrator_queue.kombu.channel import Dehydrated
-from dehydrator_queue.library import REPLY, connect, is_cluster
+from dehydrator_queue.library import REPLY, connect
+from dehydrator_queue.occurrences import LOOK
 from dehydrator_queue.queue import beside
+from dehydrator_queue.schedules import Schedules
+from dehydrator_queue.scheduling import Scheduling
 from dehydrator_queue.server import Server
 
 #: Seconds, during a command, until a beat connects anew.
 PATIENCE = 2.0
 
 #: Seconds for a reply: a beat blocks in the server.
-TIMEOUT = PRESENCE + REPLY
+TIMEOUT = LOOK + REPLY
 
 
 class Place:
@@ -35,11 +38,12 @@ class Place:
             raise ImproperlyConfigured(
                 "beat has no server: use a broker_transport of dehydrator_queue, or set dehydrator_beat_url"
             )
-        #: Whether a message and the entry that it is of are stored by one script. On a cluster, their slots differ.
-        self.is_of_broker = not url and not is_cluster(client)
+        #: Whether the broker keeps ids.
+        self.is_of_broker = not url
         self.server = Server(client, PATIENCE)
         self.key = app.conf.get("dehydrator_beat_key") or key
         self.server.check(self.key)
+        self.schedules = Schedules(self.server, Scheduling(self.key, bytes, lambda payload: (decode(payload), None)))
 
     def close(self) -> None:
         client: Any = self.server.client

@@ -24,16 +24,16 @@ from dehydrator_queue.kombu.qos import QoS
 from dehydrator_queue.kombu.sending import Sending
 from dehydrator_queue.leases import Lease, Leases
 from dehydrator_queue.library import passes, reply_in
-from dehydrator_queue.names import names_of_task, take_words
-from dehydrator_queue.server import NEWEST, explain, knows
-from dehydrator_queue.terms import reason_of
-from dehydrator_queue.verbs import BATCH, Keep, bury_words, new_token, pairs
+from dehydrator_queue.names import names_of_task, take
+from dehydrator_queue.server import NEWEST, Server, explain, knows
+from dehydrator_queue.settings import reason_of
+from dehydrator_queue.verbs import BATCH, Keep, limit_words, new_token, pairs, reject
 
 log = logging.getLogger("dehydrator_queue.kombu")
 
 
 #: Transport options in addition to those of the Redis transport.
-OPTIONS = ("queue_key", "keep_dead", "lease")
+OPTIONS = ("queue_key", "keep_dead", "lease", "deliveries")
 
 #: Seconds. The Redis transport's `visibility_timeout` defaults to an hour, because nothing renews it.
 LEASE = 300
@@ -59,8 +59,15 @@ class Dehydrated(Sending):
     #: gets its tasks when it dies. The default is `visibility_timeout`, if that is given, or else LEASE.
     lease: float | None = None
 
-    #: How many unreadable messages to keep, or, as a timedelta, for how long.
+    #: How many dead letters to keep.
     keep_dead: Keep = None
+
+    #: How often a message is delivered before it is a dead letter, such as a task that kills its process; by default
+    #: without limit.
+    deliveries: int | None = None
+
+    #: In seconds: without one, nobody would notice that a route is lost.
+    socket_timeout: float | None = 10.0
 
     from_transport_options = (*base.Channel.from_transport_options, *OPTIONS)
 
@@ -80,6 +87,8 @@ class Dehydrated(Sending):
         self._polled: dict[str, str] = {}
         self._no_ack: set[str] = set()
         self._lease_lock = threading.Lock()
+        #: The tags of messages whose work goes on when the channel ends.
+        self.kept: set[str] = set()
         super().__init__(*args, **kwargs)
         self.leases = Leases(self._create_lease_client, self._lease_ms, self._prolong_held)
         if not self.ack_emulation:
@@ -132,8 +141,13 @@ class Dehydrated(Sending):
             super().close()
         finally:
             # This may end early if a connection is broken, and the messages would be held forever.
-            self.leases.release_all()
+            self.leases.release_all(but=self.kept)
             self._settle_again()
+            if self.kept:
+                # What runs is renewed, and acknowledged, although the channel has ended.
+                self.leases.outlive()
+            else:
+                self._lease_pool = None
 
     def _create_lease_client(self) -> Any:
         """Creates a client for leases. One of kombu's waits for a reply without limit."""
@@ -157,9 +171,9 @@ class Dehydrated(Sending):
 
     def _disconnect_pools(self) -> None:
         super()._disconnect_pools()
-        pool, self._lease_pool = self._lease_pool, None
-        if pool is not None:
-            pool.disconnect()
+        # It connects again for a late ack.
+        if self._lease_pool is not None:
+            self._lease_pool.disconnect()
 
     def _after_fork(self) -> None:
         # The renewing thread may have held it.
@@ -175,7 +189,19 @@ class Dehydrated(Sending):
             self._no_ack.add(queue)
         else:
             self._no_ack.discard(queue)
+            self._limit_deliveries(queue)
         return super().basic_consume(queue, no_ack, *args, **kwargs)
+
+    def _limit_deliveries(self, queue: str) -> None:
+        """Sets the policy of a queue, unless it has one."""
+        for key in self._keys(queue) if self.deliveries is not None else ():
+            with self.conn_or_acquire() as client:
+                try:
+                    client.execute_command(*limit_words(key, f"{key}:dead", self.deliveries, self.keep_dead))
+                except self.ResponseError as error:
+                    if passes(error):
+                        raise
+                    log.error("%s: deliveries are not limited: %s", key, error)
 
     def basic_get(self, queue: str, no_ack: bool = False, **kwargs: Any) -> Any:
         message = super().basic_get(queue, no_ack, **kwargs)
@@ -387,16 +413,16 @@ class Dehydrated(Sending):
 
     def _bury(self, delivery: Delivery, reason: str) -> None:
         """Moves unreadable messages to the stream of dead letters."""
-        log.error("%s: %r is a dead letter: %s", delivery.key, delivery.id, reason)
-        words = bury_words(f"{delivery.key}:dead", delivery, delivery.element, reason, self.keep_dead)
+        log.error("%s: %s is a dead letter: %s", delivery.key, id_text(delivery.id), reason)
         with self.conn_or_acquire() as client:
             try:
-                client.execute_command(*words)
+                told = (delivery.key, f"{delivery.key}:dead", delivery.token, delivery.id, reason)
+                Server(client, 0).follow(reject(*told, self.deliveries, self.keep_dead))
             except self.ResponseError as error:
                 if passes(error):
                     raise
                 # This would end Celery's worker.
-                log.error("%s: %r stays, and comes again when its lease is over: %s", delivery.key, delivery.id, error)
+                log.error("%s: %s stays until its lease is over: %s", delivery.key, id_text(delivery.id), error)
 
     # Revoking
 
@@ -413,7 +439,7 @@ class Dehydrated(Sending):
     def _take_free(self, key: str, *names: str) -> Any:
         """Takes waiting messages, but not those that a worker has."""
         with self.conn_or_acquire() as client:
-            return client.execute_command(*take_words(key, *names))
+            return Server(client, 0).follow(take(key, *names))
 
     # Counting and emptying
 

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def _moment(message: dict[str, Any], header: str) -> datetime | None:
-    """Returns the moment in a header, if there is one and it names its time zone."""
+    """Returns the moment in a header. Without a time zone it is local, as Celery has it."""
     moment = (message.get("headers") or {}).get(header)
     if isinstance(moment, str):
         try:
@@ -16,7 +16,9 @@ def _moment(message: dict[str, Any], header: str) -> datetime | None:
             moment = datetime.fromisoformat(moment.replace("Z", "+00:00"))
         except ValueError:
             return None
-    return moment if isinstance(moment, datetime) and moment.tzinfo is not None else None
+    if not isinstance(moment, datetime):
+        return None
+    return moment if moment.tzinfo is not None else moment.astimezone()
 
 
 def _from_now(moment: datetime) -> int:

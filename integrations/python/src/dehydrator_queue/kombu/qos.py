@@ -6,7 +6,7 @@ from typing import Any
 
 from kombu.transport import virtual
 
-from dehydrator_queue.kombu.shutdown import begun_of
+from dehydrator_queue.kombu.shutdown import begun_of, running_of
 
 
 class QoS(virtual.QoS):
@@ -26,18 +26,22 @@ class QoS(virtual.QoS):
         super().ack(delivery_tag)
 
     def restore_unacked(self, client: Any = None) -> list[Any]:
-        """Gives back the held messages, in their order of arrival. Those that a stop left unbegun count nothing."""
+        """Gives back the held messages, in their order of arrival. Those that are not begun count nothing.
+
+        Those that run while only the connection ends keep their leases.
+        """
         self._flush()
+        channel, tags = self.channel, list(self._delivered)
         # If the server is gone, Celery closes a channel after its connection. Then the leases expire.
-        connected = self.channel.connection is not None and self.channel.connection.client is not None
-        tags = list(self._delivered)
-        begun = begun_of(tags)
+        connected = channel.connection is not None and channel.connection.client is not None
+        begun, channel.kept = begun_of(tags), running_of(tags)
+        left = [tag for tag in tags if tag not in channel.kept]
         # What counts nothing goes in front of all that was due in the same millisecond.
-        for tag in [*(it for it in tags if it in begun), *(it for it in reversed(tags) if it not in begun)]:
+        for tag in [*(it for it in left if it in begun), *(it for it in reversed(left) if it not in begun)]:
             if connected:
-                self.channel.leases.release(tag, counted=tag in begun)
+                channel.leases.release(tag, counted=tag in begun)
             else:
-                self.channel.leases.drop(tag)
+                channel.leases.drop(tag)
         self._delivered.clear()
         return []
 

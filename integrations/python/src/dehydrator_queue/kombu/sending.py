@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 from kombu.transport import redis as base
 from kombu.utils.json import dumps
 
-from dehydrator_queue.kombu.captured import Captured
 from dehydrator_queue.kombu.eta import delay_ms, within_ms
 from dehydrator_queue.names import look_words, names_of_message, push_words
 
@@ -25,8 +23,8 @@ class Sending(base.Channel):
     #: queue, so old and new workers do not disturb each other during a migration.
     queue_key = "dehydrator:{queue}"
 
-    #: Collects what would be sent.
-    _captured: Captured | None = None
+    #: Whether a message whose id is there is not sent again, even if it differs.
+    _is_once = False
 
     # Names
 
@@ -50,12 +48,8 @@ class Sending(base.Channel):
         options = within_ms(message, delay), headers.get(GROUP)
         tag = message["properties"]["delivery_tag"]
         lifetimes = self._lifetimes(queue, delay)
-        if (captured := self._captured) is not None:
-            captured.pushes.append((key, push_words(key, delay, element, captured.id_in(key), *options)[2:]))
-            captured.later.append(lambda: self._prolong(self._create_client(), lifetimes))
-            return
         batch = kwargs.get("_publish_batch")
-        if batch is not None:
+        if batch is not None and not self._is_once:
             # The replies are not read: the id is unique.
             batch.add("execute_command", *push_words(key, delay, element, tag, *options))
             for words in lifetimes:
@@ -65,25 +59,20 @@ class Sending(base.Channel):
             for name in names_of_message(headers.get("id"), tag):
                 if client.execute_command(*push_words(key, delay, element, name, *options)) is not None:
                     break
+                if self._is_once:
+                    break
                 if client.execute_command(*look_words(key, name)) == element:
                     break
             self._prolong(client, lifetimes)
 
-    def _put_fanout(self, exchange: str, message: Any, routing_key: str, **kwargs: Any) -> None:
-        put = partial(super()._put_fanout, exchange, message, routing_key, **kwargs)
-        if self._captured is None:
-            put()
-        else:
-            self._captured.later.append(put)
-
     @contextmanager
-    def capturing(self, name: str) -> Iterator[Captured]:
-        """Collects messages instead of sending them. `name`: their id."""
-        captured = self._captured = Captured(name)
+    def sending_once(self) -> Iterator[None]:
+        """Sends messages under the ids of their tasks alone, unless these are there."""
+        self._is_once = True
         try:
-            yield captured
+            yield
         finally:
-            self._captured = None
+            self._is_once = False
 
     def _lifetimes(self, queue: str, ms: int) -> list[tuple[Any, ...]]:
         """Returns the commands for a queue with `x-expires` when it is used.

@@ -1,21 +1,33 @@
-"""The shutdown of a worker of Celery: which messages it has begun."""
+"""Which messages a worker of Celery has begun, when its channel ends."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 
 def begun_of(tags: Iterable[str]) -> set[str]:
-    """Returns those of these delivery tags whose work may have begun: all of them, except at a warm shutdown.
+    """Returns those of these delivery tags whose work may have begun: all of them, where Celery does not tell.
 
-    Celery closes its channel when its pool has ended all work then.
+    Celery closes its channel when its pool has ended all work, at a warm shutdown.
     """
     state = sys.modules.get("celery.worker.state")
-    if state is None or not _is_set(state.should_stop) or _is_set(state.should_terminate):
+    if state is None or _is_set(state.should_terminate):
         return set(tags)
-    active = {request.message.delivery_tag for request in state.active_requests}
-    return active.intersection(tags)
+    return _active(state).intersection(tags)
+
+
+def running_of(tags: Iterable[str]) -> set[str]:
+    """Returns those of these delivery tags whose work goes on: those that are begun, if Celery does not stop."""
+    state = sys.modules.get("celery.worker.state")
+    if state is None or _is_set(state.should_stop) or _is_set(state.should_terminate):
+        return set()
+    return _active(state).intersection(tags)
+
+
+def _active(state: Any) -> set[str]:
+    return {request.message.delivery_tag for request in state.active_requests}
 
 
 def _is_set(flag: int | bool | None) -> bool:

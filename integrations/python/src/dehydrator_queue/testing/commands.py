@@ -6,26 +6,23 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dehydrator_queue.testing.arguments import refused, word
-from dehydrator_queue.testing.directories import Directories
+from dehydrator_queue.testing.elements import Elements
 from dehydrator_queue.testing.keys import Words
+from dehydrator_queue.testing.letters import Letters
+from dehydrator_queue.testing.reading import Reading
 from dehydrator_queue.testing.rules import Rules
-from dehydrator_queue.testing.scripts import Scripts
 
 
-class Commands(Scripts, Rules):
+class Commands(Elements, Reading, Letters, Rules):
     """All keys, and the commands on them. A refused command raises the library's error, and changes nothing."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.directories = Directories(lambda command, words: self._verbs[command](words))
         self._verbs: dict[bytes, Callable[[Words], Any]] = {
-            b"DEL": self._del,
-            b"EVAL": self._eval,
-            b"EVALSHA": self._eval,
-            b"GET": lambda words: self.directories.strings.get(words[0]),
-            b"XDEL": self._xdel,
+            b"DEL": lambda words: sum(self._keys.pop(key, None) is not None for key in words),
+            b"XDEL": self.xdel,
             b"XLEN": lambda words: len(self._stream(words[0]).entries),
-            b"XRANGE": self._xrange,
+            b"XRANGE": self.xrange,
         }
         for name in dir(self):
             if name.startswith("do_"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from dehydrator_queue.testing.groups import OTHERS, Groups, Place
 from dehydrator_queue.testing.rate import Log
@@ -97,6 +98,8 @@ class Dehydrator:
     #: Remembered ids, and until when.
     remembered: dict[bytes, int] = field(default_factory=dict)
     groups: Groups = field(default_factory=Groups)
+    #: By name.
+    schedules: dict[bytes, Any] = field(default_factory=dict)
     _entries: dict[bytes, Entry] = field(default_factory=dict)
     #: All elements, sorted.
     _order: list[Place] = field(default_factory=list)
@@ -217,7 +220,7 @@ class Dehydrator:
 
     def is_usual(self, now: int) -> bool:
         """Returns whether it has no settings, so that it is deleted when it is empty."""
-        is_usual = not self.most_deliveries and not self.pause and self.limits == Limits()
+        is_usual = not self.most_deliveries and not self.pause and not self.schedules and self.limits == Limits()
         return is_usual and self.groups.are_usual(now)
 
     def is_full(self, more: int = 0) -> bool:

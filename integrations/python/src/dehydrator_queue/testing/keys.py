@@ -23,6 +23,14 @@ class Stream:
         self._last = (now, 0) if now > ms else (ms, sequence + 1)
         self.entries.append((b"%d-%d" % self._last, list(fields)))
 
+    def after(self, id: bytes) -> list[tuple[bytes, list[bytes]]]:
+        """Returns the entries behind one; all if it is empty."""
+        return [entry for entry in self.entries if not id or _order(entry[0]) > _order(id)]
+
+
+def _order(id: bytes) -> tuple[int, ...]:
+    return tuple(map(int, id.split(b"-")))
+
 
 class Keys:
     """All keys, at a given time."""
@@ -38,6 +46,7 @@ class Keys:
             if isinstance(it, Dehydrator):
                 if 0 < it.pause <= now:
                     it.pause = 0
+                self.occur(it, now)
                 if not it.pause:
                     for late in it.late(now):
                         self._move(it, late)
@@ -45,6 +54,9 @@ class Keys:
                         self._move(it, next_due)
                 if not len(it) and it.is_usual(now):
                     del self._keys[key]
+
+    def occur(self, it: Dehydrator, now: int) -> None:
+        """Stores the elements of schedules whose moments have come."""
 
     def holds(self, keys: Iterable[bytes], tokens: set[bytes]) -> bool:
         """Returns whether an element is held under one of these tokens."""

@@ -36,8 +36,6 @@ class MemoryServer:
         #: Stops the worker of `drain`, and the tokens that it got.
         self._stop: Callable[[], None] | None = None
         self._tokens: set[bytes] = set()
-        #: The keys of the queues of several keys that it serves.
-        self._served: set[bytes] = set()
         self.aio = AsyncClient(self)
 
     @property
@@ -77,22 +75,17 @@ class MemoryServer:
     def _begin(self, worker: Worker | AsyncWorker) -> None:
         if self._stop is not None:
             raise RuntimeError("another worker is being drained")
-        # Its schedules can be polled before its keys are.
-        directories = (f"{name}:keys".encode() for name in worker._queues)
-        self._served = set().union(*map(self._commands.directories.keys, directories))
         self._stop, self._tokens = worker.stop, set()
 
     def _call(self, words: tuple[Any, ...], wake: Callable[[], None]) -> Any:
         """Runs a command. If it blocks, `wake` is called when something has changed."""
         with self._lock:
             reply = self._commands.call(words, self._now)
-            if self._stop is not None and words[0] == "GET":
-                self._served |= self._commands.directories.keys(word(words[1]))
             if not isinstance(reply, Blocks):
                 if self._stop is not None and "TOKEN" in words:
                     self._tokens.add(word(words[words.index("TOKEN") + 1]))
                 self._wake()
-            elif self._stop is not None and self._is_drained({*reply.keys, *self._served}):
+            elif self._stop is not None and self._is_drained(set(reply.keys)):
                 self._stop()
                 return reply.nothing
             else:

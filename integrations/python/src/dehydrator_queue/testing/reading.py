@@ -116,6 +116,7 @@ class Reading(Keys):
             "leased": leased,
             "given-back": given_out - leased,
             "groups": len(it.groups),
+            "schedules": len(it.schedules),
         }
         return listed(told)
 

@@ -8,14 +8,18 @@ from typing import Any
 from dehydrator_queue.testing.arguments import Options, count, deliveries, refused
 from dehydrator_queue.testing.dehydrator import MAX
 from dehydrator_queue.testing.groups import OTHERS
-from dehydrator_queue.testing.keys import Keys, Words
+from dehydrator_queue.testing.keys import Words
+from dehydrator_queue.testing.schedules import Schedules
 
 
-class Rules(Keys):
+class Rules(Schedules):
     def do_pause(self, words: Words) -> Any:
         key, *rest = words
-        it, options = self._at(key), Options(rest, FOR=1, AT=1, GROUP=1)
+        it, options = self._at(key), Options(rest, FOR=1, AT=1, GROUP=1, SCHEDULE=1)
         options.only_one("FOR", "AT")
+        if (name := options.word("SCHEDULE")) is not None:
+            self.steer(key, name, True)
+            return b"OK"
         after = MAX if (ms := options.number("FOR", 1)) is None else self._deadline(ms)
         until, group = options.number("AT") or after, self._named(options)
         if until <= self._now:
@@ -34,7 +38,10 @@ class Rules(Keys):
 
     def do_resume(self, words: Words) -> Any:
         key, *rest = words
-        it, group = self._at(key), self._named(Options(rest, GROUP=1))
+        options = Options(rest, GROUP=1, SCHEDULE=1)
+        if (name := options.word("SCHEDULE")) is not None:
+            return int(self.steer(key, name, False))
+        it, group = self._at(key), self._named(options)
         if group is None:
             was, it.pause = it.pause, 0
         else:
@@ -45,6 +52,8 @@ class Rules(Keys):
 
     def do_ondue(self, words: Words) -> Any:
         key, *policy = words
+        is_new = policy[0].upper() == b"NX"
+        policy = policy[is_new:]
         names = [one.upper() for one in policy]
         self._at(key)
         most, dead, length, approximate = 0, None, 0, False
@@ -68,6 +77,8 @@ class Rules(Keys):
                     raise refused("ERR", "STREAM must not be the dehydrator's own key")
             case _:
                 raise refused("ERR", "the server in memory knows HOLD, and HOLD DELIVERIES n with DROP or STREAM")
+        if is_new and self._at(key).most_deliveries:
+            return None
         it = self._made(key)
         it.most_deliveries, it.dead, it.dead_length, it.is_approximate = most, dead, length, approximate
         return b"OK"

@@ -12,16 +12,16 @@ from dehydrator_queue.backoff import Backoff
 from dehydrator_queue.hooks import Hooks
 from dehydrator_queue.job import Delivery
 from dehydrator_queue.server import Server
-from dehydrator_queue.terms import Terms
+from dehydrator_queue.settings import Settings
 from dehydrator_queue.wide.takers import Takers
 
 #: The maximum number of messages per POLL.
 MOST_AT_ONCE = 100
 
 
-def terms_of(most: int, lease_ms: int, block_ms: int) -> Terms:
-    """Returns the terms of a consumer, to which attempts and delays are no matter."""
-    return Terms(most, lease_ms, block_ms, None, Backoff(), math.inf)
+def settings_of(most: int, lease_ms: int, block_ms: int) -> Settings:
+    """Returns the settings of a consumer, to which attempts and delays are no matter."""
+    return Settings(most, lease_ms, block_ms, None, False, Backoff(), math.inf)
 
 
 class Deliveries:
@@ -34,10 +34,10 @@ class Deliveries:
         self._given: SimpleQueue[Delivery | Exception | None] = SimpleQueue()
         self._stopping = threading.Event()
         server = Server(queue.server.client, patience=math.inf)
-        terms = terms_of(most, lease_ms, block_ms)
+        settings = settings_of(most, lease_ms, block_ms)
         hooks, is_over = Hooks(), self._stopping.is_set
         self._takers = Takers(
-            [queue], terms, block_ms, MOST_AT_ONCE, server, server, None, hooks, is_over, self._given.put
+            [queue], settings, block_ms, MOST_AT_ONCE, server, server, None, hooks, is_over, self._given.put
         )
         self._thread = threading.Thread(target=self._run, name=f"dehydrator-{queue.name}", daemon=True)
         self._thread.start()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Any, Literal
 
 from dehydrator_queue.errors import DehydratorError
 from dehydrator_queue.job import id_text
-from dehydrator_queue.library import NO_SCRIPT, key_slot
+from dehydrator_queue.library import NO_SCRIPT, ResponseError, key_slot, passes
 from dehydrator_queue.verbs import Flow, Question, scanned
 from dehydrator_queue.wide.script import CHANGE, ROUTED, ROUTED_SHA
 
@@ -26,12 +27,21 @@ Keys = int | Literal["auto"]
 ATTEMPTS = 100
 
 
+#: The end of an id that the server gave.
+_OCCURRENCE = re.compile(rb"@[0-9]{13,}\Z")
+
+
 class OutdatedDirectoryError(DehydratorError):
     """The directory is older than what clients used: a failover lost it."""
 
 
 def home(id: bytes, names: Iterable[str]) -> str:
-    """Returns the key of an id: that which gives the highest hash with it. Another key takes only its share of ids."""
+    """Returns the key of an id: that which gives the highest hash with it. Another key takes only its share of ids.
+
+    The occurrences of schedules are where those are: in the first key, which all lists have.
+    """
+    if _OCCURRENCE.search(id):
+        return next(name for name in names if name.endswith(":0}"))
     # For spreading ids, and as other programs do it: security is no matter.
     return max(names, key=lambda name: hashlib.md5(b"%b %b" % (name.encode(), id), usedforsecurity=False).digest())
 
@@ -78,6 +88,8 @@ class Directory:
         if set("{}") & set(name):
             raise ValueError(f"with `keys`, the name of a queue has no braces: {name!r}")
         self.name, self.key = name, f"{name}:keys"
+        #: The key that has the schedules, and stays however many keys there are.
+        self.first = f"{{{name}:0}}"
         self._wanted, self._cluster = _checked(keys), cluster
         #: Replaced as a whole, so threads need no lock.
         self._known: Known | None = None
@@ -201,6 +213,18 @@ class Directory:
             if name not in names and Counter(map(node, names))[node(name)] < most:
                 names.append(name)
         return names
+
+
+def check_narrow(name: str) -> Flow[None]:
+    """Raises ValueError if a queue has a directory, and so several keys."""
+    try:
+        # Needs no other right than the commands of the module.
+        yield Question(("DEHYDRATOR.LEN", f"{name}:keys"), lambda reply: None)
+    except ResponseError as error:
+        if str(error).startswith("WRONGTYPE"):
+            raise ValueError(f"{name} has several keys: open the queue with `keys`") from None
+        if passes(error):
+            raise
 
 
 def _checked(keys: Keys) -> Keys:

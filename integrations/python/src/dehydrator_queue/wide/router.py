@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dehydrator_queue.job import Waiting, id_bytes, id_text
-from dehydrator_queue.names import TAKE, take_words
-from dehydrator_queue.verbs import BATCH, REVIVE, Flow, Question, Verbs, pairs
+from dehydrator_queue.library import ResponseError
+from dehydrator_queue.verbs import BATCH, Flow, Question, Verbs
 from dehydrator_queue.wide.directory import ATTEMPTS, Directory, Known, OutdatedDirectoryError
 
 #: Where the id stands in the commands of one id.
-ID_AT = {"DEHYDRATOR.PUSH": 4, "DEHYDRATOR.LOOK": 2, "DEHYDRATOR.UPDATE": 2, "DEHYDRATOR.TOUCH": -1}
+ID_AT = {
+    "DEHYDRATOR.PUSH": 4,
+    "DEHYDRATOR.LOOK": 2,
+    "DEHYDRATOR.PULL": 2,
+    "DEHYDRATOR.UPDATE": 2,
+    "DEHYDRATOR.TOUCH": -1,
+}
 
 
 def _info(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -72,15 +79,15 @@ class Router:
     def route(self, question: Question[Any]) -> Flow[Any]:
         """Answers a question of the queue's verbs."""
         command, *_ = words = question.words
-        if words[:2] == ("EVAL", REVIVE):
-            return (yield from self._revive(words[-1]))
         if command == "XRANGE":
-            return question.read([entry for _, entry in (yield from self._letters(words[-1]))])
-        if words[:2] == ("EVAL", TAKE):
-            return question.read((yield from self._take(words[4:])))
+            return question.read([entry for _, entry in (yield from self._letters(words[-1], words[2]))])
+        if command == "XDEL":
+            return (yield from self._drop(words[2:]))
         if self._verbs.key not in words[1:2]:
             # About one of its keys, or what is beside it.
             return (yield question)
+        if command == "DEHYDRATOR.REVIVE":
+            return question.read((yield from self._revive(words[2:])))
         if command == "DEHYDRATOR.RANGE":
             return (yield from self._page(words[2]))
         if command == "DEHYDRATOR.MPUSH":
@@ -167,16 +174,6 @@ class Router:
         )
         return sum(counts)
 
-    def _take(self, names: Sequence[str]) -> Flow[list[Any]]:
-        """Takes elements that no worker has. A script runs no script, so this one runs without ROUTED."""
-        taken: list[Any] = []
-        for id in map(id_bytes, names):
-            # Brings the directory up to date, as far as this id is concerned.
-            yield from self.directory.by_id(id, ("DEHYDRATOR.PTTL", id))
-            for key in (yield from self.directory.open()).places(id):
-                taken += yield Question(take_words(key, id), list)
-        return taken
-
     def _page(self, start: Any) -> Flow[tuple[Any, list[Waiting]]]:
         """Merges the pages of all keys by deadline."""
         if not isinstance(start, Pages):
@@ -193,23 +190,26 @@ class Router:
         more = any(begin is not None or rows for begin, rows in left.values())
         return Pages(left) if more else None, shown
 
-    def _letters(self, count: int) -> Flow[list[tuple[str, Any]]]:
+    def _letters(self, count: int, start: str) -> Flow[list[tuple[str, Any]]]:
         """Returns the first entries of the streams of dead letters, with the key of each."""
         found: list[tuple[str, Any]] = []
         for key in (yield from self.directory.read()).keys:
-            words = ("XRANGE", f"{key}:dead", "-", "+", "COUNT", count)
+            words = ("XRANGE", f"{key}:dead", start, "+", "COUNT", count)
             found += [(key, entry) for entry in (yield Question(words, lambda reply: reply or []))]
         return sorted(found, key=lambda one: tuple(map(int, id_text(one[1][0]).split("-"))))[:count]
 
-    def _revive(self, count: int) -> Flow[int]:
-        """Puts each back where its id belongs now. What is in the queue stays."""
+    def _drop(self, entries: Sequence[str]) -> Flow[int]:
+        dropped = 0
+        for key in (yield from self.directory.read()).keys:
+            dropped += yield Question(("XDEL", f"{key}:dead", *entries), int)
+        return dropped
+
+    def _revive(self, words: Sequence[Any]) -> Flow[tuple[int, None]]:
+        """Brings letters back into the keys that they are of."""
         revived = 0
-        for key, (entry, fields) in (yield from self._letters(count)):
-            letter = pairs(fields)
-            id = id_bytes(letter["id"])
-            words, group = ("DEHYDRATOR.PUSH", 0, letter["element"], id), ("GROUP", letter.get("group", b""))
-            last, former = (*words, "REPLACE", *group), (*words, "NX", *group)
-            if (yield from self.directory.by_id(id, last, "unless there", former)):
-                revived += 1
-                yield Question(("XDEL", f"{key}:dead", entry), lambda reply: None)
-        return revived
+        for key in (yield from self.directory.read()).keys:
+            with suppress(*ResponseError):
+                # NORULE: it has no letters.
+                reply = yield Question(("DEHYDRATOR.REVIVE", key, *words), tuple)
+                revived += int(reply[0])
+        return revived, None

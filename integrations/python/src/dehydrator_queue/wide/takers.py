@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from dehydrator_queue.hooks import Hooks
 from dehydrator_queue.job import Delivery
 from dehydrator_queue.library import passes
-from dehydrator_queue.terms import Terms
+from dehydrator_queue.settings import Settings
 from dehydrator_queue.threads import SLICE
 from dehydrator_queue.verbs import Verbs, new_token, poll
 from dehydrator_queue.wide.permits import Permits
@@ -27,7 +27,7 @@ class Taking:
     def __init__(
         self,
         queues: Iterable[Any],
-        terms: Terms,
+        settings: Settings,
         block_ms: int,
         most: int,
         server: Any,
@@ -36,20 +36,19 @@ class Taking:
         hooks: Hooks,
         is_stopping: Callable[[], bool],
         submit: Callable[[Delivery], None],
-        serving: Mapping[str, Callable[[Delivery], Any]] | None = None,
+        limit: Callable[[Verbs], Any] | None = None,
         leaves: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`most`: jobs per POLL, at most. `confirming`: where leases are confirmed by replicas, or None. `serving`: by
-        its key, what puts the jobs of a queue's schedule that is due. `leaves`: whether a stop waits no longer for the
-        nodes that do not reply.
+        """`most`: jobs per POLL, at most. `confirming`: where leases are confirmed by replicas, or None. `limit`: what
+        sets the policy of a key. `leaves`: whether a stop waits no longer for the nodes that do not reply.
         """
         self._queues = list(queues)
-        self._terms, self._block_ms, self._most = terms, block_ms, most
+        self._settings, self._block_ms, self._most = settings, block_ms, most
         self._server, self._leases, self._confirming = server, leases, confirming
         self._hooks, self._is_stopping, self._submit = hooks, is_stopping, submit
-        self._serving = serving or {}
+        self._limit = limit
         self._leaves = leaves
-        self.permits = Permits(terms.concurrency)
+        self.permits = Permits(settings.concurrency)
         #: By key. Those of former keys stay: jobs of theirs may still run.
         self.verbs: dict[str, Verbs] = {}
         #: How many jobs were given back because no permit was free.
@@ -74,8 +73,6 @@ class Takers(Taking):
     def run(self) -> None:
         """Takes jobs until the worker stops. Raises permanent errors."""
         try:
-            for key in self._serving:
-                self._start(key, self._serve, key)
             while not self._is_over():
                 self._look()
                 end = time.monotonic() + LOOK
@@ -115,17 +112,9 @@ class Takers(Taking):
         self._taking[key] = threading.Thread(target=guarded, name=f"dehydrator-{key}", daemon=True)
         self._taking[key].start()
 
-    def _serve(self, key: str) -> None:
-        """Serves schedules, also while no permit is free: their jobs can wait in the queue, for other workers."""
-        while not self._is_over():
-            question = poll([key], self._most, self._terms.lease_ms, new_token(), self._block_ms)
-            for delivery in self._server.ask(question, None, self._is_over, self._hooks.interrupted):
-                self._serving[key](delivery)
-
     def _take(self, key: str, rank: int) -> None:
-        if self._terms.attempts is not None:
-            limit = self.verbs[key].limit_attempts(self._terms.attempts)
-            self._server.ask(limit, None, self._is_over, self._hooks.interrupted)
+        if self._limit is not None:
+            self._server.follow(self._limit(self.verbs[key]), None, self._is_over, self._hooks.interrupted)
         while key in self._keys and not self._is_over():
             self._take_some(key, rank)
 
@@ -167,7 +156,7 @@ class Takers(Taking):
         return 0
 
     def _poll(self, key: str, count: int, block_ms: int | None) -> list[Delivery]:
-        question = poll([key], count, self._terms.lease_ms, new_token(), block_ms)
+        question = poll([key], count, self._settings.lease_ms, new_token(), block_ms)
         began = time.monotonic()
         deliveries: list[Delivery] = self._server.ask(question, None, self._is_over, self._hooks.interrupted)
         if deliveries:
@@ -180,7 +169,7 @@ class Takers(Taking):
             return deliveries
         # A RENEW is a write of its connection, even if the POLL came by another one.
         held = [(delivery.token, delivery.id) for delivery in deliveries]
-        renew = self.verbs[key].renew(self._terms.lease_ms, held)
+        renew = self.verbs[key].renew(self._settings.lease_ms, held)
         try:
             still = self._confirming.ask(renew, math.inf, self._is_over, self._hooks.interrupted)
         except Exception as error:
@@ -192,5 +181,5 @@ class Takers(Taking):
         return [delivery for delivery, is_mine in zip(deliveries, still, strict=True) if is_mine]
 
     def _give_back(self, key: str, delivery: Delivery) -> None:
-        back = self.verbs[key].release(0, delivery.token, delivery.id, counted=False)
-        self._leases.ask(back, self._terms.lease_ms / 1000, tell=self._hooks.interrupted)
+        back = self.verbs[key].give_back(delivery.token, delivery.id)
+        self._leases.ask(back, self._settings.lease_ms / 1000, tell=self._hooks.interrupted)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from dehydrator_queue.aio.pace import Pace
@@ -11,7 +11,7 @@ from dehydrator_queue.aio.server import Server
 from dehydrator_queue.aio.wide.takers import Takers
 from dehydrator_queue.hooks import Hooks
 from dehydrator_queue.job import Delivery
-from dehydrator_queue.wide.deliveries import MOST_AT_ONCE, terms_of
+from dehydrator_queue.wide.deliveries import MOST_AT_ONCE, settings_of
 
 T = TypeVar("T")
 
@@ -27,19 +27,17 @@ class Deliveries(Generic[T]):
         lease_ms: int,
         block_ms: int,
         made: Callable[[Delivery], T],
-        serving: Mapping[str, Callable[[Delivery], Any]],
     ) -> None:
-        """`made`: is called with each, as soon as it is taken. `serving`: see `Taking`."""
+        """`made`: is called with each, as soon as it is taken."""
         self._given: asyncio.Queue[T | None] = asyncio.Queue()
         self._stopping = False
         self._ended = 0
         self._pace = pace
-        terms = terms_of(pace.count, lease_ms, block_ms)
+        settings = settings_of(pace.count, lease_ms, block_ms)
         self._takers = Takers(
-            *([queue], terms, block_ms, MOST_AT_ONCE, server, server, None, Hooks()),
+            *([queue], settings, block_ms, MOST_AT_ONCE, server, server, None, Hooks()),
             lambda: self._stopping,
             lambda delivery: self._given.put_nowait(made(delivery)),
-            serving,
         )
         self._taking = asyncio.create_task(self._takers.run())
         self._taking.add_done_callback(lambda _: self._given.put_nowait(None))

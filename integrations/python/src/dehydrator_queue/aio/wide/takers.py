@@ -22,8 +22,6 @@ class Takers(Taking):
         """Takes jobs until the worker stops. Raises permanent errors."""
         self.permits.soon = asyncio.get_running_loop().call_soon
         try:
-            for key in self._serving:
-                self._start(key, self._serve(key))
             while not self._is_over():
                 await self._look()
                 end = time.monotonic() + LOOK
@@ -67,17 +65,9 @@ class Takers(Taking):
 
         self._taking[key] = asyncio.create_task(guarded())
 
-    async def _serve(self, key: str) -> None:
-        """Serves schedules, also while no permit is free: their jobs can wait in the queue, for other workers."""
-        while not self._is_over():
-            question = poll([key], self._most, self._terms.lease_ms, new_token(), self._block_ms)
-            for delivery in await self._server.ask(question, None, self._is_over, self._hooks.interrupted):
-                await self._serving[key](delivery)
-
     async def _take(self, key: str, rank: int) -> None:
-        if self._terms.attempts is not None:
-            limit = self.verbs[key].limit_attempts(self._terms.attempts)
-            await self._server.ask(limit, None, self._is_over, self._hooks.interrupted)
+        if self._limit is not None:
+            await self._server.follow(self._limit(self.verbs[key]), None, self._is_over, self._hooks.interrupted)
         while key in self._keys and not self._is_over():
             await self._take_some(key, rank)
 
@@ -116,7 +106,7 @@ class Takers(Taking):
         return given.result() if given.done() else 0
 
     async def _poll(self, key: str, count: int, block_ms: int | None) -> list[Delivery]:
-        question = poll([key], count, self._terms.lease_ms, new_token(), block_ms)
+        question = poll([key], count, self._settings.lease_ms, new_token(), block_ms)
         began = time.monotonic()
         deliveries: list[Delivery] = await self._server.ask(question, None, self._is_over, self._hooks.interrupted)
         if deliveries:
@@ -129,7 +119,7 @@ class Takers(Taking):
             return deliveries
         # A RENEW is a write of its connection, even if the POLL came by another one.
         held = [(delivery.token, delivery.id) for delivery in deliveries]
-        renew = self.verbs[key].renew(self._terms.lease_ms, held)
+        renew = self.verbs[key].renew(self._settings.lease_ms, held)
         try:
             still = await self._confirming.ask(renew, math.inf, self._is_over, self._hooks.interrupted)
         except Exception as error:
@@ -141,5 +131,5 @@ class Takers(Taking):
         return [delivery for delivery, is_mine in zip(deliveries, still, strict=True) if is_mine]
 
     async def _give_back(self, key: str, delivery: Delivery) -> None:
-        back = self.verbs[key].release(0, delivery.token, delivery.id, counted=False)
-        await self._leases.ask(back, self._terms.lease_ms / 1000, tell=self._hooks.interrupted)
+        back = self.verbs[key].give_back(delivery.token, delivery.id)
+        await self._leases.ask(back, self._settings.lease_ms / 1000, tell=self._hooks.interrupted)

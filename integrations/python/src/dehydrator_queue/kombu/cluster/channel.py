@@ -48,6 +48,8 @@ class ClusterChannel(Dehydrated):
 
     supports_batch_publish = False
 
+    socket_timeout: float | None = None
+
     #: Older versions of kombu have no such option.
     brpop_timeout: float = 1
 

@@ -1,0 +1,122 @@
+"""Schedules of the server in memory. It computes intervals alone: a cron is kept, and occurs when the test runs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dehydrator_queue.testing.arguments import Options, deliveries, number, refused
+from dehydrator_queue.testing.dehydrator import MAX, Bounds, Dehydrator, end_within
+from dehydrator_queue.testing.keys import Keys, Words
+from dehydrator_queue.testing.reading import listed
+
+
+@dataclass
+class Schedule:
+    name: bytes
+    plan: bytes
+    element: bytes
+    told: dict[str, Any]
+    #: The next occurrence; None: a cron, or it has ended.
+    next: int | None
+    last: int | None = None
+    stored: int = 0
+    missed: int = 0
+    paused: bool = False
+    #: What EVERY was told.
+    words: Words = field(default=(), repr=False)
+
+    def follow(self, moment: int | None) -> None:
+        until, times = self.told["until"], self.told["times"]
+        is_late = moment is not None and until is not None and moment > until
+        self.next = None if is_late or (times is not None and self.stored >= times) else moment
+
+
+class Schedules(Keys):
+    def do_every(self, words: Words) -> Any:
+        key, plan, element, name, *rest = words
+        names = "ZONE FROM UNTIL TIMES MISSED OVERLAP JITTER DELIVERIES WITHIN GROUP"
+        options = Options(rest, **dict.fromkeys(names.split(), 1))
+        told: dict[str, Any] = {
+            "zone": (options.word("ZONE") or b"UTC") if len(plan.split()) == 5 else None,
+            "from": options.number("FROM"),
+            "until": options.number("UNTIL"),
+            "times": options.number("TIMES", 1),
+            "if-missed": (options.word("MISSED") or b"ONE").upper(),
+            "if-overlap": (options.word("OVERLAP") or b"ALLOW").upper(),
+            "jitter": options.number("JITTER") or 0,
+            "deliveries-limit": deliveries(options.word("DELIVERIES") or b"1") if "DELIVERIES" in options else 0,
+            "within": options.number("WITHIN", 1),
+            "group": options.group() or None,
+        }
+        if len(plan.split()) != 5 and not plan.isdigit():
+            raise refused("ERR", f"plan {plan!r} is neither a number of milliseconds nor a cron of five fields")
+        it = self._made(key)
+        before = it.schedules.get(name)
+        if before is not None and before.words == words[1:]:
+            return 0
+        schedule = Schedule(name, plan, element, told, None, words=words[1:])
+        if before is not None:
+            schedule = replace(before, plan=plan, element=element, told=told, words=words[1:])
+        if before is None or (before.plan, before.told["from"]) != (plan, told["from"]):
+            schedule.follow(self._first(plan, told["from"]) if plan.isdigit() else None)
+        if schedule.next is None and plan.isdigit():
+            raise refused("ERR", "the schedule never occurs: not from now on, or not before its end")
+        it.schedules[name] = schedule
+        return 1
+
+    def _first(self, plan: bytes, start: int | None) -> int:
+        ms = number(plan, "plan", 1)
+        return self._now + ms if start is None else start + max(0, -(-(self._now - start) // ms)) * ms
+
+    def do_schedules(self, words: Words) -> Any:
+        key, *names = words
+        some = self._at(key).schedules
+        if not names:
+            names = sorted(some, key=lambda name: (MAX if some[name].next is None else some[name].next, name))
+        return [self._listed(some[name]) if name in some else None for name in names]
+
+    def _listed(self, one: Schedule) -> list[Any]:
+        told, zone = dict(one.told), one.told["zone"] or b"UTC"
+        del told["zone"]
+        own = {"name": one.name, "plan": one.plan, "zone": zone, "element": one.element, "next": one.next}
+        late = None if one.last is None else 0
+        state = {"last": one.last, "late": late, "stored": one.stored, "missed": one.missed, "paused": int(one.paused)}
+        return listed({**own, "next-stored-at": one.next, **state, **told})
+
+    def do_unschedule(self, words: Words) -> int:
+        key, *names = words
+        some = self._at(key).schedules
+        return sum(some.pop(name, None) is not None for name in names)
+
+    def steer(self, key: bytes, name: bytes, paused: bool) -> bool:
+        """Pauses or resumes a schedule; returns whether that changed something."""
+        if (one := self._at(key).schedules.get(name)) is None:
+            raise refused("ERR", f"no such schedule {name.decode(errors='replace')!r}")
+        schedule: Schedule = one
+        changed, schedule.paused = schedule.paused != paused, paused
+        if changed and not paused and one.next is not None:
+            one.follow(max(one.next, self._first(one.plan, one.next)))
+        return changed
+
+    def occur(self, it: Dehydrator, now: int) -> None:
+        """Stores the elements of schedules whose moments have come, in their order."""
+        while due := min((one for one in it.schedules.values() if (one.next or MAX) <= now), key=_moment, default=None):
+            moment, told = _moment(due), due.told
+            last = b"%b@%d" % (due.name, due.last or 0)
+            id, group = b"%b@%d" % (due.name, moment), told["group"] or b""
+            if not due.paused:
+                if it.is_full() or it.is_group_full(group):
+                    return
+                if it.get(id) is None and not (told["if-overlap"] == b"SKIP" and it.get(last) is not None):
+                    within = told["within"]
+                    bounds = Bounds(0 if within is None else end_within(moment, within), told["deliveries-limit"])
+                    it.push(id, due.element, 0, moment, bounds, group)
+                    due.last, due.stored = moment, due.stored + 1
+                else:
+                    due.missed += 1
+            due.follow(moment + int(due.plan))
+
+
+def _moment(one: Schedule) -> int:
+    return MAX if one.next is None else one.next

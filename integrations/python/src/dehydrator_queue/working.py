@@ -1,0 +1,227 @@
+"""What the workers of threads and of asyncio do alike. Nothing here connects to a server."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import math
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from dehydrator_queue.errors import QueueFull, Reject, TooLate
+from dehydrator_queue.hooks import Guarded, Hooks
+from dehydrator_queue.job import Delivery
+from dehydrator_queue.library import ResponseError, addresses, holds_one, passes, read_timeout
+from dehydrator_queue.moment import Duration, in_seconds
+from dehydrator_queue.running import Running
+from dehydrator_queue.settings import CUT_OFF, Settings, reason_of
+from dehydrator_queue.verbs import Flow, Verbs
+
+log = logging.getLogger("dehydrator_queue")
+
+#: The reply timeout beyond the block, in seconds.
+GRACE = 5.0
+
+#: The maximum number of jobs per POLL, whatever the number of threads.
+MOST_AT_ONCE = 100
+
+#: Seconds after which a policy is set that the server, out of memory, refused.
+POLICY_AGAIN = 60.0
+
+
+def by_name(queues: Any, kind: type[Any]) -> dict[str, Any]:
+    """Returns the queues of a worker by their names, if one command can serve them."""
+    some = [queues] if hasattr(queues, "verbs") else list(queues)
+    if not some:
+        raise ValueError("a worker needs a queue")
+    for queue in some:
+        if not isinstance(queue, kind):
+            raise TypeError(f"a worker serves {kind.__module__.removesuffix('.queue')}.Queue, not {queue!r}")
+        here, there = addresses(some[0].server.client), addresses(queue.server.client)
+        if here and there and here.isdisjoint(there):
+            names = f"{some[0].name} and {queue.name}"
+            raise ValueError(f"one worker serves one database of one server, and {names} are in two: run two workers")
+        if holds_one(queue.server.client):
+            raise ValueError("a worker needs a client of two connections at least: a POLL blocks one of them")
+    named = {queue.name: queue for queue in some}
+    if len(named) < len(some):
+        raise ValueError(f"two queues of one worker have one name: {[queue.name for queue in some]}")
+    return named
+
+
+def are_wide(queues: Iterable[Any], wait_replicas: int) -> bool:
+    """Returns whether the queues of a worker have several keys."""
+    wide = {queue.is_wide for queue in queues}
+    if len(wide) == 2:
+        raise ValueError("a worker's queues all have `keys`, or none has: `keys=1` is one key")
+    if wait_replicas and wide == {False}:
+        raise ValueError("`wait_replicas` needs queues with `keys`: `keys=1` is one key")
+    return wide == {True}
+
+
+def is_coroutine(work: Any) -> bool:
+    """Returns whether calling it makes a coroutine."""
+    while isinstance(work, partial):
+        work = work.func
+    work = inspect.unwrap(work)
+    return inspect.iscoroutinefunction(work) or inspect.iscoroutinefunction(getattr(work, "__call__", None))  # noqa: B004
+
+
+class Working:
+    """A worker, without what waits."""
+
+    def __init__(self, queues: dict[str, Any], settings: Settings, hooks: Hooks | None, wait_replicas: int) -> None:
+        self._queues = queues
+        self._is_wide = are_wide(queues.values(), wait_replicas)
+        self._wait_replicas = wait_replicas
+        #: By key.
+        self._verbs: dict[str, Verbs] = {name: queue.verbs for name, queue in queues.items()}
+        self._settings = settings
+        self._hooks = Guarded(hooks or Hooks())
+        self._running = Running()
+        #: How often jobs are delivered, by key, where the policy of the queue says.
+        self._most: dict[str, int] = {}
+        #: The keys whose policy could not be set, and when to try again.
+        self._unlimited: set[str] = set()
+        self._limit_at = math.inf
+        self._is_stopping = False
+        self._stop_by = math.inf
+        self._signals = 0
+        self._pid = 0
+
+    def stop(self, timeout: Duration | None = None) -> None:
+        """Makes the worker take no more jobs, finish its current ones, and return from `run`.
+
+        Work that does not end within `timeout`, or the worker's `stop_timeout`, is interrupted: `job.lost` is set, or
+        its task cancelled, and the job is given back at once, or becomes a dead letter if this was its last attempt. A
+        thread continues until it ends, or until the process does.
+        """
+        wait = self._settings.stop_timeout if timeout is None else in_seconds(timeout)
+        self._stop_by = min(self._stop_by, time.monotonic() + wait)
+        # No lock: a signal handler calls this, amid anything.
+        self._is_stopping = True
+
+    def _signalled(self, number: int, *_: object) -> None:
+        """Stops; at the second signal at once, and at the third without any more commands."""
+        self._signals += 1
+        if self._signals >= 3:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        self.stop(None if self._signals == 1 else 0)
+
+    def _stops(self) -> bool:
+        return self._is_stopping
+
+    def _reset(self) -> None:
+        self._is_stopping, self._stop_by, self._signals = False, math.inf, 0
+
+    def _leave_child(self, error: BaseException | None) -> None:
+        """Ends a process that the work has forked and that has come here: it is no worker."""
+        if os.getpid() != self._pid:
+            code = error.code if isinstance(error, SystemExit) else error and 1
+            os._exit(code if isinstance(code, int) else 1 if code else 0)
+
+    def _block_of(self, client: Any) -> int:
+        """Returns for how long to block, in milliseconds: the user's client may have a short timeout."""
+        timeout = read_timeout(client)
+        block_ms = self._settings.block_ms
+        return block_ms if timeout is None else min(block_ms, int(timeout * 500))
+
+    # What becomes of jobs.
+
+    def _limit(self, verbs: Verbs) -> Flow[None]:
+        """Sets the policy of a key, unless it has one. A server that is out of memory is asked again later."""
+        attempts = self._settings.attempts
+        if attempts is None:
+            return
+        try:
+            is_set = yield verbs.limit_attempts(attempts)
+        except Exception as error:
+            if passes(error) or not isinstance(error, QueueFull):
+                raise
+            self._hooks.interrupted(error)
+            self._unlimited.add(verbs.key)
+            self._limit_at = time.monotonic() + POLICY_AGAIN
+            return
+        if not is_set and self._settings.by_queue:
+            info = yield verbs.info()
+            self._most[verbs.key] = int(info["policy"]["deliveries"]) or attempts
+
+    def _limit_again(self) -> Flow[None]:
+        self._limit_at = math.inf
+        unlimited, self._unlimited = self._unlimited, set()
+        for key in unlimited:
+            yield from self._limit(self._verbs[key])
+
+    def _is_last(self, delivery: Delivery) -> Flow[bool]:
+        """Returns whether this is the last attempt. Without `attempts`, the queue has its own policy, or none."""
+        attempts = self._settings.attempts
+        if attempts is None:
+            return False
+        own = yield self._verbs[delivery.key].own_attempts(delivery.id)
+        return delivery.deliveries >= (own or self._most.get(delivery.key, attempts))
+
+    def _delay(self, error: BaseException, delivery: Delivery) -> Flow[float | None]:
+        """Returns the delay of a failed job, or None if it becomes a dead letter."""
+        if isinstance(error, Reject) or (yield from self._is_last(delivery)):
+            return None
+        return self._settings.delay(error, delivery.deliveries)
+
+    def _retry(self, delivery: Delivery, delay: float, reason: str, element: bytes | None) -> Flow[None]:
+        """Gives a failed job back. `element`: in the place of its own, which only concerns its trace."""
+        verbs = self._verbs[delivery.key]
+        try:
+            yield verbs.release(delay, delivery, reason, element)
+        except TooLate:
+            yield verbs.release(self._settings.delay(Exception(), delivery.deliveries), delivery, reason, element)
+        except Exception as error:
+            if element is None or not isinstance(error, QueueFull):
+                raise
+            yield verbs.release(delay, delivery, reason)
+
+    def _bury(self, delivery: Delivery, reason: str, element: bytes | None = None) -> Flow[str]:
+        """Makes a job a dead letter; returns the reason."""
+        verbs, attempts = self._verbs[delivery.key], self._settings.attempts
+        if element is not None:
+            try:
+                yield verbs.replace(delivery.id, element)
+            except Exception as error:
+                if passes(error):
+                    raise
+        if attempts is not None:
+            yield from verbs.bury(delivery, reason, attempts)
+            return reason
+        # This worker does not configure dead letters: the policy of the queue does, if any.
+        try:
+            yield verbs.reject(delivery, reason)
+        except ResponseError as error:
+            delay = self._settings.backoff.most
+            yield verbs.release(delay, delivery, reason)
+            reason = f"{reason}; it waits for {delay:.0f} s, for it could not go to the dead letters: {error}"
+        return reason
+
+    def _cut(self, delivery: Delivery) -> Flow[None]:
+        """Gives a job back whose work still runs."""
+        if (yield from self._is_last(delivery)):
+            yield from self._bury(delivery, CUT_OFF)
+        else:
+            yield self._verbs[delivery.key].release(0, delivery, CUT_OFF)
+
+    def _fail_to_decode(self, delivery: Delivery, error: Exception) -> Flow[str]:
+        return self._bury(delivery, f"it cannot be decoded: {reason_of(error)}")
+
+    def _patience(self) -> float:
+        """Returns for how long to retry: for the duration of a lease. After that, the reply is useless."""
+        return max(self._settings.lease_ms / 1000, 10.0)
+
+    def _lose_unrenewed(
+        self, key: str, held: list[tuple[str, bytes]], renewed: list[bool], cancel: Callable[[Any], object]
+    ) -> None:
+        for (token, id), still in zip(held, renewed, strict=True):
+            if not still and (job := self._running.lose(key, token, id)) is not None:
+                cancel(job)
+                self._hooks.lost(job)
