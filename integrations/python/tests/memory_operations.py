@@ -105,10 +105,7 @@ class Operations:
         if isinstance(told, Code):
             self.counts[told.text] += 1
         if words[0] == "DEHYDRATOR.SCHEDULES" and isinstance(real, list):
-            # How late a busy machine is cannot be told.
-            for one in (*told, *real):
-                if one is not None:
-                    one[one.index(b"late") + 1] = None
+            told, real = self._timeless(told), self._timeless(real)
         if words[0] == "XRANGE":
             self.counts["expired"] += sum(b"expired" in fields for _, fields in told)
         if words[0] == "DEHYDRATOR.INFO" and isinstance(real, list):
@@ -122,6 +119,14 @@ class Operations:
             del self.held[:-40]
         if moves:
             self._await_moves(*lengths)
+
+    @staticmethod
+    def _timeless(schedules: Any) -> Any:
+        """Returns what SCHEDULES replies without how late the machine was."""
+        for one in schedules:
+            if one is not None:
+                one[one.index(b"late") + 1] = None
+        return schedules
 
     def _told(self, words: tuple[Any, ...]) -> Any:
         try:
@@ -228,7 +233,7 @@ class Operations:
         """Makes schedules of intervals, in a key of their own, and lets them occur."""
         key = f"often:{self.counts['occur']}"
         for _ in range(self.draw.randrange(4, 20)):
-            name, ms = self.draw.choice(("a", "b")), self.draw.choice((5, 20, 100))
+            name, ms = self.draw.choice(("a", "b")), self.draw.choice((20, 100))
             options = (
                 *self._maybe(0.3, "FROM", self._moment()),
                 *self._maybe(0.3, "UNTIL", self.now + 200),
@@ -249,8 +254,9 @@ class Operations:
             self._compare((f"DEHYDRATOR.{kind}", *words))
             if self.draw.random() < 0.5:
                 self._advance(self.draw.choice((1, 5, 20)))
-                told = self._told(("DEHYDRATOR.LEN", key))
-                wait_until(lambda told=told: self._real(("DEHYDRATOR.LEN", key)) == [told])
+                # The server stores elements a moment later.
+                look = ("DEHYDRATOR.SCHEDULES", key, "a", "b")
+                wait_until(lambda look=look: self._timeless(self._real(look)[0]) == self._timeless(self._told(look)))
         self._compare(("DEL", key))
 
     def _touch(self) -> tuple[Any, ...]:

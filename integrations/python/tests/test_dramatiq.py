@@ -66,18 +66,13 @@ def test_the_server_may_be_named_as_that_of_the_redis_broker_is(server: RealServ
         assert client.exists("here")
 
 
-@pytest.mark.parametrize("options", [{}, {"keep_dead": None}, {"keep_dead": 1}])
-def test_dead_letters_are_kept_for_seven_days_as_on_redis_or_as_one_says(
-    server: RealServer, options: dict[str, Any]
-) -> None:
-    broker, eight_days_ago = DehydratorBroker(url=server.url, **options), int(time.time() - 8 * 86_400) * 1000
-    server.client.xadd(f"{KEY}:dead", {"id": "old"}, id=f"{eight_days_ago}-0")
+@pytest.mark.parametrize(("options", "most"), [({}, 10_000), ({"keep_dead": 3}, 3), ({"keep_dead": None}, 0)])
+def test_the_number_of_dead_letters_is_limited(server: RealServer, options: dict[str, Any], most: int) -> None:
+    broker = DehydratorBroker(url=server.url, **options)
     server.client.execute_command("DEHYDRATOR.PUSH", KEY, 0, "{not json", "new")
     assert next(broker.consume("default", timeout=100)) is None
-    assert [entry[b"id"] for entry in dead(server)] == (
-        [b"old", b"new"] if options == {"keep_dead": None} else [b"new"]
-    )
-    broker.close()
+    assert [entry[b"id"] for entry in dead(server)] == [b"new"]
+    assert broker.queue("default").info()["policy"]["maxlen"] == most
 
 
 def test_no_queue_of_delayed_messages_is_declared(broker: DehydratorBroker) -> None:

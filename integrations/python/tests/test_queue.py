@@ -17,6 +17,7 @@ from servers import RealServer, wait_until
 
 from dehydrator_queue import Item, Limits, ModuleMissing, ModuleTooOld, NotFound, Queue, QueueFull, Raw, TooLate, Worker
 from dehydrator_queue.aio import Queue as AsyncQueue
+from dehydrator_queue.library import connect
 from dehydrator_queue.verbs import pairs, poll
 
 
@@ -526,6 +527,9 @@ def test_a_dead_letter_whose_id_is_remembered_comes_back(server: RealServer) -> 
     server.client.execute_command("DEHYDRATOR.LIMIT", "jobs", "REMEMBER", 600_000)
     jobs.put("once", id="a")
     assert bury(jobs, "no such mailbox")
+    # It was done before.
+    server.client.execute_command("DEHYDRATOR.PUSH", "jobs", 0, "x", "a")
+    server.client.execute_command("DEHYDRATOR.PULL", "jobs", "a")
     assert jobs.put("again", id="a") is None
     assert jobs.revive() == 1
     assert jobs.look("a").payload == "once"

@@ -498,8 +498,8 @@ async def test_workers_serve_the_schedules_of_labels(server: RealServer) -> None
 
 async def test_schedules_that_leave_the_labels_leave_the_server(server: RealServer) -> None:
     def stored() -> set[str]:
-        rows = server.client.execute_command("DEHYDRATOR.RANGE", f"{KEY}:schedules", "-", "+")[1]
-        return {row[0].decode() for row in rows}
+        rows = server.client.execute_command("DEHYDRATOR.SCHEDULES", f"{KEY}:schedules")
+        return {row[1].decode() for row in rows}
 
     cron = {"cron": "0 9 * * 1-5", "cron_offset": "Europe/Berlin", "args": ["x"]}
     async with working(scheduled(server, [], [cron, {"interval": 3600, "args": ["y"], "schedule_id": "hourly"}])):

@@ -38,7 +38,7 @@ class Schedules:
         return self._server.follow(self._scheduling.pause(name))
 
     def resume(self, name: str | bytes) -> bool:
-        """Ends a pause; returns whether the schedule exists."""
+        """Ends a pause; returns whether there was one."""
         return self._server.follow(self._scheduling.resume(name))
 
     def run(self, name: str | bytes) -> str | None:

@@ -38,7 +38,7 @@ class Schedule:
     attempts: int | None
     within: float | None
     group: str | None
-    #: The next occurrence; None if it has ended.
+    #: The next occurrence; None if it has ended, or is paused.
     next: datetime | None
     #: The last occurrence that became a job, and by how much that was late.
     last: datetime | None
@@ -53,7 +53,7 @@ class Schedule:
     @property
     def ended(self) -> bool:
         """Whether `times` are used up, or `until` has passed."""
-        return self.next is None
+        return self.next is None and not self.paused
 
     @classmethod
     def of(cls, reply: Any, read: Callable[[bytes], tuple[Any, Exception | None]]) -> Schedule:
@@ -182,12 +182,12 @@ class Scheduling:
 
     def _steer(self, command: str, name: str | bytes) -> Flow[bool]:
         try:
-            yield Question((command, self.key, "SCHEDULE", named(name)), lambda reply: None)
+            reply = yield Question((command, self.key, "SCHEDULE", named(name)), lambda reply: reply)
         except Exception as error:
             if "no such schedule" not in str(error):
                 raise
             return False
-        return True
+        return bool(reply)
 
     def run(self, name: str | bytes) -> Flow[str | None]:
         """Puts a job now, and leaves the schedule as it is; returns the id of the job, or None without a schedule."""

@@ -15,6 +15,9 @@ def begun_of(tags: Iterable[str]) -> set[str]:
     state = sys.modules.get("celery.worker.state")
     if state is None or _is_set(state.should_terminate):
         return set(tags)
+    if not _is_set(state.should_stop) and not state.all_total_count[0]:
+        # It is no worker.
+        return set(tags)
     return _active(state).intersection(tags)
 
 

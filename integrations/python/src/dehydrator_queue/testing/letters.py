@@ -44,13 +44,19 @@ class Letters(Keys):
             if count(rest[at + 1], "IDS") != len(named):
                 raise refused("ERR", "IDS has another number of letters")
             after = some = [entry for entry in stream.entries if entry[0] in named]
-        revived = 0
+        revived, is_full = 0, False
         for entry in some:
             letter = dict(zip(entry[1][::2], entry[1][1::2], strict=True))
             id, group = letter[b"id"], letter.get(b"group", b"")
-            if it.get(id) is None and not it.is_full() and not it.is_group_full(group):
+            if it.get(id) is not None:
+                continue
+            if it.is_full() or it.is_group_full(group):
+                is_full = True
+            else:
                 element = options.word("ELEMENT")
                 it.push(id, letter[b"element"] if element is None else element, 0, self._now, Bounds(), group)
                 stream.entries.remove(entry)
                 revived += 1
+        if is_full and not revived:
+            raise refused("FULL", "the LENGTH that LIMIT set is reached")
         return [revived, some[-1][0] if len(after) > len(some) else None]

@@ -38,11 +38,10 @@ class Rules(Schedules):
 
     def do_resume(self, words: Words) -> Any:
         key, *rest = words
-        options = Options(rest, GROUP=1, SCHEDULE=1)
+        it, options = self._at(key), Options(rest, GROUP=1, SCHEDULE=1)
         if (name := options.word("SCHEDULE")) is not None:
-            return int(self.steer(key, name, False))
-        it, group = self._at(key), self._named(options)
-        if group is None:
+            return int(name in it.schedules and self.steer(key, name, False))
+        if (group := self._named(options)) is None:
             was, it.pause = it.pause, 0
         else:
             settings = it.groups.settings(group)

@@ -56,12 +56,16 @@ class Schedules(Keys):
         if before is not None and before.words == words[1:]:
             return 0
         schedule = Schedule(name, plan, element, told, None, words=words[1:])
+        is_same = before is not None and (before.plan, before.told["from"]) == (plan, told["from"])
         if before is not None:
-            schedule = replace(before, plan=plan, element=element, told=told, words=words[1:])
-        if before is None or (before.plan, before.told["from"]) != (plan, told["from"]):
-            schedule.follow(self._first(plan, told["from"]) if plan.isdigit() else None)
-        if schedule.next is None and plan.isdigit():
-            raise refused("ERR", "the schedule never occurs: not from now on, or not before its end")
+            changed = {"plan": plan, "element": element, "told": told, "words": words[1:], "stored": 0}
+            schedule = replace(before, **changed)
+        if plan.isdigit():
+            schedule.follow(schedule.next if is_same and schedule.next else self._first(plan, told["from"]))
+            if schedule.next is None:
+                raise refused("ERR", "the schedule never occurs: not from now on, or not before its end")
+        else:
+            schedule.next = None
         it.schedules[name] = schedule
         return 1
 
@@ -77,12 +81,12 @@ class Schedules(Keys):
         return [self._listed(some[name]) if name in some else None for name in names]
 
     def _listed(self, one: Schedule) -> list[Any]:
-        told, zone = dict(one.told), one.told["zone"] or b"UTC"
-        del told["zone"]
-        own = {"name": one.name, "plan": one.plan, "zone": zone, "element": one.element, "next": one.next}
+        told, following = dict(one.told), None if one.paused else one.next
+        zone = told.pop("zone")
+        own = {"name": one.name, "plan": one.plan, "zone": zone, "element": one.element, "next": following}
         late = None if one.last is None else 0
         state = {"last": one.last, "late": late, "stored": one.stored, "missed": one.missed, "paused": int(one.paused)}
-        return listed({**own, "next-stored-at": one.next, **state, **told})
+        return listed({**own, "next-stored-at": following, **state, **told})
 
     def do_unschedule(self, words: Words) -> int:
         key, *names = words
@@ -96,25 +100,27 @@ class Schedules(Keys):
         schedule: Schedule = one
         changed, schedule.paused = schedule.paused != paused, paused
         if changed and not paused and one.next is not None:
-            one.follow(max(one.next, self._first(one.plan, one.next)))
+            past, ms = self._now - one.next, int(one.plan)
+            one.follow(one.next if past < 0 else one.next + (past // ms + 1) * ms)
         return changed
 
     def occur(self, it: Dehydrator, now: int) -> None:
         """Stores the elements of schedules whose moments have come, in their order."""
-        while due := min((one for one in it.schedules.values() if (one.next or MAX) <= now), key=_moment, default=None):
+        while due := min(
+            (one for one in it.schedules.values() if _moment(one) <= now and not one.paused), key=_moment, default=None
+        ):
             moment, told = _moment(due), due.told
             last = b"%b@%d" % (due.name, due.last or 0)
             id, group = b"%b@%d" % (due.name, moment), told["group"] or b""
-            if not due.paused:
-                if it.is_full() or it.is_group_full(group):
-                    return
-                if it.get(id) is None and not (told["if-overlap"] == b"SKIP" and it.get(last) is not None):
-                    within = told["within"]
-                    bounds = Bounds(0 if within is None else end_within(moment, within), told["deliveries-limit"])
-                    it.push(id, due.element, 0, moment, bounds, group)
-                    due.last, due.stored = moment, due.stored + 1
-                else:
-                    due.missed += 1
+            if it.is_full() or it.is_group_full(group):
+                return
+            if it.get(id) is None and not (told["if-overlap"] == b"SKIP" and it.get(last) is not None):
+                within = told["within"]
+                bounds = Bounds(0 if within is None else end_within(moment, within), told["deliveries-limit"])
+                it.push(id, due.element, 0, moment, bounds, group)
+                due.last, due.stored = moment, due.stored + 1
+            else:
+                due.missed += 1
             due.follow(moment + int(due.plan))
 
 
