@@ -12,7 +12,6 @@ from typing import Any
 
 import dramatiq
 import pytest
-import redis
 from servers import RealServer, wait_until
 from test_dramatiq import working
 from topologies import Cluster
@@ -106,13 +105,14 @@ def test_who_starts_last_wins(server: RealServer, brokers: Any, monkeypatch: pyt
         wait_until(lambda: stored(server) == {"a", "b"})
 
 
-def test_an_actor_is_periodic_only_where_workers_serve_it(server: RealServer, brokers: Any) -> None:
+def test_an_actor_is_periodic_only_where_workers_serve_it(server: RealServer, brokers: Any, caplog: Any) -> None:
     broker = DehydratorBroker(url=server.url)
     with pytest.raises(ValueError, match="periodic"):
         dramatiq.actor(lambda: None, actor_name="note", broker=broker, periodic=every(1))
     broker.close()
-    with pytest.raises(redis.ResponseError, match="five fields"), working(brokers(note=cron("* * *"))):
-        pass
+    with working(brokers(note=cron("* * *"), good=every(3600))):
+        assert stored(server) == {"good"}
+    assert "refuses the schedule note: " in caplog.text
 
 
 def test_a_full_queue_delays_an_occurrence(server: RealServer, brokers: Any, ran: Ran, caplog: Any) -> None:

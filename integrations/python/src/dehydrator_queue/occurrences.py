@@ -74,11 +74,10 @@ class Occurrences:
         self._thread = threading.Thread(target=self._run, name="dehydrator-schedules", daemon=True)
 
     def start(self) -> None:
-        """Stores what is declared, and begins. Raises the error of the first schedule that the server refuses."""
-        for key in self._keys:
-            if self._declared is not None:
-                for _, refusal in self._server.follow(declare(key, self._declared(key))):
-                    raise refusal
+        """Stores what is declared, and begins."""
+        for key in self._keys if self._declared is not None else ():
+            for name, refusal in self._server.follow(declare(key, self._declared(key))):  # type: ignore[misc]
+                log.error("%s: the server refuses the schedule %s: %s", key, id_text(name), refusal)
         self._thread.start()
 
     def stop(self) -> None:

@@ -37,26 +37,26 @@ class Letters(Keys):
         if it.dead is None:
             raise refused("NORULE", "dead letters go to no stream")
         stream, many = self._stream(it.dead), min(options.number("COUNT", 1) or FEW, MOST)
-        after = stream.after(options.word("FROM") or b"")
-        some = after[:many]
+        some, following = stream.after(options.word("FROM") or b"")[:many], None
         if at < len(rest):
             named = rest[at + 2 :]
             if count(rest[at + 1], "IDS") != len(named):
                 raise refused("ERR", "IDS has another number of letters")
-            after = some = [entry for entry in stream.entries if entry[0] in named]
-        revived, is_full = 0, False
+            some = [entry for id in named for entry in stream.entries if entry[0] == id]
+        elif len(some) == many:
+            following = some[-1][0]
+        revived, before = 0, None
         for entry in some:
             letter = dict(zip(entry[1][::2], entry[1][1::2], strict=True))
             id, group = letter[b"id"], letter.get(b"group", b"")
-            if it.get(id) is not None:
-                continue
-            if it.is_full() or it.is_group_full(group):
-                is_full = True
-            else:
+            if it.get(id) is None and it.is_full():
+                if at < len(rest) or not revived:
+                    raise refused("FULL", "the LENGTH that LIMIT set is reached")
+                return [revived, before]
+            if it.get(id) is None and not it.is_group_full(group):
                 element = options.word("ELEMENT")
                 it.push(id, letter[b"element"] if element is None else element, 0, self._now, Bounds(), group)
                 stream.entries.remove(entry)
                 revived += 1
-        if is_full and not revived:
-            raise refused("FULL", "the LENGTH that LIMIT set is reached")
-        return [revived, some[-1][0] if len(after) > len(some) else None]
+            before = entry[0]
+        return [revived, following]
