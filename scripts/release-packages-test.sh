@@ -66,10 +66,11 @@ node_packages() {
         npm init --yes >/dev/null
         if [ -n "$quick" ]; then
             npm install --no-audit --no-fund --loglevel=error ioredis "$folder/dehydrator-queue-$version.tgz" \
-                --omit=optional "$folder"/dehydrator-server-linux-x64-"$version".tgz
+                "$folder"/dehydrator-server-linux-x64-"$version".tgz
         else
             registry
-            npm install --no-audit --no-fund --loglevel=error --registry "$registry" ioredis dehydrator-queue
+            npm install --no-audit --no-fund --loglevel=error --registry "$registry" ioredis dehydrator-queue \
+                @dehydrator/server-linux-x64
         fi
         node --test --test-reporter=spec server.test.mjs
     )

@@ -104,10 +104,6 @@ node_queue() {
     cd "$tree/integrations/node"
     ln -s "$1/integrations/node/node_modules" .
     quietly npm run build
-    local package
-    for package in linux-x64 linux-arm64 linux-x64-musl linux-arm64-musl; do
-        npm pkg set "optionalDependencies[@dehydrator/server-$package]=$version"
-    done
     quietly npm pack --ignore-scripts --pack-destination "$out"
 }
 

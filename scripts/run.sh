@@ -9,7 +9,7 @@
 # server, its client, the module and redis.conf are in the same folder.
 set -eu
 
-here=$(cd "$(dirname "$0")" && pwd)
+here=$(cd "$(dirname "$(readlink -f "$0")")" && pwd)
 if [ -e "$here/valkey-server" ]; then
     server=$here/valkey-server
     cli=$here/valkey-cli

@@ -22,11 +22,16 @@ export function wrap(headers: Readonly<Headers>, element: string | Uint8Array): 
 /** Returns the headers, and what the codec made. */
 export function unwrap(element: Buffer): { headers: Headers; element: Buffer } {
   const end = isMarked(element) ? element.indexOf("\n") : -1;
-  if (end < 0) return { headers: {}, element };
+  // Otherwise another program pushed it.
+  const headers = end < 0 ? undefined : headersOf(element.toString("utf8", 1, end));
+  return headers === undefined ? { headers: {}, element } : { headers, element: element.subarray(end + 1) };
+}
+
+function headersOf(text: string): Headers | undefined {
   try {
-    return { headers: JSON.parse(element.toString("utf8", 1, end)), element: element.subarray(end + 1) };
+    const headers = JSON.parse(text) as Headers;
+    return Object.values(headers).every((value) => typeof value === "string") ? headers : undefined;
   } catch {
-    // Another program pushed it.
-    return { headers: {}, element };
+    return undefined;
   }
 }

@@ -1,5 +1,7 @@
 // The errors of this package, and errors that the work can throw.
 
+import { milliseconds } from "./moment.js";
+
 /** The base class of all errors of this package. */
 export class DehydratorError extends Error {
   override name = "DehydratorError";
@@ -22,13 +24,33 @@ export class ModuleMissingError extends DehydratorError {
 export class ModuleTooOldError extends DehydratorError {
   override name = "ModuleTooOldError";
 
-  constructor(command: string, options?: ErrorOptions) {
+  constructor(command: string, version = "", options?: ErrorOptions) {
     super(
-      `The server's module dehydrator has no command ${command}: it is older than this package needs. ` +
-        "docs/operations.md, section Upgrade, says how to replace it.",
+      `The server's module dehydrator${version && ` ${version}`} has no command ${command}: it is older than this ` +
+        "package needs. docs/operations.md, section Upgrade, says how to replace it.",
       options,
     );
   }
+}
+
+/** There is no room: the queue, its group or the server's memory is full. */
+export class QueueFullError extends DehydratorError {
+  override name = "QueueFullError";
+}
+
+/** The id exists. (`put` returns null instead.) */
+export class ExistsError extends DehydratorError {
+  override name = "ExistsError";
+}
+
+/** There is no job with that id. */
+export class NotFoundError extends DehydratorError {
+  override name = "NotFoundError";
+}
+
+/** It is later than the operator allows: `dehydrator.max-ttl`. */
+export class TooLateError extends DehydratorError {
+  override name = "TooLateError";
 }
 
 /** No reply came in time. */
@@ -41,6 +63,31 @@ export class NotReplicatedError extends DehydratorError {
   override name = "NotReplicatedError";
 }
 
+/** The reason of a job's signal: it was cancelled, its lease ran out, or the worker has stopped. */
+export class JobLostError extends DehydratorError {
+  override name = "JobLostError";
+}
+
+/** The reason of a job's signal, and of its failure: the work took longer than its `timeout`. */
+export class JobTimeoutError extends DehydratorError {
+  override name = "JobTimeoutError";
+}
+
+const KINDS = {
+  FULL: QueueFullError,
+  OOM: QueueFullError,
+  EXISTS: ExistsError,
+  NOSUCHID: NotFoundError,
+  LIMIT: TooLateError,
+};
+
+/** Returns the error of this package for an error reply, which is itself if there is none. */
+export function typed(error: Error): Error {
+  const [, code = ""] = /^-?(\w+)/.exec(error.message) ?? [];
+  const kind = KINDS[code as keyof typeof KINDS];
+  return kind === undefined ? error : new kind(error.message, { cause: error });
+}
+
 /** Thrown by the work: the job becomes a dead letter now, with this reason. */
 export class Reject extends Error {
   override name = "Reject";
@@ -49,11 +96,10 @@ export class Reject extends Error {
 /** Thrown by the work: the job is delivered again after `delay` milliseconds, if it has attempts left. */
 export class Retry extends Error {
   override name = "Retry";
+  readonly delay: number;
 
-  constructor(
-    readonly delay: number,
-    reason = "the work asked to be tried again",
-  ) {
+  constructor(delay: number, reason = "the work asked to be tried again") {
     super(reason);
+    this.delay = milliseconds(delay, "the delay of a Retry");
   }
 }

@@ -1,20 +1,21 @@
 // The jobs of a worker, whose leases must be renewed.
 
+import { JobLostError } from "./errors.js";
 import type { Delivery, Job } from "./job.js";
 import type { Pair } from "./verbs.js";
 
 interface Hand {
   readonly delivery: Delivery;
   readonly job: Job;
-  readonly lost: AbortController;
+  readonly ending: AbortController;
 }
 
 /** The current jobs, by their leases. */
 export class Held {
   readonly #hands = new Map<string, Hand>();
 
-  add(delivery: Delivery, job: Job, lost: AbortController): void {
-    this.#hands.set(name(delivery), { delivery, job, lost });
+  add(delivery: Delivery, job: Job, ending: AbortController): void {
+    this.#hands.set(name(delivery), { delivery, job, ending });
   }
 
   /** Returns whether its lease is still held. */
@@ -27,7 +28,7 @@ export class Held {
     const hand = this.#hands.get(name(delivery));
     if (hand === undefined) return undefined;
     this.remove(delivery);
-    hand.lost.abort(new Error("the job was cancelled, or its lease ran out"));
+    hand.ending.abort(new JobLostError("the job was cancelled, or its lease ran out"));
     return hand.job;
   }
 
@@ -37,11 +38,11 @@ export class Held {
   }
 }
 
-export function pairOf({ token, id }: Delivery): Pair {
+export function pairOf({ token, idBytes: id }: Delivery): Pair {
   return { token, id };
 }
 
-function name({ key, token, id }: Delivery): string {
+function name({ key, token, idBytes }: Delivery): string {
   // Latin-1 keeps bytes distinct that are not UTF-8.
-  return `${key}\n${token}\n${id.toString("latin1")}`;
+  return `${key}\n${token}\n${idBytes.toString("latin1")}`;
 }

@@ -1,4 +1,4 @@
-// The events of a worker: written to the console, and passed to overridden hooks.
+// The events of a worker: logged, and passed to overridden hooks.
 
 import { debuglog } from "node:util";
 import { type Headers, NO_HEADERS } from "./envelope.js";
@@ -6,8 +6,26 @@ import type { Delivery, Id, Job } from "./job.js";
 
 const debug = debuglog("dehydrator");
 
-/** Writes problems to the console, and the rest if NODE_DEBUG=dehydrator. Override what you need. */
+/** Where to log: the console, or pino, winston and the like. */
+export interface Logger {
+  debug(line: string): void;
+  info(line: string): void;
+  warn(line: string): void;
+  error(line: string): void;
+}
+
+/** Standard error; the rest only if NODE_DEBUG=dehydrator. */
+const CONSOLE: Logger = {
+  debug: (line) => debug(line),
+  info: (line) => console.warn(line),
+  warn: (line) => console.warn(line),
+  error: (line) => console.error(line),
+};
+
+/** Logs. Override what you need. */
 export class Hooks {
+  logger: Logger = CONSOLE;
+
   /** Surrounds a put, of several payloads if there are several ids; passes the headers of the jobs to `send`. */
   sending<A>(
     _queue: string,
@@ -30,53 +48,74 @@ export class Hooks {
     return settle();
   }
 
+  /** Called when the worker begins to take jobs. */
+  begun(queues: readonly string[], concurrency: number): void {
+    this.#log("info", `a worker of ${queues.join(", ")} has started, for ${concurrency} jobs at a time`);
+  }
+
+  /** Called at the start, if the queue has a policy by which jobs get fewer attempts than this worker would give them. */
+  overruled(queue: string, attempts: number): void {
+    this.#log("warn", `${queue} has a policy of ${attempts} attempts, which \`setPolicy\` changes, and no worker`);
+  }
+
+  /** Called when the worker has stopped. */
+  ended(queues: readonly string[]): void {
+    this.#log("info", `the worker of ${queues.join(", ")} has stopped`);
+  }
+
   started(job: Job): void {
-    debug("%s: %s begins, attempt %d", job.queue, job.id, job.attempt);
+    this.#log("debug", `${job.queue}: ${job.id} begins, attempt ${job.attempt}`);
   }
 
   succeeded(job: Job, ms: number): void {
-    debug("%s: %s is done in %d ms", job.queue, job.id, ms);
+    this.#log("debug", `${job.queue}: ${job.id} is done in ${Math.round(ms)} ms`);
   }
 
   retried(job: Job, _ms: number, error: unknown, delay: number): void {
     const again = `attempt ${job.attempt}, again in ${Math.round(delay)} ms`;
-    console.warn(`dehydrator: ${job.queue}: ${job.id} failed, ${again}: ${error}`);
+    this.#log("warn", `${job.queue}: ${job.id} failed, ${again}: ${stackOf(error)}`);
   }
 
   /** Called for jobs that became dead letters here, but not for those that the server moved itself. */
   buried(delivery: Delivery, reason: string): void {
-    console.error(`dehydrator: ${delivery.queue}: ${delivery.id} is a dead letter: ${reason}`);
+    this.#log("error", `${delivery.queue}: ${delivery.id} is a dead letter: ${reason}`);
   }
 
   /** Called for a job that was cancelled, or that another worker has by now. */
   lost(job: Job): void {
-    console.warn(`dehydrator: ${job.queue}: ${job.id} was lost: cancelled, or its lease ran out`);
-  }
-
-  /** Called when the queue refused a job of a schedule, because it is full, for example. It is put again in a second. */
-  refused(queue: string, schedule: string, reason: string): void {
-    console.warn(`dehydrator: ${queue}: the job of schedule ${schedule} was refused, again in 1 s: ${reason}`);
-  }
-
-  /** Called when the worker starts, for a queue with schedules that it does not serve: the library is missing. */
-  unserved(queue: string): void {
-    console.warn(`dehydrator: ${queue} has schedules, which this worker does not serve: \`npm install croner\``);
+    this.#log("warn", `${job.queue}: ${job.id} was lost: cancelled, or its lease ran out`);
   }
 
   /** Called each time before a command is resent. */
   interrupted(error: unknown): void {
-    console.warn(`dehydrator: the server does not answer, asking again: ${error}`);
+    this.#log("warn", `the server does not answer, asking again: ${error}`);
   }
 
   /** Called for errors outside of the work: by the server or by a hook; with what failed, for example a renewal. */
   crashed(error: unknown, what: string): void {
-    console.error(`dehydrator: ${what} failed:`, error);
+    this.#log("error", `${what} failed: ${stackOf(error)}`);
+  }
+
+  #log(level: keyof Logger, line: string): void {
+    this.logger[level](`dehydrator: ${line}`);
+  }
+}
+
+/** Returns what was thrown as text, with its stack: whatever it is, and whatever its methods do. */
+export function stackOf(error: unknown): string {
+  try {
+    const [text, stack] = [`${error}`, (error as Error | null)?.stack];
+    // What precedes the frames tells the name of another class, or a message that has changed.
+    const at = typeof stack === "string" ? stack.indexOf("\n    at ") : -1;
+    return at < 0 ? text : `${text}${stack!.slice(at)}`;
+  } catch {
+    return `what was thrown is no text: ${typeof error}`;
   }
 }
 
 /** The hooks that surround something, which is their last argument. */
 type Surrounding = "sending" | "working" | "settling";
-type Named = Exclude<keyof Hooks, Surrounding>;
+type Named = Exclude<keyof Hooks, Surrounding | "logger">;
 
 /** Calls a hook, without waiting for its result. */
 export type Tell = <Name extends Named>(name: Name, ...told: Parameters<Hooks[Name]>) => void;
@@ -86,8 +125,9 @@ export class Guarded {
   readonly tell: Tell;
   readonly #hooks: Hooks;
 
-  constructor(some: Partial<Hooks> = {}) {
+  constructor(some: Partial<Hooks> = {}, logger?: Logger) {
     this.#hooks = some instanceof Hooks ? some : Object.assign(new Hooks(), some);
+    if (logger !== undefined) this.#hooks.logger = logger;
     this.tell = tellerOf(this.#hooks);
   }
 
@@ -130,6 +170,7 @@ export class Guarded {
 
 function tellerOf(hooks: Hooks): Tell {
   const own = new Hooks();
+  own.logger = hooks.logger;
   const tell: Tell = async (name, ...told) => {
     try {
       // A hook can be asynchronous: its rejection would end the process.

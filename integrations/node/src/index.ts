@@ -9,12 +9,25 @@
 
 export type { Backoff } from "./backoff.js";
 export { type Codec, json, raw } from "./codec.js";
-export { DehydratorError, ModuleMissingError, ModuleTooOldError, NoReplyError, Reject, Retry } from "./errors.js";
-export { Hooks } from "./hooks.js";
-export type { DeadLetter, Delivery, Id, Item, Job, Waiting } from "./job.js";
+export {
+  DehydratorError,
+  ExistsError,
+  JobLostError,
+  JobTimeoutError,
+  ModuleMissingError,
+  ModuleTooOldError,
+  NoReplyError,
+  NotFoundError,
+  QueueFullError,
+  Reject,
+  Retry,
+  TooLateError,
+} from "./errors.js";
+export { Hooks, type Logger } from "./hooks.js";
+export type { DeadLetter, Delivery, Id, Item, Job, Put, Waiting } from "./job.js";
 export type { Client, LibraryName } from "./library.js";
-export type { ScheduleOptions } from "./plan.js";
+export type { LimitOptions, Limits, Rate } from "./limits.js";
 export { Queue, type QueueOptions } from "./queue.js";
-export type { Schedule, Schedules } from "./schedules.js";
-export type { GroupOption, OwnTerms, PutOptions, Selection } from "./verbs.js";
+export type { Schedule, ScheduleOptions, Schedules } from "./schedules.js";
+export type { GroupOption, OwnTerms, Policy, PutOptions, Selection } from "./verbs.js";
 export { Worker, type WorkerOptions } from "./worker.js";

@@ -1,7 +1,8 @@
 // Connections with ioredis.
 
+import type { Socket } from "node:net";
 import type { Address, Host } from "./address.js";
-import { isReply, type Opened } from "./wire.js";
+import { bytesOf, isReply, type Opened } from "./wire.js";
 
 /** The used part of `Redis` and `Cluster` of ioredis. */
 export interface Ioredis {
@@ -13,8 +14,12 @@ export interface Ioredis {
   connect(): Promise<void>;
   disconnect(): void;
   // biome-ignore lint/suspicious/noExplicitAny: its events have arguments of many types
-  on(event: "error" | "end", listener: (error: any) => void): unknown;
+  on(event: string, listener: (...told: any[]) => void): unknown;
   callBuffer(command: string, ...words: (string | Buffer)[]): Promise<unknown>;
+  subscribe(channel: string): Promise<unknown>;
+  ssubscribe(channel: string): Promise<unknown>;
+  readonly stream?: Socket;
+  nodes?(): Ioredis[];
 }
 
 interface Command {
@@ -103,6 +108,10 @@ async function opened(client: Ioredis): Promise<Opened> {
     get alive() {
       return client.status === "ready" || client.status === "connect";
     },
+    get traffic() {
+      const streams = (client.nodes?.() ?? [client]).map((node) => node.stream);
+      return streams.reduce((sum, stream) => sum + (stream === undefined ? 0 : bytesOf(stream)), 0);
+    },
     async send([command = "", ...words]) {
       try {
         return await sender.callBuffer(String(command), ...words);
@@ -110,6 +119,13 @@ async function opened(client: Ioredis): Promise<Opened> {
         // It reports used-up retries, but there are none: the reason of the broken connection is more useful.
         throw isReply(error) ? error : (cause ?? error);
       }
+    },
+    subscribe: (channelOf, sharded, hear) => {
+      const channel = channelOf((client.options as { db?: number }).db ?? 0);
+      client.on(sharded ? "smessageBuffer" : "messageBuffer", (from: Buffer, message: Buffer) => {
+        if (from.equals(Buffer.from(channel))) hear(message);
+      });
+      return sharded ? client.ssubscribe(channel) : client.subscribe(channel);
     },
     close: () => client.disconnect(),
   };

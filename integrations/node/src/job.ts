@@ -9,9 +9,10 @@ export interface Delivery {
   readonly key: string;
   /** The name of its queue. */
   readonly queue: string;
-  readonly id: Buffer;
+  readonly id: string;
+  readonly idBytes: Buffer;
   readonly element: Buffer;
-  readonly deliveries: number;
+  readonly attempt: number;
   readonly token: string;
 }
 
@@ -20,14 +21,14 @@ export interface Job<T = unknown> {
   readonly id: string;
   readonly idBytes: Buffer;
   readonly payload: T;
-  /** How often it was delivered, including this time. */
+  /** The number of the attempt that this is, from 1 on. */
   readonly attempt: number;
   /** The name of its queue. */
   readonly queue: string;
   /** The token of the lease, different for each attempt. It can fence the writes of the work. */
   readonly token: string;
-  /** Aborts when the job was cancelled, given back, or another worker has it: the work should stop. */
-  readonly lost: AbortSignal;
+  /** Aborts when the job was cancelled, given back, took too long, or another worker has it: the work should stop. */
+  readonly signal: AbortSignal;
   /** What hooks put beside the payload, such as the context of a trace. If it changes, the next attempt gets it so. */
   readonly headers: Record<string, string>;
   /** Free for hooks. */
@@ -44,26 +45,42 @@ export interface Item<T = unknown> {
   at?: Date | number;
 }
 
-/** An element of the queue, as a reader sees it. */
-export interface Waiting<T = unknown> {
+/** What became of one of several payloads. */
+export interface Put {
+  readonly id: string;
+  /** `exists`: an element with that id stays as it is. `full`: `limit({ length })`, or the server's, leaves no room. */
+  readonly outcome: "stored" | "exists" | "full";
+}
+
+/** What a reader sees of an element. */
+export interface Seen<T = unknown> {
   readonly id: string;
   readonly idBytes: Buffer;
+  /** Undefined, with an `error`, if the codec cannot decode it. */
   readonly payload: T;
+  readonly error?: unknown;
+  /** What the codec made of the payload. */
+  readonly element: Buffer;
+  /** The number of the last attempt; 0 if there was none. */
+  readonly attempt: number;
+}
+
+/** An element of the queue, as a reader sees it. */
+export interface Waiting<T = unknown> extends Seen<T> {
   /** Its deadline, or the end of its lease, by the server's clock. */
   readonly due: Date;
-  /** How often it was delivered. */
-  readonly attempts: number;
   /** Whether a worker has it, with a running lease. */
   readonly leased: boolean;
+  /** Why the last attempt failed, if `look` read it and a worker said so. */
+  readonly reason?: string;
 }
 
 /** An entry of the stream of dead letters. */
-export interface DeadLetter {
+export interface DeadLetter<T = unknown> extends Seen<T> {
+  /** The key that it came from. */
+  readonly key: string;
   readonly entry: string;
-  readonly id: string;
-  readonly idBytes: Buffer;
-  readonly element: Buffer;
-  readonly attempts: number;
-  /** The reason; empty if it reached its delivery limit without a reason from its last worker. */
+  readonly group?: string;
+  /** The reason, with the stack; empty if it reached its delivery limit without a reason from its last worker. */
   readonly reason: string;
 }

@@ -1,9 +1,12 @@
 // The keys of a queue: one here, several in wide/.
 
+import { DehydratorError } from "./errors.js";
 import type { Id } from "./job.js";
-import { type Maker, wireOf } from "./library.js";
+import { type ClusterMaker, type Maker, wireOf } from "./library.js";
+import { text } from "./reply.js";
 import { type Patience, Server } from "./server.js";
-import type { Question, Verbs } from "./verbs.js";
+import { ask, type Question, type Verbs } from "./verbs.js";
+import { isReply } from "./wire.js";
 
 /** How many milliseconds a queue waits for a reply on a connection without blocking commands. Then it opens another. */
 export const REPLY = 5000;
@@ -14,14 +17,13 @@ export interface Part<T> {
   readonly queue: string;
   readonly verbs: Verbs<T>;
   readonly server: Server;
+  readonly maker: Maker | ClusterMaker;
   /** Returns the server on another connection, with this timeout for replies in milliseconds. */
   another(timeout: number): Server;
 }
 
 /** Makes a question for a key. */
 export type Make<T, A> = (verbs: Verbs<T>) => Question<A>;
-
-export type Ask = <A>(question: Question<A>) => Promise<A>;
 
 /** The reply about some of several ids, with their places among them. */
 export interface Answer<A> {
@@ -37,12 +39,10 @@ export interface Keys<T> {
   /** Asks each key. */
   each<A>(make: Make<T, A>, how?: Patience): Promise<A[]>;
   parts(how?: Patience): Promise<readonly Part<T>[]>;
-  /** The key beside which the schedules of the queue are, and in which their jobs are put. */
+  /** Throws if a client with other keys uses the queue. */
+  checkAlone(how?: Patience): Promise<void>;
+  /** The key that has the schedules of the queue, and whose jobs they put. */
   readonly home: Part<T>;
-  /** Asks a question of a script that puts jobs there. If these ids belong to other keys, `make` is given others. */
-  atHome<A>(ids: readonly Buffer[], make: (ids: readonly Buffer[]) => Question<A>, ask: Ask): Promise<A>;
-  /** Puts the first dead letters back; returns how many. */
-  revive(count: number): Promise<number>;
   close(): void;
 }
 
@@ -52,9 +52,11 @@ export class OneKey<T> implements Keys<T>, Part<T> {
   /** The cluster's hash tag, by which it can be polled together with other keys; empty for a single server. */
   readonly tag: string;
   readonly server: Server;
+  /** Settled when it is known that the queue has no several keys, or throws. */
+  #checking: Promise<void> | undefined;
 
   constructor(
-    private readonly maker: Maker,
+    readonly maker: Maker | ClusterMaker,
     readonly verbs: Verbs<T>,
     patience: number,
   ) {
@@ -65,6 +67,31 @@ export class OneKey<T> implements Keys<T>, Part<T> {
 
   async byId<A>(_: Id, make: Make<T, A>): Promise<A> {
     return this.server.ask(make(this.verbs));
+  }
+
+  /** Throws if the queue has several keys: nobody would look for a job in this one. */
+  checkAlone(how?: Patience): Promise<void> {
+    this.#checking ??= this.#checkAlone(how).catch((error) => {
+      this.#checking = undefined;
+      throw error;
+    });
+    return this.#checking;
+  }
+
+  async #checkAlone(how?: Patience): Promise<void> {
+    const { key } = this.verbs;
+    // Whoever may not read it, and another type of key, tell of none.
+    const found = await this.server
+      .ask(
+        ask(["GET", `${key}:keys`], (reply) => reply),
+        how,
+      )
+      .catch((error) => {
+        if (!isReply(error)) throw error;
+      });
+    if (found && /"lists":\[/.test(text(found))) {
+      throw new DehydratorError(`${key} has several keys: open the queue with \`keys\``);
+    }
   }
 
   async byIds<A>(
@@ -85,14 +112,6 @@ export class OneKey<T> implements Keys<T>, Part<T> {
 
   get home(): Part<T> {
     return this;
-  }
-
-  atHome<A>(ids: readonly Buffer[], make: (ids: readonly Buffer[]) => Question<A>, ask: Ask): Promise<A> {
-    return ask(make(ids));
-  }
-
-  revive(count: number): Promise<number> {
-    return this.server.ask(this.verbs.revive(count));
   }
 
   another(timeout: number): Server {

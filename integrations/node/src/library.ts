@@ -19,6 +19,8 @@ export type LibraryName = "ioredis" | "redis";
 export interface Maker {
   /** Whether keys of one command must share a slot. */
   readonly cluster: boolean;
+  /** Whether it has no scripts, and so no queues of several keys. */
+  readonly isMemory?: boolean;
   open(): Promise<Opened>;
 }
 
@@ -51,6 +53,11 @@ export function makerOf(server: string | Client, library?: LibraryName): Maker |
     return { cluster: true, open, openNode: (node) => openNodeLikeNodeRedis(server, node) };
   }
   throw new TypeError("a queue needs a URL, or a client of ioredis or node-redis");
+}
+
+/** Returns the name of something beside a key, on a cluster: it has a hash tag, as the server finds one. */
+export function inSlot(key: string): string {
+  return /^[^{]*\{[^}]+\}/.test(key) ? key : `{${key}}`;
 }
 
 /** Returns the address of a node of a cluster. */

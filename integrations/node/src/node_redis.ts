@@ -1,8 +1,11 @@
 // Connections with node-redis.
 
+import { AsyncLocalStorage } from "node:async_hooks";
+import { subscribe } from "node:diagnostics_channel";
+import type { Socket } from "node:net";
 import type { Address, Host } from "./address.js";
 import { text } from "./reply.js";
-import type { Opened } from "./wire.js";
+import { bytesOf, type Opened } from "./wire.js";
 
 /** The used part of the clients from `createClient`, `createCluster` and `createSentinel` of node-redis. */
 export interface NodeRedis {
@@ -16,6 +19,19 @@ export interface NodeRedis {
   on(event: string, listener: (...words: any[]) => void): unknown;
   // biome-ignore lint/suspicious/noExplicitAny: the arguments of the three differ
   sendCommand(...words: any[]): Promise<any>;
+  subscribe?(channel: string, hear: (message: Buffer) => void, bytes: true): Promise<unknown>;
+  sSubscribe?(channel: string, hear: (message: Buffer) => void, bytes: true): Promise<unknown>;
+}
+
+/** The sockets of the connection that is being opened: the library does not show them. */
+const opening = new AsyncLocalStorage<Set<Socket>>();
+let hears = false;
+
+/** Runs something that opens sockets, of the system's own kind and not of TLS, and adds them. */
+function noting<A>(sockets: Set<Socket>, run: () => A): A {
+  if (!hears) subscribe("net.client.socket", (told) => opening.getStore()?.add((told as { socket: Socket }).socket));
+  hears = true;
+  return opening.run(sockets, run);
 }
 
 /** Bulk strings are read as Buffers: ids and elements are any bytes. 36 is `RESP_TYPES.BLOB_STRING`. */
@@ -106,8 +122,9 @@ async function opened(kind: Kind, client: NodeRedis): Promise<Opened> {
       .then(() => client.isOpen && client.destroy())
       .catch(() => {});
   };
+  const sockets = new Set<Socket>();
   try {
-    await client.connect();
+    await noting(sockets, () => client.connect());
   } catch (error) {
     close();
     throw error;
@@ -116,11 +133,17 @@ async function opened(kind: Kind, client: NodeRedis): Promise<Opened> {
     get alive() {
       return client.isOpen && client.isReady !== false;
     },
+    get traffic() {
+      return [...sockets].reduce((sum, socket) => sum + bytesOf(socket), 0);
+    },
     send(words) {
       if (kind === "sentinel") return client.sendCommand(false, words, BYTES);
-      return kind === "cluster"
-        ? client.sendCommand(keyOf(words), false, words, BYTES)
-        : client.sendCommand(words, BYTES);
+      if (kind === "server") return client.sendCommand(words, BYTES);
+      return noting(sockets, () => client.sendCommand(keyOf(words), false, words, BYTES));
+    },
+    async subscribe(channelOf, sharded, hear) {
+      const { database = 0 } = (client as { options?: { database?: number } }).options ?? {};
+      return client[sharded ? "sSubscribe" : "subscribe"]!(channelOf(database), hear, true);
     },
     close,
   };

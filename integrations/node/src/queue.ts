@@ -2,21 +2,26 @@
 
 import { randomUUID } from "node:crypto";
 import { type Codec, json } from "./codec.js";
-import { DehydratorError } from "./errors.js";
-import { Guarded, type Hooks } from "./hooks.js";
-import type { DeadLetter, Id, Item, Waiting } from "./job.js";
+import { DehydratorError, QueueFullError } from "./errors.js";
+import { Guarded, type Hooks, type Logger } from "./hooks.js";
+import type { DeadLetter, Id, Item, Put, Waiting } from "./job.js";
 import { type Answer, type Keys, OneKey, type Part } from "./keys.js";
-import { type Client, type LibraryName, makerOf } from "./library.js";
-import type { ScheduleOptions } from "./plan.js";
-import { type Schedule, Schedules } from "./schedules.js";
-import type { Patience, Server } from "./server.js";
+import { type Client, inSlot, type LibraryName, makerOf } from "./library.js";
+import { type LimitOptions, type Limits, limitsOf, limitWords } from "./limits.js";
+import { known, milliseconds, unixMilliseconds } from "./moment.js";
+import { type ScheduleOptions, Schedules } from "./schedules.js";
+import type { Patience } from "./server.js";
 import {
   BATCH,
+  BATCH_BYTES,
   type GroupOption,
+  OWN,
   type OwnTerms,
+  type Policy,
   type PutOptions,
   type Question,
   type Selection,
+  type Timed,
   Verbs,
 } from "./verbs.js";
 import { mergedInfo } from "./wide/info.js";
@@ -33,16 +38,28 @@ export interface QueueOptions<T> {
   library?: LibraryName;
   /** Of these only `sending` is called, and `crashed`. */
   hooks?: Partial<Hooks>;
+  logger?: Logger;
   /**
-   * Spreads the queue over so many keys, or over one for each primary of a cluster. The first client of the queue
-   * determines it; then `setKeys` does. By default, the queue is one key, its name.
+   * Experimental. Spreads the queue over so many keys, or over one for each primary of a cluster. The first client of
+   * the queue determines it; then `setKeys` does. By default, the queue is one key, its name.
    */
   keys?: KeyCount;
 }
 
-/** Returns another key of a queue: on a cluster, in its slot. */
-function beside(name: string, cluster: boolean, suffix: string): string {
-  return cluster && !name.includes("{") ? `{${name}}:${suffix}` : `${name}:${suffix}`;
+/** What a worker needs of a queue. */
+interface Internals<T> {
+  readonly keys: Keys<T>;
+  /** The only key; undefined if there are several. */
+  readonly one: OneKey<T> | undefined;
+  /** Keeps the connections, also after `close`, until the returned function is called. */
+  hold(): () => void;
+}
+
+let open: <T>(queue: Queue<T>) => Internals<T>;
+
+/** Returns the stream of dead letters of a key: on a cluster, in its slot. */
+export function deadOf(key: string, cluster: boolean): string {
+  return `${cluster ? inSlot(key) : key}:dead`;
 }
 
 /**
@@ -52,37 +69,37 @@ function beside(name: string, cluster: boolean, suffix: string): string {
  * are in milliseconds. A queue has a connection of its own from its first command on, until `close`.
  */
 export class Queue<T = unknown> {
-  readonly #keys: Keys<T>;
-  readonly #one: OneKey<T> | undefined;
+  readonly #internals: Internals<T>;
   /** What `every` made: `get(name)`, `remove(name)`, `pause(name)`, and `for await (const schedule of jobs.schedules)`. */
   readonly schedules: Schedules<T>;
   readonly #hooks: Guarded;
+  #isClosed = false;
+  #holders = 0;
+
+  static {
+    open = (queue) => queue.#internals;
+  }
 
   /** Opens a queue. `server`: a URL, or a client of ioredis or node-redis: the queue connects in the same way. */
   constructor(
     server: string | Client,
     readonly name: string,
-    { codec = json<T>(), dead, patience = 10_000, library, hooks, keys }: QueueOptions<T> = {},
+    options: QueueOptions<T> = {},
   ) {
+    known(options, "codec dead patience library hooks logger keys");
+    if (typeof name !== "string" || name === "") throw new TypeError("a queue has a name");
+    const { codec = json<T>(), dead, patience = 10_000, library, hooks, logger, keys } = options;
+    milliseconds(patience, "`patience`");
     const maker = makerOf(server, library);
-    this.#hooks = new Guarded(hooks);
-    if (keys !== undefined) {
-      if (dead !== undefined) throw new TypeError("with `keys`, each key has its own stream of dead letters");
-      this.#keys = new ManyKeys(maker, name, keys, (key) => new Verbs(key, `${key}:dead`, codec), patience);
-    } else {
-      const verbs = new Verbs(name, dead ?? beside(name, maker.cluster, "dead"), codec);
-      this.#keys = this.#one = new OneKey(maker, verbs, patience);
+    this.#hooks = new Guarded(hooks, logger);
+    if (keys !== undefined && dead !== undefined) {
+      throw new TypeError("with `keys`, each key has its own stream of dead letters");
     }
-    this.schedules = new Schedules(beside(this.home.verbs.key, maker.cluster, "schedules"), this.#keys);
-  }
-
-  /** The commands of the queue, if it is one key. */
-  get verbs(): Verbs<T> {
-    return this.#only().verbs;
-  }
-
-  get server(): Server {
-    return this.#only().server;
+    const verbsOf = (key: string) => new Verbs(key, dead ?? deadOf(key, maker.cluster), codec);
+    const one = keys === undefined || maker.isMemory ? new OneKey(maker, verbsOf(name), patience) : undefined;
+    const all = one ?? new ManyKeys(maker, name, keys!, verbsOf, patience);
+    this.#internals = { keys: all, one, hold: () => this.#hold() };
+    this.schedules = new Schedules(() => this.#keys.home);
   }
 
   /**
@@ -92,69 +109,81 @@ export class Queue<T = unknown> {
    * and its delay restarts: a debounce. A revived dead letter has no `within` or `attempts`.
    *
    * The id is free when the job is done. If a reply is lost and `put` is resent after that, the job is done
-   * twice, unless the server remembers ids for a while: DEHYDRATOR.LIMIT key REMEMBER ms.
+   * twice, unless the server remembers ids for a while: `limit({ remember: 300_000 })`.
    */
-  put(payload: T, options: PutOptions = {}): Promise<string | null> {
-    const id = options.id ?? randomUUID();
-    const drawn = options.id === undefined ? String(id) : undefined;
+  async put(payload: T, options: PutOptions = {}): Promise<string | null> {
+    known(options, `id delay at replace ${OWN}`);
+    const { keys } = await this.#ready();
+    const { id, isDrawn } = named(options.id);
+    const delay = delayOf(options);
     return this.#hooks.sending(this.name, [id], (headers) =>
-      this.#keys.byId(id, (verbs) => verbs.put(payload, options, headers, drawn)),
+      keys.byId(id, (verbs) => {
+        const element = verbs.wrapped(payload, headers, options);
+        return verbs.put({ element, id, isDrawn, delay }, options);
+      }),
     );
   }
 
   /**
-   * Puts many payloads, a thousand per command; returns for each what `put` would, and false at LIMIT LENGTH.
+   * Puts many payloads, up to a thousand or a megabyte per command; returns for each its id, and whether it was
+   * `stored`, the id `exists`, or the queue is `full`.
    *
-   * Payloads with the same `at` share commands. If many have different ones, each is a command. `within`, `attempts`
-   * and `group` are those of each.
+   * Payloads with the same `at` share commands. If many have different ones, each is a command. `replace`, `within`,
+   * `attempts`, `group` and `timeout` are those of each.
    */
   async putMany(
     items: Iterable<Item<T>> | AsyncIterable<Item<T>>,
-    { replace = false, ...terms }: { replace?: boolean } & OwnTerms = {},
-  ): Promise<(string | null | false)[]> {
-    const ids: (string | null | false)[] = [];
+    options: { replace?: boolean } & OwnTerms = {},
+  ): Promise<Put[]> {
+    known(options, `replace ${OWN}`);
+    const { keys } = await this.#ready();
+    const puts: Put[] = [];
     let some: Item<T>[] = [];
     const send = async () => {
-      const [batch, start] = [some, ids.length];
+      const [batch, start] = [some, puts.length];
       some = [];
+      const names = batch.map((item) => named(item.id));
+      const delays = batch.map(delayOf);
       const moments = new Map<number | undefined, number[]>();
       for (const [n, { at }] of batch.entries()) {
-        const moment = at === undefined ? undefined : Number(at);
-        const places = moments.get(moment);
-        if (places === undefined) moments.set(moment, [n]);
-        else places.push(n);
+        const moment = at === undefined ? undefined : unixMilliseconds(at);
+        moments.set(moment, [...(moments.get(moment) ?? []), n]);
       }
-      const named = batch.map((item) => item.id);
-      await this.#hooks.sending(this.name, named, (headers) =>
-        Promise.all(
-          [...moments].map(async ([at, places]) => {
-            const names = places.map((n) => batch[n]!.id ?? randomUUID());
-            const answers = await this.#keys.byIds(names, (verbs, some) => {
-              const items = some.map((i) => batch[places[i]!]!);
-              const itsNames = some.map((i) => names[i]!);
-              return verbs.putMany(items, replace, at, headers, terms, itsNames);
-            });
-            for (const { places: some, answer } of answers) {
-              for (const [i, id] of answer.entries()) ids[start + places[some[i]!]!] = id;
-            }
-          }),
-        ),
-      );
+      const given = batch.map(({ id }) => id);
+      await this.#hooks.sending(this.name, given, async (headers) => {
+        const { verbs } = keys.home;
+        const timed = batch.map(({ payload }, n) => {
+          return { element: verbs.wrapped(payload, headers, options), ...names[n]!, delay: delays[n]! };
+        });
+        const parts = [...moments].flatMap(([at, some]) => limited(some, timed).map((places) => ({ at, places })));
+        const sending = parts.map(async ({ at, places }) => {
+          const terms = at === undefined ? options : { ...options, at };
+          const of = (some: readonly number[]) => some.map((i) => timed[places[i]!]!);
+          const ids = places.map((n) => names[n]!.id);
+          const answers = await keys.byIds(ids, (verbs, some) => verbs.putMany(of(some), terms));
+          for (const { places: some, answer } of answers) {
+            for (const [i, put] of answer.entries()) puts[start + places[some[i]!]!] = put;
+          }
+        });
+        await Promise.all(sending);
+      });
     };
     for await (const item of items) {
+      known(item, "payload id delay at");
       if (some.push(item) === BATCH) await send();
     }
     if (some.length > 0) await send();
-    return ids;
+    return puts;
   }
 
   /**
-   * Makes a schedule, which puts a job with this payload again and again; returns it as it is. It needs croner.
+   * Makes a schedule: the server puts a job with this payload again and again. Returns whether that is new: the same
+   * again changes nothing.
    *
-   * Call it at each deployment: a schedule with that name is changed if anything of it is different, and stays as it is
-   * if not. The workers of the queue put the jobs, whose ids are `name@milliseconds`.
+   * Call it at each deployment. The ids of the jobs are `name@milliseconds`.
    */
-  every(name: Id, payload: T, options: ScheduleOptions): Promise<Schedule<T>> {
+  async every(name: Id, payload: T, options: ScheduleOptions): Promise<boolean> {
+    await this.#ready();
     return this.schedules.every(name, payload, options);
   }
 
@@ -206,17 +235,17 @@ export class Queue<T = unknown> {
   }
 
   /** Sets the deadline of a job, in milliseconds from now or as a Date; returns whether it existed. */
-  postpone(id: Id, until: number | Date): Promise<boolean> {
+  async postpone(id: Id, until: number | Date): Promise<boolean> {
     return this.#keys.byId(id, (verbs) => verbs.postpone(id, until));
   }
 
   /** Reads a job, without changing it. */
-  look(id: Id): Promise<Waiting<T> | null> {
+  async look(id: Id): Promise<Waiting<T> | null> {
     return this.#keys.byId(id, (verbs) => verbs.look(id));
   }
 
-  /** Replaces a payload; the deadline stays. If the id does not exist, the server's error, NOSUCHID, is thrown. */
-  update(id: Id, payload: T): Promise<void> {
+  /** Replaces a payload; the deadline stays. Throws NotFoundError if the id does not exist. */
+  async update(id: Id, payload: T): Promise<void> {
     return this.#keys.byId(id, (verbs) => verbs.update(id, payload));
   }
 
@@ -234,33 +263,94 @@ export class Queue<T = unknown> {
 
   /** Returns the fields of DEHYDRATOR.INFO, of the queue or a group. */
   async info(of: GroupOption = {}, how: Patience = {}): Promise<Record<string, unknown>> {
+    known(of, "group");
     const [first, ...others] = await this.#keys.each((verbs) => verbs.info(of), how);
     return others.length === 0 ? first! : mergedInfo([first!, ...others]);
   }
 
   /** Pauses deliveries, of all or a group, for this many milliseconds, or until `resume`. */
   async pause(duration?: number, of: GroupOption = {}): Promise<void> {
+    known(of, "group");
     await this.#keys.each((verbs) => verbs.pause(duration, of));
   }
 
   /** Ends the pause of the queue or of a group, not both; returns whether there was one. */
   async resume(of: GroupOption = {}): Promise<boolean> {
+    known(of, "group");
     return (await this.#keys.each((verbs) => verbs.resume(of))).some(Boolean);
   }
 
-  /** Returns the first dead letters, with the reasons. */
-  async deadLetters(count = 100): Promise<DeadLetter[]> {
-    const letters = (await this.#keys.each((verbs) => verbs.deadLetters(count))).flat();
-    return this.#one === undefined ? letters.sort(byEntry).slice(0, count) : letters;
+  /** Limits length, concurrency and rate, of the queue, of a group or of each; null removes a limit. */
+  async limit(options: LimitOptions): Promise<void> {
+    for (const words of limitWords(options)) await this.#keys.each((verbs) => verbs.limit(words));
+  }
+
+  /** Returns the limits of the queue, or those that apply to a group. Of a queue of several keys: of its first one. */
+  async limits(of: GroupOption = {}): Promise<Limits> {
+    known(of, "group");
+    const { server, verbs } = this.#keys.home;
+    return server.ask(verbs.limits(of, limitsOf));
   }
 
   /**
-   * Puts the first dead letters back into the queue, due at once; returns how many. One whose id is in the queue stays.
-   *
-   * If the reply is lost, it is resent, and so may revive up to `count` more, and returns only those.
+   * Sets after how many attempts jobs without their own are dead letters, and about how many of these are kept. The
+   * first worker of a queue does so; then only this changes it.
    */
-  revive(count = 100): Promise<number> {
-    return this.#keys.revive(count);
+  async setPolicy(policy: Policy): Promise<void> {
+    known(policy, "attempts keepDead");
+    await this.#keys.each((verbs) => verbs.onDue(policy));
+  }
+
+  /** Returns the first dead letters, with the reasons. */
+  async deadLetters(count = 100): Promise<DeadLetter<T>[]> {
+    const parts = await this.#keys.parts();
+    const some = parts.map(async (part) => {
+      return part.server.ask(part.verbs.deadLetters(await streamOf(part), count));
+    });
+    const letters = (await Promise.all(some)).flat();
+    return parts.length === 1 ? letters : letters.sort(byEntry).slice(0, count);
+  }
+
+  /**
+   * Puts the first dead letters back into the queue, or these, due at once; returns how many. One whose id is in the
+   * queue stays. With `payload`, one letter gets another.
+   *
+   * If the reply is lost, it is resent, and so may revive more than the first `count`, and returns only those.
+   */
+  async revive(
+    which: number | readonly Pick<DeadLetter, "key" | "entry">[] = 100,
+    edited: { payload?: T } = {},
+  ): Promise<number> {
+    const parts = await this.#keys.parts();
+    let total = 0;
+    for (const { server, verbs } of parts) {
+      if (typeof which !== "number") {
+        const entries = which.filter(({ key }) => key === verbs.key).map(({ entry }) => entry);
+        const element = "payload" in edited ? verbs.wrapped(edited.payload as T) : undefined;
+        if (entries.length > 0) total += (await server.ask(verbs.reviveLetters(entries, element))).revived;
+        continue;
+      }
+      for (let from: string | null | undefined; from !== null && total < which; ) {
+        const question = verbs.revive(Math.min(BATCH, which - total), from ?? null);
+        const found: { revived: number; next: string | null } | null = await server.ask(question).catch((error) => {
+          // There is no stream; or no room for more.
+          if (/^NORULE/.test(error.message) || (error instanceof QueueFullError && total > 0)) return null;
+          throw error;
+        });
+        total += found?.revived ?? 0;
+        from = found?.next ?? null;
+      }
+    }
+    return total;
+  }
+
+  /** Drops dead letters; returns how many existed. */
+  async dropDeadLetters(letters: readonly Pick<DeadLetter, "key" | "entry">[]): Promise<number> {
+    const some = (await this.#keys.parts()).map(async (part) => {
+      const entries = letters.filter(({ key }) => key === part.verbs.key).map(({ entry }) => entry);
+      return entries.length === 0 ? 0 : part.server.ask(part.verbs.dropLetters(await streamOf(part), entries));
+    });
+    return sum(await Promise.all(some));
   }
 
   /**
@@ -268,12 +358,12 @@ export class Queue<T = unknown> {
    *
    * No job is moved: those in former keys stay there until they are done. Then call `forgetKeys`.
    */
-  setKeys(keys: KeyCount): Promise<string[]> {
+  async setKeys(keys: KeyCount): Promise<string[]> {
     return this.#many().setKeys(keys);
   }
 
   /** Drops former keys if nothing is left there; returns how many jobs and dead letters are left. */
-  forgetKeys(): Promise<number> {
+  async forgetKeys(): Promise<number> {
     return this.#many().forgetKeys();
   }
 
@@ -282,39 +372,86 @@ export class Queue<T = unknown> {
     await Promise.all((await this.#keys.parts()).map(({ server }) => server.check()));
   }
 
-  /** Returns the keys of the queue at present, with those that are no longer used for new jobs. */
-  parts(how?: Patience): Promise<readonly Part<T>[]> {
-    return this.#keys.parts(how);
-  }
-
-  /** Its only key; undefined if the queue has several, or had. */
-  get part(): OneKey<T> | undefined {
-    return this.#one;
-  }
-
-  /** The key in which its schedules put jobs. */
-  get home(): Part<T> {
-    return this.#keys.home;
-  }
-
-  /** Closes the connection: otherwise the process does not end by itself. */
+  /**
+   * Ends the use of the queue, and its connection: otherwise the process does not end by itself. A worker that runs
+   * keeps the connection until it has ended.
+   */
   close(): void {
-    this.#keys.close();
+    this.#isClosed = true;
+    if (this.#holders === 0) this.#internals.keys.close();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.close();
   }
 
-  #only(): OneKey<T> {
-    if (this.#one !== undefined) return this.#one;
-    throw new DehydratorError(`${this.name} has several keys`);
+  get #keys(): Keys<T> {
+    if (this.#isClosed) throw new DehydratorError("the queue was closed");
+    return this.#internals.keys;
+  }
+
+  /** Returns the keys, when it is known that jobs that are put there are looked for. */
+  async #ready(): Promise<{ keys: Keys<T> }> {
+    const keys = this.#keys;
+    await keys.checkAlone();
+    return { keys };
+  }
+
+  #hold(): () => void {
+    // What is closed throws here.
+    void this.#keys;
+    this.#holders += 1;
+    return () => {
+      this.#holders -= 1;
+      if (this.#isClosed && this.#holders === 0) this.#internals.keys.close();
+    };
   }
 
   #many(): ManyKeys<T> {
-    if (this.#keys instanceof ManyKeys) return this.#keys;
+    const keys = this.#keys;
+    if (keys instanceof ManyKeys) return keys;
     throw new DehydratorError(`${this.name} is one key: open the queue with \`keys\``);
   }
+}
+
+/** Returns what a worker needs of a queue. */
+export function internals<T>(queue: Queue<T>): Internals<T> {
+  return open(queue);
+}
+
+/** Returns the id of a payload, which is drawn if nobody named it. */
+function named(id: Id | undefined): { id: Id; isDrawn: boolean } {
+  if (id === undefined) return { id: randomUUID(), isDrawn: true };
+  if (!(typeof id === "string" || id instanceof Uint8Array)) throw new TypeError("an id is a text, or bytes");
+  return { id, isDrawn: false };
+}
+
+/** Returns the delay of a payload, which has none beside `at`. */
+function delayOf({ delay, at }: { delay?: number; at?: Date | number }): number {
+  if (delay !== undefined && at !== undefined) throw new TypeError("`delay` and `at` exclude each other");
+  return milliseconds(delay ?? 0, "`delay`");
+}
+
+/** Splits places into parts of limited size. */
+function limited(places: readonly number[], timed: readonly Timed[]): number[][] {
+  const parts: number[][] = [];
+  let size = Number.POSITIVE_INFINITY;
+  for (const place of places) {
+    const { length } = timed[place]!.element;
+    size += length;
+    if (size > BATCH_BYTES) {
+      parts.push([]);
+      size = length;
+    }
+    parts.at(-1)!.push(place);
+  }
+  return parts;
+}
+
+/** Returns the stream of dead letters of a key: that of its policy, or else that which a worker sets. */
+async function streamOf<T>({ server, verbs }: Part<T>): Promise<string> {
+  const { policy } = (await server.ask(verbs.info())) as { policy?: Record<string, unknown> };
+  return policy?.["dead-letters"] === "STREAM" ? String(policy.dest) : verbs.dead;
 }
 
 /** Yields what a key holds, page by page. */

@@ -1,229 +1,190 @@
-// The schedules of a queue: what `Queue.every` makes, and what the workers serve.
+// The schedules of a queue, which the server serves.
 
-import type { Delivery, Id } from "./job.js";
-import type { Ask, Keys as KeysOfQueue } from "./keys.js";
-import { Plan, type ScheduleOptions } from "./plan.js";
-import { bytes, text } from "./reply.js";
-import {
-  type Change,
-  decode,
-  type Element,
-  encode,
-  type Keys,
-  LAST_MOMENT,
-  look,
-  type Rules,
-  type State,
-  step,
-  store,
-} from "./schedule.js";
-import { BATCH, type Question, ask as question, type Verbs, type Word } from "./verbs.js";
+import { unwrap } from "./envelope.js";
+import type { Id } from "./job.js";
+import type { Part } from "./keys.js";
+import { known, milliseconds, unixMilliseconds, whole } from "./moment.js";
+import { bytes, pairs, text } from "./reply.js";
+import { ask, OWN, type OwnTerms, ownWords, type Question, type Word } from "./verbs.js";
 
-/** The maximum size of the payloads of one command. */
-const BATCH_BYTES = 1 << 20;
+/** When a schedule occurs, by `cron` or at an `interval`, and the options of its jobs. */
+export interface ScheduleOptions extends OwnTerms {
+  /** The five fields of a crontab: `0 9 * * 1-5`. */
+  cron?: string;
+  /** The time zone of `cron`, such as `Europe/Berlin`; by default UTC. */
+  zone?: string;
+  /** In milliseconds. */
+  interval?: number;
+  /** No occurrence is before this, and intervals count from here. A Date, or milliseconds since 1970. */
+  from?: Date | number;
+  /** No occurrence is after this. */
+  until?: Date | number;
+  /** How many jobs there are at most. */
+  times?: number;
+  /**
+   * What becomes of occurrences while there was no server, or the queue was full: `one` job for the last of them, which
+   * is the default, `all`, or `none`, if they are more than a minute late.
+   */
+  missed?: "one" | "all" | "none";
+  /** `skip`: an occurrence is missed while the job of the last one waits or is done. */
+  overlap?: "allow" | "skip";
+  /** Each job is put up to so many milliseconds later: so schedules that occur together do not begin together. */
+  jitter?: number;
+}
 
 /** A schedule, as a reader sees it. */
-export interface Schedule<T = unknown> extends Readonly<ScheduleOptions> {
+export interface Schedule<T = unknown> {
   readonly name: string;
   readonly nameBytes: Buffer;
+  /** Undefined, with an `error`, if the codec cannot decode it. */
   readonly payload: T;
-  readonly starting?: Date;
-  readonly until?: Date;
-  readonly missed: Rules["missed"];
-  readonly group?: string;
+  readonly error?: unknown;
+  readonly cron?: string;
+  readonly zone?: string;
+  readonly interval?: number;
+  readonly from: Date | null;
+  readonly until: Date | null;
+  readonly times: number | null;
+  readonly missed: "one" | "all" | "none";
+  readonly overlap: "allow" | "skip";
+  readonly jitter: number;
+  readonly within: number | null;
+  readonly attempts: number | null;
+  readonly group: string | null;
   /** The next occurrence; null if it has ended. */
   readonly next: Date | null;
   /** The occurrence whose job was put last, and by how many milliseconds that was late. */
   readonly last: Date | null;
-  readonly late: number;
-  /** How many occurrences were missed. */
+  readonly late: number | null;
+  /** How many jobs were put, and how many occurrences were missed. */
+  readonly stored: number;
   readonly misses: number;
-  /** How many jobs were put, if `times` limits that. */
-  readonly count: number;
   readonly paused: boolean;
-  /** Whether `times` are used up, or `until` has passed. */
-  readonly ended: boolean;
-  /** Returns the next occurrences, which are skipped if it is paused. */
-  upcoming(count?: number): Promise<Date[]>;
 }
 
-/**
- * Lists, reads, pauses and removes the schedules of a queue, by their names.
- *
- * Commands are resent as those of the queue, and take effect once.
- */
+/** Lists, reads, pauses and removes the schedules of a queue, by their names. */
 export class Schedules<T = unknown> {
-  readonly #keys: Keys;
-  readonly #verbs: Verbs<T>;
-  readonly #queue: KeysOfQueue<T>;
-  readonly #ask: Ask;
+  readonly #part: () => Part<T>;
 
-  constructor(
-    /** The key of the schedules. */
-    readonly key: string,
-    queue: KeysOfQueue<T>,
-  ) {
-    const { verbs, server } = queue.home;
-    this.#keys = [key, verbs.key];
-    this.#verbs = verbs;
-    this.#queue = queue;
-    this.#ask = (question) => server.ask(question);
+  /** `part`: the key that has them. */
+  constructor(part: () => Part<T>) {
+    this.#part = part;
   }
 
   /** See `Queue.every`. */
-  async every(name: Id, payload: T, options: ScheduleOptions): Promise<Schedule<T>> {
-    const [id, plan] = [nameOf(name), Plan.of(options)];
-    const made = { plan: plan.encode(), payload: bytes(this.#verbs.encode(payload)) };
-    await plan.occurrences();
-    for (;;) {
-      const { now, element: before } = await this.#ask(look(this.key, id));
-      const old = before === null ? null : decode(before);
-      const isPlan = old?.plan.equals(made.plan);
-      if (old !== null && isPlan && old.payload.equals(made.payload)) return this.#schedule(id, old);
-      const state =
-        old === null ? plan.begin(now) : isPlan ? old.state : plan.succeed(Plan.decode(old.plan), old.state, now);
-      const after = { ...made, state: await state };
-      if (await this.#store({ name: id, before, after, now })) return this.#schedule(id, after);
-    }
-  }
-
-  async get(name: Id): Promise<Schedule<T> | null> {
-    const id = nameOf(name);
+  async every(name: Id, payload: T, options: ScheduleOptions): Promise<boolean> {
+    const { verbs } = this.#part();
+    const element = verbs.wrapped(payload, {}, options);
     return this.#ask(
-      question(["DEHYDRATOR.LOOK", this.key, id], (reply) =>
-        reply === null ? null : this.#schedule(id, decode(bytes(reply))),
-      ),
+      "EVERY",
+      [planOf(options), element, nameOf(name), ...optionWords(options)],
+      (reply) => reply === 1,
     );
   }
 
-  /** Yields all schedules, in the order of their next occurrences, except for those beyond thirty days. */
-  async *[Symbol.asyncIterator](): AsyncGenerator<Schedule<T>> {
-    for (let start: string | null = "-"; start !== null; ) {
-      const words: Word[] = ["DEHYDRATOR.RANGE", this.key, start, "+", "COUNT", BATCH, "WITHELEMENTS"];
-      const page: Question<[unknown, unknown[][]]> = question(words, (reply) => reply as never);
-      const [next, rows]: [unknown, unknown[][]] = await this.#ask(page);
-      for (const row of rows) yield this.#schedule(bytes(row[0]), decode(bytes(row.at(-1))));
-      start = next === null ? null : text(next);
-    }
+  async get(name: Id): Promise<Schedule<T> | null> {
+    return this.#ask("SCHEDULES", [nameOf(name)], (reply) => this.#schedules(reply)[0] ?? null);
   }
 
-  /** Returns how many there are, with those that have ended. */
-  size(): Promise<number> {
-    return this.#ask(question(["DEHYDRATOR.LEN", this.key], Number));
+  /** Yields the schedules, the next one first: as many as one reply of the server has. */
+  async *[Symbol.asyncIterator](): AsyncGenerator<Schedule<T>> {
+    yield* await this.#ask("SCHEDULES", [], (reply) => this.#schedules(reply) as Schedule<T>[]);
   }
 
   /** Removes a schedule; returns whether it existed. Its jobs in the queue stay. */
   async remove(name: Id): Promise<boolean> {
-    return this.#ask(question(["DEHYDRATOR.REM", this.key, nameOf(name)], (reply) => reply === 1));
+    return this.#ask("UNSCHEDULE", [nameOf(name)], (reply) => reply === 1);
   }
 
   /** Makes a schedule skip its occurrences until `resume`; returns whether it exists. */
-  pause(name: Id): Promise<boolean> {
-    return this.#change(name, (_, state) => ({ ...state, paused: true }));
+  async pause(name: Id): Promise<boolean> {
+    return this.#ask("PAUSE", ["SCHEDULE", nameOf(name)], () => true).catch(isMissing);
   }
 
-  /** Ends a pause; returns whether the schedule exists. */
-  resume(name: Id): Promise<boolean> {
-    return this.#change(name, async (plan, state, now) =>
-      // As the workers do during a pause.
-      state.paused ? { ...(await plan.skip(state, now)), paused: false } : state,
-    );
+  /** Ends a pause; returns whether there was one. */
+  async resume(name: Id): Promise<boolean> {
+    return this.#ask("RESUME", ["SCHEDULE", nameOf(name)], (reply) => reply === 1).catch(isMissing);
   }
 
   /** Puts a job of a schedule now, also during a pause; returns its id, or null if there is no such schedule. */
   async run(name: Id): Promise<string | null> {
-    const id = nameOf(name);
-    const { now, element } = await this.#ask(look(this.key, id));
-    if (element === null) return null;
-    const { plan, payload } = decode(element);
-    const job = jobId(id, now);
-    const words = Plan.decode(plan).job(now, job, payload);
-    return this.#queue.byId(job, ({ key }) => question(["DEHYDRATOR.PUSH", key, ...words], () => text(job)));
+    const told = await this.#ask("SCHEDULES", [nameOf(name)], (reply) => (reply as unknown[])[0]);
+    if (told === null || told === undefined) return null;
+    const of = pairs(told);
+    const [within, most, group] = [of.get("within"), Number(of.get("deliveries-limit")), of.get("group")];
+    const terms = ownWords({
+      ...(within === null ? {} : { within: Number(within) }),
+      ...(most === 0 ? {} : { attempts: most }),
+      ...(group === null ? {} : { group: bytes(group) }),
+    });
+    const id = Buffer.concat([nameOf(name), Buffer.from(`@${Date.now()}`)]);
+    return this.#ask("PUSH", [0, bytes(of.get("element")), id, "NX", ...terms], () => text(id));
   }
 
-  /** Puts the jobs of a schedule that a worker was given, and moves it on; returns the reason of a refusal. */
-  async serve({ id: name, element: before, token }: Delivery, ask: Ask): Promise<string | undefined> {
-    const old = decode(before);
-    const plan = Plan.decode(old.plan);
-    const occurrences = await plan.occurrences();
-    const { now } = await ask(look(this.key, name));
-    let most = Math.min(BATCH, Math.max(1, Math.floor(BATCH_BYTES / Math.max(1, old.payload.length))));
-    for (;;) {
-      const { state, jobs: moments } = step(old.state, occurrences, plan, now, most);
-      const put = (ids: readonly Buffer[]) => {
-        const jobs = moments.map((moment, n) => plan.job(moment, ids[n]!, old.payload));
-        return store(this.#keys, { name, before, after: { ...old, state }, now, jobs, token });
-      };
-      const ids = moments.map((moment) => jobId(name, moment));
-      const stored = await this.#queue.atHome(ids, put, ask);
-      if (stored.fits === 0) return stored.refusal;
-      most = stored.fits;
-    }
+  async #ask<A>(command: string, words: readonly Word[], read: Question<A>["read"]): Promise<A> {
+    const { server, verbs } = this.#part();
+    return server.ask(ask([`DEHYDRATOR.${command}`, verbs.key, ...words], read));
   }
 
-  /** Changes the state of a schedule; returns whether there is one. */
-  async #change(
-    name: Id,
-    changed: (plan: Plan, state: State, now: number) => State | Promise<State>,
-  ): Promise<boolean> {
-    const id = nameOf(name);
-    for (;;) {
-      const { now, element: before } = await this.#ask(look(this.key, id));
-      if (before === null) return false;
-      const old = decode(before);
-      const after = { ...old, state: await changed(Plan.decode(old.plan), old.state, now) };
-      if (encode(after).equals(before) || (await this.#store({ name: id, before, after, now }))) return true;
-    }
+  #schedules(reply: unknown): (Schedule<T> | null)[] {
+    return (reply as unknown[]).map((told) => (told === null ? null : this.#schedule(pairs(told))));
   }
 
-  async #store(change: Change): Promise<boolean> {
-    return (await this.#ask(store(this.#keys, change))).done;
-  }
-
-  #schedule(id: Buffer, { state, plan: line, payload }: Element): Schedule<T> {
-    const plan = Plan.decode(line);
-    const { group: _, ...terms } = plan.terms;
-    const { cron, zone, ms, start, until, times, missed, group } = plan.fields;
-    const date = (moment: number | null) => (moment === null ? null : new Date(moment));
+  #schedule(told: Map<string, unknown>): Schedule<T> {
+    const number = (name: string) => (told.get(name) === null ? null : Number(told.get(name)));
+    const date = (name: string) => (number(name) === null ? null : new Date(number(name)!));
+    const word = (name: string) => (told.get(name) === null ? null : text(told.get(name)));
+    const plan = word("plan")!;
+    const when = /^\d+$/.test(plan) ? { interval: Number(plan) } : { cron: plan, zone: word("zone") ?? "UTC" };
     return {
-      name: text(id),
-      nameBytes: id,
-      payload: this.#verbs.decode(payload),
-      ...(cron === null ? {} : { cron, zone }),
-      ...(ms === null ? {} : { seconds: ms / 1000 }),
-      ...(start === null ? {} : { starting: new Date(start) }),
-      ...(until === null ? {} : { until: new Date(until) }),
-      ...(times === null ? {} : { times }),
-      missed,
-      ...terms,
-      ...(group === null ? {} : { group: Buffer.from(group, "latin1").toString() }),
-      next: date(state.next),
-      last: date(state.last),
-      late: state.late,
-      misses: state.missed,
-      count: state.count,
-      paused: state.paused,
-      ended: state.ended,
-      upcoming: (count = 10) => upcoming(plan, state, count),
+      name: word("name")!,
+      nameBytes: bytes(told.get("name")),
+      ...this.#part().verbs.decoded(unwrap(bytes(told.get("element"))).element),
+      ...when,
+      from: date("from"),
+      until: date("until"),
+      times: number("times"),
+      missed: word("if-missed")!.toLowerCase() as Schedule["missed"],
+      overlap: word("if-overlap")!.toLowerCase() as Schedule["overlap"],
+      jitter: number("jitter") ?? 0,
+      within: number("within"),
+      attempts: number("deliveries-limit") || null,
+      group: word("group"),
+      next: date("next"),
+      last: date("last"),
+      late: number("late"),
+      stored: number("stored") ?? 0,
+      misses: number("missed") ?? 0,
+      paused: number("paused") === 1,
     };
   }
 }
 
-async function upcoming(plan: Plan, { next: first, count: put }: State, count: number): Promise<Date[]> {
-  const { times, until } = plan;
-  const occurrences = await plan.occurrences();
-  const found: Date[] = [];
-  const most = times === null ? count : Math.min(count, times - put);
-  for (let next = first; next !== null && next <= (until ?? LAST_MOMENT) && found.length < most; ) {
-    found.push(new Date(next));
-    next = occurrences.after(next);
+function planOf({ cron, zone, interval }: ScheduleOptions): Word {
+  if ((cron === undefined) === (interval === undefined)) {
+    throw new TypeError("a schedule has either a `cron` or an `interval`");
   }
-  return found;
+  if (cron === undefined && zone !== undefined) throw new TypeError("only a `cron` has a `zone`");
+  return cron ?? milliseconds(interval!, "`interval`", 1);
 }
 
-/** Returns the id of the job of an occurrence. */
-function jobId(name: Buffer, moment: number): Buffer {
-  return Buffer.concat([name, Buffer.from(`@${moment}`)]);
+function optionWords(options: ScheduleOptions): Word[] {
+  known(options, `cron zone interval from until times missed overlap jitter ${OWN}`);
+  const { zone, from, until, times, missed, overlap, jitter } = options;
+  const words: Word[] = zone === undefined ? [] : ["ZONE", zone];
+  if (from !== undefined) words.push("FROM", unixMilliseconds(from));
+  if (until !== undefined) words.push("UNTIL", unixMilliseconds(until));
+  if (times !== undefined) words.push("TIMES", whole(times, "times", 1));
+  if (missed !== undefined) words.push("MISSED", missed.toUpperCase());
+  if (overlap !== undefined) words.push("OVERLAP", overlap.toUpperCase());
+  if (jitter !== undefined) words.push("JITTER", milliseconds(jitter, "`jitter`"));
+  return [...words, ...ownWords(options)];
+}
+
+/** Returns false for the error that there is no such schedule. */
+function isMissing(error: unknown): boolean {
+  if (String(error).includes("no such schedule")) return false;
+  throw error;
 }
 
 function nameOf(name: Id): Buffer {

@@ -1,8 +1,9 @@
 // The server, with retries.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { ModuleMissingError, ModuleTooOldError } from "./errors.js";
-import { bare, type Question } from "./verbs.js";
+import { ModuleMissingError, ModuleTooOldError, typed } from "./errors.js";
+import { text } from "./reply.js";
+import { ask, type Question } from "./verbs.js";
 import { isReply, passes, type Wire } from "./wire.js";
 
 /** The delay before a command is resent, in milliseconds: the first time, and at most. */
@@ -10,7 +11,7 @@ const FIRST_PAUSE = 50;
 const LONGEST_PAUSE = 2000;
 
 /** The newest command that this package needs: a server that knows it knows all of them. */
-const NEWEST = "DEHYDRATOR.REJECT";
+const NEWEST = "DEHYDRATOR.EVERY";
 
 export interface Patience {
   /** For how many milliseconds to retry. */
@@ -41,10 +42,11 @@ export class Server {
         reply = await this.wire.send(question.words, wait, question.replicas);
       } catch (error) {
         if (!passes(error) || giveUp?.() || performance.now() + pause > end) {
-          throw clearer(error, String(question.words[0]));
+          throw isReply(error) ? clearer(error) : error;
         }
         tell?.(error);
-        await sleep(pause);
+        // Clients that failed together do not come again together.
+        await sleep(pause * (1 - Math.random() / 2));
         continue;
       }
       return question.read(reply);
@@ -53,13 +55,21 @@ export class Server {
 
   /** Throws an explanation if the module is missing or too old. */
   async check(how: Patience = {}): Promise<void> {
-    for (const command of ["DEHYDRATOR.POLL", NEWEST]) {
-      try {
-        await this.ask(bare(command), how);
-      } catch (error) {
-        if (!knows(error)) throw error;
+    try {
+      // It is refused for want of arguments.
+      await this.ask(ask([NEWEST], Boolean), how);
+    } catch (error) {
+      if (error instanceof ModuleMissingError && (await this.#knows("DEHYDRATOR.POLL", how))) {
+        const version = await this.ask(ask(["INFO", "dehydrator"], text), how).catch(() => "");
+        const [, number = ""] = /dehydrator_version:(\S+)/.exec(version) ?? [];
+        throw new ModuleTooOldError(NEWEST, number, { cause: error });
       }
+      if (!isReply(error)) throw error;
     }
+  }
+
+  async #knows(command: string, how: Patience): Promise<boolean> {
+    return this.ask(ask([command], Boolean), how).then(Boolean, isReply);
   }
 
   close(): void {
@@ -67,14 +77,9 @@ export class Server {
   }
 }
 
-/** Returns a clearer error if the server does not know the command. */
-function clearer(error: unknown, command: string): unknown {
-  if (!isReply(error) || knows(error)) return error;
-  const old = command === "DEHYDRATOR.RELEASE" || command === NEWEST;
-  return old ? new ModuleTooOldError(command, { cause: error }) : new ModuleMissingError({ cause: error });
-}
-
-/** Returns whether a command was refused because its arguments are missing, so that the server knows it. */
-function knows(error: unknown): boolean {
-  return isReply(error) && !error.message.toLowerCase().includes("unknown command 'dehydrator");
+/** Returns an error of this package for a reply, if there is one. */
+export function clearer(error: Error): Error {
+  return /unknown command [`'"]?dehydrator/i.test(error.message)
+    ? new ModuleMissingError({ cause: error })
+    : typed(error);
 }

@@ -3,57 +3,22 @@
 import { randomUUID } from "node:crypto";
 import type { Codec } from "./codec.js";
 import { type Headers, NO_HEADERS, unwrap, wrap } from "./envelope.js";
-import type { DeadLetter, Delivery, Id, Item, Waiting } from "./job.js";
-import { milliseconds, unixMilliseconds } from "./moment.js";
+import type { DeadLetter, Delivery, Id, Put, Seen, Waiting } from "./job.js";
+import type { Limits, Word } from "./limits.js";
+import { milliseconds, unixMilliseconds, whole } from "./moment.js";
 import { bytes, pairs, plain, text } from "./reply.js";
 
-/** Turns a job that is still held into a dead letter, with the reason and its group, atomically. */
-export const BURY = `
-local kind = redis.call('TYPE', KEYS[2]).ok
-if kind ~= 'none' and kind ~= 'stream' then
-    return redis.error_reply('WRONGTYPE the dead letters at ' .. KEYS[2] .. ' are no stream')
-end
-local told = redis.call('DEHYDRATOR.LOOK', KEYS[1], ARGV[2], 'FULL') or {}
-if redis.call('DEHYDRATOR.SETTLE', KEYS[1], ARGV[1], ARGV[2])[1] == 0 then return 0 end
-local letter = {'id', ARGV[2], 'element', ARGV[3], 'deliveries', ARGV[4], 'reason', ARGV[5]}
-for i = 1, #told, 2 do
-    if told[i] == 'group' and told[i + 1] then letter[9], letter[10] = 'group', told[i + 1] end
-end
-redis.call('XADD', KEYS[2], '*', unpack(letter))
-return 1
-`;
+export type { Word } from "./limits.js";
 
-/** Gives a job that is still held back, with another element, atomically. */
-export const RETRY = `
-local released = redis.call('DEHYDRATOR.RELEASE', KEYS[1], ARGV[1], ARGV[2], ARGV[3])
-if released[1] == 1 then redis.pcall('DEHYDRATOR.UPDATE', KEYS[1], ARGV[3], ARGV[4]) end
-return released
-`;
-
-/**
- * Puts dead letters back, due at once, with a new delivery count. One whose id is in the queue stays.
- *
- * NX would refuse an id that the server remembers (LIMIT REMEMBER), such as those that BURY settled.
- */
-export const REVIVE = `
-local revived = 0
-local dead = redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', ARGV[1])
-for _, entry in ipairs(dead) do
-    local letter = {}
-    for i = 1, #entry[2], 2 do letter[entry[2][i]] = entry[2][i + 1] end
-    if not redis.call('DEHYDRATOR.LOOK', KEYS[1], letter.id) then
-        redis.call('DEHYDRATOR.PUSH', KEYS[1], 0, letter.element, letter.id, 'REPLACE', 'GROUP', letter.group or '')
-        redis.call('XDEL', KEYS[2], entry[1])
-        revived = revived + 1
-    end
-end
-return revived
-`;
-
-/** The maximum number of elements per command. */
+/** The maximum number of elements per command, and of bytes, if there are several. */
 export const BATCH = 1000;
+export const BATCH_BYTES = 1 << 20;
 
-export type Word = string | number | Uint8Array;
+/** The longest reason, in bytes of UTF-8. */
+const REASON_MAX = 4096;
+
+/** The most attempts of a job. */
+export const ATTEMPTS_MAX = 65_535;
 
 /** A command and the parser of its reply. Each is safe to repeat. */
 export interface Question<T> {
@@ -80,7 +45,12 @@ export interface OwnTerms {
   attempts?: number;
   /** A tenant, or another part of the queue: groups with due jobs take turns. */
   group?: string | Uint8Array;
+  /** How long an attempt may take, in milliseconds, instead of its worker's `timeout`. */
+  timeout?: number;
 }
+
+/** The names of what holds of a job alone. */
+export const OWN = "within attempts group timeout";
 
 /** Jobs of a group, or whose ids have a prefix. */
 export type Selection = { group: string | Uint8Array } | { prefix: Id };
@@ -100,6 +70,21 @@ export interface PutOptions extends OwnTerms {
   replace?: boolean;
 }
 
+/** An element with its id, and when it is due. */
+export interface Timed {
+  readonly element: string | Uint8Array;
+  readonly id: Id;
+  readonly isDrawn: boolean;
+  readonly delay: number;
+}
+
+/** The policy of a queue: after so many deliveries an element is a dead letter. */
+export interface Policy {
+  readonly attempts: number;
+  /** About how many dead letters are kept; by default all. */
+  readonly keepDead?: number | undefined;
+}
+
 export function ask<T>(words: readonly Word[], read: (reply: unknown) => T): Question<T> {
   return { words, read };
 }
@@ -110,9 +95,14 @@ export function replicated<T>(question: Question<T>, replicas: number): Question
 }
 
 export function ownWords({ within, attempts, group }: OwnTerms): Word[] {
-  const words: Word[] = within === undefined ? [] : ["WITHIN", milliseconds(within)];
-  if (attempts !== undefined) words.push("DELIVERIES", attempts);
+  const words: Word[] = within === undefined ? [] : ["WITHIN", milliseconds(within, "`within`", 1)];
+  if (attempts !== undefined) words.push("DELIVERIES", whole(attempts, "attempts", 1, ATTEMPTS_MAX));
   return group === undefined ? words : [...words, "GROUP", group];
+}
+
+/** Returns headers with the time limit of a job. */
+function ownHeaders(headers: Readonly<Headers>, { timeout }: OwnTerms): Readonly<Headers> {
+  return timeout === undefined ? headers : { ...headers, timeout: `${milliseconds(timeout, "`timeout`", 1)}` };
 }
 
 function ofGroup({ group }: GroupOption): Word[] {
@@ -127,17 +117,28 @@ function patternOf(prefix: Id): Buffer {
   return Buffer.from(`${escaped}*`, "latin1");
 }
 
+/** Returns the words of a reason, whose end is cut off if it is too long. */
+export function reasonWords(reason: string): Word[] {
+  if (reason === "") return [];
+  const all = Buffer.from(reason);
+  let end = Math.min(all.length, REASON_MAX);
+  while (end < all.length && (all[end]! & 0xc0) === 0x80) end -= 1;
+  return ["REASON", all.subarray(0, end)];
+}
+
 const nothing = () => {};
 const isOne = (reply: unknown) => reply === 1;
 const areOne = (reply: unknown) => (reply as unknown[]).map(isOne);
+const firstIsOne = (reply: unknown) => areOne(reply)[0] === true;
 
 function deliveriesOf(key: string, reply: unknown): Delivery[] {
   return ((reply ?? []) as unknown[][]).map(([id, element, deliveries, token]) => ({
     key,
     queue: key,
-    id: bytes(id),
+    id: text(id),
+    idBytes: bytes(id),
     element: bytes(element),
-    deliveries: Number(deliveries),
+    attempt: Number(deliveries),
     token: text(token),
   }));
 }
@@ -157,12 +158,7 @@ export function poll(keys: readonly string[], count: number, lease: number, bloc
   });
 }
 
-/** Checks whether a command exists: without its arguments, it is refused because of that. */
-export function bare(command: string): Question<void> {
-  return ask([command], nothing);
-}
-
-/** The commands of one queue. */
+/** The commands of one key. */
 export class Verbs<T> {
   constructor(
     readonly key: string,
@@ -170,51 +166,25 @@ export class Verbs<T> {
     readonly codec: Codec<T>,
   ) {}
 
-  encode(payload: T, headers = NO_HEADERS): string | Uint8Array {
-    return wrap(headers, this.codec.encode(payload));
+  /** Returns the element of a payload with these headers and terms. */
+  wrapped(payload: T, headers: Readonly<Headers> = NO_HEADERS, terms: OwnTerms = {}): string | Uint8Array {
+    return wrap(ownHeaders(headers, terms), this.codec.encode(payload));
   }
 
-  decode(element: unknown): T {
-    return this.codec.decode(unwrap(bytes(element)).element);
-  }
-
-  put(
-    payload: T,
-    { id, delay = 0, at, replace = false, ...terms }: PutOptions,
-    headers: Readonly<Headers> = NO_HEADERS,
-    drawn: string = randomUUID(),
-  ): Question<string | null> {
-    const name = id ?? drawn;
-    const words: Word[] = ["DEHYDRATOR.PUSH", this.key, milliseconds(delay), this.encode(payload, headers), name];
-    words.push(replace ? "REPLACE" : "NX");
+  put({ element, id, isDrawn, delay }: Timed, { at, replace, ...terms }: PutOptions): Question<string | null> {
+    const words: Word[] = ["DEHYDRATOR.PUSH", this.key, delay, element, id, replace ? "REPLACE" : "NX"];
     if (at !== undefined) words.push("AT", unixMilliseconds(at));
-    words.push(...ownWords(terms));
-    // A generated id exists only if the same command arrived before.
-    return ask(words, (reply) => (id === undefined || reply !== null ? text(name) : null));
+    // A drawn id exists only if the same command arrived before.
+    return ask([...words, ...ownWords(terms)], (reply) => (isDrawn || reply !== null ? text(id) : null));
   }
 
-  /** Puts up to a thousand payloads, all with the deadline `at`, if given. */
-  putMany(
-    items: readonly Item<T>[],
-    replace: boolean,
-    at?: Date | number,
-    headers: Readonly<Headers> = NO_HEADERS,
-    terms: OwnTerms = {},
-    names: readonly Id[] = items.map(({ id }) => id ?? randomUUID()),
-  ): Question<(string | null | false)[]> {
-    const words: Word[] = ["DEHYDRATOR.MPUSH", this.key];
-    for (const [n, { payload, delay = 0 }] of items.entries()) {
-      words.push(milliseconds(delay), this.encode(payload, headers), names[n]!);
-    }
-    words.push(replace ? "REPLACE" : "NX");
+  /** Puts up to a thousand, all with the deadline `at`, if given. */
+  putMany(items: readonly Timed[], { at, replace, ...terms }: PutOptions): Question<Put[]> {
+    const timed = items.flatMap(({ delay, element, id }) => [delay, element, id]);
+    const words: Word[] = ["DEHYDRATOR.MPUSH", this.key, ...timed, replace ? "REPLACE" : "NX"];
     if (at !== undefined) words.push("AT", unixMilliseconds(at));
-    words.push(...ownWords(terms));
-    return ask(words, (reply) =>
-      (reply as number[]).map((one, i) => {
-        if (one === -1) return false;
-        const here = one === 1 || items[i]?.id === undefined;
-        return here ? text(names[i]) : null;
-      }),
+    return ask([...words, ...ownWords(terms)], (reply) =>
+      (reply as number[]).map((one, n) => ({ id: text(items[n]!.id), outcome: outcomeOf(one, items[n]!.isDrawn) })),
     );
   }
 
@@ -247,35 +217,38 @@ export class Verbs<T> {
     return ask(["DEHYDRATOR.TOUCH", this.key, ...timer, id], isOne);
   }
 
-  look(id: Id): Question<Waiting<T> | null> {
+  /** Reads an element, and the attempts that `put` gave it, or 0. */
+  look(id: Id): Question<(Waiting<T> & { attempts: number }) | null> {
     return ask(["DEHYDRATOR.LOOK", this.key, id, "FULL"], (reply) => {
       if (reply === null) return null;
       const told = pairs(reply);
       const rest = [told.get("deadline"), 0, told.get("deliveries"), told.get("leased"), told.get("element")];
-      return this.#waiting([bytes(id), ...rest]);
-    });
-  }
-
-  /** Returns the attempts that `put` gave a job, or 0. */
-  ownAttempts(id: Id): Question<number> {
-    return ask(["DEHYDRATOR.LOOK", this.key, id, "FULL"], (reply) => {
-      return reply === null ? 0 : Number(pairs(reply).get("deliveries-limit") ?? 0);
+      const reason = told.get("reason") ?? null;
+      const more = reason === null ? {} : { reason: text(reason) };
+      return { ...this.#waiting([bytes(id), ...rest]), ...more, attempts: Number(told.get("deliveries-limit") ?? 0) };
     });
   }
 
   #waiting([id, deadline, , deliveries, leased, element]: unknown[]): Waiting<T> {
-    return {
-      id: text(id),
-      idBytes: bytes(id),
-      payload: this.decode(element),
-      due: new Date(Number(deadline)),
-      attempts: Number(deliveries),
-      leased: leased === 1,
-    };
+    return { ...this.#seen(id, element, deliveries), due: new Date(Number(deadline)), leased: leased === 1 };
+  }
+
+  #seen(id: unknown, envelope: unknown, deliveries: unknown): Seen<T> {
+    const { element } = unwrap(bytes(envelope));
+    return { id: text(id), idBytes: bytes(id), element, attempt: Number(text(deliveries)), ...this.decoded(element) };
+  }
+
+  /** Returns the payload of an element without headers, or the error of the codec. */
+  decoded(element: Buffer): { payload: T; error?: unknown } {
+    try {
+      return { payload: this.codec.decode(element) };
+    } catch (error) {
+      return { payload: undefined as T, error };
+    }
   }
 
   update(id: Id, payload: T): Question<void> {
-    return ask(["DEHYDRATOR.UPDATE", this.key, id, this.encode(payload)], nothing);
+    return ask(["DEHYDRATOR.UPDATE", this.key, id, this.wrapped(payload)], nothing);
   }
 
   /** Lists a thousand from `start` on, and returns the start of the next page, or null. */
@@ -308,6 +281,15 @@ export class Verbs<T> {
     return ask(["DEHYDRATOR.RESUME", this.key, ...ofGroup(of)], isOne);
   }
 
+  limit(words: readonly Word[]): Question<void> {
+    return ask(["DEHYDRATOR.LIMIT", this.key, ...words], nothing);
+  }
+
+  limits(of: GroupOption, read: (info: Record<string, unknown>) => Limits): Question<Limits> {
+    const info = this.info(of);
+    return ask(info.words, (reply) => read(info.read(reply)));
+  }
+
   settle(pairs: readonly Pair[]): Question<boolean[]> {
     return ask(["DEHYDRATOR.SETTLE", this.key, ...pairs.flatMap(({ token, id }) => [token, id])], areOne);
   }
@@ -316,47 +298,65 @@ export class Verbs<T> {
     return ask(["DEHYDRATOR.RENEW", this.key, lease, ...pairs.flatMap(({ token, id }) => [token, id])], areOne);
   }
 
-  /** `counted`: whether this delivery counts as an attempt. */
-  release(delay: number, { token, id }: Pair, { counted = true } = {}): Question<boolean> {
-    const words = ["DEHYDRATOR.RELEASE", this.key, milliseconds(delay), token, id];
-    return ask(counted ? words : [...words, "UNCOUNTED"], (reply) => areOne(reply)[0] === true);
+  /** Gives a job back that was not begun. */
+  giveBack({ token, id }: Pair): Question<boolean> {
+    return ask(["DEHYDRATOR.RELEASE", this.key, 0, token, id, "UNCOUNTED"], firstIsOne);
   }
 
-  /** Releases a job, whose element has changed. */
-  retry(delay: number, { token, id, element }: Delivery): Question<boolean> {
-    const read = (reply: unknown) => areOne(reply)[0] === true;
-    return ask(["EVAL", RETRY, 1, this.key, milliseconds(delay), token, id, element], read);
+  /** Gives a job back whose work failed, with another element if there is one. */
+  release(delay: number, { token, id }: Pair, reason: string, element?: Buffer): Question<boolean> {
+    const changed = element === undefined ? [] : ["ELEMENT", element];
+    const words = ["DEHYDRATOR.RELEASE", this.key, Math.ceil(delay), token, id, ...changed, ...reasonWords(reason)];
+    return ask(words, firstIsOne);
   }
 
-  reject({ token, id }: Pair): Question<boolean> {
-    return ask(["DEHYDRATOR.REJECT", this.key, token, id], (reply) => areOne(reply)[0] === true);
+  reject({ token, id }: Pair, reason: string): Question<boolean> {
+    return ask(["DEHYDRATOR.REJECT", this.key, token, id, ...reasonWords(reason)], firstIsOne);
   }
 
-  bury({ token, id, element, deliveries }: Delivery, reason: string): Question<boolean> {
-    return ask(["EVAL", BURY, 2, this.key, this.dead, token, id, element, deliveries, reason], isOne);
+  /** Sets the policy, unless `isNew`, and there is one: then returns false. */
+  onDue({ attempts, keepDead }: Policy, isNew = false): Question<boolean> {
+    const most = whole(attempts, "attempts", 1, ATTEMPTS_MAX);
+    const kept = keepDead === undefined ? [] : ["MAXLEN", "~", whole(keepDead, "keepDead", 1)];
+    const policy = ["HOLD", "DELIVERIES", most, "STREAM", this.dead, ...kept];
+    return ask(["DEHYDRATOR.ONDUE", this.key, ...(isNew ? ["NX"] : []), ...policy], (reply) => reply !== null);
   }
 
-  limitAttempts(attempts: number): Question<void> {
-    return ask(["DEHYDRATOR.ONDUE", this.key, "HOLD", "DELIVERIES", attempts, "STREAM", this.dead], nothing);
-  }
-
-  deadLetters(count: number): Question<DeadLetter[]> {
-    return ask(["XRANGE", this.dead, "-", "+", "COUNT", count], (reply) =>
-      ((reply ?? []) as [unknown, unknown][]).map(([entry, fields]) => {
-        const told = pairs(fields);
-        return {
-          entry: text(entry),
-          id: text(told.get("id")),
-          idBytes: bytes(told.get("id")),
-          element: unwrap(bytes(told.get("element"))).element,
-          attempts: Number(text(told.get("deliveries") ?? 0)),
-          reason: text(told.get("reason") ?? ""),
-        };
-      }),
+  /** Lists the dead letters of a stream. */
+  deadLetters(stream: string, count: number): Question<DeadLetter<T>[]> {
+    return ask(["XRANGE", stream, "-", "+", "COUNT", count], (reply) =>
+      ((reply ?? []) as [unknown, unknown][]).map(([entry, fields]) => this.#letter(entry, pairs(fields))),
     );
   }
 
-  revive(count: number): Question<number> {
-    return ask(["EVAL", REVIVE, 2, this.key, this.dead, count], Number);
+  #letter(entry: unknown, told: Map<string, unknown>): DeadLetter<T> {
+    const seen = this.#seen(told.get("id"), told.get("element"), told.get("deliveries") ?? 0);
+    const group = told.has("group") ? { group: text(told.get("group")) } : {};
+    return { key: this.key, entry: text(entry), ...seen, ...group, reason: text(told.get("reason") ?? "") };
   }
+
+  dropLetters(stream: string, entries: readonly string[]): Question<number> {
+    return ask(["XDEL", stream, ...entries], Number);
+  }
+
+  /** Brings some dead letters back; returns how many, and where to go on, or null. */
+  revive(count: number, from: string | null): Question<{ revived: number; next: string | null }> {
+    return this.#revive([...(from === null ? [] : ["FROM", from]), "COUNT", count]);
+  }
+
+  reviveLetters(entries: readonly string[], element?: string | Uint8Array): Question<{ revived: number }> {
+    return this.#revive([...(element === undefined ? [] : ["ELEMENT", element]), "IDS", entries.length, ...entries]);
+  }
+
+  #revive(words: readonly Word[]): Question<{ revived: number; next: string | null }> {
+    return ask(["DEHYDRATOR.REVIVE", this.key, ...words], (reply) => {
+      const [revived, next] = reply as [unknown, unknown];
+      return { revived: Number(revived), next: next === null ? null : text(next) };
+    });
+  }
+}
+
+export function outcomeOf(reply: number, isDrawn: boolean): Put["outcome"] {
+  if (reply === -1) return "full";
+  return reply === 1 || isDrawn ? "stored" : "exists";
 }

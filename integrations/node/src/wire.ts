@@ -1,21 +1,28 @@
 // A connection to the server that opens when needed, and reopens when it broke.
 
+import type { Socket } from "node:net";
 import { DehydratorError, NoReplyError, NotReplicatedError } from "./errors.js";
+import { timed } from "./moment.js";
 import type { Word } from "./verbs.js";
 
 /** A connected client of a library, which neither resends nor reconnects by itself. */
 export interface Opened {
   readonly alive: boolean;
+  /** Changes with each byte that comes or goes, if that is known. */
+  readonly traffic?: number;
   /** Returns bulk strings as Buffers. */
   send(words: (string | Buffer)[]): Promise<unknown>;
+  /** Subscribes to a channel, whose name may depend on the database: of a slot, if it is sharded. Then it sends nothing. */
+  subscribe?(channel: (db: number) => string, sharded: boolean, hear: (message: Buffer) => void): Promise<unknown>;
   close(): void;
 }
 
 /** Temporary errors of the server: the same command may succeed later, on another connection. */
-const PASSING = /^-?(BUSY|UNBLOCKED|READONLY|NOREPLICAS|MISCONF|LOADING|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|MOVED|ASK)\b/;
+const PASSING =
+  /^-?((BUSY|UNBLOCKED|READONLY|NOREPLICAS|MISCONF|LOADING|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|MOVED|ASK|REDIRECT)( |$)|ERR max number of clients)/;
 
 /** The error while a script runs for too long: server and connection are fine otherwise. */
-const BUSY = /^-?BUSY\b/;
+const BUSY = /^-?BUSY( |$)/;
 
 /** For how many milliseconds a server waits for its replicas. */
 const WAIT = 500;
@@ -49,7 +56,7 @@ export class Wire {
   #opening: Promise<Opened> | undefined;
   #closed = false;
 
-  /** `timeout`: the default timeout for replies, in milliseconds. */
+  /** `timeout`: how many milliseconds of silence are the end of a connection, by default. */
   constructor(
     private readonly open: () => Promise<Opened>,
     private readonly timeout: number,
@@ -70,7 +77,8 @@ export class Wire {
         opened = undefined;
         opened = await inTime(opening, timeout);
       }
-      const reply = await inTime(opened.send(words.map(sendable)), timeout);
+      const heard = opened;
+      const reply = await inTime(opened.send(words.map(sendable)), timeout, () => heard.traffic);
       if (replicas === 0) return reply;
       // WAIT is about the writes of its connection, and an earlier one may have settled all of it. This adds nothing.
       const isWritten = Array.isArray(reply) && reply.every((one) => one === 1);
@@ -102,13 +110,26 @@ export class Wire {
   }
 }
 
-/** Rejects with a NoReplyError if nothing comes within this many milliseconds. */
-export function inTime<T>(promise: Promise<T>, timeout: number): Promise<T> {
+/** Rejects with a NoReplyError if nothing comes within this many milliseconds, or since there was `traffic`. */
+export function inTime<T>(promise: Promise<T>, timeout: number, traffic = (): number | undefined => 0): Promise<T> {
   return new Promise((resolve, reject) => {
-    const late = () => reject(new NoReplyError(`no reply in ${timeout} ms`));
-    const timer = setTimeout(late, timeout);
+    let timer: NodeJS.Timeout;
+    const wait = (before: number | undefined) => {
+      const late = () => {
+        const now = traffic();
+        if (now !== before) wait(now);
+        else reject(new NoReplyError(`no reply in ${timeout} ms`));
+      };
+      timer = setTimeout(late, timed(timeout));
+    };
+    wait(traffic());
     promise.then(resolve, reject).finally(() => clearTimeout(timer));
   });
+}
+
+/** Returns a number that changes with each byte that a socket has read, or handed to the system. */
+export function bytesOf({ bytesRead, writableLength }: Socket): number {
+  return bytesRead - writableLength;
 }
 
 function sendable(word: Word): string | Buffer {

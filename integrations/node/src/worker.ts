@@ -2,23 +2,23 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { unwrap, wrap } from "./envelope.js";
-import { Retry } from "./errors.js";
+import { DehydratorError, JobLostError, JobTimeoutError, QueueFullError, Retry, TooLateError } from "./errors.js";
 import { Held, pairOf } from "./held.js";
-import { Guarded, type Hooks, type Tell } from "./hooks.js";
+import { Guarded, type Hooks, type Logger, type Tell } from "./hooks.js";
 import type { Delivery, Job } from "./job.js";
 import { type Part, REPLY } from "./keys.js";
-import { milliseconds } from "./moment.js";
-import type { Queue } from "./queue.js";
-import { Rota } from "./rota.js";
+import { after, known, milliseconds, timed } from "./moment.js";
+import { internals, Queue } from "./queue.js";
 import type { Patience, Server } from "./server.js";
 import { Settling } from "./settling.js";
 import { onSignal } from "./signals.js";
-import { reasonOf, type Terms, type TermsOptions, termsOf, verdict } from "./terms.js";
+import { ATTEMPTS, reasonOf, TERMS, type Terms, type TermsOptions, termsOf, verdict } from "./terms.js";
+import { listen } from "./told.js";
 import { BATCH, poll, type Question, replicated } from "./verbs.js";
 import type { Crew } from "./wide/lane.js";
 import { Lanes } from "./wide/lanes.js";
 import { Permits } from "./wide/permits.js";
-import { isReply, passes } from "./wire.js";
+import { passes } from "./wire.js";
 
 /** The reply timeout beyond the block, in milliseconds. */
 const GRACE = 5000;
@@ -26,20 +26,21 @@ const GRACE = 5000;
 /** The maximum number of jobs per POLL, whatever the concurrency. */
 const MOST_AT_ONCE = 100;
 
-/** How often it asks for schedules while it takes no jobs, in milliseconds. */
-const ASIDE = 200;
-
 /** A key that the worker serves. */
 interface Place<T> {
   readonly part: Part<T>;
   readonly settling: Settling;
+  /** The attempts of jobs without their own; null: unlimited. */
+  attempts: number | null;
+  /** Whether the policy is still to be set: the server was full. */
+  isUnset: boolean;
 }
 
 export interface WorkerOptions extends TermsOptions {
-  /** Hooks for events; missing ones write to the console. */
+  /** Hooks for events; missing ones log. */
   hooks?: Partial<Hooks>;
-  /** Whether to serve the schedules of the queues: by default, if croner is installed, which they need. */
-  schedules?: boolean;
+  /** Where to log; by default the console. */
+  logger?: Logger;
 }
 
 /**
@@ -51,10 +52,11 @@ export interface WorkerOptions extends TermsOptions {
  */
 export class Worker<T = unknown> {
   readonly queues: readonly Queue<T>[];
+  readonly #work: (job: Job<T>) => unknown;
   readonly #places = new Map<string, Place<T>>();
-  readonly #renewals: Promise<void>[] = [];
+  /** Renewals, and what hears of cancelled jobs. */
+  readonly #aside: Promise<void>[] = [];
   readonly #terms: Terms;
-  readonly #schedules: boolean | undefined;
   readonly #hooks: Guarded;
   readonly #tell: Tell;
   /** The timeout in milliseconds for replies about leases: short enough to retry within the lease. */
@@ -64,9 +66,10 @@ export class Worker<T = unknown> {
   #ended = new AbortController();
   /** Ends the waits for running work. */
   readonly #leaving = new Set<() => void>();
+  #isRunning = false;
   #stopping = false;
   #left = false;
-  #leaveTimer: NodeJS.Timeout | undefined;
+  #endGrace = () => {};
   #roomy: () => unknown = () => {};
   /** The connections that can be blocked in a POLL. */
   readonly #blocked = new Set<Server>();
@@ -74,18 +77,24 @@ export class Worker<T = unknown> {
   /** Several queues are polled in their order: the first with due jobs is served. */
   constructor(
     queues: Queue<T> | readonly Queue<T>[],
-    private readonly work: (job: Job<T>) => unknown,
-    { hooks, schedules, ...terms }: WorkerOptions = {},
+    work: (job: Job<T>) => unknown,
+    { hooks, logger, ...terms }: WorkerOptions = {},
   ) {
     this.queues = [queues].flat() as Queue<T>[];
     if (this.queues.length === 0) throw new RangeError("a worker needs a queue");
+    if (!this.queues.every((queue) => queue instanceof Queue))
+      throw new TypeError("a worker is of queues: new Queue(…)");
+    const names = new Set(this.queues.map(({ name }) => name));
+    if (names.size < this.queues.length) throw new TypeError("the queues of a worker have different names");
+    if (typeof work !== "function") throw new TypeError("the work of a worker is a function");
+    known(terms, TERMS);
+    this.#work = work;
     this.#terms = termsOf(terms);
-    if (this.#terms.waitReplicas > 0 && this.queues.some(({ part }) => part !== undefined)) {
+    if (this.#terms.waitReplicas > 0 && this.queues.some((queue) => internals(queue).one !== undefined)) {
       // The libraries send the WAIT of a cluster to any node.
       throw new TypeError("waitReplicas needs queues with `keys`: `keys: 1` is one key");
     }
-    this.#schedules = schedules;
-    this.#hooks = new Guarded(hooks);
+    this.#hooks = new Guarded(hooks, logger);
     this.#tell = this.#hooks.tell;
     this.#reply = Math.min(REPLY, this.#terms.lease / 6);
   }
@@ -95,69 +104,72 @@ export class Worker<T = unknown> {
    *
    * Jobs that arrive while it is still blocked are given back, due at once, which counts as no attempt.
    *
-   * After `grace` milliseconds it stops waiting: it aborts `lost` of the jobs whose work still runs, and gives them back
-   * as if the work had failed, due at once. A job that arrives at that moment is delivered again when its lease expires.
+   * After `grace` milliseconds it stops waiting: it aborts the signals of the jobs whose work still runs, and gives them
+   * back as if the work had failed, due at once. A job that arrives at that moment is delivered again when its lease
+   * expires.
    */
   stop(grace?: number): void {
+    const ms = grace === undefined ? undefined : milliseconds(grace, "`grace`");
     this.#stopping = true;
     this.#roomy();
-    if (grace === undefined) return;
-    const leave = () => {
+    if (ms === undefined) return;
+    this.#endGrace();
+    this.#endGrace = after(ms, () => {
       this.#left = true;
       for (const server of this.#blocked) server.close();
       for (const one of this.#leaving) one();
-    };
-    clearTimeout(this.#leaveTimer);
-    this.#leaveTimer = setTimeout(leave, milliseconds(grace)).unref();
+    });
   }
 
   /**
-   * Works until `stop`, or SIGTERM or SIGINT, which stop it with `grace`. Throws permanent errors.
+   * Works until `stop`, or SIGTERM or SIGINT, which stop it with `grace`; a second one gives all jobs back, and a third
+   * one ends the process. Throws permanent errors.
    *
    * An earlier `stop` ends it at once. After it has returned, it can be called again.
    */
   async run({ signals = true, grace }: { signals?: boolean; grace?: number } = {}): Promise<void> {
-    const deaf = signals ? onSignal(() => this.stop(grace)) : () => {};
+    if (this.#isRunning) throw new DehydratorError("the worker is running");
+    if (grace !== undefined) milliseconds(grace, "`grace`");
+    const free = this.queues.map((queue) => internals(queue).hold());
+    this.#isRunning = true;
+    const deaf = signals ? onSignal((count) => this.stop(count > 1 ? 0 : grace)) : () => {};
     this.#places.clear();
     this.#ended = new AbortController();
     try {
-      const parts = this.queues.map(({ part }) => part);
-      const isTogether = parts.every((part) => part !== undefined && part.tag === parts[0]?.tag);
-      await (isTogether ? this.#runTogether() : this.#runLanes());
+      const ones = this.queues.map((queue) => internals(queue).one);
+      await Promise.all(ones.map((one) => one?.checkAlone(this.#patiently())));
+      const isTogether = ones.every((one) => one !== undefined && one.tag === ones[0]?.tag);
+      await (isTogether ? this.#runTogether(ones as Part<T>[]) : this.#runLanes());
     } catch (error) {
       // After the grace, the connections are closed, whatever they wait for.
       if (!this.#stopping || !(passes(error) || this.#left)) throw error;
     } finally {
       deaf();
-      clearTimeout(this.#leaveTimer);
-      this.#stopping = this.#left = false;
+      this.#endGrace();
+      this.#isRunning = this.#stopping = this.#left = false;
+      for (const one of free) one();
     }
+  }
+
+  #begun(): void {
+    const names = this.queues.map(({ name }) => name);
+    this.#tell("begun", names, this.#terms.concurrency);
+    this.#ended.signal.addEventListener("abort", () => this.#tell("ended", names));
   }
 
   /** Polls all queues by one command. */
-  async #runTogether(): Promise<void> {
-    const parts = this.queues.map(({ part }) => part!);
+  async #runTogether(parts: readonly Part<T>[]): Promise<void> {
     const server = this.#another(parts[0]!);
     try {
-      const { attempts } = this.#terms;
-      const rota = await Rota.of(this.queues, this.#schedules);
       await server.check(this.#patiently());
-      if (attempts !== null) {
-        for (const part of parts) await this.#ask(part, part.verbs.limitAttempts(attempts));
-      }
-      await this.#tellUnserved(rota);
-      for (const part of parts) this.#serveKey(part);
-      while (!this.#stopping) await this.#take(server, rota);
+      for (const part of parts) await this.#serveKey(part, server);
+      this.#listen(parts);
+      this.#begun();
+      const keys = parts.map(({ verbs }) => verbs.key);
+      while (!this.#stopping) await this.#take(server, keys);
     } finally {
       await this.#finish();
       this.#hangUp(server);
-    }
-  }
-
-  async #tellUnserved({ unserved }: Rota<T>): Promise<void> {
-    for (const { name, schedules } of unserved) {
-      // Whatever the key is, or may not be read, concerns nobody here.
-      if ((await schedules.size().catch(() => 0)) > 0) this.#tell("unserved", name);
     }
   }
 
@@ -165,56 +177,32 @@ export class Worker<T = unknown> {
   async #runLanes(): Promise<void> {
     const permits = new Permits(this.#terms.concurrency, MOST_AT_ONCE);
     const tell = (error: unknown) => this.#tell("interrupted", error);
-    const crewOf = (queue: Queue<T>, part: Part<T>) => this.#crewOf(queue, part);
+    const crewOf = (_: Queue<T>, part: Part<T>) => this.#crewOf(part);
     const lanes = new Lanes(this.queues, { stopping: () => this.#stopping, tell, crewOf }, permits);
     this.#roomy = () => this.#stopping && lanes.stop();
-    const wide = this.queues.filter(({ part }) => part === undefined);
-    const rota = await Rota.of(wide, this.#schedules);
-    await this.#tellUnserved(rota);
-    let isOver = false;
-    const serving = (rota.schedules.length > 0 ? wide : []).map((queue) =>
-      this.#serveSchedules(queue, () => isOver || this.#stopping).catch((error) => {
-        if (!this.#stopping || !passes(error)) lanes.fail(error);
-      }),
-    );
+    this.#begun();
     try {
       await lanes.run();
     } finally {
-      isOver = true;
-      await Promise.all(serving);
       await this.#finish();
     }
   }
 
-  /** Serves schedules of a queue of several keys, also while all are busy: their jobs can wait for other workers. */
-  async #serveSchedules(queue: Queue<T>, isOver: () => boolean): Promise<void> {
-    const { lease, block } = this.#terms;
-    const server = this.#another(queue.home);
-    try {
-      while (!isOver()) {
-        const due = await server.ask(poll([queue.schedules.key], MOST_AT_ONCE, lease, block), this.#patiently());
-        await Promise.all(due.map((delivery) => this.#putJobs(queue, delivery)));
-      }
-    } finally {
-      this.#hangUp(server);
-    }
-  }
-
-  #crewOf(queue: Queue<T>, part: Part<T>): Crew {
+  #crewOf(part: Part<T>): Crew {
     const server = this.#another(part);
-    const { block, attempts } = this.#terms;
-    let rota: Rota<T> | undefined;
+    const { block } = this.#terms;
+    let isServed = false;
     return {
       stopping: () => this.#stopping,
       poll: async (count, blocks, { tell }) => {
         const how = this.#patiently(tell);
-        if (rota === undefined) {
+        if (!isServed) {
           await server.check(how);
-          if (attempts !== null) await server.ask(part.verbs.limitAttempts(attempts), how);
-          this.#serveKey(part);
-          rota = queue.part === undefined ? Rota.ofKey(part.verbs.key) : await Rota.of([queue], this.#schedules);
+          await this.#serveKey(part, server, how);
+          this.#listen([part]);
+          isServed = true;
         }
-        return this.#poll(server, rota, rota.keys, count, blocks ? block : undefined, how);
+        return this.#poll(server, [part.verbs.key], count, blocks ? block : undefined, how);
       },
       begin: (delivery) => this.#begin(delivery),
       giveBack: (delivery) => this.#giveBack(delivery),
@@ -223,14 +211,46 @@ export class Worker<T = unknown> {
   }
 
   /** Settles and renews the jobs of this key from now on. */
-  #serveKey(part: Part<T>): void {
+  async #serveKey(part: Part<T>, server: Server, how = this.#patiently()): Promise<void> {
     const { key } = part.verbs;
     if (this.#places.has(key)) return;
     const settling = new Settling((pairs) =>
       this.#ask(part, replicated(part.verbs.settle(pairs), this.#terms.waitReplicas)),
     );
-    this.#places.set(key, { part, settling });
-    this.#renewals.push(this.#renew(part));
+    const place = { part, settling, attempts: this.#terms.attempts ?? null, isUnset: this.#terms.attempts !== null };
+    await this.#setPolicy(place, (question) => server.ask(question, how));
+    this.#places.set(key, place);
+    this.#aside.push(this.#renew(place));
+  }
+
+  /** Sets the policy of a key, unless it has one; a full server is asked again. */
+  async #setPolicy(place: Place<T>, ask: <A>(question: Question<A>) => Promise<A>): Promise<void> {
+    if (!place.isUnset) return;
+    const { verbs, queue } = place.part;
+    const { attempts, keepDead } = this.#terms;
+    place.attempts = attempts ?? ATTEMPTS;
+    try {
+      if (!(await ask(verbs.onDue({ attempts: place.attempts, keepDead }, true)))) {
+        const { policy } = (await ask(verbs.info())) as { policy?: { deliveries?: number } };
+        const most = policy?.deliveries || place.attempts;
+        if (most < place.attempts) this.#tell("overruled", queue, most);
+        place.attempts = attempts ?? most;
+      }
+      place.isUnset = false;
+    } catch (error) {
+      if (!(error instanceof QueueFullError)) throw error;
+      this.#tell("crashed", error, `the policy of ${queue}`);
+    }
+  }
+
+  /** Renews at once what somebody has cancelled: the reply tells that it is lost. */
+  #listen(parts: readonly Part<T>[]): void {
+    const places = new Map(parts.map((part) => [part.verbs.key, part]));
+    const hear = (key: string, id: Buffer) => {
+      const some = this.#held.of(key).filter(({ idBytes }) => idBytes.equals(id));
+      void this.#renewSome(places.get(key)!, some);
+    };
+    this.#aside.push(listen(parts[0]!.maker, [...places.keys()], hear, this.#ended.signal));
   }
 
   /** Returns the server on another connection, which `stop` can interrupt. */
@@ -249,12 +269,13 @@ export class Worker<T = unknown> {
   async #finish(): Promise<void> {
     await Promise.all(this.#serving);
     this.#ended.abort();
-    await Promise.all(this.#renewals.splice(0));
+    await Promise.all(this.#aside.splice(0));
   }
 
   /** Resends until there is a reply, or `stop`. */
   #patiently(tell?: (error: unknown) => void): Patience {
     return {
+      patience: Number.POSITIVE_INFINITY,
       giveUp: () => this.#stopping,
       tell: (error) => {
         tell?.(error);
@@ -264,17 +285,16 @@ export class Worker<T = unknown> {
   }
 
   /** Waits for free capacity, and for up to that many jobs. */
-  async #take(server: Server, rota: Rota<T>): Promise<void> {
+  async #take(server: Server, keys: readonly string[]): Promise<void> {
     const { concurrency, block } = this.#terms;
     const room = Math.min(concurrency - this.#serving.size, MOST_AT_ONCE);
     if (room === 0) {
-      const isAside = rota.schedules.length > 0;
-      // The job of a schedule can wait in the queue, for other workers.
-      if (!(await this.#awaitRoom(isAside ? ASIDE : undefined)))
-        await this.#poll(server, rota, rota.schedules, MOST_AT_ONCE);
+      await new Promise<void>((resolve) => {
+        this.#roomy = resolve;
+      });
       return;
     }
-    for (const delivery of await this.#poll(server, rota, rota.keys, room, block)) void this.#begin(delivery);
+    for (const delivery of await this.#poll(server, keys, room, block)) void this.#begin(delivery);
   }
 
   #begin(delivery: Delivery): Promise<void> {
@@ -286,22 +306,10 @@ export class Worker<T = unknown> {
     return serving;
   }
 
-  /** Waits until a job has ended, or `stop`; returns whether that was in time. */
-  #awaitRoom(ms?: number): Promise<boolean> {
-    return new Promise((resolve) => {
-      const timer = ms === undefined ? undefined : setTimeout(() => resolve(false), ms);
-      this.#roomy = () => {
-        clearTimeout(timer);
-        resolve(true);
-      };
-    });
-  }
-
-  /** Returns the jobs that are due, or serves the schedules that are. */
+  /** Returns the jobs that are due, with the names of their queues. */
   async #poll(
     server: Server,
-    rota: Rota<T>,
-    keys: string[],
+    keys: readonly string[],
     room: number,
     block?: number,
     how = this.#patiently(),
@@ -310,15 +318,6 @@ export class Worker<T = unknown> {
     const found = await server.ask(poll(keys, room, this.#terms.lease, block), how);
     const queue = this.#places.get(found[0]?.key ?? "")?.part.queue;
     const deliveries = queue === undefined || queue === found[0]?.key ? found : found.map((one) => ({ ...one, queue }));
-    const scheduling = rota.scheduling(deliveries);
-    if (scheduling !== undefined) {
-      await Promise.all(deliveries.map((delivery) => this.#putJobs(scheduling, delivery)));
-      // Where many are due, they come together, however few jobs it does at a time.
-      if (deliveries.length === room && room < MOST_AT_ONCE) {
-        await this.#poll(server, rota, rota.schedules, MOST_AT_ONCE);
-      }
-      return [];
-    }
     if (deliveries.length > 0) this.#tell("received", deliveries, performance.now() - began);
     return this.#confirm(server, deliveries, how);
   }
@@ -344,21 +343,10 @@ export class Worker<T = unknown> {
   async #giveBack(delivery: Delivery): Promise<void> {
     const { part } = this.#places.get(delivery.key)!;
     try {
-      await this.#ask(part, part.verbs.release(0, pairOf(delivery), { counted: false }));
+      await this.#ask(part, part.verbs.giveBack(pairOf(delivery)));
     } catch (error) {
       // It is delivered again when its lease expires.
       this.#tell("crashed", error, "the return of a job");
-    }
-  }
-
-  /** Puts the jobs of a schedule that is due. */
-  async #putJobs(queue: Queue<T>, delivery: Delivery): Promise<void> {
-    try {
-      const reason = await queue.schedules.serve(delivery, (question) => this.#ask(queue.home, question));
-      if (reason !== undefined) this.#tell("refused", queue.name, delivery.id.toString(), reason);
-    } catch (error) {
-      // It comes again when its lease expires.
-      this.#tell("crashed", error, `the schedule ${delivery.id}`);
     }
   }
 
@@ -372,23 +360,24 @@ export class Worker<T = unknown> {
   }
 
   async #do(delivery: Delivery): Promise<void> {
-    const { part, settling } = this.#places.get(delivery.key)!;
+    const place = this.#places.get(delivery.key)!;
+    const { part, settling } = place;
     // The POLL was blocked in the server when the stop was requested.
     if (this.#stopping) return this.#giveBack(delivery);
-    const lost = new AbortController();
+    const ending = new AbortController();
     let job: Job<T>;
     try {
       const { headers, element } = unwrap(delivery.element);
-      job = jobOf(part, delivery, part.verbs.codec.decode(element), headers, lost.signal);
+      job = jobOf(part, delivery, part.verbs.codec.decode(element), headers, ending.signal);
     } catch (error) {
       return this.#bury(part, delivery, `it cannot be decoded: ${reasonOf(error)}`);
     }
-    this.#held.add(delivery, job, lost);
+    this.#held.add(delivery, job, ending);
     const began = performance.now();
     let failure: { error: unknown } | undefined;
     try {
       this.#tell("started", job);
-      await this.#hooks.working(job, () => this.#workOn(job, lost));
+      await this.#hooks.working(job, () => this.#workOn(job, ending));
     } catch (error) {
       failure = { error };
     }
@@ -399,55 +388,64 @@ export class Worker<T = unknown> {
       await this.#hooks.settling(job, "settle", () => settling.settle(pairOf(delivery)));
       return this.#tell("succeeded", job, ms);
     }
-    const then = verdict(failure.error, delivery.deliveries, await this.#termsOf(part, delivery));
+    const most = await this.#attemptsOf(place, delivery);
+    const then = verdict(failure.error, delivery.attempt, most, this.#terms.backoff);
+    const { delay, reason } = then;
+    if (delay === undefined) return this.#hooks.settling(job, "bury", () => this.#bury(part, delivery, reason));
     const changed = withHeaders(delivery, job.headers);
-    if ("reason" in then) return this.#hooks.settling(job, "bury", () => this.#bury(part, changed, then.reason));
-    const { verbs } = part;
-    const release =
-      changed === delivery ? verbs.release(then.delay, pairOf(delivery)) : verbs.retry(then.delay, changed);
-    await this.#hooks.settling(job, "release", () => this.#ask(part, release));
-    this.#tell("retried", job, ms, failure.error, then.delay);
+    await this.#hooks.settling(job, "release", () => this.#release(part, delivery, delay, reason, changed));
+    this.#tell("retried", job, ms, failure.error, delay);
   }
 
-  /** Returns the terms of a job. With `attempts` null, the queue has its own policy, or none. */
-  async #termsOf(part: Part<T>, { id }: Delivery): Promise<Terms> {
-    const terms = this.#terms;
-    if (terms.attempts === null) return terms;
-    return { ...terms, attempts: (await this.#ask(part, part.verbs.ownAttempts(id))) || terms.attempts };
+  /** Returns the attempts of a job. With `attempts` null, the queue has its own policy, or none. */
+  async #attemptsOf({ part, attempts }: Place<T>, { idBytes }: Delivery): Promise<number | null> {
+    if (this.#terms.attempts === null) return null;
+    return (await this.#ask(part, part.verbs.look(idBytes)))?.attempts || attempts;
   }
 
-  /** Waits for the work, at most as long as a stop allows. */
-  async #workOn(job: Job<T>, lost: AbortController): Promise<void> {
+  /** Waits for the work, at most as long as a stop or its timeout allow. */
+  async #workOn(job: Job<T>, ending: AbortController): Promise<void> {
+    const timeout = Number(job.headers.timeout ?? this.#terms.timeout);
     let leave!: () => void;
+    let endTimeout = () => {};
     const left = new Promise<never>((_, reject) => {
-      leave = () => {
-        const stopped = new Retry(0, "the worker stopped");
-        lost.abort(stopped);
-        reject(stopped);
+      const end = (error: Error, because: Error) => {
+        ending.abort(because);
+        reject(error);
       };
+      leave = () => end(new Retry(0, "the worker stopped"), new JobLostError("the worker stopped"));
+      if (timeout > 0) {
+        const late = new JobTimeoutError(`the work took longer than ${timeout} ms`);
+        endTimeout = after(timeout, () => end(late, late));
+      }
     });
     this.#leaving.add(leave);
     try {
-      await Promise.race([this.work(job), left]);
+      await Promise.race([this.#work(job), left]);
     } finally {
+      endTimeout();
       this.#leaving.delete(leave);
+    }
+  }
+
+  /** Gives back a job whose work failed. */
+  async #release(part: Part<T>, one: Delivery, delay: number, reason: string, changed?: Buffer): Promise<void> {
+    try {
+      await this.#ask(part, part.verbs.release(delay, pairOf(one), reason, changed));
+    } catch (error) {
+      if (!(error instanceof QueueFullError || error instanceof TooLateError)) throw error;
+      // The server has no room for other headers, or allows no such delay.
+      await this.#ask(part, part.verbs.release(Math.min(delay, this.#terms.backoff.first), pairOf(one), reason));
     }
   }
 
   async #bury(part: Part<T>, delivery: Delivery, reason: string): Promise<void> {
     let told = reason;
-    if (this.#terms.attempts !== null) {
-      await this.#ask(part, part.verbs.bury(delivery, reason));
-    } else {
-      // This worker does not configure dead letters: the policy of the queue does, if any.
-      try {
-        await this.#ask(part, part.verbs.reject(pairOf(delivery)));
-      } catch (error) {
-        if (!isReply(error)) throw error;
-        const { most } = this.#terms.backoff;
-        await this.#ask(part, part.verbs.release(most, pairOf(delivery)));
-        told = `${reason}; it waits for ${most} ms, for it could not go to the dead letters: ${error.message}`;
-      }
+    // False can mean that a first REJECT worked, but its reply was lost.
+    if ((await this.#ask(part, part.verbs.reject(pairOf(delivery), reason)).catch(withoutPolicy)) === null) {
+      const { most } = this.#terms.backoff;
+      await this.#ask(part, part.verbs.release(most, pairOf(delivery), reason));
+      told = `${reason}; it waits for ${most} ms, for the queue has no policy for dead letters`;
     }
     this.#tell("buried", delivery, told);
   }
@@ -464,32 +462,42 @@ export class Worker<T = unknown> {
   }
 
   /** Renews the current jobs of a key, three times per lease, until the worker has ended: two may fail. */
-  async #renew(part: Part<T>): Promise<void> {
+  async #renew(place: Place<T>): Promise<void> {
     const { signal } = this.#ended;
-    const wait = () => sleep(this.#terms.lease / 3, true, { signal }).catch(() => false);
-    while (await wait()) await this.#renewOnce(part);
-  }
-
-  async #renewOnce({ server, verbs }: Part<T>): Promise<void> {
-    const held = this.#held.of(verbs.key);
-    for (let i = 0; i < held.length; i += BATCH) {
-      const some = held.slice(i, i + BATCH);
-      try {
-        const renewed = await server.ask(verbs.renew(this.#terms.lease, some.map(pairOf)), {
-          patience: this.#terms.lease / 3,
-          reply: this.#reply,
-          giveUp: () => this.#ended.signal.aborted,
-          tell: (error) => this.#tell("interrupted", error),
-        });
-        for (const [n, delivery] of some.entries()) {
-          const job = renewed[n] ? undefined : this.#held.lose(delivery);
-          if (job !== undefined) this.#tell("lost", job);
-        }
-      } catch (error) {
-        this.#tell("crashed", error, "a renewal");
-      }
+    const wait = () => sleep(timed(this.#terms.lease / 3), true, { signal }).catch(() => false);
+    while (await wait()) {
+      const held = this.#held.of(place.part.verbs.key);
+      for (let i = 0; i < held.length; i += BATCH) await this.#renewSome(place.part, held.slice(i, i + BATCH));
+      if (!place.isUnset) continue;
+      await this.#setPolicy(place, (question) => this.#ask(place.part, question)).catch((error) =>
+        this.#tell("crashed", error, "the policy of a queue"),
+      );
     }
   }
+
+  async #renewSome({ server, verbs }: Part<T>, some: readonly Delivery[]): Promise<void> {
+    if (some.length === 0) return;
+    try {
+      const renewed = await server.ask(verbs.renew(this.#terms.lease, some.map(pairOf)), {
+        patience: this.#terms.lease / 3,
+        reply: this.#reply,
+        giveUp: () => this.#ended.signal.aborted,
+        tell: (error) => this.#tell("interrupted", error),
+      });
+      for (const [n, delivery] of some.entries()) {
+        const job = renewed[n] ? undefined : this.#held.lose(delivery);
+        if (job !== undefined) this.#tell("lost", job);
+      }
+    } catch (error) {
+      this.#tell("crashed", error, "a renewal");
+    }
+  }
+}
+
+/** Returns null for the error that dead letters go nowhere. */
+function withoutPolicy(error: unknown): null {
+  if (/^NORULE/.test((error as Error).message)) return null;
+  throw error;
 }
 
 function jobOf<T>(
@@ -497,15 +505,15 @@ function jobOf<T>(
   delivery: Delivery,
   payload: T,
   headers: Job["headers"],
-  lost: AbortSignal,
+  signal: AbortSignal,
 ): Job<T> {
-  const { id, deliveries, token } = delivery;
-  return { id: id.toString(), idBytes: id, payload, attempt: deliveries, queue, token, lost, headers };
+  const { id, idBytes, attempt, token } = delivery;
+  return { id, idBytes, payload, attempt, queue, token, signal, headers };
 }
 
-/** Returns a delivery with these headers, which is itself if it has them. */
-function withHeaders(delivery: Delivery, headers: Job["headers"]): Delivery {
+/** Returns the element of a delivery with these headers, or undefined if it has them. */
+function withHeaders(delivery: Delivery, headers: Job["headers"]): Buffer | undefined {
   const { headers: before, element } = unwrap(delivery.element);
-  if (JSON.stringify(before) === JSON.stringify(headers)) return delivery;
-  return { ...delivery, element: Buffer.from(wrap(headers, element)) };
+  if (JSON.stringify(before) === JSON.stringify(headers)) return undefined;
+  return Buffer.from(wrap(headers, element));
 }

@@ -91,32 +91,4 @@ withEach("FAILOVER", (library) => {
       Array.from({ length: 400 }, (_, n) => n),
     );
   });
-
-  test("while workers serve a schedule: each occurrence is one job", { skip: quick }, async (t) => {
-    const primary = await RealServer.start();
-    const replica = await RealServer.start("--replicaof", `127.0.0.1 ${primary.port}`);
-    await until(async () => (await replica.client.info("replication")).includes("master_link_status:up"));
-    const jobs = queueOf<number>(t, primary.url, { library, patience: 30_000 });
-    const made = await jobs.every("tick", 1, { seconds: 0.02, missed: "all" });
-    const done: string[] = [];
-    const workers = Array.from({ length: 3 }, () =>
-      running(t, jobs, ({ id }) => done.push(id), { concurrency: 5, lease: 60_000 }),
-    );
-    const someMore = async (more = done.length + 50) => until(() => done.length > more);
-    for (let failovers = 0; failovers < 2; failovers += 1) {
-      await someMore();
-      for (const { notes } of workers) notes.heard.length = 0;
-      await primary.client.call("FAILOVER");
-      // Until the old primary is one again, they ask a replica.
-      await until(() => workers.every(({ notes }) => notes.heard.includes("interrupted")));
-      await until(async () => (await primary.client.info("replication")).includes("master_link_status:up"));
-      await replica.client.call("FAILOVER");
-    }
-    await someMore();
-    await jobs.schedules.pause("tick");
-    await until(async () => (await jobs.size()) === 0);
-    const [first, last] = [Number(made.next), Number((await jobs.schedules.get("tick"))?.last)];
-    const grid = Array.from({ length: (last - first) / 20 + 1 }, (_, n) => `tick@${first + n * 20}`);
-    assert.deepEqual(done.sort(), grid.sort());
-  });
 });

@@ -10,6 +10,9 @@ import {
   Worker,
   type WorkerOptions,
 } from "dehydrator-queue";
+import type { Part } from "../src/keys.js";
+import { internals } from "../src/queue.js";
+import type { Patience } from "../src/server.js";
 
 export const LIBRARIES: readonly LibraryName[] = ["ioredis", "redis"];
 
@@ -24,12 +27,17 @@ let names = 0;
 export function queueOf<T = unknown>(
   t: TestContext,
   server: string | ConstructorParameters<typeof Queue>[0],
-  options: QueueOptions<T> & { name?: string } = {},
+  { name, ...options }: QueueOptions<T> & { name?: string } = {},
 ): Queue<T> {
   names += 1;
-  const queue = new Queue<T>(server, options.name ?? `jobs${names}`, options);
+  const queue = new Queue<T>(server, name ?? `jobs${names}`, options);
   t.after(() => queue.close());
   return queue;
+}
+
+/** Returns the keys of a queue. */
+export function partsOf<T>(queue: Queue<T>, how?: Patience): Promise<readonly Part<T>[]> {
+  return internals(queue).keys.parts(how);
 }
 
 /** Hooks that record events, and print nothing. */
@@ -44,16 +52,20 @@ export class Notes extends Hooks {
     this.heard.push(`retried ${job.id} ${error}`);
   }
 
-  override buried({ id }: { id: Buffer }, reason: string): void {
-    this.heard.push(`buried ${id}: ${reason}`);
+  override buried({ id }: { id: string }, reason: string): void {
+    this.heard.push(`buried ${id}: ${reason.split("\n")[0]}`);
   }
 
   override lost(job: Job): void {
     this.heard.push(`lost ${job.id}`);
   }
 
-  override refused(_queue: string, schedule: string, reason: string): void {
-    this.heard.push(`refused ${schedule} ${reason}`);
+  override begun(): void {}
+
+  override ended(): void {}
+
+  override overruled(queue: string, attempts: number): void {
+    this.heard.push(`overruled ${queue} ${attempts}`);
   }
 
   override interrupted(): void {

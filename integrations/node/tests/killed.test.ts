@@ -117,37 +117,6 @@ withEach("when something is killed", (library) => {
     assert.deepEqual(await jobs.deadLetters(), []);
   });
 
-  test("workers that serve schedules: each occurrence is one job", async (t) => {
-    const server = await RealServer.start();
-    t.after(() => server.close());
-    const jobs = queueOf<{ ms: number; fail: number }>(t, server.url, { library, patience: 30_000 });
-    const made = await jobs.every("tick", { ms: 0, fail: 0 }, { seconds: 0.02, missed: "all" });
-    const start = () => new Program(server.url, jobs.name, library);
-    const workers = [start(), start(), start()];
-    t.after(() => Promise.all(workers.map((worker) => worker.end("SIGKILL"))));
-    const last = async () => Number((await jobs.schedules.get("tick"))?.last);
-    const kills = process.env.DEHYDRATOR_QUICK === undefined ? 25 : 2;
-    for (let killed = 0; killed < kills; killed += 1) {
-      const seen = await last();
-      await until(async () => (await last()) > seen + Math.random() * 500);
-      const at = killed % workers.length;
-      await workers[at]!.end("SIGKILL");
-      workers[at] = start();
-    }
-    await jobs.schedules.pause("tick");
-    await until(async () => (await jobs.size()) === 0);
-    const [done, end] = [await doneOf(server), await last()];
-    const grid = Array.from(
-      { length: (end - Number(made.next)) / 20 + 1 },
-      (_, n) => `tick@${Number(made.next) + n * 20}`,
-    );
-    assert.deepEqual([...new Set(done.map(({ id }) => id))].sort(), grid.sort());
-    // A job that comes again after its worker was killed has a greater attempt: a second job would begin at the first.
-    const attempts = done.map(({ id, attempt }) => `${id} ${attempt}`);
-    assert.equal(new Set(attempts).size, attempts.length);
-    t.diagnostic(`${done.length - grid.length} of ${grid.length} jobs done twice`);
-  });
-
   test("nothing, but the connections of everybody", async (t) => {
     const server = await RealServer.start();
     t.after(() => server.close());

@@ -121,33 +121,3 @@ test("a program that is bundled and minified knows the server's errors", async (
   const program = execFileSync(process.execPath, ["bundled.mjs"], { cwd: project, encoding: "utf8", timeout: 240_000 });
   assert.deepEqual(program.trim().split("\n"), [...told, ...told]);
 });
-
-test("without croner there are no schedules, but workers for jobs", async (t) => {
-  const server = await RealServer.start();
-  t.after(() => server.close());
-  give("ioredis");
-  const program = `
-    import { Queue, Worker } from "dehydrator-queue";
-    const jobs = new Queue("${server.url}", "jobs");
-    console.log(await jobs.every("tick", 1, { seconds: 0.001 }).then(() => "made", String));
-    console.warn = console.log;
-    for (const options of [{ schedules: false }, {}]) {
-      await jobs.put("job");
-      const worker = new Worker(jobs, (job) => { console.log(job.payload); worker.stop(); }, { block: 100, ...options });
-      await worker.run();
-    }
-    const other = new Worker(jobs, () => {}, { schedules: true });
-    setTimeout(() => other.stop(), 500);
-    console.log(await other.run().then(() => "ended", String));
-    jobs.close();`;
-  await server.client.call("DEHYDRATOR.PUSH", "jobs:schedules", 3_600_000, "of another program", "tick");
-  const told = run(process.execPath, "--input-type=module", "--eval", program).trim().split("\n");
-  const unserved = "dehydrator: jobs has schedules, which this worker does not serve: `npm install croner`";
-  const missing = "DehydratorError: schedules need croner: `npm install croner`";
-  assert.deepEqual(told, [missing, "job", unserved, "job", missing]);
-  give("croner");
-  await server.client.call("DEL", "jobs:schedules");
-  const [made, , job, ended] = run(process.execPath, "--input-type=module", "--eval", program).trim().split("\n");
-  // What comes first is the job, or that of the schedule.
-  assert.deepEqual([made, ["job", "1"].includes(job!), ended], ["made", true, "ended"]);
-});

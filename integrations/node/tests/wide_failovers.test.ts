@@ -7,7 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Job, LibraryName } from "dehydrator-queue";
 import { replicated } from "../src/verbs.js";
 import { home } from "../src/wide/directory.js";
-import { queueOf, running, withEach } from "./harness.js";
+import { partsOf, queueOf, running, withEach } from "./harness.js";
 import { isLinked, join, leave, moveSlot, ownerOf, owns, slotOf, slotsAt, threeNodes } from "./nodes.js";
 import { type RealServer, until } from "./servers.js";
 
@@ -67,7 +67,7 @@ withEach("six nodes", (library: LibraryName) => {
     const options = { library, name: `wide:${library}`, keys: "auto" as const, patience: 30_000 };
     const url = `redis+cluster://${nodes.map(({ port }) => `127.0.0.1:${port}`).join()}`;
     const jobs = queueOf<number>(t, url, options);
-    const keys = (await jobs.parts()).map(({ verbs }) => verbs.key);
+    const keys = (await partsOf(jobs)).map(({ verbs }) => verbs.key);
     const before = await connections(nodes);
     const begun = new Map<number, number[]>();
     const work = async ({ payload }: Job<number>) => {
@@ -91,8 +91,11 @@ withEach("six nodes", (library: LibraryName) => {
       const one: Put = { due: Date.now() + 200 + Math.random() * 2000, isSure: false };
       puts[n] = one;
       const key = home(`${n}`, keys);
-      const { server, verbs } = (await jobs.parts({ patience: 0 })).find(({ verbs }) => verbs.key === key)!;
-      await server.ask(replicated(verbs.put(n, { id: `${n}`, at: Math.ceil(one.due) }), 1), { patience: 0 });
+      const { server, verbs } = (await partsOf(jobs, { patience: 0 })).find(({ verbs }) => verbs.key === key)!;
+      await server.ask(
+        replicated(verbs.put({ element: `${n}`, id: `${n}`, isDrawn: false, delay: 0 }, { at: Math.ceil(one.due) }), 1),
+        { patience: 0 },
+      );
       one.isSure = true;
     };
     const putting = (async () => {

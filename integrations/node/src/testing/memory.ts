@@ -1,7 +1,7 @@
 // A server in memory, whose clock the test sets.
 
 import type { Maker } from "../library.js";
-import { milliseconds, unixMilliseconds } from "../moment.js";
+import { milliseconds, timed, unixMilliseconds } from "../moment.js";
 import type { Word } from "../verbs.js";
 import type { Opened } from "../wire.js";
 import { wordOf } from "./arguments.js";
@@ -9,7 +9,6 @@ import { Blocks, Commands } from "./commands.js";
 
 /** What `drain` needs of a worker. */
 interface Drained {
-  readonly queues: readonly { readonly name: string }[];
   run(options: { signals: boolean }): Promise<void>;
   stop(): void;
 }
@@ -17,19 +16,18 @@ interface Drained {
 /**
  * Takes the place of a URL: `new Queue(memory, "jobs")`.
  *
- * Its replies are those of the server, for all that a Queue and a Worker send, and for PULL, TOUCH, PURGE, LIMIT, TTN
- * and PTTL. Its time passes by `advance` alone; but a worker that finds nothing due waits in real time, for its `block`.
+ * Its replies are those of the server, for all that a Queue and a Worker send, and for TTN and PTTL. Its time passes by `advance` alone; but a worker that finds nothing due waits in real time, for its `block`.
  */
 export class MemoryServer implements Maker {
   readonly cluster = false;
+  /** A queue with `keys` is one key here. */
+  readonly isMemory = true;
   readonly #commands = new Commands();
   #now: number;
   readonly #waiting = new Set<() => void>();
   /** The worker of `drain`, and the tokens that it got. */
   #drained: Drained | undefined;
   #tokens = new Set<string>();
-  /** The keys of the queues of several keys that it serves. */
-  #served = new Set<string>();
 
   /** `now`: the time at the beginning, by default the real time. */
   constructor(now: Date | number = Date.now()) {
@@ -52,10 +50,6 @@ export class MemoryServer implements Maker {
     if (this.#drained !== undefined) throw new Error("another worker is being drained");
     this.#drained = worker;
     this.#tokens = new Set();
-    // Its schedules can be polled before its keys are.
-    this.#served = new Set(
-      worker.queues.flatMap(({ name }) => this.#commands.directories.keys(wordOf(`${name}:keys`))),
-    );
     try {
       await worker.run({ signals: false });
     } finally {
@@ -87,25 +81,18 @@ export class MemoryServer implements Maker {
     for (;;) {
       if (!isAlive()) throw new Error("the connection was closed");
       const reply = this.#commands.call(words, this.#now);
-      if (this.#drained !== undefined && words[0] === "GET") {
-        for (const key of this.#commands.directories.keys(wordOf(words[1]!))) this.#served.add(key);
-      }
       if (!(reply instanceof Blocks)) {
         const token = words.indexOf("TOKEN") + 1;
         if (token > 0) this.#tokens.add(wordOf(words[token]!));
         this.#wake();
         return buffersOf(reply);
       }
-      const served = [...reply.keys, ...this.#served];
-      if (
-        this.#drained !== undefined &&
-        !this.#commands.holds(served, this.#tokens) &&
-        !this.#commands.hasDue(served)
-      ) {
+      const { keys } = reply;
+      if (this.#drained !== undefined && !this.#commands.holds(keys, this.#tokens) && !this.#commands.hasDue(keys)) {
         this.#drained.stop();
         return buffersOf(reply.nothing);
       }
-      end ??= performance.now() + (reply.ms === 0 ? 2 ** 31 - 1 : reply.ms);
+      end ??= performance.now() + (reply.ms === 0 ? timed(Number.POSITIVE_INFINITY) : reply.ms);
       if (!(await this.#change(end - performance.now()))) return buffersOf(reply.nothing);
     }
   }

@@ -4,7 +4,6 @@
 // be. No element is moved when the keys change: an id in a former key stays there until it is done.
 
 import { createHash } from "node:crypto";
-import { DehydratorError } from "../errors.js";
 import type { Id } from "../job.js";
 import { text } from "../reply.js";
 import { ask, type Question } from "../verbs.js";
@@ -50,14 +49,6 @@ export class Directory {
     return [...new Set(homes.filter((key) => key !== last)), last];
   }
 
-  /** Returns this id, or with the first number that makes it belong to a key. */
-  idAt(key: string, id: Buffer): Buffer {
-    if (!this.last.includes(key)) throw new DehydratorError(`${this.key} lacks ${key}, which has the schedules`);
-    let found = id;
-    for (let n = 1; home(found, this.last) !== key; n += 1) found = Buffer.concat([id, Buffer.from(`.${n}`)]);
-    return found;
-  }
-
   /** Splits some of the ids by their keys, into parts of limited size, and those that can be in several keys. */
   split(ids: readonly Id[], some: readonly number[], most: number): { together: Places[]; alone: number[] } {
     const together: Places[] = [];
@@ -98,8 +89,15 @@ export class Directory {
   }
 }
 
-/** Returns the key of an id: that which gives the highest hash with it. Another key takes only its share of the ids. */
+/** The end of the id of an occurrence: its moment. */
+const OCCURRENCE = /@\d{13,}$/;
+
+/**
+ * Returns the key of an id: that which gives the highest hash with it. Another key takes only its share of the ids.
+ * Occurrences of schedules are in the first key.
+ */
 export function home(id: Id, names: readonly string[]): string {
+  if (OCCURRENCE.test(typeof id === "string" ? id : Buffer.from(id).toString("latin1"))) return names[0]!;
   let [found, highest] = [names[0]!, ""];
   for (const name of names) {
     // Hexadecimal digits sort as the bytes do.

@@ -2,7 +2,7 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Part } from "../keys.js";
-import type { Queue } from "../queue.js";
+import { internals, type Queue } from "../queue.js";
 import { passes } from "../wire.js";
 import { type Crew, Lane } from "./lane.js";
 import type { Permits } from "./permits.js";
@@ -64,7 +64,7 @@ export class Lanes<T> {
   async #survey(queue: Queue<T>, rank: number): Promise<void> {
     let parts: readonly Part<T>[];
     try {
-      parts = await queue.parts({ patience: INTERVAL, giveUp: () => this.staff.stopping() });
+      parts = await internals(queue).keys.parts({ patience: INTERVAL, giveUp: () => this.staff.stopping() });
     } catch (error) {
       // Its lanes continue with what was known.
       if (!passes(error)) this.fail(error);

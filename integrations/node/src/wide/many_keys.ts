@@ -2,14 +2,14 @@
 
 import { DehydratorError } from "../errors.js";
 import type { Id } from "../job.js";
-import { type Answer, type Ask, type Keys, type Make, type Part, REPLY } from "../keys.js";
+import { type Answer, type Keys, type Make, type Part, REPLY } from "../keys.js";
 import { type ClusterMaker, type Maker, wireOf } from "../library.js";
-import { bytes, pairs, text } from "../reply.js";
+import { text } from "../reply.js";
 import { type Patience, Server } from "../server.js";
-import { ask, BATCH, type Question, type Verbs, type Word } from "../verbs.js";
+import { ask, BATCH, type Question, type Verbs } from "../verbs.js";
 import { isReply, Wire } from "../wire.js";
 import { Directory, home } from "./directory.js";
-import { GUARD, ROUTED, ROUTED_SHA, type When } from "./script.js";
+import { ROUTED, ROUTED_SHA, type When } from "./script.js";
 import { Slots } from "./slots.js";
 
 /** How many keys: a number, or one for each primary. */
@@ -86,45 +86,12 @@ export class ManyKeys<T> implements Keys<T> {
     return (await this.#read(how)).keys.map((key) => this.#part(key));
   }
 
-  /** Puts each back where its id belongs now. What is in the queue stays. */
-  async revive(count: number): Promise<number> {
-    let revived = 0;
-    for (const { part, entry, id, element, group } of await this.#letters(count)) {
-      const push = (option: Word): Make<T, boolean> => {
-        const words = [0, element, id, option, "GROUP", group];
-        return ({ key }) => ask(["DEHYDRATOR.PUSH", key, ...words], (reply) => reply !== null);
-      };
-      const { answer } = await this.#byId(id, push("REPLACE"), { last: "unless there", former: push("NX") });
-      if (!answer) continue;
-      revived += 1;
-      await part.server.ask(ask(["XDEL", part.verbs.dead, entry], () => {}));
-    }
-    return revived;
-  }
-
-  /**
-   * The first key, which the queue keeps however many it has. A schedule and its job are stored by one script, so both
-   * are in one slot, and a schedule never moves.
-   */
+  /** The first key, which the queue keeps however many it has: schedules never move. */
   get home(): Part<T> {
     return this.#part(`{${this.name}:0}`);
   }
 
-  async atHome<A>(ids: readonly Buffer[], make: (ids: readonly Buffer[]) => Question<A>, by: Ask): Promise<A> {
-    const { key } = this.home.verbs;
-    for (let tries = 0; tries < ATTEMPTS; tries += 1) {
-      const directory = await this.#open();
-      const { words, read } = make(ids.map((id) => directory.idAt(key, id)));
-      const [command, script, count, ...others] = words as [string, string, number, ...Word[]];
-      const keys = [...others.slice(0, count), `${key}:generation`];
-      const told = [command, GUARD + script, keys.length, ...keys, ...others.slice(count), directory.generation];
-      const guarded = ask(told, (reply) => ((reply as unknown[])[0] === -2 ? undefined : { answer: read(reply) }));
-      const found = await by(guarded);
-      if (found !== undefined) return found.answer;
-      await this.#readTogether();
-    }
-    throw this.#outdated();
-  }
+  async checkAlone(): Promise<void> {}
 
   /** See `Queue.setKeys`. */
   async setKeys(count: KeyCount): Promise<string[]> {
@@ -175,17 +142,13 @@ export class ManyKeys<T> implements Keys<T> {
   }
 
   /** Runs a command for an id: in a former key if the id is there, otherwise in the key where it belongs. */
-  async #byId<A>(
-    id: Id,
-    make: Make<T, A>,
-    { last = "always", former = make }: { last?: When; former?: Make<T, A> } = {},
-  ): Promise<{ answer: A }> {
+  async #byId<A>(id: Id, make: Make<T, A>): Promise<{ answer: A }> {
     for (let tries = 0; tries < ATTEMPTS; tries += 1) {
       const directory = await this.#open();
       const keys = directory.places(id);
       for (const [n, key] of keys.entries()) {
         const isLast = n === keys.length - 1;
-        const said = await this.#at(directory, key, isLast ? last : "if there", id, isLast ? make : former);
+        const said = await this.#at(directory, key, isLast ? "always" : "if there", id, make);
         if (said === "elsewhere") continue;
         if (said !== "stale") return said;
         await this.#readTogether();
@@ -222,19 +185,6 @@ export class ManyKeys<T> implements Keys<T> {
   #outdated(): Error {
     // A failover lost its last change.
     return new DehydratorError(`${this.#key} is older than what clients used: call setKeys again`);
-  }
-
-  async #letters(count: number) {
-    const parts = await this.parts();
-    const rows = parts.map(async (part) => {
-      const entries = ask(["XRANGE", part.verbs.dead, "-", "+", "COUNT", count], (reply) => (reply ?? []) as unknown[]);
-      return ((await part.server.ask(entries)) as [unknown, unknown][]).map(([entry, fields]) => {
-        const told = pairs(fields);
-        const [id, element, group] = [told.get("id"), told.get("element"), told.get("group") ?? ""].map(bytes);
-        return { part, entry: text(entry), id: id!, element: element!, group: group! };
-      });
-    });
-    return (await Promise.all(rows)).flat().sort(byEntry).slice(0, count);
   }
 
   /** Returns what is known. The first client of the queue writes the directory; the others take what is there. */
@@ -290,7 +240,7 @@ export class ManyKeys<T> implements Keys<T> {
     if (known !== undefined) return known;
     const server = this.#slots === undefined ? this.#server : this.#serverOf(key, REPLY, this.patience);
     const another = (timeout: number) => this.#serverOf(key, timeout, Number.POSITIVE_INFINITY);
-    const part: Part<T> = { queue: this.name, verbs: this.verbsOf(key), server, another };
+    const part: Part<T> = { queue: this.name, verbs: this.verbsOf(key), server, maker: this.maker, another };
     this.#parts.set(key, part);
     return part;
   }

@@ -1,4 +1,0 @@
-#!/usr/bin/env node
-import { become } from "./programs.js";
-
-become("dehydrator-server");

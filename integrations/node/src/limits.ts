@@ -1,0 +1,85 @@
+// What DEHYDRATOR.LIMIT sets for a queue or one of its groups.
+
+import { known, milliseconds, whole } from "./moment.js";
+
+export type Word = string | number | Uint8Array;
+
+/** So many jobs in so many milliseconds. */
+export type Rate = readonly [jobs: number, milliseconds: number];
+
+/** Limits; null removes one. Those that are not named stay as they are. */
+export interface LimitOptions {
+  /** How many jobs there may be. */
+  length?: number | null;
+  /** How many workers may do at a time. */
+  held?: number | null;
+  /** `[10, 1000]`: how many jobs begin in any second. */
+  rate?: Rate | null;
+  /** For how many milliseconds the id of a job that is done is refused. Of the queue alone. */
+  remember?: number | null;
+  /** The limits of each group that has none of its own. */
+  eachLength?: number | null;
+  eachHeld?: number | null;
+  eachRate?: Rate | null;
+  /** Limits this group instead, or gives it a share. */
+  group?: string | Uint8Array;
+  /** How many jobs the group gives out in its turn. */
+  share?: number;
+}
+
+/** The limits of a queue or a group; null where there is none. */
+export interface Limits {
+  readonly length: number | null;
+  readonly held: number | null;
+  readonly rate: Rate | null;
+  /** Of a queue. */
+  readonly remember?: number | null;
+  readonly eachLength?: number | null;
+  readonly eachHeld?: number | null;
+  readonly eachRate?: Rate | null;
+  /** Of a group. */
+  readonly share?: number;
+}
+
+/** Returns the words of the commands that set these limits. */
+export function limitWords(options: LimitOptions): Word[][] {
+  known(options, "length held rate remember eachLength eachHeld eachRate group share");
+  const { group, share, remember, length, held, rate, eachLength, eachHeld, eachRate } = options;
+  const own = capWords(length, held, rate);
+  if (remember !== undefined) own.push("REMEMBER", milliseconds(remember ?? 0, "`remember`"));
+  if (share !== undefined) own.push("SHARE", whole(share, "share", 1, 65_535));
+  const each = capWords(eachLength, eachHeld, eachRate);
+  if (own.length + each.length === 0) throw new TypeError("name a limit: length, held, rate …");
+  if (group === undefined) {
+    if (share !== undefined) throw new TypeError("a `share` is of a `group`");
+  } else if (each.length > 0 || remember !== undefined) {
+    throw new TypeError("`each…` and `remember` are of the queue, and not of a `group`");
+  }
+  const scope: Word[] = group === undefined ? [] : ["GROUP", group];
+  return [...(own.length > 0 ? [[...scope, ...own]] : []), ...(each.length > 0 ? [["EACH", ...each]] : [])];
+}
+
+function capWords(length?: number | null, held?: number | null, rate?: Rate | null): Word[] {
+  const words: Word[] = [];
+  if (length !== undefined) words.push("LENGTH", whole(length ?? 0, "length", 0));
+  if (held !== undefined) words.push("HELD", whole(held ?? 0, "held", 0));
+  if (rate === null) words.push("RATE", 0);
+  else if (rate !== undefined) {
+    if (!Array.isArray(rate) || rate.length !== 2) throw new TypeError("a `rate` is [jobs, milliseconds]");
+    words.push("RATE", whole(rate[0], "rate", 1), "PER", milliseconds(rate[1], "the time of a `rate`", 1));
+  }
+  return words;
+}
+
+/** Reads the limits from what DEHYDRATOR.INFO tells of a queue or a group. */
+export function limitsOf(info: Record<string, unknown>): Limits {
+  const number = (name: string) => Number(info[name] ?? 0) || null;
+  const caps = (scope: string) => {
+    const [jobs, per] = [number(`${scope}rate-limit`), number(`${scope}rate-per`)];
+    const rate: Rate | null = jobs === null || per === null ? null : [jobs, per];
+    return [number(`${scope}length-limit`), number(`${scope}held-limit`), rate] as const;
+  };
+  const [[length, held, rate], [eachLength, eachHeld, eachRate]] = [caps(""), caps("each-")];
+  if ("share" in info) return { length, held, rate, share: Number(info.share) };
+  return { length, held, rate, remember: number("remember"), eachLength, eachHeld, eachRate };
+}
