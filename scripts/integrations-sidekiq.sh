@@ -21,8 +21,6 @@ cd "$(dirname "$0")/.."
 scripts/setup.sh sidekiq
 place=target/integrations-sidekiq
 gems='ruby-sidekiq ruby-connection-pool ruby-rack ruby-tzinfo ruby-concurrent'
-# Later suites lack the first.
-cron='ruby-fugit ruby-et-orbi ruby-raabro'
 active='ruby-activejob ruby-activesupport ruby-globalid ruby-i18n'
 later="$gems $active ruby-redis-client ruby-rack-session"
 
@@ -31,11 +29,10 @@ version() {
     number=$1
     whole=$PWD/$place/$number
     shift
-    [ ! -x "$whole/ruby" ] || [ "$(cat "$whole/packages" 2>/dev/null)" != "$* $cron" ] || return 0
+    [ ! -x "$whole/ruby" ] || [ "$(cat "$whole/packages" 2>/dev/null)" != "$*" ] || return 0
     rm -rf "$whole"
     debian "$place/$number" "$@"
-    [ "$1" = bookworm ] || debian "$place/$number" bookworm $cron
-    echo "$* $cron" >"$whole/packages"
+    echo "$*" >"$whole/packages"
     {
         echo '#!/bin/sh'
         if [ -e "$whole/usr/bin/ruby3.3" ]; then
@@ -59,7 +56,7 @@ version() {
     mv "$whole/ruby.new" "$whole/ruby"
 }
 
-version 6.4 bookworm $gems $cron ruby-redis $active
+version 6.4 bookworm $gems ruby-redis $active
 [ "$1" != --fetch ] || exit 0
 [ "${2-}" = --quick ] || {
     version 7.3 trixie $later
@@ -69,7 +66,7 @@ version 6.4 bookworm $gems $cron ruby-redis $active
 
 names='redis-7.0 valkey-8'
 versions='6.4 7.3 8.1'
-files='package jobs page monitors unique_jobs takeover killed schedules reliable'
+files='package protocol jobs page monitors unique_jobs takeover killed schedules reliable'
 case ${2-} in
     --quick)
         names=redis-7.0

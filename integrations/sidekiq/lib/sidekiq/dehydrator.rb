@@ -20,10 +20,10 @@
 #     dehydrator:unique          a dehydrator: the locks of unique jobs (Unique)
 #     dehydrator:in:<queue>      a list: jobs on the way from Sidekiq's list into it (ListThread)
 #
-# The files: `waiting` is one of the two, with its dehydrators; `scripts` has the atomic operations; `takeover` moves
+# The files: `waiting` is one of the two, with its dehydrators; `atomic` has transactions; `takeover` moves
 # jobs in and out. The others patch Sidekiq: `client`, `retries`, `sets`, `pages`, `stats`; and `unique_jobs`
-# sidekiq-unique-jobs. Periodic jobs: `schedule` is one of them, `occurrence` its job, `schedules` all of them, and
-# `schedule_thread` pushes them; `web`, which the application requires, shows them. `reliable!`: `reliable` has the
+# sidekiq-unique-jobs. Periodic jobs: `schedules` makes them, `occurrence` is the job of one, and `schedule_thread`
+# pushes it; `web`, which the application requires, shows them. `reliable!`: `reliable` has the
 # settings; `fetcher` leases jobs from `queues`, each is a `unit`, and `keeper` renews them; `list_thread` moves jobs from
 # Sidekiq's lists; `reading` is Sidekiq's interface to all this; `unique` has the locks of unique jobs.
 
@@ -34,7 +34,7 @@ require "sidekiq/paginator"
 
 require "sidekiq/dehydrator/errors"
 require "sidekiq/dehydrator/moment"
-require "sidekiq/dehydrator/scripts"
+require "sidekiq/dehydrator/atomic"
 require "sidekiq/dehydrator/waiting"
 require "sidekiq/dehydrator/entry"
 require "sidekiq/dehydrator/takeover"
@@ -45,7 +45,6 @@ require "sidekiq/dehydrator/pages"
 require "sidekiq/dehydrator/stats"
 require "sidekiq/dehydrator/unique_jobs"
 require "sidekiq/dehydrator/occurrence"
-require "sidekiq/dehydrator/schedule"
 require "sidekiq/dehydrator/schedules"
 require "sidekiq/dehydrator/own_connection"
 require "sidekiq/dehydrator/schedule_thread"
@@ -84,7 +83,7 @@ module Sidekiq
     # Raises an explanation if the server lacks the module, or has an old one.
     def self.check
       Sidekiq.redis do |conn|
-        Errors.explained { conn.call("DEHYDRATOR.REJECT") }
+        Errors.explained { conn.call("DEHYDRATOR.EVERY") }
       rescue Errors::COMMAND => error
         raise unless error.message.include?("wrong number of arguments")
       end

@@ -32,11 +32,12 @@ module Sidekiq
       end
 
       def kill
-        message = Sidekiq.redis do |conn|
-          Scripts::KILL.call(conn, [@row.key, "dead"], [@row.id, Moment.now.to_s])
+        element = nil
+        Sidekiq.redis do |conn|
+          Atomic.kill(conn, ["DEHYDRATOR.PULL", @row.key, @row.id], @row.element) { |pulled| (element = pulled) == @row.element }
         end
-        # It is in the dead set already. This trims the set, and calls the death handlers.
-        Sidekiq::DeadSet.new.kill(message) if message
+        # It is in the dead set already, unless it changed meanwhile. This trims the set, and calls the death handlers.
+        Sidekiq::DeadSet.new.kill(element) if element
       end
 
       # The fields for a page.
@@ -48,7 +49,13 @@ module Sidekiq
 
       def move(at)
         element = Waiting.element(yield(Sidekiq.load_json(@row.element)), at)
-        Sidekiq.redis { |conn| Scripts::MOVE.call(conn, [@row.key], [@row.id, element, Moment.ttl(at)]) }
+        Sidekiq.redis do |conn|
+          updated, touched = Atomic.all(conn, [["DEHYDRATOR.UPDATE", @row.key, @row.id, element],
+                                               ["DEHYDRATOR.TOUCH", @row.key, Moment.ttl(at), @row.id]])
+          raise updated if Atomic.error?(updated) && !updated.message.start_with?("NOSUCHID")
+
+          touched
+        end
       end
 
       def remove_job

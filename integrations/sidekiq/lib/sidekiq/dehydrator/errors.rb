@@ -5,12 +5,12 @@ module Sidekiq
     # The server does not know the commands.
     class ModuleMissing < StandardError
       def initialize
-        super("the server has no module Dehydrator, or one before ONDUE LIST and REJECT: load libdehydrator.so " \
+        super("the server has no module Dehydrator, or one before EVERY: load libdehydrator.so " \
               "(--loadmodule, or MODULE LOAD), or take the gem sidekiq-dehydrator out")
       end
     end
 
-    # A limit is reached, or the delay is longer than the operator allows.
+    # A limit is reached, the delay is longer than the operator allows, or the server has no memory left.
     class Refused < StandardError; end
 
     module Errors
@@ -24,9 +24,16 @@ module Sidekiq
       def self.explained
         yield
       rescue COMMAND => error
-        raise ModuleMissing if /unknown .*command.*(DEHYDRATOR|from script)/i.match?(error.message)
+        raise named(error)
+      end
 
-        raise
+      # Returns an error with a name of its own for a reply of the server.
+      def self.named(error)
+        case error.message
+        when /unknown .*command.*DEHYDRATOR/i then ModuleMissing.new
+        when /\A(FULL|LIMIT|OOM) / then Refused.new(error.message)
+        else error
+        end
       end
 
       # Yields, and again if the server has become a replica meanwhile, like Sidekiq's push.

@@ -226,7 +226,7 @@ module Sidekiq
 
       def release(conn, units)
         units.group_by(&:key).each do |key, some|
-          Scripts::GIVE_BACK.call(conn, [key], some.flat_map { |unit| [unit.token, unit.id, unit.pushed_at] })
+          conn.call("DEHYDRATOR.RELEASE", key, 0, *some.flat_map { |unit| [unit.token, unit.id] }, "UNCOUNTED")
         end
       end
 

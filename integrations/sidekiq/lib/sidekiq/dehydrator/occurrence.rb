@@ -20,20 +20,44 @@ module Sidekiq
       end
 
       # The options of a schedule that are not options of Sidekiq's jobs.
-      OURS = %w[active_job date_as_argument symbolize_args queue_name_prefix queue_name_delimiter].freeze
+      OURS = %w[active_job date_as_argument symbolize_args queue_name_prefix queue_name_delimiter source].freeze
+
+      NO_PART_OF_JOBS = %w[name klass cron status namespace message].freeze
+
+      # Returns what is stored of the fields of a file of sidekiq-cron. Raises ArgumentError if they are wrong.
+      def self.job(fields, source)
+        job = fields.except(*NO_PART_OF_JOBS).merge("class" => (fields["class"] || fields["klass"]).to_s, "source" => source,
+                                                    "args" => arguments(fields["args"]))
+        raise ArgumentError, "'class' must be set" if job["class"].empty?
+        raise ArgumentError, "'cron' must be set" if fields["cron"].to_s.strip.empty?
+
+        job.merge("queue" => queue(job)).compact.sort.to_h
+      end
 
       # Returns the payload of the job for a moment; nil if a client middleware stops it.
-      def self.payload(schedule, moment)
-        Client.new.payload(item(schedule, moment))
+      def self.payload(job, name, moment)
+        Client.new.payload(item(job, name, moment))
+      end
+
+      # Returns the commands that push a payload.
+      def self.pushing(conn, payload)
+        queue, at = payload["queue"], Moment.now
+        element = Waiting.element(payload, at)
+        return [["SADD", QUEUES, queue], ["DEHYDRATOR.MPUSH", Queues.key(queue), 0, element, payload["jid"], "NX"]] if Reliable.on?
+
+        # In a transaction, it would be too late to find out.
+        list = "queue:#{queue}"
+        raise Errors::COMMAND, "WRONGTYPE #{list} is no list" unless %w[none list].include?(conn.call("TYPE", list))
+
+        [["SADD", QUEUES, queue], ["LPUSH", list, element]]
       end
 
       # Returns what Sidekiq's client takes.
-      def self.item(schedule, moment)
-        job = Sidekiq.load_json(schedule.job)
+      def self.item(job, name, moment)
         args = job["args"]
         args += [moment / 1000.0] if true?(job["date_as_argument"])
         known = constant(job["class"])
-        item = job.except(*OURS).merge("args" => args, "jid" => jid(schedule.name, moment))
+        item = job.except(*OURS).merge("args" => args, "jid" => jid(name, moment))
         return item.merge(active_job(job, known, args)) if true?(job["active_job"]) || active_job?(known)
 
         item.merge("class" => known.respond_to?(:get_sidekiq_options) ? known : job["class"])

@@ -23,6 +23,10 @@ module Sidekiq
         conn.call(*words)
       end
 
+      def pipelined(&block)
+        conn.pipelined(&block)
+      end
+
       # The server replies within `patience` seconds.
       def blocking_call(patience, *words)
         OwnConnection.redis_client? ? conn.blocking_call(patience, *words) : conn._client.call_with_timeout(words, patience)

@@ -10,7 +10,8 @@ module Sidekiq
         error = new("#{times} workers died, or lost their lease, while they had this job")
         told = { "error_class" => name, "error_message" => error.message, "failed_at" => Moment.enqueued_at(Moment.now) }
         payload = unit.fields.empty? ? unit.job : Sidekiq.dump_json(unit.fields.merge(told))
-        return if Scripts::BURY.call(conn, [unit.key, "dead"], [unit.token, unit.id, Moment.now.to_s, payload]).zero?
+        settle = ["DEHYDRATOR.SETTLE", unit.key, unit.token, unit.id]
+        return unless Atomic.kill(conn, settle, payload) { |settled| settled == [1] }
 
         Sidekiq.logger.error { "#{unit.queue_name}: to the dead set: #{error.message}: #{unit.job[0, 200]}" }
         # It is in the dead set already. This trims the set, and calls the death handlers.

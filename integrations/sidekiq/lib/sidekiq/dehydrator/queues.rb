@@ -39,7 +39,7 @@ module Sidekiq
 
           Sidekiq.redis do |conn|
             replies = conn.pipelined { |pipe| names.each { |name| pipe.call("DEHYDRATOR.INFO", key(name)) } }
-            replies.map { |reply| (reply.is_a?(Hash) ? reply : reply.each_slice(2).to_h)["due"] }
+            replies.map { |reply| Waiting.fields(reply)["due"] }
           end
         end
 
@@ -72,14 +72,24 @@ module Sidekiq
         def delete(name, payload)
           jid = Sidekiq.load_json(payload)["jid"]
           ids = [jid, *JOBS.others_of(key(name), jid)]
-          Sidekiq.redis { |conn| Scripts::DELETE.call(conn, [key(name)], [payload, *ids]) } == 1
+          rows = ids.filter_map { |id| JOBS.look(key(name), id) }
+          row = rows.find { |one| one.waits && one.element == payload }
+          !row.nil? && Sidekiq.redis { |conn| conn.call("DEHYDRATOR.REM", row.key, row.id) } == 1
         rescue JSON::ParserError, NoMethodError
           false
         end
 
         # Jobs that are being worked on stay, as with Sidekiq.
         def clear(name)
-          Sidekiq.redis { |conn| loop { break if Scripts::CLEAR.call(conn, [key(name)], [1000]).zero? } }
+          ids = JOBS.rows_of(key(name), elements: false).select(&:waits).map(&:id)
+          ids.each_slice(1000) { |some| Sidekiq.redis { |conn| conn.call("DEHYDRATOR.REM", key(name), *some) } }
+        end
+
+        # Its id exists: it is the same job, whose reply was lost, or another one.
+        def push_beside(conn, queue, payload, id)
+          return if conn.call("DEHYDRATOR.LOOK", key(queue), id) == payload
+
+          Errors.explained { conn.call("DEHYDRATOR.PUSH", key(queue), 0, payload, "#{id}:#{SecureRandom.hex(6)}", "NX") }
         end
 
         private
@@ -130,15 +140,6 @@ module Sidekiq
             conn.call("DEHYDRATOR.REM", key(queue), *ids) unless ids.empty?
           end
           raise Refused, "#{key(refused)} holds as many jobs as LIMIT allows"
-        end
-
-        # Its id exists: it is the same job, whose reply was lost, or another one.
-        def push_beside(conn, queue, payload, id)
-          return if conn.call("DEHYDRATOR.LOOK", key(queue), id) == payload
-
-          conn.call("DEHYDRATOR.PUSH", key(queue), 0, payload, "#{id}:#{SecureRandom.hex(6)}", "NX")
-        rescue Errors::COMMAND => error
-          raise error.message.start_with?("FULL") ? Refused.new(error.message) : error
         end
       end
     end

@@ -2,13 +2,13 @@
 
 module Sidekiq
   module Dehydrator
-    # Sleeps in the server until a schedule is due, pushes its job and moves it on, in one transaction. Each of
+    # Sleeps in the server until a schedule has occurred, and makes the occurrence a job, in one transaction. Each of
     # Sidekiq's processes has one of these threads.
     class ScheduleThread
       # In seconds. Sidekiq's threads wait as long for a job.
       BLOCK = 2
 
-      # In ms. An occurrence is late by this if the process is killed between the two commands.
+      # In ms. An occurrence is late by this if the process is killed meanwhile.
       LEASE = 5000
 
       def self.install(config)
@@ -49,12 +49,12 @@ module Sidekiq
         @thread.join(BLOCK + 1)
       end
 
-      # Waits until a schedule is due, though not forever, and serves it. Returns false if that failed.
+      # Waits until a schedule has occurred, though not forever, and serves it. Returns false if that failed.
       def serve
         @token ||= SecureRandom.hex(12)
         row = poll
-        token, @token = @token, nil
-        answer(row[0], row[1], token) if row
+        @token = nil
+        answer(*row) if row
         true
       rescue StandardError => error
         Sidekiq.logger.error { "periodic jobs: #{error.class}: #{error.message}" }
@@ -76,12 +76,17 @@ module Sidekiq
         @connection.blocking_call(2 * BLOCK, *words)&.first
       end
 
-      def answer(name, element, token)
-        now, = Schedules.look(name)
-        schedule = Schedule.decode(name, element)
-        moved, moment = schedule.step(now)
-        job = moment && Occurrence.payload(schedule, moment)
-        Schedules.store(name, element, moved, now, token: token, job: job)
+      # If the lease is over, another process may have the occurrence: then it was delivered once more.
+      def answer(id, element, deliveries, token)
+        name, _, moment = id.dup.force_encoding(Encoding::UTF_8).rpartition("@")
+        job = Occurrence.payload(Sidekiq.load_json(element.dup.force_encoding(Encoding::UTF_8)), name, moment.to_i)
+        Sidekiq.redis do |conn|
+          commands = job ? Occurrence.pushing(conn, job) : []
+          Atomic.watching(conn, Schedules::KEY) do
+            held = conn.call("DEHYDRATOR.LOOK", Schedules::KEY, id, "FULL")
+            [*commands, ["DEHYDRATOR.SETTLE", Schedules::KEY, token, id]] if held && Waiting.fields(held)["deliveries"] == deliveries
+          end&.then { |replies| Atomic.checked(replies) }
+        end
       end
     end
   end

@@ -5,9 +5,17 @@ require "yaml"
 
 module Sidekiq
   module Dehydrator
-    # All periodic jobs, in one dehydrator. Each change is stored only if nobody else made one meanwhile.
+    # All periodic jobs: schedules of one dehydrator (DEHYDRATOR.EVERY). The server stores an element for each occurrence,
+    # which `ScheduleThread` makes a job.
     module Schedules
       KEY = "dehydrator:schedules"
+
+      # What fugit has in addition to five fields.
+      NAMED = { "@hourly" => "0 * * * *", "@daily" => "0 0 * * *", "@midnight" => "0 0 * * *", "@weekly" => "0 0 * * 0",
+                "@monthly" => "0 0 1 * *", "@yearly" => "0 0 1 1 *", "@annually" => "0 0 1 1 *" }.freeze
+
+      # A schedule as the server tells of it. `job` is what its occurrences become; moments are in unix ms.
+      Schedule = Struct.new(:name, :cron, :job, :next, :last, :late, :missed, :paused)
 
       @file = "config/schedule.yml"
       class << self
@@ -18,13 +26,13 @@ module Sidekiq
           load(YAML.safe_load(ERB.new(File.read(path)).result, permitted_classes: [Symbol], aliases: true) || {})
         end
 
-        # Makes and changes schedules, like a file. Those that an earlier call had and this one lacks do not occur any
-        # more, if they have the same source. Returns the errors by name.
+        # Makes and changes schedules, like a file. Those that an earlier call had and this one lacks are removed, if they
+        # have the same source. Returns the errors by name.
         def load(schedules, source = "file")
           schedules = schedules.to_h { |fields| [fields["name"] || fields[:name], fields] } if schedules.is_a?(Array)
           schedules = schedules.to_h.transform_keys(&:to_s)
           errors = schedules.to_h { |name, fields| [name, attempt { put(name, fields, source) }] }.compact
-          all.each { |old| leave_out(old.name) if old.told["source"] == source && !schedules.key?(old.name) }
+          all.each { |old| remove(old.name) if old.job["source"] == source && !schedules.key?(old.name) }
           errors
         end
 
@@ -33,85 +41,84 @@ module Sidekiq
           raise ArgumentError, "its options are not a Hash" unless fields.is_a?(Hash)
 
           fields = fields.transform_keys(&:to_s)
-          schedule = Schedule.build(name.to_s, fields, source)
-          change(schedule.name) do |old, now|
-            changed = schedule.succeed(old, now)
-            case fields["status"].to_s
-            when "disabled" then changed.pause
-            when "enabled" then changed.resume(now)
-            else changed
-            end
+          job = Occurrence.job(fields, source)
+          plan, *zone = plan(name.to_s, fields["cron"].to_s.split)
+          call("EVERY", plan, Sidekiq.dump_json(job), name, *zone)
+          case fields["status"].to_s
+          when "disabled" then pause(name)
+          when "enabled" then resume(name)
           end
+          find(name)
         end
 
         def all
-          rows, from = [], "-"
-          until from.nil?
-            from, more = Sidekiq.redis { |conn| conn.call("DEHYDRATOR.RANGE", KEY, from, "+", "COUNT", 1000, "WITHELEMENTS") }
-            rows.concat(more)
-          end
-          rows.map { |name, *, element| Schedule.decode(name, element) }.sort_by(&:name)
+          call("SCHEDULES").map { |told| schedule(told) }.sort_by(&:name)
         end
 
         def find(name)
-          element = look(name).last
-          element && Schedule.decode(name, element)
+          told = call("SCHEDULES", name).first
+          told && schedule(told)
         end
 
         def pause(name)
-          change(name) { |old| old&.pause }
+          call("PAUSE", "SCHEDULE", name)
         end
 
         def resume(name)
-          change(name) { |old, now| old&.resume(now) }
+          call("RESUME", "SCHEDULE", name)
         end
 
         def remove(name)
-          Sidekiq.redis { |conn| conn.call("DEHYDRATOR.REM", KEY, name) }.positive?
+          call("UNSCHEDULE", name).positive?
         end
 
         # Pushes a job now, and leaves the schedule as it is. Returns the job's id, or nil.
         def run(name)
-          now, element = look(name)
-          element && Sidekiq::Client.push(Occurrence.item(Schedule.decode(name, element), now))
-        end
-
-        # Returns the server's time in ms, and the element, or nil.
-        def look(name)
-          (seconds, microseconds), element = Sidekiq.redis { |conn| Errors.patient(conn) { Scripts::LOOK.call(conn, [KEY], [name]) } }
-          [seconds.to_i * 1000 + microseconds.to_i / 1000, element]
-        end
-
-        # Stores a schedule, or removes it, if it is still `before`, and held under the token. Pushes a job with it.
-        # Returns whether it did.
-        def store(name, before, schedule, now, token: "", job: nil)
-          queue = job ? ["queue:#{job["queue"]}"] : []
-          words = [name, token, before.to_s, schedule ? schedule.element : "", schedule ? schedule.deadline(now) : 0]
-          words += [job["queue"], Waiting.element(job, Moment.now)] if job
-          Sidekiq.redis { |conn| Errors.patient(conn) { Scripts::STORE.call(conn, [KEY, QUEUES, *queue], words) } } == 1
+          found = find(name)
+          found && Sidekiq::Client.push(Occurrence.item(found.job, name, (Moment.now * 1000).to_i))
         end
 
         private
 
-        # Yields a schedule, or nil, and the server's time, and stores what is returned, unless it is nil.
-        def change(name)
-          loop do
-            now, before = look(name)
-            changed = yield(before && Schedule.decode(name, before), now)
-            return changed if changed.nil? || changed.element == before || store(name, before, changed, now)
+        def call(command, *words)
+          Sidekiq.redis do |conn|
+            Errors.patient(conn) { conn.call("DEHYDRATOR.#{command}", KEY, *words.map(&:to_s)) }
           end
+        rescue Errors::COMMAND => error
+          raise error unless error.message.start_with?("ERR ")
+
+          raise ArgumentError, error.message.delete_prefix("ERR ")
         end
 
-        # It stays for a day. So it goes on where it was if a process that has it still starts, with the files of an
-        # older or a newer release.
-        def leave_out(name)
-          change(name) { |old, now| old&.with(old.state, "gone" => old.state["gone"] || now) }
+        def schedule(told)
+          told = Waiting.fields(told)
+          cron = told.values_at("plan", "zone").compact.join(" ")
+          job = Sidekiq.load_json(told["element"].dup.force_encoding(Encoding::UTF_8))
+          Schedule.new(told["name"].dup.force_encoding(Encoding::UTF_8), cron, job, *told.values_at("next", "last", "late", "missed"),
+                       told["paused"] == 1)
+        end
+
+        # Returns the five fields, and the zone: at their end, or else that of this process, which warns. One field is a number
+        # of milliseconds.
+        def plan(name, words)
+          words = NAMED[words.first].split + words.drop(1) if NAMED.key?(words.first)
+          return [words.join(" ")] unless words.size > 4
+
+          zone = words.pop if words.size == 6 && words.last.match?(/\A[[:alpha:]]/)
+          zone ||= own_zone.tap do |own|
+            Sidekiq.logger.warn { "#{name}: its cron has no zone, and is in #{own}, that of the process that loaded it last" }
+          end
+          [words.join(" "), "ZONE", zone]
+        end
+
+        def own_zone
+          (Time.zone.tzinfo.name if Time.respond_to?(:zone) && Time.zone) || ENV["TZ"].to_s[/\A[A-Z].*/] || "UTC"
         end
 
         def attempt
           yield
           nil
-        rescue ArgumentError, RuntimeError => error
+        rescue ArgumentError => error
           error.message
         end
       end

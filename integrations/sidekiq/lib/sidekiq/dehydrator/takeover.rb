@@ -20,8 +20,6 @@ module Sidekiq
               .map { |member, score| [member, number(score)] }
         end
 
-        private
-
         # The server's `inf` is not a number in Ruby.
         def number(score)
           score.to_s.include?("inf") ? Float::INFINITY : Float(score)
@@ -78,14 +76,11 @@ module Sidekiq
       end
 
       def take_for(waiting, queue, some)
-        words = some.flat_map { |job, member, score| words(job, member, score) }
-        keys = [waiting.name, waiting.key(queue), "queue:#{queue}", QUEUES, OURS]
-        Sidekiq.redis { |conn| Errors.patient(conn) { Scripts::TAKE.call(conn, keys, [queue, *words]) } }
-      end
-
-      def words(job, member, score)
-        at = [score, 0].max
-        [member, score.to_s, (at * 1000).ceil, Waiting.element(job, at), job["jid"], Waiting.other_id(job)]
+        jobs = some.map do |job, member, score|
+          at = [score, 0].max
+          Job.new(member, score, (at * 1000).ceil, Waiting.element(job, at), job["jid"], Waiting.other_id(job))
+        end
+        Sidekiq.redis { |conn| Errors.patient(conn) { Taking.new(conn, waiting, queue).run(jobs) } }
       end
 
       # Parses a job like Sidekiq when it is due, but keeps jobs that Sidekiq would throw away.
@@ -120,6 +115,81 @@ module Sidekiq
       end
     end
 
+    # A job of a sorted set: its member, its score as it was read, its time in unix ms, its element, its id, and another one.
+    Job = Struct.new(:member, :score, :at, :element, :id, :other_id)
+
+    # Moves jobs of one queue from a sorted set into its dehydrator. Those that the dehydrator refuses, or whose key has another
+    # type, stay, unless they are due: then they are pushed here.
+    class Taking
+      def initialize(conn, waiting, queue)
+        @conn, @set, @queue = conn, waiting.name, queue
+        @key, @list = waiting.key(queue), "queue:#{queue}"
+      end
+
+      # Returns how many were moved, how many were refused, and why.
+      def run(jobs)
+        why, taken, pushed, left = "", [], [], []
+        replies = Atomic.watching(@conn, @set) do
+          here = present(jobs)
+          room, why = room_for(here.size)
+          taken = here.first(room)
+          pushed, left = here.drop(room).partition { |job| job.at <= Moment.now * 1000 }
+          commands(taken, pushed) unless (taken + pushed).empty?
+        end
+        return [0, left.size, why] unless replies
+
+        refused, told = mend(taken, pushed, replies.last(taken.size + pushed.size))
+        [taken.size + pushed.size - refused, left.size + refused, told || why]
+      end
+
+      private
+
+      # Other processes may take them too.
+      def present(jobs)
+        scores = @conn.call("ZMSCORE", @set, *jobs.map(&:member))
+        jobs.zip(scores).filter_map { |job, score| job if score && Takeover.number(score) == job.score }
+      end
+
+      # How many jobs fit, and why no more do.
+      def room_for(count)
+        told = Waiting.fields(@conn.call("DEHYDRATOR.INFO", @key))
+        room = told["length-limit"].zero? ? count : [told["length-limit"] - told["length"], 0].max
+        [room, room < count ? "holds as many jobs as LIMIT allows" : ""]
+      rescue Errors::COMMAND => error
+        raise unless error.message.start_with?("WRONGTYPE")
+
+        [0, error.message]
+      end
+
+      def commands(taken, pushed)
+        there = @conn.pipelined { |pipe| taken.each { |job| pipe.call("DEHYDRATOR.LOOK", @key, job.id) } }
+        rule = [["DEHYDRATOR.ONDUE", @key, "LIST", @list, "LEFT"], ["SADD", OURS, @queue]] unless taken.empty?
+        [["SADD", QUEUES, @queue], *rule, ["ZREM", @set, *(taken + pushed).map(&:member)],
+         *taken.zip(there).map { |job, other| other && !same?(job, other) ? push(job, job.other_id, "REPLACE") : push(job, job.id, "NX") },
+         *pushed.map { |job| ["LPUSH", @list, job.element] }]
+      end
+
+      def same?(job, other)
+        [job.element, other].map { |one| Waiting.known_by(Sidekiq.load_json(one)).except("created_at") }.uniq.one?
+      end
+
+      def push(job, id, how)
+        ["DEHYDRATOR.PUSH", @key, 0, job.element, id, how, "AT", job.at]
+      end
+
+      # What was refused goes back at once. Returns how many, and why.
+      def mend(taken, pushed, replies)
+        refused = (taken + pushed).zip(replies).select { |_, reply| Atomic.error?(reply) }
+        @conn.call("ZADD", @set, *refused.flat_map { |job, _| [job.score.to_s, job.member] }) unless refused.empty?
+        # Its id exists: it is the same job, which was moved before its connection broke, or another one.
+        taken.zip(replies) do |job, reply|
+          other = reply.nil? && @conn.call("DEHYDRATOR.LOOK", @key, job.id)
+          @conn.call(*push(job, job.other_id, "REPLACE")) if other && !same?(job, other)
+        end
+        [refused.size, refused.first&.last&.message]
+      end
+    end
+
     # The way back: from dehydrators into Sidekiq's sorted sets and lists.
     class Leaving
       PAGE = 200
@@ -134,17 +204,35 @@ module Sidekiq
 
       private
 
+      # The server delivers nothing any more.
       def empty(key, set)
-        all { |conn| Scripts::LEAVE.call(conn, [key, set], [PAGE]) }
+        all do |conn|
+          conn.call("DEHYDRATOR.ONDUE", key, "HOLD")
+          move(conn, key) { |rows| [["ZADD", set, *rows.flat_map { |row| [format("%.3f", row.deadline / 1000r), row.element] }]] }
+        end
       end
 
-      # The jobs of `reliable!`.
+      # The jobs of `reliable!`, the oldest first.
       def empty_queue(queue)
-        keys = [Queues.transit(queue), "queue:#{queue}", Queues.key(queue), QUEUES]
-        all { |conn| Scripts::FILL.call(conn, keys, [PAGE, queue]) }
+        list, transit = "queue:#{queue}", Queues.transit(queue)
+        all do |conn|
+          nil while conn.call("LMOVE", transit, list, "LEFT", "RIGHT")
+          move(conn, Queues.key(queue)) { |rows| [["LPUSH", list, *rows.map(&:element)], ["SADD", QUEUES, queue]] }
+        end
       end
 
-      # Runs a script until it moves nothing. Returns how many it moved.
+      # Moves the first jobs of a dehydrator by the commands of the block, and deletes it when it is empty.
+      def move(conn, key)
+        rows = []
+        replies = Atomic.watching(conn, key) do
+          rows = Waiting::SCHEDULE.range(key, "-", "+", count: PAGE).last
+          [*yield(rows), ["DEHYDRATOR.REM", key, *rows.map(&:id)]] unless rows.empty?
+        end
+        replies ? Atomic.checked(replies) : conn.call("DEL", key)
+        rows.size
+      end
+
+      # Yields until nothing is moved. Returns how many it moved.
       def all
         moved = 0
         loop do

@@ -56,7 +56,9 @@ module Sidekiq
       end
 
       def self.unlock(conn, job)
-        Scripts::UNLOCK.call(conn, [KEY], [id(job), job["jid"]])
+        Atomic.watching(conn, KEY) do
+          [["DEHYDRATOR.REM", KEY, id(job)]] if conn.call("DEHYDRATOR.LOOK", KEY, id(job)) == job["jid"]
+        end
       end
 
       # For jobs that were not pushed, because there was no room.

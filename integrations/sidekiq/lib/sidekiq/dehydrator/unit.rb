@@ -42,12 +42,6 @@ module Sidekiq
         fields["jid"]
       end
 
-      # Returns when it was pushed, in unix ms: there it belongs among the others. 0 if that is not known.
-      def pushed_at
-        at = fields["enqueued_at"]
-        at.is_a?(Numeric) ? (at.is_a?(Float) ? at * 1000 : at).to_i : 0
-      end
-
       def same?(other)
         Waiting.known_by(fields) == Waiting.known_by(Sidekiq.load_json(Sidekiq.dump_json(other)))
       end

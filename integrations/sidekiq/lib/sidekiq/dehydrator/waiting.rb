@@ -199,6 +199,20 @@ module Sidekiq
         end
       end
 
+      # Returns the row of a job, or nil.
+      def look(key, id)
+        found = Sidekiq.redis { |conn| conn.call("DEHYDRATOR.LOOK", key, id, "FULL") }
+        return if found.nil?
+
+        found = Waiting.fields(found)
+        Row.new(key, id, found["deadline"], found["element"], found["leased"].zero?)
+      end
+
+      # A map of the server: in RESP2 it is an array.
+      def self.fields(reply)
+        reply.is_a?(Array) ? reply.each_slice(2).to_h : reply
+      end
+
       private
 
       def merge(sources, &block)
@@ -207,11 +221,24 @@ module Sidekiq
 
       def send_all(conn, pairs)
         groups = pairs.group_by { |job, _| job["queue"] }
-        keys = [QUEUES, OURS, *groups.keys.flat_map { |queue| [key(queue), "queue:#{queue}"] }]
-        replies = Scripts::PUT.call(conn, keys, groups.flat_map { |queue, some| [queue, 3 * some.size, *words(some)] })
-        groups.values.flatten(1).zip(replies) { |(job, at), put| put_beside(conn, key(job["queue"]), job, at) if put.zero? }
-      rescue Errors::COMMAND => error
-        raise error.message.start_with?("FULL") ? Refused.new(error.message) : error
+        replies = Atomic.all(conn, groups.flat_map { |queue, some| commands(queue, some) })
+        puts = replies.each_slice(4).map(&:last)
+        refused = replies.find { |reply| Atomic.error?(reply) }
+        full = groups.keys.zip(puts).find { |_, put| !Atomic.error?(put) && put.include?(-1) }&.first
+        if refused || full
+          take_back(conn, groups.values.zip(puts).flat_map { |some, put| stored(some, put) })
+          raise refused ? Errors.named(refused) : Refused.new("#{key(full)} holds as many jobs as LIMIT allows")
+        end
+        groups.values.flatten(1).zip(puts.flatten) { |(job, at), put| put_beside(conn, key(job["queue"]), job, at) if put.zero? }
+      end
+
+      def commands(queue, some)
+        [["DEHYDRATOR.ONDUE", key(queue), "LIST", "queue:#{queue}", "LEFT"], ["SADD", QUEUES, queue], ["SADD", OURS, queue],
+         ["DEHYDRATOR.MPUSH", key(queue), *words(some), "NX"]]
+      end
+
+      def stored(some, put)
+        Atomic.error?(put) ? [] : some.zip(put).filter_map { |(job, _), reply| job if reply == 1 }
       end
 
       # Reads the clock last, because every delay here makes the job late.
@@ -231,15 +258,6 @@ module Sidekiq
       def round_trip(job)
         Sidekiq.load_json(Sidekiq.dump_json(job))
       end
-
-      def look(key, id)
-        found = Sidekiq.redis { |conn| conn.call("DEHYDRATOR.LOOK", key, id, "FULL") }
-        return if found.nil?
-
-        found = found.each_slice(2).to_h if found.is_a?(Array)
-        Row.new(key, id, found["deadline"], found["element"], found["leased"].zero?)
-      end
-
     end
   end
 end

@@ -1,0 +1,51 @@
+# frozen_string_literal: true
+
+module Sidekiq
+  module Dehydrator
+    # Commands that take effect together or not at all, also if a process is killed.
+    module Atomic
+      # Returns their replies, in which an error is an object, or nil if a watched key has changed.
+      def self.all(conn, commands)
+        conn.pipelined do |pipe|
+          [["MULTI"], *commands, ["EXEC"]].each { |words| pipe.call(*words) }
+        end.last
+      end
+
+      # Yields, and sends the commands that the block returns if the key is still as it was then. Else it yields again. nil:
+      # nothing is to be done.
+      def self.watching(conn, key)
+        loop do
+          conn.call("WATCH", key)
+          commands = yield
+          return conn.call("UNWATCH") && nil if commands.nil?
+
+          replies = all(conn, commands)
+          return replies if replies
+        end
+      rescue StandardError
+        # Others use this connection after us.
+        conn.close
+        raise
+      end
+
+      # Raises the first error among replies.
+      def self.checked(replies)
+        error = replies.find { |reply| error?(reply) }
+        error ? raise(error) : replies
+      end
+
+      def self.error?(reply)
+        reply.is_a?(Errors::COMMAND)
+      end
+
+      # Moves a job that a command removes to the dead set. The block tells by the command's reply whether it was
+      # there; it returns that.
+      def self.kill(conn, words, payload)
+        reply, = checked(all(conn, [words, ["ZADD", "dead", Moment.now.to_s, payload]]))
+        is_there = yield reply
+        conn.call("ZREM", "dead", payload) unless is_there
+        is_there
+      end
+    end
+  end
+end
