@@ -15,8 +15,10 @@ use Illuminate\Support\Str;
 /** A connection: each of its queues is a dehydrator, `dehydrator:NAME`, from which workers lease jobs. */
 class DehydratorQueue extends Queue implements QueueContract, ClearableQueue
 {
-    /** The lease without `retry_after`, in milliseconds: a hundred years. */
-    private const ENDLESS = 100 * 365 * 86_400_000;
+    /** How many jobs one command pushes, and of how many bytes, if there are several. */
+    private const BATCH = 1000;
+
+    private const BATCH_BYTES = 1 << 20;
 
     /** How much longer than a job's own timeout its lease is, in seconds: until the worker has killed the job. */
     private const AFTER_TIMEOUT = 10;
@@ -24,17 +26,17 @@ class DehydratorQueue extends Queue implements QueueContract, ClearableQueue
     /** @var array<string, string> By key, the token of a poll whose reply has not arrived. */
     private array $tokens = [];
 
-    /** @var ?array<string, list<string|int>> By key, what `bulk` pushes together. */
+    /** @var ?array<string, list<array{int, string, string}>> By key, the delays, payloads and ids of `bulk`. */
     private ?array $together = null;
 
     /**
-     * @param ?int $retryAfter seconds until another worker gets the job of a dead one
+     * @param int $retryAfter seconds until another worker gets the job of a dead one
      * @param ?int $blockFor seconds for which a worker waits in the server for a job
      */
     public function __construct(
         private Server $server,
         private string $default = 'default',
-        private ?int $retryAfter = 60,
+        private int $retryAfter = 60,
         private ?int $blockFor = null,
         bool $dispatchAfterCommit = false,
     ) {
@@ -74,7 +76,11 @@ class DehydratorQueue extends Queue implements QueueContract, ClearableQueue
         return $this->put($payload, $queue, 0);
     }
 
-    /** Pushes jobs, each with its own delay, by one command for each queue. */
+    /**
+     * Pushes jobs, each with its own delay, up to a thousand or a megabyte by one command.
+     *
+     * @throws QueueFull if there is no room for all. Then none is pushed, unless it is due and a worker has begun it.
+     */
     public function bulk($jobs, $data = '', $queue = null): void
     {
         $this->together = [];
@@ -90,9 +96,74 @@ class DehydratorQueue extends Queue implements QueueContract, ClearableQueue
         } finally {
             $this->together = null;
         }
-        foreach ($together as $key => $words) {
-            $this->server->command('DEHYDRATOR.MPUSH', $key, ...$words);
+        $pushed = [];
+        foreach ($together as $key => $rows) {
+            foreach (self::batches($rows) as $batch) {
+                $replies = $this->server->command('DEHYDRATOR.MPUSH', $key, ...array_merge(...$batch));
+                $pushed[$key] = [...$pushed[$key] ?? [], ...array_column(array_intersect_key($batch, array_filter($replies, fn ($reply) => $reply > 0)), 2)];
+                if (in_array(-1, $replies, true)) {
+                    foreach (array_filter($pushed) as $there => $ids) {
+                        $this->server->command('DEHYDRATOR.REM', $there, ...$ids);
+                    }
+                    throw new QueueFull("FULL $key has no room for all jobs");
+                }
+            }
         }
+    }
+
+    /** @param list<array{int, string, string}> $rows */
+    private static function batches(array $rows): iterable
+    {
+        for ($batch = [], $bytes = 0; $row = array_shift($rows);) {
+            $bytes += strlen($row[1]);
+            if ($batch && (count($batch) === self::BATCH || $bytes > self::BATCH_BYTES)) {
+                yield $batch;
+                [$batch, $bytes] = [[], strlen($row[1])];
+            }
+            $batch[] = $row;
+        }
+        if ($batch) {
+            yield $batch;
+        }
+    }
+
+    /**
+     * Lets the server push a job at each occurrence of a plan: a cron of five fields, or a number of milliseconds.
+     * With the same arguments again, nothing changes.
+     *
+     * @return bool whether something did
+     */
+    public function every(string $name, string|int $plan, $job, ?string $zone = null, $data = '', ?string $queue = null): bool
+    {
+        // The same at each deployment.
+        $payload = self::named($this->createPayload($job, $this->name($queue), $data), $name);
+        $zone = $zone === null ? [] : ['ZONE', $zone];
+
+        return $this->server->command('DEHYDRATOR.EVERY', $this->key($queue), $plan, $payload, $name, ...$zone) === 1;
+    }
+
+    /** @return list<array<string, mixed>> what DEHYDRATOR.SCHEDULES replies: name, plan, next, last, missed … */
+    public function schedules(?string $queue = null): array
+    {
+        $rows = $this->server->command('DEHYDRATOR.SCHEDULES', $this->key($queue));
+
+        // A nil in an array is false for phpredis.
+        return array_map(fn ($row) => array_map(fn ($it) => $it === false ? null : $it, array_column(array_chunk($row, 2), 1, 0)), $rows);
+    }
+
+    /** Removes schedules, and returns how many there were. */
+    public function unschedule(array|string $names, ?string $queue = null): int
+    {
+        return $this->server->command('DEHYDRATOR.UNSCHEDULE', $this->key($queue), ...(array) $names);
+    }
+
+    /** Returns a payload with another id, and the UUID that belongs to that. */
+    private static function named(string $payload, string $id): string
+    {
+        $uuid = vsprintf('%s%s-%s-%s-%s-%s%s%s', str_split(md5($id), 4));
+        $told = array_diff_key(json_decode($payload, true), ['createdAt' => 0]);
+
+        return json_encode(['id' => $id, 'uuid' => $uuid] + $told, JSON_UNESCAPED_UNICODE);
     }
 
     /** Leases the next job. Its lease is `retry_after`, or longer if the job may take longer. */
@@ -101,7 +172,7 @@ class DehydratorQueue extends Queue implements QueueContract, ClearableQueue
         $key = $this->key($queue);
         // If the reply is lost, the next poll has the same token, and gets the same job.
         $token = $this->tokens[$key] ??= Str::random(16);
-        $lease = $this->retryAfter === null ? self::ENDLESS : $this->retryAfter * 1000;
+        $lease = $this->retryAfter * 1000;
         $block = $this->blockFor ? ['BLOCK', $this->blockFor * 1000] : [];
         $rows = $this->server->command('DEHYDRATOR.POLL', $key, 'COUNT', 1, 'LEASE', $lease, 'TOKEN', $token, ...$block);
         unset($this->tokens[$key]);
@@ -109,9 +180,13 @@ class DehydratorQueue extends Queue implements QueueContract, ClearableQueue
             return null;
         }
         [[$id, $payload, $attempts]] = $rows;
+        if (preg_match('/@\d{13,}$/', $id)) {
+            // An occurrence of a schedule: each has its own id, also in the table of failed jobs.
+            $payload = self::named($payload, $id);
+        }
         $lease = new Lease($this->server, $key, $token, $id);
         $job = new DehydratorJob($this->container, $lease, $payload, $attempts, $this->connectionName, $this->name($queue));
-        if ($this->retryAfter !== null && $job->timeout() >= $this->retryAfter) {
+        if ($job->timeout() >= $this->retryAfter) {
             $lease->renew(($job->timeout() + self::AFTER_TIMEOUT) * 1000);
         }
 
@@ -139,7 +214,7 @@ class DehydratorQueue extends Queue implements QueueContract, ClearableQueue
         if ($this->together === null) {
             $this->server->command('DEHYDRATOR.PUSH', $key, $milliseconds, $payload, $id);
         } else {
-            $this->together[$key] = [...$this->together[$key] ?? [], $milliseconds, $payload, $id];
+            $this->together[$key][] = [$milliseconds, $payload, $id];
         }
 
         return $id;

@@ -7,7 +7,9 @@ namespace Dehydrator\Laravel;
 use Illuminate\Contracts\Redis\Factory;
 use Illuminate\Redis\Connections\PhpRedisConnection;
 use Predis\Command\RawCommand;
+use Predis\Response\ServerException;
 use Redis;
+use RedisException;
 use RuntimeException;
 
 /** Sends commands over one of Laravel's connections to Redis, by phpredis or Predis. */
@@ -20,23 +22,37 @@ class Server
     /**
      * Sends a command. Returns its reply, where nil is null.
      *
-     * @throws RuntimeException if the reply is an error, or the connection fails
+     * @throws RuntimeException if the reply is an error, QueueFull if that is FULL, or the connection fails
      */
     public function command(string|int ...$words): mixed
     {
         $connection = $this->redis->connection($this->connection);
         if (! $connection instanceof PhpRedisConnection) {
-            return $connection->client()->executeCommand(RawCommand::create(...$words));
+            try {
+                return $connection->client()->executeCommand(RawCommand::create(...$words));
+            } catch (ServerException $error) {
+                throw self::exception($error->getMessage());
+            }
         }
         $connection->client()->clearLastError();
-        // Laravel connects again, for the next command, if the server has gone away.
-        $reply = $connection->command('rawCommand', $words);
+        try {
+            // Laravel connects again, for the next command, if the server has gone away.
+            $reply = $connection->command('rawCommand', $words);
+        } catch (RedisException $error) {
+            $named = self::exception($error->getMessage());
+            throw $named instanceof QueueFull ? $named : $error;
+        }
         $error = $connection->client()->getLastError();
         if ($error !== null) {
-            throw new RuntimeException($error);
+            throw self::exception($error);
         }
 
         return $reply === false ? null : $reply;
+    }
+
+    public static function exception(string $reply): RuntimeException
+    {
+        return preg_match('/^(FULL|OOM) /', $reply) ? new QueueFull($reply) : new RuntimeException($reply);
     }
 
     /** Returns the key with the prefix of the connection, which clients do not add to commands that they do not know. */

@@ -6,8 +6,10 @@ namespace Dehydrator\Laravel\Tests;
 
 use DateInterval;
 use Dehydrator\Laravel\DehydratorQueue;
+use Dehydrator\Laravel\QueueFull;
 use Dehydrator\Laravel\Server;
 use Illuminate\Support\Carbon;
+use InvalidArgumentException;
 use RuntimeException;
 
 /** A queue, without a worker. */
@@ -109,6 +111,69 @@ class QueueTest extends TestCase
         $this->assertSame([3, $before + 1], [$this->queue()->size(), $this->calls()]);
         $names = array_map(fn () => unserialize($this->queue()->pop()->payload()['data']['command'])->name, [0, 1]);
         $this->assertSame(['a', 'c'], $names);
+    }
+
+    public function testABulkForWhichThereIsNoRoomIsRefusedAsAWhole(): void
+    {
+        $this->server->client->rawCommand('DEHYDRATOR.LIMIT', 'app_dehydrator:default', 'LENGTH', 2);
+        $jobs = array_map(fn ($n) => (new Note("$n"))->delay(60), range(0, 2));
+        try {
+            $this->queue()->bulk([(new Note('other'))->onQueue('other'), ...$jobs]);
+            $this->fail('there is no room');
+        } catch (QueueFull) {
+            $this->assertSame(0, $this->queue()->size());
+        }
+        $this->queue()->bulk(array_slice($jobs, 1));
+        $this->expectException(QueueFull::class);
+        $this->queue()->push(new Note('d'));
+    }
+
+    public function testALargeBulkIsSeveralCommands(): void
+    {
+        $before = $this->calls();
+        $this->queue()->bulk(array_map(fn ($n) => new Note("$n"), range(0, 2499)));
+        $this->assertSame([2500, $before + 3], [$this->queue()->size(), $this->calls()]);
+        $large = str_repeat('x', 400_000);
+        $this->queue()->bulk([new Note($large), new Note($large), new Note($large)], '', 'large');
+        $this->assertSame([3, $before + 5], [$this->queue()->size('large'), $this->calls()]);
+    }
+
+    /** @dataProvider wrongTimes */
+    public function testALeaseThatNeverEndsIsRefused(mixed $seconds): void
+    {
+        $this->app['config']->set('queue.connections.endless', ['driver' => 'dehydrator', 'retry_after' => $seconds]);
+        $this->expectException(InvalidArgumentException::class);
+        $this->app['queue']->connection('endless');
+    }
+
+    public function wrongTimes(): array
+    {
+        return [[null], [0], ['soon']];
+    }
+
+    /** @dataProvider clients */
+    public function testEachOccurrenceOfAScheduleIsAJobOfItsOwn(string $client): void
+    {
+        $this->app = $this->application($client);
+        $queue = $this->queue();
+        $this->assertTrue($queue->every('report', '0 9 * * 1-5', new Note('a'), 'Europe/Berlin'));
+        $this->assertFalse($queue->every('report', '0 9 * * 1-5', new Note('a'), 'Europe/Berlin'));
+        $this->assertTrue($queue->every('tick', 50, new Note('b')));
+        $zones = array_column($queue->schedules(), 'zone', 'name');
+        ksort($zones);
+        $this->assertSame(['report' => 'Europe/Berlin', 'tick' => null], $zones);
+        $seen = [];
+        while (count($seen) < 2) {
+            if ($job = $queue->pop()) {
+                $this->assertSame($job->getJobId(), $job->payload()['id']);
+                $this->assertStringStartsWith('tick@', $job->getJobId());
+                $this->assertMatchesRegularExpression('/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/', $job->uuid());
+                $seen[$job->uuid()] = unserialize($job->payload()['data']['command'])->name;
+                $job->delete();
+            }
+        }
+        $this->assertSame(['b', 'b'], array_values($seen));
+        $this->assertSame([2, []], [$queue->unschedule(['report', 'tick']), $queue->schedules()]);
     }
 
     private function calls(): int

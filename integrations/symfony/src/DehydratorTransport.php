@@ -26,8 +26,14 @@ class DehydratorTransport implements TransportInterface, ListableReceiverInterfa
 
     public function send(Envelope $envelope): Envelope
     {
-        $id = bin2hex(random_bytes(16));
         $message = json_encode($this->serializer->encode($envelope), JSON_THROW_ON_ERROR);
+        if ($every = $envelope->last(EveryStamp::class)) {
+            $zone = $every->zone === null ? [] : ['ZONE', $every->zone];
+            $this->connection->command('DEHYDRATOR.EVERY', $this->connection->key, $every->plan, $message, $every->name, ...$zone);
+
+            return $envelope;
+        }
+        $id = bin2hex(random_bytes(16));
         $this->connection->push($id, $message, $envelope->last(DelayStamp::class)?->getDelay() ?? 0);
 
         return $envelope->with(new TransportMessageIdStamp($id));
@@ -67,6 +73,21 @@ class DehydratorTransport implements TransportInterface, ListableReceiverInterfa
         } else {
             $this->connection->command('DEHYDRATOR.REM', $this->connection->key, $id);
         }
+    }
+
+    /** @return list<array<string, mixed>> what DEHYDRATOR.SCHEDULES replies: name, plan, next, last, missed … */
+    public function schedules(): array
+    {
+        $rows = $this->connection->command('DEHYDRATOR.SCHEDULES', $this->connection->key);
+
+        // A nil in an array is false for phpredis.
+        return array_map(fn ($row) => array_map(fn ($it) => $it === false ? null : $it, array_column(array_chunk($row, 2), 1, 0)), $rows);
+    }
+
+    /** Removes schedules, and returns how many there were. */
+    public function unschedule(string ...$names): int
+    {
+        return $this->connection->command('DEHYDRATOR.UNSCHEDULE', $this->connection->key, ...$names);
     }
 
     public function all(?int $limit = null): iterable

@@ -7,6 +7,7 @@ namespace Dehydrator\Messenger\Tests;
 use Dehydrator\Laravel\Tests\RealServer;
 use Dehydrator\Messenger\DehydratorTransport;
 use Dehydrator\Messenger\DehydratorTransportFactory;
+use Dehydrator\Messenger\EveryStamp;
 use PHPUnit\Framework\TestCase;
 use Symfony\Component\Messenger\Bridge\Redis\Transport\RedisTransportFactory;
 use Symfony\Component\Messenger\Envelope;
@@ -119,6 +120,26 @@ class TransportTest extends TestCase
         } catch (MessageDecodingFailedException) {
             $this->assertSame(0, $this->transport()->getMessageCount());
         }
+    }
+
+    public function testAStampMakesAMessageASchedule(): void
+    {
+        $transport = $this->transport('block_timeout=2');
+        $report = new Envelope(new Note('report'), [new EveryStamp('report', '0 9 * * 1-5', 'Europe/Berlin')]);
+        $transport->send($report);
+        $transport->send($report);
+        $transport->send(new Envelope(new Note('tick'), [new EveryStamp('tick', 50)]));
+        $told = array_column($transport->schedules(), 'zone', 'name');
+        ksort($told);
+        $this->assertSame(['report' => 'Europe/Berlin', 'tick' => null], $told);
+        foreach ([1, 2] as $_) {
+            [$envelope] = $transport->get();
+            $this->assertSame('tick', $envelope->getMessage()->name);
+            $this->assertStringStartsWith('tick@', $envelope->last(TransportMessageIdStamp::class)->getId());
+            $this->assertNull($envelope->last(EveryStamp::class));
+            $transport->ack($envelope);
+        }
+        $this->assertSame([2, []], [$transport->unschedule('report', 'tick', 'none'), $transport->schedules()]);
     }
 
     public function testSymfonysTransportOfTheSameNameKeepsItsMessages(): void

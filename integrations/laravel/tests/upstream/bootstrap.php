@@ -26,7 +26,7 @@ class RedisQueue extends DehydratorQueue
         bool $dispatchAfterCommit = false,
     ) {
         $server = new Server($redis, $connection);
-        parent::__construct($server, $default, $retryAfter, $blockFor, $dispatchAfterCommit);
+        parent::__construct($server, $default, $retryAfter ?? 60, $blockFor, $dispatchAfterCommit);
         $this->setConnectionName('redis');
         // What the tests count in Laravel's keys, for their queue `default`: what workers hold, and what waits.
         $count = function (string $key) use ($server): int {
