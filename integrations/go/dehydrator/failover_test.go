@@ -105,7 +105,7 @@ func TestQueuesOnEachNodeOfAClusterAreWorkedOnAndASlotMoves(t *testing.T) {
 	for _, name := range []string{"a", "b", "c", "{d}:e"} {
 		jobs := dehydrator.NewQueue[int](client, name)
 		var done list[int]
-		_, stop := start(t, dehydrator.Config{Concurrency: 3, Block: time.Minute}, jobs.HandleFunc(
+		_, stop := start(t, dehydrator.Config{Concurrency: 3, Block: 3 * time.Second}, jobs.HandleFunc(
 			func(_ context.Context, task *dehydrator.Task[int]) error {
 				if task.Payload == 1 {
 					return dehydrator.SkipRetry
