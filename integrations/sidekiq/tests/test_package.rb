@@ -20,6 +20,14 @@ class PackageTest < Minitest::Test
     end
   end
 
+  def test_the_readme_names_all_that_is_touched
+    touched = File.read("#{HERE}/README.md")[/^\*\*What it touches\*\*.*?\n\n/m]
+    code = Dir["#{HERE}/lib/**/*.rb"].map { |file| File.read(file) }.join
+    names = code.scan(/(?:Sidekiq|SidekiqUniqueJobs)::([\w:]+)(?:\.prepend|\.module_exec)/).flatten.map { |name| name.delete_prefix("Orphans::") }.uniq
+    assert_operator names.size, :>, 9
+    assert_empty names.reject { |name| touched.include?("`#{name}`") }
+  end
+
   def test_what_is_built_can_be_installed_and_required
     Dir.mktmpdir do |folder|
       place = installed(File.realpath(folder))

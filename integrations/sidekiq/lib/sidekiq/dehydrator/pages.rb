@@ -6,7 +6,7 @@ module Sidekiq
     module Pages
       # Classes that include the paginator have its methods already: they are replaced there.
       def self.install
-        Sidekiq::Paginator.module_eval do
+        Sidekiq::Paginator.module_exec do
           alias_method :page_of_key, :page
 
           def page(key, pageidx = 1, page_size = 25, opts = nil)
