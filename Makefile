@@ -33,12 +33,15 @@ build: setup ## Build the module: target/release/libdehydrator.so (the default)
 run: build ## Start a server with the module on 127.0.0.1:6379, data in ./data (PORT=, DATA= to change)
 	@scripts/run.sh
 
+# Without --quiet: it tells how far it is.
+BUILD_TOP = CARGO_TARGET_DIR=target/top cargo build --release --locked --manifest-path console/Cargo.toml
+
 top: setup ## Watch the dehydrators of a server in the terminal (PORT=, or URL=rediss://user:password@host:6379/0, OPTIONS='--cacert ca.crt')
-	@[ -e target/top ] || echo "Building the live view, once: that takes a minute or two."
+	@[ -e target/top/release/dehydrator-top ] || { echo "Building the live view, once: that takes a minute or two."; $(UNPLACED) $(BUILD_TOP); }
 	@$(UNPLACED) CARGO_TARGET_DIR=target/top cargo run --quiet --release --locked --manifest-path console/Cargo.toml -- $(OPTIONS) $(or $(URL),redis://127.0.0.1:$(or $(PORT),6379))
 
 web: setup ## Serve the page of the dehydrators of a server on 127.0.0.1:8380 (PORT= or URL= as for top, WEB=address:port, OPTIONS='--login')
-	@[ -e target/top ] || echo "Building the page, once: that takes some minutes."
+	@[ -e target/top/release/dehydrator-top ] || { echo "Building the page, once: that takes some minutes."; $(UNPLACED) $(BUILD_TOP); }
 	@$(UNPLACED) CARGO_TARGET_DIR=target/top cargo run --quiet --release --locked --manifest-path console/Cargo.toml -- --web $(or $(WEB),127.0.0.1:8380) $(OPTIONS) $(or $(URL),redis://127.0.0.1:$(or $(PORT),6379))
 
 top-test: build ## Test the live view and the answers of the page with real servers

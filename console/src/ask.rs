@@ -1,8 +1,9 @@
 //! The questions that the live view and the page ask a server, each of which holds it for well below a millisecond.
 
-use redis::{Connection, RedisResult, Value, from_redis_value_ref};
+use redis::{Connection, RedisResult, Value};
 
-use crate::facts::{Facts, Parts, Schedules};
+use crate::destination::Destination;
+use crate::facts::{Facts, Parts};
 use crate::schedule::Schedule;
 
 /// The COUNT of a SCAN.
@@ -11,6 +12,8 @@ const KEYS: usize = 500;
 const PIPELINE: usize = 50;
 /// INFO FULL visits each TTL, and each element without a queue, which counts as a TTL of its own: with more, it is not asked.
 const TTLS: u64 = 2_000;
+/// With more schedules, they are not asked for.
+const SCHEDULES: u64 = 1_000;
 
 /// Returns sections of INFO.
 pub fn info(connection: &mut Connection, sections: &[&str]) -> RedisResult<String> {
@@ -50,28 +53,66 @@ pub fn parts(connection: &mut Connection, key: &[u8], facts: &Facts) -> RedisRes
     }
 }
 
-/// Returns the schedules among the first elements; none if the key's name is not that of schedules, or the user may not read it.
-pub fn schedules(connection: &mut Connection, key: &[u8], facts: &Facts) -> RedisResult<Schedules> {
-    let mut schedules = Schedules::default();
-    if !Schedule::is_in(key) {
-        return Ok(schedules);
+/// Returns the facts of some groups of a key; none if the module does not tell.
+pub fn groups(
+    connection: &mut Connection,
+    key: &[u8],
+    names: &[Vec<u8>],
+) -> RedisResult<Vec<(Vec<u8>, Facts)>> {
+    if names.is_empty() {
+        return Ok(Vec::new());
     }
-    let mut range = redis::cmd("DEHYDRATOR.RANGE");
-    range.arg(key).arg("-").arg("+").arg("COUNT").arg(facts.rows_of_reply()).arg("WITHELEMENTS");
-    let (_, rows): (Value, Vec<Vec<Value>>) = match range.query(connection) {
-        Err(error) if error.code().is_some() => return Ok(schedules),
-        reply => reply?,
+    let mut asked = redis::pipe();
+    for name in names {
+        asked.cmd("DEHYDRATOR.INFO").arg(key).arg("GROUP").arg(name);
+    }
+    let replies = asked.ignore_errors().query::<Vec<Value>>(connection)?;
+    let facts = replies.iter().map(|reply| Facts::parse(reply).unwrap_or_default().0);
+    Ok(names.iter().cloned().zip(facts).collect())
+}
+
+/// Returns the schedules of a key, the next one first; none if there are too many, or the user may not read them.
+pub fn schedules(
+    connection: &mut Connection,
+    key: &[u8],
+    facts: &Facts,
+) -> RedisResult<Vec<Schedule>> {
+    if !(1..=SCHEDULES).contains(&facts.schedules) {
+        return Ok(Vec::new());
+    }
+    match redis::cmd("DEHYDRATOR.SCHEDULES").arg(key).query::<Vec<Value>>(connection) {
+        Ok(all) => Ok(all.iter().filter_map(Schedule::parse).collect()),
+        Err(error) if error.code().is_some() => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns the number of dead letters of each key. Leaves out those that the user may not count.
+pub fn dead<'a>(
+    connection: &mut Connection,
+    policies: impl Iterator<Item = (&'a Vec<u8>, Destination)>,
+) -> RedisResult<Vec<(Vec<u8>, u64)>> {
+    let mut asked = redis::pipe();
+    let mut keys = Vec::new();
+    for (key, destination) in policies {
+        let command = match &destination {
+            Destination::Stream(_) => "XLEN",
+            Destination::List(_) => "LLEN",
+            _ => continue,
+        };
+        asked.cmd(command).arg(destination.key());
+        keys.push(key.clone());
+    }
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let counts: Vec<Value> = asked.ignore_errors().query(connection)?;
+    let number = |value: Value| match value {
+        Value::Int(number) => u64::try_from(number).ok(),
+        _ => None,
     };
-    for row in &rows {
-        let text = |at: usize| from_redis_value_ref::<Vec<u8>>(row.get(at)?).ok();
-        match text(0).zip(text(5).and_then(|element| Schedule::parse(&element))) {
-            Some(schedule) => schedules.all.push(schedule),
-            None => schedules.others += 1,
-        }
-    }
-    // Their deadlines are in almost the same order: that of an occurrence in the far future is sooner.
-    schedules.all.sort_by_key(|(_, it)| it.state.next.unwrap_or(u64::MAX));
-    Ok(schedules)
+    let counts = keys.into_iter().zip(counts);
+    Ok(counts.filter_map(|(key, count)| Some((key, number(count)?))).collect())
 }
 
 /// A row of LATE: the key and its database, if known, how long it is overdue, and how many elements are due.

@@ -2,6 +2,7 @@
 
 use redis::Value;
 
+use crate::fields::{Fields, bytes, number};
 use crate::policy::Policy;
 use crate::schedule::Schedule;
 
@@ -47,6 +48,9 @@ pub struct Facts {
     pub remembered: u64,
     /// Groups that have elements. Older modules do not report this.
     pub groups: u64,
+    /// Of a group alone: how many elements it gives out in its turn.
+    pub share: u64,
+    pub schedules: u64,
 }
 
 /// Bytes of elements in one reply of RANGE, about.
@@ -61,16 +65,10 @@ pub struct Parts {
     pub by_ttl: Vec<(u64, u64)>,
     /// The greatest groups and their numbers of elements, the greatest first. The server lists ten at most.
     pub groups: Vec<(Vec<u8>, u64)>,
-    pub schedules: Schedules,
-}
-
-/// The schedules among the first elements of a dehydrator.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Schedules {
-    /// Their names, and what they are, in the order of their next occurrences.
-    pub all: Vec<(Vec<u8>, Schedule)>,
-    /// How many of those elements are not schedules.
-    pub others: u64,
+    /// The one that occurs next first.
+    pub schedules: Vec<Schedule>,
+    /// Dead letters, if the policy names a stream or a list that the user may read.
+    pub dead: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -92,6 +90,7 @@ impl Facts {
     /// Returns whether the key is missing: an empty dehydrator without settings does not exist.
     pub fn is_missing(&self) -> bool {
         self.length == 0
+            && self.schedules == 0
             && !self.paused
             && self.limits == Limits::default()
             && self.each == Limits::default()
@@ -109,62 +108,50 @@ impl Facts {
         usize::try_from(fitting).unwrap_or(1).clamp(1, ROWS)
     }
 
-    /// Parses the reply of `DEHYDRATOR.INFO key [FULL]`, with its parts. Skips unknown fields; missing ones are 0.
+    /// Parses the reply of `DEHYDRATOR.INFO key [FULL | GROUP name]`, with its parts.
     pub fn parse(reply: &Value) -> Option<(Self, Parts)> {
-        let mut facts = Self::default();
-        let mut parts = Parts::default();
-        let number =
-            |value: &Value| redis::from_redis_value_ref::<Option<u64>>(value).ok().flatten();
-        let count = |value: &Value| number(value).unwrap_or(0);
-        let text =
-            |value: &Value| redis::from_redis_value_ref::<Option<Vec<u8>>>(value).ok().flatten();
-        for (name, value) in reply.as_map_iter()? {
-            let Value::BulkString(name) = name else { continue };
-            match name.as_slice() {
-                b"length" => facts.length = count(value),
-                b"due" => facts.due = count(value),
-                b"given-out" => facts.given_out = count(value),
-                b"ttls" => facts.ttls = count(value),
-                b"next-deadline" => facts.next_deadline = number(value),
-                b"memory" => facts.memory = count(value),
-                b"policy" => facts.policy = Policy::parse(value)?,
-                b"failures" => facts.failures = count(value),
-                b"failing-since" => facts.failing_since = number(value),
-                b"last-failure" => facts.last_failure = text(value),
-                b"paused" => facts.paused = number(value) == Some(1),
-                b"paused-until" => facts.paused_until = number(value),
-                b"overdue" => facts.overdue = count(value),
-                b"oldest-due-ms" => facts.oldest_due_ms = number(value),
-                b"oldest-held-ms" => facts.oldest_held_ms = number(value),
-                b"leased" => facts.leased = count(value),
-                b"given-back" => facts.given_back = count(value),
-                b"running" => facts.running = number(value),
-                b"length-limit" => facts.limits.length = count(value),
-                b"held-limit" => facts.limits.held = count(value),
-                b"rate-limit" => facts.limits.rate = count(value),
-                b"rate-per" => facts.limits.per = count(value),
-                b"remember" => facts.limits.remember = count(value),
-                b"each-length-limit" => facts.each.length = count(value),
-                b"each-held-limit" => facts.each.held = count(value),
-                b"each-rate-limit" => facts.each.rate = count(value),
-                b"each-rate-per" => facts.each.per = count(value),
-                b"rate-room" => facts.rate_room = number(value),
-                b"remembered" => facts.remembered = count(value),
-                b"groups" => facts.groups = count(value),
-                b"greatest-groups" => {
-                    let pairs = value.as_map_iter()?;
-                    parts.groups =
-                        pairs.filter_map(|(name, n)| Some((text(name)?, number(n)?))).collect();
-                }
-                b"elements-by-ttl" => {
-                    let pairs = value.as_map_iter()?;
-                    parts.by_ttl =
-                        pairs.filter_map(|(ttl, n)| Some((number(ttl)?, number(n)?))).collect();
-                    parts.by_ttl.sort_unstable();
-                }
-                _ => (),
-            }
-        }
+        let fields = Fields::of(reply)?;
+        let limits = |of: &str| Limits {
+            length: fields.count(&format!("{of}length-limit")),
+            held: fields.count(&format!("{of}held-limit")),
+            rate: fields.count(&format!("{of}rate-limit")),
+            per: fields.count(&format!("{of}rate-per")),
+            remember: 0,
+        };
+        let facts = Self {
+            length: fields.count("length"),
+            due: fields.count("due"),
+            given_out: fields.count("given-out"),
+            ttls: fields.count("ttls"),
+            next_deadline: fields.number("next-deadline"),
+            memory: fields.count("memory"),
+            policy: fields.get("policy").map_or(Some(Policy::default()), Policy::parse)?,
+            failures: fields.count("failures"),
+            failing_since: fields.number("failing-since"),
+            last_failure: fields.bytes("last-failure"),
+            paused: fields.is_set("paused"),
+            paused_until: fields.number("paused-until"),
+            overdue: fields.count("overdue"),
+            oldest_due_ms: fields.number("oldest-due-ms"),
+            oldest_held_ms: fields.number("oldest-held-ms"),
+            leased: fields.count("leased"),
+            given_back: fields.count("given-back"),
+            running: fields.number("running"),
+            limits: Limits { remember: fields.count("remember"), ..limits("") },
+            each: limits("each-"),
+            rate_room: fields.number("rate-room"),
+            remembered: fields.count("remembered"),
+            groups: fields.count("groups"),
+            share: fields.count("share"),
+            schedules: fields.count("schedules"),
+        };
+        let pairs =
+            |name: &str| fields.get(name).and_then(Value::as_map_iter).into_iter().flatten();
+        let groups = pairs("greatest-groups").filter_map(|(it, n)| Some((bytes(it)?, number(n)?)));
+        let ttls = pairs("elements-by-ttl").filter_map(|(it, n)| Some((number(it)?, number(n)?)));
+        let mut parts =
+            Parts { by_ttl: ttls.collect(), groups: groups.collect(), ..Parts::default() };
+        parts.by_ttl.sort_unstable();
         Some((facts, parts))
     }
 }

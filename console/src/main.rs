@@ -3,12 +3,15 @@
 //! browser, which also shows elements and changes them.
 //!
 //! `options` parses the command line. Both views `ask` a server for `figures` and for the `facts` of its `dehydrators`, by a
-//! `walk` over its keys; `schedule` parses an element, `trouble` translates errors. In the terminal, `model` holds the data,
+//! `walk` over its keys; `schedule`, `policy` and `destination` are parts of the facts, which `fields` reads from replies. `trouble`
+//! translates errors. In the terminal, `model` holds the data,
 //! `watch` refreshes it, `view` draws it. `web` is the page.
 
 mod ask;
 mod dehydrators;
+mod destination;
 mod facts;
+mod fields;
 mod figures;
 mod model;
 mod options;

@@ -34,7 +34,7 @@ also be in REDISCLI_AUTH.
 
 In the terminal it shows one node of a cluster, and one database of a server. An ACL
 user needs +info +scan +dehydrator.info and ~*, and +dehydrator.late to see the keys
-that are overdue the longest.
+that are overdue the longest, +dehydrator.schedules, and +xlen +llen for dead letters.
 
   --web address:port  serve a page instead, such as 127.0.0.1:8380. It shows all nodes
                       of a cluster, all databases, and several urls. For Sentinel:

@@ -2,6 +2,8 @@
 
 use redis::Value;
 
+use crate::fields::Fields;
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     /// The first word of ONDUE: HOLD, DROP, STREAM, LIST or PUBLISH.
@@ -37,28 +39,19 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Reads a map. Skips unknown fields; missing ones are as of HOLD.
+    /// Reads a map. Missing fields are as of HOLD.
     pub fn parse(reply: &Value) -> Option<Self> {
-        let mut it = Self::default();
-        let number = |value: &Value| redis::from_redis_value_ref::<u64>(value).unwrap_or(0);
-        let bytes =
-            |value: &Value| redis::from_redis_value_ref::<Option<Vec<u8>>>(value).ok().flatten();
-        let text = |value: &Value| Some(String::from_utf8_lossy(&bytes(value)?).into_owned());
-        for (name, value) in reply.as_map_iter()? {
-            let Value::BulkString(name) = name else { continue };
-            match name.as_slice() {
-                b"action" => it.action = text(value)?,
-                b"deliveries" => it.deliveries = number(value),
-                b"dead-letters" => it.dead_letters = text(value),
-                b"dest" => it.dest = bytes(value),
-                b"end" => it.end = text(value),
-                b"maxlen" => it.maxlen = number(value),
-                b"approximate" => it.is_approximate = number(value) == 1,
-                b"confirmed" => it.is_confirmed = number(value) == 1,
-                _ => (),
-            }
-        }
-        Some(it)
+        let fields = Fields::of(reply)?;
+        Some(Self {
+            action: fields.text("action").unwrap_or("HOLD".to_owned()),
+            deliveries: fields.count("deliveries"),
+            dead_letters: fields.text("dead-letters"),
+            dest: fields.bytes("dest"),
+            end: fields.text("end"),
+            maxlen: fields.count("maxlen"),
+            is_approximate: fields.is_set("approximate"),
+            is_confirmed: fields.number("confirmed") != Some(0),
+        })
     }
 
     /// Returns the words of ONDUE for people to read.

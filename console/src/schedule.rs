@@ -1,125 +1,98 @@
-//! A schedule of the packages, which waits in a dehydrator for its next occurrence. The element has three parts, separated by
-//! newlines: its state and its plan, in JSON, and the payload of its jobs.
+//! A schedule, as SCHEDULES shows it, and when it occurs.
 
-use std::fmt;
+use redis::Value;
 
-use serde::{Deserialize, Serialize};
+use crate::fields::Fields;
 
-/// The end of the names of keys with schedules.
-const SUFFIX: &[u8] = b":schedules";
-/// Bytes of a line of JSON, at most: a list shows many.
-const LINE: usize = 16 << 10;
+/// The module's own code: what is upcoming here is what the server will store, if both have the same zones.
+#[path = "../../src/schedule"]
+#[allow(dead_code)]
+mod module {
+    mod hash;
+    mod plan;
+    mod zones;
+
+    pub use plan::Plan;
+}
+
+use module::Plan;
 
 /// Its moments are in unix milliseconds.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(default)]
-pub struct State {
-    /// The next occurrence; `None` if it has ended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Schedule {
+    pub name: Vec<u8>,
+    /// A number of milliseconds, or a cron.
+    pub plan: Vec<u8>,
+    /// The time zone of a cron.
+    pub zone: Option<Vec<u8>>,
+    pub element: Vec<u8>,
+    /// The next occurrence; `None` if it is paused or has ended.
     pub next: Option<u64>,
-    /// The occurrence whose job was put last.
+    /// The occurrence that was stored last.
     pub last: Option<u64>,
     /// By how many milliseconds that was late.
-    pub late: u64,
-    /// Occurrences without a job.
+    pub late: Option<u64>,
+    pub stored: u64,
     pub missed: u64,
-    pub paused: bool,
-    pub ended: bool,
-    /// Since when it has been left out of Sidekiq's file.
-    #[serde(skip_serializing)]
-    pub gone: Option<u64>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Plan {
-    cron: Option<String>,
-    zone: Option<String>,
-    ms: Option<u64>,
-    /// Those of Celery's beat. The day of the week stands before that of the month.
-    crontab: Option<[Field; 5]>,
-    /// An event, a latitude and a longitude.
-    solar: Option<(String, f64, f64)>,
-    /// A class of the application, and how that shows the schedule.
-    class: Option<String>,
-    shown: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Field {
-    Number(u64),
-    Text(String),
-    Many(Vec<Field>),
-}
-
-impl fmt::Display for Field {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Number(number) => write!(f, "{number}"),
-            Self::Text(text) => f.write_str(text),
-            Self::Many(some) => {
-                let texts: Vec<_> = some.iter().map(Self::to_string).collect();
-                f.write_str(&texts.join(","))
-            }
-        }
-    }
-}
-
-impl Plan {
-    /// Returns when it occurs; `None` if that is not told in exactly one way.
-    fn when(self) -> Option<String> {
-        let Self { cron, zone, ms, crontab, solar, class, shown } = self;
-        // Sidekiq's can have their zones at their ends.
-        let is_whole = |cron: &String| zone.is_none() && cron.split_whitespace().count() > 5;
-        let zone_or = |other| zone.as_deref().unwrap_or(other);
-        let mut told = [
-            cron.map(|it| if is_whole(&it) { it } else { format!("{it} {}", zone_or("UTC")) }),
-            ms.map(|ms| format!("every {}", interval(ms))),
-            crontab.map(|[minute, hour, weekday, day, month]| {
-                format!("{minute} {hour} {day} {month} {weekday} {}", zone_or("local"))
-            }),
-            solar.map(|(event, latitude, longitude)| format!("{event} at {latitude}, {longitude}")),
-            class.map(|class| shown.unwrap_or(class)),
-        ]
-        .into_iter()
-        .flatten();
-        let when = told.next()?;
-        told.next().is_none().then_some(when)
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Schedule {
-    /// For example `0 9 * * 1-5 Europe/Berlin` or `every 90 s`. The text is not escaped.
-    pub when: String,
-    #[serde(flatten)]
-    pub state: State,
-    /// The place of the payload in the element.
-    pub payload_at: usize,
+    pub is_paused: bool,
+    pub until: Option<u64>,
+    pub times: Option<u64>,
+    /// Of each element, as in PUSH.
+    pub deliveries: u64,
+    pub within: Option<u64>,
+    pub group: Option<Vec<u8>>,
 }
 
 impl Schedule {
-    /// Returns whether the elements of this key can be schedules.
-    pub fn is_in(key: &[u8]) -> bool {
-        key.ends_with(SUFFIX)
+    /// Parses a map of SCHEDULES.
+    pub fn parse(reply: &Value) -> Option<Self> {
+        let fields = Fields::of(reply)?;
+        Some(Self {
+            name: fields.bytes("name")?,
+            plan: fields.bytes("plan")?,
+            zone: fields.bytes("zone"),
+            element: fields.bytes("element")?,
+            next: fields.number("next"),
+            last: fields.number("last"),
+            late: fields.number("late"),
+            stored: fields.count("stored"),
+            missed: fields.count("missed"),
+            is_paused: fields.is_set("paused"),
+            until: fields.number("until"),
+            times: fields.number("times"),
+            deliveries: fields.count("deliveries-limit"),
+            within: fields.number("within"),
+            group: fields.bytes("group"),
+        })
     }
 
-    /// Parses an element; returns `None` if it is not a schedule. Skips the fields of later versions.
-    pub fn parse(element: &[u8]) -> Option<Self> {
-        let mut parts = element.splitn(3, |byte| *byte == b'\n');
-        let mut state: State = object(parts.next()?)?;
-        let plan: Plan = object(parts.next()?)?;
-        let payload_at = element.len() - parts.next()?.len();
-        let when = plan.when()?;
-        state.ended |= state.gone.is_some();
-        (state.next.is_some() || state.ended).then_some(Self { when, state, payload_at })
+    pub fn has_ended(&self) -> bool {
+        self.next.is_none() && !self.is_paused
     }
-}
 
-/// Parses a JSON object. The library would also accept an array of its values.
-fn object<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Option<T> {
-    let is_object = line.len() <= LINE && line.starts_with(b"{");
-    is_object.then(|| serde_json::from_slice(line).ok())?
+    /// Returns its times, for example `every 90 s` or `0 9 * * 1-5`. The text is not escaped.
+    pub fn when(&self) -> String {
+        match self.interval() {
+            Some(ms) => format!("every {}", interval(ms)),
+            None => String::from_utf8_lossy(&self.plan).into_owned(),
+        }
+    }
+
+    fn interval(&self) -> Option<u64> {
+        std::str::from_utf8(&self.plan).ok()?.parse().ok()
+    }
+
+    /// Returns the next occurrences, at most `count`.
+    pub fn upcoming(&self, count: usize, now: u64) -> Vec<u64> {
+        let plan = match self.interval() {
+            Some(ms) => Plan::Interval(ms),
+            None => Plan::Cron { text: &self.plan, zone: self.zone.as_deref().unwrap_or(b"UTC") },
+        };
+        let left = self.times.map_or(u64::MAX, |times| times.saturating_sub(self.stored));
+        let all = std::iter::successors(self.next, |moment| plan.after(*moment, now));
+        let all = all.take_while(|moment| self.until.is_none_or(|until| *moment <= until));
+        all.take(count.min(usize::try_from(left).unwrap_or(count))).collect()
+    }
 }
 
 /// Formats milliseconds in the greatest unit that needs no fraction.
@@ -128,4 +101,35 @@ fn interval(ms: u64) -> String {
     let unit = units.into_iter().find(|(unit, _)| ms.is_multiple_of(*unit));
     let (unit, name) = unit.unwrap_or((1, "ms"));
     format!("{} {name}", ms / unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn upcoming_occurrences_are_those_of_the_plan_up_to_its_end() {
+        let schedule = |plan: &str, zone: Option<&str>, next: u64| Schedule {
+            plan: plan.into(),
+            zone: zone.map(Into::into),
+            next: Some(next),
+            ..Schedule::default()
+        };
+        let every = schedule("90000", None, 5);
+        assert_eq!(
+            (every.when(), every.upcoming(3, 0)),
+            ("every 90 s".into(), vec![5, 90_005, 180_005])
+        );
+        let ending = Schedule { until: Some(90_004), ..every.clone() };
+        assert_eq!(ending.upcoming(3, 0), [5]);
+        let counted = Schedule { times: Some(7), stored: 5, ..every.clone() };
+        assert_eq!(counted.upcoming(3, 0), [5, 90_005]);
+        assert!(Schedule { next: None, ..every }.upcoming(3, 0).is_empty());
+        // 9:00 in Berlin, the Friday before the clocks change and the Monday after it.
+        let friday = 1_774_598_400_000;
+        let cron = schedule("0 9 * * 1-5", Some("Europe/Berlin"), friday);
+        assert_eq!(cron.upcoming(2, 0), [friday, friday + 71 * 3_600_000]);
+        // A plan of a later version occurs at least once.
+        assert_eq!(schedule("@later", None, 5).upcoming(3, 0), [5]);
+    }
 }

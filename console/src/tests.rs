@@ -497,6 +497,29 @@ fn a_paused_dehydrator_is_counted_and_marked_below_its_row() {
 }
 
 #[test]
+fn the_selected_dehydrator_tells_its_state_dead_letters_and_limits() {
+    let server = Server::start_with_port(&[]);
+    let mut client = server.connect();
+    push(&mut client, b"jobs", 0, 0..7);
+    client.ask("DEHYDRATOR.ONDUE jobs HOLD DELIVERIES 3 STREAM dead");
+    client.ask("XADD dead * id 7 element x");
+    client.ask("DEHYDRATOR.LIMIT jobs LENGTH 5000 HELD 3 RATE 10 PER 60000 REMEMBER 60000");
+    client.ask("DEHYDRATOR.LIMIT jobs EACH HELD 1");
+    client.ask("DEHYDRATOR.POLL jobs COUNT 2 LEASE 600000");
+    client.ask("DEHYDRATOR.PAUSE jobs");
+    let (mut watch, mut model) = (watch(&server), Model::default());
+    watch.refresh(&mut model, SECOND);
+    let drawn = drawn_in(80, &model);
+    let told = "paused, dead letters 1, length 7 of 5,000, held 2 of 3, rate 2 of 10 in 1 min, \
+                each held 1, remember 1 min";
+    assert!(words(&drawn).contains(told), "{drawn:#?}");
+    client.ask("DEL dead");
+    client.ask("SET dead text");
+    watch.refresh(&mut model, 2 * SECOND);
+    assert!(!words(&drawn_in(80, &model)).contains("paused, dead letters"));
+}
+
+#[test]
 fn a_dehydrator_with_failing_deliveries_is_counted_and_explained_below_its_row() {
     let info = |stuck: &str| format!("server_time_usec:1700000600000000\r\n{stuck}dehydrator_x:1");
     let mut model = Model::default();

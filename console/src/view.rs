@@ -12,6 +12,7 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Bar, BarChart, BarGroup, Block, List, ListItem, ListState, Paragraph};
 
 use crate::dehydrators::Dehydrator;
+use crate::facts::Limits;
 use crate::model::{Model, Order};
 use crate::trouble::Trouble;
 
@@ -321,9 +322,15 @@ fn fitting(text: &str, width: usize) -> String {
     kept.chain((width > 0).then_some(ELLIPSIS)).collect()
 }
 
-/// Draws the schedules of the selected dehydrator, or else its TTLs and, if it has any, its greatest groups.
+/// Draws what there is to say of the selected dehydrator; then its schedules, or else its TTLs and, if it has any, its greatest
+/// groups.
 fn draw_parts(frame: &mut Frame<'_>, area: Rect, model: &Model) {
-    if !model.parts.schedules.all.is_empty() {
+    let state = flowing(state(model), usize::from(area.width.saturating_sub(2)));
+    let lines = state.into_iter().map(|line| Line::from(format!(" {line}"))).collect::<Vec<_>>();
+    let [head, area] =
+        Layout::vertical([Constraint::Length(lines.len() as u16), Constraint::Fill(1)]).areas(area);
+    frame.render_widget(Paragraph::new(lines), head);
+    if !model.parts.schedules.is_empty() {
         return schedules::draw(frame, area, model);
     }
     if model.parts.groups.is_empty() {
@@ -333,6 +340,40 @@ fn draw_parts(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let [ttls, groups] = halves.areas(area);
     draw_ttls(frame, ttls, model);
     draw_groups(frame, groups, model);
+}
+
+/// Returns the state of the selected dehydrator, its dead letters, and its limits with how much of them is used: words that are
+/// separated by commas.
+fn state(model: &Model) -> Vec<String> {
+    let selected = model.selected.as_ref().and_then(|key| model.dehydrators.all.get(key));
+    let Some(facts) = selected.map(|it| &it.facts) else { return Vec::new() };
+    let number = |number: u64| count(number as f64);
+    let limited = |name: &str, used: Option<u64>, limit: u64| {
+        let used = used.map(|used| format!("{} of ", number(used))).unwrap_or_default();
+        (limit > 0).then(|| format!("{name} {used}{}", number(limit)))
+    };
+    let of = |each: &str, limits: &Limits, used: [Option<u64>; 3]| {
+        let rate = limited(&format!("{each}rate"), used[2], limits.rate);
+        [
+            limited(&format!("{each}length"), used[0], limits.length),
+            limited(&format!("{each}held"), used[1], limits.held),
+            rate.map(|rate| format!("{rate} in {}", duration(limits.per as f64))),
+        ]
+    };
+    let state = [
+        (facts.failing_since.is_some(), "failing"),
+        (facts.paused, "paused"),
+        (facts.overdue > 0 && !facts.paused, "late"),
+    ];
+    let states = state.iter().filter(|(is_so, _)| *is_so).map(|(_, name)| (*name).to_owned());
+    let dead = model.parts.dead.map(|dead| format!("dead letters {}", number(dead)));
+    let used = facts.limits.rate.saturating_sub(facts.rate_room.unwrap_or(facts.limits.rate));
+    let used = [Some(facts.length), facts.running, Some(used)];
+    let remember = facts.limits.remember;
+    let remember = (remember > 0).then(|| format!("remember {}", duration(remember as f64)));
+    let limits = of("", &facts.limits, used).into_iter().chain(of("each ", &facts.each, [None; 3]));
+    let all: Vec<_> = states.chain(dead).chain(limits.flatten()).chain(remember).collect();
+    all.join(", ").split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
 /// Draws the greatest groups of the selected dehydrator: their names, and their numbers of elements.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use redis::{Client, Connection, RedisResult};
 
 use crate::ask;
+use crate::destination::Destination;
 use crate::model::Model;
 use crate::trouble::{PATIENCE, Trouble};
 use crate::walk::Walk;
@@ -90,5 +91,8 @@ fn ask_selected(connection: &mut Connection, model: &mut Model) -> RedisResult<(
     let Some(dehydrator) = model.dehydrators.all.get(key) else { return Ok(()) };
     model.parts = ask::parts(connection, key, &dehydrator.facts)?.unwrap_or_default();
     model.parts.schedules = ask::schedules(connection, key, &dehydrator.facts)?;
+    let destination = Destination::of_dead_letters(&dehydrator.facts.policy);
+    let dead = ask::dead(connection, std::iter::once((key, destination)))?;
+    model.parts.dead = dead.first().map(|(_, count)| *count);
     Ok(())
 }

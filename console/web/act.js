@@ -1,19 +1,19 @@
 // Actions on elements, dead letters and queues. What touches many is counted and asked for first.
 
 import { post, queueOf } from "./api.js";
+import { follow } from "./batches.js";
 import { fromBase64, fromHex, hexOf, line, textOf, toBase64, utf8 } from "./bytes.js";
 import { now } from "./clock.js";
 import { ask } from "./dialog.js";
 import { h, labelled } from "./dom.js";
 import { counted, fullMoment, isMoment, MOMENTS, moment, parseDuration, parseMoment } from "./figures.js";
-import { follow } from "./jobs.js";
 import { notice } from "./notices.js";
 import { words } from "./ondue.js";
 import { matchText } from "./subject.js";
 
 /**
  * The actions on elements and dead letters: the label of the button, the verb of the question, the participle of the
- * outcome, and the shortcut. `form` asks for arguments; `danger` asks even for one element.
+ * outcome, and the shortcut. `form` asks for arguments; `danger` asks even for one element. `action`: the server's name of it.
  */
 export const ACTIONS = {
   run_now: { label: "Run now", verb: "Run", done: "due now", key: "r" },
@@ -22,7 +22,19 @@ export const ACTIONS = {
   edit: { label: "Edit…", verb: "Save", done: "saved", key: "e", form: editForm, single: true },
   give_back: { label: "Give back", verb: "Give back", done: "given back", key: "b" },
   revive: { label: "Retry", verb: "Retry", done: "sent back to the queue", key: "r", noun: "dead letter" },
+  mend: {
+    label: "Edit and retry…",
+    verb: "Retry",
+    done: "sent back to the queue",
+    form: (info) => editForm(info, "It comes back under its id, due at once."),
+    single: true,
+    noun: "dead letter",
+    action: "revive",
+  },
   drop_dead: { label: "Drop…", verb: "Drop", done: "dropped", key: "c", danger: true, noun: "dead letter" },
+  push: { label: "Put a job…", verb: "Put", form: pushForm, queue: true },
+  run_schedule: { label: "Run now", verb: "Run now", queue: true },
+  unschedule: { label: "Unschedule…", verb: "Unschedule", form: unscheduleForm, queue: true, danger: true },
   pause: { label: "Pause…", verb: "Pause", form: pauseForm, queue: true },
   resume: { label: "Resume", verb: "Resume", queue: true },
   limit: { label: "Limits…", verb: "Set limits", form: limitForm, queue: true },
@@ -49,20 +61,22 @@ const EXPLAINED = {
 
 /**
  * Runs an action: asks for its arguments, and for consent where many are touched or something is lost.
- * `on`: `{ids_b64}`, `{entries}`, `{match}`, or null for the queue. `info`: what the form starts with.
+ * `on`: `{ids_b64}`, `{entries}`, `{match}`, or null for the queue. `info`: what the form starts with; its `part` are
+ * arguments that name a part of the queue: a group, a schedule, or each group.
  * Returns whether anything was sent.
  */
 export async function act({ queue, action, on, info = {} }) {
   const spec = ACTIONS[action];
-  const request = { queue: queueOf(queue), action, args: {}, on: on ?? null };
+  const request = { queue: queueOf(queue), action: spec.action ?? action, args: { ...info.part }, on: on ?? null };
   try {
     const many = on?.match ? Number.POSITIVE_INFINITY : (on?.ids_b64 ?? on?.entries ?? []).length;
-    if (spec.form || spec.danger || many > 1) {
-      const args = await consent({ spec, action, request, many, info });
+    const form = spec.form?.(info);
+    if (form || spec.danger || many > 1) {
+      const args = await consent({ spec, action, request, many, info, form });
       if (!args) return false;
-      request.args = args;
+      request.args = { ...info.part, ...args };
     }
-    tell(spec, await post("act", request), { queue, action });
+    tell(spec, await post("act", request), { queue, action, info });
     return true;
   } catch (error) {
     notice(`${spec.verb}: ${error.message}`, true);
@@ -70,8 +84,7 @@ export async function act({ queue, action, on, info = {} }) {
   }
 }
 
-async function consent({ spec, action, request, many, info }) {
-  const form = spec.form?.(info);
+async function consent({ spec, action, request, many, info, form }) {
   const noun = spec.noun ?? "element";
   const body = [];
   let title = `${spec.verb} ${counted(many, noun)}?`;
@@ -87,9 +100,10 @@ async function consent({ spec, action, request, many, info }) {
   }
   const status = h("p", { class: "counting", role: "status" });
   if (many === Number.POSITIVE_INFINITY) {
-    const { id, text } = request.on.match;
-    title = id || text ? `${spec.verb} all that match?` : `${spec.verb} all ${noun}s?`;
-    body.push(h("p", {}, `${matchText(request.on.match, noun)}.`), status);
+    const { id, text, group_b64 } = request.on.match;
+    title = id || text || group_b64 ? `${spec.verb} all that match?` : `${spec.verb} all ${noun}s?`;
+    const group = request.on.match.group_b64;
+    body.push(h("p", {}, `${matchText({ ...request.on.match, group: group && line(group) }, noun)}.`), status);
     confirm = spec.verb;
   }
   if (EXPLAINED[action]) body.push(h("p", { class: "muted" }, EXPLAINED[action][many > 1 ? 1 : 0]));
@@ -129,9 +143,9 @@ async function countFirst({ request, args, status, yes, spec, noun }) {
   }
 }
 
-function tell(spec, reply, { queue, action }) {
+function tell(spec, reply, { queue, action, info }) {
   if (reply?.job) return follow(reply.job, notice(`${spec.verb}: started.`));
-  if (spec.queue) return notice(`${line(queue.key ?? queue.key_b64)}: ${QUEUE_DONE[action]}.`);
+  if (spec.queue) return notice(`${info.part ? info.name : line(queue.key ?? queue.key_b64)}: ${QUEUE_DONE[action]}.`);
   const { done = 0, missed = 0, problem } = reply ?? {};
   const noun = spec.noun ?? "element";
   const told = done || !missed ? `${counted(done, noun)} ${spec.done}` : "Nothing changed";
@@ -141,12 +155,20 @@ function tell(spec, reply, { queue, action }) {
   notice(`${told}${left}.${problem ? ` ${problem}` : ""}`, Boolean(problem) || (missed > 0 && !done));
 }
 
-const QUEUE_DONE = { pause: "paused", resume: "resumed", limit: "limits set", ondue: "policy set" };
+const QUEUE_DONE = {
+  pause: "paused",
+  resume: "resumed",
+  limit: "limits set",
+  ondue: "policy set",
+  push: "a job is put",
+  run_schedule: "a job is put, the next one stays",
+  unschedule: "unscheduled",
+};
 
 // The forms: each has `body`, `check(fields)`, which returns what is wrong, and `args(fields)` for the request.
 
-function momentForm() {
-  const field = h("input", { name: "when", value: "+10m", autocomplete: "off", spellcheck: "false" });
+function momentForm({ label = "New deadline", when = "+10m" } = {}) {
+  const field = h("input", { name: "when", value: when, autocomplete: "off", spellcheck: "false" });
   const shown = h("output", {}, "");
   const show = () => {
     const at = parseMoment(field.value, now());
@@ -168,9 +190,39 @@ function momentForm() {
     ),
   );
   return {
-    body: [labelled("New deadline", field, `For example ${MOMENTS}`), h("div", { class: "quick" }, quick), shown],
+    body: [labelled(label, field, `For example ${MOMENTS}`), h("div", { class: "quick" }, quick), shown],
     check: ({ when }) => checkMoment(when),
     args: ({ when }) => momentArgs(when),
+  };
+}
+
+function pushForm({ name }) {
+  const due = momentForm({ label: "Due", when: "now" });
+  const field = h("textarea", { name: "element", rows: 6, spellcheck: "false" });
+  const input = (of) => h("input", { name: of, autocomplete: "off", spellcheck: "false" });
+  return {
+    title: `Put a job into ${name}`,
+    body: [
+      labelled("Element (text)", field),
+      labelled("Id", input("id"), "Empty: the server makes one"),
+      labelled("Group", input("group"), "Empty: none"),
+      due.body,
+    ],
+    check: due.check,
+    args: ({ id, group, when }) => ({
+      ...due.args({ when }),
+      element_b64: toBase64(utf8(field.value)),
+      ...(id && { id_b64: toBase64(utf8(id)) }),
+      ...(group && { group_b64: toBase64(utf8(group)) }),
+    }),
+  };
+}
+
+function unscheduleForm({ name }) {
+  return {
+    title: `Unschedule ${name}?`,
+    body: h("p", { class: "muted" }, "It occurs no more. What it has stored stays."),
+    args: () => ({}),
   };
 }
 
@@ -199,7 +251,7 @@ function cancelForm({ held }) {
   };
 }
 
-function editForm({ element_b64, name }) {
+function editForm({ element_b64, name }, hint = "The id, the deadline and the delivery count stay.") {
   const bytes = fromBase64(element_b64);
   const text = textOf(bytes);
   const field = h("textarea", { name: "element", rows: 14, spellcheck: "false" });
@@ -207,21 +259,17 @@ function editForm({ element_b64, name }) {
   const asText = text !== null && !text.includes("\r") && !text.includes("\0");
   field.value = asText ? text : hexOf(bytes);
   return {
-    title: `Edit ${name}`,
-    body: [
-      labelled(
-        asText ? "Element (text)" : "Element (bytes in hex)",
-        field,
-        "The id, the deadline and the delivery count stay.",
-      ),
-    ],
+    title: `Edit ${name ?? "a dead letter"}`,
+    body: labelled(asText ? "Element (text)" : "Element (bytes in hex)", field, hint),
     check: ({ element }) => (asText || fromHex(element) ? null : "These are not pairs of hexadecimal digits."),
     // A form sends \r\n at the ends of lines.
     args: () => ({ element_b64: toBase64(asText ? utf8(field.value) : fromHex(field.value)) }),
   };
 }
 
+/** A schedule is paused until it is resumed: there is nothing to ask. */
 function pauseForm(info) {
+  if (info.part?.schedule_b64) return undefined;
   const field = h("input", { name: "until", autocomplete: "off", spellcheck: "false", placeholder: "30m" });
   return {
     title: `Pause ${info.name}?`,
@@ -229,7 +277,7 @@ function pauseForm(info) {
       h(
         "p",
         {},
-        "Workers get nothing, and the server delivers nothing, until the queue is resumed. Producers can go on.",
+        "Workers get nothing of it, and the server delivers nothing, until it is resumed. Producers can go on.",
       ),
       labelled("Until (leave empty to pause until it is resumed)", field, `For example ${MOMENTS}`),
     ],
@@ -245,7 +293,8 @@ function limitForm(info) {
     ["held", "Held: leases at a time"],
     ["rate", "Rate: elements"],
     ["per", "Rate: in how many ms", true],
-    ["remember", "Remember ids for ms", true],
+    ...(info.part?.group_b64 ? [["share", "Share: elements in its turn"]] : []),
+    ...(info.part ? [] : [["remember", "Remember ids for ms", true]]),
   ];
   const number = ([name, label, isDuration]) => {
     const value = String(limits[name] ?? 0);
@@ -286,6 +335,6 @@ function ondueForm(info) {
   };
 }
 
-/** Returns "until 14:05" for a pause, or the empty string. */
+/** Returns "until 14:05" for a pause. */
 export const pausedUntil = (queue) =>
   isMoment(queue.paused_until) ? `until ${moment(queue.paused_until, now())}` : "until resumed";

@@ -1,6 +1,6 @@
 // Charts over time, drawn by uPlot in the colours of the style sheet.
 
-import { h } from "./dom.js";
+import { fill, h } from "./dom.js";
 import { moment } from "./figures.js";
 import { colour, onTheme } from "./theme.js";
 
@@ -38,10 +38,10 @@ export class Chart {
   update(times, values) {
     this.#data = [times, ...values];
     const last = this.series
-      .map(({ name }, i) => [name, values[i]?.findLast((value) => value !== null && value !== undefined)])
+      .map((each, i) => [each, values[i]?.findLast((value) => value !== null && value !== undefined)])
       .filter(([, value]) => value !== undefined);
-    this.#now.textContent = this.bars ? "" : last.map(([name, value]) => `${name} ${this.format(value)}`).join(" · ");
-    if (!times.length) this.#now.textContent = "no samples yet";
+    const legend = last.map(([each, value]) => this.#named(each, this.bars ? undefined : value));
+    fill(this.#now, times.length ? legend : "no samples yet");
     if (this.#plot) this.#plot.setData(this.#data);
     else this.#draw();
   }
@@ -124,6 +124,12 @@ export class Chart {
 
   #tip;
 
+  /** Creates the name of a series beside its colour, with a value if it has one here. */
+  #named({ name, colour }, value) {
+    const shown = value === undefined ? "" : ` ${value === null ? "–" : this.format(value)}`;
+    return h("span", { class: "series" }, h("i", { class: `dot ${colour}` }), `${name}${shown} `);
+  }
+
   /** Shows the values under the pointer. */
   #point(plot) {
     const tip = this.#tip;
@@ -131,15 +137,7 @@ export class Chart {
     if (!tip) return;
     tip.hidden = at === null || at === undefined || plot.cursor.left < 0;
     if (tip.hidden) return;
-    const lines = this.series.map((each, i) => {
-      const value = this.#data[i + 1]?.[at];
-      return h(
-        "div",
-        {},
-        h("i", { class: `dot ${each.colour}` }),
-        `${each.name} ${value === null || value === undefined ? "–" : this.format(value)}`,
-      );
-    });
+    const lines = this.series.map((each, i) => h("div", {}, this.#named(each, this.#data[i + 1]?.[at] ?? null)));
     tip.replaceChildren(h("div", { class: "muted" }, moment(this.#data[0][at] * 1000)), ...lines);
     tip.style.left = plot.cursor.left > plot.over.clientWidth / 2 ? "auto" : `${plot.cursor.left + 12}px`;
     tip.style.right =

@@ -14,8 +14,8 @@ const NAME = 80;
 /** Returns what tells a row from the others. */
 export const keyOf = (row) => row.entry ?? row.id_b64;
 
-/** Returns the columns of a view. `letterHref(entry)` is the address of a dead letter; `planned`: there are schedules. */
-export function columnsOf(view, queue, letterHref, planned) {
+/** Returns the columns of a view. `letterHref(entry)` is the address of a dead letter. */
+export function columnsOf(view, queue, letterHref) {
   const key = lineOf(fromBase64(queue.key));
   const content = { label: "Element", wide: true, cell: (row) => preview(row, key) };
   if (view === "dead") return [...lettersColumns(letterHref), content];
@@ -24,13 +24,10 @@ export function columnsOf(view, queue, letterHref, planned) {
     label: "Id",
     cell: (row) => h("a", { href: elementHref(queue, row.id_b64) }, h("bdi", {}, shortened(line(row.id_b64), NAME))),
   };
-  return [id, ...(view === "held" ? HELD : WAITING), ...(planned ? PLANNED : []), content];
+  return [id, ...(view === "held" ? HELD : WAITING), content];
 }
 
-/** The deadline of a schedule is when a worker looks at it, which can be before its next occurrence. */
-function deadline(row) {
-  if (row.schedule?.ended) return "–";
-  const at = row.schedule?.next ?? row.deadline;
+function deadline({ deadline: at }) {
   return [countdown(at), isMoment(at) && h("span", { class: "muted" }, " ", timeOfDay(at))];
 }
 
@@ -39,19 +36,6 @@ const WAITING = [
   { label: "State", cell: state },
   { label: "Deliveries", numeric: true, cell: (row) => count(row.deliveries) },
 ];
-
-const ofSchedule = (cell) => (row) => (row.schedule ? cell(row.schedule) : "–");
-
-const PLANNED = [
-  { label: "Occurs", cell: ofSchedule(({ when }) => h("bdi", {}, visible(shortened(when, NAME)))) },
-  { label: "Last", cell: ofSchedule(({ last }) => (last === null ? "–" : countdown(last))) },
-  { label: "Late", numeric: true, cell: ofSchedule(({ last, late }) => duration(last === null ? null : late)) },
-  { label: "Missed", numeric: true, cell: ofSchedule(({ missed }) => count(missed)) },
-];
-
-/** What a reader has to know of schedules. */
-export const SCHEDULES =
-  "A schedule puts a job at each of its occurrences. Run now only has a worker look at it, and puts no job before the next one.";
 
 /** What a reader has to know of tokens. */
 export const TOKENS =
@@ -93,15 +77,15 @@ const lettersColumns = (letterHref) => [
 ];
 
 function state(row) {
-  for (const word of ["ended", "paused"]) if (row.schedule?.[word]) return h("span", { class: "badge" }, word);
   if (row.leased) return h("span", { class: "badge held" }, "held");
   if (!isMoment(row.deadline)) return h("span", { class: "badge stuck" }, "stuck");
   if (row.deadline <= now()) return h("span", { class: "badge due" }, "due");
   return h("span", { class: "badge" }, row.deliveries > 0 ? "retry" : "waiting");
 }
 
-function preview(row, key) {
-  const bytes = fromBase64(row.element_b64).subarray(row.schedule?.payload_at ?? 0);
+/** Creates the beginning of an element. `key`: the name of its queue, as a line. */
+export function preview(row, key) {
+  const bytes = fromBase64(row.element_b64);
   const about = summary(envelopeOf(bytes, key));
   if (about) return h("bdi", {}, h("strong", {}, visible(about.task)), visible(shortened(about.args, PREVIEW)));
   if (!bytes.length) return h("span", { class: "muted" }, "(empty)");

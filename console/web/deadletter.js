@@ -19,17 +19,20 @@ export async function findLetter(queue, entry) {
   return rows.find((row) => row.entry === entry);
 }
 
-/** Shows a dead letter. `reasonOf(action)` returns why an action is refused; `run(action)` runs it. */
+/** Shows a dead letter. `reasonOf(action)` returns why an action is refused; `run(action, info)` runs it. */
 export function showLetter(row, { key, reasonOf, run }) {
-  const buttons = ["revive", "drop_dead"].map((action) =>
+  const cut = row.element_bytes > fromBase64(row.element_b64).length;
+  const buttons = ["revive", "mend", "drop_dead"].map((action) =>
     actionButton({
       label: ACTIONS[action].label,
       action,
       danger: ACTIONS[action].danger,
-      reason: reasonOf(action),
+      reason:
+        reasonOf(ACTIONS[action].action ?? action) ??
+        (cut && action === "mend" ? "It is too long to edit here." : null),
       onclick: () => {
         document.querySelector("dialog[open]").close();
-        run(action);
+        run(action, { element_b64: row.element_b64 });
       },
     }),
   );

@@ -68,7 +68,7 @@ function isKept(old, node) {
 
 // `checked` is what a listener changes.
 const sameAttributes = (old, node) =>
-  ["class", "data-action", "data-row", "data-stop", "aria-disabled", "title"].every(
+  ["class", "data-action", "data-part", "data-row", "data-stop", "aria-disabled", "title"].every(
     (name) => old.getAttribute(name) === node.getAttribute(name),
   );
 

@@ -10,6 +10,8 @@ import { fill, h } from "./dom.js";
 import { count, duration, fullMoment, isMoment } from "./figures.js";
 import { actionButton, refusal } from "./rights.js";
 import { queueHref } from "./route.js";
+import { stats } from "./stats.js";
+import { pausedBy, why } from "./why.js";
 
 const HELD = "A worker holds it. Give it back first.";
 
@@ -44,10 +46,15 @@ export class ElementView {
         if (error.status === 404) return null;
         throw error;
       }),
-      get("queue", this.queue, signal),
+      get("queue", { ...this.queue, group: this.group }, signal),
     ]);
     this.info = found;
     this.about = about;
+    if (found?.group_b64 && found.group_b64 !== this.group) {
+      this.group = found.group_b64;
+      this.about = await get("queue", { ...this.queue, group: this.group }, signal);
+    }
+    this.by = about.queue.paused ? (this.by ?? (await pausedBy(this.queue, signal))) : undefined;
     setClock(about.now);
     if (!found) {
       this.seen = undefined;
@@ -99,15 +106,19 @@ export class ElementView {
       held && ["Held for", heldFor(found)],
       held && ["Token", h("bdi", {}, line(found.token_b64))],
       found.reason_b64 && ["Given back because", h("bdi", {}, shortened(line(found.reason_b64), 400))],
-      found.group_b64 && ["Group", h("bdi", {}, shortened(line(found.group_b64), 80))],
-    ].filter(Boolean);
+      found.group_b64 && [
+        "Group",
+        h(
+          "a",
+          { href: queueHref(this.queue, { group: found.group_b64 }) },
+          h("bdi", {}, shortened(line(found.group_b64), 80)),
+        ),
+      ],
+    ];
     fill(
       this.facts,
-      h(
-        "dl",
-        { class: "stats" },
-        facts.map(([name, each]) => h("div", {}, h("dt", {}, name), h("dd", {}, each))),
-      ),
+      stats(facts),
+      h("p", { class: "why" }, h("strong", {}, "Why it waits: "), why(found, this.about, now(), this.by).join(" ")),
       held && h("p", { class: "muted" }, TOKENS),
     );
   }

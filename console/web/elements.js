@@ -5,7 +5,7 @@ import { ACTIONS, act } from "./act.js";
 import { get } from "./api.js";
 import { fromBase64, line, lineOf, shortened } from "./bytes.js";
 import { now, setClock } from "./clock.js";
-import { columnsOf, keyOf, SCHEDULES, TOKENS } from "./columns.js";
+import { columnsOf, keyOf, TOKENS } from "./columns.js";
 import { findLetter, showLetter } from "./deadletter.js";
 import { closeAll } from "./dialog.js";
 import { fill, h, labelled } from "./dom.js";
@@ -47,7 +47,7 @@ export class Elements {
 
   /** Shows another page, or another filter. */
   go(route) {
-    const filter = `${route.id ?? ""}\n${route.text ?? ""}`;
+    const filter = `${route.id ?? ""}\n${route.text ?? ""}\n${route.group ?? ""}`;
     if (this.filter !== undefined && this.filter !== filter) {
       this.#unmark();
       this.#trail = [];
@@ -99,8 +99,8 @@ export class Elements {
       "aria-label": "Mark all on this page",
       onchange: () => this.#markPage(),
     });
-    this.note = h("p", { class: "muted" });
-    this.#buildTable(false);
+    this.note = this.spec.note && h("p", { class: "muted" }, this.spec.note);
+    this.#buildTable();
     this.element = h("div", {}, [
       h("div", { class: "row filter-row" }, form, jump),
       this.toolbar,
@@ -111,10 +111,7 @@ export class Elements {
     ]);
   }
 
-  /** Creates the table, and a note above it. `planned`: there are schedules. */
-  #buildTable(planned) {
-    const before = this.table?.element;
-    this.planned = planned;
+  #buildTable() {
     this.table = new Table({
       label: { next: "Elements in order", due: "Due elements", held: "Held elements", dead: "Dead letters" }[this.view],
       key: keyOf,
@@ -122,13 +119,9 @@ export class Elements {
       rowClass: (row) => (this.#all || this.#marks.has(keyOf(row)) ? "marked" : ""),
       columns: [
         { name: "mark", label: "Mark", head: this.markAll, cell: (row) => this.#checkbox(row) },
-        ...columnsOf(this.view, this.queue, (entry) => this.#href({ entry }), planned),
+        ...columnsOf(this.view, this.queue, (entry) => this.#href({ entry })),
       ],
     });
-    before?.replaceWith(this.table.element);
-    const note = planned ? SCHEDULES : this.spec.note;
-    fill(this.note, note);
-    this.note.hidden = !note;
   }
 
   #checkbox(row) {
@@ -176,7 +169,7 @@ export class Elements {
     event?.preventDefault();
     const { id, text } = given ?? { id: this.fields.id.value, text: this.fields.text.value };
     if (given) for (const name of ["id", "text"]) this.fields[name].value = "";
-    const next = queueHref(this.queue, { view: this.view, id, text });
+    const next = queueHref(this.queue, { view: this.view, id, text, group: this.route.group });
     if (location.hash === next) this.#fresh = false;
     location.hash = next;
   }
@@ -202,10 +195,10 @@ export class Elements {
 
   async refresh(signal, { rights }) {
     this.rights = rights;
-    const filtered = this.route.id || this.route.text;
+    const { id, text, group } = this.route;
+    const filtered = id || text;
     // What took several steps is not done again every two seconds.
     if (filtered && this.#fresh && this.#scan?.steps > 1) return this.#show();
-    const { id, text } = this.route;
     let start = this.route.start;
     let rows = [];
     const scan = { steps: 0, scanned: 0, running: true, filtered: Boolean(filtered) };
@@ -215,7 +208,7 @@ export class Elements {
       const reply =
         this.view === "dead"
           ? await get("dead", query, signal)
-          : await get("elements", { ...query, view: this.view }, signal);
+          : await get("elements", { ...query, view: this.view, group }, signal);
       setClock(reply.now);
       this.kind = reply.kind;
       rows = rows.concat(reply.rows);
@@ -237,8 +230,6 @@ export class Elements {
     this.#next = next ?? null;
     for (const row of rows) if (this.#marks.has(keyOf(row))) this.#marks.set(keyOf(row), row);
     const scan = this.#scan;
-    // Once there was a schedule, its columns stay.
-    if (!this.planned && rows.some((row) => row.schedule)) this.#buildTable(true);
     this.table.empty = this.#emptyText(scan);
     this.table.update(rows);
     const marked = rows.filter((row) => this.#all || this.#marks.has(keyOf(row))).length;
@@ -349,14 +340,16 @@ export class Elements {
   }
 
   /** Runs an action on what is marked, or on one row. */
-  async run(action, only) {
+  async run(action, only, info = {}) {
     const rows = only ? [only] : [...this.#marks.values()];
     let on;
-    if (this.#all && !only) on = { match: { view: this.view, id: this.route.id ?? "", text: this.route.text ?? "" } };
+    const { id = "", text = "", group } = this.route;
+    if (this.#all && !only)
+      on = { match: { view: this.view, id, text, group_b64: this.view === "dead" ? undefined : group } };
     else if (this.view === "dead") on = { entries: rows.map((row) => row.entry) };
     else on = { ids_b64: rows.map((row) => row.id_b64) };
     const name = rows.length === 1 && rows[0].id_b64 ? line(rows[0].id_b64) : undefined;
-    if (!(await act({ queue: this.queue, action, on, info: { name, held: this.view === "held" } }))) return;
+    if (!(await act({ queue: this.queue, action, on, info: { name, held: this.view === "held", ...info } }))) return;
     if (!only) this.#unmark();
     this.#readAgain();
   }
@@ -389,7 +382,7 @@ export class Elements {
       await showLetter(row, {
         key: this.key,
         reasonOf: (action) => refusal(this.rights, action),
-        run: (action) => this.run(action, row),
+        run: (action, info) => this.run(action, row, info),
       });
     } else notice("This dead letter is not there any more.", true);
     this.#opened = null;
@@ -399,8 +392,8 @@ export class Elements {
 
   /** Returns the address of this page, with its filter. */
   #href(more = {}) {
-    const { id, text, start } = this.route;
-    return queueHref(this.queue, { view: this.view, id, text, start, ...more });
+    const { id, text, group, start } = this.route;
+    return queueHref(this.queue, { view: this.view, id, text, group, start, ...more });
   }
 
   close() {

@@ -12,7 +12,7 @@ const HELP = [
       ["?", "This list"],
       ["/", "Filter"],
       ["g o", "Overview"],
-      ["g j", "Jobs"],
+      ["g b", "Batches"],
       ["g l", "Log"],
       ["t", "Dark or light"],
       ["Esc", "Close; leave a field; then up: from an element to its queue, from a queue to the overview"],
@@ -27,7 +27,7 @@ const HELP = [
       ["x", "Mark the row"],
       ["n", "Next page"],
       ["N", "Page before"],
-      ["1 … 6", "Views of a queue"],
+      ["1 … 7", "Views of a queue"],
       [".", "Read again"],
     ],
   ],
@@ -70,7 +70,7 @@ function press(app, key, target) {
   if (!on || isField(target)) return false;
   if (prefix === "g") {
     prefix = "";
-    const page = { o: "overview", j: "jobs", l: "log" }[key];
+    const page = { o: "overview", b: "batches", l: "log" }[key];
     if (page) location.hash = href({ page });
     return Boolean(page);
   }

@@ -1,7 +1,7 @@
 // The limits of a queue, and how much of them is used.
 
 import { h } from "./dom.js";
-import { count, duration } from "./figures.js";
+import { count, counted, duration } from "./figures.js";
 
 /** Returns the limits that are set: `[name, used, limit, text]`. */
 export function used(queue) {
@@ -43,6 +43,16 @@ export function meters(queue) {
       ]);
     }),
   );
+}
+
+/** Returns the limits that apply to a group: its own, or those of each. The server does not tell how much is used. */
+export function ofGroup({ limits: { length, held, rate, per } }) {
+  const found = [
+    length && `at most ${counted(length, "element")}`,
+    held && `${count(held)} held at a time`,
+    rate && `${count(rate)} in ${duration(per)}`,
+  ].filter(Boolean);
+  return found.join(", ") || "none";
 }
 
 /** Returns the limits as short texts, for a table. */

@@ -17,6 +17,9 @@ const NAMES = {
   give_back: "give back",
   revive: "retry dead letters",
   drop_dead: "drop dead letters",
+  push: "put a job",
+  run_schedule: "run a schedule now",
+  unschedule: "unschedule",
   pause: "pause",
   resume: "resume",
   limit: "set limits",
@@ -98,16 +101,17 @@ export class LogView {
   }
 }
 
-// How many a job will touch is not known when it begins.
-const numberOf = (row) => (row.count === 0 && row.args.startsWith("job") && row.args.endsWith("}") ? null : row.count);
+// How many a batch will touch is not known when it begins.
+const numberOf = (row) =>
+  row.count === 0 && row.args.startsWith("batch") && row.args.endsWith("}") ? null : row.count;
 
-/** Returns the arguments of an action in words: "job 3, 10 min". They are JSON, after the number of a job. */
+/** Returns the arguments of an action in words: "batch 3, 10 min". They are JSON, after the number of a batch. */
 function argsOf(args) {
-  const [, job = "", json] = /^(job \S+ )?(\{.*\})$/s.exec(args ?? "") ?? [];
+  const [, batch = "", json] = /^(batch \S+ )?(\{.*\})$/s.exec(args ?? "") ?? [];
   if (json === undefined) return args ?? "";
   try {
     const words = Object.entries(JSON.parse(json)).map(([name, value]) => WORDS[name]?.(value) ?? `${name} ${value}`);
-    return [job.trim(), ...words].filter(Boolean).join(", ");
+    return [batch.trim(), ...words].filter(Boolean).join(", ");
   } catch {
     return args;
   }

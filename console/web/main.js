@@ -1,11 +1,11 @@
 // The entry: shows the view that the address names, and refreshes it.
 
 import { get, post } from "./api.js";
+import { BatchesView, startBatches } from "./batches.js";
 import { startCounting } from "./clock.js";
 import { closeAll } from "./dialog.js";
 import { fill, h } from "./dom.js";
 import { ElementView } from "./element.js";
-import { JobsView, startJobs } from "./jobs.js";
 import { startKeyboard } from "./keyboard.js";
 import { LogView } from "./log.js";
 import { LoginView } from "./login.js";
@@ -15,10 +15,10 @@ import { QueueView } from "./queue.js";
 import { href, parse } from "./route.js";
 import { startTheme } from "./theme.js";
 
-const VIEWS = { overview: OverviewView, queue: QueueView, element: ElementView, jobs: JobsView, log: LogView };
+const VIEWS = { overview: OverviewView, queue: QueueView, element: ElementView, batches: BatchesView, log: LogView };
 const NAMES = [
   ["overview", "Overview"],
-  ["jobs", "Jobs"],
+  ["batches", "Batches"],
   ["log", "Log"],
 ];
 
@@ -58,7 +58,7 @@ class App {
       at("logout").hidden = !(session.login && session.logged_in);
       if (!session.logged_in) return this.#showLogin(session.login);
       at("version").textContent = session.version;
-      startJobs(() => this.again());
+      startBatches(() => this.again());
       this.view = null;
       this.#show(false);
     } catch (error) {

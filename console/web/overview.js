@@ -1,13 +1,14 @@
 // All queues and all nodes.
 
 import { get } from "./api.js";
-import { line, shortened } from "./bytes.js";
+import { line, shortened, toBase64, utf8 } from "./bytes.js";
 import { nextMoment, setClock } from "./clock.js";
 import { fill, h, labelled } from "./dom.js";
 import { count, counted, duration, rate, size } from "./figures.js";
 import { History } from "./history.js";
 import { shortLimits } from "./limits.js";
-import { href, queueHref } from "./route.js";
+import { elementHref, href, queueHref } from "./route.js";
+import { stats } from "./stats.js";
 import { Table } from "./table.js";
 
 const PAGE = 100;
@@ -28,7 +29,9 @@ export class OverviewView {
       spellcheck: "false",
     });
     match.addEventListener("search", () => match.value || this.#apply());
-    this.fields = { match };
+    const find = h("input", { name: "find", autocomplete: "off", spellcheck: "false" });
+    this.fields = { match, find };
+    this.found = h("p", { role: "status", hidden: true });
     this.node = h("select", { onchange: () => this.#apply() });
     this.banner = h("div", {});
     this.totals = h("div", {});
@@ -56,7 +59,19 @@ export class OverviewView {
             labelled("Name contains", match),
             h("button", { type: "submit" }, "Filter"),
           ),
+          h(
+            "form",
+            {
+              class: "filters",
+              role: "search",
+              "aria-label": "Find an element",
+              onsubmit: (event) => this.#apply(event),
+            },
+            labelled("Element with the id", find),
+            h("button", { type: "submit" }, "Find"),
+          ),
         ),
+        this.found,
         this.queues.element,
         this.pager,
       ]),
@@ -78,7 +93,9 @@ export class OverviewView {
 
   go(route) {
     this.route = route;
-    if (document.activeElement !== this.fields.match) this.fields.match.value = route.match ?? "";
+    for (const [name, field] of Object.entries(this.fields))
+      if (document.activeElement !== field) field.value = route[name] ?? "";
+    this.sought = undefined;
     this.queues.showSort(this.#sort(), this.#descending());
   }
 
@@ -87,12 +104,13 @@ export class OverviewView {
 
   #apply(event) {
     event?.preventDefault();
-    this.#to({ match: this.fields.match.value, node: this.node.value, offset: null });
+    const { match, find } = this.fields;
+    this.#to({ match: match.value, find: find.value, node: this.node.value, offset: null });
   }
 
   #to(change) {
-    const { sort, desc, match, offset, node } = { ...this.route, ...change };
-    location.hash = href({ page: "overview", sort, desc, match, offset, node });
+    const { sort, desc, match, find, offset, node } = { ...this.route, ...change };
+    location.hash = href({ page: "overview", sort, desc, match, find, offset, node });
   }
 
   #sortBy(name) {
@@ -136,6 +154,7 @@ export class OverviewView {
           cell: (queue) => mood(duration(queue.oldest_due_ms), queue.oldest_due_ms > 1000 && "hot"),
         },
         { label: "Late", numeric: true, cell: (queue) => mood(count(queue.overdue), queue.overdue > 0 && "hot") },
+        { label: "Oldest held", numeric: true, cell: (queue) => duration(queue.oldest_held_ms) },
         { label: "Next", numeric: true, cell: (queue) => nextMoment(queue) },
         { label: "Net", numeric: true, sort: "net", cell: (queue) => rate(queue.net) },
         { label: "Limits", wide: true, cell: (queue) => chips(shortLimits(queue)) },
@@ -187,8 +206,27 @@ export class OverviewView {
             : "No queues yet. The first DEHYDRATOR.PUSH creates one.";
     this.queues.update(reply.queues);
     this.#showPager(reply);
+    await this.#find(signal);
     await this.history.refresh({ node }, signal);
     return silent && (reply.nodes.length === 1 ? "server down" : `${silent} of ${reply.nodes.length} nodes down`);
+  }
+
+  /** Looks for the id in all queues, once. */
+  async #find(signal) {
+    const { find } = this.route;
+    this.found.hidden = !find;
+    if (!find || this.sought === find) return;
+    const { rows, complete } = await get("find", { id: toBase64(utf8(find)) }, signal);
+    this.sought = find;
+    const links = rows.map((queue) => [
+      " ",
+      h("a", { href: elementHref(queue, toBase64(utf8(find))) }, h("bdi", {}, shortened(line(queue.key_b64), 80))),
+    ]);
+    fill(this.found, [
+      rows.length ? `In ${counted(rows.length, "queue")}:` : "No queue has an element with this id",
+      links,
+      complete ? "." : ". Not all queues were asked: filter by name, or try again.",
+    ]);
   }
 
   #showNodes({ nodes }, chosen) {
@@ -227,14 +265,7 @@ export class OverviewView {
       ["Paused queues", count(sum("paused")), sum("paused") > 0 && "warm"],
       ["Blocked workers", count(sum("blocked_clients"))],
     ];
-    fill(
-      this.totals,
-      h(
-        "dl",
-        { class: "stats" },
-        totals.map(([name, value, how]) => h("div", { class: how || null }, h("dt", {}, name), h("dd", {}, value))),
-      ),
-    );
+    fill(this.totals, stats(totals));
   }
 
   #showPager({ total, queues }) {

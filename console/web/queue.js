@@ -9,16 +9,20 @@ import { Elements } from "./elements.js";
 import { count, duration, rate, size } from "./figures.js";
 import { greatest } from "./groups.js";
 import { History } from "./history.js";
-import { meters } from "./limits.js";
+import { meters, ofGroup } from "./limits.js";
 import { actionButton, refusal } from "./rights.js";
 import { queueHref } from "./route.js";
+import { Schedules } from "./schedules.js";
+import { stats } from "./stats.js";
 import { Timeline } from "./timeline.js";
+import { pausedBy } from "./why.js";
 
 const TABS = [
   ["next", "Next"],
   ["due", "Due"],
   ["held", "Held"],
   ["dead", "Dead letters"],
+  ["schedules", "Schedules"],
   ["timeline", "Timeline"],
   ["history", "Last hour"],
 ];
@@ -65,6 +69,7 @@ export class QueueView {
   }
 
   go(route) {
+    this.group = route.group;
     const view = TABS.some(([name]) => name === route.view) ? route.view : "next";
     if (this.view === view) this.part.go?.({ ...route, view });
     else {
@@ -78,6 +83,7 @@ export class QueueView {
   }
 
   #create(route) {
+    if (route.view === "schedules") return new Schedules(this.queue);
     if (route.view === "timeline") return new Timeline(this.queue);
     if (route.view === "history") {
       const charts = new History("The last hour of this queue");
@@ -92,22 +98,37 @@ export class QueueView {
 
   #showTabs() {
     const queue = this.about?.queue;
-    const numbers = { next: queue?.length, due: queue?.due, held: queue?.held, dead: queue?.dead?.count };
+    const numbers = {
+      next: queue?.length,
+      due: queue?.due,
+      held: queue?.held,
+      dead: queue?.dead?.count,
+      schedules: queue?.schedules,
+    };
     fill(
       this.tabs,
       TABS.map(([name, label]) =>
-        h("a", { href: queueHref(this.queue, { view: name }), "aria-current": name === this.view ? "page" : null }, [
-          label,
-          numbers[name] !== undefined &&
-            numbers[name] !== null &&
-            h("span", { class: "number" }, ` ${count(numbers[name])}`),
-        ]),
+        h(
+          "a",
+          {
+            href: queueHref(this.queue, { view: name, group: this.group }),
+            "aria-current": name === this.view ? "page" : null,
+          },
+          [
+            label,
+            numbers[name] !== undefined &&
+              numbers[name] !== null &&
+              h("span", { class: "number" }, ` ${count(numbers[name])}`),
+          ],
+        ),
       ),
     );
   }
 
   async refresh(signal) {
-    this.about = await get("queue", this.queue, signal);
+    this.about = await get("queue", { ...this.queue, group: this.group }, signal);
+    if (!this.about.queue.paused) this.by = undefined;
+    else this.by ??= await pausedBy(this.queue, signal);
     setClock(this.about.now);
     this.#show();
     await this.part.refresh(signal, this.about);
@@ -122,7 +143,7 @@ export class QueueView {
       h("span", { title: "The policy of ONDUE" }, h("bdi", {}, policy)),
     ]);
     fill(this.trouble, [
-      queue.paused && h("p", { class: "banner" }, `Paused ${pausedUntil(queue)}: workers get nothing.`),
+      queue.paused && h("p", { class: "banner" }, `Paused ${pausedUntil(queue)}${this.by}: workers get nothing.`),
       queue.failures > 0 &&
         h("p", { class: "banner bad" }, [
           `${count(queue.failures)} deliveries failed since `,
@@ -138,7 +159,7 @@ export class QueueView {
             : (this.about.reason ?? "This node is a replica: nothing can be changed here."),
         ),
     ]);
-    const stats = [
+    const figures = [
       ["Waiting", count(queue.waiting)],
       ["Due", count(queue.due), queue.due > 0 && "warm"],
       ["Held", count(queue.held)],
@@ -152,39 +173,54 @@ export class QueueView {
       ["Net", rate(queue.net)],
       ["Memory", size(queue.memory)],
     ];
-    fill(
-      this.stats,
-      h(
-        "dl",
-        { class: "stats" },
-        stats.map(([name, value, mood]) => h("div", { class: mood || null }, h("dt", {}, name), h("dd", {}, value))),
-      ),
-    );
+    fill(this.stats, stats(figures));
     fill(this.limits, meters(queue));
-    fill(this.groups, greatest(queue, this.about.greatest_groups));
-    this.#showActions();
+    fill(this.groups, this.about.group ? this.#chosen(this.about.group) : greatest(queue, this.about.greatest_groups));
+    const whole = { name: shortened(this.name, 80), limits: queue.limits, policy: queue.ondue };
+    const each = { ...whole, name: `each group of ${whole.name}`, limits: queue.each, part: { each: true } };
+    fill(this.actions, [
+      this.#buttons(["push", queue.paused ? "resume" : "pause", "limit"], whole),
+      queue.groups > 0 && this.#buttons(["limit"], each, "Limits of each group…"),
+      this.#buttons(["ondue"], whole),
+    ]);
   }
 
-  #showActions() {
-    const { queue, rights } = this.about;
-    const names = [queue.paused ? "resume" : "pause", "limit", "ondue"];
-    fill(
-      this.actions,
-      names.map((action) =>
-        actionButton({
-          label: ACTIONS[action].label,
-          action,
-          reason: refusal(rights, action),
-          onclick: () => this.run(action),
-        }),
-      ),
+  /** Creates what is known of a group, and its actions. */
+  #chosen(group) {
+    const name = shortened(line(group.group_b64), 80);
+    const info = {
+      name: `group ${name}`,
+      limits: { ...group.limits, share: group.share },
+      part: { group_b64: group.group_b64 },
+    };
+    return h("div", { class: "group", role: "group", "aria-label": "Group" }, [
+      stats([
+        ["Group", h("bdi", {}, name)],
+        ["Elements", count(group.length)],
+        ["Next", nextMoment(group)],
+        ["Share", count(group.share)],
+        ["Limits", ofGroup(group)],
+      ]),
+      h("div", { class: "toolbar" }, [
+        this.#buttons([group.paused ? "resume" : "pause", "limit"], info),
+        h("a", { href: queueHref(this.queue, { view: this.view }) }, "All groups"),
+      ]),
+    ]);
+  }
+
+  /** Creates buttons for actions on the queue, or on the part of it that `info` names. */
+  #buttons(names, info, label) {
+    return names.map((action) =>
+      actionButton({
+        label: label ?? ACTIONS[action].label,
+        action,
+        part: info.part && JSON.stringify(info.part),
+        reason: refusal(this.about.rights, action),
+        onclick: async () => {
+          if (await act({ queue: this.queue, action, on: null, info })) this.onchange?.();
+        },
+      }),
     );
-  }
-
-  async run(action) {
-    const { queue } = this.about;
-    const info = { name: shortened(this.name, 80), limits: queue.limits, policy: queue.ondue };
-    if (await act({ queue: this.queue, action, on: null, info })) this.onchange?.();
   }
 
   get fields() {

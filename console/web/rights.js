@@ -13,7 +13,7 @@ export function refusal(rights, action) {
  * Creates the button of an action. Without the right it stays in reach of the keyboard, says that it is disabled and
  * why, and does nothing.
  */
-export function actionButton({ label, action, reason, onclick, danger, shortcut }) {
+export function actionButton({ label, action, part, reason, onclick, danger, shortcut }) {
   const hint = reason && unique("reason");
   const button = h(
     "button",
@@ -24,7 +24,7 @@ export function actionButton({ label, action, reason, onclick, danger, shortcut 
       "aria-describedby": hint,
       "aria-keyshortcuts": shortcut,
       title: reason,
-      data: { action },
+      data: part ? { action, part } : { action },
       onclick: () => (reason ? notice(`${plain(label)}: ${reason}`) : onclick()),
     },
     label,

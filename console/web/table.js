@@ -2,6 +2,7 @@
 // On a phone each row becomes a card (see style.css); the roles keep it a table for screen readers.
 
 import { fill, h } from "./dom.js";
+import { titleOf } from "./titles.js";
 
 export class Table {
   #columns;
@@ -22,7 +23,7 @@ export class Table {
     this.rowClass = rowClass;
     this.#body = h("tbody", { role: "rowgroup" });
     this.#sort = new Map();
-    const heads = columns.map((column) => this.#head(column, onsort));
+    const heads = columns.map((column) => this.#head(column, titleOf(column.label, label), onsort));
     this.table = h("table", { role: "table", "aria-label": label }, [
       h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, heads)),
       this.#body,
@@ -31,8 +32,8 @@ export class Table {
     this.element = h("div", { class: "table" }, this.table, this.#empty);
   }
 
-  #head(column, onsort) {
-    const kind = { role: "columnheader", scope: "col", class: column.numeric ? "numeric" : null };
+  #head(column, title, onsort) {
+    const kind = { role: "columnheader", scope: "col", class: column.numeric ? "numeric" : null, title };
     if (!column.sort || !onsort) return h("th", kind, column.head ?? column.label);
     const button = h("button", { type: "button", class: "sort", onclick: () => onsort(column.sort) }, column.label);
     const head = h("th", kind, button);

@@ -53,5 +53,12 @@ function stored() {
   }
 }
 
-/** Returns a colour of the style sheet. */
-export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+/** Returns a colour of the style sheet, as of the present theme. */
+export function colour(name) {
+  const probe = document.createElement("i");
+  probe.style.color = `var(--${name})`;
+  document.body.append(probe);
+  const { color } = getComputedStyle(probe);
+  probe.remove();
+  return color;
+}

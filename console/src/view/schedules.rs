@@ -17,11 +17,10 @@ const COLUMNS: [&str; 4] = ["next in", "last", "late", "missed"];
 pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let [room, height] = [area.width, area.height].map(|all| usize::from(all.saturating_sub(2)));
     let schedules = &model.parts.schedules;
-    let listed = &schedules.all[..schedules.all.len().min(height.saturating_sub(1))];
-    let first = |(name, it): &(Vec<u8>, Schedule)| [shown(name), shown(it.when.as_bytes())];
-    let names: Vec<_> = listed.iter().map(first).collect();
+    let listed = &schedules[..schedules.len().min(height.saturating_sub(1))];
+    let names: Vec<_> = listed.iter().map(|it| [shown(&it.name), times(it)]).collect();
     let mut rows = vec![COLUMNS.map(str::to_owned)];
-    rows.extend(listed.iter().map(|(_, schedule)| cells(schedule, model.figures.now_ms)));
+    rows.extend(listed.iter().map(|schedule| cells(schedule, model.figures.now_ms)));
 
     // The names and times share the width that the others leave.
     let longest = |texts: &mut dyn Iterator<Item = &String>| texts.map(|it| length(it)).max();
@@ -45,37 +44,36 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()).block(block), area);
 }
 
+/// Returns the plan and its zone.
+fn times(schedule: &Schedule) -> String {
+    let zone = schedule.zone.as_ref().map(|zone| format!(" {}", shown(zone)));
+    shown(schedule.when().as_bytes()) + &zone.unwrap_or_default()
+}
+
 /// Returns the key, the number of its schedules, and how many of them are listed.
 fn title(model: &Model, listed: usize, room: usize) -> String {
-    let others = model.parts.schedules.others;
-    let selected =
-        model.selected.as_ref().and_then(|key| Some((key, model.dehydrators.all.get(key)?)));
-    let (key, elements) =
-        selected.map_or_else(Default::default, |(key, it)| (shown(key), it.facts.length));
-    let all = elements.saturating_sub(others);
+    let key = model.selected.as_deref().map(shown).unwrap_or_default();
+    let all = model.parts.schedules.len();
     let mut rest = format!(": {}", count(all as f64));
-    if all > listed as u64 {
+    if all > listed {
         rest += &format!(", the next {listed}");
-    }
-    if others > 0 {
-        rest += &format!("; {others} other elements");
     }
     // The key is shortened first, as in the title of the TTLs.
     let left = room.saturating_sub(length(" schedules of  ") + length(&rest)).max(8);
     fitting(&format!(" schedules of {}{rest} ", fitting(&key, left)), room)
 }
 
-fn cells(Schedule { state, .. }: &Schedule, now_ms: u64) -> [String; COLUMNS.len()] {
-    let next = match state.next {
-        _ if state.ended => "ended".into(),
-        _ if state.paused => "paused".into(),
-        next => next.map_or(UNKNOWN.into(), |next| duration(next.saturating_sub(now_ms) as f64)),
+fn cells(schedule: &Schedule, now_ms: u64) -> [String; COLUMNS.len()] {
+    let next = match schedule.next {
+        _ if schedule.is_paused => "paused".into(),
+        None => "ended".into(),
+        Some(next) => duration(next.saturating_sub(now_ms) as f64),
     };
     let ago = |last: u64| format!("{} ago", duration(now_ms.saturating_sub(last) as f64));
     [
         next,
-        state.last.map_or(UNKNOWN.into(), ago),
-        state.last.map_or(UNKNOWN.into(), |_| duration(state.late as f64)),
-        count(state.missed as f64),
+        schedule.last.map_or(UNKNOWN.into(), ago),
+        schedule.late.map_or(UNKNOWN.into(), |late| duration(late as f64)),
+        count(schedule.missed as f64),
     ]
 }

@@ -7,10 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use redis::{Connection, RedisResult, Value};
+use redis::{Connection, RedisResult};
 
 use super::counts::Timelines;
-use super::destination::Destination;
 use super::discovery;
 use super::history::{self, History, SERIES, Sample, Subject};
 use super::node::{Database, Node, Role, Seed, State, address_of};
@@ -19,6 +18,7 @@ use super::queue::Queue;
 use super::refusal::Refusal;
 use super::rights::Known;
 use crate::ask;
+use crate::destination::Destination;
 use crate::trouble::Trouble;
 
 /// While somebody looks, the time between two refreshes.
@@ -350,7 +350,7 @@ fn read_facts(
     let policies = keys.iter().zip(&all).filter_map(|(key, facts)| {
         Some((key, Destination::of_dead_letters(&facts.as_ref()?.policy)))
     });
-    let dead = count_dead(connection, policies)?;
+    let dead = ask::dead(connection, policies)?;
     let mut state = node.state();
     let Some(database) = state.databases.get_mut(&db) else { return Ok(()) };
     for (key, facts) in keys.iter().zip(all) {
@@ -361,34 +361,6 @@ fn read_facts(
     }
     database.dead.extend(dead);
     Ok(())
-}
-
-/// Returns the number of dead letters of each key. Leaves out those that the user may not count.
-pub fn count_dead<'a>(
-    connection: &mut Connection,
-    policies: impl Iterator<Item = (&'a Vec<u8>, Destination)>,
-) -> RedisResult<Vec<(Vec<u8>, u64)>> {
-    let mut asked = redis::pipe();
-    let mut keys = Vec::new();
-    for (key, destination) in policies {
-        let command = match &destination {
-            Destination::Stream(_) => "XLEN",
-            Destination::List(_) => "LLEN",
-            _ => continue,
-        };
-        asked.cmd(command).arg(destination.key());
-        keys.push(key.clone());
-    }
-    if keys.is_empty() {
-        return Ok(Vec::new());
-    }
-    let counts: Vec<Value> = asked.ignore_errors().query(connection)?;
-    let number = |value: Value| match value {
-        Value::Int(number) => u64::try_from(number).ok(),
-        _ => None,
-    };
-    let counts = keys.into_iter().zip(counts);
-    Ok(counts.filter_map(|(key, count)| Some((key, number(count)?))).collect())
 }
 
 /// Adds the samples of a node and of its queues.

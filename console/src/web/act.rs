@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::bytes::Bytes;
-use super::destination::Destination;
 use super::elements::{self, Filter, View};
 use super::log::{self, Entry};
 use super::plan::{Change, Plan, Sum, Targets, run_job};
@@ -21,7 +20,8 @@ use super::queue::Queue;
 use super::queues::facts_of;
 use super::refusal::Refusal;
 use super::session::Caller;
-use super::{Page, blocking, permission};
+use super::{Page, blocking, permission, schedules};
+use crate::destination::Destination;
 
 /// Elements that are changed before the answer; more become a job.
 const AT_ONCE: usize = 100;
@@ -40,6 +40,9 @@ enum Action {
     GiveBack,
     Revive,
     DropDead,
+    Push,
+    RunSchedule,
+    Unschedule,
     Pause,
     Resume,
     Limit,
@@ -56,6 +59,9 @@ impl Action {
             Self::GiveBack => "give_back",
             Self::Revive => "revive",
             Self::DropDead => "drop_dead",
+            Self::Push => "push",
+            Self::RunSchedule => "run_schedule",
+            Self::Unschedule => "unschedule",
             Self::Pause => "pause",
             Self::Resume => "resume",
             Self::Limit => "limit",
@@ -78,7 +84,16 @@ struct Args {
     rate: Option<u64>,
     per: Option<u64>,
     remember: Option<u64>,
+    share: Option<u64>,
     words: Option<Vec<String>>,
+    /// A group or a schedule, whose setting it is.
+    group_b64: Option<Bytes>,
+    schedule_b64: Option<Bytes>,
+    /// The limits are those of each group.
+    #[serde(default)]
+    each: bool,
+    /// The id of a new element. Without one, the server makes it.
+    id_b64: Option<Bytes>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -89,6 +104,8 @@ struct Match {
     id: String,
     #[serde(default)]
     text: String,
+    #[serde(rename = "group_b64")]
+    group: Option<Bytes>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -172,7 +189,12 @@ fn perform(
     };
 
     let Some(change) = change(action, &args, || account.on(&queue, elements::time))? else {
-        let command = setting(action, &args, &queue.key.0)?;
+        let command = match (action, &args.schedule_b64) {
+            (Action::RunSchedule, Some(name)) => account
+                .on(&queue, |connection| schedules::run_now(connection, &queue.key.0, &name.0))?
+                .ok_or_else(|| Refusal::missing("The queue has no schedule of this name."))?,
+            _ => setting(action, &args, &queue.key.0)?,
+        };
         if is_dry {
             return Ok(json!({ "would": 1, "complete": true }));
         }
@@ -213,7 +235,7 @@ fn perform(
     }
     let job = account.jobs.begin(&caller.who, action.name(), &queue, &about, of)?;
     if let Err(refusal) =
-        log::record(page, account, &entry(of.unwrap_or(0), format!("job {} {said}", job.id())))
+        log::record(page, account, &entry(of.unwrap_or(0), format!("batch {} {said}", job.id())))
     {
         let mut progress = job.progress();
         (progress.state, progress.error) = (progress::State::Failed, Some(refusal.error.clone()));
@@ -225,7 +247,7 @@ fn perform(
     thread::spawn(move || {
         run_job(&account, &plan, &targets, &job);
         let progress = job.progress().clone();
-        let args = format!("job {} {:?}, missed {}", job.id(), progress.state, progress.missed)
+        let args = format!("batch {} {:?}, missed {}", job.id(), progress.state, progress.missed)
             .to_lowercase();
         let entry = Entry {
             who: &who,
@@ -252,23 +274,30 @@ fn limits_aside(action: Action, mut words: Value) -> Value {
     words
 }
 
-/// Returns the arguments for the log, without the bytes of elements.
+/// Returns the arguments for the log, without the bytes of elements. Names are text.
 fn shown(words: &Value) -> String {
-    let mut words = words.clone();
-    if let Some(words) = words.as_object_mut() {
-        words.remove("element_b64");
-    }
-    if words.is_null() { String::new() } else { words.to_string() }
+    let Some(words) = words.as_object() else { return String::new() };
+    let all = words.iter().filter(|(name, _)| *name != "element_b64");
+    let all = all.map(|(name, value)| match name.strip_suffix("_b64") {
+        Some(short) => {
+            let bytes = serde_json::from_value(value.clone()).unwrap_or_default();
+            (short.to_owned(), json!(text(&bytes)))
+        }
+        None => (name.clone(), value.clone()),
+    });
+    Value::Object(all.collect()).to_string()
+}
+
+/// Returns bytes as text, of a length for the log.
+fn text(bytes: &Bytes) -> String {
+    let text = std::str::from_utf8(&bytes.0).map(str::to_owned);
+    let text = text.unwrap_or_else(|_| bytes.0.escape_ascii().to_string());
+    text.chars().take(LONGEST).collect()
 }
 
 /// Returns what a change is about, for the log and the list of jobs: a filter, or the first ids or entries and their number.
 /// Null for the queue itself.
 fn subject(action: Action, on: &On) -> Value {
-    let text = |id: &Bytes| {
-        let text = std::str::from_utf8(&id.0).map(str::to_owned);
-        let text = text.unwrap_or_else(|_| id.0.escape_ascii().to_string());
-        text.chars().take(LONGEST).collect::<String>()
-    };
     match on {
         On { ids_b64: Some(ids), .. } => {
             let first: Vec<_> = ids.iter().take(NAMED).map(text).collect();
@@ -277,13 +306,17 @@ fn subject(action: Action, on: &On) -> Value {
         On { entries: Some(entries), .. } => {
             json!({ "entries": &entries[..entries.len().min(NAMED)], "number": entries.len() })
         }
-        On { matching: Some(Match { view, id, text }), .. } => {
+        On { matching: Some(Match { view, id, text: part, group }), .. } => {
             let view = match action {
                 Action::GiveBack => MatchView::Held,
                 Action::Revive | Action::DropDead => MatchView::Dead,
                 _ => *view,
             };
-            json!({ "match": { "view": view, "id": id, "text": text } })
+            let mut filter = json!({ "view": view, "id": id, "text": part });
+            if let Some(group) = group {
+                filter["group"] = json!(text(group));
+            }
+            json!({ "match": filter })
         }
         _ => Value::Null,
     }
@@ -309,9 +342,9 @@ fn change(
             Change::Edit(element.ok_or_else(|| Refusal::bad("edit needs element_b64."))?.0)
         }
         Action::GiveBack => Change::GiveBack(ms),
-        Action::Revive => Change::Revive(ms),
+        Action::Revive => Change::Revive(args.element_b64.clone().map(|element| element.0)),
         Action::DropDead => Change::DropDead,
-        Action::Pause | Action::Resume | Action::Limit | Action::Ondue => return Ok(None),
+        _ => return Ok(None),
     }))
 }
 
@@ -322,7 +355,27 @@ fn setting(action: Action, args: &Args, key: &[u8]) -> Result<Cmd, Refusal> {
         command.arg(key);
         command
     };
+    // What a pause is of, unless it is of the whole queue.
+    let part = match (&args.group_b64, &args.schedule_b64) {
+        (Some(group), _) => Some(("GROUP", group)),
+        (None, Some(schedule)) => Some(("SCHEDULE", schedule)),
+        (None, None) => None,
+    };
+    let of_part = |mut command: Cmd| {
+        if let Some((word, name)) = part {
+            command.arg(word).arg(&name.0);
+        }
+        command
+    };
     Ok(match action {
+        Action::Push => push(args, key)?,
+        Action::RunSchedule | Action::Unschedule => {
+            let name = args.schedule_b64.as_ref();
+            let name = name.ok_or_else(|| Refusal::bad("A schedule needs schedule_b64."))?;
+            let mut unschedule = command("DEHYDRATOR.UNSCHEDULE");
+            unschedule.arg(&name.0);
+            unschedule
+        }
         Action::Pause => {
             let mut pause = command("DEHYDRATOR.PAUSE");
             match (args.ms, args.at) {
@@ -330,18 +383,27 @@ fn setting(action: Action, args: &Args, key: &[u8]) -> Result<Cmd, Refusal> {
                 (None, Some(at)) => pause.arg("AT").arg(at),
                 _ => &mut pause,
             };
-            pause
+            of_part(pause)
         }
-        Action::Resume => command("DEHYDRATOR.RESUME"),
+        Action::Resume => of_part(command("DEHYDRATOR.RESUME")),
         Action::Limit => {
-            let mut limit = command("DEHYDRATOR.LIMIT");
+            let mut limit = of_part(command("DEHYDRATOR.LIMIT"));
+            if args.each {
+                limit.arg("EACH");
+            }
             let rate = args.rate.zip(args.per.or((args.rate == Some(0)).then_some(0)));
-            let pairs =
-                [("LENGTH", args.length), ("HELD", args.held_limit), ("REMEMBER", args.remember)];
+            let pairs = [
+                ("LENGTH", args.length),
+                ("HELD", args.held_limit),
+                ("REMEMBER", args.remember),
+                ("SHARE", args.share),
+            ];
             let pairs: Vec<_> =
                 pairs.iter().filter_map(|(name, it)| Some((name, (*it)?))).collect();
             if pairs.is_empty() && rate.is_none() {
-                return Err(Refusal::bad("limit needs length, held, rate with per, or remember."));
+                return Err(Refusal::bad(
+                    "limit needs length, held, rate with per, remember, or share.",
+                ));
             }
             for (name, number) in pairs {
                 limit.arg(name).arg(number);
@@ -362,6 +424,25 @@ fn setting(action: Action, args: &Args, key: &[u8]) -> Result<Cmd, Refusal> {
     })
 }
 
+/// Returns the command that stores a new element.
+fn push(args: &Args, key: &[u8]) -> Result<Cmd, Refusal> {
+    let element = args.element_b64.as_ref();
+    let element = element.ok_or_else(|| Refusal::bad("push needs element_b64."))?;
+    let command = if args.id_b64.is_some() { "DEHYDRATOR.PUSH" } else { "DEHYDRATOR.GIDPUSH" };
+    let mut push = redis::cmd(command);
+    push.arg(key).arg(args.ms.unwrap_or(0)).arg(&element.0);
+    if let Some(id) = &args.id_b64 {
+        push.arg(&id.0);
+    }
+    if let Some(at) = args.at {
+        push.arg("AT").arg(at);
+    }
+    if let Some(group) = &args.group_b64 {
+        push.arg("GROUP").arg(&group.0);
+    }
+    Ok(push)
+}
+
 /// Returns what the change is about.
 fn targets(change: &Change, on: On) -> Result<Targets, Refusal> {
     let is_dead = matches!(change, Change::Revive(_) | Change::DropDead);
@@ -375,15 +456,18 @@ fn targets(change: &Change, on: On) -> Result<Targets, Refusal> {
         On { ids_b64: None, entries: Some(entries), matching: None }
             if is_dead && !entries.is_empty() =>
         {
+            if matches!(change, Change::Revive(Some(_))) && entries.len() != 1 {
+                return Err(Refusal::bad("One dead letter is edited at a time."));
+            }
             Ok(Targets::Entries(entries))
         }
         On { ids_b64: None, entries: None, matching: Some(it) } => {
-            let filter = Filter::new(&it.id, &it.text);
+            let filter = Filter::new(&it.id, &it.text, it.group);
             let view = match it.view {
-                _ if is_dead => return Ok(Targets::MatchingDead(filter)),
-                _ if matches!(change, Change::Edit(_)) => {
+                _ if matches!(change, Change::Edit(_) | Change::Revive(Some(_))) => {
                     return Err(Refusal::bad("One element is edited at a time."));
                 }
+                _ if is_dead => return Ok(Targets::MatchingDead(filter)),
                 _ if matches!(change, Change::GiveBack(_)) => View::Held,
                 MatchView::Held => View::Held,
                 MatchView::Due => View::Due,

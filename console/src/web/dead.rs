@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 use axum::Json;
 use axum::extract::Query;
 use axum::extract::rejection::QueryRejection;
-use redis::{Connection, RedisResult};
+use redis::{Connection, RedisResult, Value as Reply};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::blocking;
-use super::bytes::{Bytes, Needle, encode};
-use super::destination::Destination;
+use super::bytes::encode;
 use super::elements::{Filter, SHOWN};
 use super::queue::Queue;
 use super::queues::facts_of;
 use super::refusal::Refusal;
 use super::session::Caller;
+use crate::destination::Destination;
 
 /// Entries of the first step. Later ones depend on the size of the entries.
 const STEP: usize = 10;
@@ -41,12 +41,9 @@ pub struct Letter {
 
 impl Letter {
     pub fn is_taken_by(&self, filter: &Filter) -> bool {
-        let finds = |needle: &Option<Needle>, hay: &[u8]| {
-            needle.as_ref().is_none_or(|needle| needle.is_in(hay))
-        };
-        let of_fields = || self.fields.iter().any(|(_, value)| finds(&filter.text, value));
-        finds(&filter.id, self.id.as_deref().unwrap_or_default())
-            && (finds(&filter.text, &self.element) || of_fields())
+        let of_fields = || self.fields.iter().any(|(_, value)| filter.finds_text(value));
+        filter.finds_id(self.id.as_deref().unwrap_or_default())
+            && (filter.finds_text(&self.element) || of_fields())
     }
 
     fn size(&self) -> usize {
@@ -172,59 +169,45 @@ fn hash(element: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Pushes dead letters of a stream back under their ids, into their groups, and removes them, unless the id is there or
-/// remembered. Replies their number, and the last error.
-const REVIVE: &str = "local done, problem = 0, '' \
-    for i = 2, #ARGV do \
-        local entry = redis.call('XRANGE', KEYS[2], ARGV[i], ARGV[i])[1] \
-        local id, element, group \
-        for j = 1, entry and #entry[2] or 0, 2 do \
-            if entry[2][j] == 'id' then id = entry[2][j + 1] end \
-            if entry[2][j] == 'element' then element = entry[2][j + 1] end \
-            if entry[2][j] == 'group' then group = entry[2][j + 1] end \
-        end \
-        if id and element then \
-            local pushed = redis.pcall('DEHYDRATOR.PUSH', KEYS[1], ARGV[1], element, id, 'NX', 'GROUP', group or '') \
-            if pushed and pushed.ok then \
-                redis.call('XDEL', KEYS[2], ARGV[i]) \
-                done = done + 1 \
-            elseif pushed and pushed.err then \
-                problem = pushed.err \
-            end \
-        end \
-    end \
-    return {done, problem}";
-
-/// Pushes a dead letter of a list back under a new id, and removes it.
-const REVIVE_FROM_LIST: &str = "local id = redis.pcall('DEHYDRATOR.GIDPUSH', KEYS[1], ARGV[1], ARGV[2]) \
+/// Pushes a dead letter of a list back under a new id, and removes it. REVIVE is for streams alone.
+const REVIVE_FROM_LIST: &str = "local id = redis.pcall('DEHYDRATOR.GIDPUSH', KEYS[1], 0, ARGV[3]) \
     if type(id) == 'table' then return {0, id.err} end \
-    if redis.call('LREM', KEYS[2], ARGV[3], ARGV[2]) == 1 then return {1, ''} end \
+    if redis.call('LREM', KEYS[2], ARGV[2], ARGV[1]) == 1 then return {1, ''} end \
     redis.call('DEHYDRATOR.REM', KEYS[1], id) \
     return {0, ''}";
 
-/// Sends dead letters back to the queue, due in `ms`. Returns how many, and why others could not be.
+/// Sends dead letters back to the queue, due at once, a single one perhaps with another element. Returns how many, and why
+/// others could not be.
 pub fn revive(
     connection: &mut Connection,
     key: &[u8],
     destination: &Destination,
-    ms: u64,
+    element: Option<&[u8]>,
     entries: &[String],
 ) -> RedisResult<(u64, Option<String>)> {
-    let said = |(done, problem): (u64, String)| (done, (!problem.is_empty()).then_some(problem));
     match destination {
-        Destination::Stream(dest) => {
-            let mut eval = redis::cmd("EVAL");
-            eval.arg(REVIVE).arg(2).arg(key).arg(dest).arg(ms).arg(entries);
-            Ok(said(eval.query(connection)?))
+        Destination::Stream(_) => {
+            let mut revive = redis::cmd("DEHYDRATOR.REVIVE");
+            revive.arg(key);
+            if let Some(element) = element {
+                revive.arg("ELEMENT").arg(element);
+            }
+            revive.arg("IDS").arg(entries.len()).arg(entries);
+            match revive.query::<(u64, Reply)>(connection) {
+                Err(error) if matches!(error.code(), Some("FULL" | "NORULE" | "OOM")) => {
+                    Ok((0, Some(error.to_string())))
+                }
+                reply => Ok((reply?.0, None)),
+            }
         }
         Destination::List(dest) => {
             let (mut done, mut last) = (0, None);
-            for (element, side) in elements_of(connection, dest, entries)? {
+            for (old, side) in elements_of(connection, dest, entries)? {
                 let mut eval = redis::cmd("EVAL");
-                eval.arg(REVIVE_FROM_LIST).arg(2).arg(key).arg(dest).arg(ms).arg(element).arg(side);
-                let (one, problem) = said(eval.query(connection)?);
-                done += one;
-                last = problem.or(last);
+                eval.arg(REVIVE_FROM_LIST).arg(2).arg(key).arg(dest).arg(&old).arg(side);
+                let one: (u64, String) = eval.arg(element.unwrap_or(&old)).query(connection)?;
+                done += one.0;
+                last = Some(one.1).filter(|problem| !problem.is_empty()).or(last);
             }
             Ok((done, last))
         }
@@ -278,10 +261,6 @@ fn elements_of(
 
 #[derive(Deserialize)]
 pub struct Asked {
-    node: String,
-    #[serde(default)]
-    db: u64,
-    key: Bytes,
     #[serde(default)]
     start: String,
     count: Option<usize>,
@@ -293,14 +272,14 @@ pub struct Asked {
 
 pub async fn dead(
     caller: Caller,
+    queue: Queue,
     query: Result<Query<Asked>, QueryRejection>,
 ) -> Result<Json<Value>, Refusal> {
     let Query(asked) = query?;
     blocking(move || {
-        let queue = Queue { node: asked.node, db: asked.db, key: asked.key };
         let (_, facts) = facts_of(&caller.account, &queue)?;
         let destination = Destination::of_dead_letters(&facts.policy);
-        let filter = Filter::new(&asked.id, &asked.text);
+        let filter = Filter::new(&asked.id, &asked.text, None);
         let count = asked.count.unwrap_or(50).clamp(1, PAGE);
         let (letters, next, scanned) = caller.account.on(&queue, |connection| {
             let begun = Instant::now();

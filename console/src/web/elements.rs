@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use axum::Json;
 use axum::extract::Query;
 use axum::extract::rejection::QueryRejection;
-use redis::{Connection, RedisResult, Value as Reply, from_redis_value_ref};
+use redis::{Connection, RedisResult, Value as Reply};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use super::queues::facts_of;
 use super::refusal::Refusal;
 use super::session::Caller;
 use crate::facts::{Facts, REPLY, ROWS};
-use crate::schedule::Schedule;
+use crate::fields::{Fields, bytes, number};
 
 /// Rows of one RANGE without elements.
 pub const STEP: usize = 200;
@@ -60,25 +60,33 @@ pub struct Row {
 pub struct Filter {
     pub id: Option<Needle>,
     pub text: Option<Needle>,
+    /// The name of a group, exactly.
+    pub group: Option<Bytes>,
 }
 
 impl Filter {
-    pub fn new(id: &str, text: &str) -> Self {
-        Self { id: Needle::new(id), text: Needle::new(text) }
+    pub fn new(id: &str, text: &str, group: Option<Bytes>) -> Self {
+        Self { id: Needle::new(id), text: Needle::new(text), group }
     }
 
     pub fn is_any(&self) -> bool {
-        self.id.is_some() || self.text.is_some()
+        self.id.is_some() || self.text.is_some() || self.group.is_some()
     }
 
+    pub fn finds_id(&self, id: &[u8]) -> bool {
+        self.id.as_ref().is_none_or(|needle| needle.is_in(id))
+    }
+
+    pub fn finds_text(&self, text: &[u8]) -> bool {
+        self.text.as_ref().is_none_or(|needle| needle.is_in(text))
+    }
+
+    /// Returns whether it takes a row of its group.
     pub fn takes(&self, view: View, row: &Row) -> bool {
-        let finds = |needle: &Option<Needle>, hay: &[u8]| {
-            needle.as_ref().is_none_or(|needle| needle.is_in(hay))
-        };
         (view != View::Held || row.token.is_some())
             && (view != View::Due || row.token.is_none() || !row.is_leased)
-            && finds(&self.id, &row.id)
-            && finds(&self.text, row.element.as_deref().unwrap_or_default())
+            && self.finds_id(&row.id)
+            && self.finds_text(row.element.as_deref().unwrap_or_default())
     }
 }
 
@@ -88,21 +96,24 @@ pub struct Steps<'a> {
     /// Where the next RANGE starts; `None` at the end.
     pub start: Option<String>,
     end: String,
+    group: Option<&'a Bytes>,
     with_elements: bool,
     count: usize,
 }
 
 impl<'a> Steps<'a> {
-    /// Begins a walk. `facts`: of the queue, which tell how large its elements are.
+    /// Begins a walk over the group of the filter, or over all. `facts`: of the queue, which tell how large its elements are.
     pub fn new(
         key: &'a [u8],
         start: String,
         end: String,
-        with_elements: bool,
+        filter: &'a Filter,
         facts: &Facts,
     ) -> Self {
+        let with_elements = filter.text.is_some();
+        let group = filter.group.as_ref();
         let count = if with_elements { facts.rows_of_reply() } else { STEP };
-        Self { key, start: Some(start), end, with_elements, count }
+        Self { key, start: Some(start), end, group, with_elements, count }
     }
 
     /// Returns the next rows, at most `most`.
@@ -113,6 +124,9 @@ impl<'a> Steps<'a> {
         range.arg("WITHTOKENS");
         if self.with_elements {
             range.arg("WITHELEMENTS");
+        }
+        if let Some(group) = self.group {
+            range.arg("GROUP").arg(&group.0);
         }
         let (next, rows): (Option<String>, Vec<Vec<Reply>>) = range.query(connection)?;
         let rows: Vec<Row> = rows.iter().filter_map(|row| read(row, self.with_elements)).collect();
@@ -132,8 +146,8 @@ impl<'a> Steps<'a> {
 /// Reads a row of RANGE: id, deadline, ttl, deliveries, leased, the element if it was asked for, the token, and since
 /// when that holds.
 fn read(row: &[Reply], with_element: bool) -> Option<Row> {
-    let number = |at: usize| from_redis_value_ref::<u64>(row.get(at)?).ok();
-    let text = |at: usize| from_redis_value_ref::<Option<Vec<u8>>>(row.get(at)?).ok().flatten();
+    let number = |at: usize| number(row.get(at)?);
+    let text = |at: usize| bytes(row.get(at)?);
     Some(Row {
         id: text(0)?,
         deadline: number(1)?,
@@ -172,10 +186,6 @@ fn look(
 
 #[derive(Deserialize)]
 pub struct Asked {
-    node: String,
-    #[serde(default)]
-    db: u64,
-    key: Bytes,
     #[serde(default)]
     view: View,
     #[serde(default)]
@@ -185,17 +195,21 @@ pub struct Asked {
     id: String,
     #[serde(default)]
     text: String,
+    group: Option<Bytes>,
 }
 
 pub async fn elements(
     caller: Caller,
+    queue: Queue,
     query: Result<Query<Asked>, QueryRejection>,
 ) -> Result<Json<Value>, Refusal> {
     let Query(asked) = query?;
     blocking(move || {
-        let queue = Queue { node: asked.node.clone(), db: asked.db, key: asked.key.clone() };
         let (_, facts) = facts_of(&caller.account, &queue)?;
-        caller.account.on(&queue, |connection| page(connection, &asked, &facts)).map(Json)
+        caller
+            .account
+            .on(&queue, |connection| page(connection, &queue.key.0, &asked, &facts))
+            .map(Json)
     })
     .await
 }
@@ -207,10 +221,15 @@ pub fn time(connection: &mut Connection) -> RedisResult<u64> {
 }
 
 /// Returns a page. Where it continues is where RANGE does; among held elements, preceded by how many were found.
-fn page(connection: &mut Connection, asked: &Asked, facts: &Facts) -> RedisResult<Value> {
+fn page(
+    connection: &mut Connection,
+    key: &[u8],
+    asked: &Asked,
+    facts: &Facts,
+) -> RedisResult<Value> {
     let begun = Instant::now();
     let count = asked.count.unwrap_or(50).clamp(1, PAGE);
-    let filter = Filter::new(&asked.id, &asked.text);
+    let filter = Filter::new(&asked.id, &asked.text, asked.group.clone());
     let now = time(connection)?;
     let (found_before, start) =
         match asked.start.strip_prefix('h').and_then(|it| it.split_once('.')) {
@@ -223,8 +242,7 @@ fn page(connection: &mut Connection, asked: &Asked, facts: &Facts) -> RedisResul
     };
     let end = if asked.view == View::Due { now.to_string() } else { "+".to_owned() };
     let is_filtered = filter.is_any() || asked.view == View::Held;
-    let key = &asked.key.0;
-    let mut steps = Steps::new(key, start, end, filter.text.is_some(), facts);
+    let mut steps = Steps::new(key, start, end, &filter, facts);
     let (mut rows, mut scanned, mut at) = (Vec::new(), 0, None);
     while steps.start.is_some() && rows.len() < count {
         let missing = count - rows.len();
@@ -251,15 +269,7 @@ fn page(connection: &mut Connection, asked: &Asked, facts: &Facts) -> RedisResul
     if filter.text.is_none() {
         rows = look(connection, key, rows, facts)?;
     }
-    // The list of held elements is about their leases.
-    let has_schedules = Schedule::is_in(key) && asked.view != View::Held;
-    let shown = |row: &Row| {
-        let mut json = row_json(row);
-        let schedule = row.element.as_deref().filter(|_| has_schedules).and_then(Schedule::parse);
-        json["schedule"] = json!(schedule);
-        json
-    };
-    let rows: Vec<_> = rows.iter().map(shown).collect();
+    let rows: Vec<_> = rows.iter().map(row_json).collect();
     Ok(json!({
         "now": now, "rows": rows, "next": next, "scanned": scanned, "shown": rows.len(), "at": at,
     }))
@@ -282,20 +292,16 @@ fn row_json(row: &Row) -> Value {
 
 #[derive(Deserialize)]
 pub struct One {
-    node: String,
-    #[serde(default)]
-    db: u64,
-    key: Bytes,
     id: Bytes,
 }
 
 pub async fn element(
     caller: Caller,
+    queue: Queue,
     query: Result<Query<One>, QueryRejection>,
 ) -> Result<Json<Value>, Refusal> {
     let Query(asked) = query?;
     blocking(move || {
-        let queue = Queue { node: asked.node, db: asked.db, key: asked.key };
         let (now, row) = caller.account.on(&queue, |connection| {
             Ok((time(connection)?, look_full(connection, &queue.key.0, &asked.id.0)?))
         })?;
@@ -315,37 +321,17 @@ pub async fn element(
 pub fn look_full(connection: &mut Connection, key: &[u8], id: &[u8]) -> RedisResult<Option<Row>> {
     let reply: Reply =
         redis::cmd("DEHYDRATOR.LOOK").arg(key).arg(id).arg("FULL").query(connection)?;
-    let Some(fields) = reply.as_map_iter() else { return Ok(None) };
-    let mut row = Row {
+    let Some(fields) = Fields::of(&reply) else { return Ok(None) };
+    Ok(fields.bytes("element").map(|element| Row {
         id: id.to_vec(),
-        deadline: 0,
-        ttl: 0,
-        deliveries: 0,
-        is_leased: false,
-        token: None,
-        held_since: None,
-        element: None,
-        group: None,
-        reason: None,
-    };
-    for (name, value) in fields {
-        let number = || from_redis_value_ref::<u64>(value).unwrap_or(0);
-        let text = || from_redis_value_ref::<Option<Vec<u8>>>(value).ok().flatten();
-        match name {
-            Reply::BulkString(name) => match name.as_slice() {
-                b"element" => row.element = text(),
-                b"deadline" => row.deadline = number(),
-                b"ttl" => row.ttl = number(),
-                b"deliveries" => row.deliveries = number(),
-                b"leased" => row.is_leased = number() == 1,
-                b"token" => row.token = text(),
-                b"held-since" => row.held_since = from_redis_value_ref(value).ok(),
-                b"group" => row.group = text(),
-                b"reason" => row.reason = text(),
-                _ => (),
-            },
-            _ => continue,
-        }
-    }
-    Ok(row.element.is_some().then_some(row))
+        deadline: fields.count("deadline"),
+        ttl: fields.count("ttl"),
+        deliveries: fields.count("deliveries"),
+        is_leased: fields.is_set("leased"),
+        token: fields.bytes("token"),
+        held_since: fields.number("held-since"),
+        element: Some(element),
+        group: fields.bytes("group"),
+        reason: fields.bytes("reason"),
+    }))
 }

@@ -5,9 +5,9 @@
 //! | `guard`, `session` | what each request must pass; who asks |
 //! | `account`, `discovery`, `node` | a Redis user, the nodes that it sees, their connections, and what is known of them |
 //! | `queue`, `rights`, `counts`, `progress`, `history` | the name of a queue, and what an account keeps: answers about rights, counts of timelines, long changes, samples |
-//! | `queues`, `elements`, `dead`, `timeline`, `jobs` | what is shown |
+//! | `queues`, `elements`, `dead`, `schedules`, `timeline`, `find`, `jobs` | what is shown |
 //! | `permission`, `act`, `plan`, `log` | what may be changed, changes, those of many elements, and the record of them |
-//! | `assets`, `bytes`, `destination`, `refusal` | the files of console/web/; byte strings in JSON; a policy's destination; errors |
+//! | `assets`, `bytes`, `refusal` | the files of console/web/; byte strings in JSON; errors |
 //!
 //! Commands to a server run on threads of their own, with the connections that the live view has too.
 
@@ -17,9 +17,9 @@ mod assets;
 mod bytes;
 mod counts;
 mod dead;
-mod destination;
 mod discovery;
 mod elements;
+mod find;
 mod guard;
 mod history;
 mod jobs;
@@ -32,6 +32,7 @@ mod queue;
 mod queues;
 mod refusal;
 mod rights;
+mod schedules;
 mod session;
 mod timeline;
 
@@ -124,6 +125,8 @@ fn router(page: Arc<Page>) -> Router {
         .route("/api/elements", get(elements::elements))
         .route("/api/element", get(elements::element))
         .route("/api/dead", get(dead::dead))
+        .route("/api/schedules", get(schedules::schedules))
+        .route("/api/find", get(find::find))
         .route("/api/timeline", get(timeline::timeline))
         .route("/api/act", post(act::act))
         .route("/api/jobs", get(jobs::jobs))

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use redis::{Cmd, Connection, RedisResult, Value};
 
 use super::account::Account;
-use super::destination::Destination;
 use super::node::{Node, Role};
 use super::queue::Queue;
 use super::refusal::Refusal;
 use super::rights::Rights;
 use super::{Page, log};
+use crate::destination::Destination;
 
 type Asked = (String, Queue, Destination);
 
@@ -85,6 +85,7 @@ fn needs(queue: &Queue, destination: &Destination) -> Vec<(&'static str, Vec<Cmd
     let look = || ours("LOOK", &[b"id", b"FULL"]);
     let eval = || command("EVAL", &[b"return 0", b"1", key]);
     let touch = || ours("TOUCH", &[b"1", b"id"]);
+    let push = || ours("PUSH", &[b"1", b"element", b"id"]);
     let mut needs = vec![
         ("run_now", vec![eval(), look(), touch()]),
         ("postpone", vec![eval(), look(), touch()]),
@@ -95,15 +96,14 @@ fn needs(queue: &Queue, destination: &Destination) -> Vec<(&'static str, Vec<Cmd
         ("resume", vec![ours("RESUME", &[])]),
         ("limit", vec![ours("LIMIT", &[b"LENGTH", b"1"])]),
         ("ondue", vec![ours("ONDUE", &[b"HOLD"])]),
-        ("push", vec![ours("PUSH", &[b"1", b"element", b"id"])]),
+        ("push", vec![push(), ours("GIDPUSH", &[b"1", b"element"])]),
+        ("run_schedule", vec![ours("SCHEDULES", &[b"name"]), push()]),
+        ("unschedule", vec![ours("UNSCHEDULE", &[b"name"])]),
     ];
-    let push = || ours("PUSH", &[b"1", b"element", b"id", b"NX"]);
     match destination {
         Destination::Stream(dest) => {
-            let read = || command("XRANGE", &[dest, b"-", b"+"]);
-            let drop = || command("XDEL", &[dest, b"1-0"]);
-            needs.push(("revive", vec![eval(), push(), read(), drop()]));
-            needs.push(("drop_dead", vec![drop()]));
+            needs.push(("revive", vec![ours("REVIVE", &[b"IDS", b"1", b"1-0"])]));
+            needs.push(("drop_dead", vec![command("XDEL", &[dest, b"1-0"])]));
         }
         Destination::List(dest) => {
             let read = || command("LINDEX", &[dest, b"0"]);

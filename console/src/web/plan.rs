@@ -10,11 +10,11 @@ use redis::{Connection, RedisResult};
 
 use super::account::Account;
 use super::dead;
-use super::destination::Destination;
 use super::elements::{self, Filter, STEP, View};
 use super::progress::{self, Job};
 use super::queue::Queue;
 use super::refusal::Refusal;
+use crate::destination::Destination;
 use crate::facts::Facts;
 
 /// Elements in one batch, at most.
@@ -37,7 +37,8 @@ pub enum Change {
     },
     Edit(Vec<u8>),
     GiveBack(u64),
-    Revive(u64),
+    /// A single one perhaps with another element.
+    Revive(Option<Vec<u8>>),
     DropDead,
 }
 
@@ -208,8 +209,7 @@ impl Plan {
                 };
                 let end = if *view == View::Due { self.now.to_string() } else { "+".to_owned() };
                 let key = &self.queue.key.0;
-                let mut steps =
-                    elements::Steps::new(key, start, end, filter.text.is_some(), &self.facts);
+                let mut steps = elements::Steps::new(key, start, end, filter, &self.facts);
                 while steps.start.is_some() {
                     let rows =
                         account.on(&self.queue, |connection| steps.step(connection, STEP))?;
@@ -324,8 +324,9 @@ impl Plan {
     ) -> RedisResult<(u64, Option<String>)> {
         match self.change {
             _ if entries.is_empty() => Ok((0, None)),
-            Change::Revive(ms) => {
-                dead::revive(connection, &self.queue.key.0, &self.destination, ms, entries)
+            Change::Revive(ref element) => {
+                let (key, destination) = (&self.queue.key.0, &self.destination);
+                dead::revive(connection, key, destination, element.as_deref(), entries)
             }
             _ => Ok((dead::drop_all(connection, &self.destination, entries)?, None)),
         }

@@ -110,7 +110,7 @@ impl Jobs {
         let mut all = self.all();
         let running = all.iter().filter(|job| job.progress().state == State::Running).count();
         if running >= RUNNING {
-            let error = format!("{RUNNING} jobs run already. Stop one, or wait for its end.");
+            let error = format!("{RUNNING} batches run already. Stop one, or wait for its end.");
             return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, "JOBS", error));
         }
         let job = Arc::new(Job {
@@ -139,6 +139,6 @@ impl Jobs {
 
     pub fn find(&self, id: &str) -> Result<Arc<Job>, Refusal> {
         let found = self.all().iter().find(|job| job.id == id).cloned();
-        found.ok_or_else(|| Refusal::missing(format!("There is no job {id}.")))
+        found.ok_or_else(|| Refusal::missing(format!("There is no batch {id}.")))
     }
 }

@@ -9,16 +9,17 @@ use axum::extract::{Query, State};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::account::{Account, count_dead};
+use super::account::Account;
 use super::bytes::{Bytes, Needle, encode};
-use super::destination::Destination;
+use super::elements::time;
 use super::node::{Node, Role};
 use super::queue::Queue;
 use super::refusal::Refusal;
 use super::session::Caller;
 use super::{Page, blocking, permission};
 use crate::ask;
-use crate::facts::Facts;
+use crate::destination::Destination;
+use crate::facts::{Facts, Limits};
 
 /// Queues in one answer, at most.
 const LIMIT: usize = 500;
@@ -186,6 +187,7 @@ fn queue_json(queue: &Queue, facts: &Facts, net: Option<f64>, dead: Option<u64>)
         "memory": facts.memory,
         "ttls": facts.ttls,
         "groups": facts.groups,
+        "schedules": facts.schedules,
         "policy": String::from_utf8_lossy(&policy.line()),
         "ondue": {
             "action": policy.action,
@@ -202,23 +204,30 @@ fn queue_json(queue: &Queue, facts: &Facts, net: Option<f64>, dead: Option<u64>)
         "last_failure_b64": facts.last_failure.as_deref().map(encode),
         "paused": facts.paused,
         "paused_until": facts.paused_until,
-        "limits": {
-            "length": facts.limits.length,
-            "held": facts.limits.held,
-            "rate": facts.limits.rate,
-            "per": facts.limits.per,
-            "remember": facts.limits.remember,
-        },
-        "each": {
-            "length": facts.each.length,
-            "held": facts.each.held,
-            "rate": facts.each.rate,
-            "per": facts.each.per,
-        },
+        "limits": limits_json(&facts.limits),
+        "each": limits_json(&facts.each),
         "running": facts.running,
         "rate_room": facts.rate_room,
         "remembered": facts.remembered,
         "net": net,
+    })
+}
+
+fn limits_json(limits: &Limits) -> Value {
+    let Limits { length, held, rate, per, remember } = limits;
+    json!({ "length": length, "held": held, "rate": rate, "per": per, "remember": remember })
+}
+
+/// Returns the facts of a group, and the limits that apply to it: its own or those of each.
+fn group_json(name: &[u8], facts: &Facts) -> Value {
+    json!({
+        "group_b64": encode(name),
+        "length": facts.length,
+        "next_deadline": facts.next_deadline,
+        "paused": facts.paused,
+        "paused_until": facts.paused_until,
+        "share": facts.share,
+        "limits": limits_json(&facts.limits),
     })
 }
 
@@ -245,21 +254,6 @@ pub async fn history(
     Ok(Json(account.history().json(asked.node.as_deref(), queue)))
 }
 
-/// A queue in the query of a request.
-#[derive(Deserialize)]
-pub struct Named {
-    node: String,
-    #[serde(default)]
-    db: u64,
-    key: Bytes,
-}
-
-impl From<Named> for Queue {
-    fn from(named: Named) -> Self {
-        Self { node: named.node, db: named.db, key: named.key }
-    }
-}
-
 /// Returns the facts of a queue, asked now.
 pub fn facts_of(account: &Account, queue: &Queue) -> Result<(Arc<Node>, Facts), Refusal> {
     let keys = [queue.key.0.clone()];
@@ -270,40 +264,49 @@ pub fn facts_of(account: &Account, queue: &Queue) -> Result<(Arc<Node>, Facts), 
     })
 }
 
+#[derive(Deserialize)]
+pub struct OfGroup {
+    /// A group whose facts are told too.
+    group: Option<Bytes>,
+}
+
 pub async fn queue(
     State(page): State<Arc<Page>>,
     caller: Caller,
-    query: Result<Query<Named>, QueryRejection>,
+    queue: Queue,
+    query: Result<Query<OfGroup>, QueryRejection>,
 ) -> Result<Json<Value>, Refusal> {
-    let queue: Queue = query?.0.into();
+    let Query(OfGroup { group }) = query?;
     blocking(move || {
         let account = &caller.account;
         let (node, facts) = facts_of(account, &queue)?;
         account.look_at(&node.name, &queue);
         let destination = Destination::of_dead_letters(&facts.policy);
-        let (parts, dead, time): (_, _, (u64, u64)) = account.on(&queue, |connection| {
+        let (parts, groups, dead, now) = account.on(&queue, |connection| {
             let policies = std::iter::once((&queue.key.0, destination.clone()));
             let parts = ask::parts(connection, &queue.key.0, &facts)?;
-            let dead = count_dead(connection, policies)?.pop().map(|(_, count)| count);
-            Ok((parts, dead, redis::cmd("TIME").query(connection).unwrap_or_default()))
+            let greatest = parts.iter().flat_map(|parts| &parts.groups).map(|(name, _)| name);
+            let names: Vec<_> = group.iter().map(|it| &it.0).chain(greatest).cloned().collect();
+            let groups = ask::groups(connection, &queue.key.0, &names)?;
+            let dead = ask::dead(connection, policies)?.pop().map(|(_, count)| count);
+            Ok((parts, groups, dead, time(connection)?))
         })?;
         let net = {
             let state = node.state();
             let database = state.databases.get(&queue.db);
             database.and_then(|it| it.dehydrators.all.get(&queue.key.0)?.net)
         };
-        let groups = parts.iter().flat_map(|parts| &parts.groups);
-        let groups: Vec<_> = groups
-            .map(|(name, length)| json!({ "group_b64": encode(name), "length": length }))
-            .collect();
+        let mut groups: Vec<_> = groups.iter().map(|(name, it)| group_json(name, it)).collect();
+        let group = group.and_then(|_| (!groups.is_empty()).then(|| groups.remove(0)));
         let queue = Queue { node: node.name.clone(), ..queue };
         let rights = permission::of(&page, account, &node, &queue, &destination)?;
         Ok(Json(json!({
-            "now": time.0 * 1000 + time.1 / 1000,
+            "now": now,
             "queue": queue_json(&queue, &facts, net, dead),
             "exists": !facts.is_missing(),
             "by_ttl": parts.as_ref().map(|parts| &parts.by_ttl),
             "greatest_groups": groups,
+            "group": group,
             "rights": rights.json(),
             "read_only": rights.read_only.is_some(),
             "reason": rights.read_only,

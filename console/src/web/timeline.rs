@@ -12,9 +12,8 @@ use serde_json::{Value, json};
 
 use super::account::Account;
 use super::blocking;
-use super::bytes::Bytes;
 use super::counts::{Counts, FRESH, Timeline, locked};
-use super::elements::{STEP, Steps, time};
+use super::elements::{Filter, STEP, Steps, time};
 use super::queue::Queue;
 use super::queues::facts_of;
 use super::refusal::Refusal;
@@ -27,21 +26,17 @@ const REST: u32 = 2;
 
 #[derive(Deserialize)]
 pub struct Asked {
-    node: String,
-    #[serde(default)]
-    db: u64,
-    key: Bytes,
     start: Option<u64>,
     end: Option<u64>,
 }
 
 pub async fn timeline(
     caller: Caller,
+    queue: Queue,
     query: Result<Query<Asked>, QueryRejection>,
 ) -> Result<Json<Value>, Refusal> {
     let Query(asked) = query?;
     blocking(move || {
-        let queue = Queue { node: asked.node, db: asked.db, key: asked.key };
         let account = &caller.account;
         let now = account.on(&queue, time)?;
         let timeline = account.timelines.of(&queue);
@@ -95,7 +90,8 @@ pub async fn timeline(
 /// Counts all elements of a queue. Gives up when nobody has asked for a while.
 fn count(account: &Account, queue: &Queue, timeline: &Mutex<Timeline>) -> Result<(), Refusal> {
     let (_, facts) = facts_of(account, queue)?;
-    let mut steps = Steps::new(&queue.key.0, "-".into(), "+".into(), false, &facts);
+    let all = Filter::default();
+    let mut steps = Steps::new(&queue.key.0, "-".into(), "+".into(), &all, &facts);
     locked(timeline).present = Counts::default();
     while steps.start.is_some() {
         let begun = Instant::now();

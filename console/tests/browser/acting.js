@@ -204,6 +204,99 @@ describe("an operator acts", () => {
     assert.equal(await server.call("XLEN", "outage:dead"), 100);
   });
 
+  test("56 edits a dead letter, and retries it", async () => {
+    const { server, operator } = scene;
+    await server.call("DEHYDRATOR.ONDUE", "mended", "HOLD", "DELIVERIES", 3, "STREAM", "mended:dead");
+    await server.call("XADD", "mended:dead", "*", "id", "mail:1", "element", "to ana", "group", "shop");
+    await operator.openQueue(server, "mended", "&view=dead");
+    await operator.click("link", "mail:1");
+    await operator.page.waitForSelector("dialog[open]");
+    await operator.button("Edit and retry…");
+    await operator.type("Element (text)", "to anna");
+    await operator.confirm("Retry");
+    await operator.seesNotice("1 dead letter sent back to the queue.");
+    assert.equal(await server.call("DEHYDRATOR.LOOK", "mended", "mail:1"), "to anna");
+    assert.equal(await server.call("DEHYDRATOR.LEN", "mended", "GROUP", "shop"), 1);
+    assert.equal(await server.call("XLEN", "mended:dead"), 0);
+  });
+
+  test("57 runs a schedule now, pauses it, and takes it away", async () => {
+    const { server, operator } = scene;
+    await server.call("DEHYDRATOR.EVERY", "rounds", HOUR, "tick", "hourly");
+    const schedule = async () => {
+      const [fields] = await server.call("DEHYDRATOR.SCHEDULES", "rounds");
+      return (
+        fields && Object.fromEntries(fields.map((name, at) => [name, fields[at + 1]]).filter((_, at) => at % 2 === 0))
+      );
+    };
+    const { next } = await schedule();
+    await operator.openQueue(server, "rounds", "&view=schedules");
+    const row = (action) => operator.page.waitForSelector(`tbody [data-action=${action}]`).then((each) => each.click());
+    await row("run_schedule");
+    await operator.seesNotice("hourly: a job is put, the next one stays.");
+    assert.deepEqual(await server.call("DEHYDRATOR.POLL", "rounds"), ["tick"]);
+    assert.equal((await schedule()).next, next);
+    await row("pause");
+    await until(async () => (await schedule()).paused === 1, "it is paused");
+    await row("resume");
+    await until(async () => (await schedule()).paused === 0, "it goes on");
+    await row("unschedule");
+    await operator.confirm("Unschedule");
+    await operator.sees("This queue has no schedules.");
+    assert.equal(await schedule(), undefined);
+  });
+
+  test("58 puts a job", async () => {
+    const { server, operator } = scene;
+    await server.push("put", HOUR, "x", "1");
+    await operator.openQueue(server, "put");
+    await operator.act("push");
+    await operator.type("Element (text)", "send to anna");
+    await operator.type("Id", "mail:2");
+    await operator.type("Group", "shop");
+    await operator.type("Due", "10m");
+    await operator.confirm("Put");
+    await operator.seesNotice("put: a job is put.");
+    await operator.seesIds(["mail:2", "1"]);
+    near(await server.pttl("put", "mail:2"), 600_000, 50_000);
+    assert.equal(await server.call("DEHYDRATOR.LEN", "put", "GROUP", "shop"), 1);
+  });
+
+  test("59 looks at one group alone, pauses it, limits it, and cancels what it has", async () => {
+    const { server, operator } = scene;
+    for (const id of [1, 2]) await server.push("tenants", HOUR, "x", `anna:${id}`, "GROUP", "anna");
+    await server.push("tenants", HOUR, "x", "bert:1", "GROUP", "bert");
+    await operator.openQueue(server, "tenants");
+    await operator.click("link", "anna");
+    await operator.seesIds(["anna:1", "anna:2"]);
+    const info = async () => {
+      const fields = await server.call("DEHYDRATOR.INFO", "tenants", "GROUP", "anna");
+      return Object.fromEntries(fields.map((name, at) => [name, fields[at + 1]]).filter((_, at) => at % 2 === 0));
+    };
+    const press = (action) =>
+      operator.page.waitForSelector(`.group [data-action=${action}]`).then((each) => each.click());
+    await press("pause");
+    await operator.confirm("Pause");
+    await operator.sees("paused", ".group");
+    assert.equal((await info()).paused, 1);
+    await press("resume");
+    await until(async () => (await info()).paused === 0, "it goes on");
+    await press("limit");
+    await operator.type("Held: leases at a time", "2");
+    await operator.type("Share: elements in its turn", "5");
+    await operator.confirm("Set limits");
+    await operator.sees("2 held at a time", ".group");
+    assert.deepEqual([(await info())["held-limit"], (await info()).share], [2, 5]);
+    await operator.act("all-match");
+    await operator.act("cancel");
+    await operator.sees("of group “anna”", "dialog");
+    await operator.confirm("Cancel 2 elements");
+    await operator.seesNotice("Cancel: done, 2 done");
+    assert.equal((await server.pttl("tenants", "bert:1")) > 0, true);
+    await operator.click("link", "All groups");
+    await operator.seesIds(["bert:1"]);
+  });
+
   test("40 pauses a queue, for a while, and resumes it", async () => {
     const { server, operator } = scene;
     await server.push("brake", 0, "x", "1");
@@ -280,7 +373,7 @@ describe("an operator acts", () => {
     const [first] = await operator.rows();
     assert.equal(first[3], "run now");
     assert.deepEqual(first.slice(4, 7), ["audited", "2 ids: job:0, job:2", "2"]);
-    // A filter is named in the log, and in the list of jobs.
+    // A filter is named in the log, and in the list of batches.
     await operator.openQueue(server, "audited", "&id=job&text=work");
     await operator.seesIds(["job:0", "job:2", "job:1"]);
     await operator.act("all-match");
@@ -288,7 +381,7 @@ describe("an operator acts", () => {
     await operator.confirm("Postpone 3 elements");
     await operator.seesNotice("Postpone: done, 3 done");
     const filter = "All elements whose id contains “job” and whose text contains “work”";
-    await operator.open("#/jobs");
+    await operator.open("#/batches");
     await operator.sees(filter);
     await operator.open("#/log");
     await operator.sees(filter);
@@ -304,7 +397,7 @@ describe("an operator acts", () => {
   test("54 sees what an action has done at once, not at the next refresh", async () => {
     const { server } = scene;
     const operator = await scene.another();
-    // Nothing is read again by itself but the progress of jobs, and no message goes by itself.
+    // Nothing is read again by itself but the progress of batches, and no message goes by itself.
     await operator.page.evaluateOnNewDocument(() => {
       const wait = window.setTimeout;
       window.setTimeout = (run, ms, ...rest) => wait(run, ms > 1000 ? 3_600_000 : ms, ...rest);

@@ -343,9 +343,9 @@ describe("an operator looks", () => {
     // Who goes elsewhere from there is not brought back.
     await operator.click("link", "mail:17");
     await operator.page.waitForSelector("dialog[open]");
-    await operator.go("#/jobs");
+    await operator.go("#/batches");
     await operator.page.evaluate(() => new Promise((resolve) => setTimeout(resolve, 100)));
-    assert.match(operator.page.url(), /#\/jobs$/);
+    assert.match(operator.page.url(), /#\/batches$/);
   });
 
   test("19 at how much comes due when, and from there at what", async () => {
@@ -508,48 +508,81 @@ describe("an operator looks", () => {
       all.map((each) => each.innerText.split(/\s+/)),
     );
     assert.equal(shown.length, 10);
-    assert.deepEqual(shown.slice(0, 2), [
-      ["<b>\\u202eannaÿ", "14"],
-      ["tenant-9", "2"],
-    ]);
+    // Each with the moment of its oldest.
+    assert.deepEqual(
+      shown.slice(0, 2).map((words) => words.slice(0, 2)),
+      [
+        ["<b>\\u202eannaÿ", "14"],
+        ["tenant-9", "2"],
+      ],
+    );
+    assert.deepEqual(shown[1].slice(2, 3), ["in"]);
     await operator.openElement(server, "grouped", "b-again");
     await operator.sees("Group\ntenant-9", ".stats");
     assert.deepEqual(operator.faults, []);
   });
 
-  test("55 at schedules: when they occur next, how late and how often missed", async () => {
+  test("55 at schedules: when they occur next, and what was missed", async () => {
     const { server, operator } = scene;
-    const key = "planned:schedules";
-    const now = Date.now();
-    const put = (name, at, ...lines) =>
-      server.push(key, 0, Buffer.from(lines.join("\n"), "latin1"), Buffer.from(name, "latin1"), "AT", at);
-    const next = now + HOUR + 30_000;
-    await put("plain", now + HOUR, '{"next":1}', "{", "x");
-    const state = `{"next":${next},"last":${now - 2 * HOUR},"late":1234,"missed":3210}`;
-    await put("report", now + 2 * HOUR, state, '{"cron":"0 9 * * 1-5","zone":"Europe/Berlin"}', '{"to":"anna"}');
     const hostile = '<img src=x onerror="window.broken=1">';
-    const cron = JSON.stringify(hostile);
-    await put(`${hostile}\xff`, now + 3 * HOUR, `{"next":${next},"paused":true}`, `{"cron":${cron}}`, hostile);
-    await put("over", now + 4 * HOUR, `{"last":${now - HOUR},"ended":true}`, '{"ms":90000,"times":7}', "");
-    await operator.openQueue(server, key);
-    await operator.sees("Run now only has a worker look at it", "main");
-    await seesRow("report", {
-      Due: `in 1 h ${moment(next)}`,
-      State: "waiting",
-      Occurs: "0 9 * * 1-5 Europe/Berlin",
-      Last: "2 h ago",
-      Late: "1.2 s",
-      Missed: "3,210",
-      Element: '{"to":"anna"}',
-    });
-    await seesRow(hostile, { State: "paused", Occurs: `${hostile} UTC`, Last: "–", Late: "–", Element: hostile });
-    await seesRow("over", { Due: "–", State: "ended", Occurs: "every 90 s", Late: "0 ms", Element: "(empty)" });
-    await seesRow("plain", { State: "waiting", Occurs: "–", Element: '{"next":1}\\n{\\nx' });
-    // It is refreshed as any row is.
-    await server.call("DEHYDRATOR.UPDATE", key, "report", `{"next":${next},"missed":1}\n{"ms":5000}\nx`);
-    await seesRow("report", { Occurs: "every 5 s", Missed: "1", Element: "x" });
+    const next = Math.ceil(Date.now() / HOUR) * HOUR + HOUR;
+    const every = (plan, name, ...options) =>
+      server.call("DEHYDRATOR.EVERY", "planned", plan, hostile, Buffer.from(name, "latin1"), ...options);
+    await every(HOUR, "hourly", "FROM", next);
+    await every("0 9 * * 1-5", `${hostile}\xff`, "ZONE", "Europe/Berlin");
+    await server.call("DEHYDRATOR.PAUSE", "planned", "SCHEDULE", Buffer.from(`${hostile}\xff`, "latin1"));
+    await every(1, "over", "TIMES", 1);
+    await operator.openQueue(server, "planned", "&view=schedules");
+    await seesRow("over", { State: "ended", Occurs: "every 1 ms", Stored: "1", Next: "–", Element: hostile });
+    await seesRow("hourly", { State: "ok", Occurs: "every 1 h", Zone: "–", Last: "–", Late: "–", Missed: "0" });
+    await seesRow(hostile, { State: "paused", Occurs: "0 9 * * 1-5", Zone: "Europe/Berlin", Next: "–" });
+    const upcoming = await operator.page.$$eval('table[aria-label="Upcoming occurrences"] time', (all) =>
+      all.map((each) => Date.parse(each.dateTime)),
+    );
+    assert.deepEqual(
+      [...new Set(upcoming)],
+      [0, 1, 2, 3, 4].map((n) => next + n * HOUR),
+    );
     assert.equal(await operator.page.evaluate(() => window.broken), undefined);
     assert.deepEqual(operator.faults, []);
+  });
+
+  test("56 at why an element waits", async () => {
+    const { server, operator } = scene;
+    const sees = async (key, id, text) => {
+      await operator.openElement(server, key, id);
+      await operator.sees(text, ".why");
+    };
+    await server.fill("why", 3, { ttl: () => 0 });
+    await server.call("DEHYDRATOR.LIMIT", "why", "HELD", 1);
+    await sees("why", "job:2", "Nothing holds it back");
+    await server.poll("why", 1, "worker");
+    await sees("why", "job:0", "A worker holds it.");
+    await sees("why", "job:2", "1 leases run, which is the limit Held");
+    await server.call("DEHYDRATOR.RELEASE", "why", HOUR, "worker", "job:0", "REASON", "gateway down");
+    await sees("why", "job:0", "It waits for its next attempt.");
+    await operator.sees("gateway down", ".stats");
+    await operator.openQueue(server, "why");
+    await operator.act("pause");
+    await operator.confirm("Pause");
+    await operator.sees("Paused until resumed by local at");
+    await sees("why", "job:2", "The queue is paused by local at");
+    await server.push("why:groups", 0, "x", "1", "GROUP", "anna");
+    await server.call("DEHYDRATOR.PAUSE", "why:groups", "GROUP", "anna");
+    await sees("why:groups", "1", "Its group is paused.");
+  });
+
+  test("57 for an id in all queues", async () => {
+    const { server, operator } = scene;
+    for (const key of ["found:mails", "found:bills"]) await server.push(key, HOUR, "x", "order:4711");
+    await server.push("found:not", HOUR, "x", "order:4712");
+    await operator.open("#/?match=found:");
+    await until(async () => (await operator.ids()).length === 3, "the queues are known");
+    await operator.type("Element with the id", "order:4711");
+    await operator.button("Find");
+    await operator.sees("In 2 queues: found:bills found:mails.");
+    await operator.click("link", "found:mails");
+    await operator.sees("order:4711", "h1");
   });
 
   test("50 at a server that is down, and sees that it is", async () => {

@@ -45,7 +45,7 @@ class Scene {
 
 /** Older servers put the module's commands in no category. */
 const reads = () =>
-  ["HELP", "LEN", "LOOK", "PTTL", "TTN", "INFO", "LATE", "RANGE", "SCAN"].map(
+  ["HELP", "LEN", "LOOK", "PTTL", "TTN", "INFO", "LATE", "RANGE", "SCAN", "SCHEDULES"].map(
     (name) => `+dehydrator.${name.toLowerCase()}`,
   );
 

@@ -9,7 +9,6 @@ import { until } from "./until.js";
 
 const HOUR = 3_600_000;
 const KEY = "shop:mails";
-const SCHEDULES = `${KEY}:schedules`;
 const MESSAGES = JSON.parse(readFileSync(new URL("messages.json", import.meta.url)));
 
 /** Names and elements that would do harm if they were read as HTML, or confuse the reader. */
@@ -57,9 +56,18 @@ async function stock(server) {
   }
   await server.push("shop:reports", 60_000, "weekly", "report");
   await server.call("DEHYDRATOR.PAUSE", "shop:reports");
-  const plan = '{"cron":"0 9 * * 1-5","zone":"America/Argentina/Buenos_Aires"}';
-  for (const state of ['"last":1764000000000,"late":1234,"missed":3210', '"paused":true'])
-    await server.push(SCHEDULES, HOUR, `{"next":1864000000000,${state}}\n${plan}\n{"to":"anna@example.org"}`, state);
+  for (const [plan, name, ...options] of [
+    ["0 9 * * 1-5", "report", "ZONE", "America/Argentina/Buenos_Aires", "GROUP", "customer-17"],
+    ["90000", "ping"],
+  ])
+    await server.call("DEHYDRATOR.EVERY", KEY, plan, '{"to":"anna@example.org"}', name, ...options);
+  await server.call("DEHYDRATOR.PAUSE", KEY, "SCHEDULE", "ping");
+  for (const [id, group] of [
+    ["grouped:1", "customer-17"],
+    ["grouped:2", "customer-18"],
+  ])
+    await server.push(KEY, HOUR, "work", id, "GROUP", group);
+  await server.call("DEHYDRATOR.LIMIT", KEY, "GROUP", "customer-17", "HELD", 1, "RATE", 10, "PER", 1000);
 }
 
 const views = () => {
@@ -73,10 +81,12 @@ const views = () => {
     timeline: [`#/queue?${queue}&view=timeline`],
     history: [`#/queue?${queue}&view=history`],
     filtered: [`#/queue?${queue}&id=no-such-id`],
-    schedules: [queueHash(scene.server, SCHEDULES)],
+    schedules: [`#/queue?${queue}&view=schedules`],
+    group: [`#/queue?${queue}&group=${b64("customer-17")}`],
+    found: [`#/?match=shop&find=${encodeURIComponent("grouped:1")}`],
     element: [`#/element?${queue}&id=${b64("5b1d8c0e-7b0a-4b8e-9f5e-0c3a2f1d4e6b")}`],
     gone: [`#/element?${queue}&id=${b64("gone")}`],
-    jobs: ["#/jobs"],
+    batches: ["#/batches"],
     log: ["#/log"],
   };
 };
@@ -122,6 +132,10 @@ describe("each view", () => {
         for (const violation of await operator.axe()) found.push(`${name}: ${violation}`);
         const overflow = await operator.overflow();
         if (overflow > 0) found.push(`${name}: ${overflow} pixels too wide`);
+        const untold = await operator.page.$$eval("th:not([title]), .stats > div:not([title]) dt", (all) =>
+          all.map((each) => each.textContent),
+        );
+        for (const each of untold) found.push(`${name}: “${each}” has no tooltip`);
       }
       assert.deepEqual(found, []);
       assert.deepEqual(operator.faults, []);
@@ -146,7 +160,7 @@ describe("each view", () => {
       };
       await operator.open(views().next[0]);
       await settled(operator);
-      for (const action of ["pause", "limit", "ondue"]) {
+      for (const action of ["push", "pause", "limit", "ondue"]) {
         await operator.act(action);
         await shows(action);
       }
@@ -161,6 +175,9 @@ describe("each view", () => {
       await operator.open(views().dead[0]);
       await operator.click("link", "order:900");
       await shows("dead-letter");
+      await operator.open(views().schedules[0]);
+      await operator.act("unschedule");
+      await shows("unschedule");
       await operator.open(views().element[0]);
       await operator.act("edit");
       await shows("edit");
@@ -170,7 +187,7 @@ describe("each view", () => {
     await operator.act("cancel");
     await operator.page.waitForSelector("dialog[open]");
     await operator.page.evaluate(() => {
-      location.hash = "#/jobs";
+      location.hash = "#/batches";
     });
     await operator.page.waitForSelector("dialog[open]", { hidden: true });
     await operator.sees("Actions on many elements");

@@ -273,6 +273,109 @@ fn settings_are_changed() {
 }
 
 #[test]
+fn schedules_run_now_pause_and_go() {
+    let server = Server::start_with_port(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.EVERY jobs 3600000 tick hourly GROUP anna DELIVERIES 3");
+    let page = Page::of(&[&server]);
+    let act = |action: &str, name: &str| {
+        let args = json!({ "schedule_b64": b64(name) });
+        page.try_post("api/act", &change(&server, "jobs", action, args, Value::Null))
+    };
+    let row = || {
+        let rows = page.get(&format!("api/schedules?{}", named(&server, "jobs")));
+        rows["rows"][0].clone()
+    };
+    let before = row();
+    assert_eq!(act("run_schedule", "hourly").0, 200);
+    assert_eq!(row(), before, "the next one stays");
+    let polled = format!("{:?}", client.ask("DEHYDRATOR.POLL jobs WITHIDS"));
+    assert!(polled.contains("hourly@17") && polled.contains("tick"), "{polled}");
+    act("run_schedule", "hourly");
+    assert_eq!(client.ask("DEHYDRATOR.LEN jobs GROUP anna"), Reply::Int(1));
+    assert_eq!((act("run_schedule", "none").0, act("pause", "none").0), (404, 409));
+    assert_eq!(act("pause", "hourly").0, 200);
+    assert_eq!(row()["paused"], true);
+    assert_eq!(act("resume", "hourly").0, 200);
+    assert_eq!((&row()["paused"], &row()["next"]), (&json!(false), &before["next"]));
+    assert_eq!(act("unschedule", "hourly").1["done"], 1);
+    assert_eq!(row(), Value::Null);
+    let args = log(&page, &server)[0]["args"].clone();
+    assert_eq!(args, r#"{"schedule":"hourly"}"#);
+}
+
+#[test]
+fn groups_are_paused_limited_and_acted_on() {
+    let server = Server::start_with_port(&[]);
+    let mut client = server.connect();
+    for (id, group) in [(1, "anna"), (2, "anna"), (3, "bert")] {
+        client.ask(&format!("DEHYDRATOR.PUSH mails 0 element {id} GROUP {group}"));
+    }
+    let page = Page::of(&[&server]);
+    let act = |action: &str, args: Value, on: Value| {
+        page.post("api/act", &change(&server, "mails", action, args, on))
+    };
+    let anna = json!({ "group_b64": b64("anna") });
+    act("pause", anna.clone(), Value::Null);
+    let told = |group: &str| {
+        let query = format!("{}&group={}", named(&server, "mails"), b64(group));
+        page.get(&format!("api/queue?{query}"))["group"].clone()
+    };
+    assert_eq!((&told("anna")["paused"], &told("bert")["paused"]), (&json!(true), &json!(false)));
+    act("resume", anna, Value::Null);
+    let limits = json!({ "group_b64": b64("anna"), "held": 1, "share": 4 });
+    act("limit", limits, Value::Null);
+    act("limit", json!({ "each": true, "length": 9 }), Value::Null);
+    let anna = told("anna");
+    assert_eq!((&anna["share"], &anna["limits"]["held"]), (&json!(4), &json!(1)));
+    assert_eq!((&anna["paused"], &told("bert")["limits"]["length"]), (&json!(false), &json!(9)));
+    // What matches is of the group alone.
+    let on = json!({ "match": { "group_b64": b64("anna") } });
+    let body = change(&server, "mails", "cancel", json!({}), on.clone());
+    assert_eq!(page.post("api/act?count=1", &body)["would"], 2);
+    assert_eq!(page.end_of(&act("cancel", json!({}), on))["done"], 2);
+    assert_eq!(client.ask("DEHYDRATOR.LOOK mails 3"), text("element"));
+    until("the end is recorded", || {
+        let group = &log(&page, &server)[0]["on"]["match"]["group"];
+        (group == "anna").then_some(())
+    });
+}
+
+#[test]
+fn an_element_is_put_and_a_dead_letter_comes_back_with_another() {
+    let server = Server::start_with_port(&[]);
+    let mut client = server.connect();
+    let page = Page::of(&[&server]);
+    let try_act = |action: &str, args: Value, on: Value| {
+        page.try_post("api/act", &change(&server, "jobs", action, args, on))
+    };
+    let put = json!({ "element_b64": b64("work"), "id_b64": b64("1"), "ms": 60_000 });
+    assert_eq!(try_act("push", put.clone(), Value::Null).0, 200);
+    assert!(pttl(&mut client, "jobs", b"1") > 50_000);
+    let (status, answer) = try_act("push", put, Value::Null);
+    assert!(status == 409 && answer["error"].to_string().contains("EXISTS"), "{answer}");
+    let put =
+        json!({ "element_b64": b64("x"), "at": 4_102_444_800_000_u64, "group_b64": b64("g") });
+    assert_eq!(try_act("push", put, Value::Null).0, 200);
+    assert_eq!(client.ask("DEHYDRATOR.LEN jobs GROUP g"), Reply::Int(1));
+
+    client.ask("DEHYDRATOR.ONDUE jobs HOLD DELIVERIES 5 STREAM jobs:dead");
+    for id in ["2", "3"] {
+        client.ask(&format!("XADD jobs:dead {id}-1 id {id} element wrong group g"));
+    }
+    let mended = json!({ "element_b64": b64("right") });
+    let on = |entries: &[&str]| json!({ "entries": entries });
+    assert_eq!(try_act("revive", mended.clone(), on(&["2-1", "3-1"])).0, 400);
+    assert_eq!(try_act("revive", mended.clone(), json!({ "match": {} })).0, 400);
+    assert_eq!(try_act("revive", mended, on(&["2-1"])).1["done"], 1);
+    assert_eq!(client.ask("DEHYDRATOR.LOOK jobs 2"), text("right"));
+    assert_eq!(
+        (client.ask("DEHYDRATOR.LEN jobs GROUP g"), client.ask("XLEN jobs:dead")),
+        (Reply::Int(2), Reply::Int(1))
+    );
+}
+
+#[test]
 fn all_that_match_are_counted_first_and_then_changed() {
     let server = Server::start_with_port(&[]);
     let mut client = server.connect();

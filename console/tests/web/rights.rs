@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Page, b64, change, named, node};
 use harness::{Ask, Server, until};
 
-const ACTIONS: [&str; 11] = [
+const ACTIONS: [&str; 14] = [
     "run_now",
     "postpone",
     "cancel",
@@ -18,6 +18,9 @@ const ACTIONS: [&str; 11] = [
     "resume",
     "limit",
     "ondue",
+    "push",
+    "run_schedule",
+    "unschedule",
 ];
 
 /// Returns a body for each action, which a user with all rights could send.
@@ -37,14 +40,18 @@ fn bodies(server: &Server) -> Vec<Value> {
         ("edit", element, json!({ "ids_b64": [b64("waiting")] })),
         ("give_back", json!({}), ids),
         ("give_back", json!({}), json!({ "match": { "view": "held" } })),
-        ("revive", json!({ "ms": 0 }), entries.clone()),
-        ("revive", json!({ "ms": 0 }), json!({ "match": {} })),
+        ("revive", json!({}), entries.clone()),
+        ("revive", json!({}), json!({ "match": {} })),
         ("drop_dead", json!({}), entries),
         ("drop_dead", json!({}), json!({ "match": {} })),
         ("pause", json!({}), Value::Null),
         ("resume", json!({}), Value::Null),
         ("limit", json!({ "length": 1 }), Value::Null),
         ("ondue", json!({ "words": ["DROP"] }), Value::Null),
+        ("push", json!({ "element_b64": b64("new") }), Value::Null),
+        ("pause", json!({ "group_b64": b64("anna") }), Value::Null),
+        ("run_schedule", json!({ "schedule_b64": b64("hourly") }), Value::Null),
+        ("unschedule", json!({ "schedule_b64": b64("hourly") }), Value::Null),
     ];
     all.into_iter().map(|(action, args, on)| change(server, "jobs", action, args, on)).collect()
 }
@@ -55,6 +62,7 @@ fn fill(server: &Server) {
     client.ask("DEHYDRATOR.PUSH jobs 0 element held");
     client.ask("DEHYDRATOR.POLL jobs LEASE 600000 TOKEN t");
     client.ask("DEHYDRATOR.PUSH jobs 600000 element waiting");
+    client.ask("DEHYDRATOR.EVERY jobs 3600000 element hourly");
     client.ask("XADD jobs:dead 1-1 id dead element element");
 }
 

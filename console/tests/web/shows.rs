@@ -51,7 +51,8 @@ fn the_overview_shows_nodes_and_queues_of_all_databases() {
     assert_eq!((&jobs["running"], &jobs["paused"]), (&json!(1), &json!(true)));
     let limits = json!({ "length": 100, "held": 7, "rate": 5, "per": 1000, "remember": 9 });
     assert_eq!(jobs["limits"], limits);
-    assert_eq!(jobs["each"], json!({ "length": 0, "held": 2, "rate": 3, "per": 500 }));
+    let each = json!({ "length": 0, "held": 2, "rate": 3, "per": 500, "remember": 0 });
+    assert_eq!(jobs["each"], each);
     assert_eq!(
         (bytes(&found[1]["key_b64"]), &found[1]["db"]),
         (b"\x1b[31mred\xff".to_vec(), &json!(3))
@@ -203,27 +204,54 @@ fn all(page: &Page, query: &str) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_schedule_is_told_as_one_beside_its_bytes() {
+fn schedules_are_told_with_their_upcoming_occurrences() {
     let server = Server::start_with_port(&[]);
     let mut client = server.connect();
-    let element = "{\"next\":1700000690000,\"last\":1699914290000,\"late\":1234,\"missed\":3}\n\
-                   {\"cron\":\"0 9 * * 1-5\",\"zone\":\"<b>\"}\n<script>";
-    push(&mut client, b"jobs:schedules", 600_000, b"report", element.as_bytes());
-    push(&mut client, b"jobs:schedules", 600_001, b"other", b"{\"next\":1}\n{\n");
-    push(&mut client, b"jobs", 600_000, b"report", element.as_bytes());
+    let mut every = redis::cmd("DEHYDRATOR.EVERY");
+    every.arg(&["jobs", "60000", "<script>", "often", "FROM", "4000000000000", "GROUP", "anna"]);
+    every.arg(&["UNTIL", "4000000120000"]).exec(&mut client).expect("set");
+    client.ask("DEHYDRATOR.EVERY jobs 3600000 element hourly");
+    client.ask("DEHYDRATOR.PAUSE jobs SCHEDULE hourly");
     let page = Page::of(&[&server]);
-    let elements =
-        |key: &str| page.get(&format!("api/elements?{}", named(&server, key)))["rows"].clone();
-    let rows = elements("jobs:schedules");
-    assert_eq!(bytes(&rows[0]["element_b64"]), element.as_bytes());
+    let schedules =
+        |key: &str| page.get(&format!("api/schedules?{}", named(&server, key)))["rows"].clone();
+    let rows = schedules("jobs");
     let expected = json!({
-        "when": "0 9 * * 1-5 <b>", "next": 1_700_000_690_000_u64, "last": 1_699_914_290_000_u64,
-        "late": 1234, "missed": 3, "paused": false, "ended": false,
-        "payload_at": element.len() - "<script>".len(),
+        "name_b64": b64("often"), "when": "every 1 min", "zone": null,
+        "next": 4_000_000_000_000_u64, "last": null, "late": null, "stored": 0, "missed": 0,
+        "paused": false, "ended": false, "element_b64": b64("<script>"), "group_b64": b64("anna"),
+        "upcoming": [4_000_000_000_000_u64, 4_000_000_060_000_u64, 4_000_000_120_000_u64],
     });
-    assert_eq!(rows[0]["schedule"], expected);
-    assert_eq!((&rows[1]["id_b64"], &rows[1]["schedule"]), (&json!(b64("other")), &Value::Null));
-    assert_eq!(elements("jobs")[0]["schedule"], Value::Null);
+    assert_eq!(rows[0], expected);
+    let row = &rows[1];
+    assert_eq!(
+        (&row["paused"], &row["ended"], &row["next"], &row["upcoming"]),
+        (&json!(true), &json!(false), &Value::Null, &json!([]))
+    );
+    assert_eq!(schedules("none"), json!([]));
+    let shown = page.get(&format!("api/queue?{}", named(&server, "jobs")));
+    assert_eq!((&shown["queue"]["schedules"], &shown["exists"]), (&json!(2), &json!(true)));
+}
+
+#[test]
+fn an_id_is_found_in_all_queues() {
+    let server = Server::start_with_port(&[]);
+    let mut client = server.connect();
+    let id = b"\xff<b>";
+    for key in 0..120 {
+        push(&mut client, format!("jobs:{key:03}").as_bytes(), 600_000, b"other", b"element");
+    }
+    push(&mut client, b"jobs:007", 600_000, id, b"element");
+    push(&mut client, b"jobs:117", 0, id, b"element");
+    client.ask("SELECT 3");
+    push(&mut client, b"mails", 600_000, id, b"element");
+    let page = Page::of(&[&server]);
+    queues(&page, "", 121);
+    let found = page.get(&format!("api/find?id={}", b64(id)));
+    let row = |db: u64, key: &str| json!({ "node": node(&server), "db": db, "key_b64": b64(key) });
+    let rows = json!([row(0, "jobs:007"), row(0, "jobs:117"), row(3, "mails")]);
+    assert_eq!(found, json!({ "rows": rows, "complete": true }));
+    assert_eq!(page.get(&format!("api/find?id={}", b64("none")))["rows"], json!([]));
 }
 
 #[test]
@@ -366,6 +394,16 @@ fn a_queue_has_its_number_of_groups_and_the_greatest_of_them_whatever_their_byte
     let queue = named(&server, "jobs");
     let one = page.get(&format!("api/element?{queue}&id={id}"));
     assert_eq!(bytes(&one["group_b64"]), SCRIPT);
+    // The elements of one group, and its facts.
+    let group = b64([0xff, 9]);
+    assert_eq!(all(&page, &format!("{queue}&group={group}&count=2")).len(), 5);
+    client.ask("DEHYDRATOR.LIMIT jobs EACH HELD 2");
+    let told = page.get(&format!("api/queue?{queue}&group={group}"))["group"].clone();
+    assert_eq!(
+        (&told["group_b64"], &told["length"], &told["paused"], &told["limits"]["held"]),
+        (&json!(group), &json!(5), &json!(false), &json!(2))
+    );
+    assert!(told["next_deadline"].as_u64() > Some(1_700_000_000_000), "{told}");
     client.ask("DEHYDRATOR.PUSH jobs 600000 element none");
     let one = page.get(&format!("api/element?{queue}&id={}", b64("none")));
     assert_eq!(one["group_b64"], Value::Null);
