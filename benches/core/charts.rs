@@ -2,7 +2,7 @@
 //! the papers.
 
 use crate::builds::OURS;
-use crate::plan::{ANY_LENGTH, BEST, GROWTH, LARGE};
+use crate::plan::{ANY_LENGTH, BEST, GROWTH};
 use crate::stores::{ALL, label};
 use benches::chart::{self, Bar, Colour, Family, Group, Line};
 use benches::page::{self, Table};
@@ -123,24 +123,6 @@ fn ttls() {
     chart::lines(&path, title, "different TTLs", "nanoseconds", &lines);
 }
 
-fn sizes() {
-    let tables =
-        [("few", 1e4), ("million", 1e6), ("most", 1e7)].map(|(it, timers)| (table(it), timers));
-    let line = |store: &&str| {
-        let point =
-            |(table, timers): &(Table, f64)| Some((*timers, table.number(label(store), "stop")?));
-        Line {
-            name: name(store),
-            colour: colour(store),
-            points: tables.iter().filter_map(point).collect(),
-        }
-    };
-    let lines: Vec<_> = LARGE.iter().map(line).collect();
-    let title = "Stopping a timer by its id";
-    let path = page::charts().join("core-size.svg");
-    chart::lines(&path, title, "timers", "nanoseconds", &lines);
-}
-
 fn units() {
     let table = table("units");
     let columns = [
@@ -161,17 +143,10 @@ fn units() {
 pub fn draw() {
     page::shorten();
     let folder = page::charts();
-    let million = table("million");
-    operations(&million);
-    let title = "A million timers, 16-byte ids, 64-byte elements: bytes per timer";
-    chart::bars(&folder.join("core-memory.svg"), title, &bars(&million, "bytes", &ALL));
+    operations(&table("million"));
     let column = "reused memory: slowest start, ms";
     let title = "The slowest of ten million starts, in reused memory: milliseconds";
     chart::bars(&folder.join("core-growth.svg"), title, &bars(&table("growth"), column, &GROWTH));
-    let title = "10,000 sessions with three timeouts each: nanoseconds per operation";
-    let sessions = bars(&table("sessions"), "ns per operation", &ALL);
-    chart::bars(&folder.join("core-sessions.svg"), title, &sessions);
     ttls();
-    sizes();
     units();
 }

@@ -156,24 +156,18 @@ fn family(row: &str) -> Family {
     }
 }
 
-/// Draws the charts from the tables on the page, ours first.
+/// Draws the chart from the table on the page, ours first.
 fn draw() {
-    let [times, sizes] = [0, 1].map(|at| page::tables("module").swap_remove(at));
-    let bars = |table: &page::Table, columns: &[&str]| {
-        let bar = |row: &str| {
-            let numbers = columns.iter().map(|column| table.number(row, column));
-            let value = numbers.sum::<Option<f64>>()?;
-            Some(Bar { name: chart_name(row), value, colour: family(row).into() })
-        };
-        let mut bars: Vec<_> = table.rows().filter_map(bar).collect();
-        bars.sort_by_key(|bar| bar.colour.0 != Family::Ours);
-        bars
+    let table = page::tables("module").swap_remove(0);
+    let bar = |row: &str| {
+        let numbers = [PUT_AWAY, TAKEN].map(|column| table.number(row, column));
+        let value = numbers.into_iter().sum::<Option<f64>>()?;
+        Some(Bar { name: chart_name(row), value, colour: family(row).into() })
     };
-    let charts = page::charts();
+    let mut bars: Vec<_> = table.rows().filter_map(bar).collect();
+    bars.sort_by_key(|bar| bar.colour.0 != Family::Ours);
     let title = "Store and take by id: microseconds of server CPU";
-    chart::bars(&charts.join("module-time.svg"), title, &bars(&times, &[PUT_AWAY, TAKEN]));
-    let title = "Memory per element (64 bytes, 16-byte id): bytes";
-    chart::bars(&charts.join("module-memory.svg"), title, &bars(&sizes, &SIZES[..1]));
+    chart::bars(&page::charts().join("module-time.svg"), title, &bars);
 }
 
 /// Measures hashes whose fields expire, with the floor and ours, on a server that has them.
