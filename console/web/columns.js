@@ -4,7 +4,7 @@ import { fromBase64, line, lineOf, shortened, visible } from "./bytes.js";
 import { countdown, now, timeOfDay } from "./clock.js";
 import { h } from "./dom.js";
 import { envelopeOf, msgpackOf, pretty, summary } from "./envelope.js";
-import { count, duration, isMoment } from "./figures.js";
+import { count, duration, fullMoment, isMoment } from "./figures.js";
 import { elementHref } from "./route.js";
 
 /** Characters of an element, at most, and of a name. */
@@ -48,7 +48,7 @@ export function heldFor(row) {
 
 const HELD = [
   { name: "due", label: "Held until", cell: deadline },
-  { label: "Held for", cell: (row) => heldFor(row) },
+  { label: "Held for", cell: (row) => h("span", { title: fullMoment(row.held_since) }, heldFor(row)) },
   { label: "Attempt", numeric: true, cell: (row) => count(row.deliveries) },
   { label: "Token", cell: (row) => h("bdi", {}, row.token_b64 === null ? "–" : shortened(line(row.token_b64), NAME)) },
 ];
