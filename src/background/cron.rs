@@ -108,7 +108,8 @@ fn tick(event: &Event<'_>) {
     delivery::run(context);
     // The wall clock may have stepped, which changes the time to each deadline.
     pass::plan(context);
-    let idle = if blocked::with(|queues| queues.is_idle()) { IDLE_TICKS.get() + 1 } else { 0 };
+    let is_idle = blocked::with(|queues| queues.is_idle()) && !poll::is_under_way();
+    let idle = if is_idle { IDLE_TICKS.get() + 1 } else { 0 };
     IDLE_TICKS.set(idle);
     if idle >= IDLE_TICKS_MAX {
         IDLE_TICKS.set(0);

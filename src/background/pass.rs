@@ -11,10 +11,9 @@
 //!                                   timer ── is it due? ─▶ poll::serve, delivery, groups, renamed, plan
 //! ```
 //!
-//! *Why at the end.* By then the server has read which connections have closed. It frees their clients at the very end
-//! of the pass, which is why [`poll::serve`] serves a key one pass after it is ready. If commands have held the loop
-//! up, the server has not read all of that yet. Then blocked clients are served only after a few more passes, so that
-//! no element goes to a client that has disconnected.
+//! *Why at the end.* By then the server has read which connections had closed when the pass began. If commands have held
+//! the loop up, more may have closed since. Then blocked clients are served only after a few more passes, so that no
+//! element goes to a client that has disconnected.
 
 use std::cell::Cell;
 
@@ -82,7 +81,12 @@ pub fn plan(context: &Context) {
 
 /// Handles a report of [`passes`](crate::server::passes).
 pub fn report(event: &Event<'_>) {
-    if event.subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP {
+    if event.id == raw::REDISMODULE_EVENT_CLIENT_CHANGE {
+        if event.subevent == raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED {
+            poll::disconnected(event.context, event.client());
+        }
+    } else if event.subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP {
+        poll::pass_begins();
         timer::enter(Phase::InPass);
         STATE.set(State { began_us: clock::monotonic_us(), ..STATE.get() });
     } else if event.subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP {

@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 use crate::server::call::{CallReply, NO_COMMAND};
 use crate::server::flags::is_cluster;
 use crate::server::info::{self, Section};
-use crate::server::{Context, OwnedStr, Str};
+use crate::server::{ClientId, Context, OwnedStr, Str};
 
 thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.
@@ -27,6 +27,8 @@ thread_local! {
     static MAY_WRITE: Cell<Option<(bool, Option<u64>)>> = const { Cell::new(None) };
     /// The last answer to whether the server is being filled. `None` after [`invalidate`].
     static IS_IMPORTING: Cell<Option<bool>> = const { Cell::new(None) };
+    /// The last answer to whether the server knows too late who is gone. `None` after [`invalidate`].
+    static KNOWS_LATE: Cell<Option<bool>> = const { Cell::new(None) };
 }
 
 /// How long clients may write if no event tells otherwise, in microseconds.
@@ -39,6 +41,7 @@ const FAILED: &[u8] = b"cluster_state:fail";
 pub fn invalidate() {
     MAY_WRITE.set(None);
     IS_IMPORTING.set(None);
+    KNOWS_LATE.set(None);
 }
 
 /// Discards the cached result if it is too old. `now_us`: on the monotonic clock, in microseconds.
@@ -89,11 +92,40 @@ impl Context {
         is_importing
     }
 
+    /// Returns whether a client that the server frees right after a reply may have got it, because clients are evicted to save
+    /// memory, or whether threads read for the server, and tell it late that a client has hung up.
+    pub fn knows_late_who_is_gone(&self) -> bool {
+        if let Some(knows_late) = KNOWS_LATE.get() {
+            return knows_late;
+        }
+        let is_set = |name, off: &str| self.setting(name).is_some_and(|value| value != off);
+        let knows_late = is_set(c"maxmemory-clients", "0") || is_set(c"io-threads", "1");
+        KNOWS_LATE.set(Some(knows_late));
+        knows_late
+    }
+
+    /// Returns whether the server closes a client's connection once all replies are sent, for example because of QUIT. It costs as
+    /// much as a few commands.
+    pub fn closes_after_reply(&self, client: ClientId) -> bool {
+        let words = [OwnedStr::new(b"LIST"), OwnedStr::new(b"ID"), OwnedStr::of_number(client.0)];
+        let reply = self.ask(c"CLIENT", c"v", &words.each_ref().map(OwnedStr::as_str));
+        let line = reply.as_ref().and_then(|reply| reply.root().text()).unwrap_or_default();
+        let flags =
+            line.split(|byte| *byte == b' ').find_map(|field| field.strip_prefix(b"flags="));
+        flags.is_some_and(|flags| flags.contains(&b'c'))
+    }
+
     /// Returns whether this is a node of a cluster that is down.
     pub fn is_cluster_down(&self) -> bool {
         let reply = self.ask(c"CLUSTER", c"v", &[OwnedStr::new(b"INFO").as_str()]);
         let text = reply.as_ref().and_then(|reply| reply.root().text());
         text.is_some_and(|text| text.windows(FAILED.len()).any(|part| part == FAILED))
+    }
+
+    /// Returns whether the server replies to unblocked clients after it has called modules at the end of a pass of its event loop,
+    /// as Redis 7.0 does. Later servers do so before, and thus in the next pass.
+    pub fn replies_in_same_pass(&self) -> bool {
+        !self.has_dry_runs()
     }
 
     fn has_dry_runs(&self) -> bool {

@@ -45,7 +45,9 @@ mod process;
 pub mod string;
 
 use context::call;
-pub use context::{CommandContext, Context, EventClass, flags, publishes_module_events, reply};
+pub use context::{
+    ClientId, CommandContext, Context, EventClass, flags, publishes_module_events, reply,
+};
 pub use error::Error;
 pub use hooks::{blocked_client, command, command_filter, event, loop_timer, passes, setting};
 pub use key::{Key, io};

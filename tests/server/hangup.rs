@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 
 use redis::Value;
@@ -12,18 +12,68 @@ use crate::sleeper::{Sleeper, waiters};
 use crate::threads::servers;
 use harness::{Ask, Server, cmd, texts, until};
 
-/// Blocks a client on `k`, to be shut down. Dropping a connection closes it only if no process that other tests start
-/// at that moment has inherited it.
-fn asleep_on_a_socket(server: &Server) -> UnixStream {
-    let mut socket = UnixStream::connect(server.file("redis.sock")).expect("a connection");
-    let poll = cmd("DEHYDRATOR.POLL k BLOCK 0").get_packed_command();
-    socket.write_all(&poll).expect("it is sent");
+/// A connection that can be shut down. Dropping it closes it only if no process that other tests start at that moment has
+/// inherited it.
+enum Socket {
+    /// The server's first write to a closed one fails.
+    Unix(UnixStream),
+    /// The server's first write to a closed one succeeds.
+    Tcp(TcpStream),
+}
+
+impl Socket {
+    fn unix(server: &Server) -> Self {
+        Self::Unix(UnixStream::connect(server.file("redis.sock")).expect("a connection"))
+    }
+
+    fn tcp(server: &Server) -> Self {
+        Self::Tcp(TcpStream::connect(("127.0.0.1", server.port())).expect("a connection"))
+    }
+
+    fn send(&mut self, line: &str) {
+        let packed = cmd(line).get_packed_command();
+        match self {
+            Self::Unix(socket) => socket.write_all(&packed),
+            Self::Tcp(socket) => socket.write_all(&packed),
+        }
+        .expect("it is sent");
+    }
+
+    fn hang_up(&self) {
+        match self {
+            Self::Unix(socket) => socket.shutdown(Shutdown::Both),
+            Self::Tcp(socket) => socket.shutdown(Shutdown::Both),
+        }
+        .expect("it is open");
+    }
+
+    /// Returns all that the server sends until it hangs up.
+    fn read_all(mut self) -> String {
+        let mut text = String::new();
+        match &mut self {
+            Self::Unix(socket) => socket.read_to_string(&mut text),
+            Self::Tcp(socket) => socket.read_to_string(&mut text),
+        }
+        .expect("it hangs up");
+        text
+    }
+}
+
+const POLL: &str = "DEHYDRATOR.POLL k BLOCK 0";
+
+/// Blocks a client on `k`, to be shut down.
+fn asleep_on(server: &Server, mut socket: Socket) -> Socket {
+    socket.send(POLL);
     until("it is asleep", || (waiters(server) == 1).then_some(()));
     socket
 }
 
-fn hang_up(socket: &UnixStream) {
-    socket.shutdown(Shutdown::Both).expect("it is open");
+fn asleep_on_a_socket(server: &Server) -> Socket {
+    asleep_on(server, Socket::unix(server))
+}
+
+fn hang_up(socket: &Socket) {
+    socket.hang_up();
 }
 
 /// Runs this twenty times: one client keeps the server busy, with these commands before and after; meanwhile the
@@ -33,7 +83,8 @@ fn nothing_is_swallowed(server: &Server, before: &[&str], behind: &[&str]) {
     let mut rounds = 0;
     for round in 0.. {
         assert!(round < 200, "the server was never busy for long enough");
-        let sleeper = asleep_on_a_socket(server);
+        let connect = if round % 2 == 0 { Socket::unix } else { Socket::tcp };
+        let sleeper = asleep_on(server, connect(server));
         let mut holder = UnixStream::connect(server.file("redis.sock")).expect("a connection");
         // The server logs that it has begun; it cannot be asked.
         let begun = format!("round-{round}-has-begun");
@@ -120,10 +171,11 @@ fn in_one_pass(server: &Server, happens: impl FnOnce()) {
 
 #[test]
 fn a_client_that_hangs_up_in_the_same_pass_as_the_push_takes_no_element() {
-    let server = Server::start(&[]);
+    let server = Server::start_with_port(&[]);
     let mut client = server.connect();
     for round in 0..20 {
-        let sleeper = asleep_on_a_socket(&server);
+        let connect = if round % 2 == 0 { Socket::unix } else { Socket::tcp };
+        let sleeper = asleep_on(&server, connect(&server));
         let push = cmd("DEHYDRATOR.PUSH k 0 element id").get_packed_command();
         in_one_pass(&server, || {
             client.send_packed_command(&push).expect("it is sent");
@@ -147,4 +199,60 @@ fn the_client_behind_one_that_hangs_up_is_served_instead() {
         hang_up(&first);
     });
     assert_eq!(second.reply(), texts(&["element"]));
+}
+
+#[test]
+fn what_a_vanished_client_was_given_returns_uncounted_and_unheld() {
+    let server = Server::start_with_port(&[]);
+    let mut client = server.connect();
+    for round in 0..20 {
+        let connect = if round % 2 == 0 { Socket::unix } else { Socket::tcp };
+        let mut socket = connect(&server);
+        socket.send("DEHYDRATOR.POLL k BLOCK 0 LEASE 60000");
+        until("it is asleep", || (waiters(&server) == 1).then_some(()));
+        let push = cmd("DEHYDRATOR.PUSH k 0 element id").get_packed_command();
+        in_one_pass(&server, || {
+            client.send_packed_command(&push).expect("it is sent");
+            hang_up(&socket);
+        });
+        client.recv_response().expect("OK");
+        let next = client.ask("DEHYDRATOR.POLL k BLOCK 1000 LEASE 60000");
+        let Value::Array(rows) = &next else { panic!("{next:?} in round {round}") };
+        let Value::Array(row) = &rows[0] else { panic!("{next:?}") };
+        assert_eq!(row[2], Value::Int(1), "the first delivery, in round {round}");
+        client.ask("DEL k");
+    }
+}
+
+#[test]
+fn a_client_that_quits_after_its_element_keeps_it() {
+    let server = Server::start_with_port(&[]);
+    let mut client = server.connect();
+    for connect in [Socket::unix, Socket::tcp] {
+        let mut socket = asleep_on(&server, connect(&server));
+        // The server reads it while the client is blocked, and runs it in the pass in which it replies.
+        socket.send("QUIT");
+        client.ask("DEHYDRATOR.PUSH k 0 element id");
+        assert_eq!(socket.read_all(), "*1\r\n$7\r\nelement\r\n+OK\r\n");
+        until("no client is blocked", || (waiters(&server) == 0).then_some(()));
+        client.ask("PING");
+        assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(0), "given out twice");
+    }
+}
+
+#[test]
+fn a_client_that_is_evicted_after_its_element_keeps_it() {
+    let server = Server::start(&["--maxmemory-clients", "4mb"]);
+    let mut client = server.connect();
+    // Much more than a socket holds.
+    client.ask("SETRANGE large 20000000 x");
+    let mut socket = asleep_on_a_socket(&server);
+    // Read while the client is blocked, it runs in the pass in which the server replies and evicts.
+    socket.send("GETRANGE large 0 -1");
+    client.ask("DEHYDRATOR.PUSH k 0 element id");
+    let text = socket.read_all();
+    assert!(text.starts_with("*1\r\n$7\r\nelement\r\n"), "{}", &text[..text.len().min(40)]);
+    assert_eq!(server.info("stats", "evicted_clients"), 1);
+    client.ask("PING");
+    assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(0), "given out twice");
 }

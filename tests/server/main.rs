@@ -65,3 +65,4 @@ mod version;
 mod volume;
 mod wall_clock;
 mod wire;
+mod woken;

@@ -13,17 +13,18 @@ use harness::{Ask, Server, cmd, text, until};
 
 /// Wakes a blocked client by this push, and makes the server pause then, long enough to receive what it reads before it
 /// replies. (Redis 7.0 replies at once.)
-fn wake(client: &mut Connection, push: &str) {
+fn wake(server: &Server, client: &mut Connection, push: &str) {
     client.ask("LISTENER.ON 1 dehydrator.poll DEBUG SLEEP 0.3");
-    client.ask(push);
-    // The server replies before it pauses, and cannot be asked meanwhile.
-    let replied = Instant::now();
-    until("it stands still", || (replied.elapsed() > Duration::from_millis(60)).then_some(()));
+    let mut pusher = server.connect();
+    pusher.send_packed_command(&cmd(push).get_packed_command()).expect("it is sent");
+    // The server replies after it has paused, and cannot be asked meanwhile.
+    let sent = Instant::now();
+    until("it stands still", || (sent.elapsed() > Duration::from_millis(60)).then_some(()));
 }
 
 /// Does the same as [`wake`]; then another client sends this line.
 fn woken(server: &Server, client: &mut Connection, other: &mut Connection, push: &str, line: &str) {
-    wake(client, push);
+    wake(server, client, push);
     other.send_packed_command(&cmd(line).get_packed_command()).expect("it is sent");
     let _ = other.recv_response();
     until("no client is blocked", || (waiters(server) == 0).then_some(()));
@@ -92,7 +93,7 @@ fn a_returned_element_follows_its_swapped_database() {
             let (server, _replica) = pair();
             let (mut client, mut other) = (server.connect(), server.connect());
             let sleeper = Sleeper::start(&server, &format!("DEHYDRATOR.POLL k BLOCK 0 {options}"));
-            wake(&mut client, "DEHYDRATOR.PUSH k 0 element id");
+            wake(&server, &mut client, "DEHYDRATOR.PUSH k 0 element id");
             let lines = [line.to_owned(), format!("CLIENT KILL ID {}", sleeper.id)];
             let both = lines.iter().flat_map(|line| cmd(line).get_packed_command());
             other.send_packed_command(&both.collect::<Vec<_>>()).expect("they are sent");
@@ -144,7 +145,7 @@ fn an_element_that_another_connection_of_the_client_got_stays_leased() {
     let (mut client, mut other, mut killer) =
         (server.connect(), server.connect(), server.connect());
     let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 LEASE 600000 TOKEN mine");
-    wake(&mut client, "DEHYDRATOR.PUSH k 0 element id");
+    wake(&server, &mut client, "DEHYDRATOR.PUSH k 0 element id");
     let kill = format!("CLIENT KILL ID {}", sleeper.id);
     killer.send_packed_command(&cmd(&kill).get_packed_command()).expect("it is sent");
     let again = "DEHYDRATOR.POLL k LEASE 600000 TOKEN mine";

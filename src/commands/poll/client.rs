@@ -1,7 +1,9 @@
 //! A blocked client: the command that blocks it, and the reply when it is woken, unless it has disconnected.
 //!
-//! *The client has disconnected.* Elements taken for it are given back at the end of a pass of the event loop, because
-//! writes are not allowed when the server reports the disconnection.
+//! *The client has disconnected.* The server frees it at the end of the pass of the event loop in which it reads that. Until
+//! then it drops replies to it. So a client that is freed in the pass of its reply has not got its elements
+//! ([`disconnected`]). They are given back at the end of the next pass, because writes are not allowed when the server
+//! reports the disconnection.
 //!
 //! *It has asked again.* A client that lost its connection may repeat its request over another one, with the same token
 //! of its own choice, while elements taken for it are in flight to the first connection. It receives the same elements
@@ -23,7 +25,7 @@ use crate::pending::timer;
 use crate::server::blocked_client::{BlockedClient, ClientHandle, UnblockReply};
 use crate::server::command_filter::{CommandFilter, CommandObserver, CommandView};
 use crate::server::guard::{guard, trap};
-use crate::server::{CommandContext, Context, Error, Str};
+use crate::server::{ClientId, CommandContext, Context, Error, Str};
 use lawn::Token;
 
 use super::reply::reply_nothing;
@@ -72,6 +74,8 @@ struct Woken {
 struct InFlight {
     /// Clients for which elements were taken, in the order in which they were woken.
     woken: Vec<Rc<Woken>>,
+    /// What was replied in the present pass of the event loop.
+    replied: Vec<TakenElements>,
     /// Elements of disconnected clients, to be given back.
     returns: Vec<TakenElements>,
     /// Set while there are any.
@@ -90,8 +94,8 @@ pub(super) fn unblock(context: &Context, client: BlockedClient, outcome: Outcome
     if is_given {
         IN_FLIGHT.with_borrow_mut(|all| {
             all.woken.push(Rc::clone(&woken));
-            if all.filter.is_none() {
-                all.filter = CommandFilter::install::<BecomesReplica>(context);
+            if !context.replies_in_same_pass() {
+                all.observe_commands(context);
             }
         });
     }
@@ -106,7 +110,47 @@ pub(super) fn give_back(context: &Context) {
     IN_FLIGHT.with_borrow_mut(|all| all.lift_filter(context));
 }
 
+/// Returns whether elements are on their way to a client.
+pub fn is_under_way() -> bool {
+    IN_FLIGHT.with_borrow(|all| !all.woken.is_empty() || !all.replied.is_empty())
+}
+
+/// Records that a pass of the event loop begins: what was replied in the one before has been sent.
+pub fn pass_begins() {
+    // Freed after the borrow.
+    drop(IN_FLIGHT.with_borrow_mut(|all| mem::take(&mut all.replied)));
+}
+
+/// Records that the server frees a client. If it was given elements in this pass, they were not sent.
+pub fn disconnected(context: &Context, client: ClientId) {
+    let is_replied = |all: &InFlight| all.replied.iter().any(|taken| taken.is_for(client));
+    if IN_FLIGHT.with_borrow(is_replied)
+        && !context.knows_late_who_is_gone()
+        && !context.closes_after_reply(client)
+    {
+        IN_FLIGHT.with_borrow_mut(|all| {
+            let lost = all.replied.extract_if(.., |taken| taken.is_for(client));
+            all.returns.extend(lost);
+            all.note_returns(context);
+        });
+    }
+}
+
 impl InFlight {
+    /// Has what is to be given back given back soon.
+    fn note_returns(&mut self, context: &Context) {
+        self.observe_commands(context);
+        blocked::with(|queues| queues.has_returns = true);
+        timer::soon(context);
+    }
+
+    /// Installs the command filter, unless it is.
+    fn observe_commands(&mut self, context: &Context) {
+        if self.filter.is_none() {
+            self.filter = CommandFilter::install::<BecomesReplica>(context);
+        }
+    }
+
     /// Removes the command filter if nothing is in flight or to be given back.
     fn lift_filter(&mut self, context: &Context) {
         if self.woken.is_empty()
@@ -138,14 +182,14 @@ pub(super) fn note_resend(db: i32, key: Str<'_>, token: Option<Token>) {
 fn each_taken(mut change: impl FnMut(&mut TakenElements)) {
     IN_FLIGHT.with_borrow_mut(|all| {
         for woken in &all.woken {
-            // Borrowed while it is replied: it is not given back.
+            // Borrowed while it is replied.
             if let Ok(mut outcome) = woken.outcome.try_borrow_mut()
                 && let Outcome::Given(taken) = &mut *outcome
             {
                 change(taken);
             }
         }
-        all.returns.iter_mut().for_each(change);
+        all.replied.iter_mut().chain(&mut all.returns).for_each(change);
     });
 }
 
@@ -177,10 +221,13 @@ impl UnblockReply for Woken {
         IN_FLIGHT.with_borrow_mut(|all| {
             all.woken.retain(|it| !Rc::ptr_eq(it, &self));
             let outcome = self.outcome.replace(Outcome::TimedOut { is_named: false });
-            if let (Outcome::Given(taken), false) = (outcome, self.replied.get()) {
-                all.returns.push(taken);
-                blocked::with(|queues| queues.has_returns = true);
-                timer::soon(context);
+            if let Outcome::Given(taken) = outcome {
+                if self.replied.get() {
+                    all.replied.push(taken);
+                } else {
+                    all.returns.push(taken);
+                    all.note_returns(context);
+                }
             }
             all.lift_filter(context);
         });

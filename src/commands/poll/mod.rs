@@ -41,7 +41,7 @@ use self::reply::{reply_due, reply_held, reply_nothing};
 use self::request::{parse_mpoll, parse_numkeys, parse_poll};
 use super::checks;
 
-pub use self::client::{flushed, swapped};
+pub use self::client::{disconnected, flushed, is_under_way, pass_begins, swapped};
 pub use self::serve::{backstop, next_us, serve};
 
 /// Runs `POLL key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token] | WITHIDS]`. Replies the due elements in order, and

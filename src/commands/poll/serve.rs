@@ -2,9 +2,10 @@
 //!
 //! [`serve`] is called at the end of a pass of the event loop. [`blocked`] holds the order of the clients.
 //!
-//! *One pass later.* A key with waiting clients and a due element is ready. It is served at the end of the next pass of
-//! the event loop: by then the server has freed the clients whose disconnection it read in the pass in which the element
-//! came due. Ready keys are served in turn, so that none keeps the others waiting.
+//! *In the same pass.* A key with waiting clients and a due element is ready, and is served at the end of this pass of the
+//! event loop. A client whose hang-up the server reads in the same pass gets nothing, and the elements are given back: see
+//! [`client`](super::client). Where the server does not tell in time who is gone, the key is served at the end of the next
+//! pass: by then the server has freed the client. Ready keys are served in turn, so that none keeps the others waiting.
 //!
 //! *Taken when woken.* Elements are taken, and the effect is replicated, before the server is told to unblock the
 //! client. So no other client's command runs in between, whichever thread has read it. A client for which nothing is
@@ -41,14 +42,18 @@ pub fn next_us() -> Option<u64> {
     blocked::with(|queues| queues.next_us())
 }
 
-/// Unblocks the clients that wait in vain and, if `may_serve`, serves the clients of ready keys. Then marks keys with due
-/// elements as ready.
+/// Unblocks the clients that wait in vain and, if `may_serve`, serves the clients of keys with due elements.
 pub fn serve(context: &Context, may_serve: bool) {
     if blocked::with(|queues| queues.is_idle()) {
         return;
     }
     let now_us = clock::monotonic_us();
     send_away(context, now_us);
+    let come_due = || blocked::with(|queues| queues.come_due(clock::now()));
+    let waits = context.knows_late_who_is_gone();
+    if !waits {
+        come_due();
+    }
     if may_serve && blocked::with(|queues| queues.is_time(now_us)) {
         if context.may_write() {
             if blocked::with(|queues| queues.has_returns) {
@@ -67,8 +72,9 @@ pub fn serve(context: &Context, may_serve: bool) {
             blocked::with(|queues| queues.retry_at(now_us + RETRY_US));
         }
     }
-    let now = clock::now();
-    blocked::with(|queues| queues.come_due(now));
+    if waits {
+        come_due();
+    }
 }
 
 /// Unblocks clients whose timeout has passed, or whose keys give nothing out any more. A client that repeated its request

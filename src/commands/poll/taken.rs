@@ -12,7 +12,7 @@ use crate::pending::blocked::{self, Sleeper, Take};
 use crate::replicate::{self, Effect, Pushed};
 use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::key::Name;
-use crate::server::{Context, OwnedStr, Str, log_warning};
+use crate::server::{ClientId, Context, OwnedStr, Str, log_warning};
 use lawn::{Element, Lawn, Next, Token};
 
 use super::give::{Recipient, Request, held};
@@ -95,6 +95,11 @@ impl TakenElements {
         let it =
             Self { sleeper, db, key, elements, expiry: None, is_returnable: false, whole: None };
         (!it.elements.is_empty()).then_some(it)
+    }
+
+    /// Returns whether they were taken for this client.
+    pub(super) fn is_for(&self, client: ClientId) -> bool {
+        self.sleeper.connection == client
     }
 
     /// Returns whether taking the elements started their leases: the client did not hold them before.

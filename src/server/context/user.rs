@@ -11,7 +11,7 @@ use super::call::NO_COMMAND;
 use crate::server::{OwnedStr, Str, hold};
 
 /// The id of a connection, never reused.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ClientId(pub u64);
 
 /// A user from the server's own list.

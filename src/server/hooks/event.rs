@@ -6,13 +6,13 @@ use std::sync::OnceLock;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 
 use crate::server::guard::guard;
-use crate::server::{Context, info};
+use crate::server::{ClientId, Context, info};
 
 /// An event, while it is handled.
 pub struct Event<'a> {
     pub context: &'a Context,
     pub subevent: u64,
-    id: u64,
+    pub id: u64,
     data: *const c_void,
 }
 
@@ -73,6 +73,13 @@ impl Event<'_> {
         // SAFETY: as above.
         let info = unsafe { &*self.data.cast::<raw::RedisModuleSwapDbInfo>() };
         (info.dbnum_first, info.dbnum_second)
+    }
+
+    /// Returns the client that has connected or disconnects.
+    pub fn client(&self) -> ClientId {
+        assert_eq!(self.id, raw::REDISMODULE_EVENT_CLIENT_CHANGE);
+        // SAFETY: as above.
+        ClientId(unsafe { &*self.data.cast::<raw::RedisModuleClientInfo>() }.id)
     }
 
     /// Returns the name of the module that was loaded or unloaded.

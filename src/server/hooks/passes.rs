@@ -1,5 +1,5 @@
-//! The server's reports of the passes of its event loop, only while they are wanted: a report costs some tenths of a
-//! microsecond.
+//! The server's reports of the passes of its event loop, and of clients that connect and disconnect, only while they are wanted: a
+//! report costs some tenths of a microsecond.
 
 use std::cell::Cell;
 
@@ -8,19 +8,21 @@ use redis_module::raw;
 use super::event::{self, Handler};
 use crate::server::Context;
 
+/// The events of both.
+const EVENTS: [u64; 2] = [raw::REDISMODULE_EVENT_EVENTLOOP, raw::REDISMODULE_EVENT_CLIENT_CHANGE];
+
 thread_local! {
     // The event loop runs on the server's main thread alone.
     static REPORT: Cell<Option<Handler>> = const { Cell::new(None) };
     static LISTENS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Registers the function that is called before and after the server sleeps, while [`listen`] holds. Returns `false` if the
-/// server refuses.
+/// Registers the function that is called for these events, while [`listen`] holds. Returns `false` if the server refuses.
 pub fn register(context: &Context, report: Handler) -> bool {
     REPORT.set(Some(report));
-    let is_known = event::subscribe(context, raw::REDISMODULE_EVENT_EVENTLOOP, report);
-    event::unsubscribe(context, raw::REDISMODULE_EVENT_EVENTLOOP);
-    is_known
+    let is_known = EVENTS.map(|id| event::subscribe(context, id, report));
+    EVENTS.into_iter().for_each(|id| event::unsubscribe(context, id));
+    is_known == [true; 2]
 }
 
 /// Turns reports on, beginning with this pass.
@@ -28,21 +30,21 @@ pub fn listen() {
     if !LISTENS.replace(true)
         && let Some(report) = REPORT.get()
     {
-        let id = raw::REDISMODULE_EVENT_EVENTLOOP;
-        Context::with_detached(|context| event::subscribe(context, id, report));
+        Context::with_detached(|context| EVENTS.map(|id| event::subscribe(context, id, report)));
     }
 }
 
 /// Turns reports off. Returns whether they were on.
 ///
 /// The server may be iterating over its list of listeners, and remembers the next one, which must not be removed. [`listen`]
-/// appends a listener. Only the cron may call this, whose listener precedes that of another event (see `lib.rs` for the
+/// appends listeners. Only the cron may call this, whose listener precedes that of another event (see `lib.rs` for the
 /// order).
 pub fn stop_listening() -> bool {
     let listens = LISTENS.replace(false);
     if listens {
-        let id = raw::REDISMODULE_EVENT_EVENTLOOP;
-        Context::with_detached(|context| event::unsubscribe(context, id));
+        Context::with_detached(|context| {
+            EVENTS.into_iter().for_each(|id| event::unsubscribe(context, id));
+        });
     }
     listens
 }

@@ -268,11 +268,27 @@ impl Server {
         }
     }
 
+    /// Tells the module that a client disconnects.
+    fn fire_disconnected(&'static self, client: &Client) {
+        let mut info = raw::RedisModuleClientInfo {
+            version: 1,
+            flags: 0,
+            id: client.id,
+            addr: [0; 46],
+            port: 0,
+            db: 0,
+        };
+        let subevent = raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED;
+        let data = ptr::from_mut(&mut info).cast();
+        self.fire(raw::REDISMODULE_EVENT_CLIENT_CHANGE, subevent, data);
+    }
+
     /// Frees a client: what it had blocked on ends first.
     pub fn free_client(&'static self, client: &Rc<Client>) {
         if client.is_freed.replace(true) {
             return;
         }
+        self.fire_disconnected(client);
         client.is_postponed.set(false);
         self.unblock_by_itself(client);
         self.unwatch(client);
