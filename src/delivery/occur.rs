@@ -13,8 +13,8 @@ use crate::server::listeners;
 
 impl Origin<'_> {
     /// Stores some of the occurrences that are due, or passes over those that were missed. What finds no room is tried again in a
-    /// second. Returns how many steps that took.
-    pub(super) fn occur(&self) -> usize {
+    /// second. Ends at a moment of the monotonic clock, in microseconds. Returns how many steps that took.
+    pub(super) fn occur(&self, until_us: u64) -> usize {
         let Self { context, key, now, .. } = *self;
         let postpone = |it: &Dehydrator| it.postpone_occurrences(now);
         if !context.serves(key) || !context.lets_clients_write(key) || context.is_out_of_memory() {
@@ -50,7 +50,7 @@ impl Origin<'_> {
                 }
             }
             steps += 1;
-            if clock::monotonic_us() >= self.until_us {
+            if clock::monotonic_us() >= until_us {
                 break;
             }
         }

@@ -26,8 +26,8 @@ use lawn::Lawn;
 /// it.
 const ELSEWHERE_US: u64 = 1_000_000;
 
-/// After so many steps of schedules a pass ends. The server writes their effects afterwards, beyond the budget: with an
-/// append-only file that takes longer than the steps.
+/// After so many steps of schedules, or with half of the budget spent, a pass ends. The server writes their effects
+/// afterwards: with an append-only file that takes longer than the steps.
 const STEPS_MAX: usize = 128;
 
 /// Visits all due dehydrators, until the budget is spent.
@@ -38,13 +38,16 @@ pub fn run(context: &Context) {
         return;
     }
     let until_us = started_us + config::TICK_BUDGET_US.get();
+    let steps_until_us = started_us + config::TICK_BUDGET_US.get() / 2;
     let mut steps = 0;
     while let Some(name) = agenda::take(&Reason::DELIVERY) {
         if context.select_db(name.db) {
             let (key, now) = (OwnedStr::new(&name.key), clock::now());
-            steps += visit(&Origin { context, name: &name, key: key.as_str(), now, until_us });
+            let origin = Origin { context, name: &name, key: key.as_str(), now, until_us };
+            steps += visit(&origin, steps_until_us);
         }
-        if steps >= STEPS_MAX || clock::monotonic_us() >= until_us {
+        let now_us = clock::monotonic_us();
+        if steps >= STEPS_MAX || now_us >= if steps > 0 { steps_until_us } else { until_us } {
             break;
         }
     }
@@ -117,8 +120,8 @@ fn find_work(origin: &Origin<'_>, has_retried: bool, has_occurred: bool) -> Work
     .unwrap_or(Work::None)
 }
 
-/// Does the work in a key. Returns the number of steps of schedules.
-fn visit(origin: &Origin<'_>) -> usize {
+/// Does the work in a key. Returns the number of steps of schedules, which end at `steps_until_us`.
+fn visit(origin: &Origin<'_>, steps_until_us: u64) -> usize {
     let Origin { context, name, key, .. } = *origin;
     let mut work = find_work(origin, false, false);
     if let Work::Stuck { is_paused } = work {
@@ -127,7 +130,7 @@ fn visit(origin: &Origin<'_>) -> usize {
     }
     let mut steps = 0;
     if let Work::Occur = work {
-        steps = origin.occur();
+        steps = origin.occur(steps_until_us);
         // So that a mass of occurrences holds up nothing else.
         work = find_work(origin, true, true);
     }

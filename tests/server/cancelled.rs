@@ -115,8 +115,11 @@ fn a_worker_that_cancels_its_own_element_is_told_between_replies() {
     wire.send("SUBSCRIBE __cancelled@0__:k");
     wire.ends_with(":1\r\n");
     wire.send("DEHYDRATOR.PURGE k GROUP g");
-    let read = wire.ends_with(":1\r\n");
-    assert_eq!(read, [&message("a").replace("*3", ">3"), ":1\r\n"].concat());
+    // Later versions put it behind the reply.
+    let (told, reply) = (message("a").replace("*3", ">3"), ":1\r\n");
+    let came = wire.so_far();
+    let orders = [[&told, reply].concat(), [reply, &told].concat()];
+    assert!(orders.iter().any(|order| came.starts_with(&order[..])), "{came}");
 }
 
 #[test]
