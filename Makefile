@@ -19,16 +19,11 @@ OPTIMIZED := CARGO_PROFILE_TEST_OPT_LEVEL=1
 # The crates that have unit tests.
 UNITS := --package dehydrator --package dehydrator-lawn
 
-# Builds of one commit are identical wherever they are built: they do not contain the folders of this machine.
-CARGO_FOLDER := $(or $(CARGO_HOME),$(HOME)/.cargo)
-UNPLACED := RUSTFLAGS="$$RUSTFLAGS --remap-path-prefix=$(CARGO_FOLDER)=/cargo --remap-path-prefix=$(CURDIR)=/dehydrator" \
-    CFLAGS="$$CFLAGS -ffile-prefix-map=$(CARGO_FOLDER)=/cargo"
-
 .PHONY: build build-debug run top web top-test top-web-test test test-examples test-clients test-integrations test-servers torture \
     simulate lint fmt setup clean help help-all
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
-	$(UNPLACED) cargo build --release --locked
+	cargo build --release --locked
 
 run: build ## Start a server with the module on 127.0.0.1:6379, data in ./data (PORT=, DATA= to change)
 	@scripts/run.sh
@@ -37,21 +32,20 @@ run: build ## Start a server with the module on 127.0.0.1:6379, data in ./data (
 BUILD_TOP = CARGO_TARGET_DIR=target/top cargo build --release --locked --manifest-path console/Cargo.toml
 
 top: setup ## Watch the dehydrators of a server in the terminal (PORT=, or URL=rediss://user:password@host:6379/0, OPTIONS='--cacert ca.crt')
-	@[ -e target/top/release/dehydrator-top ] || { echo "Building the live view, once: that takes a minute or two."; $(UNPLACED) $(BUILD_TOP); }
-	@$(UNPLACED) CARGO_TARGET_DIR=target/top cargo run --quiet --release --locked --manifest-path console/Cargo.toml -- $(OPTIONS) $(or $(URL),redis://127.0.0.1:$(or $(PORT),6379))
+	@[ -e target/top/release/dehydrator-top ] || { echo "Building the live view, once: that takes a minute or two."; $(BUILD_TOP); }
+	@CARGO_TARGET_DIR=target/top cargo run --quiet --release --locked --manifest-path console/Cargo.toml -- $(OPTIONS) $(or $(URL),redis://127.0.0.1:$(or $(PORT),6379))
 
 web: setup ## Serve the page of the dehydrators of a server on 127.0.0.1:8380 (PORT= or URL= as for top, WEB=address:port, OPTIONS='--login')
-	@[ -e target/top/release/dehydrator-top ] || { echo "Building the page, once: that takes some minutes."; $(UNPLACED) $(BUILD_TOP); }
-	@$(UNPLACED) CARGO_TARGET_DIR=target/top cargo run --quiet --release --locked --manifest-path console/Cargo.toml -- --web $(or $(WEB),127.0.0.1:8380) $(OPTIONS) $(or $(URL),redis://127.0.0.1:$(or $(PORT),6379))
+	@[ -e target/top/release/dehydrator-top ] || { echo "Building the page, once: that takes some minutes."; $(BUILD_TOP); }
+	@CARGO_TARGET_DIR=target/top cargo run --quiet --release --locked --manifest-path console/Cargo.toml -- --web $(or $(WEB),127.0.0.1:8380) $(OPTIONS) $(or $(URL),redis://127.0.0.1:$(or $(PORT),6379))
 
 top-test: build ## Test the live view and the answers of the page with real servers
-	$(UNPLACED) CARGO_TARGET_DIR=$(abspath target/top) DEHYDRATOR_MODULE=$(abspath $(MODULE)) \
+	CARGO_TARGET_DIR=$(abspath target/top) DEHYDRATOR_MODULE=$(abspath $(MODULE)) \
 	    cargo test --release --locked --manifest-path console/Cargo.toml
 
 top-web-test: build ## Test the page in Chromium with real servers; the first run downloads it
 	@scripts/setup.sh browser
-	@# The flags are those of `make package`, or else all would be built twice.
-	$(UNPLACED) scripts/top-web-test.sh
+	scripts/top-web-test.sh
 
 build-debug: setup ## Build the module with hooks for tests (target/debug/libdehydrator.so), and a second module that listens to its events
 	cargo build --locked
@@ -93,9 +87,9 @@ lint: setup ## Check formatting, and lint with warnings as errors
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo clippy --locked --package dehydrator-lawn --all-targets --features tiny-bounds -- -D warnings
 	cd tests/clients/rust && cargo fmt --check
-	@# With the flags and the profile of `top-test`, which share the build scripts and macros.
+	@# With the profile of `top-test`, which shares the build scripts and macros.
 	cd console && cargo fmt --check
-	$(UNPLACED) CARGO_TARGET_DIR=target/top cargo clippy --release --locked --all-targets --manifest-path console/Cargo.toml -- -D warnings
+	CARGO_TARGET_DIR=target/top cargo clippy --release --locked --all-targets --manifest-path console/Cargo.toml -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --locked --workspace --no-deps --document-private-items
 
 fmt: ## Format the code

@@ -6,7 +6,7 @@ package: build ## target/package: a .deb, its line tables, a tarball, release no
 	@scripts/setup.sh package
 	@# A build from before the commit reports another commit.
 	@[ "$$(scripts/commit.sh)" = "$$(scripts/commit.sh --here)" ] || { touch src/version.rs && $(MAKE) --no-print-directory build; }
-	$(UNPLACED) CARGO_TARGET_DIR=target/top cargo build --release --locked --manifest-path console/Cargo.toml
+	CARGO_TARGET_DIR=target/top cargo build --release --locked --manifest-path console/Cargo.toml
 	scripts/package.sh
 
 package-test: package ## Install the .deb in a clean Debian (root), start the packaged servers, remove it (SUITES=)
@@ -17,7 +17,7 @@ PACKAGES := target/release-packages
 packages-test: build ## Build the packages for PyPI, npm and RubyGems for this machine, install and use them
 	@mkdir -p $(PACKAGES)/modules/$(shell uname -m)-unknown-linux-gnu
 	cp $(MODULE) $(PACKAGES)/modules/$(shell uname -m)-unknown-linux-gnu/
-	$(UNPLACED) CARGO_TARGET_DIR=target/top cargo build --release --locked --manifest-path console/Cargo.toml
+	CARGO_TARGET_DIR=target/top cargo build --release --locked --manifest-path console/Cargo.toml
 	@# Not a static one, as in a release.
 	@mkdir -p $(PACKAGES)/modules/$(shell uname -m)-unknown-linux-musl
 	cp target/top/release/dehydrator-top $(PACKAGES)/modules/$(shell uname -m)-unknown-linux-musl/
