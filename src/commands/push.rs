@@ -257,9 +257,10 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
         return Err(checks::remembered(first.id.bytes()));
     }
     let length = dehydrator.rules().limits().length;
-    let lawn = dehydrator.look().filter(|_| replaces);
-    let held = |new: &Pushed<'_>| lawn.is_some_and(|lawn| is_held(lawn, new.id.bytes()));
-    let held: Vec<_> = wanted.iter().map(held).collect();
+    let mut held = Vec::new();
+    if let Some(lawn) = dehydrator.look().filter(|_| replaces) {
+        held.extend(wanted.iter().map(|new| is_held(lawn, new.id.bytes())));
+    }
     let results = dehydrator
         .lawn_or_new(|lawn| store_all(lawn, &wanted, if_exists, (length, &remembered)))?;
     let mut count = 0;
