@@ -1,10 +1,13 @@
 //! What is told to workers whose elements others cancel.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use redis::{Connection, Value};
 
 use crate::replication::{catch_up, replica_of};
 use crate::wire::Wire;
-use harness::{Ask, Server, cmd, until};
+use harness::{Ask, Server, cmd, setting, until};
 
 /// A connection that hears messages, from whatever channel it has subscribed to.
 struct Worker(Wire);
@@ -87,6 +90,88 @@ fn a_worker_is_told_what_others_cancel() {
     lease(&mut client, &["a"]);
     client.ask("DEHYDRATOR.REM k a");
     worker.heard(&mut client, &[]);
+}
+
+/// Returns what is held, each with its token.
+fn held(client: &mut Connection) -> BTreeMap<String, String> {
+    type Row = (String, u64, u64, u64, u64, Option<String>, Option<u64>);
+    let (_, rows): (Value, Vec<Row>) =
+        cmd("DEHYDRATOR.RANGE k - + WITHTOKENS").query(client).expect("rows");
+    rows.into_iter().filter_map(|row| Some((row.0, row.5?))).collect()
+}
+
+#[test]
+fn whatever_others_do_a_worker_is_told_of_what_it_holds_no_more_and_of_nothing_else() {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
+    let mut seed = setting("DEHYDRATOR_SEED", now.as_nanos() as u64 | 1);
+    println!("DEHYDRATOR_SEED={seed}");
+    let mut below = |end: u64| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed % end
+    };
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let mut worker = Wire::connect(&server);
+    worker.send("SUBSCRIBE __cancelled@0__:k");
+    worker.ends_with(":1\r\n");
+    let mut told_of = 0;
+    for round in 0..setting("DEHYDRATOR_OPERATIONS", 3000) {
+        let [a, b] = [(); 2].map(|()| char::from(b'a' + below(6) as u8));
+        let [ms, g] = [[0, 5, 600_000][below(3) as usize], below(2)];
+        let before = held(&mut client);
+        let word = |id: char| before.get(&id.to_string()).map_or("7", String::as_str);
+        let of_others = [
+            format!("PUSH k {ms} element {a} REPLACE GROUP g{g}"),
+            format!("PUSH k {ms} element {a} NX"),
+            format!("MPUSH k {ms} element {a} 0 element {b} REPLACE"),
+            format!("MPUSH k {ms} element {a} 0 element {b} NX GROUP g{g}"),
+            format!("PULL k {a}"),
+            format!("REM k {a} {b} {a}"),
+            format!("PURGE k GROUP g{g} COUNT 2"),
+            format!("UPDATE k {a} {ms}"),
+            format!("TOUCH k {ms} {a}"),
+            format!("TOUCH k {ms} IDS 2 {a} {b}"),
+            format!("TOUCH k {ms} GT {a}"),
+            format!("TOUCH k 5 AT {} {a}", [9, 4_102_444_800_000_u64][below(2) as usize]),
+            format!("TOUCH k {ms} GROUP g{g}"),
+            [
+                format!("LIMIT k HELD {}", below(4)),
+                format!("LIMIT k EACH HELD {}", below(3)),
+                format!("LIMIT k REMEMBER {}", below(2) * 5),
+            ][below(3) as usize]
+                .clone(),
+        ];
+        let of_a_worker = [
+            format!("POLL k COUNT 2 LEASE 600000 TOKEN t{round}"),
+            format!("POLL k COUNT 2 LEASE 600000 TOKEN t{round}"),
+            format!("POLL k COUNT 2 LEASE 1 TOKEN t{round}"),
+            format!("POLL k COUNT {}", 1 + below(2)),
+            format!("XACK k {a} {b}"),
+            format!("SETTLE k {} {a} 7 {b}", word(a)),
+            format!("RENEW k {ms} {} {a}", word(a)),
+            format!("RELEASE k {ms} {} {a} {} {b} UNCOUNTED", word(a), word(b)),
+        ];
+        let of_others_only = below(2) == 0;
+        let lines = if of_others_only { &of_others[..] } else { &of_a_worker };
+        let line = &lines[below(lines.len() as u64) as usize];
+        // Refused or not.
+        _ = cmd(&format!("DEHYDRATOR.{line}")).query::<Value>(&mut client);
+        let after = held(&mut client);
+        let lost = before.iter().filter(|(id, token)| after.get(*id) != Some(*token));
+        let expected: BTreeSet<_> = lost.map(|(id, _)| id.clone()).collect();
+        let expected = if of_others_only { expected } else { BTreeSet::new() };
+        client.ask(&format!("PUBLISH __cancelled@0__:k end-{round}"));
+        let end = message(&format!("end-{round}"));
+        let came = worker.ends_with(&end);
+        let ids = came.split("\r\n").skip(6).step_by(7).map(str::to_owned);
+        let mut told: BTreeSet<_> = ids.collect();
+        assert!(told.remove(&format!("end-{round}")), "{came}");
+        assert_eq!(told, expected, "{line}: {before:?}, {after:?}");
+        told_of += told.len();
+    }
+    assert!(told_of > 30, "{told_of}");
 }
 
 #[test]
