@@ -25,7 +25,7 @@ const TRIED: &[(&str, fn())] = &[
     (READERS, || {
         let readers = COMMANDS.iter().filter(|it| it.flags.contains("readonly"));
         for reader in readers.filter(|it| !it.key.is_empty()) {
-            reads(&format!("DEHYDRATOR.{}", reader.line.replace(" id", " b")));
+            reads(&format!("DEHYDRATOR.{}", reader.line.replace(" id", " a")));
         }
     }),
     ("ONDUE", || reads("DEHYDRATOR.ONDUE k HOLD DELIVERIES 5 DROP")),
