@@ -5,7 +5,7 @@ use super::op::{At, Op};
 use super::run::{Begun, Result, World};
 use super::schedule::{Every, OfSchedules};
 use super::step::Command;
-use super::time::RESUMED_MS;
+use super::time::{GRACE_MS, RESUMED_MS};
 use crate::judges::dehydrator::Policy;
 use crate::judges::follow::Call;
 use crate::judges::reads::TICK_MS;
@@ -30,9 +30,12 @@ impl World {
         let (mut sent, mut refused, mut used) = (Vec::new(), Vec::new(), Vec::new());
         self.begin_millisecond()?;
         // An empty key stays for a while when a pause is over that alone has kept it.
-        if self.begun.is_none() && std::mem::take(&mut self.model.lingers) {
+        while self.begun.is_none() && std::mem::take(&mut self.model.lingers) {
             self.advance(RESUMED_MS)?;
             self.begin_millisecond()?;
+            // Another one may have ended meanwhile.
+            self.clear(GRACE_MS)?;
+            self.model.lingers = self.model.pass(self.now());
         }
         for command in commands {
             let Some(client) = self.awake(command.client, &used) else { continue };

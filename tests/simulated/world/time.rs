@@ -105,12 +105,12 @@ impl World {
             // A pause that is over would go on, if the module does not know yet that it is.
             self.settle()?;
             self.advance(RESUMED_MS)?;
-            let lingers = self.model.pass(self.now());
+            self.model.lingers = self.model.pass(self.now());
             // After a pause of writes, it may take longer until the module knows.
             let is_late = self.has_paused_writes;
             let may_go_on =
                 |it: &Dehydrator| it.has_resumed(self.now()) || is_late && it.was_paused();
-            if lingers || self.model.all().any(|it| may_go_on(it.2)) {
+            if self.model.lingers || self.model.all().any(|it| may_go_on(it.2)) {
                 return Ok(());
             }
         }
@@ -139,7 +139,7 @@ impl World {
         let now = self.now();
         if self.model.pass(now) {
             self.advance(UPKEEP_MS)?;
-            self.model.pass(self.now());
+            self.model.lingers = self.model.pass(self.now());
         }
         let now = self.now();
         self.model.all_mut().for_each(|it| it.fitted(now - GRACE_MS));
