@@ -171,7 +171,7 @@ impl<'a> Schedule<'a> {
 
     /// Returns a moment, or 0 if it is after the end.
     pub fn unless_over(&self, moment: u64) -> u64 {
-        let last = if self.until == 0 { NEVER - 1 } else { self.until };
+        let last = if self.until == 0 { NEVER - 1 } else { self.until.min(NEVER - 1) };
         if moment > last { 0 } else { moment }
     }
 }

@@ -90,6 +90,10 @@ fn a_plan_that_never_occurs_has_no_first_occurrence() {
     assert_eq!(Schedule { until: DAY - 1, ..every(cron("0 0 * * *", "UTC")) }.first(5), 0);
     assert_eq!(Schedule { until: DAY, ..every(cron("0 0 * * *", "UTC")) }.first(5), DAY);
     assert_eq!(Schedule { until: 9, ..every(Plan::Interval(5)) }.first(5), 0);
+    // The calendar ends in the year 9999, and whole numbers somewhat later.
+    let (from, until) = (1 << 48, DEADLINE_MAX);
+    assert_eq!(Schedule { from, until, ..every(cron("0 0 * * *", "UTC")) }.first(5), 0);
+    assert_eq!(Schedule { until, ..every(Plan::Interval(DEADLINE_MAX)) }.first(5), 0);
 }
 
 #[test]

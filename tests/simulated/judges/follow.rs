@@ -212,7 +212,12 @@ impl Model {
                     } else if let Some(to) = it.policy.route().destination() {
                         let db =
                             (!matches!(it.policy.route(), Policy::Publish(_))).then_some(call.db);
-                        self.rejected.push(Sent { db, to: to.clone(), element: entry.element });
+                        self.rejected.push(Sent {
+                            db,
+                            to: to.clone(),
+                            element: entry.element,
+                            at: 0,
+                        });
                     }
                 }
                 call.is(&ints(expected), reply)

@@ -19,6 +19,8 @@ pub struct Sent {
     pub db: Option<usize>,
     pub to: Bytes,
     pub element: Bytes,
+    /// The number of its effect, if it has one.
+    pub at: u64,
 }
 
 pub const DATABASES: usize = 2;
@@ -165,6 +167,14 @@ impl Model {
         let is_rest = !sent.is_empty();
         self.sent = sent;
         if is_rest { last } else { Ok(()) }
+    }
+
+    /// Does so as far as effects before this one tell.
+    pub(super) fn absorb_before(&mut self, now: u64, at: u64) {
+        let (before, later) = std::mem::take(&mut self.sent).into_iter().partition(|it| it.at < at);
+        self.sent = before;
+        self.absorb(now).ok();
+        self.sent.extend::<Vec<_>>(later);
     }
 
     fn accept(&mut self, sent: &Sent, now: u64) -> Result<(), Fault> {

@@ -364,7 +364,7 @@ impl Model {
     pub fn occur(&mut self, at: u64) -> Result {
         while self.heard.front().is_some_and(|it| it.at < at) {
             let heard = self.heard.pop_front().expect("there is one");
-            self.absorb(heard.now).ok();
+            self.absorb_before(heard.now, heard.at);
             self.occurred(&heard).map_err(|what| {
                 let Heard { now, db, key, what: effect, name, .. } = &heard;
                 let [key, effect, name] = [key, effect, name].map(|it| it.escape_ascii());

@@ -42,6 +42,9 @@ impl World {
     /// Lets no client write for a while. A command that arrives meanwhile runs at the end.
     pub(super) fn pause_writes(&mut self, ms: u64, command: &Command) -> Result {
         let Some(client) = self.awake(command.client, &[]) else { return Ok(()) };
+        if command.op.reads() {
+            return Ok(());
+        }
         self.begin_millisecond()?;
         let call = self.call_of(command, self.clients[client].db);
         let words = self.words(&call);

@@ -312,13 +312,19 @@ impl World {
                 [verb, to, _, b"id", _, b"element", element, ..]
                     if verb.eq_ignore_ascii_case(b"XADD") =>
                 {
-                    self.model.sent.push(Sent { db, to: to.to_vec(), element: element.to_vec() });
+                    self.model.sent.push(Sent {
+                        db,
+                        to: to.to_vec(),
+                        element: element.to_vec(),
+                        at,
+                    });
                 }
                 [verb, to, elements @ ..] if verb.eq_ignore_ascii_case(b"RPUSH") => {
                     let sent = elements.iter().map(|it| Sent {
                         db,
                         to: to.to_vec(),
                         element: it.to_vec(),
+                        at,
                     });
                     self.model.sent.extend(sent);
                 }
@@ -357,7 +363,12 @@ impl World {
                 && let [Reply::Bulk(kind), Reply::Bulk(to), Reply::Bulk(element)] = &parts[..]
                 && kind == b"message"
             {
-                self.model.sent.push(Sent { db: None, to: to.clone(), element: element.clone() });
+                self.model.sent.push(Sent {
+                    db: None,
+                    to: to.clone(),
+                    element: element.clone(),
+                    at: 0,
+                });
             }
         }
     }

@@ -48,7 +48,8 @@ impl World {
         self.collect(&[])?;
         while self.to_next_event(end)? {
             self.collect(&[])?;
-            self.model.absorb(self.moment)?;
+            // The pass may have gone on into the next millisecond.
+            self.model.absorb(self.now())?;
         }
         Ok(())
     }
