@@ -28,7 +28,7 @@ fuzz: ## Fuzz the decoder of dumps, coverage-guided, for SECONDS=600
 mutants: ## Check that the tests notice single changes to the core, the encoding and the arguments (FILES=, SHARD=0/20)
 	@SHARD=$(SHARD) scripts/mutants.sh $(FILES)
 
-planted: setup ## Check that the simulation finds each fault of tests/simulated/planted within a minute (a quarter of an hour)
+planted: setup ## Check that the simulation finds each fault of tests/simulated/planted within a minute (five minutes)
 	scripts/planted.sh
 
 msrv: setup ## Build everything with the oldest Rust in Cargo.toml; rustup downloads it

@@ -1,6 +1,8 @@
 //! Accidents around commands: full memory, rights that are withdrawn, writes that pause, slots that move, another module that
 //! writes, a power cut.
 
+use std::collections::HashMap;
+
 use super::op::{How, Op, Options};
 use super::run::{Result, World, element};
 use super::step::{Act, Command, Refusal};
@@ -52,6 +54,7 @@ impl World {
         let heard = self.heard;
         self.machine.pause_writes(self.primary, self.now() + ms);
         self.has_paused_writes = true;
+        self.lent = Some(HashMap::new());
         self.send(client, &words);
         self.moment = self.now();
         self.passes(1)?;
@@ -63,12 +66,13 @@ impl World {
             return Err(Promise::Effect.broken(what));
         }
         let end_us = self.machine.monotonic_us() + 2 * TICK_MS * 1000;
-        while self.to_next_event(end_us)? {
+        while self.advance_once(end_us)? {
             if self.machine.has_replied(id) {
                 // The clock may be set back later.
                 self.machine.pause_writes(self.primary, 0);
                 // What has waited for the end of the pause too came first, or did not.
                 self.collect_in(&[(client, call, false)], true)?;
+                self.lent = None;
                 // By then the module knows that the pause is over.
                 self.excuse(RETRY_MS);
                 return self.advance(TICK_MS);

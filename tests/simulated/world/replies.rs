@@ -116,6 +116,7 @@ impl World {
         // Whether those who sleep are served between two commands or after all of them is up to the server.
         let before = (!calls.is_empty() || woken.len() > 1).then(|| self.model.clone());
         let result = self.judge(&calls, first, woken.clone(), false);
+        let result = result.and_then(|()| self.agree());
         match (result, before) {
             (Err(fault), Some(before)) => {
                 self.model = before.clone();
@@ -167,6 +168,19 @@ impl World {
             }
         }
         self.serve(&mut woken)
+    }
+
+    /// Checks that what was leased last is leased, if that is known: a command and a lease come in either order, and both replies
+    /// may be the same.
+    fn agree(&mut self) -> Result {
+        let lent = self.lent.take().unwrap_or_default();
+        for ((db, key, id), _) in lent.into_iter().filter(|it| it.1) {
+            let entry = self.model.get(db, &key).and_then(|it| it.get(&id));
+            if entry.is_none_or(|it| it.token.is_none()) {
+                return Err(Promise::Order.broken(format!("{entry:?} was leased last")));
+            }
+        }
+        Ok(())
     }
 
     /// Returns whether a client waits for a key that holds another value.
@@ -308,6 +322,12 @@ impl World {
             }
             let words: Vec<&[u8]> = effect.words.iter().map(|it| &it[..]).collect();
             let db = Some(effect.db as usize);
+            if let (Some(lent), [verb, key, what, ids @ ..]) = (&mut self.lent, &words[..])
+                && verb.eq_ignore_ascii_case(b"DEHYDRATOR.EFFECT")
+            {
+                let name = |id: &&[u8]| (effect.db as usize, key.to_vec(), id.to_vec());
+                lent.extend(ids.iter().map(|id| (name(id), what.starts_with(b"L"))));
+            }
             match &words[..] {
                 [verb, to, _, b"id", _, b"element", element, ..]
                     if verb.eq_ignore_ascii_case(b"XADD") =>

@@ -46,7 +46,7 @@ impl World {
         self.moment = self.now();
         self.quiet()?;
         self.collect(&[])?;
-        while self.to_next_event(end)? {
+        while self.advance_once(end)? {
             self.collect(&[])?;
             // The pass may have gone on into the next millisecond.
             self.model.absorb(self.now())?;
@@ -55,7 +55,7 @@ impl World {
     }
 
     /// Lets time pass until the next event, and no longer than to a moment on the monotonic clock. Returns whether that is to come.
-    pub(super) fn to_next_event(&mut self, end_us: u64) -> std::result::Result<bool, Fault> {
+    pub(super) fn advance_once(&mut self, end_us: u64) -> std::result::Result<bool, Fault> {
         let now = self.machine.monotonic_us();
         if now >= end_us {
             return Ok(false);
