@@ -27,9 +27,7 @@ def _found() -> list[ModuleType]:
         except ImportError:
             continue
     if not found:
-        raise ImportError(
-            "dehydrator_queue needs a client library: install dehydrator-queue[redis] or dehydrator-queue[valkey]"
-        )
+        raise ImportError("dehydrator_queue needs a client library: install redis, or dehydrator-queue[valkey]")
     return found
 
 

@@ -1,0 +1,339 @@
+"""How a worker and its jobs end: signals, cancelled and endless jobs, work that is no work, and a full server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from servers import RealServer, wait_until
+from test_worker import QUICK, both, running
+
+from dehydrator_queue import Hooks, Job, Queue, Reject, Retry, Worker, aio
+
+
+def until_lost(seconds: float = 60) -> Callable[[Job], None]:
+    def work(job: Job) -> None:
+        job.lost.wait(seconds)
+
+    return work
+
+
+@both
+def test_a_job_that_takes_too_long_is_tried_again_and_another_takes_its_place(server: RealServer, kind: str) -> None:
+    jobs, begun = Queue(server.url, "jobs"), []
+
+    def work(job: Job) -> None:
+        begun.append((job.payload, job.attempt))
+        if job.payload == "long":
+            time.sleep(3600) if kind == "threads" and job.attempt == 2 else job.lost.wait(60)
+
+    with running(kind, server.url, work, timeout=0.3, attempts=2, stop_timeout=0.1):
+        jobs.put("long")
+        wait_until(jobs.dead_letters)
+        jobs.put("short")
+        wait_until(lambda: len(jobs) == 0)
+    assert begun == [("long", 1), ("long", 2), ("short", 1)]
+    assert [letter.reason for letter in jobs.dead_letters()] == ["TookTooLong: it did not end within 0.3 s"]
+
+
+@both
+def test_each_job_may_have_a_time_of_its_own(server: RealServer, kind: str) -> None:
+    jobs = Queue(server.url, "jobs")
+    with running(kind, server.url, until_lost(2), timeout=lambda job: job.payload, attempts=1):
+        jobs.put(0.2)
+        jobs.put(None)
+        wait_until(lambda: len(jobs) == 0)
+    assert [letter.payload for letter in jobs.dead_letters()] == [0.2]
+
+
+@both
+def test_a_cancelled_job_is_told_at_once(server: RealServer, kind: str) -> None:
+    jobs, lost = Queue(server.url, "jobs"), []
+
+    class Watch(Hooks):
+        def lost(self, job: Job) -> None:
+            lost.append(time.monotonic())
+
+    begun = threading.Event()
+
+    def work(job: Job) -> None:
+        begun.set()
+        job.lost.wait(60)
+
+    with running(kind, server.url, work, hooks=Watch()):
+        # The subscription is there before the job is.
+        wait_until(lambda: server.client.pubsub_channels("__cancelled@0__:jobs"))
+        jobs.put(1, id="a")
+        begun.wait(60)
+        cancelled = time.monotonic()
+        jobs.cancel("a")
+        wait_until(lambda: lost)
+    assert lost[0] - cancelled < 5, "the next renewal is after 20 s"
+
+
+@both
+def test_a_worker_that_may_not_subscribe_does_without(server: RealServer, kind: str) -> None:
+    words = ("ACL", "SETUSER", "narrow", "on", ">x", "~jobs*", "resetchannels", "-@all", "+@dehydrator", "+ping")
+    known = server.client.execute_command("COMMAND", "LIST", "FILTERBY", "MODULE", "dehydrator")
+    server.client.execute_command(*words[:-2], *(f"+{name.decode()}" for name in known))
+    done: list[str] = []
+    try:
+        url = f"redis://narrow:x@127.0.0.1:{server.port}"
+
+        def work(job: Job) -> None:
+            done.append(job.id)
+            if job.payload == "bad":
+                raise Reject("no")
+
+        with running(kind, url, work):
+            Queue(url, "jobs").put(1, id="a")
+            Queue(url, "jobs").put("bad", id="b")
+            wait_until(lambda: len(Queue(url, "jobs")) == 0)
+    finally:
+        server.client.acl_deluser("narrow")
+    assert sorted(done) == ["a", "b"]
+    assert [letter.reason for letter in Queue(server.url, "jobs").dead_letters()] == ["no"]
+
+
+@both
+def test_work_of_the_other_kind_is_refused(server: RealServer, kind: str) -> None:
+    async def coroutine(job: Job) -> None: ...
+
+    class Callable:
+        async def __call__(self, job: Job) -> None: ...
+
+    if kind == "threads":
+        for work in (coroutine, Callable()):
+            with pytest.raises(TypeError, match=r"use dehydrator_queue\.aio\.Worker"):
+                Worker(Queue(server.url, "jobs"), work)
+    else:
+        with pytest.raises(TypeError, match="async def"):
+            aio.Worker(aio.Queue(server.url, "jobs"), lambda job: None)
+        aio.Worker(aio.Queue(server.url, "jobs"), Callable())
+
+
+@pytest.mark.parametrize("wrong", [{"attempts": "3"}, {"concurrency": 1.5}, {"concurrency": True}, {"timeout": "1"}])
+def test_wrong_types_are_refused(server: RealServer, wrong: dict[str, Any]) -> None:
+    with pytest.raises(TypeError):
+        Worker(Queue(server.url, "jobs"), print, **wrong)
+
+
+def test_two_queues_of_one_name_are_refused(server: RealServer) -> None:
+    with pytest.raises(ValueError, match="two queues of one worker have one name"):
+        Worker([Queue(server.url, "jobs"), Queue(server.url, "jobs", keys=1)], print)
+
+
+def test_a_client_of_one_connection_is_refused(server: RealServer) -> None:
+    client = redis.Redis(port=server.port, max_connections=1)
+    with pytest.raises(ValueError, match="two connections"):
+        Worker(Queue(client, "jobs"), print)
+
+
+@both
+def test_what_cannot_be_shown_is_a_reason_all_the_same(server: RealServer, kind: str) -> None:
+    class Unspeakable(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    def work(job: Job) -> None:
+        raise {"text": ValueError("\ud800"), "none": Unspeakable(), "reject": Reject("\udfff" * 2000)}[job.payload]
+
+    jobs = Queue(server.url, "jobs")
+    with running(kind, server.url, work, attempts=1):
+        for payload in ("text", "none", "reject"):
+            jobs.put(payload)
+        wait_until(lambda: len(jobs.dead_letters()) == 3)
+    reasons = {letter.payload: letter.reason for letter in jobs.dead_letters()}
+    assert reasons["text"] == "ValueError: \\ud800"
+    assert reasons["none"] == "Unspeakable: its text raises RuntimeError"
+    assert len(reasons["reject"]) == 4096
+
+
+@both
+def test_a_retry_in_a_million_years_does_not_hold_the_job(server: RealServer, kind: str) -> None:
+    jobs = Queue(server.url, "jobs")
+
+    def work(job: Job) -> None:
+        raise Retry(10**18, "much later")
+
+    with running(kind, server.url, work):
+        jobs.put(1, id="a")
+        wait_until(lambda: (told := jobs.look("a")) and told.reason == "much later")
+    assert not jobs.look("a").leased
+
+
+@both
+def test_a_worker_takes_the_policy_of_the_queue(server: RealServer, kind: str) -> None:
+    jobs, tried = Queue(server.url, "jobs"), []
+    server.client.execute_command("DEHYDRATOR.ONDUE", "jobs", "HOLD", "DELIVERIES", 7, "STREAM", "elsewhere")
+
+    def work(job: Job) -> None:
+        tried.append(job.attempt)
+        raise OSError("no answer")
+
+    with running(kind, server.url, work, backoff=QUICK):
+        jobs.put(1)
+        wait_until(lambda: server.client.xlen("elsewhere"))
+    assert tried == [1, 2, 3, 4, 5, 6, 7]
+    assert jobs.info()["policy"]["dest"] == b"elsewhere"
+
+
+@both
+def test_a_worker_starts_on_a_full_server(own_server: RealServer, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dehydrator_queue.working.POLICY_AGAIN", 0.2)
+    jobs, told, done = Queue(own_server.url, "jobs"), [], []
+
+    class Watch(Hooks):
+        def interrupted(self, error: Exception) -> None:
+            told.append(error)
+
+    jobs.put(1)
+    own_server.client.config_set("maxmemory", 1)
+    with running(kind, own_server.url, lambda job: done.append(job.payload), hooks=Watch(), lease=1):
+        wait_until(lambda: done == [1])
+        own_server.client.config_set("maxmemory", 0)
+        wait_until(lambda: jobs.info()["policy"]["deliveries"] == 5)
+    assert "OOM" in repr(told[0]) or "QueueFull" in repr(told[0])
+
+
+PROGRAM = """
+import asyncio, os, sys, time
+from dehydrator_queue import Queue, Worker, aio
+kind, url, what = sys.argv[1:]
+
+def work(job):
+    print("begun", flush=True)
+    if what == "fork":
+        if os.fork() == 0:
+            sys.exit(3)
+        return
+    while True:
+        time.sleep(0.05) if what == "hang" else job.lost.wait(0.05)
+        if what != "hang" and job.lost.is_set():
+            return
+
+async def coroutine(job):
+    print("begun", flush=True)
+    if what == "fork":
+        if os.fork() == 0:
+            sys.exit(3)
+        return
+    while True:
+        try:
+            await asyncio.sleep(0.05)
+        except asyncio.CancelledError:
+            if what != "hang":
+                raise
+
+if kind == "threads":
+    Worker(Queue(url, "jobs"), work, block=0.5).run()
+else:
+    asyncio.run(aio.Worker(aio.Queue(url, "jobs"), coroutine, block=0.5).run())
+print("ended", flush=True)
+"""
+
+
+def start(server: RealServer, kind: str, what: str) -> subprocess.Popen[str]:
+    words = [sys.executable, "-c", PROGRAM, kind, server.url, what]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    Queue(server.url, "jobs").put(1, id="a")
+    assert process.stdout.readline() == "begun\n"
+    return process
+
+
+@both
+def test_the_second_signal_interrupts_the_work(server: RealServer, kind: str) -> None:
+    process = start(server, kind, "wait")
+    process.send_signal(signal.SIGINT)
+    time.sleep(1)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=60)[0] == "ended\n"
+    assert not Queue(server.url, "jobs").look("a").leased
+
+
+@both
+def test_the_third_signal_ends_the_process(server: RealServer, kind: str) -> None:
+    process = start(server, kind, "hang")
+    # The commands of the second are never answered.
+    server.client.client_pause(3000, all=True)
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    server.client.client_unpause()
+
+
+@pytest.mark.timeout(120)
+def test_any_number_of_signals_at_once_is_one_stop(server: RealServer) -> None:
+    for _ in range(5):
+        worker = Worker(Queue(server.url, "jobs"), print, block=0.1)
+
+        def send(worker: Worker = worker) -> None:
+            wait_until(lambda: worker._one.locked())
+            for number in (signal.SIGINT, signal.SIGTERM):
+                os.kill(os.getpid(), number)
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        worker.run()
+        sender.join()
+
+
+@both
+def test_a_forked_child_is_no_worker(server: RealServer, kind: str) -> None:
+    process = start(server, kind, "fork")
+    wait_until(lambda: len(Queue(server.url, "jobs")) == 0)
+    wait_until(lambda: [one["cmd"] for one in server.client.client_list()].count("dehydrator.poll") == 1)
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=60)[0] == "ended\n"
+
+
+async def test_a_cancelled_run_gives_its_jobs_back_and_leaves_nothing_running(server: RealServer) -> None:
+    jobs, begun = aio.Queue(server.url, "jobs"), asyncio.Event()
+
+    async def work(job: Job) -> None:
+        begun.set()
+        await asyncio.sleep(3600)
+
+    await jobs.put(1, id="a")
+    before = asyncio.all_tasks()
+    run = asyncio.create_task(aio.Worker(jobs, work).run(signals=False))
+    await begun.wait()
+    run.cancel()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(run, 30)
+    assert not (await jobs.look("a")).leased
+    await asyncio.sleep(0.1)
+    assert asyncio.all_tasks() == before
+    await jobs.close()
+
+
+@both
+def test_a_failure_is_logged_with_its_traceback(
+    server: RealServer, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "dehydrator_queue")
+
+    def work(job: Job) -> None:
+        raise OSError("no answer")
+
+    with running(kind, server.url, work, attempts=2):
+        Queue(server.url, "jobs").put(1, id="a")
+        wait_until(Queue(server.url, "jobs").dead_letters)
+    assert caplog.text.count("raise OSError") == 2
+    assert "a is a dead letter: OSError: no answer" in caplog.text
+    assert "a worker begins" in caplog.text
+    assert "the worker has ended" in caplog.text
