@@ -18,6 +18,7 @@ from typing import Any
 
 import celery
 import pytest
+from address import Address
 from celery.exceptions import TaskRevokedError
 from servers import RealServer, wait_until
 
@@ -290,3 +291,19 @@ def test_workers_and_the_server_are_killed_and_all_is_done(own_server: RealServe
     assert all(at >= due - 0.001 for _, due, at in done(own_server)), f"seed {seed}"
     # Only tasks that a killed worker had not acknowledged, or whose ack was lost in a cut, are done twice.
     assert sum(counts.values()) - 150 <= 10 * (killed + 3), f"seed {seed}"
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_a_task_that_has_begun_outlives_its_connection(own_server: RealServer, pool: str) -> None:
+    address = Address(own_server)
+    app = application(own_server)
+    with worker(own_server, *of_pool(pool), LATE="1", BROKER=f"{address.url}/0", OPTIONS=SHORT):
+        for n in range(6):
+            send(app, str(n), seconds=4)
+        for _ in range(2):
+            time.sleep(3)
+            address.lead_to(own_server, cut=True)
+        wait_until(lambda: own_server.client.execute_command(*LENGTH) == 0)
+    # Each once: what has begun goes on, and its ack is taken on the next connection.
+    assert sorted(name for name, _, _ in done(own_server)) == [str(n) for n in range(6)]
+    address.close()
