@@ -16,7 +16,7 @@ from dehydrator_queue import Job, Queue, Worker, worker
 from dehydrator_queue.aio import Queue as AsyncQueue
 from dehydrator_queue.aio import Worker as AsyncWorker
 from dehydrator_queue.job import Delivery
-from dehydrator_queue.wide.takers import Takers
+from dehydrator_queue.wide.pollers import Takers
 
 DUE = "__keyevent@0__:dehydrator.due"
 

@@ -12,7 +12,7 @@ from typing import Any
 import redis
 from servers import StillServer, wait_until
 
-from dehydrator_queue.library import ResponseError
+from dehydrator_queue.queue.library import ResponseError
 from dehydrator_queue.testing import MemoryServer
 
 KEYS = ("high", "low", "bulk")

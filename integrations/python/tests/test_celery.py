@@ -22,7 +22,7 @@ from address import Address
 from celery.exceptions import TaskRevokedError
 from servers import RealServer, wait_until
 
-from dehydrator_queue.verbs import pairs
+from dehydrator_queue.queue.commands import pairs
 
 FOLDER = Path(__file__).parent
 #: Workers run the package that the tests run.

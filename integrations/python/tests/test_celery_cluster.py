@@ -21,8 +21,8 @@ from topologies import Cluster
 
 from dehydrator_queue.kombu import ClusterTransport, Transport
 from dehydrator_queue.kombu.flower import Broker
-from dehydrator_queue.library import connect
-from dehydrator_queue.verbs import pairs
+from dehydrator_queue.queue.commands import pairs
+from dehydrator_queue.queue.library import connect
 
 #: On three nodes.
 QUEUES = ("celery", "high", "low")

@@ -17,7 +17,7 @@ from test_celery_cluster import QUEUES, is_empty, key_of, send
 from test_celery_failover import application
 from topologies import Cluster
 
-from dehydrator_queue.library import connect, key_slot
+from dehydrator_queue.queue.library import connect, key_slot
 
 pytestmark = pytest.mark.slow
 #: For each queue, in 15 seconds.

@@ -15,7 +15,7 @@ from dramatiq.errors import QueueJoinTimeout
 from servers import RealServer, wait_until
 
 from dehydrator_queue.dramatiq import DehydratorBroker
-from dehydrator_queue.verbs import pairs
+from dehydrator_queue.queue.commands import pairs
 
 KEY = "dramatiq:default"
 

@@ -12,7 +12,7 @@ from taskiq.middlewares.opentelemetry_middleware import OpenTelemetryMiddleware 
 from test_taskiq import until, working
 
 from dehydrator_queue.dramatiq import DehydratorBroker as DramatiqBroker
-from dehydrator_queue.dramatiq_opentelemetry import OpenTelemetryMiddleware
+from dehydrator_queue.dramatiq.opentelemetry import OpenTelemetryMiddleware
 from dehydrator_queue.opentelemetry import OpenTelemetryHooks
 from dehydrator_queue.taskiq import DehydratorBroker as TaskiqBroker
 

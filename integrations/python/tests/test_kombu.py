@@ -17,7 +17,7 @@ from servers import RealServer, free_port, wait_until
 
 import dehydrator_queue.kombu
 from dehydrator_queue import ModuleMissing
-from dehydrator_queue.verbs import pairs
+from dehydrator_queue.queue.commands import pairs
 
 KEY = "dehydrator:work"
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from topologies import Cluster
 
-from dehydrator_queue.leases import RENEWER, Lease, Leases, Renewer
-from dehydrator_queue.library import connect, node_of, reply_in
-from dehydrator_queue.verbs import pairs
+from dehydrator_queue.frameworks.leases import RENEWER, Lease, Leases, Renewer
+from dehydrator_queue.queue.commands import pairs
+from dehydrator_queue.queue.library import connect, node_of, reply_in
 
 
 class Consumer(Leases):

@@ -12,7 +12,7 @@ import pytest
 from servers import wait_until
 
 from dehydrator_queue import Backoff, Item, Job, NotFound, Queue, Reject, Worker, aio
-from dehydrator_queue.library import ResponseError
+from dehydrator_queue.queue.library import ResponseError
 from dehydrator_queue.testing import MemoryServer
 
 

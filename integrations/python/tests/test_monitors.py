@@ -231,7 +231,7 @@ def dashboard(server: RealServer) -> Iterator[str]:
     port = free_port()
     with program(
         server,
-        *("rq-dashboard", "--config", "dehydrator_queue.rq_dashboard", "--redis-url", server.url),
+        *("rq-dashboard", "--config", "dehydrator_queue.rq.dashboard", "--redis-url", server.url),
         *("--bind", "127.0.0.1", "--port", str(port)),
     ):
         served(f"http://127.0.0.1:{port}/")

@@ -11,17 +11,17 @@ from redis._parsers.base import BaseParser
 
 import dehydrator_queue
 from dehydrator_queue import Backoff, Json, server
-from dehydrator_queue.envelope import unwrap, wrap
 from dehydrator_queue.job import Item
-from dehydrator_queue.library import passes
-from dehydrator_queue.queue import beside
-from dehydrator_queue.verbs import Verbs, reason_words
+from dehydrator_queue.queue.commands import Commands, reason_words
+from dehydrator_queue.queue.envelope import unwrap, wrap
+from dehydrator_queue.queue.library import passes
+from dehydrator_queue.queue.queue import beside
 from dehydrator_queue.wide import script
 from dehydrator_queue.wide.directory import Known, home
 
 PROTOCOL = Path(__file__).parents[2] / "protocol"
 VECTORS: dict[str, Any] = json.loads((PROTOCOL / "vectors.json").read_text("utf-8"))
-VERBS = Verbs("jobs", "jobs:dead", Json())
+VERBS = Commands("jobs", "jobs:dead", Json())
 
 
 def raw(text: str) -> bytes:
@@ -55,7 +55,7 @@ def test_a_directory(one: Any) -> None:
 
 @pytest.mark.parametrize("one", VECTORS["beside"])
 def test_what_is_beside_a_key(one: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dehydrator_queue.queue.is_cluster", lambda client: one["cluster"])
+    monkeypatch.setattr("dehydrator_queue.queue.queue.is_cluster", lambda client: one["cluster"])
     assert beside(one["key"], None, "dead") == one["dead"]
 
 

@@ -17,8 +17,8 @@ from servers import RealServer, wait_until
 
 from dehydrator_queue import Item, Limits, ModuleMissing, ModuleTooOld, NotFound, Queue, QueueFull, Raw, TooLate, Worker
 from dehydrator_queue.aio import Queue as AsyncQueue
-from dehydrator_queue.library import connect
-from dehydrator_queue.verbs import pairs, poll
+from dehydrator_queue.queue.commands import pairs, poll
+from dehydrator_queue.queue.library import connect
 
 
 def test_what_is_put_away_waits_for_its_delay(server: RealServer) -> None:
@@ -337,7 +337,9 @@ def test_a_script_that_runs_for_too_long_is_waited_for(own_server: RealServer) -
             return str(error).startswith("BUSY ")
 
     running = threading.Thread(target=endless)
-    putting = threading.Thread(target=lambda: jobs.server.ask(jobs.verbs.put(1, "a", 0, None, False), tell=met.append))
+    putting = threading.Thread(
+        target=lambda: jobs._server.ask(jobs._commands.put(1, "a", 0, None, False), tell=met.append)
+    )
     running.start()
     wait_until(busy)
     putting.start()
@@ -397,7 +399,7 @@ async def test_a_question_is_cancelled_whenever_that_is(server: RealServer) -> N
     question = poll(["jobs"], 1, 1000, "token", 3000)
     # However far it has come: to a connection, into the library's sending, or to the wait for the reply.
     for steps in [*range(60), *range(60)]:
-        asking = asyncio.ensure_future(jobs.server.ask(question))
+        asking = asyncio.ensure_future(jobs._server.ask(question))
         for _ in range(steps):
             await asyncio.sleep(0)
         asking.cancel()
@@ -420,13 +422,13 @@ def test_dead_letters_are_listed_and_revived(server: RealServer) -> None:
 
 def bury(jobs: Queue, reason: str) -> bool:
     """Turns the due job into a dead letter."""
-    (delivery,) = jobs.server.ask(poll(["jobs"], 1, 60_000, "token", None))
-    return jobs.server.follow(jobs.verbs.bury(delivery, reason, 5))
+    (delivery,) = jobs._server.ask(poll(["jobs"], 1, 60_000, "token", None))
+    return jobs._server.follow(jobs._commands.bury(delivery, reason, 5))
 
 
 def test_about_as_many_dead_letters_are_kept_as_one_says(server: RealServer) -> None:
     jobs = Queue(server.url, "jobs", keep_dead=100)
-    jobs.server.ask(jobs.verbs.limit_attempts(5))
+    jobs._server.ask(jobs._commands.limit_attempts(5))
     policy = jobs.info()["policy"]
     assert (policy["deliveries"], policy["maxlen"], policy["approximate"]) == (5, 100, 1)
 

@@ -20,7 +20,7 @@ from servers import RealServer, wait_until
 from test_rq import done, start, stop, working
 
 from dehydrator_queue.rq import Queue
-from dehydrator_queue.rq_leases import TAKE, Leasing
+from dehydrator_queue.rq.leases import TAKE, Leasing
 
 CAUTIOUS, QUICK, SIMPLE = "rq_jobs.CautiousWorker", "rq_jobs.QuickWorker", "rq_jobs.QuickSimpleWorker"
 LIST, HELD = "rq:queue:default", "rq:queue:default:held"

@@ -16,8 +16,8 @@ from taskiq import AckableMessage, Context, SmartRetryMiddleware, TaskiqDepends,
 from taskiq.api import run_receiver_task
 
 from dehydrator_queue import ModuleMissing
+from dehydrator_queue.queue.commands import pairs
 from dehydrator_queue.taskiq import DehydratorBroker
-from dehydrator_queue.verbs import pairs
 
 KEY = "taskiq:dehydrator"
 

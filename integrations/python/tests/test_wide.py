@@ -18,7 +18,7 @@ from topologies import Cluster
 
 from dehydrator_queue import Item, Queue, Worker
 from dehydrator_queue.aio import Queue as AsyncQueue
-from dehydrator_queue.library import passes
+from dehydrator_queue.queue.library import passes
 from dehydrator_queue.wide.directory import OutdatedDirectoryError, home
 
 
@@ -48,7 +48,7 @@ def test_automatic_keys_are_one_for_each_primary(server: RealServer, cluster: Cl
     assert json.loads(server.client.get("jobs:keys"))["lists"] == [["{jobs:0}"]]
     with Queue(cluster.url, "jobs", keys="auto") as jobs:
         jobs.put("x")
-        (names,) = json.loads(jobs.server.client.execute_command("GET", "jobs:keys"))["lists"]
+        (names,) = json.loads(jobs._server.client.execute_command("GET", "jobs:keys"))["lists"]
     slots = [cluster.nodes[0].client.execute_command("CLUSTER", "KEYSLOT", name) for name in names]
     assert sorted(3 * slot // 16384 for slot in slots) == [0, 1, 2]
 

@@ -20,7 +20,7 @@ from dehydrator_queue import Backoff, Hooks, Item, Job, Queue, Reject, Worker
 from dehydrator_queue.aio import Queue as AsyncQueue
 from dehydrator_queue.aio import Worker as AsyncWorker
 from dehydrator_queue.aio.wide.confirming import Confirming as AsyncConfirming
-from dehydrator_queue.library import passes
+from dehydrator_queue.queue.library import passes
 from dehydrator_queue.wide.confirming import Confirming, UnconfirmedError
 from dehydrator_queue.wide.directory import home
 from dehydrator_queue.wide.permits import Permits
@@ -223,7 +223,7 @@ def test_a_silent_node_ends_no_lease_of_the_others(own_cluster: Cluster, kind: s
         terms: dict[str, Any] = {"concurrency": 4, "lease": 4, "hooks": Told()}
         with running(kind, url, ["jobs"], work, **terms):
             wait_until(lambda: len(begun) == 4)
-            own_cluster.slot = jobs.server.client.made().keyslot(of[begun[0]])
+            own_cluster.slot = jobs._server.client.made().keyslot(of[begun[0]])
             away = own_cluster.owner()
             others = [id for id in begun if of[id] != of[begun[0]]]
             try:
@@ -247,7 +247,7 @@ def test_a_stop_in_time_does_not_wait_for_a_silent_node(own_cluster: Cluster, ki
         with running(kind, url, ["jobs"], lambda job: done.append(job.id), stop_timeout=1):
             jobs.put_many(Item(n) for n in range(20))
             wait_until(lambda: len(jobs) == 0)
-            own_cluster.slot = jobs.server.client.made().keyslot("{jobs:0}")
+            own_cluster.slot = jobs._server.client.made().keyslot("{jobs:0}")
             away = own_cluster.owner()
             away.process.send_signal(signal.SIGSTOP)
             began = time.monotonic()

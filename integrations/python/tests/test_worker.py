@@ -21,7 +21,7 @@ from dehydrator_queue import Backoff, Hooks, Item, Job, ModuleMissing, Queue, Re
 from dehydrator_queue.aio import Queue as AsyncQueue
 from dehydrator_queue.aio import Worker as AsyncWorker
 from dehydrator_queue.prometheus import PrometheusHooks
-from dehydrator_queue.verbs import pairs
+from dehydrator_queue.queue.commands import pairs
 
 QUICK = Backoff(first=0.05, most=0.1)
 

@@ -190,7 +190,7 @@ def test_a_worker_takes_the_policy_of_the_queue(server: RealServer, kind: str) -
 
 @both
 def test_a_worker_starts_on_a_full_server(own_server: RealServer, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dehydrator_queue.working.POLICY_AGAIN", 0.2)
+    monkeypatch.setattr("dehydrator_queue.worker.base.POLICY_AGAIN", 0.2)
     jobs, told, done = Queue(own_server.url, "jobs"), [], []
 
     class Watch(Hooks):

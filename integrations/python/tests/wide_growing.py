@@ -35,11 +35,11 @@ class Growing:
         self.read()
 
     def read(self) -> None:
-        self.queue.server.plain.follow(self.queue.server.router.directory.read())
+        self.queue._server.plain.follow(self.queue._server.router.directory.read())
 
     @property
     def lists(self) -> Any:
-        return self.queue.server.plain.follow(self.queue.server.router.directory.open()).lists
+        return self.queue._server.plain.follow(self.queue._server.router.directory.open()).lists
 
     def push(self, id: str, element: str, ttl: int, how: str) -> str | None:
         return "OK" if self.queue.put(element, id=id, delay=ttl / 1000, replace=how == "REPLACE") else None

@@ -30,10 +30,10 @@ from dehydrator_queue.errors import (
 )
 from dehydrator_queue.hooks import Hooks
 from dehydrator_queue.job import DeadLetter, Delivery, Item, Job, Put, Waiting
-from dehydrator_queue.limits import Limits
-from dehydrator_queue.queue import Queue
-from dehydrator_queue.scheduling import Schedule
-from dehydrator_queue.worker import Worker
+from dehydrator_queue.queue.limits import Limits
+from dehydrator_queue.queue.queue import Queue
+from dehydrator_queue.queue.scheduling import Schedule
+from dehydrator_queue.worker.worker import Worker
 
 __version__ = "0.1.0"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dehydrator_queue.moment import Duration, in_seconds
+from dehydrator_queue.durations import Duration, in_seconds
 
 
 class DehydratorError(Exception):
@@ -59,3 +59,14 @@ class Retry(Exception):
     def __init__(self, delay: Duration, reason: str = "the work asked to be tried again") -> None:
         super().__init__(reason)
         self.delay = in_seconds(delay)
+
+
+def reason_of(error: BaseException) -> str:
+    """Returns the reason of a failure, in one line."""
+    try:
+        text = str(error)
+    except Exception as another:
+        text = f"its text raises {type(another).__name__}"
+    if isinstance(error, Reject):
+        return text or "rejected"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

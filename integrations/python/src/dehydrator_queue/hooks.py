@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any
 
+from dehydrator_queue.errors import reason_of
 from dehydrator_queue.job import Delivery, Job, id_text
-from dehydrator_queue.settings import reason_of
 
 log = logging.getLogger("dehydrator_queue")
 

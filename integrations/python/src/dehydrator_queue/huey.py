@@ -12,10 +12,10 @@ from typing import Any
 from huey import RedisHuey
 from huey.storage import RedisStorage
 
-from dehydrator_queue.library import ResponseError
-from dehydrator_queue.moment import milliseconds
-from dehydrator_queue.server import explain
-from dehydrator_queue.verbs import as_bytes
+from dehydrator_queue.durations import milliseconds
+from dehydrator_queue.queue.commands import as_bytes
+from dehydrator_queue.queue.library import ResponseError
+from dehydrator_queue.queue.server import explain
 
 
 class DehydratorStorage(RedisStorage):

@@ -27,7 +27,7 @@ from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, Statu
 
 from dehydrator_queue.hooks import Hooks
 from dehydrator_queue.job import Delivery, Job, id_text
-from dehydrator_queue.queue import Queue
+from dehydrator_queue.queue.queue import Queue
 
 #: The header with the `traceparent` of the attempt before this one, to which the next one links.
 RETRY_OF = "retry-of"
@@ -78,7 +78,7 @@ class OpenTelemetryHooks(Hooks):
         def observe(options: CallbackOptions) -> Iterable[Observation]:
             for queue in queues:
                 # While the server is away, the next collection asks again.
-                info = queue.server.ask(queue.verbs.info(), patience=0)
+                info = queue._server.ask(queue._commands.info(), patience=0)
                 told = {"messaging.system": "dehydrator", "messaging.destination.name": queue.name}
                 yield Observation(value(info), told)
 

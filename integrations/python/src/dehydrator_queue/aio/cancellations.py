@@ -1,4 +1,4 @@
-"""What tells a worker of asyncio at once that a job was cancelled: see dehydrator_queue.cancellations."""
+"""What tells a worker of asyncio at once that a job was cancelled: see dehydrator_queue.worker.cancellations."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from dehydrator_queue.cancellations import AGAIN, WAIT, channels, log
 from dehydrator_queue.job import id_bytes, id_text
-from dehydrator_queue.library import passes
+from dehydrator_queue.queue.library import passes
+from dehydrator_queue.worker.cancellations import AGAIN, WAIT, channels, log
 
 
 async def tell(client: Any, keys: Iterable[str], hear: Callable[[str, bytes], Awaitable[Any]]) -> None:

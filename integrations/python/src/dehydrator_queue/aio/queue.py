@@ -1,4 +1,4 @@
-"""A queue for asyncio: see dehydrator_queue.queue."""
+"""A queue for asyncio: see dehydrator_queue.queue.queue."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dehydrator_queue.aio.schedules import Schedules
 from dehydrator_queue.aio.server import Server
 from dehydrator_queue.aio.wide.server import WideServer
 from dehydrator_queue.codec import Codec, Json
+from dehydrator_queue.durations import Duration
 from dehydrator_queue.hooks import Guarded, Hooks
 from dehydrator_queue.job import DeadLetter, Item, Put, Waiting
-from dehydrator_queue.library import REPLY, Client, connect, is_cluster
-from dehydrator_queue.limits import Limits, Rate, limit_words
-from dehydrator_queue.moment import Duration
-from dehydrator_queue.queue import _entry, dead_of
-from dehydrator_queue.scheduling import Schedule, Scheduling, plan_words
-from dehydrator_queue.verbs import Keep, Question, Verbs, name_of
+from dehydrator_queue.queue.commands import Commands, Keep, Question, name_of
+from dehydrator_queue.queue.library import REPLY, Client, connect, is_cluster
+from dehydrator_queue.queue.limits import Limits, Rate, limit_words
+from dehydrator_queue.queue.queue import _entry, dead_of
+from dehydrator_queue.queue.scheduling import Schedule, Scheduling, plan_words
 from dehydrator_queue.wide.directory import Directory, Keys, check_narrow
 from dehydrator_queue.wide.router import Router
 
@@ -55,9 +55,9 @@ class Queue(Generic[T]):
         self._url = server if isinstance(server, str) else None
         client: Client = connect(server, REPLY, asyncio=True) if isinstance(server, str) else server
         self.name = name
-        self.server = Server(client, patience)
+        self._server = Server(client, patience)
         self._hooks = Guarded(hooks) if hooks is not None else Hooks()
-        self.verbs = Verbs(name, dead or dead_of(name, client), codec or Json(), keep_dead)
+        self._commands = Commands(name, dead or dead_of(name, client), codec or Json(), keep_dead)
         key = name
         #: Whether it is known that no client has opened it with `keys`.
         self._is_narrow = "{" in name
@@ -65,10 +65,10 @@ class Queue(Generic[T]):
             if dead is not None:
                 raise ValueError("with `keys`, each key has its own stream of dead letters")
             directory = Directory(name, keys, cluster=is_cluster(client))
-            self.server = WideServer(self.server, Router(directory, self.verbs))
+            self._server = WideServer(self._server, Router(directory, self._commands))
             key, self._is_narrow = directory.first, True
-        self.scheduling = Scheduling(key, self.verbs.encode, self.verbs.read)
-        self.schedules = Schedules(self.server, self.scheduling)
+        self._scheduling = Scheduling(key, self._commands.encode, self._commands.read)
+        self.schedules = Schedules(self._server, self._scheduling)
 
     async def put(
         self,
@@ -85,10 +85,10 @@ class Queue(Generic[T]):
         await self._check_narrow()
         drawn, id = id is None, name_of(id)
         with self._hooks.sending(self.name, [id]) as headers:
-            question = self.verbs.put(
+            question = self._commands.put(
                 payload, id, delay, at, replace, headers, within=within, attempts=attempts, group=group, drawn=drawn
             )
-            return await self.server.ask(question)
+            return await self._server.ask(question)
 
     async def put_many(
         self,
@@ -102,12 +102,12 @@ class Queue(Generic[T]):
         await self._check_narrow()
         items = list(items)
         with self._hooks.sending(self.name, [one.id for one in items]) as headers:
-            questions = self.verbs.put_many(items, replace, headers, within=within, attempts=attempts, group=group)
-            return [put for question in questions for put in await self.server.ask(question)]
+            questions = self._commands.put_many(items, replace, headers, within=within, attempts=attempts, group=group)
+            return [put for question in questions for put in await self._server.ask(question)]
 
     async def _check_narrow(self) -> None:
         if not self._is_narrow:
-            await self.server.follow(check_narrow(self.name))
+            await self._server.follow(check_narrow(self.name))
             self._is_narrow = True
 
     async def every(
@@ -142,38 +142,38 @@ class Queue(Generic[T]):
             within=within,
             group=group,
         )
-        return await self.server.follow(self.scheduling.every(name, payload, plan))
+        return await self._server.follow(self._scheduling.every(name, payload, plan))
 
     async def cancel(self, *ids: str | bytes) -> int:
-        return await self.server.ask(self.verbs.cancel(ids)) if ids else 0
+        return await self._server.ask(self._commands.cancel(ids)) if ids else 0
 
     async def cancel_all(self, *, group: str | bytes | None = None, prefix: str | bytes | None = None) -> int:
-        return await self.server.follow(self.verbs.cancel_all(group, prefix))
+        return await self._server.follow(self._commands.cancel_all(group, prefix))
 
     async def postpone_all(self, delay: Duration, *, group: str | bytes) -> int:
-        return await self.server.follow(self.verbs.postpone_all(delay, group))
+        return await self._server.follow(self._commands.postpone_all(delay, group))
 
     async def postpone(self, id: str | bytes, delay: Duration = 0.0, *, at: datetime | float | None = None) -> bool:
-        return await self.server.ask(self.verbs.postpone(id, delay, at))
+        return await self._server.ask(self._commands.postpone(id, delay, at))
 
     async def look(self, id: str | bytes) -> Waiting | None:
-        return await self.server.ask(self.verbs.look(id))
+        return await self._server.ask(self._commands.look(id))
 
     async def update(self, id: str | bytes, payload: T) -> None:
-        await self.server.ask(self.verbs.update(id, payload))
+        await self._server.ask(self._commands.update(id, payload))
 
     async def __aiter__(self) -> AsyncIterator[Waiting]:
         start: Any = "-"
         while start is not None:
-            start, rows = await self.server.ask(self.verbs.page(start))
+            start, rows = await self._server.ask(self._commands.page(start))
             for row in rows:
                 yield row
 
     async def length(self) -> int:
-        return await self.server.ask(self.verbs.length())
+        return await self._server.ask(self._commands.length())
 
     async def info(self, *, group: str | bytes | None = None) -> dict[str, Any]:
-        return await self.server.ask(self.verbs.info(group))
+        return await self._server.ask(self._commands.info(group))
 
     async def limit(
         self,
@@ -193,28 +193,28 @@ class Queue(Generic[T]):
         limits = {"rate": rate, "held": held, "length": length, "remember": remember, "share": share}
         each = {"each_rate": each_rate, "each_held": each_held, "each_length": each_length}
         for words in limit_words(self.name, group, **limits, **each):
-            await self.server.ask(Question(words, lambda reply: None))
+            await self._server.ask(Question(words, lambda reply: None))
 
     async def limits(self, *, group: str | bytes | None = None) -> Limits:
         return Limits.of(await self.info(group=group))
 
     async def pause(self, duration: Duration | None = None, *, group: str | bytes | None = None) -> None:
-        await self.server.ask(self.verbs.pause(duration, group))
+        await self._server.ask(self._commands.pause(duration, group))
 
     async def resume(self, *, group: str | bytes | None = None) -> bool:
-        return await self.server.ask(self.verbs.resume(group))
+        return await self._server.ask(self._commands.resume(group))
 
     async def dead_letters(self, count: int = 100, *, start: str = "-") -> list[DeadLetter]:
-        return await self.server.ask(self.verbs.dead_letters(count, start))
+        return await self._server.ask(self._commands.dead_letters(count, start))
 
     async def revive(self, *letters: DeadLetter | str, count: int = 100, payload: T | None = None) -> int:
         if payload is not None and len(letters) != 1:
             raise ValueError("`payload` is for one letter")
-        element = None if payload is None else self.verbs.encode(payload)
-        return await self.server.follow(self.verbs.revive(count, list(map(_entry, letters)), element))
+        element = None if payload is None else self._commands.encode(payload)
+        return await self._server.follow(self._commands.revive(count, list(map(_entry, letters)), element))
 
     async def drop(self, *letters: DeadLetter | str) -> int:
-        return await self.server.ask(self.verbs.drop_letters(list(map(_entry, letters)))) if letters else 0
+        return await self._server.ask(self._commands.drop_letters(list(map(_entry, letters)))) if letters else 0
 
     async def set_keys(self, keys: Keys) -> list[str]:
         server = self._wide()
@@ -226,22 +226,22 @@ class Queue(Generic[T]):
 
     @property
     def is_wide(self) -> bool:
-        return isinstance(self.server, WideServer)
+        return isinstance(self._server, WideServer)
 
     def _wide(self) -> WideServer:
-        if not isinstance(self.server, WideServer):
+        if not isinstance(self._server, WideServer):
             raise ValueError(f"{self.name} is one key: open the queue with `keys`")
-        return self.server
+        return self._server
 
     async def check(self) -> None:
-        await self.server.check(self.name)
+        await self._server.check(self.name)
 
     def patient(self, timeout: float) -> Client:
-        return self.server.client if self._url is None else connect(self._url, timeout, asyncio=True)
+        return self._server.client if self._url is None else connect(self._url, timeout, asyncio=True)
 
     async def close(self) -> None:
         if self._url is not None:
-            await self.server.client.aclose()  # type: ignore[attr-defined]
+            await self._server.client.aclose()  # type: ignore[attr-defined]
 
     async def __aenter__(self) -> Queue[T]:
         return self

@@ -1,11 +1,11 @@
-"""The schedules of a queue for asyncio: see dehydrator_queue.schedules."""
+"""The schedules of a queue for asyncio: see dehydrator_queue.queue.schedules."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
 from dehydrator_queue.aio.server import Server
-from dehydrator_queue.scheduling import Schedule, Scheduling
+from dehydrator_queue.queue.scheduling import Schedule, Scheduling
 
 
 class Schedules:

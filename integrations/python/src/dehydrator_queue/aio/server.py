@@ -1,4 +1,4 @@
-"""The server, with retries: see dehydrator_queue.server."""
+"""The server, with retries: see dehydrator_queue.queue.server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from dehydrator_queue.errors import ModuleTooOld
-from dehydrator_queue.library import (
+from dehydrator_queue.queue.commands import Flow, Question
+from dehydrator_queue.queue.library import (
     BROKEN,
     Client,
     ResponseError,
@@ -22,8 +23,7 @@ from dehydrator_queue.library import (
     passes,
     undecoded,
 )
-from dehydrator_queue.server import FIRST_PAUSE, LONGEST_PAUSE, NEWEST, PROBES, drawn, explain, version_of
-from dehydrator_queue.verbs import Flow, Question
+from dehydrator_queue.queue.server import FIRST_PAUSE, LONGEST_PAUSE, NEWEST, PROBES, drawn, explain, version_of
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""A worker for asyncio: like dehydrator_queue.worker, with tasks."""
+"""A worker for asyncio: like dehydrator_queue.worker.worker, with tasks."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from dehydrator_queue.aio.cancellations import tell
 from dehydrator_queue.aio.queue import Queue
 from dehydrator_queue.aio.server import Server
 from dehydrator_queue.aio.wide.confirming import Confirming
-from dehydrator_queue.aio.wide.takers import Takers
+from dehydrator_queue.aio.wide.pollers import Pollers
 from dehydrator_queue.backoff import Backoff
-from dehydrator_queue.errors import TookTooLong
+from dehydrator_queue.durations import Duration
+from dehydrator_queue.errors import TookTooLong, reason_of
 from dehydrator_queue.hooks import Hooks
 from dehydrator_queue.job import Delivery, Job
-from dehydrator_queue.library import passes, reply_in
-from dehydrator_queue.moment import Duration
-from dehydrator_queue.settings import Attempts, Settings, Timeout, reason_of
-from dehydrator_queue.threads import SLICE
-from dehydrator_queue.verbs import Flow, Question, new_token, poll
-from dehydrator_queue.working import GRACE, MOST_AT_ONCE, Working, by_name, is_coroutine, log
+from dehydrator_queue.queue.commands import Flow, Question, new_token, poll
+from dehydrator_queue.queue.library import passes, reply_in
+from dehydrator_queue.worker.base import GRACE, MOST_AT_ONCE, Working, by_name, is_coroutine, log
+from dehydrator_queue.worker.settings import Attempts, Settings, Timeout
+from dehydrator_queue.worker.threads import SLICE
 
 T = TypeVar("T")
 
@@ -103,7 +103,7 @@ class Worker(Working):
                 if not passes(error):
                     raise
         for queue in () if self._is_wide else self._queues.values():
-            await server.follow(self._limit(queue.verbs), None, self._stops, self._hooks.interrupted)
+            await server.follow(self._limit(queue._commands), None, self._stops, self._hooks.interrupted)
         beside = [asyncio.create_task(self._watch())]
         if not self._is_wide:
             beside.append(asyncio.create_task(tell(self._leases.client, list(self._queues), self._renew_of)))
@@ -129,7 +129,7 @@ class Worker(Working):
                 await asyncio.gather(*beside, return_exceptions=True)
                 if isinstance(self._sure.client, Confirming):
                     await self._sure.client.aclose()
-                if server.client is not first.server.client:
+                if server.client is not first._server.client:
                     for own in (server, self._leases):
                         await own.client.aclose()  # type: ignore[attr-defined]
                 log.info("%s: the worker has ended", ", ".join(self._queues))
@@ -145,9 +145,9 @@ class Worker(Working):
         """Takes jobs from all keys of the queues, until the worker stops."""
 
         def submit(delivery: Delivery) -> None:
-            self._begin(delivery).add_done_callback(lambda _: takers.permits.release())
+            self._begin(delivery).add_done_callback(lambda _: pollers.permits.release())
 
-        takers = Takers(
+        pollers = Pollers(
             self._queues.values(),
             self._settings,
             block_ms,
@@ -161,8 +161,8 @@ class Worker(Working):
             self._limit,
             lambda: time.monotonic() >= self._stop_by,
         )
-        self._verbs = takers.verbs
-        await takers.run()
+        self._commands = pollers._commands
+        await pollers.run()
 
     def _begin(self, delivery: Delivery) -> asyncio.Task[None]:
         task = asyncio.create_task(self._serve(delivery))
@@ -213,7 +213,7 @@ class Worker(Working):
             work.cancel()
 
     async def _do(self, delivery: Delivery) -> None:
-        verbs = self._verbs[delivery.key]
+        verbs = self._commands[delivery.key]
         if self._is_stopping:
             # The POLL was blocked in the server when the stop was requested. Other workers can do this job.
             await self._ask(verbs.give_back(delivery.token, delivery.id))
@@ -262,7 +262,7 @@ class Worker(Working):
         if failure is None:
             # A 0 can mean that a first SETTLE worked, but its reply was lost.
             with self._hooks.settling(job, "settle"):
-                await self._ask(self._verbs[delivery.key].settle(delivery.token, delivery.id), self._sure)
+                await self._ask(self._commands[delivery.key].settle(delivery.token, delivery.id), self._sure)
             self._hooks.succeeded(job, seconds)
             return
         element, reason = delivery.changed(job.headers), reason_of(failure)
@@ -311,7 +311,7 @@ class Worker(Working):
     async def _renew(self, name: str, held: list[tuple[str, bytes]]) -> None:
         try:
             # As long as the leases still run.
-            question = self._verbs[name].renew(self._settings.lease_ms, held)
+            question = self._commands[name].renew(self._settings.lease_ms, held)
             renewed = await self._leases.ask(question, 2 * self._settings.renewal, tell=self._hooks.interrupted)
         except Exception as error:
             self._hooks.crashed(error)

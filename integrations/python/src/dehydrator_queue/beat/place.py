@@ -8,13 +8,13 @@ from typing import Any
 from celery.exceptions import ImproperlyConfigured
 
 from dehydrator_queue.beat.payload import decode
+from dehydrator_queue.frameworks.occurrences import LOOK
 from dehydrator_queue.kombu.channel import Dehydrated
-from dehydrator_queue.library import REPLY, connect
-from dehydrator_queue.occurrences import LOOK
-from dehydrator_queue.queue import beside
-from dehydrator_queue.schedules import Schedules
-from dehydrator_queue.scheduling import Scheduling
-from dehydrator_queue.server import Server
+from dehydrator_queue.queue.library import REPLY, connect
+from dehydrator_queue.queue.queue import beside
+from dehydrator_queue.queue.schedules import Schedules
+from dehydrator_queue.queue.scheduling import Scheduling
+from dehydrator_queue.queue.server import Server
 
 #: Seconds, during a command, until a beat connects anew.
 PATIENCE = 2.0

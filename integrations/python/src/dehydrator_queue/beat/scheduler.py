@@ -16,12 +16,12 @@ from kombu.exceptions import OperationalError
 from dehydrator_queue.beat.payload import decode, encode, is_local, is_of_settings
 from dehydrator_queue.beat.place import Place
 from dehydrator_queue.beat.plan import plan_of
+from dehydrator_queue.frameworks.occurrences import AGAIN, LEASE, LOOK, plan_of_framework, put_off, settle
 from dehydrator_queue.job import Delivery, id_bytes, id_text
-from dehydrator_queue.library import ResponseError, passes
-from dehydrator_queue.occurrences import AGAIN, LEASE, LOOK, plan_of_framework, put_off, settle
-from dehydrator_queue.schedules import Schedules
-from dehydrator_queue.scheduling import Declared, declare, is_empty, occurrence
-from dehydrator_queue.verbs import Question, new_token, poll
+from dehydrator_queue.queue.commands import Question, new_token, poll
+from dehydrator_queue.queue.library import ResponseError, passes
+from dehydrator_queue.queue.schedules import Schedules
+from dehydrator_queue.queue.scheduling import Declared, declare, is_empty, occurrence
 
 log = get_logger("dehydrator_queue.beat")
 

@@ -11,9 +11,9 @@ from typing import Any
 from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
 
-from dehydrator_queue.library import node_of
-from dehydrator_queue.names import names_of_task
-from dehydrator_queue.verbs import BATCH, pairs
+from dehydrator_queue.frameworks.ids import names_of_task
+from dehydrator_queue.queue.commands import BATCH, pairs
+from dehydrator_queue.queue.library import node_of
 
 log = logging.getLogger("dehydrator_queue.kombu")
 

@@ -18,16 +18,16 @@ from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
 from kombu.utils.objects import cached_property
 
+from dehydrator_queue.errors import reason_of
+from dehydrator_queue.frameworks.ids import names_of_task, take
+from dehydrator_queue.frameworks.leases import Lease, Leases
 from dehydrator_queue.job import Delivery, id_text
 from dehydrator_queue.kombu.eta import forget_future
 from dehydrator_queue.kombu.qos import QoS
 from dehydrator_queue.kombu.sending import Sending
-from dehydrator_queue.leases import Lease, Leases
-from dehydrator_queue.library import passes, reply_in
-from dehydrator_queue.names import names_of_task, take
-from dehydrator_queue.server import NEWEST, Server, explain, knows
-from dehydrator_queue.settings import reason_of
-from dehydrator_queue.verbs import BATCH, Keep, limit_words, new_token, pairs, reject
+from dehydrator_queue.queue.commands import BATCH, Keep, limit_words, new_token, pairs, reject
+from dehydrator_queue.queue.library import passes, reply_in
+from dehydrator_queue.queue.server import NEWEST, Server, explain, knows
 
 log = logging.getLogger("dehydrator_queue.kombu")
 

@@ -9,8 +9,8 @@ from typing import Any
 from kombu.transport import redis as base
 from kombu.utils.json import dumps
 
+from dehydrator_queue.frameworks.ids import look_words, names_of_message, push_words
 from dehydrator_queue.kombu.eta import delay_ms, within_ms
-from dehydrator_queue.names import look_words, names_of_message, push_words
 
 #: The header with the group of a message. Celery's own header `group` is the id of a canvas.
 GROUP = "dehydrator_group"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dehydrator_queue.library import ResponseError
+from dehydrator_queue.queue.library import ResponseError
 from dehydrator_queue.testing.dehydrator import MAX
 
 

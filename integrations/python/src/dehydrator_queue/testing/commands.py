@@ -18,7 +18,7 @@ class Commands(Elements, Reading, Letters, Rules):
 
     def __init__(self) -> None:
         super().__init__()
-        self._verbs: dict[bytes, Callable[[Words], Any]] = {
+        self._commands: dict[bytes, Callable[[Words], Any]] = {
             b"DEL": lambda words: sum(self._keys.pop(key, None) is not None for key in words),
             b"XDEL": self.xdel,
             b"XLEN": lambda words: len(self._stream(words[0]).entries),
@@ -26,13 +26,13 @@ class Commands(Elements, Reading, Letters, Rules):
         }
         for name in dir(self):
             if name.startswith("do_"):
-                self._verbs[b"DEHYDRATOR." + name[3:].upper().encode()] = getattr(self, name)
+                self._commands[b"DEHYDRATOR." + name[3:].upper().encode()] = getattr(self, name)
 
     def call(self, words: Sequence[Any], now: int) -> Any:
         """Runs a command, and returns its reply, or Blocks."""
         self._now = now
         name, *arguments = map(word, words)
-        verb = self._verbs.get(name.upper())
+        verb = self._commands.get(name.upper())
         if verb is None:
             raise refused("ERR", f"unknown command '{name.decode(errors='replace')}' of the server in memory")
         try:

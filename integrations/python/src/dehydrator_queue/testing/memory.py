@@ -9,14 +9,14 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from dehydrator_queue.moment import Duration, milliseconds, unix_milliseconds
+from dehydrator_queue.durations import Duration, milliseconds, unix_milliseconds
 from dehydrator_queue.testing.arguments import word
 from dehydrator_queue.testing.commands import Commands
 from dehydrator_queue.testing.elements import Blocks
 
 if TYPE_CHECKING:
     from dehydrator_queue.aio.worker import Worker as AsyncWorker
-    from dehydrator_queue.worker import Worker
+    from dehydrator_queue.worker.worker import Worker
 
 
 class MemoryServer:

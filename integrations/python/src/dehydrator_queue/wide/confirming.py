@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dehydrator_queue.library import AskError, MovedError, look_up_slots, node_at, node_of
+from dehydrator_queue.queue.library import AskError, MovedError, look_up_slots, node_at, node_of
 
 ASKING = ("ASKING",)
 

@@ -11,9 +11,9 @@ from typing import Any
 from dehydrator_queue.backoff import Backoff
 from dehydrator_queue.hooks import Hooks
 from dehydrator_queue.job import Delivery
-from dehydrator_queue.server import Server
-from dehydrator_queue.settings import Settings
-from dehydrator_queue.wide.takers import Takers
+from dehydrator_queue.queue.server import Server
+from dehydrator_queue.wide.pollers import Pollers
+from dehydrator_queue.worker.settings import Settings
 
 #: The maximum number of messages per POLL.
 MOST_AT_ONCE = 100
@@ -33,10 +33,10 @@ class Deliveries:
     def __init__(self, queue: Any, most: int, lease_ms: int, block_ms: int) -> None:
         self._given: SimpleQueue[Delivery | Exception | None] = SimpleQueue()
         self._stopping = threading.Event()
-        server = Server(queue.server.client, patience=math.inf)
+        server = Server(queue._server.client, patience=math.inf)
         settings = settings_of(most, lease_ms, block_ms)
         hooks, is_over = Hooks(), self._stopping.is_set
-        self._takers = Takers(
+        self._takers = Pollers(
             [queue], settings, block_ms, MOST_AT_ONCE, server, server, None, hooks, is_over, self._given.put
         )
         self._thread = threading.Thread(target=self._run, name=f"dehydrator-{queue.name}", daemon=True)

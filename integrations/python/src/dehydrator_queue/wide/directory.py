@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 from dehydrator_queue.errors import DehydratorError
 from dehydrator_queue.job import id_text
-from dehydrator_queue.library import NO_SCRIPT, ResponseError, key_slot, passes
-from dehydrator_queue.verbs import Flow, Question, scanned
+from dehydrator_queue.queue.commands import Flow, Question, scanned
+from dehydrator_queue.queue.library import NO_SCRIPT, ResponseError, key_slot, passes
 from dehydrator_queue.wide.script import CHANGE, ROUTED, ROUTED_SHA
 
 #: The number of keys, or one for each primary.

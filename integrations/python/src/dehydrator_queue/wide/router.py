@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dehydrator_queue.job import Waiting, id_bytes, id_text
-from dehydrator_queue.library import ResponseError
-from dehydrator_queue.verbs import BATCH, Flow, Question, Verbs
+from dehydrator_queue.queue.commands import BATCH, Commands, Flow, Question
+from dehydrator_queue.queue.library import ResponseError
 from dehydrator_queue.wide.directory import ATTEMPTS, Directory, Known, OutdatedDirectoryError
 
 #: Where the id stands in the commands of one id.
@@ -71,10 +71,10 @@ class Pages:
 class Router:
     """Turns a question about the queue into questions about its keys."""
 
-    def __init__(self, directory: Directory, verbs: Verbs) -> None:
+    def __init__(self, directory: Directory, verbs: Commands) -> None:
         """`verbs`: those of the queue, whose key is its name."""
         self.directory = directory
-        self._verbs = verbs
+        self._commands = verbs
 
     def route(self, question: Question[Any]) -> Flow[Any]:
         """Answers a question of the queue's verbs."""
@@ -83,7 +83,7 @@ class Router:
             return question.read([entry for _, entry in (yield from self._letters(words[-1], words[2]))])
         if command == "XDEL":
             return (yield from self._drop(words[2:]))
-        if self._verbs.key not in words[1:2]:
+        if self._commands.key not in words[1:2]:
             # About one of its keys, or what is beside it.
             return (yield question)
         if command == "DEHYDRATOR.REVIVE":
@@ -181,7 +181,7 @@ class Router:
         buffers = {}
         for key, (begin, rows) in start.at.items():
             while begin is not None and not rows:
-                begin, rows = yield self._verbs.at(key).page(begin)
+                begin, rows = yield self._commands.at(key).page(begin)
             buffers[key] = begin, rows
         # What a key has not shown yet is due no earlier than the last that it has shown.
         end = min((rows[-1].due for begin, rows in buffers.values() if begin is not None), default=float("inf"))

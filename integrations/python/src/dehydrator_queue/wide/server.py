@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dehydrator_queue.server import Server
-from dehydrator_queue.verbs import Question
+from dehydrator_queue.queue.commands import Question
+from dehydrator_queue.queue.server import Server
 from dehydrator_queue.wide.router import Router
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from dehydrator_queue.library import is_cluster
+from dehydrator_queue.queue.library import is_cluster
 from dehydrator_queue.wide.confirming import Confirmation, UnconfirmedError
 
 

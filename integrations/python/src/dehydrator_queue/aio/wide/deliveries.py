@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from dehydrator_queue.aio.pace import Pace
 from dehydrator_queue.aio.server import Server
-from dehydrator_queue.aio.wide.takers import Takers
+from dehydrator_queue.aio.wide.pollers import Pollers
+from dehydrator_queue.frameworks.prefetch import Prefetch
 from dehydrator_queue.hooks import Hooks
 from dehydrator_queue.job import Delivery
 from dehydrator_queue.wide.deliveries import MOST_AT_ONCE, settings_of
@@ -17,13 +17,13 @@ T = TypeVar("T")
 
 
 class Deliveries(Generic[T]):
-    """As many are taken, and not ended yet, as `pace` expects."""
+    """As many are taken, and not ended yet, as `prefetch` expects."""
 
     def __init__(
         self,
         queue: Any,
         server: Server,
-        pace: Pace,
+        prefetch: Prefetch,
         lease_ms: int,
         block_ms: int,
         made: Callable[[Delivery], T],
@@ -32,9 +32,9 @@ class Deliveries(Generic[T]):
         self._given: asyncio.Queue[T | None] = asyncio.Queue()
         self._stopping = False
         self._ended = 0
-        self._pace = pace
-        settings = settings_of(pace.count, lease_ms, block_ms)
-        self._takers = Takers(
+        self._pace = prefetch
+        settings = settings_of(prefetch.count, lease_ms, block_ms)
+        self._takers = Pollers(
             *([queue], settings, block_ms, MOST_AT_ONCE, server, server, None, Hooks()),
             lambda: self._stopping,
             lambda delivery: self._given.put_nowait(made(delivery)),

@@ -21,7 +21,7 @@ from kombu.utils.objects import cached_property
 from dehydrator_queue.kombu.channel import Dehydrated
 from dehydrator_queue.kombu.cluster.client import CONNECT, REPLY, ClusterClient, LeaseClient
 from dehydrator_queue.kombu.cluster.poll import Poll
-from dehydrator_queue.library import AskError, look_up_slots, passes, reply_in
+from dehydrator_queue.queue.library import AskError, look_up_slots, passes, reply_in
 
 log = logging.getLogger("dehydrator_queue.kombu")
 

@@ -13,9 +13,9 @@ from redis.cluster import ClusterNode, RedisCluster
 from redis.commands import CoreCommands
 from redis.retry import Retry
 
-from dehydrator_queue.library import BROKEN, ResponseError, passes
-from dehydrator_queue.server import Server
-from dehydrator_queue.verbs import Question
+from dehydrator_queue.queue.commands import Question
+from dehydrator_queue.queue.library import BROKEN, ResponseError, passes
+from dehydrator_queue.queue.server import Server
 
 #: Seconds until a connection, and a reply. The event loop of a worker waits for them.
 CONNECT, REPLY = 1.0, 2.0

@@ -8,8 +8,8 @@ from queue import Empty
 from time import monotonic
 from typing import Any
 
-from dehydrator_queue.library import BROKEN, REPLY
-from dehydrator_queue.verbs import new_token
+from dehydrator_queue.queue.commands import new_token
+from dehydrator_queue.queue.library import BROKEN, REPLY
 
 #: Seconds until the next attempt after an error: the first time, and at most.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.5

@@ -11,13 +11,13 @@ from typing import Any
 
 from dramatiq import Message, Middleware
 
+from dehydrator_queue.durations import Duration
+from dehydrator_queue.frameworks.occurrences import Occurrences, plan_of_framework
 from dehydrator_queue.job import Delivery, id_bytes, id_text
-from dehydrator_queue.library import is_cluster
-from dehydrator_queue.moment import Duration
-from dehydrator_queue.occurrences import Occurrences, plan_of_framework
-from dehydrator_queue.queue import beside
-from dehydrator_queue.schedules import Schedules
-from dehydrator_queue.scheduling import Declared, Scheduling, occurrence
+from dehydrator_queue.queue.library import is_cluster
+from dehydrator_queue.queue.queue import beside
+from dehydrator_queue.queue.schedules import Schedules
+from dehydrator_queue.queue.scheduling import Declared, Scheduling, occurrence
 
 #: The option of an actor with its plan.
 PERIODIC = "periodic"

@@ -15,17 +15,27 @@ from dramatiq import Broker, Consumer, Message, MessageProxy, Middleware
 from dramatiq.errors import ConnectionClosed, QueueJoinTimeout
 
 from dehydrator_queue.codec import Raw
-from dehydrator_queue.dramatiq_schedules import Periodic, cron, every, schedules_of
+from dehydrator_queue.dramatiq.schedules import Periodic, cron, every, schedules_of
+from dehydrator_queue.durations import Duration, milliseconds
+from dehydrator_queue.errors import reason_of
+from dehydrator_queue.frameworks.ids import look_words, names_of_message, push_words, take
+from dehydrator_queue.frameworks.leases import Lease, Leases
 from dehydrator_queue.job import Delivery, id_text
-from dehydrator_queue.leases import Lease, Leases
-from dehydrator_queue.library import Client, connect, is_cluster, passes, reply_in
-from dehydrator_queue.moment import Duration, milliseconds
-from dehydrator_queue.names import look_words, names_of_message, push_words, take
-from dehydrator_queue.queue import Queue, dead_of
-from dehydrator_queue.schedules import Schedules
-from dehydrator_queue.server import Server
-from dehydrator_queue.settings import reason_of
-from dehydrator_queue.verbs import Flow, Keep, Question, as_bytes, keep_words, limit_words, new_token, poll, reject
+from dehydrator_queue.queue.commands import (
+    Flow,
+    Keep,
+    Question,
+    as_bytes,
+    keep_words,
+    limit_words,
+    new_token,
+    poll,
+    reject,
+)
+from dehydrator_queue.queue.library import Client, connect, is_cluster, passes, reply_in
+from dehydrator_queue.queue.queue import Queue, dead_of
+from dehydrator_queue.queue.schedules import Schedules
+from dehydrator_queue.queue.server import Server
 from dehydrator_queue.wide.deliveries import Deliveries
 from dehydrator_queue.wide.directory import Keys
 
@@ -108,7 +118,7 @@ class DehydratorBroker(Broker):
 
     def ask(self, *words: Any, queue_name: str | None = None) -> Any:
         """Retries a command until it arrives. `queue_name`: it is about a queue, which can have several keys."""
-        server = self.server if queue_name is None else self.queue(queue_name).server
+        server = self.server if queue_name is None else self.queue(queue_name)._server
         try:
             return server.ask(Question(words, lambda reply: reply))
         except Exception as error:
@@ -119,7 +129,7 @@ class DehydratorBroker(Broker):
     def follow(self, flow: Flow[Any], queue_name: str) -> Any:
         """Asks the questions of a flow about a queue."""
         try:
-            return self.queue(queue_name).server.follow(flow)
+            return self.queue(queue_name)._server.follow(flow)
         except Exception as error:
             if passes(error):
                 raise ConnectionClosed(error) from None

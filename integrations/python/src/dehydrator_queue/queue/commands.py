@@ -10,9 +10,9 @@ from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
 
 from dehydrator_queue.codec import Codec
-from dehydrator_queue.envelope import unwrap, wrap
+from dehydrator_queue.durations import LONGEST_MS, Duration, milliseconds, unix_milliseconds
 from dehydrator_queue.job import DeadLetter, Delivery, Item, Put, Waiting, id_bytes, id_text
-from dehydrator_queue.moment import LONGEST_MS, Duration, milliseconds, unix_milliseconds
+from dehydrator_queue.queue.envelope import unwrap, wrap
 
 T = TypeVar("T")
 
@@ -167,7 +167,7 @@ def _is_only(reply: Any) -> bool:
     return bool(reply[0] == 1)
 
 
-class Verbs:
+class Commands:
     """The commands of one queue."""
 
     def __init__(self, key: str, dead: str, codec: Codec, keep: Keep = None, queue: str | None = None) -> None:
@@ -179,9 +179,9 @@ class Verbs:
         self.dead = dead
         self.codec = codec
 
-    def at(self, key: str) -> Verbs:
+    def at(self, key: str) -> Commands:
         """Returns the same for one of the keys of a queue."""
-        return Verbs(key, f"{key}:dead", self.codec, self.keep, self.queue)
+        return Commands(key, f"{key}:dead", self.codec, self.keep, self.queue)
 
     def encode(self, payload: Any, headers: Mapping[str, str] | None = None) -> bytes:
         return wrap(headers or {}, self.codec.encode(payload))

@@ -16,23 +16,23 @@ from weakref import ref
 
 from taskiq import AckableMessage, AsyncBroker, AsyncResultBackend, BrokerMessage
 
-from dehydrator_queue.aio.pace import MOST, STALE, Pace
 from dehydrator_queue.aio.queue import Queue
 from dehydrator_queue.aio.server import Server
 from dehydrator_queue.aio.wide.deliveries import Deliveries
 from dehydrator_queue.codec import Raw
+from dehydrator_queue.durations import Duration, milliseconds
+from dehydrator_queue.errors import reason_of
+from dehydrator_queue.frameworks.ids import look_words, names_of_message, names_of_task, push_words, take
+from dehydrator_queue.frameworks.occurrences import BLOCK
+from dehydrator_queue.frameworks.prefetch import MOST, STALE, Prefetch
 from dehydrator_queue.job import Delivery
-from dehydrator_queue.library import BROKEN, connect, passes, reply_in
-from dehydrator_queue.moment import Duration, milliseconds
-from dehydrator_queue.names import look_words, names_of_message, names_of_task, push_words, take
-from dehydrator_queue.occurrences import BLOCK
-from dehydrator_queue.queue import beside, dead_of
-from dehydrator_queue.settings import reason_of
-from dehydrator_queue.taskiq_acks import Acks, leases_of
-from dehydrator_queue.taskiq_schedules import Schedules
-from dehydrator_queue.verbs import Keep, Question, as_bytes, keep_words, limit_words, new_token, poll, reject
+from dehydrator_queue.queue.commands import Keep, Question, as_bytes, keep_words, limit_words, new_token, poll, reject
+from dehydrator_queue.queue.library import BROKEN, connect, passes, reply_in
+from dehydrator_queue.queue.queue import beside, dead_of
+from dehydrator_queue.taskiq.acks import Acks, leases_of
+from dehydrator_queue.taskiq.schedules import Schedules
 from dehydrator_queue.wide.directory import Keys
-from dehydrator_queue.working import GRACE
+from dehydrator_queue.worker.base import GRACE
 
 log = logging.getLogger("dehydrator_queue")
 
@@ -106,7 +106,7 @@ class DehydratorBroker(AsyncBroker):
 
     async def _ask(self, *words: Any, queue_name: str | None = None) -> Any:
         """`queue_name`: the command is about a queue, which can have several keys."""
-        server = self._server if queue_name is None else self.queue(queue_name).server
+        server = self._server if queue_name is None else self.queue(queue_name)._server
         return await server.ask(Question(words, lambda reply: reply))
 
     async def startup(self) -> None:
@@ -170,7 +170,7 @@ class DehydratorBroker(AsyncBroker):
     async def cancel(self, task_id: str, queue_name: str | None = None) -> bool:
         """Cancels a task that no worker has; returns whether it existed."""
         name = queue_name or self.queue_name
-        return bool(await self.queue(name).server.follow(take(name, *names_of_task(task_id))))
+        return bool(await self.queue(name)._server.follow(take(name, *names_of_task(task_id))))
 
     def listen(self) -> AsyncGenerator[bytes | AckableMessage, None]:
         """Yields due tasks, each with its `ack`."""
@@ -182,7 +182,7 @@ class DehydratorBroker(AsyncBroker):
             self._renewing = asyncio.create_task(self._renew())
         taken: list[tuple[Delivery, AckableMessage]] = []
         deliveries = Deliveries(
-            *(self.queue(), server, Pace(self._count), self._lease_ms, self._block_ms),
+            *(self.queue(), server, Prefetch(self._count), self._lease_ms, self._block_ms),
             made=lambda delivery: (delivery, self._message_of(delivery)),
         )
         try:
@@ -207,7 +207,7 @@ class DehydratorBroker(AsyncBroker):
         server = Server(self._connect(self._block_ms / 1000 + GRACE), patience=float("inf"))
         token: str | None = None
         taken: list[tuple[Delivery, AckableMessage]] = []
-        pace = Pace(self._count)
+        prefetch = Prefetch(self._count)
         if self._renewing is None:
             self._renewing = asyncio.create_task(self._renew())
 
@@ -219,18 +219,18 @@ class DehydratorBroker(AsyncBroker):
         try:
             while True:
                 token = new_token()
-                question = poll([self.queue_name], pace.count, self._lease_ms, token, self._block_ms)
+                question = poll([self.queue_name], prefetch.count, self._lease_ms, token, self._block_ms)
                 deliveries = await server.ask(question, tell=lambda error: log.warning("asking again: %r", error))
                 token = None
                 taken = [(delivery, self._message_of(delivery)) for delivery in deliveries]
-                pace.begin()
+                prefetch.begin()
                 while taken:
                     delivery, message = taken[0]
                     if (fault := self._fault_of(delivery)) is None:
                         del taken[0]
                         with self._giving_back_from(give_up):
                             yield message
-                        pace.pass_on()
+                        prefetch.pass_on()
                     else:
                         await self._bury(delivery, fault)
                         del taken[0]
@@ -238,7 +238,7 @@ class DehydratorBroker(AsyncBroker):
             unused = [delivery for delivery, _ in taken]
             if token is not None:
                 # The reply may have been on its way: the token repeats it.
-                question = poll([self.queue_name], pace.count, self._lease_ms, token, None)
+                question = poll([self.queue_name], prefetch.count, self._lease_ms, token, None)
                 with suppress(*BROKEN):
                     given = await self._server.ask(question, patience=0)
                     unused += given

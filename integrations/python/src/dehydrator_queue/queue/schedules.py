@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dehydrator_queue.scheduling import Schedule, Scheduling
-from dehydrator_queue.server import Server
+from dehydrator_queue.queue.scheduling import Schedule, Scheduling
+from dehydrator_queue.queue.server import Server
 
 
 class Schedules:

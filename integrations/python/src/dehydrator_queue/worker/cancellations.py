@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from dehydrator_queue.job import id_bytes, id_text
-from dehydrator_queue.library import is_cluster, option, passes
+from dehydrator_queue.queue.library import is_cluster, option, passes
 
 log = logging.getLogger("dehydrator_queue")
 

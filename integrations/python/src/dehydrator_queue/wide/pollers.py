@@ -11,17 +11,17 @@ from typing import Any
 
 from dehydrator_queue.hooks import Hooks
 from dehydrator_queue.job import Delivery
-from dehydrator_queue.library import passes
-from dehydrator_queue.settings import Settings
-from dehydrator_queue.threads import SLICE
-from dehydrator_queue.verbs import Verbs, new_token, poll
+from dehydrator_queue.queue.commands import Commands, new_token, poll
+from dehydrator_queue.queue.library import passes
 from dehydrator_queue.wide.permits import Permits
+from dehydrator_queue.worker.settings import Settings
+from dehydrator_queue.worker.threads import SLICE
 
 #: Seconds between two looks at the directory.
 LOOK = 1.0
 
 
-class Taking:
+class Polling:
     """What the threads or the tasks of a worker share that take jobs."""
 
     def __init__(
@@ -36,7 +36,7 @@ class Taking:
         hooks: Hooks,
         is_stopping: Callable[[], bool],
         submit: Callable[[Delivery], None],
-        limit: Callable[[Verbs], Any] | None = None,
+        limit: Callable[[Commands], Any] | None = None,
         leaves: Callable[[], bool] = lambda: False,
     ) -> None:
         """`most`: jobs per POLL, at most. `confirming`: where leases are confirmed by replicas, or None. `limit`: what
@@ -50,7 +50,7 @@ class Taking:
         self._leaves = leaves
         self.permits = Permits(settings.concurrency)
         #: By key. Those of former keys stay: jobs of theirs may still run.
-        self.verbs: dict[str, Verbs] = {}
+        self._commands: dict[str, Commands] = {}
         #: How many jobs were given back because no permit was free.
         self.given_back = 0
         self._keys: set[str] = set()
@@ -63,7 +63,7 @@ class Taking:
         return self._has_ended or self._is_stopping() or self._failure is not None
 
 
-class Takers(Taking):
+class Pollers(Polling):
     """One thread for each key of all lists, which sleeps in a POLL at the node of its key.
 
     A thread that sleeps has no permit. If it gets a job when no permit is free, it gives the job back, uncounted, and
@@ -92,9 +92,9 @@ class Takers(Taking):
         """Reads the directories, and starts a thread for each new key."""
         ranks = {}
         for rank, queue in enumerate(self._queues):
-            flow = queue.server.router.directory.read()
+            flow = queue._server.router.directory.read()
             for key in self._server.follow(flow, None, self._is_over, self._hooks.interrupted).keys:
-                self.verbs.setdefault(key, queue.verbs.at(key))
+                self._commands.setdefault(key, queue._commands.at(key))
                 ranks[key] = rank
         self._keys = set(ranks)
         for key, rank in ranks.items():
@@ -114,7 +114,7 @@ class Takers(Taking):
 
     def _take(self, key: str, rank: int) -> None:
         if self._limit is not None:
-            self._server.follow(self._limit(self.verbs[key]), None, self._is_over, self._hooks.interrupted)
+            self._server.follow(self._limit(self._commands[key]), None, self._is_over, self._hooks.interrupted)
         while key in self._keys and not self._is_over():
             self._take_some(key, rank)
 
@@ -169,7 +169,7 @@ class Takers(Taking):
             return deliveries
         # A RENEW is a write of its connection, even if the POLL came by another one.
         held = [(delivery.token, delivery.id) for delivery in deliveries]
-        renew = self.verbs[key].renew(self._settings.lease_ms, held)
+        renew = self._commands[key].renew(self._settings.lease_ms, held)
         try:
             still = self._confirming.ask(renew, math.inf, self._is_over, self._hooks.interrupted)
         except Exception as error:
@@ -181,5 +181,5 @@ class Takers(Taking):
         return [delivery for delivery, is_mine in zip(deliveries, still, strict=True) if is_mine]
 
     def _give_back(self, key: str, delivery: Delivery) -> None:
-        back = self.verbs[key].give_back(delivery.token, delivery.id)
+        back = self._commands[key].give_back(delivery.token, delivery.id)
         self._leases.ask(back, self._settings.lease_ms / 1000, tell=self._hooks.interrupted)

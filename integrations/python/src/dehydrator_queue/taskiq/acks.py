@@ -8,7 +8,7 @@ from typing import Any
 
 from dehydrator_queue.aio.server import Server
 from dehydrator_queue.job import Delivery
-from dehydrator_queue.verbs import Question
+from dehydrator_queue.queue.commands import Question
 
 Waiting = list[tuple[Delivery, asyncio.Future[None]]]
 

@@ -1,6 +1,6 @@
 """Makes rq-dashboard show the jobs that wait in the server. It needs no change: this is a configuration for it.
 
-rq-dashboard --config dehydrator_queue.rq_dashboard --redis-url redis://127.0.0.1:6379/0
+rq-dashboard --config dehydrator_queue.rq.dashboard --redis-url redis://127.0.0.1:6379/0
 
 If you have a configuration, or use its blueprint, import this module there.
 """

@@ -7,15 +7,15 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from dehydrator_queue.codec import Codec, Json
+from dehydrator_queue.durations import Duration
 from dehydrator_queue.hooks import Guarded, Hooks
 from dehydrator_queue.job import DeadLetter, Item, Put, Waiting
-from dehydrator_queue.library import REPLY, Client, connect, is_cluster
-from dehydrator_queue.limits import Limits, Rate, limit_words
-from dehydrator_queue.moment import Duration
-from dehydrator_queue.schedules import Schedules
-from dehydrator_queue.scheduling import Schedule, Scheduling, plan_words
-from dehydrator_queue.server import Server
-from dehydrator_queue.verbs import Keep, Question, Verbs, name_of
+from dehydrator_queue.queue.commands import Commands, Keep, Question, name_of
+from dehydrator_queue.queue.library import REPLY, Client, connect, is_cluster
+from dehydrator_queue.queue.limits import Limits, Rate, limit_words
+from dehydrator_queue.queue.schedules import Schedules
+from dehydrator_queue.queue.scheduling import Schedule, Scheduling, plan_words
+from dehydrator_queue.queue.server import Server
 from dehydrator_queue.wide.directory import Directory, Keys, check_narrow
 from dehydrator_queue.wide.router import Router
 from dehydrator_queue.wide.server import WideServer
@@ -64,9 +64,9 @@ class Queue(Generic[T]):
         self._url = server if isinstance(server, str) else None
         client: Client = connect(server, REPLY) if isinstance(server, str) else server
         self.name = name
-        self.server = Server(client, patience)
+        self._server = Server(client, patience)
         self._hooks = Guarded(hooks) if hooks is not None else Hooks()
-        self.verbs = Verbs(name, dead or dead_of(name, client), codec or Json(), keep_dead)
+        self._commands = Commands(name, dead or dead_of(name, client), codec or Json(), keep_dead)
         key = name
         #: Whether it is known that no client has opened it with `keys`.
         self._is_narrow = "{" in name
@@ -74,10 +74,10 @@ class Queue(Generic[T]):
             if dead is not None:
                 raise ValueError("with `keys`, each key has its own stream of dead letters")
             directory = Directory(name, keys, cluster=is_cluster(client))
-            self.server = WideServer(self.server, Router(directory, self.verbs))
+            self._server = WideServer(self._server, Router(directory, self._commands))
             key, self._is_narrow = directory.first, True
-        self.scheduling = Scheduling(key, self.verbs.encode, self.verbs.read)
-        self.schedules = Schedules(self.server, self.scheduling)
+        self._scheduling = Scheduling(key, self._commands.encode, self._commands.read)
+        self.schedules = Schedules(self._server, self._scheduling)
 
     def put(
         self,
@@ -107,10 +107,10 @@ class Queue(Generic[T]):
         self._check_narrow()
         drawn, id = id is None, name_of(id)
         with self._hooks.sending(self.name, [id]) as headers:
-            question = self.verbs.put(
+            question = self._commands.put(
                 payload, id, delay, at, replace, headers, within=within, attempts=attempts, group=group, drawn=drawn
             )
-            return self.server.ask(question)
+            return self._server.ask(question)
 
     def put_many(
         self,
@@ -128,13 +128,13 @@ class Queue(Generic[T]):
         self._check_narrow()
         items = list(items)
         with self._hooks.sending(self.name, [one.id for one in items]) as headers:
-            questions = self.verbs.put_many(items, replace, headers, within=within, attempts=attempts, group=group)
-            return [put for question in questions for put in self.server.ask(question)]
+            questions = self._commands.put_many(items, replace, headers, within=within, attempts=attempts, group=group)
+            return [put for question in questions for put in self._server.ask(question)]
 
     def _check_narrow(self) -> None:
         """Raises ValueError if the queue has several keys, and was opened without: nobody would look here."""
         if not self._is_narrow:
-            self.server.follow(check_narrow(self.name))
+            self._server.follow(check_narrow(self.name))
             self._is_narrow = True
 
     def every(
@@ -180,11 +180,11 @@ class Queue(Generic[T]):
             within=within,
             group=group,
         )
-        return self.server.follow(self.scheduling.every(name, payload, plan))
+        return self._server.follow(self._scheduling.every(name, payload, plan))
 
     def cancel(self, *ids: str | bytes) -> int:
         """Removes jobs, waiting or with a worker; returns how many existed."""
-        return self.server.ask(self.verbs.cancel(ids)) if ids else 0
+        return self._server.ask(self._commands.cancel(ids)) if ids else 0
 
     def cancel_all(self, *, group: str | bytes | None = None, prefix: str | bytes | None = None) -> int:
         """Removes the jobs of a group, or all whose ids have a prefix, waiting or with a worker; returns how many.
@@ -192,7 +192,7 @@ class Queue(Generic[T]):
         A thousand are removed at a time. To remove what is there at one moment, pause the group first. If a reply is
         lost, the command is resent, and counts only how many were left.
         """
-        return self.server.follow(self.verbs.cancel_all(group, prefix))
+        return self._server.follow(self._commands.cancel_all(group, prefix))
 
     def postpone_all(self, delay: Duration, *, group: str | bytes) -> int:
         """Sets the deadlines, from now, of the jobs of a group; returns how many.
@@ -200,30 +200,30 @@ class Queue(Generic[T]):
         Jobs with a worker stay as they are, and those whose deadline is about that already: up to an eighth of the
         delay earlier, from a second to a minute. A thousand are set at a time, as with `cancel_all`.
         """
-        return self.server.follow(self.verbs.postpone_all(delay, group))
+        return self._server.follow(self._commands.postpone_all(delay, group))
 
     def postpone(self, id: str | bytes, delay: Duration = 0.0, *, at: datetime | float | None = None) -> bool:
         """Sets the deadline of a job, from now, later or earlier than before; returns whether it exists."""
-        return self.server.ask(self.verbs.postpone(id, delay, at))
+        return self._server.ask(self._commands.postpone(id, delay, at))
 
     def look(self, id: str | bytes) -> Waiting | None:
         """Reads a job, without changing it."""
-        return self.server.ask(self.verbs.look(id))
+        return self._server.ask(self._commands.look(id))
 
     def update(self, id: str | bytes, payload: T) -> None:
         """Replaces a payload; the deadline stays. Raises NotFound if there is no such id."""
-        self.server.ask(self.verbs.update(id, payload))
+        self._server.ask(self._commands.update(id, payload))
 
     def __iter__(self) -> Iterator[Waiting]:
         """Yields everything in the queue, in the order of delivery, without taking anything."""
         start: Any = "-"
         while start is not None:
-            start, rows = self.server.ask(self.verbs.page(start))
+            start, rows = self._server.ask(self._commands.page(start))
             yield from rows
 
     def __len__(self) -> int:
         """Returns the number of jobs: due, with workers, and waiting."""
-        return self.server.ask(self.verbs.length())
+        return self._server.ask(self._commands.length())
 
     def __bool__(self) -> bool:
         """A queue is true, even if it is empty."""
@@ -231,7 +231,7 @@ class Queue(Generic[T]):
 
     def info(self, *, group: str | bytes | None = None) -> dict[str, Any]:
         """Returns the fields of DEHYDRATOR.INFO, of the queue or a group."""
-        return self.server.ask(self.verbs.info(group))
+        return self._server.ask(self._commands.info(group))
 
     def limit(
         self,
@@ -257,7 +257,7 @@ class Queue(Generic[T]):
         limits = {"rate": rate, "held": held, "length": length, "remember": remember, "share": share}
         each = {"each_rate": each_rate, "each_held": each_held, "each_length": each_length}
         for words in limit_words(self.name, group, **limits, **each):
-            self.server.ask(Question(words, lambda reply: None))
+            self._server.ask(Question(words, lambda reply: None))
 
     def limits(self, *, group: str | bytes | None = None) -> Limits:
         """Returns the limits of the queue, or those that apply to a group."""
@@ -265,15 +265,15 @@ class Queue(Generic[T]):
 
     def pause(self, duration: Duration | None = None, *, group: str | bytes | None = None) -> None:
         """Pauses deliveries, of all or a group, for a while, or until `resume`."""
-        self.server.ask(self.verbs.pause(duration, group))
+        self._server.ask(self._commands.pause(duration, group))
 
     def resume(self, *, group: str | bytes | None = None) -> bool:
         """Ends the pause of the queue or of a group, not both; returns whether there was one."""
-        return self.server.ask(self.verbs.resume(group))
+        return self._server.ask(self._commands.resume(group))
 
     def dead_letters(self, count: int = 100, *, start: str = "-") -> list[DeadLetter]:
         """Returns the first dead letters, with payloads and reasons. `start`: f"({letter.entry}" goes on behind one."""
-        return self.server.ask(self.verbs.dead_letters(count, start))
+        return self._server.ask(self._commands.dead_letters(count, start))
 
     def revive(self, *letters: DeadLetter | str, count: int = 100, payload: T | None = None) -> int:
         """Puts dead letters back, due at once: these, or the first `count`; returns how many.
@@ -283,12 +283,12 @@ class Queue(Generic[T]):
         """
         if payload is not None and len(letters) != 1:
             raise ValueError("`payload` is for one letter")
-        element = None if payload is None else self.verbs.encode(payload)
-        return self.server.follow(self.verbs.revive(count, list(map(_entry, letters)), element))
+        element = None if payload is None else self._commands.encode(payload)
+        return self._server.follow(self._commands.revive(count, list(map(_entry, letters)), element))
 
     def drop(self, *letters: DeadLetter | str) -> int:
         """Removes dead letters; returns how many existed."""
-        return self.server.ask(self.verbs.drop_letters(list(map(_entry, letters)))) if letters else 0
+        return self._server.ask(self._commands.drop_letters(list(map(_entry, letters)))) if letters else 0
 
     def set_keys(self, keys: Keys) -> list[str]:
         """Changes the number of keys while the queue is in use, and returns their names.
@@ -306,25 +306,25 @@ class Queue(Generic[T]):
     @property
     def is_wide(self) -> bool:
         """Tells whether it was opened with `keys`."""
-        return isinstance(self.server, WideServer)
+        return isinstance(self._server, WideServer)
 
     def _wide(self) -> WideServer:
-        if not isinstance(self.server, WideServer):
+        if not isinstance(self._server, WideServer):
             raise ValueError(f"{self.name} is one key: open the queue with `keys`")
-        return self.server
+        return self._server
 
     def check(self) -> None:
         """Raises ModuleMissing or ModuleTooOld, which explain what to do, if the server lacks support."""
-        self.server.check(self.name)
+        self._server.check(self.name)
 
     def patient(self, timeout: float) -> Client:
         """Returns a client with this reply timeout: another one, if the queue was opened with a URL."""
-        return self.server.client if self._url is None else connect(self._url, timeout)
+        return self._server.client if self._url is None else connect(self._url, timeout)
 
     def close(self) -> None:
         """Closes the connections. Your own client stays open."""
         if self._url is not None:
-            self.server.client.close()  # type: ignore[attr-defined]
+            self._server.client.close()  # type: ignore[attr-defined]
 
     def __enter__(self) -> Queue[T]:
         return self

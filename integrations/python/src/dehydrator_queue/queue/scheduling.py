@@ -9,10 +9,10 @@ from datetime import datetime, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from dehydrator_queue.durations import Duration, milliseconds, unix_milliseconds
 from dehydrator_queue.job import id_bytes, id_text
-from dehydrator_queue.library import ResponseError, passes
-from dehydrator_queue.moment import Duration, milliseconds, unix_milliseconds
-from dehydrator_queue.verbs import Flow, Question, as_bytes, pairs
+from dehydrator_queue.queue.commands import Flow, Question, as_bytes, pairs
+from dehydrator_queue.queue.library import ResponseError, passes
 
 MISSED, OVERLAP = ("one", "all", "none"), ("allow", "skip")
 

@@ -15,7 +15,7 @@ AHEAD, STALE = 0.01, 0.05
 MOST = 100
 
 
-class Pace:
+class Prefetch:
     """How fast the framework asks for jobs."""
 
     def __init__(self, most: int) -> None:

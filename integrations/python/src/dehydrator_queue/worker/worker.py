@@ -10,21 +10,21 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from dehydrator_queue.backoff import Backoff
-from dehydrator_queue.cancellations import Cancellations
-from dehydrator_queue.errors import TookTooLong
+from dehydrator_queue.durations import Duration
+from dehydrator_queue.errors import TookTooLong, reason_of
 from dehydrator_queue.hooks import Hooks
 from dehydrator_queue.job import Delivery, Job
-from dehydrator_queue.library import passes, reply_in
-from dehydrator_queue.moment import Duration
-from dehydrator_queue.queue import Queue
-from dehydrator_queue.server import Server
-from dehydrator_queue.settings import Attempts, Settings, Timeout, reason_of
-from dehydrator_queue.threads import Threads
-from dehydrator_queue.verbs import Flow, Question, new_token, poll
+from dehydrator_queue.queue.commands import Flow, Question, new_token, poll
+from dehydrator_queue.queue.library import passes, reply_in
+from dehydrator_queue.queue.queue import Queue
+from dehydrator_queue.queue.server import Server
 from dehydrator_queue.wide.confirming import Confirming
 from dehydrator_queue.wide.permits import Permits
-from dehydrator_queue.wide.takers import Takers
-from dehydrator_queue.working import GRACE, MOST_AT_ONCE, Working, by_name, is_coroutine, log
+from dehydrator_queue.wide.pollers import Pollers
+from dehydrator_queue.worker.base import GRACE, MOST_AT_ONCE, Working, by_name, is_coroutine, log
+from dehydrator_queue.worker.cancellations import Cancellations
+from dehydrator_queue.worker.settings import Attempts, Settings, Timeout
+from dehydrator_queue.worker.threads import Threads
 
 T = TypeVar("T")
 
@@ -107,7 +107,7 @@ class Worker(Working):
                 if not passes(error):
                     raise
         for queue in () if self._is_wide else self._queues.values():
-            server.follow(self._limit(queue.verbs), None, self._stops, self._hooks.interrupted)
+            server.follow(self._limit(queue._commands), None, self._stops, self._hooks.interrupted)
         self._ended, self._wake = threading.Event(), threading.Event()
         watching = threading.Thread(target=self._watch, name="dehydrator-renewal", daemon=True)
         watching.start()
@@ -132,14 +132,14 @@ class Worker(Working):
             self._wake.set()
             told.stop()
             watching.join()
-            if server.client is not first.server.client:
+            if server.client is not first._server.client:
                 for own in (server, self._leases):
                     own.client.close()  # type: ignore[attr-defined]
             log.info("%s: the worker has ended", ", ".join(self._queues))
 
     def _take_from_keys(self, server: Server, block_ms: int, threads: Threads) -> None:
         """Takes jobs from all keys of the queues, until the worker stops."""
-        takers = Takers(
+        pollers = Pollers(
             self._queues.values(),
             self._settings,
             block_ms,
@@ -153,8 +153,8 @@ class Worker(Working):
             self._limit,
             lambda: time.monotonic() >= self._stop_by,
         )
-        self._free, self._verbs = takers.permits, takers.verbs
-        takers.run()
+        self._free, self._commands = pollers.permits, pollers._commands
+        pollers.run()
 
     def _take(self, server: Server, block_ms: int, threads: Threads) -> None:
         """Waits for a free thread, and for up to as many jobs as there are free threads."""
@@ -207,7 +207,7 @@ class Worker(Working):
             self._hooks.lost(job)
 
     def _do(self, delivery: Delivery) -> bool:
-        verbs = self._verbs[delivery.key]
+        verbs = self._commands[delivery.key]
         if self._is_stopping:
             # The POLL was blocked in the server when the stop was requested. Other workers can do this job.
             self._ask(verbs.give_back(delivery.token, delivery.id))
@@ -240,7 +240,7 @@ class Worker(Working):
         if failure is None:
             # A 0 can mean that a first SETTLE worked, but its reply was lost.
             with self._hooks.settling(job, "settle"):
-                self._ask(self._verbs[delivery.key].settle(delivery.token, delivery.id), self._sure)
+                self._ask(self._commands[delivery.key].settle(delivery.token, delivery.id), self._sure)
             self._hooks.succeeded(job, seconds)
             return
         element, reason = delivery.changed(job.headers), reason_of(failure)
@@ -308,7 +308,7 @@ class Worker(Working):
         try:
             # As long as the leases still run.
             renewed = self._leases.ask(
-                self._verbs[name].renew(self._settings.lease_ms, held),
+                self._commands[name].renew(self._settings.lease_ms, held),
                 2 * self._settings.renewal,
                 ended.is_set,
                 self._hooks.interrupted,

@@ -10,7 +10,8 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from dehydrator_queue.errors import Exists, ModuleMissing, ModuleTooOld, NotFound, QueueFull, TooLate
-from dehydrator_queue.library import (
+from dehydrator_queue.queue.commands import Flow, Question, as_bytes
+from dehydrator_queue.queue.library import (
     NO_MEMORY,
     Client,
     ResponseError,
@@ -20,7 +21,6 @@ from dehydrator_queue.library import (
     passes,
     undecoded,
 )
-from dehydrator_queue.verbs import Flow, Question, as_bytes
 
 T = TypeVar("T")
 

@@ -9,9 +9,9 @@ import rq
 import rq.job
 from redis.exceptions import WatchError
 
+from dehydrator_queue.frameworks.occurrences import Occurrences
 from dehydrator_queue.job import Delivery, id_bytes, id_text
-from dehydrator_queue.occurrences import Occurrences
-from dehydrator_queue.scheduling import Scheduling, occurrence
+from dehydrator_queue.queue.scheduling import Scheduling, occurrence
 
 
 class RqScheduling(Scheduling):

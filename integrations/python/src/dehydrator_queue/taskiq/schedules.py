@@ -15,11 +15,11 @@ from taskiq.kicker import AsyncKicker
 from taskiq.utils import maybe_awaitable
 
 from dehydrator_queue.aio.server import Server
+from dehydrator_queue.errors import reason_of
+from dehydrator_queue.frameworks.occurrences import AGAIN, BLOCK, LEASE, LOOK, MOST, plan_of_framework, put_off, settle
 from dehydrator_queue.job import id_bytes, id_text
-from dehydrator_queue.occurrences import AGAIN, BLOCK, LEASE, LOOK, MOST, plan_of_framework, put_off, settle
-from dehydrator_queue.scheduling import Declared, declare, is_empty
-from dehydrator_queue.settings import reason_of
-from dehydrator_queue.verbs import new_token, poll
+from dehydrator_queue.queue.commands import new_token, poll
+from dehydrator_queue.queue.scheduling import Declared, declare, is_empty
 
 log = logging.getLogger("dehydrator_queue")
 

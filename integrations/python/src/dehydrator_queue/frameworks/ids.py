@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dehydrator_queue.verbs import Flow, Question, as_bytes, pairs
+from dehydrator_queue.queue.commands import Flow, Question, as_bytes, pairs
 
 #: A task can have several messages at a time: one with a worker, and a waiting retry.
 NAMES_OF_ONE = 3

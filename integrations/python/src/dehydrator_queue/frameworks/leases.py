@@ -13,7 +13,7 @@ from typing import Any
 from weakref import WeakSet
 
 from dehydrator_queue.job import id_text
-from dehydrator_queue.library import passes
+from dehydrator_queue.queue.library import passes
 
 log = logging.getLogger("dehydrator_queue")
 

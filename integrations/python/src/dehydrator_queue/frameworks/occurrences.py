@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
+from dehydrator_queue.errors import reason_of
 from dehydrator_queue.job import Delivery, id_text
-from dehydrator_queue.scheduling import Declared, declare, is_empty, plan_words
-from dehydrator_queue.server import Server
-from dehydrator_queue.settings import reason_of
-from dehydrator_queue.verbs import Question, new_token, poll, reason_words
+from dehydrator_queue.queue.commands import Question, new_token, poll, reason_words
+from dehydrator_queue.queue.scheduling import Declared, declare, is_empty, plan_words
+from dehydrator_queue.queue.server import Server
 
 log = logging.getLogger("dehydrator_queue")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from redis.exceptions import TimeoutError as SilentError
 
-from dehydrator_queue.library import REPLY
+from dehydrator_queue.queue.library import REPLY
 
 #: Seconds for which it blocks in the server.
 BLOCK = 5

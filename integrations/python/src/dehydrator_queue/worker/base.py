@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from dehydrator_queue.errors import QueueFull, Reject, TooLate
+from dehydrator_queue.durations import Duration, in_seconds
+from dehydrator_queue.errors import QueueFull, Reject, TooLate, reason_of
 from dehydrator_queue.hooks import Guarded, Hooks
 from dehydrator_queue.job import Delivery
-from dehydrator_queue.library import ResponseError, addresses, holds_one, passes, read_timeout
-from dehydrator_queue.moment import Duration, in_seconds
-from dehydrator_queue.running import Running
-from dehydrator_queue.settings import CUT_OFF, Settings, reason_of
-from dehydrator_queue.verbs import Flow, Verbs
+from dehydrator_queue.queue.commands import Commands, Flow
+from dehydrator_queue.queue.library import ResponseError, addresses, holds_one, passes, read_timeout
+from dehydrator_queue.worker.running import Running
+from dehydrator_queue.worker.settings import CUT_OFF, Settings
 
 log = logging.getLogger("dehydrator_queue")
 
@@ -35,17 +35,18 @@ POLICY_AGAIN = 60.0
 
 def by_name(queues: Any, kind: type[Any]) -> dict[str, Any]:
     """Returns the queues of a worker by their names, if one command can serve them."""
-    some = [queues] if hasattr(queues, "verbs") else list(queues)
+    some = [queues] if hasattr(queues, "_commands") else list(queues)
     if not some:
         raise ValueError("a worker needs a queue")
     for queue in some:
         if not isinstance(queue, kind):
-            raise TypeError(f"a worker serves {kind.__module__.removesuffix('.queue')}.Queue, not {queue!r}")
-        here, there = addresses(some[0].server.client), addresses(queue.server.client)
+            own = "dehydrator_queue.aio" if ".aio." in kind.__module__ else "dehydrator_queue"
+            raise TypeError(f"a worker serves {own}.Queue, not {queue!r}")
+        here, there = addresses(some[0]._server.client), addresses(queue._server.client)
         if here and there and here.isdisjoint(there):
             names = f"{some[0].name} and {queue.name}"
             raise ValueError(f"one worker serves one database of one server, and {names} are in two: run two workers")
-        if holds_one(queue.server.client):
+        if holds_one(queue._server.client):
             raise ValueError("a worker needs a client of two connections at least: a POLL blocks one of them")
     named = {queue.name: queue for queue in some}
     if len(named) < len(some):
@@ -79,7 +80,7 @@ class Working:
         self._is_wide = are_wide(queues.values(), wait_replicas)
         self._wait_replicas = wait_replicas
         #: By key.
-        self._verbs: dict[str, Verbs] = {name: queue.verbs for name, queue in queues.items()}
+        self._commands: dict[str, Commands] = {name: queue._commands for name, queue in queues.items()}
         self._settings = settings
         self._hooks = Guarded(hooks or Hooks())
         self._running = Running()
@@ -133,7 +134,7 @@ class Working:
 
     # What becomes of jobs.
 
-    def _limit(self, verbs: Verbs) -> Flow[None]:
+    def _limit(self, verbs: Commands) -> Flow[None]:
         """Sets the policy of a key, unless it has one. A server that is out of memory is asked again later."""
         attempts = self._settings.attempts
         if attempts is None:
@@ -155,14 +156,14 @@ class Working:
         self._limit_at = math.inf
         unlimited, self._unlimited = self._unlimited, set()
         for key in unlimited:
-            yield from self._limit(self._verbs[key])
+            yield from self._limit(self._commands[key])
 
     def _is_last(self, delivery: Delivery) -> Flow[bool]:
         """Returns whether this is the last attempt. Without `attempts`, the queue has its own policy, or none."""
         attempts = self._settings.attempts
         if attempts is None:
             return False
-        own = yield self._verbs[delivery.key].own_attempts(delivery.id)
+        own = yield self._commands[delivery.key].own_attempts(delivery.id)
         return delivery.deliveries >= (own or self._most.get(delivery.key, attempts))
 
     def _delay(self, error: BaseException, delivery: Delivery) -> Flow[float | None]:
@@ -173,7 +174,7 @@ class Working:
 
     def _retry(self, delivery: Delivery, delay: float, reason: str, element: bytes | None) -> Flow[None]:
         """Gives a failed job back. `element`: in the place of its own, which only concerns its trace."""
-        verbs = self._verbs[delivery.key]
+        verbs = self._commands[delivery.key]
         try:
             yield verbs.release(delay, delivery, reason, element)
         except TooLate:
@@ -185,7 +186,7 @@ class Working:
 
     def _bury(self, delivery: Delivery, reason: str, element: bytes | None = None) -> Flow[str]:
         """Makes a job a dead letter; returns the reason."""
-        verbs, attempts = self._verbs[delivery.key], self._settings.attempts
+        verbs, attempts = self._commands[delivery.key], self._settings.attempts
         if element is not None:
             try:
                 yield verbs.replace(delivery.id, element)
@@ -209,7 +210,7 @@ class Working:
         if (yield from self._is_last(delivery)):
             yield from self._bury(delivery, CUT_OFF)
         else:
-            yield self._verbs[delivery.key].release(0, delivery, CUT_OFF)
+            yield self._commands[delivery.key].release(0, delivery, CUT_OFF)
 
     def _fail_to_decode(self, delivery: Delivery, error: Exception) -> Flow[str]:
         return self._bury(delivery, f"it cannot be decoded: {reason_of(error)}")

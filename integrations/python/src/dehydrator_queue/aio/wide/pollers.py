@@ -1,4 +1,4 @@
-"""The tasks of a worker that take jobs from the keys of its queues: see dehydrator_queue.wide.takers."""
+"""The tasks of a worker that take jobs from the keys of its queues: see dehydrator_queue.wide.pollers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Coroutine
 from typing import Any
 
 from dehydrator_queue.job import Delivery
-from dehydrator_queue.library import passes
-from dehydrator_queue.threads import SLICE
-from dehydrator_queue.verbs import new_token, poll
-from dehydrator_queue.wide.takers import LOOK, Taking
+from dehydrator_queue.queue.commands import new_token, poll
+from dehydrator_queue.queue.library import passes
+from dehydrator_queue.wide.pollers import LOOK, Polling
+from dehydrator_queue.worker.threads import SLICE
 
 
-class Takers(Taking):
+class Pollers(Polling):
     """One task for each key of all lists, which sleeps in a POLL at the node of its key."""
 
     async def run(self) -> None:
@@ -46,9 +46,9 @@ class Takers(Taking):
         """Reads the directories, and starts a task for each new key."""
         ranks = {}
         for rank, queue in enumerate(self._queues):
-            flow = queue.server.router.directory.read()
+            flow = queue._server.router.directory.read()
             for key in (await self._server.follow(flow, None, self._is_over, self._hooks.interrupted)).keys:
-                self.verbs.setdefault(key, queue.verbs.at(key))
+                self._commands.setdefault(key, queue._commands.at(key))
                 ranks[key] = rank
         self._keys = set(ranks)
         for key, rank in ranks.items():
@@ -67,7 +67,7 @@ class Takers(Taking):
 
     async def _take(self, key: str, rank: int) -> None:
         if self._limit is not None:
-            await self._server.follow(self._limit(self.verbs[key]), None, self._is_over, self._hooks.interrupted)
+            await self._server.follow(self._limit(self._commands[key]), None, self._is_over, self._hooks.interrupted)
         while key in self._keys and not self._is_over():
             await self._take_some(key, rank)
 
@@ -119,7 +119,7 @@ class Takers(Taking):
             return deliveries
         # A RENEW is a write of its connection, even if the POLL came by another one.
         held = [(delivery.token, delivery.id) for delivery in deliveries]
-        renew = self.verbs[key].renew(self._settings.lease_ms, held)
+        renew = self._commands[key].renew(self._settings.lease_ms, held)
         try:
             still = await self._confirming.ask(renew, math.inf, self._is_over, self._hooks.interrupted)
         except Exception as error:
@@ -131,5 +131,5 @@ class Takers(Taking):
         return [delivery for delivery, is_mine in zip(deliveries, still, strict=True) if is_mine]
 
     async def _give_back(self, key: str, delivery: Delivery) -> None:
-        back = self.verbs[key].give_back(delivery.token, delivery.id)
+        back = self._commands[key].give_back(delivery.token, delivery.id)
         await self._leases.ask(back, self._settings.lease_ms / 1000, tell=self._hooks.interrupted)

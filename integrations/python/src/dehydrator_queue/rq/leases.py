@@ -22,12 +22,12 @@ from rq.job import JobStatus
 from rq.utils import as_text
 from rq.worker import WorkerStatus
 
+from dehydrator_queue.durations import Duration, milliseconds
+from dehydrator_queue.frameworks.leases import RENEWER, Lease, Leases
 from dehydrator_queue.job import id_bytes
-from dehydrator_queue.leases import RENEWER, Lease, Leases
-from dehydrator_queue.library import reply_in
-from dehydrator_queue.moment import Duration, milliseconds
-from dehydrator_queue.rq_arrivals import Arrivals
-from dehydrator_queue.verbs import new_token
+from dehydrator_queue.queue.commands import new_token
+from dehydrator_queue.queue.library import reply_in
+from dehydrator_queue.rq.arrivals import Arrivals
 
 log = logging.getLogger("dehydrator_queue")
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dehydrator_queue.backoff import Backoff
-from dehydrator_queue.errors import Reject, Retry
+from dehydrator_queue.durations import Duration, in_seconds, milliseconds
+from dehydrator_queue.errors import Retry
 from dehydrator_queue.job import Job
-from dehydrator_queue.moment import Duration, in_seconds, milliseconds
 
 #: How often a job is delivered where neither the queue nor the worker says.
 USUAL = 5
@@ -86,17 +86,6 @@ def _check_count(name: str, value: Any) -> None:
         raise TypeError(f"{name} is a whole number, not {value!r}")
     if value < 1:
         raise ValueError(f"{name} is at least 1")
-
-
-def reason_of(error: BaseException) -> str:
-    """Returns the reason of a failure, in one line."""
-    try:
-        text = str(error)
-    except Exception as another:
-        text = f"its text raises {type(another).__name__}"
-    if isinstance(error, Reject):
-        return text or "rejected"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 #: The reason of a dead letter whose last attempt a stop interrupted.

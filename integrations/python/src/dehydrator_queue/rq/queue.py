@@ -25,15 +25,15 @@ import rq.registry
 from rq.job import JobStatus, validate_job_id
 from rq.utils import as_text, utcformat, utcparse
 
-from dehydrator_queue.library import ResponseError
-from dehydrator_queue.moment import Duration, milliseconds
-from dehydrator_queue.occurrences import plan_of_framework
-from dehydrator_queue.rq_leases import Leasing
-from dehydrator_queue.rq_schedules import RqScheduling, Serves
-from dehydrator_queue.schedules import Schedules
-from dehydrator_queue.scheduling import Schedule
-from dehydrator_queue.server import Server, explain
-from dehydrator_queue.verbs import BATCH, pairs
+from dehydrator_queue.durations import Duration, milliseconds
+from dehydrator_queue.frameworks.occurrences import plan_of_framework
+from dehydrator_queue.queue.commands import BATCH, pairs
+from dehydrator_queue.queue.library import ResponseError
+from dehydrator_queue.queue.schedules import Schedules
+from dehydrator_queue.queue.scheduling import Schedule
+from dehydrator_queue.queue.server import Server, explain
+from dehydrator_queue.rq.leases import Leasing
+from dehydrator_queue.rq.schedules import RqScheduling, Serves
 
 #: The field of a job's hash with the time when its dehydrator pushes it to its queue.
 DUE = "dehydrator_due"

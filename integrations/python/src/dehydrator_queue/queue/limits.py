@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dehydrator_queue.moment import Duration, milliseconds
+from dehydrator_queue.durations import Duration, milliseconds
 
 #: So many jobs in so long. 0 jobs: no limit.
 Rate = tuple[int, Duration]

@@ -1,0 +1,1 @@
+"""What the brokers for several frameworks have in common."""

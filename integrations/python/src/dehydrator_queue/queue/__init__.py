@@ -1,0 +1,1 @@
+"""A queue, and what it sends to the server."""
