@@ -80,4 +80,4 @@ class Serves(rq.worker.BaseWorker):
     def teardown(self) -> None:
         if self._occurrences is not None and not self.is_horse:
             self._occurrences.stop()
-        super().teardown()  # type: ignore[no-untyped-call]
+        super().teardown()
