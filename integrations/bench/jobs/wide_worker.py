@@ -12,11 +12,12 @@ import threading
 import time
 
 import redis
-from dehydrator_queue import Job, Queue, Worker, worker
+from dehydrator_queue import Job, Queue, Worker
 from dehydrator_queue.aio import Queue as AsyncQueue
 from dehydrator_queue.aio import Worker as AsyncWorker
 from dehydrator_queue.job import Delivery
-from dehydrator_queue.wide.pollers import Takers
+from dehydrator_queue.wide.pollers import Pollers
+from dehydrator_queue.worker import worker
 
 DUE = "__keyevent@0__:dehydrator.due"
 
@@ -32,7 +33,7 @@ async def coroutine(job: Job) -> None:
     work(job)
 
 
-class EventTakers(Takers):
+class EventPollers(Pollers):
     """Takes jobs when the primary of a key reports that it has some. Failovers are not its matter."""
 
     def __init__(self, *terms) -> None:
@@ -66,6 +67,6 @@ if how == "asyncio":
     asyncio.run(run())
 else:
     if how == "events":
-        worker.Takers = EventTakers
+        worker.Pollers = EventPollers
     Worker(Queue(url, name, keys=3), work, concurrency=int(concurrency), block=1).run()
 print(json.dumps(dict(zip(("begun", "due"), zip(*begun, strict=True), strict=True))))

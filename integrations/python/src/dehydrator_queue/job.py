@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from dehydrator_queue.queue.envelope import unwrap, wrap
+from dehydrator_queue.envelope import unwrap, wrap
 
 
 def id_text(id: bytes | str) -> str:

@@ -11,8 +11,8 @@ from typing import Any, Generic, Literal, TypeVar
 
 from dehydrator_queue.codec import Codec
 from dehydrator_queue.durations import LONGEST_MS, Duration, milliseconds, unix_milliseconds
+from dehydrator_queue.envelope import unwrap, wrap
 from dehydrator_queue.job import DeadLetter, Delivery, Item, Put, Waiting, id_bytes, id_text
-from dehydrator_queue.queue.envelope import unwrap, wrap
 
 T = TypeVar("T")
 

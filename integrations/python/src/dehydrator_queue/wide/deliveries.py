@@ -36,7 +36,7 @@ class Deliveries:
         server = Server(queue._server.client, patience=math.inf)
         settings = settings_of(most, lease_ms, block_ms)
         hooks, is_over = Hooks(), self._stopping.is_set
-        self._takers = Pollers(
+        self._pollers = Pollers(
             [queue], settings, block_ms, MOST_AT_ONCE, server, server, None, hooks, is_over, self._given.put
         )
         self._thread = threading.Thread(target=self._run, name=f"dehydrator-{queue.name}", daemon=True)
@@ -44,7 +44,7 @@ class Deliveries:
 
     def _run(self) -> None:
         try:
-            self._takers.run()
+            self._pollers.run()
         except Exception as error:
             self._given.put(error)
 
@@ -60,7 +60,7 @@ class Deliveries:
                 raise given
             if given is not None:
                 return given
-            self._takers.permits.release()
+            self._pollers.permits.release()
 
     def end(self) -> None:
         """Makes room for another one."""

@@ -32,14 +32,14 @@ class Deliveries(Generic[T]):
         self._given: asyncio.Queue[T | None] = asyncio.Queue()
         self._stopping = False
         self._ended = 0
-        self._pace = prefetch
+        self._prefetch = prefetch
         settings = settings_of(prefetch.count, lease_ms, block_ms)
-        self._takers = Pollers(
+        self._pollers = Pollers(
             *([queue], settings, block_ms, MOST_AT_ONCE, server, server, None, Hooks()),
             lambda: self._stopping,
             lambda delivery: self._given.put_nowait(made(delivery)),
         )
-        self._taking = asyncio.create_task(self._takers.run())
+        self._taking = asyncio.create_task(self._pollers.run())
         self._taking.add_done_callback(lambda _: self._given.put_nowait(None))
 
     async def take(self) -> T:
@@ -47,24 +47,24 @@ class Deliveries(Generic[T]):
         is_first = self._given.empty()
         if is_first:
             # Together: to take each alone costs the server more.
-            self._takers.permits.resize(self._pace.count)
-            self._takers.permits.release(self._ended)
+            self._pollers.permits.resize(self._prefetch.count)
+            self._pollers.permits.release(self._ended)
             self._ended = 0
         if (given := await self._given.get()) is None:
             self._taking.result()
             raise RuntimeError("it is closed")
         if is_first:
-            self._pace.begin()
+            self._prefetch.begin()
         return given
 
     def end(self) -> None:
         """Makes room for another one."""
-        self._pace.pass_on()
+        self._prefetch.pass_on()
         self._ended += 1
 
     def give_up(self) -> list[T]:
         """Returns what was taken and nobody has asked for. No more is taken until somebody asks."""
-        self._takers.permits.resize(0)
+        self._pollers.permits.resize(0)
         left = self._left()
         self._ended += len(left)
         return left
