@@ -17,14 +17,15 @@ def installs(extra: str) -> set[str]:
     return {re.match(r"[\w-]+", one)[0] for one in some if "extra ==" not in one or is_wanted(one)}
 
 
-def test_an_extra_brings_one_client_library() -> None:
-    assert installs("valkey") == {"valkey"}
-    assert installs("redis") == {"redis"}
-    assert installs("celery") == {"celery", "kombu", "redis"}
-    assert installs("otel") == {"opentelemetry-api"}
-    assert installs("server") == {"dehydrator-queue-server"}
+def test_redis_py_comes_by_default() -> None:
+    # Time zones are those of the system, if it has any.
+    always = {"redis", "tzdata"}
+    assert installs("valkey") == {*always, "valkey"}
+    assert installs("celery") == {*always, "celery", "kombu"}
+    assert installs("otel") == {*always, "opentelemetry-api"}
+    assert installs("server") == {*always, "dehydrator-queue-server"}
     for extra in ("dramatiq", "taskiq", "rq", "huey"):
-        assert installs(extra) == {extra, "redis"}
+        assert installs(extra) == {*always, extra}
 
 
 @pytest.mark.parametrize("library", ["redis", "valkey"])
