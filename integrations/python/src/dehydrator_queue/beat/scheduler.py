@@ -61,10 +61,13 @@ class Scheduler(beat.Scheduler):
             log.warning("beat: %s is no cron and no interval: each beat sends it. Run one.", name)
 
     def add(self, **told: Any) -> Any:
-        """Stores an entry that is not of the settings."""
+        """Stores an entry that is not of the settings, or keeps it in this process."""
         entry = self.Entry(app=self.app, **told)
         if (plan := self._plan_of(entry)) is None:
-            raise ValueError(f"{entry.schedule!r} is no cron of five fields and no interval")
+            if self._lazy:
+                raise ValueError(f"{entry.schedule!r} is no cron of five fields and no interval")
+            self.data[entry.name] = entry
+            return entry
         payload = encode(entry, settings=False)
         if is_local(payload):
             raise ValueError(f"no beat could send {entry.name!r}, which JSON cannot store: {payload!r}")
