@@ -140,7 +140,12 @@ def test_a_client_of_one_connection_is_refused(server: RealServer) -> None:
 
 
 @both
-def test_what_cannot_be_shown_is_a_reason_all_the_same(server: RealServer, kind: str) -> None:
+def test_what_cannot_be_shown_is_a_reason_all_the_same(
+    server: RealServer, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The report of a test cannot have its tracebacks.
+    monkeypatch.setattr(logging.getLogger("dehydrator_queue"), "disabled", True)
+
     class Unspeakable(Exception):
         def __str__(self) -> str:
             raise RuntimeError("no text")

@@ -64,7 +64,8 @@ class Retry(Exception):
 def reason_of(error: BaseException) -> str:
     """Returns the reason of a failure, in one line."""
     try:
-        text = str(error)
+        # A lone surrogate is in no log.
+        text = str(error).encode(errors="backslashreplace").decode()
     except Exception as another:
         text = f"its text raises {type(another).__name__}"
     if isinstance(error, Reject):
