@@ -428,12 +428,13 @@ withEach("a worker", (library) => {
       await jobs.put("x", { id: "a" });
       proxy.cutReplyTo(command);
       let attempts = 0;
-      running(t, jobs, () => {
+      const { notes } = running(t, jobs, () => {
         attempts += 1;
         if (command === "RELEASE" && attempts === 1) throw new Retry(10);
         if (command === "REJECT") throw new Reject("no");
       });
-      await until(async () => proxy.cuts === 1 && (await jobs.size()) === 0);
+      await until(() => notes.heard.includes(command === "REJECT" ? "buried a: no" : "succeeded a"));
+      assert.deepEqual([proxy.cuts, await jobs.size()], [1, 0]);
       assert.equal(attempts, command === "RELEASE" ? 2 : 1);
       assert.equal((await jobs.deadLetters()).length, command === "REJECT" ? 1 : 0);
     });
