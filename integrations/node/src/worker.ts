@@ -233,7 +233,7 @@ export class Worker<T = unknown> {
       if (!(await ask(verbs.onDue({ attempts: place.attempts, keepDead }, true)))) {
         const { policy } = (await ask(verbs.info())) as { policy?: { deliveries?: number } };
         const most = policy?.deliveries || place.attempts;
-        if (most < place.attempts) this.#tell("overruled", queue, most);
+        if (attempts != null && most < attempts) this.#tell("overruled", queue, most);
         place.attempts = attempts ?? most;
       }
       place.isUnset = false;

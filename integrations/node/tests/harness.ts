@@ -2,6 +2,7 @@
 
 import { describe, type TestContext } from "node:test";
 import {
+  type Delivery,
   Hooks,
   type Job,
   type LibraryName,
@@ -52,7 +53,7 @@ export class Notes extends Hooks {
     this.heard.push(`retried ${job.id} ${error}`);
   }
 
-  override buried({ id }: { id: string }, reason: string): void {
+  override buried({ id }: Delivery, reason: string): void {
     this.heard.push(`buried ${id}: ${reason.split("\n")[0]}`);
   }
 

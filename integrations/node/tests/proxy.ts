@@ -10,6 +10,7 @@ export class CuttingProxy {
   readonly #sockets = new Set<Socket>();
   readonly #stalled = new WeakSet<Socket>();
   #cut: string | undefined;
+  #rate: number | undefined;
   #rename: [string, string] | undefined;
 
   private constructor(
@@ -34,6 +35,11 @@ export class CuttingProxy {
   /** Lets no more replies through on the connections that there are, and does not close them. */
   stall(): void {
     for (const socket of this.#sockets) this.#stalled.add(socket);
+  }
+
+  /** Lets so many bytes of replies through each second, on new connections. */
+  slow(bytes: number): void {
+    this.#rate = bytes;
   }
 
   /** Replaces a command by another one of the same length. */
@@ -62,8 +68,13 @@ export class CuttingProxy {
       }
       server.write(this.#rename === undefined ? bytes : Buffer.from(words.replace(...this.#rename), "latin1"));
     });
+    const rate = this.#rate;
     server.on("data", (bytes) => {
       if (this.#stalled.has(client)) return;
+      if (rate !== undefined && bytes.length > 1000) {
+        server.pause();
+        setTimeout(() => server.resume(), (bytes.length / rate) * 1000);
+      }
       if (!cutting) {
         client.write(bytes);
         return;

@@ -1,0 +1,228 @@
+// What a queue and a worker offer beside jobs: limits, policies, time limits, errors, logs and dead letters.
+
+import assert from "node:assert/strict";
+import { before, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import {
+  DehydratorError,
+  type Delivery,
+  type Job,
+  JobTimeoutError,
+  type Logger,
+  NotFoundError,
+  QueueFullError,
+  Reject,
+  Retry,
+  TooLateError,
+  Worker,
+} from "dehydrator-queue";
+import { Notes, queueOf, running, withEach } from "./harness.js";
+import { RealServer, until } from "./servers.js";
+
+let server: RealServer;
+before(async () => {
+  server = await RealServer.start();
+});
+
+/** A logger that keeps its lines. */
+function loggerOf(): { logger: Logger; lines: string[] } {
+  const lines: string[] = [];
+  const say = (level: string) => (line: string) => lines.push(`${level} ${line}`);
+  return { lines, logger: { debug: say("debug"), info: say("info"), warn: say("warn"), error: say("error") } };
+}
+
+withEach("an offer", (library) => {
+  test("limits are set, read and removed, of a queue and of groups", async (t) => {
+    const jobs = queueOf<number>(t, server.url, { library });
+    const none = { length: null, held: null, rate: null };
+    const noneOfAll = { ...none, remember: null, eachLength: null, eachHeld: null, eachRate: null };
+    assert.deepEqual(await jobs.limits(), noneOfAll);
+    await jobs.limit({ length: 100, held: 7, rate: [10, 1000], remember: 5000, eachHeld: 1, eachRate: [1, 500] });
+    await jobs.limit({ group: "anna", share: 3, length: 50 });
+    const all = {
+      length: 100,
+      held: 7,
+      rate: [10, 1000],
+      remember: 5000,
+      eachLength: null,
+      eachHeld: 1,
+      eachRate: [1, 500],
+    };
+    assert.deepEqual(await jobs.limits(), all);
+    assert.deepEqual(await jobs.limits({ group: "anna" }), { length: 50, held: 1, rate: [1, 500], share: 3 });
+    await jobs.limit({ rate: null, held: null, remember: null });
+    assert.deepEqual(await jobs.limits(), { ...all, rate: null, held: null, remember: null });
+    for (const wrong of [{}, { rates: 1 }, { rate: 10 }, { share: 2 }, { group: "anna", eachHeld: 1 }, { held: -1 }]) {
+      await assert.rejects(jobs.limit(wrong as never), /TypeError|RangeError/);
+    }
+    assert.deepEqual([(await jobs.limits()).length, (await jobs.limits()).eachHeld], [100, 1]);
+  });
+
+  test("a time limit ends an attempt, whose place is free again", async (t) => {
+    const jobs = queueOf<string>(t, server.url, { library });
+    const reasons: unknown[] = [];
+    const work = ({ id, attempt, signal }: Job<string>) => {
+      if (id === "next" || attempt === 3) return undefined;
+      signal.addEventListener("abort", () => reasons.push(signal.reason));
+      return new Promise(() => {});
+    };
+    await jobs.put("x", { id: "own", timeout: 100, attempts: 5 });
+    await jobs.put("x", { id: "usual" });
+    await jobs.put("x", { id: "next" });
+    const { notes } = running(t, jobs, work, { timeout: 200, attempts: 2, backoff: { first: 5 } });
+    await until(async () => (await jobs.size()) === 0);
+    const late = (ms: number) => `JobTimeoutError: the work took longer than ${ms} ms`;
+    await until(() => notes.heard.length === 6);
+    assert.deepEqual(notes.heard.sort(), [
+      `buried usual: ${late(200)}`,
+      ...Array(2).fill(`retried own ${late(100)}`),
+      `retried usual ${late(200)}`,
+      "succeeded next",
+      "succeeded own",
+    ]);
+    assert.ok(reasons.length === 4 && reasons.every((reason) => reason instanceof JobTimeoutError));
+    assert.match((await jobs.deadLetters())[0]!.reason, /^JobTimeoutError: /);
+  });
+});
+
+test("a worker whose user may not subscribe does without", async (t) => {
+  const jobs = queueOf<string>(t, server.url);
+  // Redis 7.0 has no category for the commands of a module.
+  const names = "every info look ondue poll push reject release renew settle".split(" ");
+  const rights = ["-@all", ...names.map((name) => `+dehydrator.${name}`), "resetchannels", `~${jobs.name}*`];
+  await server.client.call("ACL", "SETUSER", "worker", "on", ">secret", ...rights);
+  const own = queueOf<string>(t, server.url.replace("//", "//worker:secret@"), { name: jobs.name });
+  const work = ({ attempt, signal }: Job<string>) => {
+    if (attempt === 1) throw new Error("no answer");
+    return sleep(60_000, undefined, { signal });
+  };
+  const { notes } = running(t, own, work, { lease: 900, backoff: { first: 1 } });
+  await jobs.put("x", { id: "a" });
+  await jobs.put("x", { id: "b", attempts: 1, delay: 400 });
+  await until(async () => (await jobs.look("a"))?.attempt === 2);
+  await jobs.cancel("a");
+  await until(() => notes.heard.includes("buried b: Error: no answer"));
+  assert.deepEqual(notes.heard, ["retried a Error: no answer", "lost a", "buried b: Error: no answer"]);
+});
+
+test("a worker changes no policy, and takes what it says", async (t) => {
+  const jobs = queueOf<string>(t, server.url);
+  const policyOf = async () => (await jobs.info()).policy as Record<string, unknown>;
+  await jobs.setPolicy({ attempts: 2, keepDead: 7 });
+  const fail = () => {
+    throw new Error("no answer");
+  };
+  const backoff = { first: 1 };
+  const first = running(t, jobs, fail, { backoff });
+  await jobs.put("x", { id: "a" });
+  await until(() => first.notes.heard.includes("buried a: Error: no answer"));
+  assert.deepEqual(first.notes.heard.length, 2);
+  first.worker.stop();
+  await first.ended;
+  const { notes } = running(t, jobs, fail, { attempts: 3, keepDead: 9, backoff });
+  await until(() => notes.heard.length > 0);
+  assert.deepEqual(notes.heard, [`overruled ${jobs.name} 2`]);
+  const { deliveries, maxlen } = await policyOf();
+  assert.deepEqual([deliveries, maxlen], [2, 7]);
+  // A stream of another name is listed and revived.
+  await server.client.call("DEHYDRATOR.ONDUE", jobs.name, "HOLD", "DELIVERIES", 1, "STREAM", `${jobs.name}:others`);
+  await jobs.put("x", { id: "b" });
+  await until(async () => (await jobs.deadLetters()).length === 1);
+  assert.equal((await jobs.deadLetters())[0]!.id, "b");
+});
+
+test("errors of the server have types", async (t) => {
+  const own = await RealServer.start();
+  t.after(() => own.close());
+  const jobs = queueOf<number>(t, own.url);
+  await jobs.limit({ length: 1 });
+  await jobs.put(1, { delay: 60_000 });
+  await own.client.config("SET", "dehydrator.max-ttl", "100000");
+  for (const [asked, kind, code] of [
+    [jobs.put(1), QueueFullError, "FULL"],
+    [jobs.put(1, { delay: 200_000 }), TooLateError, "LIMIT"],
+    [jobs.update("none", 1), NotFoundError, "NOSUCHID"],
+  ] as const) {
+    const error: Error = await (asked as Promise<unknown>).then(String, (error) => error);
+    assert.ok(error instanceof kind && error instanceof DehydratorError && error.message.startsWith(code), `${error}`);
+    assert.equal(error.name, kind.name);
+  }
+});
+
+test("dead letters are read, edited, revived and dropped one by one", async (t) => {
+  const jobs = queueOf<{ mail: string }>(t, server.url);
+  const names = ["anna", "bert", "carl", "dora"];
+  await jobs.putMany(
+    names.map((mail) => ({ payload: { mail }, id: mail })),
+    { group: "mails" },
+  );
+  const { worker, ended } = running(t, jobs, () => {
+    throw new Reject("no such address");
+  });
+  await until(async () => (await jobs.size()) === 0);
+  worker.stop();
+  await ended;
+  const letters = await jobs.deadLetters();
+  assert.deepEqual(
+    letters.map(({ id, payload, attempt, reason, group, key }) => [id, payload, attempt, reason, group, key]),
+    names.map((mail) => [mail, { mail }, 1, "no such address", "mails", jobs.name]),
+  );
+  const [anna, bert, carl] = letters as [(typeof letters)[0], (typeof letters)[0], (typeof letters)[0]];
+  assert.equal(await jobs.revive([anna], { payload: { mail: "anna@example.org" } }), 1);
+  assert.deepEqual((await jobs.look("anna"))?.payload, { mail: "anna@example.org" });
+  assert.equal(await jobs.revive([anna, bert]), 1);
+  assert.deepEqual([await jobs.dropDeadLetters([carl]), await jobs.dropDeadLetters([carl])], [1, 0]);
+  assert.deepEqual(
+    (await jobs.deadLetters()).map(({ id }) => id),
+    ["dora"],
+  );
+  // One in the way stands before no others.
+  await jobs.put({ mail: "dora" }, { id: "dora", delay: 60_000 });
+  assert.equal(await jobs.revive(), 0);
+});
+
+test("a logger gets the lines, and failures with their stacks", async (t) => {
+  const jobs = queueOf<string>(t, server.url);
+  const { logger, lines } = loggerOf();
+  const fail = ({ id, attempt }: Job<string>) => {
+    if (id === "b") throw new Retry(60_000, "later");
+    if (attempt === 1) throw new RangeError("no answer");
+    if (attempt === 2) throw new Reject("no such address");
+  };
+  const worker = new Worker(jobs, fail, { block: 100, logger, backoff: { first: 1, jitter: 0 }, concurrency: 3 });
+  const ended = worker.run({ signals: false });
+  await jobs.put("x", { id: "a" });
+  await until(async () => (await jobs.deadLetters()).length === 1);
+  await jobs.put("x", { id: "b" });
+  await until(async () => (await jobs.look("b"))?.reason === "Retry: later");
+  worker.stop();
+  await ended;
+  const own = (line: string) => line.replaceAll(jobs.name, "jobs");
+  assert.equal(own(lines[0]!), "info dehydrator: a worker of jobs has started, for 3 jobs at a time");
+  assert.equal(own(lines.at(-1)!), "info dehydrator: the worker of jobs has stopped");
+  assert.equal(own(lines[1]!), "debug dehydrator: jobs: a begins, attempt 1");
+  assert.match(
+    own(lines[2]!),
+    /^warn dehydrator: jobs: a failed, attempt 1, again in 1 ms: RangeError: no answer\n {4}at /,
+  );
+  assert.equal(own(lines[4]!), "error dehydrator: jobs: a is a dead letter: no such address");
+  await jobs.cancel("b");
+});
+
+test("hooks may be any object, and get names as text", async (t) => {
+  const jobs = queueOf<string>(t, server.url);
+  const told: unknown[] = [];
+  const hooks = new Notes();
+  hooks.buried = ({ id, queue, attempt }: Delivery) => told.push(id, queue, attempt);
+  running(
+    t,
+    jobs,
+    () => {
+      throw new Reject("no");
+    },
+    { hooks },
+  );
+  await jobs.put("x", { id: "a" });
+  await until(() => told.length > 0);
+  assert.deepEqual(told, ["a", jobs.name, 1]);
+});
