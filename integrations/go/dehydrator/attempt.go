@@ -35,8 +35,11 @@ func (r *run) do(ctx context.Context, d *delivery) error {
 		r.giveBack(ctx, d)
 		return nil
 	}
+	var late <-chan time.Time
 	if limit := d.timeout(r.config.Timeout); limit > 0 {
-		defer time.AfterFunc(limit, func() { r.held.remove(d, ErrTimeout) }).Stop()
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		late = timer.C
 	}
 	before := maps.Clone(d.meta.Headers)
 	began := time.Now()
@@ -44,25 +47,21 @@ func (r *run) do(ctx context.Context, d *delivery) error {
 	r.log(slog.LevelDebug, d, "a task begins")
 	ended := begin(func() error { return work(working) })
 	var failure error
+	isLate := false
 	select {
 	case failure = <-ended:
-	case <-inner.Done():
-		if context.Cause(inner) != ErrTimeout {
-			failure = <-ended
-		}
-	}
-	if context.Cause(inner) == ErrTimeout {
-		failure = ErrTimeout
+	case <-late:
+		failure, isLate = ErrTimeout, r.held.remove(d, ErrTimeout)
 	}
 	end(failure)
-	if failure != ErrTimeout && !r.held.remove(d, nil) {
+	if !isLate && !r.held.remove(d, nil) {
 		// Lost: the renewal or the stop has logged it.
 		return nil
 	}
 	elapsed := time.Since(began)
 	if failure == nil {
 		// A 0 can mean that a first SETTLE worked, but its reply was lost.
-		err := r.settling(inner, d, "settle", func() error {
+		err := r.settling(working, d, "settle", func() error {
 			_, err := r.leases.ask(ctx, "DEHYDRATOR.SETTLE", d.meta.Queue, d.meta.Token, d.meta.ID)
 			return err
 		})
@@ -78,7 +77,7 @@ func (r *run) do(ctx context.Context, d *delivery) error {
 		}
 	}
 	if v.isFinal {
-		return r.settling(inner, d, "bury", func() error { return r.reject(ctx, r.leases, d, v.reason) })
+		return r.settling(working, d, "bury", func() error { return r.reject(ctx, r.leases, d, v.reason) })
 	}
 	delay := r.delayAfter(d, v, failure)
 	// The headers that the hooks have left belong to the next attempt.
@@ -86,7 +85,7 @@ func (r *run) do(ctx context.Context, d *delivery) error {
 	if !maps.Equal(before, d.meta.Headers) {
 		element = wrap(d.meta.Headers, d.payload)
 	}
-	err = r.settling(inner, d, "release", func() error { return r.release(ctx, d, element, delay, v.reason) })
+	err = r.settling(working, d, "release", func() error { return r.release(ctx, d, element, delay, v.reason) })
 	if err == nil {
 		r.log(slog.LevelWarn, d, "a task failed", "elapsed", elapsed, "error", v.reason, "again_in", delay)
 	}

@@ -15,6 +15,8 @@
 // dies, another worker gets the task when the lease expires. A handler that returns an error, or panics, is called
 // again later, until the attempts of the task are used up. Then the task becomes a dead letter.
 //
+// The server keeps limits ([Queue.Limit]) and schedules ([Queue.Every]), which put tasks by themselves.
+//
 // The elements in the server are those of the packages for Python and Node, whose queues and workers can use the same
 // keys.
 package dehydrator

@@ -319,3 +319,33 @@ func TestLimitsAreSetAndRead(t *testing.T) {
 	equal(t, must(jobs.Limits(ctx))(t).Rate+must(jobs.Limits(ctx))(t).EachRate, 0)
 	equal(t, jobs.Limit(ctx), nil)
 }
+
+func TestAWorkerNeedsTheModulesCommandsAlone(t *testing.T) {
+	server := realserver.Start(t)
+	rights := []any{"ACL", "SETUSER", "anna", "on", ">x", "resetchannels", "resetkeys", "~jobs*", "-@all"}
+	for _, command := range server.Do("COMMAND", "LIST", "FILTERBY", "MODULE", "dehydrator").([]any) {
+		rights = append(rights, "+"+command.(string))
+	}
+	server.Do(rights...)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "anna", Password: "x"})
+	defer client.Close()
+	jobs := dehydrator.NewQueue[string](client, "jobs")
+	var done list[string]
+	start(t, dehydrator.Config{Attempts: 2, Lease: 300 * time.Millisecond, Timeout: time.Second}, jobs.HandleFunc(
+		func(_ context.Context, task *dehydrator.Task[string]) error {
+			if task.Payload == "bad" && task.Attempt < 3 {
+				return errors.New("no")
+			}
+			time.Sleep(500 * time.Millisecond)
+			done.add(task.Payload)
+			return nil
+		}))
+	for _, one := range []string{"good", "bad"} {
+		must(jobs.Enqueue(ctx, one, dehydrator.TaskID(one)))(t)
+	}
+	must(jobs.Every(ctx, "tick", dehydrator.Interval(50*time.Millisecond), "tick", dehydrator.Times(1)))(t)
+	until(t, func() bool { return done.len() == 2 && server.Do("XLEN", "jobs:dead") == any(int64(1)) })
+	equal(t, must(jobs.Revive(ctx, 1))(t), 1)
+	equal(t, jobs.Limit(ctx, dehydrator.Rate(1, time.Second)), nil)
+	equal(t, must(jobs.CancelAll(ctx, dehydrator.Prefix("")))(t) >= 0, true)
+}

@@ -510,6 +510,18 @@ func TestTheReasonOfAFailureIsKeptWithTheTask(t *testing.T) {
 	equal(t, len(reason), 4096-(4096-len("panic: "))%3)
 }
 
+func TestAHandlerThatReturnsTheErrorsOfAWorkerHasFailedOnce(t *testing.T) {
+	jobs := queueOf[string](t, realserver.Start(t))
+	errs := map[string]error{"a": dehydrator.ErrTimeout, "b": dehydrator.ErrLeaseLost, "c": dehydrator.ErrStopped}
+	start(t, dehydrator.Config{Attempts: 2, Timeout: time.Minute}, jobs.HandleFunc(
+		func(_ context.Context, task *dehydrator.Task[string]) error { return errs[task.Payload] }))
+	for name := range errs {
+		must(jobs.Enqueue(ctx, name))(t)
+	}
+	until(t, empty(t, jobs))
+	equal(t, len(must(jobs.DeadLetters(ctx, 9))(t)), 3)
+}
+
 // typedNil is an error in a way that many programs return by mistake.
 type typedNil struct{ text string }
 

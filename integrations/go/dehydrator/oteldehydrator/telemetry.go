@@ -54,7 +54,7 @@ func WithPropagator(propagator propagation.TextMapPropagator) Option {
 // Telemetry makes spans and metrics.
 //
 // Spans: "put", "poll", "process", and "settle", "release" or "bury". A process span is a child of its put, also after a
-// dead letter was revived, and links to the attempt before it.
+// dead letter was revived, and links to the attempt before it that was retried.
 type Telemetry struct {
 	tracers    trace.TracerProvider
 	meters     metric.MeterProvider

@@ -111,7 +111,7 @@ module Sidekiq
 
       def self.constant(name)
         Object.const_get(name)
-      rescue NameError
+      rescue NameError, LoadError
         nil
       end
 
