@@ -105,17 +105,29 @@ func TestQueuesOnEachNodeOfAClusterAreWorkedOnAndASlotMoves(t *testing.T) {
 	for _, name := range []string{"a", "b", "c", "{d}:e"} {
 		jobs := dehydrator.NewQueue[int](client, name)
 		var done list[int]
+		begun := make(chan struct{})
 		_, stop := start(t, dehydrator.Config{Concurrency: 3, Block: 3 * time.Second}, jobs.HandleFunc(
-			func(_ context.Context, task *dehydrator.Task[int]) error {
-				if task.Payload == 1 {
+			func(ctx context.Context, task *dehydrator.Task[int]) error {
+				switch task.Payload {
+				case 1:
 					return dehydrator.SkipRetry
+				case 100:
+					begun <- struct{}{}
+					<-ctx.Done()
+					return context.Cause(ctx)
 				}
 				done.add(task.Payload)
 				return nil
 			}))
 		must(jobs.EnqueueMany(ctx, payloads(0, 50)))(t)
 		until(t, empty(t, jobs))
+		// A third of the lease, a minute, is longer than this waits.
+		must(jobs.Enqueue(ctx, 100, dehydrator.TaskID("hangs")))(t)
+		<-begun
+		began := time.Now()
+		equal(t, must(jobs.Cancel(ctx, "hangs"))(t), 1)
 		stop()
+		equal(t, time.Since(began) < 10*time.Second, true)
 		eachOnce(t, done.all(), 49)
 		equal(t, must(jobs.DeadLetters(ctx, 2))(t)[0].ID, "1")
 		equal(t, must(jobs.Revive(ctx, 2))(t), 1)
