@@ -139,6 +139,21 @@ class ReliableTest < DehydratorTest
     assert_operator done(@server).map(&:last).sort[10], :<, 1
   end
 
+  def test_a_list_is_moved_once_by_several_and_what_is_refused_stays
+    jobs = (0...500).map { |n| Sidekiq.dump_json("class" => "Note", "args" => [n, 0], "jid" => "j#{n % 400}") } + ["{not json", "[1]"]
+    ask("LPUSH", "queue:default", *jobs)
+    ask("DEHYDRATOR.LIMIT", KEY, "LENGTH", 300)
+    drain = -> { Sidekiq::Dehydrator::ListThread.drain(Sidekiq::Dehydrator::OwnConnection.new, "default") }
+    told = Array.new(4) { Thread.new(&drain) }.map(&:value)
+    told.each { |_, why| assert_match(/LIMIT allows/, why) }
+    left = -> { %w[queue:default dehydrator:in:default].sum { |list| ask("LLEN", list) } }
+    assert_equal [300, 202], [ask("DEHYDRATOR.LEN", KEY), left.call]
+    ask("DEHYDRATOR.LIMIT", KEY, "LENGTH", 0)
+    Array.new(4) { Thread.new(&drain) }.each(&:join)
+    assert_equal 0, left.call
+    assert_equal jobs.sort, Sidekiq::Dehydrator::Queues.each_from_oldest("default").to_a.sort
+  end
+
   def test_a_job_longer_than_its_lease_runs_once
     slow
     worker(threads: 1, reliable: SHORT)

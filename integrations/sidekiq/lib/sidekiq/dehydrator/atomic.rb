@@ -4,7 +4,8 @@ module Sidekiq
   module Dehydrator
     # Commands that take effect together or not at all, also if a process is killed.
     module Atomic
-      # Returns their replies, in which an error is an object, or nil if a watched key has changed.
+      # Returns their replies, in which an error is an object, or nil if a watched key has changed. If the connection breaks,
+      # the client may send them again.
       def self.all(conn, commands)
         conn.pipelined do |pipe|
           [["MULTI"], *commands, ["EXEC"]].each { |words| pipe.call(*words) }
@@ -14,18 +15,30 @@ module Sidekiq
       # Yields, and sends the commands that the block returns if the key is still as it was then. Else it yields again. nil:
       # nothing is to be done.
       def self.watching(conn, key)
-        loop do
-          conn.call("WATCH", key)
-          commands = yield
-          return conn.call("UNWATCH") && nil if commands.nil?
+        # Only this may connect again.
+        conn.call("PING")
+        once(conn) do
+          loop do
+            conn.call("WATCH", key)
+            commands = yield
+            return conn.call("UNWATCH") && nil if commands.nil?
 
-          replies = all(conn, commands)
-          return replies if replies
+            replies = all(conn, commands)
+            return replies if replies
+          end
         end
       rescue StandardError
         # Others use this connection after us.
         conn.close
         raise
+      end
+
+      # Yields, and sends nothing twice: on another connection the watch would be lost.
+      def self.once(conn, &block)
+        return conn.once(&block) if conn.is_a?(OwnConnection)
+        return conn.without_reconnect(&block) unless OwnConnection.redis_client?
+
+        conn.instance_variable_get(:@client).disable_reconnection { yield }
       end
 
       # Raises the first error among replies.

@@ -25,41 +25,45 @@ module Sidekiq
         end
       end
 
-      # Moves the oldest jobs of the second list. The same job may come twice, or another one with its id.
+      # Moves the oldest jobs of the second list. What was refused goes back.
       def self.page(conn, queue, transit)
-        rows = []
+        rows, size = [], 0
         replies = Atomic.watching(conn, transit) do
           jobs = conn.call("LRANGE", transit, -PAGE, -1).reverse
-          rows = jobs.zip(ids(jobs))
-          next if jobs.empty?
-
-          [["DEHYDRATOR.MPUSH", Queues.key(queue), *rows.flat_map { |job, id| [0, job, id] }, "NX"],
-           ["LTRIM", transit, 0, -jobs.size - 1]]
+          size, rows = jobs.size, rows_of(conn, queue, jobs)
+          put = ["DEHYDRATOR.MPUSH", Queues.key(queue), *rows.flat_map { |job, id| [0, job, id] }, "NX"] unless rows.empty?
+          [["LTRIM", transit, 0, -size - 1], *([put] if put)] unless size.zero?
         end
-        replies ? settle(conn, queue, transit, rows, replies.first) : [0, nil]
-      end
+        return [0, nil] unless replies
 
-      # Puts back what was refused.
-      def self.settle(conn, queue, transit, rows, put)
-        put, why = Atomic.error?(put) ? [[-1] * rows.size, put.message] : [put, nil]
-        back = rows.zip(put).filter_map { |(job, _), reply| job if reply.negative? }
+        put = replies[1] || []
+        put, why = [-1] * rows.size, put.message if Atomic.error?(put)
+        back = rows.zip(put).filter_map { |(job, _), reply| job unless reply == 1 }
         conn.call("RPUSH", transit, *back.reverse) unless back.empty?
-        why ||= "#{Queues.key(queue)} holds as many jobs as LIMIT allows" unless back.empty?
-        rows.zip(put) { |(job, id), reply| Queues.push_beside(conn, queue, job, id) if reply.zero? }
-        [rows.size - back.size, why]
+        why ||= "#{Queues.key(queue)} holds as many jobs as LIMIT allows" if put.include?(-1)
+        [size - back.size, why]
       end
 
-      def self.ids(jobs)
+      # Returns pairs of a job and an id that is free. A job that is there already was pushed twice.
+      def self.rows_of(conn, queue, jobs)
+        rows = jobs.map { |job| [job, id(job)] }.uniq
+        there = conn.pipelined { |pipe| rows.each { |_, id| pipe.call("DEHYDRATOR.LOOK", Queues.key(queue), id) } }
         seen = {}
-        jobs.map do |job|
-          fields = JSON.parse(job)
-          id = fields["jid"] if fields.is_a?(Hash) && fields["jid"].is_a?(String)
-          seen[id ||= Digest::SHA1.hexdigest(job)] ? "#{id}:#{SecureRandom.hex(6)}" : (seen[id] = id)
-        rescue JSON::ParserError
-          Digest::SHA1.hexdigest(job)
+        rows.zip(there).filter_map do |(job, id), other|
+          next if other == job
+
+          [job, other || seen[id] ? "#{id}:#{SecureRandom.hex(6)}" : seen[id] = id]
         end
       end
-      private_class_method :page, :settle, :ids
+
+      def self.id(job)
+        fields = JSON.parse(job)
+        jid = fields["jid"] if fields.is_a?(Hash)
+        jid.is_a?(String) ? jid : SecureRandom.hex(12)
+      rescue JSON::ParserError
+        SecureRandom.hex(12)
+      end
+      private_class_method :page, :rows_of, :id
 
       def initialize(queue)
         @queue = queue

@@ -27,6 +27,10 @@ module Sidekiq
         conn.pipelined(&block)
       end
 
+      def once(&block)
+        Atomic.once(conn, &block)
+      end
+
       # The server replies within `patience` seconds.
       def blocking_call(patience, *words)
         OwnConnection.redis_client? ? conn.blocking_call(patience, *words) : conn._client.call_with_timeout(words, patience)

@@ -85,13 +85,6 @@ module Sidekiq
           ids.each_slice(1000) { |some| Sidekiq.redis { |conn| conn.call("DEHYDRATOR.REM", key(name), *some) } }
         end
 
-        # Its id exists: it is the same job, whose reply was lost, or another one.
-        def push_beside(conn, queue, payload, id)
-          return if conn.call("DEHYDRATOR.LOOK", key(queue), id) == payload
-
-          Errors.explained { conn.call("DEHYDRATOR.PUSH", key(queue), 0, payload, "#{id}:#{SecureRandom.hex(6)}", "NX") }
-        end
-
         private
 
         # `rate` jobs in `per` seconds.
@@ -140,6 +133,13 @@ module Sidekiq
             conn.call("DEHYDRATOR.REM", key(queue), *ids) unless ids.empty?
           end
           raise Refused, "#{key(refused)} holds as many jobs as LIMIT allows"
+        end
+
+        # Its id exists: it is the same job, whose reply was lost, or another one.
+        def push_beside(conn, queue, payload, id)
+          return if conn.call("DEHYDRATOR.LOOK", key(queue), id) == payload
+
+          Errors.explained { conn.call("DEHYDRATOR.PUSH", key(queue), 0, payload, "#{id}:#{SecureRandom.hex(6)}", "NX") }
         end
       end
     end

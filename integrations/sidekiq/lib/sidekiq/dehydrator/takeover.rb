@@ -150,21 +150,20 @@ module Sidekiq
         jobs.zip(scores).filter_map { |job, score| job if score && Takeover.number(score) == job.score }
       end
 
-      # How many jobs fit, and why no more do.
+      # How many jobs fit, and why no more do. Without the rule, nothing would push them.
       def room_for(count)
+        @conn.call("DEHYDRATOR.ONDUE", @key, "LIST", @list, "LEFT")
         told = Waiting.fields(@conn.call("DEHYDRATOR.INFO", @key))
         room = told["length-limit"].zero? ? count : [told["length-limit"] - told["length"], 0].max
         [room, room < count ? "holds as many jobs as LIMIT allows" : ""]
       rescue Errors::COMMAND => error
-        raise unless error.message.start_with?("WRONGTYPE")
-
-        [0, error.message]
+        Errors::ANOTHER_SERVER.match?(error.message) ? raise : [0, error.message]
       end
 
       def commands(taken, pushed)
         there = @conn.pipelined { |pipe| taken.each { |job| pipe.call("DEHYDRATOR.LOOK", @key, job.id) } }
-        rule = [["DEHYDRATOR.ONDUE", @key, "LIST", @list, "LEFT"], ["SADD", OURS, @queue]] unless taken.empty?
-        [["SADD", QUEUES, @queue], *rule, ["ZREM", @set, *(taken + pushed).map(&:member)],
+        ours = [["SADD", OURS, @queue]] unless taken.empty?
+        [["SADD", QUEUES, @queue], *ours, ["ZREM", @set, *(taken + pushed).map(&:member)],
          *taken.zip(there).map { |job, other| other && !same?(job, other) ? push(job, job.other_id, "REPLACE") : push(job, job.id, "NX") },
          *pushed.map { |job| ["LPUSH", @list, job.element] }]
       end
@@ -177,16 +176,17 @@ module Sidekiq
         ["DEHYDRATOR.PUSH", @key, 0, job.element, id, how, "AT", job.at]
       end
 
-      # What was refused goes back at once. Returns how many, and why.
+      # What was refused goes back at once, and what found another job with its id. Returns how many, and why.
       def mend(taken, pushed, replies)
-        refused = (taken + pushed).zip(replies).select { |_, reply| Atomic.error?(reply) }
+        refused = (taken + pushed).zip(replies).select { |job, reply| Atomic.error?(reply) || (reply.nil? && another?(job)) }
         @conn.call("ZADD", @set, *refused.flat_map { |job, _| [job.score.to_s, job.member] }) unless refused.empty?
-        # Its id exists: it is the same job, which was moved before its connection broke, or another one.
-        taken.zip(replies) do |job, reply|
-          other = reply.nil? && @conn.call("DEHYDRATOR.LOOK", @key, job.id)
-          @conn.call(*push(job, job.other_id, "REPLACE")) if other && !same?(job, other)
-        end
-        [refused.size, refused.first&.last&.message]
+        [refused.size, refused.filter_map { |_, reply| reply&.message }.first]
+      end
+
+      # Or it is the same job, which was moved before its connection broke.
+      def another?(job)
+        other = @conn.call("DEHYDRATOR.LOOK", @key, job.id)
+        other && !same?(job, other)
       end
     end
 
