@@ -183,10 +183,10 @@ func TestTasksOfADeadWorkerBecomeDeadLetters(t *testing.T) {
 	must(jobs.Enqueue(ctx, job{MS: 60_000}, dehydrator.TaskID("a"), dehydrator.Attempts(2)))(t)
 	for attempt := range 2 {
 		worker := program(t, server)
-		until(t, func() bool { return must(jobs.Look(ctx, "a"))(t).Attempts == attempt+1 })
+		until(t, func() bool { return must(jobs.Look(ctx, "a"))(t).Attempt == attempt+1 })
 		end(worker, syscall.SIGKILL)
 	}
 	until(t, empty(t, jobs))
 	letter := must(jobs.DeadLetters(ctx, 1))(t)[0]
-	equal(t, fmt.Sprint(letter.Attempts, letter.Reason), "2")
+	equal(t, fmt.Sprint(letter.Attempt, letter.Reason), "2")
 }

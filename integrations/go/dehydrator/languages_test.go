@@ -50,7 +50,7 @@ import(process.argv[1] + "/index.js").then(async ({ Queue, Worker, Reject }) => 
     await jobs.put("last", { id: Buffer.from([0xff, 0]).toString("latin1"), attempts: 2, group: "anna", delay: 10 });
   } else if (process.argv[3] === "dead") {
     const dead = await jobs.deadLetters();
-    console.log(JSON.stringify([...dead.map((d) => [d.id, d.element.toString(), d.attempts, d.reason]), await jobs.revive()]));
+    console.log(JSON.stringify([...dead.map((d) => [d.id, d.element.toString(), d.attempt ?? d.attempts, d.reason]), await jobs.revive()]));
   } else {
     const seen = {};
     const worker = new Worker(jobs, (job) => {
@@ -110,7 +110,7 @@ func TestTasksGoFromEachLanguageToEach(t *testing.T) {
 			}
 			equal(t, fmt.Sprint(seen["00620d0a"][0]), "bytes")
 			letter := must(jobs.DeadLetters(ctx, 9))(t)[0]
-			equal(t, fmt.Sprint(letter.ID, string(letter.Element), letter.Attempts, letter.Reason), `rejected"rejected"1no`)
+			equal(t, fmt.Sprint(letter.ID, string(letter.Element), letter.Attempt, letter.Reason), `rejected"rejected"1no`)
 			equal(t, must(jobs.Revive(ctx, 1))(t), 1)
 			equal(t, must(jobs.Cancel(ctx, "rejected"))(t), 1)
 

@@ -16,8 +16,8 @@ type DeadLetter[T any] struct {
 	Err error
 	// Element is the encoded payload.
 	Element []byte
-	// Attempts is how often it was delivered.
-	Attempts int
+	// Attempt is the number of the last attempt; 0 if there was none.
+	Attempt int
 	// Reason is empty if its last worker died, and nobody gave it back before.
 	Reason string
 	Group  string
@@ -53,7 +53,7 @@ func letterOf[T any](entry any) (letter DeadLetter[T], err error) {
 		Entry: textOf(pair[0]), ID: textOf(told["id"]), Reason: textOf(told["reason"]), Group: textOf(told["group"]),
 	}
 	_, letter.Element = unwrap([]byte(textOf(told["element"])))
-	_, _ = fmt.Sscan(textOf(told["deliveries"]), &letter.Attempts)
+	_, _ = fmt.Sscan(textOf(told["deliveries"]), &letter.Attempt)
 	return letter, nil
 }
 

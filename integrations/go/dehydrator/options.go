@@ -112,7 +112,7 @@ func Replace() Option { return optionFunc(func(p *putting) { p.replace = true })
 // dropped if no worker of the queue has set a number of attempts.
 func Within(d time.Duration) TaskOption { return func(c *common) { c.within = &d } }
 
-// Timeout sets how long a handler may take for this task, instead of [Config.Timeout]. Workers in Go know it.
+// Timeout sets how long a handler may take for this task, instead of [Config.Timeout]. Workers in Go and Node know it.
 func Timeout(d time.Duration) TaskOption { return func(c *common) { c.timeout = d } }
 
 // Attempts sets how often this task is delivered before it becomes a dead letter, instead of [Config.Attempts].

@@ -148,7 +148,7 @@ func TestTheVectorsOfTheProtocolHold(t *testing.T) {
 		if want.Group == nil {
 			want.Group = new(string)
 		}
-		same([]any{letter.Entry, letter.ID, string(letter.Element), letter.Reason, letter.Attempts, letter.Group, err},
+		same([]any{letter.Entry, letter.ID, string(letter.Element), letter.Reason, letter.Attempt, letter.Group, err},
 			[]any{want.Entry, latin1(want.ID), latin1(want.Element), want.Reason, want.Attempts, *want.Group, nil})
 	}
 	for _, one := range v.PutMany {

@@ -237,10 +237,10 @@ func (q *Queue[T]) Look(ctx context.Context, id string) (*TaskInfo[T], error) {
 
 func (q *Queue[T]) info(id string, element, deadline, deliveries, leased any) (*TaskInfo[T], error) {
 	info := &TaskInfo[T]{
-		ID:       id,
-		Due:      momentOf(deadline),
-		Attempts: integerOf(deliveries),
-		Leased:   integerOf(leased) == 1,
+		ID:      id,
+		Due:     momentOf(deadline),
+		Attempt: integerOf(deliveries),
+		Leased:  integerOf(leased) == 1,
 	}
 	_, payload := unwrap([]byte(textOf(element)))
 	return info, q.settings.codec.Unmarshal(payload, &info.Payload)

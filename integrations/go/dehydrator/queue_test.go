@@ -24,7 +24,7 @@ func TestATaskIsPutReadPostponedAndCancelledByItsID(t *testing.T) {
 	equal(t, len(id), 32)
 	info := must(jobs.Look(ctx, id))(t)
 	equal(t, info.Payload["to"], "<anna> & é\u2028")
-	equal(t, info.Attempts, 0)
+	equal(t, info.Attempt, 0)
 	equal(t, info.Leased, false)
 	if in := time.Until(info.Due); in < 50*time.Second || in > 61*time.Second {
 		t.Fatalf("it is due in %v", in)
@@ -225,7 +225,7 @@ func TestDeadLettersAreListedRevivedEditedAndDroppedByTheirEntries(t *testing.T)
 	equal(t, fmt.Sprint(policy["maxlen"], policy["approximate"]), "100 1")
 	letters := must(jobs.DeadLetters(ctx, 10))(t)
 	equal(t, len(letters), 4)
-	equal(t, fmt.Sprintf("%s %s %s %d %s %s", letters[1].ID, letters[1].Payload, letters[1].Element, letters[1].Attempts,
+	equal(t, fmt.Sprintf("%s %s %s %d %s %s", letters[1].ID, letters[1].Payload, letters[1].Element, letters[1].Attempt,
 		letters[1].Reason, letters[1].Group), `bert bert "bert" 1 no address of bert: rejected g`)
 	must(jobs.Enqueue(ctx, "again", dehydrator.TaskID("carl")))(t)
 	equal(t, must(jobs.DropLetters(ctx, letters[0].Entry, "1-1"))(t), 1)

@@ -79,8 +79,8 @@ type TaskInfo[T any] struct {
 	Payload T
 	// Due is its deadline, or the end of its lease, by the server's clock.
 	Due time.Time
-	// Attempts is how often it was delivered.
-	Attempts int
+	// Attempt is the number of the last attempt; 0 if there was none.
+	Attempt int
 	// Leased tells whether a worker has it.
 	Leased bool
 	// Group and Reason, why it was given back the last time, are those of [Queue.Look]: [Queue.All] leaves them out.

@@ -78,7 +78,7 @@ func TestAFailureIsRetriedAndThenADeadLetter(t *testing.T) {
 	equal(t, strings.Join(all, " "), "a1 a2 a3 four1 four2 four3 four4 once1")
 	reasons := map[string]string{}
 	for _, letter := range must(jobs.DeadLetters(ctx, 10))(t) {
-		reasons[letter.ID] = fmt.Sprint(letter.Attempts, " ", letter.Reason)
+		reasons[letter.ID] = fmt.Sprint(letter.Attempt, " ", letter.Reason)
 	}
 	equal(t, fmt.Sprint(reasons), "map[a:3 no 3 four:4 no 4 once:1 no 1]")
 }
@@ -119,7 +119,7 @@ func TestAHandlerSaysWhenToRetry(t *testing.T) {
 	must(jobs.Enqueue(ctx, 1, dehydrator.TaskID("a")))(t)
 	until(t, func() bool {
 		info := must(jobs.Look(ctx, "a"))(t)
-		return info.Attempts == 2 && !info.Leased
+		return info.Attempt == 2 && !info.Leased
 	})
 	equal(t, time.Until(must(jobs.Look(ctx, "a"))(t).Due) > 50*time.Second, true)
 	times := at.all()
@@ -164,7 +164,7 @@ func TestAPanicIsAFailedAttempt(t *testing.T) {
 	reasons := map[string]string{}
 	for _, letter := range must(jobs.DeadLetters(ctx, 10))(t) {
 		text, _, _ := strings.Cut(letter.Reason, "\n")
-		reasons[letter.ID] = fmt.Sprint(letter.Attempts, " ", text)
+		reasons[letter.ID] = fmt.Sprint(letter.Attempt, " ", text)
 	}
 	equal(t, fmt.Sprint(reasons), "map[again:2 dehydrator_test.badError exit:2 the handler called runtime.Goexit nil:2 panic: assignment to entry in nil map "+
 		"panic:2 panic: at the disco]")
@@ -197,7 +197,7 @@ func TestALostLeaseEndsTheContextOfTheHandler(t *testing.T) {
 	<-begun
 	// Renewed for as long as the handler runs.
 	time.Sleep(900 * time.Millisecond)
-	equal(t, must(jobs.Look(ctx, "a"))(t).Attempts, 1)
+	equal(t, must(jobs.Look(ctx, "a"))(t).Attempt, 1)
 	equal(t, must(jobs.Cancel(ctx, "a"))(t), 1)
 	equal(t, <-causes, dehydrator.ErrLeaseLost)
 	equal(t, len(must(jobs.DeadLetters(ctx, 10))(t)), 0)
@@ -250,7 +250,7 @@ func TestAStopWaitsForHandlersAndTakesNoMore(t *testing.T) {
 	equal(t, worker.Shutdown(ctx), nil)
 	equal(t, strings.Join(done.all(), ","), "a <nil>")
 	info := must(jobs.Look(ctx, "b"))(t)
-	equal(t, info.Attempts, 0)
+	equal(t, info.Attempt, 0)
 	// An earlier Shutdown ends the next run at once, and the one after it works.
 	equal(t, worker.Shutdown(ctx), nil)
 	equal(t, worker.Run(ctx), nil)
@@ -280,7 +280,7 @@ func TestATaskThatArrivesAfterTheStopIsGivenBackUncounted(t *testing.T) {
 	must(jobs.Enqueue(ctx, 1, dehydrator.TaskID("a")))(t)
 	stop()
 	info := must(jobs.Look(ctx, "a"))(t)
-	equal(t, fmt.Sprint(info.Attempts, info.Leased, done.len()), "0 false 0")
+	equal(t, fmt.Sprint(info.Attempt, info.Leased, done.len()), "0 false 0")
 	start(t, dehydrator.Config{Attempts: 1}, handler)
 	until(t, empty(t, jobs))
 	equal(t, fmt.Sprint(done.all()), "[1]")
@@ -305,7 +305,7 @@ func TestAStopHasADeadline(t *testing.T) {
 	equal(t, worker.Shutdown(brief), context.DeadlineExceeded)
 	equal(t, <-causes, dehydrator.ErrStopped)
 	info := must(jobs.Look(ctx, "a"))(t)
-	equal(t, fmt.Sprint(info.Attempts, info.Leased), "1 false")
+	equal(t, fmt.Sprint(info.Attempt, info.Leased), "1 false")
 	// By ShutdownTimeout; this is the last attempt.
 	_, stop := start(t, dehydrator.Config{ShutdownTimeout: 300 * time.Millisecond}, handler)
 	<-begun
@@ -314,7 +314,7 @@ func TestAStopHasADeadline(t *testing.T) {
 	equal(t, time.Since(began) > 300*time.Millisecond, true)
 	equal(t, <-causes, dehydrator.ErrStopped)
 	letter := must(jobs.DeadLetters(ctx, 1))(t)[0]
-	equal(t, fmt.Sprint(letter.ID, letter.Attempts, letter.Reason), "a2dehydrator: the worker stopped before the work ended")
+	equal(t, fmt.Sprint(letter.ID, letter.Attempt, letter.Reason), "a2dehydrator: the worker stopped before the work ended")
 }
 
 func TestQueuesOfSeveralTypesAreServedByPriority(t *testing.T) {
@@ -418,7 +418,7 @@ func TestWithoutAttemptsThePolicyOfTheQueueHolds(t *testing.T) {
 	_, stop := start(t, dehydrator.Config{Attempts: dehydrator.Unlimited}, rejected)
 	until(t, func() bool {
 		info := must(jobs.Look(ctx, "a"))(t)
-		return info.Attempts == 1 && time.Until(info.Due) > 55*time.Minute
+		return info.Attempt == 1 && time.Until(info.Due) > 55*time.Minute
 	})
 	stop()
 	server.Do("DEHYDRATOR.ONDUE", "jobs", "HOLD", "DELIVERIES", 9, "STREAM", "jobs:dead")
@@ -489,7 +489,7 @@ func TestAHandlerHasATimeout(t *testing.T) {
 	until(t, empty(t, jobs))
 	equal(t, <-causes, dehydrator.ErrTimeout)
 	letter := must(jobs.DeadLetters(ctx, 1))(t)[0]
-	equal(t, fmt.Sprint(letter.ID, letter.Attempts, letter.Reason), "a2"+dehydrator.ErrTimeout.Error())
+	equal(t, fmt.Sprint(letter.ID, letter.Attempt, letter.Reason), "a2"+dehydrator.ErrTimeout.Error())
 	equal(t, strings.Join(done.all(), ""), "next")
 	// That of the worker.
 	start(t, dehydrator.Config{Timeout: 100 * time.Millisecond, Attempts: 1}, jobs.HandleFunc(
@@ -504,7 +504,7 @@ func TestTheReasonOfAFailureIsKeptWithTheTask(t *testing.T) {
 	start(t, dehydrator.Config{Attempts: 2, RetryDelay: dehydrator.ExponentialBackoff(time.Hour, time.Hour)},
 		jobs.HandleFunc(func(_ context.Context, task *dehydrator.Task[int]) error { panic(strings.Repeat("\u20ac", 2000)) }))
 	must(jobs.Enqueue(ctx, 1, dehydrator.TaskID("a")))(t)
-	until(t, func() bool { info := must(jobs.Look(ctx, "a"))(t); return info.Attempts == 1 && !info.Leased })
+	until(t, func() bool { info := must(jobs.Look(ctx, "a"))(t); return info.Attempt == 1 && !info.Leased })
 	reason := must(jobs.Look(ctx, "a"))(t).Reason
 	equal(t, strings.HasPrefix(reason, "panic: \u20ac"), true)
 	equal(t, len(reason), 4096-(4096-len("panic: "))%3)
@@ -537,7 +537,7 @@ func TestAnErrorThatIsATypedNilIsAFailure(t *testing.T) {
 	must(jobs.Enqueue(ctx, 1, dehydrator.TaskID("a")))(t)
 	until(t, empty(t, jobs))
 	letter := must(jobs.DeadLetters(ctx, 1))(t)[0]
-	equal(t, fmt.Sprint(letter.ID, letter.Attempts, letter.Reason), "a2*dehydrator_test.typedNil")
+	equal(t, fmt.Sprint(letter.ID, letter.Attempt, letter.Reason), "a2*dehydrator_test.typedNil")
 }
 
 func TestTwoRoutesOfOneQueueAreRefused(t *testing.T) {
