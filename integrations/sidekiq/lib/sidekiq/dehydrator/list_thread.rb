@@ -5,10 +5,7 @@ module Sidekiq
     # Moves jobs from one of Sidekiq's lists into its dehydrator, at once: jobs that came due, and jobs of clients without
     # this gem. Each process has one of these threads for each of its queues. One of them wakes for a job: it moves the job
     # to a second list, atomically, and then all that is in both lists into the dehydrator, atomically too.
-    class ListThread
-      # In seconds.
-      BLOCK = 2
-
+    class ListThread < Sleeper
       # How many jobs are moved at once.
       PAGE = 200
 
@@ -67,47 +64,17 @@ module Sidekiq
 
       def initialize(queue)
         @queue = queue
-        @connection = OwnConnection.new
-        @done = false
-      end
-
-      def start
-        @thread = Thread.new { run }
-      end
-
-      # Waits for all of them together.
-      def self.stop(threads)
-        threads.each(&:quiet)
-        finish = Fetcher.now + BLOCK + 1
-        threads.each { |thread| thread.join([finish - Fetcher.now, 0].max) }
-      end
-
-      def quiet
-        @done = true
-      end
-
-      def join(seconds)
-        @thread.join(seconds)
+        super()
       end
 
       private
 
-      def run
-        until @done
-          begin
-            serve
-          rescue StandardError => error
-            Sidekiq.logger.error { "list #{@queue}: #{error.class}: #{error.message}" }
-            @connection.close
-            sleep(1)
-          end
-        end
-      ensure
-        @connection.close
+      def name
+        "list #{@queue}"
       end
 
       # What a killed process left behind is moved with the next.
-      def serve
+      def once
         _, why = ListThread.drain(@connection, @queue)
         raise Refused, why if why
 

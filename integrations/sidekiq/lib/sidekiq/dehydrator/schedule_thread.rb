@@ -4,10 +4,7 @@ module Sidekiq
   module Dehydrator
     # Sleeps in the server until a schedule has occurred, and makes the occurrence a job, in one transaction. Each of
     # Sidekiq's processes has one of these threads.
-    class ScheduleThread
-      # In seconds. Sidekiq's threads wait as long for a job.
-      BLOCK = 2
-
+    class ScheduleThread < Sleeper
       # In ms. An occurrence is late by this if the process is killed meanwhile.
       LEASE = 5000
 
@@ -18,7 +15,7 @@ module Sidekiq
           @thread.start
         end
         config.on(:quiet) { @thread&.quiet }
-        config.on(:shutdown) { @thread&.stop }
+        config.on(:shutdown) { stop([@thread].compact) }
       end
 
       def self.load_file
@@ -31,43 +28,17 @@ module Sidekiq
       end
       private_class_method :load_file
 
-      def initialize
-        @done = false
-        @connection = OwnConnection.new
+      private
+
+      def name
+        "periodic jobs"
       end
 
-      def start
-        @thread = Thread.new { run }
-      end
-
-      def quiet
-        @done = true
-      end
-
-      def stop
-        quiet
-        @thread.join(BLOCK + 1)
-      end
-
-      # Waits until a schedule has occurred, though not forever, and serves it. Returns false if that failed.
-      def serve
+      def once
         @token ||= SecureRandom.hex(12)
         row = poll
         @token = nil
         answer(*row) if row
-        true
-      rescue StandardError => error
-        Sidekiq.logger.error { "periodic jobs: #{error.class}: #{error.message}" }
-        @connection.close
-        false
-      end
-
-      private
-
-      def run
-        serve || sleep(1) until @done
-      ensure
-        @connection.close
       end
 
       # A lost reply comes again, under the same token.
