@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -22,8 +23,8 @@ func forPolls(client redis.UniversalClient, block time.Duration) (redis.Universa
 		// A server resends by itself. And 0 of initialized options would mean the default.
 		options.MaxRetries, options.ReadTimeout, options.MinIdleConns = -1, silence, 0
 		options.Dialer = patient(options.Dialer)
-		// One cannot be shared.
-		options.PushNotificationProcessor = nil
+		// These cannot be shared.
+		options.PushNotificationProcessor, options.MaintNotificationsConfig = nil, unmaintained
 		own := redis.NewClient(&options)
 		return own, block, func() { _ = own.Close() }
 	case *redis.ClusterClient:
@@ -32,7 +33,7 @@ func forPolls(client redis.UniversalClient, block time.Duration) (redis.Universa
 		if options.Dialer == nil {
 			options.Dialer = redis.NewDialer(&redis.Options{DialTimeout: options.DialTimeout, TLSConfig: options.TLSConfig})
 		}
-		options.Dialer = patient(options.Dialer)
+		options.Dialer, options.MaintNotificationsConfig = patient(options.Dialer), unmaintained
 		own := redis.NewClusterClient(&options)
 		return own, block, func() { _ = own.Close() }
 	}
@@ -40,10 +41,13 @@ func forPolls(client redis.UniversalClient, block time.Duration) (redis.Universa
 	return client, min(block, 1500*time.Millisecond), func() {}
 }
 
-// withTimeout returns a client of the same connections with another timeout for replies, if it is of a kind that can.
-func withTimeout(client redis.UniversalClient, timeout time.Duration) redis.UniversalClient {
-	if client, ok := client.(*redis.Client); ok {
-		return client.WithTimeout(timeout)
+// unmaintained asks for no notices of maintenance.
+var unmaintained = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+
+// forLeases returns the client of polls, with another timeout, if it is of a kind that can have one, or else the user's.
+func forLeases(client, polling redis.UniversalClient, timeout time.Duration) redis.UniversalClient {
+	if own, ok := polling.(*redis.Client); ok {
+		return own.WithTimeout(timeout)
 	}
 	return client
 }

@@ -92,7 +92,7 @@ func (r *run) prepare(config Config, routes []Route) error {
 	r.config, r.routes, r.closePolls = config, routes, end
 	r.polls = &server{polling, -1, r.stopped, r.tell}
 	// So short that several replies may be lost in the time of a lease.
-	leasing := withTimeout(client, min(replyTimeout, config.Lease/6))
+	leasing := forLeases(client, polling, min(replyTimeout, config.Lease/6))
 	r.leases = &server{leasing, max(config.Lease, 10*time.Second), nil, r.tell}
 	r.free = make(chan struct{}, config.Concurrency)
 	for range config.Concurrency {

@@ -97,16 +97,22 @@ func prepared(t testing.TB, options []string) *Server {
 }
 
 // freePort draws a port below those that the system draws for clients: one of them would take the port of a server that
-// is away for a moment.
+// is away for a moment. A node of a cluster also has one that is 10,000 above.
 func freePort() int {
 	for {
-		port := 12_000 + rand.IntN(20_000)
-		listening, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			_ = listening.Close()
+		port := 12_000 + rand.IntN(10_000)
+		if isFree(port) && isFree(port+10_000) {
 			return port
 		}
 	}
+}
+
+func isFree(port int) bool {
+	listening, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err == nil {
+		_ = listening.Close()
+	}
+	return err == nil
 }
 
 func (s *Server) log() string {

@@ -83,7 +83,8 @@ module Sidekiq
       # In seconds; `enqueued_at` is in seconds or, from Sidekiq 8 on, in ms.
       def self.latency(payload)
         at = Sidekiq.load_json(payload)["enqueued_at"]
-        at ? Moment.now - (at.is_a?(Float) ? at : at / 1000.0) : 0.0
+        # Whole milliseconds are rounded up.
+        at ? [Moment.now - (at.is_a?(Float) ? at : at / 1000.0), 0.0].max : 0.0
       rescue JSON::ParserError
         0.0
       end
