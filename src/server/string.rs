@@ -36,13 +36,20 @@ impl<'a> Str<'a> {
         self.bytes
     }
 
+    /// Keeps the string after the callback, without a copy.
+    pub fn retain(self) -> OwnedStr {
+        // SAFETY: the string is live. Without a context the new reference is ours to free.
+        unsafe { api!(RedisModule_RetainString(ptr::null_mut(), self.raw.as_ptr())) };
+        OwnedStr { raw: self.raw }
+    }
+
     /// Returns the server's own pointer, for the API.
     pub fn as_ptr(self) -> *mut RedisModuleString {
         self.raw.as_ptr()
     }
 }
 
-/// A server string that this module creates and frees.
+/// A server string that this module creates or retains, and frees.
 #[repr(transparent)]
 pub struct OwnedStr {
     raw: NonNull<RedisModuleString>,
@@ -94,7 +101,7 @@ impl OwnedStr {
 
 impl Drop for OwnedStr {
     fn drop(&mut self) {
-        // SAFETY: made in `new`, without a context, and freed here alone.
+        // SAFETY: the reference is ours, made without a context, and freed here alone.
         unsafe { api!(RedisModule_FreeString(ptr::null_mut(), self.raw.as_ptr())) }
     }
 }

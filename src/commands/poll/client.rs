@@ -39,17 +39,18 @@ pub(super) fn must_wait(context: &Context, (key, next): Asked<'_>, now: u64) -> 
     next.is_none_or(|next| next > now) || blocked::is_watched(context, key)
 }
 
-/// Blocks the client of this command until something is due in one of its keys, which are all different. After
+/// Blocks the client of this command, by its name, until something is due in one of its keys, which are all different. After
 /// `timeout` milliseconds (0: never) it receives the reply for nothing. Returns whether the client is blocked: the server refuses that for
 /// some clients.
 pub(super) fn sleep(
     context: &CommandContext,
+    command: Option<Str<'_>>,
     asked: &[Asked<'_>],
     timeout: u64,
     take: &Take<'_>,
 ) -> bool {
     let Some(client) = BlockedClient::block::<Woken>(context) else { return false };
-    blocked::join(context, client, asked, timeout, take);
+    blocked::join(context, client, command, asked, timeout, take);
     true
 }
 
@@ -117,8 +118,7 @@ pub fn is_under_way() -> bool {
 
 /// Records that a pass of the event loop begins: what was replied in the one before has been sent.
 pub fn pass_begins() {
-    // Freed after the borrow.
-    drop(IN_FLIGHT.with_borrow_mut(|all| mem::take(&mut all.replied)));
+    IN_FLIGHT.with_borrow_mut(|all| all.replied.clear());
 }
 
 /// Records that the server frees a client. If it was given elements in this pass, they were not sent.

@@ -71,7 +71,7 @@ pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
         if must_wait(context, asked, now) {
             drop(dehydrator);
             if let Some(timeout) = timeout
-                && sleep(context, &[asked], timeout, &take)
+                && sleep(context, args.get(0), &[asked], timeout, &take)
             {
                 return Ok(());
             }
@@ -79,7 +79,7 @@ pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
         }
     }
     if !reply_due(context, dehydrator, key, now, &take)
-        && !sleep_after_all(context, &[key], timeout, &take)
+        && !sleep_after_all(context, args.get(0), &[key], timeout, &take)
     {
         reply_nothing(context, take.is_named);
     }
@@ -124,13 +124,14 @@ pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
     if let Some(timeout) = timeout {
         let first = asked.iter().find(|asked| is_due(asked, now));
         if first.is_none_or(|first| must_wait(context, *first, now))
-            && sleep(context, &asked, timeout, &take)
+            && sleep(context, args.get(0), &asked, timeout, &take)
         {
             return Ok(());
         }
     }
     let keys: Vec<_> = asked.iter().map(|(key, _)| *key).collect();
-    if !reply_first(context, &asked, &take, now) && !sleep_after_all(context, &keys, timeout, &take)
+    if !reply_first(context, &asked, &take, now)
+        && !sleep_after_all(context, args.get(0), &keys, timeout, &take)
     {
         reply_nothing(context, take.is_named);
     }
@@ -160,6 +161,7 @@ fn outlook(context: &Context, key: Str<'_>, waits: bool) -> Result<Result<Option
 /// left in its place, or there were too many to pass over in one call. Returns whether the client is blocked.
 fn sleep_after_all(
     context: &CommandContext,
+    command: Option<Str<'_>>,
     keys: &[Str<'_>],
     timeout: Option<u64>,
     take: &Take<'_>,
@@ -168,7 +170,7 @@ fn sleep_after_all(
     let asked = |key| Some((key, outlook(context, key, true).ok()?.ok()?));
     let Some(timeout) = timeout else { return false };
     let asked: Option<Vec<_>> = keys.iter().copied().map(asked).collect();
-    asked.is_some_and(|asked| sleep(context, &asked, timeout, take))
+    asked.is_some_and(|asked| sleep(context, command, &asked, timeout, take))
 }
 
 /// Replies the due elements of the first key that gives some out. Returns whether one did.

@@ -108,16 +108,17 @@ fn finish(context: &Context, sleeper: &Sleeper, outcome: Outcome) {
 
 /// Serves the clients of a key until nothing is due or `most` are served. Returns how many were.
 fn serve_queue(context: &Context, name: &Rc<Name>, most: usize) -> usize {
-    let now = clock::now();
-    let key = OwnedStr::new(&name.key);
-    if !context.select_db(name.db) || !context.lets_clients_write(key.as_str()) {
-        blocked::with(|queues| queues.postpone(name, now, Some(now + RETRY_US / 1000)));
-        return 0;
-    }
-    let mut served = 0;
+    let (now, mut served, mut may_write) = (clock::now(), 0, None);
     while served < most
-        && let Some((sleeper, from)) = blocked::with(|queues| queues.next_in_queue(name, now))
+        && let Some((sleeper, others, own)) =
+            blocked::with(|queues| queues.next_in_queue(name, now))
     {
+        let key = sleeper.key(own);
+        let asks = || context.select_db(name.db) && context.lets_clients_write(key);
+        if !*may_write.get_or_insert_with(asks) {
+            blocked::with(|queues| queues.postpone(name, now, Some(now + RETRY_US / 1000)));
+            break;
+        }
         if !may_still_ask(context, &sleeper) {
             finish(context, &sleeper, Outcome::SentAway(checks::no_right()));
             served += 1;
@@ -126,11 +127,12 @@ fn serve_queue(context: &Context, name: &Rc<Name>, most: usize) -> usize {
         // The client stays in the table meanwhile: taking publishes an event, and another module may then do
         // anything, such as kill the client.
         let taken = TakenElements::of_held(context, &sleeper).or_else(|| {
-            from.iter().find_map(|from| TakenElements::of_due(context, &sleeper, from))
+            let mut places = others.into_iter().chain([own]);
+            places.find_map(|at| TakenElements::of_due(context, &sleeper, at))
         });
         let Some(taken) = taken else {
             // A change went unnoticed, or a due element cannot be taken: then the backstop tries again.
-            let outlook = look(context, key.as_str());
+            let outlook = look(context, key);
             blocked::note_name(context, name, || outlook);
             blocked::with(|queues| queues.postpone(name, now, None));
             break;
@@ -145,14 +147,10 @@ fn serve_queue(context: &Context, name: &Rc<Name>, most: usize) -> usize {
 /// Returns whether a client may still run the command in which it is blocked, on all of its keys: its rights may have
 /// been withdrawn since. BLPOP checks this too.
 fn may_still_ask(context: &Context, sleeper: &Sleeper) -> bool {
-    let keys = sleeper.names.iter().map(|name| OwnedStr::new(&name.key));
-    let mut words = vec![OwnedStr::new(b"DEHYDRATOR.POLL")];
-    if sleeper.take().is_named {
-        words = vec![OwnedStr::new(b"DEHYDRATOR.MPOLL"), OwnedStr::of_number(keys.len() as u64)];
-    }
-    words.extend(keys);
-    let words: Vec<_> = words.iter().map(OwnedStr::as_str).collect();
-    context.may_still_run(sleeper.connection, &words)
+    let count = sleeper.take().is_named.then(|| OwnedStr::of_number(sleeper.names.len() as u64));
+    let (command, keys) = sleeper.words.split_at(1);
+    let words = command.iter().chain(&count).chain(keys);
+    context.may_still_run(sleeper.connection, words.map(OwnedStr::as_str))
 }
 
 /// Checks the keys that clients wait for, one by one, while `go_on` returns true. The next call carries on from there.

@@ -11,7 +11,6 @@ use crate::metrics::lateness::LATENESS;
 use crate::pending::blocked::{self, Sleeper, Take};
 use crate::replicate::{self, Effect, Pushed};
 use crate::server::guard::{AbortOnPanic, trap};
-use crate::server::key::Name;
 use crate::server::{ClientId, Context, OwnedStr, Str, log_warning};
 use lawn::{Element, Lawn, Next, Token};
 
@@ -22,7 +21,8 @@ use super::reply::Reply;
 pub(super) struct TakenElements {
     sleeper: Rc<Sleeper>,
     db: i32,
-    key: OwnedStr,
+    /// The place of the key in the client's request.
+    at: usize,
     elements: Vec<ElementCopy>,
     /// When the key was to expire. If its last element was taken, the key is deleted.
     expiry: Option<u64>,
@@ -33,7 +33,6 @@ pub(super) struct TakenElements {
 }
 
 /// The elements that a client takes from a lawn, as they were before.
-#[derive(Default)]
 struct Collector(Vec<ElementCopy>);
 
 impl Recipient for Collector {
@@ -52,32 +51,35 @@ impl TakenElements {
     pub(super) fn of_held(context: &Context, sleeper: &Rc<Sleeper>) -> Option<Self> {
         let (now, take) = (clock::now(), sleeper.take());
         take.chosen_token()?;
-        sleeper.names.iter().filter(|name| context.select_db(name.db)).find_map(|name| {
-            let key = OwnedStr::new(&name.key);
-            let elements = inspect(context, key.as_str(), |dehydrator| {
+        sleeper.names.iter().enumerate().find_map(|(at, name)| {
+            if !context.select_db(name.db) {
+                return None;
+            }
+            let elements = inspect(context, sleeper.key(at), |dehydrator| {
                 let held = held(&dehydrator.lawn, &take, now);
                 held.map(|element| ElementCopy::new(element, 0, take.token)).collect::<Vec<_>>()
             })?;
-            Self::new(sleeper, name.db, key, elements)
+            Self::new(sleeper, at, elements)
         })
     }
 
     /// Takes the due elements of a key in the selected database for a blocked client, and records how late the first one
     /// is. `None`: nothing is due.
-    pub(super) fn of_due(context: &Context, sleeper: &Rc<Sleeper>, name: &Name) -> Option<Self> {
-        let (key, now) = (OwnedStr::new(&name.key), clock::now());
-        let in_queue = blocked::with(|queues| queues.overdue(name)).unwrap_or_default();
-        let dehydrator = Writing::open_at(context, key.as_str(), now).ok()?;
+    pub(super) fn of_due(context: &Context, sleeper: &Rc<Sleeper>, at: usize) -> Option<Self> {
+        let (key, now) = (sleeper.key(at), clock::now());
+        let in_queue = blocked::with(|queues| queues.overdue(&sleeper.names[at]));
+        let in_queue = in_queue.unwrap_or_default();
+        let dehydrator = Writing::open_at(context, key, now).ok()?;
         if !dehydrator.rules().policy.holds() {
             return None;
         }
         let (expiry, overdue) = (dehydrator.expiry(), dehydrator.overdue());
         let whole = Some(AbortOnPanic::begin());
-        let mut taken = Collector::default();
         let take = &sleeper.take();
-        Request::new(context, key.as_str(), now, take).take_due(dehydrator, &mut taken);
+        let mut taken = Collector(Vec::with_capacity(take.count.min(4)));
+        Request::new(context, key, now, take).take_due(dehydrator, &mut taken);
         trap::pass("taken");
-        let taken = Self::new(sleeper, name.db, key, taken.0)?;
+        let taken = Self::new(sleeper, at, taken.0)?;
         // The dehydrator knows of pauses, and the queue when a limit left room for one more.
         let (deadline, now_us) = (taken.elements[0].deadline, clock::now_us());
         let late_us = overdue.unwrap_or_default().late_us(deadline, now_us);
@@ -85,16 +87,15 @@ impl TakenElements {
         Some(Self { expiry, is_returnable: true, whole, ..taken })
     }
 
-    fn new(
-        sleeper: &Rc<Sleeper>,
-        db: i32,
-        key: OwnedStr,
-        elements: Vec<ElementCopy>,
-    ) -> Option<Self> {
-        let sleeper = Rc::clone(sleeper);
+    fn new(sleeper: &Rc<Sleeper>, at: usize, elements: Vec<ElementCopy>) -> Option<Self> {
+        let (sleeper, db) = (Rc::clone(sleeper), sleeper.names[at].db);
         let it =
-            Self { sleeper, db, key, elements, expiry: None, is_returnable: false, whole: None };
+            Self { sleeper, db, at, elements, expiry: None, is_returnable: false, whole: None };
         (!it.elements.is_empty()).then_some(it)
+    }
+
+    fn key(&self) -> Str<'_> {
+        self.sleeper.key(self.at)
     }
 
     /// Returns whether they were taken for this client.
@@ -115,12 +116,12 @@ impl TakenElements {
     /// Returns the database, the key and the token under which the client held the elements already. `None`: they were
     /// taken for it.
     pub(super) fn held(&self) -> Option<(i32, Str<'_>, Option<Token>)> {
-        self.whole.is_none().then(|| (self.db, self.key.as_str(), self.sleeper.take().token))
+        self.whole.is_none().then(|| (self.db, self.key(), self.sleeper.take().token))
     }
 
     /// Replies the elements to the client.
     pub(super) fn reply(&self, context: &Context) {
-        let (key, take) = (self.key.as_str(), self.sleeper.take());
+        let (key, take) = (self.key(), self.sleeper.take());
         let take = Take { count: self.elements.len(), ..take };
         let mut reply = Reply::new(context, key, &take);
         for copy in &self.elements {
@@ -137,7 +138,7 @@ impl TakenElements {
     /// Records that the elements held in a key under a token were sent over another connection.
     pub(super) fn resent(&mut self, db: i32, key: Str<'_>, token: Option<Token>) {
         let is_same = db == self.db && token == self.sleeper.take().token;
-        self.is_returnable &= !(is_same && key.bytes() == self.key.bytes());
+        self.is_returnable &= !(is_same && key.bytes() == self.key().bytes());
     }
 
     /// Records that two databases were swapped.
@@ -171,7 +172,7 @@ impl TakenElements {
 
     /// Undoes the leases: no client has received them.
     fn end_leases(&self, context: &Context) {
-        let key = self.key.as_str();
+        let key = self.key();
         let Ok(mut dehydrator) = Writing::open(context, key) else { return };
         let Some((lawn, token)) = dehydrator.lawn().zip(self.sleeper.take().token) else { return };
         let mut any = false;
@@ -199,7 +200,7 @@ impl TakenElements {
 
     /// Inserts the removed elements again.
     fn put_back(&self, context: &Context) {
-        let key = self.key.as_str();
+        let key = self.key();
         let Ok(mut dehydrator) = Writing::open(context, key) else { return };
         let mut given_back = Vec::new();
         let put = dehydrator.lawn_or_new(|lawn: &mut Lawn| {

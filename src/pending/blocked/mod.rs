@@ -60,11 +60,12 @@ pub fn is_watched(context: &Context, key: Str<'_>) -> bool {
     with(|queues| queues.watched() > 0 && queues.is_watched(&Name::of(context, key)))
 }
 
-/// Queues a client that was just blocked for `keys`, which are all different, each with the time at which its next
+/// Queues a client that was just blocked in this command for `keys`, which are all different, each with the time at which its next
 /// element comes due. The client waits for `timeout` milliseconds (0: forever).
 pub fn join(
     context: &Context,
     client: BlockedClient,
+    command: Option<Str<'_>>,
     keys: &[(Str<'_>, Option<u64>)],
     timeout: u64,
     take: &Take<'_>,
@@ -72,7 +73,9 @@ pub fn join(
     let until_us =
         (timeout > 0).then(|| clock::monotonic_us().saturating_add(timeout.saturating_mul(1000)));
     let names = keys.iter().map(|(key, _)| Name::of(context, *key));
-    let sleeper = with(|queues| queues.join(client, names, until_us, take));
+    let words = command.into_iter().chain(keys.iter().map(|(key, _)| *key));
+    let words = words.map(Str::retain).collect();
+    let sleeper = with(|queues| queues.join(client, names, words, until_us, take));
     // Passes are measured while a client is blocked.
     passes::listen();
     if let Some(until_us) = until_us {

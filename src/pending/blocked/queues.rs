@@ -13,7 +13,7 @@ use crate::clock;
 use crate::metrics::lateness::OverdueSince;
 use crate::server::blocked_client::{BlockedClient, ClientHandle, ClientId};
 use crate::server::key::Name;
-use crate::server::{Error, error::Result};
+use crate::server::{Error, OwnedStr, Str, error::Result};
 use lawn::Token;
 
 /// How a POLL or an MPOLL takes and replies due elements. A blocked client keeps it while it sleeps.
@@ -52,6 +52,8 @@ type Ticket = u64;
 pub struct Sleeper {
     /// The keys in the client's order, each once, all in one database.
     pub names: Vec<Rc<Name>>,
+    /// The command's name and the keys, as the client sent them.
+    pub words: Vec<OwnedStr>,
     /// The connection, which identifies the user.
     pub connection: ClientId,
     take: Take<'static>,
@@ -65,6 +67,11 @@ pub struct Sleeper {
 }
 
 impl Sleeper {
+    /// Returns the key of `names[at]`.
+    pub fn key(&self, at: usize) -> Str<'_> {
+        self.words[at + 1].as_str()
+    }
+
     /// Returns the options of the request.
     pub fn take(&self) -> Take<'_> {
         Take { word: self.word.as_deref(), ..self.take }
@@ -143,6 +150,7 @@ impl Queues {
         &mut self,
         client: BlockedClient,
         names: impl Iterator<Item = Name>,
+        words: Vec<OwnedStr>,
         until_us: Option<u64>,
         take: &Take<'_>,
     ) -> Rc<Sleeper> {
@@ -150,6 +158,7 @@ impl Queues {
         self.tickets += 1;
         let sleeper = Rc::new(Sleeper {
             names: names.map(|name| self.shared(name)).collect(),
+            words,
             connection: client.id,
             take: take.without_word(),
             word: take.word.map(Box::from),
@@ -362,36 +371,35 @@ impl Queues {
         Some(name)
     }
 
-    /// Returns the next client to serve in the queue of a key, and the keys from which to serve it, in its order: those in
-    /// which something is due at `now`, and last the key itself. `None`: no client waits, nothing is due, or the first
+    /// Returns the next client to serve in the queue of a key, and the places in its request of the keys from which to serve
+    /// it: those before this key in which something is due at `now`, and the key itself. `None`: no client waits, nothing is due, or the first
     /// prefers another key, where others stand before it, and has to wait for that one.
     pub fn next_in_queue(
         &mut self,
         name: &Rc<Name>,
         now: u64,
-    ) -> Option<(Rc<Sleeper>, Vec<Rc<Name>>)> {
+    ) -> Option<(Rc<Sleeper>, Vec<usize>, usize)> {
         let queue = self.by_name.get(name)?;
         let sleeper = Rc::clone(queue.sleepers.first_key_value()?.1);
         // What the client before was given may be held under the token of this one.
         if !queue.is_due(now) && sleeper.take.chosen_token().is_none() {
             return None;
         }
-        let mut keys = Vec::new();
+        let own = sleeper.names.iter().position(|it| it == name)?;
+        let mut others = Vec::new();
         // Nearly always nothing else is due, and the other keys are skipped.
         let mut due = self.times.iter().take_while(|(at, _)| *at <= now);
         let is_other_due = !self.ready.is_empty() || due.any(|(_, it)| it != name);
-        for before in sleeper.names.iter().take_while(|it| is_other_due && *it != name) {
-            let Some(queue) = self.by_name.get(before).filter(|queue| queue.is_due(now)) else {
-                continue;
-            };
+        for before in (0..own).take_while(|_| is_other_due) {
+            let queue = self.by_name.get(&sleeper.names[before]);
+            let Some(queue) = queue.filter(|queue| queue.is_due(now)) else { continue };
             let (first, _) = queue.sleepers.first_key_value()?;
             if *first != sleeper.ticket {
                 return None;
             }
-            keys.push(Rc::clone(before));
+            others.push(before);
         }
-        keys.push(Rc::clone(name));
-        Some((sleeper, keys))
+        Some((sleeper, others, own))
     }
 }
 

@@ -119,8 +119,12 @@ impl Context {
 
     /// Returns whether the user of a blocked client may still run the client's command, whose arguments are `words`, starting
     /// with its name. A client without a user was created by another module, and may do anything.
-    pub fn may_still_run(&self, client: ClientId, words: &[Str<'_>]) -> bool {
-        let mut argv: Vec<_> = words.iter().copied().map(Str::as_ptr).collect();
+    pub fn may_still_run<'a>(
+        &self,
+        client: ClientId,
+        words: impl Iterator<Item = Str<'a>>,
+    ) -> bool {
+        let mut argv: Vec<_> = words.map(Str::as_ptr).collect();
         // SAFETY: the context and the words are live, the name belongs to us. The server keeps none of them.
         unsafe {
             let name = api!(RedisModule_GetClientUserNameById(self.as_ptr(), client.0));

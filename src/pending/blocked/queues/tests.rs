@@ -17,7 +17,7 @@ fn join_until(
     until_us: Option<u64>,
 ) -> Rc<Sleeper> {
     let client = BlockedClient::fake(number);
-    queues.join(client, keys.iter().map(|key| name(key)), until_us, &TAKE)
+    queues.join(client, keys.iter().map(|key| name(key)), Vec::new(), until_us, &TAKE)
 }
 
 fn join(queues: &mut Queues, number: usize, keys: &[&str]) -> Rc<Sleeper> {
@@ -52,8 +52,9 @@ fn note(queues: &mut Queues, key: &str, next: Option<u64>) -> Option<u64> {
 
 /// The ticket of the next client in the queue of a key, and the keys to serve it from.
 fn next_in_queue(queues: &mut Queues, key: &str, now: u64) -> Option<(Ticket, String)> {
-    let (sleeper, from) = queues.next_in_queue(&Rc::new(name(key)), now)?;
-    Some((sleeper.ticket, from.iter().map(|name| text(name)).collect()))
+    let (sleeper, others, own) = queues.next_in_queue(&Rc::new(name(key)), now)?;
+    let places = others.into_iter().chain([own]);
+    Some((sleeper.ticket, places.map(|at| text(&sleeper.names[at])).collect()))
 }
 
 #[test]
