@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::thread;
 
 use axum::Json;
-use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{Query, State};
+use axum::extract::State;
+use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
 use redis::Cmd;
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,7 @@ use super::elements::{self, Filter, View};
 use super::log::{self, Entry};
 use super::plan::{Change, Plan, Sum, Targets, run_job};
 use super::progress;
+use super::query::Words;
 use super::queue::Queue;
 use super::queues::facts_of;
 use super::refusal::Refusal;
@@ -146,10 +147,10 @@ pub struct Dry {
 pub async fn act(
     State(page): State<Arc<Page>>,
     caller: Caller,
-    dry: Result<Query<Dry>, QueryRejection>,
+    Words(dry): Words<Dry>,
     request: Result<Json<Request>, JsonRejection>,
 ) -> Result<Json<Value>, Refusal> {
-    let is_dry = dry?.0.count != 0;
+    let is_dry = dry.count != 0;
     let Json(request) = request?;
     let is_dry = is_dry || request.dry;
     blocking(move || perform(&page, &caller, request, is_dry).map(Json)).await

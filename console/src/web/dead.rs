@@ -4,8 +4,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 use axum::Json;
-use axum::extract::Query;
-use axum::extract::rejection::QueryRejection;
 use redis::{Connection, RedisResult, Value as Reply};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -13,6 +11,7 @@ use serde_json::{Value, json};
 use super::blocking;
 use super::bytes::encode;
 use super::elements::{Filter, SHOWN};
+use super::query::Words;
 use super::queue::Queue;
 use super::queues::facts_of;
 use super::refusal::Refusal;
@@ -273,9 +272,8 @@ pub struct Asked {
 pub async fn dead(
     caller: Caller,
     queue: Queue,
-    query: Result<Query<Asked>, QueryRejection>,
+    Words(asked): Words<Asked>,
 ) -> Result<Json<Value>, Refusal> {
-    let Query(asked) = query?;
     blocking(move || {
         let (_, facts) = facts_of(&caller.account, &queue)?;
         let destination = Destination::of_dead_letters(&facts.policy);

@@ -3,14 +3,13 @@
 use std::time::{Duration, Instant};
 
 use axum::Json;
-use axum::extract::Query;
-use axum::extract::rejection::QueryRejection;
 use redis::{Connection, RedisResult, Value as Reply};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::blocking;
 use super::bytes::{Bytes, Needle, encode};
+use super::query::Words;
 use super::queue::Queue;
 use super::queues::facts_of;
 use super::refusal::Refusal;
@@ -201,9 +200,8 @@ pub struct Asked {
 pub async fn elements(
     caller: Caller,
     queue: Queue,
-    query: Result<Query<Asked>, QueryRejection>,
+    Words(asked): Words<Asked>,
 ) -> Result<Json<Value>, Refusal> {
-    let Query(asked) = query?;
     blocking(move || {
         let (_, facts) = facts_of(&caller.account, &queue)?;
         caller
@@ -298,9 +296,8 @@ pub struct One {
 pub async fn element(
     caller: Caller,
     queue: Queue,
-    query: Result<Query<One>, QueryRejection>,
+    Words(asked): Words<One>,
 ) -> Result<Json<Value>, Refusal> {
-    let Query(asked) = query?;
     blocking(move || {
         let (now, row) = caller.account.on(&queue, |connection| {
             Ok((time(connection)?, look_full(connection, &queue.key.0, &asked.id.0)?))

@@ -3,14 +3,13 @@
 use std::time::{Duration, Instant};
 
 use axum::Json;
-use axum::extract::Query;
-use axum::extract::rejection::QueryRejection;
 use redis::RedisResult;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::blocking;
 use super::bytes::{Bytes, encode};
+use super::query::Words;
 use super::refusal::Refusal;
 use super::session::Caller;
 
@@ -29,9 +28,8 @@ pub struct Asked {
 /// Answers with the queues that have an element of this id, and whether all were asked.
 pub async fn find(
     caller: Caller,
-    query: Result<Query<Asked>, QueryRejection>,
+    Words(Asked { id }): Words<Asked>,
 ) -> Result<Json<Value>, Refusal> {
-    let Query(Asked { id }) = query?;
     blocking(move || {
         let begun = Instant::now();
         let (mut rows, mut is_complete) = (Vec::new(), true);

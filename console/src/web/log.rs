@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::account::Account;
 use super::bytes::{Bytes, encode};
+use super::query::Words;
 use super::queue::Queue;
 use super::refusal::Refusal;
 use super::session::Caller;
@@ -67,9 +67,8 @@ pub struct Asked {
 pub async fn log(
     State(page): State<Arc<Page>>,
     caller: Caller,
-    query: Result<Query<Asked>, QueryRejection>,
+    Words(asked): Words<Asked>,
 ) -> Result<Json<Value>, Refusal> {
-    let Query(asked) = query?;
     let Some(log) = page.log.clone() else {
         return Ok(Json(json!({ "rows": [], "next": null, "off": true })));
     };

@@ -7,7 +7,7 @@
 //! | `queue`, `rights`, `counts`, `progress`, `history` | the name of a queue, and what an account keeps: answers about rights, counts of timelines, long changes, samples |
 //! | `queues`, `elements`, `dead`, `schedules`, `timeline`, `find`, `jobs` | what is shown |
 //! | `permission`, `act`, `plan`, `log` | what may be changed, changes, those of many elements, and the record of them |
-//! | `assets`, `bytes`, `refusal` | the files of console/web/; byte strings in JSON; errors |
+//! | `assets`, `bytes`, `query`, `refusal` | the files of console/web/; byte strings in JSON; the words of a query; errors |
 //!
 //! Commands to a server run on threads of their own, with the connections that the live view has too.
 
@@ -28,6 +28,7 @@ mod node;
 mod permission;
 mod plan;
 mod progress;
+mod query;
 mod queue;
 mod queues;
 mod refusal;

@@ -1,11 +1,11 @@
 //! The name of a queue: its node, its database and its key.
 
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{FromRequestParts, Query};
+use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use serde::{Deserialize, Serialize};
 
 use super::bytes::Bytes;
+use super::query::Words;
 use super::refusal::Refusal;
 
 /// A queue, as requests name it: in JSON, or by `node`, `db` and `key` in their query.
@@ -21,8 +21,7 @@ pub struct Queue {
 impl<S: Sync> FromRequestParts<S> for Queue {
     type Rejection = Refusal;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
-        let queue: Result<Query<Self>, QueryRejection> = Query::try_from_uri(&parts.uri);
-        Ok(queue?.0)
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        Ok(Words::from_request_parts(parts, state).await?.0)
     }
 }

@@ -4,8 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -13,6 +12,7 @@ use super::account::Account;
 use super::bytes::{Bytes, Needle, encode};
 use super::elements::time;
 use super::node::{Node, Role};
+use super::query::Words;
 use super::queue::Queue;
 use super::refusal::Refusal;
 use super::session::Caller;
@@ -64,9 +64,8 @@ struct Row {
 
 pub async fn overview(
     caller: Caller,
-    query: Result<Query<Overview>, QueryRejection>,
+    Words(asked): Words<Overview>,
 ) -> Result<Json<Value>, Refusal> {
-    let Query(asked) = query?;
     blocking(move || Ok(Json(overview_of(&caller.account, &asked)))).await
 }
 
@@ -240,11 +239,7 @@ pub struct Past {
     key: Option<Bytes>,
 }
 
-pub async fn history(
-    caller: Caller,
-    query: Result<Query<Past>, QueryRejection>,
-) -> Result<Json<Value>, Refusal> {
-    let Query(asked) = query?;
+pub async fn history(caller: Caller, Words(asked): Words<Past>) -> Result<Json<Value>, Refusal> {
     let queue = asked.key.map(|key| (asked.db, key.0));
     let account = &caller.account;
     if let (Some(node), Some((db, key))) = (&asked.node, &queue) {
@@ -274,9 +269,8 @@ pub async fn queue(
     State(page): State<Arc<Page>>,
     caller: Caller,
     queue: Queue,
-    query: Result<Query<OfGroup>, QueryRejection>,
+    Words(OfGroup { group }): Words<OfGroup>,
 ) -> Result<Json<Value>, Refusal> {
-    let Query(OfGroup { group }) = query?;
     blocking(move || {
         let account = &caller.account;
         let (node, facts) = facts_of(account, &queue)?;

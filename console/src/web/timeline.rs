@@ -5,8 +5,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use axum::Json;
-use axum::extract::Query;
-use axum::extract::rejection::QueryRejection;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -14,6 +12,7 @@ use super::account::Account;
 use super::blocking;
 use super::counts::{Counts, FRESH, Timeline, locked};
 use super::elements::{Filter, STEP, Steps, time};
+use super::query::Words;
 use super::queue::Queue;
 use super::queues::facts_of;
 use super::refusal::Refusal;
@@ -33,9 +32,8 @@ pub struct Asked {
 pub async fn timeline(
     caller: Caller,
     queue: Queue,
-    query: Result<Query<Asked>, QueryRejection>,
+    Words(asked): Words<Asked>,
 ) -> Result<Json<Value>, Refusal> {
-    let Query(asked) = query?;
     blocking(move || {
         let account = &caller.account;
         let now = account.on(&queue, time)?;
