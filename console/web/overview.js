@@ -140,7 +140,15 @@ export class OverviewView {
         { label: "State", cell: states },
         { label: "Waiting", numeric: true, sort: "waiting", cell: (queue) => count(queue.waiting) },
         { label: "Due", numeric: true, sort: "due", cell: (queue) => mood(count(queue.due), queue.due > 0 && "warm") },
-        { label: "Held", numeric: true, sort: "held", cell: (queue) => count(queue.held) },
+        {
+          label: "Held",
+          numeric: true,
+          sort: "held",
+          cell: (queue) =>
+            queue.oldest_held_ms === null
+              ? count(queue.held)
+              : h("span", { title: `The longest for ${duration(queue.oldest_held_ms)}` }, count(queue.held)),
+        },
         {
           label: "Dead",
           numeric: true,
@@ -154,7 +162,6 @@ export class OverviewView {
           cell: (queue) => mood(duration(queue.oldest_due_ms), queue.oldest_due_ms > 1000 && "hot"),
         },
         { label: "Late", numeric: true, cell: (queue) => mood(count(queue.overdue), queue.overdue > 0 && "hot") },
-        { label: "Oldest held", numeric: true, cell: (queue) => duration(queue.oldest_held_ms) },
         { label: "Next", numeric: true, cell: (queue) => nextMoment(queue) },
         { label: "Net", numeric: true, sort: "net", cell: (queue) => rate(queue.net) },
         { label: "Limits", wide: true, cell: (queue) => chips(shortLimits(queue)) },
