@@ -100,7 +100,7 @@ fn the_design_page_draws_a_record_like_the_code() {
 #[test]
 fn each_package_has_the_licence() {
     let licence = std::fs::read_to_string("LICENSE").expect("a licence");
-    let packages = "python python-server node node-server go sidekiq laravel symfony";
+    let packages = "python python-server node node-server go/dehydrator sidekiq laravel symfony";
     for package in packages.split(' ') {
         let path = format!("integrations/{package}/LICENSE");
         assert_eq!(std::fs::read_to_string(&path).ok().as_ref(), Some(&licence), "{path}");

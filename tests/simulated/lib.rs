@@ -32,8 +32,8 @@
 //!   a server runs what its threads have read, and nothing runs beside them.
 //! - *Users*: categories of commands, subcommands, selectors, and rights on databases; a key's right is for reading and writing.
 //! - *Eviction*: memory is full, or not, as the world says.
-//! - *Servers' own types* but strings, lists and streams, and of these what the module and the judges use. `BLPOP` and `XREAD`
-//!   are missing. SCAN lists keys in the order of their names.
+//! - *Servers' own types* but strings, lists and streams, and of these what the module and the judges use. `BLPOP`, `XREAD`,
+//!   DISCARD and UNSUBSCRIBE are missing. SCAN lists keys in the order of their names.
 //! - *Servers' own faults*, but one: on Valkey 8.1 a module that listens leaves a client in the database of an event.
 //! - The addresses of the library's copy differ from run to run, and with them the order in which a hash table is walked.
 

@@ -27,6 +27,7 @@
 use super::super::memory::{Mover, Steps, allotted, push_tight, relocate};
 use super::super::work;
 use super::handle::{Handle, Unit};
+pub use class::WIDEST;
 use class::{Class, EARLY_BYTES, Info, NIL, PAGE_BYTES, class_of, slots_in};
 
 mod class;
@@ -40,8 +41,6 @@ const SMALL_PAGE_BYTES: usize = 16 * 1024;
 const INIT_BYTES: usize = 2048;
 /// Pages with room that are compared to find the emptiest one.
 const CANDIDATES: usize = 32;
-/// The widest slot, in units.
-pub const WIDEST: usize = 1024;
 /// At least the number of classes, in words of bits.
 const CLASS_WORDS: usize = 3;
 

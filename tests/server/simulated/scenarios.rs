@@ -58,7 +58,6 @@ scenarios! {
         a> EXPIRE k x
         a> XADD x 1-1 a
         a> EXEC
-        a> DISCARD
         a> RESTORE r 0 nonsense
         full yes
         a> DEHYDRATOR.PUSH k 600000 element other
@@ -87,8 +86,6 @@ scenarios! {
         a> SET s other
         a> EXEC
         a> MULTI
-        a> MULTI
-        a> DISCARD
         a> MULTI
         a> EXEC
         a> DEHYDRATOR.PUSH k 600000 four 4 REPLACE
@@ -379,7 +376,6 @@ scenarios! {
         d. HELLO 3
         d> SUBSCRIBE other
         d> DEHYDRATOR.POLL j BLOCK 20
-        d> UNSUBSCRIBE
     "
     lists_and_streams: "
         a> RPUSH l a b c

@@ -1,8 +1,10 @@
 //! Widths of slots: the pages of each, and when one of them could be emptied.
 
 use super::super::super::tiny::TINY;
-use super::{Unit, WIDEST};
+use super::super::handle::Unit;
 
+/// The widest slot, in units.
+pub const WIDEST: usize = 1024;
 /// Bytes in a full page: so large that the table of pages for a million records fits into the first-level cache.
 pub(super) const PAGE_BYTES: usize = if TINY { 512 } else { 256 * 1024 };
 /// Bytes in the first few pages of a class. Less than that is copied when the first page grows.
