@@ -7,7 +7,10 @@ import { ofGroup } from "./limits.js";
 
 /** Returns who has paused a queue, if that was done by this page: " by anna at 14:05", or the empty string. */
 export async function pausedBy(queue, signal) {
-  const { rows } = await get("log", { node: queue.node }, signal).catch(() => ({ rows: [] }));
+  const { rows } = await get("log", { node: queue.node }, signal).catch((error) => {
+    if (error.name === "AbortError") throw error;
+    return { rows: [] };
+  });
   const of = rows.filter((row) => row.queue.key_b64 === queue.key && String(row.queue.db) === String(queue.db ?? 0));
   const last = of.find((row) => ["pause", "resume"].includes(row.action) && !/"(group|schedule)":/.test(row.args));
   return last?.action === "pause" ? ` by ${last.who} at ${moment(last.moment)}` : "";
@@ -26,7 +29,8 @@ export function why(found, { queue, group }, now, by = "") {
   if (group?.paused) said.push("Its group is paused.");
   if (found.deadline > now) return said;
   const { held: most, rate } = queue.limits;
-  if (most && queue.running >= most) said.push(`${most} leases run, which is the limit Held: one has to end first.`);
+  if (most && queue.running >= most)
+    said.push(`As many leases run as the limit Held allows, ${most}: one has to end first.`);
   if (rate && queue.rate_room === 0) said.push("The limit Rate is reached.");
   if (group && !group.paused && isMoment(group.next_deadline) && group.next_deadline > now)
     said.push(`Its group is held back by its limits (${ofGroup(group)}) until ${moment(group.next_deadline, now)}.`);

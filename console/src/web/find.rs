@@ -46,7 +46,12 @@ pub async fn find(
                         is_complete = false;
                         break;
                     }
-                    let found = node.with(db, |connection| having(connection, keys, &id.0))?;
+                    // Other nodes may answer.
+                    let Ok(found) = node.with(db, |connection| having(connection, keys, &id.0))
+                    else {
+                        is_complete = false;
+                        break;
+                    };
                     rows.extend(found.into_iter().map(
                         |key| json!({ "node": node.name, "db": db, "key_b64": encode(&key) }),
                     ));

@@ -558,7 +558,7 @@ describe("an operator looks", () => {
     await sees("why", "job:2", "Nothing holds it back");
     await server.poll("why", 1, "worker");
     await sees("why", "job:0", "A worker holds it.");
-    await sees("why", "job:2", "1 leases run, which is the limit Held");
+    await sees("why", "job:2", "As many leases run as the limit Held allows, 1");
     await server.call("DEHYDRATOR.RELEASE", "why", HOUR, "worker", "job:0", "REASON", "gateway down");
     await sees("why", "job:0", "It waits for its next attempt.");
     await operator.sees("gateway down", ".stats");

@@ -101,8 +101,18 @@ fn a_token_opens_the_page() {
     let url = format!("redis://{}", node(&server));
     let mut page = Page::start(&["--token-file", &file, &url]);
     let questions = [
-        "overview", "history", "queue", "elements", "element", "dead", "timeline", "jobs",
-        "jobs/1", "log",
+        "overview",
+        "history",
+        "queue",
+        "elements",
+        "element",
+        "dead",
+        "timeline",
+        "jobs",
+        "jobs/1",
+        "log",
+        "schedules",
+        "find",
     ];
     for question in questions {
         let (status, answer) = page.try_get(&format!("api/{question}?{}", named(&server, "jobs")));

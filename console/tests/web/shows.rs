@@ -252,6 +252,8 @@ fn an_id_is_found_in_all_queues() {
     let rows = json!([row(0, "jobs:007"), row(0, "jobs:117"), row(3, "mails")]);
     assert_eq!(found, json!({ "rows": rows, "complete": true }));
     assert_eq!(page.get(&format!("api/find?id={}", b64("none")))["rows"], json!([]));
+    let (status, answer) = page.try_get("api/find?id=*");
+    assert_eq!((status, &answer["code"]), (400, &json!("BAD")), "{answer}");
 }
 
 #[test]
