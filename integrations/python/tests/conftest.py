@@ -3,13 +3,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 from servers import RealServer
 from topologies import Cluster, Pair
-
-from dehydrator_queue.testing import MemoryServer
 
 Closes = TypeVar("Closes", RealServer, Pair)
 
@@ -69,10 +67,8 @@ def cluster(shared_cluster: Cluster) -> Cluster:
     return shared_cluster
 
 
-@pytest.fixture(params=["server", "cluster", "memory"])
-def url(request: pytest.FixtureRequest) -> Any:
-    """The URL of an empty server, and of an empty cluster; and a server in memory."""
-    if request.param == "memory":
-        return MemoryServer()
+@pytest.fixture(params=["server", "cluster"])
+def url(request: pytest.FixtureRequest) -> str:
+    """The URL of an empty server, and of an empty cluster."""
     at: RealServer | Cluster = request.getfixturevalue(request.param)
     return at.url

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBasedTraceIdRatio,
 from opentelemetry.trace import SpanKind
 from servers import RealServer
 
-from dehydrator_queue import Backoff, Hooks, Item, Job, Queue, Raw, Reject, Retry, Worker, aio
+from dehydrator_queue import Backoff, Hooks, Item, Job, Queue, QueueFull, Raw, Reject, Retry, Worker, aio
 from dehydrator_queue.opentelemetry import OpenTelemetryHooks
 from dehydrator_queue.testing import MemoryServer
 
@@ -315,7 +315,7 @@ def test_a_failed_put_is_marked(telemetry: Telemetry) -> None:
     memory.execute_command("DEHYDRATOR.LIMIT", "jobs", "LENGTH", 1)
     jobs = Queue(memory, "jobs", hooks=telemetry.hooks)
     jobs.put("one")
-    with pytest.raises(Exception, match="FULL"):
+    with pytest.raises(QueueFull):
         jobs.put("two")
     assert [span.attributes.get("error.type") for span in telemetry.spans("put")] == [None, "ResponseError"]
 

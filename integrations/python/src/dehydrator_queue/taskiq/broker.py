@@ -17,6 +17,7 @@ from weakref import ref
 from taskiq import AckableMessage, AsyncBroker, AsyncResultBackend, BrokerMessage
 
 from dehydrator_queue.aio.queue import Queue
+from dehydrator_queue.aio.schedules import Schedules as QueueSchedules
 from dehydrator_queue.aio.server import Server
 from dehydrator_queue.aio.wide.deliveries import Deliveries
 from dehydrator_queue.codec import Raw
@@ -29,6 +30,7 @@ from dehydrator_queue.job import Delivery
 from dehydrator_queue.queue.commands import Keep, Question, as_bytes, keep_words, limit_words, new_token, poll, reject
 from dehydrator_queue.queue.library import BROKEN, connect, passes, reply_in
 from dehydrator_queue.queue.queue import beside, dead_of
+from dehydrator_queue.queue.scheduling import Scheduling
 from dehydrator_queue.taskiq.acks import Acks, leases_of
 from dehydrator_queue.taskiq.schedules import Schedules
 from dehydrator_queue.wide.directory import Keys
@@ -146,6 +148,15 @@ class DehydratorBroker(AsyncBroker):
             # Two tasks with one id differ by their contents; an identical one is the same task.
             if as_bytes(await self._ask(*look_words(key, name), queue_name=key) or b"") == message.message:
                 return
+
+    def schedules(self) -> QueueSchedules:
+        """Returns the schedules of the labels, to list, pause or run them."""
+
+        def read(element: bytes) -> tuple[Any, Exception | None]:
+            return self.formatter.loads(element), None
+
+        key = beside(self.queue_name, self._server.client, "schedules")
+        return QueueSchedules(self._server, Scheduling(key, bytes, read))
 
     async def _send_once(self, message: BrokerMessage, name: str) -> None:
         """Sends a message under an id, unless that is there."""
