@@ -173,7 +173,7 @@ def test_what_a_consumer_took_and_did_not_pass_on_counts_nothing(broker: Dehydra
 def test_a_full_consumer_takes_more_once_half_of_its_messages_have_ended(
     broker: DehydratorBroker, server: RealServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dehydrator_queue.dramatiq.PAUSE", 60.0)
+    monkeypatch.setattr("dehydrator_queue.dramatiq.broker.PAUSE", 60.0)
 
     @dramatiq.actor
     def note() -> None: ...
@@ -191,7 +191,7 @@ def test_a_full_consumer_takes_more_once_half_of_its_messages_have_ended(
     assert 0.1 < time.monotonic() - began < 30
     ack.join()
     # With nothing ended it gives the worker a chance to stop.
-    monkeypatch.setattr("dehydrator_queue.dramatiq.PAUSE", 0.01)
+    monkeypatch.setattr("dehydrator_queue.dramatiq.broker.PAUSE", 0.01)
     assert next(consumer) is None
 
 

@@ -40,7 +40,7 @@ ON_NODES = pytest.mark.parametrize("place", ["cluster with keys", slow("cluster"
 @pytest.fixture(autouse=True)
 def _short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A consumer of several keys waits so long when it is closed."""
-    monkeypatch.setattr("dehydrator_queue.dramatiq.LONGEST_BLOCK", 0.2)
+    monkeypatch.setattr("dehydrator_queue.dramatiq.broker.LONGEST_BLOCK", 0.2)
 
 
 @pytest.fixture(params=["server with keys", slow("cluster with keys"), slow("cluster")])
@@ -71,7 +71,7 @@ def lengths(at: RealServer | Cluster) -> list[int]:
 def test_dramatiq_runs_each_message_of_all_nodes_once_and_none_early(
     broker: DehydratorBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dehydrator_queue.dramatiq.LONGEST_BLOCK", BLOCK)
+    monkeypatch.setattr("dehydrator_queue.dramatiq.broker.LONGEST_BLOCK", BLOCK)
     ran: list[tuple[int, float]] = []
     actors = [
         dramatiq.actor(

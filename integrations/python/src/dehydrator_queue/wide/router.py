@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dehydrator_queue.job import Waiting, id_bytes, id_text
-from dehydrator_queue.queue.commands import BATCH, Commands, Flow, Question
-from dehydrator_queue.queue.library import ResponseError
+from dehydrator_queue.queue.commands import BATCH, Commands, Flow, Question, pairs
 from dehydrator_queue.wide.directory import ATTEMPTS, Directory, Known, OutdatedDirectoryError
 
 #: Where the id stands in the commands of one id.
@@ -190,11 +188,11 @@ class Router:
         more = any(begin is not None or rows for begin, rows in left.values())
         return Pages(left) if more else None, shown
 
-    def _letters(self, count: int, start: str) -> Flow[list[tuple[str, Any]]]:
+    def _letters(self, count: int, start: str, end: str = "+") -> Flow[list[tuple[str, Any]]]:
         """Returns the first entries of the streams of dead letters, with the key of each."""
         found: list[tuple[str, Any]] = []
         for key in (yield from self.directory.read()).keys:
-            words = ("XRANGE", f"{key}:dead", start, "+", "COUNT", count)
+            words = ("XRANGE", f"{key}:dead", start, end, "COUNT", count)
             found += [(key, entry) for entry in (yield Question(words, lambda reply: reply or []))]
         return sorted(found, key=lambda one: tuple(map(int, id_text(one[1][0]).split("-"))))[:count]
 
@@ -204,12 +202,24 @@ class Router:
             dropped += yield Question(("XDEL", f"{key}:dead", *entries), int)
         return dropped
 
-    def _revive(self, words: Sequence[Any]) -> Flow[tuple[int, None]]:
-        """Brings letters back into the keys that they are of."""
+    def _revive(self, words: Sequence[Any]) -> Flow[tuple[int, str | None]]:
+        """Puts letters back where their ids belong now; returns how many, and where to go on."""
+        letters: list[tuple[str, Any]] = []
+        following = None
+        if "IDS" in words:
+            for entry in words[words.index("IDS") + 2 :]:
+                letters += yield from self._letters(1, entry, entry)
+        else:
+            start = f"({words[words.index('FROM') + 1]}" if "FROM" in words else "-"
+            letters = yield from self._letters(words[-1], start)
+            following = id_text(letters[-1][1][0]) if len(letters) == words[-1] else None
+        new = words[words.index("ELEMENT") + 1] if "ELEMENT" in words else None
         revived = 0
-        for key in (yield from self.directory.read()).keys:
-            with suppress(*ResponseError):
-                # NORULE: it has no letters.
-                reply = yield Question(("DEHYDRATOR.REVIVE", key, *words), tuple)
-                revived += int(reply[0])
-        return revived, None
+        for key, (entry, fields) in letters:
+            letter = pairs(fields)
+            id, group = id_bytes(letter["id"]), ("GROUP", letter.get("group", b""))
+            put = ("DEHYDRATOR.PUSH", 0, letter["element"] if new is None else new, id, "NX", *group)
+            if (yield from self.directory.by_id(id, put)) is not None:
+                revived += 1
+                yield Question(("XDEL", f"{key}:dead", entry), lambda reply: None)
+        return revived, following
