@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { type ClusterMaker, inSlot, type Maker } from "./library.js";
 import { Slots } from "./wide/slots.js";
-import { isReply, type Opened, passes } from "./wire.js";
+import { type Opened, passes } from "./wire.js";
 
 /** How often a connection that has broken is noticed, and opened again, in milliseconds. */
 const INTERVAL = 1000;
@@ -39,8 +39,8 @@ export async function listen(
       }
       while (opened.alive && !signal.aborted) await pause(signal);
     } catch (error) {
-      // It has no right to: NOPERM.
-      if (isReply(error) && !passes(error)) return;
+      // It has no right to (NOPERM), or the library is too old.
+      if (!passes(error)) return;
       await pause(signal);
     } finally {
       opened?.close();

@@ -139,11 +139,11 @@ test("errors of the server have types", async (t) => {
   await jobs.put(1, { delay: 60_000 });
   await own.client.config("SET", "dehydrator.max-ttl", "100000");
   for (const [asked, kind, code] of [
-    [jobs.put(1), QueueFullError, "FULL"],
-    [jobs.put(1, { delay: 200_000 }), TooLateError, "LIMIT"],
-    [jobs.update("none", 1), NotFoundError, "NOSUCHID"],
+    [() => jobs.put(1), QueueFullError, "FULL"],
+    [() => jobs.put(1, { delay: 200_000 }), TooLateError, "LIMIT"],
+    [() => jobs.update("none", 1), NotFoundError, "NOSUCHID"],
   ] as const) {
-    const error: Error = await (asked as Promise<unknown>).then(String, (error) => error);
+    const error: Error = await (asked as () => Promise<unknown>)().then(String, (error) => error);
     assert.ok(error instanceof kind && error instanceof DehydratorError && error.message.startsWith(code), `${error}`);
     assert.equal(error.name, kind.name);
   }

@@ -2,8 +2,10 @@
 
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { type Job, JobLostError } from "dehydrator-queue";
-import { queueOf, running, withEach } from "./harness.js";
+import { LIBRARIES, queueOf, running, withEach } from "./harness.js";
+import { threeNodes } from "./nodes.js";
 import { RealServer, until } from "./servers.js";
 
 let server: RealServer;
@@ -42,4 +44,25 @@ withEach("told", (library) => {
     await jobs.cancel("b");
     await until(() => notes.heard.includes("lost b"), 10);
   });
+});
+
+test("on a cluster, by the node that has the key", async (t) => {
+  const nodes = await threeNodes();
+  const url = `redis+cluster://127.0.0.1:${nodes[0]!.port}`;
+  for (const library of LIBRARIES) {
+    // Slots of different nodes.
+    for (const name of ["a", "b", "{c}:high"]) {
+      const jobs = queueOf<string>(t, url, { library, name: `${name}${library}`, patience: 20_000 });
+      const work = ({ signal }: Job<string>) => sleep(60_000, undefined, { signal });
+      const { notes } = running(t, jobs, work);
+      await jobs.put("x", { id: "a" });
+      await until(async () => (await jobs.look("a"))?.leased);
+      await until(async () => {
+        const channels = await Promise.all(nodes.map(({ client }) => client.call("PUBSUB", "SHARDCHANNELS")));
+        return channels.flat().some((channel) => String(channel).includes(`${name}${library}`));
+      }, 20);
+      await jobs.cancel("a");
+      await until(() => notes.heard.includes("lost a"), 10);
+    }
+  }
 });
