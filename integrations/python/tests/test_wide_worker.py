@@ -120,7 +120,7 @@ def test_what_fails_or_is_rejected_is_a_dead_letter_and_is_revived(place: tuple[
         jobs.set_keys(5)
         jobs.put("there", id="id:3", delay=60)
         assert jobs.forget_keys() == 0
-        assert jobs.revive(7) + jobs.revive(7) == 11
+        assert jobs.revive(count=7) + jobs.revive(count=7) == 11
         assert [letter.id for letter in jobs.dead_letters()] == ["id:3"]
         assert {id for id in ids if jobs.look(id)} == set(ids)
         assert jobs.info(group="anna")["length"] == 11

@@ -334,4 +334,6 @@ class Queue(Generic[T]):
 
 
 def _entry(letter: DeadLetter | str) -> str:
+    if not isinstance(letter, (str, DeadLetter)):
+        raise TypeError(f"a letter, or the id of its entry, not {letter!r}: `count` is named")
     return letter if isinstance(letter, str) else letter.entry
