@@ -16,8 +16,8 @@ from servers import RealServer, wait_until
 from test_dramatiq import working
 from topologies import Cluster
 
-from dehydrator_queue import occurrences
 from dehydrator_queue.dramatiq import DehydratorBroker, cron, every
+from dehydrator_queue.frameworks import occurrences
 
 KEY = "dramatiq:default:schedules"
 

@@ -10,9 +10,10 @@ import pytest
 from redis._parsers.base import BaseParser
 
 import dehydrator_queue
-from dehydrator_queue import Backoff, Json, server
+from dehydrator_queue import Backoff, Json
 from dehydrator_queue.envelope import unwrap, wrap
 from dehydrator_queue.job import Item
+from dehydrator_queue.queue import server
 from dehydrator_queue.queue.commands import Commands, reason_words
 from dehydrator_queue.queue.library import passes
 from dehydrator_queue.queue.queue import beside
