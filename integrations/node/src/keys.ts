@@ -6,7 +6,7 @@ import { type ClusterMaker, type Maker, wireOf } from "./library.js";
 import { text } from "./reply.js";
 import { type Patience, Server } from "./server.js";
 import { ask, type Question, type Verbs } from "./verbs.js";
-import { isReply } from "./wire.js";
+import { isReply, passes } from "./wire.js";
 
 /** How many milliseconds a queue waits for a reply on a connection without blocking commands. Then it opens another. */
 export const REPLY = 5000;
@@ -52,8 +52,8 @@ export class OneKey<T> implements Keys<T>, Part<T> {
   /** The cluster's hash tag, by which it can be polled together with other keys; empty for a single server. */
   readonly tag: string;
   readonly server: Server;
-  /** Settled when it is known that the queue has no several keys, or throws. */
-  #checking: Promise<void> | undefined;
+  /** Set when it is known that the queue has no several keys. */
+  #isAlone = false;
 
   constructor(
     readonly maker: Maker | ClusterMaker,
@@ -70,15 +70,8 @@ export class OneKey<T> implements Keys<T>, Part<T> {
   }
 
   /** Throws if the queue has several keys: nobody would look for a job in this one. */
-  checkAlone(how?: Patience): Promise<void> {
-    this.#checking ??= this.#checkAlone(how).catch((error) => {
-      this.#checking = undefined;
-      throw error;
-    });
-    return this.#checking;
-  }
-
-  async #checkAlone(how?: Patience): Promise<void> {
+  async checkAlone(how?: Patience): Promise<void> {
+    if (this.#isAlone) return;
     const { key } = this.verbs;
     // Whoever may not read it, and another type of key, tell of none.
     const found = await this.server
@@ -87,11 +80,12 @@ export class OneKey<T> implements Keys<T>, Part<T> {
         how,
       )
       .catch((error) => {
-        if (!isReply(error)) throw error;
+        if (!isReply(error) || passes(error)) throw error;
       });
     if (found && /"lists":\[/.test(text(found))) {
       throw new DehydratorError(`${key} has several keys: open the queue with \`keys\``);
     }
+    this.#isAlone = true;
   }
 
   async byIds<A>(

@@ -54,8 +54,7 @@ export class Worker<T = unknown> {
   readonly queues: readonly Queue<T>[];
   readonly #work: (job: Job<T>) => unknown;
   readonly #places = new Map<string, Place<T>>();
-  /** Renewals, and what hears of cancelled jobs. */
-  readonly #aside: Promise<void>[] = [];
+  readonly #renewals: Promise<void>[] = [];
   readonly #terms: Terms;
   readonly #hooks: Guarded;
   readonly #tell: Tell;
@@ -130,12 +129,13 @@ export class Worker<T = unknown> {
   async run({ signals = true, grace }: { signals?: boolean; grace?: number } = {}): Promise<void> {
     if (this.#isRunning) throw new DehydratorError("the worker is running");
     if (grace !== undefined) milliseconds(grace, "`grace`");
-    const free = this.queues.map((queue) => internals(queue).hold());
+    const free: (() => void)[] = [];
     this.#isRunning = true;
     const deaf = signals ? onSignal((count) => this.stop(count > 1 ? 0 : grace)) : () => {};
     this.#places.clear();
     this.#ended = new AbortController();
     try {
+      for (const queue of this.queues) free.push(internals(queue).hold());
       const ones = this.queues.map((queue) => internals(queue).one);
       await Promise.all(ones.map((one) => one?.checkAlone(this.#patiently())));
       const isTogether = ones.every((one) => one !== undefined && one.tag === ones[0]?.tag);
@@ -220,7 +220,7 @@ export class Worker<T = unknown> {
     const place = { part, settling, attempts: this.#terms.attempts ?? null, isUnset: this.#terms.attempts !== null };
     await this.#setPolicy(place, (question) => server.ask(question, how));
     this.#places.set(key, place);
-    this.#aside.push(this.#renew(place));
+    this.#renewals.push(this.#renew(place));
   }
 
   /** Sets the policy of a key, unless it has one; a full server is asked again. */
@@ -250,7 +250,8 @@ export class Worker<T = unknown> {
       const some = this.#held.of(key).filter(({ idBytes }) => idBytes.equals(id));
       void this.#renewSome(places.get(key)!, some);
     };
-    this.#aside.push(listen(parts[0]!.maker, [...places.keys()], hear, this.#ended.signal));
+    // A stop waits for none that is being opened.
+    void listen(parts[0]!.maker, [...places.keys()], hear, this.#ended.signal);
   }
 
   /** Returns the server on another connection, which `stop` can interrupt. */
@@ -269,7 +270,7 @@ export class Worker<T = unknown> {
   async #finish(): Promise<void> {
     await Promise.all(this.#serving);
     this.#ended.abort();
-    await Promise.all(this.#aside.splice(0));
+    await Promise.all(this.#renewals.splice(0));
   }
 
   /** Resends until there is a reply, or `stop`. */

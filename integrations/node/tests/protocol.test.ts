@@ -9,6 +9,7 @@ import { unwrap, wrap } from "../src/envelope.js";
 import { ModuleMissingError } from "../src/errors.js";
 import { deadOf } from "../src/queue.js";
 import { clearer } from "../src/server.js";
+import { channelOf } from "../src/told.js";
 import { outcomeOf, reasonWords, Verbs } from "../src/verbs.js";
 import { Directory, home } from "../src/wide/directory.js";
 import { CHANGE, ROUTED } from "../src/wide/script.js";
@@ -39,6 +40,10 @@ test("the key of an id", () => {
     for (const [id, keys] of Object.entries(places)) assert.deepEqual(read.places(bytes(id)), keys);
   }
   for (const { key, cluster, dead } of vectors.beside) assert.equal(deadOf(key, cluster), dead);
+});
+
+test("the channel of cancelled jobs", () => {
+  for (const { key, cluster, db, channel } of vectors.cancelled) assert.equal(channelOf(key, cluster, db), channel);
 });
 
 test("the errors that pass, and what the others are", () => {
