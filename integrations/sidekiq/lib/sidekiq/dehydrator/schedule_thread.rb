@@ -54,8 +54,8 @@ module Sidekiq
         Sidekiq.redis do |conn|
           commands = job ? Occurrence.pushing(conn, job) : []
           Atomic.watching(conn, Schedules::KEY) do
-            held = conn.call("DEHYDRATOR.LOOK", Schedules::KEY, id, "FULL")
-            [*commands, ["DEHYDRATOR.SETTLE", Schedules::KEY, token, id]] if held && Waiting.fields(held)["deliveries"] == deliveries
+            held = conn.call("DEHYDRATOR.LOOK", Schedules::KEY, id, "FULL")&.then { |told| Waiting.fields(told) }
+            [*commands, ["DEHYDRATOR.SETTLE", Schedules::KEY, token, id]] if held && held["deliveries"] == deliveries
           end&.then { |replies| Atomic.checked(replies) }
         end
       end

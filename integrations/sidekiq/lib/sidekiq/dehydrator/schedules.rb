@@ -94,8 +94,8 @@ module Sidekiq
           told = Waiting.fields(told)
           cron = told.values_at("plan", "zone").compact.join(" ")
           job = Sidekiq.load_json(told["element"].dup.force_encoding(Encoding::UTF_8))
-          Schedule.new(told["name"].dup.force_encoding(Encoding::UTF_8), cron, job, *told.values_at("next", "last", "late", "missed"),
-                       told["paused"] == 1)
+          name = told["name"].dup.force_encoding(Encoding::UTF_8)
+          Schedule.new(name, cron, job, *told.values_at("next", "last", "late", "missed"), told["paused"] == 1)
         end
 
         # Returns the five fields, and the zone: at their end, or else that of this process, which warns. One field is a number

@@ -164,7 +164,9 @@ module Sidekiq
         there = @conn.pipelined { |pipe| taken.each { |job| pipe.call("DEHYDRATOR.LOOK", @key, job.id) } }
         ours = [["SADD", OURS, @queue]] unless taken.empty?
         [["SADD", QUEUES, @queue], *ours, ["ZREM", @set, *(taken + pushed).map(&:member)],
-         *taken.zip(there).map { |job, other| other && !same?(job, other) ? push(job, job.other_id, "REPLACE") : push(job, job.id, "NX") },
+         *taken.zip(there).map do |job, other|
+           other && !same?(job, other) ? push(job, job.other_id, "REPLACE") : push(job, job.id, "NX")
+         end,
          *pushed.map { |job| ["LPUSH", @list, job.element] }]
       end
 
