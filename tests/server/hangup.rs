@@ -240,19 +240,32 @@ fn a_client_that_quits_after_its_element_keeps_it() {
     }
 }
 
-#[test]
-fn a_client_that_is_evicted_after_its_element_keeps_it() {
-    let server = Server::start(&["--maxmemory-clients", "4mb"]);
+/// Blocks a client that asks for a long string next: the server runs that in the pass in which it replies the element.
+fn wake_before_a_long_reply(server: &Server) -> String {
     let mut client = server.connect();
     // Much more than a socket holds.
     client.ask("SETRANGE large 20000000 x");
-    let mut socket = asleep_on_a_socket(&server);
-    // Read while the client is blocked, it runs in the pass in which the server replies and evicts.
+    let mut socket = asleep_on_a_socket(server);
     socket.send("GETRANGE large 0 -1");
     client.ask("DEHYDRATOR.PUSH k 0 element id");
-    let text = socket.read_all();
+    socket.read_all()
+}
+
+#[test]
+fn a_client_that_is_evicted_after_its_element_keeps_it() {
+    let server = Server::start(&["--maxmemory-clients", "4mb"]);
+    let text = wake_before_a_long_reply(&server);
     assert!(text.starts_with("*1\r\n$7\r\nelement\r\n"), "{}", &text[..text.len().min(40)]);
     assert_eq!(server.info("stats", "evicted_clients"), 1);
+    let mut client = server.connect();
     client.ask("PING");
     assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(0), "given out twice");
+}
+
+#[test]
+fn a_client_whose_replies_are_too_long_takes_no_element() {
+    let server = Server::start(&["--client-output-buffer-limit", "normal 4mb 0 0"]);
+    assert_eq!(wake_before_a_long_reply(&server), "", "nothing is sent");
+    let next = server.connect().ask("DEHYDRATOR.POLL k BLOCK 1000");
+    assert_eq!(next, texts(&["element"]));
 }

@@ -1,4 +1,4 @@
-//! The server's reports of the passes of its event loop, and of clients that connect and disconnect, only while they are wanted: a
+//! The server's reports of the passes of its event loop, and of clients that come and go, only while they are wanted: a
 //! report costs some tenths of a microsecond.
 
 use std::cell::Cell;
