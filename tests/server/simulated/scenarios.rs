@@ -392,12 +392,44 @@ scenarios! {
         a> XADD t NOMKSTREAM 6-1 a b
         a> XRANGE s - +
         a> XRANGE s 5 5
+        a> XRANGE s (5-0 +
+        a> XRANGE s (1 + COUNT 1
+        a> XDEL s 5-0 9-9
+        a> XDEL s 5-0
+        a> XDEL t 5-0
+        a> XDEL l 5-0
         a> XLEN s
         a> XLEN l
         a> LLEN s
         a> SET s text
         a> TYPE s
         a> DEL l s t
+        heard
+    "
+    letters_come_back: "
+        a> DEHYDRATOR.ONDUE k HOLD DELIVERIES 5 STREAM s
+        a> DEHYDRATOR.MPUSH k 0 one 1 0 two 2 GROUP g
+        a> DEHYDRATOR.POLL k LEASE 60000 TOKEN t
+        a> DEHYDRATOR.RELEASE k 0 t 1 UNCOUNTED ELEMENT other REASON why
+        a> DEHYDRATOR.REJECT k t 2 REASON never
+        a> DEHYDRATOR.REVIVE k
+        a> XLEN s
+        a> DEHYDRATOR.REVIVE k FROM 1-1 COUNT 1
+        a> DEHYDRATOR.REVIVE k IDS 1 1-1
+        a> DEHYDRATOR.LOOK k 1 FULL
+        a> DEHYDRATOR.ONDUE k NX HOLD
+        heard
+    "
+    schedules: "
+        c~ DEHYDRATOR.POLL k BLOCK 0
+        =1
+        a> DEHYDRATOR.EVERY k 30 element s TIMES 1
+        c=
+        a> DEHYDRATOR.EVERY k 30 element s TIMES 1
+        a> DEHYDRATOR.PAUSE k SCHEDULE s
+        a> DEHYDRATOR.RESUME k SCHEDULE s
+        a> DEHYDRATOR.UNSCHEDULE k s t
+        a> EXISTS k
         heard
     "
     settings: "

@@ -46,7 +46,9 @@ fn field(text: &str, least: u64, most: u64) -> Option<Field> {
 
 /// Returns the month and the day of a day since the epoch.
 fn date(day: u64) -> (u64, u64) {
-    let is_leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     // A calendar repeats itself after 400 years, which are 146,097 days.
     let (mut day, mut year) = (day % 146_097, 1970);
     while day >= 365 + u64::from(is_leap(year)) {

@@ -216,6 +216,7 @@ impl Model {
                             db,
                             to: to.clone(),
                             element: entry.element,
+                            id: Some(entry.id),
                             at: 0,
                         });
                     }

@@ -19,6 +19,8 @@ pub struct Sent {
     pub db: Option<usize>,
     pub to: Bytes,
     pub element: Bytes,
+    /// Its id, if the destination is told.
+    pub id: Option<Bytes>,
     /// The number of its effect, if it has one.
     pub at: u64,
 }
@@ -178,7 +180,10 @@ impl Model {
     }
 
     fn accept(&mut self, sent: &Sent, now: u64) -> Result<(), Fault> {
-        let is_it = |it: &Sent| it.db == sent.db && it.to == sent.to && it.element == sent.element;
+        let is_it = |it: &Sent| {
+            let is_id = sent.id.is_none() || it.id == sent.id;
+            it.db == sent.db && it.to == sent.to && it.element == sent.element && is_id
+        };
         if let Some(at) = self.rejected.iter().position(is_it) {
             self.rejected.remove(at);
             return Ok(());
@@ -189,7 +194,8 @@ impl Model {
         for (key, kept) in dbs.flat_map(|(_, keys)| keys) {
             let Kept::Dehydrator(it) = kept else { continue };
             let goes_there = it.policy.route().destination() == Some(&sent.to);
-            for id in it.ids_of(&sent.element).into_iter().filter(|_| goes_there) {
+            let is_id = |id: &Bytes| goes_there && sent.id.as_ref().is_none_or(|it| it == id);
+            for id in it.ids_of(&sent.element).into_iter().filter(is_id) {
                 let Err(fault) = it.send(&id, now) else { return Ok(()) };
                 let (to, from) = (sent.to.escape_ascii(), key.escape_ascii());
                 last = Some(fault.promise.broken(format!("to {to} from {from}: {}", fault.what)));

@@ -329,21 +329,18 @@ impl World {
                 lent.extend(ids.iter().map(|id| (name(id), what.starts_with(b"L"))));
             }
             match &words[..] {
-                [verb, to, _, b"id", _, b"element", element, ..]
+                [verb, to, _, b"id", id, b"element", element, ..]
                     if verb.eq_ignore_ascii_case(b"XADD") =>
                 {
-                    self.model.sent.push(Sent {
-                        db,
-                        to: to.to_vec(),
-                        element: element.to_vec(),
-                        at,
-                    });
+                    let [to, id, element] = [to, id, element].map(|it| it.to_vec());
+                    self.model.sent.push(Sent { db, to, element, id: Some(id), at });
                 }
                 [verb, to, elements @ ..] if verb.eq_ignore_ascii_case(b"RPUSH") => {
                     let sent = elements.iter().map(|it| Sent {
                         db,
                         to: to.to_vec(),
                         element: it.to_vec(),
+                        id: None,
                         at,
                     });
                     self.model.sent.extend(sent);
@@ -387,6 +384,7 @@ impl World {
                     db: None,
                     to: to.clone(),
                     element: element.clone(),
+                    id: None,
                     at: 0,
                 });
             }

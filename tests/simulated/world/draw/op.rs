@@ -90,6 +90,8 @@ impl Drawer<'_> {
     pub(super) fn route(&mut self) -> Policy {
         match self.random.below(7) {
             0 => Policy::Drop,
+            // Only a stream is told which of the equal elements of a schedule it gets.
+            _ if self.has_schedules() => Policy::Stream(STREAM.to_vec()),
             1 => Policy::Publish(CHANNEL.to_vec()),
             2..4 => Policy::List(LIST.to_vec()),
             _ => Policy::Stream(STREAM.to_vec()),
