@@ -421,11 +421,9 @@ scenarios! {
         heard
     "
     schedules: "
-        c~ DEHYDRATOR.POLL k BLOCK 0
-        =1
-        a> DEHYDRATOR.EVERY k 30 element s TIMES 1
-        c=
-        a> DEHYDRATOR.EVERY k 30 element s TIMES 1
+        a> DEHYDRATOR.EVERY k 30 element s FROM 1999999999999 TIMES 1
+        a> DEHYDRATOR.EVERY k 30 element s FROM 1999999999999 TIMES 1
+        a> DEHYDRATOR.SCHEDULES k
         a> DEHYDRATOR.PAUSE k SCHEDULE s
         a> DEHYDRATOR.RESUME k SCHEDULE s
         a> DEHYDRATOR.UNSCHEDULE k s t
