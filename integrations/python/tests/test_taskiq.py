@@ -18,6 +18,7 @@ from taskiq.api import run_receiver_task
 from dehydrator_queue import ModuleMissing
 from dehydrator_queue.queue.commands import pairs
 from dehydrator_queue.taskiq import DehydratorBroker
+from dehydrator_queue.taskiq.schedules import plan_of
 
 KEY = "taskiq:dehydrator"
 
@@ -507,7 +508,7 @@ async def test_schedules_that_leave_the_labels_leave_the_server(server: RealServ
         async with working(scheduled(server, [], [cron])):
             await until(lambda: stored() == {"note"})
     with pytest.raises(ValueError, match="time zone"):
-        await scheduled(server, [], [{**cron, "cron_offset": timedelta(hours=1)}])._schedules.start()
+        plan_of({**cron, "cron_offset": timedelta(hours=1)})
 
 
 async def test_a_schedule_for_one_moment_runs_once(server: RealServer) -> None:

@@ -236,6 +236,9 @@ class Worker(Working):
             self._works.pop(id(job), None)
         if not self._running.remove(delivery) or job.lost.is_set():
             return
+        if isinstance(failure, TookTooLong):
+            # For what it has begun elsewhere, such as in a thread.
+            job.lost.set()
         await self._end(delivery, job, failure, time.monotonic() - began)
 
     async def _work_on(self, job: Job) -> None:
