@@ -68,6 +68,6 @@ def reason_of(error: BaseException) -> str:
         text = str(error).encode(errors="backslashreplace").decode()
     except Exception as another:
         text = f"its text raises {type(another).__name__}"
-    if isinstance(error, Reject):
+    if isinstance(error, (Reject, Retry)):
         return text or "rejected"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
