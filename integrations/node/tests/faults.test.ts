@@ -253,7 +253,7 @@ test("the second signal gives back what hangs, and the third ends the process", 
     // Then nothing can be given back, and the end of the process waits for that.
     if (signals === 3) await own.client.call("CLIENT", "PAUSE", 20_000, "ALL");
     for (let n = 0; n < signals; n += 1) {
-      if (n > 0) await sleep(400);
+      if (n > 0) await sleep(1000);
       child.kill("SIGINT");
       // Another one that a supervisor sends is the same.
       child.kill("SIGTERM");
