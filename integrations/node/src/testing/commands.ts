@@ -4,6 +4,7 @@ import type { Word } from "../verbs.js";
 import { needed, numberOf, Options, type Reply, refused, wordOf } from "./arguments.js";
 import { type Caps, Dehydrator, type Entry, isLate, runs } from "./dehydrator.js";
 import { moveOn, rowOf, type Schedule, scheduleOf } from "./schedules.js";
+import { Stream } from "./stream.js";
 
 const PUSH = "NX REPLACE AT= DELIVERIES= WITHIN= GROUP=";
 
@@ -12,24 +13,6 @@ const MANY = 1024;
 
 /** The latest deadline is before this. */
 const MAX = 2 ** 63;
-
-/** A stream of dead letters. */
-class Stream {
-  entries: { id: string; fields: string[] }[] = [];
-  #last = [0, 0];
-
-  add(now: number, fields: string[]): void {
-    const [ms = 0, sequence = 0] = this.#last;
-    this.#last = now > ms ? [now, 0] : [ms, sequence + 1];
-    this.entries.push({ id: this.#last.join("-"), fields });
-  }
-
-  drop(ids: readonly string[]): number {
-    const before = this.entries.length;
-    this.entries = this.entries.filter(({ id }) => !ids.includes(id));
-    return before - this.entries.length;
-  }
-}
 
 /** The reply of a POLL that blocks: nothing is due in `keys`. */
 export class Blocks {
