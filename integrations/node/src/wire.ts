@@ -127,9 +127,10 @@ export function inTime<T>(promise: Promise<T>, timeout: number, traffic = (): nu
   });
 }
 
-/** Returns a number that changes with each byte that a socket has read, or handed to the system. */
+/** Returns a number that changes with each byte that a socket has read, and while it writes what is large. */
 export function bytesOf({ bytesRead, writableLength }: Socket): number {
-  return bytesRead - writableLength;
+  // The few bytes of a command leave at once, whoever hears them.
+  return bytesRead - Math.floor(writableLength / 65_536);
 }
 
 function sendable(word: Word): string | Buffer {
