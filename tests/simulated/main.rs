@@ -3,6 +3,8 @@
 //! `simulated LIBRARY [seed N] [seconds N] [runs N] [all] [big | small] [shrink N] [beside LIBRARY]`; `all`: goes on after a
 //! fault; `big`: only runs with many elements; `small`: only others; `beside`: what breaks with this library too is counted as a
 //! false alarm, and is no fault.
+//! In the environment: `TRACE=1` prints each step and effect; `EXCEPT=exact` lets replies to reads break this promise; with
+//! `UNJUDGED=1` nothing is judged, nor is any time spent on waiting for what would be.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

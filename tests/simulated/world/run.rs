@@ -96,6 +96,8 @@ pub struct World {
     /// The entries of dead letters that were listed last.
     pub(super) letters: Vec<Bytes>,
     pub(super) trace: bool,
+    /// The name of a promise that replies to reads may break.
+    pub(super) except: String,
 }
 
 impl World {
@@ -150,6 +152,7 @@ impl World {
             letters: Vec::new(),
             lent: None,
             trace: std::env::var_os("TRACE").is_some(),
+            except: std::env::var("EXCEPT").unwrap_or_default(),
             machine,
         };
         world.machine.record(primary, true);
@@ -197,7 +200,11 @@ impl World {
                 eprintln!("{at} at {}: {step:?}", self.now());
             }
             let began = std::time::Instant::now();
-            self.step(step)?;
+            match self.step(step) {
+                // What an older library is known to tell wrongly hides nothing else.
+                Err(fault) if self.except == fault.promise.name() && step.reads() => {}
+                result => result?,
+            }
             if self.trace && began.elapsed().as_millis() > 100 {
                 eprintln!("slow: {:?}, {} effects", began.elapsed(), self.heard);
             }

@@ -148,3 +148,13 @@ pub enum Step {
     /// A power cut, when so many thousandths of what a command appends to the file have been written.
     CutFile(Command, u64),
 }
+
+impl Step {
+    /// Returns whether it only reads.
+    pub fn reads(&self) -> bool {
+        match self {
+            Self::Batch(commands) => commands.iter().all(|it| it.op.reads()),
+            step => *step == Self::Compare,
+        }
+    }
+}
