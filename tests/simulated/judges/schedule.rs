@@ -417,6 +417,8 @@ impl Model {
                         "overlap {overlaps}, id in use {is_used}, or full: {schedule:?}"
                     ));
                 }
+                // What left before leaves no room for doubt: this one may have an earlier deadline.
+                it.drop_silently(at.saturating_sub(1));
                 it.remove(&id);
                 it.remembered.remove(&id);
                 it.insert(Entry {
@@ -469,6 +471,8 @@ impl Model {
         }
         it.occurred += 1;
         it.schedules.insert(heard.name.clone(), after);
+        // What has just filled it may leave at once.
+        it.note_room(now);
         Ok(())
     }
 }
