@@ -83,6 +83,8 @@ impl World {
         self.leased.clear();
         self.model.is_waking = !woken.is_empty();
         if sent.is_empty() && woken.is_empty() {
+            // In the order of their effects.
+            self.model.occur(u64::MAX)?;
             self.model.absorb(now).ok();
         }
         woken.sort_by_key(|it| it.0.arrival);
