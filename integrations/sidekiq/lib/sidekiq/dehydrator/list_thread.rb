@@ -22,22 +22,25 @@ module Sidekiq
         end
       end
 
-      # Moves the oldest jobs of the second list. What was refused goes back.
+      # Moves the oldest jobs of the second list, as many as there is room for. If others have filled that meanwhile, what was
+      # refused goes back.
       def self.page(conn, queue, transit)
-        rows, size = [], 0
+        key, rows, size, full = Queues.key(queue), [], 0, nil
         replies = Atomic.watching(conn, transit) do
           jobs = conn.call("LRANGE", transit, -PAGE, -1).reverse
-          size, rows = jobs.size, rows_of(conn, queue, jobs)
-          put = ["DEHYDRATOR.MPUSH", Queues.key(queue), *rows.flat_map { |job, id| [0, job, id] }, "NX"] unless rows.empty?
+          room, full = Waiting.room(conn, key, jobs.size)
+          size, rows = jobs.first(room).size, rows_of(conn, queue, jobs.first(room))
+          put = ["DEHYDRATOR.MPUSH", key, *rows.flat_map { |job, id| [0, job, id] }, "NX"] unless rows.empty?
           [["LTRIM", transit, 0, -size - 1], *([put] if put)] unless size.zero?
         end
-        return [0, nil] unless replies
+        full &&= "#{key} #{full}"
+        return [0, full] unless replies
 
-        put = replies[1] || []
+        put, why = replies[1] || [], full
         put, why = [-1] * rows.size, put.message if Atomic.error?(put)
         back = rows.zip(put).filter_map { |(job, _), reply| job unless reply == 1 }
         conn.call("RPUSH", transit, *back.reverse) unless back.empty?
-        why ||= "#{Queues.key(queue)} holds as many jobs as LIMIT allows" if put.include?(-1)
+        why ||= "#{key} holds as many jobs as LIMIT allows" if put.include?(-1)
         [size - back.size, why]
       end
 

@@ -153,9 +153,8 @@ module Sidekiq
       # How many jobs fit, and why no more do. Without the rule, nothing would push them.
       def room_for(count)
         @conn.call("DEHYDRATOR.ONDUE", @key, "LIST", @list, "LEFT")
-        told = Waiting.fields(@conn.call("DEHYDRATOR.INFO", @key))
-        room = told["length-limit"].zero? ? count : [told["length-limit"] - told["length"], 0].max
-        [room, room < count ? "holds as many jobs as LIMIT allows" : ""]
+        room, why = Waiting.room(@conn, @key, count)
+        [room, why || ""]
       rescue Errors::COMMAND => error
         Errors::ANOTHER_SERVER.match?(error.message) ? raise : [0, error.message]
       end

@@ -213,6 +213,15 @@ module Sidekiq
         reply.is_a?(Array) ? reply.each_slice(2).to_h : reply
       end
 
+      # Returns how many of so many jobs fit into a key, and why no more do.
+      def self.room(conn, key, count)
+        told = fields(conn.call("DEHYDRATOR.INFO", key))
+        room = told["length-limit"].zero? ? count : [told["length-limit"] - told["length"], 0].max
+        [room, ("holds as many jobs as LIMIT allows" if room < count)]
+      rescue Errors::COMMAND => error
+        Errors::ANOTHER_SERVER.match?(error.message) ? raise : [0, error.message]
+      end
+
       private
 
       def merge(sources, &block)
