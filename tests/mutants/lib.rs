@@ -125,5 +125,6 @@ pub mod raw {
     pub static mut RedisModule_CreateStringFromLongLong: Option<
         unsafe extern "C" fn(Context, c_longlong) -> Text,
     > = None;
+    pub static mut RedisModule_RetainString: Option<unsafe extern "C" fn(Context, Text)> = None;
     pub static mut RedisModule_FreeString: Option<unsafe extern "C" fn(Context, Text)> = None;
 }
