@@ -20,6 +20,12 @@ pub fn info(connection: &mut Connection, sections: &[&str]) -> RedisResult<Strin
     redis::cmd("INFO").arg(sections).query(connection)
 }
 
+/// Returns the server's clock in milliseconds.
+pub fn time(connection: &mut Connection) -> RedisResult<u64> {
+    let (seconds, micros): (u64, u64) = redis::cmd("TIME").query(connection)?;
+    Ok(seconds * 1000 + micros / 1000)
+}
+
 /// Returns the next cursor and some dehydrators of the database.
 pub fn keys(connection: &mut Connection, cursor: u64) -> RedisResult<(u64, Vec<Vec<u8>>)> {
     let mut scan = redis::cmd("SCAN");

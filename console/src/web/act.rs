@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::bytes::Bytes;
-use super::elements::{self, Filter, View};
+use super::elements::{Filter, View};
 use super::log::{self, Entry};
 use super::plan::{Change, Plan, Sum, Targets, run_job};
 use super::progress;
@@ -22,6 +22,7 @@ use super::queues::facts_of;
 use super::refusal::Refusal;
 use super::session::Caller;
 use super::{Page, blocking, permission, schedules};
+use crate::ask;
 use crate::destination::Destination;
 
 /// Elements that are changed before the answer; more become a job.
@@ -189,7 +190,7 @@ fn perform(
         args,
     };
 
-    let Some(change) = change(action, &args, || account.on(&queue, elements::time))? else {
+    let Some(change) = change(action, &args, || account.on(&queue, ask::time))? else {
         let command = match (action, &args.schedule_b64) {
             (Action::RunSchedule, Some(name)) => account
                 .on(&queue, |connection| schedules::run_now(connection, &queue.key.0, &name.0))?
@@ -207,7 +208,7 @@ fn perform(
         return Ok(json!({ "done": 1 - missed, "missed": missed }));
     };
     let targets = targets(&change, on)?;
-    let now = account.on(&queue, elements::time)?;
+    let now = account.on(&queue, ask::time)?;
     let plan = Plan { queue: queue.clone(), facts, destination, change, now };
     if is_dry {
         let (would, complete) = plan.count(account, &targets)?;

@@ -14,6 +14,7 @@ use super::queue::Queue;
 use super::queues::facts_of;
 use super::refusal::Refusal;
 use super::session::Caller;
+use crate::ask;
 use crate::facts::{Facts, REPLY, ROWS};
 use crate::fields::{Fields, bytes, number};
 
@@ -212,12 +213,6 @@ pub async fn elements(
     .await
 }
 
-/// Returns the server's clock in milliseconds.
-pub fn time(connection: &mut Connection) -> RedisResult<u64> {
-    let (seconds, micros): (u64, u64) = redis::cmd("TIME").query(connection)?;
-    Ok(seconds * 1000 + micros / 1000)
-}
-
 /// Returns a page. Where it continues is where RANGE does; among held elements, preceded by how many were found.
 fn page(
     connection: &mut Connection,
@@ -228,7 +223,7 @@ fn page(
     let begun = Instant::now();
     let count = asked.count.unwrap_or(50).clamp(1, PAGE);
     let filter = Filter::new(&asked.id, &asked.text, asked.group.clone());
-    let now = time(connection)?;
+    let now = ask::time(connection)?;
     let (found_before, start) =
         match asked.start.strip_prefix('h').and_then(|it| it.split_once('.')) {
             Some((found, start)) => (found.parse().unwrap_or(0), start),
@@ -300,7 +295,7 @@ pub async fn element(
 ) -> Result<Json<Value>, Refusal> {
     blocking(move || {
         let (now, row) = caller.account.on(&queue, |connection| {
-            Ok((time(connection)?, look_full(connection, &queue.key.0, &asked.id.0)?))
+            Ok((ask::time(connection)?, look_full(connection, &queue.key.0, &asked.id.0)?))
         })?;
         let row = row.ok_or_else(|| Refusal::missing("The queue has no element of this id."))?;
         let element = row.element.as_deref().unwrap_or_default();

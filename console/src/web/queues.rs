@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::account::Account;
 use super::bytes::{Bytes, Needle, encode};
-use super::elements::time;
+
 use super::node::{Node, Role};
 use super::query::Words;
 use super::queue::Queue;
@@ -283,7 +283,7 @@ pub async fn queue(
             let names: Vec<_> = group.iter().map(|it| &it.0).chain(greatest).cloned().collect();
             let groups = ask::groups(connection, &queue.key.0, &names)?;
             let dead = ask::dead(connection, policies)?.pop().map(|(_, count)| count);
-            Ok((parts, groups, dead, time(connection)?))
+            Ok((parts, groups, dead, ask::time(connection)?))
         })?;
         let net = {
             let state = node.state();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::blocking;
 use super::bytes::encode;
-use super::elements::{SHOWN, time};
+use super::elements::SHOWN;
 use super::queue::Queue;
 use super::queues::facts_of;
 use super::refusal::Refusal;
@@ -21,7 +21,7 @@ pub async fn schedules(caller: Caller, queue: Queue) -> Result<Json<Value>, Refu
     blocking(move || {
         let (_, facts) = facts_of(&caller.account, &queue)?;
         let (now, all) = caller.account.on(&queue, |connection| {
-            Ok((time(connection)?, ask::schedules(connection, &queue.key.0, &facts)?))
+            Ok((ask::time(connection)?, ask::schedules(connection, &queue.key.0, &facts)?))
         })?;
         let rows: Vec<_> = all.iter().map(|schedule| row(schedule, now)).collect();
         Ok(Json(json!({ "now": now, "rows": rows, "total": facts.schedules })))
@@ -57,7 +57,7 @@ pub fn run_now(
     let mut asked = redis::cmd("DEHYDRATOR.SCHEDULES");
     let found: Vec<redis::Value> = asked.arg(key).arg(name).query(connection)?;
     let Some(it) = found.first().and_then(Schedule::parse) else { return Ok(None) };
-    let id = [name, b"@", time(connection)?.to_string().as_bytes()].concat();
+    let id = [name, b"@", ask::time(connection)?.to_string().as_bytes()].concat();
     let mut push = redis::cmd("DEHYDRATOR.PUSH");
     push.arg(key).arg(0).arg(it.element).arg(id);
     if it.deliveries > 0 {

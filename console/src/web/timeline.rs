@@ -11,12 +11,13 @@ use serde_json::{Value, json};
 use super::account::Account;
 use super::blocking;
 use super::counts::{Counts, FRESH, Timeline, locked};
-use super::elements::{Filter, STEP, Steps, time};
+use super::elements::{Filter, STEP, Steps};
 use super::query::Words;
 use super::queue::Queue;
 use super::queues::facts_of;
 use super::refusal::Refusal;
 use super::session::Caller;
+use crate::ask;
 
 /// A count for which nobody has asked for this long is given up.
 const ABANDONED: Duration = Duration::from_secs(20);
@@ -36,7 +37,7 @@ pub async fn timeline(
 ) -> Result<Json<Value>, Refusal> {
     blocking(move || {
         let account = &caller.account;
-        let now = account.on(&queue, time)?;
+        let now = account.on(&queue, ask::time)?;
         let timeline = account.timelines.of(&queue);
         let mut own = locked(&timeline);
         own.asked = Some(Instant::now());
