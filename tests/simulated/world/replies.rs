@@ -3,6 +3,7 @@
 use super::op::{Op, Poll};
 use super::run::{Result, Sleep, World};
 use super::step::Refusal;
+use crate::judges::dehydrator::Entry;
 use crate::judges::follow::Call;
 use crate::judges::model::{Kept, Sent};
 use crate::judges::revive::entries;
@@ -152,6 +153,10 @@ impl World {
         for (at, (_, call, reply, blocks)) in calls.iter().enumerate() {
             match (reply, blocks) {
                 (Some(Reply::Error(error)), Some(_)) if self.is_refused_to_block(call, error) => {}
+                // What it holds already it gets at once, and what runs after it may take that away.
+                (Some(reply), Some(poll))
+                    if self.holds_already(call, poll) && self.model.follow(call, reply).is_ok() => {
+                }
                 (Some(reply), Some(poll)) => {
                     let sleep = Sleep {
                         call: call.clone(),
@@ -261,12 +266,7 @@ impl World {
                 let earlier =
                     self.clients.iter().filter_map(|it| it.sleep.as_ref()).find(is_earlier);
                 // What is held already, the same client may ask for again.
-                let (now, token) = (sleep.call.now, &sleep.poll.token);
-                let mut keys =
-                    sleep.poll.keys.iter().filter_map(|key| self.model.get(sleep.call.db, key));
-                let is_again = token.is_some()
-                    && keys
-                        .any(|it| it.entries().any(|it| it.token == *token && it.deadline > now));
+                let is_again = self.holds_already(&sleep.call, &sleep.poll);
                 if let Some(earlier) = earlier.filter(|it| !it.may_leave && !is_again) {
                     return Err(Promise::Arrival.broken(format!(
                         "{:?} was served before {:?}",
@@ -277,6 +277,13 @@ impl World {
                 self.model.polled(&sleep.call, &sleep.poll, reply)
             }
         }
+    }
+
+    /// Returns whether elements are held under the token of a POLL, which it gets again.
+    fn holds_already(&self, call: &Call, poll: &Poll) -> bool {
+        let mut keys = poll.keys.iter().filter_map(|key| self.model.get(call.db, key));
+        let is_held = |it: &Entry| it.token == poll.token && it.deadline > call.now;
+        poll.token.is_some() && keys.any(|it| it.entries().any(is_held))
     }
 
     /// Returns whether a client may be sent away: ONDUE delivers a key on which it sleeps.
