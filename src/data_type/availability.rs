@@ -89,7 +89,11 @@ impl Dehydrator {
                     Some(_) => self.room_from(now),
                 };
                 let is_due = matches!(next, Some(next) if next <= now);
-                let waits_for_room = (from > now && is_due) || !self.lawn.group_rules().is_empty();
+                // What has its turn before a dead letter may not be due after a step back, and the dead letter be.
+                let waits_for_turn =
+                    self.rules().policy.limits_deliveries() && self.lawn.has_groups();
+                let waits_for_room =
+                    (from > now && is_due) || waits_for_turn || !self.lawn.group_rules().is_empty();
                 // No deadline stays none.
                 let next = next.max(next.and(Some(from)));
                 let expires = self.lawn.first_expiry().filter(|moment| *moment != STUCK);

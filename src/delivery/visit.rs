@@ -107,6 +107,9 @@ fn find_work(origin: &Origin<'_>, has_retried: bool, has_occurred: bool) -> Work
                 // What is due may wait, and this visit may have been for what has expired or occurred.
                 let at = own.expires_or_occurs();
                 at.into_iter().for_each(|at| agenda::expires_or_occurs_at(name, at));
+                if own.waits_for_room {
+                    agenda::waits_since(name, now);
+                }
                 let sends = if own.delivers { Some(rules.policy.clone()) } else { None };
                 Work::Due { deadline, sends }
             }

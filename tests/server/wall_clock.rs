@@ -210,6 +210,25 @@ fn deliveries_and_leases_continue_when_the_clock_steps() {
 }
 
 #[test]
+fn a_dead_letter_moves_when_the_clock_steps_back_before_what_had_its_turn() {
+    const MINUTE: i64 = 60_000;
+    let server = Server::start_with_clock(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 LIST l");
+    client.ask("DEHYDRATOR.PUSH k 0 element dead GROUP a");
+    client.ask("DEHYDRATOR.POLL k LEASE 60000");
+    client.ask("DEHYDRATOR.PUSH k 50000 first first GROUP a");
+    client.ask("DEHYDRATOR.PUSH k 120000 element alive GROUP b");
+    server.shift_clock(3 * MINUTE);
+    assert_eq!(client.ask("DEHYDRATOR.POLL k COUNT 1"), texts(&["first"]));
+    let (ticks, _) = counted(&mut client, &[]);
+    until("the server has looked", || (counted(&mut client, &[]).0 > ticks + SOON).then_some(()));
+    assert_eq!(client.ask("LLEN l"), Value::Int(0), "it is the turn of the other group");
+    server.shift_clock(3 * MINUTE / 2);
+    until("it is moved", || (client.ask("LLEN l") == Value::Int(1)).then_some(()));
+}
+
+#[test]
 fn a_clock_that_is_set_repeatedly_strands_nobody_and_nothing_is_early() {
     let server = Server::start_with_clock(&[]);
     let mut client = server.connect();

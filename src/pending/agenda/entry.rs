@@ -14,9 +14,9 @@ use crate::pending::overdue::Serial;
 pub enum Reason {
     /// An element comes due that is delivered or announced, or a pause ends. In milliseconds since the epoch.
     Deliver,
-    /// Due elements wait for room within limits until [`Reason::Deliver`]. If the wall clock steps back, room may come much
-    /// earlier. So the name is visited if the clock falls below this moment, the time of recording, in milliseconds since
-    /// the epoch.
+    /// Due elements wait for room within limits until [`Reason::Deliver`], or dead letters for their turn. If the wall clock steps
+    /// back, either may come much earlier. So the name is visited if the clock falls below this moment, the time of recording,
+    /// in milliseconds since the epoch.
     NoRoom,
     /// A delivery failed. In microseconds on the monotonic clock, which never steps.
     Retry,
@@ -130,7 +130,7 @@ pub struct OwnWork {
     pub next: Option<u64>,
     /// Set if it is visited for as long as something is due, and not only once.
     pub delivers: bool,
-    /// Set if something is due already, and waits until `next` for room within limits.
+    /// Set if something is due already, and waits until `next` for room within limits, or may wait for the turn of its group.
     pub waits_for_room: bool,
     /// When the first element is too late to be given out, in milliseconds since the epoch.
     pub expires: Option<u64>,

@@ -194,6 +194,11 @@ pub fn expires_or_occurs_at(name: &Name, at: u64) {
     with_deliveries(name, |recorded| recorded.set(Reason::ExpireOrOccur, at));
 }
 
+/// Records that what is due waits at this moment, in milliseconds since the epoch.
+pub fn waits_since(name: &Name, now: u64) {
+    with_deliveries(name, |recorded| recorded.set(Reason::NoRoom, now));
+}
+
 /// Records that dead letters of a dehydrator are stuck, and are to be retried. Repeating this does not delay the retry.
 pub fn note_stuck(name: &Name) {
     let now_us = clock::monotonic_us();
