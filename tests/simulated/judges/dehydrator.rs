@@ -49,6 +49,8 @@ pub struct Dehydrator {
     pub(super) schedules: BTreeMap<Bytes, Schedule>,
     /// From when on it certainly stores what its schedules have.
     pub occurs_from: u64,
+    /// When elements have expired last, and how many did.
+    pub(super) expired: (u64, u64),
     /// How often they have occurred.
     pub occurred: u64,
     /// The limits of each and the policy before a change that has not reached all groups yet.

@@ -158,6 +158,7 @@ impl Dehydrator {
         {
             debug_assert!(end <= now);
             self.remove(&id);
+            self.note_expired(now);
             // Perhaps it was due first, for a dehydrator that the module had not found yet.
             if self.policy == Policy::Drop {
                 self.done(&id, [0, now]);

@@ -14,6 +14,8 @@ use crate::world::schedule::{Every, Missed, OfSchedules};
 const MOST_LATE: u64 = 60_000;
 /// Within which time an occurrence that found no room is tried again, in milliseconds.
 pub const RETRY_MS: u64 = 1200;
+/// For how long an element that has expired may take up room, in milliseconds.
+const EXPIRED_MS: u64 = 3;
 /// A moment that is not before 1970 in any zone.
 const TWO_DAYS_MS: u64 = 2 * 86_400_000;
 /// The most bytes of a name, and of a plan or a zone.
@@ -306,9 +308,14 @@ impl Dehydrator {
 
     /// Returns whether it has no room for an occurrence.
     fn is_full_for(&self, it: &Schedule) -> bool {
+        self.is_full_beside(it, 0)
+    }
+
+    /// Returns whether it would have no room beside so many elements more.
+    fn is_full_beside(&self, it: &Schedule, more: u64) -> bool {
         let most = self.limits_of(&it.said.group).0;
-        self.limits.length > 0 && self.count() as u64 >= self.limits.length
-            || most > 0 && self.length_of(&it.said.group) as u64 >= most
+        self.limits.length > 0 && self.count() as u64 + more >= self.limits.length
+            || most > 0 && self.length_of(&it.said.group) as u64 + more >= most
     }
 
     /// Returns whether all that has left is known by now.
@@ -318,9 +325,19 @@ impl Dehydrator {
 
     /// Notes whether there is room for what is to be stored.
     pub fn note_room(&mut self, now: u64) {
-        if self.schedules.values().any(|it| self.is_full_for(it)) {
+        // What has just expired may have been there still.
+        let (at, expired) = self.expired;
+        let expired = if now.abs_diff(at) <= EXPIRED_MS { expired } else { 0 };
+        if self.schedules.values().any(|it| self.is_full_beside(it, expired)) {
             self.occurs_from = self.occurs_from.max(now + RETRY_MS);
         }
+    }
+
+    /// Notes that an element has expired.
+    pub(super) fn note_expired(&mut self, now: u64) {
+        let (at, before) = self.expired;
+        self.expired = (now, if now.abs_diff(at) <= EXPIRED_MS { before + 1 } else { 1 });
+        self.note_room(now);
     }
 
     /// Returns an occurrence that should have been stored at `then`.

@@ -106,6 +106,8 @@ impl World {
             // A pause that is over would go on, if the module does not know yet that it is.
             self.settle()?;
             self.advance(RESUMED_MS)?;
+            // What leaves in this millisecond would be due later again, or have left.
+            self.clear(GRACE_MS)?;
             self.model.lingers = self.model.pass(self.now());
             // After a pause of writes, it may take longer until the module knows.
             let is_late = self.has_paused_writes;
