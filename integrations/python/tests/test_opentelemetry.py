@@ -317,7 +317,7 @@ def test_a_failed_put_is_marked(telemetry: Telemetry) -> None:
     jobs.put("one")
     with pytest.raises(QueueFull):
         jobs.put("two")
-    assert [span.attributes.get("error.type") for span in telemetry.spans("put")] == [None, "ResponseError"]
+    assert [span.attributes.get("error.type") for span in telemetry.spans("put")] == [None, "QueueFull"]
 
 
 def test_a_hook_that_fails_disturbs_nothing() -> None:
