@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,8 +18,7 @@ import kombu
 import pytest
 from celery.exceptions import TaskRevokedError
 from servers import RealServer, wait_until
-from test_beat import start_beat
-from test_celery import done, of_pool, worker
+from test_celery import FOLDER, PYTHONPATH, done, of_pool, worker
 from topologies import Cluster
 
 from dehydrator_queue.kombu import ClusterTransport, Transport
@@ -96,6 +98,14 @@ def test_a_waiting_task_is_found_listed_and_revoked(app: celery.Celery, client: 
     with pytest.raises(TaskRevokedError):
         revoked.get(timeout=240)
     wait_until(lambda: client.execute_command(*look) is None)
+
+
+def start_beat(store: RealServer, **environment: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "celery", "-A", "celery_app", "beat", "--pidfile="],
+        env={**os.environ, "URL": store.url, "PYTHONPATH": PYTHONPATH, **environment},
+        cwd=FOLDER,
+    )
 
 
 @pytest.mark.slow
