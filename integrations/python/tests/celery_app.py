@@ -31,6 +31,8 @@ store = redis.Redis.from_url(f"{url}/2")
 
 @app.task
 def note(name: str, due: float = 0.0, seconds: float = 0.0) -> str:
+    if seconds >= 1:
+        store.rpush("noting", name)
     time.sleep(seconds)
     while True:
         try:

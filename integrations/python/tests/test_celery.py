@@ -12,7 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -295,15 +295,25 @@ def test_workers_and_the_server_are_killed_and_all_is_done(own_server: RealServe
 
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_a_task_that_has_begun_outlives_its_connection(own_server: RealServer, pool: str) -> None:
-    address = Address(own_server)
-    app = application(own_server)
-    with worker(own_server, *of_pool(pool), LATE="1", BROKER=f"{address.url}/0", OPTIONS=SHORT):
-        for n in range(6):
-            send(app, str(n), seconds=4)
-        for _ in range(2):
-            time.sleep(3)
+    app, names = application(own_server), [str(n) for n in range(6)]
+
+    def noting() -> list[str]:
+        own_server.client.select(2)
+        found = own_server.client.lrange("noting", 0, -1)
+        own_server.client.select(0)
+        return [name.decode() for name in found]
+
+    with (
+        closing(Address(own_server)) as address,
+        worker(own_server, *of_pool(pool), LATE="1", BROKER=f"{address.url}/0", OPTIONS=SHORT),
+    ):
+        for name in names:
+            # Longer than the lease.
+            send(app, name, seconds=5)
+        for count in (2, 4):
+            wait_until(lambda count=count: len(noting()) >= count)
             address.lead_to(own_server, cut=True)
         wait_until(lambda: own_server.client.execute_command(*LENGTH) == 0)
     # Each once: what has begun goes on, and its ack is taken on the next connection.
-    assert sorted(name for name, _, _ in done(own_server)) == [str(n) for n in range(6)]
-    address.close()
+    assert sorted(noting()) == sorted(name for name, _, _ in done(own_server)) == names
+    assert (own_server.folder / "celery.log").read_text().count("Connection to broker lost") == 2

@@ -115,6 +115,9 @@ class Leases:
             RENEWER.again(client, words, self.lease_ms / 1000)
             return None
 
+    def tags(self) -> list[str]:
+        return list(self._held)
+
     def get(self, tag: str) -> Lease | None:
         return self._held.get(tag)
 
@@ -163,9 +166,7 @@ class Leases:
         words = [word for _, lease in some for word in (lease.token, lease.id)]
         renewed = self._client().execute_command("DEHYDRATOR.RENEW", key, self.lease_ms, *words)
         for (tag, lease), still in zip(some, renewed, strict=True):
-            with self._lock:
-                lost = not still and self._held.pop(tag, None) is not None
-            if lost:
+            if not still and self.drop(tag) is not None:
                 log.warning("%s: %s was cancelled, or its lease ran out", key, id_text(lease.id))
         self._tell(key)
 
@@ -196,6 +197,10 @@ class Renewer:
                 self._thread = threading.Thread(target=self._run, name="dehydrator-renewal", daemon=True)
                 self._thread.start()
         self._wake.set()
+
+    def outliving_count(self) -> int:
+        """Counts the messages of channels that have ended."""
+        return sum(map(len, list(self.outliving)))
 
     def again(self, client: Any, words: tuple[Any, ...], seconds: float) -> None:
         """Retries a command until it arrives, or until its lease has expired."""

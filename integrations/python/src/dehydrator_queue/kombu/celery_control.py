@@ -12,6 +12,7 @@ from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
 
 from dehydrator_queue.frameworks.ids import names_of_task
+from dehydrator_queue.kombu import celery_pool
 from dehydrator_queue.queue.commands import BATCH, pairs
 from dehydrator_queue.queue.library import node_of
 
@@ -112,3 +113,4 @@ except ImportError:
     pass
 else:
     worker_ready.connect(register)
+    worker_ready.connect(celery_pool.register)

@@ -25,6 +25,7 @@ from dehydrator_queue.job import Delivery, id_text
 from dehydrator_queue.kombu.eta import forget_future
 from dehydrator_queue.kombu.qos import QoS
 from dehydrator_queue.kombu.sending import Sending
+from dehydrator_queue.kombu.shutdown import kept_of
 from dehydrator_queue.queue.commands import BATCH, Keep, limit_words, new_token, pairs, reject
 from dehydrator_queue.queue.library import passes, reply_in
 from dehydrator_queue.queue.server import NEWEST, Server, explain, knows
@@ -87,7 +88,7 @@ class Dehydrated(Sending):
         self._polled: dict[str, str] = {}
         self._no_ack: set[str] = set()
         self._lease_lock = threading.Lock()
-        #: The tags of messages whose work goes on when the channel ends.
+        #: The tags of messages whose work goes on although the channel ends.
         self.kept: set[str] = set()
         super().__init__(*args, **kwargs)
         self.leases = Leases(self._create_lease_client, self._lease_ms, self._prolong_held)
@@ -137,6 +138,7 @@ class Dehydrated(Sending):
             raise
 
     def close(self) -> None:
+        self.kept = kept_of(self.leases.tags())
         try:
             super().close()
         finally:

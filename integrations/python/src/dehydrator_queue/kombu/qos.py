@@ -6,13 +6,24 @@ from typing import Any
 
 from kombu.transport import virtual
 
-from dehydrator_queue.kombu.shutdown import begun_of, running_of
+from dehydrator_queue.frameworks.leases import RENEWER
+from dehydrator_queue.kombu.shutdown import begun_of
 
 
 class QoS(virtual.QoS):
     """Acknowledges with SETTLE, gives back with RELEASE."""
 
     restore_at_shutdown = True
+
+    def can_consume(self) -> bool:
+        return not self.prefetch_count or self.can_consume_max_estimate() > 0
+
+    def can_consume_max_estimate(self) -> Any:
+        """Returns how many messages there is room for. What outlived its channel takes some."""
+        if not self.prefetch_count:
+            return None
+        held = len(self._delivered) - len(self._dirty) + RENEWER.outliving_count()
+        return max(self.prefetch_count - held, 0)
 
     def ack(self, delivery_tag: str) -> None:
         super().ack(delivery_tag)
@@ -34,7 +45,7 @@ class QoS(virtual.QoS):
         channel, tags = self.channel, list(self._delivered)
         # If the server is gone, Celery closes a channel after its connection. Then the leases expire.
         connected = channel.connection is not None and channel.connection.client is not None
-        begun, channel.kept = begun_of(tags), running_of(tags)
+        begun = begun_of(tags)
         left = [tag for tag in tags if tag not in channel.kept]
         # What counts nothing goes in front of all that was due in the same millisecond.
         for tag in [*(it for it in left if it in begun), *(it for it in reversed(left) if it not in begun)]:

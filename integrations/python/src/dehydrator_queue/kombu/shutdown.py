@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from dehydrator_queue.kombu.celery_pool import tags_in_pool
+
 
 def begun_of(tags: Iterable[str]) -> set[str]:
     """Returns those of these delivery tags whose work may have begun: all of them, where Celery does not tell.
@@ -21,12 +23,12 @@ def begun_of(tags: Iterable[str]) -> set[str]:
     return _active(state).intersection(tags)
 
 
-def running_of(tags: Iterable[str]) -> set[str]:
-    """Returns those of these delivery tags whose work goes on: those that are begun, if Celery does not stop."""
+def kept_of(tags: Iterable[str]) -> set[str]:
+    """Returns those of these delivery tags whose work goes on: those that the pool has, if Celery does not stop."""
     state = sys.modules.get("celery.worker.state")
     if state is None or _is_set(state.should_stop) or _is_set(state.should_terminate):
         return set()
-    return _active(state).intersection(tags)
+    return set(tags).intersection(tags_in_pool(state))
 
 
 def _active(state: Any) -> set[str]:

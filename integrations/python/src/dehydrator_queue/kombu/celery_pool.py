@@ -1,0 +1,63 @@
+"""What the pool of a worker of Celery has, and runs although the connection to the broker has ended.
+
+Celery forgets at that moment what has not begun, as the broker will deliver it again. But a pool of threads runs what
+it was given, and so does a process that has not yet told that it has begun. Celery has no public API for this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Any
+
+
+def register(sender: Any, **_: Any) -> None:
+    """Makes the pool of a worker that is ready keep what its processes were sent."""
+    pool: Any = getattr(sender, "pool", None)
+    processes, flush = getattr(pool, "_pool", None), getattr(pool, "flush", None)
+    if flush is not None and hasattr(processes, "_put_back"):
+        pool.flush = _keeping(processes, flush)
+
+
+def _keeping(processes: Any, flush: Callable[[], None]) -> Callable[[], None]:
+    def flush_and_keep() -> None:
+        jobs = [job for job in processes._cache.values() if not job._accepted and _is_sent(job)]
+        for job in jobs:
+            # It is forgotten otherwise.
+            job._accepted = True
+        try:
+            flush()
+        finally:
+            for job in jobs:
+                job._accepted = False
+                if not _is_sent(job):
+                    processes._put_back(job)
+
+    return flush_and_keep
+
+
+def tags_in_pool(state: Any) -> Iterator[str]:
+    """Yields the tags of messages whose work has begun, or can no longer be kept from it. `state`: Celery's."""
+    active = _copy(state.active_requests)
+    for request in active | _copy(state.reserved_requests):
+        if request in active or _is_handed(request):
+            yield request.message.delivery_tag
+
+
+def _copy(requests: Iterable[Any]) -> set[Any]:
+    while True:
+        # The threads of a pool add to them.
+        with suppress(RuntimeError):
+            return set(requests)
+
+
+def _is_handed(request: Any) -> bool:
+    if request._apply_result is None:
+        return False
+    job = request._apply_result()
+    # A pool of threads takes nothing back, and does not tell.
+    return not hasattr(job, "_write_to") or job._accepted or _is_sent(job)
+
+
+def _is_sent(job: Any) -> bool:
+    return job._write_to is not None and job._write_to._is_alive()
