@@ -293,16 +293,17 @@ def test_workers_and_the_server_are_killed_and_all_is_done(own_server: RealServe
     assert sum(counts.values()) - 150 <= 10 * (killed + 3), f"seed {seed}"
 
 
+def noting(server: RealServer) -> list[str]:
+    """Returns the names of the long tasks that began."""
+    server.client.select(2)
+    names = server.client.lrange("noting", 0, -1)
+    server.client.select(0)
+    return [name.decode() for name in names]
+
+
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_a_task_that_has_begun_outlives_its_connection(own_server: RealServer, pool: str) -> None:
     app, names = application(own_server), [str(n) for n in range(6)]
-
-    def noting() -> list[str]:
-        own_server.client.select(2)
-        found = own_server.client.lrange("noting", 0, -1)
-        own_server.client.select(0)
-        return [name.decode() for name in found]
-
     with (
         closing(Address(own_server)) as address,
         worker(own_server, *of_pool(pool), LATE="1", BROKER=f"{address.url}/0", OPTIONS=SHORT),
@@ -311,9 +312,27 @@ def test_a_task_that_has_begun_outlives_its_connection(own_server: RealServer, p
             # Longer than the lease.
             send(app, name, seconds=5)
         for count in (2, 4):
-            wait_until(lambda count=count: len(noting()) >= count)
+            wait_until(lambda count=count: len(noting(own_server)) >= count)
             address.lead_to(own_server, cut=True)
         wait_until(lambda: own_server.client.execute_command(*LENGTH) == 0)
     # Each once: what has begun goes on, and its ack is taken on the next connection.
-    assert sorted(noting()) == sorted(name for name, _, _ in done(own_server)) == names
+    assert sorted(noting(own_server)) == sorted(name for name, _, _ in done(own_server)) == names
     assert (own_server.folder / "celery.log").read_text().count("Connection to broker lost") == 2
+
+
+def test_what_outlived_its_connection_and_was_not_begun_is_given_back_at_a_warm_stop(own_server: RealServer) -> None:
+    app, log = application(own_server), own_server.folder / "celery.log"
+    options = json.dumps({"visibility_timeout": 3600})
+    with (
+        closing(Address(own_server)) as address,
+        worker(own_server, *of_pool("threads"), LATE="1", BROKER=f"{address.url}/0", OPTIONS=options),
+    ):
+        for n in range(6):
+            send(app, str(n), seconds=5)
+        wait_until(lambda: len(noting(own_server)) == 2)
+        address.lead_to(own_server, cut=True)
+        wait_until(lambda: log.read_text().count("mingle: all alone") == 2)
+    left = 6 - len(done(own_server))
+    told = pairs(own_server.client.execute_command("DEHYDRATOR.INFO", "dehydrator:celery"))
+    assert (told["length"], told["due"], told["given-out"]) == (left, left, 0)
+    assert 2 <= left <= 4

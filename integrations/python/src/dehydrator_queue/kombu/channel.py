@@ -20,12 +20,12 @@ from kombu.utils.objects import cached_property
 
 from dehydrator_queue.errors import reason_of
 from dehydrator_queue.frameworks.ids import names_of_task, take
-from dehydrator_queue.frameworks.leases import Lease, Leases
+from dehydrator_queue.frameworks.leases import RENEWER, Lease, Leases
 from dehydrator_queue.job import Delivery, id_text
 from dehydrator_queue.kombu.eta import forget_future
-from dehydrator_queue.kombu.qos import QoS
+from dehydrator_queue.kombu.qos import QoS, release_in_order
 from dehydrator_queue.kombu.sending import Sending
-from dehydrator_queue.kombu.shutdown import kept_of
+from dehydrator_queue.kombu.shutdown import is_stopping, kept_of
 from dehydrator_queue.queue.commands import BATCH, Keep, limit_words, new_token, pairs, reject
 from dehydrator_queue.queue.library import passes, reply_in
 from dehydrator_queue.queue.server import NEWEST, Server, explain, knows
@@ -145,6 +145,10 @@ class Dehydrated(Sending):
             # This may end early if a connection is broken, and the messages would be held forever.
             self.leases.release_all(but=self.kept)
             self._settle_again()
+            if is_stopping() and self._qos is not None and self._qos.prefetch_count:
+                # The pool has ended. What earlier channels kept, it has not begun, or it was interrupted.
+                for leases in list(RENEWER.outliving):
+                    release_in_order(leases, leases.tags())
             if self.kept:
                 # What runs is renewed, and acknowledged, although the channel has ended.
                 self.leases.outlive()

@@ -6,8 +6,16 @@ from typing import Any
 
 from kombu.transport import virtual
 
-from dehydrator_queue.frameworks.leases import RENEWER
+from dehydrator_queue.frameworks.leases import RENEWER, Leases
 from dehydrator_queue.kombu.shutdown import begun_of
+
+
+def release_in_order(leases: Leases, tags: list[str]) -> None:
+    """Gives back messages, in their order of arrival. Those that are not begun count nothing."""
+    begun = begun_of(tags)
+    # What counts nothing goes in front of all that was due in the same millisecond.
+    for tag in [*(it for it in tags if it in begun), *(it for it in reversed(tags) if it not in begun)]:
+        leases.release(tag, counted=tag in begun)
 
 
 class QoS(virtual.QoS):
@@ -37,21 +45,16 @@ class QoS(virtual.QoS):
         super().ack(delivery_tag)
 
     def restore_unacked(self, client: Any = None) -> list[Any]:
-        """Gives back the held messages, in their order of arrival. Those that are not begun count nothing.
-
-        Those that run while only the connection ends keep their leases.
-        """
+        """Gives back the held messages. Those that run while only the connection ends keep their leases."""
         self._flush()
         channel, tags = self.channel, list(self._delivered)
         # If the server is gone, Celery closes a channel after its connection. Then the leases expire.
         connected = channel.connection is not None and channel.connection.client is not None
-        begun = begun_of(tags)
         left = [tag for tag in tags if tag not in channel.kept]
-        # What counts nothing goes in front of all that was due in the same millisecond.
-        for tag in [*(it for it in left if it in begun), *(it for it in reversed(left) if it not in begun)]:
-            if connected:
-                channel.leases.release(tag, counted=tag in begun)
-            else:
+        if connected:
+            release_in_order(channel.leases, left)
+        else:
+            for tag in left:
                 channel.leases.drop(tag)
         self._delivered.clear()
         return []

@@ -26,9 +26,13 @@ def begun_of(tags: Iterable[str]) -> set[str]:
 def kept_of(tags: Iterable[str]) -> set[str]:
     """Returns those of these delivery tags whose work goes on: those that the pool has, if Celery does not stop."""
     state = sys.modules.get("celery.worker.state")
-    if state is None or _is_set(state.should_stop) or _is_set(state.should_terminate):
-        return set()
-    return set(tags).intersection(tags_in_pool(state))
+    return set() if state is None or is_stopping() else set(tags).intersection(tags_in_pool(state))
+
+
+def is_stopping() -> bool:
+    """Returns whether a worker of Celery in this process stops."""
+    state = sys.modules.get("celery.worker.state")
+    return state is not None and (_is_set(state.should_stop) or _is_set(state.should_terminate))
 
 
 def _active(state: Any) -> set[str]:
