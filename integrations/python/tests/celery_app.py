@@ -20,7 +20,7 @@ app.conf.update(
     task_reject_on_worker_lost=True,
     worker_prefetch_multiplier=int(os.environ.get("PREFETCH", "4")),
     broker_connection_retry_on_startup=True,
-    worker_cancel_long_running_tasks_on_connection_loss=False,
+    worker_cancel_long_running_tasks_on_connection_loss=os.environ.get("CANCEL") == "1",
     worker_hijack_root_logger=False,
     beat_scheduler="dehydrator_queue.beat:Scheduler",
     beat_schedule=json.loads(os.environ.get("BEAT", "{}")),

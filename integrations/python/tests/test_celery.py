@@ -336,3 +336,20 @@ def test_what_outlived_its_connection_and_was_not_begun_is_given_back_at_a_warm_
     told = pairs(own_server.client.execute_command("DEHYDRATOR.INFO", "dehydrator:celery"))
     assert (told["length"], told["due"], told["given-out"]) == (left, left, 0)
     assert 2 <= left <= 4
+
+
+def test_a_task_that_celery_cancels_when_the_connection_is_lost_is_given_back(own_server: RealServer) -> None:
+    app = application(own_server)
+    options = json.dumps({"visibility_timeout": 3600})
+    with (
+        closing(Address(own_server)) as address,
+        worker(own_server, *of_pool("prefork"), LATE="1", CANCEL="1", BROKER=f"{address.url}/0", OPTIONS=options),
+    ):
+        app.send_task("celery_app.endless", args=["x"])
+        wait_until(lambda: begun(own_server))
+        # The worker knows that it has begun.
+        wait_until(lambda: any((app.control.inspect(timeout=5, limit=1).active() or {}).values()))
+        address.lead_to(own_server, cut=True)
+        wait_until(lambda: done(own_server))
+        wait_until(lambda: own_server.client.execute_command(*LENGTH) == 0)
+    assert (len(begun(own_server)), len(done(own_server))) == (2, 1)

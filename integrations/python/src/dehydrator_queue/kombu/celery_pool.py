@@ -37,11 +37,16 @@ def _keeping(processes: Any, flush: Callable[[], None]) -> Callable[[], None]:
 
 
 def tags_in_pool(state: Any) -> Iterator[str]:
-    """Yields the tags of messages whose work has begun, or can no longer be kept from it. `state`: Celery's."""
+    """Yields the tags of messages whose work goes on without a connection. `state`: Celery's."""
     active = _copy(state.active_requests)
     for request in active | _copy(state.reserved_requests):
-        if request in active or _is_handed(request):
+        if not _is_cancelled(request) if request in active else _is_handed(request):
             yield request.message.delivery_tag
+
+
+def _is_cancelled(request: Any) -> bool:
+    """Returns whether Celery ends the work of a task when the connection is lost."""
+    return bool(request.app.conf.worker_cancel_long_running_tasks_on_connection_loss)
 
 
 def _copy(requests: Iterable[Any]) -> set[Any]:
