@@ -165,6 +165,9 @@ impl Dehydrator {
             }
             self.aged_from = self.aged_from.max(now);
         }
+        if self.expired.0 == now {
+            self.note_room(now);
+        }
         if *self.policy.route() == Policy::Drop {
             let sent = |it: &Self| {
                 it.open(now)

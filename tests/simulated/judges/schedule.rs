@@ -325,19 +325,27 @@ impl Dehydrator {
 
     /// Notes whether there is room for what is to be stored.
     pub fn note_room(&mut self, now: u64) {
-        // What has just expired may have been there still.
-        let (at, expired) = self.expired;
-        let expired = if now.abs_diff(at) <= EXPIRED_MS { expired } else { 0 };
-        if self.schedules.values().any(|it| self.is_full_beside(it, expired)) {
-            self.occurs_from = self.occurs_from.max(now + RETRY_MS);
+        if self.schedules.is_empty() || self.occurs_from >= now + RETRY_MS {
+            return;
         }
+        let has_lengths = self.limits.length > 0
+            || self.each.length > 0
+            || self.groups.values().any(|it| it.settings.length > 0);
+        let expired = self.expired_by(now);
+        if has_lengths && self.schedules.values().any(|it| self.is_full_beside(it, expired)) {
+            self.occurs_from = now + RETRY_MS;
+        }
+    }
+
+    /// Returns how many elements have just expired: they may have been there still.
+    fn expired_by(&self, now: u64) -> u64 {
+        let (at, expired) = self.expired;
+        if now.abs_diff(at) <= EXPIRED_MS { expired } else { 0 }
     }
 
     /// Notes that an element has expired.
     pub(super) fn note_expired(&mut self, now: u64) {
-        let (at, before) = self.expired;
-        self.expired = (now, if now.abs_diff(at) <= EXPIRED_MS { before + 1 } else { 1 });
-        self.note_room(now);
+        self.expired = (now, self.expired_by(now) + 1);
     }
 
     /// Returns an occurrence that should have been stored at `then`.
@@ -489,7 +497,9 @@ impl Model {
         it.occurred += 1;
         it.schedules.insert(heard.name.clone(), after);
         // What has just filled it may leave at once.
-        it.note_room(now);
+        if it.is_full_beside(&schedule, it.expired_by(now)) {
+            it.occurs_from = it.occurs_from.max(now + RETRY_MS);
+        }
         Ok(())
     }
 }

@@ -89,6 +89,10 @@ impl World {
             self.model.absorb(now).ok();
         }
         woken.sort_by_key(|it| it.0.arrival);
+        if self.trace {
+            calls.iter().for_each(|it| eprintln!("  reply to {}: {:?}", it.0, it.2));
+            woken.iter().for_each(|it| eprintln!("  woken {}: {:?}", it.0.arrival, it.1));
+        }
         let first = self.arrivals + 1;
         for (client, call, reply, blocks) in &calls {
             self.arrivals += 1;
@@ -208,20 +212,31 @@ impl World {
             || error.starts_with(b"WRONGTYPE") && poll.keys.iter().any(is_other)
     }
 
-    /// Follows the replies to those who slept, as far as they may have happened by now, in order.
+    /// Follows the replies to those who slept, as far as they may have happened by now, in order for each key.
     pub(super) fn serve(&mut self, woken: &mut Vec<(Sleep, Reply)>) -> Result {
-        while let Some((sleep, reply)) = woken.first() {
-            let before = (woken.len() > 1).then(|| self.model.clone());
-            let result = self.wake(sleep, reply);
-            if result.is_err() {
-                if let Some(before) = before {
-                    self.model = before;
-                }
-                return result;
+        let (mut at, mut result) = (0, Ok(()));
+        while let Some((sleep, reply)) = woken.get(at) {
+            let shares = |it: &(Sleep, Reply)| {
+                let mut keys = it.0.poll.keys.iter();
+                it.0.call.db == sleep.call.db && keys.any(|key| sleep.poll.keys.contains(key))
+            };
+            if woken[..at].iter().any(shares) {
+                at += 1;
+                continue;
             }
-            woken.remove(0);
+            let before = (woken.len() > 1).then(|| self.model.clone());
+            match self.wake(sleep, reply) {
+                Ok(()) => drop(woken.remove(at)),
+                Err(fault) => {
+                    if let Some(before) = before {
+                        self.model = before;
+                    }
+                    result = result.and(Err(fault));
+                    at += 1;
+                }
+            }
         }
-        Ok(())
+        result
     }
 
     pub(super) fn wake(&mut self, sleep: &Sleep, reply: &Reply) -> Result {

@@ -123,7 +123,7 @@ impl World {
         let now = self.now();
         self.model.all_mut().for_each(|it| {
             it.touched = now + 2 * crate::judges::reads::TICK_MS;
-            it.occurs_from = it.touched;
+            it.occurs_from = it.occurs_from.max(it.touched);
             it.aged_from = it.aged_from.max(now + ms.min(0).unsigned_abs());
             if ms < 0 {
                 it.set_back(before, now);
