@@ -85,9 +85,6 @@ scenarios! {
         a> DEHYDRATOR.PUSH k
         a> SET s other
         a> EXEC
-        a> MULTI
-        a> MULTI
-        a> EXEC
         a> DEHYDRATOR.PUSH k 600000 four 4 REPLACE
     "
     scripts: "
