@@ -1,5 +1,7 @@
 //! Sends commands, and judges what comes back.
 
+use std::collections::HashMap;
+
 use super::draw::STREAM;
 use super::op::{At, Op};
 use super::run::{Begun, Result, World};
@@ -75,7 +77,9 @@ impl World {
             begun.is_alone = false;
         }
         self.moment = self.now();
+        self.hear();
         let heard = self.heard;
+        self.lent = Some(HashMap::new());
         self.passes(1)?;
         // A pass with many elements reads the clock so often that it takes some milliseconds.
         self.moment = self.now();

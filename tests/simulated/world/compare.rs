@@ -34,10 +34,16 @@ impl World {
                     };
                     let words = call.op.words(&key, call.now, &[], &[]);
                     self.moment = self.now();
+                    let known = self.model.sent.len();
                     let reply = self.ask(self.primary, db, &words);
                     self.hear_occurrences()?;
-                    // Somebody who sleeps may have been served before.
-                    if self.model.follow(&call, &reply).is_err() {
+                    // What has left in this pass did so after the command or before it, and somebody who sleeps may have been
+                    // served before.
+                    let sent = &mut self.model.sent;
+                    let left = sent.split_off(known.min(sent.len()));
+                    let result = self.model.follow(&call, &reply);
+                    self.model.sent.extend(left);
+                    if result.is_err() {
                         self.collect(&[])?;
                         self.model.follow(&call, &reply)?;
                     }

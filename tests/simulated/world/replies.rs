@@ -185,9 +185,10 @@ impl World {
     /// may be the same.
     fn agree(&mut self) -> Result {
         let lent = self.lent.take().unwrap_or_default();
-        for ((db, key, id), _) in lent.into_iter().filter(|it| it.1) {
+        for ((db, key, id), end) in lent {
+            let Some(end) = end else { continue };
             let entry = self.model.get(db, &key).and_then(|it| it.get(&id));
-            if entry.is_none_or(|it| it.token.is_none()) {
+            if entry.is_none_or(|it| it.token.is_none() || it.deadline != end) {
                 return Err(Promise::Order.broken(format!("{entry:?} was leased last")));
             }
         }
@@ -350,7 +351,9 @@ impl World {
                 && verb.eq_ignore_ascii_case(b"DEHYDRATOR.EFFECT")
             {
                 let name = |id: &&[u8]| (effect.db as usize, key.to_vec(), id.to_vec());
-                lent.extend(ids.iter().map(|id| (name(id), what.starts_with(b"L"))));
+                let end = || str::from_utf8(what).ok()?.split('@').nth(1)?.parse().ok();
+                let end = if what.starts_with(b"L") { end() } else { None };
+                lent.extend(ids.iter().map(|id| (name(id), end)));
             }
             match &words[..] {
                 [verb, to, _, b"id", id, b"element", element, ..]

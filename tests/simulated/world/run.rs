@@ -87,8 +87,8 @@ pub struct World {
     pub(super) has_copies: bool,
     /// The ends of leases that began in a pass which went on into another millisecond, by database, key and id.
     pub(super) leased: HashMap<(usize, Bytes, Bytes), u64>,
-    /// While writes pause: by database, key and id, whether the last effect on an element was a lease.
-    pub(super) lent: Option<HashMap<(usize, Bytes, Bytes), bool>>,
+    /// While commands run: by database, key and id, the end of the lease, if the last effect on an element was one.
+    pub(super) lent: Option<HashMap<(usize, Bytes, Bytes), Option<u64>>>,
     /// How many elements a command has asked for.
     pub(super) asked: u64,
     /// Why commands are refused at the moment.
