@@ -113,7 +113,8 @@ impl Said {
 
     /// Returns a moment, or 0 if it is after the end.
     fn unless_over(&self, moment: Option<u64>) -> u64 {
-        let last = if self.until > 0 { self.until } else { NEVER - 1 };
+        // The last moment of all is none.
+        let last = if self.until > 0 { self.until.min(NEVER - 1) } else { NEVER - 1 };
         moment.filter(|moment| *moment <= last).unwrap_or(0)
     }
 
