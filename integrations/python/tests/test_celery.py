@@ -335,7 +335,8 @@ def test_what_outlived_its_connection_and_was_not_begun_is_given_back_at_a_warm_
     left = 6 - len(done(own_server))
     told = pairs(own_server.client.execute_command("DEHYDRATOR.INFO", "dehydrator:celery"))
     assert (told["length"], told["due"], told["given-out"]) == (left, left, 0)
-    assert 2 <= left <= 4
+    # Older versions of Celery end with all that a pool of threads has.
+    assert left == 0 if celery.VERSION < (5, 5) else 2 <= left <= 4
 
 
 def test_a_task_that_celery_cancels_when_the_connection_is_lost_is_given_back(own_server: RealServer) -> None:

@@ -21,17 +21,22 @@ def register(sender: Any, **_: Any) -> None:
 
 def _keeping(processes: Any, flush: Callable[[], None]) -> Callable[[], None]:
     def flush_and_keep() -> None:
-        jobs = [job for job in processes._cache.values() if not job._accepted and _is_sent(job)]
-        for job in jobs:
+        kept = [job for job in processes._cache.values() if job._accepted or _is_sent(job)]
+        untold = [job for job in kept if not job._accepted]
+        for job in untold:
             # It is forgotten otherwise.
             job._accepted = True
         try:
             flush()
         finally:
-            for job in jobs:
+            for job in untold:
                 job._accepted = False
-                if not _is_sent(job):
-                    processes._put_back(job)
+            for job in kept:
+                # Older versions of Celery forget all.
+                if not job.ready():
+                    processes._cache.setdefault(job._job, job)
+                    if not job._accepted and not _is_sent(job):
+                        processes._put_back(job)
 
     return flush_and_keep
 
