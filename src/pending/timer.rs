@@ -164,7 +164,7 @@ pub fn from_deadline(deadline: u64) -> u64 {
     clock::monotonic_us() + until_us
 }
 
-/// Has the timer fire at a time on the monotonic clock, in microseconds, or before. `None`: there is no work ahead.
+/// Sets the timer to fire at a time on the monotonic clock, in microseconds, or before. `None`: there is no work ahead.
 ///
 /// One that will fire earlier stays as it is: there is nothing to do then, and it is set again. So clients that block with a
 /// timeout and are woken before it set no timer. (The server's own timers follow the wall clock, and are late after it has

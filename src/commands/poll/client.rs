@@ -137,7 +137,7 @@ pub fn disconnected(context: &Context, client: ClientId) {
 }
 
 impl InFlight {
-    /// Has what is to be given back given back soon.
+    /// Ensures that what is to be given back is given back soon.
     fn note_returns(&mut self, context: &Context) {
         self.observe_commands(context);
         blocked::with(|queues| queues.has_returns = true);

@@ -11,7 +11,7 @@ use super::handle::Handle;
 /// Bytes by the bits of a record's handle. A B-tree, because a hash table would double at once.
 type Boxes = BTreeMap<u32, Vec<u8>>;
 
-/// What records have beside their slots. `None` while there is nothing.
+/// Holds what records have beside their slots. `None` while there is nothing.
 #[derive(Clone, Default)]
 pub(super) struct Beside(Option<Box<Kept>>);
 
