@@ -53,7 +53,7 @@ with_docs() {
     install -D -m 644 -t "$1/grafana" grafana/*
     install -D -m 644 -t "$1/examples" examples/*.* tests/data/rede-0.5-future.rdb
     install -D -m 644 -t "$1/examples/workers" examples/workers/*.*
-    for file in integrations/*/README.md integrations/*/examples/*.* \
+    for file in integrations/*/README.md integrations/protocol/*.* integrations/*/examples/*.* \
         integrations/*/tests/upstream/exceptions*.txt integrations/patches/*; do
         install -D -m 644 "$file" "$1/$file"
     done
