@@ -220,13 +220,7 @@ impl World {
                 let op =
                     Op::Push { elements, is_many: true, how: super::op::How::Nx, options, size: 0 };
                 let command = Command { number, client, key: key.clone(), op, in_multi: false };
-                self.begin_millisecond()?;
-                let call = self.call_of(&command, db);
-                let words = self.words(&call);
-                self.send(client, &words);
-                self.moment = self.now();
-                self.passes(1)?;
-                self.collect(&[(client, call, false)])?;
+                self.run_alone(&command, db)?;
             }
         }
         Ok(())
@@ -251,14 +245,19 @@ impl World {
             let op = OfSchedules::Every(Box::new(Every { name, from, ..every.clone() }));
             let op = Op::OfSchedules(op);
             let command = Command { number, client, key: key.clone(), op, in_multi: false };
-            self.begin_millisecond()?;
-            let call = self.call_of(&command, db);
-            let words = self.words(&call);
-            self.send(client, &words);
-            self.moment = self.now();
-            self.passes(1)?;
-            self.collect(&[(client, call, false)])?;
+            self.run_alone(&command, db)?;
         }
         Ok(())
+    }
+
+    /// Runs a command in a millisecond and a pass of its own.
+    fn run_alone(&mut self, command: &Command, db: usize) -> Result {
+        self.begin_millisecond()?;
+        let call = self.call_of(command, db);
+        let words = self.words(&call);
+        self.send(command.client, &words);
+        self.moment = self.now();
+        self.passes(1)?;
+        self.collect(&[(command.client, call, false)])
     }
 }
