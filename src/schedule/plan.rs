@@ -54,7 +54,7 @@ impl Plan<'_> {
     ///
     /// # Errors
     ///
-    /// Says what is wrong with it.
+    /// Names what is wrong with it.
     pub fn check(&self, now: u64) -> Result<(), String> {
         match self {
             Self::Interval(_) => Ok(()),
@@ -86,7 +86,7 @@ impl Parsed {
 ///
 /// # Errors
 ///
-/// Says what is wrong with it.
+/// Names what is wrong with it.
 fn parsed(text: &[u8], zone: &[u8], now: u64) -> Result<Rc<Parsed>, String> {
     let place = hash(text, hash(zone, 0)) as usize % KEPT;
     let kept = PARSED.with_borrow(|all| all.get(place).cloned().flatten());

@@ -75,7 +75,7 @@ struct Woken {
 struct InFlight {
     /// Clients for which elements were taken, in the order in which they were woken.
     woken: Vec<Rc<Woken>>,
-    /// What was replied in the present pass of the event loop.
+    /// Remembers what was replied in the present pass of the event loop.
     replied: Vec<TakenElements>,
     /// Elements of disconnected clients, to be given back.
     returns: Vec<TakenElements>,
