@@ -145,7 +145,10 @@ class ReliableTest < DehydratorTest
     ask("DEHYDRATOR.LIMIT", KEY, "LENGTH", 300)
     drain = -> { Sidekiq::Dehydrator::ListThread.drain(Sidekiq::Dehydrator::OwnConnection.new, "default") }
     told = Array.new(4) { Thread.new(&drain) }.map(&:value)
-    told.each { |_, why| assert_match(/LIMIT allows/, why) }
+    # One that finds both lists empty, because another has their jobs in its hands, is done.
+    reasons = told.filter_map(&:last)
+    refute_empty reasons
+    reasons.each { |why| assert_match(/LIMIT allows/, why) }
     left = -> { %w[queue:default dehydrator:in:default].sum { |list| ask("LLEN", list) } }
     assert_equal [300, 202], [ask("DEHYDRATOR.LEN", KEY), left.call]
     ask("DEHYDRATOR.LIMIT", KEY, "LENGTH", 0)
