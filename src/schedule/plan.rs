@@ -108,7 +108,7 @@ fn parse(text: &[u8], name: &[u8], now: u64) -> Result<Parsed, String> {
     let cron = str::from_utf8(text).ok().and_then(cron);
     let cron = cron.ok_or("is neither a number of milliseconds nor a cron of five fields")?;
     let clock = str::from_utf8(name).ok().and_then(zone);
-    let clock = clock.ok_or_else(|| format!("has no zone '{}'", name.escape_ascii()))?;
+    let clock = clock.ok_or_else(|| format!("is for an unknown ZONE '{}'", name.escape_ascii()))?;
     Ok(Parsed { text: text.into(), zone: name.into(), cron, clock, at: now })
 }
 
