@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "minitest/mock"
 require_relative "helper"
 require "sidekiq/paginator"
 
@@ -155,6 +156,21 @@ class ReliableTest < DehydratorTest
     Array.new(4) { Thread.new(&drain) }.each(&:join)
     assert_equal 0, left.call
     assert_equal jobs.sort, Sidekiq::Dehydrator::Queues.each_from_oldest("default").to_a.sort
+  end
+
+  # A process that is killed before it gives back what was refused.
+  def test_nothing_is_taken_from_a_list_that_others_leave_no_room_for
+    ask("DEHYDRATOR.LIMIT", KEY, "LENGTH", 3)
+    by_others(*(0...3).map { |number| note(number) })
+    room, others = Sidekiq::Dehydrator::Waiting.method(:room), %w[a b c]
+    racing = lambda do |*words|
+      room.call(*words).tap { ask("DEHYDRATOR.MPUSH", KEY, *others.shift(3).flat_map { |id| [0, "x", id] }) if words.last * others.size > 0 }
+    end
+    conn = Sidekiq::Dehydrator::OwnConnection.new
+    conn.define_singleton_method(:call) { |*words| words.first == "RPUSH" ? raise("killed") : super(*words) }
+    _, why = Sidekiq::Dehydrator::Waiting.stub(:room, racing) { Sidekiq::Dehydrator::ListThread.drain(conn, "default") }
+    assert_match(/LIMIT allows/, why)
+    assert_equal 3, (%w[queue:default dehydrator:in:default].sum { |list| ask("LLEN", list) })
   end
 
   def test_a_job_longer_than_its_lease_runs_once

@@ -32,62 +32,38 @@ require "sidekiq/api"
 require "sidekiq/job_retry"
 require "sidekiq/paginator"
 
-require "sidekiq/dehydrator/errors"
-require "sidekiq/dehydrator/moment"
-require "sidekiq/dehydrator/atomic"
-require "sidekiq/dehydrator/waiting"
-require "sidekiq/dehydrator/entry"
-require "sidekiq/dehydrator/takeover"
-require "sidekiq/dehydrator/client"
-require "sidekiq/dehydrator/retries"
-require "sidekiq/dehydrator/sets"
-require "sidekiq/dehydrator/pages"
-require "sidekiq/dehydrator/stats"
-require "sidekiq/dehydrator/unique_jobs"
-require "sidekiq/dehydrator/occurrence"
-require "sidekiq/dehydrator/schedules"
-require "sidekiq/dehydrator/own_connection"
-require "sidekiq/dehydrator/sleeper"
-require "sidekiq/dehydrator/schedule_thread"
-require "sidekiq/dehydrator/queues"
-require "sidekiq/dehydrator/unit"
-require "sidekiq/dehydrator/poison_pill"
-require "sidekiq/dehydrator/keeper"
-require "sidekiq/dehydrator/fetcher"
-require "sidekiq/dehydrator/list_thread"
-require "sidekiq/dehydrator/reading"
-require "sidekiq/dehydrator/unique"
-require "sidekiq/dehydrator/reliable"
+%w[
+  errors moment atomic waiting entry takeover client retries sets pages stats unique_jobs occurrence schedules
+  own_connection sleeper schedule_thread queues unit poison_pill keeper fetcher list_thread reading unique reliable
+].each { |name| require "sidekiq/dehydrator/#{name}" }
 
-module Sidekiq
-  module Dehydrator
-    # Makes Sidekiq's queues dehydrators, from which workers lease jobs: what a killed worker had in hand comes again. Call
-    # it where Sidekiq is configured, in clients and workers. `lease`: in seconds, how soon another worker gets the jobs of
-    # a killed one. `kills`: after how many a job goes to the dead set. `queues`: limits over all processes, by queue, as
-    # in `{ "mails" => { held: 5, rate: 100, per: 60 } }`: five at a time, and a hundred a minute.
-    def self.reliable!(lease: 30, kills: 3, queues: {})
-      Reliable.install(lease: lease, kills: kills, queues: queues)
-    end
+module Sidekiq::Dehydrator
+  # Makes Sidekiq's queues dehydrators, from which workers lease jobs: what a killed worker had in hand comes again. Call
+  # it where Sidekiq is configured, in clients and workers. `lease`: in seconds, how soon another worker gets the jobs of
+  # a killed one. `kills`: after how many a job goes to the dead set. `queues`: limits over all processes, by queue, as
+  # in `{ "mails" => { held: 5, rate: 100, per: 60 } }`: five at a time, and a hundred a minute.
+  def self.reliable!(lease: 30, kills: 3, queues: {})
+    Reliable.install(lease: lease, kills: kills, queues: queues)
+  end
 
-    # Moves waiting jobs back into Sidekiq's sorted sets and lists. Call it when no process has this gem any more: otherwise the
-    # jobs would be taken over again. Periodic jobs are removed. Returns how many jobs it moved.
-    def self.leave!
-      Leaving.new.run
-    end
+  # Moves waiting jobs back into Sidekiq's sorted sets and lists. Call it when no process has this gem any more: otherwise the
+  # jobs would be taken over again. Periodic jobs are removed. Returns how many jobs it moved.
+  def self.leave!
+    Leaving.new.run
+  end
 
-    # Moves the jobs in Sidekiq's sorted sets into dehydrators. Sidekiq's processes call it when they start, and
-    # regularly afterwards. Returns how many jobs it moved.
-    def self.take_over
-      Takeover.new.run
-    end
+  # Moves the jobs in Sidekiq's sorted sets into dehydrators. Sidekiq's processes call it when they start, and
+  # regularly afterwards. Returns how many jobs it moved.
+  def self.take_over
+    Takeover.new.run
+  end
 
-    # Raises an explanation if the server lacks the module, or has an old one.
-    def self.check
-      Sidekiq.redis do |conn|
-        Errors.explained { conn.call("DEHYDRATOR.EVERY") }
-      rescue Errors::COMMAND => error
-        raise unless error.message.include?("wrong number of arguments")
-      end
+  # Raises an explanation if the server lacks the module, or has an old one.
+  def self.check
+    Sidekiq.redis do |conn|
+      Errors.explained { conn.call("DEHYDRATOR.EVERY") }
+    rescue Errors::COMMAND => error
+      raise unless error.message.include?("wrong number of arguments")
     end
   end
 end
