@@ -12,7 +12,7 @@ module Sidekiq::Dehydrator
 
     # Returns the milliseconds until then, by this clock. Plus one, because the server counts from the start of its
     # current ms; 0 for due jobs.
-    def self.ttl(at)
+    def self.ttl(at, now = self.now)
       wait = (at - now) * 1000
       wait.positive? ? wait.ceil + 1 : 0
     end

@@ -256,10 +256,11 @@ module Sidekiq::Dehydrator
       Atomic.error?(put) ? [] : some.zip(put).filter_map { |(job, _), reply| job if reply == 1 }
     end
 
-    # Reads the clock last, because every delay here makes the job late.
+    # Reads the clock last, because every delay here makes the jobs late, and once, so that their order stays.
     def words(pairs)
       ready = pairs.map { |job, at| [at, Waiting.element(job, at), job["jid"]] }
-      ready.flat_map { |at, *rest| [Moment.ttl(at), *rest] }
+      now = Moment.now
+      ready.flat_map { |at, *rest| [Moment.ttl(at, now), *rest] }
     end
 
     # Its id exists. If it is the same job (its reply was lost, or it gets another time), it is replaced.
