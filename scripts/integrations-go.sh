@@ -26,12 +26,32 @@ else
     echo "left out: tasks from and to Node, which scripts/integrations-node.sh builds" >&2
 fi
 
-# Our package is where its users have it.
-module=$(sed -n 's/^module //p' integrations/go/dehydrator/go.mod)
-above=target/go/src/$(dirname "$module")
-[ ! -L "$above" ] || rm "$above"
-mkdir -p "$above"
-ln -sfn "$PWD/integrations/go/dehydrator" "target/go/src/$module"
+# Both modules are tested as such, by a go.mod that names the folders of their libraries: their go.sum is of the registry's own.
+place=$PWD/target/go
+for folder in dehydrator dehydrator/oteldehydrator; do
+    modfile=$place/$(basename $folder).mod
+    sed "s|=> \.\./|=> $PWD/integrations/go/dehydrator|" "integrations/go/$folder/go.mod" >"$modfile"
+    # shellcheck disable=SC2013
+    for name in $(sed -n 's/^\(require \|\t\)\([a-z]*\.[^ ]*\) v.*/\2/p' "integrations/go/$folder/go.mod" | grep -v '^dehydrator\.invalid'); do
+        if ! grep -q "^$name v[^ /]* h1:" "integrations/go/$folder/go.sum"; then
+            echo "integrations-go.sh: integrations/go/$folder/go.sum lacks $name: run go mod tidy." >&2
+            exit 1
+        fi
+        # Debian leaves some out.
+        [ -e "$place/src/$name/go.mod" ] || printf 'module %s\n\ngo 1.22\n' "$name" >"$place/src/$name/go.mod"
+        echo "replace $name => $place/src/$name" >>"$modfile"
+    done
+done
+# tool dehydrator|oteldehydrator words ...: runs a command of Go in that module.
+tool() {
+    folder=integrations/go/dehydrator
+    [ "$1" = dehydrator ] || folder=$folder/$1
+    modfile=$place/$1.mod
+    command=$2
+    shift 2
+    (cd "$folder" && GOROOT="$place/usr/lib/go-1.24" GOPATH="$place" GOCACHE="$place/cache" GOPROXY=off GOTOOLCHAIN=local GOENV=off \
+        GOFLAGS="-modfile=$modfile" CGO_ENABLED="${CGO_ENABLED-0}" "$place/usr/lib/go-1.24/bin/go" "$command" "$@")
+}
 
 badly=$(GO_TOOL=gofmt target/go/go -l integrations/go)
 if [ -n "$badly" ]; then
@@ -39,13 +59,12 @@ if [ -n "$badly" ]; then
     exit 1
 fi
 version=v$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-if ! grep -q "$module $version\$" integrations/go/dehydrator/oteldehydrator/go.mod; then
+if ! grep -q "/dehydrator $version\$" integrations/go/dehydrator/oteldehydrator/go.mod; then
     echo "integrations-go.sh: integrations/go/dehydrator/oteldehydrator/go.mod requires another version than $version." >&2
     exit 1
 fi
-packages="$module $module/oteldehydrator"
-# shellcheck disable=SC2086  # lists are meant to be split
-target/go/go vet $packages "$module/internal/realserver"
+tool dehydrator vet ./...
+tool oteldehydrator vet ./...
 
 names='redis-7.0 valkey-8'
 race=
@@ -63,6 +82,7 @@ servers=$(cd "$1" && pwd)
 export DEHYDRATOR_MODULE="${DEHYDRATOR_MODULE-$PWD/target/release/libdehydrator.so}"
 for name in $names; do
     echo "integrations/go on $name"
+    export DEHYDRATOR_SERVER="$servers/$name"
     # shellcheck disable=SC2086
-    DEHYDRATOR_SERVER=$servers/$name target/go/go test $race -count 1 -p 1 -timeout 20m $packages
+    for one in dehydrator oteldehydrator; do tool $one test $race -count 1 -timeout 20m .; done
 done
