@@ -5,7 +5,7 @@ import type { Id } from "./job.js";
 import { type ClusterMaker, type Maker, wireOf } from "./library.js";
 import { text } from "./reply.js";
 import { type Patience, Server } from "./server.js";
-import { ask, type Question, type Verbs } from "./verbs.js";
+import { ask, type Question, type Revival, type Revived, type Verbs } from "./verbs.js";
 import { isReply, passes } from "./wire.js";
 
 /** How many milliseconds a queue waits for a reply on a connection without blocking commands. Then it opens another. */
@@ -39,6 +39,8 @@ export interface Keys<T> {
   /** Asks each key. */
   each<A>(make: Make<T, A>, how?: Patience): Promise<A[]>;
   parts(how?: Patience): Promise<readonly Part<T>[]>;
+  /** Brings dead letters of a key back, to where their ids belong. */
+  revive(part: Part<T>, letters: Revival): Promise<Revived>;
   /** Throws if a client with other keys uses the queue. */
   checkAlone(how?: Patience): Promise<void>;
   /** The key that has the schedules of the queue, and whose jobs they put. */
@@ -102,6 +104,10 @@ export class OneKey<T> implements Keys<T>, Part<T> {
 
   async parts(): Promise<readonly Part<T>[]> {
     return [this];
+  }
+
+  async revive({ server, verbs }: Part<T>, letters: Revival): Promise<Revived> {
+    return server.ask(verbs.revive(letters));
   }
 
   get home(): Part<T> {

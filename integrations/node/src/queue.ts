@@ -20,6 +20,8 @@ import {
   type Policy,
   type PutOptions,
   type Question,
+  type Revival,
+  type Revived,
   type Selection,
   type Timed,
   Verbs,
@@ -321,18 +323,18 @@ export class Queue<T = unknown> {
     which: number | readonly Pick<DeadLetter, "key" | "entry">[] = 100,
     edited: { payload?: T } = {},
   ): Promise<number> {
-    const parts = await this.#keys.parts();
     let total = 0;
-    for (const { server, verbs } of parts) {
+    for (const part of await this.#keys.parts()) {
       if (typeof which !== "number") {
-        const entries = which.filter(({ key }) => key === verbs.key).map(({ entry }) => entry);
-        const element = "payload" in edited ? verbs.wrapped(edited.payload as T) : undefined;
-        if (entries.length > 0) total += (await server.ask(verbs.reviveLetters(entries, element))).revived;
+        const named = which.filter(({ key }) => key === part.verbs.key).map(({ entry }) => entry);
+        const element = "payload" in edited ? part.verbs.wrapped(edited.payload as T) : undefined;
+        const count = named.length;
+        if (count > 0) total += (await this.#keys.revive(part, { named, element, count })).revived;
         continue;
       }
       for (let from: string | null | undefined; from !== null && total < which; ) {
-        const question = verbs.revive(Math.min(BATCH, which - total), from ?? null);
-        const found: { revived: number; next: string | null } | null = await server.ask(question).catch((error) => {
+        const some: Revival = { count: Math.min(BATCH, which - total), from: from ?? null };
+        const found: Revived | null = await this.#keys.revive(part, some).catch((error) => {
           // There is no stream; or no room for more.
           if (/^NORULE/.test(error.message) || (error instanceof QueueFullError && total > 0)) return null;
           throw error;

@@ -70,6 +70,21 @@ export interface PutOptions extends OwnTerms {
   replace?: boolean;
 }
 
+/** Dead letters to bring back: those that are named, or a number of them from an entry on. */
+export interface Revival {
+  readonly named?: readonly string[];
+  /** Replaces what they have. */
+  readonly element?: string | Uint8Array | undefined;
+  readonly count: number;
+  readonly from?: string | null;
+}
+
+/** How many came back, and where to go on. */
+export interface Revived {
+  readonly revived: number;
+  readonly next: string | null;
+}
+
 /** An element with its id, and when it is due. */
 export interface Timed {
   readonly element: string | Uint8Array;
@@ -324,36 +339,44 @@ export class Verbs<T> {
 
   /** Lists the dead letters of a stream. */
   deadLetters(stream: string, count: number): Question<DeadLetter<T>[]> {
-    return ask(["XRANGE", stream, "-", "+", "COUNT", count], (reply) =>
-      ((reply ?? []) as [unknown, unknown][]).map(([entry, fields]) => this.#letter(entry, pairs(fields))),
-    );
+    const { words, read } = entries(stream, "-", count);
+    return ask(words, (reply) => read(reply).map(([entry, told]) => this.#letter(entry, told)));
   }
 
-  #letter(entry: unknown, told: Map<string, unknown>): DeadLetter<T> {
+  #letter(entry: string, told: Map<string, unknown>): DeadLetter<T> {
     const seen = this.#seen(told.get("id"), told.get("element"), told.get("deliveries") ?? 0);
     const group = told.has("group") ? { group: text(told.get("group")) } : {};
-    return { key: this.key, entry: text(entry), ...seen, ...group, reason: text(told.get("reason") ?? "") };
+    return { key: this.key, entry, ...seen, ...group, reason: text(told.get("reason") ?? "") };
   }
 
-  dropLetters(stream: string, entries: readonly string[]): Question<number> {
-    return ask(["XDEL", stream, ...entries], Number);
+  dropLetters(stream: string, some: readonly string[]): Question<number> {
+    return ask(["XDEL", stream, ...some], Number);
   }
 
-  /** Brings some dead letters back; returns how many, and where to go on, or null. */
-  revive(count: number, from: string | null): Question<{ revived: number; next: string | null }> {
-    return this.#revive([...(from === null ? [] : ["FROM", from]), "COUNT", count]);
-  }
-
-  reviveLetters(entries: readonly string[], element?: string | Uint8Array): Question<{ revived: number }> {
-    return this.#revive([...(element === undefined ? [] : ["ELEMENT", element]), "IDS", entries.length, ...entries]);
-  }
-
-  #revive(words: readonly Word[]): Question<{ revived: number; next: string | null }> {
+  /** Brings dead letters back. */
+  revive({ named, element, count, from }: Revival): Question<Revived> {
+    const words: Word[] = element === undefined ? [] : ["ELEMENT", element];
+    if (from != null) words.push("FROM", from);
+    words.push(...(named === undefined ? ["COUNT", count] : ["IDS", named.length, ...named]));
     return ask(["DEHYDRATOR.REVIVE", this.key, ...words], (reply) => {
       const [revived, next] = reply as [unknown, unknown];
       return { revived: Number(revived), next: next === null ? null : text(next) };
     });
   }
+
+  /** Puts what a dead letter of another key has, unless its id is there. */
+  putBack(told: Map<string, unknown>, element?: string | Uint8Array): Question<Revived> {
+    const [id, before, group] = ["id", "element", "group"].map((name) => told.get(name) as Word);
+    const words = ["DEHYDRATOR.PUSH", this.key, 0, element ?? before!, id!, "NX", ...ownWords({ group } as OwnTerms)];
+    return ask(words, (reply) => ({ revived: reply === null ? 0 : 1, next: null }));
+  }
+}
+
+/** Lists entries of a stream. */
+export function entries(stream: string, start: string, count: number, end = "+") {
+  return ask(["XRANGE", stream, start, end, "COUNT", count], (reply) =>
+    ((reply ?? []) as [unknown, unknown][]).map(([entry, fields]) => [text(entry), pairs(fields)] as const),
+  );
 }
 
 export function outcomeOf(reply: number, isDrawn: boolean): Put["outcome"] {

@@ -106,6 +106,27 @@ withEach("a queue of several keys", (library) => {
   });
 });
 
+test("a letter comes back into the key where its id belongs now", async (t) => {
+  const jobs = queueOf<number>(t, server.url, { keys: 2 });
+  const ids = Array.from({ length: 20 }, (_, n) => `d${n}`);
+  await jobs.putMany(ids.map((id, n) => ({ payload: n, id })));
+  await jobs.limit({ remember: 60_000 });
+  const { worker, ended } = running(t, jobs, () => {
+    throw new Reject("no");
+  });
+  await until(async () => (await jobs.deadLetters()).length === 20);
+  worker.stop();
+  await ended;
+  await jobs.setKeys(5);
+  assert.equal(await jobs.forgetKeys(), 0);
+  const [first, ...others] = await jobs.deadLetters();
+  assert.equal(await jobs.revive([first!], { payload: 99 }), 1);
+  assert.equal((await jobs.look(first!.id))?.payload, 99);
+  assert.equal(await jobs.revive(others), 19);
+  for (const id of ids) assert.equal((await jobs.look(id))?.attempt, 0, id);
+  assert.equal(await jobs.cancel(...ids), 20);
+});
+
 test("a job that comes when all are busy is given back, for other workers", async (t) => {
   const jobs = queueOf<string>(t, server.url, { keys: 3 });
   const blocker = Array.from({ length: 50 }, (_, n) => `b${n}`);

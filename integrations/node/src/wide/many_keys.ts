@@ -4,9 +4,9 @@ import { DehydratorError } from "../errors.js";
 import type { Id } from "../job.js";
 import { type Answer, type Keys, type Make, type Part, REPLY } from "../keys.js";
 import { type ClusterMaker, type Maker, wireOf } from "../library.js";
-import { text } from "../reply.js";
+import { bytes, text } from "../reply.js";
 import { type Patience, Server } from "../server.js";
-import { ask, BATCH, type Question, type Verbs } from "../verbs.js";
+import { ask, BATCH, entries, type Question, type Revival, type Revived, type Verbs } from "../verbs.js";
 import { isReply, Wire } from "../wire.js";
 import { Directory, home } from "./directory.js";
 import { ROUTED, ROUTED_SHA, type When } from "./script.js";
@@ -84,6 +84,23 @@ export class ManyKeys<T> implements Keys<T> {
   /** Reads the directory again, and returns the keys of all lists. */
   async parts(how?: Patience): Promise<readonly Part<T>[]> {
     return (await this.#read(how)).keys.map((key) => this.#part(key));
+  }
+
+  /** One that goes to another key leaves its stream after it has arrived. */
+  async revive({ server, verbs }: Part<T>, { named, element, count, from }: Revival): Promise<Revived> {
+    const start = from == null ? "-" : `(${from}`;
+    const asked = named?.map((entry) => entries(verbs.dead, entry, 1, entry)) ?? [entries(verbs.dead, start, count)];
+    const letters = (await Promise.all(asked.map((one) => server.ask(one)))).flat();
+    let total = 0;
+    for (const [entry, told] of letters) {
+      const mine = { named: [entry], element, count: 1 };
+      const { revived } = await this.byId(bytes(told.get("id")), (home) =>
+        home.key === verbs.key ? home.revive(mine) : home.putBack(told, element),
+      );
+      if (revived > 0) await server.ask(verbs.dropLetters(verbs.dead, [entry]));
+      total += revived;
+    }
+    return { revived: total, next: letters.length < count ? null : letters.at(-1)![0] };
   }
 
   /** The first key, which the queue keeps however many it has: schedules never move. */
