@@ -1,38 +1,66 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { test } from "node:test";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Queue } from "dehydrator-queue";
 import { queueOf, running, withEach } from "./harness.js";
+import { CuttingProxy } from "./proxy.js";
 import { RealServer, until } from "./servers.js";
 
 const PROGRAM = new URL("./worker_program.js", import.meta.url).pathname;
 
-class Program {
-  readonly process: ChildProcess;
+/** For how many seconds jobs come due in a campaign. */
+const SECONDS = Number(process.env.DEHYDRATOR_CAMPAIGN_SECONDS ?? 10);
 
-  constructor(...words: string[]) {
-    this.process = spawn(process.execPath, [PROGRAM, ...words], { stdio: ["ignore", "ignore", "ignore"] });
+/** Workers as programs, and what they have noted. */
+class Programs {
+  readonly #folder = mkdtempSync(join(tmpdir(), "dehydrator-notes-"));
+  readonly #file = join(this.#folder, "notes");
+  readonly #all: ChildProcess[] = [];
+  readonly killed = new Set<number>();
+
+  constructor(
+    t: TestContext,
+    private readonly words: readonly string[],
+  ) {
+    t.after(async () => {
+      for (const one of this.#all) await this.end(one, "SIGKILL");
+      rmSync(this.#folder, { recursive: true });
+    });
   }
 
-  async end(signal: NodeJS.Signals): Promise<number | NodeJS.Signals> {
-    const { process } = this;
-    if (process.exitCode === null && process.signalCode === null) {
-      const ended = once(process, "exit");
-      process.kill(signal);
+  start(): ChildProcess {
+    const program = spawn(process.execPath, [PROGRAM, ...this.words, this.#file], { stdio: "ignore" });
+    this.#all.push(program);
+    return program;
+  }
+
+  async end(program: ChildProcess, signal: NodeJS.Signals): Promise<number | NodeJS.Signals> {
+    if (program.exitCode === null && program.signalCode === null) {
+      const ended = once(program, "exit");
+      program.kill(signal);
       await ended;
+      if (signal === "SIGKILL") this.killed.add(program.pid!);
     }
-    return process.exitCode ?? process.signalCode!;
+    return program.exitCode ?? program.signalCode!;
   }
-}
 
-async function doneOf(server: RealServer): Promise<{ id: string; attempt: number; at: number }[]> {
-  const lines = await server.client.lrange("done", 0, -1);
-  return lines.map((line) => {
-    const [id = "", attempt, at] = line.split(" ");
-    return { id, attempt: Number(attempt), at: Number(at) };
-  });
+  notes(): { what: string; id: string; attempt: number; at: number; pid: number }[] {
+    const lines = readFileSync(this.#file, "utf8").trim().split("\n");
+    return lines.map((line) => {
+      const [what = "", id = "", ...numbers] = line.split(" ");
+      const [attempt = 0, at = 0, pid = 0] = numbers.map(Number);
+      return { what, id, attempt, at, pid };
+    });
+  }
+
+  done(): { id: string; attempt: number }[] {
+    return this.notes().filter(({ what }) => what === "done");
+  }
 }
 
 withEach("when something is killed", (library) => {
@@ -44,17 +72,16 @@ withEach("when something is killed", (library) => {
     await jobs.putMany(
       Array.from({ length: 10 }, (_, n) => ({ payload: { ms: n < 4 ? 5000 : 0, fail: 0 }, id: `${n}` })),
     );
-    const first = new Program(server.url, jobs.name, library);
-    t.after(() => first.end("SIGKILL"));
+    const programs = new Programs(t, [server.url, jobs.name, library]);
+    const first = programs.start();
     await until(async () => (await jobs.info()).leased === 4);
-    assert.equal(await first.end("SIGKILL"), "SIGKILL");
-    const second = new Program(server.url, jobs.name, library);
-    t.after(() => second.end("SIGKILL"));
+    assert.equal(await programs.end(first, "SIGKILL"), "SIGKILL");
+    const second = programs.start();
     await until(async () => (await jobs.size()) === 0);
-    const done = await doneOf(server);
+    const done = programs.done();
     assert.deepEqual(done.map(({ id }) => id).sort(), [..."0123456789"]);
     for (const { id, attempt } of done) assert.equal(attempt, Number(id) < 4 ? 2 : 1, `job ${id}`);
-    assert.equal(await second.end("SIGTERM"), 0);
+    assert.equal(await programs.end(second, "SIGTERM"), 0);
   });
 
   test("the server: what was put away and acknowledged is done, each once", async (t) => {
@@ -75,47 +102,64 @@ withEach("when something is killed", (library) => {
     );
   });
 
-  test("workers at random, and the server", { skip: process.env.DEHYDRATOR_QUICK !== undefined }, async (t) => {
-    const server = await RealServer.start();
-    t.after(() => server.close());
-    const jobs = queueOf<{ ms: number; fail: number }>(t, server.url, { library, patience: 30_000 });
-    const began = Date.now();
-    await jobs.putMany(
-      Array.from({ length: 400 }, (_, n) => ({
-        payload: { ms: 20, fail: n % 10 === 0 ? 1 : 0 },
-        id: `${n}`,
-        delay: n * 20,
-      })),
-    );
-    const start = () => new Program(server.url, jobs.name, library);
-    const workers = [start(), start(), start(), start()];
-    let killed = 0;
-    try {
-      while ((await jobs.size()) > 0) {
-        await sleep(200 + Math.random() * 600);
-        if (Math.random() < 0.1) {
-          await server.restart();
-          continue;
+  for (const { what, every, long, kill, reset } of [
+    { what: "with short jobs", every: 20, long: 20, kill: 500, reset: 0 },
+    { what: "with jobs of ten seconds, and resets", every: 100, long: 10_000, kill: 8000, reset: 2000 },
+  ]) {
+    test(`workers at random, and the server, ${what}`, {
+      skip: process.env.DEHYDRATOR_QUICK !== undefined,
+    }, async (t) => {
+      const server = await RealServer.start();
+      const proxy = await CuttingProxy.start(server.port);
+      t.after(() => server.close());
+      t.after(() => proxy.close());
+      const jobs = queueOf<{ ms: number; fail: number }>(t, server.url, { library, patience: 30_000 });
+      const programs = new Programs(t, [proxy.url, jobs.name, library]);
+      const began = Date.now();
+      const count = Math.ceil((SECONDS * 1000) / every);
+      const payloadOf = (n: number) => ({ ms: n % 10 === 1 ? long : 20, fail: n % 10 === 0 ? 1 : 0 });
+      const items = Array.from({ length: count }, (_, n) => ({ payload: payloadOf(n), id: `${n}`, delay: n * every }));
+      await jobs.putMany(items);
+      const workers = Array.from({ length: 4 }, () => programs.start());
+      let [resets, restarts] = [0, 0];
+      const resetting = setInterval(() => {
+        resets += reset === 0 ? 0 : proxy.reset();
+      }, reset || 1000);
+      try {
+        while ((await jobs.size()) > 0) {
+          await sleep(kill * (0.4 + Math.random() * 1.2));
+          if (Math.random() < 0.1) {
+            await server.restart();
+            restarts += 1;
+            continue;
+          }
+          const at = Math.floor(Math.random() * workers.length);
+          await programs.end(workers[at]!, "SIGKILL");
+          workers[at] = programs.start();
         }
-        const at = Math.floor(Math.random() * workers.length);
-        await workers[at]!.end("SIGKILL");
-        workers[at] = start();
-        killed += 1;
+      } finally {
+        clearInterval(resetting);
+        const codes = await Promise.all(workers.map((worker) => programs.end(worker, "SIGTERM")));
+        // One that is asked before it has begun to listen ends by the signal.
+        for (const code of codes) assert.ok(code === 0 || code === "SIGTERM", `a worker ended with ${code}`);
       }
-    } finally {
-      const codes = await Promise.all(workers.map((worker) => worker.end("SIGTERM")));
-      // One that is asked before it has begun to listen ends by the signal.
-      for (const code of codes) assert.ok(code === 0 || code === "SIGTERM", `a worker ended with ${code}`);
-    }
-    const done = await doneOf(server);
-    const ids = new Set(done.map(({ id }) => id));
-    assert.equal(ids.size, 400);
-    // Only jobs of a killed worker may be done twice: at most four per kill. The same for each restart.
-    t.diagnostic(`${done.length - 400} twice, ${killed} killed`);
-    assert.ok(done.length - 400 <= 4 * killed + 16, `${done.length - 400} twice, ${killed} killed`);
-    for (const { id, at } of done) assert.ok(at >= began + Number(id) * 20, `${id} was early`);
-    assert.deepEqual(await jobs.deadLetters(), []);
-  });
+      const notes = programs.notes();
+      assert.equal(new Set(programs.done().map(({ id }) => id)).size, count);
+      for (const { id, at } of notes) assert.ok(at >= began + Number(id) * every, `${id} was early`);
+      // Only a job that has failed, or whose worker was killed, begins again.
+      const ended = new Set(notes.filter((one) => one.what === "failed").map(({ id, attempt }) => `${id} ${attempt}`));
+      const begun = notes.filter((one) => one.what === "begun");
+      const again = begun.filter(({ id, attempt, pid }) => {
+        const isLast = !begun.some((other) => other.id === id && other.attempt > attempt);
+        return !isLast && !ended.has(`${id} ${attempt}`) && !programs.killed.has(pid);
+      });
+      const twice = programs.done().length - count;
+      const told = `${count} jobs, ${programs.killed.size} kills, ${restarts} restarts, ${resets} resets, ${twice} twice`;
+      t.diagnostic(told);
+      assert.deepEqual(again, [], told);
+      assert.deepEqual(await jobs.deadLetters(), []);
+    });
+  }
 
   test("nothing, but the connections of everybody", async (t) => {
     const server = await RealServer.start();
@@ -136,12 +180,12 @@ withEach("when something is killed", (library) => {
 test("a worker as a program ends while the server is away", async (t) => {
   const server = await RealServer.start();
   t.after(() => server.close());
-  const program = new Program(server.url, "jobs", "ioredis");
-  t.after(() => program.end("SIGKILL"));
+  const programs = new Programs(t, [server.url, "jobs", "ioredis"]);
+  const program = programs.start();
   const jobs = new Queue(server.url, "jobs");
   await jobs.put({ ms: 0, fail: 0 });
   await until(async () => (await jobs.size()) === 0);
   jobs.close();
   await server.kill();
-  assert.equal(await program.end("SIGTERM"), 0);
+  assert.equal(await programs.end(program, "SIGTERM"), 0);
 });

@@ -37,6 +37,12 @@ export class CuttingProxy {
     for (const socket of this.#sockets) this.#stalled.add(socket);
   }
 
+  /** Resets all connections; returns how many there were. */
+  reset(): number {
+    for (const socket of this.#sockets) socket.resetAndDestroy();
+    return this.#sockets.size / 2;
+  }
+
   /** Lets so many bytes of replies through each second, on new connections. */
   slow(bytes: number): void {
     this.#rate = bytes;

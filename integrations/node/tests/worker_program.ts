@@ -1,25 +1,26 @@
-// A worker as a program, for tests that kill it: notes each job that is done in a list of the same server.
+// A worker as a program, for tests that kill it: notes in a file what it begins and does, as `done id attempt at pid`.
 //
-// usage: worker_program.js url queue ioredis|redis
+// usage: worker_program.js url queue ioredis|redis file
 
+import { appendFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type LibraryName, Queue, Worker } from "dehydrator-queue";
-import { Redis } from "ioredis";
 
-const [url = "", name = "", library] = process.argv.slice(2);
-const store = new Redis(url, { maxRetriesPerRequest: null, retryStrategy: () => 50 });
-store.on("error", () => {});
+const [url = "", name = "", library, file = ""] = process.argv.slice(2);
+const note = (what: string, { id, attempt }: { id: string; attempt: number }) =>
+  appendFileSync(file, `${what} ${id} ${attempt} ${Date.now()} ${process.pid}\n`);
 
 const jobs = new Queue<{ ms: number; fail: number }>(url, name, { library: library as LibraryName });
 const worker = new Worker(
   jobs,
-  async ({ id, attempt, payload: { ms, fail } }) => {
-    await sleep(ms);
-    if (attempt <= fail) throw new Error("it was to fail");
-    await store.rpush("done", `${id} ${attempt} ${Date.now()}`);
+  async (job) => {
+    note("begun", job);
+    await sleep(job.payload.ms);
+    const isFailing = job.attempt <= job.payload.fail;
+    note(isFailing ? "failed" : "done", job);
+    if (isFailing) throw new Error("it was to fail");
   },
   { concurrency: 4, lease: 4000, attempts: 50, block: 500, backoff: { first: 50, most: 200 } },
 );
 await worker.run();
 jobs.close();
-store.disconnect();
