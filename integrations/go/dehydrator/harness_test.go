@@ -42,23 +42,29 @@ type job struct {
 	Fail int `json:"fail"`
 }
 
+// workAsProgram notes in a file what it begins and does, as `done id attempt at pid`.
 func workAsProgram(addr string) {
 	stop, end := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer end()
-	client := redis.NewClient(&redis.Options{Addr: addr})
-	jobs := dehydrator.NewQueue[job](client, "jobs")
+	notes, err := os.OpenFile(os.Getenv("DEHYDRATOR_TEST_NOTES"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		panic(err)
+	}
+	jobs := dehydrator.NewQueue[job](redis.NewClient(&redis.Options{Addr: addr}), "jobs")
 	worker := dehydrator.NewWorker(dehydrator.Config{
-		Concurrency: 4, Lease: time.Second, Attempts: 50, Block: 500 * time.Millisecond, Logger: quiet,
+		Concurrency: 4, Lease: 4 * time.Second, Attempts: 50, Block: 500 * time.Millisecond, Logger: quiet,
 		RetryDelay: dehydrator.ExponentialBackoff(50*time.Millisecond, 200*time.Millisecond),
 	}, jobs.HandleFunc(func(ctx context.Context, task *dehydrator.Task[job]) error {
+		note := func(what string) {
+			_, _ = fmt.Fprintln(notes, what, task.ID, task.Attempt, time.Now().UnixMilli(), os.Getpid())
+		}
+		note("begun")
 		time.Sleep(time.Duration(task.Payload.MS) * time.Millisecond)
 		if task.Attempt <= task.Payload.Fail {
+			note("failed")
 			return fmt.Errorf("it was to fail")
 		}
-		line := fmt.Sprint(task.ID, " ", task.Attempt, " ", time.Now().UnixMilli())
-		for client.RPush(ctx, "done", line).Err() != nil {
-			time.Sleep(50 * time.Millisecond)
-		}
+		note("done")
 		return nil
 	}))
 	if err := worker.Run(stop); err != nil {

@@ -6,7 +6,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -15,41 +18,55 @@ import (
 	"dehydrator.invalid/source/integrations/go/dehydrator/internal/realserver"
 )
 
-// program starts a worker as a program, which ends with the tests.
-func program(t *testing.T, server *realserver.Server) *exec.Cmd {
-	t.Helper()
+// programs are workers as programs, which end with the test, and what they have noted.
+type programs struct {
+	t      *testing.T
+	addr   string
+	notes  string
+	killed map[int]bool
+}
+
+func programsOf(t *testing.T, addr string) *programs {
+	notes := filepath.Join(t.TempDir(), "notes")
+	must(1, os.WriteFile(notes, nil, 0o600))(t)
+	return &programs{t, addr, notes, map[int]bool{}}
+}
+
+func (p *programs) start() *exec.Cmd {
+	p.t.Helper()
 	worker := exec.Command(os.Args[0])
-	worker.Env = append(os.Environ(), "DEHYDRATOR_TEST_WORKER="+server.Addr)
+	worker.Env = append(os.Environ(), "DEHYDRATOR_TEST_WORKER="+p.addr, "DEHYDRATOR_TEST_NOTES="+p.notes)
 	worker.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := worker.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { end(worker, syscall.SIGKILL) })
+	must(1, worker.Start())(p.t)
+	p.t.Cleanup(func() { p.end(worker, syscall.SIGKILL) })
 	return worker
 }
 
 // end sends a signal, waits, and returns how the program ended.
-func end(program *exec.Cmd, signal syscall.Signal) string {
+func (p *programs) end(program *exec.Cmd, signal syscall.Signal) string {
 	_ = program.Process.Signal(signal)
 	_ = program.Wait()
+	p.killed[program.Process.Pid] = signal == syscall.SIGKILL
 	return program.ProcessState.String()
 }
 
-type doneJob struct {
-	id      string
-	attempt int
-	at      int64
+type note struct {
+	what, id string
+	attempt  int
+	at       int64
+	pid      int
 }
 
-func doneOf(t *testing.T, server *realserver.Server) []doneJob {
-	t.Helper()
-	var done []doneJob
-	for _, line := range must(server.Client.LRange(ctx, "done", 0, -1).Result())(t) {
-		var one doneJob
-		must(fmt.Sscan(line, &one.id, &one.attempt, &one.at))(t)
-		done = append(done, one)
+// noted returns the notes of a kind, or all.
+func (p *programs) noted(what string) (found []note) {
+	for line := range strings.Lines(string(must(os.ReadFile(p.notes))(p.t))) {
+		var one note
+		must(fmt.Sscan(line, &one.what, &one.id, &one.attempt, &one.at, &one.pid))(p.t)
+		if what == "" || one.what == what {
+			found = append(found, one)
+		}
 	}
-	return done
+	return found
 }
 
 func TestTheTasksOfAKilledWorkerComeAgain(t *testing.T) {
@@ -61,13 +78,14 @@ func TestTheTasksOfAKilledWorkerComeAgain(t *testing.T) {
 		items = append(items, dehydrator.Item[job]{Payload: job{MS: max(0, 4-n) * 700}, ID: fmt.Sprint(n)})
 	}
 	must(jobs.EnqueueMany(ctx, items))(t)
-	first := program(t, server)
+	workers := programsOf(t, server.Addr)
+	first := workers.start()
 	until(t, func() bool { return must(jobs.Info(ctx))(t).Leased == 4 })
-	equal(t, end(first, syscall.SIGKILL), "signal: killed")
-	second := program(t, server)
+	equal(t, workers.end(first, syscall.SIGKILL), "signal: killed")
+	second := workers.start()
 	until(t, empty(t, jobs))
-	equal(t, end(second, syscall.SIGTERM), "exit status 0")
-	done := doneOf(t, server)
+	equal(t, workers.end(second, syscall.SIGTERM), "exit status 0")
+	done := workers.noted("done")
 	equal(t, len(done), 10)
 	for _, one := range done {
 		again := one.id < "4"
@@ -107,73 +125,113 @@ func TestAKilledServerComesBackAndEachTaskIsDoneOnce(t *testing.T) {
 func TestAWorkerEndsWhileTheServerIsAway(t *testing.T) {
 	server := realserver.Start(t)
 	jobs := queueOf[job](t, server)
-	worker := program(t, server)
+	workers := programsOf(t, server.Addr)
+	worker := workers.start()
 	must(jobs.Enqueue(ctx, job{}))(t)
 	until(t, empty(t, jobs))
 	server.Kill()
-	equal(t, end(worker, syscall.SIGTERM), "exit status 0")
+	equal(t, workers.end(worker, syscall.SIGTERM), "exit status 0")
 }
 
-// Workers are killed at random, and the server is killed and restarted.
+// Workers are killed at random, the server is killed and restarted, and connections are reset.
 func TestACampaign(t *testing.T) {
-	count := 2000
+	seconds := 10
 	if isQuick {
-		count = 200
+		seconds = 2
 	}
+	if set := os.Getenv("DEHYDRATOR_CAMPAIGN_SECONDS"); set != "" {
+		seconds = must(strconv.Atoi(set))(t)
+	}
+	for _, one := range []struct {
+		name string
+		// Between two tasks, of each tenth of them, between two kills, and between two resets, in milliseconds.
+		every, long, kill, reset int
+	}{
+		{"ShortTasks", 20, 20, 500, 0},
+		{"TasksOfTenSecondsAndResets", 100, 10_000, 8000, 2000},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			if isQuick && one.reset > 0 {
+				t.Skip()
+			}
+			campaign(t, seconds*1000/one.every, one.every, one.long, one.kill, one.reset)
+		})
+	}
+}
+
+func campaign(t *testing.T, count, every, long, kill, reset int) {
 	server := realserver.Start(t)
+	proxy := realserver.Through(t, server)
 	jobs := queueOf[job](t, server, dehydrator.WithPatience(time.Minute))
 	var items []dehydrator.Item[job]
 	for n := range count {
 		one := job{MS: 20}
-		if n%10 == 0 {
+		switch n % 10 {
+		case 0:
 			one.Fail = 1
+		case 1:
+			one.MS = long
 		}
-		items = append(items, dehydrator.Item[job]{Payload: one, ID: fmt.Sprint(n), Delay: time.Duration(n*20) * time.Millisecond})
+		items = append(items, dehydrator.Item[job]{Payload: one, ID: fmt.Sprint(n), Delay: time.Duration(n*every) * time.Millisecond})
 	}
 	began := time.Now().UnixMilli()
 	must(jobs.EnqueueMany(ctx, items))(t)
+	programs := programsOf(t, proxy.Addr)
 	workers := make([]*exec.Cmd, 4)
 	for i := range workers {
-		workers[i] = program(t, server)
+		workers[i] = programs.start()
 	}
-	kills, restarts := 0, 0
+	kills, restarts, resets := 0, 0, 0
+	nextKill, nextReset := time.Now(), time.Now()
 	for !empty(t, jobs)() {
-		time.Sleep(time.Duration(200+rand.IntN(600)) * time.Millisecond)
+		time.Sleep(50 * time.Millisecond)
+		if reset > 0 && time.Now().After(nextReset) {
+			resets += proxy.Reset()
+			nextReset = nextReset.Add(time.Duration(reset) * time.Millisecond)
+		}
+		if time.Now().Before(nextKill) {
+			continue
+		}
+		nextKill = time.Now().Add(time.Duration(kill*2/5+rand.IntN(kill*6/5)) * time.Millisecond)
 		if rand.IntN(10) == 0 {
 			server.Restart()
 			restarts++
 			continue
 		}
 		which := rand.IntN(len(workers))
-		end(workers[which], syscall.SIGKILL)
-		workers[which] = program(t, server)
+		programs.end(workers[which], syscall.SIGKILL)
+		workers[which] = programs.start()
 		kills++
 	}
 	for _, worker := range workers {
 		// One that is asked before it has begun to listen ends by the signal.
-		if how := end(worker, syscall.SIGTERM); how != "exit status 0" && how != "signal: terminated" {
+		if how := programs.end(worker, syscall.SIGTERM); how != "exit status 0" && how != "signal: terminated" {
 			t.Fatalf("a worker ended with %s", how)
 		}
 	}
-	ids := map[string]int{}
-	for _, one := range doneOf(t, server) {
-		ids[one.id]++
-		var n int64
-		must(fmt.Sscan(one.id, &n))(t)
-		if one.at < began+n*20 {
-			t.Fatalf("%s was early", one.id)
+	// Only a task that has failed, or whose worker was killed, begins again.
+	ended, last := map[string]bool{}, map[string]int{}
+	for _, one := range programs.noted("failed") {
+		ended[fmt.Sprint(one.id, " ", one.attempt)] = true
+	}
+	for _, one := range programs.noted("begun") {
+		last[one.id] = max(last[one.id], one.attempt)
+		if at := began + int64(must(strconv.Atoi(one.id))(t)*every); one.at < at {
+			t.Errorf("%s was %d ms early", one.id, at-one.at)
 		}
 	}
-	equal(t, len(ids), count)
-	twice := 0
-	for _, times := range ids {
-		twice += times - 1
+	for _, one := range programs.noted("begun") {
+		if one.attempt < last[one.id] && !ended[fmt.Sprint(one.id, " ", one.attempt)] && !programs.killed[one.pid] {
+			t.Errorf("%s began again after attempt %d, whose worker lives", one.id, one.attempt)
+		}
 	}
-	t.Logf("%d tasks, %d kills, %d restarts, %d done again", count, kills, restarts, twice)
-	// Only tasks of a killed worker may be done again: at most four of each. The same for each restart.
-	if twice > 4*kills+16*restarts {
-		t.Fatalf("%d were done again, after %d kills and %d restarts", twice, kills, restarts)
+	done := map[string]bool{}
+	for _, one := range programs.noted("done") {
+		done[one.id] = true
 	}
+	equal(t, len(done), count)
+	t.Logf("%d tasks, %d kills, %d restarts, %d resets, %d done again", count, kills, restarts, resets,
+		len(programs.noted("done"))-count)
 	equal(t, len(must(jobs.DeadLetters(ctx, 9))(t)), 0)
 }
 
@@ -181,10 +239,11 @@ func TestTasksOfADeadWorkerBecomeDeadLetters(t *testing.T) {
 	server := realserver.Start(t)
 	jobs := queueOf[job](t, server)
 	must(jobs.Enqueue(ctx, job{MS: 60_000}, dehydrator.TaskID("a"), dehydrator.Attempts(2)))(t)
+	workers := programsOf(t, server.Addr)
 	for attempt := range 2 {
-		worker := program(t, server)
+		worker := workers.start()
 		until(t, func() bool { return must(jobs.Look(ctx, "a"))(t).Attempt == attempt+1 })
-		end(worker, syscall.SIGKILL)
+		workers.end(worker, syscall.SIGKILL)
 	}
 	until(t, empty(t, jobs))
 	letter := must(jobs.DeadLetters(ctx, 1))(t)[0]

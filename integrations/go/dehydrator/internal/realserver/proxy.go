@@ -72,13 +72,22 @@ func (p *Proxy) wait(bytes int) {
 
 // Down cuts all connections, and accepts no more, until Up.
 func (p *Proxy) Down() {
+	p.Reset()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.isDown = true
+}
+
+// Reset resets all connections, and returns how many there were.
+func (p *Proxy) Reset() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer clear(p.conns)
 	for client := range p.conns {
+		_ = client.(*net.TCPConn).SetLinger(0)
 		_ = client.Close()
 	}
-	clear(p.conns)
+	return len(p.conns)
 }
 
 // Up accepts connections again.
