@@ -20,16 +20,17 @@ import (
 
 // programs are workers as programs, which end with the test, and what they have noted.
 type programs struct {
-	t      *testing.T
-	addr   string
-	notes  string
-	killed map[int]bool
+	t     *testing.T
+	addr  string
+	notes string
+	// When programs were killed.
+	killed map[int]int64
 }
 
 func programsOf(t *testing.T, addr string) *programs {
 	notes := filepath.Join(t.TempDir(), "notes")
 	must(1, os.WriteFile(notes, nil, 0o600))(t)
-	return &programs{t, addr, notes, map[int]bool{}}
+	return &programs{t, addr, notes, map[int]int64{}}
 }
 
 func (p *programs) start() *exec.Cmd {
@@ -46,7 +47,9 @@ func (p *programs) start() *exec.Cmd {
 func (p *programs) end(program *exec.Cmd, signal syscall.Signal) string {
 	_ = program.Process.Signal(signal)
 	_ = program.Wait()
-	p.killed[program.Process.Pid] = signal == syscall.SIGKILL
+	if signal == syscall.SIGKILL {
+		p.killed[program.Process.Pid] = time.Now().UnixMilli()
+	}
 	return program.ProcessState.String()
 }
 
@@ -209,25 +212,21 @@ func campaign(t *testing.T, count, every, long, kill, reset int) {
 			t.Fatalf("a worker ended with %s", how)
 		}
 	}
-	// Only a task that has failed, or whose worker was killed, begins again.
-	ended, last := map[string]bool{}, map[string]int{}
-	for _, one := range programs.noted("failed") {
-		ended[fmt.Sprint(one.id, " ", one.attempt)] = true
-	}
-	for _, one := range programs.noted("begun") {
-		last[one.id] = max(last[one.id], one.attempt)
+	// Only a task that has failed, or whose worker was killed in the meantime, begins again.
+	before, done := map[string]note{}, map[string]bool{}
+	for _, one := range programs.noted("") {
 		if at := began + int64(must(strconv.Atoi(one.id))(t)*every); one.at < at {
 			t.Errorf("%s was %d ms early", one.id, at-one.at)
 		}
-	}
-	for _, one := range programs.noted("begun") {
-		if one.attempt < last[one.id] && !ended[fmt.Sprint(one.id, " ", one.attempt)] && !programs.killed[one.pid] {
-			t.Errorf("%s began again after attempt %d, whose worker lives", one.id, one.attempt)
+		if last, is := before[one.id]; is && one.what == "begun" && last.what != "failed" {
+			// What is done is settled within the three seconds that a server needs to come back.
+			killed := programs.killed[last.pid]
+			if killed == 0 || killed > one.at || last.what == "done" && killed > last.at+3000 {
+				t.Errorf("%v, and again %v: its worker lived until %d", last, one, killed)
+			}
 		}
-	}
-	done := map[string]bool{}
-	for _, one := range programs.noted("done") {
-		done[one.id] = true
+		before[one.id] = one
+		done[one.id] = done[one.id] || one.what == "done"
 	}
 	equal(t, len(done), count)
 	t.Logf("%d tasks, %d kills, %d restarts, %d resets, %d done again", count, kills, restarts, resets,
