@@ -32,7 +32,8 @@ store = redis.Redis.from_url(f"{url}/2")
 @app.task
 def note(name: str, due: float = 0.0, seconds: float = 0.0) -> str:
     if seconds >= 1:
-        store.rpush("noting", name)
+        # Of its main process, which leads the group.
+        store.rpush("noting", json.dumps([name, time.time(), os.getpgrp()]))
     time.sleep(seconds)
     while True:
         try:

@@ -296,9 +296,9 @@ def test_workers_and_the_server_are_killed_and_all_is_done(own_server: RealServe
 def noting(server: RealServer) -> list[str]:
     """Returns the names of the long tasks that began."""
     server.client.select(2)
-    names = server.client.lrange("noting", 0, -1)
+    rows = server.client.lrange("noting", 0, -1)
     server.client.select(0)
-    return [name.decode() for name in names]
+    return [json.loads(row)[0] for row in rows]
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads"])

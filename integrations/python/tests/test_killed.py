@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import subprocess
@@ -67,10 +68,10 @@ def test_workers_and_the_server_are_killed_and_all_is_done(own_server: RealServe
         codes = fleet.stop()
     # One that is asked before it has begun to listen ends by the signal.
     assert set(codes) <= {0, -signal.SIGTERM}
-    done = [line.decode().split() for line in own_server.client.lrange("done", 0, -1)]
+    done = [json.loads(line) for line in own_server.client.lrange("done", 0, -1)]
     counts = Counter(id for id, _, _ in done)
     assert set(counts) == {str(n) for n in range(400)}, f"seed {seed}"
     # Only jobs of a killed worker may be done twice: at most four per kill.
     assert sum(counts.values()) - 400 <= 4 * fleet.killed + 16
-    assert all(float(at) >= payloads[int(id)]["due"] for id, _, at in done)
+    assert all(at >= payloads[int(id)]["due"] for id, _, at in done)
     assert jobs.dead_letters() == []

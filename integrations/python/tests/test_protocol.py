@@ -19,6 +19,7 @@ from dehydrator_queue.queue.library import passes
 from dehydrator_queue.queue.queue import beside
 from dehydrator_queue.wide import script
 from dehydrator_queue.wide.directory import Known, home
+from dehydrator_queue.worker.cancellations import channel_of
 
 PROTOCOL = Path(__file__).parents[2] / "protocol"
 VECTORS: dict[str, Any] = json.loads((PROTOCOL / "vectors.json").read_text("utf-8"))
@@ -58,6 +59,11 @@ def test_a_directory(one: Any) -> None:
 def test_what_is_beside_a_key(one: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dehydrator_queue.queue.queue.is_cluster", lambda client: one["cluster"])
     assert beside(one["key"], None, "dead") == one["dead"]
+
+
+@pytest.mark.parametrize("one", VECTORS["cancelled"])
+def test_the_channel_of_cancelled_jobs(one: Any) -> None:
+    assert channel_of(one["key"], None if one["cluster"] else one["db"]) == one["channel"]
 
 
 @pytest.mark.parametrize(

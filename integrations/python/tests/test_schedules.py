@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import signal
@@ -172,7 +173,7 @@ def test_workers_and_the_server_are_killed_and_each_occurrence_is_one_job(
     finally:
         codes = [code for fleet in fleets for code in fleet.stop()]
     assert set(codes) <= {0, -signal.SIGTERM}
-    done = [line.decode().split() for line in own_server.client.lrange("done", 0, -1)]
+    done = [json.loads(line) for line in own_server.client.lrange("done", 0, -1)]
     ids = {id for id, _, _ in done}
     print(len(ids), "occurrences,", sum(fleet.killed for fleet in fleets), "workers killed")
     for name, schedule in first.items():
@@ -182,5 +183,5 @@ def test_workers_and_the_server_are_killed_and_each_occurrence_is_one_job(
         assert moments == [begin + n * step for n in range(len(moments))], f"seed {seed}, {name}"
         now = jobs.schedules.get(name)
         assert (now.misses, now.count) == (0, len(moments))
-    assert all(float(at) >= int(id.partition("@")[2]) / 1000 for id, _, at in done)
+    assert all(at >= int(id.partition("@")[2]) / 1000 for id, _, at in done)
     assert jobs.dead_letters() == []

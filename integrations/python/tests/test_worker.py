@@ -35,18 +35,18 @@ def work_of(kind: str) -> Any:
 
 
 @contextmanager
-def running(kind: str, url: str, work: Callable[[Job], Any], **terms: Any) -> Iterator[Any]:
+def running(kind: str, url: str, work: Callable[[Job], Any], keys: int | None = None, **terms: Any) -> Iterator[Any]:
     """Runs a worker of threads, or of asyncio, in a thread, until the block ends. `work` may sleep."""
     terms = {"backoff": QUICK, "block": 0.5, **terms}
     if kind == "threads":
-        worker: Any = Worker(Queue(url, "jobs"), work, **terms)
+        worker: Any = Worker(Queue(url, "jobs", keys=keys), work, **terms)
         thread = threading.Thread(target=worker.run)
     else:
 
         async def coroutine(job: Job) -> None:
             await asyncio.to_thread(work, job)
 
-        worker = AsyncWorker(AsyncQueue(url, "jobs"), coroutine, **terms)
+        worker = AsyncWorker(AsyncQueue(url, "jobs", keys=keys), coroutine, **terms)
         thread = threading.Thread(target=lambda: asyncio.run(worker.run()))
     thread.start()
     try:

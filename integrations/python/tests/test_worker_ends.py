@@ -17,8 +17,10 @@ import pytest
 import redis
 from servers import RealServer, wait_until
 from test_worker import QUICK, both, running
+from topologies import Cluster
 
 from dehydrator_queue import Hooks, Job, Queue, Reject, Retry, Worker, aio
+from dehydrator_queue.queue.library import key_slot
 
 
 def until_lost(seconds: float = 60) -> Callable[[Job], None]:
@@ -56,39 +58,84 @@ def test_each_job_may_have_a_time_of_its_own(server: RealServer, kind: str) -> N
     assert [letter.payload for letter in jobs.dead_letters()] == [0.2]
 
 
-@both
-def test_a_cancelled_job_is_told_at_once(server: RealServer, kind: str) -> None:
-    jobs, lost = Queue(server.url, "jobs"), []
+class Cancelling(Hooks):
+    """A queue, one of whose jobs is cancelled while it runs. `nodes`: of the server."""
 
-    class Watch(Hooks):
-        def lost(self, job: Job) -> None:
-            lost.append(time.monotonic())
+    def __init__(self, url: str, nodes: list[RealServer], keys: int | None = None) -> None:
+        self._jobs, self._nodes = Queue(url, "jobs", keys=keys), nodes
+        self._begun, self._lost = threading.Event(), threading.Event()
 
-    begun = threading.Event()
+    def lost(self, job: Job) -> None:
+        self._lost.set()
 
-    def work(job: Job) -> None:
-        begun.set()
+    def work(self, job: Job) -> None:
+        self._begun.set()
         job.lost.wait(60)
 
-    with running(kind, server.url, work, hooks=Watch()):
-        # The subscription is there before the job is.
-        wait_until(lambda: server.client.pubsub_channels("__cancelled@0__:jobs"))
-        jobs.put(1, id="a")
-        begun.wait(60)
-        cancelled = time.monotonic()
-        jobs.cancel("a")
-        wait_until(lambda: lost)
-    assert lost[0] - cancelled < 5, "the next renewal is after 20 s"
+    def channels(self) -> int:
+        """Counts the subscriptions of workers."""
+        asked = ("CHANNELS", "SHARDCHANNELS")
+        return sum(len(node.client.execute_command("PUBSUB", what)) for node in self._nodes for what in asked)
+
+    def cancel(self) -> float:
+        """Returns how long it took to tell, in seconds."""
+        self._begun.clear()
+        self._lost.clear()
+        self._jobs.put(1, id="a")
+        assert self._begun.wait(60)
+        began = time.monotonic()
+        self._jobs.cancel("a")
+        assert self._lost.wait(60)
+        return time.monotonic() - began
+
+
+#: Many seconds less than until the next renewal, after 20 s.
+SOON = 5
 
 
 @both
-def test_a_worker_that_may_not_subscribe_does_without(server: RealServer, kind: str) -> None:
+@pytest.mark.parametrize("keys", [None, 3])
+@pytest.mark.parametrize("at", ["server", "cluster"])
+def test_a_cancelled_job_is_told_at_once(request: pytest.FixtureRequest, at: str, keys: int | None, kind: str) -> None:
+    there = request.getfixturevalue(at)
+    cancelling = Cancelling(there.url, getattr(there, "nodes", [there]), keys)
+    with running(kind, there.url, cancelling.work, keys, hooks=cancelling):
+        wait_until(lambda: cancelling.channels() == (keys or 1))
+        assert cancelling.cancel() < SOON
+    wait_until(lambda: cancelling.channels() == 0)
+
+
+@both
+@pytest.mark.parametrize("library", ["redis", "valkey"])
+def test_it_is_told_when_the_slot_has_moved_and_when_connections_were_reset(
+    cluster: Cluster, library: str, kind: str
+) -> None:
+    cluster.slot, url = key_slot(b"jobs"), cluster.url.replace("redis", library)
+    cancelling = Cancelling(url, cluster.nodes)
+    with running(kind, url, cancelling.work, hooks=cancelling):
+        wait_until(lambda: cancelling.channels() == 1)
+        old = cluster.owner()
+        cluster.move(target := next(node for node in cluster.nodes if node is not old))
+        wait_until(lambda: target.client.execute_command("PUBSUB", "SHARDCHANNELS"))
+        assert cancelling.cancel() < SOON
+        target.client.execute_command("CLIENT", "KILL", "TYPE", "PUBSUB")
+        wait_until(lambda: cancelling.channels() == 1)
+        assert cancelling.cancel() < SOON
+    cluster.move(old)
+
+
+@both
+@pytest.mark.parametrize("at", ["server", "cluster"])
+def test_a_worker_that_may_not_subscribe_does_without(request: pytest.FixtureRequest, at: str, kind: str) -> None:
+    there = request.getfixturevalue(at)
+    nodes = getattr(there, "nodes", [there])
     # No scripts, no streams, no channels.
-    rights = ("~jobs*", "resetchannels", "+@all", "-@scripting", "-@stream", "-subscribe")
-    server.client.execute_command("ACL", "SETUSER", "narrow", "on", ">x", *rights)
+    rights = ("~{jobs}*", "~jobs*", "resetchannels", "+@all", "-@scripting", "-@stream", "-subscribe", "-ssubscribe")
+    for node in nodes:
+        node.client.execute_command("ACL", "SETUSER", "narrow", "on", ">x", *rights)
     done: list[str] = []
     try:
-        url = f"redis://narrow:x@127.0.0.1:{server.port}"
+        url = there.url.replace("://", "://narrow:x@")
 
         def work(job: Job) -> None:
             done.append(job.id)
@@ -100,9 +147,10 @@ def test_a_worker_that_may_not_subscribe_does_without(server: RealServer, kind: 
             Queue(url, "jobs").put("bad", id="b")
             wait_until(lambda: len(Queue(url, "jobs")) == 0)
     finally:
-        server.client.acl_deluser("narrow")
+        for node in nodes:
+            node.client.acl_deluser("narrow")
     assert sorted(done) == ["a", "b"]
-    assert [letter.reason for letter in Queue(server.url, "jobs").dead_letters()] == ["no"]
+    assert [letter.reason for letter in Queue(there.url, "jobs").dead_letters()] == ["no"]
 
 
 @both

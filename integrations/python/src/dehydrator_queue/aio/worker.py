@@ -104,9 +104,8 @@ class Worker(Working):
                     raise
         for queue in () if self._is_wide else self._queues.values():
             await server.follow(self._limit(queue._commands), None, self._stops, self._hooks.interrupted)
-        beside = [asyncio.create_task(self._watch())]
-        if not self._is_wide:
-            beside.append(asyncio.create_task(tell(self._leases.client, list(self._queues), self._renew_of)))
+        told = tell(self._leases.client, lambda: list(self._commands), self._renew_of)
+        beside = [asyncio.create_task(self._watch()), asyncio.create_task(told)]
         log.info("%s: a worker begins, %d at a time", ", ".join(self._queues), self._settings.concurrency)
         try:
             if self._is_wide:

@@ -80,7 +80,9 @@ class Working:
         self._is_wide = are_wide(queues.values(), wait_replicas)
         self._wait_replicas = wait_replicas
         #: By key.
-        self._commands: dict[str, Commands] = {name: queue._commands for name, queue in queues.items()}
+        self._commands: dict[str, Commands] = {}
+        if not self._is_wide:
+            self._commands = {name: queue._commands for name, queue in queues.items()}
         self._settings = settings
         self._hooks = Guarded(hooks or Hooks())
         self._running = Running()

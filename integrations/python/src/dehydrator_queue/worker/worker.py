@@ -111,9 +111,7 @@ class Worker(Working):
         self._ended, self._wake = threading.Event(), threading.Event()
         watching = threading.Thread(target=self._watch, name="dehydrator-renewal", daemon=True)
         watching.start()
-        told = Cancellations(self._leases.client, self._renew_of)
-        if not self._is_wide:
-            told.start(list(self._queues))
+        told = Cancellations(self._leases.client, lambda: list(self._commands), self._renew_of)
         self._threads = threads = Threads(self._settings.concurrency, self._serve)
         log.info("%s: a worker begins, %d at a time", ", ".join(self._queues), self._settings.concurrency)
         try:
