@@ -51,7 +51,11 @@ def wait_until(true: Callable[[], Any], seconds: float = 120.0) -> Any:
 class RealServer:
     """A server in a folder of its own, that can be killed and started again on its port."""
 
-    def __init__(self, folder: Path, *options: str, module: bool = True, environment: Any = None) -> None:
+    def __init__(
+        self, folder: Path, *options: str, module: bool = True, environment: Any = None, program: str | None = None
+    ) -> None:
+        """`program`: the server, by default SERVER."""
+        self.program = program or SERVER
         self.port = free_port()
         self.environment = {**os.environ, **(environment or {})}
         self.folder = folder
@@ -68,7 +72,7 @@ class RealServer:
 
     def start(self) -> None:
         log = (self.folder / "log").open("a")
-        self.process = subprocess.Popen([SERVER, *self.options], stdout=log, stderr=log, env=self.environment)
+        self.process = subprocess.Popen([self.program, *self.options], stdout=log, stderr=log, env=self.environment)
         wait_until(self._answers)
 
     def _answers(self) -> bool:

@@ -74,6 +74,15 @@ def test_a_retry_waits_and_a_revoked_task_is_not_run(server: RealServer) -> None
     assert ran[1][1] - ran[0][1] >= 0.999
 
 
+def test_a_scheduled_task_waits_in_the_server_without_a_worker(server: RealServer) -> None:
+    app = DehydratorHuey(url=server.url)
+    note = app.task()(print)
+    results = [note.schedule((1,), delay=3600), app.enqueue(note.s(2, delay=3600).then(note, 3)), note(4)]
+    assert (app.scheduled_count(), app.pending_count()) == (2, 1)
+    assert results[0].revoke() is None
+    assert [len(results[1]), results[2].id in {task.id for task in app.pending()}] == [2, True]
+
+
 def test_what_waits_is_counted_listed_and_flushed_beside_that_of_hueys_own_storage(server: RealServer) -> None:
     app, own = DehydratorHuey(url=server.url), huey.RedisHuey(url=server.url)
     ran: list[Any] = []

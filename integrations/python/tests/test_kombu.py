@@ -9,6 +9,7 @@ from queue import Empty
 from typing import Any
 from uuid import uuid4
 
+import celery
 import kombu
 import pytest
 import redis
@@ -17,6 +18,7 @@ from servers import RealServer, free_port, wait_until
 
 import dehydrator_queue.kombu
 from dehydrator_queue import ModuleMissing
+from dehydrator_queue.kombu.leave import leave
 from dehydrator_queue.queue.commands import pairs
 
 KEY = "dehydrator:work"
@@ -349,6 +351,21 @@ def drain(connection: kombu.Connection) -> None:
         connection.drain_events(timeout=0.1)
 
 
+def test_what_a_poll_gets_while_its_channel_closes_is_given_back(server: RealServer) -> None:
+    received = []
+    with connect(server) as connection, connect(server) as other:
+        channel = connection.channel()
+        callbacks = [lambda body, message: received.append(message)]
+        kombu.Consumer(channel, [kombu.Queue("work")], callbacks=callbacks).consume()
+        drain(connection)
+        publish(other, 1)
+        wait_until(lambda: pairs(server.client.execute_command("DEHYDRATOR.INFO", KEY))["leased"] == 1)
+        # A worker would begin it, and another one too.
+        channel.close()
+        assert received == []
+        assert not get(other).delivery_info.get("redelivered")
+
+
 def test_a_reply_that_is_lost_is_asked_for_again(server: RealServer) -> None:
     received = []
     with connect(server, visibility_timeout=60) as connection:
@@ -587,3 +604,36 @@ def test_a_channel_that_is_closed_behind_its_connection_leaves_its_leases_to_run
     channel.close()
     with connect(server) as other:
         wait_until(lambda: get(other)).ack()
+
+
+def test_what_waits_goes_back_to_the_lists_of_kombus_own_transport(server: RealServer) -> None:
+    options = {"global_keyprefix": "mine:"}
+    app = celery.Celery(broker=f"{server.url}/0")
+    app.conf.update(broker_transport_options=options, task_queues=[kombu.Queue("work"), kombu.Queue("other")])
+    with connect(server, **options) as connection, kombu.Connection(server.url, transport_options=options) as own:
+        for n in range(1500):
+            publish(connection, n)
+        publish(connection, "last", priority=9, headers=eta(3600))
+        connection.Producer().publish("other", routing_key="other", declare=[kombu.Queue("other")])
+        held = get(connection)
+        assert held.payload == 0
+        assert leave(app) == 1501
+        assert leave(app, "work") == 0
+        # What a worker has stays its own.
+        assert [key for key in server.client.keys("mine:dehydrator:*") if length(server, key)] == [
+            f"mine:{KEY}".encode()
+        ]
+        got = [get(own) for _ in range(1500)]
+        assert [message.payload for message in got] == [*range(1, 1500), "last"]
+        assert got[-1].headers["eta"]
+        assert kombu.Queue("other")(own.default_channel).get().payload == "other"
+        held.requeue()
+        assert leave(app) == 1
+        assert get(own).payload == 0
+        assert not server.client.keys("mine:dehydrator:*")
+
+
+def test_there_is_no_way_back_on_a_cluster() -> None:
+    app = celery.Celery(broker="redis+cluster://127.0.0.1:7000")
+    with pytest.raises(ValueError, match="cluster"):
+        leave(app)

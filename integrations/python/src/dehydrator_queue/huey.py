@@ -10,6 +10,8 @@ from datetime import datetime, timezone
 from typing import Any
 
 from huey import RedisHuey
+from huey.api import ResultGroup, Task
+from huey.signals import SIGNAL_ENQUEUED
 from huey.storage import RedisStorage
 
 from dehydrator_queue.durations import milliseconds
@@ -69,3 +71,14 @@ class DehydratorHuey(RedisHuey):
         storage = super().get_storage(**kwargs)
         storage.utc = self.utc
         return storage
+
+    def enqueue(self, task: Any) -> Any:
+        """Sends a task. One that is not due is scheduled at once: Huey's own way is by its list and a worker."""
+        if not isinstance(task, Task) or self.immediate or self.ready_to_run(task):
+            return super().enqueue(task)
+        if task.expires:
+            task.resolve_expires(self.utc)
+        self._emit(SIGNAL_ENQUEUED, task)
+        self.add_schedule(task)
+        results = self._pipeline_results(task) if self.results else [None]
+        return ResultGroup(results) if len(results) > 1 else results[0]

@@ -331,6 +331,10 @@ class Dehydrated(Sending):
 
     def _deliver_reply(self, queue: str, reply: Any, sent_at: float) -> None:
         """Delivers the messages of a reply to a poll."""
+        if self._closing:
+            # The pool would begin them, and others too.
+            self.give_back(reply)
+            raise Empty()
         self._queue_cycle.rotate(queue)
         # Replies are not read while the prefetch count is reached: the lease may have expired by now.
         stale = monotonic() - sent_at > self.leases.lease_ms / 2000
@@ -356,6 +360,10 @@ class Dehydrated(Sending):
         finally:
             # If the worker stops amid them, others have the rest at once.
             self._release_all(messages)
+
+    def give_back(self, reply: Any) -> None:
+        """Gives back the messages of a reply, as if they had not been given out."""
+        self._release_all(deque(self._messages(bytes_to_str(reply[0]), reply[1], stale=False)))
 
     def _release_all(self, messages: deque[dict[str, Any]]) -> None:
         """Gives back messages, as if they had not been given out."""

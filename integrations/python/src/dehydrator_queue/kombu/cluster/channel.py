@@ -15,7 +15,6 @@ from typing import Any
 
 import redis
 from kombu.transport import redis as base
-from kombu.utils.encoding import bytes_to_str
 from kombu.utils.objects import cached_property
 
 from dehydrator_queue.kombu.channel import Dehydrated
@@ -200,10 +199,6 @@ class ClusterChannel(Dehydrated):
             super()._deliver_all(queue, messages)
         finally:
             self._release_all(excess)
-
-    def give_back(self, reply: Any) -> None:
-        """Gives back the messages of a reply, as if they had not been given out."""
-        self._release_all(deque(self._messages(bytes_to_str(reply[0]), reply[1], stale=False)))
 
     def _try_revoked(self) -> None:
         if self.revoked and monotonic() >= self._revoke_at:
