@@ -18,7 +18,7 @@ import kombu
 import pytest
 from celery.exceptions import TaskRevokedError
 from servers import RealServer, wait_until
-from test_celery import FOLDER, PYTHONPATH, done, of_pool, worker
+from test_celery import FOLDER, PYTHONPATH, done, noting, of_pool, worker
 from topologies import Cluster
 
 from dehydrator_queue.kombu import ClusterTransport, Transport
@@ -84,6 +84,26 @@ def test_queues_on_three_nodes_are_served_once_never_early_and_retried(
     rows = [row for row in done(store) if row[0] in names]
     assert set(Counter(name for name, _, _ in rows).values()) == {1}
     assert all(at >= due - 0.001 for _, due, at in rows)
+
+
+def test_connections_that_are_reset_lose_and_repeat_nothing(
+    shared_cluster: Cluster, app: celery.Celery, client: Any, store: RealServer
+) -> None:
+    names = sorted(f"reset-{queue}-{n}" for queue in QUEUES for n in range(3))
+    for name in names:
+        arguments = {"due": time.time(), "seconds": 3}
+        app.send_task("celery_app.note", args=[name], kwargs=arguments, queue=name.split("-")[1])
+    resets = 0
+    while {name for name, _, _ in done(store)}.isdisjoint(names) or not is_empty(client):
+        time.sleep(1)
+        resets += 1
+        for node in shared_cluster.nodes:
+            for kind in ("normal", "pubsub"):
+                node.client.execute_command("CLIENT KILL", "TYPE", kind)
+    assert resets > 5
+    assert sorted(name for name in noting(store) if name.startswith("reset")) == names
+    assert sorted(name for name, _, _ in done(store) if name.startswith("reset")) == names
+    assert wait_until(lambda: app.control.ping(timeout=2, limit=1))
 
 
 def test_a_waiting_task_is_found_listed_and_revoked(app: celery.Celery, client: Any) -> None:

@@ -16,7 +16,7 @@ from dehydrator_queue.job import Item
 from dehydrator_queue.queue import server
 from dehydrator_queue.queue.commands import Commands, reason_words
 from dehydrator_queue.queue.library import passes
-from dehydrator_queue.queue.queue import beside
+from dehydrator_queue.queue.opening import beside
 from dehydrator_queue.wide import script
 from dehydrator_queue.wide.directory import Known, home
 from dehydrator_queue.worker.cancellations import channel_of
@@ -57,7 +57,7 @@ def test_a_directory(one: Any) -> None:
 
 @pytest.mark.parametrize("one", VECTORS["beside"])
 def test_what_is_beside_a_key(one: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dehydrator_queue.queue.queue.is_cluster", lambda client: one["cluster"])
+    monkeypatch.setattr("dehydrator_queue.queue.opening.is_cluster", lambda client: one["cluster"])
     assert beside(one["key"], None, "dead") == one["dead"]
 
 

@@ -1,4 +1,4 @@
-"""Workers whose users may do what docs/operations.md says, and no more, on each server that scripts/servers.sh has here.
+"""Workers whose users may do what docs/operations.md says, on each server that scripts/servers.sh has here.
 
 DEHYDRATOR_SERVERS names the folder of those, by default target/servers.
 """

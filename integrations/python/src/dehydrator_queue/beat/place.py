@@ -11,7 +11,7 @@ from dehydrator_queue.beat.payload import decode
 from dehydrator_queue.frameworks.occurrences import LOOK
 from dehydrator_queue.kombu.channel import Dehydrated
 from dehydrator_queue.queue.library import REPLY, connect
-from dehydrator_queue.queue.queue import beside
+from dehydrator_queue.queue.opening import beside
 from dehydrator_queue.queue.schedules import Schedules
 from dehydrator_queue.queue.scheduling import Scheduling
 from dehydrator_queue.queue.server import Server

@@ -33,7 +33,8 @@ from dehydrator_queue.queue.commands import (
     reject,
 )
 from dehydrator_queue.queue.library import Client, connect, is_cluster, passes, reply_in
-from dehydrator_queue.queue.queue import Queue, dead_of
+from dehydrator_queue.queue.opening import dead_of
+from dehydrator_queue.queue.queue import Queue
 from dehydrator_queue.queue.schedules import Schedules
 from dehydrator_queue.queue.server import Server
 from dehydrator_queue.wide.deliveries import Deliveries

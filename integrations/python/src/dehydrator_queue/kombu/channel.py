@@ -16,17 +16,16 @@ from kombu.transport import redis as base
 from kombu.transport import virtual
 from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
-from kombu.utils.objects import cached_property
 
 from dehydrator_queue.errors import reason_of
 from dehydrator_queue.frameworks.ids import names_of_task, take
 from dehydrator_queue.frameworks.leases import RENEWER, Lease, Leases
 from dehydrator_queue.job import Delivery, id_text
+from dehydrator_queue.kombu.counting import Counting
 from dehydrator_queue.kombu.eta import forget_future
 from dehydrator_queue.kombu.qos import QoS, release_in_order
-from dehydrator_queue.kombu.sending import Sending
 from dehydrator_queue.kombu.shutdown import is_stopping, kept_of
-from dehydrator_queue.queue.commands import BATCH, Keep, limit_words, new_token, pairs, reject
+from dehydrator_queue.queue.commands import Keep, limit_words, new_token, reject
 from dehydrator_queue.queue.library import passes, reply_in
 from dehydrator_queue.queue.server import NEWEST, Server, explain, knows
 
@@ -47,7 +46,7 @@ MOST = 8
 LULL = 0.003
 
 
-class Dehydrated(Sending):
+class Dehydrated(Counting):
     """Sends messages with PUSH, takes them with MPOLL and a lease, and acknowledges them with SETTLE.
 
     Exchanges, bindings, fanout and connections are those of the Redis transport.
@@ -454,51 +453,6 @@ class Dehydrated(Sending):
         """Takes waiting messages, but not those that a worker has."""
         with self.conn_or_acquire() as client:
             return Server(client, 0).follow(take(key, *names))
-
-    # Counting and emptying
-
-    @cached_property
-    def client(self) -> Any:
-        client = self._create_client(asynchronous=True)
-        # Monitors count a queue with `connection.default_channel.client.llen(queue)`.
-        client.llen = self._llen
-        return client
-
-    def _llen(self, name: str) -> Any:
-        """Counts the elements of a list, and the messages of the queue with this name.
-
-        That is in all of its priorities, so that the names of their lists count nothing, and sums are right.
-        """
-        listed = type(self.client).llen(self.client, name)
-        return listed if self.sep in bytes_to_str(name) else listed + self._size(bytes_to_str(name))
-
-    def _has_queue(self, queue: str, **kwargs: Any) -> bool:
-        # That of kombu asks for keys without the global prefix.
-        with self.conn_or_acquire() as client:
-            return any(client.execute_command("DEHYDRATOR.LEN", key) for key in self._keys(queue))
-
-    def _size(self, queue: str) -> int:
-        """Counts the messages that no worker has: due and waiting."""
-        return sum(self._free_in(key) for key in self._keys(queue))
-
-    def _free_in(self, key: str) -> int:
-        with self.conn_or_acquire() as client:
-            told = pairs(client.execute_command("DEHYDRATOR.INFO", key))
-        # Messages with expired leases are in both counts.
-        return int(max(told["due"], told["length"] - told["leased"]))
-
-    def _purge(self, queue: str) -> int:
-        """Removes the messages that no worker has."""
-        return sum(self._purge_key(key) for key in self._keys(queue))
-
-    def _purge_key(self, key: str) -> int:
-        removed, start = 0, "-"
-        with self.conn_or_acquire() as client:
-            while start is not None:
-                start, rows = client.execute_command("DEHYDRATOR.RANGE", key, start, "+", "COUNT", BATCH)
-                if free := [id for id, _, _, _, leased in rows if not leased]:
-                    removed += client.execute_command("DEHYDRATOR.REM", key, *free)
-        return removed
 
 
 class Channel(Dehydrated):

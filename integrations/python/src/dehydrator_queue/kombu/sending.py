@@ -17,7 +17,7 @@ GROUP = "dehydrator_group"
 
 
 class Sending(base.Channel):
-    """The part of a channel that sends. `Dehydrated` takes messages, and holds their leases."""
+    """The part of a channel that sends. `Counting` counts them, `Dehydrated` takes them."""
 
     #: The key of a queue, after `global_keyprefix`. The Redis transport's list has the name of its
     #: queue, so old and new workers do not disturb each other during a migration.

@@ -4,36 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-from dehydrator_queue.codec import Codec, Json
 from dehydrator_queue.durations import Duration
-from dehydrator_queue.hooks import Guarded, Hooks
 from dehydrator_queue.job import DeadLetter, Item, Put, Waiting
-from dehydrator_queue.queue.commands import Commands, Keep, Question, name_of
-from dehydrator_queue.queue.library import REPLY, Client, connect, is_cluster
+from dehydrator_queue.queue.commands import Question, name_of
 from dehydrator_queue.queue.limits import Limits, Rate, limit_words
+from dehydrator_queue.queue.opening import Opened
 from dehydrator_queue.queue.schedules import Schedules
-from dehydrator_queue.queue.scheduling import Schedule, Scheduling, plan_words
+from dehydrator_queue.queue.scheduling import Schedule, plan_words
 from dehydrator_queue.queue.server import Server
-from dehydrator_queue.wide.directory import Directory, Keys, check_narrow
-from dehydrator_queue.wide.router import Router
+from dehydrator_queue.wide.directory import Keys, check_narrow
 from dehydrator_queue.wide.server import WideServer
 
 T = TypeVar("T")
 
 
-def beside(name: str, client: Any, suffix: str) -> str:
-    """Returns another key of a queue: on a cluster, in its slot."""
-    return f"{{{name}}}:{suffix}" if is_cluster(client) and "{" not in name else f"{name}:{suffix}"
-
-
-def dead_of(name: str, client: Any) -> str:
-    """Returns the stream of a queue's dead letters."""
-    return beside(name, client, "dead")
-
-
-class Queue(Generic[T]):
+class Queue(Opened[T]):
     """Puts jobs into a queue, and reads, postpones and cancels them by their ids.
 
     All commands are resent when the connection breaks, for `patience` seconds, and take effect once, except as
@@ -41,43 +28,9 @@ class Queue(Generic[T]):
     seconds since 1970. Safe for many threads.
     """
 
-    def __init__(
-        self,
-        server: str | Client,
-        name: str,
-        *,
-        codec: Codec | None = None,
-        dead: str | None = None,
-        keep_dead: Keep = None,
-        patience: float = 10.0,
-        hooks: Hooks | None = None,
-        keys: Keys | None = None,
-    ) -> None:
-        """Opens a queue. `server`: a URL, or your own client of redis-py or valkey-py.
-
-        `dead`: the stream of its dead letters. `keep_dead`: how many of them to keep; by default all. `hooks`: only
-        `sending` is called.
-
-        `keys`: spreads the queue over so many keys, or `"auto"`, one for each primary of a cluster. The first client
-        of the queue determines it; then `set_keys` does. By default, the queue is one key, its name.
-        """
-        self._url = server if isinstance(server, str) else None
-        client: Client = connect(server, REPLY) if isinstance(server, str) else server
-        self.name = name
-        self._server = Server(client, patience)
-        self._hooks = Guarded(hooks) if hooks is not None else Hooks()
-        self._commands = Commands(name, dead or dead_of(name, client), codec or Json(), keep_dead)
-        key = name
-        #: Whether it is known that no client has opened it with `keys`.
-        self._is_narrow = "{" in name
-        if keys is not None:
-            if dead is not None:
-                raise ValueError("with `keys`, each key has its own stream of dead letters")
-            directory = Directory(name, keys, cluster=is_cluster(client))
-            self._server = WideServer(self._server, Router(directory, self._commands))
-            key, self._is_narrow = directory.first, True
-        self._scheduling = Scheduling(key, self._commands.encode, self._commands.read)
-        self.schedules = Schedules(self._server, self._scheduling)
+    _parts, _is_asyncio = (Server, WideServer, Schedules), False
+    _server: Server
+    schedules: Schedules
 
     def put(
         self,
@@ -166,20 +119,8 @@ class Queue(Generic[T]):
         than a minute late. `overlap="skip"`: none while the last one waits or runs. `jitter`: up to so much later.
         `attempts`, `within` and `group` are those of the jobs: see `put`.
         """
-        plan = plan_words(
-            cron=cron,
-            zone=zone,
-            seconds=seconds,
-            starting=starting,
-            until=until,
-            times=times,
-            missed=missed,
-            overlap=overlap,
-            jitter=jitter,
-            attempts=attempts,
-            within=within,
-            group=group,
-        )
+        bounds = (starting, until, times, missed, overlap, jitter)
+        plan = plan_words(cron, zone, seconds, *bounds, attempts, within, group)
         return self._server.follow(self._scheduling.every(name, payload, plan))
 
     def cancel(self, *ids: str | bytes) -> int:
@@ -295,31 +236,17 @@ class Queue(Generic[T]):
 
         No job is moved: those in former keys stay there until they are done. Then call `forget_keys`.
         """
-        server = self._wide()
+        server: WideServer = self._wide()
         return server.plain.follow(server.router.directory.set_keys(keys))
 
     def forget_keys(self) -> int:
         """Drops former keys if nothing is left there; returns how many jobs and dead letters are left."""
-        server = self._wide()
+        server: WideServer = self._wide()
         return server.plain.follow(server.router.directory.forget_keys())
-
-    @property
-    def is_wide(self) -> bool:
-        """Tells whether it was opened with `keys`."""
-        return isinstance(self._server, WideServer)
-
-    def _wide(self) -> WideServer:
-        if not isinstance(self._server, WideServer):
-            raise ValueError(f"{self.name} is one key: open the queue with `keys`")
-        return self._server
 
     def check(self) -> None:
         """Raises ModuleMissing or ModuleTooOld, which explain what to do, if the server lacks support."""
         self._server.check(self.name)
-
-    def patient(self, timeout: float) -> Client:
-        """Returns a client with this reply timeout: another one, if the queue was opened with a URL."""
-        return self._server.client if self._url is None else connect(self._url, timeout)
 
     def close(self) -> None:
         """Closes the connections. Your own client stays open."""

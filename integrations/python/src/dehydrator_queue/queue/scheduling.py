@@ -101,7 +101,6 @@ def moment_in(zone: str, ms: int) -> datetime:
 
 
 def plan_words(
-    *,
     cron: str | None = None,
     zone: str = "UTC",
     seconds: Duration | None = None,

@@ -29,7 +29,7 @@ from dehydrator_queue.frameworks.prefetch import MOST, STALE, Prefetch
 from dehydrator_queue.job import Delivery
 from dehydrator_queue.queue.commands import Keep, Question, as_bytes, keep_words, limit_words, new_token, poll, reject
 from dehydrator_queue.queue.library import BROKEN, connect, passes, reply_in
-from dehydrator_queue.queue.queue import beside, dead_of
+from dehydrator_queue.queue.opening import beside, dead_of
 from dehydrator_queue.queue.scheduling import Scheduling
 from dehydrator_queue.taskiq.acks import Acks, leases_of
 from dehydrator_queue.taskiq.schedules import Schedules
