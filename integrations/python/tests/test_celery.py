@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from address import Address
 from celery.exceptions import TaskRevokedError
 from servers import RealServer, wait_until
 
+from dehydrator_queue import Queue
 from dehydrator_queue.queue.commands import pairs
 
 FOLDER = Path(__file__).parent
@@ -299,6 +301,20 @@ def noting(server: RealServer) -> list[str]:
     rows = server.client.lrange("noting", 0, -1)
     server.client.select(0)
     return [json.loads(row)[0] for row in rows]
+
+
+@pytest.mark.slow
+def test_limits_of_the_queue_hold_until_the_ack(own_server: RealServer) -> None:
+    app = application(own_server)
+    Queue(own_server.url, "dehydrator:celery").limit(rate=(4, 1), each_held=1)
+    for n in range(8):
+        arguments = {"args": [f"{n % 2}-{n}"], "kwargs": {"seconds": 1}}
+        app.send_task("celery_app.note", **arguments, headers={"dehydrator_group": str(n % 2)})
+    with worker(own_server, "--pool", "threads", "--concurrency", "8", LATE="1"):
+        wait_until(lambda: len(done(own_server)) == 8)
+    for group in "01":
+        ends = [at for name, _, at in done(own_server) if name.startswith(group)]
+        assert all(b - a >= 0.99 for a, b in pairwise(ends))
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
