@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -258,41 +257,6 @@ def test_an_expired_task_is_dropped_by_the_server_or_revoked_if_its_result_count
             waits.get(timeout=240)
         wait_until(lambda: own_server.client.execute_command(*LENGTH) == 0)
     assert [name for name, _, _ in done(own_server)] == ["in time"]
-
-
-@pytest.mark.slow
-def test_workers_and_the_server_are_killed_and_all_is_done(own_server: RealServer) -> None:
-    seed = random.randrange(1 << 32)
-    random.seed(seed)
-    app = application(own_server)
-    for n in range(150):
-        send(app, str(n), countdown=1 + n / 15, seconds=0.02)
-    workers = [start(own_server, *of_pool("prefork"), "-n", f"{n}@%h", LATE="1", OPTIONS=SHORT) for n in range(2)]
-    killed = 0
-    try:
-        end = time.monotonic() + 80
-        while own_server.client.execute_command(*LENGTH) and time.monotonic() < end:
-            time.sleep(random.uniform(2, 4))
-            if random.random() < 0.25:
-                own_server.restart()
-                continue
-            at = random.randrange(2)
-            # The main process and its children.
-            os.killpg(workers[at].pid, signal.SIGKILL)
-            workers[at].wait()
-            killed += 1
-            options = ("-n", f"{killed + 2}@%h")
-            workers[at] = start(own_server, *of_pool("prefork"), *options, LATE="1", OPTIONS=SHORT)
-        wait_until(lambda: own_server.client.execute_command(*LENGTH) == 0)
-    finally:
-        for process in workers:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    counts = Counter(name for name, _, _ in done(own_server))
-    assert set(counts) == {str(n) for n in range(150)}, f"seed {seed}"
-    assert all(at >= due - 0.001 for _, due, at in done(own_server)), f"seed {seed}"
-    # Only tasks that a killed worker had not acknowledged, or whose ack was lost in a cut, are done twice.
-    assert sum(counts.values()) - 150 <= 10 * (killed + 3), f"seed {seed}"
 
 
 def noting(server: RealServer) -> list[str]:

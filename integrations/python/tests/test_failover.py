@@ -5,7 +5,6 @@ What was put away is done, nothing is early, and done twice is at most what the 
 
 from __future__ import annotations
 
-import asyncio
 import random
 import threading
 import time
@@ -20,13 +19,11 @@ import pytest
 from address import Address
 from servers import wait_until
 from topologies import Cluster, Pair, Sentinels
+from workers import both, running
 
-import dehydrator_queue
-import dehydrator_queue.aio
 from dehydrator_queue import Job, Queue
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-both = pytest.mark.parametrize("kind", ["threads", "asyncio"])
 
 CONCURRENCY = 4
 #: Seconds. Longer than any of these changes takes.
@@ -61,38 +58,11 @@ class Record:
 
 
 @contextmanager
-def working(kind: str, url: str, *names: str) -> Iterator[Record]:
-    """Runs two workers in threads."""
-    record = Record()
-    terms: dict[str, Any] = {"concurrency": CONCURRENCY, "lease": LEASE, "block": 0.5}
-    workers: list[Any] = []
-    threads = []
-    for _ in range(2):
-        if kind == "threads":
-            workers.append(dehydrator_queue.Worker([Queue(url, name) for name in names], record.note, **terms))
-            threads.append(threading.Thread(target=workers[-1].run))
-        else:
-
-            async def work(job: Job) -> None:
-                record.note(job)
-
-            async def run() -> None:
-                queues = [dehydrator_queue.aio.Queue(url, name) for name in names]
-                worker = dehydrator_queue.aio.Worker(queues, work, **terms)
-                workers.append(worker)
-                await worker.run()
-
-            threads.append(threading.Thread(target=asyncio.run, args=(run(),)))
-    for thread in threads:
-        thread.start()
-    try:
+def working(kind: str, url: str, *names: str, **terms: Any) -> Iterator[Record]:
+    """Runs two workers."""
+    record, terms = Record(), {"concurrency": CONCURRENCY, "lease": LEASE, **terms}
+    with running(kind, url, record.note, names=names, count=2, **terms):
         yield record
-    finally:
-        for worker in workers:
-            worker.stop()
-        for thread in threads:
-            thread.join(240)
-        assert not any(thread.is_alive() for thread in threads)
 
 
 class Putting:

@@ -17,8 +17,8 @@ import test_dramatiq
 import test_taskiq
 from redis.utils import str_if_bytes
 from servers import ROOT, RealServer, wait_until
-from test_worker import running
 from test_worker_ends import SOON, Cancelling
+from workers import running
 
 from dehydrator_queue import Job, Queue, Reject
 from dehydrator_queue.dramatiq import DehydratorBroker
@@ -68,7 +68,7 @@ def test_a_worker(there: RealServer, kind: str, keys: int | None) -> None:
         else:
             done.append(job.payload)
 
-    with running(kind, url, work, keys, hooks=cancelling, concurrency=2):
+    with running(kind, url, work, keys=keys, hooks=cancelling, concurrency=2):
         wait_until(lambda: cancelling.channels() == (keys or 1))
         assert cancelling.cancel() < SOON
         for payload in ("good", "bad", "worse"):

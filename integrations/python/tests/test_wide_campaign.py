@@ -6,26 +6,21 @@ within a lease: a replica has each lease before its job begins.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 import statistics
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from servers import RealServer, wait_until
-from test_failover import Putting
+from test_failover import Putting, working
 from topologies import Cluster
+from workers import both
 
-from dehydrator_queue import Job, Queue, Worker
-from dehydrator_queue.aio import Queue as AsyncQueue
-from dehydrator_queue.aio import Worker as AsyncWorker
+from dehydrator_queue import Queue
 
 SECONDS = float(os.environ.get("DEHYDRATOR_CAMPAIGN_S", "40"))
 LEASE = 8.0
@@ -38,52 +33,6 @@ def six(tmp_path: Path) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path, replicas=True)
     yield cluster
     cluster.close()
-
-
-@contextmanager
-def working(kind: str, url: str, begun: list[tuple[str, float, float]]) -> Iterator[None]:
-    """Runs two workers; each adds to `begun` an id, its deadline, and the time."""
-
-    def work(job: Job) -> None:
-        begun.append((job.id, job.payload, time.time()))
-
-    async def coroutine(job: Job) -> None:
-        work(job)
-
-    terms: dict[str, Any] = {"concurrency": 4, "lease": LEASE, "block": 0.5, "wait_replicas": 1}
-    workers: list[Any] = []
-    failures: list[Exception] = []
-
-    async def run_tasks() -> None:
-        async with AsyncQueue(url, "jobs", keys="auto") as queue:
-            workers.append(AsyncWorker(queue, coroutine, **terms))
-            await workers[-1].run()
-
-    def run_threads() -> None:
-        workers.append(Worker(Queue(url, "jobs", keys="auto"), work, **terms))
-        workers[-1].run()
-
-    def run() -> None:
-        try:
-            if kind == "threads":
-                run_threads()
-            else:
-                asyncio.run(run_tasks())
-        except Exception as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=run) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        for worker in workers:
-            worker.stop()
-        for thread in threads:
-            thread.join(240)
-        assert not any(thread.is_alive() for thread in threads)
-        assert not failures
 
 
 def slots_of(cluster: Cluster, node: RealServer) -> list[int]:
@@ -168,15 +117,15 @@ class Changes:
         return int(self._cluster.nodes[0].client.execute_command("CLUSTER", "KEYSLOT", key))
 
 
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+@both
 def test_primaries_are_killed_while_slots_move_and_nodes_join_and_leave(six: Cluster, kind: str) -> None:
     changes = Changes(six, Queue(six.url, "jobs", keys="auto", patience=120))
-    begun: list[tuple[str, float, float]] = []
     away: list[tuple[float, float]] = []
     end = time.monotonic() + SECONDS
     putting = Putting(six.url)
     putting.queues = [Queue(six.url, "jobs", keys="auto", patience=120)]
-    with working(kind, six.url, begun), putting:
+    with working(kind, six.url, "jobs", keys="auto", lease=LEASE, wait_replicas=1) as record, putting:
+        begun = record.done
         wait_until(lambda: len(begun) > 300)
         for number in itertools.count():
             began = time.monotonic()

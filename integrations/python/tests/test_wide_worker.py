@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
+import workers
 from servers import RealServer, wait_until
 from topologies import Cluster, Pair
 
-from dehydrator_queue import Backoff, Hooks, Item, Job, Queue, Reject, Worker
+from dehydrator_queue import Hooks, Item, Job, Queue, Reject, Worker
 from dehydrator_queue.aio import Queue as AsyncQueue
 from dehydrator_queue.aio import Worker as AsyncWorker
 from dehydrator_queue.aio.wide.confirming import Confirming as AsyncConfirming
@@ -33,41 +34,13 @@ def place(request: pytest.FixtureRequest) -> tuple[str, str]:
     return kind, request.getfixturevalue(at).url
 
 
-@contextmanager
-def running(kind: str, url: str, names: list[str], work: Callable[[Job], Any], **terms: Any) -> Iterator[None]:
-    """Runs a worker in a thread until the block ends. `work` may sleep."""
-    terms = {"backoff": Backoff(first=0.05, most=0.1), "block": 0.3, **terms}
-    workers: list[Any] = []
-
-    async def coroutine(job: Job) -> None:
-        await asyncio.to_thread(work, job)
-
-    async def run() -> None:
-        queues = [AsyncQueue(url, name, keys=2) for name in names]
-        workers.append(AsyncWorker(queues, coroutine, **terms))
-        await workers[0].run()
-        for queue in queues:
-            await queue.close()
-
-    if kind == "threads":
-        workers.append(Worker([Queue(url, name, keys=2) for name in names], work, **terms))
-        thread = threading.Thread(target=workers[0].run)
-    else:
-        thread = threading.Thread(target=lambda: asyncio.run(run()))
-    thread.start()
-    try:
-        yield
-    finally:
-        wait_until(lambda: workers)
-        workers[0].stop()
-        thread.join(240)
-        assert not thread.is_alive()
+running = partial(workers.running, keys=2)
 
 
 def test_each_job_of_all_keys_is_done_once(place: tuple[str, str]) -> None:
     done: list[tuple[str, str, int]] = []
     with Queue(place[1], "jobs", keys=2) as jobs:
-        with running(*place, ["jobs"], lambda job: done.append((job.id, job.queue, job.attempt)), concurrency=8):
+        with running(*place, lambda job: done.append((job.id, job.queue, job.attempt)), concurrency=8):
             jobs.put_many(Item(n, id=str(n), delay=n % 10 / 10) for n in range(300))
             wait_until(lambda: len(jobs) == 0)
         assert sorted(done) == sorted((str(n), "jobs", 1) for n in range(300))
@@ -78,7 +51,7 @@ def test_a_worker_of_two_queues_begins_the_first(place: tuple[str, str]) -> None
     with Queue(place[1], "high", keys=2) as high, Queue(place[1], "low", keys=2) as low:
         for queue in (low, high):
             queue.put_many(Item(n) for n in range(20))
-        with running(*place, ["high", "low"], lambda job: order.append(job.queue)):
+        with running(*place, lambda job: order.append(job.queue), names=["high", "low"]):
             wait_until(lambda: len(order) == 40)
     # A key of `high` may have given its last before the other key's thread has asked for more.
     assert order[:20].count("high") >= 17, order
@@ -98,7 +71,7 @@ def test_never_more_are_done_at_once_than_said(place: tuple[str, str], concurren
 
     with Queue(place[1], "jobs", keys=2) as jobs:
         jobs.put_many(Item(n) for n in range(18))
-        with running(*place, ["jobs"], work, concurrency=concurrency):
+        with running(*place, work, concurrency=concurrency):
             wait_until(lambda: len(jobs) == 0)
     assert most == concurrency
 
@@ -112,7 +85,7 @@ def test_what_fails_or_is_rejected_is_a_dead_letter_and_is_revived(place: tuple[
     with Queue(place[1], "jobs", keys=2) as jobs:
         ids = [f"id:{n}" for n in range(12)]
         jobs.put_many((Item("reject" if n % 2 else "fail", id) for n, id in enumerate(ids)), group="anna")
-        with running(*place, ["jobs"], work, attempts=2, concurrency=2):
+        with running(*place, work, attempts=2, concurrency=2):
             wait_until(lambda: len(jobs.dead_letters()) == 12)
         letters = {letter.id: letter.reason for letter in jobs.dead_letters()}
         assert letters == {id: "not for us" if n % 2 else "ValueError: no" for n, id in enumerate(ids)}
@@ -132,7 +105,7 @@ def test_a_worker_follows_a_change_of_the_keys(place: tuple[str, str]) -> None:
     done: list[str] = []
     with (
         Queue(place[1], "jobs", keys=2) as jobs,
-        running(*place, ["jobs"], lambda job: done.append(job.id), concurrency=2),
+        running(*place, lambda job: done.append(job.id), concurrency=2),
     ):
         jobs.put_many(Item(n, id=f"early:{n}", delay=0.5 + n / 20) for n in range(10))
         names = jobs.set_keys(4)
@@ -158,7 +131,7 @@ def test_a_job_begins_when_a_replica_has_its_lease(pair: Pair, kind: str) -> Non
     terms: dict[str, Any] = {"wait_replicas": 1, "lease": 6, "hooks": Told()}
     with (
         Queue(primary.url, "jobs", keys=2) as jobs,
-        running(kind, primary.url, ["jobs"], lambda job: done.append(job.id), **terms),
+        running(kind, primary.url, lambda job: done.append(job.id), **terms),
     ):
         jobs.put(1, id="first")
         wait_until(lambda: done == ["first"] and len(jobs) == 0)
@@ -221,7 +194,7 @@ def test_a_silent_node_ends_no_lease_of_the_others(own_cluster: Cluster, kind: s
         jobs.put_many(Item(n, id=str(n)) for n in range(4))
         of = {str(n): home(str(n).encode(), names) for n in range(4)}
         terms: dict[str, Any] = {"concurrency": 4, "lease": 4, "hooks": Told()}
-        with running(kind, url, ["jobs"], work, **terms):
+        with running(kind, url, work, **terms):
             wait_until(lambda: len(begun) == 4)
             own_cluster.slot = jobs._server.client.made().keyslot(of[begun[0]])
             away = own_cluster.owner()
@@ -244,7 +217,7 @@ def test_a_stop_in_time_does_not_wait_for_a_silent_node(own_cluster: Cluster, ki
     url = "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in own_cluster.nodes)
     done: list[str] = []
     with Queue(url, "jobs", keys=2) as jobs:
-        with running(kind, url, ["jobs"], lambda job: done.append(job.id), stop_timeout=1):
+        with running(kind, url, lambda job: done.append(job.id), stop_timeout=1):
             jobs.put_many(Item(n) for n in range(20))
             wait_until(lambda: len(jobs) == 0)
             own_cluster.slot = jobs._server.client.made().keyslot("{jobs:0}")

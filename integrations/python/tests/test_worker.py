@@ -6,8 +6,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -16,14 +14,13 @@ import redis
 from address import Address
 from prometheus_client import CollectorRegistry
 from servers import RealServer, wait_until
+from workers import both, running
 
 from dehydrator_queue import Backoff, Hooks, Item, Job, ModuleMissing, Queue, Reject, Retry, Worker
 from dehydrator_queue.aio import Queue as AsyncQueue
 from dehydrator_queue.aio import Worker as AsyncWorker
 from dehydrator_queue.prometheus import PrometheusHooks
 from dehydrator_queue.queue.commands import pairs
-
-QUICK = Backoff(first=0.05, most=0.1)
 
 
 async def nothing(job: Job) -> None:
@@ -32,32 +29,6 @@ async def nothing(job: Job) -> None:
 
 def work_of(kind: str) -> Any:
     return print if kind == "threads" else nothing
-
-
-@contextmanager
-def running(kind: str, url: str, work: Callable[[Job], Any], keys: int | None = None, **terms: Any) -> Iterator[Any]:
-    """Runs a worker of threads, or of asyncio, in a thread, until the block ends. `work` may sleep."""
-    terms = {"backoff": QUICK, "block": 0.5, **terms}
-    if kind == "threads":
-        worker: Any = Worker(Queue(url, "jobs", keys=keys), work, **terms)
-        thread = threading.Thread(target=worker.run)
-    else:
-
-        async def coroutine(job: Job) -> None:
-            await asyncio.to_thread(work, job)
-
-        worker = AsyncWorker(AsyncQueue(url, "jobs", keys=keys), coroutine, **terms)
-        thread = threading.Thread(target=lambda: asyncio.run(worker.run()))
-    thread.start()
-    try:
-        yield worker
-    finally:
-        worker.stop()
-        thread.join(240)
-        assert not thread.is_alive()
-
-
-both = pytest.mark.parametrize("kind", ["threads", "asyncio"])
 
 
 @both
@@ -352,20 +323,8 @@ def test_queues_are_served_in_their_order(server: RealServer, kind: str) -> None
     high, low, done = Queue(server.url, "high"), Queue(server.url, "low"), []
     low.put_many(Item(n) for n in range(5))
     high.put_many(Item(n) for n in range(5))
-    if kind == "threads":
-        worker: Any = Worker([high, low], lambda job: done.append(job.queue), block=0.2)
-        thread = threading.Thread(target=worker.run)
-    else:
-
-        async def work(job: Job) -> None:
-            done.append(job.queue)
-
-        worker = AsyncWorker([AsyncQueue(server.url, name) for name in ("high", "low")], work, block=0.2)
-        thread = threading.Thread(target=lambda: asyncio.run(worker.run()))
-    thread.start()
-    wait_until(lambda: len(high) == 0 and len(low) == 0)
-    worker.stop()
-    thread.join()
+    with running(kind, server.url, lambda job: done.append(job.queue), names=["high", "low"]):
+        wait_until(lambda: len(high) == 0 and len(low) == 0)
     assert done == ["high"] * 5 + ["low"] * 5
 
 

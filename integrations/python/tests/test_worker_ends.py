@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import redis
 from servers import RealServer, wait_until
-from test_worker import QUICK, both, running
 from topologies import Cluster
+from workers import QUICK, both, running
 
 from dehydrator_queue import Hooks, Job, Queue, Reject, Retry, Worker, aio
 from dehydrator_queue.queue.library import key_slot
@@ -101,7 +101,7 @@ SOON = 5
 def test_a_cancelled_job_is_told_at_once(request: pytest.FixtureRequest, at: str, keys: int | None, kind: str) -> None:
     there = request.getfixturevalue(at)
     cancelling = Cancelling(there.url, getattr(there, "nodes", [there]), keys)
-    with running(kind, there.url, cancelling.work, keys, hooks=cancelling):
+    with running(kind, there.url, cancelling.work, keys=keys, hooks=cancelling):
         wait_until(lambda: cancelling.channels() == (keys or 1))
         assert cancelling.cancel() < SOON
 
