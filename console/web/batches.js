@@ -1,11 +1,11 @@
 // Actions on many elements run as batches in the program: their progress, and how to stop them.
 
 import { get, post } from "./api.js";
-import { line } from "./bytes.js";
+import { queueLink } from "./columns.js";
 import { fill, h } from "./dom.js";
 import { count } from "./figures.js";
 import { notice } from "./notices.js";
-import { href, queueHref } from "./route.js";
+import { href } from "./route.js";
 import { subjectText } from "./subject.js";
 import { Table } from "./table.js";
 
@@ -110,10 +110,7 @@ export class BatchesView {
         { label: "Action", cell: nameOf },
         {
           label: "Queue",
-          cell: (batch) =>
-            batch.queue?.key_b64 === undefined
-              ? ""
-              : h("a", { href: queueHref(batch.queue) }, h("bdi", {}, line(batch.queue.key_b64))),
+          cell: (batch) => (batch.queue?.key_b64 === undefined ? "" : queueLink(batch.queue)),
         },
         { label: "On", wide: true, cell: (batch) => h("bdi", {}, subjectText(batch.on)) },
         {

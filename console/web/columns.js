@@ -5,7 +5,7 @@ import { countdown, now, timeOfDay } from "./clock.js";
 import { h } from "./dom.js";
 import { envelopeOf, msgpackOf, pretty, summary } from "./envelope.js";
 import { count, duration, fullMoment, isMoment } from "./figures.js";
-import { elementHref } from "./route.js";
+import { elementHref, queueHref } from "./route.js";
 
 /** Characters of an element, at most, and of a name. */
 const PREVIEW = 140;
@@ -19,13 +19,27 @@ export function columnsOf(view, queue, letterHref) {
   const key = lineOf(fromBase64(queue.key));
   const content = { label: "Element", wide: true, cell: (row) => preview(row, key) };
   if (view === "dead") return [...lettersColumns(letterHref), content];
-  const id = {
-    name: "id",
-    label: "Id",
-    cell: (row) => h("a", { href: elementHref(queue, row.id_b64) }, h("bdi", {}, shortened(line(row.id_b64), NAME))),
-  };
-  return [id, ...(view === "held" ? HELD : WAITING), content];
+  return [idColumn(() => queue), ...(view === "held" ? HELD : WAITING), content];
 }
+
+/** Creates a link to a queue, or to one of its views. */
+export const queueLink = (queue, more) =>
+  h("a", { href: queueHref(queue, more) }, h("bdi", {}, shortened(line(queue.key_b64), NAME)));
+
+/** Creates the column of ids. `queueOf(row)` is the queue of a row. */
+const idColumn = (queueOf) => ({
+  name: "id",
+  label: "Id",
+  cell: (row) =>
+    h("a", { href: elementHref(queueOf(row), row.id_b64) }, h("bdi", {}, shortened(line(row.id_b64), NAME))),
+});
+
+/** Returns the columns of held elements of all queues. */
+export const heldColumns = () => [
+  idColumn((row) => row.queue),
+  { label: "Queue", cell: ({ queue }) => queueLink(queue, { view: "held" }) },
+  ...HELD,
+];
 
 function deadline({ deadline: at }) {
   return [countdown(at), isMoment(at) && h("span", { class: "muted" }, " ", timeOfDay(at))];

@@ -12,6 +12,7 @@ const HELP = [
       ["?", "This list"],
       ["/", "Filter"],
       ["g o", "Overview"],
+      ["g w", "Workers"],
       ["g b", "Batches"],
       ["g l", "Log"],
       ["t", "Dark or light"],
@@ -70,7 +71,7 @@ function press(app, key, target) {
   if (!on || isField(target)) return false;
   if (prefix === "g") {
     prefix = "";
-    const page = { o: "overview", b: "batches", l: "log" }[key];
+    const page = { o: "overview", w: "workers", b: "batches", l: "log" }[key];
     if (page) location.hash = href({ page });
     return Boolean(page);
   }

@@ -1,11 +1,12 @@
 // The log of actions: a stream on the server.
 
 import { get } from "./api.js";
-import { line, visible } from "./bytes.js";
+import { visible } from "./bytes.js";
 import { countdown, setClock, timeOfDay } from "./clock.js";
+import { queueLink } from "./columns.js";
 import { fill, h, labelled } from "./dom.js";
 import { count, duration, moment } from "./figures.js";
-import { href, queueHref } from "./route.js";
+import { href } from "./route.js";
 import { subjectText } from "./subject.js";
 import { Table } from "./table.js";
 
@@ -50,7 +51,7 @@ export class LogView {
         { name: "who", label: "Who", cell: (row) => h("bdi", {}, visible(String(row.who ?? "–"))) },
         { name: "who", label: "Redis user", cell: (row) => h("bdi", {}, visible(String(row.user ?? "–"))) },
         { label: "Action", cell: (row) => NAMES[row.action] ?? String(row.action) },
-        { label: "Queue", cell: (row) => queueCell(row) },
+        { label: "Queue", cell: (row) => queueLink(row.queue) },
         { label: "On", wide: true, cell: (row) => h("bdi", {}, subjectText(row.on)) },
         { label: "Elements", numeric: true, cell: (row) => count(numberOf(row)) },
         { label: "Arguments", wide: true, cell: (row) => h("bdi", {}, visible(argsOf(row.args))) },
@@ -123,5 +124,3 @@ const WORDS = {
   words: (words) => words.join(" "),
   held: (held) => (held === true ? "held ones too" : `held ${held}`),
 };
-
-const queueCell = ({ queue }) => h("a", { href: queueHref(queue) }, h("bdi", {}, line(queue.key_b64)));

@@ -14,10 +14,19 @@ import { OverviewView } from "./overview.js";
 import { QueueView } from "./queue.js";
 import { href, parse } from "./route.js";
 import { startTheme } from "./theme.js";
+import { WorkersView } from "./workers.js";
 
-const VIEWS = { overview: OverviewView, queue: QueueView, element: ElementView, batches: BatchesView, log: LogView };
+const VIEWS = {
+  overview: OverviewView,
+  queue: QueueView,
+  element: ElementView,
+  workers: WorkersView,
+  batches: BatchesView,
+  log: LogView,
+};
 const NAMES = [
   ["overview", "Overview"],
+  ["workers", "Workers"],
   ["batches", "Batches"],
   ["log", "Log"],
 ];

@@ -3,11 +3,12 @@
 import { get } from "./api.js";
 import { line, shortened, toBase64, utf8 } from "./bytes.js";
 import { nextMoment, setClock } from "./clock.js";
+import { queueLink } from "./columns.js";
 import { fill, h, labelled } from "./dom.js";
 import { count, counted, duration, rate, size } from "./figures.js";
 import { History } from "./history.js";
 import { shortLimits } from "./limits.js";
-import { elementHref, href, queueHref } from "./route.js";
+import { elementHref, href } from "./route.js";
 import { stats } from "./stats.js";
 import { Table } from "./table.js";
 
@@ -131,7 +132,7 @@ export class OverviewView {
           label: "Queue",
           sort: "key",
           cell: (queue) => [
-            h("a", { href: queueHref(queue) }, h("bdi", {}, shortened(line(queue.key_b64), 80))),
+            queueLink(queue),
             this.many && h("small", { class: "muted" }, ` ${queue.node}`),
             queue.db > 0 && h("small", { class: "muted" }, ` db ${queue.db}`),
             queue.groups > 0 && h("small", { class: "muted" }, ` ${counted(queue.groups, "group")}`),

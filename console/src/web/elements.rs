@@ -268,7 +268,8 @@ fn page(
     }))
 }
 
-fn row_json(row: &Row) -> Value {
+/// Returns a row as the page gets it.
+pub fn row_json(row: &Row) -> Value {
     let element = row.element.as_deref().unwrap_or_default();
     json!({
         "id_b64": encode(&row.id),

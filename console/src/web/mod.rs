@@ -5,7 +5,7 @@
 //! | `guard`, `session` | what each request must pass; who asks |
 //! | `account`, `discovery`, `node` | a Redis user, the nodes that it sees, their connections, and what is known of them |
 //! | `queue`, `rights`, `counts`, `progress`, `history` | the name of a queue, and what an account keeps: answers about rights, counts of timelines, long changes, samples |
-//! | `queues`, `elements`, `dead`, `schedules`, `timeline`, `find`, `jobs` | what is shown |
+//! | `queues`, `elements`, `dead`, `schedules`, `timeline`, `find`, `held`, `jobs` | what is shown |
 //! | `permission`, `act`, `plan`, `log` | what may be changed, changes, those of many elements, and the record of them |
 //! | `assets`, `bytes`, `query`, `refusal` | the files of console/web/; byte strings in JSON; the words of a query; errors |
 //!
@@ -21,6 +21,7 @@ mod discovery;
 mod elements;
 mod find;
 mod guard;
+mod held;
 mod history;
 mod jobs;
 mod log;
@@ -128,6 +129,7 @@ fn router(page: Arc<Page>) -> Router {
         .route("/api/dead", get(dead::dead))
         .route("/api/schedules", get(schedules::schedules))
         .route("/api/find", get(find::find))
+        .route("/api/held", get(held::held))
         .route("/api/timeline", get(timeline::timeline))
         .route("/api/act", post(act::act))
         .route("/api/jobs", get(jobs::jobs))

@@ -252,6 +252,14 @@ describe("an operator looks", () => {
     await operator.sees(note);
     await operator.openElement(server, "leases", "job:0");
     await operator.sees(note);
+    // And in all queues, those held the longest first.
+    await operator.open("#/workers");
+    const here = async () => (await operator.rows()).filter((cells) => cells[1] === "leases");
+    await until(async () => (await here()).length === 2, "both leases among those of all queues");
+    assert.deepEqual(
+      (await here()).map(([id, , , , attempt, token]) => [id, attempt, token]),
+      [second, first].map((cells) => [cells[1], "1", cells[5]]),
+    );
     // The server keeps a number of each token, which its commands accept.
     assert.deepEqual(await server.call("DEHYDRATOR.SETTLE", "leases", first[5], "job:1"), [1]);
     assert.deepEqual(await server.call("DEHYDRATOR.SETTLE", "leases", second[5], "job:0"), [1]);

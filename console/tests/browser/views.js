@@ -86,6 +86,7 @@ const views = () => {
     found: [`#/?match=shop&find=${encodeURIComponent("grouped:1")}`],
     element: [`#/element?${queue}&id=${b64("5b1d8c0e-7b0a-4b8e-9f5e-0c3a2f1d4e6b")}`],
     gone: [`#/element?${queue}&id=${b64("gone")}`],
+    workers: ["#/workers"],
     batches: ["#/batches"],
     log: ["#/log"],
   };

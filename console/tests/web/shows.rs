@@ -181,6 +181,24 @@ fn held_and_due_elements_have_views_of_their_own() {
     client.ask("DEHYDRATOR.RELEASE failed 60000 78 id REASON timeout");
     let failed = format!("api/element?{}&id={}", named(&server, "failed"), b64(b"id"));
     assert_eq!(bytes(&page.get(&failed)["reason_b64"]), b"timeout");
+    // And beside those of all queues, in each database: the longest first.
+    client.ask("SELECT 3");
+    client.ask("DEHYDRATOR.PUSH jobs 0 element other");
+    client.ask("DEHYDRATOR.POLL jobs LEASE 60000 TOKEN 79");
+    let all_held = until("both queues are known", || {
+        let all = page.get("api/held");
+        (all["rows"].as_array().map(Vec::len) == Some(301) && all["complete"] == true)
+            .then_some(all)
+    });
+    let last = &all_held["rows"][300];
+    assert_eq!(
+        (bytes(&last["id_b64"]), bytes(&last["token_b64"])),
+        (b"other".into(), b"79".into())
+    );
+    let of = json!({ "node": node(&server), "db": 3, "key_b64": b64("jobs") });
+    assert_eq!(last["queue"], of);
+    assert!(all_held["rows"][0]["held_since"].as_u64() <= last["held_since"].as_u64());
+    assert!(last["held_since"].as_u64() <= all_held["now"].as_u64(), "{last}");
     let due = page.get(&format!("api/elements?{queue}&view=due&count=500"));
     assert_eq!((&due["shown"], &due["next"]), (&json!(100), &Value::Null));
     assert_eq!(all(&page, &format!("{queue}&view=held&count=20")).len(), 300);
