@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 # need a release build or several builds, or that start no server.
 asan_tests=(
     "server aligned:: faults:: listening:: blocking:: hangup:: refused:: subscribed:: threads:: twice:: commands:: errors:: fenced:: keyspace:: mpoll:: pause:: range:: ondue:: rede:: settings:: unheard:: tracking:: access:: released:: rejected:: revive:: dismissed:: effects:: held_since::"
-    "torture operations:: restore::"
+    "torture anything:: restore::"
 )
 # Tests in which the server moves the objects that hold values.
 valkey_tests=(

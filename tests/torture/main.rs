@@ -1,5 +1,6 @@
 //! Tests that take minutes: many repeated faults. `make torture`.
 
+mod anything;
 mod concurrent;
 mod crash;
 mod dead;
@@ -9,8 +10,6 @@ mod expire;
 mod history;
 mod leak;
 mod lease;
-mod model;
-mod operations;
 mod random;
 mod restore;
 mod schedules;
