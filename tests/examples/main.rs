@@ -19,22 +19,6 @@ use harness::{Ask, Server, cmd, refusal, until};
 const PYTHON: &str = "target/examples/venv/bin/python";
 
 #[test]
-fn the_job_of_a_dead_worker_is_done_by_another() {
-    // Its lease of 500 ms begins when it is due, after 400 ms.
-    run_on_a_server("delayed_jobs.py", 900);
-}
-
-#[test]
-fn a_worker_that_loses_replies_loses_no_job_and_does_none_twice() {
-    run_on_a_server("lost_connection.py", 0);
-}
-
-#[test]
-fn an_operator_sees_late_leased_and_upcoming_jobs() {
-    run_on_a_server("next_jobs.py", 0);
-}
-
-#[test]
 fn a_frequently_changed_document_is_saved_once() {
     run_on_a_server("debounce.js", 1100);
 }
@@ -52,17 +36,6 @@ fn a_silent_session_is_logged_out() {
 #[test]
 fn calls_that_come_too_fast_are_delayed() {
     run_on_a_server("rate_limit.py", 600);
-}
-
-#[test]
-fn a_service_is_called_no_more_often_than_its_rate_limit() {
-    // Twelve calls, at most four in any 300 ms; then each caller waits in vain for half a second.
-    run_on_a_server("polite_client.py", 1100);
-}
-
-#[test]
-fn no_more_than_ten_imports_run_at_once() {
-    run_on_a_server("few_at_once.py", 700);
 }
 
 #[test]
@@ -99,11 +72,6 @@ fn urgent_jobs_come_first() {
 #[test]
 fn an_order_is_either_cancelled_or_paid() {
     run_on_a_server("cancelled_order.py", 200);
-}
-
-#[test]
-fn an_operator_pauses_and_resumes() {
-    run_on_a_server("pause.py", 500);
 }
 
 #[test]
