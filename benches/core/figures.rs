@@ -28,18 +28,6 @@ impl Figures {
         self.values.get(&key)?.iter().copied().min_by(f64::total_cmp)
     }
 
-    /// Returns the value of the last round.
-    pub fn last(&self, measure: &Measure, store: &str, figure: &str) -> Option<f64> {
-        let key = (measure.clone(), store.to_owned(), figure.to_owned());
-        self.values.get(&key)?.last().copied()
-    }
-
-    /// Returns the highest value of the rounds.
-    pub fn most(&self, measure: &Measure, store: &str, figure: &str) -> Option<f64> {
-        let key = (measure.clone(), store.to_owned(), figure.to_owned());
-        self.values.get(&key)?.iter().copied().max_by(f64::total_cmp)
-    }
-
     /// Returns the number of rounds.
     pub fn rounds(&self, measure: &Measure, store: &str) -> usize {
         let of = |key: &&(Measure, String, String)| key.0 == *measure && key.1 == store;

@@ -3,19 +3,13 @@
 //!
 //! ```text
 //!   cargo bench -p dehydrator-benches --bench core                  everything; rewrites the tables and charts in docs/
-//!   cargo bench -p dehydrator-benches --bench core -- --quick       an overview, in less than a minute; docs/ stay unchanged
-//!   cargo bench -p dehydrator-benches --bench core -- --deadlines   many TTLs and deadlines compared with eight TTLs; docs/ stay unchanged
-//!   cargo bench -p dehydrator-benches --bench core -- --adversary   deadlines of an adversary; docs/ stay unchanged
-//!   cargo bench -p dehydrator-benches --bench core -- --deadlines --write   rewrites only the sections about deadlines in docs/
 //!   cargo bench -p dehydrator-benches --bench core -- --check       only checks that all stores are correct
 //!   cargo bench -p dehydrator-benches --bench core -- --again a,b   repeats the life of a timer in these stores, with the rest from the last run
 //!   cargo bench -p dehydrator-benches --bench core -- --report      rewrites the tables and charts from the figures of the last run
 //!   cargo bench -p dehydrator-benches --bench core -- charts        redraws the charts, and docs/benchmarks.md, from docs/figures/
 //!   cargo test --bench core                   like --check
-//!   … -- small                              prints the costs of a lawn of a few elements in either form
 //!   … -- life lawn --timers 1000000 --ttls 8  one measurement, see `Measure`
 //!   … -- one lawn start --timers 10000        one operation, see `one`
-//!   … -- slowest lawn "descending, start" --count 17   one operation of the adversary, see `adversary`
 //!   BEFORE=path cargo bench -p dehydrator-benches --bench core      compared with another build of this bench, whose core is called `before`
 //! ```
 //!
@@ -28,15 +22,13 @@
 //! | `stores` | the stores, including ours |
 //! | `named`, `lists` | the table of ids and the lists for the classic schemes |
 //! | `oracle` | the model that each store must agree with first |
-//! | `lifecycle`, `steady`, `growth`, `worst`, `adversary`, `workers`, `units`, `sessions`, `overflow`, `small`, `one` | the measurements |
-//! | `plan`, `deadlines` | the choice of measurements; a short run about many TTLs and deadlines |
+//! | `lifecycle`, `steady`, `growth`, `units`, `overflow`, `one` | the measurements |
+//! | `plan` | the choice of measurements |
 //! | `figures`, `report`, `markdown`, `charts`, `chart`, `page`, `machine` | the results |
 //! | `load`, `due`, `memory`, `stopwatch` | ids and TTLs; TTLs or deadlines; the counting allocator; the CPU time of the thread |
 
-mod adversary;
 mod builds;
 mod charts;
-mod deadlines;
 mod due;
 mod figures;
 mod growth;
@@ -50,15 +42,11 @@ mod oracle;
 mod overflow;
 mod plan;
 mod report;
-mod sessions;
-mod small;
 mod steady;
 mod stopwatch;
 mod store;
 mod stores;
 mod units;
-mod workers;
-mod worst;
 
 use lexopt::prelude::*;
 use store::Store;
@@ -66,12 +54,12 @@ use store::Store;
 /// One measurement and its size: the command line of a measuring process.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Measure {
-    /// `life`, `fenced`, `steady`, `growth`, `worst`, `adversary`, `overflow`, `collisions`, `workers`, `units`, `sessions` or `small`.
+    /// `life`, `fenced`, `steady`, `growth`, `overflow` or `units`.
     pub kind: String,
     pub timers: usize,
     /// 0: an absolute deadline for each, see [`due::Due`].
     pub ttls: usize,
-    /// For measures without timers: threads, units, minutes, percent.
+    /// For measures without timers: units, percent.
     pub count: usize,
     pub ticks: u64,
 }
@@ -88,13 +76,7 @@ impl Measure {
             "fenced" => for_store!(store, fenced_life(timers, ttls, say)),
             "steady" => for_store!(store, steady(timers, ttls, say)),
             "growth" => for_store!(store, growth(timers, ttls, say)),
-            "adversary" => for_store!(store, adversary(timers, say)),
-            "worst" => for_store!(store, worst(timers, say)),
             "overflow" => for_store!(store, overflow(timers, ttls, count, say)),
-            "sessions" => for_store!(store, sessions(count as u64, say)),
-            "collisions" => worst::collisions(timers, say),
-            "workers" => workers::run(count, timers, say),
-            "small" => small::run(store, timers, say),
             "units" => units::run(store, count as u32, ticks, say),
             other => panic!("there is no measure called {other}"),
         }
@@ -102,15 +84,11 @@ impl Measure {
 }
 
 // The macro needs names without paths.
-use adversary::count as slowest;
-use adversary::run as adversary;
 use growth::run as growth;
 use lifecycle::{run as life, run_fenced as fenced_life};
 use one::run as one_operation;
 use overflow::run as overflow;
-use sessions::run as sessions;
 use steady::run as steady;
-use worst::run as worst;
 
 fn check<S: Store>(seed: u64) {
     oracle::check::<S>(seed);
@@ -130,20 +108,13 @@ fn main() -> Result<(), lexopt::Error> {
     let mut words: Vec<String> = Vec::new();
     let mut measure = Measure::new("", 1_000_000, 8);
     // Cargo passes --bench to benches, and nothing to tests.
-    let (mut bench, mut only_check, mut quick, mut only_report) = (false, false, false, false);
-    let mut only_adversary = false;
-    let (mut only_deadlines, mut rounds, mut writes) = (false, 3, false);
+    let (mut bench, mut only_check, mut only_report) = (false, false, false);
     let mut again = None;
     let mut args = lexopt::Parser::from_env();
     while let Some(arg) = args.next()? {
         match arg {
             Long("bench") => bench = true,
             Long("check") => only_check = true,
-            Long("quick") => quick = true,
-            Long("adversary") => only_adversary = true,
-            Long("write") => writes = true,
-            Long("rounds") => rounds = args.value()?.parse()?,
-            Long("deadlines") => only_deadlines = true,
             Long("report") => only_report = true,
             Long("again") => again = Some(args.value()?.string()?),
             Long("timers") => measure.timers = args.value()?.parse()?,
@@ -159,11 +130,7 @@ fn main() -> Result<(), lexopt::Error> {
         (Some("one"), Some(store), Some(operation)) => {
             for_store!(store, one_operation(operation, measure.timers, measure.ttls));
         }
-        (Some("slowest"), Some(store), Some(said)) => {
-            for_store!(store, slowest(said, measure.count, measure.timers));
-        }
         (Some("charts"), None, None) => charts::draw(),
-        (Some("small"), None, None) => small::print(),
         (Some(kind), Some(store), None) => {
             measure.kind = kind.into();
             measure.run(store, &mut |figure, value| println!("{figure}\t{value}"));
@@ -180,16 +147,7 @@ fn main() -> Result<(), lexopt::Error> {
             if only_check {
                 return Ok(());
             }
-            if only_adversary {
-                plan::run_adversary(measure.timers, rounds);
-            } else if only_deadlines && writes {
-                report::write_any_deadline(plan::run_any_deadline());
-                charts::draw();
-            } else if only_deadlines {
-                plan::run_deadlines(measure.timers, rounds);
-            } else if quick {
-                plan::run_quickly();
-            } else if bench {
+            if bench {
                 plan::run();
                 report::write();
                 charts::draw();

@@ -5,11 +5,11 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use crate::Measure;
-use crate::builds::{BEFORE, OURS, PORTABLE, executable};
+use crate::builds::{BEFORE, PORTABLE, executable};
 use crate::figures::Figures;
 use crate::one::{COUNTED, OPERATIONS};
 use crate::stores::ALL;
-use crate::{adversary, deadlines, small, units};
+use crate::units;
 
 /// The only peer with the same requirement: ids and elements of any length.
 pub const ANY_LENGTH: &str = "hierarchy-any";
@@ -28,10 +28,6 @@ pub const GROWTH: [&str; 4] = ["lawn", "hierarchy", "delay-queue", "floor-boxes"
 /// Stores that are measured with all kinds of deadlines in one run, and stores that are measured with them once.
 pub const ANY_DEADLINE: [&str; 3] = ["lawn", ANY_LENGTH, "heap"];
 pub const ANY_DEADLINE_FAR: [&str; 3] = ["hierarchy", "delay-queue", "btree"];
-pub const ANY_DEADLINE_COUNTED: [&str; 4] = ["lawn", BEFORE, ANY_LENGTH, "heap"];
-/// Stores that support deadlines, for the adversary.
-pub const ADVERSARY: [&str; 4] = ["lawn", ANY_LENGTH, "heap", "btree"];
-pub const WORST: [&str; 4] = ["lawn", "hierarchy", "delay-queue", "heap"];
 /// Stores that support TTLs beyond the range of a simple wheel.
 pub const OVERFLOW: [&str; 4] = ["lawn", "overflow-wheel", "hierarchy", "heap"];
 /// Percentages of timers beyond that range.
@@ -145,21 +141,6 @@ impl Plan {
         }
     }
 
-    /// Counts the instructions of each operation that was reported as the slowest.
-    fn count_slowest(&mut self, store: &str, measure: &Measure) {
-        for said in adversary::said() {
-            let at = self.figures.last(measure, store, &format!("{said}: slowest at"));
-            // Expired elements are not requested one by one.
-            let Some(at) = at.filter(|_| said != adversary::ALL_DUE) else { continue };
-            let Some((exe, name)) = executable(store) else { continue };
-            eprintln!("{:4} s  slowest {store} {said}", self.began.elapsed().as_secs());
-            let words = ["slowest", name, &said];
-            let numbers = [("--timers", measure.timers), ("--count", at as usize)];
-            let Some(count) = instructions(&exe, &words, &numbers) else { return };
-            self.figures.add(measure, store, &format!("{said}: slowest, instructions"), count);
-        }
-    }
-
     /// Counts instructions per operation, if valgrind is installed.
     fn count_instructions(&mut self, stores: &[&str], ttls: usize) {
         let measure = Measure::new("instructions", COUNTED, ttls);
@@ -210,53 +191,9 @@ pub fn run_again(stores: &[&str]) {
     plan.count_instructions(stores, 8);
 }
 
-/// Measures only [`any_deadline`]. The figures of the last full run stay unchanged.
-pub fn run_any_deadline() -> Figures {
-    let mut plan = Plan { figures: Figures::default(), began: Instant::now(), quick: true };
-    any_deadline(&mut plan);
-    plan.count_instructions(&ANY_DEADLINE_COUNTED, 8);
-    plan.figures
-}
-
-/// Measures and prints the adversary's effect on this many timers, for ours alone. Writes no file.
-pub fn run_adversary(timers: usize, rounds: usize) {
-    let mut plan = Plan { figures: Figures::default(), began: Instant::now(), quick: true };
-    let measure = Measure::new("adversary", timers, 0);
-    plan.measure(rounds, &measure, [OURS, BEFORE]);
-    for store in [OURS, BEFORE] {
-        plan.count_slowest(store, &measure);
-    }
-    print!("{}", deadlines::show_adversary(&plan.figures, &measure));
-}
-
-/// Measures and prints an overview. Writes no file.
-pub fn run_quickly() {
-    let mut plan = Plan { figures: Figures::default(), began: Instant::now(), quick: true };
-    glance(&mut plan);
-    print!("{}", plan.figures.to_text());
-}
-
-/// Measures and prints the costs of many TTLs and deadlines, for ours alone. Writes no file.
-pub fn run_deadlines(timers: usize, rounds: usize) {
-    let mut plan = Plan { figures: Figures::default(), began: Instant::now(), quick: true };
-    let both = [OURS, BEFORE];
-    let life = deadlines::CASES.map(|ttls| Measure::new("life", timers, ttls));
-    let steady = deadlines::STEADY.map(|ttls| Measure::new("steady", timers, ttls));
-    plan.measure_in_turn(rounds, &[&life[..], &steady[..]].concat(), both);
-    for ttls in deadlines::COUNTED_CASES {
-        plan.count_instructions(&both, ttls);
-    }
-    print!("{}", deadlines::show(&plan.figures, timers, rounds));
-}
-
 /// Returns the cases of one run: eight TTLs, more of them, and deadlines without TTLs.
 pub fn deadlines_of(timers: usize) -> impl Iterator<Item = usize> {
     TTLS.into_iter().filter(move |ttls| (8..=timers).contains(ttls)).chain([0])
-}
-
-/// Returns the adversary's measure for a million timers.
-pub fn adversary_of_a_million() -> Measure {
-    Measure::new("adversary", 1_000_000, 0)
 }
 
 /// Returns the measure for this many timers, with this percentage beyond the range of a simple wheel.
@@ -287,25 +224,14 @@ fn everything(plan: &mut Plan) {
     plan.measure(1, &Measure::new("life", 1_000_000, 8), far);
     plan.measure(1, &Measure::new("growth", 10_000_000, 8), GROWTH);
     plan.measure(1, &Measure::new("life", 10_000_000, 8), LARGE.into_iter().chain([BEFORE]));
-    plan.measure(1, &Measure::new("worst", 1_000_000, 1), WORST);
     for share in SHARES {
         for timers in CROWDS {
             plan.measure(1, &overflow(timers, share), OVERFLOW);
         }
     }
-    plan.measure(1, &Measure::new("collisions", 10_000, 1), ["lawn"]);
     for count in [32, 256, 2_048, 32_768] {
         let ticks = units::ticks(count as u32, 256);
         plan.measure(3, &Measure { count, ticks, ..Measure::new("units", 0, 0) }, units::STORES);
-    }
-    // In an ordered list, each ping would walk over half of 20,000 timers.
-    let sessions = Measure { count: 10, ..Measure::new("sessions", 10_000, 3) };
-    plan.measure(1, &sessions, timed().filter(|store| *store != "ordered-list"));
-    for elements in [1, 4, 8, 32] {
-        plan.measure(3, &small::measure(elements), small::FORMS);
-    }
-    for count in [1, 2] {
-        plan.measure(3, &Measure { count, ..Measure::new("workers", 1_000_000, 8) }, ["lawn"]);
     }
     plan.count_instructions(&INSTRUCTIONS, 8);
     for ttls in TTLS.into_iter().filter(|ttls| *ttls != 8) {
@@ -329,21 +255,4 @@ fn any_deadline(plan: &mut Plan) {
     for ttls in [10, 1_000, 10_000, 100_000, 1_000_000] {
         plan.measure(3, &Measure::new("steady", 1_000_000, ttls), BEST.into_iter().chain([BEFORE]));
     }
-    plan.measure(1, &adversary_of_a_million(), ADVERSARY.into_iter().chain([BEFORE]));
-    for ttls in [COUNTED, 0] {
-        plan.count_instructions(&ANY_DEADLINE_COUNTED, ttls);
-    }
-}
-
-fn glance(plan: &mut Plan) {
-    plan.measure(1, &Measure::new("life", 10_000, 8), ALL);
-    plan.measure(1, &Measure::new("life", 200_000, 8), BEST);
-    plan.measure(1, &Measure::new("steady", 200_000, 1_000), BEST);
-    plan.measure(1, &Measure::new("growth", 1_000_000, 8), GROWTH);
-    plan.measure(1, &Measure::new("worst", 100_000, 1), WORST);
-    plan.measure(1, &overflow(100_000, 50), OVERFLOW);
-    plan.measure(1, &Measure { count: 2, ..Measure::new("workers", 100_000, 8) }, ["lawn"]);
-    let ticks = units::ticks(256, 16);
-    plan.measure(1, &Measure { count: 256, ticks, ..Measure::new("units", 0, 0) }, units::STORES);
-    plan.measure(1, &Measure { count: 1, ..Measure::new("sessions", 10_000, 3) }, BEST);
 }

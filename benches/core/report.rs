@@ -4,29 +4,24 @@ use crate::builds::{BEFORE, OURS, PORTABLE};
 use crate::figures::Figures;
 use crate::one::COUNTED;
 use crate::plan::{
-    ADVERSARY, ANY_DEADLINE, ANY_DEADLINE_COUNTED, ANY_DEADLINE_FAR, ANY_LENGTH, BEST, CROWDS,
-    GROWTH, INSTRUCTIONS, OVERFLOW, SHARES, TTLS, WORST, deadlines_of, figures_file, overflow,
-    timed,
+    ANY_DEADLINE, ANY_DEADLINE_FAR, BEST, CROWDS, GROWTH, INSTRUCTIONS, OVERFLOW, SHARES, TTLS,
+    deadlines_of, figures_file, overflow, timed,
 };
 use crate::stores::wheel::SIMPLE;
 use crate::stores::{ALL, label};
-use crate::{Measure, adversary, deadlines, plan, small, units};
+use crate::{Measure, units};
 use benches::markdown::{NOTHING, cell, cell_or_dash, head, join, number, short, table};
 use benches::{machine, page};
 
 const OPERATIONS: [&str; 5] = ["start", "restart", "touch", "stop", "expire"];
-/// The goals in nanoseconds, at a million and at ten million timers, and as ratios to the best peer.
-const GOALS: [(&str, f64, f64, f64); 5] = [
-    ("start", 80.0, 110.0, 1.6),
-    ("restart", 110.0, 160.0, 3.0),
-    ("touch", 70.0, 105.0, 4.5),
-    ("stop", 110.0, 170.0, 2.5),
-    ("expire", 60.0, 80.0, 2.0),
-];
 
-/// Formats a label for use within a cell.
-fn plain(store: &str) -> String {
-    label(store).replace('*', "").replace("one allocation per record", "boxes")
+/// Returns the name of a number of TTLs; 0 stands for deadlines without TTLs.
+fn deadlines_name(ttls: usize) -> String {
+    match ttls {
+        0 => "`AT` at random".into(),
+        1 => "1 TTL".into(),
+        _ => format!("{} TTLs", short(ttls)),
+    }
 }
 
 struct Report {
@@ -112,89 +107,6 @@ impl Report {
         (!rows.is_empty()).then(|| table(&head(said, &OPERATIONS), rows))
     }
 
-    /// Returns the best of the other stores that keep time.
-    fn best_peer(&self, measure: &Measure, figure: &str) -> Option<(&'static str, f64)> {
-        let peers = ALL.into_iter().filter(|store| *store != OURS && !store.starts_with("floor"));
-        let known = peers.filter_map(|it| Some((it, self.figures.least(measure, it, figure)?)));
-        known.min_by(|a, b| a.1.total_cmp(&b.1))
-    }
-
-    fn goals(&self) -> String {
-        let million = Self::life(1_000_000, 8);
-        let most = Self::life(10_000_000, 8);
-        let ours = |measure: &Measure, figure: &str| self.figures.least(measure, OURS, figure);
-        let ratio = |over: Option<f64>, under: Option<f64>| {
-            over.zip(under).map_or_else(String::new, |(over, under)| format!("{:.2}", over / under))
-        };
-        let alike = |figure: &str| self.figures.least(&million, ANY_LENGTH, figure);
-        let mut rows = Vec::new();
-        for (figure, goal, goal_most, goal_ratio) in GOALS {
-            let peer = self.best_peer(&million, figure);
-            let floor = self.figures.least(&million, "floor-arena", figure);
-            rows.push(vec![
-                format!("{figure}, ns"),
-                format!("{goal} / {goal_most}"),
-                format!("{} / {}", cell(ours(&million, figure)), cell(ours(&most, figure))),
-                peer.map_or_else(String::new, |(it, value)| {
-                    format!("{}: {}", plain(it), number(value))
-                }),
-                format!("{goal_ratio}"),
-                ratio(peer.map(|peer| peer.1), ours(&million, figure)),
-                cell(alike(figure)),
-                ratio(alike(figure), ours(&million, figure)),
-                ratio(ours(&million, figure), floor),
-            ]);
-        }
-        let peer = self.best_peer(&million, "bytes");
-        rows.push(vec![
-            "bytes per timer".into(),
-            "112".into(),
-            format!("{} / {}", cell(ours(&million, "bytes")), cell(ours(&most, "bytes"))),
-            peer.map_or_else(String::new, |(it, value)| {
-                format!("{}: {}", plain(it), number(value))
-            }),
-            "0.7: ours / peer".into(),
-            ratio(ours(&million, "bytes"), peer.map(|peer| peer.1)),
-            cell(alike("bytes")),
-            ratio(ours(&million, "bytes"), alike("bytes")),
-            ratio(ours(&million, "bytes"), self.figures.least(&million, "floor-arena", "bytes")),
-        ]);
-        let row = |what: &str, goal: &str, got: String| {
-            let mut row = vec![what.into(), goal.into(), got];
-            row.resize(9, String::new());
-            row
-        };
-        let quiet = cell(ours(&million, "quiet tick"));
-        rows.push(row("quiet tick, ns", "under 5", quiet));
-        let steady = [10, 1_000, 10_000, 100_000, 1_000_000].map(|ttls| {
-            cell(self.figures.least(&Measure::new("steady", 1_000_000, ttls), OURS, "fire"))
-        });
-        let flat = "under 180, flat";
-        rows.push(row(
-            "a timer that fires, with 10 / 10^3 / 10^4 / 10^5 / 10^6 TTLs, ns",
-            flat,
-            steady.join(" / "),
-        ));
-        let growth = Measure::new("growth", 10_000_000, 8);
-        let slowest = ["fresh", "known"].map(|memory| {
-            cell(self.figures.least(&growth, OURS, &format!("{memory}: slowest start")))
-        });
-        let slowest = slowest.join(" / ");
-        let what = "slowest start while growing to 10^7, fresh / reused memory, ms";
-        rows.push(row(what, "under 0.5", slowest));
-        let columns = [
-            "goal, 10^6 / 10^7",
-            "ours",
-            "best peer",
-            "goal: peer / ours",
-            "peer / ours",
-            "wheel, any length",
-            "wheel / ours",
-            "ours / arena floor",
-        ];
-        table(&head("", &columns), rows)
-    }
-
     /// Returns the operations by number of TTLs, which is at most the number of timers.
     fn ttls(&self, timers: usize) -> String {
         let columns = ["start", "restart", "stop", "expire"];
@@ -241,26 +153,8 @@ impl Report {
         }
         let peers = ANY_DEADLINE.into_iter().filter(|store| *store != OURS).chain(ANY_DEADLINE_FAR);
         rows.extend(peers.map(|store| row(store, label(store))));
-        let first = format!("ns with {}", join(cases.iter().map(|it| deadlines::name(*it))));
+        let first = format!("ns with {}", join(cases.iter().map(|it| deadlines_name(*it))));
         table(&head(&first, &columns), rows)
-    }
-
-    /// Returns the adversary's effect: average and worst.
-    fn adversary(&self) -> String {
-        let measure = plan::adversary_of_a_million();
-        let mut stores = vec![(OURS, label(OURS))];
-        let was = self.having(&measure, &format!("{}: ns", adversary::said()[0]), &[BEFORE]);
-        stores.extend(was.into_iter().map(|store| (store, "before")));
-        stores.extend(ADVERSARY.into_iter().skip(1).map(|store| (store, label(store))));
-        let rows = adversary::said().into_iter().map(|said| {
-            let cells = stores.iter().map(|(store, _)| {
-                let get = |it: &str| self.figures.least(&measure, store, &format!("{said}: {it}"));
-                join(["ns", "slowest", "slowest of a run"].map(|it| cell_or_dash(get(it))))
-            });
-            std::iter::once(said.clone()).chain(cells).collect()
-        });
-        let columns: Vec<_> = stores.iter().map(|(_, name)| *name).collect();
-        table(&head("ns / slowest, us / slowest of a run, us", &columns), rows)
     }
 
     fn steady(&self) -> String {
@@ -299,32 +193,6 @@ impl Report {
         table(&head("", &columns), rows)
     }
 
-    fn worst(&self) -> String {
-        let measure = Measure::new("worst", 1_000_000, 1);
-        let distinct = Self::life(1_000_000, 1_000_000);
-        let rows = WORST.into_iter().map(|store| {
-            let get = |figure| cell(self.figures.least(&measure, store, figure));
-            vec![
-                label(store).to_owned(),
-                cell(self.figures.least(&distinct, store, "start")),
-                cell(self.figures.least(&distinct, store, "expire")),
-                get("all due at once"),
-                get("hot id"),
-                get("hot id, bytes left behind"),
-                get("oldest pulled"),
-            ]
-        });
-        let columns = [
-            "one TTL per element: start",
-            "expire",
-            "all due at once",
-            "hot id replaced",
-            "bytes left behind",
-            "oldest stopped, new one started",
-        ];
-        table(&head("ns per operation", &columns), rows)
-    }
-
     /// Returns the cost if a share of the timers is beyond the range of a wheel.
     fn overflow(&self) -> String {
         let [fewer, many] = CROWDS;
@@ -356,26 +224,6 @@ impl Report {
         let shares = join(SHARES.map(|share| share.to_string()));
         let first = format!("ns with {shares} % beyond {} ms", number(SIMPLE as f64));
         table(&head(&first, &columns.map(|column| column.1)), rows)
-    }
-
-    fn collisions(&self) -> String {
-        let measure = Measure::new("collisions", 10_000, 1);
-        let get = |ids: &str, keys: &str| {
-            cell(self.figures.least(&measure, OURS, &format!("{ids} ids, keys {keys}")))
-        };
-        let rows = ["random", "colliding"]
-            .into_iter()
-            .map(|ids| vec![format!("{ids} ids"), get(ids, "known"), get(ids, "random")]);
-        table(&head("ns to start or stop", &["known hash keys", "random hash keys"]), rows)
-    }
-
-    fn workers(&self) -> String {
-        let rows = self.figures.measures("workers").into_iter().map(|measure| {
-            let get = |figure| cell(self.figures.most(&measure, OURS, figure));
-            vec![measure.count.to_string(), get("each its own"), get("one for all")]
-        });
-        let columns = ["one Lawn per thread, no locks", "one Lawn behind a lock"];
-        table(&head("threads: million operations per second", &columns), rows)
     }
 
     fn units(&self) -> String {
@@ -410,66 +258,13 @@ impl Report {
         table(&head("units: ns per schedule", &columns), rows)
     }
 
-    fn sessions(&self) -> String {
-        let Some(measure) = self.figures.measures("sessions").pop() else { return String::new() };
-        let stores = self.having(&measure, "operations", &ALL);
-        let rows = stores.iter().map(|store| {
-            let get = |figure| self.figures.least(&measure, store, figure);
-            for figure in ["operations", "pings", "reconnections given up", "expiries"] {
-                assert_eq!(
-                    get(figure),
-                    self.figures.least(&measure, OURS, figure),
-                    "{store}: {figure}"
-                );
-            }
-            let ours = self.figures.least(&measure, OURS, "ns per operation");
-            let ratio = get("ns per operation").zip(ours).map(|(value, ours)| value / ours);
-            vec![label(store).to_owned(), cell(get("ns per operation")), cell(ratio)]
-        });
-        let all = |figure| cell(self.figures.least(&measure, OURS, figure));
-        format!(
-            "{}\n{} operations. Each store fired {} pings, {} abandoned reconnections and {} \
-             expiries.\n",
-            table(&head("", &["ns per operation", "× ours"]), rows),
-            all("operations"),
-            all("pings"),
-            all("reconnections given up"),
-            all("expiries"),
-        )
-    }
-
-    /// Returns the costs of a lawn of a few elements, in either form.
-    fn small(&self) -> String {
-        small::show(|form, elements, figure| {
-            self.figures.least(&small::measure(elements), form, figure)
-        })
-    }
-
     /// Returns the sections about the number of TTLs.
-    fn any_deadline(&self) -> [(&'static str, String); 5] {
+    fn any_deadline(&self) -> [(&'static str, String); 3] {
         [
             ("deadlines-few", self.deadlines(10_000)),
             ("deadlines", self.deadlines(1_000_000)),
             ("steady", self.steady()),
-            ("adversary", self.adversary()),
-            ("instructions-any", self.instructions_any()),
         ]
-    }
-
-    /// Returns instructions with one TTL per element, and with deadlines without TTLs.
-    fn instructions_any(&self) -> String {
-        let cases = [8, COUNTED, 0];
-        let rows = ANY_DEADLINE_COUNTED.into_iter().filter(|store| *store != BEFORE).map(|store| {
-            let values = OPERATIONS.map(|figure| {
-                join(cases.map(|ttls| {
-                    let measure = Measure::new("instructions", COUNTED, ttls);
-                    cell_or_dash(self.figures.least(&measure, store, figure))
-                }))
-            });
-            std::iter::once(label(store).to_owned()).chain(values).collect()
-        });
-        let first = format!("instructions with {}", join(cases.map(deadlines::name)));
-        table(&head(&first, &OPERATIONS), rows)
     }
 
     fn instructions(&self) -> String {
@@ -487,14 +282,6 @@ impl Report {
     }
 }
 
-/// Writes the results of [`plan::run_any_deadline`], and nothing else.
-pub fn write_any_deadline(figures: Figures) {
-    let report = Report { figures };
-    for (section, content) in report.any_deadline() {
-        page::put(&format!("core:{section}"), &content);
-    }
-}
-
 /// Writes the tables from the figures of the last run.
 pub fn write() {
     let file = figures_file();
@@ -503,7 +290,6 @@ pub fn write() {
     let report = Report { figures: Figures::from_text(&text) };
     for (section, content) in [
         ("machine", machine::describe()),
-        ("goals", report.goals()),
         ("few", report.operations(10_000)),
         ("million", report.operations(1_000_000)),
         ("fenced", report.fenced()),
@@ -511,13 +297,8 @@ pub fn write() {
         ("ttls", report.ttls(1_000_000)),
         ("ttls-few", report.ttls(10_000)),
         ("growth", report.growth()),
-        ("worst", report.worst()),
         ("overflow", report.overflow()),
-        ("collisions", report.collisions()),
-        ("workers", report.workers()),
         ("units", report.units()),
-        ("small", report.small()),
-        ("sessions", report.sessions()),
         ("instructions", report.instructions()),
     ]
     .into_iter()

@@ -13,26 +13,15 @@ const NO_TTL: u64 = 0;
 /// The keys of the hash: random, drawn once, as in the module.
 static HASHER: OnceLock<RandomState> = OnceLock::new();
 
-/// Uses the same keys in each process.
-pub fn know_keys() {
-    HASHER.get_or_init(|| RandomState::with_seeds(1, 2, 3, 4));
-}
-
 pub struct Ours(Lawn);
-
-impl Ours {
-    /// Returns a lawn whose hash of ids has these keys, which an attacker would know.
-    pub fn with_hasher(hasher: RandomState) -> Self {
-        Self(Lawn::new(Arc::new(Shared::new(hasher, || SmallMax::USUAL))))
-    }
-}
 
 impl Store for Ours {
     const NAME: &'static str = "lawn";
     const LABEL: &'static str = "**our Lawn**";
 
     fn new(_now: u64) -> Self {
-        Self::with_hasher(HASHER.get_or_init(RandomState::new).clone())
+        let hasher = HASHER.get_or_init(RandomState::new).clone();
+        Self(Lawn::new(Arc::new(Shared::new(hasher, || SmallMax::USUAL))))
     }
 
     fn start(&mut self, id: &Id, payload: &Payload, ttl: u64, now: u64) {
