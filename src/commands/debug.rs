@@ -48,7 +48,7 @@ pub fn debug(context: &CommandContext, args: Args<'_>) -> Result {
         }
         (Some("PANIC"), None) => panic!("as was asked for"),
         (Some("PANIC-IN-REPLY"), None) => {
-            context.reply_array_up_to(2).push_bulk(b"first");
+            context.reply_array_up_to(2).push_bulk(&b"first"[..]);
             panic!("as was asked for")
         }
         _ => return Err(Error::Arity),

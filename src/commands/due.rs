@@ -86,7 +86,7 @@ pub fn late(context: &CommandContext, args: Args<'_>) -> Result {
         let mut row = reply.push_array(4);
         match found {
             Some((Name { db, key }, overdue)) => {
-                row.push_bulk(&key);
+                row.push_bulk(&*key);
                 row.push_integer(db.into());
                 row.push_integer(age as i64);
                 row.push_integer(overdue as i64);

@@ -12,6 +12,7 @@ use crate::server::{CommandContext, Error, Str, error::Result};
 use super::args::options::Options;
 use super::args::{FROM_1, MS_FROM_1, UNIX_MS_FROM_1};
 use super::args::{key_and_ids, required, shown};
+use super::range::{Beginning, page, parse_start};
 use super::{checks, defaults};
 use lawn::Lawn;
 
@@ -167,23 +168,51 @@ pub fn pause(context: &CommandContext, key: Str<'_>, name: &[u8], is_paused: boo
     Ok(true)
 }
 
-/// Runs `SCHEDULES key [name [name ...]]`: for each schedule a map, by their occurrences; or for each name, nil if there is none.
+/// Where a list begins, and how long it may be.
+type Page = (Option<Beginning>, usize);
+
+/// Reads `key FROM position [COUNT n]`. `None`: there are no words, or names. One last word is a name, whatever it is.
+fn parse_from(args: Args<'_>) -> Result<Option<Page>> {
+    let mut options = Options::new(args, 2);
+    if args.len() < 4 || !options.next_if(b"FROM") {
+        return Ok(None);
+    }
+    let from = parse_start("FROM", options.value("FROM")?)?;
+    let count = Options::new(args, options.at()).only(b"COUNT", Options::count)?;
+    Ok(Some((from, count.unwrap_or(usize::MAX).min(config::reply_max()))))
+}
+
+/// Runs `SCHEDULES key [name [name ...] | FROM position [COUNT n]]`: for each schedule a map, by their occurrences; or for each name,
+/// nil if there is none. With FROM the position at which to continue, or nil, and some schedules from a position on.
 pub fn schedules(context: &CommandContext, args: Args<'_>) -> Result {
     let key = required(args, 1)?;
+    let from = parse_from(args)?;
     let dehydrator = Reading::open(context, key)?;
     let value = dehydrator.dehydrator();
+    if args.len() == 2 || from.is_some() {
+        let (begin, count) = from.unwrap_or((Some(Beginning::FIRST), usize::MAX));
+        let rows = value.zip(begin).map(|(it, begin)| it.schedule_rows(begin.start_in(it)));
+        let most = if from.is_some() { usize::MAX } else { config::reply_max() };
+        let rows = rows.into_iter().flatten().take(most);
+        let (rows, next) = page(value, rows, count, |it| it.id.len() + it.payload.len() + FRAME);
+        let rows = rows.iter().map(|row| row.element);
+        let rows = rows.filter_map(|it| Some((it.id, Schedule::decode(it.payload)?)));
+        let rows: Vec<_> = rows.collect();
+        let mut reply = from.is_some().then(|| context.reply_array(2));
+        let mut list = match &mut reply {
+            Some(reply) => {
+                reply.push_bulk(next.as_deref().map(str::as_bytes));
+                reply.push_array(rows.len())
+            }
+            None => context.reply_array(rows.len()),
+        };
+        rows.iter().for_each(|(name, it)| show(&mut list, name, it));
+        return Ok(());
+    }
     let mut room = ReplyRoom::new();
     let mut takes = |name: &[u8], it: &Schedule<'_>| {
         room.takes(name.len() + it.element.len() + it.group.len() + FRAME)
     };
-    if args.len() == 2 {
-        let all = value.into_iter().flat_map(Dehydrator::all_schedules);
-        let all = all.take(config::reply_max()).take_while(|(name, it)| takes(name, it));
-        let all: Vec<_> = all.collect();
-        let mut reply = context.reply_array(all.len());
-        all.iter().for_each(|(name, it)| show(&mut reply, name, it));
-        return Ok(());
-    }
     let names = args.from(2).map(Str::bytes).take(config::reply_max());
     let found = names.map(|name| (name, value.and_then(|it| it.schedule(name))));
     let found = found.take_while(|(name, it)| it.as_ref().is_none_or(|it| takes(name, it)));
@@ -240,6 +269,20 @@ fn show(reply: &mut Array<'_>, name: &[u8], schedule: &Schedule<'_>) {
 mod tests {
     use super::*;
     use crate::commands::args::testing::*;
+
+    #[test]
+    fn a_list_begins_at_a_position_and_names_are_names() {
+        needs_all_of("k", |args| required(args, 1).and_then(|_| parse_from(args)).map(drop));
+        let count = |line| request(line, |args: Args<'_>| Ok(parse_from(args)?.map(|it| it.1)));
+        assert_eq!(["k", "k FROM", "k a FROM - COUNT 1"].map(count), [const { Ok(None) }; 3]);
+        assert_eq!(["k from -", "k FROM (7-0-5"].map(count), [const { Ok(Some(usize::MAX)) }; 2]);
+        assert_eq!(count("k FROM 5 count 3"), Ok(Some(3)));
+        refuses_each(
+            "k FROM x; k FROM name other; k FROM - 5; k FROM - COUNT; k FROM - COUNT 0; k FROM - FROM -"
+                .split("; "),
+            only!(parse_from),
+        );
+    }
 
     #[test]
     fn a_schedule_has_a_plan_and_its_options_in_any_order() {

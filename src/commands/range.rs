@@ -26,10 +26,8 @@ pub fn look(context: &CommandContext, args: Args<'_>) -> Result {
     let now = clock::now();
 
     if !full {
-        match dehydrator.lawn().and_then(|lawn| lawn.look(id)) {
-            Some(element) => context.reply_bulk(element.payload),
-            None => context.reply_null(),
-        }
+        let found = dehydrator.lawn().and_then(|lawn| lawn.look(id));
+        context.reply_bulk_or_null(found.map(|element| element.payload));
         return Ok(());
     }
     let Some(row) = dehydrator.lawn().and_then(|lawn| lawn.row(id)) else {
@@ -60,12 +58,24 @@ fn is_leased(row: &Row<'_>, token: Option<Token>, now: u64) -> bool {
     token.is_some() && row.element.deadline > now && !is_stuck(row)
 }
 
-/// Where a RANGE begins.
+/// Where a list begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Beginning {
-    pub start: Start,
+    start: Start,
     /// The dehydrator to which the number in `start` belongs.
-    pub serial: Option<u64>,
+    serial: Option<u64>,
+}
+
+impl Beginning {
+    /// The first element.
+    pub const FIRST: Self = Self { start: Start::FIRST, serial: None };
+
+    /// Returns the start in a dehydrator. A number from another one, or from this one before it was loaded, is ignored: elements
+    /// with the same deadline are listed again.
+    pub fn start_in(self, dehydrator: &Dehydrator) -> Start {
+        let behind = self.start.behind.filter(|_| self.serial == Some(serial(dehydrator)));
+        Start { behind, ..self.start }
+    }
 }
 
 /// `key start end [COUNT n] [WITHELEMENTS] [WITHTOKENS] [GROUP name]`
@@ -85,7 +95,7 @@ pub struct RangeRequest<'a> {
 impl<'a> RangeRequest<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
         required(args, 3)?;
-        let from = parse_start(required(args, 2)?)?;
+        let from = parse_start("start", required(args, 2)?)?;
         let end = parse_end(required(args, 3)?)?;
         let (mut count, mut group) = (None, None);
         let (mut with_elements, mut with_tokens) = (false, false);
@@ -105,8 +115,8 @@ impl<'a> RangeRequest<'a> {
     }
 }
 
-/// Reads `-`, `+`, a moment, `(` and a moment, or the position that an earlier RANGE replied.
-fn parse_start(word: Str<'_>) -> Result<Option<Beginning>> {
+/// Reads `-`, `+`, a moment, `(` and a moment, or the position that an earlier reply named. `name`: of the argument, for errors.
+pub fn parse_start(name: &str, word: Str<'_>) -> Result<Option<Beginning>> {
     let at = |deadline| Some(Beginning { start: Start { deadline, behind: None }, serial: None });
     let bytes = word.bytes();
     match bytes {
@@ -114,8 +124,8 @@ fn parse_start(word: Str<'_>) -> Result<Option<Beginning>> {
         b"+" => return Ok(at(DEADLINE_MAX)),
         _ => {}
     }
-    let wanted = "-, +, a whole number of unix milliseconds, or where a RANGE ended";
-    let invalid = || not_number(NotNumber::Other, "start", bytes, wanted);
+    let wanted = "-, +, a whole number of unix milliseconds, or where a list ended";
+    let invalid = || not_number(NotNumber::Other, name, bytes, wanted);
     let Some(behind) = bytes.strip_prefix(b"(") else {
         return number(bytes).map(at).map_err(|_| invalid());
     };
@@ -153,41 +163,16 @@ pub fn range(context: &CommandContext, args: Args<'_>) -> Result {
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 
-    let serial = dehydrator.dehydrator().map_or(0, serial);
-    let rows = dehydrator.lawn().zip(from).zip(end).map(|((lawn, from), end)| {
-        // A number from another dehydrator, or from this one before it was loaded, is ignored: elements with the same
-        // deadline are listed again.
-        let behind = from.start.behind.filter(|_| from.serial == Some(serial));
-        let start = Start { behind, ..from.start };
+    let rows = dehydrator.dehydrator().zip(from).zip(end).map(|((it, from), end)| {
+        let (lawn, start) = (&it.lawn, from.start_in(it));
         let all = group.is_none().then(|| lawn.rows(start, end));
         let of_group = group.map(|group| lawn.group_rows(group.map(Str::bytes), start, end));
         all.into_iter().flatten().chain(of_group.into_iter().flatten())
     });
-    let mut rows = rows.into_iter().flatten().peekable();
-    let mut shown: Vec<Row<'_>> = Vec::new();
-    let mut next = None;
-    let mut room = ReplyRoom::new();
-    while let Some(row) = rows.peek() {
-        let Element { id, payload, .. } = row.element;
-        let size = id.len() + if with_elements { payload.len() } else { 0 };
-        // Elements of one deadline that have no numbers are listed together.
-        if (shown.len() >= count || !room.takes(size))
-            && let Some(last) = shown.last()
-            && (last.number.is_some() || last.element.deadline < row.element.deadline)
-        {
-            next = Some(match last.number {
-                Some(number) => format!("({}-{number}-{serial}", last.element.deadline),
-                None => format!("({}", last.element.deadline),
-            });
-            break;
-        }
-        shown.extend(rows.next());
-    }
+    let size = |it: &Element<'_>| it.id.len() + if with_elements { it.payload.len() } else { 0 };
+    let (shown, next) = page(dehydrator.dehydrator(), rows.into_iter().flatten(), count, size);
     let mut reply = context.reply_array(2);
-    match next {
-        Some(next) => reply.push_bulk(next.as_bytes()),
-        None => reply.push_null(),
-    }
+    reply.push_bulk(next.as_deref().map(str::as_bytes));
     let mut list = reply.push_array(shown.len());
     for row in shown {
         let count = 5 + usize::from(with_elements) + 2 * usize::from(with_tokens);
@@ -202,10 +187,8 @@ pub fn range(context: &CommandContext, args: Args<'_>) -> Result {
             fields.push_bulk(row.element.payload);
         }
         if with_tokens {
-            match token {
-                Some(token) => fields.push_bulk(Digits::new(token.number()).bytes()),
-                None => fields.push_null(),
-            }
+            let token = token.map(|token| Digits::new(token.number()));
+            fields.push_bulk(token.as_ref().map(Digits::bytes));
             match dehydrator.lawn().and_then(|lawn| lawn.held_since(&row.element)) {
                 Some(since) => fields.push_integer(since.moment as i64),
                 None => fields.push_null(),
@@ -213,6 +196,33 @@ pub fn range(context: &CommandContext, args: Args<'_>) -> Result {
         }
     }
     Ok(())
+}
+
+/// Returns as many rows as a reply has room for, at most `count`, and the position behind the last one, if there are more. `size`: of
+/// an element in the reply, in bytes.
+pub fn page<'a>(
+    dehydrator: Option<&Dehydrator>,
+    rows: impl Iterator<Item = Row<'a>>,
+    count: usize,
+    size: impl Fn(&Element<'a>) -> usize,
+) -> (Vec<Row<'a>>, Option<String>) {
+    let (mut shown, mut room): (Vec<Row<'a>>, _) = (Vec::new(), ReplyRoom::new());
+    for row in rows {
+        // Elements of one deadline that have no numbers are listed together.
+        if (shown.len() >= count || !room.takes(size(&row.element)))
+            && let Some(last) = shown.last()
+            && (last.number.is_some() || last.element.deadline < row.element.deadline)
+        {
+            let (deadline, serial) = (last.element.deadline, dehydrator.map_or(0, serial));
+            let next = match last.number {
+                Some(number) => format!("({deadline}-{number}-{serial}"),
+                None => format!("({deadline}"),
+            };
+            return (shown, Some(next));
+        }
+        shown.push(row);
+    }
+    (shown, None)
 }
 
 thread_local! {

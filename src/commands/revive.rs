@@ -112,10 +112,7 @@ pub fn revive(context: &CommandContext, args: Args<'_>) -> Result {
     }
     let mut reply = context.reply_array(2);
     reply.push_integer(revived);
-    match next {
-        Some(next) => reply.push_bulk(next.bytes()),
-        None => reply.push_null(),
-    }
+    reply.push_bulk(next.as_ref().map(OwnedStr::bytes));
     Ok(())
 }
 

@@ -174,7 +174,7 @@ pub fn commands() -> Vec<Command> {
             ..Command::new(c"every", handler!(every::every), c"write deny-oom fast", -5, access::TOUCH)
         },
         Command {
-            syntax: "key [name [name ...]]",
+            syntax: "key [name [name ...] | FROM position [COUNT n]]",
             complexity: c"O(N), N being the number of schedules it lists",
             summary: c"Lists schedules: plan, next and last occurrence, how late that was, how many were missed.",
             ..Command::new(c"schedules", handler!(every::schedules), c"readonly", -2, access::READ)

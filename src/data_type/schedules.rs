@@ -3,7 +3,7 @@
 use super::{Dehydrator, Writing, new_lawn, room};
 use crate::policy::Rules;
 use crate::schedule::{self, Schedule, Step};
-use lawn::{Aside, Bounds, Element, StartError};
+use lawn::{Aside, Bounds, Element, Row, Start, StartError};
 
 use super::dehydrator::end_within;
 
@@ -21,10 +21,15 @@ impl Dehydrator {
         Schedule::decode(self.schedules()?.payload(name)?)
     }
 
+    /// Returns the schedules from `start` on, as elements that are due when they occur.
+    pub fn schedule_rows(&self, start: Start) -> impl Iterator<Item = Row<'_>> {
+        self.schedules().into_iter().flat_map(move |all| all.rows(start))
+    }
+
     /// Returns all schedules with their names, in the order of their occurrences.
     pub fn all_schedules(&self) -> impl Iterator<Item = (&[u8], Schedule<'_>)> {
-        let all = self.schedules().into_iter().flat_map(Aside::payloads);
-        all.filter_map(|(name, record)| Some((name, Schedule::decode(record)?)))
+        let all = self.schedule_rows(Start::FIRST).map(|row| row.element);
+        all.filter_map(|it| Some((it.id, Schedule::decode(it.payload)?)))
     }
 
     fn has_id(&self, name: &[u8], moment: u64) -> bool {

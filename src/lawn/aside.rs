@@ -6,11 +6,11 @@
 //!
 //! An operation costs what it costs a [`Lawn`].
 
-use super::element::Element;
+use super::element::{Element, Row};
 use super::error::StartError;
 use super::lawn::Lawn;
 use super::memory::{Mover, rounded};
-use super::rank::DEADLINE_MAX;
+use super::rank::{DEADLINE_MAX, Start};
 
 /// Ids, each with a moment in milliseconds since the epoch, and perhaps a payload. `None` without ids: most keys remember none,
 /// or a burst and then nothing for long.
@@ -121,10 +121,14 @@ impl Aside {
         Some((element.id, element.payload))
     }
 
+    /// Shows the ids and their payloads from `start` on, in the order of their moments.
+    pub fn rows(&self, start: Start) -> impl Iterator<Item = Row<'_>> {
+        self.0.iter().flat_map(move |lawn| lawn.rows(start, DEADLINE_MAX))
+    }
+
     /// Shows all ids and their payloads, in the order of their moments.
     pub fn payloads(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let all = self.0.iter().flat_map(|lawn| lawn.iter());
-        all.map(|(_, element)| (element.id, element.payload))
+        self.rows(Start::FIRST).map(|row| (row.element.id, row.element.payload))
     }
 
     /// Shows all ids, and until when they are remembered, in that order.

@@ -235,7 +235,7 @@ fn invalid_ranges_are_refused() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 5 e i");
-    let start = "-, +, a whole number of unix milliseconds, or where a RANGE ended";
+    let start = "-, +, a whole number of unix milliseconds, or where a list ended";
     let end = "-, + or a whole number of unix milliseconds";
     for (line, error) in [
         ("RANGE k ten +", format!("ERR start 'ten' is not {start}")),

@@ -270,6 +270,52 @@ fn an_occurrence_is_skipped_while_the_last_one_waits_or_is_held() {
 }
 
 #[test]
+fn all_schedules_are_listed_in_pages_while_they_occur() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("CONFIG SET dehydrator.reply-max-bytes 2000");
+    // Few share one allocation, without numbers.
+    for (key, count) in [("few", 5), ("many", 700)] {
+        let from = time(&mut client) + 1000;
+        for at in 0..count {
+            // Some occur, of some no page ends between two with one moment, and some have no next one.
+            let from = from + [0, at, HOUR][at as usize % 3];
+            client.ask(&format!("DEHYDRATOR.EVERY {key} {HOUR} element {at} FROM {from}"));
+            if at % 4 == 3 {
+                client.ask(&format!("DEHYDRATOR.PAUSE {key} SCHEDULE {at}"));
+            }
+        }
+        let (mut from, mut seen) = ("-".to_owned(), Vec::new());
+        loop {
+            let page = format!("DEHYDRATOR.SCHEDULES {key} FROM {from} COUNT 7");
+            let (next, rows): (Option<String>, Vec<BTreeMap<String, Value>>) =
+                cmd(&page).query(&mut client).expect("a page");
+            assert!(rows.len() <= 7 && (key == "few" || rows.len() < 5), "{} rows", rows.len());
+            seen.extend(rows.into_iter().map(|mut row| row.remove("name").expect("a name")));
+            let Some(next) = next else { break };
+            from = next;
+            let_pass(Duration::from_millis(5));
+        }
+        seen.sort_by_key(|name| format!("{name:?}"));
+        seen.dedup();
+        assert_eq!(seen.len() as u64, count, "{key}");
+        let all: Vec<Value> =
+            cmd(&format!("DEHYDRATOR.SCHEDULES {key}")).query(&mut client).expect("rows");
+        assert!(all.len() < 5, "{}", all.len());
+        // As in RANGE, a position of another process or key leads to the same moment.
+        let other: (Value, Vec<Value>) = cmd(&format!("DEHYDRATOR.SCHEDULES {key} FROM (5-1-1"))
+            .query(&mut client)
+            .expect("rows");
+        assert_eq!(other.1, all);
+    }
+    let none = Value::Array(vec![Value::Nil, Value::Array(vec![])]);
+    assert_eq!(client.ask("DEHYDRATOR.SCHEDULES k FROM - COUNT 1"), none);
+    assert_eq!(client.ask("DEHYDRATOR.SCHEDULES few FROM"), Value::Array(vec![Value::Nil]));
+    let error = client.refused("DEHYDRATOR.SCHEDULES few FROM last");
+    assert!(error.starts_with("ERR FROM 'last' is not -, +, "), "{error}");
+}
+
+#[test]
 fn an_id_in_use_ends_no_schedule() {
     let server = Server::start_with_clock(&[]);
     let mut client = server.connect();

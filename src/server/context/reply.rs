@@ -56,6 +56,13 @@ impl Context {
         };
     }
 
+    pub fn reply_bulk_or_null(&self, bytes: Option<&[u8]>) {
+        match bytes {
+            Some(bytes) => self.reply_bulk(bytes),
+            None => self.reply_null(),
+        }
+    }
+
     /// Begins an array of exactly `length` items.
     pub fn reply_array(&self, length: usize) -> Array<'_> {
         self.begin_array(length as c_long);
@@ -123,9 +130,10 @@ enum Length {
 }
 
 impl Array<'_> {
-    pub fn push_bulk(&mut self, bytes: &[u8]) {
+    /// Adds a string, or nil.
+    pub fn push_bulk<'b>(&mut self, bytes: impl Into<Option<&'b [u8]>>) {
         self.begin_item();
-        self.context.reply_bulk(bytes);
+        self.context.reply_bulk_or_null(bytes.into());
     }
 
     pub fn push_integer(&mut self, number: i64) {
@@ -211,11 +219,7 @@ impl<'a> OpenMap<'a> {
 
     /// Adds a string, or nil.
     pub fn bulk<'b>(&mut self, name: &[u8], bytes: impl Into<Option<&'b [u8]>>) {
-        let context = self.push(name);
-        match bytes.into() {
-            Some(bytes) => context.reply_bulk(bytes),
-            None => context.reply_null(),
-        }
+        self.push(name).reply_bulk_or_null(bytes.into());
     }
 
     pub fn open_map(&mut self, name: &[u8]) -> OpenMap<'a> {
