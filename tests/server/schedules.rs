@@ -508,21 +508,29 @@ fn a_schedule_migrates_at_once() {
 
 /// The effects of a pass are one transaction in the append-only file.
 #[test]
-fn a_pass_ends_after_some_hundred_occurrences() {
-    const SCHEDULES: usize = 3000;
+fn a_pass_ends_after_some_hundred_occurrences_or_entries_of_streams() {
+    const ALL: usize = 3000;
     let options = ["--appendonly", "yes", "--dehydrator.tick-budget-us", "100000"];
     let server = Server::start(&options);
     let mut client = server.connect();
     let from = time(&mut client) + 3000;
-    for number in 0..SCHEDULES {
-        client.ask(&format!("DEHYDRATOR.EVERY k 3600000 element {number} FROM {from}"));
+    client.ask("DEHYDRATOR.ONDUE many STREAM s");
+    for at in 0..ALL {
+        client.ask(&format!("DEHYDRATOR.EVERY k 3600000 element {at} FROM {from}"));
+        // In one key, and in many.
+        let key = if at % 2 == 0 { "many" } else { &format!("of{}", at % 100) };
+        client.ask(&format!("DEHYDRATOR.ONDUE {key} NX STREAM s"));
+        client.ask(&format!("DEHYDRATOR.PUSH {key} 0 element {at} AT {}", from + 1000));
     }
-    until("all have occurred", || (len(&mut client, "k") == SCHEDULES as u64).then_some(()));
+    until("all have occurred", || (len(&mut client, "k") == ALL as u64).then_some(()));
+    until("all are sent", || (client.ask("XLEN s") == Value::Int(ALL as i64)).then_some(()));
     let file = server.file("appendonlydir/appendonly.aof.1.incr.aof");
     let written = std::fs::read(file).expect("a file");
     let written = String::from_utf8_lossy(&written);
-    let occurred = |pass: &str| pass.matches(&format!("\r\nO{from}@")).count();
-    let passes: Vec<_> = written.split("MULTI").map(occurred).collect();
-    assert_eq!(passes.iter().sum::<usize>(), SCHEDULES);
-    assert!(passes.iter().all(|it| *it < 192), "{passes:?}");
+    for effect in [&format!("\r\nO{from}@")[..], "\r\nXADD\r\n"] {
+        let passes = written.split("MULTI").map(|pass| pass.matches(effect).count());
+        let passes: Vec<_> = passes.filter(|count| *count > 0).collect();
+        assert_eq!(passes.iter().sum::<usize>(), ALL);
+        assert!(passes.iter().all(|it| *it < 192), "{effect}: {passes:?}");
+    }
 }
