@@ -101,7 +101,7 @@ impl<'a> HeldOptions<'a> {
         (from + 2..args.len()).step_by(2).find(is_option).unwrap_or(args.len())
     }
 
-    fn parse(args: Args<'a>, at: usize, known: &[&[u8]]) -> Result<Self> {
+    fn parse(args: Args<'a>, at: usize, known: &[&[u8]], held: HeldList<'a>) -> Result<Self> {
         let mut it = Self::default();
         let mut options = Options::new(args, at);
         while let Some(option) = options.next() {
@@ -113,6 +113,9 @@ impl<'a> HeldOptions<'a> {
                 _ => return Err(option.unexpected()),
             }
         }
+        if it.element.is_some() && held.len > 1 {
+            return Err("syntax error, ELEMENT is for one id".into());
+        }
         Ok(it)
     }
 }
@@ -121,19 +124,17 @@ impl<'a> HeldOptions<'a> {
 fn parse_release<'a>(args: Args<'a>) -> Result<(Str<'a>, u64, HeldList<'a>, HeldOptions<'a>)> {
     let end = HeldOptions::begin(args, 3, &TOKENS_OF_NOBODY);
     let (key, ttl, held) = parse_restart(args, end)?;
-    let options = HeldOptions::parse(args, end, &TOKENS_OF_NOBODY)?;
-    if options.element.is_some() && held.len > 1 {
-        return Err("syntax error, ELEMENT is for one id".into());
-    }
+    let options = HeldOptions::parse(args, end, &TOKENS_OF_NOBODY, held)?;
     Ok((key, ttl, held, options))
 }
 
-/// Reads `key token id [token id ...] [REASON text]`.
-fn parse_reject<'a>(args: Args<'a>) -> Result<(Str<'a>, HeldList<'a>, Option<Str<'a>>)> {
-    let known = [&b"REASON"[..]];
+/// Reads `key token id [token id ...] [ELEMENT element] [REASON text]`.
+fn parse_reject<'a>(args: Args<'a>) -> Result<(Str<'a>, HeldList<'a>, HeldOptions<'a>)> {
+    let known = [&b"ELEMENT"[..], b"REASON"];
     let end = HeldOptions::begin(args, 2, &known);
     let held = HeldList::parse(args, 2, end)?;
-    Ok((required(args, 1)?, held, HeldOptions::parse(args, end, &known)?.reason))
+    let options = HeldOptions::parse(args, end, &known, held)?;
+    Ok((required(args, 1)?, held, options))
 }
 
 /// Runs `RENEW key ttl token id [token id ...]`: for each 1 if it is held under that token and now comes due in `ttl`
@@ -157,9 +158,7 @@ pub fn release(context: &CommandContext, args: Args<'_>) -> Result {
     let mut dehydrator = Writing::open(context, key)?;
 
     let deadline = checks::deadline(ttl, ttl, None, dehydrator.now())?;
-    if let (Some(element), Some((token, id))) = (options.element, held.iter().next()) {
-        replace(context, &mut dehydrator, (token, id), element)?;
-    }
+    replace(context, &mut dehydrator, held, options)?;
     let timer = Timer { ttl: GIVEN_BACK, deadline };
     let event = c"dehydrator.release";
     if options.is_uncounted {
@@ -170,7 +169,8 @@ pub fn release(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Replaces an element that is about to be given back, if it is held under this token.
+/// Replaces an element that is about to be given back or rejected, if ELEMENT says so and it is held under its token. Returns whether it
+/// is another one now.
 ///
 /// # Errors
 ///
@@ -178,14 +178,17 @@ pub fn release(context: &CommandContext, args: Args<'_>) -> Result {
 fn replace(
     context: &CommandContext,
     dehydrator: &mut Writing<'_>,
-    (token, id): (Token, Str<'_>),
-    element: Str<'_>,
-) -> Result {
+    held: HeldList<'_>,
+    options: HeldOptions<'_>,
+) -> Result<bool> {
+    let Some((element, (token, id))) = options.element.zip(held.iter().next()) else {
+        return Ok(false);
+    };
     let (id, element) = (id.bytes(), element.bytes());
     let held = dehydrator.look().filter(|lawn| lawn.holds(id, token));
-    let Some(old) = held.and_then(|lawn| lawn.look(id)) else { return Ok(()) };
+    let Some(old) = held.and_then(|lawn| lawn.look(id)) else { return Ok(false) };
     if old.payload == element {
-        return Ok(());
+        return Ok(false);
     }
     if element.len() > old.payload.len() {
         checks::memory(context)?;
@@ -193,7 +196,7 @@ fn replace(
     let mut restarts = dehydrator.restarts();
     let replaced = restarts.update(id, element);
     restarts.finish();
-    replaced.map_err(|error| checks::of_update(error, id))
+    replaced.map(|()| true).map_err(|error| checks::of_update(error, id))
 }
 
 /// The TTL of an element that is given back, whatever its deadline.
@@ -282,10 +285,10 @@ fn kept<'a>(context: &CommandContext, reason: Option<Str<'a>>) -> Option<Str<'a>
     reason.filter(|_| checks::memory(context).is_ok())
 }
 
-/// Runs `REJECT key token id [token id ...] [REASON text]`: for each 1 if it was held under that token and is now a dead letter,
-/// or 0.
+/// Runs `REJECT key token id [token id ...] [ELEMENT element] [REASON text]`: for each 1 if it was held under that token and is now
+/// a dead letter, or 0. ELEMENT replaces it before.
 pub fn reject(context: &CommandContext, args: Args<'_>) -> Result {
-    let (key, held, reason) = parse_reject(args)?;
+    let (key, held, options) = parse_reject(args)?;
     let now = clock::now();
 
     let policy = {
@@ -296,9 +299,15 @@ pub fn reject(context: &CommandContext, args: Args<'_>) -> Result {
         // Elements of a missing key are not held.
         None => vec![false; held.len],
         Some(policy) if policy.limits_deliveries() => {
+            if options.element.is_some() {
+                let mut dehydrator = Writing::open_at(context, key, now)?;
+                if replace(context, &mut dehydrator, held, options)? {
+                    dehydrator.finish(c"dehydrator.update");
+                }
+            }
             let name = &Name::of(context, key);
             let origin = Origin { context, name, key, now, until_us: u64::MAX };
-            let reason = kept(context, reason).map(Str::bytes);
+            let reason = kept(context, options.reason).map(Str::bytes);
             origin.reject(&policy, &held.iter().collect::<Vec<_>>(), reason)
         }
         Some(_) => return Err(checks::no_rule()),
@@ -374,9 +383,16 @@ mod tests {
         let read_reject = |args: Args<'_>| parse_reject(args).map(drop);
         refuses_each([&format!("k 7 i REASON {long}")[..]], read_reject);
         needs_all_of("k 7 i", read_reject);
-        let reason = |args: Args<'_>| parse_reject(args).map(|it| it.2.map(text));
-        assert_eq!(request("k 7 i reason reason", reason), Ok(Some("reason".into())));
-        refuses_each("k 7 i REASON a more; k 7 i REASON a 8 j".split("; "), read_reject);
+        let said = |args: Args<'_>| {
+            parse_reject(args).map(|it| [it.2.element, it.2.reason].map(|it| it.map(text)))
+        };
+        let words = [Some("reason".into()), Some("element".into())];
+        assert_eq!(request("k 7 i reason element ELEMENT reason", said), Ok(words));
+        refuses_each(
+            "k 7 i REASON a more; k 7 i REASON a 8 j; k 7 i ELEMENT; k 7 i 8 j ELEMENT e; k 7 i REASON a UNCOUNTED"
+                .split("; "),
+            read_reject,
+        );
         refuses_each(&["k x 7 i", "k -1 7 i", "k 9223372036854775808 7 i"], read_restart);
         let empty = with_args(&[b"k", b"", b"i"], only!(parse));
         assert!(matches!(empty, Err(Error::Refused(_))));

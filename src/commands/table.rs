@@ -84,7 +84,7 @@ pub fn commands() -> Vec<Command> {
             ..Command::new(c"release", handler!(settle::release), c"write fast", -5, access::TOUCH)
         },
         Command {
-            syntax: "key token id [token id ...] [REASON text]",
+            syntax: "key token id [token id ...] [ELEMENT element] [REASON text]",
             complexity: c"O(N), N being the number of ids",
             summary: c"Makes each element that is held under its token a dead letter.",
             ..Command::new(c"reject", handler!(settle::reject), c"write", -4, access::DELETE)

@@ -103,6 +103,37 @@ fn a_dead_letter_names_its_reason_also_if_it_cannot_leave_at_once() {
 }
 
 #[test]
+fn a_rejected_element_may_be_another_one_also_if_it_cannot_leave_at_once() {
+    let primary = Server::start_with_port(&[]);
+    let replica = replica_of(&primary, &[]);
+    let mut client = primary.connect();
+    client.ask(&format!("{RULE} STREAM d"));
+    lease(&mut client, &["a", "b"]);
+    // Nothing changes for one that is not held.
+    assert_eq!(client.ask("DEHYDRATOR.REJECT k yours a ELEMENT other"), numbers(&[0]));
+    assert_eq!(client.ask("DEHYDRATOR.LOOK k a"), text("a-element"));
+    assert_eq!(
+        client.ask("DEHYDRATOR.REJECT k mine a REASON why ELEMENT second-attempt"),
+        numbers(&[1])
+    );
+    let letter = letters(&mut client).remove(0);
+    assert_eq!([&letter["element"], &letter["reason"]], ["second-attempt", "why"]);
+    client.ask("DEL d");
+    client.ask("SET d text");
+    assert_eq!(client.ask("DEHYDRATOR.REJECT k mine b ELEMENT third"), numbers(&[1]));
+    assert_eq!(client.ask("DEHYDRATOR.LOOK k b"), text("third"));
+    catch_up(&primary, &replica);
+    assert_eq!(client.digest("k"), replica.connect().digest("k"));
+    client.ask("DEL d");
+    until("it has left", || (stuck(&mut client) == 0).then_some(()));
+    assert_eq!(letters(&mut client)[0]["element"], "third");
+    client.ask("DEHYDRATOR.ONDUE k HOLD");
+    lease(&mut client, &["e"]);
+    assert!(client.refused("DEHYDRATOR.REJECT k mine e ELEMENT other").starts_with("NORULE"));
+    assert_eq!(client.ask("DEHYDRATOR.LOOK k e"), text("e-element"));
+}
+
+#[test]
 fn subscribers_get_rejected_elements() {
     let server = Server::start(&[]);
     let mut client = server.connect();

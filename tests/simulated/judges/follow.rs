@@ -142,8 +142,8 @@ impl Model {
     fn write(&mut self, it: &mut Dehydrator, call: &Call, reply: &Reply) -> Result {
         let now = call.now;
         let deadline = |ttl: u64| now.checked_add(ttl).filter(|at| *at <= NEVER);
-        if let Op::Release(_, _, Back { reason: Some(reason), .. }) | Op::Reject(_, Some(reason)) =
-            &call.op
+        if let Op::Release(_, _, Back { reason: Some(reason), .. })
+        | Op::Reject(_, Back { reason: Some(reason), .. }) = &call.op
             && reason.len() > REASON_MAX
         {
             return call.refused("ERR", reply);
@@ -215,7 +215,7 @@ impl Model {
                         self.rejected.push(Sent {
                             db,
                             to: to.clone(),
-                            element: entry.element,
+                            element: call.elements.first().cloned().unwrap_or(entry.element),
                             id: Some(entry.id),
                             at: 0,
                         });

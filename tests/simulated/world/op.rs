@@ -84,7 +84,7 @@ pub enum Op {
     Settle(Vec<Held>),
     Renew(u64, Vec<Held>),
     Release(u64, Vec<Held>, Back),
-    Reject(Vec<Held>, Option<Bytes>),
+    Reject(Vec<Held>, Back),
     Revive(Revive),
     OfSchedules(OfSchedules),
     Look(Bytes, bool),
@@ -248,10 +248,7 @@ impl Op {
             Op::Release(ms, _, back) => {
                 [verb("RELEASE"), vec![number(*ms)], held(), back.words(elements)].concat()
             }
-            Op::Reject(_, reason) => {
-                let back = Back { reason: reason.clone(), ..Back::default() };
-                [verb("REJECT"), held(), back.words(&[])].concat()
-            }
+            Op::Reject(_, back) => [verb("REJECT"), held(), back.words(elements)].concat(),
             Op::OfSchedules(op) => op.words(key, now, elements),
             // With the letters that were listed, it is put together elsewhere.
             Op::Revive(revive) => revive.words(key, elements, &[]),

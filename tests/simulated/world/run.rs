@@ -329,7 +329,8 @@ impl World {
                 };
                 pairs.extend(named.filter(|it| !pairs.contains(it)));
             }
-            if matches!(&command.op, Op::Release(_, _, back) if back.has_element) {
+            if matches!(&command.op, Op::Release(_, _, back) | Op::Reject(_, back) if back.has_element)
+            {
                 pairs.truncate(1);
             }
             if pairs.is_empty() {
@@ -344,7 +345,7 @@ impl World {
             }
             Op::Update(id) => vec![element(command.number, 0, 3, id)],
             Op::GidPush { .. } => vec![element(command.number, 0, 0, b"")],
-            Op::Release(_, _, back) if back.has_element => {
+            Op::Release(_, _, back) | Op::Reject(_, back) if back.has_element => {
                 vec![element(command.number, 0, 5, &pairs[0].1)]
             }
             Op::OfSchedules(OfSchedules::Every(every)) => vec![every.element(&command.key, db)],

@@ -4,6 +4,7 @@ use super::{CHANNEL, Drawer, LIST, STREAM};
 use crate::judges::dehydrator::Policy;
 use crate::judges::{Bytes, NEVER};
 use crate::world::op::{At, Held, How, Numbers, Op, Options, Poll};
+use crate::world::schedule::Back;
 
 impl Drawer<'_> {
     pub(super) fn id(&mut self) -> Bytes {
@@ -201,7 +202,10 @@ impl Drawer<'_> {
                 let ms = self.random.pick(&[0, 0, 50, 1000]);
                 Op::Release(ms, self.held(), self.back())
             }
-            73..75 if self.profile.has_policies => Op::Reject(self.held(), self.reason()),
+            73..75 if self.profile.has_policies => {
+                let back = Back { is_uncounted: false, ..self.back() };
+                Op::Reject(self.held(), back)
+            }
             75..78 => Op::Pull(self.id()),
             78..80 => Op::Rem(self.ids()),
             80 => Op::XAck(self.ids()),
