@@ -146,10 +146,8 @@ impl Full {
         if let Some(moment) = bounds.expiry(rank.deadline) {
             self.expiries.insert((moment, handle));
         }
-        if group.is_some()
-            && let Some(groups) = &mut self.groups
-        {
-            groups.insert(&mut self.records, handle);
+        if let (Some(group), Some(groups)) = (group, &mut self.groups) {
+            groups.insert(&mut self.records, group, handle, rank);
         }
         Some(handle)
     }

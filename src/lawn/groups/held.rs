@@ -5,7 +5,7 @@
 //! moves that place by one.
 
 use super::super::element::Group;
-use super::super::store::{Handle, Records};
+use super::super::store::{Handle, LEFT, RIGHT, Records};
 use super::super::tiny::TINY;
 use super::super::work;
 use super::Groups;
@@ -25,14 +25,15 @@ impl Groups {
         is_held: bool,
     ) {
         let it = self.table.get_mut(group);
-        it.tree(is_held).insert(records, record);
+        let rank = records.rank(record);
+        it.tree(is_held).insert(records, record, rank);
         if !is_held {
             return;
         }
         it.held_len += 1;
         match it.makes_room {
-            Some(place) if records.rank(place) < records.rank(record) => {
-                it.makes_room = treap::next(records, place);
+            Some(place) if records.rank(place) < rank => {
+                it.makes_room = treap::neighbour(records, place, RIGHT);
             }
             None if it.held_max > 0 && it.held_len >= it.held_max => {
                 it.makes_room = it.held.first();
@@ -55,7 +56,7 @@ impl Groups {
             if let Some(place) = it.makes_room
                 && (place == record || records.rank(place) < records.rank(record))
             {
-                it.makes_room = treap::previous(records, place);
+                it.makes_room = treap::neighbour(records, place, LEFT);
             }
         }
         it.tree(is_held).remove(records, record);
@@ -82,9 +83,9 @@ impl Groups {
         let places = at.abs_diff(max).min(PLACES_MAX);
         for _ in 0..places {
             let (next, step) = if at > max {
-                (treap::next(records, place), at - 1)
+                (treap::neighbour(records, place, RIGHT), at - 1)
             } else {
-                (treap::previous(records, place), at + 1)
+                (treap::neighbour(records, place, LEFT), at + 1)
             };
             (place, at) = (next.expect("the place is among what is held"), step);
             work::step(1);

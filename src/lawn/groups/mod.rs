@@ -47,7 +47,7 @@ use super::element::Group;
 use super::memory::{Mover, Steps};
 use super::queues::Queues;
 use super::rank::Rank;
-use super::store::{Handle, Links, Records};
+use super::store::{Handle, RIGHT, Records};
 use super::tiny::TINY;
 use super::work;
 use greatest::Greatest;
@@ -58,7 +58,7 @@ use logs::Logs;
 use round::Round;
 pub use rules::{Enforced, GroupLimits, GroupRules, GroupSettings};
 use table::{GroupRecord, State, Table};
-use treap::{Nodes, Tree};
+use treap::Tree;
 pub use turns::Choice;
 #[cfg(test)]
 pub use turns::RETREAT_MAX;
@@ -89,34 +89,6 @@ pub struct Groups {
     /// Elements that are in a group, and groups that have some.
     pub(super) elements: usize,
     pub(super) filled: usize,
-}
-
-/// The elements of a group, by rank.
-impl Nodes for Records {
-    #[inline(always)]
-    fn links(&self, node: Handle) -> Links {
-        self.links(node)
-    }
-
-    #[inline(always)]
-    fn change_links(&mut self, node: Handle, change: impl FnOnce(&mut Links)) {
-        self.change_links(node, change);
-    }
-
-    #[inline(always)]
-    fn rank(&self, node: Handle) -> Rank {
-        self.rank(node)
-    }
-
-    #[inline(always)]
-    fn secret(&self) -> u64 {
-        self.secret
-    }
-
-    #[inline(always)]
-    fn rank_and_links(&self, node: Handle) -> (Rank, Links) {
-        self.rank_and_links(node)
-    }
 }
 
 impl Groups {
@@ -213,11 +185,12 @@ impl Groups {
 
     /// Inserts a record that is not held into its group.
     #[inline(never)]
-    pub fn insert(&mut self, records: &mut Records, record: Handle) {
-        let group = records.group(record);
-        self.link(records, group, record, false);
+    pub fn insert(&mut self, records: &mut Records, group: Group, record: Handle, rank: Rank) {
+        let it = self.table.get_mut(group);
+        it.elements.insert(records, record, rank);
+        let decides = it.elements.first() == Some(record) || it.held_max > 0;
         self.count(group, 1);
-        if self.decides(group, record) {
+        if decides {
             self.refile(records, group);
         }
     }
@@ -410,7 +383,7 @@ impl Groups {
 /// Iterates over the nodes of a tree from a rank on, up to another one.
 fn walk(records: &Records, tree: Tree, from: Rank, end: Rank) -> impl Iterator<Item = Handle> {
     let nodes = tree.from(records, from);
-    let nodes = std::iter::successors(nodes, |node| treap::next(records, *node));
+    let nodes = std::iter::successors(nodes, |node| treap::neighbour(records, *node, RIGHT));
     nodes.take_while(move |node| records.rank(*node) < end)
 }
 

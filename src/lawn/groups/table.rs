@@ -12,8 +12,8 @@ use super::super::element::Group;
 use super::super::index::Index;
 use super::super::memory::{Mover, Steps};
 use super::super::rank::Rank;
-use super::super::store::{GROUP_MARK, Granule, HELD_MARK, Handle, Links, Slab, Unit};
-use super::treap::{Nodes, Tree};
+use super::super::store::{GROUP_MARK, Granule, HELD_MARK, Handle, Links, Nodes, Slab, Unit};
+use super::treap::Tree;
 
 /// Where a group is filed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -223,16 +223,17 @@ impl Table {
 
 /// The groups that wait, or those of the round, by when they may give.
 impl Nodes for Table {
-    fn links(&self, node: Handle) -> Links {
-        self.slab.unit(node).links
+    fn link(&self, node: Handle, which: usize) -> Option<Handle> {
+        self.slab.unit(node).links[which]
     }
 
-    fn change_links(&mut self, node: Handle, change: impl FnOnce(&mut Links)) {
-        change(&mut self.slab.unit_mut(node).links);
+    fn set_link(&mut self, node: Handle, which: usize, other: Option<Handle>) {
+        self.slab.unit_mut(node).links[which] = other;
     }
 
-    fn rank(&self, node: Handle) -> Rank {
-        self.slab.unit(node).eligible
+    fn rank_and_links(&self, node: Handle) -> (Rank, Links) {
+        let GroupRecord { eligible, links, .. } = *self.slab.unit(node);
+        (eligible, links)
     }
 
     fn secret(&self) -> u64 {

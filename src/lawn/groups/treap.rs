@@ -9,129 +9,60 @@
 //! O(1), with one or two rotations. Any other costs O(log n).
 
 use super::super::rank::Rank;
-use super::super::store::{Handle, Links};
+use super::super::store::{Handle, LEFT, Nodes, PARENT, RIGHT};
 use super::super::work;
 
-/// Where the nodes of trees are.
-pub trait Nodes {
-    fn links(&self, node: Handle) -> Links;
-    fn change_links(&mut self, node: Handle, change: impl FnOnce(&mut Links));
-    /// Returns the node's place in the order. It must not change while the node is in a tree.
-    fn rank(&self, node: Handle) -> Rank;
-    /// Returns a random number, always the same one.
-    fn secret(&self) -> u64;
-
-    /// Returns the priority of a node with this rank, from its push number, which other nodes hardly ever have.
-    #[inline(always)]
-    fn priority(&self, rank: Rank) -> u64 {
-        priority(rank.push, self.secret())
-    }
-
-    /// Returns rank and links, for searches, which need both of each node.
-    #[inline(always)]
-    fn rank_and_links(&self, node: Handle) -> (Rank, Links) {
-        (self.rank(node), self.links(node))
-    }
+/// Returns the priority of a node with this rank, from its push number, which other nodes hardly ever have.
+#[inline(always)]
+fn priority(nodes: &impl Nodes, rank: Rank) -> u64 {
+    // Push numbers follow each other: each bit of one must change about half of the result.
+    let once = (rank.push ^ nodes.secret()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (once ^ once >> 32 ^ nodes.secret()).wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 
-#[inline(always)]
-fn priority(number: u64, secret: u64) -> u64 {
-    let folded = |one: u64, other: u64| {
-        let product = u128::from(one) * u128::from(other);
-        (product >> 64) as u64 ^ product as u64
-    };
-    // Once is not enough: push numbers follow each other.
-    folded(folded(number ^ secret, secret.rotate_left(32) | 1) ^ secret, 0x9e37_79b9_7f4a_7c15)
+/// Returns the last node below another one on a side, or that node.
+fn last_below(nodes: &impl Nodes, mut node: Handle, side: usize) -> Handle {
+    while let Some(next) = nodes.link(node, side) {
+        work::step(1);
+        node = next;
+    }
+    node
+}
+
+/// Returns the neighbour of a node in the order: the one before it ([`LEFT`]), or after it ([`RIGHT`]).
+pub fn neighbour(nodes: &impl Nodes, mut node: Handle, side: usize) -> Option<Handle> {
+    work::step(1);
+    if let Some(child) = nodes.link(node, side) {
+        return Some(last_below(nodes, child, 1 - side));
+    }
+    while let Some(parent) = nodes.link(node, PARENT) {
+        if nodes.link(parent, side) != Some(node) {
+            return Some(parent);
+        }
+        node = parent;
+    }
+    None
 }
 
 /// A set of nodes, in the order of their ranks.
 #[derive(Clone, Copy, Default)]
 pub struct Tree {
     root: Option<Handle>,
-    first: Option<Handle>,
-    last: Option<Handle>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Left,
-    Right,
-}
-
-impl Side {
-    fn other(self) -> Self {
-        if self == Self::Left { Self::Right } else { Self::Left }
-    }
-
-    fn child(self, links: &mut Links) -> &mut Option<Handle> {
-        match self {
-            Self::Left => &mut links.left,
-            Self::Right => &mut links.right,
-        }
-    }
-
-    /// Returns the last node on the way to this side.
-    fn end(self, nodes: &impl Nodes, mut node: Handle) -> Handle {
-        while let Some(next) = *self.child(&mut nodes.links(node)) {
-            work::step(1);
-            node = next;
-        }
-        node
-    }
-
-    /// Returns the next node on this side.
-    fn next(self, nodes: &impl Nodes, mut node: Handle) -> Option<Handle> {
-        work::step(1);
-        let mut links = nodes.links(node);
-        if let Some(child) = *self.child(&mut links) {
-            return Some(self.other().end(nodes, child));
-        }
-        while let Some(parent) = links.parent {
-            links = nodes.links(parent);
-            if *self.child(&mut links) != Some(node) {
-                return Some(parent);
-            }
-            node = parent;
-        }
-        None
-    }
-}
-
-/// The place of a node below another one, or at the root.
-type Place = Option<(Handle, Side)>;
-
-/// Returns the place of a node, given the one above it.
-fn place_below(nodes: &impl Nodes, parent: Option<Handle>, node: Handle) -> Place {
-    let parent = parent?;
-    let is_left = nodes.links(parent).left == Some(node);
-    Some((parent, if is_left { Side::Left } else { Side::Right }))
-}
-
-fn set_parent(nodes: &mut impl Nodes, node: Handle, parent: Option<Handle>) {
-    nodes.change_links(node, |links| links.parent = parent);
-}
-
-/// Returns the node after this one.
-pub fn next(nodes: &impl Nodes, node: Handle) -> Option<Handle> {
-    Side::Right.next(nodes, node)
-}
-
-/// Returns the node before this one.
-pub fn previous(nodes: &impl Nodes, node: Handle) -> Option<Handle> {
-    Side::Left.next(nodes, node)
+    /// The first node and the last one.
+    ends: [Option<Handle>; 2],
 }
 
 impl Tree {
     /// Returns the first node.
     #[inline(always)]
     pub fn first(&self) -> Option<Handle> {
-        self.first
+        self.ends[LEFT]
     }
 
     /// Returns the last node.
     #[inline(always)]
     pub fn last(&self) -> Option<Handle> {
-        self.last
+        self.ends[RIGHT]
     }
 
     /// Returns the first node whose rank is `rank` or later.
@@ -141,142 +72,158 @@ impl Tree {
             work::step(1);
             let (own, links) = nodes.rank_and_links(node);
             let is_before = own.number() < rank.number();
-            (at, found) = if is_before { (links.right, found) } else { (links.left, Some(node)) };
+            (at, found) = if is_before { (links[RIGHT], found) } else { (links[LEFT], at) };
         }
         found
     }
 
-    /// Inserts a node.
-    pub fn insert(&mut self, nodes: &mut impl Nodes, node: Handle) {
-        let rank = nodes.rank(node);
-        let Some((mut above, mut side)) = self.place(nodes, rank) else {
-            nodes.change_links(node, |links| *links = Links::default());
-            *self = Self { root: Some(node), first: Some(node), last: Some(node) };
+    /// Inserts a node with this rank.
+    #[inline(always)]
+    pub fn insert(&mut self, nodes: &mut impl Nodes, node: Handle, rank: Rank) {
+        let Some((mut above, mut side)) = self.ends[RIGHT].map(|last| (last, RIGHT)) else {
+            nodes.set_links(node, [None; 3]);
+            *self = Self { root: Some(node), ends: [Some(node); 2] };
             return;
         };
-        let end = if side == Side::Left { &mut self.first } else { &mut self.last };
-        if *end == Some(above) {
-            *end = Some(node);
+        // Its place at the lower end of the tree, mostly behind the last.
+        let (mut own, mut links) = nodes.rank_and_links(above);
+        if rank.number() < own.number() {
+            let mut next = self.root;
+            while let Some(at) = next {
+                work::step(1);
+                above = at;
+                (own, links) = nodes.rank_and_links(at);
+                side = usize::from(own.number() < rank.number());
+                next = links[side];
+            }
+        }
+        if self.ends[side] == Some(above) {
+            self.ends[side] = Some(node);
         }
         // The nodes on the way up of lower priority come below it: in two halves, of earlier ranks and of later ones.
-        let (priority, mut links) = (nodes.priority(rank), Links::default());
-        let (mut rank_above, mut own) = nodes.rank_and_links(above);
-        let place = loop {
-            if nodes.priority(rank_above) >= priority {
-                break Some((above, side));
-            }
+        let (own_priority, mut halves) = (priority(nodes, rank), [None; 2]);
+        let mut parent = Some(above);
+        while let Some(at) = parent
+            && priority(nodes, own) < own_priority
+        {
             work::step(1);
-            let half = side.other().child(&mut links);
-            let child = side.child(&mut own);
-            if *child != *half {
-                *child = *half;
-                nodes.change_links(above, |links| *links = own);
-                if let Some(half) = *half {
-                    set_parent(nodes, half, Some(above));
-                }
+            let half = halves[1 - side];
+            if links[side] != half {
+                self.fill(nodes, Some(at), side, half);
             }
-            *half = Some(above);
-            let Some(parent) = own.parent else { break None };
-            (rank_above, own) = nodes.rank_and_links(parent);
-            side = if own.left == Some(above) { Side::Left } else { Side::Right };
-            above = parent;
-        };
-        links.parent = place.map(|it| it.0);
-        nodes.change_links(node, |own| *own = links);
-        links.left.into_iter().chain(links.right).for_each(|it| set_parent(nodes, it, Some(node)));
-        self.set_child(nodes, place, Some(node));
-    }
-
-    /// Returns the place of a new node with this rank, at the lower end of the tree. `None`: there is no node.
-    fn place(&self, nodes: &impl Nodes, rank: Rank) -> Place {
-        let last = self.last?;
-        if nodes.rank(last).number() < rank.number() {
-            return Some((last, Side::Right));
+            halves[1 - side] = parent;
+            parent = links[PARENT];
+            if let Some(next) = parent {
+                (own, links) = nodes.rank_and_links(next);
+                side = usize::from(links[RIGHT] == Some(at));
+            }
         }
-        let mut at = self.root?;
-        loop {
-            work::step(1);
-            let (own, Links { left, right, .. }) = nodes.rank_and_links(at);
-            let is_left = rank.number() < own.number();
-            let (side, child) = if is_left { (Side::Left, left) } else { (Side::Right, right) };
-            let Some(next) = child else { return Some((at, side)) };
-            at = next;
+        nodes.set_links(node, [halves[LEFT], halves[RIGHT], parent]);
+        for half in halves.into_iter().flatten() {
+            nodes.set_link(half, PARENT, Some(node));
         }
+        self.set_child(nodes, parent, side, Some(node));
     }
 
     /// Removes a node. Its rank may have changed.
     pub fn remove(&mut self, nodes: &mut impl Nodes, node: Handle) {
-        for (end, side) in [(&mut self.first, Side::Right), (&mut self.last, Side::Left)] {
-            if *end == Some(node) {
-                *end = side.next(nodes, node);
+        for side in [LEFT, RIGHT] {
+            if self.ends[side] == Some(node) {
+                self.ends[side] = neighbour(nodes, node, 1 - side);
             }
         }
-        let Links { mut left, mut right, parent } = nodes.links(node);
-        let mut place = place_below(nodes, parent, node);
+        let [mut left, mut right, mut above] = nodes.links(node);
+        let mut side = side_below(nodes, above, node);
         // Of the two nodes below it, the one of higher priority takes its place, and so on along the edge between them.
         while let (Some(one), Some(other)) = (left, right) {
             work::step(1);
-            let [one_priority, other_priority] =
-                [one, other].map(|it| nodes.priority(nodes.rank(it)));
-            let is_left = one_priority > other_priority;
-            let top = if is_left { one } else { other };
-            self.fill(nodes, place, Some(top));
-            let links = nodes.links(top);
+            let [(first, first_links), (second, second_links)] =
+                [one, other].map(|it| nodes.rank_and_links(it));
+            let is_left = priority(nodes, first) > priority(nodes, second);
+            let top = if is_left { left } else { right };
+            self.fill(nodes, above, side, top);
+            (above, side) = (top, usize::from(is_left));
             if is_left {
-                (left, place) = (links.right, Some((top, Side::Right)));
+                left = first_links[RIGHT];
             } else {
-                (right, place) = (links.left, Some((top, Side::Left)));
+                right = second_links[LEFT];
             }
         }
-        self.fill(nodes, place, left.or(right));
+        self.fill(nodes, above, side, left.or(right));
     }
 
-    /// Replaces a node by one that has its rank and its links. The old one may be gone.
+    /// Replaces a node by one that has its links. The old one may be gone.
     pub fn replace(&mut self, nodes: &mut impl Nodes, old: Handle, new: Handle) {
-        let Links { left, right, parent } = nodes.links(new);
-        self.set_child(nodes, place_below(nodes, parent, old), Some(new));
-        left.into_iter().chain(right).for_each(|it| set_parent(nodes, it, Some(new)));
-        for end in [&mut self.first, &mut self.last] {
+        let [left, right, above] = nodes.links(new);
+        let side = side_below(nodes, above, old);
+        self.set_child(nodes, above, side, Some(new));
+        for child in left.into_iter().chain(right) {
+            nodes.set_link(child, PARENT, Some(new));
+        }
+        for end in &mut self.ends {
             *end = if *end == Some(old) { Some(new) } else { *end };
         }
     }
 
-    /// Puts a node, or none, into a place.
-    fn fill(&mut self, nodes: &mut impl Nodes, place: Place, node: Option<Handle>) {
-        self.set_child(nodes, place, node);
-        node.into_iter().for_each(|it| set_parent(nodes, it, place.map(|it| it.0)));
+    /// Puts a node, or none, below another one, or at the root.
+    #[inline(always)]
+    fn fill(
+        &mut self,
+        nodes: &mut impl Nodes,
+        above: Option<Handle>,
+        side: usize,
+        node: Option<Handle>,
+    ) {
+        self.set_child(nodes, above, side, node);
+        if let Some(node) = node {
+            nodes.set_link(node, PARENT, above);
+        }
     }
 
-    fn set_child(&mut self, nodes: &mut impl Nodes, place: Place, node: Option<Handle>) {
-        let Some((parent, side)) = place else { return self.root = node };
-        nodes.change_links(parent, |links| *side.child(links) = node);
+    #[inline(always)]
+    fn set_child(
+        &mut self,
+        nodes: &mut impl Nodes,
+        above: Option<Handle>,
+        side: usize,
+        node: Option<Handle>,
+    ) {
+        match above {
+            Some(above) => nodes.set_link(above, side, node),
+            None => self.root = node,
+        }
     }
 
     /// Panics unless the tree is in order, a heap, and linked both ways. Returns the number of nodes.
     #[cfg(any(test, feature = "checks"))]
     pub fn check(&self, nodes: &impl Nodes) -> usize {
-        let (mut count, mut at, mut last) = (0, self.first, None);
-        assert!(self.root.is_none_or(|root| nodes.links(root).parent.is_none()));
-        assert_eq!(self.root.map(|root| Side::Left.end(nodes, root)), self.first, "the first");
+        let (mut count, mut at, mut last) = (0, self.first(), None);
+        assert!(self.root.is_none_or(|root| nodes.link(root, PARENT).is_none()));
+        assert_eq!(self.root.map(|root| last_below(nodes, root, LEFT)), at, "the first");
         while let Some(node) = at {
-            let Links { left, right, .. } = nodes.links(node);
+            let (rank, [left, right, _]) = nodes.rank_and_links(node);
             for child in left.into_iter().chain(right) {
-                assert_eq!(nodes.links(child).parent, Some(node), "a parent");
-                assert!(
-                    nodes.priority(nodes.rank(child)) <= nodes.priority(nodes.rank(node)),
-                    "a heap"
-                );
+                let (below, links) = nodes.rank_and_links(child);
+                assert_eq!(links[PARENT], at, "a parent");
+                assert!(priority(nodes, below) <= priority(nodes, rank), "a heap");
             }
-            assert!(last.is_none_or(|last| nodes.rank(last) < nodes.rank(node)), "the order");
-            (count, last, at) = (count + 1, at, next(nodes, node));
+            assert!(last.is_none_or(|it| nodes.rank_and_links(it).0 < rank), "the order");
+            (count, last, at) = (count + 1, at, neighbour(nodes, node, RIGHT));
         }
-        assert_eq!(last, self.last, "the last");
+        assert_eq!(last, self.last(), "the last");
         count
     }
 }
 
+/// Returns the side of a node below the one above it.
+#[inline(always)]
+fn side_below(nodes: &impl Nodes, above: Option<Handle>, node: Handle) -> usize {
+    above.map_or(LEFT, |above| usize::from(nodes.link(above, LEFT) != Some(node)))
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::super::store::Links;
     use super::*;
 
     #[derive(Default)]
@@ -287,16 +234,17 @@ mod tests {
     }
 
     impl Nodes for Numbers {
-        fn links(&self, node: Handle) -> Links {
-            self.0[number(node)].1
+        fn link(&self, node: Handle, which: usize) -> Option<Handle> {
+            self.0[number(node)].1[which]
         }
 
-        fn change_links(&mut self, node: Handle, change: impl FnOnce(&mut Links)) {
-            change(&mut self.0[number(node)].1);
+        fn set_link(&mut self, node: Handle, which: usize, other: Option<Handle>) {
+            self.0[number(node)].1[which] = other;
         }
 
-        fn rank(&self, node: Handle) -> Rank {
-            Rank { deadline: self.0[number(node)].0, push: number(node) as u64 }
+        fn rank_and_links(&self, node: Handle) -> (Rank, Links) {
+            let (deadline, links) = self.0[number(node)];
+            (Rank { deadline, push: number(node) as u64 }, links)
         }
 
         fn secret(&self) -> u64 {
@@ -305,8 +253,8 @@ mod tests {
     }
 
     fn height(nodes: &Numbers, node: Option<Handle>) -> usize {
-        let Some(links) = node.map(|node| nodes.links(node)) else { return 0 };
-        1 + height(nodes, links.left).max(height(nodes, links.right))
+        let Some([left, right, _]) = node.map(|node| nodes.links(node)) else { return 0 };
+        1 + height(nodes, left).max(height(nodes, right))
     }
 
     #[test]
@@ -319,14 +267,14 @@ mod tests {
             let handle = |it: u64| Handle::from_bits(it as u32 + 1).expect("not zero");
             for it in 0..COUNT {
                 nodes.0.push((order(it), Links::default()));
-                tree.insert(&mut nodes, handle(it));
+                tree.insert(&mut nodes, handle(it), Rank { deadline: order(it), push: it });
             }
             assert_eq!(tree.check(&nodes), COUNT as usize);
             let height = height(&nodes, tree.root);
             assert!(height < 50, "a height of {height}");
             let last = (0..COUNT).map(order).max().expect("many");
             let mut found = tree.from(&nodes, Rank { deadline: last, push: 0 });
-            assert_eq!(found.map(|it| nodes.rank(it).deadline), Some(last));
+            assert_eq!(found.map(|it| nodes.rank_and_links(it).0.deadline), Some(last));
             found = tree.from(&nodes, Rank::after(last));
             assert_eq!(found, None);
             for it in (0..COUNT).filter(|it| it % 3 > 0) {

@@ -19,7 +19,6 @@ use super::super::tiny::TINY;
 use super::super::work;
 use super::Groups;
 use super::table::{GroupRecord, State};
-use super::treap::Nodes;
 
 /// The most groups that leave the round in one call because the clock has stepped back to before they are eligible.
 pub const RETREAT_MAX: usize = if TINY { 1 } else { 8 };
@@ -37,7 +36,7 @@ impl Groups {
     /// Returns the group that is the first to become eligible, or became so first, and when.
     #[inline(always)]
     pub fn first_eligible(&self) -> Option<(Rank, Group)> {
-        let first = |it: Handle| (self.table.rank(it), Group(it));
+        let first = |it: Handle| (self.table.get(Group(it)).eligible, Group(it));
         match (self.active.first().map(first), self.waiting.first().map(first)) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
@@ -101,7 +100,8 @@ impl Groups {
         let is_active = self.table.get(group).state == State::Active;
         if !is_active && group != self.ungrouped {
             self.waiting.remove(&mut self.table, group.0);
-            self.active.insert(&mut self.table, group.0);
+            let eligible = self.table.get(group).eligible;
+            self.active.insert(&mut self.table, group.0, eligible);
         }
         if is_active && self.round.front() != Some(group) {
             self.round.remove(&mut self.table, group);
@@ -136,7 +136,8 @@ impl Groups {
             self.round.remove(&mut self.table, last);
             self.turn = self.turn.filter(|it| it.0 != last);
             self.table.get_mut(last).state = State::Waiting;
-            self.waiting.insert(&mut self.table, last.0);
+            let eligible = self.table.get(last).eligible;
+            self.waiting.insert(&mut self.table, last.0, eligible);
         }
     }
 
@@ -192,7 +193,7 @@ impl Groups {
         if let Some(eligible) = eligible {
             record.eligible = eligible;
             let tree = if state == State::Active { &mut self.active } else { &mut self.waiting };
-            tree.insert(&mut self.table, group.0);
+            tree.insert(&mut self.table, group.0, eligible);
         } else {
             self.free_if_unused(group);
         }

@@ -16,30 +16,73 @@ use super::super::rank::Rank;
 use super::handle::Handle;
 use super::records::{GROUP_MARK, GROUP_UNITS, Granule, Records};
 
-/// The neighbours of a node in a sorted set that is linked through its nodes.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Links {
-    pub left: Option<Handle>,
-    pub right: Option<Handle>,
-    pub parent: Option<Handle>,
+/// The neighbours of a node in a sorted set that is linked through its nodes: at [`LEFT`], [`RIGHT`] and [`PARENT`].
+pub type Links = [Option<Handle>; 3];
+
+pub const LEFT: usize = 0;
+pub const RIGHT: usize = 1;
+pub const PARENT: usize = 2;
+
+/// Where the nodes of sorted sets are.
+pub trait Nodes {
+    fn link(&self, node: Handle, which: usize) -> Option<Handle>;
+    fn set_link(&mut self, node: Handle, which: usize, other: Option<Handle>);
+    #[inline(always)]
+    fn links(&self, node: Handle) -> Links {
+        [LEFT, RIGHT, PARENT].map(|which| self.link(node, which))
+    }
+    #[inline(always)]
+    fn set_links(&mut self, node: Handle, links: Links) {
+        [LEFT, RIGHT, PARENT].into_iter().for_each(|it| self.set_link(node, it, links[it]));
+    }
+    /// Returns the node's place in the order, which must not change while the node is in a set, and its links.
+    fn rank_and_links(&self, node: Handle) -> (Rank, Links);
+    /// Returns a random number, always the same one.
+    fn secret(&self) -> u64;
 }
 
 /// The bit of the group that says that the element is held.
 pub const HELD_MARK: u32 = 0x2000_0000;
 
-fn halves(unit: Granule) -> (u32, u32) {
-    let bits = u64::from_le_bytes(unit);
-    (bits as u32, (bits >> 32) as u32)
+/// The offset of each link.
+const LINKS: [usize; 3] = [0, 8, 12];
+const GROUP: usize = 4;
+const FRONT: usize = GROUP_UNITS * size_of::<Granule>();
+
+fn read(front: &[u8; FRONT], at: usize) -> u32 {
+    u32::from_le_bytes(*front[at..].first_chunk().expect("four bytes"))
 }
 
-fn unit(low: u32, high: u32) -> Granule {
-    (u64::from(high) << 32 | u64::from(low)).to_le_bytes()
+fn write(front: &mut [u8; FRONT], at: usize, bits: u32) {
+    front[at..at + 4].copy_from_slice(&bits.to_le_bytes());
 }
 
-fn links_of([first, second]: [Granule; GROUP_UNITS]) -> Links {
-    let ((left, _), (right, parent)) = (halves(first), halves(second));
-    let [left, right, parent] = [left, right, parent].map(Handle::from_bits);
-    Links { left, right, parent }
+/// The elements of a group, by rank.
+impl Nodes for Records {
+    #[inline(always)]
+    fn link(&self, node: Handle, which: usize) -> Option<Handle> {
+        Handle::from_bits(read(self.front(node), LINKS[which]))
+    }
+
+    #[inline(always)]
+    fn set_link(&mut self, node: Handle, which: usize, other: Option<Handle>) {
+        write(self.front_mut(node), LINKS[which], Handle::to_bits(other));
+    }
+
+    /// Reads both at once, because a search needs both of each record that it passes.
+    #[inline(always)]
+    fn rank_and_links(&self, node: Handle) -> (Rank, Links) {
+        let units: &[Granule; GROUP_UNITS + 2] =
+            self.slab.before(node, GROUP_UNITS).first_chunk().expect("a slot has more");
+        let [left, right, deadline, push] = units.map(u64::from_le_bytes);
+        let links = [left as u32, right as u32, (right >> 32) as u32].map(Handle::from_bits);
+        (Rank { deadline, push: push & (Rank::PUSHES - 1) }, links)
+    }
+
+    #[inline(always)]
+    fn secret(&self) -> u64 {
+        self.secret
+    }
 }
 
 impl Records {
@@ -51,44 +94,43 @@ impl Records {
     }
 
     #[inline(always)]
-    fn front(&self, handle: Handle) -> &[Granule; GROUP_UNITS] {
-        let units = self.slab.before(handle, GROUP_UNITS);
+    fn front(&self, handle: Handle) -> &[u8; FRONT] {
+        let units = self.slab.before(handle, GROUP_UNITS).as_flattened();
         units.first_chunk().expect("a slot has more")
     }
 
     #[inline(always)]
-    fn front_mut(&mut self, handle: Handle) -> &mut [Granule; GROUP_UNITS] {
-        let units = self.slab.before_mut(handle, GROUP_UNITS);
+    fn front_mut(&mut self, handle: Handle) -> &mut [u8; FRONT] {
+        let units = self.slab.before_mut(handle, GROUP_UNITS).as_flattened_mut();
         units.first_chunk_mut().expect("a slot has more")
     }
 
     /// Returns the group of a record that is in one.
     #[inline(always)]
     pub fn group(&self, handle: Handle) -> Group {
-        let (_, group) = halves(self.front(handle)[0]);
+        let group = read(self.front(handle), GROUP);
         Group(Handle::from_bits(group & !(GROUP_MARK | HELD_MARK)).expect("a group"))
     }
 
     /// Sets the new handle of the group that a record is in.
     pub fn rename_group(&mut self, handle: Handle, Group(group): Group) {
         let front = self.front_mut(handle);
-        let (left, old) = halves(front[0]);
-        front[0] = unit(left, group.bits() | old & (GROUP_MARK | HELD_MARK));
+        let marks = read(front, GROUP) & (GROUP_MARK | HELD_MARK);
+        write(front, GROUP, group.bits() | marks);
     }
 
     /// Returns whether a record that is in a group is marked as held.
     #[inline(always)]
     pub fn is_held(&self, handle: Handle) -> bool {
-        halves(self.front(handle)[0]).1 & HELD_MARK != 0
+        read(self.front(handle), GROUP) & HELD_MARK != 0
     }
 
     /// Marks a record that is in a group as held, or as not held.
     #[inline(always)]
     pub fn mark_held(&mut self, handle: Handle, is_held: bool) {
         let front = self.front_mut(handle);
-        let (left, group) = halves(front[0]);
         let mark = if is_held { HELD_MARK } else { 0 };
-        front[0] = unit(left, group & !HELD_MARK | mark);
+        write(front, GROUP, read(front, GROUP) & !HELD_MARK | mark);
     }
 
     /// Copies what a record has in front of its header to another one.
@@ -97,35 +139,10 @@ impl Records {
     }
 
     /// Sets the group of a record that has no links yet.
+    #[inline(always)]
     pub(super) fn put_group(&mut self, handle: Handle, Group(group): Group) {
-        let group = group.bits() | GROUP_MARK;
-        *self.front_mut(handle) = [unit(0, group), Granule::default()];
-    }
-
-    /// Returns the links of a record that is in a group.
-    #[inline(always)]
-    pub fn links(&self, handle: Handle) -> Links {
-        links_of(*self.front(handle))
-    }
-
-    /// Returns the rank and the links of a record that is in a group: reads them at once, because a search needs both of
-    /// each record that it passes.
-    #[inline(always)]
-    pub fn rank_and_links(&self, handle: Handle) -> (Rank, Links) {
-        let units: &[Granule; GROUP_UNITS + 2] =
-            self.slab.before(handle, GROUP_UNITS).first_chunk().expect("a slot has more");
-        let [first, second, deadline, push] = *units;
-        let push = u64::from_le_bytes(push) & (Rank::PUSHES - 1);
-        (Rank { deadline: u64::from_le_bytes(deadline), push }, links_of([first, second]))
-    }
-
-    /// Changes the links of a record that is in a group.
-    #[inline(always)]
-    pub fn change_links(&mut self, handle: Handle, change: impl FnOnce(&mut Links)) {
         let front = self.front_mut(handle);
-        let (mut links, (_, group)) = (links_of(*front), halves(front[0]));
-        change(&mut links);
-        let [left, right, parent] = [links.left, links.right, links.parent].map(Handle::to_bits);
-        *front = [unit(left, group), unit(right, parent)];
+        front.fill(0);
+        write(front, GROUP, group.bits() | GROUP_MARK);
     }
 }

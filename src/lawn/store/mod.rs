@@ -15,6 +15,6 @@ mod records;
 mod slab;
 
 pub use handle::{Handle, Unit};
-pub use links::{HELD_MARK, Links};
+pub use links::{HELD_MARK, LEFT, Links, Nodes, PARENT, RIGHT};
 pub use records::{GROUP_MARK, Granule, Records, Spot};
 pub use slab::Slab;

@@ -313,7 +313,7 @@ pub struct Reservation {
 pub struct Records {
     pub slab: Slab<Granule>,
     beside: Beside,
-    /// Makes the order of grouped records unpredictable: see [`Links`](super::Links). 0 if there never was one.
+    /// Makes the order of grouped records unpredictable: see [`Nodes`](super::Nodes). 0 if there never was one.
     pub secret: u64,
 }
 
