@@ -9,10 +9,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::group::Group;
 use super::limits::{Limits, Log, Settings};
 use super::schedule::Schedule;
-use super::{Bytes, NEVER};
+use super::{Bytes, Fault, NEVER, Promise};
 
 pub use super::entry::{Entry, Place};
 pub use super::policy::Policy;
+
+/// Within which time the pause of a group ends that is over, in milliseconds.
+const UPKEEP_MS: u64 = 1200;
 
 #[derive(Clone, Debug, Default)]
 pub struct Dehydrator {
@@ -42,15 +45,11 @@ pub struct Dehydrator {
     pub(super) counted: u64,
     /// When a command last changed anything.
     pub touched: u64,
-    /// When a pause has ended last.
-    pub(super) ended: u64,
     /// From when on its age is known, after the clock was set back or something has left by itself.
     pub aged_from: u64,
     pub(super) schedules: BTreeMap<Bytes, Schedule>,
-    /// From when on it certainly stores what its schedules have.
+    /// From when on it certainly stores what its schedules have, and ends pauses.
     pub occurs_from: u64,
-    /// When elements have expired last, and how many did.
-    pub(super) expired: (u64, u64),
     /// How often they have occurred.
     pub occurred: u64,
     /// The limits of each and the policy before a change that has not reached all groups yet.
@@ -181,25 +180,10 @@ impl Dehydrator {
         self.pause.is_some_and(|end| end > now)
     }
 
-    /// Returns whether its key may stay for a while although nothing is left: a pause has ended just now.
-    pub fn lingers(&self, now: u64) -> bool {
-        self.is_nothing() && self.has_resumed(now)
-    }
-
-    /// Returns whether a pause has ended just now, of which the module may not know yet.
-    pub fn has_resumed(&self, now: u64) -> bool {
-        is_unheard(self.ended, now)
-    }
-
     /// Notes that it has another name since `now`, of which the module hears at the next tick.
     pub fn moved(&mut self, now: u64) {
         self.known = now + super::reads::TICK_MS;
         self.touched = self.known;
-    }
-
-    /// Returns whether a pause of it has ended by itself.
-    pub fn was_paused(&self) -> bool {
-        self.ended > 0
     }
 
     /// Begins a POLL.
@@ -228,6 +212,11 @@ impl Dehydrator {
         }
     }
 
+    /// Returns whether nobody knows what is remembered: the clock was set back.
+    pub fn is_unclear(&self, now: u64) -> bool {
+        self.remembered.values().any(|[least, most]| *least <= now && *most > now)
+    }
+
     /// Returns whether an id is remembered. If either is possible, the reply has said so or not.
     pub fn remembers(&self, id: &[u8], now: u64, is_said: bool) -> bool {
         let until = self.remembered.get(id);
@@ -244,31 +233,29 @@ impl Dehydrator {
             && self.schedules.is_empty()
     }
 
-    /// Ends pauses that are over. Returns whether there were any.
-    pub fn end_pauses(&mut self, now: u64) -> bool {
-        let mut ended = false;
-        if let Some(end) = self.pause.take_if(|end| *end <= now) {
-            self.touched = self.touched.max(end);
-            self.ended = self.ended.max(end);
-            ended = true;
+    /// Follows that a pause has ended, by itself if it has not yet: of a group, or its own.
+    pub(super) fn ends_pause(&mut self, group: Option<&Bytes>, now: u64) -> Result<(), Fault> {
+        let pause = match group {
+            None => self.pause.take(),
+            Some(name) => self.groups.get_mut(name).and_then(|it| it.settings.pause.take()),
+        };
+        let Some(end) = pause else { return Ok(()) };
+        if end > now {
+            let what = format!("of {group:?} until {end} has ended at {now}");
+            return Err(Promise::Pause.broken(what));
         }
-        let is_over = |it: &Group| it.settings.pause.is_some_and(|end| end <= now);
-        let over: Vec<_> =
-            self.groups.iter().filter(|it| is_over(it.1)).map(|it| it.0.clone()).collect();
-        for name in &over {
-            let group = self.groups.get_mut(name).expect("it is there");
-            group.resumed = group.settings.pause.take().unwrap_or(0);
-            let resumed = group.resumed;
-            self.ended = self.ended.max(resumed);
-            self.touched = self.touched.max(resumed);
+        self.touched = self.touched.max(now);
+        if let Some(name) = group {
+            self.groups.get_mut(name).expect("it is there").resumed = end;
             self.file(name);
         }
-        ended || !over.is_empty()
+        Ok(())
     }
-}
 
-/// Returns whether the module may not know yet that a pause has ended at that moment.
-pub fn is_unheard(ended: u64, now: u64) -> bool {
-    const UPKEEP_MS: u64 = 1100;
-    ended + UPKEEP_MS > now
+    /// Returns a pause that should have ended by itself at `then`.
+    pub fn owed_end(&self, then: u64) -> Option<u64> {
+        let groups = self.groups.values().filter_map(|it| it.settings.pause);
+        let mut ends = self.pause.into_iter().chain(groups);
+        ends.find(|end| self.occurs_from.max(*end).saturating_add(UPKEEP_MS) <= then)
+    }
 }

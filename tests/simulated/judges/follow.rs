@@ -1,8 +1,9 @@
 //! Follows a reply: checks it against the model, and changes the model as the command has changed the server.
 
-use super::dehydrator::{Dehydrator, Entry, Policy, is_unheard};
+use super::dehydrator::{Dehydrator, Entry, Policy};
+use super::heard::Sent;
 use super::limits::Settings;
-use super::model::{Kept, Model, Sent};
+use super::model::{Kept, Model};
 use super::{Bytes, Fault, NEVER, Promise};
 use crate::machine::Reply;
 use crate::world::op::{How, Numbers, Op, Options};
@@ -21,8 +22,8 @@ pub struct Call {
     /// When its words were written.
     pub sent: u64,
     pub now: u64,
-    /// The number of the effects before it.
-    pub ran_at: u64,
+    /// The numbers of its begin and its end among all that happened on its server. A client that was woken began at 0.
+    pub at: [u64; 2],
 }
 
 pub fn ok() -> Reply {
@@ -84,13 +85,7 @@ impl Model {
         if self.is_unjudged {
             return Ok(());
         }
-        self.occur(call.ran_at)?;
-        if self.drops_early {
-            self.lingers = self.pass(call.now);
-        }
-        if !self.is_lazy {
-            self.absorb(call.now).ok();
-        }
+        self.happen(call.at[0])?;
         if self.is_refused(call, reply) || self.keyspace(call, reply)? {
             return Ok(());
         }
@@ -130,10 +125,8 @@ impl Model {
             it.touched = it.touched.max(call.now);
             it.look_at_logs(call.now);
         }
-        self.lingers |= it.lingers(call.now);
-        if it.is_nothing() {
-            self.gone.insert((call.db, call.key.clone()), it.ended);
-        } else {
+        it.note_room(call.now);
+        if !it.is_nothing() {
             self.dbs[call.db].insert(call.key.clone(), Kept::Dehydrator(it));
         }
         result
@@ -195,31 +188,25 @@ impl Model {
             }
             Op::Settle(_) | Op::Reject(..) => {
                 let is_settle = matches!(call.op, Op::Settle(_));
-                let ended = self.gone.get(&(call.db, call.key.clone()));
-                let may_be_kept = ended.is_some_and(|ended| is_unheard(*ended, now))
-                    && call.refused("NORULE", reply).is_ok();
-                let is_kept = !it.is_nothing() || may_be_kept;
-                if !is_settle && is_kept && !matches!(it.policy, Policy::Limit(..)) {
+                if !is_settle && !it.is_nothing() && !matches!(it.policy, Policy::Limit(..)) {
                     return call.refused("NORULE", reply);
                 }
                 let mut expected = Vec::new();
                 for (token, id) in &call.pairs {
                     let is_held = it.get(id).is_some_and(|it| it.token.as_ref() == Some(token));
                     expected.push(is_held.into());
-                    let Some(entry) = is_held.then(|| it.remove(id)).flatten() else { continue };
+                    if !is_held {
+                        continue;
+                    }
                     if is_settle {
                         it.done(id, [now, now]);
-                    } else if let Some(to) = it.policy.route().destination() {
-                        let db =
-                            (!matches!(it.policy.route(), Policy::Publish(_))).then_some(call.db);
-                        self.rejected.push(Sent {
-                            db,
-                            to: to.clone(),
-                            element: call.elements.first().cloned().unwrap_or(entry.element),
-                            id: Some(entry.id),
-                            at: 0,
-                        });
+                    } else {
+                        self.rejected.extend(it.sent(call.db, id).map(|sent| Sent {
+                            element: call.elements.first().cloned().unwrap_or(sent.element),
+                            ..sent
+                        }));
                     }
+                    it.remove(id);
                 }
                 call.is(&ints(expected), reply)
             }

@@ -4,8 +4,6 @@ use super::dehydrator::{Dehydrator, Entry, Place, Policy};
 use super::group::Opening;
 use super::{Bytes, Fault, Promise};
 
-/// How long ago something may have happened that is heard of now, in milliseconds.
-const HEARD_MS: u64 = 3;
 /// The dead letters that a POLL moves at most, or that were moved just before.
 const DEAD_AT_ONCE: usize = 500;
 
@@ -133,68 +131,20 @@ impl Dehydrator {
         Ok(entry)
     }
 
-    /// Moves an element to a destination.
+    /// Removes an element that leaves by itself, to a destination or to nowhere.
     pub fn send(&mut self, id: &[u8], now: u64) -> Result<Entry, Fault> {
         let is_late = self.check(id, now, false)?.is_late(now);
         let entry = self.remove(id).expect("it is there");
-        // It may have kept its group from giving out others.
+        // It may have kept its group from giving out others. And a mass of them leaves step by step.
         self.aged_from = self.aged_from.max(now);
+        self.touched = self.touched.max(now);
         if !is_late && !self.policy.holds() {
             if self.policy != Policy::Drop {
                 self.count_under_rates(&entry.group, now);
             }
-            self.done(id, [now - HEARD_MS, now]);
+            self.done(id, [now, now]);
         }
         Ok(entry)
-    }
-
-    /// Drops what leaves without a trace: what has expired and is no dead letter, and what DROP removes.
-    pub fn drop_silently(&mut self, now: u64) {
-        if self.is_paused(now) {
-            return;
-        }
-        while !matches!(self.policy, Policy::Limit(_, ref route) if **route != Policy::Drop)
-            && let Some((end, _, id)) = self.ends.first().filter(|it| it.0 <= now).cloned()
-        {
-            debug_assert!(end <= now);
-            self.remove(&id);
-            self.note_expired(now);
-            // Perhaps it was due first, for a dehydrator that the module had not found yet.
-            if self.policy == Policy::Drop {
-                self.done(&id, [0, now]);
-            }
-            self.aged_from = self.aged_from.max(now);
-        }
-        if self.expired.0 == now {
-            self.note_room(now);
-        }
-        if *self.policy.route() == Policy::Drop {
-            let sent = |it: &Self| {
-                it.open(now)
-                    .map(|(_, entry)| entry)
-                    .find(|entry| it.policy.sends(entry))
-                    .map(|entry| entry.id.clone())
-            };
-            while let Some(id) = sent(self) {
-                let left = self.opening(&self.entries[&id].group).map_or(now, |it| it.latest);
-                self.remove(&id);
-                if !self.policy.holds() {
-                    self.done(&id, [left.min(now), now]);
-                }
-            }
-        }
-    }
-
-    /// Returns whether something may or may not have left silently at `now`: its moment is not `grace` past yet.
-    pub fn is_unclear(&self, now: u64, grace: u64) -> bool {
-        // The next command may run a millisecond later. And nothing leaves by itself before the module knows of the key.
-        let is_near = |at: u64| at <= now + 1 && at.max(self.known) + grace > now;
-        let ends = self.ends.range(..(now + 2, 0, Vec::new())).any(|it| is_near(it.0));
-        let drops = *self.policy.route() == Policy::Drop;
-        ends || drops
-            && (self.openings.iter().any(|it| is_near(it.0))
-                || self.entries.values().any(|it| is_near(it.deadline)))
-            || self.pause.is_some_and(is_near)
     }
 
     /// Returns an element that should have been moved to its destination at `now`.
@@ -202,9 +152,7 @@ impl Dehydrator {
         if self.is_paused(now) {
             return None;
         }
-        if matches!(self.policy, Policy::Limit(..))
-            && let Some(first) = self.ends.first().filter(|it| it.0 <= now)
-        {
+        if let Some(first) = self.ends.first().filter(|it| it.0 <= now) {
             return Some(&self.entries[&first.2]);
         }
         if self.policy.holds() {

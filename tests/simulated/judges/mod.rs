@@ -8,6 +8,7 @@
 //! | `openings` | from when on its groups give something out |
 //! | `leaving` | what may leave it at a moment, and what has to |
 //! | `follow` | follows the replies to commands that write, with `keyspace` and `polled` |
+//! | `heard` | follows what happens by itself, as the effects tell |
 //! | `schedule`, `cron` | schedules: follows what has occurred |
 //! | `revive` | dead letters that come back |
 //! | `reads` | checks the replies to commands that read, with `room` |
@@ -17,6 +18,7 @@ pub mod dehydrator;
 mod entry;
 pub mod follow;
 mod group;
+pub mod heard;
 mod keyspace;
 mod leaving;
 pub mod limits;

@@ -52,8 +52,10 @@ impl Model {
                 call.differs(&format!("what is held: {expected:?}"), reply)
             };
         }
+        if rows.is_empty() {
+            self.happen(call.at[1])?;
+        }
         for key in &poll.keys {
-            self.absorb(now).ok();
             let is_chosen = chosen.as_ref() == Some(key);
             let Some(it) = self.get_mut(call.db, key) else {
                 if is_chosen && !rows.is_empty() {
@@ -80,7 +82,10 @@ impl Model {
                     .broken(format!("{:?} replied {reply:?}, room for {most}", call.op)));
             }
             for shown in &rows {
-                self.absorb(now).ok();
+                // Between two rows, dead letters were moved.
+                if let Some(id) = self.get(call.db, key).and_then(|it| id_of_row(it, shown)) {
+                    self.happen_until_given(call, key, &id)?;
+                }
                 let bytes = self.give(call, poll, key, shown)? + token_bytes;
                 if !room.takes(bytes) {
                     return Err(Promise::Limit.broken(format!(
@@ -90,7 +95,7 @@ impl Model {
                     )));
                 }
             }
-            self.absorb(now).ok();
+            self.happen(call.at[1])?;
             let Some(it) = self.get(call.db, key) else { return Ok(()) };
             let mut left = it.open(now).map(|open| open.1).filter(|entry| it.is_alive(entry, now));
             let owes = (rows.len() as u64) < least
@@ -123,14 +128,7 @@ impl Model {
         let it = self
             .get_mut(call.db, key)
             .ok_or_else(|| Promise::Unknown.broken(format!("{shown:?} of no key")))?;
-        let id = match shown {
-            Reply::Array(row) => match row.first() {
-                Some(Reply::Bulk(id)) => id.clone(),
-                _ => return Err(call.other("a row", shown)),
-            },
-            Reply::Bulk(element) => it.id_of(element).unwrap_or_else(|| id_of(element).to_vec()),
-            _ => return Err(call.other("a row", shown)),
-        };
+        let id = id_of_row(it, shown).ok_or_else(|| call.other("a row", shown))?;
         let mut entry = it.give(&id, call.now)?;
         it.touched = it.touched.max(call.now);
         if let Some(lease) = poll.lease {
@@ -144,19 +142,29 @@ impl Model {
             entry.was_due = entry.deadline.min(call.now);
             (entry.ttl, entry.deadline, entry.sequence) = (lease, call.now + lease, sequence);
         } else {
-            // Somebody who slept may have been served a moment later.
+            // The effect has told until when, but where nobody listens. Somebody who slept may have been served a moment later.
+            let told = it.remembered.get(&id).copied();
             it.done(&id, [call.now, call.now + 1]);
+            it.remembered.extend(told.map(|told| (id.clone(), told)));
         }
         let (expected, bytes) = (row(&entry, poll), size(&entry));
         if poll.lease.is_some() {
             it.insert(entry);
         }
-        let lingers = it.lingers(call.now);
-        if it.is_nothing() {
-            self.dbs[call.db].remove(key);
-        }
-        self.lingers |= lingers;
+        self.tidy(call.db, key);
         call.is(&expected, shown).map(|()| bytes)
+    }
+}
+
+/// Returns the id in a row, or that of the element in it.
+fn id_of_row(it: &Dehydrator, shown: &Reply) -> Option<Bytes> {
+    match shown {
+        Reply::Array(row) => match row.first() {
+            Some(Reply::Bulk(id)) => Some(id.clone()),
+            _ => None,
+        },
+        Reply::Bulk(element) => Some(it.id_of(element).unwrap_or_else(|| id_of(element).to_vec())),
+        _ => None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Follows REVIVE: dead letters that come back from a stream, which was read in the same moment.
 
 use super::Bytes;
-use super::dehydrator::{Dehydrator, Entry, Policy, is_unheard};
+use super::dehydrator::{Dehydrator, Entry, Policy};
 use super::follow::{Call, Result, int};
 use super::model::{Kept, Model};
 use crate::machine::Reply;
@@ -62,10 +62,7 @@ impl Model {
             Some(Kept::Dehydrator(it)) => it.clone(),
             None => {
                 let nothing = Reply::Array(vec![int(0), Reply::Null]);
-                let ended = self.gone.get(&(call.db, call.key.clone()));
-                let may_linger = ended.is_some_and(|ended| is_unheard(*ended, call.now));
-                let is_kept = may_linger && call.refused("NORULE", reply).is_ok();
-                return if is_kept { Ok(()) } else { call.is(&nothing, reply) };
+                return call.is(&nothing, reply);
             }
         };
         let Policy::Limit(_, route) = &it.policy else { return call.refused("NORULE", reply) };

@@ -14,8 +14,6 @@ use crate::world::schedule::{Every, Missed, OfSchedules};
 const MOST_LATE: u64 = 60_000;
 /// Within which time an occurrence that found no room is tried again, in milliseconds.
 pub const RETRY_MS: u64 = 1200;
-/// For how long an element that has expired may take up room, in milliseconds.
-const EXPIRED_MS: u64 = 3;
 /// A moment that is not before 1970 in any zone.
 const TWO_DAYS_MS: u64 = 2 * 86_400_000;
 /// The most bytes of a name, and of a plan or a zone.
@@ -56,12 +54,9 @@ pub struct Schedule {
     is_paused: bool,
 }
 
-/// The effect of an occurrence, with its number, and when it was heard.
+/// The effect of an occurrence.
 #[derive(Clone, Debug)]
-pub struct Heard {
-    pub at: u64,
-    pub now: u64,
-    pub db: usize,
+pub struct Occurred {
     pub key: Bytes,
     pub what: Bytes,
     pub name: Bytes,
@@ -309,22 +304,12 @@ impl Dehydrator {
 
     /// Returns whether it has no room for an occurrence.
     fn is_full_for(&self, it: &Schedule) -> bool {
-        self.is_full_beside(it, 0)
-    }
-
-    /// Returns whether it would have no room beside so many elements more.
-    fn is_full_beside(&self, it: &Schedule, more: u64) -> bool {
         let most = self.limits_of(&it.said.group).0;
-        self.limits.length > 0 && self.count() as u64 + more >= self.limits.length
-            || most > 0 && self.length_of(&it.said.group) as u64 + more >= most
+        self.limits.length > 0 && self.count() as u64 >= self.limits.length
+            || most > 0 && self.length_of(&it.said.group) as u64 >= most
     }
 
-    /// Returns whether all that has left is known by now.
-    fn is_known(&self) -> bool {
-        self.policy.holds() && self.ends.is_empty()
-    }
-
-    /// Notes whether there is room for what is to be stored.
+    /// Notes if there is no room for what is to be stored: it is tried again later.
     pub fn note_room(&mut self, now: u64) {
         if self.schedules.is_empty() || self.occurs_from >= now + RETRY_MS {
             return;
@@ -332,21 +317,9 @@ impl Dehydrator {
         let has_lengths = self.limits.length > 0
             || self.each.length > 0
             || self.groups.values().any(|it| it.settings.length > 0);
-        let expired = self.expired_by(now);
-        if has_lengths && self.schedules.values().any(|it| self.is_full_beside(it, expired)) {
+        if has_lengths && self.schedules.values().any(|it| self.is_full_for(it)) {
             self.occurs_from = now + RETRY_MS;
         }
-    }
-
-    /// Returns how many elements have just expired: they may have been there still.
-    fn expired_by(&self, now: u64) -> u64 {
-        let (at, expired) = self.expired;
-        if now.abs_diff(at) <= EXPIRED_MS { expired } else { 0 }
-    }
-
-    /// Notes that an element has expired.
-    pub(super) fn note_expired(&mut self, now: u64) {
-        self.expired = (now, self.expired_by(now) + 1);
     }
 
     /// Returns an occurrence that should have been stored at `then`.
@@ -354,11 +327,7 @@ impl Dehydrator {
         if self.occurs_from.max(self.known) > then {
             return None;
         }
-        let is_limited =
-            |it: &Schedule| self.limits.length > 0 || self.limits_of(&it.said.group).0 > 0;
-        let is_owed = |it: &Schedule| {
-            it.stored_by() <= then && !self.is_full_for(it) && (self.is_known() || !is_limited(it))
-        };
+        let is_owed = |it: &Schedule| it.stored_by() <= then && !self.is_full_for(it);
         let mut all = self.schedules.iter();
         all.find(|it| is_owed(it.1))
             .map(|(name, it)| format!("{} occurs late: {it:?}", name.escape_ascii()))
@@ -386,24 +355,24 @@ impl Dehydrator {
 }
 
 impl Model {
-    /// Follows the occurrences before the effect with this number.
-    pub fn occur(&mut self, at: u64) -> Result {
-        while self.heard.front().is_some_and(|it| it.at < at) {
-            let heard = self.heard.pop_front().expect("there is one");
-            self.absorb_before(heard.now, heard.at);
-            self.occurred(&heard).map_err(|what| {
-                let Heard { now, db, key, what: effect, name, .. } = &heard;
-                let [key, effect, name] = [key, effect, name].map(|it| it.escape_ascii());
-                Promise::Schedule
-                    .broken(format!("{effect} of {name} in {key} of {db}, at {now}: {what}"))
-            })?;
-        }
-        Ok(())
+    /// Follows an occurrence.
+    pub(super) fn occurred(&mut self, now: u64, db: usize, heard: &Occurred) -> Result {
+        self.occurred_at(now, db, heard).map_err(|what| {
+            let Occurred { key, what: effect, name } = heard;
+            let [key, effect, name] = [key, effect, name].map(|it| it.escape_ascii());
+            Promise::Schedule
+                .broken(format!("{effect} of {name} in {key} of {db}, now {now}: {what}"))
+        })
     }
 
-    fn occurred(&mut self, heard: &Heard) -> std::result::Result<(), String> {
-        let (sequence, now, is_waking) = (self.number(), heard.now, self.is_waking);
-        let it = self.get_mut(heard.db, &heard.key).ok_or("there is no such key")?;
+    fn occurred_at(
+        &mut self,
+        now: u64,
+        db: usize,
+        heard: &Occurred,
+    ) -> std::result::Result<(), String> {
+        let sequence = self.number();
+        let it = self.get_mut(db, &heard.key).ok_or("there is no such key")?;
         let schedule = it.schedules.get(&heard.name).cloned().ok_or("there is no such schedule")?;
         let Schedule { said, next: moment, last, .. } = &schedule;
         if schedule.is_paused || *moment == 0 {
@@ -413,7 +382,6 @@ impl Model {
         let numbers: Vec<u64> = text[1..].split('@').map_while(|it| it.parse().ok()).collect();
         let id = id(&heard.name, *moment);
         let overlaps = said.skips && *last > 0 && it.get(&self::id(&heard.name, *last)).is_some();
-        let is_known = it.is_known() && !is_waking;
         let is_used = it.get(&id).is_some() || it.remembers(&id, now, false);
         let following = said.after(*moment);
         let mut after = schedule.clone();
@@ -438,13 +406,11 @@ impl Model {
                 {
                     return Err(format!("it was missed: {schedule:?}"));
                 }
-                if is_known && (overlaps || is_used || it.is_full_for(&schedule)) {
+                if overlaps || is_used || it.is_full_for(&schedule) {
                     return Err(format!(
                         "overlap {overlaps}, id in use {is_used}, or full: {schedule:?}"
                     ));
                 }
-                // What left before leaves no room for doubt: this one may have an earlier deadline.
-                it.drop_silently(at.saturating_sub(1));
                 it.remove(&id);
                 it.remembered.remove(&id);
                 it.insert(Entry {
@@ -484,9 +450,9 @@ impl Model {
                     behind > 0 && behind <= now && passed.saturating_add(said.jitter) < now;
                 let is_used = is_used || it.remembers(&id, now, true);
                 let is_reason = said.missed != Missed::All && has_next
-                    || said.skips && (overlaps || !is_known)
+                    || overlaps
                     || said.missed == Missed::None && now - passed > MOST_LATE.max(said.jitter)
-                    || *count == 1 && (is_used || !is_known);
+                    || *count == 1 && is_used;
                 if !is_reason {
                     return Err(format!("it was not missed: {schedule:?}"));
                 }
@@ -497,10 +463,7 @@ impl Model {
         }
         it.occurred += 1;
         it.schedules.insert(heard.name.clone(), after);
-        // What has just filled it may leave at once.
-        if it.is_full_beside(&schedule, it.expired_by(now)) {
-            it.occurs_from = it.occurs_from.max(now + RETRY_MS);
-        }
+        it.note_room(now);
         Ok(())
     }
 }

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use super::api::context::{Context, Phase};
 use super::client::Client;
+use super::clock;
 use super::server::Server;
 use super::text::{self, Words};
 
@@ -79,7 +80,10 @@ impl Server {
         assert!(!it.is_freed.get(), "a blocked client is used after it was freed");
         assert!(!it.is_unblocked.replace(true), "a client is unblocked twice");
         it.private.set(private);
-        it.client().into_iter().for_each(|client| client.ran_at.set(self.effects()));
+        if let Some(client) = it.client() {
+            client.ran_ms.set(clock::wall_ms());
+            client.ran_at.set(self.happens());
+        }
         self.is_woken.set(true);
         self.unblocked.borrow_mut().push_back(blocked);
     }

@@ -39,10 +39,11 @@ pub struct Client {
     pub input: RefCell<VecDeque<Words>>,
     /// The command that runs, or that blocked the client.
     pub argv: RefCell<Words>,
-    /// When its last command began, in milliseconds since the epoch.
+    /// When its last command began, or when it was unblocked, in milliseconds since the epoch.
     pub ran_ms: Cell<i64>,
-    /// How many effects there were when its last command began, or when it was unblocked.
+    /// The number of that among all that happened, and the number of the command's end.
     pub ran_at: Cell<u64>,
+    pub done_at: Cell<u64>,
     pub out: RefCell<Output>,
     pub multi: RefCell<Option<Multi>>,
     pub watched: RefCell<Vec<(u32, Box<[u8]>)>>,
@@ -75,6 +76,7 @@ impl Client {
             argv: RefCell::default(),
             ran_ms: Cell::default(),
             ran_at: Cell::default(),
+            done_at: Cell::default(),
             out: RefCell::default(),
             multi: RefCell::default(),
             watched: RefCell::default(),

@@ -232,19 +232,21 @@ impl Machine {
         !self.clients[c.0].1.out.borrow().is_empty()
     }
 
-    /// Returns when a client's last command began, in milliseconds since the epoch.
+    /// Returns when a client's last command began, or when it was unblocked, in milliseconds since the epoch.
     pub fn ran_ms(&self, c: ClientId) -> u64 {
         self.clients[c.0].1.ran_ms.get() as u64
     }
 
-    /// Returns how many effects of its server there were when a client's last command began, or when it was unblocked.
-    pub fn ran_at(&self, c: ClientId) -> u64 {
-        self.clients[c.0].1.ran_at.get()
+    /// Returns the number among all that happened on its server of the begin of a client's last command, or of when it was
+    /// unblocked; and of that command's end.
+    pub fn ran_at(&self, c: ClientId) -> [u64; 2] {
+        let client = &self.clients[c.0].1;
+        [client.ran_at.get(), client.done_at.get()]
     }
 
-    /// Returns how many effects a server had, without the frames of transactions.
-    pub fn effects(&self, s: ServerId) -> u64 {
-        self.server(s).effects()
+    /// Returns the connection of a server's operator.
+    pub fn operator(&self, s: ServerId) -> Option<ClientId> {
+        self.operators[s.0]
     }
 
     /// Returns the time of the processor that the slowest pass of a server has taken since the last call, in nanoseconds.

@@ -20,6 +20,9 @@ pub struct Effect {
     pub is_for_file: bool,
     /// The frame of a transaction, which selects no database.
     pub is_frame: bool,
+    /// Its number among all that happened, and when that was, in milliseconds since the epoch; 0 for a frame.
+    pub at: u64,
+    pub ms: u64,
 }
 
 /// A command that was replicated, as the judges see it.
@@ -27,6 +30,8 @@ pub struct Effect {
 pub struct Propagated {
     pub db: u32,
     pub words: Vec<Vec<u8>>,
+    pub at: u64,
+    pub ms: u64,
 }
 
 /// The append-only file.
@@ -55,8 +60,8 @@ pub struct Stream {
     pub backlog_most: Cell<usize>,
     pub file: RefCell<Option<File>>,
     recorded: RefCell<Option<Vec<Propagated>>>,
-    /// How many effects there were, without the frames of transactions.
-    total: Cell<u64>,
+    /// How many effects and commands there were.
+    happened: Cell<u64>,
 }
 
 impl Stream {
@@ -69,7 +74,7 @@ impl Stream {
             backlog_most: Cell::new(10_000),
             file: RefCell::default(),
             recorded: RefCell::default(),
-            total: Cell::default(),
+            happened: Cell::default(),
         }
     }
 
@@ -110,9 +115,10 @@ impl Server {
         self.nesting.set(self.nesting.get() + 1);
     }
 
-    /// Returns how many effects there were, those of the command or the callback that runs included.
-    pub fn effects(&self) -> u64 {
-        self.stream.total.get() + self.pending.borrow().len() as u64
+    /// Numbers what happens: effects, and the begins and ends of commands.
+    pub fn happens(&self) -> u64 {
+        self.stream.happened.set(self.stream.happened.get() + 1);
+        self.stream.happened.get()
     }
 
     /// Ends a command or a callback. At the end of the outermost, its effects go out: several in one transaction.
@@ -122,11 +128,12 @@ impl Server {
             return;
         }
         let effects = self.pending.take();
-        self.stream.total.set(self.stream.total.get() + effects.len() as u64);
         // Redis 7.0 selects the database before the transaction.
         let is_frame = self.kind != Kind::Redis70;
-        let frame =
-            |name: &[u8], db| Effect { db, words: Words::new([name]), is_for_file: true, is_frame };
+        let frame = |name: &[u8], db| {
+            let words = Words::new([name]);
+            Effect { db, words, is_for_file: true, is_frame, at: 0, ms: 0 }
+        };
         let dbs = [effects.first(), effects.last()].map(|it| it.map_or(0, |it| it.db));
         let is_transaction = effects.len() > 1;
         if is_transaction {
@@ -157,17 +164,21 @@ impl Server {
     /// Adds an effect that does not go to the append-only file.
     pub fn note_for_replicas(&self, db: u32, words: Words) {
         if self.may_propagate() && self.feeds_replicas() {
-            let effect = Effect { db, words, is_for_file: false, is_frame: false };
-            self.pending.borrow_mut().push(effect);
+            self.gather(db, words, false);
         }
     }
 
     /// Adds an effect of the command or the callback that runs.
     pub fn note_effect(&self, db: u32, words: Words) {
         if self.propagates() {
-            let effect = Effect { db, words, is_for_file: true, is_frame: false };
-            self.pending.borrow_mut().push(effect);
+            self.gather(db, words, true);
         }
+    }
+
+    fn gather(&self, db: u32, words: Words, is_for_file: bool) {
+        let (at, ms) = (self.happens(), clock::wall_ms() as u64);
+        let effect = Effect { db, words, is_for_file, is_frame: false, at, ms };
+        self.pending.borrow_mut().push(effect);
     }
 
     /// Adds an effect of the server itself.
@@ -185,8 +196,8 @@ impl Server {
         }
         if !self.is_replica() {
             if let Some(recorded) = self.stream.recorded.borrow_mut().as_mut() {
-                let words = effect.words.to_vecs();
-                recorded.push(Propagated { db: effect.db, words });
+                let Effect { db, at, ms, .. } = effect;
+                recorded.push(Propagated { db, words: effect.words.to_vecs(), at, ms });
             }
             self.pass_on(&Rc::new(effect));
         }

@@ -90,8 +90,9 @@ impl Server {
         }
         let before = self.outer.replace(Some(Rc::clone(client)));
         client.ran_ms.set(clock::wall_ms());
-        client.ran_at.set(self.effects());
+        client.ran_at.set(self.happens());
         self.execute(client, command);
+        client.done_at.set(self.happens());
         *self.outer.borrow_mut() = before;
         if client.is_asking.get() && &*command.name != b"asking" {
             client.is_asking.set(false);

@@ -1,8 +1,6 @@
 //! Accidents around commands: full memory, rights that are withdrawn, writes that pause, slots that move, another module that
 //! writes, a power cut.
 
-use std::collections::HashMap;
-
 use super::op::{How, Op, Options};
 use super::run::{Result, World, element};
 use super::step::{Act, Command, Refusal};
@@ -53,8 +51,6 @@ impl World {
         self.hear();
         let heard = self.heard;
         self.machine.pause_writes(self.primary, self.now() + ms);
-        self.has_paused_writes = true;
-        self.lent = Some(HashMap::new());
         self.send(client, &words);
         self.moment = self.now();
         self.passes(1)?;
@@ -70,9 +66,7 @@ impl World {
             if self.machine.has_replied(id) {
                 // The clock may be set back later.
                 self.machine.pause_writes(self.primary, 0);
-                // What has waited for the end of the pause too came first, or did not.
-                self.collect_in(&[(client, call, false)], true)?;
-                self.lent = None;
+                self.collect(&[(client, call, false)])?;
                 // By then the module knows that the pause is over.
                 self.excuse(RETRY_MS);
                 return self.advance(TICK_MS);
@@ -88,7 +82,7 @@ impl World {
         self.moment = self.now();
         self.quiet()?;
         self.collect(&[])?;
-        self.hear_occurrences()?;
+        self.collect(&[])?;
         self.machine.record(node, true);
         self.machine.move_slot(slot_of(key), self.primary, node);
         self.clients.iter_mut().flat_map(|it| &mut it.sleep).for_each(|it| it.may_leave = true);
@@ -99,7 +93,7 @@ impl World {
         }
         self.end_begun()?;
         self.node = Some(std::mem::replace(&mut self.primary, node));
-        self.hear_occurrences()?;
+        self.collect(&[])?;
         let now = self.now();
         self.model.all_mut().for_each(|it| it.touched = now + TICK_MS);
         self.after_restart()
@@ -142,9 +136,8 @@ impl World {
             (b"ok", _) => ok(),
             (error, _) => Reply::Error(error.to_vec()),
         };
-        let (sent, now) = (self.now(), self.now());
-        let ran_at = u64::MAX;
-        let call = Call { db, key: key.clone(), op, elements, pairs: vec![], sent, now, ran_at };
+        let (sent, now, at) = (self.now(), self.now(), [u64::MAX; 2]);
+        let call = Call { db, key: key.clone(), op, elements, pairs: vec![], sent, now, at };
         self.model.follow(&call, &reply)
     }
 
@@ -157,7 +150,7 @@ impl World {
         self.quiet()?;
         self.collect(&[])?;
         self.begin_millisecond()?;
-        self.hear_occurrences()?;
+        self.collect(&[])?;
         let model = self.model.clone();
         let before = self.machine.aof(self.primary).len();
         self.batch(std::slice::from_ref(command))?;

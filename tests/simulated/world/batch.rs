@@ -1,15 +1,10 @@
 //! Sends commands, and judges what comes back.
 
-use std::collections::HashMap;
-
 use super::draw::STREAM;
 use super::op::{At, Op};
 use super::run::{Begun, Result, World};
 use super::schedule::{Every, OfSchedules};
 use super::step::Command;
-use super::time::{GRACE_MS, RESUMED_MS};
-use crate::judges::dehydrator::Policy;
-use crate::judges::follow::Call;
 use crate::judges::reads::TICK_MS;
 use crate::judges::{Bytes, NEVER, Promise};
 use crate::machine::Reply;
@@ -17,35 +12,15 @@ use crate::machine::Reply;
 /// How long a command may take that works in steps, in milliseconds of virtual time.
 const STEPS_MS: u64 = 60_000;
 
-/// Returns whether a pause begins just when a POLL may have met elements that have expired, and have left then.
-fn is_beside_ends(call: &Call, sent: &[(usize, Call, bool)]) -> bool {
-    let mut before = sent.iter().map(|it| &it.1);
-    let ends = |it: &Call| matches!(&it.op, Op::Push { options, .. } if it.key == call.key && options.within.is_some());
-    matches!(call.op, Op::Pause { group: None, .. })
-        && before.any(ends)
-        && before.any(|it| matches!(&it.op, Op::Poll(poll) if poll.keys.contains(&call.key)))
-}
-
 impl World {
     /// Sends commands of different clients, and judges the replies in the order in which they ran.
     pub(super) fn batch(&mut self, commands: &[Command]) -> Result {
         let (mut sent, mut refused, mut used) = (Vec::new(), Vec::new(), Vec::new());
         self.begin_millisecond()?;
-        // An empty key stays for a while when a pause is over that alone has kept it.
-        while self.begun.is_none() && std::mem::take(&mut self.model.lingers) {
-            self.advance(RESUMED_MS)?;
-            self.begin_millisecond()?;
-            // Another one may have ended meanwhile.
-            self.clear(GRACE_MS)?;
-            self.model.lingers = self.model.pass(self.now());
-        }
         for command in commands {
             let Some(client) = self.awake(command.client, &used) else { continue };
             used.push(client);
             let call = self.call_of(command, self.clients[client].db);
-            if self.is_ambiguous(&call.op) || is_beside_ends(&call, &sent) {
-                continue;
-            }
             let words = self.words(&call);
             if command.in_multi {
                 self.send(client, &[b"MULTI".to_vec()]);
@@ -79,7 +54,6 @@ impl World {
         self.moment = self.now();
         self.hear();
         let heard = self.heard;
-        self.lent = Some(HashMap::new());
         self.passes(1)?;
         // A pass with many elements reads the clock so often that it takes some milliseconds.
         self.moment = self.now();
@@ -107,20 +81,6 @@ impl World {
             self.advance(2 * TICK_MS)?;
         }
         Ok(())
-    }
-
-    /// Returns whether nobody would know what arrives at a destination: which of two copies of an element has left.
-    fn is_ambiguous(&mut self, op: &Op) -> bool {
-        let leads = |policy: &Policy| policy.route().destination().is_some();
-        match op {
-            Op::OnDue(policy) | Op::OnDueNx(policy) => self.has_copies && leads(policy),
-            Op::Copy { .. } => {
-                let leads = self.model.all().any(|it| leads(&it.2.policy));
-                self.has_copies |= !leads;
-                leads
-            }
-            _ => false,
-        }
     }
 
     /// Notes that those who sleep on a key may be sent away.

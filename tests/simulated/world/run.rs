@@ -1,6 +1,5 @@
 //! Runs a history: sends its commands, lets time pass, and has the judges look at what came of it.
 
-use std::collections::HashMap;
 use std::path::Path;
 
 use super::draw::{CHANNEL, CLIENTS};
@@ -27,7 +26,7 @@ pub(super) struct Sleep {
     /// On the monotonic clock, in microseconds.
     pub(super) since_us: u64,
     /// The number of its arrival.
-    pub(super) arrival: usize,
+    pub(super) arrival: u64,
     /// Whether it may be sent away with UNBLOCKED.
     pub(super) may_leave: bool,
 }
@@ -68,7 +67,6 @@ pub struct World {
     pub(super) begun: Option<Begun>,
     /// The number of effects so far.
     pub(super) heard: usize,
-    pub(super) arrivals: usize,
     pub operations: u64,
     pub(super) memory: usize,
     /// The replica has lost its link.
@@ -81,14 +79,6 @@ pub struct World {
     pub(super) has_listener: bool,
     /// Whether keyspace events are on.
     pub(super) has_events: bool,
-    /// Whether writes were paused.
-    pub(super) has_paused_writes: bool,
-    /// Whether a key was copied.
-    pub(super) has_copies: bool,
-    /// The ends of leases that began in a pass which went on into another millisecond, by database, key and id.
-    pub(super) leased: HashMap<(usize, Bytes, Bytes), u64>,
-    /// While commands run: by database, key and id, the end of the lease, if the last effect on an element was one.
-    pub(super) lent: Option<HashMap<(usize, Bytes, Bytes), Option<u64>>>,
     /// How many elements a command has asked for.
     pub(super) asked: u64,
     /// Why commands are refused at the moment.
@@ -105,7 +95,10 @@ impl World {
         let mut machine = Machine::new(library, profile.kind, profile.seed);
         // Where nobody listens, the module has commands replicate as they came.
         let has_schedules = !profile.schedules.is_empty();
-        let has_file = profile.has_reloads || profile.has_tool || profile.is_big || has_schedules;
+        let leaves = profile.has_policies || profile.has_ends || profile.has_pauses;
+        let has_file = profile.has_reloads || profile.has_tool || profile.is_big;
+        // What happens by itself is heard by its effects.
+        let has_file = has_file || has_schedules || leaves;
         let file = has_file.then_some(("appendonly", "yes"));
         let events = profile.has_events.then_some(("notify-keyspace-events", "KEA"));
         let settings: Vec<_> = file.into_iter().chain(events).collect();
@@ -136,7 +129,6 @@ impl World {
             subscriber,
             begun: None,
             heard: 0,
-            arrivals: 0,
             operations: 0,
             memory: 0,
             is_cut: false,
@@ -146,11 +138,7 @@ impl World {
             refusal: None,
             has_listener: has_file || profile.has_replica,
             has_events: profile.has_events,
-            has_paused_writes: false,
-            has_copies: false,
-            leased: HashMap::new(),
             letters: Vec::new(),
-            lent: None,
             trace: std::env::var_os("TRACE").is_some(),
             except: std::env::var("EXCEPT").unwrap_or_default(),
             machine,
@@ -366,7 +354,7 @@ impl World {
             pairs,
             sent: self.now(),
             now: self.now(),
-            ran_at: u64::MAX,
+            at: [u64::MAX; 2],
         }
     }
 
@@ -402,7 +390,7 @@ impl World {
                 Image::Aof(self.machine.aof(self.primary))
             }
         };
-        self.hear_occurrences()?;
+        self.collect(&[])?;
         self.machine.restart(self.primary, &image);
         self.is_cut = true;
         self.after_restart()?;
@@ -436,11 +424,11 @@ impl World {
         let (Some(replica), None) = (self.replica, &self.tool) else { return Ok(()) };
         let still = self.keep_still()?;
         self.equal(replica, Promise::Replica)?;
-        self.hear_occurrences()?;
+        self.collect(&[])?;
         self.machine.record(replica, true);
         self.machine.promote(replica);
         let before = std::mem::replace(&mut self.primary, replica);
-        self.hear_occurrences()?;
+        self.collect(&[])?;
         self.replica = Some(before);
         self.machine.replicate(replica, before, LAG_US);
         self.after_restart()?;

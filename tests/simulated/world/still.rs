@@ -3,7 +3,6 @@
 use super::op::Op;
 use super::run::{Result, World};
 use super::schedule::OfSchedules;
-use crate::judges::follow::Call;
 use crate::judges::{Bytes, Fault};
 
 /// Schedules that are paused: the database, the key and the name.
@@ -47,17 +46,6 @@ impl World {
     }
 
     fn tell(&mut self, db: usize, key: &Bytes, op: OfSchedules) -> Result {
-        self.begin_millisecond()?;
-        let is_resume = matches!(op, OfSchedules::Resume(_));
-        let (op, now) = (Op::OfSchedules(op), self.now());
-        let (pairs, elements) = (Vec::new(), Vec::new());
-        let call =
-            Call { db, key: key.clone(), op, elements, pairs, sent: now, now, ran_at: u64::MAX };
-        let reply = self.ask(self.primary, db, &self.words(&call));
-        if !is_resume {
-            // Nothing occurs afterwards.
-            self.hear_occurrences()?;
-        }
-        self.model.follow(&call, &reply)
+        self.look(db, key, Op::OfSchedules(op))
     }
 }

@@ -1,15 +1,12 @@
 //! Time: passes of the event loop, and what must have happened by now.
 
 use super::run::{Result, World};
-use crate::judges::dehydrator::Dehydrator;
 use crate::judges::{Fault, Promise};
 
 /// How late the module may be in what it does by itself, in milliseconds.
 pub(super) const GRACE_MS: u64 = 3;
 /// Within which time an empty key is deleted whose pause has ended, and a replica forgets a pause, in milliseconds.
 pub(super) const UPKEEP_MS: u64 = 1000;
-/// When a pause has ended, how long it takes until the module certainly knows, in milliseconds.
-pub(super) const RESUMED_MS: u64 = 1200;
 /// The most time of the processor that the module may spend in a pass, in nanoseconds: for a build with debug assertions, and
 /// for commands with a thousand elements.
 const PASS_NS: u64 = 60_000_000;
@@ -48,8 +45,6 @@ impl World {
         self.collect(&[])?;
         while self.advance_once(end)? {
             self.collect(&[])?;
-            // The pass may have gone on into the next millisecond.
-            self.model.absorb(self.now())?;
         }
         Ok(())
     }
@@ -72,7 +67,6 @@ impl World {
     pub(super) fn begin_millisecond(&mut self) -> Result {
         while self.begun.is_none() && self.machine.monotonic_us() % 1000 > 300 {
             self.advance(1)?;
-            self.clear(GRACE_MS)?;
         }
         Ok(())
     }
@@ -103,22 +97,11 @@ impl World {
 
     pub(super) fn step_wall(&mut self, ms: i64) -> Result {
         if ms < 0 {
-            // A pause that is over would go on, if the module does not know yet that it is.
+            // What is late by now would not be.
             self.settle()?;
-            self.advance(RESUMED_MS)?;
-            // What leaves in this millisecond would be due later again, or have left.
-            self.clear(GRACE_MS)?;
-            self.model.lingers = self.model.pass(self.now());
-            // After a pause of writes, it may take longer until the module knows.
-            let is_late = self.has_paused_writes;
-            let may_go_on =
-                |it: &Dehydrator| it.has_resumed(self.now()) || is_late && it.was_paused();
-            if self.model.lingers || self.model.all().any(|it| may_go_on(it.2)) {
-                return Ok(());
-            }
         }
         let before = self.now();
-        self.hear_occurrences()?;
+        self.collect(&[])?;
         self.machine.step_wall(ms);
         let now = self.now();
         self.model.all_mut().for_each(|it| {
@@ -138,12 +121,6 @@ impl World {
         self.quiet()?;
         self.collect(&[])?;
         self.advance(GRACE_MS)?;
-        self.clear(GRACE_MS)?;
-        let now = self.now();
-        if self.model.pass(now) {
-            self.advance(UPKEEP_MS)?;
-            self.model.lingers = self.model.pass(self.now());
-        }
         let now = self.now();
         self.model.all_mut().for_each(|it| it.fitted(now - GRACE_MS));
         let result = self.owed(now);
@@ -152,20 +129,6 @@ impl World {
             self.advance(200)?;
         }
         result
-    }
-
-    /// Waits until nothing may or may not have left, within so many milliseconds.
-    pub(super) fn clear(&mut self, grace: u64) -> Result {
-        for _ in 0..3000 {
-            let now = self.now();
-            self.hear_occurrences()?;
-            self.model.absorb(now)?;
-            if !self.model.all().any(|it| it.2.is_unclear(now, grace)) {
-                break;
-            }
-            self.advance(1)?;
-        }
-        Ok(())
     }
 
     /// Looks for a sleeper beside room, and for what should have been delivered.
@@ -204,6 +167,11 @@ impl World {
             if let Some(owed) = it.owed_occurrence(then) {
                 let what = format!("{owed} in {} of {db}, now {now}", key.escape_ascii());
                 return Err(Promise::Schedule.broken(what));
+            }
+            if let Some(end) = it.owed_end(then) {
+                let what =
+                    format!("of {} in {db} until {end} goes on, now {now}", key.escape_ascii());
+                return Err(Promise::Pause.broken(what));
             }
             if let Some(owed) = it.owed(then).filter(|_| it.touched <= then) {
                 return Err(Promise::Delivered.broken(format!(
