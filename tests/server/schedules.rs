@@ -156,7 +156,10 @@ fn a_plan_that_is_wrong_or_never_occurs_is_refused() {
         refused("* * * *", ""),
         "ERR plan '* * * *' is neither a number of milliseconds nor a cron of five fields"
     );
-    assert_eq!(refused("* * * * *", "ZONE Mars"), "ERR plan '* * * * *' is for an unknown ZONE 'Mars'");
+    assert_eq!(
+        refused("* * * * *", "ZONE Mars"),
+        "ERR plan '* * * * *' is for an unknown ZONE 'Mars'"
+    );
     assert_eq!(refused("5", "ZONE UTC"), "ERR syntax error, ZONE is for a cron");
     assert_eq!(client.ask("EXISTS k"), Value::Int(0));
     assert_eq!(client.refused("DEHYDRATOR.PAUSE k SCHEDULE n"), "ERR no such schedule 'n'");
