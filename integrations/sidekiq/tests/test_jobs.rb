@@ -189,7 +189,7 @@ class JobsTest < DehydratorTest
       read = @server.info("stats", "total_net_output_bytes").to_i - before
       assert_operator read, :<, 100_000
     end
-    assert_equal 3002, scheduled.map(&:score).uniq.size
+    assert_equal 3002, scheduled.map(&:jid).uniq.size
   end
 
   def test_what_sidekiqs_own_set_still_holds_is_run_and_killed_with_the_others
