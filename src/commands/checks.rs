@@ -12,7 +12,7 @@ use crate::data_type::room::{group_length, is_group_full};
 pub use crate::data_type::room::{has_room, is_within_length};
 use crate::data_type::{NEVER, Writing};
 use crate::server::{Context, Error, error::Result};
-use lawn::{GroupSettings, Lawn, StartError, UpdateError};
+use lawn::{Element, GroupSettings, Lawn, StartError, UpdateError};
 
 use super::args::shown;
 
@@ -83,15 +83,19 @@ fn exceeded(ahead: u64) -> Option<u64> {
 
 /// Returns whether the LENGTH limit of a group leaves room for an element. An id that is in the group, or that the push keeps,
 /// needs none.
-#[inline]
+#[inline(always)]
 pub fn has_room_in_group(lawn: &Lawn, id: &[u8], group: Option<&[u8]>, replaces: bool) -> bool {
-    let is_inside = |group: &[u8]| {
-        let old = lawn.look(id);
-        old.is_some_and(|old| {
-            !replaces || old.group.is_some_and(|old| lawn.group_name(old) == group)
-        })
-    };
-    group.is_none_or(|group| !is_group_full(lawn, group) || is_inside(group))
+    match group {
+        Some(group) if !lawn.group_rules().is_empty() => has_room_in(lawn, id, group, replaces),
+        _ => true,
+    }
+}
+
+#[inline(never)]
+fn has_room_in(lawn: &Lawn, id: &[u8], group: &[u8], replaces: bool) -> bool {
+    let is_in = |old| lawn.group_name(old) == group;
+    let may_stay = |old: Element<'_>| !replaces || old.group.is_some_and(is_in);
+    !is_group_full(lawn, group) || lawn.look(id).is_some_and(may_stay)
 }
 
 /// Returns the error for a push beyond the LENGTH limit of its group or, if that is `most`, of the dehydrator.

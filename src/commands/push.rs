@@ -31,8 +31,12 @@ impl<'a> Push<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
         let ttl = Ttl::parse(required(args, 2)?)?;
         let (element, id) = (required(args, 3)?, required(args, 4)?);
-        let mut chosen = PushOptions::new();
         let mut options = Options::new(args, 5);
+        let mut chosen = PushOptions::new();
+        // Mostly it is the only one.
+        if args.len() == 7 && options.next_if(b"GROUP") {
+            chosen.read_group(&mut options)?;
+        }
         while let Some(option) = options.next() {
             if !chosen.parse(&option, &mut options)? {
                 return Err(option.unexpected_among("SLACK, AT, DELIVERIES or WITHIN"));

@@ -77,6 +77,7 @@ impl<'a> Options<'a> {
         }
     }
 
+    #[inline]
     pub fn value(&mut self, option: &str) -> Result<Str<'a>> {
         let value = self.args.get(self.at).ok_or_else(|| format!("{option} needs a value"))?;
         self.at += 1;
@@ -115,6 +116,7 @@ impl<'a> Options<'a> {
     }
 
     /// Reads the name of a group. `None`, for an empty name: the group of all elements without one.
+    #[inline]
     pub fn group(&mut self) -> Result<Option<Str<'a>>> {
         let name = self.value("GROUP")?;
         let len = name.bytes().len();

@@ -78,10 +78,17 @@ impl<'a> PushOptions<'a> {
             b"REPLACE" if self.if_exists == IfExists::Keep => return Err(NX_OR_REPLACE.into()),
             b"SLACK" if self.slack.is_none() => self.slack = Some(options.milliseconds("SLACK")?),
             b"AT" if self.at.is_none() => self.at = Some(options.deadline()?),
-            b"GROUP" if self.group.is_none() => self.group = Some(options.group()?),
+            b"GROUP" if self.group.is_none() => self.read_group(options)?,
             _ => return self.bounds.parse(option, options),
         }
         Ok(true)
+    }
+
+    /// Reads the name of the group.
+    #[inline]
+    pub fn read_group(&mut self, options: &mut Options<'a>) -> Result<()> {
+        self.group = Some(options.group()?);
+        Ok(())
     }
 
     /// Returns the name of the group, if the element is in one.

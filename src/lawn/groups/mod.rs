@@ -126,9 +126,11 @@ impl Groups {
     /// [`Groups::free_if_unused`]. `None` if there is no room.
     #[inline(always)]
     pub fn find_or_create(&mut self, name: &[u8]) -> Option<Group> {
-        if let Some(group) = self.table.find(name) {
-            return Some(group);
-        }
+        self.table.find(name).or_else(|| self.create(name))
+    }
+
+    #[inline(never)]
+    fn create(&mut self, name: &[u8]) -> Option<Group> {
         let group = self.table.insert(name)?;
         self.table.get_mut(group).has_settings = self.rules.of(name) != GroupSettings::NONE;
         self.table.get_mut(group).held_max = self.limits(group).held_max();
@@ -186,11 +188,14 @@ impl Groups {
     /// Inserts a record that is not held into its group.
     #[inline(never)]
     pub fn insert(&mut self, records: &mut Records, group: Group, record: Handle, rank: Rank) {
-        let it = self.table.get_mut(group);
+        let Self { table, greatest, filled, elements, .. } = self;
+        let it = table.get_mut(group);
         it.elements.insert(records, record, rank);
-        let decides = it.elements.first() == Some(record) || it.held_max > 0;
-        self.count(group, 1);
-        if decides {
+        it.len += 1;
+        *filled += usize::from(it.len == 1);
+        *elements += 1;
+        greatest.update(it, group);
+        if it.elements.first() == Some(record) || it.held_max > 0 {
             self.refile(records, group);
         }
     }
@@ -200,7 +205,11 @@ impl Groups {
     pub fn remove(&mut self, records: &mut Records, record: Handle) {
         let decides = self.take_out(records, record);
         let group = records.group(record);
-        self.count(group, -1);
+        let it = self.table.get_mut(group);
+        it.len -= 1;
+        self.filled -= usize::from(it.len == 0);
+        self.elements -= 1;
+        self.greatest.update(it, group);
         if decides {
             self.refile(records, group);
         }
@@ -245,17 +254,6 @@ impl Groups {
     fn decides(&self, group: Group, record: Handle) -> bool {
         let GroupRecord { elements, held, held_max, .. } = self.table.get(group);
         elements.first() == Some(record) || held.first() == Some(record) || *held_max > 0
-    }
-
-    #[inline(always)]
-    fn count(&mut self, group: Group, change: i32) {
-        let record = self.table.get_mut(group);
-        let before = record.len;
-        record.len = before.wrapping_add_signed(change);
-        self.filled += usize::from(before == 0);
-        self.filled -= usize::from(record.len == 0);
-        self.elements = self.elements.wrapping_add_signed(change as isize);
-        self.greatest.update(record, group);
     }
 
     /// Replaces a record's handle. The new record has the rank and the links of the old one, which may be gone.

@@ -12,7 +12,9 @@ use super::super::element::Group;
 use super::super::index::Index;
 use super::super::memory::{Mover, Steps};
 use super::super::rank::Rank;
-use super::super::store::{GROUP_MARK, Granule, HELD_MARK, Handle, Links, Nodes, Slab, Unit};
+use super::super::store::{
+    GROUP_MARK, Granule, HELD_MARK, Handle, Links, Nodes, Slab, Unit, are_equal,
+};
 use super::treap::Tree;
 
 /// Where a group is filed.
@@ -120,9 +122,14 @@ impl Table {
         &name[..u16::from_le_bytes([header[4], header[5]]).into()]
     }
 
-    #[inline(always)]
+    // Compiled once, so that the comparison is inlined.
+    #[inline(never)]
     pub fn find(&self, name: &[u8]) -> Option<Group> {
-        self.index.find(self.index.hash(name), |it| self.name(Group(it)) == name).map(Group)
+        let is_it = |it| {
+            let own = self.name(Group(it));
+            own.len() == name.len() && are_equal(own, name)
+        };
+        self.index.find(self.index.hash(name), is_it).map(Group)
     }
 
     /// Creates a group. The name must be new. `None` if there is no room.
@@ -229,6 +236,10 @@ impl Nodes for Table {
 
     fn set_link(&mut self, node: Handle, which: usize, other: Option<Handle>) {
         self.slab.unit_mut(node).links[which] = other;
+    }
+
+    fn set_links(&mut self, node: Handle, links: Links) {
+        self.slab.unit_mut(node).links = links;
     }
 
     fn rank_and_links(&self, node: Handle) -> (Rank, Links) {

@@ -242,6 +242,10 @@ mod tests {
             self.0[number(node)].1[which] = other;
         }
 
+        fn set_links(&mut self, node: Handle, links: Links) {
+            self.0[number(node)].1 = links;
+        }
+
         fn rank_and_links(&self, node: Handle) -> (Rank, Links) {
             let (deadline, links) = self.0[number(node)];
             (Rank { deadline, push: number(node) as u64 }, links)

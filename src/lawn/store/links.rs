@@ -31,10 +31,7 @@ pub trait Nodes {
     fn links(&self, node: Handle) -> Links {
         [LEFT, RIGHT, PARENT].map(|which| self.link(node, which))
     }
-    #[inline(always)]
-    fn set_links(&mut self, node: Handle, links: Links) {
-        [LEFT, RIGHT, PARENT].into_iter().for_each(|it| self.set_link(node, it, links[it]));
-    }
+    fn set_links(&mut self, node: Handle, links: Links);
     /// Returns the node's place in the order, which must not change while the node is in a set, and its links.
     fn rank_and_links(&self, node: Handle) -> (Rank, Links);
     /// Returns a random number, always the same one.
@@ -67,6 +64,14 @@ impl Nodes for Records {
     #[inline(always)]
     fn set_link(&mut self, node: Handle, which: usize, other: Option<Handle>) {
         write(self.front_mut(node), LINKS[which], Handle::to_bits(other));
+    }
+
+    #[inline(always)]
+    fn set_links(&mut self, node: Handle, links: Links) {
+        let front = self.front_mut(node);
+        for (at, link) in LINKS.into_iter().zip(links) {
+            write(front, at, Handle::to_bits(link));
+        }
     }
 
     /// Reads both at once, because a search needs both of each record that it passes.

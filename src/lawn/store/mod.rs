@@ -16,5 +16,5 @@ mod slab;
 
 pub use handle::{Handle, Unit};
 pub use links::{HELD_MARK, LEFT, Links, Nodes, PARENT, RIGHT};
-pub use records::{GROUP_MARK, Granule, Records, Spot};
+pub use records::{GROUP_MARK, Granule, Records, Spot, are_equal};
 pub use slab::Slab;

@@ -197,9 +197,9 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Compares ids of equal length. Many have 8 to 16 bytes, for which this takes less time than a call of `memcmp`.
+/// Compares ids, or names, of equal length. Many have 8 to 16 bytes, for which this takes less time than a call of `memcmp`.
 #[inline(always)]
-fn are_equal(one: &[u8], other: &[u8]) -> bool {
+pub fn are_equal(one: &[u8], other: &[u8]) -> bool {
     if let (Some(start), Some(end)) = (other.first_chunk::<8>(), other.last_chunk::<8>())
         && other.len() <= 16
     {
