@@ -267,7 +267,7 @@ pub fn commands() -> Vec<Command> {
         },
         #[cfg(debug_assertions)]
         Command {
-            syntax: "key word [argument ...]",
+            syntax: "key word [word ...]",
             complexity: c"O(1)",
             summary: c"Hooks for tests, in debug builds only.",
             ..Command::new(c"debug", handler!(debug::debug), c"readonly", -3, access::READ)

@@ -9,42 +9,45 @@ pub struct Command {
     pub key: &'static str,
     /// Its tips in COMMAND INFO.
     pub tips: &'static str,
+    /// Its replies if it is sent twice, as cells of docs/commands.md. `k` holds `id`, under the token `mine`.
+    pub twice: Option<[&'static str; 2]>,
 }
 
 /// The tip of a command whose reply depends on the clock or on chance.
 const VARIES: &str = "nondeterministic_output";
 
 const fn command(line: &'static str, flags: &'static str, key: &'static str) -> Command {
-    Command { line, flags, key, tips: "" }
+    Command { line, flags, key, tips: "", twice: None }
 }
 
 const fn varying(line: &'static str, flags: &'static str, key: &'static str) -> Command {
-    Command { line, flags, key, tips: VARIES }
+    Command { tips: VARIES, ..command(line, flags, key) }
 }
 
 /// Every command. `mine` holds the element `id`.
 pub const COMMANDS: [Command; 34] = [
     command("PUSH k 600000 element id", "write denyoom fast", "RW update"),
     command("MPUSH k 600000 element id", "write denyoom fast", "RW update"),
-    command("PULL k id", "write fast", "RW access delete"),
+    command("PULL k id", "write fast", "RW access delete").twice("element", "nil"),
     varying("POLL k", "write blocking", "RW access delete"),
     varying("MPOLL 2 nowhere k", "write blocking movablekeys", ""),
-    command("SETTLE k mine id", "write fast", "RW delete"),
+    command("SETTLE k mine id", "write fast", "RW delete").twice("[1]", "[0]"),
     command("RENEW k 600000 mine id", "write fast", "RW update"),
     command("RELEASE k 600000 mine id", "write fast", "RW update"),
     command("REJECT k mine id", "write", "RW delete"),
     command("REVIVE k", "write denyoom", "RW update"),
     varying("LOOK k id", "readonly fast", "RO access"),
     varying("RANGE k - +", "readonly", "RO access"),
-    command("UPDATE k id element", "write denyoom fast", "RW access update"),
+    command("UPDATE k id element", "write denyoom fast", "RW access update")
+        .twice("element", "element"),
     command("TOUCH k 600000 id", "write", "RW update"),
-    command("REM k id", "write fast", "RW delete"),
-    command("PURGE k GROUP g", "write", "RW delete"),
-    command("ONDUE k DROP", "write movablekeys", ""),
-    command("PAUSE k", "write fast", "RW update"),
+    command("REM k id", "write fast", "RW delete").twice("1", "0"),
+    command("PURGE k GROUP g", "write", "RW delete").twice("0", "0"),
+    command("ONDUE k DROP", "write movablekeys", "").twice("OK", "OK"),
+    command("PAUSE k", "write fast", "RW update").twice("OK", "OK"),
     command("RESUME k", "write fast", "RW update"),
-    command("LIMIT k HELD 5", "write fast", "RW update"),
-    command("EVERY k 600000 element name", "write denyoom fast", "RW update"),
+    command("LIMIT k HELD 5", "write fast", "RW update").twice("OK", "OK"),
+    command("EVERY k 600000 element name", "write denyoom fast", "RW update").twice("1", "0"),
     command("SCHEDULES k", "readonly", "RO access"),
     command("UNSCHEDULE k name", "write fast", "RW delete"),
     varying("TTN k", "readonly fast", "RO"),
@@ -59,7 +62,7 @@ pub const COMMANDS: [Command; 34] = [
     command("HELP", "loading stale fast", ""),
     varying("GIDPUSH k 600000 element", "write denyoom fast", "RW insert"),
     varying("XPOLL k", "readonly", "RO access"),
-    varying("XACK k id", "write fast", "RW access delete"),
+    varying("XACK k id", "write fast", "RW access delete").twice("[element]", "[nil]"),
     command("EFFECT k P600000@4102444800000 element id", "write", "RW update"),
 ];
 
@@ -91,6 +94,10 @@ const MORE: [&str; 12] = [
 ];
 
 impl Command {
+    const fn twice(self, first: &'static str, second: &'static str) -> Self {
+        Self { twice: Some([first, second]), ..self }
+    }
+
     pub fn verb(&self) -> &'static str {
         verb_of(self.line)
     }

@@ -55,7 +55,7 @@ fn reply(client: &mut Connection, line: &str) -> Result<Value, String> {
 }
 
 /// Returns whether a reply matches a cell.
-fn is(reply: &Result<Value, String>, cell: &str) -> bool {
+pub fn is(reply: &Result<Value, String>, cell: &str) -> bool {
     let Ok(reply) = reply else {
         let code = reply.as_ref().expect_err("an error").split(' ').next();
         return code == Some(cell);
