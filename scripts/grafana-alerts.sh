@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154,SC2317  # variables of grafana-test.sh; functions that are called by name
 # For grafana-test.sh: each case of docs/operations.md, on a server each, and the rules of grafana/alerts.yml that fire.
+# Not by promtool's own tests, for which one invents the numbers: here they are those of servers in these states.
 # As in tests/server/lateness/alerts.rs, a minute of a rule is a few seconds here; an hour is twenty.
 
 # again <seconds> <command>...: repeats a command.
