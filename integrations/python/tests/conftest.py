@@ -3,11 +3,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from servers import RealServer
 from topologies import Cluster, Pair
+from workers import Run, running
+
+from dehydrator_queue import Queue
 
 Closes = TypeVar("Closes", RealServer, Pair)
 
@@ -24,6 +27,18 @@ def server(shared_server: RealServer) -> RealServer:
     """An empty server with the module."""
     shared_server.client.flushall()
     return shared_server
+
+
+@pytest.fixture
+def jobs(server: RealServer) -> Queue[Any]:
+    """An empty queue."""
+    return Queue(server.url, "jobs")
+
+
+@pytest.fixture(params=["threads", "asyncio"])
+def run(request: pytest.FixtureRequest, server: RealServer) -> Run:
+    """Runs a worker of either kind on the queue: see `running`."""
+    return partial(running, request.param, server.url)
 
 
 def served(folder: Path, start: Callable[[Path], Closes]) -> Iterator[Closes]:

@@ -21,8 +21,7 @@ from dehydrator_queue.queue.commands import pairs, poll
 from dehydrator_queue.queue.library import connect
 
 
-def test_what_is_put_away_waits_for_its_delay(server: RealServer) -> None:
-    jobs = Queue(server.url, "jobs")
+def test_what_is_put_away_waits_for_its_delay(server: RealServer, jobs: Queue) -> None:
     id = jobs.put({"mail": "anna"}, delay=600)
     waiting = jobs.look(id)
     assert waiting.payload == {"mail": "anna"}
@@ -32,8 +31,7 @@ def test_what_is_put_away_waits_for_its_delay(server: RealServer) -> None:
     assert len(jobs) == 1
 
 
-def test_an_id_that_is_there_stays_unless_it_is_replaced(server: RealServer) -> None:
-    jobs = Queue(server.url, "jobs")
+def test_an_id_that_is_there_stays_unless_it_is_replaced(jobs: Queue) -> None:
     assert jobs.put("first", id="a", delay=60) == "a"
     assert jobs.put("second", id="a") is None
     assert jobs.look("a").payload == "first"
@@ -41,8 +39,7 @@ def test_an_id_that_is_there_stays_unless_it_is_replaced(server: RealServer) -> 
     assert jobs.look("a").payload == "third"
 
 
-def test_many_are_put_away_at_once(server: RealServer) -> None:
-    jobs = Queue(server.url, "jobs")
+def test_many_are_put_away_at_once(jobs: Queue) -> None:
     jobs.put("there", id="7", delay=5000)
     puts = jobs.put_many(Item(n, id=str(n), delay=n) for n in range(2500))
     assert puts == [(str(n), "exists" if n == 7 else "stored") for n in range(2500)]
@@ -50,8 +47,7 @@ def test_many_are_put_away_at_once(server: RealServer) -> None:
     assert [put.result for put in jobs.put_many([Item("x"), Item("y")])] == ["stored", "stored"]
 
 
-def test_a_job_may_have_an_end_and_attempts_of_its_own(server: RealServer) -> None:
-    jobs = Queue(server.url, "jobs")
+def test_a_job_may_have_an_end_and_attempts_of_its_own(server: RealServer, jobs: Queue) -> None:
     terms: dict[str, Any] = {"within": timedelta(minutes=1), "attempts": 10}
 
     async def put() -> None:
@@ -73,8 +69,7 @@ def test_a_job_may_have_an_end_and_attempts_of_its_own(server: RealServer) -> No
             jobs.put("f", **nonsense)
 
 
-def test_groups_of_jobs_take_turns(server: RealServer) -> None:
-    jobs = Queue(server.url, "jobs")
+def test_groups_of_jobs_take_turns(server: RealServer, jobs: Queue) -> None:
 
     async def put() -> None:
         async with AsyncQueue(server.url, "jobs") as there:
@@ -91,8 +86,7 @@ def test_groups_of_jobs_take_turns(server: RealServer) -> None:
         jobs.put("c", group="c" * 1025)
 
 
-def test_of_many_those_that_find_no_room_are_told(server: RealServer) -> None:
-    jobs = Queue(server.url, "jobs")
+def test_of_many_those_that_find_no_room_are_told(jobs: Queue) -> None:
     jobs.limit(length=1)
     assert [put.result for put in jobs.put_many([Item("x"), Item("y")])] == ["stored", "full"]
     assert len(jobs) == 1
@@ -100,8 +94,7 @@ def test_of_many_those_that_find_no_room_are_told(server: RealServer) -> None:
         jobs.put("z")
 
 
-def test_jobs_are_cancelled_and_postponed_by_their_ids(server: RealServer) -> None:
-    jobs = Queue(server.url, "jobs")
+def test_jobs_are_cancelled_and_postponed_by_their_ids(jobs: Queue) -> None:
     jobs.put_many([Item(1, "a", 60), Item(2, "b", 60), Item(3, "c", 60)])
     assert jobs.cancel("a", "b", "none") == 2
     assert jobs.cancel() == 0
@@ -196,8 +189,7 @@ async def test_a_client_of_the_other_kind_is_refused_before_anything_is_sent(lib
         AsyncQueue(object.__new__(getattr(plain, kind)), "jobs")
 
 
-def test_a_check_takes_nothing(server: RealServer) -> None:
-    jobs = Queue(server.url, "jobs")
+def test_a_check_takes_nothing(server: RealServer, jobs: Queue) -> None:
     jobs.check()
     assert server.client.dbsize() == 0
     id = jobs.put("x")
@@ -210,16 +202,14 @@ def test_a_moment_needs_a_time_zone(server: RealServer) -> None:
         Queue(server.url, "jobs").put(1, at=datetime(2100, 1, 1))
 
 
-def test_a_delay_is_counted_by_the_server(server: RealServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs = Queue(server.url, "jobs")
+def test_a_delay_is_counted_by_the_server(server: RealServer, jobs: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() - 86_400)
     jobs.put(1, id="a", delay=500)
     assert 400_000 < server.client.execute_command("DEHYDRATOR.PTTL", "jobs", "a") <= 500_000
 
 
-def test_a_pause_is_made_and_ended(server: RealServer) -> None:
-    jobs = Queue(server.url, "jobs")
+def test_a_pause_is_made_and_ended(jobs: Queue) -> None:
     jobs.pause()
     assert jobs.info()["paused"] == 1
     assert jobs.resume()
@@ -231,8 +221,7 @@ def test_a_pause_is_made_and_ended(server: RealServer) -> None:
 IN_GROUPS = {group: [Item(n, f"{group}:{n}", 60) for n in range(3)] for group in ("anna", "bert")}
 
 
-def test_a_group_is_paused_postponed_and_cancelled(server: RealServer) -> None:
-    jobs = Queue(server.url, "jobs")
+def test_a_group_is_paused_postponed_and_cancelled(jobs: Queue) -> None:
     for group, items in IN_GROUPS.items():
         jobs.put_many(items, group=group)
     jobs.pause(timedelta(seconds=30), group="anna")
@@ -408,8 +397,7 @@ async def test_a_question_is_cancelled_whenever_that_is(server: RealServer) -> N
     await jobs.close()
 
 
-def test_dead_letters_are_listed_and_revived(server: RealServer) -> None:
-    jobs = Queue(server.url, "jobs")
+def test_dead_letters_are_listed_and_revived(server: RealServer, jobs: Queue) -> None:
     server.client.execute_command("DEHYDRATOR.ONDUE", "jobs", "HOLD", "DELIVERIES", "1", "STREAM", "jobs:dead")
     jobs.put("x", id="a")
     server.client.execute_command("DEHYDRATOR.POLL", "jobs", "LEASE", "1")
@@ -439,8 +427,7 @@ def test_a_number_of_dead_letters_that_makes_no_sense_is_refused(keep: Any) -> N
         Queue("redis://127.0.0.1", "jobs", keep_dead=keep)
 
 
-def test_letters_come_back_by_name_and_with_another_payload(server: RealServer) -> None:
-    jobs = Queue(server.url, "jobs")
+def test_letters_come_back_by_name_and_with_another_payload(jobs: Queue) -> None:
     for id in "abcd":
         jobs.put({"to": id}, id=id, group="anna")
         assert bury(jobs, "no such mailbox")
@@ -456,8 +443,7 @@ def test_letters_come_back_by_name_and_with_another_payload(server: RealServer) 
     assert (jobs.drop(last), jobs.drop(), jobs.dead_letters()) == (1, 0, [])
 
 
-def test_limits_are_set_and_read(server: RealServer) -> None:
-    jobs = Queue(server.url, "jobs")
+def test_limits_are_set_and_read(jobs: Queue) -> None:
     jobs.limit(rate=(10, 1), held=3, length=100, remember=60, each_held=1)
     jobs.limit(group="anna", share=5, held=2)
     assert jobs.limits() == Limits(length=100, held=3, rate=(10, 1.0), remember=60.0, each_held=1)
@@ -480,8 +466,7 @@ def test_errors_have_types(server: RealServer) -> None:
         Queue(server.url, "jobs").put(float("nan"))
 
 
-def test_an_element_that_cannot_be_decoded_hides_no_other(server: RealServer) -> None:
-    jobs = Queue(server.url, "jobs")
+def test_an_element_that_cannot_be_decoded_hides_no_other(server: RealServer, jobs: Queue) -> None:
     jobs.put(1, id="a")
     server.client.execute_command("DEHYDRATOR.PUSH", "jobs", 0, b"\xff", "b")
     server.client.execute_command("DEHYDRATOR.EVERY", "jobs", 60_000, b"\xff", "s")
@@ -511,8 +496,7 @@ def test_sentinels_may_have_addresses_in_brackets() -> None:
     assert [(one["host"], one["port"]) for one in at] == [("::1", 1), ("::2", 26379), ("h", 26379)]
 
 
-def test_a_dead_letter_whose_id_is_in_the_queue_again_stays(server: RealServer) -> None:
-    jobs = Queue(server.url, "jobs")
+def test_a_dead_letter_whose_id_is_in_the_queue_again_stays(jobs: Queue) -> None:
     for id in ("a", "b"):
         jobs.put("old", id=id)
         assert bury(jobs, "no such mailbox")
@@ -524,8 +508,7 @@ def test_a_dead_letter_whose_id_is_in_the_queue_again_stays(server: RealServer) 
     assert jobs.revive() == 0
 
 
-def test_a_dead_letter_whose_id_is_remembered_comes_back(server: RealServer) -> None:
-    jobs = Queue(server.url, "jobs")
+def test_a_dead_letter_whose_id_is_remembered_comes_back(server: RealServer, jobs: Queue) -> None:
     server.client.execute_command("DEHYDRATOR.LIMIT", "jobs", "REMEMBER", 600_000)
     jobs.put("once", id="a")
     assert bury(jobs, "no such mailbox")
@@ -537,8 +520,7 @@ def test_a_dead_letter_whose_id_is_remembered_comes_back(server: RealServer) -> 
     assert jobs.look("a").payload == "once"
 
 
-def test_a_job_is_not_lost_where_its_dead_letter_finds_no_stream(server: RealServer) -> None:
-    jobs = Queue(server.url, "jobs")
+def test_a_job_is_not_lost_where_its_dead_letter_finds_no_stream(server: RealServer, jobs: Queue) -> None:
     server.client.set("jobs:dead", "x")
     jobs.put(1, id="a")
     with pytest.raises(redis.ResponseError, match="WRONGTYPE"):

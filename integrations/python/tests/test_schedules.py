@@ -13,13 +13,13 @@ from zoneinfo import ZoneInfo
 import pytest
 import redis
 from servers import RealServer, wait_until
-from workers import Fleet, both, programs, running
+from workers import Fleet, Run, programs
 
 from dehydrator_queue import Queue, aio
 
 
-def test_a_schedule_is_what_it_was_told(server: RealServer) -> None:
-    jobs, berlin = Queue(server.url, "jobs"), ZoneInfo("Europe/Berlin")
+def test_a_schedule_is_what_it_was_told(jobs: Queue) -> None:
+    berlin = ZoneInfo("Europe/Berlin")
     before = datetime.now(timezone.utc)
     one = jobs.every("report", {"to": "anna"}, cron="0  9 * * 1-5", zone="Europe/Berlin", overlap="skip", jitter=5)
     assert (one.name, one.payload, one.cron, one.zone) == ("report", {"to": "anna"}, "0 9 * * 1-5", "Europe/Berlin")
@@ -37,8 +37,7 @@ def test_a_schedule_is_what_it_was_told(server: RealServer) -> None:
     assert len(jobs.schedules) == 2
 
 
-def test_a_deployment_says_it_again_and_changes_what_is_different(server: RealServer) -> None:
-    jobs = Queue(server.url, "jobs")
+def test_a_deployment_says_it_again_and_changes_what_is_different(jobs: Queue) -> None:
     first = jobs.every("r", 1, seconds=3600)
     assert jobs.every("r", 1, seconds=3600) == first
     # Another payload, but not another moment.
@@ -47,8 +46,7 @@ def test_a_deployment_says_it_again_and_changes_what_is_different(server: RealSe
     assert jobs.every("r", 2, seconds=7200).next > first.next
 
 
-def test_occurrences_are_jobs(server: RealServer) -> None:
-    jobs = Queue(server.url, "jobs")
+def test_occurrences_are_jobs(server: RealServer, jobs: Queue) -> None:
     jobs.every("r", {"n": 1}, seconds=0.05, times=3, group="anna", attempts=7)
     wait_until(lambda: len(jobs) == 3)
     assert all(re.fullmatch(r"r@\d{13}", one.id) and one.payload == {"n": 1} for one in jobs)
@@ -58,8 +56,7 @@ def test_occurrences_are_jobs(server: RealServer) -> None:
     assert (schedule.ended, schedule.count, schedule.misses) == (True, 3, 0)
 
 
-def test_schedules_are_steered(server: RealServer) -> None:
-    jobs = Queue(server.url, "jobs")
+def test_schedules_are_steered(jobs: Queue) -> None:
     jobs.every("r", "x", seconds=3600, group="anna")
     assert (jobs.schedules.pause("r"), jobs.schedules.pause("none")) == (True, False)
     assert jobs.schedules.get("r").paused
@@ -108,11 +105,10 @@ def test_a_schedule_of_a_queue_with_keys_is_in_its_first_key(server: RealServer)
     assert jobs.cancel(*ids) == 3
 
 
-@both
-def test_workers_do_what_schedules_put(server: RealServer, kind: str) -> None:
+def test_workers_do_what_schedules_put(server: RealServer, run: Run) -> None:
     done: list[str] = []
     jobs = Queue(server.url, "jobs")
-    with running(kind, server.url, lambda job: done.append(job.id)):
+    with run(lambda job: done.append(job.id)):
         jobs.every("r", 1, seconds=0.1, missed="all")
         wait_until(lambda: len(done) >= 10)
     moments = sorted(int(id.partition("@")[2]) for id in done)

@@ -14,7 +14,7 @@ import redis
 from address import Address
 from prometheus_client import CollectorRegistry
 from servers import RealServer, wait_until
-from workers import both, running
+from workers import Run, both, running
 
 from dehydrator_queue import Backoff, Hooks, Item, Job, ModuleMissing, Queue, Reject, Retry, Worker
 from dehydrator_queue.aio import Queue as AsyncQueue
@@ -31,36 +31,33 @@ def work_of(kind: str) -> Any:
     return print if kind == "threads" else nothing
 
 
-@both
-def test_what_is_due_is_worked_on_once(server: RealServer, kind: str) -> None:
-    jobs, done = Queue(server.url, "jobs"), []
+def test_what_is_due_is_worked_on_once(jobs: Queue, run: Run) -> None:
+    done = []
     jobs.put_many(Item(n, str(n)) for n in range(200))
-    with running(kind, server.url, lambda job: done.append((job.id, job.payload, job.attempt)), concurrency=20):
+    with run(lambda job: done.append((job.id, job.payload, job.attempt)), concurrency=20):
         wait_until(lambda: len(jobs) == 0)
     assert sorted(done) == sorted((str(n), n, 1) for n in range(200))
 
 
-@both
-def test_nothing_is_early(server: RealServer, kind: str) -> None:
-    jobs, late = Queue(server.url, "jobs"), []
+def test_nothing_is_early(jobs: Queue, run: Run) -> None:
+    late = []
     now = time.time()
-    with running(kind, server.url, lambda job: late.append(time.time() - job.payload), concurrency=5):
+    with run(lambda job: late.append(time.time() - job.payload), concurrency=5):
         for n in range(20):
             jobs.put(now + n / 10, at=now + n / 10)
         wait_until(lambda: len(late) == 20)
     assert min(late) >= 0
 
 
-@both
-def test_what_fails_is_tried_again_and_then_a_dead_letter_with_the_reason(server: RealServer, kind: str) -> None:
-    jobs, attempts = Queue(server.url, "jobs"), []
+def test_what_fails_is_tried_again_and_then_a_dead_letter_with_the_reason(jobs: Queue, run: Run) -> None:
+    attempts = []
 
     def work(job: Job) -> None:
         attempts.append(job.attempt)
         raise ValueError("no such mailbox")
 
     jobs.put("anna", id="a")
-    with running(kind, server.url, work, attempts=3):
+    with run(work, attempts=3):
         letter = wait_until(jobs.dead_letters)[0]
     assert attempts == [1, 2, 3]
     assert (letter.id, letter.element, letter.attempts) == ("a", b'"anna"', 3)
@@ -68,24 +65,21 @@ def test_what_fails_is_tried_again_and_then_a_dead_letter_with_the_reason(server
     assert len(jobs) == 0
 
 
-@both
-def test_a_dead_letter_comes_back_into_its_group(server: RealServer, kind: str) -> None:
-    jobs = Queue(server.url, "jobs")
+def test_a_dead_letter_comes_back_into_its_group(jobs: Queue, run: Run) -> None:
 
     def work(job: Job) -> None:
         raise ValueError("no such mailbox")
 
     jobs.put("mail", id="a", group="anna")
     jobs.put("mail", id="b")
-    with running(kind, server.url, work, attempts=2):
+    with run(work, attempts=2):
         wait_until(lambda: len(jobs.dead_letters()) == 2)
     assert jobs.revive() == 2
     assert [jobs.info(group=group)["length"] for group in ("anna", "")] == [1, 1]
 
 
-@both
-def test_work_may_reject_a_job_or_say_when_to_try_again(server: RealServer, kind: str) -> None:
-    jobs, seen = Queue(server.url, "jobs"), []
+def test_work_may_reject_a_job_or_say_when_to_try_again(server: RealServer, jobs: Queue, run: Run) -> None:
+    seen = []
 
     def work(job: Job) -> None:
         seen.append((job.id, job.attempt, time.monotonic()))
@@ -95,7 +89,7 @@ def test_work_may_reject_a_job_or_say_when_to_try_again(server: RealServer, kind
             raise Retry(0.5)
 
     jobs.put_many([Item(1, "rejected"), Item(2, "again")])
-    with running(kind, server.url, work):
+    with run(work):
         wait_until(lambda: len(jobs) == 0)
     assert [(letter.id, letter.reason, letter.attempts) for letter in jobs.dead_letters()] == [("rejected", "gone", 1)]
     first, second = (at for id, _, at in seen if id == "again")
@@ -103,12 +97,13 @@ def test_work_may_reject_a_job_or_say_when_to_try_again(server: RealServer, kind
     assert second - first >= 0.499
 
 
-@both
-def test_a_payload_that_cannot_be_decoded_is_a_dead_letter_and_work_goes_on(server: RealServer, kind: str) -> None:
-    jobs, done = Queue(server.url, "jobs"), []
+def test_a_payload_that_cannot_be_decoded_is_a_dead_letter_and_work_goes_on(
+    server: RealServer, jobs: Queue, run: Run
+) -> None:
+    done = []
     for element, id in ((b"{not json", "bad"), (b"\xff\xfe\xfd", "worse"), (b'"good"', "good")):
         server.client.execute_command("DEHYDRATOR.PUSH", "jobs", 0, element, id)
-    with running(kind, server.url, lambda job: done.append(job.payload)):
+    with run(lambda job: done.append(job.payload)):
         wait_until(lambda: len(jobs) == 0)
     assert done == ["good"]
     letters = {letter.id: letter for letter in jobs.dead_letters()}
@@ -117,23 +112,21 @@ def test_a_payload_that_cannot_be_decoded_is_a_dead_letter_and_work_goes_on(serv
     assert letters["worse"].element == b"\xff\xfe\xfd"
 
 
-@both
-def test_work_may_take_longer_than_its_lease(server: RealServer, kind: str) -> None:
-    jobs, attempts = Queue(server.url, "jobs"), []
+def test_work_may_take_longer_than_its_lease(jobs: Queue, run: Run) -> None:
+    attempts = []
 
     def work(job: Job) -> None:
         attempts.append(job.attempt)
         time.sleep(9)
 
     jobs.put(1)
-    with running(kind, server.url, work, lease=6, concurrency=3):
+    with run(work, lease=6, concurrency=3):
         wait_until(lambda: len(jobs) == 0)
     assert attempts == [1]
 
 
-@both
-def test_a_job_that_is_cancelled_meanwhile_is_told(server: RealServer, kind: str) -> None:
-    jobs, began, lost = Queue(server.url, "jobs"), threading.Event(), []
+def test_a_job_that_is_cancelled_meanwhile_is_told(jobs: Queue, run: Run) -> None:
+    began, lost = threading.Event(), []
 
     class Watch(Hooks):
         def lost(self, job: Job) -> None:
@@ -144,7 +137,7 @@ def test_a_job_that_is_cancelled_meanwhile_is_told(server: RealServer, kind: str
         assert job.lost.wait(240)
 
     jobs.put(1, id="a")
-    with running(kind, server.url, work, lease=3, hooks=Watch()):
+    with run(work, lease=3, hooks=Watch()):
         assert began.wait(240)
         assert jobs.cancel("a") == 1
         wait_until(lambda: lost)
@@ -152,29 +145,27 @@ def test_a_job_that_is_cancelled_meanwhile_is_told(server: RealServer, kind: str
     assert jobs.dead_letters() == []
 
 
-@both
-def test_what_comes_after_a_stop_is_given_back_and_counts_nothing(server: RealServer, kind: str) -> None:
-    jobs, done = Queue(server.url, "jobs"), []
+def test_what_comes_after_a_stop_is_given_back_and_counts_nothing(server: RealServer, jobs: Queue, run: Run) -> None:
+    done = []
 
     def asleep() -> bool:
         return server.client.info("clients")["blocked_clients"] == 1
 
     # It would be the last attempt.
-    with running(kind, server.url, lambda job: done.append(job.id), attempts=1, block=10) as worker:
+    with run(lambda job: done.append(job.id), attempts=1, block=10) as worker:
         wait_until(asleep)
         worker.stop()
         jobs.put(1, id="a")
         wait_until(lambda: not asleep())
     waiting = jobs.look("a")
     assert (waiting.leased, waiting.attempts, done) == (False, 0, [])
-    with running(kind, server.url, lambda job: done.append(job.attempt), attempts=1):
+    with run(lambda job: done.append(job.attempt), attempts=1):
         wait_until(lambda: len(jobs) == 0)
     assert done == [1]
 
 
-@both
-def test_attempts_belong_to_the_job(server: RealServer, kind: str) -> None:
-    jobs, tried = Queue(server.url, "jobs"), Counter()
+def test_attempts_belong_to_the_job(jobs: Queue, run: Run) -> None:
+    tried = Counter()
 
     def work(job: Job) -> None:
         tried[job.id] += 1
@@ -184,16 +175,15 @@ def test_attempts_belong_to_the_job(server: RealServer, kind: str) -> None:
     jobs.put(1, id="once", attempts=1)
     jobs.put(1, id="as the worker says")
     jobs.put_many([Item(1, "four"), Item(1, "four more")], attempts=4)
-    with running(kind, server.url, work, attempts=3, backoff=Backoff(first=0.01, most=0.01), concurrency=2):
+    with run(work, attempts=3, backoff=Backoff(first=0.01, most=0.01), concurrency=2):
         wait_until(lambda: len(jobs) == 0)
     assert tried == {"ten": 10, "once": 1, "as the worker says": 3, "four": 4, "four more": 4}
     letters = {letter.id: (letter.attempts, letter.reason) for letter in jobs.dead_letters()}
     assert letters == {id: (count, f"RuntimeError: no {count}") for id, count in tried.items()}
 
 
-@both
-def test_a_stop_that_cuts_work_off_knows_the_attempts_of_the_job(server: RealServer, kind: str) -> None:
-    jobs, begun = Queue(server.url, "jobs"), Counter()
+def test_a_stop_that_cuts_work_off_knows_the_attempts_of_the_job(jobs: Queue, run: Run) -> None:
+    begun = Counter()
 
     def work(job: Job) -> None:
         begun[job.id] += 1
@@ -202,7 +192,7 @@ def test_a_stop_that_cuts_work_off_knows_the_attempts_of_the_job(server: RealSer
     jobs.put(1, id="twice", attempts=2)
     jobs.put(1, id="once", attempts=1)
     for count in (2, 3):
-        with running(kind, server.url, work, attempts=count - 1, concurrency=2) as worker:
+        with run(work, attempts=count - 1, concurrency=2) as worker:
             wait_until(lambda count=count: begun.total() == count)
             worker.stop(0)
     assert begun == {"twice": 2, "once": 1}
@@ -211,9 +201,8 @@ def test_a_stop_that_cuts_work_off_knows_the_attempts_of_the_job(server: RealSer
     assert letters == {"once": (1, cut_off), "twice": (2, cut_off)}
 
 
-@both
-def test_a_retry_keeps_its_group(server: RealServer, kind: str) -> None:
-    jobs, groups = Queue(server.url, "jobs"), []
+def test_a_retry_keeps_its_group(server: RealServer, jobs: Queue, run: Run) -> None:
+    groups = []
 
     def work(job: Job) -> None:
         groups.append(pairs(server.client.execute_command("DEHYDRATOR.LOOK", "jobs", job.id, "FULL"))["group"])
@@ -221,18 +210,17 @@ def test_a_retry_keeps_its_group(server: RealServer, kind: str) -> None:
             raise Retry(0.01) if job.attempt == 1 else OSError("no answer")
 
     jobs.put(1, group="anna")
-    with running(kind, server.url, work):
+    with run(work):
         wait_until(lambda: len(jobs) == 0)
     assert groups == [b"anna"] * 3
 
 
-@both
-def test_a_job_that_is_too_late_is_not_begun(server: RealServer, kind: str) -> None:
-    jobs, done = Queue(server.url, "jobs"), []
+def test_a_job_that_is_too_late_is_not_begun(jobs: Queue, run: Run) -> None:
+    done = []
     jobs.put(1, id="late", within=0.05)
     wait_until(lambda: len(jobs) == 0)
     assert jobs.dead_letters() == []
-    with running(kind, server.url, lambda job: done.append(job.id)):
+    with run(lambda job: done.append(job.id)):
         # The worker has made the rule for dead letters.
         wait_until(lambda: jobs.info()["policy"]["deliveries"] > 0)
         jobs.pause()
@@ -244,7 +232,7 @@ def test_a_job_that_is_too_late_is_not_begun(server: RealServer, kind: str) -> N
     assert done == ["in time"]
     assert [(letter.id, letter.attempts, letter.reason) for letter in jobs.dead_letters()] == [("late", 0, "expired")]
     assert jobs.revive() == 1
-    with running(kind, server.url, lambda job: done.append(job.id)):
+    with run(lambda job: done.append(job.id)):
         wait_until(lambda: len(jobs) == 0)
     assert done == ["in time", "late"]
 
@@ -267,9 +255,8 @@ class Raises(Hooks):
 
 
 @pytest.mark.parametrize("name", ["started", "succeeded", "retried", "buried", "lost", "interrupted", "crashed"])
-@both
-def test_a_hook_that_raises_is_outlived(server: RealServer, kind: str, name: str) -> None:
-    jobs, hooks, begun, lost, done = Queue(server.url, "jobs"), Raises(name), threading.Event(), [], []
+def test_a_hook_that_raises_is_outlived(server: RealServer, jobs: Queue, run: Run, name: str) -> None:
+    hooks, begun, lost, done = Raises(name), threading.Event(), [], []
 
     def work(job: Job) -> None:
         if job.id == "cancelled":
@@ -285,7 +272,7 @@ def test_a_hook_that_raises_is_outlived(server: RealServer, kind: str, name: str
         done.append((job.id, job.attempt))
 
     jobs.put_many(Item(0, id) for id in ("cancelled", "well", "fails", "rejected"))
-    with running(kind, server.url, work, concurrency=4, lease=3, hooks=hooks):
+    with run(work, concurrency=4, lease=3, hooks=hooks):
         assert begun.wait(240)
         wait_until(lambda: len(jobs) == 1)
         server.client.client_kill_filter(_type="normal", skipme=True)
@@ -301,9 +288,8 @@ def test_a_hook_that_raises_is_outlived(server: RealServer, kind: str, name: str
         assert hooks.crashes >= hooks.raised
 
 
-@both
-def test_a_stop_lets_what_is_in_hand_end(server: RealServer, kind: str) -> None:
-    jobs, began, done = Queue(server.url, "jobs"), threading.Event(), []
+def test_a_stop_lets_what_is_in_hand_end(jobs: Queue, run: Run) -> None:
+    began, done = threading.Event(), []
 
     def work(job: Job) -> None:
         began.set()
@@ -311,19 +297,18 @@ def test_a_stop_lets_what_is_in_hand_end(server: RealServer, kind: str) -> None:
         done.append(job.id)
 
     jobs.put_many([Item(1, "a"), Item(2, "b")])
-    with running(kind, server.url, work) as worker:
+    with run(work) as worker:
         assert began.wait(240)
         worker.stop()
     assert done == ["a"]
     assert [waiting.id for waiting in jobs] == ["b"]
 
 
-@both
-def test_queues_are_served_in_their_order(server: RealServer, kind: str) -> None:
+def test_queues_are_served_in_their_order(server: RealServer, run: Run) -> None:
     high, low, done = Queue(server.url, "high"), Queue(server.url, "low"), []
     low.put_many(Item(n) for n in range(5))
     high.put_many(Item(n) for n in range(5))
-    with running(kind, server.url, lambda job: done.append(job.queue), names=["high", "low"]):
+    with run(lambda job: done.append(job.queue), names=["high", "low"]):
         wait_until(lambda: len(high) == 0 and len(low) == 0)
     assert done == ["high"] * 5 + ["low"] * 5
 
@@ -424,8 +409,7 @@ def test_prometheus_counts(server: RealServer) -> None:
     wait_until(lambda: (count("succeeded"), count("retried"), count("buried")) == (2, 1, 1))
 
 
-def test_terms_that_make_no_sense_are_refused(server: RealServer) -> None:
-    jobs = Queue(server.url, "jobs")
+def test_terms_that_make_no_sense_are_refused(jobs: Queue) -> None:
     for terms in ({"concurrency": 0}, {"lease": 0.01}, {"attempts": 0}, {"attempts": 65536}):
         with pytest.raises(ValueError, match=r"at least|from 1 to"):
             Worker(jobs, print, **terms)
@@ -462,8 +446,8 @@ def test_queues_of_the_other_kind_are_refused(server: RealServer, kind: str) -> 
 
 
 @both
-def test_a_worker_runs_again_after_a_stop_but_not_twice_at_once(server: RealServer, kind: str) -> None:
-    jobs, done = Queue(server.url, "jobs"), []
+def test_a_worker_runs_again_after_a_stop_but_not_twice_at_once(server: RealServer, jobs: Queue, kind: str) -> None:
+    done = []
     with running(kind, server.url, lambda job: done.append(job.payload)) as worker:
         jobs.put(1)
         wait_until(lambda: done == [1])
@@ -478,9 +462,8 @@ def test_a_worker_runs_again_after_a_stop_but_not_twice_at_once(server: RealServ
     assert not again.is_alive()
 
 
-@both
-def test_a_stop_has_a_deadline_and_gives_back_what_is_not_done_by_then(server: RealServer, kind: str) -> None:
-    jobs, begun, lost = Queue(server.url, "jobs"), [], []
+def test_a_stop_has_a_deadline_and_gives_back_what_is_not_done_by_then(jobs: Queue, run: Run) -> None:
+    begun, lost = [], []
 
     class Watch(Hooks):
         def lost(self, job: Job) -> None:
@@ -493,7 +476,7 @@ def test_a_stop_has_a_deadline_and_gives_back_what_is_not_done_by_then(server: R
     def long(**terms: Any) -> float:
         """Returns how long a stop took."""
         begun.clear()
-        with running(kind, server.url, work, hooks=Watch(), **terms) as worker:
+        with run(work, hooks=Watch(), **terms) as worker:
             wait_until(lambda: begun)
             stop = time.monotonic()
             worker.stop(None if "stop_timeout" in terms else 0.7)

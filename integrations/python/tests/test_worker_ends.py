@@ -17,7 +17,7 @@ import pytest
 import redis
 from servers import RealServer, wait_until
 from topologies import Cluster
-from workers import QUICK, both, running
+from workers import QUICK, Run, both, running
 
 from dehydrator_queue import Hooks, Job, Queue, Reject, Retry, Worker, aio
 from dehydrator_queue.queue.library import key_slot
@@ -31,8 +31,10 @@ def until_lost(seconds: float = 60) -> Callable[[Job], None]:
 
 
 @both
-def test_a_job_that_takes_too_long_is_tried_again_and_another_takes_its_place(server: RealServer, kind: str) -> None:
-    jobs, begun = Queue(server.url, "jobs"), []
+def test_a_job_that_takes_too_long_is_tried_again_and_another_takes_its_place(
+    server: RealServer, jobs: Queue, kind: str
+) -> None:
+    begun = []
 
     def work(job: Job) -> None:
         begun.append((job.payload, job.attempt))
@@ -48,10 +50,8 @@ def test_a_job_that_takes_too_long_is_tried_again_and_another_takes_its_place(se
     assert [letter.reason for letter in jobs.dead_letters()] == ["TookTooLong: it did not end within 0.3 s"]
 
 
-@both
-def test_each_job_may_have_a_time_of_its_own(server: RealServer, kind: str) -> None:
-    jobs = Queue(server.url, "jobs")
-    with running(kind, server.url, until_lost(2), timeout=lambda job: job.payload, attempts=1):
+def test_each_job_may_have_a_time_of_its_own(jobs: Queue, run: Run) -> None:
+    with run(until_lost(2), timeout=lambda job: job.payload, attempts=1):
         jobs.put(0.2)
         jobs.put(None)
         wait_until(lambda: len(jobs) == 0)
@@ -188,9 +188,8 @@ def test_a_client_of_one_connection_is_refused(server: RealServer) -> None:
         Worker(Queue(client, "jobs"), print)
 
 
-@both
 def test_what_cannot_be_shown_is_a_reason_all_the_same(
-    server: RealServer, kind: str, monkeypatch: pytest.MonkeyPatch
+    server: RealServer, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The report of a test cannot have its tracebacks.
     monkeypatch.setattr(logging.getLogger("dehydrator_queue"), "disabled", True)
@@ -203,7 +202,7 @@ def test_what_cannot_be_shown_is_a_reason_all_the_same(
         raise {"text": ValueError("\ud800"), "none": Unspeakable(), "reject": Reject("\udfff" * 2000)}[job.payload]
 
     jobs = Queue(server.url, "jobs")
-    with running(kind, server.url, work, attempts=1):
+    with run(work, attempts=1):
         for payload in ("text", "none", "reject"):
             jobs.put(payload)
         wait_until(lambda: len(jobs.dead_letters()) == 3)
@@ -213,29 +212,26 @@ def test_what_cannot_be_shown_is_a_reason_all_the_same(
     assert len(reasons["reject"]) == 4096
 
 
-@both
-def test_a_retry_in_a_million_years_does_not_hold_the_job(server: RealServer, kind: str) -> None:
-    jobs = Queue(server.url, "jobs")
+def test_a_retry_in_a_million_years_does_not_hold_the_job(jobs: Queue, run: Run) -> None:
 
     def work(job: Job) -> None:
         raise Retry(10**18, "much later")
 
-    with running(kind, server.url, work):
+    with run(work):
         jobs.put(1, id="a")
         wait_until(lambda: (told := jobs.look("a")) and told.reason == "much later")
     assert not jobs.look("a").leased
 
 
-@both
-def test_a_worker_takes_the_policy_of_the_queue(server: RealServer, kind: str) -> None:
-    jobs, tried = Queue(server.url, "jobs"), []
+def test_a_worker_takes_the_policy_of_the_queue(server: RealServer, jobs: Queue, run: Run) -> None:
+    tried = []
     server.client.execute_command("DEHYDRATOR.ONDUE", "jobs", "HOLD", "DELIVERIES", 7, "STREAM", "elsewhere")
 
     def work(job: Job) -> None:
         tried.append(job.attempt)
         raise OSError("no answer")
 
-    with running(kind, server.url, work, backoff=QUICK):
+    with run(work, backoff=QUICK):
         jobs.put(1)
         wait_until(lambda: server.client.xlen("elsewhere"))
     assert tried == [1, 2, 3, 4, 5, 6, 7]
@@ -381,16 +377,13 @@ async def test_a_cancelled_run_gives_its_jobs_back_and_leaves_nothing_running(se
     await jobs.close()
 
 
-@both
-def test_a_failure_is_logged_with_its_traceback(
-    server: RealServer, kind: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failure_is_logged_with_its_traceback(server: RealServer, run: Run, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "dehydrator_queue")
 
     def work(job: Job) -> None:
         raise OSError("no answer")
 
-    with running(kind, server.url, work, attempts=2):
+    with run(work, attempts=2):
         Queue(server.url, "jobs").put(1, id="a")
         wait_until(Queue(server.url, "jobs").dead_letters)
     assert caplog.text.count("raise OSError") == 2

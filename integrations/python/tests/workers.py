@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,7 @@ def running(
         assert not failures
 
 
+Run = Callable[..., AbstractContextManager[Any]]
 Starts = Callable[[int], "subprocess.Popen[bytes]"]
 
 
