@@ -58,7 +58,7 @@ if [ -n "$badly" ]; then
     echo "integrations-go.sh: not as gofmt writes it: $badly" >&2
     exit 1
 fi
-version=v$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+version=v$(sed -n 's/^\tVersion = "\(.*\)"/\1/p' integrations/go/dehydrator/server.go)
 if ! grep -q "/dehydrator $version\$" integrations/go/dehydrator/oteldehydrator/go.mod; then
     echo "integrations-go.sh: integrations/go/dehydrator/oteldehydrator/go.mod requires another version than $version." >&2
     exit 1

@@ -33,7 +33,7 @@ var (
 	ErrModuleMissing = errors.New("dehydrator: the server has not loaded the module: " +
 		"docs/operations.md, section Install, describes how to")
 
-	// ErrModuleTooOld means that the server's module lacks a command that this package needs.
+	// ErrModuleTooOld means that the server's module is older than [ModuleVersion].
 	ErrModuleTooOld = errors.New("dehydrator: the server's module is older than this package needs: " +
 		"docs/operations.md, section Upgrade, describes how to replace it")
 
@@ -136,15 +136,12 @@ func hasCode(err error, code string) bool {
 var errReply = errors.New("dehydrator: unexpected reply")
 
 // explained returns a clearer error for a reply of the server.
-func explained(err error, command string) error {
+func explained(err error) error {
 	reply, ok := replied(err)
 	switch {
 	case !ok:
 		return err
 	case unknown.MatchString(reply):
-		if command == newest {
-			return fmt.Errorf("%w (%w)", ErrModuleTooOld, err)
-		}
 		return fmt.Errorf("%w (%w)", ErrModuleMissing, err)
 	}
 	word, _, _ := strings.Cut(reply, " ")

@@ -114,7 +114,7 @@ func TestTheVectorsOfTheProtocolHold(t *testing.T) {
 		"ModuleMissing": ErrModuleMissing,
 	}
 	for reply, name := range v.Errors {
-		err := explained(replyError(reply), "DEHYDRATOR.POLL")
+		err := explained(replyError(reply))
 		if name == nil {
 			same(err, replyError(reply))
 		} else if !errors.Is(err, named[*name]) {

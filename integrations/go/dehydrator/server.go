@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,8 +20,16 @@ const (
 	// The longest timeout for replies that do not block.
 	replyTimeout = 5 * time.Second
 
-	// newest is the newest command that this package needs: a server that knows it knows all of them.
+	// newest is the newest command that this package needs.
 	newest = "DEHYDRATOR.EVERY"
+)
+
+const (
+	// Version is the version of this package.
+	Version = "0.1.0"
+
+	// ModuleVersion is the oldest version of the module that it works with.
+	ModuleVersion = "0.1.0"
 )
 
 // newID returns 32 random hexadecimal digits.
@@ -62,7 +71,7 @@ func (s *server) ask(ctx context.Context, words ...any) (any, error) {
 			return nil, context.Cause(ctx)
 		}
 		if !passes(err) || s.patience >= 0 && time.Now().Add(pause).After(end) {
-			return nil, explained(err, fmt.Sprint(words[0]))
+			return nil, explained(err)
 		}
 		select {
 		case <-s.stopped:
@@ -109,22 +118,40 @@ func (s *server) integers(ctx context.Context, words ...any) ([]int64, error) {
 	return numbers, nil
 }
 
-// check returns an error that explains what to do if the server lacks support.
+// check returns an error that explains what to do if the server lacks support: by INFO, or by its commands if the user may
+// not read that.
 func (s *server) check(ctx context.Context, key string) error {
+	told, err := s.ask(ctx, "INFO", "dehydrator")
+	if _, refused := replied(err); err != nil && (!refused || passes(err)) {
+		return err
+	}
+	if _, version, found := strings.Cut(textOf(told), "dehydrator_version:"); found {
+		version, _, _ = strings.Cut(version, "\r")
+		if isOlder(version, ModuleVersion) {
+			return fmt.Errorf("%w: it is %s, not %s", ErrModuleTooOld, version, ModuleVersion)
+		}
+		return nil
+	}
 	// They are refused for missing arguments. They have a key, which a cluster needs.
 	for _, words := range [][]any{{"DEHYDRATOR.POLL", key, "COUNT"}, {newest, key}} {
 		_, err := s.ask(ctx, words...)
-		if errors.Is(err, ErrModuleTooOld) {
-			told, _ := s.ask(ctx, "INFO", "dehydrator")
-			_, version, _ := strings.Cut(textOf(told), "dehydrator_version:")
-			version, _, _ = strings.Cut(version, "\r")
-			return fmt.Errorf("%w: it has %q", err, version)
-		}
-		if _, ok := replied(err); err != nil && (!ok || errors.Is(err, ErrModuleMissing)) {
+		_, refused := replied(err)
+		switch {
+		case errors.Is(err, ErrModuleMissing) && words[0] == newest:
+			return fmt.Errorf("%w (%w)", ErrModuleTooOld, err)
+		case err != nil && (!refused || errors.Is(err, ErrModuleMissing)):
 			return err
 		}
 	}
 	return nil
+}
+
+// isOlder returns whether a version, as 0.1.0, comes before another.
+func isOlder(version, other string) bool {
+	var one, two [3]int
+	_, _ = fmt.Sscanf(version, "%d.%d.%d", &one[0], &one[1], &one[2])
+	_, _ = fmt.Sscanf(other, "%d.%d.%d", &two[0], &two[1], &two[2])
+	return slices.Compare(one[:], two[:]) < 0
 }
 
 // fields parses a map in RESP3, or an array of names and values in RESP2.

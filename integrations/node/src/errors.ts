@@ -20,15 +20,18 @@ export class ModuleMissingError extends DehydratorError {
   }
 }
 
-/** The server's module lacks a command that this package needs. */
+/** The oldest module that this package works with, as INFO tells it. */
+export const MODULE = "0.1.0";
+
+/** The server's module is older than this package needs. */
 export class ModuleTooOldError extends DehydratorError {
   override name = "ModuleTooOldError";
 
-  constructor(command: string, version = "", options?: ErrorOptions) {
+  /** `version`: empty if the user may not read it. */
+  constructor(version: string) {
     super(
-      `The server's module dehydrator${version && ` ${version}`} has no command ${command}: it is older than this ` +
-        "package needs. docs/operations.md, section Upgrade, says how to replace it.",
-      options,
+      `The server's module dehydrator${version && ` ${version}`} is older than ${MODULE}, which this package needs. ` +
+        "docs/operations.md, section Upgrade, says how to replace it.",
     );
   }
 }

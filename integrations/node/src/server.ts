@@ -1,7 +1,7 @@
 // The server, with retries.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { ModuleMissingError, ModuleTooOldError, typed } from "./errors.js";
+import { MODULE, ModuleMissingError, ModuleTooOldError, typed } from "./errors.js";
 import { text } from "./reply.js";
 import { ask, type Question } from "./verbs.js";
 import { isReply, passes, type Wire } from "./wire.js";
@@ -10,7 +10,7 @@ import { isReply, passes, type Wire } from "./wire.js";
 const FIRST_PAUSE = 50;
 const LONGEST_PAUSE = 2000;
 
-/** The newest command that this package needs: a server that knows it knows all of them. */
+/** The newest command that this package needs. */
 const NEWEST = "DEHYDRATOR.EVERY";
 
 export interface Patience {
@@ -53,28 +53,36 @@ export class Server {
     }
   }
 
-  /** Throws an explanation if the module is missing or too old. */
+  /** Throws an explanation if the module is missing or too old: by INFO, or by its commands if the user may not read that. */
   async check(how: Patience = {}): Promise<void> {
-    try {
+    const told = await this.ask(ask(["INFO", "dehydrator"], text), how).catch(refused);
+    const [, version] = /dehydrator_version:(\S+)/.exec(told ?? "") ?? [];
+    if (version !== undefined && isOlder(version, MODULE)) throw new ModuleTooOldError(version);
+    if (version !== undefined) return;
+    for (const command of ["DEHYDRATOR.POLL", NEWEST]) {
       // It is refused for want of arguments.
-      await this.ask(ask([NEWEST], Boolean), how);
-    } catch (error) {
-      if (error instanceof ModuleMissingError && (await this.#knows("DEHYDRATOR.POLL", how))) {
-        const version = await this.ask(ask(["INFO", "dehydrator"], text), how).catch(() => "");
-        const [, number = ""] = /dehydrator_version:(\S+)/.exec(version) ?? [];
-        throw new ModuleTooOldError(NEWEST, number, { cause: error });
-      }
-      if (!isReply(error)) throw error;
+      await this.ask(ask([command], Boolean), how).catch((error) => {
+        if (error instanceof ModuleMissingError && command === NEWEST) throw new ModuleTooOldError("");
+        refused(error);
+      });
     }
-  }
-
-  async #knows(command: string, how: Patience): Promise<boolean> {
-    return this.ask(ask([command], Boolean), how).then(Boolean, isReply);
   }
 
   close(): void {
     this.wire.close();
   }
+}
+
+/** Throws an error that is no refusal. */
+function refused(error: Error): undefined {
+  if (!isReply(error) || passes(error)) throw error;
+}
+
+/** Returns whether a version, as `0.1.0`, comes before another. */
+export function isOlder(version: string, other: string): boolean {
+  const [one, two] = [version, other].map((all) => all.split(/[.-]/).map(Number));
+  const at = [0, 1, 2].find((n) => one![n] !== two![n]);
+  return at !== undefined && one![at]! < two![at]!;
 }
 
 /** Returns an error of this package for a reply, if there is one. */
