@@ -40,7 +40,8 @@ check-tools: setup ## Compile code that no test runs: the targets of `make mutan
 	@scripts/setup.sh java
 	scripts/check-tools.sh
 
-lint-scripts: ## Check the shell scripts with shellcheck
+lint-scripts: ## Check the shell scripts with shellcheck, and the versions of the packages
+	@scripts/package-versions.sh >/dev/null
 	@scripts/setup.sh scripts
 	shellcheck scripts/*.sh examples/*.sh integrations/sidekiq/tests/upstream/run.sh integrations/laravel/tests/upstream/run.sh integrations/patches/test.sh dist/enable dist/prerm dist/image-configuration .ci/run
 

@@ -15,11 +15,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FILE = Path(os.environ.get("PUBLISHER", ROOT / "dist/publisher.toml"))
 
+CHANGELOG = '"{repository}/blob/main/integrations/%s/CHANGELOG.md"'
 PYPROJECT = [
     'authors = [{{ name = "{name}", email = "{email}" }}]',
     'Homepage = "{homepage}"',
     'Repository = "{repository}"',
-    'Changelog = "{repository}/blob/main/CHANGELOG.md"',
 ]
 PACKAGE_JSON = [
     '"author": "{name} <{email}>",',
@@ -32,8 +32,8 @@ LINES = {
     ".github/SECURITY.md": ["**Report a vulnerability** privately, please: write to <{security}>."],
     "Cargo.toml": ['authors = ["{name} <{email}>"]', 'homepage = "{homepage}"', 'repository = "{repository}"'],
     "dist/ramp.yml": ['author: "{name}"', 'email: "{email}"', 'homepage: "{homepage}"'],
-    "integrations/python/pyproject.toml": PYPROJECT,
-    "integrations/python-server/pyproject.toml": PYPROJECT,
+    "integrations/python/pyproject.toml": [*PYPROJECT, "Changelog = " + CHANGELOG % "python"],
+    "integrations/python-server/pyproject.toml": [*PYPROJECT, "Changelog = " + CHANGELOG % "python-server"],
     "integrations/node/package.json": PACKAGE_JSON,
     "integrations/node-server/package.json": PACKAGE_JSON,
     "integrations/sidekiq/sidekiq-dehydrator.gemspec": [
@@ -41,6 +41,7 @@ LINES = {
         'gem.email = "{email}"',
         'gem.homepage = "{homepage}"',
         'gem.metadata["source_code_uri"] = "{repository}"',
+        'gem.metadata["changelog_uri"] = ' + CHANGELOG % "sidekiq",
     ],
 }
 

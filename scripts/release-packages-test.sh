@@ -16,7 +16,8 @@ scripts/setup.sh examples sidekiq
 tools=$(scripts/release-tools.sh)
 node=$(scripts/node.sh)
 export PATH="$node:$PATH"
-version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+# version_of <package>
+version_of() { scripts/package-versions.sh | sed -n "s/^$1 \([^,]*\),.*/\1/p"; }
 
 work=$(mktemp -d)
 # Also those who are not root use what is installed here.
@@ -52,7 +53,7 @@ python_packages() {
     fi
     python3 -m venv "$work/venv"
     "$work/venv/bin/pip" install --quiet --disable-pip-version-check "${index[@]}" \
-        "dehydrator-queue[celery,redis,server]==$version" pytest
+        "dehydrator-queue[celery,redis,server]==$(version_of python)" pytest
     cp -r integrations/python-server/tests "$work/tests"
     (cd "$work/tests" && "$work/venv/bin/python" -m pytest -q -rP -p no:cacheprovider .)
 }
@@ -65,8 +66,8 @@ node_packages() {
         cd "$project"
         npm init --yes >/dev/null
         if [ -n "$quick" ]; then
-            npm install --no-audit --no-fund --loglevel=error ioredis "$folder/dehydrator-queue-$version.tgz" \
-                "$folder"/dehydrator-server-linux-x64-"$version".tgz
+            npm install --no-audit --no-fund --loglevel=error ioredis "$folder/dehydrator-queue-$(version_of node).tgz" \
+                "$folder/dehydrator-server-linux-x64-$(version_of node-server).tgz"
         else
             registry
             npm install --no-audit --no-fund --loglevel=error --registry "$registry" ioredis dehydrator-queue \
@@ -112,7 +113,8 @@ YAML
 }
 
 gems() {
-    local place bin
+    local place bin version
+    version=$(version_of sidekiq)
     gem install --local --quiet --ignore-dependencies --no-document --install-dir "$work/gems" \
         "$folder/sidekiq-dehydrator-$version.gem"
     place=$work/gems/gems/sidekiq-dehydrator-$version

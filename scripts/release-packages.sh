@@ -16,6 +16,7 @@ mkdir -p "$1"
 out=$(cd "$1" && pwd)
 modules=$(cd "$2" && pwd)
 scripts/publisher.py filled
+scripts/package-versions.sh
 scripts/setup.sh examples sidekiq
 tools=$(scripts/release-tools.sh)
 node=$(scripts/node.sh)
@@ -38,11 +39,6 @@ for package in python python-server node node-server sidekiq; do
     # Where a package is shown, there is none of the other pages beside it.
     sed -E -i "s#\]\(\.\./\.\./#]($pages/#g; s#\]\(\.\./#]($pages/integrations/#g
         s#\]\(([^):\#]+)\)#]($pages/integrations/$package/\1)#g" "$place/README.md"
-    # A version that was left behind would be published under the wrong number.
-    grep -rqF "\"$version\"" "$place"/{pyproject.toml,package.json,*.gemspec} 2>/dev/null || {
-        echo "release-packages.sh: integrations/$package is not of version $version, as Cargo.toml is." >&2
-        exit 1
-    }
 done
 
 # quietly <command>...: what it prints is told only if it fails.
@@ -117,5 +113,5 @@ for module in "$modules"/*/libdehydrator.so; do
 done
 scripts/integrations-node.sh --fetch
 (node_queue "$PWD")
-(cd "$tree/integrations/sidekiq" && quietly gem build --output "$out/sidekiq-dehydrator-$version.gem" sidekiq-dehydrator.gemspec)
+(cd "$tree/integrations/sidekiq" && quietly gem build sidekiq-dehydrator.gemspec && mv -- *.gem "$out/")
 (cd "$out" && sha256sum -- *)

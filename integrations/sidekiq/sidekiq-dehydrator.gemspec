@@ -10,9 +10,10 @@ Gem::Specification.new do |gem|
   gem.email = "authors@dehydrator.invalid"
   gem.homepage = "https://dehydrator.invalid"
   gem.metadata["source_code_uri"] = "https://dehydrator.invalid/source"
+  gem.metadata["changelog_uri"] = "https://dehydrator.invalid/source/blob/main/integrations/sidekiq/CHANGELOG.md"
   gem.metadata["rubygems_mfa_required"] = "true"
   gem.license = "BSD-3-Clause"
-  gem.files = Dir["lib/**/*.{rb,erb}", "LICENSE", "README.md", base: __dir__]
+  gem.files = Dir["lib/**/*.{rb,erb}", "LICENSE", "README.md", "CHANGELOG.md", base: __dir__]
   gem.required_ruby_version = ">= 3.0"
   gem.add_dependency "sidekiq", ">= 6.4", "< 9"
 end

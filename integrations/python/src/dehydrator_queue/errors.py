@@ -35,13 +35,17 @@ class ModuleMissing(DehydratorError):
         )
 
 
+#: The version of the module that this package needs, as INFO says it, which not every user may read.
+NEEDED = "0.1.0"
+
+
 class ModuleTooOld(DehydratorError):
     """The server's module lacks a command that this package needs."""
 
     def __init__(self, command: str, version: str = "") -> None:
         super().__init__(
-            f"The server's module dehydrator{' ' * bool(version)}{version} has no command {command}: it is older than "
-            "this package needs. docs/operations.md, section Upgrade, says how to replace it."
+            f"The server's module dehydrator{' ' * bool(version)}{version} has no command {command}: this "
+            f"package needs version {NEEDED} or later. docs/operations.md, section Upgrade, says how to replace it."
         )
 
 
