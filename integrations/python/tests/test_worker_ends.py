@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from topologies import Cluster
 from workers import QUICK, Run, both, running
 
 from dehydrator_queue import Hooks, Job, Queue, Reject, Retry, Worker, aio
+from dehydrator_queue.aio.cancellations import tell
 from dehydrator_queue.queue.library import key_slot
 
 
@@ -123,6 +125,32 @@ def test_it_is_told_when_the_slot_has_moved_and_when_connections_were_reset(
         wait_until(lambda: cancelling.channels() == 1)
         assert cancelling.cancel() < SOON
     cluster.move(old)
+
+
+async def test_it_ends_although_the_library_loses_a_cancellation() -> None:
+    # As asyncio.wait_for does before Python 3.12.
+    lost, reading = [], asyncio.Event()
+
+    class Connection:
+        async def nothing(self, *words: Any, **options: Any) -> None: ...
+
+        connect = send_command = disconnect = nothing
+
+        async def read_response(self, **options: Any) -> None:
+            reading.set()
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError as error:
+                if len(lost) == 2:
+                    raise
+                lost.append(error)
+
+    pool = SimpleNamespace(connection_class=Connection, connection_kwargs={})
+    telling = asyncio.create_task(tell(SimpleNamespace(connection_pool=pool), lambda: ["jobs"], print))
+    await reading.wait()
+    telling.cancel()
+    assert await asyncio.wait({telling}, timeout=30) == ({telling}, set())
+    assert len(lost) == 2
 
 
 @both

@@ -9,6 +9,7 @@ from typing import Any
 
 from dehydrator_queue.queue.library import is_cluster
 from dehydrator_queue.worker.cancellations import AGAIN, WAIT, Listening, groups, is_final
+from dehydrator_queue.worker.threads import SLICE
 
 
 async def tell(client: Any, keys: Callable[[], Iterable[str]], hear: Callable[[str, bytes], Awaitable[Any]]) -> None:
@@ -23,9 +24,11 @@ async def tell(client: Any, keys: Callable[[], Iterable[str]], hear: Callable[[s
                 tasks[slot] = asyncio.create_task(_listen(client, keys, hear, slot))
             await asyncio.sleep(AGAIN)
     finally:
-        for task in tasks.values():
-            task.cancel()
-        await asyncio.gather(*tasks.values(), return_exceptions=True)
+        # The library loses a cancellation at times: see dehydrator_queue.aio.server.
+        while left := {task for task in tasks.values() if not task.done()}:
+            for task in left:
+                task.cancel()
+            await asyncio.wait(left, timeout=SLICE)
 
 
 async def _listen(client: Any, keys: Any, hear: Any, slot: int) -> None:
