@@ -251,14 +251,13 @@ def test_occurrences_that_a_promoted_replica_did_not_have_are_put_again(pair: Pa
         with working(kind, address.url, "jobs") as record:
             record.some_more(50)
             # In its first second, a replica may have nothing yet.
-            wait_until(lambda: new.client.execute_command("DEHYDRATOR.LEN", "jobs:schedules") == 3)
+            wait_until(lambda: len(new.client.execute_command("DEHYDRATOR.SCHEDULES", "jobs")) == 3)
             parted = time.time()
             new.client.replicaof("NO", "ONE")
             record.some_more(50)
             old.kill()
             address.lead_to(new, cut=True)
             changed = time.time()
-            # Schedules that a worker had when the replica parted wait for the end of their leases.
             wait_until(lambda: all(one.last.timestamp() > changed for one in repeating.jobs.schedules))
             occurrences = repeating.end(record)
     finally:
