@@ -1,7 +1,7 @@
 // The server, with retries.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { MODULE, ModuleMissingError, ModuleTooOldError, typed } from "./errors.js";
+import { MODULE, ModuleMissingError, ModuleTooOldError, NoReplyError, typed } from "./errors.js";
 import { text } from "./reply.js";
 import { ask, type Question } from "./verbs.js";
 import { isReply, passes, type Wire } from "./wire.js";
@@ -10,13 +10,16 @@ import { isReply, passes, type Wire } from "./wire.js";
 const FIRST_PAUSE = 50;
 const LONGEST_PAUSE = 2000;
 
+/** For how many milliseconds a reply is waited for at most, where it has been waited for less. */
+const LONGEST_SILENCE = 5000;
+
 /** The newest command that this package needs. */
 const NEWEST = "DEHYDRATOR.EVERY";
 
 export interface Patience {
   /** For how many milliseconds to retry. */
   patience?: number;
-  /** How many milliseconds to wait for a reply, before retrying on another connection. */
+  /** How many milliseconds to wait for a reply, before retrying on another connection, and waiting for twice as long. */
   reply?: number | undefined;
   giveUp?(): boolean;
   /** Called for each error except the last. */
@@ -36,11 +39,12 @@ export class Server {
     { patience = this.patience, reply: wait, giveUp, tell }: Patience = {},
   ): Promise<T> {
     const end = performance.now() + patience;
-    for (let pause = FIRST_PAUSE; ; pause = Math.min(2 * pause, this.longestPause)) {
+    for (let [pause, silence] = [FIRST_PAUSE, wait]; ; pause = Math.min(2 * pause, this.longestPause)) {
       let reply: unknown;
       try {
-        reply = await this.wire.send(question.words, wait, question.replicas);
+        reply = await this.wire.send(question.words, silence, question.replicas);
       } catch (error) {
+        if (error instanceof NoReplyError && silence !== undefined) silence = Math.min(2 * silence, LONGEST_SILENCE);
         if (!passes(error) || giveUp?.() || performance.now() + pause > end) {
           throw isReply(error) ? clearer(error) : error;
         }

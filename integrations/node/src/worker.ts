@@ -462,29 +462,35 @@ export class Worker<T = unknown> {
     });
   }
 
-  /** Renews the current jobs of a key, three times per lease, until the worker has ended: two may fail. */
+  /** Renews the current jobs of a key, three times per lease, however long that takes, until the worker has ended. */
   async #renew(place: Place<T>): Promise<void> {
     const { signal } = this.#ended;
-    const wait = () => sleep(timed(this.#terms.lease / 3), true, { signal }).catch(() => false);
-    while (await wait()) {
+    const third = this.#terms.lease / 3;
+    for (let next = performance.now() + third; ; next = Math.max(next + third, performance.now())) {
+      const wait = timed(Math.max(0, next - performance.now()));
+      if (!(await sleep(wait, true, { signal }).catch(() => false))) return;
       const held = this.#held.of(place.part.verbs.key);
       for (let i = 0; i < held.length; i += BATCH) await this.#renewSome(place.part, held.slice(i, i + BATCH));
-      if (!place.isUnset) continue;
-      await this.#setPolicy(place, (question) => this.#ask(place.part, question)).catch((error) =>
+      await this.#setPolicy(place, (question) => place.part.server.ask(question, this.#briefly())).catch((error) =>
         this.#tell("crashed", error, "the policy of a queue"),
       );
     }
   }
 
+  /** Resends until the next renewal. */
+  #briefly(): Patience {
+    return {
+      patience: this.#terms.lease / 3,
+      reply: this.#reply,
+      giveUp: () => this.#ended.signal.aborted,
+      tell: (error) => this.#tell("interrupted", error),
+    };
+  }
+
   async #renewSome({ server, verbs }: Part<T>, some: readonly Delivery[]): Promise<void> {
     if (some.length === 0) return;
     try {
-      const renewed = await server.ask(verbs.renew(this.#terms.lease, some.map(pairOf)), {
-        patience: this.#terms.lease / 3,
-        reply: this.#reply,
-        giveUp: () => this.#ended.signal.aborted,
-        tell: (error) => this.#tell("interrupted", error),
-      });
+      const renewed = await server.ask(verbs.renew(this.#terms.lease, some.map(pairOf)), this.#briefly());
       for (const [n, delivery] of some.entries()) {
         const job = renewed[n] ? undefined : this.#held.lose(delivery);
         if (job !== undefined) this.#tell("lost", job);

@@ -9,6 +9,9 @@ export class CuttingProxy {
   cuts = 0;
   readonly #sockets = new Set<Socket>();
   readonly #stalled = new WeakSet<Socket>();
+  #awayUntil = 0;
+  #silentUntil = 0;
+  #slow = 0;
   #cut: string | undefined;
   #rate: number | undefined;
   #rename: [string, string] | undefined;
@@ -32,9 +35,14 @@ export class CuttingProxy {
     this.#cut = command;
   }
 
-  /** Lets no more replies through on the connections that there are, and does not close them. */
-  stall(): void {
+  /**
+   * Lets nothing more through on the connections that there are, and does not close them. New ones are refused until so
+   * many milliseconds, then silent until so many, and their replies so much later.
+   */
+  stall({ away = 0, silent = 0, slow = 0 } = {}): void {
     for (const socket of this.#sockets) this.#stalled.add(socket);
+    const now = performance.now();
+    [this.#awayUntil, this.#silentUntil, this.#slow] = [now + away, now + silent, slow];
   }
 
   /** Resets all connections; returns how many there were. */
@@ -54,11 +62,13 @@ export class CuttingProxy {
   }
 
   #serve(client: Socket, server: Socket): void {
+    if (performance.now() < this.#awayUntil) client.resetAndDestroy();
     for (const [socket, other] of [
       [client, server],
       [server, client],
     ] as const) {
       this.#sockets.add(socket);
+      if (performance.now() < this.#silentUntil) this.#stalled.add(socket);
       socket.on("error", () => {});
       socket.on("close", () => {
         this.#sockets.delete(socket);
@@ -67,6 +77,7 @@ export class CuttingProxy {
     }
     let cutting = false;
     client.on("data", (bytes) => {
+      if (this.#stalled.has(client)) return;
       const words = bytes.toString("latin1");
       if (this.#cut !== undefined && words.includes(this.#cut)) {
         this.#cut = undefined;
@@ -82,7 +93,8 @@ export class CuttingProxy {
         setTimeout(() => server.resume(), (bytes.length / rate) * 1000);
       }
       if (!cutting) {
-        client.write(bytes);
+        if (this.#slow === 0) client.write(bytes);
+        else setTimeout(() => client.write(bytes), this.#slow);
         return;
       }
       this.cuts += 1;

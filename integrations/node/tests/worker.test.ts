@@ -401,24 +401,32 @@ withEach("a worker", (library) => {
   });
 
   const quick = process.env.DEHYDRATOR_QUICK !== undefined;
-  test("a connection that says nothing costs no lease", { skip: quick }, async (t) => {
-    const proxy = await CuttingProxy.start(server.port);
-    t.after(() => proxy.close());
-    const jobs = queueOf<string>(t, proxy.url, { library });
-    const others = queueOf<string>(t, server.url, { library, name: jobs.name });
-    await jobs.put("x");
-    const attempts: number[] = [];
-    const work = async ({ attempt }: { attempt: number }) => {
-      attempts.push(attempt);
-      proxy.stall();
-      await sleep(9000);
-    };
-    running(t, jobs, work, { lease: 6000 });
-    await until(() => attempts.length > 0);
-    running(t, others, work, { lease: 6000 });
-    await until(async () => (await others.size()) === 0);
-    assert.deepEqual(attempts, [1]);
-  });
+  for (const [what, trouble] of [
+    ["a connection that says nothing costs", {}],
+    // The first renewal fails, and the next one does not wait.
+    ["a server that is away, and then silent, costs", { away: 3200, silent: 4600 }],
+    // Each command is asked for longer than the one before.
+    ["a slow server costs", { slow: 1500 }],
+  ] as const) {
+    test(`${what} no lease`, { skip: quick }, async (t) => {
+      const proxy = await CuttingProxy.start(server.port);
+      t.after(() => proxy.close());
+      const jobs = queueOf<string>(t, proxy.url, { library });
+      const others = queueOf<string>(t, server.url, { library, name: jobs.name });
+      await jobs.put("x");
+      const attempts: number[] = [];
+      const work = async ({ attempt }: { attempt: number }) => {
+        attempts.push(attempt);
+        proxy.stall(trouble);
+        await sleep(9000);
+      };
+      running(t, jobs, work, { lease: 6000 });
+      await until(() => attempts.length > 0);
+      running(t, others, work, { lease: 6000 });
+      await until(async () => (await others.size()) === 0);
+      assert.deepEqual(attempts, [1]);
+    });
+  }
 
   for (const command of ["SETTLE", "RELEASE", "REJECT"]) {
     test(`a reply to ${command} that is lost is asked for again`, async (t) => {

@@ -20,7 +20,7 @@ const worker = new Worker(
     note(isFailing ? "failed" : "done", job);
     if (isFailing) throw new Error("it was to fail");
   },
-  { concurrency: 4, lease: 4000, attempts: 50, block: 500, backoff: { first: 50, most: 200 } },
+  { concurrency: 4, lease: 8000, attempts: 50, block: 500, backoff: { first: 50, most: 200 } },
 );
 await worker.run();
 jobs.close();
