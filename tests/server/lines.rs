@@ -25,7 +25,7 @@ const fn varying(line: &'static str, flags: &'static str, key: &'static str) -> 
 }
 
 /// Every command. `mine` holds the element `id`.
-pub const COMMANDS: [Command; 34] = [
+pub const COMMANDS: &[Command] = &[
     command("PUSH k 600000 element id", "write denyoom fast", "RW update"),
     command("MPUSH k 600000 element id", "write denyoom fast", "RW update"),
     command("PULL k id", "write fast", "RW access delete").twice("element", "nil"),

@@ -16,7 +16,7 @@ fn the_server_knows_the_properties_of_each_command() {
     let mut left_out = client.verbs();
     left_out.retain(|verb| !COMMANDS.iter().any(|it| it.verb() == verb));
     assert_eq!(left_out, [""; 0], "not in lines.rs");
-    for command in &COMMANDS {
+    for command in COMMANDS {
         let name = format!("DEHYDRATOR.{}", command.verb());
         let Value::Array(infos) = client.ask(&format!("COMMAND INFO {name}")) else {
             panic!("an array")

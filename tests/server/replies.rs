@@ -218,7 +218,13 @@ fn the_codes_of_limits_are_replied_by_the_commands_that_the_page_lists() {
         client.ask("CONFIG SET dehydrator.max-ttl 5");
         client.ask("DEHYDRATOR.PUSH k 5 element id");
     });
-    assert_eq!(limit, codes["LIMIT"]);
+    let help: Vec<String> = cmd("DEHYDRATOR.HELP").query(&mut server.connect()).expect("lines");
+    let is_timed = |line: &&String| {
+        line.starts_with("DEHYDRATOR") && (line.contains(" ttl ") || line.contains("LEASE"))
+    };
+    let timed = help.iter().filter(is_timed).map(|line| verb_of(line).replace("DEHYDRATOR.", ""));
+    assert_eq!(limit, timed.collect());
+    assert_eq!(codes["LIMIT"], BTreeSet::from(["all with a ttl or `LEASE`".to_owned()]));
     let no_rule = who_replies("NORULE", &server, |client| {
         client.ask("DEHYDRATOR.PUSH k 5 element id");
     });
