@@ -42,6 +42,13 @@ impl Server {
         Self::start_with_files(options, &[])
     }
 
+    /// Does what [`Server::start`] does, and connects.
+    pub fn with_client(options: &[&str]) -> (Self, redis::Connection) {
+        let server = Self::start(options);
+        let client = server.connect();
+        (server, client)
+    }
+
     /// Like [`Server::start`], with copies of files in its data folder.
     pub fn start_with_files(options: &[&str], files: &[(&Path, &str)]) -> Self {
         let mut server = Self::launch(release_module(), 0, options, files);

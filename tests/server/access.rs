@@ -91,8 +91,7 @@ fn a_user_can_get_all_commands_by_name_as_the_page_shows() {
 
 #[test]
 fn a_selector_grants_a_command_for_its_own_keys_only() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask(
         "ACL SETUSER chosen on nopass resetkeys -@all ~other* +get (~jobs:* +DEHYDRATOR.POLL +DEHYDRATOR.MPOLL) \
          (%R~seen:* +DEHYDRATOR.LOOK +DEHYDRATOR.POLL) (~from +DEHYDRATOR.ONDUE) (~from ~to +DEHYDRATOR.ONDUE &news)",
@@ -128,8 +127,7 @@ fn a_selector_grants_a_command_for_its_own_keys_only() {
 
 #[test]
 fn late_lists_only_what_its_user_may_read() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     for (user, rights) in [
         ("all", "~* +@all"),
         ("some", "~mine:* +DEHYDRATOR.LATE"),
@@ -183,8 +181,7 @@ fn late_is_for_all_shards_of_a_cluster() {
 
 #[test]
 fn permissions_revoked_from_a_blocked_client_count_when_it_is_served() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("ACL SETUSER eve on nopass ~k ~k2 +@all");
     client.ask("ACL SETUSER adam on nopass ~k +@all");
     let with_key =
@@ -211,8 +208,7 @@ fn permissions_revoked_from_a_blocked_client_count_when_it_is_served() {
 /// The stream of dead letters belongs to whoever set the policy: a worker neither reads nor writes it itself.
 #[test]
 fn a_worker_needs_nothing_but_our_commands_on_its_key() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let commands: Vec<String> = client.verbs().into_iter().map(|it| it.to_lowercase()).collect();
     let rights = commands.iter().map(|verb| format!("+dehydrator.{verb}")).collect::<Vec<_>>();
     client.ask(&format!(

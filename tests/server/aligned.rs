@@ -20,8 +20,7 @@ fn put_away(client: &mut Connection, key: &str, ttls: u64) {
 
 #[test]
 fn thousands_of_elements_in_many_queues_with_leases_survive_a_restart() {
-    let mut server = Server::start(&["--save", "3600 1000000"]);
-    let mut client = server.connect();
+    let (mut server, mut client) = Server::with_client(&["--save", "3600 1000000"]);
     for (key, ttls) in [("few", 3), ("many", 900), ("all", 4000)] {
         put_away(&mut client, key, ttls);
         for number in 0..300 {

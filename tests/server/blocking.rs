@@ -17,8 +17,7 @@ fn elements(elements: &[&str]) -> Value {
 
 #[test]
 fn a_client_wakes_when_an_element_is_due_and_not_before() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     for wait in [0, 1, 20, 150] {
         let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
         let start = Instant::now();
@@ -35,8 +34,7 @@ fn a_client_wakes_when_an_element_is_due_and_not_before() {
 
 #[test]
 fn a_due_element_is_delivered_at_once() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.MPUSH k 0 a 1 0 b 2 0 c 3");
     assert_eq!(client.ask("DEHYDRATOR.POLL k BLOCK 0 COUNT 2"), elements(&["a", "b"]));
     assert_eq!(client.ask("DEHYDRATOR.POLL k COUNT 2 BLOCK 100000"), elements(&["c"]));
@@ -44,8 +42,7 @@ fn a_due_element_is_delivered_at_once() {
 
 #[test]
 fn an_earlier_element_and_a_touch_wake_earlier() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.PUSH k 600000 late 1");
     let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 WITHIDS");
     client.ask("DEHYDRATOR.PUSH k 30 early 2");
@@ -61,8 +58,7 @@ fn an_earlier_element_and_a_touch_wake_earlier() {
 
 #[test]
 fn clients_are_served_in_order_of_arrival() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let line = "DEHYDRATOR.POLL k BLOCK 0 COUNT 1";
     let sleepers: Vec<_> = (0..5).map(|_| Sleeper::start(&server, line)).collect();
     let mut push = redis::cmd("DEHYDRATOR.MPUSH");
@@ -86,8 +82,7 @@ fn clients_are_served_in_order_of_arrival() {
 
 #[test]
 fn a_client_that_times_out_gets_nothing_and_takes_no_element() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.PUSH k 600000 element id");
     let start = Instant::now();
     assert_eq!(client.ask("DEHYDRATOR.POLL k BLOCK 50"), elements(&[]));
@@ -101,8 +96,7 @@ fn a_client_that_times_out_gets_nothing_and_takes_no_element() {
 
 #[test]
 fn a_client_that_hangs_up_is_killed_or_unblocked_takes_no_element() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let killed = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
     let unblocked = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
     let refused = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
@@ -126,8 +120,7 @@ fn a_client_that_hangs_up_is_killed_or_unblocked_takes_no_element() {
 
 #[test]
 fn a_client_killed_after_it_was_woken_leaves_everything_to_the_next() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     for round in 0..200 {
         let first = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
         let second = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
@@ -150,8 +143,7 @@ fn a_client_killed_after_it_was_woken_leaves_everything_to_the_next() {
 
 #[test]
 fn transactions_and_scripts_do_not_block() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("MULTI");
     client.ask("DEHYDRATOR.POLL k BLOCK 0");
     assert_eq!(client.ask("EXEC"), Value::Array(vec![elements(&[])]));
@@ -175,8 +167,7 @@ fn a_server_that_becomes_a_replica_unblocks_its_clients() {
 
 #[test]
 fn nobody_wakes_while_writes_are_paused() {
-    let server = Server::start(&["--hz", "100"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--hz", "100"]);
     let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
     client.ask("DEHYDRATOR.PUSH k 50 element id");
     client.ask("CLIENT PAUSE 100000 WRITE");
@@ -217,8 +208,7 @@ fn a_failover_with_blocked_clients_kills_no_server_and_loses_nothing() {
 
 #[test]
 fn a_client_wakes_however_its_key_appears() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let fill = |client: &mut Connection, key: &str| {
         client.ask(&format!("DEHYDRATOR.PUSH {key} 0 element id"));
     };
@@ -282,8 +272,7 @@ fn a_client_wakes_however_its_key_appears() {
 
 #[test]
 fn elements_taken_by_blocked_clients_are_replicated_as_removals() {
-    let server = Server::start(&["--appendonly", "yes"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--appendonly", "yes"]);
     for round in 0..50 {
         let line = format!("DEHYDRATOR.POLL k{round} BLOCK 0 COUNT 2");
         let sleepers: Vec<_> = (0..4).map(|_| Sleeper::start(&server, &line)).collect();
@@ -324,8 +313,7 @@ fn cpu_us_of(client: &mut Connection, part: &str) -> f64 {
 
 #[test]
 fn two_thousand_clients_blocked_on_one_key_cost_no_more_than_one() {
-    let server = Server::start(&["--maxclients", "3000"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--maxclients", "3000"]);
     let asleep = 2000;
     let poll = cmd("DEHYDRATOR.POLL k BLOCK 0 COUNT 1").get_packed_command();
     let mut sleepers: Vec<_> = (0..asleep).map(|_| server.connect()).collect();
@@ -373,8 +361,7 @@ fn a_timeout_at_a_deadline_is_replied_once_and_the_connection_stays_in_sync() {
 
 #[test]
 fn thousands_that_time_out_together_do_not_stall_the_server() {
-    let server = Server::start(&["--maxclients", "5000"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--maxclients", "5000"]);
     let asleep = 4000;
     let poll = cmd("DEHYDRATOR.POLL k BLOCK 1000").get_packed_command();
     let mut sleepers: Vec<_> = (0..asleep).map(|_| server.connect()).collect();
@@ -397,8 +384,7 @@ fn thousands_that_are_unblocked_together_do_not_stall_the_server() {
     /// Some are unblocked in each pass of the event loop. On a busy machine, the test's client may miss most of these
     /// passes: then try again.
     const TRIES: usize = 10;
-    let server = Server::start(&["--maxclients", "4000"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--maxclients", "4000"]);
     let poll = cmd("DEHYDRATOR.POLL k BLOCK 0").get_packed_command();
     let mut sleepers: Vec<_> = (0..ASLEEP).map(|_| server.connect()).collect();
     let mut seen = 0;
@@ -429,8 +415,7 @@ fn thousands_that_are_unblocked_together_do_not_stall_the_server() {
 
 #[test]
 fn a_client_that_blocks_while_others_are_unblocked_stays() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let mut sleepers: Vec<_> = (0..300).map(|_| server.connect()).collect();
     for sleeper in &mut sleepers {
         let poll = cmd("DEHYDRATOR.POLL k BLOCK 0").get_packed_command();
@@ -454,8 +439,7 @@ fn a_client_that_blocks_while_others_are_unblocked_stays() {
 
 #[test]
 fn many_watched_keys_do_not_stop_the_tick_from_compacting() {
-    let server = Server::start(&["--maxclients", "5000", "--hz", "100"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--maxclients", "5000", "--hz", "100"]);
     let mut sleepers: Vec<_> = (0..3000).map(|_| server.connect()).collect();
     for (number, sleeper) in sleepers.iter_mut().enumerate() {
         let poll = cmd(&format!("DEHYDRATOR.POLL watched-{number} BLOCK 0")).get_packed_command();
@@ -507,8 +491,7 @@ fn a_client_blocked_on_a_writable_replica_wakes() {
 
 #[test]
 fn a_backlog_with_many_polling_clients_does_not_starve_other_keys() {
-    let server = Server::start(&["--maxclients", "1000"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--maxclients", "1000"]);
     let count = 200 * 50;
     let mut pipe = redis::pipe();
     for id in 0..count {
@@ -534,8 +517,7 @@ fn a_backlog_with_many_polling_clients_does_not_starve_other_keys() {
 
 #[test]
 fn a_client_unblocked_twice_gets_one_reply() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     for _ in 0..20 {
         let mut sleeper = server.connect();
         let Value::Int(id) = sleeper.ask("CLIENT ID") else { panic!("an id") };

@@ -47,8 +47,7 @@ fn lease(client: &mut Connection, ids: &[&str]) {
 
 #[test]
 fn a_worker_is_told_what_others_cancel() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let mut worker = Worker::subscribe(&server, "SUBSCRIBE __cancelled@0__:k");
     for (line, told) in [
         ("DEHYDRATOR.PULL k a", &["a"][..]),
@@ -111,8 +110,7 @@ fn whatever_others_do_a_worker_is_told_of_what_it_holds_no_more_and_of_nothing_e
         seed ^= seed << 17;
         seed % end
     };
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let mut worker = Wire::connect(&server);
     worker.send("SUBSCRIBE __cancelled@0__:k");
     worker.ends_with(":1\r\n");
@@ -192,8 +190,7 @@ fn what_was_done_before_is_not_told_again() {
 
 #[test]
 fn a_worker_that_cancels_its_own_element_is_told_between_replies() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     lease(&mut client, &["a"]);
     let mut wire = Wire::connect(&server);
     wire.send("HELLO 3");
@@ -209,8 +206,7 @@ fn a_worker_that_cancels_its_own_element_is_told_between_replies() {
 
 #[test]
 fn in_a_cluster_the_shard_is_told_if_anybody_listens() {
-    let server = Server::start(&["--cluster-enabled", "yes"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--cluster-enabled", "yes"]);
     client.ask("CLUSTER ADDSLOTSRANGE 0 16383");
     until("it serves", || {
         let info = format!("{:?}", client.ask("CLUSTER INFO"));

@@ -6,8 +6,7 @@ use harness::{Ask, Server, text, texts, until};
 
 #[test]
 fn due_elements_come_earliest_deadline_first_and_ties_in_push_order() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     // With several TTLs, on both sides of a tie.
     for (ttl, id, at) in [(9, "d", 30), (5, "a", 10), (7, "b", 20), (5, "c", 20), (9, "e", 30)] {
         client.ask(&format!("DEHYDRATOR.PUSH k {ttl} element-{id} {id} AT {at}"));
@@ -21,8 +20,7 @@ fn due_elements_come_earliest_deadline_first_and_ties_in_push_order() {
 
 #[test]
 fn nothing_is_early_and_everything_is_delivered() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.PUSH k 150 element id");
     let Value::Int(wait) = client.ask("DEHYDRATOR.TTN k") else { panic!("a number") };
     assert!((1..=150).contains(&wait), "{wait}");
@@ -34,8 +32,7 @@ fn nothing_is_early_and_everything_is_delivered() {
 
 #[test]
 fn ttn_is_exact_when_the_next_element_is_removed() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let far = 4_102_444_800_000_u64;
     for (id, at) in [("a", far), ("b", far + 5000), ("c", far + 9000)] {
         client.ask(&format!("DEHYDRATOR.PUSH k 1000 element {id} AT {at}"));
@@ -54,8 +51,7 @@ fn ttn_is_exact_when_the_next_element_is_removed() {
 
 #[test]
 fn a_scan_shows_every_permanent_id_once_while_others_come_and_go() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let stay = 20_000;
     let push = |client: &mut redis::Connection, ids: std::ops::Range<u32>| {
         let mut pipe = redis::pipe();
@@ -92,8 +88,7 @@ fn a_scan_shows_every_permanent_id_once_while_others_come_and_go() {
 
 #[test]
 fn touch_moves_a_deadline_and_orders_the_element_after_its_equals() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     for id in ["a", "b", "c"] {
         client.ask(&format!("DEHYDRATOR.PUSH k 600000 {id} {id} AT 50"));
     }
@@ -108,8 +103,7 @@ fn touch_moves_a_deadline_and_orders_the_element_after_its_equals() {
 
 #[test]
 fn touching_several_ids_counts_those_that_meet_the_condition() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.MPUSH k 600000 a a 600000 b b 5 c c AT 50");
     // Any word can be an id: one that looks like a ttl, and one that looks like an option.
     client.ask("DEHYDRATOR.MPUSH k 5 d 7 5 e AT 5 f IDS AT 50");
@@ -134,8 +128,7 @@ fn touching_several_ids_counts_those_that_meet_the_condition() {
 
 #[test]
 fn the_rules_of_push_hold_for_each_element_of_mpush() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let each = |numbers: &[i64]| Value::Array(numbers.iter().copied().map(Value::Int).collect());
     let all = client.ask("DEHYDRATOR.MPUSH k 1000 a a 1020 b b SLACK 100");
     assert_eq!(all, each(&[1, 1]));
@@ -160,8 +153,7 @@ fn the_rules_of_push_hold_for_each_element_of_mpush() {
 
 #[test]
 fn info_is_a_map_in_resp3() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("HELLO 3");
     client.ask("DEHYDRATOR.MPUSH k 0 a 1 0 b 2 600000 c 3");
     let Value::Map(info) = client.ask("DEHYDRATOR.INFO k FULL") else { panic!("a map") };
@@ -173,8 +165,7 @@ fn info_is_a_map_in_resp3() {
 
 #[test]
 fn generated_ids_are_unique_and_identify_their_elements() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let mut ids = std::collections::HashSet::new();
     for number in 0..1000 {
         let Value::BulkString(id) = client.ask(&format!("DEHYDRATOR.GIDPUSH k 60000 {number}"))
@@ -191,8 +182,7 @@ fn generated_ids_are_unique_and_identify_their_elements() {
 
 #[test]
 fn numbers_at_the_limit_of_63_bits_are_accepted() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let last = i64::MAX;
     client.ask(&format!("DEHYDRATOR.PUSH k {last} never never AT {last}"));
     client.ask("DEHYDRATOR.PUSH k 0 always always AT 0");
@@ -207,8 +197,7 @@ fn numbers_at_the_limit_of_63_bits_are_accepted() {
 
 #[test]
 fn replies_are_the_same_in_resp3() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("HELLO 3");
     client.ask("DEHYDRATOR.PUSH k 0 element id");
     assert_eq!(client.ask("DEHYDRATOR.LOOK k nobody"), Value::Nil);
@@ -219,8 +208,7 @@ fn replies_are_the_same_in_resp3() {
 
 #[test]
 fn commands_work_in_transactions_and_scripts() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let (pushed, polled): (Value, Value) = redis::pipe()
         .atomic()
         .cmd("DEHYDRATOR.PUSH")

@@ -44,8 +44,7 @@ fn an_id_that_is_one_of_our_words_is_given_back_on_replicas_and_in_files() {
 /// A primary removes it at the next tick or later, and tells replicas: until then the values are equal all the same.
 #[test]
 fn a_pause_that_has_ended_is_no_difference() {
-    let server = Server::start(&["deliver", "no"]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&["deliver", "no"]);
     for pause in ["PAUSE k FOR 1", "PAUSE k FOR 1 GROUP g", "PAUSE k FOR 1 GROUP limited"] {
         client.ask("DEL k");
         client.ask("DEHYDRATOR.PUSH k 600000 element id GROUP g AT 4102444800000");
@@ -83,8 +82,7 @@ fn a_tool_that_sends_effects_as_a_client_gets_the_same_value() {
     let options =
         ["--appendonly", "yes", "--appendfsync", "always", "--aof-use-rdb-preamble", "no"];
     for seed in 1..=4 {
-        let server = Server::start(&options);
-        let mut client = server.connect();
+        let (server, mut client) = Server::with_client(&options);
         let mut load = Load::new(seed);
         load.send(&mut client, 3000);
         // A pause that ends before the tool comes, and dead letters that are stuck.

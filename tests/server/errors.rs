@@ -25,8 +25,7 @@ fn shown(word: &str) -> String {
 
 #[test]
 fn errors_show_only_the_beginning_of_a_long_word() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let long = "x".repeat(1 << 20);
     let cut = format!("{}...", "x".repeat(32));
     let exact = "y".repeat(32);
@@ -56,8 +55,7 @@ fn errors_show_only_the_beginning_of_a_long_word() {
 
 #[test]
 fn invalid_ttls_are_refused() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let bad = [
         "ten",
         "",
@@ -107,8 +105,7 @@ fn invalid_ttls_are_refused() {
 
 #[test]
 fn invalid_deadlines_are_refused() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     for at in ["ten", "", "1.5", "-1", " 5", "9223372036854775808", "5\0"] {
         let mut command = cmd("DEHYDRATOR.PUSH k 5 element id AT");
         let error = refusal(command.arg(at), &mut client).expect("an error");
@@ -135,8 +132,7 @@ fn invalid_deadlines_are_refused() {
 
 #[test]
 fn every_command_refuses_a_key_of_another_type() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("SET text value");
     client.ask("RPUSH list value");
     client.ask("XADD stream * field value");
@@ -153,8 +149,7 @@ fn every_command_refuses_a_key_of_another_type() {
 
 #[test]
 fn every_command_refuses_too_few_and_too_many_arguments() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let help: Vec<String> = cmd("DEHYDRATOR.HELP").query(&mut client).expect("lines");
     // One word may be repeated, and no number says how often.
     let takes_any_number = |verb: &str| {
@@ -189,8 +184,7 @@ fn every_command_refuses_too_few_and_too_many_arguments() {
 
 #[test]
 fn errors_in_a_pipeline_do_not_affect_other_commands() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let mut pipe = redis::pipe();
     pipe.ignore_errors();
     for number in 0..100 {
@@ -211,8 +205,7 @@ fn errors_in_a_pipeline_do_not_affect_other_commands() {
 
 #[test]
 fn a_server_out_of_memory_refuses_to_add_and_allows_to_take() {
-    let server = Server::start(&["--maxmemory-policy", "noeviction"]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&["--maxmemory-policy", "noeviction"]);
     client.ask("DEHYDRATOR.MPUSH k 0 element id 600000 element kept");
     client.ask("CONFIG SET maxmemory 1");
     for verb in verbs() {
@@ -233,8 +226,7 @@ fn a_server_out_of_memory_refuses_to_add_and_allows_to_take() {
 
 #[test]
 fn a_server_out_of_memory_lets_workers_repeat_what_is_set() {
-    let server = Server::start(&["--maxmemory-policy", "noeviction"]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&["--maxmemory-policy", "noeviction"]);
     client.ask("DEHYDRATOR.PUSH k 0 element id");
     let policies = ["STREAM s MAXLEN ~ 5", "LIST s", "PUBLISH c", "HOLD DELIVERIES 5 STREAM s"];
     for policy in policies {
@@ -271,8 +263,7 @@ fn a_server_out_of_memory_lets_workers_repeat_what_is_set() {
 
 #[test]
 fn a_server_out_of_memory_takes_no_further_group() {
-    let server = Server::start(&["--maxmemory-policy", "noeviction"]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&["--maxmemory-policy", "noeviction"]);
     client.ask("DEHYDRATOR.PUSH k 0 element id GROUP there");
     let adding = ["LIMIT k GROUP {} HELD 1", "LIMIT k GROUP {} SHARE 2", "PAUSE k GROUP {}"];
     let refuses = |client: &mut Connection, line: &str| {
@@ -358,16 +349,14 @@ fn a_server_out_of_memory_creates_no_key_but_applies_replicated_ones() {
 
 #[test]
 fn an_id_that_is_named_twice_is_touched_once() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.MPUSH k 600000 x a 600000 x b");
     assert_eq!(client.ask("DEHYDRATOR.TOUCH k 700000 IDS 5 a b a none a"), Value::Int(2));
 }
 
 #[test]
 fn conflicting_and_repeated_options_are_named_in_the_error() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     for (line, expected) in [
         ("PUSH k 5 x id NX REPLACE", "NX and REPLACE exclude each other"),
         ("MPUSH k 5 x id REPLACE NX", "NX and REPLACE exclude each other"),
@@ -429,8 +418,7 @@ fn conflicting_and_repeated_options_are_named_in_the_error() {
 
 #[test]
 fn full_errors_show_the_limit_and_help_shows_one_command() {
-    let server = Server::start(&["--dehydrator.max-elements", "3"]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&["--dehydrator.max-elements", "3"]);
     client.ask("DEHYDRATOR.LIMIT k LENGTH 1");
     client.ask("DEHYDRATOR.PUSH k 5 x a");
     let error = client.refused("DEHYDRATOR.PUSH k 5 x b");

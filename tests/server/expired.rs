@@ -68,8 +68,7 @@ pub fn copies_are_equal(client: &mut Connection, key: &str) {
 
 #[test]
 fn what_nobody_takes_in_time_is_dropped_or_is_a_dead_letter_by_itself() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.PUSH k 5 element id WITHIN 30");
     client.ask("DEHYDRATOR.PUSH k 5 element stays WITHIN 600000");
     until("it is dropped", || (client.ask("DEHYDRATOR.LEN k") == Value::Int(1)).then_some(()));
@@ -95,8 +94,7 @@ fn what_nobody_takes_in_time_is_dropped_or_is_a_dead_letter_by_itself() {
 
 #[test]
 fn nobody_gets_an_expired_element_even_before_the_server_moves_it() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     for rule in ["HOLD", "HOLD DELIVERIES 9 STREAM s"] {
         client.ask(&format!("DEHYDRATOR.ONDUE k {rule}"));
         client.ask("MULTI");
@@ -122,8 +120,7 @@ fn nobody_gets_an_expired_element_even_before_the_server_moves_it() {
 
 #[test]
 fn a_lease_that_began_in_time_may_end_late_but_not_begin_again() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 9 STREAM s");
     for id in ["settled", "lost", "released", "renewed"] {
         client.ask(&format!("DEHYDRATOR.PUSH k 0 element {id} WITHIN 800"));
@@ -157,8 +154,7 @@ fn a_lease_that_began_in_time_may_end_late_but_not_begin_again() {
 
 #[test]
 fn a_new_deadline_moves_the_end_too_and_a_new_element_has_its_own() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let until_of = |client: &mut Connection, id: &str| {
         let fields: std::collections::HashMap<String, Value> =
             cmd(&format!("DEHYDRATOR.LOOK k {id} FULL")).query(client).expect("a map");
@@ -227,8 +223,7 @@ fn an_end_keeps_its_distance_while_its_element_is_put_off_for_good() {
 
 #[test]
 fn what_is_late_is_not_delivered_either_and_a_pause_holds_it() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
     client.ask("DEHYDRATOR.PAUSE k");
     client.ask("DEHYDRATOR.MPUSH k 0 A a 0 B b WITHIN 10");
@@ -253,8 +248,7 @@ fn what_is_late_is_not_delivered_either_and_a_pause_holds_it() {
 
 #[test]
 fn what_cannot_be_moved_is_stuck_and_delays_nobody() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 9 STREAM s");
     client.ask("SET s text");
     client.ask("DEHYDRATOR.MPUSH k 0 A a 0 B b WITHIN 20");
@@ -278,8 +272,7 @@ fn what_cannot_be_moved_is_stuck_and_delays_nobody() {
 
 #[test]
 fn a_blocked_client_gets_the_one_behind() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 WITHIDS");
     client.ask("MULTI");
     for id in 0..1500 {
@@ -419,8 +412,7 @@ fn a_replica_expires_nothing_until_it_is_promoted() {
 /// An element may come due and expire in any order among others, in lawns of either form.
 #[test]
 fn each_of_many_is_given_out_in_time_or_expires() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 9 STREAM s");
     let count = 20_000;
     let mut pipe = redis::pipe();

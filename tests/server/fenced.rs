@@ -47,8 +47,7 @@ fn is_fenced(client: &mut Connection, token: &str, id: &str, what: &str) {
 /// In one transaction, so that all leases end in the same millisecond, and each is the first one of its element.
 #[test]
 fn a_lease_that_was_superseded_settles_and_renews_nothing() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let between = [
         ("replaced", "PUSH k 0 element id REPLACE"),
         ("pulled, and pushed again", "PULL k id|PUSH k 0 element id"),
@@ -80,8 +79,7 @@ fn a_lease_that_was_superseded_settles_and_renews_nothing() {
 
 #[test]
 fn an_expired_lease_is_valid_until_the_element_is_delivered_again() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.MPUSH k 0 element one 0 element two");
     let rows = poll(&mut client, "LEASE 1");
     until("the leases have run out", || {
@@ -95,8 +93,7 @@ fn an_expired_lease_is_valid_until_the_element_is_delivered_again() {
 
 #[test]
 fn a_renewed_lease_keeps_its_token_and_a_released_one_loses_it() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.PUSH k 0 element id");
     let token = lease(&mut client);
     assert_eq!(renew(&mut client, 1_200_000, &token, "id"), Value::Int(1));
@@ -187,8 +184,7 @@ fn an_effect_with_a_ttl_of_0_gives_back() {
 
 #[test]
 fn a_token_is_replied_as_the_client_wrote_it() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let longest = "x".repeat(255);
     let words = ["anna-1", "7", "007", "0", "-1", "9223372036854775808", "a@b", &longest];
     for word in words {
@@ -223,8 +219,7 @@ fn a_token_is_replied_as_the_client_wrote_it() {
 
 #[test]
 fn a_hundred_are_renewed_and_settled_in_one_command_each_with_its_own_reply() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     for id in 0..100 {
         client.ask(&format!("DEHYDRATOR.PUSH k 0 element {id}"));
     }
@@ -252,8 +247,7 @@ fn a_hundred_are_renewed_and_settled_in_one_command_each_with_its_own_reply() {
 
 #[test]
 fn invalid_tokens_and_missing_ids_change_nothing() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.PUSH k 0 element id");
     let token = lease(&mut client);
     let before = client.digest("k");
@@ -317,8 +311,7 @@ fn invalid_tokens_and_missing_ids_change_nothing() {
 
 #[test]
 fn tokens_work_in_transactions_and_scripts() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.MPUSH k 0 element one 0 element two");
     let script = "
         local settled = {}
@@ -367,8 +360,7 @@ fn tokens_survive_restarts_from_both_kinds_of_file() {
         &["--appendonly", "yes"],
         &["--appendonly", "yes", "--aof-use-rdb-preamble", "no"],
     ] {
-        let mut server = Server::start(options);
-        let mut client = server.connect();
+        let (mut server, mut client) = Server::with_client(options);
         let tokens = leased(&mut client);
         for _ in 0..2 {
             server.restart();
@@ -419,8 +411,7 @@ fn tokens_survive_a_failover() {
 
 #[test]
 fn a_resent_poll_gets_the_same_elements_again() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     for id in 0..6 {
         client.ask(&format!("DEHYDRATOR.PUSH k 0 element-{id} {id}"));
     }
@@ -449,8 +440,7 @@ fn a_resent_poll_gets_the_same_elements_again() {
 
 #[test]
 fn a_poll_resent_after_its_lease_is_a_new_poll() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.PUSH k 0 element id");
     assert_eq!(poll(&mut client, "LEASE 1 TOKEN mine")[0].2, 1);
     until("the lease has run out", || {
@@ -464,8 +454,7 @@ fn a_poll_resent_after_its_lease_is_a_new_poll() {
 /// The reply to a blocked client is lost, as when its machine is cut off: the server does not notice.
 #[test]
 fn a_client_that_lost_its_connection_while_blocked_gets_its_elements() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let line = "DEHYDRATOR.POLL k BLOCK 0 LEASE 600000 TOKEN mine";
     let lost = Sleeper::start(&server, line);
     let again = Sleeper::start(&server, line);
@@ -478,8 +467,7 @@ fn a_client_that_lost_its_connection_while_blocked_gets_its_elements() {
 
 #[test]
 fn a_poll_resent_while_the_first_is_blocked_gets_the_same_elements_when_it_times_out() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let line =
         |block: u64| format!("DEHYDRATOR.POLL k COUNT 1 BLOCK {block} LEASE 600000 TOKEN mine");
     // The connection is lost, but the server does not know.
@@ -513,8 +501,7 @@ fn least_cost(server: &Server, client: &mut Connection, line: &str) -> f64 {
 
 #[test]
 fn resending_a_poll_costs_the_same_however_many_elements_are_held() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let lines = [
         "DEHYDRATOR.POLL k COUNT 1 LEASE 600000 TOKEN 7",
         "DEHYDRATOR.MPOLL 2 nowhere k COUNT 1 LEASE 600000 TOKEN 7",
@@ -552,8 +539,7 @@ fn resending_a_poll_costs_the_same_however_many_elements_are_held() {
 
 #[test]
 fn an_operator_sees_the_token_of_a_held_element() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.MPUSH k 0 x drawn 0 x chosen 600000 x waits");
     let drawn = cmd("DEHYDRATOR.POLL k COUNT 1 LEASE 600000");
     let [(_, _, _, drawn)]: [(String, String, u64, String); 1] =

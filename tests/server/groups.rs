@@ -37,8 +37,7 @@ fn one_by_one(client: &mut Connection, key: &str, rest: &str) -> String {
 
 #[test]
 fn groups_take_turns_however_much_one_of_them_has() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     for rest in ["", "COUNT 3", "COUNT 100", "LEASE 600000", "LEASE 600000 COUNT 4"] {
         push(&mut client, "k", "a1 a2 a3 a4 a5 b1 -1 b2 c1 -2");
         let given = one_by_one(&mut client, "k", rest);
@@ -61,8 +60,7 @@ fn groups_take_turns_however_much_one_of_them_has() {
 
 #[test]
 fn a_share_is_how_many_a_group_gives_out_in_its_turn() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     assert_eq!(client.ask("DEHYDRATOR.LIMIT k GROUP a SHARE 3"), Value::Okay);
     assert_eq!(client.ask("EXISTS k"), Value::Int(1), "a share keeps an empty key");
     assert_eq!(share(&mut client, "a"), Value::Int(3));
@@ -102,8 +100,7 @@ fn group_of(client: &mut Connection, id: &str) -> Value {
 
 #[test]
 fn an_element_stays_in_its_group_until_it_is_pushed_anew() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let longest = "g".repeat(1024);
     client.ask(&format!("DEHYDRATOR.MPUSH k 0 A a 0 B b GROUP {longest}"));
     client.ask("DEHYDRATOR.PUSH k 0 element id GROUP one");
@@ -133,8 +130,7 @@ fn an_element_stays_in_its_group_until_it_is_pushed_anew() {
 
 #[test]
 fn a_range_lists_one_group_or_all_by_deadline() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     for id in 0..40 {
         let (at, group) = (1000 + id * 7 % 40, ["a", "b", ""][id % 3]);
         client.ask(&format!("DEHYDRATOR.PUSH k 5 element {id} AT {at} GROUP {group}"));
@@ -172,8 +168,7 @@ fn a_range_lists_one_group_or_all_by_deadline() {
 
 #[test]
 fn what_is_delivered_takes_turns_too() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     // A key each: those without a group would keep their place if the second round began in the millisecond of the first.
     for key in ["j", "k"] {
         client.ask(&format!("DEHYDRATOR.LIMIT {key} GROUP b SHARE 2"));
@@ -197,8 +192,7 @@ fn what_is_delivered_takes_turns_too() {
 
 #[test]
 fn a_dead_letter_or_an_expired_element_costs_its_group_no_turn() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
     for lease in ["WITHIDS", "LEASE 600000"] {
         client.ask("MULTI");
@@ -241,8 +235,7 @@ fn a_dead_letter_or_an_expired_element_costs_its_group_no_turn() {
 
 #[test]
 fn a_mass_of_dead_letters_keeps_no_other_group_waiting() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let late = |number| format!("DEHYDRATOR.EFFECT k P0@1,until=5 element a{number} a");
     for rule in
         ["ONDUE k HOLD", "ONDUE k HOLD DELIVERIES 3 STREAM s", "ONDUE k HOLD DELIVERIES 3 DROP"]
@@ -288,8 +281,7 @@ fn a_mass_of_dead_letters_keeps_no_other_group_waiting() {
 
 #[test]
 fn sleepers_wake_for_each_group() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let sleepers: Vec<_> = (0..3)
         .map(|_| Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 COUNT 1 LEASE 600000"))
         .collect();
@@ -386,8 +378,7 @@ fn a_failover_during_deliveries_keeps_the_order_within_each_group() {
 
 #[test]
 fn a_push_that_is_refused_leaves_the_turns_as_they_are() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     for element in ["0 c1 c1 AT 1000 GROUP c", "0 a1 a1 AT 2000 GROUP a", "0 b1 b1 AT 2000 GROUP b"]
     {
         client.ask(&format!("DEHYDRATOR.PUSH k {element}"));

@@ -142,8 +142,7 @@ fn a_client_that_hangs_up_before_the_push_takes_no_element() {
 
 #[test]
 fn a_client_that_hangs_up_right_before_a_push_takes_no_element() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     for round in 0..150 {
         let sleeper = asleep_on_a_socket(&server);
         hang_up(&sleeper);
@@ -189,8 +188,7 @@ fn a_client_that_hangs_up_in_the_same_pass_as_the_push_takes_no_element() {
 
 #[test]
 fn the_client_behind_one_that_hangs_up_is_served_instead() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let first = asleep_on_a_socket(&server);
     let second = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
     let push = cmd("DEHYDRATOR.PUSH k 0 element id").get_packed_command();

@@ -89,8 +89,7 @@ fn an_element_is_held_since_its_lease_began_on_every_copy() {
 
 #[test]
 fn a_lease_that_is_undone_leaves_the_moment_of_the_one_before() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.PUSH k 0 element id");
     client.ask("DEHYDRATOR.POLL k LEASE 1 TOKEN first");
     let began = since(&mut client, "id");

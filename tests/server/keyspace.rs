@@ -6,8 +6,7 @@ use harness::{Ask, Server, text, texts, until};
 
 #[test]
 fn an_emptied_dehydrator_is_deleted_with_its_event() {
-    let server = Server::start(&["--notify-keyspace-events", "KEA"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--notify-keyspace-events", "KEA"]);
     let mut listener = server.connect();
     listener.ask("CONFIG SET notify-keyspace-events KEA");
     let mut events = listener.as_pubsub();
@@ -84,8 +83,7 @@ fn a_write_that_changes_nothing_breaks_no_watch_and_is_not_propagated() {
 
 #[test]
 fn copies_are_equal_and_independent() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     for number in 0..500 {
         client.ask(&format!("DEHYDRATOR.PUSH k {} element-{number} {number}", number % 7 * 1000));
     }
@@ -107,8 +105,7 @@ fn copies_are_equal_and_independent() {
 
 #[test]
 fn a_dump_restores_the_same_dehydrator() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     for number in 0..2000 {
         client.ask(&format!("DEHYDRATOR.PUSH k {} element-{number} {number}", number % 9 * 10));
     }
@@ -156,8 +153,7 @@ fn fill(client: &mut redis::Connection, key: &str) {
 
 #[test]
 fn a_large_dehydrator_is_freed_in_the_background() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let mut pipe = redis::pipe();
     for id in 0..60_000 {
         pipe.cmd("DEHYDRATOR.PUSH").arg("large").arg(600_000).arg(&[b'x'; 100]).arg(id);
@@ -188,8 +184,8 @@ fn every_eviction_policy_evicts_whole_dehydrators_and_keeps_the_rest() {
         "volatile-random",
         "volatile-ttl",
     ] {
-        let server = Server::start(&["--maxmemory", "12mb", "--maxmemory-policy", policy]);
-        let mut client = server.connect();
+        let (_server, mut client) =
+            Server::with_client(&["--maxmemory", "12mb", "--maxmemory-policy", policy]);
         for key in 0..60 {
             fill(&mut client, &format!("k{key}"));
             client.ask(&format!("EXPIRE k{key} {}", 1000 + key));
@@ -209,8 +205,7 @@ fn every_eviction_policy_evicts_whole_dehydrators_and_keeps_the_rest() {
 
 #[test]
 fn a_key_expires_with_all_its_elements() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.PUSH k 600000 element id");
     client.ask("PEXPIRE k 20");
     until("it has expired", || (!client.exists("k")).then_some(()));
@@ -226,8 +221,7 @@ fn a_key_expires_with_all_its_elements() {
 
 #[test]
 fn object_type_and_scan_know_the_type() {
-    let server = Server::start(&["--maxmemory-policy", "allkeys-lfu"]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&["--maxmemory-policy", "allkeys-lfu"]);
     client.ask("DEHYDRATOR.PUSH k 600000 element id");
     client.ask("SET s text");
     let Value::Int(before) = client.ask("OBJECT FREQ k") else { panic!("a number") };
@@ -246,8 +240,7 @@ fn object_type_and_scan_know_the_type() {
 
 #[test]
 fn dehydrators_survive_moves_between_databases_and_swaps() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     fill(&mut client, "k");
     let digest = client.digest("k");
     client.ask("MOVE k 1");
@@ -268,8 +261,7 @@ fn dehydrators_survive_moves_between_databases_and_swaps() {
 
 #[test]
 fn functions_replicate_effects_like_scripts() {
-    let server = Server::start(&["--appendonly", "yes"]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&["--appendonly", "yes"]);
     let library = "#!lua name=lib
         redis.register_function('work', function(keys, args)
             redis.call('DEHYDRATOR.PUSH', keys[1], 0, 'first', 'a')

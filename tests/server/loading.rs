@@ -135,8 +135,7 @@ fn a_load_in_vain_leaves_no_memory_behind() {
 
 #[test]
 fn unloading_is_refused_without_side_effects() {
-    let server = Server::start(&["--enable-module-command", "yes"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--enable-module-command", "yes"]);
     client.ask("DEHYDRATOR.PUSH k 600000 element id");
     client.ask("DEHYDRATOR.PUSH leased 0 element id");
     client.ask("DEHYDRATOR.POLL leased LEASE 600000 TOKEN token");

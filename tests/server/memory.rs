@@ -101,8 +101,7 @@ fn told(client: &mut Connection) -> f64 {
 
 #[test]
 fn memory_usage_is_correct_within_five_percent() {
-    let server = Server::start(&["--hz", "100"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--hz", "100"]);
     let case = |keys, elements, sizes| Case { keys, elements, sizes, held: None, policy: None };
     let held = |held, case: Case| Case { held: Some(held), ..case };
     let mut cases = vec![case(3000, 1, (16, 64))];
@@ -178,8 +177,7 @@ fn compare(
 /// Each of the commands is for a key; `@` stands for a number of its own for each line.
 #[test]
 fn memory_usage_counts_settings_of_groups_ends_remembered_ids_and_visits() {
-    let server = Server::start(&["--hz", "100"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--hz", "100"]);
     const WITHIN: &str = "PUSH k 600000 element id-of-16-byte@ WITHIN 900000";
     type Case = (&'static str, usize, &'static [(usize, &'static str)]);
     let cases: [Case; 9] = [
@@ -244,8 +242,7 @@ fn a_key_takes_the_memory_that_the_page_states() {
     });
     let rows: Vec<_> = rows.collect();
     assert_eq!(rows.len(), 4);
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     for (elements, ours, others) in rows {
         client.ask("FLUSHALL");
         for number in 0..elements {
@@ -278,8 +275,7 @@ fn a_burst_returns_its_memory_within_a_few_ticks() {
 }
 
 fn longest_tick_after_a_burst() -> u64 {
-    let server = Server::start(&["--hz", "100"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--hz", "100"]);
     push_many(&mut client, 0..200_000);
     let full = usage(&mut client);
     // Every 20th stays: each page keeps some, so no page can simply be dropped.
@@ -297,8 +293,7 @@ fn longest_tick_after_a_burst() -> u64 {
 
 #[test]
 fn nothing_leaks() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let mut cycle = || {
         push_many(&mut client, 0..20_000);
         remove_many(&mut client, 0..5000);
@@ -320,8 +315,7 @@ fn nothing_leaks() {
 
 #[test]
 fn memory_is_returned_after_updates_too() {
-    let server = Server::start(&["--hz", "100"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--hz", "100"]);
     push_many(&mut client, 0..50_000);
     let full = usage(&mut client);
     for first in (0..50_000).step_by(10_000) {
@@ -355,8 +349,7 @@ fn make_sparse(client: &mut Connection, last: &str) {
 
 #[test]
 fn a_sparse_dehydrator_that_was_renamed_is_compacted_at_the_next_write() {
-    let server = Server::start(&["--hz", "10"]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&["--hz", "10"]);
     push_many(&mut client, 0..50_000);
     let full = usage(&mut client);
     make_sparse(&mut client, "RENAME k elsewhere");
@@ -368,8 +361,7 @@ fn a_sparse_dehydrator_that_was_renamed_is_compacted_at_the_next_write() {
 
 #[test]
 fn a_sparse_dehydrator_in_a_swapped_database_is_compacted_at_the_next_write() {
-    let server = Server::start(&["--hz", "10"]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&["--hz", "10"]);
     push_many(&mut client, 0..50_000);
     let full = usage(&mut client);
     make_sparse(&mut client, "SWAPDB 0 1");
@@ -383,8 +375,7 @@ fn a_sparse_dehydrator_in_a_swapped_database_is_compacted_at_the_next_write() {
 
 #[test]
 fn thousands_of_sparse_dehydrators_are_all_compacted() {
-    let server = Server::start(&["--hz", "100"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--hz", "100"]);
     let keys = 3000;
     for key in 0..keys {
         let mut pipe = redis::pipe();
@@ -409,8 +400,7 @@ fn thousands_of_sparse_dehydrators_are_all_compacted() {
 /// `DEHYDRATOR_SERVER=/path/to/redis-server` can name one that is.
 #[test]
 fn active_defragmentation_moves_dehydrators_and_changes_nothing() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let enabled = redis::cmd("CONFIG").arg("SET").arg("activedefrag").arg("yes").exec(&mut client);
     if let Err(error) = enabled {
         assert!(error.to_string().contains("Active defragmentation cannot be enabled"), "{error}");
@@ -465,8 +455,7 @@ fn active_defragmentation_moves_dehydrators_and_changes_nothing() {
 
 #[test]
 fn a_key_that_the_module_no_longer_visits_has_its_former_cost() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.PUSH k 500 element id");
     let before = client.ask("MEMORY USAGE k");
     client.ask("DEHYDRATOR.ONDUE k STREAM s");

@@ -10,8 +10,7 @@ use harness::{Ask, Server, cmd, text, texts, until};
 
 #[test]
 fn the_server_knows_the_properties_of_each_command() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let help: Vec<String> = cmd("DEHYDRATOR.HELP").query(&mut client).expect("an array");
     let mut left_out = client.verbs();
     left_out.retain(|verb| !COMMANDS.iter().any(|it| it.verb() == verb));
@@ -140,8 +139,7 @@ fn written(arguments: &Value) -> String {
 
 #[test]
 fn the_server_describes_each_commands_arguments_like_help() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let help: Vec<String> = cmd("DEHYDRATOR.HELP").query(&mut client).expect("an array");
     for pair in help.chunks_exact(2) {
         let (name, syntax) = pair[0].split_once(' ').unwrap_or((&pair[0], ""));
@@ -162,8 +160,7 @@ fn the_server_describes_each_commands_arguments_like_help() {
 
 #[test]
 fn the_server_knows_the_commands_of_rede() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let help: Vec<String> = cmd("DEHYDRATOR.HELP").query(&mut client).expect("an array");
     let of_rede = "push pull poll look update ttn gidpush xpoll xack";
     let is_one = |list: &str, verb: &str| list.split(' ').any(|it| it == verb);
@@ -195,8 +192,7 @@ fn flags_of_all(client: &mut Connection) -> BTreeMap<String, Vec<String>> {
 
 #[test]
 fn acl_categories_contain_the_commands_by_their_effects() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let mut other = server.connect();
     let mut in_category = |category: &str| -> Vec<String> {
         let listed = cmd(&format!("ACL CAT {category}")).query(&mut other);
@@ -268,8 +264,7 @@ fn acl_categories_contain_the_commands_by_their_effects() {
 
 #[test]
 fn no_command_accesses_a_key_without_permission() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.PUSH other 600000 element id");
     let before = client.digest("other");
     client.ask("ACL SETUSER eve on nopass +@all ~k allchannels");
@@ -301,8 +296,7 @@ fn no_command_accesses_a_key_without_permission() {
 
 #[test]
 fn info_counts_elements_and_operations() {
-    let mut server = Server::start(&["--save", "3600 1"]);
-    let mut client = server.connect();
+    let (mut server, mut client) = Server::with_client(&["--save", "3600 1"]);
     for id in 0..10 {
         client.ask(&format!("DEHYDRATOR.PUSH a {} element {id}", id % 2 * 600_000));
     }
@@ -340,8 +334,7 @@ fn info_counts_elements_and_operations() {
 
 #[test]
 fn info_shows_the_lateness() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let mut lateness =
         |field: &str| client.info("dehydrator", &format!("dehydrator_lateness_{field}_us"));
     for field in ["last", "p50", "p99", "p999", "max"] {
@@ -369,8 +362,7 @@ fn info_shows_the_lateness() {
 
 #[test]
 fn a_crash_report_has_the_section_too() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.PUSH k 600000 element id");
     let _ = cmd("DEBUG SEGFAULT").query::<Value>(&mut client);
     let log = until("the report is written", || {

@@ -31,8 +31,7 @@ fn wait_for_ticks(server: &Server) {
 
 #[test]
 fn a_pause_stops_deliveries_and_nothing_else() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.MPUSH k 0 element a 0 element b 0 element c 0 element d");
     client.ask("DEHYDRATOR.POLL k COUNT 1 LEASE 1");
     assert_eq!(paused(&mut client, "k"), (false, None));
@@ -73,8 +72,7 @@ fn a_pause_stops_deliveries_and_nothing_else() {
 
 #[test]
 fn a_blocked_client_stays_blocked_until_resume() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let before = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 COUNT 1 WITHIDS");
     client.ask("DEHYDRATOR.PAUSE k");
     let after = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 COUNT 1 WITHIDS");
@@ -97,8 +95,7 @@ fn a_blocked_client_stays_blocked_until_resume() {
 
 #[test]
 fn a_pause_ends_by_itself_at_its_time_and_not_before() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE bound STREAM s");
     let start = Instant::now();
     for key in ["k", "bound"] {
@@ -136,8 +133,7 @@ fn a_pause_ends_by_itself_at_its_time_and_not_before() {
 
 #[test]
 fn dead_letters_and_all_other_deliveries_wait_for_the_end_of_a_pause() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     for (policy, push) in [
         ("STREAM s", "PUSH k 0 element id"),
         ("LIST s", "PUSH k 0 element id"),
@@ -213,8 +209,7 @@ fn a_pause_follows_its_key() {
 
 #[test]
 fn a_dump_contains_the_pause() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.PUSH k 0 element id");
     client.ask("DEHYDRATOR.PAUSE k AT 4102444799999");
     let Value::BulkString(dump) = client.ask("DUMP k") else { panic!("a dump") };
@@ -265,8 +260,7 @@ fn a_replica_is_paused_with_its_primary_and_ends_the_pause_when_promoted() {
 
 #[test]
 fn invalid_pauses_are_refused_and_unchanged_ones_leave_no_trace() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     for word in ["0", "-1", "+5", "1.5", "soon", "9223372036854775808"] {
         for name in ["FOR", "AT"] {
             let error = client.refused(&format!("DEHYDRATOR.PAUSE k {name} {word}"));

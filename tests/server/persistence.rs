@@ -43,8 +43,7 @@ fn content(client: &mut Connection) -> (Value, Value) {
 }
 
 fn survives_restarts(options: &[&str]) {
-    let mut server = Server::start(options);
-    let mut client = server.connect();
+    let (mut server, mut client) = Server::with_client(options);
     fill(&mut client);
     client.ask("DEHYDRATOR.PULL k id-77");
     client.ask("DEHYDRATOR.UPDATE k id-78 changed");
@@ -78,8 +77,8 @@ fn an_append_only_file_keeps_everything() {
 
 #[test]
 fn a_rewritten_append_only_file_of_commands_keeps_everything() {
-    let mut server = Server::start(&["--appendonly", "yes", "--aof-use-rdb-preamble", "no"]);
-    let mut client = server.connect();
+    let (mut server, mut client) =
+        Server::with_client(&["--appendonly", "yes", "--aof-use-rdb-preamble", "no"]);
     fill(&mut client);
     let before = content(&mut client);
     client.rewrite_aof();
@@ -91,8 +90,8 @@ fn a_rewritten_append_only_file_of_commands_keeps_everything() {
 #[test]
 fn the_append_only_file_gets_effects_not_intentions() {
     // With `everysec`, the last command may not be in the file yet.
-    let server = Server::start(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let mut client = server.connect();
+    let (server, mut client) =
+        Server::with_client(&["--appendonly", "yes", "--appendfsync", "always"]);
     client.ask("DEHYDRATOR.PUSH k 0 first one");
     client.ask("DEHYDRATOR.GIDPUSH k 0 second");
     client.ask("DEHYDRATOR.POLL k");

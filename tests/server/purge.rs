@@ -35,8 +35,7 @@ fn repeated(client: &mut Connection, line: &str) -> (i64, usize) {
 
 #[test]
 fn a_group_that_is_due_is_postponed_by_less_than_a_second_too() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.PUSH k 0 element id GROUP a");
     assert_eq!(client.ask("DEHYDRATOR.TOUCH k 700 GROUP a"), Value::Int(1));
     assert_eq!(client.ask("DEHYDRATOR.POLL k"), Value::Array(vec![]));
@@ -102,8 +101,7 @@ fn a_purge_is_over_with_its_reply() {
 
 #[test]
 fn purge_and_touch_do_not_block_and_say_so() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     for name in ["purge", "touch"] {
         let info = client.ask(&format!("COMMAND INFO dehydrator.{name}"));
         let info = format!("{info:?}");
@@ -148,8 +146,7 @@ fn a_group_that_is_touched_moves_but_for_what_is_leased() {
 #[test]
 fn a_sleeping_client_gets_what_a_change_for_each_group_lets_go() {
     const GROUPS: usize = 5000;
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.LIMIT k EACH HELD 1");
     for number in 0..GROUPS {
         let line =
@@ -194,8 +191,7 @@ fn a_sleeping_client_gets_what_a_change_for_each_group_lets_go() {
 
 #[test]
 fn a_dead_letter_takes_its_group_along() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM dead");
     client.ask("DEHYDRATOR.PUSH k 0 element id GROUP tenant");
     client.ask("DEHYDRATOR.POLL k LEASE 1");
@@ -213,8 +209,7 @@ fn a_dead_letter_takes_its_group_along() {
 
 #[test]
 fn one_element_in_a_group_costs_a_key_little() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.PUSH one 600000 element id");
     client.ask("DEHYDRATOR.PUSH two 600000 element id GROUP tenant");
     let bytes = |client: &mut Connection, key: &str| -> i64 {

@@ -42,8 +42,7 @@ fn ids(rows: &[Row]) -> Vec<&str> {
 
 #[test]
 fn range_shows_elements_in_the_order_of_delivery_and_takes_none() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("CONFIG SET dehydrator.small-max-elements 0");
     for (id, ttl, at) in
         [("c", 5, FAR + 2), ("due", 9, 7), ("a", 7, FAR), ("b", 5, FAR), ("d", 5, FAR + 3)]
@@ -101,8 +100,7 @@ fn range_shows_elements_in_the_order_of_delivery_and_takes_none() {
 
 #[test]
 fn a_small_dehydrator_shows_elements_together_that_it_cannot_split() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     for id in 0..12 {
         client.ask(&format!("DEHYDRATOR.PUSH k 5 e {id:02} AT {}", FAR + id / 4));
     }
@@ -121,8 +119,7 @@ fn a_small_dehydrator_shows_elements_together_that_it_cannot_split() {
 
 #[test]
 fn look_full_shows_the_same_of_one_element() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     for id in 0..3000 {
         // Each with a TTL of its own, so that most have no queue.
         client.ask(&format!("DEHYDRATOR.PUSH k {id} element-{id} {id} AT {}", FAR + id % 50));
@@ -151,8 +148,7 @@ fn look_full_shows_the_same_of_one_element() {
 
 #[test]
 fn pages_show_permanent_elements_once_while_others_change() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let mut pipe = redis::pipe();
     // Thousands in one millisecond, of several TTLs.
     for id in 0..20_000_u64 {
@@ -232,8 +228,7 @@ fn a_walk_continues_after_a_restart_and_on_a_replica_and_omits_nothing() {
 
 #[test]
 fn invalid_ranges_are_refused() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.PUSH k 5 e i");
     let start = "-, +, a whole number of unix milliseconds, or where a list ended";
     let end = "-, + or a whole number of unix milliseconds";
@@ -254,8 +249,7 @@ fn invalid_ranges_are_refused() {
 #[test]
 fn a_hundred_of_a_million_cost_no_more_than_a_hundred_looks() {
     const ELEMENTS: u64 = 1_000_000;
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     for chunk in 0..100 {
         let mut pipe = redis::pipe();
         for id in chunk * ELEMENTS / 100..(chunk + 1) * ELEMENTS / 100 {

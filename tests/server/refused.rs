@@ -57,8 +57,8 @@ fn with_too_few_replicas_everything_waits() {
 
 #[test]
 fn with_a_failing_disk_everything_waits() {
-    let server = Server::start(&["--save", "3600 1000000", "--enable-protected-configs", "yes"]);
-    let mut client = server.connect();
+    let (server, mut client) =
+        Server::with_client(&["--save", "3600 1000000", "--enable-protected-configs", "yes"]);
     let save = |server: &Server| {
         server.connect().ask("BGSAVE");
         until("it has saved, or failed to", || {

@@ -33,8 +33,7 @@ fn stuck(client: &mut Connection) -> usize {
 #[test]
 fn rejected_elements_become_dead_letters_in_order_and_at_once() {
     for protocol in [2, 3] {
-        let server = Server::start(&[]);
-        let mut client = server.connect();
+        let (server, mut client) = Server::with_client(&[]);
         client.ask(&format!("HELLO {protocol}"));
         for (route, read, expected) in [
             ("STREAM d", "XLEN d", Value::Int(2)),
@@ -135,8 +134,7 @@ fn a_rejected_element_may_be_another_one_also_if_it_cannot_leave_at_once() {
 
 #[test]
 fn subscribers_get_rejected_elements() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let mut other = server.connect();
     let mut listener = other.as_pubsub();
     listener.subscribe("news").expect("a subscription");
@@ -149,8 +147,7 @@ fn subscribers_get_rejected_elements() {
 
 #[test]
 fn without_a_rule_reject_is_an_error_with_a_hint() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     lease(&mut client, &["a"]);
     let error = "NORULE no destination for dead letters: set one with ONDUE key HOLD DELIVERIES n <destination>";
     for rule in ["HOLD", "STREAM s", "DROP"] {
@@ -173,8 +170,7 @@ fn without_a_rule_reject_is_an_error_with_a_hint() {
 
 #[test]
 fn a_stale_token_rejects_nothing() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask(&format!("{RULE} LIST d"));
     for between in [
         "PUSH k 0 other a REPLACE",
@@ -200,8 +196,7 @@ fn a_stale_token_rejects_nothing() {
 
 #[test]
 fn a_stuck_rejected_element_stays_a_dead_letter_whatever_the_limit() {
-    let mut server = Server::start(&["--appendonly", "yes"]);
-    let mut client = server.connect();
+    let (mut server, mut client) = Server::with_client(&["--appendonly", "yes"]);
     client.ask(&format!("{RULE} LIST d"));
     client.ask("SET d text");
     lease(&mut client, &["a", "b", "c"]);
@@ -250,8 +245,7 @@ fn a_stuck_rejected_element_stays_a_dead_letter_whatever_the_limit() {
 
 #[test]
 fn reject_names_ids_so_it_works_while_the_key_is_paused() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask(&format!("{RULE} LIST d"));
     lease(&mut client, &["a"]);
     client.ask("DEHYDRATOR.PAUSE k");
@@ -261,8 +255,7 @@ fn reject_names_ids_so_it_works_while_the_key_is_paused() {
 
 #[test]
 fn in_a_full_server_it_is_stuck_until_memory_is_free_and_a_drop_needs_none() {
-    let server = Server::start(&["--maxmemory-policy", "noeviction"]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&["--maxmemory-policy", "noeviction"]);
     client.ask(&format!("{RULE} STREAM d"));
     lease(&mut client, &["a", "b"]);
     client.ask("CONFIG SET maxmemory 1");
@@ -278,8 +271,7 @@ fn in_a_full_server_it_is_stuck_until_memory_is_free_and_a_drop_needs_none() {
 
 #[test]
 fn a_restored_rule_moves_no_rejected_element() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask(&format!("{RULE} LIST d"));
     lease(&mut client, &["a"]);
     let Value::BulkString(dump) = client.ask("DUMP k") else { panic!("a dump") };
@@ -328,8 +320,7 @@ fn a_replica_and_an_append_only_file_get_its_result_in_one_transaction() {
 
 #[test]
 fn reject_works_the_same_in_transactions_and_scripts() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask(&format!("{RULE} LIST d"));
     lease(&mut client, &["a", "b"]);
     client.ask("MULTI");
@@ -347,8 +338,7 @@ fn reject_works_the_same_in_transactions_and_scripts() {
 /// The server delivers without a user: a user who may reject needs no permission for the destination.
 #[test]
 fn rejecting_needs_no_permission_for_the_destination() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask(&format!("{RULE} LIST d"));
     lease(&mut client, &["a"]);
     client.ask("ACL SETUSER worker on nopass -@all +dehydrator.reject ~k");
@@ -361,8 +351,7 @@ fn rejecting_needs_no_permission_for_the_destination() {
 
 #[test]
 fn a_client_blocked_on_the_destination_wakes() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask(&format!("{RULE} LIST d"));
     lease(&mut client, &["a"]);
     let mut sleeper = server.connect();

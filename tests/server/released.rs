@@ -20,8 +20,7 @@ fn lease(client: &mut Connection) {
 
 #[test]
 fn a_released_element_is_not_held_keeps_its_count_and_is_delivered_when_due() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     lease(&mut client);
     let before = std::time::Instant::now();
     assert_eq!(client.ask("DEHYDRATOR.RELEASE k 3000 mine id"), one(1));
@@ -42,8 +41,7 @@ fn a_released_element_is_not_held_keeps_its_count_and_is_delivered_when_due() {
 
 #[test]
 fn held_elements_among_many_are_released_and_a_blocked_client_wakes() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.MPUSH k 0 A a 0 B b 0 C c");
     client.ask("DEHYDRATOR.POLL k LEASE 600000 TOKEN mine COUNT 2");
     client.ask("DEHYDRATOR.POLL k LEASE 600000 TOKEN yours");
@@ -56,8 +54,7 @@ fn held_elements_among_many_are_released_and_a_blocked_client_wakes() {
 
 #[test]
 fn a_back_off_is_limited_like_a_ttl() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     lease(&mut client);
     client.ask("CONFIG SET dehydrator.max-ttl 1000");
     assert_eq!(
@@ -98,8 +95,7 @@ fn a_replica_and_a_restart_know_that_it_is_not_held() {
 /// A job after its last delivery becomes a dead letter when its back-off ends, and not before.
 #[test]
 fn a_released_dead_letter_is_moved_when_its_back_off_ends() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM dead");
     lease(&mut client);
     assert_eq!(client.ask("DEHYDRATOR.RELEASE k 500000 mine id"), one(1));
@@ -111,8 +107,7 @@ fn a_released_dead_letter_is_moved_when_its_back_off_ends() {
 /// As when a worker stops: what it has not begun does not count as an attempt.
 #[test]
 fn an_uncounted_release_is_as_if_it_had_not_been_given_out() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 2 STREAM dead");
     lease(&mut client);
     let full = "DEHYDRATOR.LOOK k id FULL";
@@ -292,8 +287,7 @@ fn a_daily_job_runs_every_day_and_once_as_the_page_shows() {
     let page = std::fs::read_to_string("docs/worker.md").expect("the page");
     let row = page.split("| repeats the job tomorrow | `").nth(1).expect("a row");
     let line = row.split('`').next().expect("a command").replace("86400000", "5");
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     // With SETTLE and PUSH, the chain would end here.
     client.ask("DEHYDRATOR.LIMIT jobs REMEMBER 600000");
     client.ask("DEHYDRATOR.PUSH jobs 0 element order:17");

@@ -65,8 +65,7 @@ fn settle_many(client: &mut Connection, ids: std::ops::Range<u64>) {
 
 #[test]
 fn ids_of_settled_taken_and_delivered_elements_are_refused_and_removed_ones_accepted() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let mut count = 0;
     for (id, policy, lines) in [
         ("settled", "HOLD", &["SETTLE"][..]),
@@ -136,8 +135,7 @@ fn ids_of_settled_taken_and_delivered_elements_are_refused_and_removed_ones_acce
 
 #[test]
 fn replace_pushes_it_again_and_it_is_remembered_when_settled_again() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.LIMIT k REMEMBER 600000");
     settle(&mut client, "a");
     settle(&mut client, "b");
@@ -186,8 +184,7 @@ fn ids_are_forgotten_at_their_time_and_not_before_and_the_key_stays() {
 
 #[test]
 fn a_limit_of_0_forgets_everything_at_once() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.LIMIT k REMEMBER 600000 LENGTH 1000");
     settle(&mut client, "a");
     client.ask("DEHYDRATOR.LIMIT k LENGTH 0");
@@ -201,8 +198,7 @@ fn a_limit_of_0_forgets_everything_at_once() {
 
 #[test]
 fn ids_of_every_kind_are_distinguished() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.LIMIT k REMEMBER 600000");
     let long = vec![b'x'; 100_000];
     let longer = vec![b'x'; 100_001];
@@ -256,8 +252,7 @@ fn ids_survive_restarts_reloads_copies_dumps_and_renames() {
         &["--appendonly", "yes"],
         &["--appendonly", "yes", "--aof-use-rdb-preamble", "no"],
     ] {
-        let mut server = Server::start(options);
-        let mut client = server.connect();
+        let (mut server, mut client) = Server::with_client(options);
         fill(&mut client);
         let before = client.digest("k");
         if options.contains(&"--appendonly") {
@@ -415,8 +410,7 @@ fn memory_is_returned_under_any_name_of_a_key() {
 
 #[test]
 fn a_dump_of_ids_with_random_times_stays_small_when_restored() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let now = 4_102_444_800_000_u64;
     // A window of a hundred days, and one that is made smaller each time.
     for (key, random) in [("random", true), ("smaller", false)] {
@@ -482,8 +476,7 @@ fn forgetting_very_many_ids_stalls_nobody() {
 
 #[test]
 fn settled_is_for_replication_and_removes_existing_elements() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     assert_eq!(client.ask("DEHYDRATOR.EFFECT nowhere S4102444800000 a"), Value::Int(0));
     assert!(!client.exists("nowhere"));
     client.ask("DEHYDRATOR.MPUSH k 0 element a 600000 element b");

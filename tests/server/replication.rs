@@ -531,8 +531,8 @@ fn a_primary_whose_replica_is_promoted_follows_it_and_equals_it() {
 
 #[test]
 fn an_append_only_file_started_under_load_contains_everything() {
-    let server = Server::start(&["--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"]);
-    let mut client = server.connect();
+    let (server, mut client) =
+        Server::with_client(&["--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"]);
     Load::new(14).send(&mut client, 500);
     until_quiet(&server);
     under_load(&server, 15, || {
@@ -546,8 +546,7 @@ fn an_append_only_file_started_under_load_contains_everything() {
 
 #[test]
 fn changes_are_counted_even_without_replicas_or_file() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.PUSH k 600000 element kept");
     until_quiet(&server);
     for line in [

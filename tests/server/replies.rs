@@ -237,8 +237,7 @@ fn the_codes_of_limits_are_replied_by_the_commands_that_the_page_lists() {
 
 #[test]
 fn a_key_of_another_type_is_an_error_for_all_of_them() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("SET k text");
     for line in lines::all() {
         let replied = reply(&mut client, line);

@@ -36,8 +36,7 @@ fn ids(rows: Vec<Value>) -> Vec<String> {
 fn a_slow_reader_with_a_small_output_buffer_gets_all_jobs() {
     const MEGABYTE: usize = 1 << 20;
     let limit = "normal 8mb 8mb 0";
-    let server = Server::start(&["--client-output-buffer-limit", limit]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--client-output-buffer-limit", limit]);
     push(&mut client, "k", 20, MEGABYTE, 0);
     let mut done = 0;
     while done < 20 {

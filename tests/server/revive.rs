@@ -83,8 +83,7 @@ fn letters_come_back_into_their_groups_and_replicas_agree() {
 
 #[test]
 fn letters_whose_ids_are_in_use_stand_before_no_others() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask(RULE);
     let all: Vec<String> = (0..100).map(|number| format!("id-{number:02}")).collect();
     let names: Vec<&str> = all.iter().map(String::as_str).collect();
@@ -108,8 +107,7 @@ fn letters_whose_ids_are_in_use_stand_before_no_others() {
 
 #[test]
 fn named_letters_come_back_and_one_of_them_changed() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask(RULE);
     bury(&mut client, "k", &["a", "b", "c"]);
     let entries = letters(&mut client);
@@ -129,8 +127,7 @@ fn named_letters_come_back_and_one_of_them_changed() {
 
 #[test]
 fn only_a_confirmed_policy_with_a_stream_names_letters() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     assert_eq!(revive(&mut client, ""), (0, None));
     let no_rule =
         "NORULE dead letters go to no stream: say ONDUE key HOLD DELIVERIES n STREAM and its name";
@@ -156,8 +153,7 @@ fn only_a_confirmed_policy_with_a_stream_names_letters() {
 
 #[test]
 fn limits_and_memory_hold_for_what_comes_back() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask(RULE);
     bury(&mut client, "k", &["a", "b", "c", "e"]);
     client.ask("DEHYDRATOR.LIMIT k LENGTH 2");
@@ -177,8 +173,7 @@ fn limits_and_memory_hold_for_what_comes_back() {
 
 #[test]
 fn nothing_is_refused_that_has_begun() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask(RULE);
     bury(&mut client, "k", &["a", "b", "c"]);
     client.ask("DEHYDRATOR.LIMIT k LENGTH 1");
@@ -225,8 +220,7 @@ fn a_policy_set_by_nx_is_set_only_where_none_is() {
 /// What one call may take, in time too.
 #[test]
 fn a_call_looks_at_a_thousand_letters_or_a_megabyte_of_them() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask(RULE);
     let mut pipe = redis::pipe();
     for number in 0..1500 {

@@ -66,8 +66,7 @@ fn every(client: &mut Connection, key: &str, plan: &str, options: &str) -> i64 {
 
 #[test]
 fn an_element_is_stored_again_and_again_and_is_like_any_other() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let before = time(&mut client);
     assert_eq!([(); 2].map(|()| every(&mut client, "k", "100", "MISSED ALL")), [1, 0]);
     let mut moments = Vec::new();
@@ -93,8 +92,7 @@ fn an_element_is_stored_again_and_again_and_is_like_any_other() {
 
 #[test]
 fn a_schedule_shows_its_plan_and_its_elements_get_its_bounds_and_group() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let from = time(&mut client) + 50;
     let options = format!(
         "FROM {from} UNTIL {} TIMES 2 DELIVERIES 3 WITHIN 7000 GROUP g JITTER 1",
@@ -141,8 +139,7 @@ fn a_schedule_shows_its_plan_and_its_elements_get_its_bounds_and_group() {
 
 #[test]
 fn a_plan_that_is_wrong_or_never_occurs_is_refused() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let mut refused = |plan: &str, options: &str| {
         let mut every = cmd("DEHYDRATOR.EVERY");
         every.arg("k").arg(plan).arg("element").arg("n");
@@ -219,8 +216,7 @@ fn a_clock_that_steps_ahead_misses_and_one_that_steps_back_repeats_nothing() {
 
 #[test]
 fn a_full_key_or_group_is_tried_again_each_second_and_holds_up_no_other() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.LIMIT k LENGTH 1");
     client.ask("DEHYDRATOR.LIMIT g GROUP full LENGTH 1");
     every(&mut client, "k", "20", "MISSED ALL");
@@ -256,8 +252,7 @@ fn a_full_key_or_group_is_tried_again_each_second_and_holds_up_no_other() {
 
 #[test]
 fn an_occurrence_is_skipped_while_the_last_one_waits_or_is_held() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     every(&mut client, "k", "20", "OVERLAP SKIP MISSED ALL");
     until("some are missed", || (number(&mut client, "k", "n", "missed") >= 3).then_some(()));
     assert_eq!(len(&mut client, "k"), 1);
@@ -274,8 +269,7 @@ fn an_occurrence_is_skipped_while_the_last_one_waits_or_is_held() {
 
 #[test]
 fn all_schedules_are_listed_in_pages_while_they_occur() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("CONFIG SET dehydrator.reply-max-bytes 2000");
     // Few share one allocation, without numbers.
     for (key, count) in [("few", 5), ("many", 700)] {
@@ -459,8 +453,7 @@ fn replicas_are_told_each_occurrence_and_go_on_when_they_are_promoted() {
 
 #[test]
 fn occurrences_are_delivered_by_a_policy_and_wake_who_waits() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE k LIST out");
     every(&mut client, "k", "20", "TIMES 3 MISSED ALL");
     until("they are moved", || (client.ask("LLEN out") == Value::Int(3)).then_some(()));
@@ -514,8 +507,7 @@ fn a_schedule_migrates_at_once() {
 fn a_pass_ends_after_some_hundred_occurrences_or_entries_of_streams() {
     const ALL: usize = 3000;
     let options = ["--appendonly", "yes", "--dehydrator.tick-budget-us", "100000"];
-    let server = Server::start(&options);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&options);
     let from = time(&mut client) + 3000;
     client.ask("DEHYDRATOR.ONDUE many STREAM s");
     for at in 0..ALL {

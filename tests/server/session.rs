@@ -191,8 +191,7 @@ fn each_entry_of_the_commands_page_replies_as_printed() {
 #[test]
 fn every_command_has_its_entry_as_the_server_knows_it() {
     let page = reference();
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let help: Vec<String> = cmd("DEHYDRATOR.HELP").query(&mut client).expect("an array");
     // Debug builds have hooks.
     let verbs = || help.iter().step_by(2).filter(|line| !line.starts_with("DEHYDRATOR.DEBUG "));

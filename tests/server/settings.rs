@@ -13,8 +13,7 @@ fn get(server: &Server, name: &str) -> String {
 
 #[test]
 fn a_setting_is_set_shown_and_refused_outside_of_its_range() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     assert_eq!(get(&server, "dehydrator.tick-budget-us"), "1000");
     client.ask("CONFIG SET dehydrator.tick-budget-us 250");
     assert_eq!(get(&server, "dehydrator.tick-budget-us"), "250");
@@ -134,8 +133,7 @@ fn a_text_among_the_arguments_survives_config_rewrite() {
 /// So that a server that a tool fills delivers nothing that its source delivers too.
 #[test]
 fn a_server_that_may_not_deliver_does_nothing_by_itself_until_it_may() {
-    let server = Server::start(&["deliver", "no"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["deliver", "no"]);
     does_nothing(&mut client);
     assert_eq!(get(&server, "dehydrator.deliver"), "no");
     client.ask("CONFIG SET dehydrator.deliver yes");
@@ -144,8 +142,7 @@ fn a_server_that_may_not_deliver_does_nothing_by_itself_until_it_may() {
 
 #[test]
 fn a_server_in_import_mode_does_nothing_by_itself() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     if !(server.version().is_valkey && server.version() >= (8, 1)) {
         println!("skipped: this server has no import-mode");
         return;
@@ -265,8 +262,8 @@ fn clients_are_limited_and_existing_data_is_not() {
 #[test]
 fn a_long_reply_is_shortened_and_the_next_call_has_the_rest() {
     // A small dehydrator is shown in one call, whatever its size.
-    let server = Server::start(&["reply-max", "10", "small-max-elements", "0"]);
-    let mut client = server.connect();
+    let (_server, mut client) =
+        Server::with_client(&["reply-max", "10", "small-max-elements", "0"]);
     for id in 0..25 {
         client.ask(&format!("DEHYDRATOR.PUSH k 0 element {id}"));
     }
@@ -285,8 +282,7 @@ fn a_long_reply_is_shortened_and_the_next_call_has_the_rest() {
 
 #[test]
 fn a_default_slack_lets_pushes_without_one_share_queues() {
-    let server = Server::start(&["default-slack", "100"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["default-slack", "100"]);
     client.ask("DEHYDRATOR.PUSH k 1000 element a");
     client.ask("DEHYDRATOR.GIDPUSH k 1010 element");
     client.ask("DEHYDRATOR.MPUSH k 1020 element b 1024 element c");

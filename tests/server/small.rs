@@ -24,8 +24,7 @@ fn push(client: &mut Connection, key: &str, ids: std::ops::Range<u32>, length: u
 
 #[test]
 fn a_dehydrator_becomes_large_at_either_limit_and_stays_so() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     assert_eq!(encoding(&mut client, "nowhere"), "small");
     push(&mut client, "k", 0..32, 1);
     assert_eq!(encoding(&mut client, "k"), "small");
@@ -73,8 +72,7 @@ fn a_dehydrator_becomes_large_at_either_limit_and_stays_so() {
 
 #[test]
 fn settings_apply_to_the_next_push() {
-    let server = Server::start(&["small-max-elements", "2"]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&["small-max-elements", "2"]);
     push(&mut client, "k", 0..2, 1);
     assert_eq!(encoding(&mut client, "k"), "small");
     client.ask("CONFIG SET dehydrator.small-max-elements 0");
@@ -115,8 +113,7 @@ fn bytes_a_key(client: &mut Connection, fill: impl Fn(&mut redis::Pipeline, u32)
 
 #[test]
 fn many_small_dehydrators_take_no_more_than_what_they_replace() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     for (elements, most) in [(1, 260), (4, 442), (32, 1800)] {
         let each = bytes_a_key(&mut client, |pipe, key| {
             for id in 0..elements {
@@ -136,8 +133,8 @@ fn content(client: &mut Connection, key: &str) -> [Value; 3] {
 
 #[test]
 fn only_info_shows_the_form_and_a_copy_chooses_it_anew() {
-    let mut server = Server::start(&["--appendonly", "yes", "--save", "3600 1"]);
-    let mut client = server.connect();
+    let (mut server, mut client) =
+        Server::with_client(&["--appendonly", "yes", "--save", "3600 1"]);
     let fill = |client: &mut Connection| {
         // Ties across two TTLs, some due, some leased, one settled, one changed.
         for id in 0..20 {
@@ -191,8 +188,7 @@ fn only_info_shows_the_form_and_a_copy_chooses_it_anew() {
 
 #[test]
 fn a_scan_shows_permanent_elements_once_while_the_form_changes() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let mut next = 1000;
     for stay in [5, 30, 31, 32, 33, 40, 100] {
         let key = format!("k{stay}");

@@ -6,8 +6,7 @@ use harness::{Ask, Server, until};
 
 #[test]
 fn a_subscribed_client_blocks_or_is_told_that_nothing_is_due() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     for subscribe in ["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"] {
         let mut wire = Wire::connect(&server);
         wire.send("HELLO 3");

@@ -98,8 +98,7 @@ const READS: [&str; 8] = [
 
 #[test]
 fn a_client_that_has_read_a_key_is_told_of_its_changes_and_of_nothing_else() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let mut wire = tracking(&server, "");
     for (number, line) in CHANGES.iter().enumerate() {
         fill(&mut client);
@@ -124,8 +123,7 @@ fn a_client_that_has_read_a_key_is_told_of_its_changes_and_of_nothing_else() {
 
 #[test]
 fn a_client_that_tracks_by_prefix_is_told_of_each_change_without_reading() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let mut wire = tracking(&server, " BCAST PREFIX k PREFIX dead");
     for line in CHANGES {
         fill(&mut client);
@@ -172,8 +170,7 @@ fn read_in_time(wire: &mut Wire, client: &mut Connection, begin: &dyn Fn(&mut Co
 
 #[test]
 fn a_client_that_has_read_a_key_is_told_of_the_servers_own_changes() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     for how in ["", " BCAST"] {
         let mut wire = tracking(&server, how);
         // A blocked client is served.
@@ -208,8 +205,7 @@ fn a_client_that_has_read_a_key_is_told_of_the_servers_own_changes() {
 
 #[test]
 fn an_expiring_lease_changes_nothing_until_the_element_is_delivered() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     for how in ["", " BCAST"] {
         client.ask("DEHYDRATOR.PUSH k 0 element id");
         client.ask("DEHYDRATOR.POLL k LEASE 20");

@@ -135,8 +135,7 @@ const TRIED: &[(&str, fn())] = &[
 ];
 
 fn two_elements() -> Server {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.PUSH k 0 A a");
     client.ask("DEHYDRATOR.PUSH k 1000000 B b");
     until("it is due", || (client.ask("DEHYDRATOR.TTN k") == Value::Int(0)).then_some(()));
@@ -192,8 +191,7 @@ fn a_command_sent_twice_does_what_the_page_states() {
         eprintln!("{command}");
         does();
     }
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     for command in COMMANDS {
         let Some(cells) = command.twice else { continue };
         client.ask("FLUSHALL");

@@ -195,8 +195,7 @@ fn a_new_replica_is_checked_once() {
 
 #[test]
 fn a_dump_of_a_later_version_is_refused_with_the_way_out() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.PAUSE k");
     let mut dump: Vec<u8> = cmd("DUMP k").query(&mut client).expect("a dump");
     client.ask("DEBUG SET-SKIP-CHECKSUM-VALIDATION 1");

@@ -20,8 +20,7 @@ fn numbers() -> Vec<i64> {
 
 #[test]
 fn a_server_reports_the_version_and_commit_in_the_module() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let info: String = cmd("INFO dehydrator").query(&mut client).expect("text");
     let field = |name: &str| {
         let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));

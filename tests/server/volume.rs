@@ -12,8 +12,7 @@ const TTLS: [u64; 8] = [1, 2, 5, 10, 20, 50, 100, 200];
 
 #[test]
 fn two_hundred_thousand_elements_a_third_pulled_the_rest_polled_each_once_in_order() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let now: (u64, u64) = redis::cmd("TIME").query(&mut client).expect("TIME");
     let base = now.0 * 1000;
 
@@ -62,8 +61,7 @@ fn two_hundred_thousand_elements_a_third_pulled_the_rest_polled_each_once_in_ord
 
 #[test]
 fn as_many_ttls_as_elements() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let count = 50_000_u64;
     for chunk in (0..count).collect::<Vec<_>>().chunks(10_000) {
         let mut pipe = redis::pipe();

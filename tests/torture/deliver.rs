@@ -151,8 +151,8 @@ fn killed_during_deliveries_every_group_is_in_its_order_and_each_element_in_one_
 
 /// Makes half of this many elements come due, and kills the server this often meanwhile.
 fn kill_in_the_middle(dest: Dest, count: usize, rounds: usize, groups: usize) {
-    let mut server = Server::start(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let mut client = server.connect();
+    let (mut server, mut client) =
+        Server::with_client(&["--appendonly", "yes", "--appendfsync", "always"]);
     push_all(&mut client, count, groups);
     for id in (0..count).step_by(2) {
         // Due by now, in order; the others stay.

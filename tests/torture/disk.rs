@@ -53,8 +53,7 @@ fn an_append_only_file_that_cannot_grow_refuses_writes_and_continues_later() {
 #[test]
 fn a_failing_snapshot_leaves_the_previous_one_and_the_server() {
     let options = ["--save", "3600 1000000", "--stop-writes-on-bgsave-error", "no"];
-    let mut server = Server::start(&options);
-    let mut client = server.connect();
+    let (mut server, mut client) = Server::with_client(&options);
     (0..100).for_each(|number| push(&mut client, number).expect("room"));
     client.ask("SAVE");
     let digest = client.digest("k");

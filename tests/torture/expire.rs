@@ -68,8 +68,7 @@ fn push(client: &mut Connection, key: &str, ids: Range<u64>, due: u64, end: u64)
 #[test]
 fn of_a_mass_that_expires_nothing_is_given_out_later_and_each_is_one_dead_letter() {
     let count = setting("DEHYDRATOR_EXPIRING", EXPIRING);
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 9 STREAM s");
     let began = now(&mut client);
     push(&mut client, "trial", 0..BATCH, began, began + 60_000);

@@ -33,8 +33,7 @@ fn remove_all(client: &mut Connection, key: &str) {
 
 #[test]
 fn twenty_cycles_of_everything_leave_used_memory_where_it_was() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let mut cycle = || {
         push_all(&mut client, "k");
         client.ask("DEBUG RELOAD");

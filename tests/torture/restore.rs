@@ -43,8 +43,7 @@ fn seeds() -> Vec<Vec<u8>> {
 fn mutants_are_refused_or_harmless_and_leak_no_memory() {
     let mutants = setting("DEHYDRATOR_MUTANTS", MUTANTS) as usize;
     let seeds = seeds();
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEBUG SET-SKIP-CHECKSUM-VALIDATION 1");
     let mut random = Random(1);
     let mut accepted = 0;

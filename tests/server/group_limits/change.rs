@@ -63,8 +63,7 @@ fn what_is_dead_is_not_given_out_while_a_limit_of_each_group_changes() {
 /// The oldest of all that may be given out, whatever group is next, however many groups are held back.
 #[test]
 fn the_oldest_due_is_that_of_all_groups_that_may_give() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.LIMIT k EACH HELD 5");
     client.ask("DEHYDRATOR.MPUSH k 0 e a1 0 e a2 GROUP a");
     // The turn is group b's now, whose element came later.
@@ -92,8 +91,7 @@ fn oldest_due(client: &mut Connection) -> i64 {
 /// goes in between.
 #[test]
 fn rights_are_asked_at_each_call_and_nothing_outlives_one() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("ACL SETUSER eve on nopass ~k +@all");
     push_to_each(&mut client, "a", " AT 99999999999999");
     let mut more = redis::pipe();

@@ -69,8 +69,7 @@ fn limits_of(client: &mut Connection, group: &str) -> [u64; 5] {
 
 #[test]
 fn one_lease_per_group_gives_out_each_group_in_order() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     assert_eq!(client.ask("DEHYDRATOR.LIMIT k EACH HELD 1"), Value::Okay);
     push(&mut client, "a1 a2 a3 b1 -1 -2 b2 c1");
     // However many workers ask, each group has one element out. Elements without a group are not limited.
@@ -93,8 +92,7 @@ fn one_lease_per_group_gives_out_each_group_in_order() {
 
 #[test]
 fn an_expired_lease_comes_first_and_does_not_restart_beyond_the_limit() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.LIMIT k EACH HELD 1");
     push(&mut client, "a1 a2 a3");
     assert_eq!(leased_at_once(&mut client, 1, 1), "a1");
@@ -119,8 +117,7 @@ fn an_expired_lease_comes_first_and_does_not_restart_beyond_the_limit() {
 
 #[test]
 fn several_workers_finish_each_group_in_order() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.LIMIT k EACH HELD 1");
     for number in 0..40 {
         push(&mut client, &format!("a{number} b{number} c{number}"));
@@ -160,8 +157,7 @@ fn several_workers_finish_each_group_in_order() {
 
 #[test]
 fn a_group_may_have_limits_of_its_own() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     assert_eq!(limits_of_each(&mut client), [0, 0, 0, 0]);
     assert_eq!(limits_of(&mut client, "b"), [1, 0, 0, 0, 0]);
     for zero in ["EACH LENGTH 0 HELD 0", "GROUP b SHARE 1 LENGTH 0 HELD 0"] {
@@ -216,8 +212,7 @@ fn a_group_may_have_limits_of_its_own() {
 
 #[test]
 fn a_group_that_is_held_back_delays_no_other() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.LIMIT k EACH HELD 1");
     let many: Vec<_> = (0..3000).map(|number| format!("a{number}")).collect();
     push(&mut client, &many.join(" "));
@@ -240,8 +235,7 @@ fn a_group_that_is_held_back_delays_no_other() {
 
 #[test]
 fn a_group_has_at_most_as_many_elements_as_its_length() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.LIMIT k EACH LENGTH 2");
     client.ask("DEHYDRATOR.LIMIT k GROUP big LENGTH 3");
     let full = |group: &str, most| {

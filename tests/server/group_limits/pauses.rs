@@ -12,8 +12,7 @@ use harness::{Ask, Server, cmd, let_pass, texts, until};
 
 #[test]
 fn dead_letters_of_a_paused_group_wait_and_delay_no_other() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
     client.ask("DEHYDRATOR.LIMIT k EACH HELD 1");
     for group in ["a", "b"] {
@@ -40,8 +39,7 @@ fn dead_letters_of_a_paused_group_wait_and_delay_no_other() {
 
 #[test]
 fn a_paused_group_waits_and_the_others_go_on() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     push(&mut client, "a1 b1 a2 -1");
     assert_eq!(client.ask("DEHYDRATOR.PAUSE k GROUP a"), Value::Okay);
     assert_eq!(leased(&mut client), "b1 -1");
@@ -87,8 +85,7 @@ fn a_paused_group_waits_and_the_others_go_on() {
 
 #[test]
 fn a_sleeper_wakes_when_its_group_may_go_on_and_is_not_late() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let ways = [
         "DEHYDRATOR.SETTLE k t a1",
         "DEHYDRATOR.RELEASE k 600000 t a1",
@@ -128,8 +125,7 @@ fn a_sleeper_wakes_when_its_group_may_go_on_and_is_not_late() {
 
 #[test]
 fn a_sleeper_wakes_when_a_lease_or_a_pause_ends_by_itself() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.LIMIT k EACH HELD 1");
     push(&mut client, "a1 a2");
     let start = Instant::now();

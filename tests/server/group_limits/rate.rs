@@ -51,8 +51,7 @@ fn each_group_gives_out_at_most_its_rate_in_any_window_and_delays_no_other() {
 
 #[test]
 fn a_sleeper_wakes_when_the_first_group_may_give_again() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.LIMIT k EACH RATE 1 PER 300");
     let sleepers: Vec<_> = (0..3)
         .map(|_| Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 60000 COUNT 1 LEASE 600000"))
@@ -93,8 +92,7 @@ fn deliveries_respect_the_rate_of_each_group_but_not_what_it_may_hold() {
 
 #[test]
 fn a_limit_that_is_set_after_the_policy_is_as_one_that_was_set_before_it() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     for to in ["DROP", "STREAM s"] {
         client.ask(&format!("DEHYDRATOR.ONDUE k {to}"));
         let limit = if to == "DROP" { "RATE 1 PER 3600000" } else { "HELD 1" };

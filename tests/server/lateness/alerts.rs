@@ -264,8 +264,7 @@ fn each_alert_fires_when_it_should() {
         thread::scope(|scope| {
             for (what, begin, expected) in cases {
                 scope.spawn(move || {
-                    let server = Server::start(&[]);
-                    let mut client = server.connect();
+                    let (server, mut client) = Server::with_client(&[]);
                     let others = begin(&server, &mut client);
                     let expected: BTreeSet<_> =
                         expected.iter().map(|name| (*name).to_owned()).collect();
@@ -283,8 +282,7 @@ fn each_alert_fires_when_it_should() {
 /// A late poll or a dead letter counts when it happens.
 #[test]
 fn infrequent_polls_and_dead_letters_fire() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE dead HOLD DELIVERIES 1 DROP");
     let _pushes = pushes(&server, "k", 0);
     let _polls = Again::start(&server, |client, _| {

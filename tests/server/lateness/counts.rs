@@ -35,8 +35,7 @@ fn taken(client: &mut Connection, count: usize, lease: u64) -> Vec<(String, Stri
 #[test]
 fn leased_and_given_back_elements_are_counted_separately() {
     for small in ["32", "0"] {
-        let server = Server::start(&[]);
-        let mut client = server.connect();
+        let (_server, mut client) = Server::with_client(&[]);
         client.ask(&format!("CONFIG SET dehydrator.small-max-elements {small}"));
         assert_eq!(counts(&mut client, "k"), ([0, 0, 0], 0));
         for id in ["a", "b", "c", "d"] {

@@ -49,8 +49,7 @@ fn emptied(client: &mut Connection, key: &str) {
 
 #[test]
 fn an_element_pushed_with_a_past_deadline_is_not_late() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL w BLOCK 0");
     client.ask("DEHYDRATOR.PUSH w 0 x old AT 10");
     assert_eq!(sleeper.reply(), texts(&["x"]));
@@ -70,8 +69,7 @@ fn an_element_pushed_with_a_past_deadline_is_not_late() {
 
 #[test]
 fn an_overdue_element_is_not_late_when_a_policy_is_set() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     for (key, policy) in
         [("a", "DROP"), ("b", "STREAM s"), ("l", "LIST t"), ("c", "PUBLISH channel")]
     {
@@ -86,8 +84,7 @@ fn an_overdue_element_is_not_late_when_a_policy_is_set() {
 
 #[test]
 fn an_overdue_element_is_not_late_when_its_key_arrives_in_another_way() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     for id in 0..10 {
         client.ask(&format!("DEHYDRATOR.PUSH other 0 x {id} AT 10"));
     }
@@ -115,8 +112,7 @@ fn a_clock_that_steps_ahead_makes_nothing_late() {
 
 #[test]
 fn an_announced_overdue_element_is_not_late_when_a_policy_is_set() {
-    let server = Server::start(&["--notify-keyspace-events", "KEA"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--notify-keyspace-events", "KEA"]);
     client.ask("DEHYDRATOR.PUSH k 0 x id");
     let since = time(&mut client);
     let overdue = overdue(&mut client, since);
@@ -150,8 +146,7 @@ fn an_element_overdue_at_promotion_is_not_late() {
 
 #[test]
 fn resetting_the_server_statistics_resets_ours() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE d STREAM s");
     client.ask("SET s text");
     client.ask("DEHYDRATOR.PUSH d 0 x id");

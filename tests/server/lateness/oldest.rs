@@ -51,8 +51,7 @@ fn worst(client: &mut Connection, count: usize) -> Vec<Row> {
 
 #[test]
 fn a_backlog_is_visible_while_it_waits() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     assert_eq!(oldest(&server), 0);
     for id in 0..100 {
         client.ask(&format!("DEHYDRATOR.PUSH k 0 x {id}"));
@@ -102,8 +101,7 @@ fn a_replica_has_nothing_overdue_until_it_is_promoted() {
 
 #[test]
 fn the_oldest_keys_are_listed_with_their_current_names() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     for (number, key) in ["a", "b", "c"].iter().enumerate() {
         client.ask(&format!("SELECT {number}"));
         client.ask(&format!("DEHYDRATOR.PUSH {key} 0 x 1"));

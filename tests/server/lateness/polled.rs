@@ -24,8 +24,7 @@ fn polls() -> [&'static str; 4] {
 fn an_element_that_waited_for_a_poll_is_late_by_its_wait() {
     for small in ["32", "0"] {
         for poll in polls() {
-            let server = Server::start(&[]);
-            let mut client = server.connect();
+            let (server, mut client) = Server::with_client(&[]);
             client.ask(&format!("CONFIG SET dehydrator.small-max-elements {small}"));
             client.ask("DEHYDRATOR.PUSH k 0 x 1");
             let since = time(&mut client);
@@ -45,8 +44,7 @@ fn an_element_that_waited_for_a_poll_is_late_by_its_wait() {
 /// Each of them counts by its own deadline, even within one call.
 #[test]
 fn each_element_of_a_large_poll_counts() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let now = time(&mut client) / 1000;
     // They were pushed a moment ago, so they are on time.
     for id in 0..900 {
@@ -77,8 +75,7 @@ fn an_element_pushed_with_a_past_deadline_is_late_since_the_push() {
     ];
     for poll in polls() {
         for (what, commands) in doors {
-            let server = Server::start(&[]);
-            let mut client = server.connect();
+            let (server, mut client) = Server::with_client(&[]);
             let began = time(&mut client);
             commands.iter().for_each(|command| _ = client.ask(command));
             wait(&mut client, 30);
@@ -94,8 +91,7 @@ fn an_element_pushed_with_a_past_deadline_is_late_since_the_push() {
 /// Older elements are as late as they were.
 #[test]
 fn an_older_element_keeps_its_lateness_when_earlier_ones_are_pushed() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.PUSH k 0 x old");
     let since = time(&mut client);
     let least = overdue(&mut client, since);
@@ -109,8 +105,7 @@ fn an_older_element_keeps_its_lateness_when_earlier_ones_are_pushed() {
 #[test]
 fn a_paused_element_is_late_since_the_end_of_the_pause() {
     for (pause, resume) in [("DEHYDRATOR.PAUSE k", true), ("DEHYDRATOR.PAUSE k FOR 1200", false)] {
-        let server = Server::start(&[]);
-        let mut client = server.connect();
+        let (server, mut client) = Server::with_client(&[]);
         client.ask("DEHYDRATOR.PUSH k 0 x a");
         client.ask(pause);
         let since = time(&mut client);

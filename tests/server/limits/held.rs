@@ -13,8 +13,8 @@ const LEASE: &str = "LEASE 600000 TOKEN";
 #[test]
 fn no_more_are_leased_than_the_limit_allows() {
     for small_max in ["0", "32"] {
-        let server = Server::start(&["--dehydrator.small-max-elements", small_max]);
-        let mut client = server.connect();
+        let (_server, mut client) =
+            Server::with_client(&["--dehydrator.small-max-elements", small_max]);
         client.ask("DEHYDRATOR.LIMIT k HELD 3");
         client.ask("DEHYDRATOR.MPUSH k 0 x a 0 x b 0 x c 0 x d 0 x e 0 x f 0 x g");
         let first = client.ask("DEHYDRATOR.POLL k COUNT 2 LEASE 600000 TOKEN one");
@@ -58,8 +58,7 @@ fn no_more_are_leased_than_the_limit_allows() {
 
 #[test]
 fn blocked_clients_wake_in_order_when_capacity_is_free() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.LIMIT k HELD 1");
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 2 DROP");
     let ways = [
@@ -104,8 +103,8 @@ fn blocked_clients_wake_in_order_when_capacity_is_free() {
 #[test]
 fn an_expired_lease_frees_capacity_at_that_moment() {
     for small_max in ["0", "32"] {
-        let server = Server::start(&["--dehydrator.small-max-elements", small_max]);
-        let mut client = server.connect();
+        let (server, mut client) =
+            Server::with_client(&["--dehydrator.small-max-elements", small_max]);
         client.ask("DEHYDRATOR.LIMIT k HELD 2");
         client.ask("DEHYDRATOR.MPUSH k 0 x a 0 x b 0 x c 0 x d");
         let start = Instant::now();
@@ -130,8 +129,8 @@ fn an_expired_lease_frees_capacity_at_that_moment() {
 #[test]
 fn dead_letters_that_cannot_be_moved_use_no_capacity() {
     for small_max in ["0", "32"] {
-        let server = Server::start(&["--dehydrator.small-max-elements", small_max]);
-        let mut client = server.connect();
+        let (_server, mut client) =
+            Server::with_client(&["--dehydrator.small-max-elements", small_max]);
         client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
         client.ask("SET s text");
         client.ask("DEHYDRATOR.LIMIT k HELD 2");
@@ -154,8 +153,7 @@ fn dead_letters_that_cannot_be_moved_use_no_capacity() {
 
 #[test]
 fn a_stuck_dead_letter_is_leased_again_only_within_the_limit() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
     client.ask("SET s text");
     client.ask("DEHYDRATOR.LIMIT k HELD 1");
@@ -176,8 +174,7 @@ fn a_stuck_dead_letter_is_leased_again_only_within_the_limit() {
 
 #[test]
 fn a_lease_that_never_ends_counts_and_is_no_dead_letter() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.LIMIT k HELD 2");
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
     client.ask("DEHYDRATOR.MPUSH k 0 x a 0 x b 0 x c 0 x d");
@@ -204,8 +201,7 @@ fn a_lease_that_never_ends_counts_and_is_no_dead_letter() {
 
 #[test]
 fn an_expired_lease_does_not_restart_beyond_the_limit() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.LIMIT k HELD 1");
     client.ask("DEHYDRATOR.MPUSH k 0 x a 0 x b");
     client.ask("DEHYDRATOR.POLL k COUNT 1 LEASE 1 TOKEN late");
@@ -239,8 +235,7 @@ fn an_expired_lease_does_not_restart_beyond_the_limit() {
 
 #[test]
 fn clients_that_leave_while_blocked_or_woken_use_no_capacity() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.LIMIT k HELD 1");
     client.ask("DEHYDRATOR.MPUSH k 0 x a 0 x b");
     client.ask("DEHYDRATOR.POLL k COUNT 1 LEASE 600000 TOKEN me");
@@ -264,8 +259,7 @@ fn clients_that_leave_while_blocked_or_woken_use_no_capacity() {
 
 #[test]
 fn a_client_of_several_keys_gets_an_element_of_a_key_with_capacity() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.LIMIT limited HELD 1");
     client.ask("DEHYDRATOR.MPUSH limited 0 x a 0 x b");
     client.ask("DEHYDRATOR.POLL limited COUNT 1 LEASE 600000 TOKEN me");
@@ -329,8 +323,8 @@ fn a_limit_set_over_many_leases_knows_which_run_whatever_happens_to_the_key() {
 #[test]
 fn under_a_lower_limit_the_next_element_waits_for_the_lease_that_makes_room() {
     for small_max in ["0", "32"] {
-        let server = Server::start(&["--dehydrator.small-max-elements", small_max]);
-        let mut client = server.connect();
+        let (_server, mut client) =
+            Server::with_client(&["--dehydrator.small-max-elements", small_max]);
         client.ask("DEHYDRATOR.MPUSH k 0 x a 0 x b 0 x c 0 x d");
         for (id, ms) in [("a", 600_000), ("b", 60_000), ("c", 300_000)] {
             let reply = client.ask(&format!("DEHYDRATOR.POLL k COUNT 1 LEASE {ms} TOKEN t-{id}"));

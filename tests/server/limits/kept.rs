@@ -7,8 +7,7 @@ use harness::{Ask, Server, cmd, text, until};
 
 #[test]
 fn limits_are_set_individually_and_shown() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     assert_eq!(limits(&mut client, "k"), [0; 5]);
     assert!(!client.exists("k"));
     assert_eq!(client.ask("DEHYDRATOR.LIMIT k LENGTH 0 HELD 0 RATE 0 REMEMBER 0"), Value::Okay);
@@ -100,8 +99,7 @@ fn limits_follow_their_key() {
 
 #[test]
 fn a_key_without_limits_takes_no_additional_memory() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let memory = |client: &mut redis::Connection| match client.ask("MEMORY USAGE k") {
         Value::Int(bytes) => bytes,
         other => panic!("{other:?}"),

@@ -18,8 +18,7 @@ fn numbers(client: &mut Connection, line: &str) -> Vec<i64> {
 
 #[test]
 fn a_new_id_is_refused_and_a_replacement_needs_no_capacity() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     assert_eq!(client.ask("DEHYDRATOR.LIMIT k LENGTH 2"), Value::Okay);
     client.ask("DEHYDRATOR.PUSH k 60000 one a");
     assert!(matches!(client.ask("DEHYDRATOR.GIDPUSH k 0 two"), Value::BulkString(_)));
@@ -49,8 +48,7 @@ fn a_new_id_is_refused_and_a_replacement_needs_no_capacity() {
 
 #[test]
 fn mpush_reports_the_result_of_each_element() {
-    let server = Server::start(&["--dehydrator.max-elements", "5"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--dehydrator.max-elements", "5"]);
     client.ask("DEHYDRATOR.LIMIT k LENGTH 3");
     let a_to_d = "60000 x a 60000 x b 60000 x c 60000 x d";
     assert_eq!(numbers(&mut client, &format!("DEHYDRATOR.MPUSH k {a_to_d}")), [1, 1, 1, -1]);

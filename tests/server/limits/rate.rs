@@ -66,8 +66,7 @@ fn no_more_are_delivered_in_a_window_by_any_command() {
 
 #[test]
 fn a_blocked_client_wakes_when_the_next_delivery_is_allowed() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.LIMIT k RATE 2 PER 2000");
     push(&mut client, "k", 20);
     client.ask("CONFIG RESETSTAT");
@@ -97,8 +96,7 @@ fn a_blocked_client_wakes_when_the_next_delivery_is_allowed() {
 
 #[test]
 fn deliveries_respect_the_rate_but_dead_letters_and_drops_do_not() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.LIMIT k RATE 3 PER 400");
     client.ask("DEHYDRATOR.ONDUE k STREAM s MAXLEN = 1000");
     client.ask("CONFIG RESETSTAT");
@@ -213,8 +211,7 @@ fn a_clock_that_steps_back_delays_no_delivery() {
 
 #[test]
 fn a_request_beyond_the_rate_gets_the_rest_and_the_queue_proceeds() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.LIMIT k RATE 3 PER 600000 HELD 100");
     let greedy = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 COUNT 2 LEASE 600000");
     let next = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 COUNT 2 LEASE 600000");
@@ -261,8 +258,8 @@ fn a_planned_failover_hands_over_deliveries_and_leases() {
 #[test]
 fn extreme_numbers_are_saved_and_loaded() {
     const MAX: u64 = u64::MAX >> 1;
-    let mut server = Server::start(&["--appendonly", "yes", "--save", "3600 1"]);
-    let mut client = server.connect();
+    let (mut server, mut client) =
+        Server::with_client(&["--appendonly", "yes", "--save", "3600 1"]);
     let given = [("late", 2000, MAX, 1), ("many", 100, 5, MAX), ("more", 100, 5, MAX)];
     for (key, per, moment, count) in given {
         client.ask(&format!("DEHYDRATOR.LIMIT {key} RATE 3 PER {per}"));

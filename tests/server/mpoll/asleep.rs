@@ -13,8 +13,7 @@ use harness::{Ask, Server, cmd, texts, until};
 
 #[test]
 fn a_client_blocked_on_several_keys_is_served_once() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     for key in ["a", "b", "c"] {
         let sleeper = Sleeper::start(&server, "DEHYDRATOR.MPOLL 4 a b a c BLOCK 0");
         let start = Instant::now();
@@ -33,8 +32,7 @@ fn a_client_blocked_on_several_keys_is_served_once() {
 
 #[test]
 fn of_keys_that_are_due_together_the_clients_first_one_serves_it() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     for _ in 0..20 {
         let sleeper = Sleeper::start(&server, "DEHYDRATOR.MPOLL 3 high middle low BLOCK 0");
         let push = |key: &str| format!("DEHYDRATOR.PUSH {key} 0 {key} id");
@@ -64,8 +62,7 @@ fn of_keys_that_are_due_together_the_clients_first_one_serves_it() {
 
 #[test]
 fn each_key_serves_its_clients_in_order_of_arrival_with_any_command() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let asleep =
         |line: &str| Sleeper::start(&server, &format!("DEHYDRATOR.{line} COUNT 1 BLOCK 0"));
     let first = asleep("POLL low");
@@ -91,8 +88,7 @@ fn each_key_serves_its_clients_in_order_of_arrival_with_any_command() {
 
 #[test]
 fn a_client_that_prefers_another_key_queues_there_behind_earlier_ones() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let before = Sleeper::start(&server, "DEHYDRATOR.POLL high COUNT 1 BLOCK 0");
     let both = Sleeper::start(&server, "DEHYDRATOR.MPOLL 2 high low COUNT 1 BLOCK 0");
     let low = "DEHYDRATOR.PUSH low 0 low id";
@@ -120,8 +116,7 @@ fn a_client_that_prefers_another_key_queues_there_behind_earlier_ones() {
 
 #[test]
 fn clients_with_circular_preferences_are_all_served() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     for pushed in [["a", "b", "c"], ["c", "b", "a"], ["b", "c", "a"]] {
         let asleep = |keys: &str| {
             Sleeper::start(&server, &format!("DEHYDRATOR.MPOLL 2 {keys} COUNT 1 BLOCK 0"))
@@ -145,8 +140,7 @@ fn clients_with_circular_preferences_are_all_served() {
 
 #[test]
 fn a_client_that_leaves_is_removed_from_the_queues_of_all_its_keys() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let line = "DEHYDRATOR.MPOLL 3 a b c BLOCK 0";
     let killed = Sleeper::start(&server, line);
     let unblocked = Sleeper::start(&server, line);
@@ -178,8 +172,7 @@ fn a_client_that_leaves_is_removed_from_the_queues_of_all_its_keys() {
 
 #[test]
 fn elements_taken_for_a_killed_client_go_to_the_next() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     for round in 0..100 {
         let first = Sleeper::start(&server, "DEHYDRATOR.MPOLL 2 a b BLOCK 0");
         let second = Sleeper::start(&server, "DEHYDRATOR.MPOLL 2 b a BLOCK 0");
@@ -202,8 +195,7 @@ fn elements_taken_for_a_killed_client_go_to_the_next() {
 
 #[test]
 fn a_client_wakes_for_a_due_element_whatever_happened_to_its_keys() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let tick = |server: &Server| {
         let ticks = server.info("dehydrator", "dehydrator_ticks");
         until("the tick has come by", || {
@@ -245,8 +237,7 @@ fn a_server_that_becomes_a_replica_unblocks_them() {
 
 #[test]
 fn nobody_wakes_while_writes_are_refused() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let sleeper = Sleeper::start(&server, "DEHYDRATOR.MPOLL 2 a b BLOCK 0");
     client.ask("DEHYDRATOR.PUSH a 600000 a id");
     client.ask("DEHYDRATOR.PUSH b 600 b id");
@@ -329,8 +320,7 @@ fn in_a_crowd_every_element_is_delivered_once_and_from_its_own_key() {
 
 #[test]
 fn a_thousand_clients_blocked_on_the_same_hundred_keys_do_not_slow_a_write() {
-    let server = Server::start(&["--maxclients", "3000"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--maxclients", "3000"]);
     let (asleep, keys) = (1000, 100);
     let names: Vec<_> = (0..keys).map(|key| format!("k{key}")).collect();
     let line = format!("DEHYDRATOR.MPOLL {keys} {} BLOCK 0 COUNT 1", names.join(" "));

@@ -23,8 +23,7 @@ fn at_once(client: &mut Connection, lines: &[&str]) {
 
 #[test]
 fn the_first_key_with_due_elements_serves() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.PUSH later 600000 element id");
     assert_eq!(client.ask("DEHYDRATOR.MPOLL 2 nowhere later"), Value::Nil);
     client.ask("DEHYDRATOR.MPUSH b 0 b1 1 0 b2 2 0 b3 3");
@@ -54,8 +53,7 @@ fn the_first_key_with_due_elements_serves() {
 
 #[test]
 fn an_invalid_number_of_keys_is_refused_and_changes_nothing() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.PUSH k 0 element id");
     let before = client.digest("k");
     let is_none = "is not a whole number from 1 on";
@@ -103,8 +101,7 @@ fn an_invalid_number_of_keys_is_refused_and_changes_nothing() {
 
 #[test]
 fn a_key_with_a_policy_cannot_be_waited_for() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let sleeper = Sleeper::start(&server, "DEHYDRATOR.MPOLL 2 held bound BLOCK 0");
     client.ask("DEHYDRATOR.ONDUE bound STREAM s");
     assert!(sleeper.error().contains("ONDUE delivers this key now"));
@@ -125,8 +122,7 @@ fn a_key_with_a_policy_cannot_be_waited_for() {
 
 #[test]
 fn a_paused_key_is_skipped() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.PUSH a 0 a id");
     client.ask("DEHYDRATOR.PAUSE a");
     assert_eq!(client.ask("DEHYDRATOR.MPOLL 2 a b"), Value::Nil);
@@ -142,8 +138,7 @@ fn a_paused_key_is_skipped() {
 
 #[test]
 fn dead_letters_are_moved_and_the_next_key_is_tried() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE a HOLD DELIVERIES 1 STREAM dead");
     client.ask("MULTI");
     client.ask("DEHYDRATOR.EFFECT a P0@5,delivered=1 element 1");
@@ -163,8 +158,7 @@ fn dead_letters_are_moved_and_the_next_key_is_tried() {
 
 #[test]
 fn transactions_and_scripts_do_not_block() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("MULTI");
     client.ask("DEHYDRATOR.MPOLL 2 a b BLOCK 0");
     assert_eq!(client.ask("EXEC"), Value::Array(vec![Value::Nil]));
@@ -179,8 +173,7 @@ fn transactions_and_scripts_do_not_block() {
 
 #[test]
 fn the_same_token_gets_the_same_elements_of_the_same_key() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let line = "DEHYDRATOR.MPOLL 2 high low COUNT 1 LEASE 60000 TOKEN mine";
     client.ask("DEHYDRATOR.PUSH low 0 low id");
     let given = client.ask(line);
@@ -240,8 +233,7 @@ fn its_effects_are_replicated_like_those_of_poll() {
 
 #[test]
 fn the_server_knows_its_keys_and_checks_the_permissions_for_each() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let keys = client.ask("COMMAND GETKEYS DEHYDRATOR.MPOLL 2 a b COUNT 5");
     assert_eq!(keys, texts(&["a", "b"]));
     for line in ["0 a", "3 a b", "-1 a", "x a"] {

@@ -15,8 +15,7 @@ fn is_told_of_the_policy(error: &str) {
 
 #[test]
 fn blocking_on_a_key_with_a_policy_is_an_error() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     for policy in POLICIES {
         client.ask(&format!("DEHYDRATOR.ONDUE k {policy}"));
         for options in ["BLOCK 0", "BLOCK 50", "BLOCK 0 LEASE 5 COUNT 1"] {
@@ -41,8 +40,7 @@ fn blocking_on_a_key_with_a_policy_is_an_error() {
 
 #[test]
 fn a_client_is_unblocked_with_an_error_when_a_policy_is_set() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     for policy in POLICIES {
         let asleep = [(); 3].map(|()| Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0"));
         let other = Sleeper::start(&server, "DEHYDRATOR.POLL other BLOCK 0");
@@ -73,8 +71,7 @@ fn a_client_is_unblocked_with_an_error_when_a_policy_is_set() {
 
 #[test]
 fn a_client_is_unblocked_with_an_error_when_a_key_with_a_policy_arrives() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let dump_of = |client: &mut Connection, key: &str| -> Vec<u8> {
         cmd(&format!("DUMP {key}")).query(client).expect("a dump")
     };

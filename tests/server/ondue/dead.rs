@@ -51,8 +51,7 @@ fn without_tokens(reply: Value) -> Value {
 
 #[test]
 fn an_element_at_its_delivery_limit_goes_to_the_stream_with_its_count() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 3 STREAM s MAXLEN ~ 1000");
     assert_eq!(policy(&mut client, "k"), "HOLD DELIVERIES 3 STREAM s MAXLEN ~ 1000");
     client.ask("DEHYDRATOR.PUSH k 0 element id");
@@ -85,8 +84,7 @@ fn an_element_at_its_delivery_limit_goes_to_the_stream_with_its_count() {
 
 #[test]
 fn an_elements_own_limit_takes_the_place_of_its_keys() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.PUSH k 0 element patient DELIVERIES 3");
     client.ask("DEHYDRATOR.MPUSH k 0 element once 0 element also DELIVERIES 1");
     client.ask("DEHYDRATOR.PUSH k 0 element usual");
@@ -112,8 +110,7 @@ fn an_elements_own_limit_takes_the_place_of_its_keys() {
 
 #[test]
 fn nobody_gets_a_dead_letter_even_before_the_server_moves_it() {
-    let server = Server::start(&["--appendonly", "yes"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--appendonly", "yes"]);
     let elements =
         |ids: &[&str]| Value::Array(ids.iter().map(|id| texts(&[id, "element"])).collect());
     for script in [false, true] {
@@ -167,8 +164,7 @@ fn nobody_gets_a_dead_letter_even_before_the_server_moves_it() {
 
 #[test]
 fn a_dead_letter_is_moved_whatever_elements_come_before_it() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
     client.ask("DEHYDRATOR.PUSH k 0 element first AT 1");
     client.ask("DEHYDRATOR.EFFECT k P0@2,delivered=1 element dead");
@@ -195,8 +191,7 @@ fn a_dead_letter_is_moved_whatever_elements_come_before_it() {
 
 #[test]
 fn a_blocked_client_wakes_only_for_elements_that_it_can_have() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
     // First a dead letter comes due, then an element whose lease has expired, then one for this client.
     client.ask("DEHYDRATOR.PUSH k 0 element leased");
@@ -232,8 +227,7 @@ fn a_blocked_client_wakes_only_for_elements_that_it_can_have() {
 
 #[test]
 fn dead_letters_are_dropped_or_published_if_configured() {
-    let server = Server::start(&["--appendonly", "yes"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--appendonly", "yes"]);
     let mut ear = server.connect();
     let mut listener = ear.as_pubsub();
     listener.subscribe("news").expect("a subscription");
@@ -266,8 +260,7 @@ fn dead_letters_are_dropped_or_published_if_configured() {
 
 #[test]
 fn stuck_dead_letters_do_not_stop_the_delivery_of_others() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     for (breaks, mends, reason) in [
         ("SET s text", "DEL s", "WRONGTYPE"),
         ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", "OOM"),
@@ -311,8 +304,7 @@ fn stuck_dead_letters_do_not_stop_the_delivery_of_others() {
 
 #[test]
 fn dead_letters_are_not_moved_while_clients_may_not_write() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     for route in ["STREAM s", "PUBLISH news", "DROP"] {
         client.ask("FLUSHALL");
         client.ask(&format!("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 {route}"));
@@ -332,8 +324,7 @@ fn dead_letters_are_not_moved_while_clients_may_not_write() {
 #[test]
 fn a_poll_skips_a_bounded_number_of_dead_letters() {
     const COUNT: usize = 5000;
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
     let mut pipe = redis::pipe();
     pipe.atomic();
@@ -461,8 +452,7 @@ fn stuck_dead_letters_are_the_same_on_a_replica_which_retries_them_when_promoted
 
 #[test]
 fn a_stuck_dead_letter_is_not_leased_again_by_its_token_and_can_be_settled() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     for filler in [0, 100] {
         client.ask("FLUSHALL");
         client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM st");
@@ -501,8 +491,7 @@ fn a_stuck_dead_letter_is_not_leased_again_by_its_token_and_can_be_settled() {
 #[test]
 fn a_stuck_dead_letter_is_written_once_however_often_it_is_retried() {
     let options = ["--appendonly", "yes", "--appendfsync", "always"];
-    let server = Server::start(&options);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&options);
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
     client.ask("SET s text");
     for id in 0..500 {

@@ -21,8 +21,7 @@ const RULES: &str = "jobs:* HOLD DELIVERIES 2 STREAM *:dead ; mail DROP ; * HOLD
 
 #[test]
 fn a_new_key_gets_the_first_matching_rule() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     assert_eq!(shown(&mut client), "");
     client.ask("DEHYDRATOR.PUSH jobs:old 600000 x id");
     set(&mut client, RULES).expect("it is set");
@@ -71,8 +70,7 @@ fn a_new_key_gets_the_first_matching_rule() {
 
 #[test]
 fn dead_letters_go_to_the_stream_even_after_a_flush() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     set(&mut client, RULES).expect("it is set");
     for _ in 0..2 {
         client.ask("FLUSHALL");
@@ -90,8 +88,7 @@ fn dead_letters_go_to_the_stream_even_after_a_flush() {
 
 #[test]
 fn invalid_rules_are_refused_and_the_old_ones_stay() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     set(&mut client, RULES).expect("it is set");
     for (rules, why) in [
         ("jobs:*", "default-ondue: jobs:*: what ONDUE says behind its key must follow"),
@@ -178,8 +175,7 @@ fn in_a_cluster_the_destination_of_a_rule_is_in_the_slot_of_the_key() {
 
 #[test]
 fn an_empty_rule_is_refused() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     for rules in ["; x DROP", "x DROP ;", "x DROP ; ; y DROP", ";"] {
         let error = set(&mut client, rules).expect_err(rules);
         assert!(error.contains("a rule is empty"), "{error}");

@@ -9,8 +9,7 @@ use harness::{Ask, Server, cmd, text, texts, until};
 
 #[test]
 fn due_elements_are_in_the_stream_in_order_and_not_before() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
     assert_eq!(policy(&mut client, "k"), "STREAM s");
     let start = Instant::now();
@@ -35,8 +34,7 @@ fn due_elements_are_in_the_stream_in_order_and_not_before() {
 
 #[test]
 fn ids_and_elements_of_any_bytes_are_delivered_unchanged() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let (key, dest, id, element) = (b"k\0 \xff", b"\r\n\0", b"\0i\r\n", b"");
     let mut ask = |words: &[&[u8]]| -> Value {
         let mut cmd = redis::Cmd::new();
@@ -55,8 +53,7 @@ fn ids_and_elements_of_any_bytes_are_delivered_unchanged() {
 
 #[test]
 fn a_consumer_blocked_on_the_stream_wakes() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("XGROUP CREATE s workers $ MKSTREAM");
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
     let mut consumer = server.connect();
@@ -75,8 +72,7 @@ fn a_consumer_blocked_on_the_stream_wakes() {
 /// The server's cron runs once a second, which is when it would notice otherwise.
 #[test]
 fn a_consumer_blocked_on_the_stream_wakes_at_once() {
-    let server = Server::start(&["--hz", "1", "--dynamic-hz", "no"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--hz", "1", "--dynamic-hz", "no"]);
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
     let took = (0..5).map(|round| {
         let mut consumer = server.connect();
@@ -98,8 +94,7 @@ fn a_consumer_blocked_on_the_stream_wakes_at_once() {
 
 #[test]
 fn a_stream_is_trimmed_to_its_length() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     for (maxlen, words) in [("MAXLEN 3", "= 3"), ("MAXLEN = 3", "= 3"), ("MAXLEN ~ 200", "~ 200")] {
         client.ask("FLUSHALL");
         client.ask(&format!("DEHYDRATOR.ONDUE k STREAM s {maxlen}"));
@@ -121,8 +116,7 @@ fn a_stream_is_trimmed_to_its_length() {
 
 #[test]
 fn dropped_elements_are_gone() {
-    let server = Server::start(&["--appendonly", "yes"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--appendonly", "yes"]);
     client.ask("DEHYDRATOR.ONDUE k DROP");
     let mut pipe = redis::pipe();
     for id in 0..1000 {
@@ -167,8 +161,7 @@ fn subscribers_get_due_elements_on_the_primary_and_on_its_replica() {
 
 #[test]
 fn a_backlog_lets_other_clients_run() {
-    let server = Server::start(&["--enable-module-command", "yes"]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&["--enable-module-command", "yes"]);
     client.ask("CONFIG SET dehydrator.tick-budget-us 10");
     let mut pipe = redis::pipe();
     for id in 0..50_000 {
@@ -219,8 +212,7 @@ fn setting_the_same_policy_again_is_no_change() {
 
 #[test]
 fn an_element_whose_lease_expires_is_delivered() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.PUSH k 0 element id");
     client.ask("DEHYDRATOR.POLL k LEASE 1500");
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
@@ -231,8 +223,7 @@ fn an_element_whose_lease_expires_is_delivered() {
 #[test]
 fn large_elements_are_copied_one_at_a_time() {
     const SIZE: usize = 4 << 20;
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     for id in 0..32 {
         let mut push = redis::cmd("DEHYDRATOR.PUSH");
         let at = 5 + id;

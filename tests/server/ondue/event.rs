@@ -17,8 +17,8 @@ fn events_of(client: &mut Connection, classes: &str) {
 
 #[test]
 fn one_event_announces_that_something_is_due() {
-    let mut server = Server::start(&["--notify-keyspace-events", "Ed", "--save", "3600 1"]);
-    let mut client = server.connect();
+    let (mut server, mut client) =
+        Server::with_client(&["--notify-keyspace-events", "Ed", "--save", "3600 1"]);
     let mut ear = server.connect();
     let mut events = ear.as_pubsub();
     events.psubscribe("__keyevent@0__:dehydrator.*").expect("a subscription");
@@ -76,8 +76,7 @@ fn one_event_announces_that_something_is_due() {
 
 #[test]
 fn events_that_were_off_for_a_while_resume() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let mut ear = server.connect();
     let mut events = ear.as_pubsub();
     events.psubscribe("__keyevent@0__:dehydrator.due").expect("a subscription");
@@ -102,8 +101,7 @@ fn events_that_were_off_for_a_while_resume() {
 #[test]
 fn those_of_a_database_that_is_swapped_meanwhile_are_found() {
     const KEYS: usize = 1000;
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     // A walk over them takes some ticks.
     client.ask("DEBUG POPULATE 200000");
     client.ask("SELECT 1");
@@ -137,8 +135,7 @@ fn hear(events: &mut PubSub<'_>, what: &str) {
 
 #[test]
 fn an_element_due_during_a_long_reply_is_announced() {
-    let server = Server::start(&["--notify-keyspace-events", "Ed"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--notify-keyspace-events", "Ed"]);
     client.ask("CONFIG SET dehydrator.reply-max-bytes 0");
     let mut ear = server.connect();
     ear.set_read_timeout(Some(LISTEN)).expect("a timeout");
@@ -172,8 +169,7 @@ fn an_element_due_during_a_long_reply_is_announced() {
 /// elements that a limit holds back for a while.
 #[test]
 fn free_capacity_is_announced() {
-    let server = Server::start(&["--notify-keyspace-events", "Ed"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--notify-keyspace-events", "Ed"]);
     let mut ear = server.connect();
     ear.set_read_timeout(Some(LISTEN)).expect("a timeout");
     let mut events = ear.as_pubsub();

@@ -47,8 +47,7 @@ fn no_entry_id_is_earlier_than_its_deadline() {
 
 #[test]
 fn a_stream_whose_last_id_is_in_the_future_accepts_deliveries() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("XADD s 9999999999999-5 id before element before");
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
     for number in 0..100 {

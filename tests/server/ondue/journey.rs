@@ -10,8 +10,8 @@ use harness::{Ask, Server, until};
 
 #[test]
 fn a_policy_follows_its_key() {
-    let mut server = Server::start(&["--appendonly", "yes", "--aof-use-rdb-preamble", "no"]);
-    let mut client = server.connect();
+    let (mut server, mut client) =
+        Server::with_client(&["--appendonly", "yes", "--aof-use-rdb-preamble", "no"]);
     let ways: [(&str, &[&str]); 9] = [
         ("RENAME", &["RENAME k there"]),
         ("RENAME in MULTI", &["MULTI", "RENAME k a", "RENAME a b", "RENAME b there", "EXEC"]),
@@ -55,8 +55,7 @@ fn a_policy_follows_its_key() {
 
 #[test]
 fn a_policy_survives_a_dump_and_is_restored_by_it() {
-    let mut server = Server::start(&["--save", "3600 1"]);
-    let mut client = server.connect();
+    let (mut server, mut client) = Server::with_client(&["--save", "3600 1"]);
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
     client.ask("DEHYDRATOR.PUSH k 1500 element id");
     let dump: Value = client.ask("DUMP k");
@@ -107,8 +106,7 @@ fn a_replica_delivers_nothing_until_it_is_promoted() {
 
 #[test]
 fn deleted_keys_are_forgotten() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     for gone in ["DEL k", "UNLINK k", "FLUSHDB", "FLUSHALL ASYNC", "SET k v", "PEXPIRE k 1"] {
         client.ask("DEL k");
         client.ask("DEHYDRATOR.ONDUE k STREAM s");
@@ -121,8 +119,7 @@ fn deleted_keys_are_forgotten() {
 
 #[test]
 fn a_bound_key_that_replaces_another_is_not_forgotten() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
     client.ask("DEHYDRATOR.PUSH k 1000 element id");
     let Value::BulkString(dump) = client.ask("DUMP k") else { panic!("a dump") };
@@ -164,8 +161,7 @@ fn a_bound_key_that_replaces_another_is_not_forgotten() {
 
 #[test]
 fn many_bound_keys_do_not_slow_commands_on_whole_databases() {
-    let server = Server::start(&["--slowlog-log-slower-than", "0"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--slowlog-log-slower-than", "0"]);
     for first in (0..100_000).step_by(10_000) {
         let mut pipe = redis::pipe();
         for key in first..first + 10_000 {
@@ -187,8 +183,7 @@ fn many_bound_keys_do_not_slow_commands_on_whole_databases() {
 
 #[test]
 fn a_renamed_key_is_found_among_many_others() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEBUG POPULATE 500000");
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
     client.ask("DEHYDRATOR.PUSH k 0 element first");
@@ -202,8 +197,7 @@ fn a_renamed_key_is_found_among_many_others() {
 #[test]
 fn finding_frequently_renamed_keys_costs_a_few_percent_of_the_time() {
     const ROUNDS: u32 = 150;
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("DEBUG POPULATE 300000");
     client.ask("DEHYDRATOR.ONDUE ruled:0 STREAM s");
     client.ask("SET plain:0 text");

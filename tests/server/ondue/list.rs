@@ -36,8 +36,7 @@ fn push(client: &mut Connection, key: &str, count: usize) {
 
 #[test]
 fn due_elements_are_at_their_end_of_the_list_in_order_and_not_before() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     for (words, is_left) in [("LIST l", false), ("list l right", false), ("LIST l LEFT", true)] {
         client.ask("FLUSHALL");
         client.ask("RPUSH l old");
@@ -62,8 +61,7 @@ fn due_elements_are_at_their_end_of_the_list_in_order_and_not_before() {
 /// The server's cron runs once a second, which is when it would notice otherwise.
 #[test]
 fn a_client_blocked_on_the_list_wakes_at_once() {
-    let server = Server::start(&["--hz", "1", "--dynamic-hz", "no"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--hz", "1", "--dynamic-hz", "no"]);
     let dead = "HOLD DELIVERIES 1 LIST l";
     for (policy, deliveries) in [("LIST l", ""), (dead, ",delivered=1")] {
         client.ask(&format!("DEHYDRATOR.ONDUE k {policy}"));
@@ -96,8 +94,7 @@ fn a_client_blocked_on_the_list_wakes_at_once() {
 
 #[test]
 fn the_first_blocked_client_gets_the_first_element() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE k LIST l");
     let sleepers: Vec<_> = (1..=20)
         .map(|count| {
@@ -119,8 +116,7 @@ fn the_first_blocked_client_gets_the_first_element() {
 
 #[test]
 fn keys_and_elements_of_any_bytes_are_delivered_unchanged() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     let (key, dest) = (b"k\0 \xff", b"LEFT");
     let mut ask = |words: &[&[u8]]| -> Value {
         let mut cmd = redis::Cmd::new();
@@ -139,8 +135,7 @@ fn keys_and_elements_of_any_bytes_are_delivered_unchanged() {
 
 #[test]
 fn a_destination_of_another_type_is_refused_and_retried() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("SET taken text");
     client.ask("XADD stream * a b");
     client.ask("DEHYDRATOR.PUSH dehydrator 600000 element id");
@@ -230,8 +225,7 @@ fn replicas_and_the_append_only_file_get_push_and_removal_in_one_transaction() {
 
 #[test]
 fn dead_letters_go_to_the_list_by_themselves_and_on_a_poll() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 2 LIST dead LEFT");
     let at = |moment: u64, id: &str, deliveries: &str| {
         cmd(&format!("DEHYDRATOR.EFFECT k P5@{moment}{deliveries} {id} {id}"))
@@ -262,8 +256,7 @@ fn dead_letters_go_to_the_list_by_themselves_and_on_a_poll() {
 
 #[test]
 fn a_restored_policy_pushes_nothing_until_it_is_confirmed() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE k LIST l LEFT");
     client.ask("DEHYDRATOR.PUSH k 600000 element id");
     let Value::BulkString(dump) = client.ask("DUMP k") else { panic!("a dump") };
@@ -280,8 +273,7 @@ fn a_restored_policy_pushes_nothing_until_it_is_confirmed() {
 /// In a transaction, and in a script.
 #[test]
 fn elements_due_within_a_transaction_are_delivered_after_it() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("MULTI");
     client.ask("DEHYDRATOR.ONDUE k LIST l");
     client.ask("DEHYDRATOR.PUSH k 0 one 1");

@@ -7,8 +7,7 @@ use harness::{Ask, Server, cmd, field_of, text, texts, until};
 
 #[test]
 fn an_undeliverable_element_stays_and_is_retried() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
     client.ask("SET s text");
     for id in 0..10 {
@@ -46,8 +45,7 @@ fn an_undeliverable_element_stays_and_is_retried() {
 
 #[test]
 fn nothing_is_delivered_while_clients_are_paused() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
     client.ask("DEHYDRATOR.PUSH k 1000 element id");
     client.ask("CLIENT PAUSE 100000 WRITE");
@@ -61,8 +59,7 @@ fn nothing_is_delivered_while_clients_are_paused() {
 
 #[test]
 fn a_policy_needs_permission_for_its_destination() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("ACL SETUSER eve on nopass +@all ~k ~mine resetchannels &mine");
     let mut eve = server.connect();
     eve.ask("AUTH eve any");
@@ -172,8 +169,7 @@ fn another_module_needs_no_permission_for_a_channel() {
 
 #[test]
 fn free_memory_is_noticed_without_a_command() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     let mut set = redis::cmd("SET");
     set.arg("big").arg(vec![b'x'; 50 << 20]).exec(&mut client).expect("OK");
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
@@ -205,8 +201,7 @@ fn a_clock_that_steps_back_does_not_delay_a_retry() {
 
 #[test]
 fn a_policy_that_is_set_again_is_retried_at_once() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     for (again, stream) in
         [("DEHYDRATOR.ONDUE k STREAM s", "s"), ("DEHYDRATOR.ONDUE k STREAM t", "t")]
     {
@@ -235,8 +230,7 @@ fn a_policy_that_is_set_again_is_retried_at_once() {
 
 #[test]
 fn nothing_is_delivered_that_clients_may_not_write() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
     client.ask("CONFIG SET min-replicas-to-write 1");
     let refused = client.refused("XADD s * a b");

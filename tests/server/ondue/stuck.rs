@@ -20,8 +20,7 @@ const NONE: (i64, Value, Value) = (0, Value::Nil, Value::Nil);
 
 #[test]
 fn a_failure_is_reported_until_it_is_fixed() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     for key in ["a", "b", "c"] {
         client.ask(&format!("DEHYDRATOR.ONDUE {key} STREAM {key}-s"));
         assert_eq!(failures(&mut client, key), NONE);
@@ -63,8 +62,7 @@ fn a_failure_is_reported_until_it_is_fixed() {
 
 #[test]
 fn a_deleted_stuck_key_is_no_longer_reported() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     for away in ["DEL k", "FLUSHALL", "DEHYDRATOR.PULL k id"] {
         client.ask("DEHYDRATOR.ONDUE k STREAM s");
         client.ask("SET s text");
@@ -78,8 +76,7 @@ fn a_deleted_stuck_key_is_no_longer_reported() {
 
 #[test]
 fn a_policy_whose_stream_has_another_type_is_refused() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::with_client(&[]);
     client.ask("SET taken text");
     client.ask("DEHYDRATOR.PUSH dehydrator 600000 element id");
     for dest in ["taken", "dehydrator"] {
@@ -104,8 +101,7 @@ fn a_policy_whose_stream_has_another_type_is_refused() {
 #[test]
 fn a_stuck_key_does_not_wait_for_the_backlog_of_another() {
     const BACKLOG: u64 = 200_000;
-    let server = Server::start(&[]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&[]);
     client.ask("DEHYDRATOR.ONDUE stuck STREAM s");
     client.ask("SET s text");
     client.ask("DEHYDRATOR.PUSH stuck 0 element id");
@@ -126,8 +122,7 @@ fn a_stuck_key_does_not_wait_for_the_backlog_of_another() {
 #[test]
 fn fifty_thousand_stuck_dead_letters_write_nothing_while_stuck() {
     const MANY: usize = 50_000;
-    let server = Server::start(&["--appendonly", "yes"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::with_client(&["--appendonly", "yes"]);
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
     client.ask("SET s text");
     for ids in (0..MANY).collect::<Vec<_>>().chunks(1000) {
