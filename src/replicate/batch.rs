@@ -138,12 +138,10 @@ impl<'a> Batch<'a> {
         self.flush_if_full();
     }
 
-    /// Records that the batch has an id. Returns whether this id need not be replicated, because nothing listens. The
-    /// server still counts changes by what is replicated: the command as it was sent or, outside of a command, the first
-    /// id.
+    /// Records that the batch has an id. Returns whether it need not be replicated, because nothing listens.
     fn is_unheard(&mut self) -> bool {
-        let is_first = !std::mem::replace(&mut self.any, true);
-        !self.is_heard && (!is_first || self.context.is_command())
+        self.any = true;
+        !self.is_heard
     }
 
     /// Replicates the rest of the batch. Returns whether the batch had any ids.
@@ -153,6 +151,7 @@ impl<'a> Batch<'a> {
         if self.is_heard {
             BUFFER.set(std::mem::take(&mut self.buffer));
         } else if self.any {
+            // The server counts changes by what is replicated.
             self.context.replicate_verbatim();
         }
         self.any

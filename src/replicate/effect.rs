@@ -228,10 +228,13 @@ pub struct Pushed<'a> {
     pub group: Option<Str<'a>>,
 }
 
-/// Replicates the running command as it was sent, if there is one and nothing listens to effects: only so that the server
-/// counts the change. Returns whether it did.
+/// Returns whether nothing listens to effects. If so, the server counts the change.
 fn is_unheard(context: &Context) -> bool {
-    listeners::are_absent() && context.replicate_verbatim()
+    let is_unheard = listeners::are_absent();
+    if is_unheard {
+        context.replicate_verbatim();
+    }
+    is_unheard
 }
 
 /// Replicates a push.

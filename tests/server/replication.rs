@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::{Connection, Value};
 
+use crate::sleeper::Sleeper;
 use harness::{Ask, Server, cmd, text, texts, until};
 
 /// The keys of [`Load`].
@@ -565,6 +566,15 @@ fn changes_are_counted_even_without_replicas_or_file() {
         client.ask(line);
         let now = client.info("persistence", "rdb_changes_since_last_save");
         assert!(now > before, "{line}");
+    }
+    // Outside of a command too: a push is one change, and waking a client another.
+    for (id, options) in [("first", "COUNT 1"), ("second", "LEASE 600000")] {
+        let sleeper = Sleeper::start(&server, &format!("DEHYDRATOR.POLL woken BLOCK 0 {options}"));
+        let before = client.info("persistence", "rdb_changes_since_last_save");
+        client.ask(&format!("DEHYDRATOR.PUSH woken 0 element {id}"));
+        sleeper.reply();
+        let now = client.info("persistence", "rdb_changes_since_last_save");
+        assert_eq!(now, before + 2, "{options}");
     }
 }
 

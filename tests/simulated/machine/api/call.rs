@@ -184,11 +184,14 @@ pub unsafe extern "C" fn replicate(
 }
 
 pub unsafe extern "C" fn replicate_verbatim(context: *mut c_void) -> c_int {
+    let server = count();
     // SAFETY: see above.
     let context = unsafe { of(context) };
-    let client = context.client().expect("a command has a client");
-    let server = count();
-    if server.propagates() {
+    assert!(context.phase.get() != Phase::Gone, "an effect without a client");
+    // Outside of a command the server's own client has no words.
+    if server.propagates()
+        && let Some(client) = context.client()
+    {
         server.note_effect(client.db.get(), client.argv.borrow().clone());
     }
     OK
