@@ -71,8 +71,8 @@ impl SendCommand {
     /// Sends these elements, in order.
     pub(super) fn send(&mut self, context: &Context, load: &[ElementCopy]) -> Result<(), String> {
         let Some(name) = self.name else { return Ok(()) };
-        // After a client's command the server itself serves the clients blocked on the key.
-        if self.adds && !context.is_command() {
+        // After a client's command, and on Redis 7.0, the server itself serves the clients blocked on the key.
+        if self.adds && !context.is_command() && !context.serves_after_modules() {
             timer::request_extra_pass();
         }
         let Some(fields) = &self.fields else {

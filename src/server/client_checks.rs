@@ -122,9 +122,10 @@ impl Context {
         text.is_some_and(|text| text.windows(FAILED.len()).any(|part| part == FAILED))
     }
 
-    /// Returns whether the server replies to unblocked clients after it has called modules at the end of a pass of its event loop,
-    /// as Redis 7.0 does. Later servers do so before, and thus in the next pass.
-    pub fn replies_in_same_pass(&self) -> bool {
+    /// Returns whether the server replies to unblocked clients, and serves those that wait for a list or a stream, after it has
+    /// called modules at the end of a pass of its event loop, as Redis 7.0 does. Later servers do so before, and thus in the next
+    /// pass.
+    pub fn serves_after_modules(&self) -> bool {
         !self.has_dry_runs()
     }
 

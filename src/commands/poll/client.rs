@@ -95,7 +95,7 @@ pub(super) fn unblock(context: &Context, client: BlockedClient, outcome: Outcome
     if is_given {
         IN_FLIGHT.with_borrow_mut(|all| {
             all.woken.push(Rc::clone(&woken));
-            if !context.replies_in_same_pass() {
+            if !context.serves_after_modules() {
                 all.observe_commands(context);
             }
         });
