@@ -71,9 +71,11 @@ pub fn plan(context: &Context) {
         None => poll::next_us().map(timer::spaced),
     };
     // Groups are brought to new limits on replicas too. If the module may not act, the next tick checks again.
-    let may_act = config::may_act(context);
-    let reasons = if may_act { &Reason::TIMED[..] } else { &[Reason::FitGroups] };
-    let visit = agenda::next_us(reasons).map(timer::spaced);
+    let visit = agenda::next_us(&Reason::TIMED).and_then(|at_us| match config::may_act(context) {
+        true => Some(at_us),
+        false => agenda::next_us(&[Reason::FitGroups]),
+    });
+    let visit = visit.map(timer::spaced);
     let next = [blocked, visit, renamed::next_us()];
     let next = next.into_iter().flatten().min();
     timer::set(context, next);
@@ -90,11 +92,12 @@ pub fn report(event: &Event<'_>) {
         timer::enter(Phase::InPass);
         STATE.set(State { began_us: clock::monotonic_us(), ..STATE.get() });
     } else if event.subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP {
-        let (context, is_due) = (event.context, timer::take_due());
-        let may_serve = measure(is_due);
+        let (context, now_us) = (event.context, clock::monotonic_us());
+        let is_due = timer::take_due(now_us);
+        let may_serve = measure(is_due, now_us);
         if is_due {
             timer::enter(Phase::Busy);
-            poll::serve(context, may_serve);
+            poll::serve(context, may_serve, now_us);
             delivery::run(context);
             data_type::fit_some_groups(context);
             renamed::go_on(context);
@@ -104,10 +107,9 @@ pub fn report(event: &Event<'_>) {
     }
 }
 
-/// Measures the pass that ends. Returns whether the server knows by now which clients have disconnected.
-fn measure(is_due: bool) -> bool {
+/// Measures the pass that ends at `now_us`. Returns whether the server knows by now which clients have disconnected.
+fn measure(is_due: bool, now_us: u64) -> bool {
     let mut state = STATE.get();
-    let now_us = clock::monotonic_us();
     // Reports begin in the middle of a pass: its beginning is unknown, and counts as long ago.
     let took_us = now_us.saturating_sub(state.began_us);
     let [last, before] = state.took_us;

@@ -39,12 +39,11 @@ impl ElementCopy {
         Self { group, reason, ..Self::new(row.element, row.ttl, None) }
     }
 
-    /// Copies the element that is given out next.
-    pub fn next(next: &Next<'_>) -> Self {
-        let row = next.row();
-        let group = next.group().map(OwnedStr::new);
-        let since = next.held_since();
-        let reason = next.reason().map(OwnedStr::new);
+    /// Copies the element that is given out next, whose row is `row`.
+    pub fn next(next: &Next<'_>, row: Row<'_>) -> Self {
+        let group = next.group(&row.element).map(OwnedStr::new);
+        let since = next.held_since(&row.element);
+        let reason = next.reason(&row.element).map(OwnedStr::new);
         Self { group, since, reason, ..Self::new(row.element, row.ttl, next.token()) }
     }
 

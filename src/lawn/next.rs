@@ -52,9 +52,9 @@ impl<'a> Next<'a> {
         self.lawn.another()
     }
 
-    /// Returns the name of the element's group.
-    pub fn group(&self) -> Option<&[u8]> {
-        self.row().element.group.map(|group| self.lawn.group_name(group))
+    /// Returns the name of the group of `element`, which is [this one](Self::row).
+    pub fn group(&self, element: &Element<'_>) -> Option<&[u8]> {
+        element.group.map(|group| self.lawn.group_name(group))
     }
 
     /// Returns the token under which the element is held.
@@ -65,14 +65,14 @@ impl<'a> Next<'a> {
         }
     }
 
-    /// Returns why the element was given back the last time, if that was said.
-    pub fn reason(&self) -> Option<&[u8]> {
-        if self.lawn.has_reasons() { self.lawn.reason(self.row().element.id) } else { None }
+    /// Returns why `element` was given back the last time, if that was said.
+    pub fn reason(&self, element: &Element<'_>) -> Option<&[u8]> {
+        if self.lawn.has_reasons() { self.lawn.reason(element.id) } else { None }
     }
 
-    /// Returns since when the element is held, if it is and that is known.
-    pub fn held_since(&self) -> Option<Since> {
-        self.lawn.held_since(&self.row().element)
+    /// Returns since when `element` is held, if it is and that is known.
+    pub fn held_since(&self, element: &Element<'_>) -> Option<Since> {
+        self.lawn.held_since(element)
     }
 
     /// Leases the element, as [`Lawn::lease_due`] does. Returns it with its new count.

@@ -61,11 +61,12 @@ pub fn enter(phase: Phase) {
     PHASE.set(phase);
 }
 
-/// Returns whether work is due. If so, the caller does it, and [`set`]s the timer to the next time.
-pub fn take_due() -> bool {
+/// Returns whether work is due at `now_us`, on the monotonic clock. If so, the caller does it, and [`set`]s the timer to the next
+/// time.
+pub fn take_due(now_us: u64) -> bool {
     let is_due = IS_DUE.replace(false);
     if is_due {
-        WORKED_US.set(clock::monotonic_us());
+        WORKED_US.set(now_us);
     }
     is_due
 }
@@ -96,8 +97,16 @@ fn mark_due() {
 
 /// Requests a pass at a deadline, in milliseconds since the epoch.
 pub fn at_deadline(context: &Context, deadline: u64) {
-    let at_us = from_deadline(deadline).max(spaced_from_us());
-    if at_us <= clock::monotonic_us() { soon(context) } else { at(context, at_us) }
+    if follows() {
+        return;
+    }
+    let until_us = until_us(deadline);
+    if until_us == 0 && config::wake_interval_us() == 0 {
+        return soon(context);
+    }
+    let now_us = clock::monotonic_us();
+    let at_us = (now_us + until_us).max(spaced_from_us());
+    if at_us <= now_us { soon(context) } else { at(context, at_us) }
 }
 
 /// Returns the time, not before `at_us`, from which on the next wake-up is not held back. What is due by now goes on at once:
@@ -116,12 +125,14 @@ fn spaced_from_us() -> u64 {
 
 /// Requests a pass at a time on the monotonic clock, in microseconds.
 pub fn at(context: &Context, at_us: u64) {
-    if !matches!(PHASE.get(), Phase::Busy)
-        && !IS_DUE.get()
-        && at_us.saturating_add(TOLERANCE_US) < FIRES_US.get()
-    {
+    if !follows() && at_us.saturating_add(TOLERANCE_US) < FIRES_US.get() {
         set(context, Some(at_us));
     }
+}
+
+/// Returns whether [`set`] follows anyway: at the end of the work that is due or under way.
+fn follows() -> bool {
+    PHASE.get() == Phase::Busy || IS_DUE.get()
 }
 
 /// Requests a pass at once: the end of the present one, or a new one. Does nothing while the due work is under way,
@@ -160,8 +171,12 @@ pub fn request_extra_pass() -> bool {
 
 /// Returns a deadline's time on the monotonic clock, in microseconds, provided that the wall clock does not step.
 pub fn from_deadline(deadline: u64) -> u64 {
-    let until_us = deadline.saturating_mul(1000).saturating_sub(clock::now_us());
-    clock::monotonic_us() + until_us
+    clock::monotonic_us() + until_us(deadline)
+}
+
+/// Returns the time until a deadline, in microseconds.
+fn until_us(deadline: u64) -> u64 {
+    deadline.saturating_mul(1000).saturating_sub(clock::now_us())
 }
 
 /// Sets the timer to fire at a time on the monotonic clock, in microseconds, or before. `None`: there is no work ahead.

@@ -89,6 +89,12 @@ impl OwnedStr {
         ManuallyDrop::new(self).raw.as_ptr()
     }
 
+    /// Returns the server's own pointers, for the API.
+    pub fn as_ptrs(strings: &[Self]) -> *const *mut RedisModuleString {
+        // The type is transparent.
+        strings.as_ptr().cast()
+    }
+
     pub fn bytes(&self) -> &[u8] {
         self.as_str().bytes()
     }

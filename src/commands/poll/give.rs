@@ -11,7 +11,7 @@ use crate::policy::Policy;
 use crate::replicate::Batch;
 use crate::server::key::Name;
 use crate::server::{Context, Str, random_bytes};
-use lawn::{DEADLINE_MAX, Element, Lawn, Next, Token};
+use lawn::{DEADLINE_MAX, Element, Lawn, Next, Row, Token};
 
 /// Moving a dead letter does not use up its group's turn, but after this many of them the next group's turn begins.
 const DEAD_LETTERS_PER_TURN: u64 = 64;
@@ -22,7 +22,7 @@ pub(super) trait Recipient {
     const COPIES: bool = false;
 
     /// Copies the element that is taken next: it is decided, and taking it cannot fail.
-    fn copy(&mut self, _next: &Next<'_>) {}
+    fn copy(&mut self, _next: &Next<'_>, _row: Row<'_>) {}
 
     /// Receives an element, and the deadline at which it came due.
     fn give(&mut self, element: Element<'_>, deadline: u64);
@@ -124,11 +124,11 @@ impl<'a, 't> Request<'a, 't> {
         meets_dead: &mut bool,
         to: &mut R,
     ) -> bool {
-        let element = next.row().element;
-        *meets_dead = policy.is_some_and(|it| it.is_dead(&element, self.now));
-        let takes = !*meets_dead && self.has_room_for(&element);
+        let row = next.row();
+        *meets_dead = policy.is_some_and(|it| it.is_dead(&row.element, self.now));
+        let takes = !*meets_dead && self.has_room_for(&row.element);
         if takes {
-            to.copy(next);
+            to.copy(next, row);
         }
         takes
     }

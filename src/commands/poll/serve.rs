@@ -42,12 +42,12 @@ pub fn next_us() -> Option<u64> {
     blocked::with(|queues| queues.next_us())
 }
 
-/// Unblocks the clients that wait in vain and, if `may_serve`, serves the clients of keys with due elements.
-pub fn serve(context: &Context, may_serve: bool) {
+/// Unblocks the clients that wait in vain and, if `may_serve`, serves the clients of keys with due elements. `now_us`: on
+/// the monotonic clock.
+pub fn serve(context: &Context, may_serve: bool, now_us: u64) {
     if blocked::with(|queues| queues.is_idle()) {
         return;
     }
-    let now_us = clock::monotonic_us();
     send_away(context, now_us);
     let come_due = || blocked::with(|queues| queues.come_due(clock::now()));
     let waits = context.knows_late_who_is_gone();
@@ -86,7 +86,7 @@ fn send_away(context: &Context, now_us: u64) {
         let outcome = match reason {
             Some(reason) => Outcome::SentAway(reason),
             None => {
-                let held = TakenElements::of_held(context, &sleeper);
+                let held = TakenElements::of_held(context, &sleeper, clock::now());
                 let held = held.filter(|_| may_still_ask(context, &sleeper));
                 let timed_out = Outcome::TimedOut { is_named: sleeper.take().is_named };
                 held.map_or(timed_out, Outcome::Given)
@@ -108,11 +108,12 @@ fn finish(context: &Context, sleeper: &Sleeper, outcome: Outcome) {
 
 /// Serves the clients of a key until nothing is due or `most` are served. Returns how many were.
 fn serve_queue(context: &Context, name: &Rc<Name>, most: usize) -> usize {
-    let (now, mut served, mut may_write) = (clock::now(), 0, None);
-    while served < most
-        && let Some((sleeper, others, own)) =
-            blocked::with(|queues| queues.next_in_queue(name, now))
-    {
+    let (mut served, mut may_write) = (0, None);
+    while served < most {
+        let now_us = clock::now_us();
+        let now = now_us / 1000;
+        let next = blocked::with(|queues| queues.next_in_queue(name, now));
+        let Some((sleeper, others, own)) = next else { break };
         let key = sleeper.key(own);
         let asks = || context.select_db(name.db) && context.lets_clients_write(key);
         if !*may_write.get_or_insert_with(asks) {
@@ -126,9 +127,9 @@ fn serve_queue(context: &Context, name: &Rc<Name>, most: usize) -> usize {
         }
         // The client stays in the table meanwhile: taking publishes an event, and another module may then do
         // anything, such as kill the client.
-        let taken = TakenElements::of_held(context, &sleeper).or_else(|| {
+        let taken = TakenElements::of_held(context, &sleeper, now).or_else(|| {
             let mut places = others.into_iter().chain([own]);
-            places.find_map(|at| TakenElements::of_due(context, &sleeper, at))
+            places.find_map(|at| TakenElements::of_due(context, &sleeper, at, now_us))
         });
         let Some(taken) = taken else {
             // A change went unnoticed, or a due element cannot be taken: then the backstop tries again.
@@ -147,10 +148,7 @@ fn serve_queue(context: &Context, name: &Rc<Name>, most: usize) -> usize {
 /// Returns whether a client may still run the command in which it is blocked, on all of its keys: its rights may have
 /// been withdrawn since. BLPOP checks this too.
 fn may_still_ask(context: &Context, sleeper: &Sleeper) -> bool {
-    let count = sleeper.take().is_named.then(|| OwnedStr::of_number(sleeper.names.len() as u64));
-    let (command, keys) = sleeper.words.split_at(1);
-    let words = command.iter().chain(&count).chain(keys);
-    context.may_still_run(sleeper.connection, words.map(OwnedStr::as_str))
+    context.may_still_run(sleeper.connection, &sleeper.words)
 }
 
 /// Checks the keys that clients wait for, one by one, while `go_on` returns true. The next call carries on from there.

@@ -5,14 +5,13 @@
 
 use std::rc::Rc;
 
-use crate::clock;
 use crate::data_type::{ElementCopy, Writing, inspect, restore_expiry};
 use crate::metrics::lateness::LATENESS;
 use crate::pending::blocked::{self, Sleeper, Take};
 use crate::replicate::{self, Effect, Pushed};
 use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::{ClientId, Context, OwnedStr, Str, log_warning};
-use lawn::{Element, Lawn, Next, Token};
+use lawn::{Element, Lawn, Next, Row, Token};
 
 use super::give::{Recipient, Request, held};
 use super::reply::Reply;
@@ -38,8 +37,8 @@ struct Collector(Vec<ElementCopy>);
 impl Recipient for Collector {
     const COPIES: bool = true;
 
-    fn copy(&mut self, next: &Next<'_>) {
-        self.0.push(ElementCopy::next(next));
+    fn copy(&mut self, next: &Next<'_>, row: Row<'_>) {
+        self.0.push(ElementCopy::next(next, row));
     }
 
     fn give(&mut self, _element: Element<'_>, _deadline: u64) {}
@@ -48,8 +47,8 @@ impl Recipient for Collector {
 impl TakenElements {
     /// Returns the elements that the client holds under its chosen token, if there are any: they may have been given to
     /// another connection of the client, which lost the reply. Takes nothing.
-    pub(super) fn of_held(context: &Context, sleeper: &Rc<Sleeper>) -> Option<Self> {
-        let (now, take) = (clock::now(), sleeper.take());
+    pub(super) fn of_held(context: &Context, sleeper: &Rc<Sleeper>, now: u64) -> Option<Self> {
+        let take = sleeper.take();
         take.chosen_token()?;
         sleeper.names.iter().enumerate().find_map(|(at, name)| {
             if !context.select_db(name.db) {
@@ -63,10 +62,15 @@ impl TakenElements {
         })
     }
 
-    /// Takes the due elements of a key in the selected database for a blocked client, and records how late the first one
-    /// is. `None`: nothing is due.
-    pub(super) fn of_due(context: &Context, sleeper: &Rc<Sleeper>, at: usize) -> Option<Self> {
-        let (key, now) = (sleeper.key(at), clock::now());
+    /// Takes the elements of a key in the selected database that are due at `now_us`, in microseconds since the epoch, for a
+    /// blocked client, and records how late the first one is. `None`: nothing is due.
+    pub(super) fn of_due(
+        context: &Context,
+        sleeper: &Rc<Sleeper>,
+        at: usize,
+        now_us: u64,
+    ) -> Option<Self> {
+        let (key, now) = (sleeper.key(at), now_us / 1000);
         let in_queue = blocked::with(|queues| queues.overdue(&sleeper.names[at]));
         let in_queue = in_queue.unwrap_or_default();
         let dehydrator = Writing::open_at(context, key, now).ok()?;
@@ -81,7 +85,7 @@ impl TakenElements {
         trap::pass("taken");
         let taken = Self::new(sleeper, at, taken.0)?;
         // The dehydrator knows of pauses, and the queue when a limit left room for one more.
-        let (deadline, now_us) = (taken.elements[0].deadline, clock::now_us());
+        let deadline = taken.elements[0].deadline;
         let late_us = overdue.unwrap_or_default().late_us(deadline, now_us);
         LATENESS.record(late_us.min(in_queue.late_us(deadline, now_us)), 1);
         Some(Self { expiry, is_returnable: true, whole, ..taken })

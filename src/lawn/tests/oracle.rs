@@ -185,7 +185,10 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
                 let (row, held_under) = (next.row(), next.token());
                 assert_eq!((row.element.id, row.element.payload), (&id[..], &payload[..]));
                 assert_eq!((row.ttl, row.element.deadline), (ttl_before, deadline));
-                assert_eq!(next.group().unwrap_or_default(), oracle.turns.group(id));
+                assert_eq!(
+                    next.group(&next.row().element).unwrap_or_default(),
+                    oracle.turns.group(id)
+                );
                 assert_eq!(held_under, oracle.tokens.get(id).copied());
                 assert_eq!(row.element.deliveries, oracle.deliveries.get(id).copied().unwrap_or(0));
                 if ttl == 0 {

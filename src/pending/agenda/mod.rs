@@ -165,8 +165,18 @@ pub fn end_deliveries(name: &Name) {
 /// Returns the name that has waited longest for a visit for one of these reasons. It is removed from the agenda for those
 /// that are due: the visitor calls [`Tracking::visited`], or [`note`].
 pub fn take(reasons: &[Reason]) -> Option<Name> {
+    if !has_any(reasons) {
+        return None;
+    }
     let now = now();
     change(|table| table.take(reasons, now))
+}
+
+/// Returns whether any name is to be visited for one of these reasons. Mostly none is, and no clock is read.
+fn has_any(reasons: &[Reason]) -> bool {
+    let is_listed =
+        |visits: &Visits| reasons.iter().any(|it| !visits.times[*it as usize].is_empty());
+    read(|table| table.databases.values().any(|it| is_listed(&it.visits))).unwrap_or(false)
 }
 
 fn now() -> Moment {
@@ -175,6 +185,9 @@ fn now() -> Moment {
 
 /// Returns the time of the earliest visit for one of these reasons, on the monotonic clock, in microseconds.
 pub fn next_us(reasons: &[Reason]) -> Option<u64> {
+    if !has_any(reasons) {
+        return None;
+    }
     let now = now();
     let until_us = read(|table| Some(table.first(reasons, now)?.0))??;
     // What is held back has no time of its own.

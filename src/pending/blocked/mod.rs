@@ -35,7 +35,7 @@ use crate::clock;
 use crate::server::blocked_client::BlockedClient;
 use crate::server::key::Name;
 use crate::server::passes;
-use crate::server::{Context, Error, Str, error::Result};
+use crate::server::{Context, Error, OwnedStr, Str, error::Result};
 
 pub use queues::{Queues, Sleeper, Take};
 
@@ -73,8 +73,9 @@ pub fn join(
     let until_us =
         (timeout > 0).then(|| clock::monotonic_us().saturating_add(timeout.saturating_mul(1000)));
     let names = keys.iter().map(|(key, _)| Name::of(context, *key));
-    let words = command.into_iter().chain(keys.iter().map(|(key, _)| *key));
-    let words = words.map(Str::retain).collect();
+    let count = take.is_named.then(|| OwnedStr::of_number(keys.len() as u64));
+    let command = command.map(Str::retain).into_iter().chain(count);
+    let words = command.chain(keys.iter().map(|(key, _)| key.retain())).collect();
     let sleeper = with(|queues| queues.join(client, names, words, until_us, take));
     // Passes are measured while a client is blocked.
     passes::listen();

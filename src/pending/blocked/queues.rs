@@ -52,7 +52,7 @@ type Ticket = u64;
 pub struct Sleeper {
     /// The keys in the client's order, each once, all in one database.
     pub names: Vec<Rc<Name>>,
-    /// The command's name and the keys, as the client sent them.
+    /// The command without its options. The keys come last.
     pub words: Vec<OwnedStr>,
     /// The connection, which identifies the user.
     pub connection: ClientId,
@@ -69,7 +69,7 @@ pub struct Sleeper {
 impl Sleeper {
     /// Returns the key of `names[at]`.
     pub fn key(&self, at: usize) -> Str<'_> {
-        self.words[at + 1].as_str()
+        self.words[self.words.len() - self.names.len() + at].as_str()
     }
 
     /// Returns the options of the request.
@@ -82,8 +82,8 @@ impl Sleeper {
 type Sleepers = BTreeMap<Ticket, Rc<Sleeper>>;
 
 /// The clients that wait for a key.
-#[derive(Default)]
 struct Queue {
+    name: Rc<Name>,
     sleepers: Sleepers,
     /// Since when elements could be given out.
     overdue: OverdueSince,
@@ -95,6 +95,20 @@ struct Queue {
 }
 
 impl Queue {
+    fn new(name: &Rc<Name>) -> Self {
+        let (name, sleepers, overdue) = (Rc::clone(name), Sleepers::new(), Default::default());
+        Self { name, sleepers, overdue, ready_at: None, is_ready: false }
+    }
+
+    /// Sets when the key is ready, also in [`Queues::times`].
+    fn set_ready_at(&mut self, at: Option<u64>, times: &mut BTreeSet<(u64, Rc<Name>)>) {
+        let before = mem::replace(&mut self.ready_at, at);
+        if before != at && !self.is_ready {
+            before.map(|before| times.remove(&(before, Rc::clone(&self.name))));
+            times.extend(at.map(|at| (at, Rc::clone(&self.name))));
+        }
+    }
+
     /// Returns whether an element is due at `now`, as far as is known.
     fn is_due(&self, now: u64) -> bool {
         matches!(self.ready_at, Some(at) if at <= now)
@@ -167,7 +181,7 @@ impl Queues {
             until_us,
         });
         for name in &sleeper.names {
-            let queue = self.by_name.entry(Rc::clone(name)).or_default();
+            let queue = self.by_name.entry(Rc::clone(name)).or_insert_with(|| Queue::new(name));
             queue.sleepers.insert(ticket, Rc::clone(&sleeper));
         }
         self.timeouts.extend(until_us.map(|until_us| ((until_us, ticket), Rc::clone(&sleeper))));
@@ -212,8 +226,8 @@ impl Queues {
 
     /// Removes the queue of a key, and frees the name, which may be as long as a string. Returns the clients.
     fn remove_queue(&mut self, name: &Rc<Name>) -> Option<Sleepers> {
-        self.set_ready_at(name, None);
-        let queue = self.by_name.remove(name)?;
+        let mut queue = self.by_name.remove(name)?;
+        queue.set_ready_at(None, &mut self.times);
         if self.seen.as_ref().is_some_and(|seen| Rc::ptr_eq(seen, name)) {
             let before = self.by_name.range(..Rc::clone(name)).next_back();
             self.seen = before.map(|(before, _)| Rc::clone(before));
@@ -287,15 +301,14 @@ impl Queues {
         name: &Name,
         outlook: impl FnOnce() -> Result<Option<u64>>,
     ) -> Option<Result<Option<u64>>> {
-        let name = self.by_name.get_key_value(name).map(|(name, _)| Rc::clone(name))?;
+        let queue = self.by_name.get_mut(name)?;
         let outlook = outlook();
         if let Ok(next) = outlook {
-            let queue = self.by_name.get_mut(&name)?;
             queue.overdue.note(next, clock::now_us);
             if queue.ready_at == next {
                 return None;
             }
-            self.set_ready_at(&name, next);
+            queue.set_ready_at(next, &mut self.times);
         }
         Some(outlook)
     }
@@ -308,18 +321,8 @@ impl Queues {
     /// Postpones the visit to a key in which something seems to be due at `now` until `at`, both in milliseconds since
     /// the epoch. `None`: until it is recorded anew, which the backstop does.
     pub fn postpone(&mut self, name: &Rc<Name>, now: u64, at: Option<u64>) {
-        if self.by_name.get(name).is_some_and(|queue| queue.is_due(now)) {
-            self.set_ready_at(name, at);
-        }
-    }
-
-    /// Sets when a key is ready.
-    fn set_ready_at(&mut self, name: &Rc<Name>, at: Option<u64>) {
-        let Some(queue) = self.by_name.get_mut(name) else { return };
-        let before = mem::replace(&mut queue.ready_at, at);
-        if before != at && !queue.is_ready {
-            before.map(|before| self.times.remove(&(before, Rc::clone(name))));
-            self.times.extend(at.map(|at| (at, Rc::clone(name))));
+        if let Some(queue) = self.by_name.get_mut(name).filter(|queue| queue.is_due(now)) {
+            queue.set_ready_at(at, &mut self.times);
         }
     }
 

@@ -119,17 +119,13 @@ impl Context {
 
     /// Returns whether the user of a blocked client may still run the client's command, whose arguments are `words`, starting
     /// with its name. A client without a user was created by another module, and may do anything.
-    pub fn may_still_run<'a>(
-        &self,
-        client: ClientId,
-        words: impl Iterator<Item = Str<'a>>,
-    ) -> bool {
-        let mut argv: Vec<_> = words.map(Str::as_ptr).collect();
-        // SAFETY: the context and the words are live, the name belongs to us. The server keeps none of them.
+    pub fn may_still_run(&self, client: ClientId, words: &[OwnedStr]) -> bool {
+        let (argv, count) = (OwnedStr::as_ptrs(words), words.len() as c_int);
+        // SAFETY: the context and the words are live, the name belongs to us. The server changes and keeps none of them.
         unsafe {
             let name = api!(RedisModule_GetClientUserNameById(self.as_ptr(), client.0));
             let Some(user) = User::find(self, name) else { return true };
-            let (argv, count) = (argv.as_mut_ptr(), argv.len() as c_int);
+            let argv = argv.cast_mut();
             api!(RedisModule_ACLCheckCommandPermissions(user.0.as_ptr(), argv, count))
                 == raw::REDISMODULE_OK as c_int
         }
