@@ -134,7 +134,7 @@ fn serve_queue(context: &Context, name: &Rc<Name>, most: usize) -> usize {
         let Some(taken) = taken else {
             // A change went unnoticed, or a due element cannot be taken: then the backstop tries again.
             let outlook = look(context, key);
-            blocked::note_name(context, name, || outlook);
+            blocked::note_name(context, &**name, || outlook);
             blocked::with(|queues| queues.postpone(name, now, None));
             break;
         };
@@ -159,11 +159,11 @@ pub fn backstop(context: &Context, mut go_on: impl FnMut() -> bool) {
             let key = OwnedStr::new(&name.key);
             if context.serves(key.as_str()) {
                 let outlook = look(context, key.as_str());
-                blocked::note_name(context, &name, || outlook);
+                blocked::note_name(context, &*name, || outlook);
             } else {
                 let is_down = context.is_cluster_down();
                 let reason = if is_down { Error::CLUSTER_DOWN } else { Error::SLOT_MOVED };
-                blocked::dismiss(context, &name, reason);
+                blocked::dismiss(context, &*name, reason);
             }
         }
         if !go_on() {

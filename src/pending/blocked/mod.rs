@@ -37,7 +37,7 @@ use crate::server::key::Name;
 use crate::server::passes;
 use crate::server::{Context, Error, OwnedStr, Str, error::Result};
 
-pub use queues::{Queues, Sleeper, Take};
+pub use queues::{Named, Queues, Sleeper, Take};
 
 thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.
@@ -57,7 +57,7 @@ pub fn len() -> usize {
 
 /// Returns whether clients wait for a key, so that another client has to queue behind them.
 pub fn is_watched(context: &Context, key: Str<'_>) -> bool {
-    with(|queues| queues.watched() > 0 && queues.is_watched(&Name::of(context, key)))
+    with(|queues| queues.watched() > 0 && queues.is_watched(&(context.selected_db(), key.bytes())))
 }
 
 /// Queues a client that was just blocked in this command for `keys`, which are all different, each with the time at which its next
@@ -83,21 +83,24 @@ pub fn join(
         timer::at(context, until_us);
     }
     for (name, (_, next)) in sleeper.names.iter().zip(keys) {
-        note_name(context, name, || Ok(*next));
+        note_name(context, &**name, || Ok(*next));
     }
 }
 
 /// Records when a key can serve clients, after a change: when its next element comes due, or came due, in milliseconds since
-/// the epoch, `None` if there is none; or why it never can. Evaluates `outlook` only if a client waits for the key, and builds
-/// the key's name only if any client is blocked.
+/// the epoch, `None` if there is none; or why it never can. Evaluates `outlook` only if a client waits for the key.
 pub fn note(context: &Context, key: Str<'_>, outlook: impl FnOnce() -> Result<Option<u64>>) {
     if with(|queues| queues.watched() > 0) {
-        note_name(context, &Name::of(context, key), outlook);
+        note_name(context, &(context.selected_db(), key.bytes()), outlook);
     }
 }
 
 /// Records when a key can serve clients, as just read from it. The closure must not call out.
-pub fn note_name(context: &Context, name: &Name, outlook: impl FnOnce() -> Result<Option<u64>>) {
+pub fn note_name(
+    context: &Context,
+    name: &dyn Named,
+    outlook: impl FnOnce() -> Result<Option<u64>>,
+) {
     match with(|queues| queues.note(name, outlook)) {
         Some(Ok(Some(next))) => timer::at_deadline(context, next),
         Some(Err(reason)) => dismiss(context, name, reason),
@@ -107,7 +110,7 @@ pub fn note_name(context: &Context, name: &Name, outlook: impl FnOnce() -> Resul
 
 /// Dismisses all clients that wait for a key, a few at a time from the end of this pass or the next one on: Redis 7.0
 /// sends no reply to a client that CLIENT UNBLOCK meets while it is being unblocked.
-pub fn dismiss(context: &Context, name: &Name, reason: Error) {
+pub fn dismiss(context: &Context, name: &dyn Named, reason: Error) {
     if with(|queues| queues.dismiss(name, reason)) {
         timer::soon(context);
     }

@@ -1,6 +1,8 @@
 //! The queues of blocked clients, and when each key is visited. This table calls no server function.
 
+use std::borrow::Borrow;
 use std::cell::RefCell;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
 use std::ops::Bound;
@@ -44,6 +46,49 @@ impl Take<'_> {
         Take { count, with_ids, is_named, lease, token, word: None }
     }
 }
+
+/// A key's database and name, to look for its queue. A write to a key copies no name for that.
+pub trait Named {
+    fn parts(&self) -> (i32, &[u8]);
+}
+
+impl Named for Name {
+    fn parts(&self) -> (i32, &[u8]) {
+        (self.db, &self.key)
+    }
+}
+
+impl Named for (i32, &[u8]) {
+    fn parts(&self) -> (i32, &[u8]) {
+        *self
+    }
+}
+
+impl<'a> Borrow<dyn Named + 'a> for Rc<Name> {
+    fn borrow(&self) -> &(dyn Named + 'a) {
+        &**self
+    }
+}
+
+impl Ord for dyn Named + '_ {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.parts().cmp(&other.parts())
+    }
+}
+
+impl PartialOrd for dyn Named + '_ {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for dyn Named + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for dyn Named + '_ {}
 
 /// The order of arrival.
 type Ticket = u64;
@@ -155,7 +200,7 @@ impl Queues {
     }
 
     /// Returns whether clients wait for a key.
-    pub fn is_watched(&self, name: &Name) -> bool {
+    pub fn is_watched(&self, name: &dyn Named) -> bool {
         self.by_name.contains_key(name)
     }
 
@@ -236,7 +281,7 @@ impl Queues {
     }
 
     /// Dismisses the clients that wait for a key now. Returns whether there are any.
-    pub(super) fn dismiss(&mut self, name: &Name, reason: Error) -> bool {
+    pub(super) fn dismiss(&mut self, name: &dyn Named, reason: Error) -> bool {
         let name = self.by_name.get_key_value(name).map(|(name, _)| Rc::clone(name));
         let Some(sleepers) = name.and_then(|name| self.remove_queue(&name)) else { return false };
         self.dismissed.push_back((reason, sleepers));
@@ -298,7 +343,7 @@ impl Queues {
     /// Records when the clients of a key can be served, if there are any. Returns what is news of that.
     pub(super) fn note(
         &mut self,
-        name: &Name,
+        name: &dyn Named,
         outlook: impl FnOnce() -> Result<Option<u64>>,
     ) -> Option<Result<Option<u64>>> {
         let queue = self.by_name.get_mut(name)?;
