@@ -238,133 +238,44 @@ const VIOLENCE_OF_HELD_GROUPS: Plan =
 const VIOLENCE_OF_RATED_GROUPS: Plan =
     Plan { producers: 1, limit: of_each(Most::Rate(8, 200)), ..VIOLENCE_OF_GROUPS };
 
-#[test]
-fn one_blocked_client_gets_everything_in_order() {
-    play(ONE, &[]);
+/// Makes a test of each plan.
+macro_rules! histories {
+    ($options:expr; $($name:ident: $($plan:ident)+;)+) => {$(
+        #[test]
+        fn $name() {
+            $(play($plan, $options);)+
+        }
+    )+};
 }
 
-#[test]
-fn one_blocked_client_gets_everything_in_order_with_threads() {
-    play(ONE, &threads());
+histories! { &[];
+    one_blocked_client_gets_everything_in_order: ONE;
+    blocked_clients_are_served_in_turn: SLEEPERS;
+    in_a_crowd_each_element_has_one_owner_at_a_time: CROWD;
+    clients_that_are_killed_and_unblocked_take_no_element: VIOLENCE;
+    clients_that_hang_up_beside_a_busy_server_take_no_element: QUITTERS;
+    a_clock_that_steps_strands_nobody: STEPPED;
+    no_more_are_leased_than_the_key_allows: HELD;
+    no_more_are_delivered_in_a_window_than_the_key_allows: RATED;
+    one_blocked_client_gets_each_group_in_its_order: ONE_OF_GROUPS;
+    in_a_crowd_each_element_of_a_group_has_one_owner_at_a_time: CROWD_OF_GROUPS;
+    clients_that_are_killed_and_unblocked_take_no_element_of_a_group: VIOLENCE_OF_GROUPS;
+    a_clock_that_steps_strands_nobody_beside_groups: STEPPED_OF_GROUPS;
+    no_more_of_groups_are_leased_or_delivered_than_the_key_allows: HELD_OF_GROUPS RATED_OF_GROUPS;
+    in_a_crowd_no_group_has_more_leased_than_each_may: CROWD_OF_HELD_GROUPS;
+    in_a_crowd_no_group_has_more_delivered_in_a_window_than_each_may: CROWD_OF_RATED_GROUPS;
+    with_clients_that_are_killed_no_group_has_more_leased_than_each_may: VIOLENCE_OF_HELD_GROUPS;
+    with_clients_that_are_killed_no_group_has_more_delivered_in_a_window_than_each_may: VIOLENCE_OF_RATED_GROUPS;
 }
 
-#[test]
-fn blocked_clients_are_served_in_turn() {
-    play(SLEEPERS, &[]);
-}
-
-#[test]
-fn blocked_clients_are_served_in_turn_with_threads() {
-    play(SLEEPERS, &threads());
-}
-
-#[test]
-fn in_a_crowd_each_element_has_one_owner_at_a_time() {
-    play(CROWD, &[]);
-}
-
-#[test]
-fn in_a_crowd_each_element_has_one_owner_at_a_time_with_threads() {
-    play(CROWD, &threads());
-}
-
-#[test]
-fn clients_that_are_killed_and_unblocked_take_no_element() {
-    play(VIOLENCE, &[]);
-}
-
-#[test]
-fn clients_that_are_killed_and_unblocked_take_no_element_with_threads() {
-    play(VIOLENCE, &threads());
-}
-
-#[test]
-fn clients_that_hang_up_beside_a_busy_server_take_no_element() {
-    play(QUITTERS, &[]);
-}
-
-#[test]
-fn clients_that_hang_up_beside_a_busy_server_take_no_element_with_threads() {
-    play(QUITTERS, &threads());
-}
-
-#[test]
-fn a_clock_that_steps_strands_nobody() {
-    play(STEPPED, &[]);
-}
-
-#[test]
-fn a_clock_that_steps_strands_nobody_with_threads() {
-    play(STEPPED, &threads());
-}
-
-#[test]
-fn no_more_are_leased_than_the_key_allows() {
-    play(HELD, &[]);
-}
-
-#[test]
-fn no_more_are_leased_than_the_key_allows_with_threads() {
-    play(HELD, &threads());
-}
-
-#[test]
-fn no_more_are_delivered_in_a_window_than_the_key_allows() {
-    play(RATED, &[]);
-}
-
-#[test]
-fn no_more_are_delivered_in_a_window_than_the_key_allows_with_threads() {
-    play(RATED, &threads());
-}
-
-#[test]
-fn one_blocked_client_gets_each_group_in_its_order() {
-    play(ONE_OF_GROUPS, &[]);
-}
-
-#[test]
-fn in_a_crowd_each_element_of_a_group_has_one_owner_at_a_time() {
-    play(CROWD_OF_GROUPS, &[]);
-}
-
-#[test]
-fn in_a_crowd_each_element_of_a_group_has_one_owner_at_a_time_with_threads() {
-    play(CROWD_OF_GROUPS, &threads());
-}
-
-#[test]
-fn clients_that_are_killed_and_unblocked_take_no_element_of_a_group() {
-    play(VIOLENCE_OF_GROUPS, &[]);
-}
-
-#[test]
-fn a_clock_that_steps_strands_nobody_beside_groups() {
-    play(STEPPED_OF_GROUPS, &[]);
-}
-
-#[test]
-fn no_more_of_groups_are_leased_or_delivered_than_the_key_allows() {
-    play(HELD_OF_GROUPS, &[]);
-    play(RATED_OF_GROUPS, &[]);
-}
-
-#[test]
-fn in_a_crowd_no_group_has_more_leased_than_each_may() {
-    play(CROWD_OF_HELD_GROUPS, &[]);
-}
-
-#[test]
-fn in_a_crowd_no_group_has_more_delivered_in_a_window_than_each_may() {
-    play(CROWD_OF_RATED_GROUPS, &[]);
-}
-
-#[test]
-fn with_clients_that_are_killed_no_group_has_more_leased_than_each_may() {
-    play(VIOLENCE_OF_HELD_GROUPS, &[]);
-}
-
-#[test]
-fn with_clients_that_are_killed_no_group_has_more_delivered_in_a_window_than_each_may() {
-    play(VIOLENCE_OF_RATED_GROUPS, &[]);
+histories! { &threads();
+    one_blocked_client_gets_everything_in_order_with_threads: ONE;
+    blocked_clients_are_served_in_turn_with_threads: SLEEPERS;
+    in_a_crowd_each_element_has_one_owner_at_a_time_with_threads: CROWD;
+    clients_that_are_killed_and_unblocked_take_no_element_with_threads: VIOLENCE;
+    clients_that_hang_up_beside_a_busy_server_take_no_element_with_threads: QUITTERS;
+    a_clock_that_steps_strands_nobody_with_threads: STEPPED;
+    no_more_are_leased_than_the_key_allows_with_threads: HELD;
+    no_more_are_delivered_in_a_window_than_the_key_allows_with_threads: RATED;
+    in_a_crowd_each_element_of_a_group_has_one_owner_at_a_time_with_threads: CROWD_OF_GROUPS;
 }
