@@ -168,7 +168,8 @@ fn hash(element: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Pushes a dead letter of a list back under a new id, and removes it. REVIVE is for streams alone.
+/// Pushes a dead letter of a list back under a new id, and removes it. REVIVE is for streams alone. A transaction would remove the entry
+/// even if the push is refused (`FULL`), and two commands could leave both or neither: so it is a script.
 const REVIVE_FROM_LIST: &str = "local id = redis.pcall('DEHYDRATOR.GIDPUSH', KEYS[1], 0, ARGV[3]) \
     if type(id) == 'table' then return {0, id.err} end \
     if redis.call('LREM', KEYS[2], ARGV[2], ARGV[1]) == 1 then return {1, ''} end \
