@@ -1,7 +1,8 @@
 //! A plan: an interval or a cron, and its occurrences.
 //!
 //! A cron has the five fields and the days of Debian's: a day must match both fields of days if either begins with `*`, else
-//! one of them. A cron of fixed hours occurs once in a night when clocks change. One of each hour or minute follows real time.
+//! one of them. In a night when clocks change, a time of day that comes twice counts once, and one that is skipped comes just
+//! behind. A cron whose minute or hour begins with `*` follows real time.
 //!
 //! To parse a cron takes 20 us, the next occurrence at most some microseconds, except for a cron that never occurs: several
 //! milliseconds, once, in EVERY. Parsed plans are kept, some hundred of them.
@@ -13,7 +14,7 @@ use std::str;
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
+use jiff::tz::{AmbiguousOffset, TimeZone};
 
 use super::hash::hash;
 use super::zones::zone;
@@ -34,6 +35,8 @@ struct Parsed {
     text: Box<[u8]>,
     zone: Box<[u8]>,
     cron: Cron,
+    /// Its minutes and hours are times of day.
+    has_times: bool,
     clock: TimeZone,
     /// When it was parsed, in milliseconds since the epoch.
     at: u64,
@@ -74,11 +77,34 @@ impl Plan<'_> {
 impl Parsed {
     fn after(&self, moment: u64) -> Option<u64> {
         let from = Timestamp::from_millisecond(i64::try_from(moment).ok()?).ok()?;
-        let next =
-            self.cron.find_next_occurrence(&from.to_zoned(self.clock.clone()), false).ok()?;
-        let next = u64::try_from(next.timestamp().as_millisecond()).ok()?;
+        let next = if self.has_times {
+            self.next_time(from)?
+        } else {
+            let from = from.to_zoned(self.clock.clone());
+            self.cron.find_next_occurrence(&from, false).ok()?.timestamp()
+        };
+        let next = u64::try_from(next.as_millisecond()).ok()?;
         // Or a schedule would occur again and again.
         (next > moment).then_some(next)
+    }
+
+    /// Returns the first moment after `from` at which a clock on the wall shows a time of the cron first, or has just passed
+    /// over it.
+    fn next_time(&self, from: Timestamp) -> Option<Timestamp> {
+        // A calendar in which no night is special.
+        let mut wall = self.clock.to_datetime(from).to_zoned(TimeZone::UTC).ok()?;
+        loop {
+            wall = self.cron.find_next_occurrence(&wall, false).ok()?;
+            let moment = self.clock.to_ambiguous_timestamp(wall.datetime());
+            let is_skipped = matches!(moment.offset(), AmbiguousOffset::Gap { .. });
+            let mut moment = moment.earlier().ok()?;
+            if is_skipped {
+                moment = self.clock.following(moment).next()?.timestamp();
+            }
+            if moment > from {
+                return Some(moment);
+            }
+        }
     }
 }
 
@@ -105,17 +131,18 @@ fn parsed(text: &[u8], zone: &[u8], now: u64) -> Result<Rc<Parsed>, String> {
 }
 
 fn parse(text: &[u8], name: &[u8], now: u64) -> Result<Parsed, String> {
-    let cron = str::from_utf8(text).ok().and_then(cron);
-    let cron = cron.ok_or("is neither a number of milliseconds nor a cron of five fields")?;
+    let parsed = str::from_utf8(text).ok().and_then(cron);
+    let (cron, has_times) =
+        parsed.ok_or("is neither a number of milliseconds nor a cron of five fields")?;
     let clock = str::from_utf8(name).ok().and_then(zone);
     let clock = clock.ok_or_else(|| format!("is for an unknown ZONE '{}'", name.escape_ascii()))?;
-    Ok(Parsed { text: text.into(), zone: name.into(), cron, clock, at: now })
+    Ok(Parsed { text: text.into(), zone: name.into(), cron, has_times, clock, at: now })
 }
 
-/// Parses a cron. Leaves out what the library knows beside the five fields.
-fn cron(text: &str) -> Option<Cron> {
+/// Parses a cron, and returns whether it has times of day. Leaves out what the library knows beside the five fields.
+fn cron(text: &str) -> Option<(Cron, bool)> {
     let fields: Vec<_> = text.split_ascii_whitespace().collect();
-    let [_, _, day, _, weekday] = fields[..] else { return None };
+    let [minute, hour, day, _, weekday] = fields[..] else { return None };
     let mut parts = fields.iter().flat_map(|field| field.split(','));
     if text.contains(['@', '?', '+'])
         || !text.is_ascii()
@@ -130,5 +157,6 @@ fn cron(text: &str) -> Option<Cron> {
         .year(Year::Disallowed)
         .dom_and_dow(day.starts_with('*') || weekday.starts_with('*'))
         .build();
-    parser.parse(text).ok()
+    let has_times = !minute.starts_with('*') && !hour.starts_with('*');
+    parser.parse(text).ok().map(|cron| (cron, has_times))
 }

@@ -17,17 +17,6 @@ fn every(plan: Plan<'_>) -> Schedule<'_> {
     Schedule::every(plan, b"element")
 }
 
-/// Crons of the file that differ in a night when clocks change.
-const DIFFERENT: [&str; 7] = [
-    "0/7 2-22/45 9-28/1,3 11,5-8/30,2-7 *",
-    "38-41/30 2,3 * */1 *",
-    "29-34 2 * * *",
-    "44-57 1 * * *",
-    "30-52/30 1-3 * * *",
-    "24 0-4 * * *",
-    "20-53 2,3 7-11/1 * 0/45",
-];
-
 /// The file was made by another implementation of Debian's rules: `integrations/node/tests/data/occurrences.py`.
 #[test]
 fn crons_occur_as_those_of_debian() {
@@ -50,9 +39,9 @@ fn crons_occur_as_those_of_debian() {
             .into_iter()
             .map(|moment| (moment - from).div_ceil(MINUTE))
             .collect();
-        if found == minutes { agree += 1 } else { different.push(text.to_owned()) }
+        if found == minutes { agree += 1 } else { different.push(line) }
     }
-    assert_eq!((agree, different), (1993, DIFFERENT.map(str::to_owned).to_vec()));
+    assert_eq!((agree, different), (2000, Vec::new()));
 }
 
 /// Returns the first occurrences after a moment.

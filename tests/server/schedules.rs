@@ -130,6 +130,10 @@ fn a_schedule_shows_its_plan_and_its_elements_get_its_bounds_and_group() {
     assert_eq!(every(&mut client, "k", "20", &options), 0, "it begins not again");
     assert_eq!(every(&mut client, "c", "0 9 * * 1-5", "ZONE Europe/Berlin"), 1);
     assert_eq!(shown(&mut client, "c", "n")["zone"], text("Europe/Berlin"));
+    // In the night in which the clocks go on from two to three, half past two comes just behind.
+    let night = "ZONE Europe/Berlin FROM 1806192000000";
+    assert_eq!(every(&mut client, "c", "30 2,14 * * *", night), 1);
+    assert_eq!(shown(&mut client, "c", "n")["next"], Value::Int(1_806_195_600_000));
     let info: String = cmd("INFO dehydrator").query(&mut client).expect("text");
     let zones = ["dehydrator_zones:system\r\n", "dehydrator_zones:bundled\r\n"];
     assert!(zones.iter().any(|it| info.contains(it)) && info.contains("zones_version:"), "{info}");
