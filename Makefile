@@ -78,7 +78,7 @@ test-servers: build build-debug ## Run the tests with real servers, and torture,
 torture: asan ## Run the tests that take minutes: anything at all, histories, kills under load, full disks, mutated payloads, leaks; and asan
 	cargo test --locked --test torture
 
-simulate: setup ## Simulate servers, clients and accidents in virtual time, for HOURS=0.01, from SEED= (printed)
+simulate: setup ## Simulate servers, clients and accidents in virtual time, for HOURS=0.01, from SEED= (a new one, printed first)
 	cargo build --locked --profile simulated --lib --bins --package dehydrator --package dehydrator-simulated
 	target/simulated/simulated target/simulated/libdehydrator.so hours $(or $(HOURS),0.01) $(if $(SEED),seed $(SEED))
 

@@ -37,6 +37,22 @@
 //! - *Servers' own faults*, but one: on Valkey 8.1 a module that listens leaves a client in the database of an event.
 //! - The addresses of the library's copy differ from run to run, and with them the order in which a hash table is walked.
 
+//!
+//! # What is judged less exactly
+//!
+//! The model follows replies and effects one by one, each with its number among all that happened: what they tell must be right
+//! to the letter. What is judged by bounds:
+//!
+//! - *How soon* the module does something by itself: within three milliseconds, or within a second or two where it asks for a
+//!   tick, for room or for the end of a pause.
+//! - *Limits of each group*, while a change reaches many groups: what those before or those after allow.
+//! - *Limits of rate*: what a long window gives out may count for a thousandth longer. After the clock was set back, what certainly
+//!   counts, and what may.
+//! - *Ids that were remembered* before the clock was set back: either.
+//! - *Turns*: no group waits longer than the others take to give out their shares twice.
+//! - *Ages*, to the second.
+//! - *Without a file and a replica* there are few effects, so nothing is drawn then that leaves by itself.
+
 pub mod judges;
 pub mod machine;
 pub mod world;

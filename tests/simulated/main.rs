@@ -115,6 +115,7 @@ fn main() -> ExitCode {
     let options = Options::read();
     Machine::prepare(&options.library, 5);
     let (began, first) = (Instant::now(), options.seed);
+    println!("seed {first}");
     let (mut seed, mut operations, mut faults, mut alarms) = (first, 0, 0, 0);
     while began.elapsed() < options.within && seed - first < options.runs {
         let (mut fault, mut current) = (None, seed);

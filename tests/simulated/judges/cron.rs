@@ -1,5 +1,7 @@
 //! A cron of five fields, and its next minute: found by looking at one after another.
 
+use super::zone::Zone;
+
 const DAY_MIN: u64 = 24 * 60;
 /// Within so many days it occurs, or never: a 29th of February may be eight years away.
 const DAYS: u64 = 10 * 366;
@@ -14,6 +16,8 @@ pub struct Cron {
     fields: [Field; 5],
     /// A day must match both fields of days.
     is_both: bool,
+    /// Its minutes and hours are times of day.
+    has_times: bool,
 }
 
 fn number(text: &str) -> Option<u64> {
@@ -45,7 +49,7 @@ fn field(text: &str, least: u64, most: u64) -> Option<Field> {
 }
 
 /// Returns the month and the day of a day since the epoch.
-fn date(day: u64) -> (u64, u64) {
+pub fn date(day: u64) -> (u64, u64) {
     let is_leap = |year: u64| {
         year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
     };
@@ -80,7 +84,9 @@ impl Cron {
             field(month, 1, 12)?,
             weekdays,
         ];
-        Some(Self { fields, is_both: day.starts_with('*') || weekday.starts_with('*') })
+        let is_both = day.starts_with('*') || weekday.starts_with('*');
+        let has_times = !minute.starts_with('*') && !hour.starts_with('*');
+        Some(Self { fields, is_both, has_times })
     }
 
     fn is_on(&self, day: u64) -> bool {
@@ -92,24 +98,50 @@ impl Cron {
         months >> month & 1 == 1 && is_day
     }
 
-    /// Returns the first minute after a moment, in a zone that is always so many minutes ahead.
-    pub fn after(&self, moment: u64, ahead_min: i64) -> Option<u64> {
-        let first = (moment / 60_000 + 1).checked_add_signed(ahead_min)?;
+    /// Returns whether it occurs at a minute that a clock on the wall shows, of whichever day.
+    fn is_at(&self, shown: u64) -> bool {
+        let [minutes, hours, ..] = self.fields;
+        let minute = shown % DAY_MIN;
+        minutes >> (minute % 60) & 1 == 1 && hours >> (minute / 60) & 1 == 1
+    }
+
+    /// Returns the first minute after one at which it occurs, in a calendar in which clocks never change.
+    fn next(&self, minute: u64) -> Option<u64> {
+        let first = minute + 1;
         let today = first / DAY_MIN;
-        for day in (today..=today + DAYS).take_while(|day| *day < LAST_DAY) {
-            if !self.is_on(day) {
-                continue;
-            }
-            let start = if day == today { first % DAY_MIN } else { 0 };
-            let is_it = |minute: &u64| {
-                self.fields[0] >> (minute % 60) & 1 == 1 && self.fields[1] >> (minute / 60) & 1 == 1
-            };
-            if let Some(minute) = (start..DAY_MIN).find(is_it) {
-                return (day * DAY_MIN + minute)
-                    .checked_add_signed(-ahead_min)
-                    .map(|it| it * 60_000);
+        let days = (today..=today + DAYS).take_while(|day| *day < LAST_DAY);
+        days.filter(|day| self.is_on(*day)).find_map(|day| {
+            let start = if day == today { first } else { day * DAY_MIN };
+            (start..(day + 1) * DAY_MIN).find(|minute| self.is_at(*minute))
+        })
+    }
+
+    /// Returns the first minute after a moment, in a zone.
+    pub fn after(&self, moment: u64, zone: &Zone) -> Option<u64> {
+        let from = (moment / 60_000) as i64;
+        let next = |minute: i64, ahead: i64| {
+            self.next(minute.checked_add(ahead)?.try_into().ok()?).map(|it| it as i64 - ahead)
+        };
+        let mut minute = from;
+        if !self.has_times {
+            // Whenever the clock shows it.
+            loop {
+                minute = zone.offsets().into_iter().filter_map(|it| next(minute, it)).min()?;
+                let shown = zone.shown(minute) as u64;
+                if self.is_at(shown) && self.is_on(shown / DAY_MIN) {
+                    return Some(minute as u64 * 60_000);
+                }
             }
         }
-        None
+        // When the clock shows it first, or has just passed over it.
+        let mut shown = zone.shown(from);
+        loop {
+            shown = self.next(shown as u64)? as i64;
+            let [first, last] = zone.offsets().map(|ahead| shown - ahead);
+            let minute = (first..=last).find(|minute| zone.shown(*minute) >= shown)?;
+            if minute > from {
+                return Some(minute as u64 * 60_000);
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! What may leave a dehydrator at a moment, for being due, and what has to.
 
-use super::dehydrator::{Dehydrator, Entry, Place, Policy};
+use super::dehydrator::{Dehydrator, Entry, Policy};
 use super::group::Opening;
 use super::{Bytes, Fault, Promise};
 
@@ -53,21 +53,7 @@ impl Dehydrator {
             return fails(Promise::Dead, "is no dead letter");
         }
         let opening = self.opening(&entry.group).expect("its group has something");
-        let is_first = [opening.first, opening.other].contains(&entry.place()) || {
-            // What has expired leaves at some moment, and so does a dead letter that is dropped.
-            let group = &self.groups[&entry.group];
-            let drops = *self.policy.route() == Policy::Drop;
-            let leaves = |place: &Place| {
-                let it = &self.entries[&group.members[place]];
-                it.is_late(now) || drops && self.policy.sends(it)
-            };
-            // A group that holds as many as it may gives out what it has held.
-            let is_of_held = group.held.contains(&opening.first);
-            group.members.range(..entry.place()).all(|it| leaves(it.0))
-                || is_of_held
-                    && group.held.contains(&entry.place())
-                    && group.held.range(..entry.place()).all(leaves)
-        };
+        let is_first = [opening.first, opening.other].contains(&entry.place());
         if !is_first {
             return fails(
                 Promise::Order,

@@ -9,7 +9,7 @@
 //! | `leaving` | what may leave it at a moment, and what has to |
 //! | `follow` | follows the replies to commands that write, with `keyspace` and `polled` |
 //! | `heard` | follows what happens by itself, as the effects tell |
-//! | `schedule`, `cron` | schedules: follows what has occurred |
+//! | `schedule`, `cron`, `zone` | schedules: follows what has occurred |
 //! | `revive` | dead letters that come back |
 //! | `reads` | checks the replies to commands that read, with `room` |
 
@@ -32,6 +32,7 @@ mod refused;
 pub mod revive;
 mod room;
 pub mod schedule;
+mod zone;
 
 pub type Bytes = Vec<u8>;
 

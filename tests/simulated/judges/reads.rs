@@ -152,7 +152,8 @@ impl Model {
                 }
             }
             Op::Ttn => {
-                let Some(next) = it.next_opening(now).filter(|_| it.pause != Some(NEVER)) else {
+                let next = it.next_opening(now).filter(|_| it.pause != Some(NEVER));
+                let Some(next) = next.filter(|it| it[1] < NEVER || *reply != Reply::Null) else {
                     return is(Reply::Null);
                 };
                 let (room, pause) = (it.room_from(now), it.pause.unwrap_or(0));
@@ -217,7 +218,7 @@ impl Model {
         }
         let next = it.next_opening(now);
         let is_next = match (field(reply, "next-deadline"), next) {
-            (Some(Reply::Null), None) => true,
+            (Some(Reply::Null), next) => next.is_none_or(|it| it[1] >= NEVER),
             (Some(shown), Some(next)) => is_between(shown, next),
             _ => false,
         };

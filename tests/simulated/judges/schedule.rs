@@ -6,6 +6,7 @@ use super::dehydrator::{Dehydrator, Entry};
 use super::follow::{Call, Result, int, ok};
 use super::model::Model;
 use super::reads::field;
+use super::zone::Zone;
 use super::{Bytes, NEVER, Promise};
 use crate::machine::Reply;
 use crate::world::schedule::{Every, Missed, OfSchedules};
@@ -23,7 +24,7 @@ const WORD_MAX: usize = 255;
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Plan {
     Interval(u64),
-    Cron { text: Bytes, zone: Bytes, cron: Cron, ahead_min: i64 },
+    Cron { text: Bytes, zone: Bytes, cron: Cron, clock: Zone },
 }
 
 /// What EVERY says.
@@ -77,16 +78,10 @@ impl Said {
             Ok(ms) => Some(Plan::Interval(ms)).filter(|_| every.zone.is_none())?,
             Err(_) => {
                 let zone = every.zone.clone().unwrap_or_else(|| b"UTC".to_vec());
-                let ahead_min = match &zone[..] {
-                    b"UTC" => 0,
-                    b"Etc/GMT-14" => 14 * 60,
-                    b"Etc/GMT+12" => -12 * 60,
-                    b"Asia/Kolkata" => 5 * 60 + 30,
-                    _ => return None,
-                };
+                let clock = Zone::of(&zone)?;
                 let cron = Cron::parse(text)?;
                 let text = every.plan.clone();
-                Some(Plan::Cron { text, zone, cron, ahead_min })
+                Some(Plan::Cron { text, zone, cron, clock })
                     .filter(|_| every.plan.len() <= WORD_MAX)?
             }
         };
@@ -116,7 +111,7 @@ impl Said {
     fn after(&self, moment: u64) -> u64 {
         self.unless_over(match &self.plan {
             Plan::Interval(ms) => moment.checked_add(*ms),
-            Plan::Cron { cron, ahead_min, .. } => cron.after(moment, *ahead_min),
+            Plan::Cron { cron, clock, .. } => cron.after(moment, clock),
         })
     }
 

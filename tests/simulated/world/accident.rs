@@ -52,7 +52,6 @@ impl World {
         let heard = self.heard;
         self.machine.pause_writes(self.primary, self.now() + ms);
         self.send(client, &words);
-        self.moment = self.now();
         self.passes(1)?;
         self.advance(ms - 1)?;
         self.hear();
@@ -79,10 +78,7 @@ impl World {
     /// Moves a slot to the other node, where the clients follow. Those who sleep are told so.
     pub(super) fn move_slot(&mut self, key: &Bytes) -> Result {
         let Some(node) = self.node else { return Ok(()) };
-        self.moment = self.now();
-        self.quiet()?;
-        self.collect(&[])?;
-        self.collect(&[])?;
+        self.rest()?;
         self.machine.record(node, true);
         self.machine.move_slot(slot_of(key), self.primary, node);
         self.clients.iter_mut().flat_map(|it| &mut it.sleep).for_each(|it| it.may_leave = true);
@@ -146,11 +142,8 @@ impl World {
         if self.tool.is_some() {
             return Ok(());
         }
-        self.moment = self.now();
-        self.quiet()?;
-        self.collect(&[])?;
+        self.rest()?;
         self.begin_millisecond()?;
-        self.collect(&[])?;
         let model = self.model.clone();
         let before = self.machine.aof(self.primary).len();
         self.batch(std::slice::from_ref(command))?;

@@ -51,12 +51,9 @@ impl World {
         if let Some(begun) = &mut self.begun {
             begun.is_alone = false;
         }
-        self.moment = self.now();
         self.hear();
         let heard = self.heard;
         self.passes(1)?;
-        // A pass with many elements reads the clock so often that it takes some milliseconds.
-        self.moment = self.now();
         self.asked = 0;
         self.last = None;
         for (client, code, call, in_multi) in refused {
@@ -106,7 +103,6 @@ impl World {
                 .count() as u64,
             _ => 0,
         });
-        self.moment = self.now();
         self.send(client, &words);
         self.passes(1)?;
         if !self.model.is_stepwise {
@@ -216,7 +212,6 @@ impl World {
         let call = self.call_of(command, db);
         let words = self.words(&call);
         self.send(command.client, &words);
-        self.moment = self.now();
         self.passes(1)?;
         self.collect(&[(command.client, call, false)])
     }

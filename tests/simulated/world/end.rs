@@ -11,7 +11,7 @@ const KEPT_BYTES: usize = 256 * 1024;
 impl World {
     pub(super) fn at_end(&mut self) -> Result {
         self.leave()?;
-        self.wait(2)?;
+        self.advance(2)?;
         // Or both servers store what occurs, not in the same moment.
         self.unschedule()?;
         let image = self.machine.rdb(self.primary);
@@ -21,7 +21,7 @@ impl World {
         for db in 0..DATABASES {
             self.ask(self.primary, db, &[b"FLUSHDB".to_vec()]);
         }
-        self.wait(5000)?;
+        self.advance(5000)?;
         let memory = self.machine.memory(self.primary);
         if memory > self.memory + KEPT_BYTES {
             return Err(

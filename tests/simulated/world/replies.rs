@@ -40,7 +40,6 @@ impl World {
         let mut call =
             Call { db, key: key.clone(), op, elements, pairs, sent: now, now, at: [0; 2] };
         let words = self.words(&call);
-        self.moment = now;
         let reply = self.ask(self.primary, db, &words);
         self.hear();
         let operator = self.machine.operator(self.primary).expect("it has asked");
@@ -130,7 +129,7 @@ impl World {
             }
         }
         self.model.heard_all()?;
-        let now = self.moment;
+        let now = self.now();
         self.model.all_mut().for_each(|it| it.note_room(now));
         Ok(())
     }

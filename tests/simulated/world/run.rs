@@ -71,8 +71,6 @@ pub struct World {
     pub(super) memory: usize,
     /// The replica has lost its link.
     pub(super) is_cut: bool,
-    /// When the passes began whose replies are judged, in milliseconds since the epoch.
-    pub(super) moment: u64,
     /// The reply to the last command, if it was alone.
     pub(super) last: Option<Reply>,
     /// Somebody reads effects.
@@ -132,7 +130,6 @@ impl World {
             operations: 0,
             memory: 0,
             is_cut: false,
-            moment: 0,
             last: None,
             asked: 0,
             refusal: None,
@@ -246,9 +243,7 @@ impl World {
             Step::Advance(ms) => self.advance(*ms)?,
             Step::StepWall(ms) => self.step_wall(*ms)?,
             Step::HangUp(client) => {
-                self.moment = self.now();
-                self.quiet()?;
-                self.collect(&[])?;
+                self.rest()?;
                 self.machine.hang_up(self.clients[*client].id);
                 self.quiet()?;
                 self.clients[*client] = self.reconnect(*client);

@@ -35,14 +35,18 @@ impl World {
         Err(Promise::Idle.broken(format!("{PASSES_MAX} passes at one moment")))
     }
 
+    /// Lets happen what is to be done at this moment, and judges it.
+    pub(super) fn rest(&mut self) -> Result {
+        self.quiet()?;
+        self.collect(&[])
+    }
+
     /// Lets time pass, from event to event.
     pub(super) fn advance(&mut self, ms: u64) -> Result {
         // Both clocks begin with a whole millisecond.
         let end = (self.machine.monotonic_us() / 1000 + ms) * 1000;
         // First what is to be done at this moment.
-        self.moment = self.now();
-        self.quiet()?;
-        self.collect(&[])?;
+        self.rest()?;
         while self.advance_once(end)? {
             self.collect(&[])?;
         }
@@ -56,7 +60,6 @@ impl World {
             return Ok(false);
         }
         let next = self.machine.next_event_us().unwrap_or(end_us).clamp(now + 1, end_us);
-        self.moment = self.now() + next / 1000 - now / 1000;
         self.machine.advance(next - now);
         self.judge_passes()?;
         self.quiet()?;
@@ -69,11 +72,6 @@ impl World {
             self.advance(1)?;
         }
         Ok(())
-    }
-
-    /// Lets time pass, with all clients gone.
-    pub(super) fn wait(&mut self, ms: u64) -> Result {
-        self.advance(ms)
     }
 
     /// All clients go.
@@ -96,12 +94,8 @@ impl World {
     }
 
     pub(super) fn step_wall(&mut self, ms: i64) -> Result {
-        if ms < 0 {
-            // What is late by now would not be.
-            self.settle()?;
-        }
+        self.rest()?;
         let before = self.now();
-        self.collect(&[])?;
         self.machine.step_wall(ms);
         let now = self.now();
         self.model.all_mut().for_each(|it| {
@@ -117,9 +111,6 @@ impl World {
 
     /// Lets happen what has to, and looks whether anything is owed.
     pub(super) fn settle(&mut self) -> Result {
-        self.moment = self.now();
-        self.quiet()?;
-        self.collect(&[])?;
         self.advance(GRACE_MS)?;
         let now = self.now();
         self.model.all_mut().for_each(|it| it.fitted(now - GRACE_MS));

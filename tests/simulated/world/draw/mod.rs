@@ -75,8 +75,7 @@ impl<'a> Drawer<'a> {
                 let op = self.write();
                 Step::Batch(vec![self.command(op)])
             }
-            // When exactly something is delivered in the middle of a pass, the model does not know.
-            50..60 if !profile.has_policies => {
+            50..60 => {
                 let many = 2 + self.random.below(3);
                 let ops: Vec<_> = (0..many).map(|_| self.write()).collect();
                 Step::Batch(ops.into_iter().map(|op| self.command(op)).collect())

@@ -46,6 +46,9 @@ impl Drawer<'_> {
             false if is_short => self.random.pick(&["1", "2", "7", "100"]).to_owned(),
             false => self.interval(),
         };
+        if is_cron && self.random.one_in(4) {
+            return self.nightly();
+        }
         let zones = ["UTC", "Etc/GMT-14", "Etc/GMT+12", "Asia/Kolkata", "No/Where"];
         let option = |it: &mut Self, many: u64| it.random.one_in(many);
         let moments = |it: &mut Self, extremes: &[u64], near: &[i64]| {
@@ -84,6 +87,37 @@ impl Drawer<'_> {
                 .then(|| self.random.pick(&[1, 10, 2000, 600_000])),
             group: self.group(),
             variant: self.random.below(2),
+        }
+    }
+
+    /// Draws a cron that begins about when clocks change.
+    fn nightly(&mut self) -> Every {
+        let (zone, change) = self.random.pick(&[
+            ("Europe/Berlin", 1_806_195_600_000),
+            ("Europe/Berlin", 1_824_944_400_000),
+            ("America/New_York", 1_836_457_200_000),
+            ("America/New_York", 1_857_016_800_000),
+            ("Australia/Lord_Howe", 1_869_663_600_000),
+            ("Australia/Lord_Howe", 1_885_995_000_000),
+        ]);
+        let minute = self.random.pick(&["0", "30", "10", "15,45", "20-50/10", "*/20", "*"]);
+        let hour = self.random.pick(&["1", "2", "3", "2,14", "1-3", "*/2", "*"]);
+        let day = self.random.pick(&["* * *", "* * *", "* * 0", "28-31 * 6"]);
+        let from = change + self.random.below(6 * 3600) * 1000 - 3 * 3_600_000;
+        Every {
+            name: self.name(),
+            plan: format!("{minute} {hour} {day}").into_bytes(),
+            zone: Some(zone.as_bytes().to_vec()),
+            from: Some(At::On(from)),
+            until: None,
+            times: None,
+            missed: None,
+            skips: None,
+            jitter: None,
+            most: None,
+            within: None,
+            group: self.group(),
+            variant: 0,
         }
     }
 
