@@ -1,7 +1,7 @@
 //! Runs the simulation: histories from one seed after another, until the time is over.
 //!
-//! `simulated LIBRARY [seed N] [seconds N] [runs N] [all] [big | small] [shrink N] [beside LIBRARY]`; `all`: goes on after a
-//! fault; `big`: only runs with many elements; `small`: only others; `beside`: what breaks with this library too is counted as a
+//! `simulated LIBRARY [seed N] [seconds N] [runs N] [all] [big | small | THEME] [shrink N] [beside LIBRARY]`; `all`: goes on after a
+//! fault; `big`: only runs with many elements; `small`: only others; a theme of `Theme`: only its runs; `beside`: what breaks with this library too is counted as a
 //! false alarm, and is no fault.
 //! In the environment: `TRACE=1` prints each step and effect; `EXCEPT=exact` lets replies to reads break this promise; with
 //! `UNJUDGED=1` nothing is judged, nor is any time spent on waiting for what would be.
@@ -13,11 +13,28 @@ use std::time::{Duration, Instant, SystemTime};
 use simulated::judges::{Fault, Promise};
 use simulated::machine::Machine;
 use simulated::world::child::{Said, history, in_child, run, run_apart};
+use simulated::world::draw::Drawer;
 use simulated::world::shown::shown;
 use simulated::world::shrink::shrink;
+use simulated::world::step::{Profile, Theme};
 
 /// How many runs a process does.
 const RUNS: u64 = 200;
+
+#[derive(Clone, Copy)]
+enum Only {
+    Big(bool),
+    Theme(Theme),
+}
+
+impl Only {
+    fn is(self, profile: &Profile) -> bool {
+        match self {
+            Self::Big(is_big) => is_big == profile.is_big,
+            Self::Theme(theme) => profile.theme == Some(theme),
+        }
+    }
+}
 
 struct Options {
     library: PathBuf,
@@ -25,8 +42,8 @@ struct Options {
     within: Duration,
     runs: u64,
     goes_on: bool,
-    /// Only runs with many elements, or only others.
-    only: Option<bool>,
+    /// Only runs with many elements, only others, or only those of a theme.
+    only: Option<Only>,
     shrinks: Duration,
     beside: Option<PathBuf>,
 }
@@ -63,9 +80,14 @@ impl Options {
                 "runs" => options.runs = number() as u64,
                 "shrink" => options.shrinks = Duration::from_secs_f64(number()),
                 "all" => options.goes_on = true,
-                "big" => options.only = Some(true),
-                "small" => options.only = Some(false),
-                word => panic!("{word:?} is not known"),
+                "big" => options.only = Some(Only::Big(true)),
+                "small" => options.only = Some(Only::Big(false)),
+                word => {
+                    let is_it = |it: &&Theme| format!("{it:?}").eq_ignore_ascii_case(word);
+                    let theme = Theme::ALL.iter().find(is_it);
+                    options.only = theme.map(|it| Only::Theme(*it));
+                    assert!(theme.is_some(), "{word:?} is not known");
+                }
             }
         }
         options
@@ -127,10 +149,11 @@ fn main() -> ExitCode {
                     return;
                 }
                 say(Said::Began(seed));
-                let (profile, steps) = history(seed);
-                if options.only.is_some_and(|is_big| is_big != profile.is_big) {
+                let profile = Profile::draw(seed);
+                if options.only.is_some_and(|only| !only.is(&profile)) {
                     continue;
                 }
+                let steps = Drawer::new(&profile).steps();
                 let (count, result) = run(&options.library, &profile, &steps);
                 say(Said::Did(count));
                 if let Err(fault) = result {

@@ -49,7 +49,13 @@ impl Model {
                 // The module hears of it at the next tick.
                 self.all_mut().for_each(|it| it.moved(call.now));
             }
-            Op::Del(_) => call.is(&int(self.dbs[db].remove(key).is_some().into()), reply)?,
+            Op::Del(_) => {
+                let is_there = self.dbs[db].remove(key).is_some();
+                // A PURGE that takes steps may have left something.
+                if !self.is_stepwise {
+                    call.is(&int(is_there.into()), reply)?;
+                }
+            }
             Op::FlushDb => {
                 call.is(&ok(), reply)?;
                 self.dbs[db].clear();

@@ -1,6 +1,7 @@
 //! Sends commands, and judges what comes back.
 
 use super::draw::STREAM;
+use super::older;
 use super::op::{At, Op};
 use super::run::{Begun, Result, World};
 use super::schedule::{Every, OfSchedules};
@@ -20,6 +21,9 @@ impl World {
         for command in commands {
             let Some(client) = self.awake(command.client, &used) else { continue };
             used.push(client);
+            if self.model.is_stepwise && !older::has(&command.op) {
+                continue;
+            }
             let call = self.call_of(command, self.clients[client].db);
             let words = self.words(&call);
             if command.in_multi {
@@ -153,7 +157,7 @@ impl World {
         number: usize,
         (key, db): (&Bytes, usize),
         (groups, each): (usize, usize),
-        ttl: u64,
+        (ttl, within): (u64, Option<u64>),
     ) -> Result {
         let busy = self.begun.as_ref().map(|it| it.client);
         let mut clients = self.clients.iter().enumerate();
@@ -170,6 +174,7 @@ impl World {
                     .collect();
                 let options = super::op::Options {
                     group: (groups > 0).then(|| format!("g{group}").into_bytes()),
+                    within,
                     ..Default::default()
                 };
                 let elements: Vec<_> = ids.into_iter().map(|id| (ttl, id)).collect();

@@ -6,6 +6,7 @@ pub mod child;
 mod compare;
 pub mod draw;
 mod end;
+mod older;
 pub mod op;
 pub mod random;
 mod replies;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::draw::{CHANNEL, CLIENTS};
+use super::older;
 use super::op::{Held, Op, Poll};
 use super::schedule::OfSchedules;
 use super::shown::shown;
@@ -199,6 +200,9 @@ impl World {
     }
 
     pub(super) fn step(&mut self, step: &Step) -> Result {
+        if self.model.is_stepwise && !older::can_run(step) {
+            return Ok(());
+        }
         let may_begin = match step {
             Step::Batch(commands) => {
                 commands.iter().all(|it| matches!(it.op, Op::SwapDb | Op::Del(_) | Op::FlushDb))
@@ -212,8 +216,8 @@ impl World {
         match step {
             Step::Batch(commands) => self.batch(commands)?,
             Step::Begin(command) => self.begin(command)?,
-            Step::Bulk { number, key, db, groups, each, ttl } => {
-                self.bulk(*number, (key, *db), (*groups, *each), *ttl)?
+            Step::Bulk { number, key, db, groups, each, ttl, within } => {
+                self.bulk(*number, (key, *db), (*groups, *each), (*ttl, *within))?
             }
             Step::Schedules { number, key, db, count, every } => {
                 self.many_schedules(*number, (key, *db), *count, every)?;
@@ -359,10 +363,8 @@ impl World {
             return revive.words(&call.key, &call.elements, &self.letters);
         }
         let mut words = call.op.words(&call.key, call.sent, &call.elements, &call.pairs);
-        if self.model.is_stepwise && matches!(call.op, Op::TouchGroup(..) | Op::Purge(..)) {
-            // Without COUNT, and the ttl last.
-            words.truncate(if matches!(call.op, Op::Purge(..)) { 4 } else { 5 });
-            words[2..].rotate_left(usize::from(matches!(call.op, Op::TouchGroup(..))));
+        if self.model.is_stepwise {
+            older::reorder(&call.op, &mut words);
         }
         words
     }

@@ -5,6 +5,19 @@ use crate::machine::Kind;
 use crate::world::op::Op;
 use crate::world::schedule::{Every, OfSchedules};
 
+/// What a directed run is about, which others bring together too seldom.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Theme {
+    /// Thousands of groups at a limit, which changes while clients sleep.
+    Crowd,
+    /// Likewise, and of many groups what is next may be given to nobody.
+    Dead,
+    /// Slots move while a group is purged.
+    Slots,
+    /// Hundreds of thousands of elements in one group.
+    Walk,
+}
+
 /// What a run is about: a few subjects, so that each is met often, alone and beside others.
 #[derive(Clone, Debug)]
 pub struct Profile {
@@ -37,6 +50,8 @@ pub struct Profile {
     /// A client reads keyspace events.
     pub has_events: bool,
     pub is_big: bool,
+    /// All that happens is about one thing.
+    pub theme: Option<Theme>,
     /// Schedules of these names; none.
     pub schedules: Vec<Bytes>,
     /// The clock steps by years.
@@ -111,6 +126,7 @@ pub enum Step {
         groups: usize,
         each: usize,
         ttl: u64,
+        within: Option<u64>,
     },
     /// Sets so many schedules of a key, whose names have a number.
     Schedules {

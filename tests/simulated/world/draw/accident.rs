@@ -139,7 +139,7 @@ impl Drawer<'_> {
         let bulk = |it: &mut Self, each| {
             it.number += 1;
             let (number, key) = (it.number, key.clone());
-            Step::Bulk { number, key, db, groups: 1, each, ttl: 0 }
+            Step::Bulk { number, key, db, groups: 1, each, ttl: 0, within: None }
         };
         let each = self.random.pick(&[300, 3000, 3000, 20_000]);
         steps.push(bulk(self, each));

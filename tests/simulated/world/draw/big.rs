@@ -36,6 +36,7 @@ impl Drawer<'_> {
                     groups,
                     each,
                     ttl: self.random.pick(&[0, 0, 0, 2000]),
+                    within: None,
                 }
             }
             3..5 => {
@@ -99,7 +100,7 @@ impl Drawer<'_> {
             command.client = command.client / 2 * 2 + db;
             command
         };
-        steps.push(Step::Bulk { number, key: key.clone(), db, groups, each, ttl: 0 });
+        steps.push(Step::Bulk { number, key: key.clone(), db, groups, each, ttl: 0, within: None });
         if groups > 1 {
             steps.push(Step::Batch(vec![command(self, held(most))]));
         }
@@ -123,6 +124,7 @@ impl Drawer<'_> {
                 groups: 3,
                 each: 2,
                 ttl: 0,
+                within: None,
             });
             steps.push(Step::Batch(vec![command(self, wait(50))]));
         }

@@ -8,12 +8,14 @@
 //! | `accident` | what happens around commands |
 //! | `schedule` | schedules, and dead letters that come back |
 //! | `big` | many elements, many groups |
+//! | `theme` | runs about one thing |
 
 mod accident;
 mod big;
 mod op;
 mod profile;
 mod schedule;
+mod theme;
 
 use super::op::Op;
 use super::random::Random;
@@ -37,6 +39,9 @@ impl<'a> Drawer<'a> {
     }
 
     pub fn steps(&mut self) -> Vec<Step> {
+        if let Some(theme) = self.profile.theme {
+            return self.of_theme(theme);
+        }
         let many = if self.profile.is_big { 30 } else { 60 + self.random.below(900) };
         let mut steps = Vec::new();
         while (steps.len() as u64) < many {

@@ -3,7 +3,7 @@
 use crate::judges::Bytes;
 use crate::machine::Kind;
 use crate::world::random::Random;
-use crate::world::step::Profile;
+use crate::world::step::{Profile, Theme};
 
 /// Words of the module's own syntax, and what looks like numbers: as ids, groups, keys and tokens.
 const WORDS: [&str; 24] = [
@@ -98,13 +98,40 @@ impl Profile {
             has_slots,
             has_events: random.one_in(6),
             is_big,
+            theme: None,
             kind,
             schedules: Vec::new(),
             has_years: false,
             has_letters: false,
         };
-        profile.draw_schedules(&mut random);
+        if is_big && random.one_in(2) {
+            profile.direct(random.pick(&Theme::ALL));
+        } else {
+            profile.draw_schedules(&mut random);
+        }
         profile
+    }
+
+    /// Leaves out what would hide a theme.
+    fn direct(&mut self, theme: Theme) {
+        self.theme = Some(theme);
+        let no = [
+            &mut self.has_pauses,
+            &mut self.has_ends,
+            &mut self.has_keyspace,
+            &mut self.has_extremes,
+            &mut self.has_reloads,
+            &mut self.has_tool,
+            &mut self.has_clock,
+            &mut self.has_accidents,
+            &mut self.has_listener,
+            &mut self.has_events,
+        ];
+        no.into_iter().for_each(|it| *it = false);
+        self.has_slots = theme == Theme::Slots;
+        self.has_replica &= theme == Theme::Dead;
+        self.has_policies = theme == Theme::Dead;
+        self.keys = vec![b"{k}".to_vec()];
     }
 
     /// Draws whether there are schedules, and of which names, and whether dead letters come back.

@@ -1,0 +1,164 @@
+//! Draws directed runs: each is about one thing.
+
+use super::{Drawer, STREAM};
+use crate::judges::Bytes;
+use crate::judges::dehydrator::Policy;
+use crate::world::op::{Numbers, Op, Poll};
+use crate::world::step::{Command, Step, Theme};
+
+impl Theme {
+    pub const ALL: [Self; 4] = [Self::Crowd, Self::Dead, Self::Slots, Self::Walk];
+}
+
+/// How long what nobody is to get back is leased, in milliseconds.
+const LONG_MS: u64 = 60_000;
+
+impl Drawer<'_> {
+    pub(super) fn of_theme(&mut self, theme: Theme) -> Vec<Step> {
+        let key = self.key();
+        let mut steps = match theme {
+            Theme::Crowd => self.crowded(&key),
+            Theme::Dead => self.dead(&key),
+            Theme::Slots => self.slots(&key),
+            Theme::Walk => self.walk(&key),
+        };
+        steps.push(Step::Compare);
+        steps
+    }
+
+    /// Draws a command of the first database.
+    fn alone(&mut self, op: Op, key: &Bytes) -> Command {
+        let mut command = self.command_of(op, key);
+        command.client = command.client / 2 * 2;
+        command
+    }
+
+    fn step_of(&mut self, op: Op, key: &Bytes) -> Step {
+        Step::Batch(vec![self.alone(op, key)])
+    }
+
+    fn bulk(&mut self, key: &Bytes, groups: usize, each: usize) -> Step {
+        self.number += 1;
+        let (number, key) = (self.number, key.clone());
+        Step::Bulk { number, key, db: 0, groups, each, ttl: 0, within: None }
+    }
+
+    fn lease_many(&mut self, key: &Bytes, count: u64, lease: u64) -> Step {
+        self.number += 1;
+        Step::LeaseMany { number: self.number, key: key.clone(), db: 0, count, lease }
+    }
+
+    /// Draws leases of one element, or several, of some of so many groups. Those that come later end sooner, so that groups
+    /// are not met in the order of what they give out.
+    fn lease_some(&mut self, steps: &mut Vec<Step>, key: &Bytes, groups: usize, most: u64) {
+        let part = (groups as u64 * most).div_ceil(2);
+        let mut lease = self.random.pick(&[LONG_MS, 8 * LONG_MS]);
+        for _ in 0..2 {
+            let count = part / 2 + self.random.below(part);
+            steps.push(self.lease_many(key, count, lease));
+            lease = self.random.pick(&[lease / 2, lease / 2, 500]);
+        }
+    }
+
+    /// Draws a change of what each group may hold, and those who wait for it, before or behind them.
+    fn change(&mut self, steps: &mut Vec<Step>, key: &Bytes, counts: &[u64]) {
+        let most = self.random.pick(&[0, 1, 1, 2, 2, 3]);
+        let mut change = Some(self.alone(each_held(most), key));
+        let mut batch = Vec::new();
+        for _ in 0..self.random.below(3) {
+            let count = self.random.pick(counts);
+            batch.push(self.alone(poll(key, count, Some(0), LONG_MS), key));
+        }
+        if self.random.one_in(2) {
+            batch.extend(change.take());
+        }
+        steps.push(Step::Batch(batch));
+        steps.extend(change.map(|it| Step::Batch(vec![it])));
+        for _ in 0..self.random.below(6) {
+            let step = match self.random.below(5) {
+                0 => Step::Advance(self.random.pick(&[1, 5, 600])),
+                1 => self.step_of(Op::Ttn, key),
+                _ => {
+                    let count = self.random.pick(counts);
+                    self.step_of(poll(key, count, None, LONG_MS), key)
+                }
+            };
+            steps.push(step);
+        }
+    }
+
+    fn crowded(&mut self, key: &Bytes) -> Vec<Step> {
+        let groups = self.random.pick(&[2500, 4000]);
+        let most = 1 + self.random.below(2);
+        let mut steps = vec![self.bulk(key, groups, 3), self.step_of(each_held(most), key)];
+        self.lease_some(&mut steps, key, groups, most);
+        for _ in 0..1 + self.random.below(3) {
+            self.change(&mut steps, key, &[1, 3, 7, 300]);
+        }
+        steps
+    }
+
+    fn dead(&mut self, key: &Bytes) -> Vec<Step> {
+        let groups = self.random.pick(&[2500, 4000]);
+        let policy = Policy::Limit(1, Box::new(Policy::Stream(STREAM.to_vec())));
+        let mut steps = vec![self.step_of(Op::OnDue(policy), key)];
+        steps.push(self.step_of(each_held(1), key));
+        steps.push(self.bulk(key, groups, 1));
+        self.lease_some(&mut steps, key, groups, 2);
+        for within in [self.random.pick(&[None, Some(1)]), None] {
+            let mut bulk = self.bulk(key, groups, 1);
+            if let Step::Bulk { within: it, .. } = &mut bulk {
+                *it = within;
+            }
+            steps.push(bulk);
+        }
+        for _ in 0..2 {
+            self.change(&mut steps, key, &[1]);
+        }
+        steps
+    }
+
+    fn slots(&mut self, key: &Bytes) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for _ in 0..1 + self.random.below(3) {
+            if self.random.one_in(2) {
+                self.sweep(&mut steps, key, 0);
+                continue;
+            }
+            let each = self.random.pick(&[3000, 20_000]);
+            steps.push(self.bulk(key, 1, each));
+            steps.push(Step::Begin(self.alone(Op::Purge(b"g0".to_vec(), None), key)));
+            steps.push(Step::MoveSlot(key.clone()));
+        }
+        steps
+    }
+
+    fn walk(&mut self, key: &Bytes) -> Vec<Step> {
+        let each = self.random.pick(&[100_000, 300_000]);
+        let mut steps = vec![self.bulk(key, 1, each)];
+        steps.push(self.lease_many(key, 2000, 500));
+        steps.push(Step::Advance(600));
+        let op = Op::TouchGroup(b"g0".to_vec(), self.random.pick(&[1, 10, 1000]), Some(5000));
+        for _ in 0..3 {
+            steps.push(Step::Begin(self.alone(op.clone(), key)));
+        }
+        steps
+    }
+}
+
+/// Returns a change of what each group may hold.
+fn each_held(most: u64) -> Op {
+    Op::LimitGroup(None, Numbers { held: Some(most), ..Numbers::default() })
+}
+
+fn poll(key: &Bytes, count: u64, block: Option<u64>, lease: u64) -> Op {
+    Op::Poll(Poll {
+        keys: vec![key.clone()],
+        is_many: false,
+        count: Some(count),
+        block,
+        lease: Some(lease),
+        token: None,
+        with_ids: false,
+    })
+}
