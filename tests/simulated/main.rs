@@ -3,7 +3,7 @@
 //! `simulated LIBRARY [seed N] [seconds N] [runs N] [all] [big | small | THEME] [shrink N] [beside LIBRARY]`; `all`: goes on after a
 //! fault; `big`: only runs with many elements; `small`: only others; a theme of `Theme`: only its runs; `beside`: what breaks with this library too is counted as a
 //! false alarm, and is no fault.
-//! In the environment: `TRACE=1` prints each step and effect; `EXCEPT=exact` lets replies to reads break this promise; with
+//! In the environment: `TRACE=1` prints each step and effect; `EXCEPT=exact,block-replies` lets reads and empty replies break these promises, which hides nothing else of an older library; with
 //! `UNJUDGED=1` nothing is judged, nor is any time spent on waiting for what would be.
 
 use std::path::{Path, PathBuf};

@@ -34,6 +34,13 @@ pub struct Hooks {
 }
 
 impl Hooks {
+    /// Takes over those of another server.
+    pub fn clone_from(&self, other: &Self) {
+        self.events.iter().zip(&other.events).for_each(|(it, other)| it.set(other.get()));
+        self.info.set(other.info.get());
+        self.filter.set(other.filter.get());
+    }
+
     pub fn subscribe(&self, event: u64, run: Option<EventCallback>) {
         self.events[event as usize].set(run);
     }
@@ -115,8 +122,7 @@ impl Server {
         if self.cron_at_us.get() > now {
             return 0;
         }
-        let hz = self.setting("hz").and_then(|it| it.parse().ok()).unwrap_or(10_u64).max(1);
-        self.cron_at_us.set(now + 1_000_000 / hz);
+        self.cron_at_us.set(now + 1_000_000 / self.hz.get());
         self.expire_some();
         if self.is_forked.replace(false) {
             let event = raw::REDISMODULE_EVENT_FORK_CHILD;

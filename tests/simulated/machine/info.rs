@@ -38,7 +38,7 @@ impl Server {
                 put("role", role.to_owned());
                 put("connected_slaves", self.replicas.borrow().len().to_string());
                 put("repl_backlog_active", number(self.stream.backlog.borrow().is_some()));
-                if self.replicas_to_write() > 0 {
+                if self.replicas_to_write.get() > 0 {
                     put("min_slaves_good_slaves", self.good_replicas().to_string());
                 }
             }

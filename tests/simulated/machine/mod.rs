@@ -3,7 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | this file | what a world may do with a machine |
-//! | `server` | a server's state; `library` loads its copy of the module |
+//! | `server`, `start` | a server's state; how it starts; `library` loads its copy of the module, `heap` is the memory of that |
 //! | `api` | the module API |
 //! | `event_loop` | a pass of the event loop, timers, the cron, events of the server |
 //! | `run` | running commands; `commands` has the server's own |
@@ -25,6 +25,7 @@ mod command;
 mod commands;
 mod digest;
 mod event_loop;
+mod heap;
 mod info;
 mod keyspace;
 mod library;
@@ -37,6 +38,7 @@ mod reply;
 mod run;
 mod server;
 mod settings;
+mod start;
 mod stopwatch;
 mod text;
 
@@ -48,6 +50,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use client::Client;
 use link::Link;
 use server::Server;
+use start::Start;
 use stopwatch::Stopwatch;
 use text::Words;
 
@@ -109,6 +112,8 @@ pub struct Machine {
     links: Vec<Rc<Link>>,
     /// Counts the starts of servers.
     generation: u64,
+    /// The time of each pass is measured exactly.
+    is_exact: bool,
     _only: MutexGuard<'static, ()>,
 }
 
@@ -132,6 +137,7 @@ impl Machine {
             operators: Vec::new(),
             links: Vec::new(),
             generation: 0,
+            is_exact: false,
             _only,
         }
     }
@@ -147,7 +153,14 @@ impl Machine {
 
     fn launch(&mut self, number: usize, settings: &BTreeMap<String, String>) -> &'static Server {
         self.generation += 1;
-        Server::start(number, self.kind, &self.library, settings, self.seed, self.generation)
+        start::start(&Start {
+            number,
+            kind: self.kind,
+            library: &self.library,
+            settings,
+            seed: self.seed,
+            generation: self.generation,
+        })
     }
 
     /// Stops a server as a power cut does, and starts it from an image, with its settings as they are now.
@@ -254,6 +267,16 @@ impl Machine {
         self.server(s).slowest_ns.take()
     }
 
+    /// Has the time of each pass measured exactly, which takes as long as a short pass.
+    pub fn measure_exactly(&mut self) {
+        self.is_exact = true;
+    }
+
+    /// Returns the time of the processor that a server's passes have taken, in nanoseconds.
+    pub fn spent_ns(&self, s: ServerId) -> u64 {
+        self.server(s).spent_ns.get()
+    }
+
     /// Closes a client's end of the connection. The server reads that in its next pass, or after what the client had sent.
     pub fn hang_up(&mut self, c: ClientId) {
         let (server, client) = &self.clients[c.0];
@@ -264,9 +287,11 @@ impl Machine {
     /// Runs one pass of a server's event loop. Returns how much it did.
     pub fn pass(&mut self, s: ServerId) -> usize {
         let server = self.server(s);
-        let stopwatch = Stopwatch::start();
+        let stopwatch = Stopwatch::start(self.is_exact);
         let count = server.pass();
-        server.slowest_ns.set(server.slowest_ns.get().max(stopwatch.ns()));
+        let spent_ns = stopwatch.ns();
+        server.slowest_ns.set(server.slowest_ns.get().max(spent_ns));
+        server.spent_ns.set(server.spent_ns.get() + spent_ns);
         self.follow_orders(s);
         count
     }
@@ -445,7 +470,7 @@ impl Machine {
 
     /// Returns the bytes that the module has allocated and not freed.
     pub fn memory(&self, s: ServerId) -> usize {
-        self.server(s).memory.get()
+        self.server(s).heap.used()
     }
 
     /// Returns the lines that the module has logged since the last call.

@@ -33,7 +33,7 @@ const NO_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
 impl Server {
     pub fn add_command(&self, command: Command) {
         let command: &'static Command = Box::leak(Box::new(command));
-        self.commands.borrow_mut().insert(command.name.clone(), command);
+        Rc::make_mut(&mut self.commands.borrow_mut()).insert(command.name.clone(), command);
     }
 
     pub fn command(&self, name: &[u8]) -> Option<&'static Command> {
@@ -157,17 +157,13 @@ impl Server {
 
     /// Returns why no client may write now.
     fn write_refusal(&self) -> Option<String> {
-        if !self.is_replica() && self.good_replicas() < self.replicas_to_write() {
+        if !self.is_replica() && self.good_replicas() < self.replicas_to_write.get() {
             return Some(NO_REPLICAS.to_owned());
         }
-        if self.is_replica() && self.setting_is("replica-read-only", "yes") {
+        if self.is_replica() && self.is_read_only.get() {
             return Some(READ_ONLY.to_owned());
         }
         None
-    }
-
-    pub fn replicas_to_write(&self) -> usize {
-        self.setting("min-replicas-to-write").and_then(|it| it.parse().ok()).unwrap_or(0)
     }
 
     pub fn good_replicas(&self) -> usize {

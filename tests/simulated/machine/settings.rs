@@ -162,6 +162,10 @@ impl Server {
         let flag = |letter: u8| class::LETTERS.iter().find(|(it, _)| *it == letter);
         let flags = text.bytes().filter_map(flag).fold(0, |all, (_, flag)| all | flag);
         self.notified.set(flags);
+        let number = |name| self.setting(name).and_then(|it| it.parse().ok()).unwrap_or(0);
+        self.hz.set(number("hz").max(1));
+        self.replicas_to_write.set(number("min-replicas-to-write") as usize);
+        self.is_read_only.set(self.setting_is("replica-read-only", "yes"));
         let has_threads = !self.setting_is("io-threads", "1");
         let read = self.kind.is_valkey() || self.setting_is("io-threads-do-reads", "yes");
         self.reads_late.set(has_threads && read);

@@ -107,10 +107,12 @@ impl World {
                 .count() as u64,
             _ => 0,
         });
+        let spent_ns = self.machine.spent_ns(self.primary);
         self.send(client, &words);
         self.passes(1)?;
         if !self.model.is_stepwise {
-            return self.collect(&[(client, call, false)]);
+            self.collect(&[(client, call.clone(), false)])?;
+            return self.judge_each(&call, self.last.as_ref(), spent_ns);
         }
         self.hear();
         let mut reply = Reply::Int(count as i64);
@@ -119,7 +121,7 @@ impl World {
         }
         self.model.follow(&call, &reply)?;
         let began_ms = call.now;
-        self.begun = Some(Begun { client, call, count, is_alone: true, began_ms });
+        self.begun = Some(Begun { client, call, count, is_alone: true, spent_ns, began_ms });
         Ok(())
     }
 
@@ -130,9 +132,9 @@ impl World {
         loop {
             self.quiet()?;
             if let Some(reply) = self.machine.replies(id).pop() {
-                let is_it = match reply {
-                    Reply::Int(count) if begun.is_alone => count as u64 == begun.count,
-                    Reply::Int(count) => count as u64 <= begun.count,
+                let is_it = match &reply {
+                    Reply::Int(count) if begun.is_alone => *count as u64 == begun.count,
+                    Reply::Int(count) => *count as u64 <= begun.count,
                     Reply::Error(_) => true,
                     _ => false,
                 };
@@ -142,6 +144,7 @@ impl World {
                         begun.call.op, begun.count
                     )));
                 }
+                self.judge_each(&begun.call, Some(&reply), begun.spent_ns)?;
                 return self.settle();
             }
             if self.now() > begun.began_ms + STEPS_MS {

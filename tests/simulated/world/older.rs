@@ -48,3 +48,16 @@ pub fn reorder(op: &Op, words: &mut Vec<Bytes>) {
         _ => {}
     }
 }
+
+/// Returns an effect as it is written now: a lease, or what was settled.
+pub fn told(words: &[Bytes]) -> Vec<Bytes> {
+    let mut words = words.to_vec();
+    let letter = match &words[0][..] {
+        b"DEHYDRATOR.LEASE" => b'L',
+        b"DEHYDRATOR.SETTLED" => b'S',
+        _ => return words,
+    };
+    words[0] = b"DEHYDRATOR.EFFECT".to_vec();
+    words[2].insert(0, letter);
+    words
+}

@@ -1,7 +1,9 @@
 //! Time: passes of the event loop, and what must have happened by now.
 
 use super::run::{Result, World};
+use crate::judges::follow::Call;
 use crate::judges::{Fault, Promise};
+use crate::machine::Reply;
 
 /// How late the module may be in what it does by itself, in milliseconds.
 pub(super) const GRACE_MS: u64 = 3;
@@ -12,6 +14,8 @@ pub(super) const UPKEEP_MS: u64 = 1000;
 const PASS_NS: u64 = 60_000_000;
 /// What is added for each element that a command asks for, in nanoseconds.
 const ELEMENT_NS: u64 = 20_000;
+/// As many pushes as it may take at most to change an element among very many.
+const PUSHES: u64 = 3;
 /// The most passes of the event loop at one moment of virtual time.
 const PASSES_MAX: usize = 20_000;
 
@@ -89,6 +93,19 @@ impl World {
         if spent_ns > bound_ns {
             return Err(Promise::Work
                 .broken(format!("a pass took {} ms of the processor", spent_ns / 1_000_000)));
+        }
+        Ok(())
+    }
+
+    /// Judges what each element took that PURGE or TOUCH of a group has changed, beside what it took to push one.
+    pub(super) fn judge_each(&self, call: &Call, reply: Option<&Reply>, before: u64) -> Result {
+        let (Some(Reply::Int(count)), true) = (reply, self.push_ns > 0) else { return Ok(()) };
+        let spent_ns = self.machine.spent_ns(self.primary) - before;
+        let bound_ns = PASS_NS + *count as u64 * PUSHES * self.push_ns;
+        if spent_ns > bound_ns {
+            let spent = spent_ns / 1_000_000;
+            let what = format!("{:?} of {count} took {spent} ms of the processor", call.op);
+            return Err(Promise::Work.broken(format!("{what}, a push {} ns", self.push_ns)));
         }
         Ok(())
     }

@@ -105,7 +105,7 @@ impl Profile {
             has_letters: false,
         };
         if is_big && random.one_in(2) {
-            profile.direct(random.pick(&Theme::ALL));
+            profile.direct(Theme::draw(&mut random));
         } else {
             profile.draw_schedules(&mut random);
         }

@@ -4,10 +4,16 @@ use super::{Drawer, STREAM};
 use crate::judges::Bytes;
 use crate::judges::dehydrator::Policy;
 use crate::world::op::{Numbers, Op, Poll};
+use crate::world::random::Random;
 use crate::world::step::{Command, Step, Theme};
 
 impl Theme {
     pub const ALL: [Self; 4] = [Self::Crowd, Self::Dead, Self::Slots, Self::Walk];
+
+    pub fn draw(random: &mut Random) -> Self {
+        // That one takes as long as all others.
+        if random.one_in(12) { Self::Walk } else { random.pick(&Self::ALL[..3]) }
+    }
 }
 
 /// How long what nobody is to get back is leased, in milliseconds.
@@ -48,21 +54,8 @@ impl Drawer<'_> {
         Step::LeaseMany { number: self.number, key: key.clone(), db: 0, count, lease }
     }
 
-    /// Draws leases of one element, or several, of some of so many groups. Those that come later end sooner, so that groups
-    /// are not met in the order of what they give out.
-    fn lease_some(&mut self, steps: &mut Vec<Step>, key: &Bytes, groups: usize, most: u64) {
-        let part = (groups as u64 * most).div_ceil(2);
-        let mut lease = self.random.pick(&[LONG_MS, 8 * LONG_MS]);
-        for _ in 0..2 {
-            let count = part / 2 + self.random.below(part);
-            steps.push(self.lease_many(key, count, lease));
-            lease = self.random.pick(&[lease / 2, lease / 2, 500]);
-        }
-    }
-
-    /// Draws a change of what each group may hold, and those who wait for it, before or behind them.
-    fn change(&mut self, steps: &mut Vec<Step>, key: &Bytes, counts: &[u64]) {
-        let most = self.random.pick(&[0, 1, 1, 2, 2, 3]);
+    /// Draws a change of what each group may hold, those who wait for it, before or behind them, and what they ask for then.
+    fn change(&mut self, steps: &mut Vec<Step>, key: &Bytes, most: u64, counts: &[u64]) {
         let mut change = Some(self.alone(each_held(most), key));
         let mut batch = Vec::new();
         for _ in 0..self.random.below(3) {
@@ -74,8 +67,8 @@ impl Drawer<'_> {
         }
         steps.push(Step::Batch(batch));
         steps.extend(change.map(|it| Step::Batch(vec![it])));
-        for _ in 0..self.random.below(6) {
-            let step = match self.random.below(5) {
+        for _ in 0..2 + self.random.below(6) {
+            let step = match self.random.below(6) {
                 0 => Step::Advance(self.random.pick(&[1, 5, 600])),
                 1 => self.step_of(Op::Ttn, key),
                 _ => {
@@ -87,33 +80,47 @@ impl Drawer<'_> {
         }
     }
 
+    /// Draws groups that are full: those that are full later come first in their turns. Or of which some hold one element and
+    /// some two, so that a change gives room to some of them only.
     fn crowded(&mut self, key: &Bytes) -> Vec<Step> {
-        let groups = self.random.pick(&[2500, 4000]);
-        let most = 1 + self.random.below(2);
+        let groups = self.random.pick(&[2500, 4000, 5000]);
+        let (all, part) = (groups as u64, self.random.below(groups as u64));
+        let is_part_full = self.random.one_in(2);
+        let most = if is_part_full { 2 } else { 1 };
         let mut steps = vec![self.bulk(key, groups, 3), self.step_of(each_held(most), key)];
-        self.lease_some(&mut steps, key, groups, most);
-        for _ in 0..1 + self.random.below(3) {
-            self.change(&mut steps, key, &[1, 3, 7, 300]);
+        if is_part_full {
+            steps.push(self.lease_many(key, all + part, LONG_MS));
+            steps.push(self.step_of(each_held(1), key));
+        } else {
+            steps.push(self.lease_many(key, part + 1, LONG_MS));
+            steps.push(self.lease_many(key, all, LONG_MS / 2));
+        }
+        for at in 0..1 + self.random.below(3) {
+            let most = if at == 0 { 2 } else { self.random.pick(&[0, 1, 2, 3]) };
+            self.change(&mut steps, key, most, &[1, 3, 7, 300]);
         }
         steps
     }
 
+    /// Draws groups that are full. Behind what some of them hold there is something that may be given to nobody, and comes before
+    /// what others give out.
     fn dead(&mut self, key: &Bytes) -> Vec<Step> {
-        let groups = self.random.pick(&[2500, 4000]);
+        let groups = self.random.pick(&[2500, 4000, 5000]);
+        let part = 1 + self.random.below(groups as u64);
         let policy = Policy::Limit(1, Box::new(Policy::Stream(STREAM.to_vec())));
         let mut steps = vec![self.step_of(Op::OnDue(policy), key)];
         steps.push(self.step_of(each_held(1), key));
         steps.push(self.bulk(key, groups, 1));
-        self.lease_some(&mut steps, key, groups, 2);
-        for within in [self.random.pick(&[None, Some(1)]), None] {
-            let mut bulk = self.bulk(key, groups, 1);
-            if let Step::Bulk { within: it, .. } = &mut bulk {
-                *it = within;
-            }
-            steps.push(bulk);
+        steps.push(self.lease_many(key, part, LONG_MS));
+        steps.push(self.lease_many(key, groups as u64, LONG_MS / 2));
+        let mut dead = self.bulk(key, part as usize, 1);
+        if let Step::Bulk { within, .. } = &mut dead {
+            *within = Some(1);
         }
+        steps.extend([dead, self.bulk(key, groups, 1)]);
         for _ in 0..2 {
-            self.change(&mut steps, key, &[1]);
+            let most = self.random.pick(&[2, 2, 3, 0]);
+            self.change(&mut steps, key, most, &[1]);
         }
         steps
     }
@@ -134,12 +141,14 @@ impl Drawer<'_> {
     }
 
     fn walk(&mut self, key: &Bytes) -> Vec<Step> {
-        let each = self.random.pick(&[100_000, 300_000]);
-        let mut steps = vec![self.bulk(key, 1, each)];
-        steps.push(self.lease_many(key, 2000, 500));
+        let mut steps = vec![self.bulk(key, 1, 300_000)];
+        for _ in 0..2 {
+            steps.push(self.lease_many(key, 20_000, 500));
+        }
         steps.push(Step::Advance(600));
-        let op = Op::TouchGroup(b"g0".to_vec(), self.random.pick(&[1, 10, 1000]), Some(5000));
-        for _ in 0..3 {
+        let ttl = self.random.pick(&[1, 10]);
+        let op = Op::TouchGroup(b"g0".to_vec(), ttl, Some(20_000));
+        for _ in 0..2 {
             steps.push(Step::Begin(self.alone(op.clone(), key)));
         }
         steps
