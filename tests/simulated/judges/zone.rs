@@ -58,8 +58,8 @@ fn is_behind(minute: i64, (month, which, at): Change) -> bool {
     let day = ((minute - at) / DAY_MIN) as u64;
     let (of_year, of_month) = date(day);
     // The first of January 1970 was a Thursday.
-    let is_sunday = |it: &u64| (day - of_month + it + 4) % 7 == 0;
+    let is_sunday = |it: &u64| (day - of_month + it + 4).is_multiple_of(7);
     let mut sundays = (1..=31).filter(is_sunday);
-    let sunday = if which > 0 { sundays.nth(which as usize - 1) } else { sundays.last() };
+    let sunday = if which > 0 { sundays.nth(which as usize - 1) } else { sundays.next_back() };
     of_year > month || of_year == month && sunday.is_some_and(|it| of_month >= it)
 }

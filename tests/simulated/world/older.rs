@@ -9,8 +9,7 @@ use crate::judges::Bytes;
 pub fn has(op: &Op) -> bool {
     match op {
         Op::OfSchedules(_) | Op::Revive(_) | Op::OnDueNx(_) => false,
-        Op::Release(_, _, back) => !back.has_element && back.reason.is_none(),
-        Op::Reject(_, reason) => reason.is_none(),
+        Op::Release(_, _, back) | Op::Reject(_, back) => !back.has_element && back.reason.is_none(),
         _ => true,
     }
 }

@@ -85,7 +85,7 @@ impl<'a> Drawer<'a> {
                 let ops: Vec<_> = (0..many).map(|_| self.write()).collect();
                 Step::Batch(ops.into_iter().map(|op| self.command(op)).collect())
             }
-            50..74 => {
+            60..74 => {
                 let op = self.read();
                 Step::Batch(vec![self.command(op)])
             }
