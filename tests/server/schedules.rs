@@ -93,7 +93,7 @@ fn an_element_is_stored_again_and_again_and_is_like_any_other() {
 #[test]
 fn a_schedule_shows_its_plan_and_its_elements_get_its_bounds_and_group() {
     let (server, mut client) = Server::with_client(&[]);
-    let from = time(&mut client) + 50;
+    let from = time(&mut client) + 1000;
     let options = format!(
         "FROM {from} UNTIL {} TIMES 2 DELIVERIES 3 WITHIN 7000 GROUP g JITTER 1",
         from + HOUR
@@ -514,13 +514,16 @@ fn a_pass_ends_after_some_hundred_occurrences_or_entries_of_streams() {
     let (server, mut client) = Server::with_client(&options);
     let from = time(&mut client) + 3000;
     client.ask("DEHYDRATOR.ONDUE many STREAM s");
+    let mut pipe = redis::pipe();
     for at in 0..ALL {
-        client.ask(&format!("DEHYDRATOR.EVERY k 3600000 element {at} FROM {from}"));
+        pipe.add_command(cmd(&format!("DEHYDRATOR.EVERY k 3600000 element {at} FROM {from}")));
         // In one key, and in many.
         let key = if at % 2 == 0 { "many" } else { &format!("of{}", at % 100) };
-        client.ask(&format!("DEHYDRATOR.ONDUE {key} NX STREAM s"));
-        client.ask(&format!("DEHYDRATOR.PUSH {key} 0 element {at} AT {}", from + 1000));
+        pipe.add_command(cmd(&format!("DEHYDRATOR.ONDUE {key} NX STREAM s")));
+        let push = format!("DEHYDRATOR.PUSH {key} 0 element {at} AT {}", from + 1000);
+        pipe.add_command(cmd(&push));
     }
+    pipe.exec(&mut client).expect("all in time");
     until("all have occurred", || (len(&mut client, "k") == ALL as u64).then_some(()));
     until("all are sent", || (client.ask("XLEN s") == Value::Int(ALL as i64)).then_some(()));
     let file = server.file("appendonlydir/appendonly.aof.1.incr.aof");
