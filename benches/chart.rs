@@ -161,13 +161,19 @@ fn finish(area: &Area<'_>, path: &Path, words: &str) {
         for of in ["fill", "stroke"] {
             let drawn = format!("{of}=\"{}\"", hex(*light));
             if svg.contains(&drawn) {
-                rules += &format!("[{drawn}]{{{of}:{}}}\n", hex(*dark));
+                rules += &format!(" [{drawn}]{{{of}:{}}}", hex(*dark));
             }
         }
     }
     let (head, drawing) = svg.split_once('\n').expect("lines");
     let head = head.replace("<svg ", "<svg role=\"img\" ");
-    let style = format!("<style>@media (prefers-color-scheme: dark) {{\n{rules}}}</style>");
+    let style = format!("<style>@media (prefers-color-scheme: dark) {{{rules} }}</style>");
+    // Each text is on a line of its own, between those of its tags.
+    let is_open = |line: &str| line.starts_with("<text") && line.ends_with("\">\n");
+    let drawing = drawing.replace("\n</text>", "</text>");
+    let lines = drawing.split_inclusive('\n');
+    let drawing: String =
+        lines.map(|line| if is_open(line) { line.trim_end() } else { line }).collect();
     fs::write(path, format!("{head}\n<title>{words}</title>\n{style}\n{drawing}")).expect("a file");
 }
 
