@@ -183,7 +183,7 @@ fn keeps_connection(library: &Library, session: &mut Session) -> String {
     let next = session.probe.outcome(PATIENCE).expect("a reply");
     let mixes_up = next.reply.is_ok_and(|it| it.contains("element"));
     let also = if mixes_up { "mixes up, " } else { "" };
-    format!("{also}loses {lost} of 3")
+    format!("{also}drops {lost} of 3 replies")
 }
 
 /// Counts how often a command is resent if its replies never arrive, because the connection is cut.
