@@ -14,8 +14,9 @@ use super::session::Caller;
 use crate::ask;
 use crate::facts::Facts;
 
-/// The time for one request, and for one queue of it: held elements stand among those that wait.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The time for one request, of which the page sends one every three seconds, and for one queue of it: held elements stand among
+/// those that wait.
+const PATIENCE: Duration = Duration::from_millis(400);
 const OF_QUEUE: Duration = Duration::from_millis(150);
 /// Elements in one answer, at most.
 const SHOWN: usize = 500;
