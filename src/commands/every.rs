@@ -20,8 +20,8 @@ const NEVER: &str = "the schedule never occurs: not from now on, or not before i
 /// The time zone of a cron without ZONE.
 const UTC: &[u8] = b"UTC";
 
-/// Reads `key plan element name [ZONE zone] [FROM unix-ms] [UNTIL unix-ms] [TIMES n] [MISSED ONE | ALL | NONE] [OVERLAP ALLOW |
-/// SKIP] [JITTER ms] [DELIVERIES n] [WITHIN ms] [GROUP name]`.
+/// Reads `key plan element name [ZONE zone] [FROM unix-ms] [UNTIL unix-ms] [TIMES n] [MISSED <ONE | ALL | NONE>]
+/// [OVERLAP <ALLOW | SKIP>] [JITTER ms] [DELIVERIES n] [WITHIN ms] [GROUP name]`.
 fn parse<'a>(args: Args<'a>) -> Result<(Str<'a>, &'a [u8], Schedule<'a>)> {
     let (key, plan) = (required(args, 1)?, required(args, 2)?.bytes());
     let (element, name) = (required(args, 3)?.bytes(), required(args, 4)?.bytes());

@@ -168,7 +168,7 @@ pub fn commands() -> Vec<Command> {
             ..Command::new(c"limit", handler!(limit::limit), c"write fast", -4, access::TOUCH)
         },
         Command {
-            syntax: "key plan element name [ZONE zone] [FROM unix-ms] [UNTIL unix-ms] [TIMES n] [MISSED ONE | ALL | NONE] [OVERLAP ALLOW | SKIP] [JITTER ms] [DELIVERIES n] [WITHIN ms] [GROUP name]",
+            syntax: "key plan element name [ZONE zone] [FROM unix-ms] [UNTIL unix-ms] [TIMES n] [MISSED <ONE | ALL | NONE>] [OVERLAP <ALLOW | SKIP>] [JITTER ms] [DELIVERIES n] [WITHIN ms] [GROUP name]",
             complexity: c"O(log(N)), N being the number of schedules in the key",
             summary: c"Sets a schedule: the server stores the element again and again, every so many milliseconds or by a cron of five fields.",
             ..Command::new(c"every", handler!(every::every), c"write deny-oom fast", -5, access::TOUCH)

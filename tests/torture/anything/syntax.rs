@@ -82,20 +82,6 @@ fn parse<'a>(words: &mut impl Iterator<Item = &'a str>) -> Vec<Vec<Part>> {
             word => parts.push(Part::Word(word.to_owned())),
         }
     }
-    // `MISSED ONE | ALL`: the others are behind the same word.
-    let is_one_literal = |it: &Vec<Part>| matches!(&it[..], [Part::Word(word)] if is_literal(word));
-    let shared = match &alternatives[..] {
-        [first, others @ ..] if !others.is_empty() && others.iter().all(is_one_literal) => {
-            match &first[..] {
-                [Part::Word(word), Part::Word(next)] if is_literal(next) => Some(word.clone()),
-                _ => None,
-            }
-        }
-        _ => None,
-    };
-    for other in alternatives.iter_mut().skip(1) {
-        shared.iter().for_each(|word| other.insert(0, Part::Word(word.clone())));
-    }
     alternatives
 }
 
