@@ -10,12 +10,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from dehydrator_queue.errors import ModuleTooOld
 from dehydrator_queue.queue.commands import Flow, Question
 from dehydrator_queue.queue.library import (
     BROKEN,
     Client,
-    ResponseError,
     check_kind,
     doubts_others,
     forget_connections,
@@ -23,7 +21,7 @@ from dehydrator_queue.queue.library import (
     passes,
     undecoded,
 )
-from dehydrator_queue.queue.server import FIRST_PAUSE, LONGEST_PAUSE, NEWEST, PROBES, drawn, explain, version_of
+from dehydrator_queue.queue.server import FIRST_PAUSE, LONGEST_PAUSE, checking, drawn, explain
 
 T = TypeVar("T")
 
@@ -111,15 +109,4 @@ class Server:
         tell: Callable[[Exception], Any] = lambda error: None,
     ) -> None:
         """Raises an explanation if the module is missing or too old."""
-        for words in PROBES:
-            try:
-                question = Question((words[0], key, *words[1:]), lambda reply: None)
-                await self.ask(question, give_up=give_up, tell=tell)
-            except ModuleTooOld:
-                version = ""
-                with suppress(Exception):
-                    version = version_of(await self._send(("INFO", "dehydrator")))
-                raise ModuleTooOld(NEWEST, version) from None
-            except ResponseError as error:
-                if passes(error):
-                    raise
+        await self.follow(checking(key), None, give_up, tell)

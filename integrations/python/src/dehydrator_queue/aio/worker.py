@@ -17,12 +17,12 @@ from dehydrator_queue.aio.wide.confirming import Confirming
 from dehydrator_queue.aio.wide.pollers import Pollers
 from dehydrator_queue.backoff import Backoff
 from dehydrator_queue.durations import Duration
-from dehydrator_queue.errors import TookTooLong, reason_of
+from dehydrator_queue.errors import TookTooLong
 from dehydrator_queue.hooks import Hooks
 from dehydrator_queue.job import Delivery, Job
 from dehydrator_queue.queue.commands import Flow, Question, new_token, poll
-from dehydrator_queue.queue.library import passes, reply_in
-from dehydrator_queue.worker.base import GRACE, MOST_AT_ONCE, Working, by_name, is_coroutine, log
+from dehydrator_queue.queue.library import passes
+from dehydrator_queue.worker.base import MOST_AT_ONCE, Working, by_name, is_coroutine, log
 from dehydrator_queue.worker.settings import Attempts, Settings, Timeout
 from dehydrator_queue.worker.threads import SLICE
 
@@ -88,13 +88,8 @@ class Worker(Working):
     async def _run(self) -> None:
         self._pid = os.getpid()
         first = next(iter(self._queues.values()))
-        server = Server(first.patient(self._settings.block_ms / 1000 + GRACE), patience=float("inf"))
-        block_ms = self._block_of(server.client)
+        server, block_ms = self._open(Server, Confirming)
         await server.check(first.name, self._stops, self._hooks.interrupted)
-        self._leases = self._sure = Server(first.patient(reply_in(self._settings.lease_ms)), patience=0)
-        if self._wait_replicas:
-            wait_ms = int(500 * min(1, reply_in(self._settings.lease_ms)))
-            self._sure = Server(Confirming(self._leases.client, self._wait_replicas, wait_ms), patience=0)
         if self._is_wide:
             try:
                 # Finds the nodes while they reply.
@@ -128,9 +123,8 @@ class Worker(Working):
                 await asyncio.gather(*beside, return_exceptions=True)
                 if isinstance(self._sure.client, Confirming):
                     await self._sure.client.aclose()
-                if server.client is not first._server.client:
-                    for own in (server, self._leases):
-                        await own.client.aclose()  # type: ignore[attr-defined]
+                for own in self._opened(server):
+                    await own.aclose()
                 log.info("%s: the worker has ended", ", ".join(self._queues))
 
     async def _finish(self) -> None:
@@ -146,21 +140,7 @@ class Worker(Working):
         def submit(delivery: Delivery) -> None:
             self._begin(delivery).add_done_callback(lambda _: pollers.permits.release())
 
-        pollers = Pollers(
-            self._queues.values(),
-            self._settings,
-            block_ms,
-            MOST_AT_ONCE,
-            server,
-            self._leases,
-            self._sure if self._wait_replicas else None,
-            self._hooks,
-            self._stops,
-            submit,
-            self._limit,
-            lambda: time.monotonic() >= self._stop_by,
-        )
-        self._commands = pollers._commands
+        pollers = self._pollers(Pollers, server, block_ms, submit)
         await pollers.run()
 
     def _begin(self, delivery: Delivery) -> asyncio.Task[None]:
@@ -267,23 +247,15 @@ class Worker(Working):
                 await self._ask(self._commands[delivery.key].settle(delivery.token, delivery.id), self._sure)
             self._hooks.succeeded(job, seconds)
             return
-        element, reason = delivery.changed(job.headers), reason_of(failure)
-        delay = await self._follow(self._delay(failure, delivery))
-        if delay is not None:
-            with self._hooks.settling(job, "release"):
-                await self._follow(self._retry(delivery, delay, reason, element))
-            self._hooks.retried(job, seconds, failure, delay)
-            return
-        with self._hooks.settling(job, "bury"):
-            reason = await self._follow(self._bury(delivery, reason, element))
-        self._hooks.buried(delivery, reason, failure)
+        await self._follow(self._fail(delivery, job, failure, seconds))
 
     async def _ask(self, question: Question[Any], server: Server | None = None) -> Any:
         return await (server or self._leases).ask(question, self._patience(), tell=self._hooks.interrupted)
 
     async def _follow(self, flow: Flow[T], patience: float | None = None) -> T:
         patience = self._patience() if patience is None else patience
-        return await self._leases.follow(flow, patience, tell=self._hooks.interrupted)
+        result: T = await self._leases.follow(flow, patience, tell=self._hooks.interrupted)
+        return result
 
     async def _watch(self) -> None:
         """Renews the current jobs, three times per lease."""

@@ -72,6 +72,20 @@ def version_of(info: Any) -> str:
     return found[1].decode() if found else ""
 
 
+def checking(key: str) -> Flow[None]:
+    for words in PROBES:
+        try:
+            yield Question((words[0], key, *words[1:]), lambda reply: None)
+        except ModuleTooOld:
+            version = ""
+            with suppress(Exception):
+                version = yield Question(("INFO", "dehydrator"), version_of)
+            raise ModuleTooOld(NEWEST, version) from None
+        except ResponseError as error:
+            if passes(error):
+                raise
+
+
 class Server:
     """Resends each command until there is a reply, or patience ends. All commands here are safe to repeat."""
 
@@ -133,15 +147,4 @@ class Server:
         tell: Callable[[Exception], Any] = lambda error: None,
     ) -> None:
         """Raises an explanation if the module is missing or too old."""
-        for words in PROBES:
-            try:
-                question = Question((words[0], key, *words[1:]), lambda reply: None)
-                self.ask(question, give_up=give_up, tell=tell)
-            except ModuleTooOld:
-                version = ""
-                with suppress(Exception):
-                    version = version_of(self.client.execute_command("INFO", "dehydrator"))
-                raise ModuleTooOld(NEWEST, version) from None
-            except ResponseError as error:
-                if passes(error):
-                    raise
+        self.follow(checking(key), None, give_up, tell)

@@ -15,9 +15,9 @@ from typing import Any
 from dehydrator_queue.durations import Duration, in_seconds
 from dehydrator_queue.errors import QueueFull, Reject, TooLate, reason_of
 from dehydrator_queue.hooks import Guarded, Hooks
-from dehydrator_queue.job import Delivery
+from dehydrator_queue.job import Delivery, Job
 from dehydrator_queue.queue.commands import Commands, Flow
-from dehydrator_queue.queue.library import ResponseError, addresses, holds_one, passes, read_timeout
+from dehydrator_queue.queue.library import ResponseError, addresses, holds_one, passes, read_timeout, reply_in
 from dehydrator_queue.worker.running import Running
 from dehydrator_queue.worker.settings import CUT_OFF, Settings
 
@@ -74,6 +74,10 @@ def is_coroutine(work: Any) -> bool:
 
 class Working:
     """A worker, without what waits."""
+
+    #: What sends commands about leases, and what also waits for replicas.
+    _leases: Any
+    _sure: Any
 
     def __init__(self, queues: dict[str, Any], settings: Settings, hooks: Hooks | None, wait_replicas: int) -> None:
         self._queues = queues
@@ -133,6 +137,32 @@ class Working:
         timeout = read_timeout(client)
         block_ms = self._settings.block_ms
         return block_ms if timeout is None else min(block_ms, int(timeout * 500))
+
+    def _open(self, kind: Any, confirming: Any) -> tuple[Any, int]:
+        """Makes the servers: returns the one that takes jobs, and for how long it blocks, in milliseconds."""
+        first, lease_ms = next(iter(self._queues.values())), self._settings.lease_ms
+        server = kind(first.patient(self._settings.block_ms / 1000 + GRACE), patience=math.inf)
+        self._leases = self._sure = kind(first.patient(reply_in(lease_ms)), patience=0)
+        if self._wait_replicas:
+            wait_ms = int(500 * min(1, reply_in(lease_ms)))
+            self._sure = kind(confirming(self._leases.client, self._wait_replicas, wait_ms), patience=0)
+        return server, self._block_of(server.client)
+
+    def _opened(self, server: Any) -> list[Any]:
+        """Returns the clients that are the worker's own."""
+        theirs = next(iter(self._queues.values()))._server.client
+        return [] if server.client is theirs else [server.client, self._leases.client]
+
+    def _pollers(self, kind: Any, server: Any, block_ms: int, submit: Callable[[Delivery], Any]) -> Any:
+        """Makes what takes jobs from the keys of the queues."""
+        pollers = kind(
+            *(self._queues.values(), self._settings, block_ms, MOST_AT_ONCE, server, self._leases),
+            self._sure if self._wait_replicas else None,
+            *(self._hooks, self._stops, submit, self._limit),
+            lambda: time.monotonic() >= self._stop_by,
+        )
+        self._commands = pollers._commands
+        return pollers
 
     # What becomes of jobs.
 
@@ -206,6 +236,19 @@ class Working:
             yield verbs.release(delay, delivery, reason)
             reason = f"{reason}; it waits for {delay:.0f} s, for it could not go to the dead letters: {error}"
         return reason
+
+    def _fail(self, delivery: Delivery, job: Job, failure: BaseException, seconds: float) -> Flow[None]:
+        """Gives a job back whose work has failed, or makes it a dead letter."""
+        element, reason = delivery.changed(job.headers), reason_of(failure)
+        delay = yield from self._delay(failure, delivery)
+        if delay is not None:
+            with self._hooks.settling(job, "release"):
+                yield from self._retry(delivery, delay, reason, element)
+            self._hooks.retried(job, seconds, failure, delay)
+            return
+        with self._hooks.settling(job, "bury"):
+            reason = yield from self._bury(delivery, reason, element)
+        self._hooks.buried(delivery, reason, failure)
 
     def _cut(self, delivery: Delivery) -> Flow[None]:
         """Gives a job back whose work still runs."""

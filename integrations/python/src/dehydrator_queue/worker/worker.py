@@ -11,17 +11,17 @@ from typing import Any, TypeVar
 
 from dehydrator_queue.backoff import Backoff
 from dehydrator_queue.durations import Duration
-from dehydrator_queue.errors import TookTooLong, reason_of
+from dehydrator_queue.errors import TookTooLong
 from dehydrator_queue.hooks import Hooks
 from dehydrator_queue.job import Delivery, Job
 from dehydrator_queue.queue.commands import Flow, Question, new_token, poll
-from dehydrator_queue.queue.library import passes, reply_in
+from dehydrator_queue.queue.library import passes
 from dehydrator_queue.queue.queue import Queue
 from dehydrator_queue.queue.server import Server
 from dehydrator_queue.wide.confirming import Confirming
 from dehydrator_queue.wide.permits import Permits
 from dehydrator_queue.wide.pollers import Pollers
-from dehydrator_queue.worker.base import GRACE, MOST_AT_ONCE, Working, by_name, is_coroutine, log
+from dehydrator_queue.worker.base import MOST_AT_ONCE, Working, by_name, is_coroutine, log
 from dehydrator_queue.worker.cancellations import Cancellations
 from dehydrator_queue.worker.settings import Attempts, Settings, Timeout
 from dehydrator_queue.worker.threads import Threads
@@ -92,13 +92,8 @@ class Worker(Working):
     def _run(self) -> None:
         self._pid = os.getpid()
         first = next(iter(self._queues.values()))
-        server = Server(first.patient(self._settings.block_ms / 1000 + GRACE), patience=float("inf"))
-        block_ms = self._block_of(server.client)
+        server, block_ms = self._open(Server, Confirming)
         server.check(first.name, self._stops, self._hooks.interrupted)
-        self._leases = self._sure = Server(first.patient(reply_in(self._settings.lease_ms)), patience=0)
-        if self._wait_replicas:
-            wait_ms = int(500 * min(1, reply_in(self._settings.lease_ms)))
-            self._sure = Server(Confirming(self._leases.client, self._wait_replicas, wait_ms), patience=0)
         if self._is_wide:
             try:
                 # Finds the nodes while they reply.
@@ -130,28 +125,14 @@ class Worker(Working):
             self._wake.set()
             told.stop()
             watching.join()
-            if server.client is not first._server.client:
-                for own in (server, self._leases):
-                    own.client.close()  # type: ignore[attr-defined]
+            for own in self._opened(server):
+                own.close()
             log.info("%s: the worker has ended", ", ".join(self._queues))
 
     def _take_from_keys(self, server: Server, block_ms: int, threads: Threads) -> None:
         """Takes jobs from all keys of the queues, until the worker stops."""
-        pollers = Pollers(
-            self._queues.values(),
-            self._settings,
-            block_ms,
-            MOST_AT_ONCE,
-            server,
-            self._leases,
-            self._sure if self._wait_replicas else None,
-            self._hooks,
-            self._stops,
-            threads.submit,
-            self._limit,
-            lambda: time.monotonic() >= self._stop_by,
-        )
-        self._free, self._commands = pollers.permits, pollers._commands
+        pollers = self._pollers(Pollers, server, block_ms, threads.submit)
+        self._free = pollers.permits
         pollers.run()
 
     def _take(self, server: Server, block_ms: int, threads: Threads) -> None:
@@ -241,16 +222,7 @@ class Worker(Working):
                 self._ask(self._commands[delivery.key].settle(delivery.token, delivery.id), self._sure)
             self._hooks.succeeded(job, seconds)
             return
-        element, reason = delivery.changed(job.headers), reason_of(failure)
-        delay = self._follow(self._delay(failure, delivery))
-        if delay is not None:
-            with self._hooks.settling(job, "release"):
-                self._follow(self._retry(delivery, delay, reason, element))
-            self._hooks.retried(job, seconds, failure, delay)
-            return
-        with self._hooks.settling(job, "bury"):
-            reason = self._follow(self._bury(delivery, reason, element))
-        self._hooks.buried(delivery, reason, failure)
+        self._follow(self._fail(delivery, job, failure, seconds))
 
     def _take_too_long(self, delivery: Delivery, job: Job) -> None:
         """Ends an attempt whose work goes on, in a thread that is left to it: another one takes its place."""
@@ -266,7 +238,8 @@ class Worker(Working):
 
     def _follow(self, flow: Flow[T], patience: float | None = None) -> T:
         patience = self._patience() if patience is None else patience
-        return self._leases.follow(flow, patience, tell=self._hooks.interrupted)
+        result: T = self._leases.follow(flow, patience, tell=self._hooks.interrupted)
+        return result
 
     def _watch(self) -> None:
         """Renews the current jobs, three times per lease, and ends those that take too long, until the worker ends."""
