@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 from servers import RealServer
-from topologies import Cluster, Pair
+from topologies import Cluster, Pair, Sentinels
 from workers import Run, running
 
 from dehydrator_queue import Queue
@@ -65,6 +65,13 @@ def bare_server(tmp_path: Path) -> Iterator[RealServer]:
 def pair(tmp_path: Path) -> Iterator[Pair]:
     """A primary and its replica."""
     yield from served(tmp_path / "pair", Pair)
+
+
+@pytest.fixture
+def sentinels(tmp_path: Path, pair: Pair) -> Iterator[Sentinels]:
+    sentinels = Sentinels(tmp_path, pair)
+    yield sentinels
+    sentinels.close()
 
 
 @pytest.fixture(scope="session")

@@ -120,13 +120,6 @@ class Putting:
 
 
 @pytest.fixture
-def sentinels(tmp_path: Path, pair: Pair) -> Iterator[Sentinels]:
-    sentinels = Sentinels(tmp_path, pair)
-    yield sentinels
-    sentinels.close()
-
-
-@pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path, "{jobs}")
     yield cluster

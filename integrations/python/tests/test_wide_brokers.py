@@ -9,7 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +22,7 @@ from test_dramatiq import working
 from test_taskiq import until
 from test_taskiq import working as taskiq_working
 from topologies import Cluster
+from workers import Fleet
 
 from dehydrator_queue import Queue
 from dehydrator_queue.dramatiq import DehydratorBroker, every
@@ -403,11 +404,8 @@ async def test_workers_are_killed_nodes_fail_over_and_all_is_done(
     queue = "dramatiq:default" if kind == "dramatiq" else "taskiq:dehydrator"
     cluster = Cluster(tmp_path, f"{{{queue}:0}}")
 
-    def start() -> subprocess.Popen[bytes]:
-        return subprocess.Popen([sys.executable, "-c", PROGRAMS[kind], cluster.url, str(server.port)])
-
-    workers = [start() for _ in range(3)]
-    try:
+    command = [sys.executable, "-c", PROGRAMS[kind], cluster.url, str(server.port)]
+    with closing(cluster), closing(Fleet(lambda _: subprocess.Popen(command, start_new_session=True), 3)) as fleet:
         for n in range(size):
             delay = n / 20
             if kind == "dramatiq":
@@ -425,17 +423,10 @@ async def test_workers_are_killed_nodes_fail_over_and_all_is_done(
             wait_until(lambda before=before: server.client.llen("done") > before + 20)
             if n % 2:
                 fail_over(cluster)
-            workers[n % 3].kill()
-            workers[n % 3].wait()
-            workers[n % 3] = start()
+            fleet.kill_one()
         with Queue(cluster.url, queue, keys=3, patience=60) as jobs:
             wait_until(lambda: len(jobs) == 0)
             assert jobs.dead_letters() == []
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.wait()
-        cluster.close()
     done = [line.decode().split() for line in server.client.lrange("done", 0, -1)]
     counts = Counter(int(n) for n, _ in done)
     print(len(done), "runs")

@@ -78,8 +78,8 @@ class Cancelling(Hooks):
 
     def channels(self) -> int:
         """Counts the subscriptions of workers."""
-        asked = ("CHANNELS", "SHARDCHANNELS")
-        return sum(len(node.client.execute_command("PUBSUB", what)) for node in self._nodes for what in asked)
+        asked = [(what, "__cancelled@*") for what in ("CHANNELS", "SHARDCHANNELS")]
+        return sum(len(node.client.execute_command("PUBSUB", *words)) for node in self._nodes for words in asked)
 
     def cancel(self) -> float:
         """Returns how long it took to tell, in seconds."""
@@ -99,7 +99,7 @@ SOON = 5
 
 @both
 @pytest.mark.parametrize("keys", [None, 3])
-@pytest.mark.parametrize("at", ["server", "cluster"])
+@pytest.mark.parametrize("at", ["server", "sentinels", "cluster"])
 def test_a_cancelled_job_is_told_at_once(request: pytest.FixtureRequest, at: str, keys: int | None, kind: str) -> None:
     there = request.getfixturevalue(at)
     cancelling = Cancelling(there.url, getattr(there, "nodes", [there]), keys)

@@ -63,7 +63,7 @@ class Sentinels:
     """Three sentinels that watch a pair under the name `mine`."""
 
     def __init__(self, folder: Path, pair: Pair) -> None:
-        self.processes, ports = [], []
+        self.nodes, self.processes, ports = pair.servers, [], []
         for n in range(3):
             port = free_port()
             config = folder / f"sentinel-{n}.conf"

@@ -119,6 +119,8 @@ class Cancellations:
         connection = pool.connection_class(**pool.connection_kwargs)
         listening = Listening(self._client)
         try:
+            # That of Sentinel looks up the address only then.
+            connection.connect()
             while not self._ended.is_set():
                 for words in listening.words(groups(self._client, self._keys())[slot]):
                     connection.send_command(*words)
