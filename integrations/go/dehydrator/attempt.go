@@ -60,10 +60,8 @@ func (r *run) do(ctx context.Context, d *delivery) error {
 	}
 	elapsed := time.Since(began)
 	if failure == nil {
-		// A 0 can mean that a first SETTLE worked, but its reply was lost.
 		err := r.settling(working, d, "settle", func() error {
-			_, err := r.leases.ask(ctx, "DEHYDRATOR.SETTLE", d.meta.Queue, d.meta.Token, d.meta.ID)
-			return err
+			return r.settlers[d.meta.Queue].settle(ctx, r.leases, &d.meta)
 		})
 		if err == nil {
 			r.log(slog.LevelDebug, d, "a task is done", "elapsed", elapsed)

@@ -17,6 +17,8 @@ type run struct {
 	config Config
 	routes []Route
 	keys   map[string]*Route
+	// Of each queue.
+	settlers map[string]*settler
 	// How often a task of each queue is delivered, if it has no number of its own and the worker has none.
 	attempts map[string]int
 	// The queues whose policy could not be set, as the server's memory is full, and when to try again.
@@ -49,6 +51,7 @@ func newRun() *run {
 	stopped, leaving := make(chan struct{}), make(chan struct{})
 	return &run{
 		keys:     map[string]*Route{},
+		settlers: map[string]*settler{},
 		attempts: map[string]int{},
 		stop:     sync.OnceFunc(func() { close(stopped) }),
 		stopped:  stopped,
@@ -84,7 +87,7 @@ func (r *run) prepare(config Config, routes []Route) error {
 		if _, twice := r.keys[route.settings.name]; twice {
 			return fmt.Errorf("dehydrator: %s has two handlers", route.settings.name)
 		}
-		r.keys[route.settings.name] = &routes[i]
+		r.keys[route.settings.name], r.settlers[route.settings.name] = &routes[i], &settler{}
 		r.unset = append(r.unset, &routes[i])
 	}
 	polling, block, end := forPolls(client, config.Block)

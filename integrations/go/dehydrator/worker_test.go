@@ -444,6 +444,29 @@ func TestErrorsThatDoNotPassEndTheWorker(t *testing.T) {
 	equal(t, dehydrator.NewWorker(dehydrator.Config{}).Run(ctx) != nil, true)
 }
 
+func TestTasksThatEndTogetherAreSettledTogether(t *testing.T) {
+	server := realserver.Start(t)
+	jobs := queueOf[int](t, server)
+	var begun list[int]
+	end := make(chan struct{})
+	_, stop := start(t, dehydrator.Config{Concurrency: 40}, jobs.HandleFunc(func(_ context.Context, task *dehydrator.Task[int]) error {
+		begun.add(task.Payload)
+		<-end
+		return nil
+	}))
+	must(jobs.EnqueueMany(ctx, payloads(0, 40)))(t)
+	until(t, func() bool { return begun.len() == 40 })
+	close(end)
+	until(t, empty(t, jobs))
+	stop()
+	var calls int
+	_, told, _ := strings.Cut(server.Info("commandstats"), "dehydrator.settle:calls=")
+	must(fmt.Sscan(told, &calls))(t)
+	if calls > 20 {
+		t.Fatalf("%d SETTLE for 40 tasks", calls)
+	}
+}
+
 func TestAPollWhoseReplyIsLostLosesNothing(t *testing.T) {
 	server := realserver.Start(t)
 	proxy := realserver.Through(t, server)
