@@ -104,6 +104,7 @@ async function opened(client: Ioredis): Promise<Opened> {
     throw cause ?? error;
   }
   const sender = keyed(client);
+  const heard = new Map<string, (message: Buffer) => void>();
   return {
     get alive() {
       return client.status === "ready" || client.status === "connect";
@@ -122,9 +123,12 @@ async function opened(client: Ioredis): Promise<Opened> {
     },
     subscribe: (channelOf, sharded, hear) => {
       const channel = channelOf((client.options as { db?: number }).db ?? 0);
-      client.on(sharded ? "smessageBuffer" : "messageBuffer", (from: Buffer, message: Buffer) => {
-        if (from.equals(Buffer.from(channel))) hear(message);
-      });
+      if (heard.size === 0) {
+        client.on(sharded ? "smessageBuffer" : "messageBuffer", (from: Buffer, message: Buffer) =>
+          heard.get(from.toString())?.(message),
+        );
+      }
+      heard.set(channel, hear);
       return sharded ? client.ssubscribe(channel) : client.subscribe(channel);
     },
     close: () => client.disconnect(),

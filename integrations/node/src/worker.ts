@@ -1,5 +1,6 @@
 // A worker: takes due jobs, does the work, and reports the results.
 
+import { setMaxListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { unwrap, wrap } from "./envelope.js";
 import { DehydratorError, JobLostError, JobTimeoutError, QueueFullError, Retry, TooLateError } from "./errors.js";
@@ -134,6 +135,8 @@ export class Worker<T = unknown> {
     const deaf = signals ? onSignal((count) => this.stop(count > 1 ? 0 : grace)) : () => {};
     this.#places.clear();
     this.#ended = new AbortController();
+    // Node warns of eleven listeners, and each key has some.
+    setMaxListeners(0, this.#ended.signal);
     try {
       for (const queue of this.queues) free.push(internals(queue).hold());
       const ones = this.queues.map((queue) => internals(queue).one);

@@ -401,6 +401,20 @@ withEach("a worker", (library) => {
   });
 
   const quick = process.env.DEHYDRATOR_QUICK !== undefined;
+  test("a worker of many queues is warned of nothing", async (t) => {
+    const warnings: Error[] = [];
+    const hear = (warning: Error) => warnings.push(warning);
+    process.on("warning", hear);
+    t.after(() => process.off("warning", hear));
+    const queues = Array.from({ length: 12 }, () => queueOf<string>(t, server.url, { library }));
+    const { worker, ended } = running(t, queues, () => {});
+    const channel = `__cancelled@0__:${queues[11]!.name}`;
+    await until(async () => ((await server.client.pubsub("NUMSUB", channel)) as unknown[])[1] === 1);
+    worker.stop();
+    await ended;
+    assert.deepEqual(warnings, []);
+  });
+
   for (const [what, trouble] of [
     ["a connection that says nothing costs", {}],
     // The first renewal fails, and the next one does not wait.
