@@ -48,8 +48,8 @@ pub struct Dehydrator {
     /// From when on its age is known, after the clock was set back or something has left by itself.
     pub aged_from: u64,
     pub(super) schedules: BTreeMap<Bytes, Schedule>,
-    /// From when on it certainly stores what its schedules have, and ends pauses.
-    pub occurs_from: u64,
+    /// From when on it certainly does in time what it does by itself: there is room, and writes do not pause.
+    pub acts_from: u64,
     /// How often they have occurred.
     pub occurred: u64,
     /// The limits of each and the policy before a change that has not reached all groups yet.
@@ -256,6 +256,6 @@ impl Dehydrator {
     pub fn owed_end(&self, then: u64) -> Option<u64> {
         let groups = self.groups.values().filter_map(|it| it.settings.pause);
         let mut ends = self.pause.into_iter().chain(groups);
-        ends.find(|end| self.occurs_from.max(*end).saturating_add(UPKEEP_MS) <= then)
+        ends.find(|end| self.acts_from.max(*end).saturating_add(UPKEEP_MS) <= then)
     }
 }

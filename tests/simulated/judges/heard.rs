@@ -9,6 +9,9 @@ use super::{Bytes, Promise};
 use crate::machine::Reply;
 use crate::world::op::Op;
 
+/// How long ago the module may have looked whether an element has expired that arrives now, in milliseconds.
+const PASS_MS: u64 = 10;
+
 /// An effect: its number among all that happened, and when that was.
 #[derive(Clone, Debug)]
 pub struct Heard {
@@ -132,17 +135,18 @@ impl Model {
         now: u64,
     ) -> Result {
         for id in ids {
+            let sent = self.get(db, key).and_then(|it| it.sent(db, id));
+            let arrived = sent.and_then(|sent| self.arrived.iter().position(|it| it.is(&sent)));
+            arrived.into_iter().for_each(|at| drop(self.arrived.remove(at)));
             let Some(it) = self.get_mut(db, key) else { break };
-            if it.leaves_silently(id, now) {
-                it.send(id, now)?;
-            } else if let Some(sent) = it.sent(db, id) {
-                // It has arrived just before.
-                if let Some(at) = self.arrived.iter().position(|it| it.is(&sent)) {
-                    self.arrived.remove(at);
-                    self.get_mut(db, key).expect("it is there").send(id, now)?;
-                }
+            let begun = now - PASS_MS;
+            if arrived.is_some() && it.get(id).is_some_and(|entry| it.expires(entry, begun)) {
+                return Err(Promise::End.broken(format!("{:?} arrived at {now}", it.get(id))));
             }
-            if let (Some(until), Some(it)) = (until, self.get_mut(db, key)) {
+            if arrived.is_some() || it.leaves_silently(id, now) {
+                it.send(id, now)?;
+            }
+            if let Some(until) = until {
                 it.remembered.insert(id.clone(), [until; 2]);
             }
         }

@@ -306,20 +306,20 @@ impl Dehydrator {
 
     /// Notes if there is no room for what is to be stored: it is tried again later.
     pub fn note_room(&mut self, now: u64) {
-        if self.schedules.is_empty() || self.occurs_from >= now + RETRY_MS {
+        if self.schedules.is_empty() || self.acts_from >= now + RETRY_MS {
             return;
         }
         let has_lengths = self.limits.length > 0
             || self.each.length > 0
             || self.groups.values().any(|it| it.settings.length > 0);
         if has_lengths && self.schedules.values().any(|it| self.is_full_for(it)) {
-            self.occurs_from = now + RETRY_MS;
+            self.acts_from = now + RETRY_MS;
         }
     }
 
     /// Returns an occurrence that should have been stored at `then`.
     pub fn owed_occurrence(&self, then: u64) -> Option<String> {
-        if self.occurs_from.max(self.known) > then {
+        if self.acts_from.max(self.known) > then {
             return None;
         }
         let is_owed = |it: &Schedule| it.stored_by() <= then && !self.is_full_for(it);

@@ -55,6 +55,10 @@ impl Zone {
 
 /// Returns whether clocks have changed in this year by then.
 fn is_behind(minute: i64, (month, which, at): Change) -> bool {
+    // No clock changes about the turn of the year.
+    if let (now @ (1 | 12), _) = date((minute / DAY_MIN) as u64) {
+        return now == 12;
+    }
     let day = ((minute - at) / DAY_MIN) as u64;
     let (of_year, of_month) = date(day);
     // The first of January 1970 was a Thursday.

@@ -431,10 +431,10 @@ impl World {
         Ok(())
     }
 
-    /// Notes that for so many milliseconds schedules may be late.
+    /// Notes that for so many milliseconds what happens by itself may be late.
     pub(super) fn excuse(&mut self, ms: u64) {
         let until = self.now() + ms;
-        self.model.all_mut().for_each(|it| it.occurs_from = it.occurs_from.max(until));
+        self.model.all_mut().for_each(|it| it.acts_from = it.acts_from.max(until));
     }
 
     pub(super) fn promote(&mut self) -> Result {

@@ -117,7 +117,7 @@ impl World {
         let now = self.now();
         self.model.all_mut().for_each(|it| {
             it.touched = now + 2 * crate::judges::reads::TICK_MS;
-            it.occurs_from = it.occurs_from.max(it.touched);
+            it.acts_from = it.acts_from.max(it.touched);
             it.aged_from = it.aged_from.max(now + ms.min(0).unsigned_abs());
             if ms < 0 {
                 it.set_back(before, now);
@@ -181,7 +181,7 @@ impl World {
                     format!("of {} in {db} until {end} goes on, now {now}", key.escape_ascii());
                 return Err(Promise::Pause.broken(what));
             }
-            if let Some(owed) = it.owed(then).filter(|_| it.touched <= then) {
+            if let Some(owed) = it.owed(then).filter(|_| it.touched.max(it.acts_from) <= then) {
                 return Err(Promise::Delivered.broken(format!(
                     "{owed:?} in {} of {db} stays, now {now}",
                     key.escape_ascii()

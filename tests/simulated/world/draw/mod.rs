@@ -105,9 +105,9 @@ impl<'a> Drawer<'a> {
                 Step::StepWall(self.random.pick(&[-5000, -100, 100, 3000, 60_000]))
             }
             84 => Step::Compare,
-            // What leaves by itself meanwhile, the model does not know.
+            // Full memory parks dead letters, which the model does not know.
             85 | 86 if profile.has_accidents && !profile.has_policies => self.refused(),
-            87 if profile.has_accidents && !profile.has_policies => self.paused_writes(),
+            87 if profile.has_accidents => self.paused_writes(),
             88 if profile.has_slots => Step::MoveSlot(self.key()),
             89 if profile.has_reloads => self.cut_file(),
             // Its command has the only event.

@@ -46,7 +46,7 @@ impl Drawer<'_> {
             false if is_short => self.random.pick(&["1", "2", "7", "100"]).to_owned(),
             false => self.interval(),
         };
-        if is_cron && self.random.one_in(4) {
+        if is_cron && self.random.one_in(3) {
             return self.nightly();
         }
         let zones = ["UTC", "Etc/GMT-14", "Etc/GMT+12", "Asia/Kolkata", "No/Where"];
@@ -101,9 +101,9 @@ impl Drawer<'_> {
             ("Australia/Lord_Howe", 1_885_995_000_000),
         ]);
         let minute = self.random.pick(&["0", "30", "10", "15,45", "20-50/10", "*/20", "*"]);
-        let hour = self.random.pick(&["1", "2", "3", "2,14", "1-3", "*/2", "*"]);
+        let hour = self.random.pick(&["1", "2", "2", "2,14", "1-3", "*/2", "*"]);
         let day = self.random.pick(&["* * *", "* * *", "* * 0", "28-31 * 6"]);
-        let from = change + self.random.below(6 * 3600) * 1000 - 3 * 3_600_000;
+        let from = change + self.random.below(3 * 3600) * 1000 - 2 * 3_600_000;
         Every {
             name: self.name(),
             plan: format!("{minute} {hour} {day}").into_bytes(),
