@@ -86,7 +86,9 @@ fn exceeded(ahead: u64) -> Option<u64> {
 #[inline(always)]
 pub fn has_room_in_group(lawn: &Lawn, id: &[u8], group: Option<&[u8]>, replaces: bool) -> bool {
     match group {
-        Some(group) if !lawn.group_rules().is_empty() => has_room_in(lawn, id, group, replaces),
+        Some(group) if lawn.group_rules().may_limit_length() => {
+            has_room_in(lawn, id, group, replaces)
+        }
         _ => true,
     }
 }

@@ -33,8 +33,8 @@ impl<'a> Push<'a> {
         let (element, id) = (required(args, 3)?, required(args, 4)?);
         let mut options = Options::new(args, 5);
         let mut chosen = PushOptions::new();
-        // Mostly it is the only one.
-        if args.len() == 7 && options.next_if(b"GROUP") {
+        // Mostly it is the only option: spare it the general way.
+        if args.len() == 7 && options.next_is(b"GROUP") {
             chosen.read_group(&mut options)?;
         }
         while let Some(option) = options.next() {

@@ -20,7 +20,7 @@ pub fn is_group_full(lawn: &Lawn, group: &[u8]) -> bool {
 #[inline]
 pub fn group_length(lawn: &Lawn, group: &[u8]) -> u64 {
     let rules = lawn.group_rules();
-    if rules.is_empty() { 0 } else { rules.limits(group).length }
+    if rules.may_limit_length() { rules.limits(group).length } else { 0 }
 }
 
 /// Returns whether `dehydrator.max-elements` leaves room for one more element.

@@ -188,16 +188,11 @@ impl Lawn {
     ) -> impl Iterator<Item = Row<'_>> {
         let from = start.rank();
         // All elements of a small lawn are in one group or in none.
-        let is_all = match &self.form {
-            Form::Small(_) => group == self.small_group().map(|it| it.0),
-            Form::Full(_) => group.is_none(),
-        };
-        let all = if is_all { Some(self.rows_without_group(from, end)) } else { None };
-        let members = group.and_then(|name| self.group(name)).map(|(full, groups, group)| {
-            let members = groups.elements(&full.records, group, from);
-            members.map(|it| full.row_of(it)).take_while(move |row| row.element.deadline <= end)
-        });
-        all.into_iter().flatten().chain(members.into_iter().flatten())
+        let is_all = group.is_none() && self.small_group().is_none();
+        let all = is_all.then(|| self.rows_without_group(from, end));
+        let members = group.map(|name| self.members(name, (Rank::FIRST, from), Rank::LAST));
+        let until_end = move |row: &Row<'_>| row.element.deadline <= end;
+        all.into_iter().flatten().chain(members.into_iter().flatten().take_while(until_end))
     }
 
     /// Returns the group of this name, with the groups and the form that they are in.
@@ -207,6 +202,7 @@ impl Lawn {
         Some((full, groups, groups.table.find(name)?))
     }
 
+    /// Iterates over the elements of no group, or over all of a small lawn.
     fn rows_without_group(&self, from: Rank, end: u64) -> Rows<'_> {
         match &self.form {
             Form::Small(small) => Rows::Small(small.rows(from.deadline, end)),
@@ -219,26 +215,33 @@ impl Lawn {
     pub fn group_at_rest(
         &self,
         group: &[u8],
-        deadlines: (u64, u64),
+        (from, until): (u64, u64),
         now: u64,
     ) -> impl Iterator<Item = Row<'_>> {
-        let is_all = self.small_group().is_some_and(|it| it.0 == group);
-        let rests = move |row: &Row<'_>| {
+        let gap = (Rank { deadline: from, push: 0 }, Rank::after(until));
+        self.members(group, gap, Rank::after(now))
+    }
+
+    /// Iterates over the elements of a group as [`Groups::outside`] does.
+    fn members(
+        &self,
+        name: &[u8],
+        gap: (Rank, Rank),
+        held_end: Rank,
+    ) -> impl Iterator<Item = Row<'_>> {
+        let is_all = self.small_group().is_some_and(|it| it.0 == name);
+        let is_outside = move |row: &Row<'_>| {
             let Row { element, .. } = row;
-            let is_between = (deadlines.0..=deadlines.1).contains(&element.deadline);
-            let is_held = element.deadline > now
-                && element.deadline < DEADLINE_MAX
+            let is_held = (held_end.deadline..DEADLINE_MAX).contains(&element.deadline)
                 && self.token(element).is_some();
-            !is_between && !is_held
+            !(gap.0.deadline..gap.1.deadline).contains(&element.deadline) && !is_held
         };
-        let small = if is_all { Some(self.rows(Start::FIRST, DEADLINE_MAX)) } else { None };
-        let small = small.into_iter().flatten().filter(rests);
-        let full = self.group(group).into_iter().flat_map(move |(full, groups, group)| {
-            let gap = (Rank { deadline: deadlines.0, push: 0 }, Rank::after(deadlines.1));
-            let members = groups.outside(&full.records, group, gap, Rank::after(now));
+        let small = is_all.then(|| self.rows(Start::FIRST, DEADLINE_MAX));
+        let full = self.group(name).into_iter().flat_map(move |(full, groups, group)| {
+            let members = groups.outside(&full.records, group, gap, held_end);
             members.map(|it| full.row_of(it))
         });
-        small.chain(full)
+        small.into_iter().flatten().filter(is_outside).chain(full)
     }
 
     /// Returns whether a lease that has ended may be extended at `now`, as far as the limit of the group is concerned that

@@ -56,6 +56,14 @@ impl<'a> Options<'a> {
         is
     }
 
+    /// Does what [`Options::next_if`] does, for a word in upper case alone.
+    #[inline(always)]
+    pub fn next_is(&mut self, name: &[u8]) -> bool {
+        let is = self.args.get(self.at).is_some_and(|word| word.bytes() == name);
+        self.at += usize::from(is);
+        is
+    }
+
     /// Refuses any remaining word.
     pub fn end(&mut self) -> Result<()> {
         self.next().map_or(Ok(()), |option| Err(option.unexpected()))
@@ -77,7 +85,6 @@ impl<'a> Options<'a> {
         }
     }
 
-    #[inline]
     pub fn value(&mut self, option: &str) -> Result<Str<'a>> {
         let value = self.args.get(self.at).ok_or_else(|| format!("{option} needs a value"))?;
         self.at += 1;
@@ -116,14 +123,15 @@ impl<'a> Options<'a> {
     }
 
     /// Reads the name of a group. `None`, for an empty name: the group of all elements without one.
-    #[inline]
+    #[inline(always)]
     pub fn group(&mut self) -> Result<Option<Str<'a>>> {
-        let name = self.value("GROUP")?;
-        let len = name.bytes().len();
-        if len > GROUP_NAME_MAX {
-            return Err(format!("the name of a GROUP has at most {GROUP_NAME_MAX} bytes").into());
+        match self.args.get(self.at) {
+            Some(name) if name.bytes().len() <= GROUP_NAME_MAX => {
+                self.at += 1;
+                Ok(Some(name).filter(|name| !name.bytes().is_empty()))
+            }
+            name => Err(no_group_name(name.is_some())),
         }
-        Ok(Some(name).filter(|_| len > 0))
     }
 
     /// Reads why something failed.
@@ -154,6 +162,14 @@ impl<'a> Options<'a> {
         // A lease of 0 ms would be due again at once, and a client would never stop receiving it.
         self.positive("LEASE", MS_FROM_1)
     }
+}
+
+#[cold]
+fn no_group_name(is_long: bool) -> Error {
+    if is_long {
+        return format!("the name of a GROUP has at most {GROUP_NAME_MAX} bytes").into();
+    }
+    "GROUP needs a value".into()
 }
 
 impl<'a> Opt<'a> {

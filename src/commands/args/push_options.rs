@@ -85,7 +85,7 @@ impl<'a> PushOptions<'a> {
     }
 
     /// Reads the name of the group.
-    #[inline]
+    #[inline(always)]
     pub fn read_group(&mut self, options: &mut Options<'a>) -> Result<()> {
         self.group = Some(options.group()?);
         Ok(())

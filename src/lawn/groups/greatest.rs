@@ -1,8 +1,7 @@
 //! The groups with the most elements.
 //!
-//! Groups of [`LISTED_MIN`] elements or more are in a list by their size in steps of a quarter, which is brought up to date
-//! only when a size has changed by two of them: that costs a small part of what the change itself costs. Steps begin at multiples
-//! of a quarter of that, so only these are compared.
+//! Groups of [`LISTED_MIN`] elements or more are in a list by their size in steps of a quarter. Steps begin at multiples of a
+//! quarter of that size, so only there a change is looked at.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -10,7 +9,7 @@ use std::collections::BTreeSet;
 use super::super::element::Group;
 use super::super::memory::tree_bytes;
 use super::super::tiny::TINY;
-use super::table::{GroupRecord, Table};
+use super::table::Table;
 
 const LISTED_MIN: u32 = if TINY { 4 } else { 64 };
 /// The most groups that are all compared.
@@ -20,42 +19,34 @@ const COMPARED_MAX: usize = if TINY { 8 } else { 1024 };
 #[derive(Clone, Default)]
 pub struct Greatest(BTreeSet<(u8, Group)>);
 
-/// Returns the step of a size of 4 or more: four of them for each doubling.
+/// Returns the step of a size, four of them for each doubling. 0: it is not listed.
 fn step(len: u32) -> u8 {
-    let log = len.ilog2();
-    (4 * log + (len >> (log - 2) & 3)) as u8
+    let log = len.max(4).ilog2();
+    if len < LISTED_MIN { 0 } else { (4 * log + (len >> (log - 2) & 3)) as u8 }
 }
 
 impl Greatest {
-    /// Updates a group's place after its size has changed.
+    /// Updates a group's place after its size has changed by one.
     #[inline(always)]
-    pub fn update(&mut self, record: &mut GroupRecord, group: Group) {
-        if record.len.is_multiple_of(LISTED_MIN / 4)
-            && (record.len >= LISTED_MIN || record.listed > 0)
-        {
-            self.relist(record, group);
+    pub fn update(&mut self, group: Group, before: u32, len: u32) {
+        let greater = before.max(len);
+        if greater.is_multiple_of(LISTED_MIN / 4) && greater >= LISTED_MIN {
+            self.relist(group, step(before), step(len));
         }
     }
 
     #[inline(never)]
-    fn relist(&mut self, record: &mut GroupRecord, group: Group) {
-        let GroupRecord { len, listed, .. } = *record;
-        // A group that is a little below the least size stays listed, lest one at the edge be listed over and over.
-        let size = if len < LISTED_MIN * 3 / 4 { 0 } else { step(len.max(4)) };
-        if size.abs_diff(listed) < 2 {
-            return;
-        }
-        self.0.remove(&(listed, group));
-        record.listed = size;
-        if size > 0 {
-            self.0.insert((size, group));
+    fn relist(&mut self, group: Group, before: u8, step: u8) {
+        if before != step {
+            self.0.remove(&(before, group));
+            self.0.extend((step > 0).then_some((step, group)));
         }
     }
 
-    /// Replaces the handle of a group that has moved.
-    pub fn rename(&mut self, record: &GroupRecord, old: Group, new: Group) {
-        if self.0.remove(&(record.listed, old)) {
-            self.0.insert((record.listed, new));
+    /// Replaces the handle of a group of this size that has moved.
+    pub fn rename(&mut self, len: u32, old: Group, new: Group) {
+        if self.0.remove(&(step(len), old)) {
+            self.0.insert((step(len), new));
         }
     }
 
@@ -79,16 +70,10 @@ impl Greatest {
         tree_bytes::<(u8, Group)>(self.0.len())
     }
 
-    /// Panics unless each group is listed that should be, by about its size.
+    /// Panics unless each group is listed that should be.
     #[cfg(any(test, feature = "checks"))]
     pub fn check(&self, table: &Table) {
-        let mut listed = 0;
-        for group in table.all() {
-            let GroupRecord { len, listed: size, .. } = *table.get(group);
-            assert!(len < LISTED_MIN || step(len).abs_diff(size) <= 2, "{len} as {size}");
-            assert_eq!(self.0.contains(&(size, group)), size > 0, "a group of {len} as {size}");
-            listed += usize::from(size > 0);
-        }
-        assert_eq!(self.0.len(), listed, "lost groups");
+        let steps = table.all().into_iter().map(|group| (step(table.get(group).len), group));
+        assert_eq!(self.0, steps.filter(|it| it.0 > 0).collect(), "the greatest groups");
     }
 }

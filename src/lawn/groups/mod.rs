@@ -194,7 +194,7 @@ impl Groups {
         it.len += 1;
         *filled += usize::from(it.len == 1);
         *elements += 1;
-        greatest.update(it, group);
+        greatest.update(group, it.len - 1, it.len);
         if it.elements.first() == Some(record) || it.held_max > 0 {
             self.refile(records, group);
         }
@@ -209,7 +209,7 @@ impl Groups {
         it.len -= 1;
         self.filled -= usize::from(it.len == 0);
         self.elements -= 1;
-        self.greatest.update(it, group);
+        self.greatest.update(group, it.len + 1, it.len);
         if decides {
             self.refile(records, group);
         }
@@ -294,7 +294,7 @@ impl Groups {
         }
         self.round.rename(old, new);
         self.turn = self.turn.map(|(group, given)| (if group == old { new } else { group }, given));
-        self.greatest.rename(self.table.get(new), old, new);
+        self.greatest.rename(self.table.get(new).len, old, new);
         self.logs.rename(old, new);
         let elements: Vec<_> = self.elements(records, new, Rank::FIRST).collect();
         work::step(elements.len());

@@ -91,6 +91,12 @@ impl GroupRules {
         self.by_name.is_empty() && self.each == GroupLimits::NONE
     }
 
+    /// Returns whether the length of a group may be limited. O(1).
+    #[inline(always)]
+    pub fn may_limit_length(&self) -> bool {
+        self.each.length > 0 || !self.by_name.is_empty()
+    }
+
     /// Returns what is set for the group of this name. The empty name stands for all elements without a group, which can only
     /// have a share.
     pub fn of(&self, name: &[u8]) -> GroupSettings {

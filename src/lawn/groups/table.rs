@@ -56,8 +56,6 @@ pub struct GroupRecord {
     name: Option<Handle>,
     /// When it got its place in the round, in milliseconds since the epoch, modulo 2^32.
     pub entered: u32,
-    /// The size under which it is listed, roughly: see [`super::greatest`].
-    pub listed: u8,
     pub state: State,
     /// Set if anything is set for the group.
     pub has_settings: bool,
