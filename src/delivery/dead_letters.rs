@@ -81,10 +81,10 @@ impl Origin<'_> {
     fn pass_turn(&self, policy: &Policy) {
         let Self { context, key, now, .. } = *self;
         let Ok(mut dehydrator) = Writing::open_at(context, key, now) else { return };
-        if let Some(lawn) = dehydrator.lawn()
-            && lawn.next_in_turn(now).is_some_and(|row| policy.is_dead(&row.element, now))
+        if let Some(next) = dehydrator.lawn().and_then(|lawn| lawn.next_due(now))
+            && policy.is_dead(&next.row().element, now)
         {
-            lawn.pass_turn(now);
+            next.pass();
         }
     }
 

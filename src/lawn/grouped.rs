@@ -87,14 +87,6 @@ impl Full {
         }
     }
 
-    pub fn pass_turn(&mut self, now: u64) {
-        if let Some((_, Some(choice))) = self.choose(now)
-            && let Some(groups) = &mut self.groups
-        {
-            groups.take_turn(choice, now, true);
-        }
-    }
-
     /// Returns the first element that is given out, and from when on.
     #[inline(always)]
     pub(super) fn first(&self) -> Option<(Rank, Handle)> {

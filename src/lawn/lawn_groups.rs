@@ -113,13 +113,6 @@ impl Lawn {
         self.stop(id)
     }
 
-    /// Lets the group whose turn it is at `now` go to the end of the round.
-    pub fn pass_turn(&mut self, now: u64) {
-        if let Form::Full(full) = &mut self.form {
-            full.pass_turn(now);
-        }
-    }
-
     /// Changes what is set for a group. [`GroupSettings::NONE`] removes its settings. The empty name stands for all
     /// elements without a group, which can only have a share.
     pub fn set_group(&mut self, group: &[u8], settings: GroupSettings) {

@@ -89,6 +89,15 @@ impl<'a> Next<'a> {
         }
     }
 
+    /// Lets the group of the element go to the end of the round.
+    pub fn pass(self) {
+        if let (Form::Full(full), Some(choice)) = (&mut self.lawn.form, self.choice)
+            && let Some(groups) = &mut full.groups
+        {
+            groups.take_turn(choice, self.now, true);
+        }
+    }
+
     /// Takes the element out.
     pub fn take(self) -> Taken<'a> {
         let Self { lawn, at, choice, now } = self;

@@ -110,7 +110,7 @@ impl<'a, 't> Request<'a, 't> {
             if dead / DEAD_LETTERS_PER_TURN > turns
                 && let Some(lawn) = dehydrator.lawn()
             {
-                lawn.pass_turn(now);
+                lawn.next_due(now).into_iter().for_each(Next::pass);
             }
         }
     }

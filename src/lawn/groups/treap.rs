@@ -135,7 +135,7 @@ impl Tree {
                 self.ends[side] = neighbour(nodes, node, 1 - side);
             }
         }
-        let [mut left, mut right, mut above] = nodes.links(node);
+        let (_, [mut left, mut right, mut above]) = nodes.rank_and_links(node);
         let mut side = side_below(nodes, above, node);
         // Of the two nodes below it, the one of higher priority takes its place, and so on along the edge between them.
         while let (Some(one), Some(other)) = (left, right) {
@@ -157,7 +157,7 @@ impl Tree {
 
     /// Replaces a node by one that has its links. The old one may be gone.
     pub fn replace(&mut self, nodes: &mut impl Nodes, old: Handle, new: Handle) {
-        let [left, right, above] = nodes.links(new);
+        let (_, [left, right, above]) = nodes.rank_and_links(new);
         let side = side_below(nodes, above, old);
         self.set_child(nodes, above, side, Some(new));
         for child in left.into_iter().chain(right) {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     fn height(nodes: &Numbers, node: Option<Handle>) -> usize {
-        let Some([left, right, _]) = node.map(|node| nodes.links(node)) else { return 0 };
+        let Some((_, [left, right, _])) = node.map(|it| nodes.rank_and_links(it)) else { return 0 };
         1 + height(nodes, left).max(height(nodes, right))
     }
 

@@ -27,10 +27,6 @@ pub const PARENT: usize = 2;
 pub trait Nodes {
     fn link(&self, node: Handle, which: usize) -> Option<Handle>;
     fn set_link(&mut self, node: Handle, which: usize, other: Option<Handle>);
-    #[inline(always)]
-    fn links(&self, node: Handle) -> Links {
-        [LEFT, RIGHT, PARENT].map(|which| self.link(node, which))
-    }
     fn set_links(&mut self, node: Handle, links: Links);
     /// Returns the node's place in the order, which must not change while the node is in a set, and its links.
     fn rank_and_links(&self, node: Handle) -> (Rank, Links);

@@ -319,7 +319,7 @@ fn the_first_of_all_is_the_oldest_of_all_groups_that_may_give() {
     put(&mut lawn, "c", "c", 3);
     // It is the turn of the others in the round.
     assert_eq!((lawn.next_deadline(), lawn.first().map(|it| it.id)), (Some(3), Some(&b"c"[..])));
-    lawn.pass_turn(9);
+    lawn.next_due(9).into_iter().for_each(Next::pass);
     lawn.check();
     assert_eq!(lawn.next_deadline(), Some(3));
 }

@@ -203,7 +203,7 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
                 }
             }
             Op::Pass => {
-                lawn.pass_turn(now);
+                lawn.next_due(now).into_iter().for_each(Next::pass);
                 oracle.turns.pass(&oracle.elements, now);
             }
             Op::Lease { id, ttl } => {
