@@ -366,7 +366,8 @@ impl Full {
         let first = self.queues.first_deadline();
         // The heads of the queues of elements in groups are only for walks, which know that some are stale.
         let Some(groups) = &self.groups else { return first };
-        first.into_iter().chain(groups.first_deadline()).min()
+        let eligible = groups.first_eligible().map(|it| it.0.deadline);
+        first.into_iter().chain(eligible).min()
     }
 
     /// Restarts a record's timer. `is_held`: it is held under a token from now on. Returns its new rank.

@@ -119,11 +119,8 @@ impl Tree {
             }
         }
         nodes.set_links(node, [halves[LEFT], halves[RIGHT], parent]);
-        // A leaf has none.
-        if parent != Some(above) {
-            for half in halves.into_iter().flatten() {
-                nodes.set_link(half, PARENT, Some(node));
-            }
+        for half in halves.into_iter().flatten() {
+            nodes.set_link(half, PARENT, Some(node));
         }
         self.set_child(nodes, parent, side, Some(node));
     }

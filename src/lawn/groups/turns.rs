@@ -19,7 +19,6 @@ use super::super::tiny::TINY;
 use super::super::work;
 use super::Groups;
 use super::table::{GroupRecord, State};
-use super::treap::Tree;
 
 /// The most groups that leave the round in one call because the clock has stepped back to before they are eligible.
 pub const RETREAT_MAX: usize = if TINY { 1 } else { 8 };
@@ -44,17 +43,10 @@ impl Groups {
         }
     }
 
-    /// Returns when the first group becomes eligible, or became so.
-    #[inline(always)]
-    pub fn first_deadline(&self) -> Option<u64> {
-        let first = |tree: &Tree| Some(self.table.get(Group(tree.first()?)).eligible.deadline);
-        [&self.active, &self.waiting].into_iter().filter_map(first).min()
-    }
-
     /// Returns whether a group is eligible at `now`. If not, elements without a group need no turns.
     #[inline(always)]
     pub fn are_due(&self, now: u64) -> bool {
-        self.first_deadline().is_some_and(|deadline| deadline <= now)
+        self.first_eligible().is_some_and(|(rank, _)| rank.deadline <= now)
     }
 
     /// Decides whose turn it is at `now`. `ungrouped`: the rank of the first element without a group, if that is due.
