@@ -19,7 +19,7 @@ use simulated::world::shrink::shrink;
 use simulated::world::step::{Profile, Theme};
 
 /// How many runs a process does.
-const RUNS: u64 = 200;
+const RUNS: u64 = 1000;
 
 #[derive(Clone, Copy)]
 enum Only {

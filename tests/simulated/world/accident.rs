@@ -79,7 +79,10 @@ impl World {
     /// Moves a slot to the other node, where the clients follow. Those who sleep are told so.
     pub(super) fn move_slot(&mut self, key: &Bytes) -> Result {
         let Some(node) = self.node else { return Ok(()) };
-        self.rest()?;
+        // What takes steps goes on in the middle of it.
+        if self.begun.is_none() {
+            self.rest()?;
+        }
         self.machine.record(node, true);
         self.machine.move_slot(slot_of(key), self.primary, node);
         self.clients.iter_mut().flat_map(|it| &mut it.sleep).for_each(|it| it.may_leave = true);
