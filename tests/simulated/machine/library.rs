@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex};
 
 use super::clock;
 use super::heap::{Heap, Kept};
-use super::start::AllLoaded;
 
 /// `RedisModule_OnLoad`.
 pub type OnLoad = unsafe extern "C" fn(*mut c_void, *mut *mut c_void, c_int) -> c_int;
@@ -63,7 +62,6 @@ pub struct Copy {
     of: usize,
     pub heap: Heap,
     at_first: Written,
-    pub loaded: AllLoaded,
 }
 
 // SAFETY: one server at a time runs a copy, and one machine at a time has servers.
@@ -219,8 +217,7 @@ fn load_new(bytes: &[u8]) -> Copy {
         assert!(replaced > 0, "the library uses neither exit nor clock_gettime");
         let at_first = written((*library.cast::<LinkMap>()).address);
         let entry = std::mem::transmute::<*mut c_void, OnLoad>(entry);
-        let (of, loaded) = (bytes.as_ptr().addr(), AllLoaded::default());
-        Copy { entry, of, heap: Heap::new(), at_first, loaded }
+        Copy { entry, of: bytes.as_ptr().addr(), heap: Heap::new(), at_first }
     }
 }
 

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, c_int};
 use std::ptr;
 use std::rc::Rc;
-use std::thread::ThreadId;
 
 use redis_module::raw;
 
@@ -34,18 +33,17 @@ struct Loaded {
     server: &'static Server,
     /// Of the primary, which draws other random numbers.
     is_first: bool,
-    /// Thread-locals are in the memory.
-    thread: ThreadId,
     memory: Written,
     texts: Held,
 }
 
-/// Those of a copy.
-#[derive(Default)]
-pub struct AllLoaded(RefCell<Vec<Loaded>>);
+thread_local! {
+    /// The memory has a thread's thread-locals.
+    static LOADED: RefCell<Vec<Loaded>> = const { RefCell::new(Vec::new()) };
+}
 
-/// How many kinds of starts a copy remembers.
-const MANY: usize = 40;
+/// How many loads a thread remembers.
+const MANY: usize = 200;
 /// One in so many seeds loads the module anew for each server, with random numbers of its own.
 const ANEW: u64 = 8;
 
@@ -55,13 +53,21 @@ pub fn start(it: &Start<'_>) -> &'static Server {
     if it.seed.is_multiple_of(ANEW) || clock::is_before_start() {
         return begin(it, copy).loaded();
     }
-    let (is_first, thread) = (it.number == 0, std::thread::current().id());
-    let mut all = copy.loaded.0.borrow_mut();
+    LOADED.with_borrow_mut(|all| start_from(it, copy, all))
+}
+
+/// Creates a server that begins where one has ended to load the module, with the same settings.
+fn start_from(
+    it: &Start<'_>,
+    copy: &'static library::Copy,
+    all: &mut Vec<Loaded>,
+) -> &'static Server {
+    let is_first = it.number == 0;
     let is_it = |other: &Loaded| {
         let server = other.server;
-        server.kind == it.kind
+        ptr::eq(server.copy, copy)
+            && server.kind == it.kind
             && other.is_first == is_first
-            && other.thread == thread
             && *server.settings.borrow() == *it.settings
     };
     let at = all.iter().position(is_it).unwrap_or_else(|| {
@@ -73,7 +79,7 @@ pub fn start(it: &Start<'_>) -> &'static Server {
         let load = || _ = server.insert(begin(&fixed, copy).loaded());
         let texts = Held::during(|| clock::at_start(load));
         let server = server.expect("it was loaded");
-        all.push(Loaded { server, is_first, thread, memory: copy.keep(), texts });
+        all.push(Loaded { server, is_first, memory: copy.keep(), texts });
         all.len() - 1
     });
     let loaded = &all[at];

@@ -99,30 +99,10 @@ pub unsafe extern "C" fn alloc(size: usize) -> *mut c_void {
     current().heap.allocate(size)
 }
 
-pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
-    let start = current().heap.allocate(count * size);
-    // SAFETY: so many bytes were just allocated.
-    unsafe { start.cast::<u8>().write_bytes(0, count * size) };
-    start
-}
-
 pub unsafe extern "C" fn free(start: *mut c_void) {
     if !start.is_null() {
         // SAFETY: allocated above.
         unsafe { heap::free(start) };
-    }
-}
-
-pub unsafe extern "C" fn realloc(start: *mut c_void, size: usize) -> *mut c_void {
-    // SAFETY: allocated above, or null; as much is copied as both have.
-    unsafe {
-        let moved = alloc(size);
-        if !start.is_null() {
-            let size = size.min(size_of_block(start));
-            ptr::copy_nonoverlapping(start.cast::<u8>(), moved.cast(), size);
-            free(start);
-        }
-        moved
     }
 }
 

@@ -66,7 +66,7 @@ impl Since {
 functions! {
     Redis70 {
         context {
-            Alloc = alloc, Free = free, Calloc = calloc, Realloc = realloc, Log = log, _Assert = assert,
+            Alloc = alloc, Free = free, Log = log, _Assert = assert,
             Milliseconds = milliseconds, MonotonicMicroseconds = monotonic_microseconds,
             CreateString = create_string, CreateStringFromLongLong = create_string_from_number,
             FreeString = free_string, RetainString = retain_string, StringPtrLen = string_ptr_len,
@@ -77,7 +77,7 @@ functions! {
         }
         reply {
             ReplyWithSimpleString = simple_string, ReplyWithError = error, ReplyWithLongLong = long_long,
-            ReplyWithStringBuffer = string_buffer, ReplyWithString = string, ReplyWithNull = null,
+            ReplyWithStringBuffer = string_buffer, ReplyWithNull = null,
             ReplyWithNullArray = null_array, ReplyWithArray = array, ReplyWithMap = map,
             ReplySetArrayLength = set_array_length, ReplySetMapLength = set_map_length,
             WrongArity = wrong_arity,
@@ -136,8 +136,7 @@ functions! {
     }
 
     Redis72 {
-        context { Microseconds = microseconds, CachedMicroseconds = microseconds,
-        }
+        context { Microseconds = microseconds }
         register {
             GetOpenKeyModesAll = open_key_modes, GetModuleOptionsAll = module_options,
             SetCommandACLCategories = set_command_categories,

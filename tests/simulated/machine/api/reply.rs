@@ -3,7 +3,6 @@
 use std::ffi::{CStr, c_char, c_int, c_long, c_longlong, c_void};
 
 use super::super::reply::Output;
-use super::super::text::{self, Raw};
 use super::OK;
 use super::context::{count, of, slice};
 
@@ -47,11 +46,6 @@ pub unsafe extern "C" fn string_buffer(
     count();
     // SAFETY: see above.
     unsafe { with(context, |out| out.bulk(slice(start, length))) }
-}
-
-pub unsafe extern "C" fn string(context: *mut c_void, string: Raw) -> c_int {
-    // SAFETY: see above.
-    unsafe { with(context, |out| out.bulk(text::bytes(string))) }
 }
 
 pub unsafe extern "C" fn null(context: *mut c_void) -> c_int {
