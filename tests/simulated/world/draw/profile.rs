@@ -104,10 +104,10 @@ impl Profile {
             has_years: false,
             has_letters: false,
         };
-        if is_big && random.one_in(2) {
+        profile.draw_schedules(&mut random);
+        let mut random = Random::new(seed ^ 0x7e3e);
+        if random.one_in(60) {
             profile.direct(Theme::draw(&mut random));
-        } else {
-            profile.draw_schedules(&mut random);
         }
         profile
     }
@@ -115,6 +115,8 @@ impl Profile {
     /// Leaves out what would hide a theme.
     fn direct(&mut self, theme: Theme) {
         self.theme = Some(theme);
+        (self.is_big, self.read_ns) = (true, 20_000);
+        self.schedules.clear();
         let no = [
             &mut self.has_pauses,
             &mut self.has_ends,
@@ -126,6 +128,8 @@ impl Profile {
             &mut self.has_accidents,
             &mut self.has_listener,
             &mut self.has_events,
+            &mut self.has_years,
+            &mut self.has_letters,
         ];
         no.into_iter().for_each(|it| *it = false);
         self.has_slots = theme == Theme::Slots;

@@ -11,8 +11,8 @@ impl Theme {
     pub const ALL: [Self; 4] = [Self::Crowd, Self::Dead, Self::Slots, Self::Walk];
 
     pub fn draw(random: &mut Random) -> Self {
-        // That one takes as long as all others.
-        if random.one_in(12) { Self::Walk } else { random.pick(&Self::ALL[..3]) }
+        // That one takes as long as many others.
+        if random.one_in(100) { Self::Walk } else { random.pick(&Self::ALL[..3]) }
     }
 }
 
@@ -59,12 +59,21 @@ impl Drawer<'_> {
 
     /// Draws a change of what each group may hold, those who wait for it, before or behind them, and what they ask for then.
     fn change(&mut self, steps: &mut Vec<Step>, key: &Bytes, most: u64, counts: &[u64]) {
-        let mut change = Some(self.alone(each_held(most), key));
+        let change = self.alone(each_held(most), key);
+        if counts == [1] {
+            // In one pass, before anything else looks.
+            let mut batch = vec![change];
+            for _ in 0..3 {
+                batch.push(self.alone(poll(key, 1, None, LONG_MS), key));
+            }
+            return steps.push(Step::Batch(batch));
+        }
         let mut batch = Vec::new();
-        for _ in 0..if counts == [1] { 0 } else { self.random.below(3) } {
+        for _ in 0..self.random.below(3) {
             let count = self.random.pick(counts);
             batch.push(self.alone(poll(key, count, Some(0), LONG_MS), key));
         }
+        let mut change = Some(change);
         if self.random.one_in(2) {
             batch.extend(change.take());
         }
@@ -148,12 +157,17 @@ impl Drawer<'_> {
     }
 
     fn walk(&mut self, key: &Bytes) -> Vec<Step> {
-        // A limit, under which what is held is kept apart.
+        // A limit, under which what is held is kept apart. Its leases end before the others are due.
         let limit = self.step_of(each_held(1 << 20), key);
-        let mut steps = vec![limit, self.bulk(key, 1, 200_000)];
+        let mut steps = vec![limit, self.bulk(key, 1, 40_000)];
         for _ in 0..2 {
             steps.push(self.lease_many(key, 20_000, 500));
         }
+        let mut others = self.bulk(key, 1, 160_000);
+        if let Step::Bulk { ttl, .. } = &mut others {
+            *ttl = 10 * LONG_MS;
+        }
+        steps.push(others);
         steps.push(Step::Advance(600));
         let ttl = self.random.pick(&[1, 10]);
         let op = Op::TouchGroup(b"g0".to_vec(), ttl, Some(20_000));
