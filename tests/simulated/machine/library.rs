@@ -70,10 +70,13 @@ unsafe impl Sync for Copy {}
 /// Copies whose servers are gone.
 static IDLE: Mutex<Vec<&'static Copy>> = Mutex::new(Vec::new());
 
-/// Returns a copy of the library, whose memory is as its last server has left it. It is never unloaded.
-pub fn load(bytes: &[u8]) -> &'static Copy {
+/// Returns a copy of the library, whose memory is as its last server has left it: one that `suits`, if there is any. It is never
+/// unloaded.
+pub fn load(bytes: &[u8], suits: impl Fn(&Copy) -> bool) -> &'static Copy {
     let mut idle = IDLE.lock().expect("no panic");
-    let at = idle.iter().position(|copy| copy.of == bytes.as_ptr().addr());
+    let is_of = |copy: &&'static Copy| copy.of == bytes.as_ptr().addr();
+    let at = idle.iter().position(|it| is_of(it) && suits(it));
+    let at = at.or_else(|| idle.iter().position(is_of));
     match at.map(|at| idle.swap_remove(at)) {
         Some(copy) => copy,
         None => Box::leak(Box::new(load_new(bytes))),
@@ -83,7 +86,7 @@ pub fn load(bytes: &[u8]) -> &'static Copy {
 /// Loads some copies, for servers to come.
 pub fn prepare(path: &Path, many: usize) {
     let bytes = read(path);
-    let copies: Vec<_> = (0..many).map(|_| load(&bytes)).collect();
+    let copies: Vec<_> = (0..many).map(|_| load(&bytes, |_| true)).collect();
     copies.into_iter().for_each(give_back);
 }
 

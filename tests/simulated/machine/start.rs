@@ -49,28 +49,25 @@ const ANEW: u64 = 8;
 
 /// Creates a server and loads the module.
 pub fn start(it: &Start<'_>) -> &'static Server {
-    let copy = library::load(it.library);
     if it.seed.is_multiple_of(ANEW) || clock::is_before_start() {
-        return begin(it, copy).loaded();
+        return begin(it, library::load(it.library, |_| true)).loaded();
     }
-    LOADED.with_borrow_mut(|all| start_from(it, copy, all))
+    LOADED.with_borrow_mut(|all| start_from(it, all))
 }
 
 /// Creates a server that begins where one has ended to load the module, with the same settings.
-fn start_from(
-    it: &Start<'_>,
-    copy: &'static library::Copy,
-    all: &mut Vec<Loaded>,
-) -> &'static Server {
+fn start_from(it: &Start<'_>, all: &mut Vec<Loaded>) -> &'static Server {
     let is_first = it.number == 0;
     let is_it = |other: &Loaded| {
         let server = other.server;
-        ptr::eq(server.copy, copy)
-            && server.kind == it.kind
+        server.kind == it.kind
             && other.is_first == is_first
             && *server.settings.borrow() == *it.settings
     };
-    let at = all.iter().position(is_it).unwrap_or_else(|| {
+    let has_it =
+        |copy: &library::Copy, other: &Loaded| ptr::eq(other.server.copy, copy) && is_it(other);
+    let copy = library::load(it.library, |copy| all.iter().any(|other| has_it(copy, other)));
+    let at = all.iter().position(|other| has_it(copy, other)).unwrap_or_else(|| {
         if all.len() == MANY {
             all.clear();
         }
