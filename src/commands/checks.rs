@@ -25,7 +25,9 @@ use super::args::shown;
 pub fn deadline(asked: u64, ttl: u64, at: Option<u64>, now: u64) -> Result<u64> {
     if let Some(at) = at {
         moment("AT", at)?;
-        if let Some(max) = exceeded(at.saturating_sub(now)) {
+        if let Some(max) = config::MAX_TTL.limit()
+            && at.saturating_sub(now) > max
+        {
             let reason =
                 format!("AT '{at}' is further ahead than dehydrator.max-ttl ({max} ms) allows");
             return Err(beyond_limit(reason));
@@ -63,7 +65,9 @@ pub fn lease(ms: Option<u64>, now: u64) -> Result {
 ///
 /// As those of [`deadline`].
 pub fn from_now(word: &str, asked: u64, ttl: u64, now: u64) -> Result<u64> {
-    if let Some(max) = exceeded(asked) {
+    if let Some(max) = config::MAX_TTL.limit()
+        && asked > max
+    {
         let reason =
             format!("{word} '{asked}' is greater than dehydrator.max-ttl ({max} ms) allows");
         return Err(beyond_limit(reason));
@@ -74,11 +78,6 @@ pub fn from_now(word: &str, asked: u64, ttl: u64, now: u64) -> Result<u64> {
             Err(format!("{word} '{asked}' is too large: now + ttl must fit in 63 bits").into())
         }
     }
-}
-
-/// Returns the longest TTL that clients may use, if `ahead` is longer.
-fn exceeded(ahead: u64) -> Option<u64> {
-    config::MAX_TTL.limit().filter(|max| ahead > *max)
 }
 
 /// Returns whether the LENGTH limit of a group leaves room for an element. An id that is in the group, or that the push keeps,

@@ -31,19 +31,9 @@ impl<'a> Push<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
         let ttl = Ttl::parse(required(args, 2)?)?;
         let (element, id) = (required(args, 3)?, required(args, 4)?);
-        let mut options = Options::new(args, 5);
-        let mut chosen = PushOptions::new();
-        // Mostly it is the only option: spare it the general way.
-        if args.len() == 7 && options.next_is(b"GROUP") {
-            chosen.read_group(&mut options)?;
-        }
-        while let Some(option) = options.next() {
-            if !chosen.parse(&option, &mut options)? {
-                return Err(option.unexpected_among("SLACK, AT, DELIVERIES or WITHIN"));
-            }
-        }
+        let chosen = PushOptions::read(args, 5)?;
         let ttl = chosen.with_slack(ttl)?;
-        let (key, group) = (required(args, 1)?, chosen.group());
+        let (key, group) = (required(args, 1)?, chosen.group.flatten());
         let PushOptions { if_exists, at, bounds, .. } = chosen;
         Ok(Self { key, ttl, element, id, if_exists, at, bounds, group })
     }
@@ -142,15 +132,9 @@ type GidPush<'a> = (Str<'a>, Ttl, Str<'a>, PushOptions<'a>);
 fn parse_gidpush<'a>(args: Args<'a>) -> Result<GidPush<'a>> {
     let (key, element) = (required(args, 1)?, required(args, 3)?);
     let ttl = Ttl::parse(required(args, 2)?)?;
-    let mut chosen = PushOptions::new();
-    let mut options = Options::new(args, 4);
-    while let Some(option) = options.next() {
-        if matches!(option.name(), b"NX" | b"REPLACE") {
-            return Err(option.misplaced("is not for GIDPUSH, whose ids are new"));
-        }
-        if !chosen.parse(&option, &mut options)? {
-            return Err(option.unexpected_among("SLACK, AT, DELIVERIES or WITHIN"));
-        }
+    let chosen = PushOptions::read(args, 4)?;
+    if chosen.if_exists != IfExists::Refuse {
+        return Err("syntax error, NX and REPLACE are not for GIDPUSH, whose ids are new".into());
     }
     Ok((key, chosen.with_slack(ttl)?, element, chosen))
 }
@@ -158,7 +142,8 @@ fn parse_gidpush<'a>(args: Args<'a>) -> Result<GidPush<'a>> {
 /// Runs `GIDPUSH key ttl element [SLACK ms] [AT unix-ms] [DELIVERIES n] [WITHIN ms] [GROUP name]`: the generated id.
 pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
     let (key, ttl, element, chosen) = parse_gidpush(args)?;
-    let (group, PushOptions { at, bounds, .. }) = (chosen.group(), chosen);
+    let PushOptions { at, bounds, group, .. } = chosen;
+    let group = group.flatten();
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
 
@@ -217,7 +202,7 @@ impl<'a> MultiPush<'a> {
             elements.push(Listed { ttl: Ttl::parse(word)?, element, id });
             at += 3;
         }
-        let mut chosen = PushOptions::new();
+        let mut chosen = PushOptions::NONE;
         let mut options = Options::new(args, at);
         while let Some(option) = options.next() {
             if !chosen.parse(&option, &mut options)? {
@@ -231,7 +216,7 @@ impl<'a> MultiPush<'a> {
         for listed in &mut elements {
             listed.ttl = chosen.with_slack(listed.ttl)?;
         }
-        let (group, PushOptions { if_exists, at, bounds, .. }) = (chosen.group(), chosen);
+        let (group, PushOptions { if_exists, at, bounds, .. }) = (chosen.group.flatten(), chosen);
         Ok(Self { key, elements, if_exists, at, bounds, group })
     }
 }
@@ -398,8 +383,9 @@ mod tests {
             let many = request(&format!("k 5 e i 6 f j {words}"), |it| {
                 Ok(bytes(MultiPush::parse(it)?.group))
             });
-            let generated =
-                request(&format!("k 5 e {words}"), |it| Ok(bytes(parse_gidpush(it)?.3.group())));
+            let generated = request(&format!("k 5 e {words}"), |it| {
+                Ok(bytes(parse_gidpush(it)?.3.group.flatten()))
+            });
             assert!(one == many && one == generated, "{one:?} {many:?} {generated:?}");
             one
         };

@@ -114,8 +114,10 @@ impl Lawn {
     ///
     /// [`StartError::TooLate`].
     pub fn deadline(ttl: u64, now: u64) -> Result<u64, StartError> {
-        let deadline = now.checked_add(ttl).filter(|deadline| *deadline <= DEADLINE_MAX);
-        deadline.ok_or(StartError::TooLate)
+        match now.checked_add(ttl) {
+            Some(deadline) if deadline <= DEADLINE_MAX => Ok(deadline),
+            _ => Err(StartError::TooLate),
+        }
     }
 
     /// Starts an element in the queue of `ttl` that comes due at `deadline`, mostly [`Lawn::deadline`]. Replicas, dumps

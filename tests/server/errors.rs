@@ -380,7 +380,7 @@ fn conflicting_and_repeated_options_are_named_in_the_error() {
             "GIDPUSH k 5 x 1",
             "unexpected '1': the name of an option is missing: SLACK, AT, DELIVERIES or WITHIN",
         ),
-        ("GIDPUSH k 5 x NX", "NX is not for GIDPUSH, whose ids are new"),
+        ("GIDPUSH k 5 x NX", "NX and REPLACE are not for GIDPUSH, whose ids are new"),
         (
             "TOUCH k 5 1 id",
             "unexpected '1': the name of an option is missing: AT, or IDS before several ids",

@@ -2,6 +2,7 @@
 
 use crate::config;
 use crate::data_type::end_within;
+use crate::server::string::Args;
 use crate::server::{Str, error::Result};
 use lawn::{Bounds, DEADLINE_MAX};
 
@@ -21,21 +22,6 @@ impl Ttl {
     pub fn parse(word: Str<'_>) -> Result<Self> {
         let asked = milliseconds("ttl", word.bytes())?;
         Ok(Self { ms: asked, asked })
-    }
-
-    /// Rounds the TTL up to a multiple of a power of two, the largest that adds at most `slack`, so that elements with
-    /// slack share queues.
-    pub fn with_slack(self, slack: Option<u64>) -> Result<Self> {
-        let (Some(slack), ttl) = (slack, self.asked) else { return Ok(self) };
-        // Rounding up to a step adds at most step - 1. Both are below 2^63.
-        let step = 1 << (slack + 1).ilog2();
-        let ms = ttl.next_multiple_of(step);
-        if ms > DEADLINE_MAX {
-            return Err(
-                format!("ttl '{ttl}' is too large: with its slack it must fit in 63 bits").into()
-            );
-        }
-        Ok(Self { ms, ..self })
     }
 }
 
@@ -58,15 +44,33 @@ pub struct PushOptions<'a> {
     pub at: Option<u64>,
     pub bounds: BoundOptions,
     /// `Some(None)`: an empty name.
-    group: Option<Option<Str<'a>>>,
+    pub group: Option<Option<Str<'a>>>,
 }
 
 const NX_OR_REPLACE: &str = "syntax error, NX and REPLACE exclude each other";
 
 impl<'a> PushOptions<'a> {
-    pub fn new() -> Self {
-        let bounds = BoundOptions { deliveries: None, within: None };
-        Self { if_exists: IfExists::Refuse, slack: None, at: None, bounds, group: None }
+    pub const NONE: Self = Self {
+        if_exists: IfExists::Refuse,
+        slack: None,
+        at: None,
+        bounds: BoundOptions { deliveries: None, within: None },
+        group: None,
+    };
+
+    /// Reads the options from the word at `first` on.
+    pub fn read(args: Args<'a>, first: usize) -> Result<Self> {
+        let (mut chosen, mut options) = (Self::NONE, Options::new(args, first));
+        // Mostly it is the only option: spare it the general way.
+        if args.len() == first + 2 && options.next_is(b"GROUP") {
+            chosen.group = Some(options.group()?);
+        }
+        while let Some(option) = options.next() {
+            if !chosen.parse(&option, &mut options)? {
+                return Err(option.unexpected_among("SLACK, AT, DELIVERIES or WITHIN"));
+            }
+        }
+        Ok(chosen)
     }
 
     /// Reads an option. Returns `false` if it is unknown or repeated.
@@ -78,32 +82,34 @@ impl<'a> PushOptions<'a> {
             b"REPLACE" if self.if_exists == IfExists::Keep => return Err(NX_OR_REPLACE.into()),
             b"SLACK" if self.slack.is_none() => self.slack = Some(options.milliseconds("SLACK")?),
             b"AT" if self.at.is_none() => self.at = Some(options.deadline()?),
-            b"GROUP" if self.group.is_none() => self.read_group(options)?,
+            b"GROUP" if self.group.is_none() => self.group = Some(options.group()?),
             _ => return self.bounds.parse(option, options),
         }
         Ok(true)
     }
 
-    /// Reads the name of the group.
-    #[inline(always)]
-    pub fn read_group(&mut self, options: &mut Options<'a>) -> Result<()> {
-        self.group = Some(options.group()?);
-        Ok(())
-    }
-
-    /// Returns the name of the group, if the element is in one.
-    pub fn group(&self) -> Option<Str<'a>> {
-        self.group.flatten()
-    }
-
-    /// Rounds a TTL by the given slack or the default setting. With AT there is no slack.
+    /// Rounds a TTL up by the given slack or the default setting: to a multiple of a power of two, the largest that adds at most the
+    /// slack, so that elements with slack share queues. With AT there is no slack.
     pub fn with_slack(&self, ttl: Ttl) -> Result<Ttl> {
-        match (self.at, self.slack) {
-            (Some(_), Some(_)) => Err("syntax error, SLACK and AT exclude each other".into()),
-            (Some(_), None) => Ok(ttl),
-            (None, None) => ttl.with_slack(config::DEFAULT_SLACK.limit()),
-            (None, slack) => ttl.with_slack(slack),
+        let slack = match (self.at, self.slack) {
+            (Some(_), Some(_)) => {
+                return Err("syntax error, SLACK and AT exclude each other".into());
+            }
+            (Some(_), None) => None,
+            (None, None) => config::DEFAULT_SLACK.limit(),
+            (None, slack) => slack,
+        };
+        let (Some(slack), asked) = (slack, ttl.asked) else { return Ok(ttl) };
+        // Rounding up to a step adds at most step - 1. Both are below 2^63.
+        let step = 1 << (slack + 1).ilog2();
+        let ms = asked.next_multiple_of(step);
+        if ms > DEADLINE_MAX {
+            return Err(format!(
+                "ttl '{asked}' is too large: with its slack it must fit in 63 bits"
+            )
+            .into());
         }
+        Ok(Ttl { ms, asked })
     }
 }
 
@@ -143,8 +149,10 @@ mod tests {
 
     #[test]
     fn slack_rounds_up_and_adds_at_most_itself() {
-        let with_slack =
-            |ttl, slack| Ttl { ms: ttl, asked: ttl }.with_slack(slack).map(|rounded| rounded.ms);
+        let with_slack = |ttl, slack| {
+            let options = PushOptions { slack, ..PushOptions::NONE };
+            options.with_slack(Ttl { ms: ttl, asked: ttl }).map(|rounded| rounded.ms)
+        };
         assert_eq!(with_slack(1000, None), Ok(1000));
         assert_eq!(with_slack(1000, Some(0)), Ok(1000));
         assert_eq!(with_slack(1001, Some(1)), Ok(1002));

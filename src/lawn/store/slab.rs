@@ -138,8 +138,10 @@ impl<T: Unit> Slab<T> {
     #[inline(always)]
     pub fn insert(&mut self, width: usize) -> Option<Handle> {
         let (class, width) = class_of(width);
-        let partial = self.classes.get(class).map_or(NIL, |class| class.partial);
-        let number = if partial == NIL { self.open_page(class, width)? } else { partial };
+        let number = match self.classes.get(class) {
+            Some(class) if class.partial != NIL => class.partial,
+            _ => self.open_page(class, width)?,
+        };
         let info = &mut self.infos[number as usize];
         let units = &mut self.pages[number as usize];
         let unit = info.free;
