@@ -7,9 +7,7 @@ use crate::server::string::Args;
 use crate::server::{CommandContext, OwnedStr, Str, error::Result, random_bytes};
 use lawn::{Element, Lawn, StartError};
 
-use super::args::push_options::{BoundOptions, IfExists, PushOptions, Ttl};
-
-use super::args::options::Options;
+use super::args::options::{BoundOptions, IfExists, Options, PushOptions, Ttl};
 use super::args::required;
 use super::cancelled::{is_held, tell};
 use super::{checks, defaults};

@@ -15,8 +15,7 @@ use crate::server::guard::AbortOnPanic;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Error, OwnedStr, Str, error::Result};
 
-use super::args::options::Options;
-use super::args::push_options::IfExists;
+use super::args::options::{IfExists, Options};
 use super::args::{counted, required, shown};
 use super::checks;
 use super::push::{PushResult, store};

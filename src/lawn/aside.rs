@@ -6,8 +6,8 @@
 //!
 //! An operation costs what it costs a [`Lawn`].
 
+use super::element::StartError;
 use super::element::{Element, Row};
-use super::error::StartError;
 use super::lawn::Lawn;
 use super::memory::{Mover, rounded};
 use super::rank::{DEADLINE_MAX, Start};
@@ -181,4 +181,241 @@ impl Aside {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use ahash::RandomState;
+    use proptest::prelude::*;
+
+    use super::super::memory::moved::Count;
+    use super::super::{Shared, SmallMax};
+    use super::*;
+
+    fn beside(small: SmallMax) -> Lawn {
+        let hasher = RandomState::with_seeds(1, 2, 3, 4);
+        Lawn::new(Arc::new(Shared::new(hasher, move || small)))
+    }
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        Insert { id: u16, until: u64 },
+        Remove { id: u16 },
+        Forget { now: u64, most: usize },
+    }
+
+    /// Few ids, so that they meet again.
+    fn id() -> impl Strategy<Value = u16> {
+        0_u16..40
+    }
+
+    fn moment() -> impl Strategy<Value = u64> {
+        let edges = prop::sample::select(vec![0_u64, 1, DEADLINE_MAX - 1, DEADLINE_MAX, u64::MAX]);
+        prop_oneof![6 => 900_u64..1500, 1 => any::<u64>(), 1 => edges]
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            10 => (id(), moment()).prop_map(|(id, until)| Op::Insert { id, until }),
+            4 => id().prop_map(|id| Op::Remove { id }),
+            3 => (moment(), prop_oneof![0_usize..20, Just(usize::MAX)])
+                .prop_map(|(now, most)| Op::Forget { now, most }),
+        ]
+    }
+
+    /// Lengths from 0 on, binary, all different, and some of more than a hundred bytes or too long for a page.
+    fn name(id: u16) -> Vec<u8> {
+        match id {
+            0 => Vec::new(),
+            16 => id.to_be_bytes().repeat(6000),
+            33 => id.to_be_bytes().repeat(100),
+            _ => id.to_be_bytes().repeat(1 + usize::from(id % 5)),
+        }
+    }
+
+    /// Compares with a map. What one lawn does beyond that (freeing memory, moving) is tested there.
+    fn run(small: SmallMax, ops: &[Op]) {
+        let (beside, mut remembered) = (beside(small), Aside::default());
+        let mut oracle = BTreeMap::<Vec<u8>, u64>::new();
+        for op in ops {
+            match *op {
+                Op::Insert { id, until } => {
+                    remembered.insert(&beside, &name(id), until);
+                    oracle.insert(name(id), until.min(DEADLINE_MAX));
+                }
+                Op::Remove { id } => {
+                    assert_eq!(remembered.remove(&name(id)), oracle.remove(&name(id)));
+                }
+                Op::Forget { now, most } => {
+                    let expired = oracle.values().filter(|until| **until <= now).count();
+                    assert_eq!(remembered.forget(now, most), expired.min(most), "{op:?}");
+                    // Those that were forgotten had expired, and had done so before those that were not.
+                    let last = remembered.next().unwrap_or(u64::MAX).min(now);
+                    let is_known = |id: &[u8]| remembered.until(id).is_some();
+                    oracle.retain(|id, until| *until > last || is_known(id));
+                }
+            }
+            remembered.check();
+            let mut all: Vec<_> =
+                remembered.iter().map(|(until, id)| (id.to_vec(), until)).collect();
+            assert!(all.iter().map(|(_, until)| until).is_sorted(), "{op:?}");
+            all.sort();
+            assert!(all.iter().map(|(id, until)| (id, until)).eq(&oracle), "{op:?}");
+            assert_eq!(remembered.next(), oracle.values().min().copied());
+            assert_eq!(
+                (remembered.len(), remembered.is_empty()),
+                (oracle.len(), oracle.is_empty())
+            );
+            for now in [0, 1200, u64::MAX] {
+                let live = oracle.values().filter(|until| **until > now).count();
+                assert_eq!(remembered.len_at(now), live, "{op:?}");
+                for id in (0..40).map(name) {
+                    let until = oracle.get(&id).copied();
+                    let found = (remembered.until(&id), remembered.contains(&id, now));
+                    assert_eq!(found, (until, until > Some(now)));
+                }
+            }
+        }
+        assert!(remembered.clone().iter().eq(remembered.iter()));
+        while remembered.forget(u64::MAX, 7) > 0 {}
+        assert_eq!((remembered.is_empty(), remembered.allocations()), (true, 0));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn it_remembers_what_a_map_does(ops in prop::collection::vec(op(), 1..120), is_small: bool) {
+            let small = if is_small { SmallMax::USUAL } else { SmallMax { elements: 0, bytes: 0 } };
+            run(small, &ops);
+        }
+    }
+
+    /// Returns an id of sixteen bytes.
+    fn sixteen(number: u64) -> Vec<u8> {
+        format!("{number:016}").into_bytes()
+    }
+
+    #[test]
+    fn what_is_left_of_many_is_compacted_and_moved() {
+        let (beside, mut remembered) = (beside(SmallMax::USUAL), Aside::default());
+        assert!(!remembered.is_sparse() && !remembered.compact(1));
+        assert_eq!(remembered.defrag(0, &mut Count(0), || true), None);
+        (0..3000).for_each(|id| remembered.insert(&beside, &sixteen(id), 1000 + id));
+        let gone = (0..3000).filter(|id| id % 8 > 0);
+        gone.for_each(|id| assert_eq!(remembered.remove(&sixteen(id)), Some(1000 + id)));
+        assert!(remembered.is_sparse());
+        let before = remembered.memory();
+        let steps = (0..).take_while(|_| remembered.compact(16)).count();
+        assert!(steps > 1 && !remembered.is_sparse(), "{steps} steps");
+        // The list of ranges is not compacted. With tiny bounds it is a larger part.
+        let most = if super::super::tiny::TINY { before * 3 / 5 } else { before / 2 };
+        assert!(remembered.memory() < most, "{} of {before} bytes", remembered.memory());
+        let (mut steps, mut counted, mut next) = (0, Count(0), Some(0));
+        while let Some(from) = next {
+            next = remembered.defrag(from, &mut counted, || false);
+            steps += 1;
+        }
+        // The table of TTLs cannot be moved: with tiny bounds, some eighth of all.
+        let range = remembered.memory() * 5 / 6..=remembered.memory();
+        assert!(steps > 3 && range.contains(&counted.0), "{steps}, {} of {range:?}", counted.0);
+        let ids = (0..3000).filter(|id| id % 8 == 0).map(|id| (1000 + id, sixteen(id)));
+        assert!(remembered.iter().map(|(until, id)| (until, id.to_vec())).eq(ids));
+        remembered.check();
+    }
+
+    fn each(remembered: &Aside) -> f64 {
+        remembered.memory() as f64 / remembered.len() as f64
+    }
+
+    fn random(number: u64) -> u64 {
+        number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    type Until<'a> = &'a dyn Fn(u64) -> u64;
+
+    /// From 100,000 on, also where a page or a table has just been added. At the end there are up to 300,000.
+    #[test]
+    #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+    fn an_id_of_sixteen_bytes_takes_56_and_no_more_than_72_whatever_the_order() {
+        let orders: [(&str, Until<'_>, f64); 8] = [
+            ("ascending", &|id| id, 56.5),
+            ("random in a window of 2^33", &|id| random(id) >> 31, 68.0),
+            ("random in an hour", &|id| (random(id) >> 32) % 3_600_000, 68.0),
+            ("random", &|id| random(id) >> 1, 68.0),
+            ("descending", &|id| (1 << 40) - id, 62.0),
+            ("by a window that is made smaller each time", &|id| (1 << 40) - 1000 * id, 62.0),
+            (
+                "always into the fullest block",
+                &|id| (1 << 40) - ((1 << 40) >> (id % 40)) + id,
+                66.0,
+            ),
+            ("by two windows", &|id| id + id % 2 * 86_400_000, 60.0),
+        ];
+        for (name, until, last) in orders {
+            for again in [false, true] {
+                let (beside, mut remembered) = (beside(SmallMax::USUAL), Aside::default());
+                let mut worst = 0_f64;
+                for id in 0..300_000_u64 {
+                    if again && id % 2 == 1 {
+                        // An element of that id is pushed once more.
+                        remembered.remove(&sixteen(random(id) % id));
+                    }
+                    remembered.insert(&beside, &sixteen(id), until(id));
+                    if remembered.len() >= 100_000 && id % 500 == 0 {
+                        worst = worst.max(each(&remembered));
+                    }
+                }
+                let end = each(&remembered);
+                println!("{name}, again: {again}: {end:.1} bytes, {worst:.1} at the most");
+                // What was removed leaves blanks where the others are.
+                let (most, last) = if again { (75.0, last + 5.0) } else { (72.0, last) };
+                assert!(worst <= most && end <= last, "{name}, again: {again}: {worst}, {end}");
+            }
+        }
+    }
+
+    #[test]
+    #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+    fn memory_comes_back_as_ids_go_whatever_the_order() {
+        let orders: [Until<'_>; 3] = [&|id| id, &|id| random(id) % 100_000, &|id| 100_000 - id];
+        for until in orders {
+            let (beside, mut remembered) = (beside(SmallMax::USUAL), Aside::default());
+            let empty = remembered.memory();
+            (0..100_000).for_each(|id| remembered.insert(&beside, &sixteen(id), until(id)));
+            let mut was_sparse = false;
+            for now in (0..95_000).step_by(5000) {
+                while remembered.forget(now, 128) > 0 {}
+                was_sparse |= remembered.is_sparse();
+                while remembered.compact(32) {}
+                let each = each(&remembered);
+                assert!(each <= 110.0, "{each} bytes for each of {}", remembered.len());
+            }
+            assert!(was_sparse && !remembered.is_sparse());
+            remembered.check();
+            assert!(remembered.forget(100_000, usize::MAX) > 0);
+            assert_eq!(remembered.memory(), empty);
+        }
+    }
+
+    #[test]
+    fn payloads_come_by_their_moments_and_the_last_one_frees_all() {
+        let (beside, mut names) = (beside(SmallMax::USUAL), Aside::default());
+        for (name, moment) in [(&b"late"[..], 30), (b"early", 10), (b"never", u64::MAX)] {
+            assert_eq!(names.set(&beside, name, b"one", moment), Ok(()));
+        }
+        let order =
+            |names: &Aside| names.payloads().map(|(name, _)| name.to_vec()).collect::<Vec<_>>();
+        assert_eq!((names.len(), names.next()), (3, Some(10)));
+        assert_eq!((names.due(9), names.due(10)), (None, Some((&b"early"[..], &b"one"[..]))));
+        assert_eq!(names.set(&beside, b"early", b"another", 40), Ok(()));
+        assert_eq!(names.payload(b"early"), Some(&b"another"[..]));
+        assert_eq!(order(&names), [&b"late"[..], b"early", b"never"]);
+        names.postpone(b"late", 50);
+        names.postpone(b"unknown", 50);
+        assert_eq!(order(&names), [&b"early"[..], b"late", b"never"]);
+        names.check();
+        assert_eq!([b"early", b"other"].map(|name| names.remove(name)), [Some(40), None]);
+        assert!(names.remove(b"late").is_some() && names.remove(b"never").is_some());
+        assert_eq!((names.is_empty(), names.memory(), names.payload(b"never")), (true, 0, None));
+    }
+}

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ahash::RandomState;
 
 use super::element::{Bounds, Counts, Element, Group, Row};
-use super::error::{StartError, UpdateError};
+use super::element::{StartError, UpdateError};
 use super::groups::Groups;
 use super::index::{IdHash, Index};
 use super::lease::{Leases, Token};

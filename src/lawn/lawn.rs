@@ -13,7 +13,7 @@ use std::sync::Arc;
 use ahash::RandomState;
 
 use super::element::{Counts, Element, Row};
-use super::error::{StartError, UpdateError};
+use super::element::{StartError, UpdateError};
 use super::full::Full;
 use super::lease::Token;
 use super::memory::{Mover, Steps, rounded};

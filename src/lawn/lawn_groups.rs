@@ -1,7 +1,7 @@
 //! The groups of a lawn. A lawn that gets one is converted to the full form.
 
+use super::element::StartError;
 use super::element::{Element, Group, Row};
-use super::error::StartError;
 use super::full::Full;
 use super::groups::{GroupLimits, GroupRules, GroupSettings, Groups, GroupsMut};
 use super::lawn::{Form, Lawn, Rows, Taken};

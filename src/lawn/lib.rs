@@ -50,7 +50,6 @@
 //! | `element` | an element, an element with its place in the order, and the numbers of elements |
 //! | `rate` | a rate limit, and the log of what was given out under it |
 //! | `rank` | the order of delivery: by deadline, then in the order of pushing |
-//! | `error` | the errors |
 //! | `memory` | helpers for vectors: sizes, growing, shrinking, moving in steps |
 //! | `processor` | prefetching memory, and comparing eight numbers at once: the only `unsafe` code |
 //! | `tiny` | small limits for tests |
@@ -99,7 +98,6 @@
 mod aside;
 mod due;
 mod element;
-mod error;
 mod full;
 mod grouped;
 mod groups;
@@ -127,8 +125,9 @@ mod work;
 mod tests;
 
 pub use aside::Aside;
-pub use element::{Bounds, Counts, Element, GROUP_NAME_MAX, Group, REASON_MAX, Row};
-pub use error::{StartError, UpdateError};
+pub use element::{
+    Bounds, Counts, Element, GROUP_NAME_MAX, Group, REASON_MAX, Row, StartError, UpdateError,
+};
 pub use groups::{Enforced, GroupLimits, GroupRules, GroupSettings, Groups, GroupsMut};
 pub use lawn::Lawn;
 pub use lease::{Since, Token};

@@ -3,16 +3,14 @@
 //! | module | contents |
 //! |---|---|
 //! | this file | a schedule: what EVERY says, and what has happened since |
-//! | `plan` | a plan: an interval or a cron, and its occurrences |
+//! | `plan` | a plan: an interval or a cron, its occurrences, and the hash for their jitter |
 //! | `zones` | time zones: the system's, or the bundled ones |
-//! | `hash` | the jitter of an occurrence |
 //! | `record` | a schedule as bytes: in memory, in files and in effects |
 //! | `step` | what becomes of occurrences that are due |
 //!
 //! A *moment* is that of an occurrence, in milliseconds since the epoch. Its element has the id `name@moment`, and is stored at
 //! the moment or, with JITTER, up to that much later. The schedules of a key are a lawn of their own, [`lawn::Aside`].
 
-mod hash;
 mod plan;
 mod record;
 mod step;
@@ -22,8 +20,8 @@ pub use plan::Plan;
 pub use step::Step;
 pub use zones::{is_of_system, version};
 
-use hash::hash;
 use lawn::DEADLINE_MAX;
+use plan::hash;
 
 /// The greatest length of a name, in bytes.
 pub const NAME_MAX: usize = 1024;

@@ -4,14 +4,12 @@
 //! | module | contents |
 //! |---|---|
 //! | this file | requests with a fixed number of words, or a key and ids; numbers, and tokens of leases, which are mostly numbers; a client's word, as errors quote it |
-//! | `options` | the options at the end of a command |
-//! | `push_options` | the options of PUSH, GIDPUSH and MPUSH |
+//! | `options` | the options at the end of a command, and those of PUSH, GIDPUSH and MPUSH |
 //! | `testing` | helpers for unit tests of requests |
 //!
 //! Checks that need the clock, such as whether now + ttl fits, are in [`checks`](super::checks).
 
 pub mod options;
-pub mod push_options;
 #[cfg(test)]
 pub mod testing;
 

@@ -92,8 +92,6 @@ mod load;
 mod rules_tests;
 mod save;
 #[cfg(test)]
-mod schedule_tests;
-#[cfg(test)]
 mod tests;
 
 pub use field::{Corrupt, Sink, Source, VERSION};

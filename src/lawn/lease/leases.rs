@@ -12,8 +12,7 @@ use std::collections::BTreeMap;
 use super::super::memory::rounded;
 use super::super::rank::{DEADLINE_MAX, Rank};
 use super::super::store::Handle;
-use super::ages::Ages;
-use super::since::Since;
+use super::since::{Ages, Since};
 use super::token::Token;
 use super::tokens::Tokens;
 

@@ -5,16 +5,13 @@
 //! | `token` | the name of a lease |
 //! | `leases` | the token of each leased element, and the elements held under each token that a client chose |
 //! | `tokens` | a sorted list of tokens by rank, and since when each holds |
-//! | `since` | when a lease began, and for how long its element had been due |
-//! | `ages` | how many elements are held since each second, to find the first |
+//! | `since` | when a lease began, for how long its element had been due, and how many are held since each second |
 
-mod ages;
 mod leases;
 mod since;
 mod token;
 mod tokens;
 
-pub use ages::end_of_second;
 pub use leases::Leases;
-pub use since::Since;
+pub use since::{Since, end_of_second};
 pub use token::Token;

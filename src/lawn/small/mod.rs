@@ -16,7 +16,7 @@ mod packed;
 use std::collections::BTreeMap;
 
 use super::element::{Bounds, Counts, Element, Group, Row};
-use super::error::{StartError, UpdateError};
+use super::element::{StartError, UpdateError};
 use super::lease::{Since, Token};
 use super::memory::{Mover, relocate, rounded};
 use super::rank::DEADLINE_MAX;

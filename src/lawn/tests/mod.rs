@@ -2,7 +2,6 @@
 
 mod checks;
 mod groups;
-mod groups_cost;
 mod held_since;
 mod model;
 mod op;
