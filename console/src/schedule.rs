@@ -8,7 +8,6 @@ use crate::fields::Fields;
 #[path = "../../src/schedule"]
 #[allow(dead_code)]
 mod module {
-    mod hash;
     mod plan;
     mod zones;
 

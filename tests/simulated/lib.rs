@@ -7,8 +7,8 @@
 //! | [`judges`] | a model of what must be replied, and the promises of docs/guarantees.md |
 //!
 //! *How.* The first word of the context that `RedisModule_OnLoad` gets is the function that finds all others. The module has no
-//! thread and no clock of its own, so whoever answers there decides what happens, when, and in which order. Each server runs a
-//! copy of the library, whose statics, thread-locals and heap are its own; most begin with these as they were after a load. `RedisModule_EventLoopAdd` refuses, so that
+//! thread and no clock of its own, so whoever answers there decides what happens, when, and in which order. Each start of a
+//! server loads a copy of the library, whose statics and thread-locals are its own. `RedisModule_EventLoopAdd` refuses, so that
 //! the module uses the server's timers. `exit`, the clock and the source of random seeds, which the library gets from libc, are
 //! replaced in the copy's table of offsets.
 //!

@@ -67,26 +67,3 @@ pub fn advance(by_us: u64) {
 pub fn step_wall(by_us: i64) {
     WALL_US.store(wall_us() + by_us, Ordering::Relaxed);
 }
-
-/// Returns how long ago the simulation began, on the wall clock and on the monotonic one, in microseconds.
-pub fn since_start_us() -> [u64; 2] {
-    [(wall_us() - START_WALL_US) as u64, monotonic_us() - START_MONOTONIC_US]
-}
-
-/// Returns whether the wall clock shows a time before the simulation began.
-pub fn is_before_start() -> bool {
-    wall_us() < START_WALL_US
-}
-
-/// Runs something as the simulation begins, in no time.
-pub fn at_start<T>(run: impl FnOnce() -> T) -> T {
-    let clocks = (wall_us(), monotonic_us(), SPENT_NS.load(Ordering::Relaxed));
-    let costs = [0, 1].map(|at: usize| COSTS_NS[at].load(Ordering::Relaxed));
-    reset();
-    let result = run();
-    WALL_US.store(clocks.0, Ordering::Relaxed);
-    MONOTONIC_US.store(clocks.1, Ordering::Relaxed);
-    SPENT_NS.store(clocks.2, Ordering::Relaxed);
-    set_costs(costs[0], costs[1]);
-    result
-}

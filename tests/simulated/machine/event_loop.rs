@@ -34,13 +34,6 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// Takes over those of another server.
-    pub fn clone_from(&self, other: &Self) {
-        self.events.iter().zip(&other.events).for_each(|(it, other)| it.set(other.get()));
-        self.info.set(other.info.get());
-        self.filter.set(other.filter.get());
-    }
-
     pub fn subscribe(&self, event: u64, run: Option<EventCallback>) {
         self.events[event as usize].set(run);
     }

@@ -11,7 +11,6 @@ use std::ptr;
 use std::sync::{Arc, Mutex};
 
 use super::clock;
-use super::heap::{Heap, Kept};
 
 /// `RedisModule_OnLoad`.
 pub type OnLoad = unsafe extern "C" fn(*mut c_void, *mut *mut c_void, c_int) -> c_int;
@@ -47,38 +46,34 @@ fn mapped(mut library: Vec<u8>) -> Vec<u8> {
     library
 }
 
-/// Where a library writes, and what stands there: its segments, and the thread-locals of a thread, which have a number.
-pub struct Written {
-    segments: Vec<(usize, Vec<u8>)>,
-    locals: (usize, Vec<u8>),
-    /// `None`: an empty heap.
-    heap: Option<Kept>,
-}
+/// Bytes, and where they are, or the number of the thread-locals.
+type Segment = (usize, Vec<u8>);
+type Segments = Vec<Segment>;
 
 /// A loaded copy of a library.
 pub struct Copy {
     pub entry: OnLoad,
     /// The address of the bytes that it was loaded from.
     of: usize,
-    pub heap: Heap,
-    at_first: Written,
+    /// Memory that the library may write, as it was at first.
+    writable: Segments,
+    /// The number of its thread-locals, and what they are at first.
+    locals: Segment,
 }
-
-// SAFETY: one server at a time runs a copy, and one machine at a time has servers.
-unsafe impl Sync for Copy {}
 
 /// Copies whose servers are gone.
 static IDLE: Mutex<Vec<&'static Copy>> = Mutex::new(Vec::new());
 
-/// Returns a copy of the library, whose memory is as its last server has left it: one that `suits`, if there is any. It is never
-/// unloaded.
-pub fn load(bytes: &[u8], suits: impl Fn(&Copy) -> bool) -> &'static Copy {
+/// Returns a copy of the library as it is after loading. It is never unloaded.
+pub fn load(bytes: &[u8]) -> &'static Copy {
     let mut idle = IDLE.lock().expect("no panic");
-    let is_of = |copy: &&'static Copy| copy.of == bytes.as_ptr().addr();
-    let at = idle.iter().position(|it| is_of(it) && suits(it));
-    let at = at.or_else(|| idle.iter().position(is_of));
+    let at = idle.iter().position(|copy| copy.of == bytes.as_ptr().addr());
     match at.map(|at| idle.swap_remove(at)) {
-        Some(copy) => copy,
+        Some(copy) => {
+            // SAFETY: its server is gone, and nobody else runs it.
+            unsafe { copy.put_back() };
+            copy
+        }
         None => Box::leak(Box::new(load_new(bytes))),
     }
 }
@@ -86,7 +81,7 @@ pub fn load(bytes: &[u8], suits: impl Fn(&Copy) -> bool) -> &'static Copy {
 /// Loads some copies, for servers to come.
 pub fn prepare(path: &Path, many: usize) {
     let bytes = read(path);
-    let copies: Vec<_> = (0..many).map(|_| load(&bytes, |_| true)).collect();
+    let copies: Vec<_> = (0..many).map(|_| load(&bytes)).collect();
     copies.into_iter().for_each(give_back);
 }
 
@@ -95,51 +90,26 @@ pub fn give_back(copy: &'static Copy) {
     IDLE.lock().expect("no panic").push(copy);
 }
 
-unsafe extern "C" {
-    /// Returns where a thread-local of this thread is; what it gets are the number of a library and an offset.
-    safe fn __tls_get_addr(index: &[usize; 2]) -> *mut c_void;
-}
-
 impl Copy {
-    /// Puts all that the library has written back to how it was, for this thread; `None`: before it did anything.
+    /// Puts all that the library has written back to how it was, for this thread.
     ///
     /// # Safety
     ///
     /// Nobody uses anything of the library.
-    pub unsafe fn put_back(&self, written: Option<&Written>) {
-        let Written { segments, locals: (number, locals), heap } =
-            written.unwrap_or(&self.at_first);
-        for (address, before) in segments {
+    unsafe fn put_back(&self) {
+        for (address, before) in &self.writable {
             let to = ptr::with_exposed_provenance_mut::<u8>(*address);
             // SAFETY: the caller's promise; the segment has that length.
             unsafe { ptr::copy_nonoverlapping(before.as_ptr(), to, before.len()) };
         }
-        if *number > 0 {
-            let to = __tls_get_addr(&[*number, 0]).cast();
+        let (number, before) = &self.locals;
+        let to =
+            Headers::find(|it| it.dlpi_tls_modid == *number && *number > 0, |it| it.dlpi_tls_data);
+        if let Some(to) = to.filter(|to| !to.is_null()) {
             // SAFETY: this thread's block of the library has that length.
-            unsafe { ptr::copy_nonoverlapping(locals.as_ptr(), to, locals.len()) };
+            unsafe { ptr::copy_nonoverlapping(before.as_ptr(), to.cast(), before.len()) };
         }
-        // SAFETY: the caller's promise.
-        unsafe { self.heap.put_back(heap.as_ref()) };
     }
-
-    /// Returns all that the library has written.
-    pub fn keep(&self) -> Written {
-        let Written { segments, locals: (number, locals), .. } = &self.at_first;
-        let at =
-            segments.iter().map(|(address, bytes)| (*address, bytes_at(*address, bytes.len())));
-        let locals = match number {
-            0 => Vec::new(),
-            number => bytes_at(__tls_get_addr(&[*number, 0]).addr(), locals.len()),
-        };
-        Written { segments: at.collect(), locals: (*number, locals), heap: Some(self.heap.keep()) }
-    }
-}
-
-/// Reads memory of a library.
-fn bytes_at(address: usize, length: usize) -> Vec<u8> {
-    // SAFETY: it is loaded.
-    unsafe { std::slice::from_raw_parts(ptr::with_exposed_provenance(address), length) }.to_vec()
 }
 
 /// A search among the headers of all loaded libraries.
@@ -175,8 +145,12 @@ impl<F: Fn(&libc::dl_phdr_info) -> bool, G: Fn(&libc::dl_phdr_info) -> T, T> Hea
     }
 }
 
-/// Returns what a library that was just loaded may write.
-fn written(address: usize) -> Written {
+/// Returns what a library that was just loaded may write, and its thread-locals.
+fn written(address: usize) -> (Segments, Segment) {
+    let read = |at: usize, length: usize| -> Vec<u8> {
+        // SAFETY: the segment is loaded.
+        unsafe { std::slice::from_raw_parts(ptr::with_exposed_provenance(at), length) }.to_vec()
+    };
     let get = |it: &libc::dl_phdr_info| {
         // SAFETY: the headers live as long as the library.
         let headers = unsafe { std::slice::from_raw_parts(it.dlpi_phdr, it.dlpi_phnum.into()) };
@@ -189,14 +163,14 @@ fn written(address: usize) -> Written {
             if header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W > 0 {
                 assert!(is_fixed || fixed.iter().all(|it| it.p_vaddr < header.p_vaddr));
                 let from = if is_fixed { fixed[0].p_memsz as usize } else { 0 };
-                writable.push((at + from, bytes_at(at + from, length.saturating_sub(from))));
+                writable.push((at + from, read(at + from, length.saturating_sub(from))));
             }
             if header.p_type == libc::PT_TLS {
-                locals = (it.dlpi_tls_modid, bytes_at(at, header.p_filesz as usize));
+                locals = (it.dlpi_tls_modid, read(at, header.p_filesz as usize));
                 locals.1.resize(length, 0);
             }
         }
-        Written { segments: writable, locals, heap: None }
+        (writable, locals)
     };
     Headers::find(|it| it.dlpi_addr as usize == address, get).expect("it is loaded")
 }
@@ -218,9 +192,9 @@ fn load_new(bytes: &[u8]) -> Copy {
         assert!(!entry.is_null(), "no RedisModule_OnLoad");
         let replaced = replace(library);
         assert!(replaced > 0, "the library uses neither exit nor clock_gettime");
-        let at_first = written((*library.cast::<LinkMap>()).address);
+        let (writable, locals) = written((*library.cast::<LinkMap>()).address);
         let entry = std::mem::transmute::<*mut c_void, OnLoad>(entry);
-        Copy { entry, of: bytes.as_ptr().addr(), heap: Heap::new(), at_first }
+        Copy { entry, of: bytes.as_ptr().addr(), writable, locals }
     }
 }
 

@@ -3,7 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | this file | what a world may do with a machine |
-//! | `server`, `start` | a server's state; how it starts; `library` loads its copy of the module, `heap` is the memory of that |
+//! | `server` | a server's state; `library` loads its copy of the module |
 //! | `api` | the module API |
 //! | `event_loop` | a pass of the event loop, timers, the cron, events of the server |
 //! | `run` | running commands; `commands` has the server's own |
@@ -25,7 +25,6 @@ mod command;
 mod commands;
 mod digest;
 mod event_loop;
-mod heap;
 mod info;
 mod keyspace;
 mod library;
@@ -38,7 +37,6 @@ mod reply;
 mod run;
 mod server;
 mod settings;
-mod start;
 mod stopwatch;
 mod text;
 
@@ -50,7 +48,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use client::Client;
 use link::Link;
 use server::Server;
-use start::Start;
 use stopwatch::Stopwatch;
 use text::Words;
 
@@ -153,14 +150,7 @@ impl Machine {
 
     fn launch(&mut self, number: usize, settings: &BTreeMap<String, String>) -> &'static Server {
         self.generation += 1;
-        start::start(&Start {
-            number,
-            kind: self.kind,
-            library: &self.library,
-            settings,
-            seed: self.seed,
-            generation: self.generation,
-        })
+        Server::start(number, self.kind, &self.library, settings, self.seed, self.generation)
     }
 
     /// Stops a server as a power cut does, and starts it from an image, with its settings as they are now.
@@ -470,7 +460,7 @@ impl Machine {
 
     /// Returns the bytes that the module has allocated and not freed.
     pub fn memory(&self, s: ServerId) -> usize {
-        self.server(s).heap.used()
+        self.server(s).memory.get()
     }
 
     /// Returns the lines that the module has logged since the last call.

@@ -33,7 +33,7 @@ const NO_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
 impl Server {
     pub fn add_command(&self, command: Command) {
         let command: &'static Command = Box::leak(Box::new(command));
-        Rc::make_mut(&mut self.commands.borrow_mut()).insert(command.name.clone(), command);
+        self.commands.borrow_mut().insert(command.name.clone(), command);
     }
 
     pub fn command(&self, name: &[u8]) -> Option<&'static Command> {

@@ -17,17 +17,13 @@ use super::client::{Client, Origin};
 use super::command::Command;
 use super::digest;
 use super::event_loop::{Hooks, Timer};
-use super::heap::Heap;
 use super::keyspace::{DATABASES, Db};
-use super::library;
+use super::library::{self, OnLoad};
 use super::link::Link;
 use super::notify::Listener;
 use super::propagate::{Effect, Stream};
 use super::settings::ModuleSetting;
 use super::text::Words;
-
-/// By their names. What a load has registered is shared with later servers.
-pub type Commands = Rc<HashMap<Box<[u8]>, &'static Command>>;
 
 pub struct Server {
     pub kind: Kind,
@@ -37,9 +33,7 @@ pub struct Server {
     pub spent_ns: Cell<u64>,
     /// Commands that its threads have read run before it sleeps.
     pub reads_late: Cell<bool>,
-    pub copy: &'static library::Copy,
-    /// The module's memory.
-    pub heap: &'static Heap,
+    copy: Cell<Option<&'static library::Copy>>,
     pub dbs: RefCell<Vec<Db>>,
     pub next_value: Cell<u64>,
     /// Counts removals and insertions, for keys that are open meanwhile.
@@ -63,7 +57,7 @@ pub struct Server {
     pub postponed: RefCell<Vec<Rc<Client>>>,
     pub closing: RefCell<VecDeque<Rc<Client>>>,
 
-    pub commands: RefCell<Commands>,
+    pub commands: RefCell<HashMap<Box<[u8]>, &'static Command>>,
     pub methods: RefCell<Option<&'static RedisModuleTypeMethods>>,
     pub encoding_version: Cell<c_int>,
     pub hooks: Hooks,
@@ -81,7 +75,7 @@ pub struct Server {
     pub hz: Cell<u64>,
     pub replicas_to_write: Cell<usize>,
     pub is_read_only: Cell<bool>,
-    pub module_settings: RefCell<Rc<Vec<ModuleSetting>>>,
+    pub module_settings: RefCell<Vec<ModuleSetting>>,
     pub are_loaded: Cell<bool>,
     pub notified: Cell<i32>,
     pub listener: RefCell<Option<Listener>>,
@@ -115,6 +109,7 @@ pub struct Server {
     pub random: Cell<u64>,
 
     pub detached: Cell<*mut Context>,
+    pub memory: Cell<usize>,
     pub log: RefCell<Vec<String>>,
     /// Errors of commands that the primary or a file sent.
     pub disobeyed: RefCell<Vec<String>>,
@@ -150,23 +145,22 @@ impl Server {
         CURRENT.store(ptr::from_ref(self).cast_mut(), Ordering::Relaxed);
     }
 
-    /// Returns a server that has loaded nothing.
-    pub(super) fn blank(
+    /// Creates a server and loads the module.
+    pub fn start(
         number: usize,
         kind: Kind,
-        copy: &'static library::Copy,
+        library: &[u8],
         settings: &BTreeMap<String, String>,
         seed: u64,
         generation: u64,
-    ) -> Self {
+    ) -> &'static Self {
         let now = super::clock::monotonic_us();
-        Self {
+        let server: &'static Self = Box::leak(Box::new(Self {
             kind,
             slowest_ns: Cell::default(),
             spent_ns: Cell::default(),
             reads_late: Cell::default(),
-            copy,
-            heap: &copy.heap,
+            copy: Cell::default(),
             dbs: RefCell::new((0..DATABASES).map(|_| Db::default()).collect()),
             next_value: Cell::new(1),
             changes: Cell::default(),
@@ -224,9 +218,55 @@ impl Server {
             counts: Cell::default(),
             random: Cell::new(digest::mix(seed ^ digest::mix(generation << 8 | number as u64)) | 1),
             detached: Cell::new(ptr::null_mut()),
+            memory: Cell::default(),
             log: RefCell::default(),
             disobeyed: RefCell::default(),
+        }));
+        server.enter();
+        let everybody = Rc::new(User::all_powerful());
+        server.users.borrow_mut().insert(everybody.name.clone(), everybody);
+        super::commands::register(server);
+        server.apply_settings();
+        let copy = library::load(library);
+        server.copy.set(Some(copy));
+        server.load_module(copy.entry);
+        server
+    }
+
+    fn load_module(&'static self, entry: OnLoad) {
+        let words = self.setting("loadmodule").unwrap_or_default();
+        let words = match words.trim() {
+            "" => Words::default(),
+            line => Words::of_line(line),
+        };
+        let mut argv = words.raw().to_vec();
+        let context = Context::new(self);
+        self.enter_unit();
+        // SAFETY: the context and the arguments live for the call.
+        let status = unsafe {
+            entry(
+                ptr::from_ref(&context).cast_mut().cast(),
+                argv.as_mut_ptr().cast(),
+                argv.len() as c_int,
+            )
+        };
+        self.exit_unit();
+        if status != 0 {
+            print_log();
+            panic!("the module refuses to be loaded");
         }
+        self.fire_module_loaded(c"dehydrator");
+    }
+
+    /// Tells the module that a module was loaded.
+    pub fn fire_module_loaded(&'static self, name: &std::ffi::CStr) {
+        let change = redis_module::raw::RedisModuleModuleChange {
+            version: 1,
+            module_name: name.as_ptr(),
+            module_version: 1,
+        };
+        let event = redis_module::raw::REDISMODULE_EVENT_MODULE_CHANGE;
+        self.fire(event, 0, ptr::from_ref(&change).cast_mut().cast());
     }
 
     pub fn methods(&self) -> &'static RedisModuleTypeMethods {
@@ -278,10 +318,11 @@ impl Server {
         self.counts.set(counts);
     }
 
-    /// Frees what a server holds that runs no more. What is in the module's memory is gone with that.
+    /// Frees what a server holds that runs no more. Its library stays.
     pub fn retire(&'static self) {
-        self.dbs.take();
-        self.freed_later.take();
+        self.enter();
+        self.free_lazily();
+        self.empty(None, false);
         self.clients.take();
         self.closing.take();
         self.ready.take();
@@ -290,7 +331,7 @@ impl Server {
         *self.primary.borrow_mut() = None;
         *self.stream.file.borrow_mut() = None;
         *self.stream.backlog.borrow_mut() = None;
-        library::give_back(self.copy);
+        self.copy.take().into_iter().for_each(library::give_back);
     }
 
     /// Returns a client for a call from within, with no replies in it.

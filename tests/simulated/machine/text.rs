@@ -12,8 +12,6 @@ pub struct Text {
 thread_local! {
     /// Freed strings, with their memory: a new one takes it over.
     static FREED: UnsafeCell<Vec<*mut Text>> = const { UnsafeCell::new(Vec::new()) };
-    /// Those that are created while a module is loaded.
-    static CREATED: Cell<Option<Vec<Raw>>> = const { Cell::new(None) };
 }
 
 /// The most freed strings to keep, and the largest of them, in bytes.
@@ -25,15 +23,6 @@ pub type Raw = *mut Text;
 
 /// Returns a new string with one reference.
 pub fn new(bytes: &[u8]) -> Raw {
-    let text = new_or_freed(bytes);
-    if let Some(mut created) = CREATED.take() {
-        created.push(text);
-        CREATED.set(Some(created));
-    }
-    text
-}
-
-fn new_or_freed(bytes: &[u8]) -> Raw {
     // SAFETY: nothing else runs while the list is borrowed.
     match FREED.with(|freed| unsafe { (*freed.get()).pop() }) {
         // SAFETY: a freed string is in nobody's hands.
@@ -46,34 +35,6 @@ fn new_or_freed(bytes: &[u8]) -> Raw {
             references: Cell::new(1),
             bytes: UnsafeCell::new(bytes.to_vec()),
         })),
-    }
-}
-
-/// Strings that something holds from now on, whoever else does, and how many references to each the module has.
-pub struct Held(Vec<(Raw, u32)>);
-
-/// References of one who never drops his.
-const FOREVER: u32 = 1 << 30;
-
-impl Held {
-    /// Runs something, and holds the strings that were created and are live afterwards.
-    pub fn during(run: impl FnOnce()) -> Self {
-        CREATED.set(Some(Vec::new()));
-        run();
-        let mut held = CREATED.take().unwrap_or_default();
-        held.sort();
-        held.dedup();
-        // SAFETY: a freed string stays where it is, in the list of them, unless that is full.
-        let held = held.into_iter().map(|it| unsafe { (it, (*it).references.get()) });
-        let held = Self(held.filter(|it| it.1 > 0).collect());
-        held.put_back();
-        held
-    }
-
-    /// Has the module hold the references that it had.
-    pub fn put_back(&self) {
-        // SAFETY: they are held.
-        self.0.iter().for_each(|(it, count)| unsafe { (**it).references.set(FOREVER + count) });
     }
 }
 

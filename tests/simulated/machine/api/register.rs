@@ -2,7 +2,6 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_longlong, c_ulonglong, c_void};
 use std::ptr;
-use std::rc::Rc;
 
 use redis_module::raw::{self, RedisModuleCommandInfo, RedisModuleTypeMethods};
 
@@ -157,7 +156,7 @@ pub unsafe extern "C" fn create_data_type(
 fn register(name: CString, flags: u32, data: *mut c_void, access: Access) -> c_int {
     let is_immutable = flags & raw::REDISMODULE_CONFIG_IMMUTABLE != 0;
     let setting = ModuleSetting { name, is_immutable, data, access };
-    Rc::make_mut(&mut current().module_settings.borrow_mut()).push(setting);
+    current().module_settings.borrow_mut().push(setting);
     OK
 }
 
