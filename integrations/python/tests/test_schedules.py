@@ -79,7 +79,7 @@ def test_schedules_are_steered(jobs: Queue) -> None:
         ({"seconds": 1, "zone": "Europe/Berlin"}, ValueError, "only a `cron` has a `zone`"),
         ({"seconds": 1, "missed": "some"}, ValueError, "`missed` is one of"),
         ({"cron": "0 9 * *"}, redis.ResponseError, "five fields"),
-        ({"cron": "0 9 * * *", "zone": "Berlin"}, redis.ResponseError, "no zone 'Berlin'"),
+        ({"cron": "0 9 * * *", "zone": "Berlin"}, redis.ResponseError, "unknown ZONE 'Berlin'"),
         ({"cron": "0 0 31 2 *"}, redis.ResponseError, "never occurs"),
         ({"seconds": 0}, redis.ResponseError, "from 1 on"),
     ],

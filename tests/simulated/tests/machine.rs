@@ -229,14 +229,14 @@ fn a_slot_moves_with_its_keys() {
 fn what_a_client_was_given_that_is_killed_before_its_reply_is_given_back() {
     for kind in KINDS {
         let mut machine = Machine::new(&library(), kind, 7);
-        let s = machine.start(&[]);
+        let s = machine.start(&[("appendonly", "yes")]);
         machine.record(s, true);
         let sleeper = machine.connect(s);
         machine.send(sleeper, &[b"DEHYDRATOR.POLL", b"k", b"BLOCK", b"0"]);
         machine.settle();
         let other = machine.connect(s);
         machine.send(other, &[b"DEHYDRATOR.PUSH", b"k", b"0", b"element", b"1"]);
-        // Until the element is taken; Redis 7.0 replies in the same pass, others in the next.
+        // Until the element is taken, which the file hears; Redis 7.0 replies in the same pass, others in the next.
         let mut taken = Vec::new();
         while !taken.iter().any(|it: &Propagated| it.words[0] == b"DEHYDRATOR.REM") {
             machine.pass(s);

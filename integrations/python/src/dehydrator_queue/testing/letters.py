@@ -50,9 +50,9 @@ class Letters(Keys):
             letter = dict(zip(entry[1][::2], entry[1][1::2], strict=True))
             id, group = letter[b"id"], letter.get(b"group", b"")
             if it.get(id) is None and it.is_full():
-                if at < len(rest) or not revived:
+                if not revived:
                     raise refused("FULL", "the LENGTH that LIMIT set is reached")
-                return [revived, before]
+                return [revived, None if at < len(rest) else before]
             if it.get(id) is None and not it.is_group_full(group):
                 element = options.word("ELEMENT")
                 it.push(id, letter[b"element"] if element is None else element, 0, self._now, Bounds(), group)
