@@ -37,6 +37,9 @@ func (r *run) do(ctx context.Context, d *delivery) error {
 	}
 	var late <-chan time.Time
 	if limit := d.timeout(r.config.Timeout); limit > 0 {
+		var free context.CancelFunc
+		inner, free = context.WithTimeoutCause(inner, limit, ErrTimeout)
+		defer free()
 		timer := time.NewTimer(limit)
 		defer timer.Stop()
 		late = timer.C
@@ -50,6 +53,9 @@ func (r *run) do(ctx context.Context, d *delivery) error {
 	isLate := false
 	select {
 	case failure = <-ended:
+		if failure != nil && context.Cause(inner) == ErrTimeout {
+			failure = ErrTimeout
+		}
 	case <-late:
 		failure, isLate = ErrTimeout, r.held.remove(d, ErrTimeout)
 	}
@@ -240,15 +246,9 @@ func (r *run) cutOff(ctx context.Context) {
 			if !r.held.remove(d, ErrStopped) {
 				continue
 			}
-			last, err := r.isLast(ctx, &once, d)
-			switch {
-			case err != nil:
-			case last:
-				err = r.reject(ctx, &once, d, ErrStopped.Error())
-			default:
-				_, err = once.ask(ctx, "DEHYDRATOR.RELEASE", d.meta.Queue, 0, d.meta.Token, d.meta.ID, "REASON", ErrStopped.Error())
-			}
-			if err != nil {
+			// It has not failed: a deployment must not make it a dead letter.
+			words := []any{"DEHYDRATOR.RELEASE", d.meta.Queue, 0, d.meta.Token, d.meta.ID, "UNCOUNTED", "REASON", ErrStopped.Error()}
+			if _, err := once.ask(ctx, words...); err != nil {
 				r.crashed(err, "the return of a task")
 			}
 			r.lost(d)

@@ -83,7 +83,7 @@ export class Hooks {
 
   /** Called for a job that was cancelled, or that another worker has by now. */
   lost(job: Job): void {
-    this.#log("warn", `${job.queue}: ${job.id} was lost: cancelled, or its lease ran out`);
+    this.#log("warn", `${job.queue}: ${job.id} was lost: cancelled, its lease ran out, or the worker stopped`);
   }
 
   /** Called each time before a command is resent. */

@@ -202,14 +202,13 @@ export class Queue<T = unknown> {
    * the command is resent, and counts only how many were left.
    */
   async cancelAll(selection: Selection): Promise<number> {
-    if ("group" in selection === "prefix" in selection)
-      throw new TypeError("name either a `group` or a `prefix` of ids");
-    if ("group" in selection) return this.#repeated((verbs) => verbs.cancelGroup(selection.group));
+    const [name, value] = one(selection, "group", "prefix");
+    if (name === "group") return this.#repeated((verbs) => verbs.cancelGroup(value));
     let total = 0;
     for (const { verbs, server } of await this.#keys.parts()) {
       for (let cursor: string | null = "0"; cursor !== null; ) {
         const { next, ids }: { next: string | null; ids: Buffer[] } = await server.ask(
-          verbs.scan(cursor, selection.prefix),
+          verbs.scan(cursor, value),
         );
         total += await this.cancel(...ids);
         cursor = next;
@@ -223,7 +222,8 @@ export class Queue<T = unknown> {
    * are, and those whose deadline is about that already: up to an eighth of the delay earlier, from a second to a minute. A
    * thousand are set at a time, as with `cancelAll`.
    */
-  async postponeAll({ group }: { group: string | Uint8Array }, delay: number): Promise<number> {
+  async postponeAll(selection: { group: string | Uint8Array }, delay: number): Promise<number> {
+    const [, group] = one(selection, "group");
     return this.#repeated((verbs) => verbs.postponeGroup(group, delay));
   }
 
@@ -463,6 +463,15 @@ async function* rowsOf<T>({ server, verbs }: Part<T>): AsyncGenerator<Waiting<T>
     yield* rows;
     start = next;
   }
+}
+
+/** Returns which of some properties a selection has, and its value. An `undefined` must not select everything. */
+function one(selection: object, ...names: string[]): [name: string, value: string | Uint8Array] {
+  const [only, ...others] = typeof selection === "object" ? Object.entries(selection ?? {}) : [];
+  const [name = "", value] = only ?? [];
+  if (others.length > 0 || !names.includes(name) || !(typeof value === "string" || value instanceof Uint8Array))
+    throw new TypeError(`name either a ${names.join(" or a ")}, as text or bytes`);
+  return [name, value];
 }
 
 function answerOf<A>({ answer }: Answer<A>): A {

@@ -313,9 +313,9 @@ export class Verbs<T> {
     return ask(["DEHYDRATOR.RENEW", this.key, lease, ...pairs.flatMap(({ token, id }) => [token, id])], areOne);
   }
 
-  /** Gives a job back that was not begun. */
-  giveBack({ token, id }: Pair): Question<boolean> {
-    return ask(["DEHYDRATOR.RELEASE", this.key, 0, token, id, "UNCOUNTED"], firstIsOne);
+  /** Gives a job back that did not fail, to its old place. It counts as no attempt. */
+  giveBack({ token, id }: Pair, reason = ""): Question<boolean> {
+    return ask(["DEHYDRATOR.RELEASE", this.key, 0, token, id, "UNCOUNTED", ...reasonWords(reason)], firstIsOne);
   }
 
   /** Gives a job back whose work failed, with another element if there is one. */

@@ -3,7 +3,7 @@
 import { setMaxListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { unwrap, wrap } from "./envelope.js";
-import { DehydratorError, JobLostError, JobTimeoutError, QueueFullError, Retry, TooLateError } from "./errors.js";
+import { DehydratorError, JobLostError, JobTimeoutError, QueueFullError, TooLateError } from "./errors.js";
 import { Held, pairOf } from "./held.js";
 import { Guarded, type Hooks, type Logger, type Tell } from "./hooks.js";
 import type { Delivery, Job } from "./job.js";
@@ -343,11 +343,11 @@ export class Worker<T = unknown> {
     }
   }
 
-  /** Gives back a job that was not begun: other workers can do it. */
-  async #giveBack(delivery: Delivery): Promise<void> {
+  /** Gives back a job that was not begun, or that a stop cut off: other workers can do it. */
+  async #giveBack(delivery: Delivery, reason = ""): Promise<void> {
     const { part } = this.#places.get(delivery.key)!;
     try {
-      await this.#ask(part, part.verbs.giveBack(pairOf(delivery)));
+      await this.#ask(part, part.verbs.giveBack(pairOf(delivery), reason));
     } catch (error) {
       // It is delivered again when its lease expires.
       this.#tell("crashed", error, "the return of a job");
@@ -392,6 +392,11 @@ export class Worker<T = unknown> {
       await this.#hooks.settling(job, "settle", () => settling.settle(pairOf(delivery)));
       return this.#tell("succeeded", job, ms);
     }
+    const { reason: because } = ending.signal;
+    if (failure.error === because && because instanceof JobLostError) {
+      await this.#giveBack(delivery, because.message);
+      return this.#tell("lost", job);
+    }
     const most = await this.#attemptsOf(place, delivery);
     const then = verdict(failure.error, delivery.attempt, most, this.#terms.backoff);
     const { delay, reason } = then;
@@ -417,7 +422,8 @@ export class Worker<T = unknown> {
         ending.abort(because);
         reject(error);
       };
-      leave = () => end(new Retry(0, "the worker stopped"), new JobLostError("the worker stopped"));
+      const stopped = new JobLostError("the worker stopped before the work ended");
+      leave = () => end(stopped, stopped);
       if (timeout > 0) {
         const late = new JobTimeoutError(`the work took longer than ${timeout} ms`);
         endTimeout = after(timeout, () => end(late, late));

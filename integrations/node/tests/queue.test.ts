@@ -176,7 +176,10 @@ withEach("a queue", (library) => {
     assert.equal(await jobs.cancelAll({ prefix: "anna:2" }), 1);
     assert.equal(await jobs.cancelAll({ group: "anna" }), 2);
     assert.equal(await jobs.cancelAll({ prefix: "" }), 3);
-    await assert.rejects(jobs.cancelAll({} as never), TypeError);
+    for (const wrong of [{}, undefined, "a", { prefix: undefined }, { group: undefined }, { prefix: 1 }]) {
+      await assert.rejects(jobs.cancelAll(wrong as never), /^TypeError: name either a group or a prefix, as text/);
+      await assert.rejects(jobs.postponeAll(wrong as never, 5), /^TypeError: name either a group, as text/);
+    }
     await assert.rejects(jobs.cancelAll({ group: "anna", prefix: "a" }), TypeError);
   });
 

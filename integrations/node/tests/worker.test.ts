@@ -326,10 +326,10 @@ withEach("a worker", (library) => {
     assert.deepEqual(aborted.sort(), ["b", "c"]);
     assert.deepEqual(
       notes.heard.slice(1).sort(),
-      ["b", "c"].map((id) => `retried ${id} Retry: the worker stopped`),
+      ["b", "c"].map((id) => `lost ${id}`),
     );
     const waiting = await jobs.look("b");
-    assert.deepEqual([waiting?.attempt, waiting?.leased], [1, false]);
+    assert.deepEqual([waiting?.attempt, waiting?.leased], [0, false]);
     end();
     await sleep(100);
     assert.equal(notes.heard.length, 3);

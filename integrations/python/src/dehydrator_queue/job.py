@@ -37,6 +37,13 @@ class Delivery:
         return None if headers == before else wrap(headers, element)
 
 
+class Lost(threading.Event):
+    """Set when the result of the work is ignored; true then."""
+
+    def __bool__(self) -> bool:
+        return self.is_set()
+
+
 @dataclass
 class Job:
     """A delivery with its payload. While its work runs, its lease is renewed in the background."""
@@ -51,7 +58,7 @@ class Job:
     token: str
     #: Set when the job was cancelled, another worker has it, or a stop interrupted it: the work should end, and
     #: its result is ignored.
-    lost: threading.Event = field(default_factory=threading.Event, repr=False)
+    lost: Lost = field(default_factory=Lost, repr=False)
     #: What hooks put beside the payload, such as the context of a trace. If it changes, the next attempt gets it so.
     headers: dict[str, str] = field(default_factory=dict, repr=False)
     #: Free for hooks.

@@ -352,9 +352,10 @@ class Commands:
             words += [token, id_bytes(id)]
         return Question(tuple(words), _each_is_one)
 
-    def give_back(self, token: str, id: str | bytes) -> Question[bool]:
-        """Gives a job back that was not begun, to its old place."""
-        return Question(("DEHYDRATOR.RELEASE", self.key, 0, token, id_bytes(id), "UNCOUNTED"), _is_only)
+    def give_back(self, token: str, id: str | bytes, reason: str = "") -> Question[bool]:
+        """Gives a job back that did not fail, to its old place. It counts as no attempt."""
+        words = ("DEHYDRATOR.RELEASE", self.key, 0, token, id_bytes(id), "UNCOUNTED", *reason_words(reason))
+        return Question(words, _is_only)
 
     def release(
         self, delay: Duration, delivery: Delivery, reason: str = "", element: bytes | None = None

@@ -251,11 +251,8 @@ class Working:
         self._hooks.buried(delivery, reason, failure)
 
     def _cut(self, delivery: Delivery) -> Flow[None]:
-        """Gives a job back whose work still runs."""
-        if (yield from self._is_last(delivery)):
-            yield from self._bury(delivery, CUT_OFF)
-        else:
-            yield self._commands[delivery.key].release(0, delivery, CUT_OFF)
+        """Gives a job back whose work still runs. It has not failed: a deployment must not make it a dead letter."""
+        yield self._commands[delivery.key].give_back(delivery.token, delivery.id, CUT_OFF)
 
     def _fail_to_decode(self, delivery: Delivery, error: Exception) -> Flow[str]:
         return self._bury(delivery, f"it cannot be decoded: {reason_of(error)}")

@@ -88,5 +88,5 @@ def _check_count(name: str, value: Any) -> None:
         raise ValueError(f"{name} is at least 1")
 
 
-#: The reason of a dead letter whose last attempt a stop interrupted.
+#: The reason of a job that a stop interrupted.
 CUT_OFF = "the worker stopped before the work ended"
