@@ -20,7 +20,7 @@ use std::cell::{Cell, RefCell};
 use std::mem;
 use std::rc::Rc;
 
-use crate::pending::blocked::{self, Queues, Take};
+use crate::pending::blocked::{self, Take};
 use crate::pending::timer;
 use crate::server::blocked_client::{BlockedClient, ClientHandle, UnblockReply};
 use crate::server::command_filter::{CommandFilter, CommandObserver, CommandView};
@@ -119,7 +119,6 @@ pub fn is_under_way() -> bool {
 /// Records that a pass of the event loop begins: what was replied in the one before has been sent.
 pub fn pass_begins() {
     IN_FLIGHT.with_borrow_mut(|all| all.replied.clear());
-    blocked::with(Queues::pass_begins);
 }
 
 /// Records that the server frees a client. If it was given elements in this pass, they were not sent.

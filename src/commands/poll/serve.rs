@@ -115,10 +115,7 @@ fn serve_queue(context: &Context, name: &Rc<Name>, most: usize) -> usize {
         let next = blocked::with(|queues| queues.next_in_queue(name, now));
         let Some((sleeper, others, own)) = next else { break };
         let key = sleeper.key(own);
-        let asks = || {
-            let is_known = blocked::with(|queues| queues.is_written(name));
-            context.select_db(name.db) && (is_known || context.lets_clients_write(key))
-        };
+        let asks = || context.select_db(name.db) && context.lets_clients_write(key);
         if !*may_write.get_or_insert_with(asks) {
             blocked::with(|queues| queues.postpone(name, now, Some(now + RETRY_US / 1000)));
             break;

@@ -91,11 +91,7 @@ pub fn join(
 /// the epoch, `None` if there is none; or why it never can. Evaluates `outlook` only if a client waits for the key.
 pub fn note(context: &Context, key: Str<'_>, outlook: impl FnOnce() -> Result<Option<u64>>) {
     if with(|queues| queues.watched() > 0) {
-        let name = (context.selected_db(), key.bytes());
-        note_name(context, &name, outlook);
-        if context.is_command() {
-            with(|queues| queues.note_written(&name));
-        }
+        note_name(context, &(context.selected_db(), key.bytes()), outlook);
     }
 }
 

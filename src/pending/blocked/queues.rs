@@ -175,8 +175,6 @@ pub struct Queues {
     /// The queues of keys for which clients wait in vain, and why. The queues are taken out of `by_name`, so later clients of
     /// the same key wait in a new one.
     dismissed: VecDeque<(Error, Sleepers)>,
-    /// The key with clients to which a client's command wrote last in this pass of the event loop: the server allowed that.
-    written: Option<Rc<Name>>,
     /// Set while elements of disconnected clients are to be given back, as the next work.
     pub has_returns: bool,
     tickets: Ticket,
@@ -340,23 +338,6 @@ impl Queues {
     /// Postpones serving to a time on the monotonic clock, in microseconds.
     pub fn retry_at(&mut self, at_us: u64) {
         self.retry_us = at_us;
-    }
-
-    /// Records that the server allowed a client to write to a key.
-    pub(super) fn note_written(&mut self, name: &dyn Named) {
-        if let Some(queue) = self.by_name.get(name) {
-            self.written = Some(Rc::clone(&queue.name));
-        }
-    }
-
-    /// Records that a pass of the event loop begins.
-    pub fn pass_begins(&mut self) {
-        self.written = None;
-    }
-
-    /// Returns whether it is known that clients may write to a key.
-    pub fn is_written(&self, name: &Rc<Name>) -> bool {
-        self.written.as_ref().is_some_and(|written| Rc::ptr_eq(written, name))
     }
 
     /// Records when the clients of a key can be served, if there are any. Returns what is news of that.
