@@ -15,7 +15,7 @@ use super::send::{Origin, REFUSED};
 use crate::data_type::{Writing, inspect, is_on_agenda};
 use crate::metrics::lateness::LATENESS;
 use crate::pending::agenda::{self, Reason};
-use crate::policy::{Policy, Route, Trust};
+use crate::policy::{Policy, Trust};
 use crate::replicate::Effect;
 use crate::server::other_modules::may_subscribe;
 use crate::server::{Context, EventClass, OwnedStr, listeners};
@@ -26,8 +26,8 @@ use lawn::Lawn;
 /// it.
 const ELSEWHERE_US: u64 = 1_000_000;
 
-/// After so many steps of schedules and entries of streams, or with half of the budget spent, a pass ends. The server writes their
-/// effects afterwards: with an append-only file that takes longer than the steps.
+/// After so many steps of schedules a pass ends. With half of the budget spent it ends if something hears effects: the server writes
+/// them afterwards, and to an append-only file that takes about as long.
 const STEPS_MAX: usize = 128;
 
 /// Visits all due dehydrators, until the budget is spent.
@@ -125,7 +125,7 @@ fn find_work(origin: &Origin<'_>, has_retried: bool, has_occurred: bool) -> Work
     .unwrap_or(Work::None)
 }
 
-/// Does the work in a key. Returns the number of steps of schedules, which end at `steps_until_us`, and of effects on one element.
+/// Does the work in a key. Returns the number of steps of schedules, which end at `steps_until_us`.
 fn visit(origin: &Origin<'_>, steps_until_us: u64) -> usize {
     let Origin { context, name, key, .. } = *origin;
     let mut work = find_work(origin, false, false);
@@ -173,7 +173,7 @@ fn visit(origin: &Origin<'_>, steps_until_us: u64) -> usize {
                 Some(_) if is_new && may_subscribe() => {
                     agenda::visit_in(name, Reason::Deliver, 0);
                 }
-                Some(policy) => steps += send_due(origin, &policy, deadline),
+                Some(policy) => send_due(origin, &policy, deadline),
                 None => {}
             }
         }
@@ -181,8 +181,8 @@ fn visit(origin: &Origin<'_>, steps_until_us: u64) -> usize {
     steps
 }
 
-/// Sends due elements or dead letters, the first of which has this deadline. Returns how many have an effect each.
-fn send_due(origin: &Origin<'_>, policy: &Policy, deadline: u64) -> usize {
+/// Sends due elements or dead letters, the first of which has this deadline.
+fn send_due(origin: &Origin<'_>, policy: &Policy, deadline: u64) {
     let Origin { context, name, key, .. } = *origin;
     let (moved, wait) = if !policy.limits_deliveries() {
         let late_us = agenda::late_us(name, deadline);
@@ -204,8 +204,6 @@ fn send_due(origin: &Origin<'_>, policy: &Policy, deadline: u64) -> usize {
         None => agenda::visit_in(name, Reason::Deliver, 0),
         Some(wait_us) => agenda::visit_in(name, Reason::Retry, wait_us),
     }
-    let are_single = matches!(policy.route(), Some(Route::Stream { .. } | Route::Publish { .. }));
-    if are_single && !listeners::are_absent() { moved as usize } else { 0 }
 }
 
 /// Replicates that a policy is unconfirmed. Closing the key records the next visit.
