@@ -55,6 +55,25 @@ fn with_too_few_replicas_everything_waits() {
     );
 }
 
+/// In one write, so in one pass: what was pushed is due when nobody may write any more.
+#[test]
+fn a_push_wakes_nobody_if_writes_are_refused_by_the_end_of_its_pass() {
+    let (server, mut client) = Server::with_client(&[]);
+    let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
+    let mut pipe = redis::pipe();
+    pipe.add_command(cmd("DEHYDRATOR.PUSH k 0 element id"));
+    pipe.add_command(cmd("CONFIG SET min-replicas-to-write 1"));
+    pipe.exec(&mut client).expect("OK twice");
+    let ticks = server.info("dehydrator", "dehydrator_ticks");
+    until("some time has passed", || {
+        (server.info("dehydrator", "dehydrator_ticks") > ticks + 2).then_some(())
+    });
+    assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(1));
+    assert!(!sleeper.is_awake());
+    client.ask("CONFIG SET min-replicas-to-write 0");
+    assert_eq!(sleeper.reply(), Value::Array(vec![text("element")]));
+}
+
 #[test]
 fn with_a_failing_disk_everything_waits() {
     let (server, mut client) =
