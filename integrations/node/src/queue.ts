@@ -207,9 +207,7 @@ export class Queue<T = unknown> {
     let total = 0;
     for (const { verbs, server } of await this.#keys.parts()) {
       for (let cursor: string | null = "0"; cursor !== null; ) {
-        const { next, ids }: { next: string | null; ids: Buffer[] } = await server.ask(
-          verbs.scan(cursor, value),
-        );
+        const { next, ids }: { next: string | null; ids: Buffer[] } = await server.ask(verbs.scan(cursor, value));
         total += await this.cancel(...ids);
         cursor = next;
       }

@@ -203,7 +203,8 @@ def test_an_occurrence_is_not_sent_after_the_starting_deadline(server: RealServe
 def test_other_brokers_get_the_task_under_a_fixed_id(server: RealServer) -> None:
     app = celery.Celery("test", broker="memory://", set_as_current=False)
     app.conf.update(beat_schedule={"a": every(0.3)}, beat_max_loop_interval=0.2, dehydrator_beat_url=server.url)
-    app.task(name="note")(lambda: None)
+    # A shared one is every later app's of this process.
+    app.task(name="note", shared=False)(lambda: None)
     scheduler = Scheduler(app)
     with kombu.Connection("memory://") as connection:
         queue = kombu.Queue("celery")(connection.default_channel)
