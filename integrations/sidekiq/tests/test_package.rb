@@ -31,12 +31,12 @@ class PackageTest < Minitest::Test
   def test_what_is_built_can_be_installed_and_required
     Dir.mktmpdir do |folder|
       place = installed(File.realpath(folder))
-      files = ["README.md"] + Dir["lib/**/*.{rb,erb}", base: HERE]
+      files = ["CHANGELOG.md", "README.md"] + Dir["lib/**/*.{rb,erb}", base: HERE]
       assert_equal files.sort, Dir["**/*.*", base: place].sort
       program = "puts $LOADED_FEATURES.grep(%r{sidekiq[-/]dehydrator})"
       said, error, status = Open3.capture3(RUBY, "-W0", "-I", "#{place}/lib", "-r", "sidekiq-dehydrator", "-e", program)
       assert status.success?, error
-      assert_equal (files - ["README.md", *Dir["lib/**/web.*", base: HERE]]).map { |file| "#{place}/#{file}" }.sort, said.split("\n").sort
+      assert_equal (files - ["CHANGELOG.md", "README.md", *Dir["lib/**/web.*", base: HERE]]).map { |file| "#{place}/#{file}" }.sort, said.split("\n").sort
     end
   end
 end
