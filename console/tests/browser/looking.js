@@ -243,6 +243,8 @@ describe("an operator looks", () => {
     const { server, operator } = scene;
     await server.fill("leases", 3, { ttl: () => 0 });
     await server.poll("leases", 1, "anna-3", 600_000);
+    // Held longer than the next one, by some milliseconds.
+    await new Promise((resolve) => setTimeout(resolve, 20));
     await server.poll("leases", 1, "bert-7", 120_000);
     await operator.openQueue(server, "leases", "&view=held");
     await operator.seesIds(["job:1", "job:0"]);
