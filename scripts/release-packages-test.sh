@@ -16,8 +16,9 @@ scripts/setup.sh examples sidekiq
 tools=$(scripts/release-tools.sh)
 node=$(scripts/node.sh)
 export PATH="$node:$PATH"
+root=$PWD
 # version_of <package>
-version_of() { scripts/package-versions.sh | sed -n "s/^$1 \([^,]*\),.*/\1/p"; }
+version_of() { "$root/scripts/package-versions.sh" | sed -n "s/^$1 \([^,]*\),.*/\1/p"; }
 
 work=$(mktemp -d)
 # Also those who are not root use what is installed here.
