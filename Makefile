@@ -19,7 +19,7 @@ OPTIMIZED := CARGO_PROFILE_TEST_OPT_LEVEL=1
 # The crates that have unit tests.
 UNITS := --package dehydrator --package dehydrator-lawn
 
-.PHONY: build build-debug run top web top-test top-web-test test test-examples test-clients test-integrations test-servers torture \
+.PHONY: build build-debug run top web top-test top-web-test test test-units test-examples test-clients test-integrations test-servers torture \
     simulate lint fmt setup clean help help-all
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
@@ -51,12 +51,14 @@ build-debug: setup ## Build the module with hooks for tests (target/debug/libdeh
 	cargo build --locked
 	cargo build --locked --profile test --example listener
 
-test: build build-debug ## Run unit and oracle tests, then tests with real servers, redis-cli and a client library
+test: test-units build build-debug ## Run unit and oracle tests, then tests with real servers, redis-cli and a client library
+	cargo test --locked --test server -- --test-threads $(WAITING)
+
+test-units: build-debug ## Run the tests without servers: units, the core beside its oracle, the simulation's own
 	$(OPTIMIZED) cargo test --locked --lib $(UNITS)
 	$(OPTIMIZED) cargo test --locked --package dehydrator-lawn --features tiny-bounds
 	$(OPTIMIZED) cargo test --locked --package dehydrator-simulation
 	cargo test --locked --package dehydrator-simulated
-	cargo test --locked --test server -- --test-threads $(WAITING)
 
 test-examples: build ## Test the recipes in examples/; downloads their client libraries
 	@scripts/setup.sh examples languages
@@ -72,7 +74,7 @@ test-clients: build ## Test each line of docs/clients.md: client libraries at ti
 test-integrations: build ## Test the packages for Python, Node, Go, Sidekiq, Laravel and Symfony, also with the frameworks' own tests, on Redis 7.0 and Valkey 8; downloads them (QUICK=1: some, on Redis; PACKAGE=python: one)
 	set -e; for package in $(PACKAGE); do scripts/integrations-$$package.sh $(SERVERS_DIR) $(if $(QUICK),--quick); done
 
-test-servers: build build-debug ## Run the tests with real servers, and torture, on Redis 7.0, Redis 8 and Valkey 8 (SERVERS=all or names; TORTURE=names)
+test-servers: build build-debug ## Run the tests with real servers, and torture, on Redis 7.0, Redis 8 and Valkey 8 (SERVERS=all or names; SUITES=server)
 	scripts/test-servers.sh $(SERVERS_DIR) $(SERVERS)
 
 torture: asan ## Run the tests that take minutes: anything at all, histories, kills under load, full disks, mutated payloads, leaks; and asan

@@ -5,8 +5,9 @@
 #
 # usage: test-servers.sh folder [name ...]      (`all`: every one; default: the default of servers.sh)
 #
+#     SUITES      default: server torture
 #     THREADS     tests of the server suite at a time
-#     TORTURE     servers on which the torture tests run too; default: all that are requested
+#     BUILT       a file with what `cargo test --no-run` printed; default: they are built
 #
 # Unavailable servers are omitted and reported. If that would omit all versions of Redis, or all of Valkey, redis-8 or
 # valkey-8 is used instead; if that fails too, the script fails. At the end, there is a line for each server.
@@ -35,29 +36,27 @@ $instead"
 done
 servers=$(echo "$fetched" | sed -n "s|^$dest/\([a-z]*-[0-9.]*\) .*|\1|p")
 
-torture=$(echo " $servers " | tr "\n" " ")
-[ -z "${TORTURE+set}" ] || torture=" $TORTURE "
+suites=${SUITES:-server torture}
+built=${BUILT:-target/tests-built}
+[ -n "${BUILT:-}" ] || cargo test --locked --no-run --test server --test torture 2>"$built" || { cat "$built" >&2; exit 1; }
 failed=0
 summary=
 # The server tests mostly wait; torture works, and waits for its clients.
 waiting=${THREADS:-$(($(nproc) * 3 + 1))}
 working=$(($(nproc) + 1))
 for server in $servers; do
-    suites=server
-    case $torture in
-        *" $server "*) suites='server torture' ;;
-    esac
     echo "--- $server"
     log=$dest/$server.log
     began=$(date +%s)
-    # Both suites run, even after a failure in the first; the status is that of the tests, not of `tee`.
+    # All suites run, even after a failure in one; the status is that of the tests, not of `tee`.
     {
         status=0
         for suite in $suites; do
             threads=$working
             [ "$suite" = torture ] || threads=$waiting
+            program=$(sed -n "s|.*Executable tests/$suite/main.rs (\(.*\))|\1|p" "$built")
             DEHYDRATOR_SERVER=$dest/$server DEHYDRATOR_CLI=$dest/redis-cli \
-                cargo test --locked --test "$suite" -- --test-threads "$threads" 2>&1 || status=$?
+                "$program" --test-threads "$threads" 2>&1 || status=$?
         done
         echo "status: $status"
     } | tee "$log"
