@@ -235,6 +235,11 @@ impl Machine {
         !self.clients[c.0].1.out.borrow().is_empty()
     }
 
+    /// Returns whether clients were unblocked to whom the server has not replied yet.
+    pub fn is_replying(&self, s: ServerId) -> bool {
+        !self.servers[s.0].unblocked.borrow().is_empty()
+    }
+
     /// Returns when a client's last command began, or when it was unblocked, in milliseconds since the epoch.
     pub fn ran_ms(&self, c: ClientId) -> u64 {
         self.clients[c.0].1.ran_ms.get() as u64

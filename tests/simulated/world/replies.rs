@@ -31,6 +31,11 @@ impl World {
         for (client, call, in_multi) in sent {
             answers.extend(self.answer_to(*client, call, *in_multi)?);
         }
+        // What was taken for clients that were asleep has its effect by now, and its reply belongs to that.
+        while self.machine.is_replying(self.primary) {
+            self.passes(1)?;
+            self.hear();
+        }
         self.judge(answers)
     }
 
