@@ -12,7 +12,7 @@ impl Theme {
 
     pub fn draw(random: &mut Random) -> Self {
         // That one takes as long as many others.
-        if random.one_in(100) { Self::Walk } else { random.pick(&Self::ALL[..3]) }
+        if random.one_in(20) { Self::Walk } else { random.pick(&Self::ALL[..3]) }
     }
 }
 
@@ -69,7 +69,7 @@ impl Drawer<'_> {
             return steps.push(Step::Batch(batch));
         }
         let mut batch = Vec::new();
-        for _ in 0..self.random.below(3) {
+        for _ in 0..1 + self.random.below(2) {
             let count = self.random.pick(counts);
             batch.push(self.alone(poll(key, count, Some(0), LONG_MS), key));
         }
@@ -92,25 +92,35 @@ impl Drawer<'_> {
         }
     }
 
-    /// Draws groups that are full: those that are full later come first in their turns. Or of which some hold one element and
-    /// some two, so that a change gives room to some of them only.
-    fn crowded(&mut self, key: &Bytes) -> Vec<Step> {
+    /// Draws groups that hold an element, of which some hold two. Which leases come first, and which of them end first, decides
+    /// in what order the groups have room again. Then all of them are full, and have more to give out.
+    fn fill(&mut self, steps: &mut Vec<Step>, key: &Bytes, short_ms: u64) {
         let groups = self.random.pick(&[2500, 4000, 5000]);
-        let (all, part) = (groups as u64, self.random.below(groups as u64));
-        let is_part_full = self.random.one_in(2);
-        let most = if is_part_full { 2 } else { 1 };
-        let mut steps = vec![self.bulk(key, groups, 3), self.step_of(each_held(most), key)];
-        if is_part_full {
-            steps.push(self.lease_many(key, all + part, LONG_MS));
-            steps.push(self.step_of(each_held(1), key));
-            // Until each group is known to be full.
-            for _ in 0..4 {
-                steps.push(self.step_of(poll(key, 1, None, LONG_MS), key));
-            }
-        } else {
-            steps.push(self.lease_many(key, part + 1, LONG_MS));
-            steps.push(self.lease_many(key, all, LONG_MS / 2));
+        let part = 1 + self.random.below(groups - 1);
+        let rest_ms = self.random.pick(&[LONG_MS / 2, 2 * LONG_MS]);
+        let mut part_ms = [short_ms, LONG_MS];
+        if self.random.one_in(2) {
+            part_ms.reverse();
         }
+        steps.push(self.bulk(key, groups as usize, 1));
+        steps.push(self.lease_many(key, part, part_ms[0]));
+        steps.push(self.lease_many(key, groups - part, rest_ms));
+        steps.push(self.bulk(key, part as usize, 1));
+        steps.push(self.lease_many(key, part, part_ms[1]));
+        // Those that hold two wait for both.
+        steps.push(self.step_of(each_held(1), key));
+        for _ in 0..self.random.below(5) {
+            steps.push(self.step_of(poll(key, 1, None, LONG_MS), key));
+        }
+        steps.push(Step::Advance(600));
+        steps.push(self.bulk(key, groups as usize, 1));
+    }
+
+    /// Draws groups that are all full, and changes that give room to some of them.
+    fn crowded(&mut self, key: &Bytes) -> Vec<Step> {
+        let most = 1 + self.random.below(2);
+        let mut steps = vec![self.step_of(each_held(most), key)];
+        self.fill(&mut steps, key, LONG_MS / 4 * 3);
         for at in 0..1 + self.random.below(3) {
             let most = if at == 0 { 2 } else { self.random.pick(&[0, 1, 2, 3]) };
             self.change(&mut steps, key, most, &[1, 3, 7, 300]);
@@ -118,22 +128,12 @@ impl Drawer<'_> {
         steps
     }
 
-    /// Draws groups that are full. Behind what some of them hold there is something that may be given to nobody, and comes before
-    /// what others give out.
+    /// Draws groups that are full. Of some of them the first is what may be given to nobody any more.
     fn dead(&mut self, key: &Bytes) -> Vec<Step> {
-        let groups = self.random.pick(&[2500, 4000, 5000]);
-        let part = 1 + self.random.below(groups as u64);
         let policy = Policy::Limit(1, Box::new(Policy::Stream(STREAM.to_vec())));
         let mut steps = vec![self.step_of(Op::OnDue(policy), key)];
-        steps.push(self.step_of(each_held(1), key));
-        steps.push(self.bulk(key, groups, 1));
-        steps.push(self.lease_many(key, part, LONG_MS));
-        steps.push(self.lease_many(key, groups as u64, LONG_MS / 2));
-        let mut dead = self.bulk(key, part as usize, 1);
-        if let Step::Bulk { within, .. } = &mut dead {
-            *within = Some(1);
-        }
-        steps.extend([dead, self.bulk(key, groups, 1)]);
+        steps.push(self.step_of(each_held(2), key));
+        self.fill(&mut steps, key, 500);
         for _ in 0..2 {
             let most = self.random.pick(&[2, 2, 3, 0]);
             self.change(&mut steps, key, most, &[1]);
